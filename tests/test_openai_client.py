@@ -72,6 +72,26 @@ def test_the_logprobs_of_a_prompt_are_those_of_an_echo(server):
         client.completions.create(model="base", prompt="x", stream=True, extra_body={"prompt_logprobs": 0})
 
 
+def test_token_ids_are_those_of_the_text(server):
+    client, wanted = server.client(), {"return_token_ids": True, "ignore_eos": True}
+
+    def decoded(ids):
+        return client.with_options(base_url=server.url).post("/detokenize", body={"tokens": ids}, cast_to=object)["prompt"]
+
+    plain = client.completions.create(model="base", prompt=[10, 11], max_tokens=9, temperature=0, extra_body=wanted)
+    assert plain.choices[0].prompt_token_ids == [10, 11] and len(plain.choices[0].token_ids) == 9
+    assert decoded([10, 11, *plain.choices[0].token_ids]).endswith(plain.choices[0].text)
+    stream = [chunk.choices[0] for chunk in client.completions.create(
+        model="base", prompt=[10, 11], max_tokens=9, temperature=0, stream=True, extra_body=wanted)]
+    assert sum((choice.token_ids for choice in stream), []) == plain.choices[0].token_ids
+    assert [choice.prompt_token_ids for choice in stream if hasattr(choice, "prompt_token_ids")] == [[10, 11]]
+    chat = client.chat.completions.create(model="base", messages=CHAT, max_tokens=5, n=2, extra_body=wanted)
+    assert len(chat.prompt_token_ids) == chat.usage.prompt_tokens
+    assert [len(choice.token_ids) for choice in chat.choices] == [5, 5]
+    bare = client.chat.completions.create(model="base", messages=CHAT, max_tokens=5)
+    assert not hasattr(bare, "prompt_token_ids") and not hasattr(bare.choices[0], "token_ids")
+
+
 def test_a_prompt_is_cut_on_the_side_that_is_asked_for(server):
     def prompt_of(**fields):
         reply = server.client().completions.create(model="base", prompt=[10, 11, 12, 13], max_tokens=1, echo=True,

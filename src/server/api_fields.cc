@@ -57,7 +57,7 @@ std::vector<ApiField> SamplingRows() {
   };
 }
 
-std::vector<ApiField> SharedRows() {
+std::vector<ApiField> AnswerRows() {
   return {
       Read("max_tokens", "integer", "completions 16, chat the rest of the context",
            "more than fits beside the prompt is 400 `context_length_exceeded`"),
@@ -75,6 +75,10 @@ std::vector<ApiField> SharedRows() {
            "chunk the usage so far. Only with `stream`"),
       Read("return_tokens_as_token_ids", "boolean", "false",
            "tokens of logprobs read `token_id:17`"),
+      Read("return_token_ids", "boolean", "false",
+           "as vLLM's: `token_ids` of a choice, or of a chunk's, are the tokens that were drawn, "
+           "the one that ended it among them. `prompt_token_ids` are a completion's choice's, and "
+           "a chat's once; in a stream they come with the first tokens"),
       Read(
           "prompt_logprobs", "integer, 0 to 20", "none",
           "as vLLM's: a choice's, or a chat's, `prompt_logprobs` has for every token of the prompt "
@@ -91,6 +95,11 @@ std::vector<ApiField> SharedRows() {
       Read("guided_regex", "string", "none", ""),
       Read("guided_choice", "list of strings", "none", ""),
       Read("guided_grammar", "string", "none", ""),
+  };
+}
+
+std::vector<ApiField> UnusedRows() {
+  return {
       Ignored("user"),
       Ignored("metadata"),
       Ignored("store"),
@@ -113,7 +122,6 @@ std::vector<ApiField> SharedRows() {
       Refused("guided_whitespace_pattern"),
       Refused("structural_tag"),
       Refused("prompt_embeds"),
-      Refused("return_token_ids", "false"),
       Refused("logprob_token_ids"),
       Refused("thinking_token_budget", "-1"),
       Refused("repetition_detection"),
@@ -371,6 +379,8 @@ std::vector<ApiField> Joined(std::vector<ApiField> rows, const std::vector<ApiFi
   rows.insert(rows.end(), others.begin(), others.end());
   return rows;
 }
+
+std::vector<ApiField> SharedRows() { return Joined(AnswerRows(), UnusedRows()); }
 
 std::string NameList(const std::vector<ApiField>& rows, FieldUse use) {
   std::string names;

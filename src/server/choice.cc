@@ -41,6 +41,9 @@ Choice::Choice(const Tokenizer& tokenizer, ChoiceOptions options,
       stop_matcher_(options_.stop, options_.include_stop_text) {
   if (options_.output != nullptr) parser_ = std::make_unique<OutputParser>(options_.output);
   if (options_.continues_prompt) Prime(prompt_tokens);
+  if (options_.returns_token_ids) {
+    piece_.prompt_token_ids.assign(prompt_tokens.begin(), prompt_tokens.end());
+  }
 }
 
 // Brings the detokenizer past the start of a text with one token of the prompt that is a whole
@@ -103,6 +106,7 @@ void Choice::Echo(const TokenEvent& event) {
 
 void Choice::PushToken(const TokenEvent& event) {
   ++output_tokens_;
+  if (options_.returns_token_ids) piece_.token_ids.push_back(event.token);
   const bool is_stop_token = event.finish_reason == FinishReason::kStop;
   if (is_stop_token && !options_.include_stop_text) return;
   if (options_.logprobs) {

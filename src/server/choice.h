@@ -39,6 +39,9 @@ struct ChoicePiece {
   // Of the prompt, where they are asked for by themselves.
   std::vector<ChoiceLogprob> prompt_logprobs;
   std::vector<TokenLogprob> prompt_tops;
+  // Where they are asked for: the tokens that were drawn, and with the first piece the prompt's.
+  std::vector<int32_t> token_ids;
+  std::vector<int32_t> prompt_token_ids;
   std::vector<float> embedding;  // with the finish, where that is what was asked for
 };
 
@@ -50,7 +53,8 @@ struct ChoiceOptions {
   bool logprobs = false;
   int32_t num_top_logprobs = 0;            // alternatives of these
   std::optional<int32_t> prompt_logprobs;  // asked for, with so many alternatives
-  bool pools = false;                      // an embedding is asked for, in place of tokens
+  bool returns_token_ids = false;
+  bool pools = false;  // an embedding is asked for, in place of tokens
   // The output continues the prompt's text (completions), rather than starting a text of its own
   // (chat): it matters where a tokenizer drops the space before a text's first word.
   bool continues_prompt = false;

@@ -258,6 +258,7 @@ ApiResult<GenerationPlan> StartPlan(const ServerContext& context, const ApiKey& 
   choice->logprobs = params.logprobs;
   choice->num_top_logprobs = params.num_top_logprobs;
   choice->prompt_logprobs = params.prompt_logprobs;
+  choice->returns_token_ids = params.returns_token_ids;
   GenerationPlan plan;
   plan.head = {.is_chat = is_chat,
                .logprobs = params.logprobs,
@@ -265,6 +266,7 @@ ApiResult<GenerationPlan> StartPlan(const ServerContext& context, const ApiKey& 
                .include_usage = params.include_usage,
                .continuous_usage = params.continuous_usage,
                .shows_token_ids = params.shows_token_ids,
+               .returns_token_ids = params.returns_token_ids,
                .id = RandomName(is_chat ? "chatcmpl-" : "cmpl-"),
                .model = params.model,
                .created = UnixTimeSeconds()};

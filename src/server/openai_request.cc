@@ -80,6 +80,7 @@ void ReadShared(FieldReader& reader, const RequestLimits& limits, GenerationPara
   reader.Bool("skip_special_tokens", &params->skip_special_tokens);
   reader.OptionalBool("add_special_tokens", &params->add_special_tokens);
   reader.Bool("return_tokens_as_token_ids", &params->shows_token_ids);
+  reader.Bool("return_token_ids", &params->returns_token_ids);
   ReadStream(reader, params);
   ReadAnswerFormat(reader, &params->answer);
   ReadTruncation(reader, params);

@@ -68,9 +68,10 @@ struct GenerationParams {
   int32_t num_top_logprobs = 0;            // alternatives of these
   std::optional<int32_t> prompt_logprobs;  // asked for, with so many alternatives
   bool stream = false;
-  bool include_usage = false;     // a last chunk with the usage
-  bool continuous_usage = false;  // and in every chunk the usage so far
-  bool shows_token_ids = false;   // where tokens are named, by their ids
+  bool include_usage = false;      // a last chunk with the usage
+  bool continuous_usage = false;   // and in every chunk the usage so far
+  bool shows_token_ids = false;    // where tokens are named, by their ids
+  bool returns_token_ids = false;  // those of the prompt and of the answer
 };
 
 using Prompt = std::variant<std::string, std::vector<int32_t>>;

@@ -48,6 +48,16 @@ void AppendFinish(FinishReason finish, bool has_calls, std::string* out) {
   }
 }
 
+// A field behind others.
+void AppendIds(const char* name, const std::vector<int32_t>& ids, std::string* out) {
+  *out += std::string(",\"") + name + "\":[";
+  for (size_t i = 0; i < ids.size(); ++i) {
+    AppendComma(i, out);
+    AppendInteger(ids[i], out);
+  }
+  *out += ']';
+}
+
 }  // namespace
 
 void AppendJsonString(std::string_view text, std::string* out) {
@@ -80,10 +90,12 @@ ResponseWriter::ResponseWriter(const Tokenizer& tokenizer, ResponseHead head)
   chunk_prefix_ += ",\"choices\":[";
 }
 
-void ResponseWriter::AppendEvent(std::string_view choice, std::string* out) const {
+void ResponseWriter::AppendEvent(std::string_view choice, std::string* out,
+                                 std::string_view more) const {
   *out += chunk_prefix_;
   *out += choice;
   *out += ']';
+  *out += more;
   if (head_.continuous_usage) {
     *out += ",\"usage\":";
     AppendUsage(usage_, out);
@@ -104,27 +116,34 @@ void ResponseWriter::AppendBeginning(int32_t idx, std::string* out) {
 void ResponseWriter::AppendChunk(int32_t idx, const ChoicePiece& piece, FinishReason finish,
                                  std::string* out) {
   if (head_.is_chat) return AppendChatChunks(idx, piece, finish, out);
-  const bool has_piece = !piece.text.empty() || !piece.logprobs.empty();
+  const bool has_piece = !piece.text.empty() || !piece.logprobs.empty() || !piece.token_ids.empty();
   if (!has_piece && finish == FinishReason::kNone) return;
   std::string choice;
   AppendTextChoice(idx, piece, finish, &choice);
   AppendEvent(choice, out);
 }
 
-// The tokens' log-probabilities are those of the first delta, whatever part they belong to.
+// The tokens and their log-probabilities are those of the first delta, whatever part they belong
+// to.
 void ResponseWriter::AppendChatChunks(int32_t idx, const ChoicePiece& piece, FinishReason finish,
                                       std::string* out) const {
   std::vector<std::string> deltas = ChatDeltas(piece, head_.short_call_ids);
-  if (deltas.empty() && !piece.logprobs.empty()) deltas.emplace_back("{\"content\":\"\"}");
+  const bool has_tokens = !piece.logprobs.empty() || !piece.token_ids.empty();
+  if (deltas.empty() && has_tokens) deltas.emplace_back("{\"content\":\"\"}");
+  std::string of_prompt;
+  if (idx == 0 && !piece.prompt_token_ids.empty()) {
+    AppendIds("prompt_token_ids", piece.prompt_token_ids, &of_prompt);
+  }
   const std::string head = "{\"index\":" + std::to_string(idx) + ",\"delta\":";
   for (size_t i = 0; i < deltas.size(); ++i) {
     std::string choice = head + deltas[i] + ",\"logprobs\":";
     if (i == 0) {
       AppendLogprobs(piece, &choice);
+      AppendTokenIds(piece, &choice);
     } else {
       choice += "null";
     }
-    AppendEvent(choice + ",\"finish_reason\":null}", out);
+    AppendEvent(choice + ",\"finish_reason\":null}", out, i == 0 ? of_prompt : "");
   }
   if (finish == FinishReason::kNone) return;
   std::string choice = head + "{},\"logprobs\":null,";
@@ -142,6 +161,8 @@ void ResponseWriter::AppendTextChoice(int32_t idx, const ChoicePiece& piece, Fin
   AppendLogprobs(piece, out);
   *out += ',';
   AppendFinish(finish, /*has_calls=*/false, out);
+  AppendTokenIds(piece, out);
+  if (!piece.prompt_token_ids.empty()) AppendIds("prompt_token_ids", piece.prompt_token_ids, out);
   *out += '}';
 }
 
@@ -169,7 +190,10 @@ std::string ResponseWriter::Body(std::vector<ChoicePiece> pieces,
   body += ",\"model\":";
   AppendJsonString(head_.model, &body);
   body += ",\"choices\":[";
-  std::string prompt_logprobs;  // a chat has them once
+  std::string prompt_logprobs, prompt_ids;  // a chat has them once
+  if (head_.is_chat && head_.returns_token_ids && !pieces.empty()) {
+    AppendIds("prompt_token_ids", pieces[0].prompt_token_ids, &prompt_ids);
+  }
   for (size_t i = 0; i < pieces.size(); ++i) {
     AppendComma(i, &body);
     if (head_.prompt_logprobs && (i == 0 || !head_.is_chat)) {
@@ -184,6 +208,7 @@ std::string ResponseWriter::Body(std::vector<ChoicePiece> pieces,
       AppendLogprobs(pieces[i], &body);
       body += ',';
       AppendFinish(finishes[i], pieces[i].has_calls, &body);
+      AppendTokenIds(pieces[i], &body);
       body += '}';
     } else {
       AppendTextChoice(idx, pieces[i], finishes[i], &body);
@@ -192,10 +217,14 @@ std::string ResponseWriter::Body(std::vector<ChoicePiece> pieces,
     pieces[i] = ChoicePiece();
   }
   body += ']';
-  if (head_.is_chat) body += prompt_logprobs;
+  if (head_.is_chat) body += prompt_logprobs + prompt_ids;
   body += ",\"usage\":";
   AppendUsage(usage, &body);
   return body + "}";
+}
+
+void ResponseWriter::AppendTokenIds(const ChoicePiece& piece, std::string* out) const {
+  if (head_.returns_token_ids) AppendIds("token_ids", piece.token_ids, out);
 }
 
 void ResponseWriter::AppendLogprobs(const ChoicePiece& piece, std::string* out) const {

@@ -17,15 +17,16 @@ namespace graft {
 // The values that every body of one response repeats.
 struct ResponseHead {
   bool is_chat = false;
-  bool logprobs = false;          // asked for; otherwise the field is null
-  bool prompt_logprobs = false;   // likewise
-  bool include_usage = false;     // every chunk but the last then says "usage": null
-  bool continuous_usage = false;  // or the usage so far
-  bool shows_token_ids = false;   // tokens of log-probabilities are named by their ids
-  bool short_call_ids = false;    // see NewCallId
-  std::string id;                 // "cmpl-..." or "chatcmpl-..."
-  std::string model;              // as the client named it
-  int64_t created = 0;            // Unix seconds
+  bool logprobs = false;           // asked for; otherwise the field is null
+  bool prompt_logprobs = false;    // likewise
+  bool include_usage = false;      // every chunk but the last then says "usage": null
+  bool continuous_usage = false;   // or the usage so far
+  bool shows_token_ids = false;    // tokens of log-probabilities are named by their ids
+  bool returns_token_ids = false;  // pieces have them
+  bool short_call_ids = false;     // see NewCallId
+  std::string id;                  // "cmpl-..." or "chatcmpl-..."
+  std::string model;               // as the client named it
+  int64_t created = 0;             // Unix seconds
 };
 
 // `text` as a JSON string with its quotes; what is not UTF-8 becomes U+FFFD.
@@ -51,11 +52,13 @@ class ResponseWriter : public AnswerWriter {
                    const ResponseUsage& usage) override;
 
  private:
-  void AppendEvent(std::string_view choice, std::string* out) const;
+  // `more`: fields behind the choices.
+  void AppendEvent(std::string_view choice, std::string* out, std::string_view more = "") const;
   void AppendTextChoice(int32_t idx, const ChoicePiece& piece, FinishReason finish,
                         std::string* out) const;
   void AppendChatChunks(int32_t idx, const ChoicePiece& piece, FinishReason finish,
                         std::string* out) const;
+  void AppendTokenIds(const ChoicePiece& piece, std::string* out) const;
   void AppendLogprobs(const ChoicePiece& piece, std::string* out) const;
   void AppendCompletionLogprobs(const ChoicePiece& piece, std::string* out) const;
   void AppendChatLogprobs(const ChoicePiece& piece, std::string* out) const;

@@ -169,6 +169,54 @@ TEST(ResponseWriterTest, ChatChunksAreWhatTheClientExpects) {
   EXPECT_EQ(events[4], "[DONE]");
 }
 
+TEST(ChoiceTest, TokensThatAreAskedForComeAsTheyWereDrawn) {
+  const std::vector<int32_t> prompt = {5, 6};
+  Choice choice(DemoTokenizer(), {.stop = {"never there"}, .returns_token_ids = true}, prompt);
+  // Half a character has no text, and what stops has none either.
+  std::vector<int32_t> tokens = Tokens("🙂");
+  ASSERT_GE(tokens.size(), 2u);
+  choice.Push(Event(tokens[0]));
+  const ChoicePiece first = choice.TakePiece();
+  EXPECT_EQ(first.prompt_token_ids, prompt);
+  EXPECT_EQ(first.token_ids, std::vector<int32_t>{tokens[0]});
+  for (size_t i = 1; i < tokens.size(); ++i) choice.Push(Event(tokens[i]));
+  choice.Push(Event(1, FinishReason::kStop));
+  const ChoicePiece last = choice.TakePiece();
+  EXPECT_TRUE(last.prompt_token_ids.empty());
+  tokens.push_back(1);
+  EXPECT_EQ(last.token_ids, std::vector<int32_t>(tokens.begin() + 1, tokens.end()));
+  EXPECT_EQ(last.text, "🙂");
+}
+
+TEST(ResponseWriterTest, TokensAreAChoicesAndThePromptsAreAChatsOnce) {
+  for (const bool is_chat : {false, true}) {
+    const ResponseHead head = {.is_chat = is_chat, .returns_token_ids = true, .id = "1"};
+    ResponseWriter writer(DemoTokenizer(), head);
+    const ChoicePiece piece{.text = "a", .token_ids = {7, 8}, .prompt_token_ids = {5, 6}};
+    const Json body =
+        ParseJson(writer.Body({piece, piece}, {FinishReason::kStop, FinishReason::kStop}, {}))
+            .value();
+    EXPECT_EQ(body["choices"][1]["token_ids"], Json::parse("[7,8]"));
+    const Json& has_prompt = is_chat ? body : body["choices"][1];
+    EXPECT_EQ(has_prompt["prompt_token_ids"], Json::parse("[5,6]"));
+    EXPECT_EQ(body["choices"][0].contains("prompt_token_ids"), !is_chat);
+    // Chunks without a text have their tokens.
+    std::string out;
+    writer.AppendChunk(0, {.token_ids = {7}, .prompt_token_ids = {5, 6}}, FinishReason::kNone,
+                       &out);
+    writer.AppendChunk(0, {.text = "a", .token_ids = {8}}, FinishReason::kNone, &out);
+    const std::vector<std::string> events = RawResponse{.body = out}.events();
+    ASSERT_EQ(events.size(), 2u);
+    const Json first = Json::parse(events[0]);
+    EXPECT_EQ(first["choices"][0]["token_ids"], Json::parse("[7]"));
+    EXPECT_EQ((is_chat ? first : first["choices"][0])["prompt_token_ids"], Json::parse("[5,6]"));
+    const Json second = Json::parse(events[1]);
+    EXPECT_EQ(second["choices"][0]["token_ids"], Json::parse("[8]"));
+    EXPECT_FALSE(second.contains("prompt_token_ids"));
+    EXPECT_FALSE(second["choices"][0].contains("prompt_token_ids"));
+  }
+}
+
 // Of both the engine has as many alternatives as the one that wants more.
 TEST(ChoiceTest, APromptsLogprobsAreItsOwn) {
   const std::vector<int32_t> prompt = Tokens("say one");
