@@ -14,7 +14,7 @@ import openai
 import pydantic
 import pytest
 
-from conftest import LONG_TESTS, ROOT, Server, binary
+from conftest import DEMO, LONG_TESTS, ROOT, Server, binary
 
 CONFORMANCE = pathlib.Path(os.environ.get("GRAFT_CONFORMANCE", ROOT.parent / "shared" / "conformance"))
 LIBRARY = ROOT / "build" / "grammar" / "libgraft_grammar.so"
@@ -349,6 +349,7 @@ def test_refusals(server):
     refused("guided_regex", "exclude each other", response_format={"type": "json_object"},
             extra_body={"guided_regex": "a"})
     refused("min_tokens", "put together", response_format={"type": "json_object"}, extra_body={"min_tokens": 3})
+    refused("thinking_token_budget", "--reasoning-parser", extra_body={"thinking_token_budget": 5})
     refused(None, "cannot be compiled", extra_body={"guided_grammar": "root ::= ("})
     refused(None, "cannot be compiled", extra_body={"guided_regex": "("})
 
@@ -408,6 +409,69 @@ def test_an_answer_has_its_form_or_is_a_call():
                     elif choice.finish_reason == "stop":
                         jsonschema.validate(json.loads(choice.message.content), answer)
             assert wanted in reasons, (wanted, reasons)
+
+
+THINKS, ENDS = 2, 3  # tokens of the model that reasons
+
+
+def model_that_reasons(folder):
+    """The demo model with other marks: where it begins and ends a turn, this one begins and ends its reasoning."""
+    folder.mkdir()
+    for path in (DEMO / "base").iterdir():
+        (folder / path.name).symlink_to(path)
+
+    def write(name, text):
+        (folder / name).unlink()
+        (folder / name).write_text(text, encoding="utf-8")
+    tokenizer = (DEMO / "base" / "tokenizer.json").read_text(encoding="utf-8")
+    write("tokenizer.json", tokenizer.replace("<|start|>", "<think>").replace("<|end|>", "</think>"))
+    write("tokenizer_config.json", json.dumps({"bos_token": "<|begin_of_text|>", "eos_token": "<|end_of_text|>"}))
+    write("generation_config.json", json.dumps({"bos_token_id": 0, "eos_token_id": 1}))
+    write("chat_template.jinja", "{{ bos_token }}{% for m in messages %}{{ m.content }}{% endfor %}"
+                                 "{% if add_generation_prompt %}<think>{% endif %}")
+    return folder
+
+
+@needs_library
+def test_reasoning_ends_where_it_has_had_its_tokens(tmp_path):
+    tool = {"type": "function", "function": {"name": "greet", "parameters": PERSON}}
+    endless = {str(ENDS): -100, "1": -100}  # left to itself, it would reason on
+    (tmp_path / "adapters").mkdir()
+    with Server("--tool-parser", "hermes", model=model_that_reasons(tmp_path / "base"),
+                adapters=tmp_path / "adapters") as server:
+        def ask(*, max_tokens=24, stream=False, **fields):
+            extra = {name: fields.pop(name) for name in ("thinking_token_budget",) if name in fields}
+            return chat(server, temperature=0, max_tokens=max_tokens, stream=stream, logit_bias=endless,
+                        extra_body={"return_token_ids": True, **extra}, **fields)
+
+        free = ask()
+        assert free.prompt_token_ids[-1] == THINKS and ENDS not in free.choices[0].token_ids
+        assert free.choices[0].finish_reason == "length" and not free.choices[0].message.content
+        bound = ask(thinking_token_budget=5, n=2)
+        for choice in bound.choices:
+            assert choice.token_ids[:5] == free.choices[0].token_ids[:5] and choice.token_ids[5] == ENDS
+            assert choice.message.reasoning_content and choice.message.content
+        chunks = list(ask(thinking_token_budget=5, stream=True))
+        assert sum((chunk.choices[0].token_ids for chunk in chunks if hasattr(chunk.choices[0], "token_ids")),
+                   []) == bound.choices[0].token_ids
+        assert [chunk.prompt_token_ids for chunk in chunks if hasattr(chunk, "prompt_token_ids")] == [
+            free.prompt_token_ids]
+        assert ask(thinking_token_budget=-1).choices[0].token_ids == free.choices[0].token_ids
+        # A form or a call gets half of the tokens, or what the budget leaves.
+        for budget, end in (({}, 100), ({"thinking_token_budget": 7}, 7), ({"thinking_token_budget": -1}, 100)):
+            formed = ask(max_tokens=200, response_format=schema_format(PERSON), **budget).choices[0]
+            assert formed.token_ids.index(ENDS) == end and formed.finish_reason == "stop"
+            jsonschema.validate(json.loads(formed.message.content), PERSON)
+            called = ask(max_tokens=200, tools=[tool], tool_choice="required", parallel_tool_calls=False,
+                         **budget).choices[0]
+            assert called.token_ids.index(ENDS) == end and called.finish_reason == "tool_calls"
+            jsonschema.validate(json.loads(called.message.tool_calls[0].function.arguments), PERSON)
+        # Of a completion the prompt's text tells.
+        for prompt, end in (("<think>It was", 4), ("<think>x</think>It was", None)):
+            text = server.client().completions.create(
+                model="base", prompt=prompt, max_tokens=12, temperature=0, logit_bias=endless,
+                extra_body={"return_token_ids": True, "thinking_token_budget": 4}).choices[0]
+            assert (text.token_ids.index(ENDS) if ENDS in text.token_ids else None) == end
 
 
 @needs_library

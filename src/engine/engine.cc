@@ -107,11 +107,7 @@ Status Engine::Submit(Request request, std::shared_ptr<TokenStream> stream) {
   CHECK(stream != nullptr);
   RETURN_IF_ERROR(CheckRequest(request));
   auto sequence = std::make_unique<Sequence>();
-  if (!request.grammar.empty()) {
-    if (grammars_ == nullptr) return UnimplementedError("this engine compiles no grammars");
-    ASSIGN_OR_RETURN(auto grammar, grammars_->Want(request.grammar, request.tenant));
-    sequence->grammar = std::make_unique<AnswerGrammar>(std::move(grammar));
-  }
+  ASSIGN_OR_RETURN(sequence->bounds, BoundsOf(request));
   std::string adapter_hash = request.adds_adapters() ? kSumLabel : request.adapter_hash();
   ASSIGN_OR_RETURN(sequence->adapter, AcquireAdapter(request));
   sequence->counters = metrics_.CountersFor(adapter_hash, sequence->adapter.content());
@@ -140,8 +136,8 @@ Status Engine::Submit(Request request, std::shared_ptr<TokenStream> stream) {
                                          limits_.context_tokens_max - sequence->num_prompt_tokens);
   sequence->sampling = std::move(request.sampling);
   sequence->pooling = RowPoolingOf(request.pooling);
-  // What may be drawn behind a draft depends on it where there is a grammar.
-  if (sequence->grammar == nullptr) {
+  // What may be drawn behind a draft depends on it where the answer is bound.
+  if (sequence->bounds == nullptr) {
     sequence->draft_tokens_max = DraftTokensMax(request.draft_tokens_max, sequence->sampling);
   }
   if (sequence->draft_tokens_max > 0) sequence->lookup = std::make_unique<PromptLookup>();
@@ -149,6 +145,17 @@ Status Engine::Submit(Request request, std::shared_ptr<TokenStream> stream) {
   sequence->activation_position = request.activation_position;
   sequence->stream = std::move(stream);
   return queue_.Push(std::move(sequence));
+}
+
+// Null: there are none.
+Result<std::unique_ptr<AnswerBounds>> Engine::BoundsOf(const Request& request) const {
+  std::shared_ptr<const SharedGrammar> grammar;
+  if (!request.grammar.empty()) {
+    if (grammars_ == nullptr) return UnimplementedError("this engine compiles no grammars");
+    ASSIGN_OR_RETURN(grammar, grammars_->Want(request.grammar, request.tenant));
+  }
+  if (grammar == nullptr && !request.reasoning.is_bound()) return std::unique_ptr<AnswerBounds>();
+  return std::make_unique<AnswerBounds>(std::move(grammar), request.reasoning);
 }
 
 Result<AdapterLease> Engine::AcquireAdapter(const Request& request) const {
@@ -198,6 +205,10 @@ Status Engine::CheckRequest(const Request& request) const {
   }
   RETURN_IF_ERROR(CheckTokens("prompt", prompt));
   RETURN_IF_ERROR(CheckTokens("output", request.output_tokens));
+  if (request.reasoning.is_bound()) {
+    const std::vector<int32_t> marks = {request.reasoning.opening, request.reasoning.closing};
+    RETURN_IF_ERROR(CheckTokens("reasoning's", marks));
+  }
   const int64_t output_max =
       std::min<int64_t>(request.sampling.tokens_max,
                         limits_.context_tokens_max - static_cast<int64_t>(prompt.size()));
@@ -418,7 +429,7 @@ void Engine::GiveUp(const std::vector<std::string>& tenants) {
 void Engine::Add(std::vector<std::unique_ptr<Sequence>> submitted) {
   for (auto& sequence : submitted) {
     metrics_.RecordAccepted(*sequence);
-    if (sequence->grammar == nullptr) {
+    if (sequence->bounds == nullptr || !sequence->bounds->has_grammar()) {
       scheduler_.Add(std::move(sequence));
     } else {
       compiling_.push_back(std::move(sequence));
@@ -428,9 +439,9 @@ void Engine::Add(std::vector<std::unique_ptr<Sequence>> submitted) {
 
 void Engine::AddCompiled() {
   for (auto& waiting : compiling_) {
-    if (!waiting->grammar->is_compiled()) continue;
+    if (!waiting->bounds->is_compiled()) continue;
     std::unique_ptr<Sequence> sequence = std::move(waiting);
-    const Status& status = sequence->grammar->status();
+    const Status& status = sequence->bounds->status();
     if (status.ok()) {
       scheduler_.Add(std::move(sequence));
       continue;

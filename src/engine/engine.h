@@ -180,6 +180,7 @@ class Engine : public Generator {
   void NoteFirstSteps(int64_t now_ns);
   void TellTimes(Sequence& sequence);
   int32_t DraftTokensMax(int32_t wanted, const SamplingParams& sampling) const;
+  Result<std::unique_ptr<AnswerBounds>> BoundsOf(const Request& request) const;
   Result<AdapterLease> AcquireAdapter(const Request& request) const;
   Status CheckRequest(const Request& request) const;
   Status CheckTokens(const std::string& which, const std::vector<int32_t>& tokens) const;

@@ -1,6 +1,8 @@
 // Answers that are bound to grammars: nothing is drawn that they forbid, however the steps run and
 // wherever the answer began; requests wait for their grammars beside the others' steps.
+#include <algorithm>
 #include <atomic>
+#include <cstddef>
 
 #include "engine/engine_testing.h"
 #include "grammar/grammar_store.h"
@@ -205,6 +207,108 @@ TEST_F(EngineGrammarTest, GoesOnAfterAPreemptionAndFromElsewhere) {
   RunAll();
   resumed->Collect();
   EXPECT_EQ(resumed->output(), std::vector<int32_t>(whole.begin() + 10, whole.end()));
+}
+
+// The smallest tokens that are not among these, and no special ones.
+std::vector<int32_t> Unused(const std::vector<int32_t>& tokens, size_t count) {
+  std::vector<int32_t> unused;
+  for (int32_t token = 2; unused.size() < count; ++token) {
+    if (std::count(tokens.begin(), tokens.end(), token) == 0) unused.push_back(token);
+  }
+  return unused;
+}
+
+std::vector<int32_t> First(const std::vector<int32_t>& tokens, size_t count) {
+  return {tokens.begin(), tokens.begin() + static_cast<std::ptrdiff_t>(count)};
+}
+
+class EngineReasoningTest : public EngineGrammarTest {
+ protected:
+  // What an answer with this bound is.
+  std::vector<int32_t> Output(Request request, const ReasoningBound& bound) {
+    request.id = ++harness_->last_id;
+    request.reasoning = bound;
+    auto client = harness_->Submit(std::move(request));
+    RunAll();
+    client->Collect();
+    return client->output();
+  }
+};
+
+TEST_F(EngineReasoningTest, ItsEndIsDrawnWhereItHasHadItsTokens) {
+  for (const bool runs_ahead : {false, true}) {
+    ExecutorLimits limits = TestLimits();
+    limits.runs_ahead = runs_ahead;
+    EngineHarness harness(limits);  // which compiles no grammars
+    const Request plain = harness.MakeRequest(Prompt(5), 20);
+    const std::vector<int32_t> free = harness.Reference(plain);
+    const std::vector<int32_t> marks = Unused(free, 2);
+    // Of one that opens in the answer only what comes behind that counts.
+    size_t begin = 2;
+    while (std::count(free.begin(), free.end(), free[begin]) > 1) ++begin;
+    ASSERT_LT(begin + 5, free.size());
+    struct Case {
+      ReasoningBound bound;
+      size_t end;  // where the closing token is
+    };
+    const std::vector<Case> cases = {{{4, marks[0], marks[1], true}, 4},
+                                     {{0, marks[0], marks[1], true}, 0},
+                                     {{4, free[begin], marks[1], false}, begin + 5},
+                                     {{4, marks[0], marks[1], false}, 20},
+                                     {{-1, marks[0], marks[1], true}, 20}};
+    std::vector<std::unique_ptr<TestClient>> clients;
+    for (const Case& one : cases) {
+      Request request = plain;
+      request.id = ++harness.last_id;
+      request.reasoning = one.bound;
+      clients.push_back(harness.Submit(request));
+    }
+    harness.RunAll();
+    for (size_t i = 0; i < cases.size(); ++i) {
+      clients[i]->Collect();
+      const std::vector<int32_t> output = clients[i]->output();
+      ASSERT_EQ(output.size(), 20u) << i;
+      EXPECT_EQ(First(output, cases[i].end), First(free, cases[i].end)) << i;
+      if (cases[i].end < 20) {
+        EXPECT_EQ(output[cases[i].end], marks[1]) << i;
+      }
+    }
+    // What was drawn elsewhere counts.
+    const std::vector<int32_t> whole = clients[0]->output();
+    Request resumed = plain;
+    resumed.id = ++harness.last_id;
+    resumed.reasoning = cases[0].bound;
+    resumed.output_tokens = First(whole, 3);
+    auto client = harness.Submit(resumed);
+    harness.RunAll();
+    client->Collect();
+    EXPECT_EQ(client->output(), std::vector<int32_t>(whole.begin() + 3, whole.end()));
+  }
+}
+
+TEST_F(EngineReasoningTest, ItEndsWhereTheGrammarLetsIt) {
+  Make();
+  const Request request = Ask("9", 20);
+  const std::vector<int32_t> free = Output(request, {});
+  ExpectOfGrammar(free, 9);
+  // A token that may come at even places only.
+  int32_t closing = 1;
+  while (std::count(free.begin(), free.begin() + 4, closing) > 0) closing += 3;
+  const int32_t opening = 48;  // of no place
+  const std::vector<int32_t> output = Output(request, {3, opening, closing, true});
+  ExpectOfGrammar(output, 9);
+  EXPECT_EQ(First(output, 4), First(free, 4));
+  EXPECT_EQ(output[4], closing);
+}
+
+TEST_F(EngineReasoningTest, MarksOutsideTheVocabularyAreRefused) {
+  Make();
+  Request request = harness_->MakeRequest(Prompt(5), 5);
+  request.reasoning = {3, 4, TestLimits().vocab_size, false};
+  const Status status = harness_->engine.Submit(request, std::make_shared<TokenStream>());
+  EXPECT_EQ(status.code(), StatusCode::kInvalidArgument);
+  EXPECT_NE(status.message().find("reasoning's token 1 is 50"), std::string::npos)
+      << status.message();
 }
 
 }  // namespace

@@ -228,7 +228,7 @@ void Scheduler::AppendToPlan(Sequence& sequence) {
   if (planned.samples) {
     AppendBanned(sequence, options_.eos_token_ids, &plan_->banned_tokens);
     planned.num_banned = static_cast<int32_t>(plan_->banned_tokens.size()) - planned.banned_begin;
-    planned.has_mask = sequence.grammar != nullptr;
+    planned.has_mask = sequence.bounds != nullptr;
   }
   sequences_.AppendRows(sequence, planned, plan_);
 }
@@ -239,7 +239,7 @@ void Scheduler::FillMask(const StepPlan& plan, size_t idx, std::span<uint32_t> w
   if (sequence == nullptr) {
     std::fill(words.begin(), words.end(), ~uint32_t{0});
   } else {
-    sequence->grammar->FillMask(sequence->output(), words);
+    sequence->bounds->FillMask(sequence->output(), words);
   }
 }
 
@@ -286,8 +286,8 @@ void Scheduler::Fail(Sequence& sequence, Status status) {
 void Scheduler::CommitOne(Sequence& sequence, const PlannedSequence& planned,
                           const SequenceResult& result) {
   sequence.num_planned = sequence.num_new_tokens = 0;
-  if (result.not_finite && planned.has_mask && sequence.grammar->is_stuck()) {
-    return Fail(sequence, sequence.grammar->StuckStatus());
+  if (result.not_finite && planned.has_mask && sequence.bounds->is_stuck()) {
+    return Fail(sequence, sequence.bounds->StuckStatus());
   }
   if (result.not_finite) {
     return Fail(sequence, InternalError("the model's output for this request is not finite (NaN or "
@@ -332,7 +332,8 @@ void Scheduler::CountServed(Sequence& sequence, int32_t computed_before) {
 }
 
 bool Scheduler::IsStop(const Sequence& sequence, int32_t token) const {
-  const bool minds_eos = !sequence.sampling.ignore_eos || sequence.grammar != nullptr;
+  const bool minds_eos = !sequence.sampling.ignore_eos ||
+                         (sequence.bounds != nullptr && sequence.bounds->has_grammar());
   if (minds_eos && Contains(options_.eos_token_ids, token)) return true;
   return Contains(sequence.sampling.stop_token_ids, token);
 }

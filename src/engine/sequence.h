@@ -13,7 +13,7 @@
 #include "cache/adapter_table.h"
 #include "cache/page_pool.h"
 #include "cache/prefix_tree.h"
-#include "engine/answer_grammar.h"
+#include "engine/answer_bounds.h"
 #include "engine/prompt_lookup.h"
 #include "request/request.h"
 #include "request/request_times.h"
@@ -50,9 +50,9 @@ struct Sequence {
   int32_t num_prompt_tokens = 0;
   int32_t output_tokens_max = 0;  // tokens_max, cut where the context ends
   RowPooling pooling = RowPooling::kNone;
-  int32_t draft_tokens_max = 0;            // in a step; 0: none are foreseen
-  bool runs_alone = false;                 // no other row is in its steps, until it draws here
-  std::unique_ptr<AnswerGrammar> grammar;  // null: any text will do
+  int32_t draft_tokens_max = 0;          // in a step; 0: none are foreseen
+  bool runs_alone = false;               // no other row is in its steps, until it draws here
+  std::unique_ptr<AnswerBounds> bounds;  // null: any tokens will do
   std::shared_ptr<TokenStream> stream;
   AdapterLease adapter;
   // The counters of its tokens, set at Submit, so that a step looks up nothing. Shared with the

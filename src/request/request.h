@@ -54,6 +54,18 @@ struct AdapterUse {
   float weight = 1.0f;
 };
 
+// Reasoning, which a model writes between two tokens, has an end after so many at the latest: the
+// closing token is drawn then, unless the answer's grammar forbids it there.
+struct ReasoningBound {
+  int32_t tokens_max = -1;  // of an answer; -1: as many as it likes
+  int32_t opening = -1;     // tokens
+  int32_t closing = -1;
+  bool is_open = false;  // the prompt ends within reasoning
+
+  bool is_bound() const { return tokens_max >= 0; }
+  bool operator==(const ReasoningBound&) const = default;
+};
+
 // What a request wants of its prompt's last hidden states (behind the final norm) as one vector.
 enum class Pooling : int32_t { kNone, kLast, kMean };
 
@@ -80,6 +92,7 @@ struct Request {
   // Tokens that are foreseen in a step, at most; -1: as the engine likes. No token depends on it.
   int32_t draft_tokens_max = -1;
   std::string grammar;  // what the answer must be of, see grammar/grammar_text.h; "": anything
+  ReasoningBound reasoning;
 
   // Who goes first (docs/engine.md, fair shares): the tenant's share of the engine, above 0; among
   // its keys, which are told apart by the first digits of their digests; among a key's requests,

@@ -75,6 +75,13 @@ rpc::Request ToProto(const Request& request) {
   proto.set_age_ns(request.age_ns);
   proto.set_activation_position(request.activation_position);
   proto.set_grammar(request.grammar);
+  if (request.reasoning != ReasoningBound()) {
+    rpc::ReasoningBound* const reasoning = proto.mutable_reasoning();
+    reasoning->set_tokens_max(request.reasoning.tokens_max);
+    reasoning->set_opening(request.reasoning.opening);
+    reasoning->set_closing(request.reasoning.closing);
+    reasoning->set_is_open(request.reasoning.is_open);
+  }
   proto.set_draft_tokens_max(request.draft_tokens_max);
   proto.set_priority(request.priority);
   proto.set_tenant_weight(request.tenant_weight);
@@ -100,6 +107,11 @@ Request FromProto(const rpc::Request& proto) {
   request.age_ns = proto.age_ns();
   request.activation_position = proto.activation_position();
   request.grammar = proto.grammar();
+  if (proto.has_reasoning()) {
+    const rpc::ReasoningBound& reasoning = proto.reasoning();
+    request.reasoning = {reasoning.tokens_max(), reasoning.opening(), reasoning.closing(),
+                         reasoning.is_open()};
+  }
   request.draft_tokens_max = proto.draft_tokens_max();
   request.priority = proto.priority();
   request.tenant_weight = proto.tenant_weight();

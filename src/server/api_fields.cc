@@ -79,6 +79,9 @@ std::vector<ApiField> AnswerRows() {
            "as vLLM's: `token_ids` of a choice, or of a chunk's, are the tokens that were drawn, "
            "the one that ended it among them. `prompt_token_ids` are a completion's choice's, and "
            "a chat's once; in a stream they come with the first tokens"),
+      Read("thinking_token_budget", "integer, -1 or more", "-1",
+           "tokens of reasoning at most: [its end comes "
+           "then](structured-output.md#reasoning-that-ends). -1: as many as the model likes"),
       Read(
           "prompt_logprobs", "integer, 0 to 20", "none",
           "as vLLM's: a choice's, or a chat's, `prompt_logprobs` has for every token of the prompt "
@@ -123,7 +126,6 @@ std::vector<ApiField> UnusedRows() {
       Refused("structural_tag"),
       Refused("prompt_embeds"),
       Refused("logprob_token_ids"),
-      Refused("thinking_token_budget", "-1"),
       Refused("repetition_detection"),
       Refused("watermarking", "false"),
       Refused("routed_experts_prompt_start", "0"),

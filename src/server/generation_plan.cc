@@ -304,6 +304,43 @@ std::optional<ApiError> AddPrompts(const ServerContext& context, const Generatio
   return std::nullopt;
 }
 
+// Whether the last of the marks in the prompt is the opening one.
+bool EndsInReasoning(const TokenIds& prompt, const ReasoningBound& bound) {
+  const auto is_mark = [&](int32_t t) { return t == bound.opening || t == bound.closing; };
+  const auto last = std::find_if(prompt.rbegin(), prompt.rend(), is_mark);
+  return last != prompt.rend() && *last == bound.opening;
+}
+
+// Reasoning ends where the client says; else, where the answer must have a form, after half of the
+// answer's tokens, so that the others have room for that. `output`: of a chat.
+std::optional<ApiError> BoundReasoning(const ServerContext& context, const GenerationParams& params,
+                                       const OutputOptions* output, bool has_form,
+                                       GenerationPlan* plan) {
+  const std::optional<int32_t>& wanted = params.reasoning_tokens_max;
+  const ReasoningFormat format = context.reasoning_format;
+  if (!wanted.has_value() && !(has_form && format != ReasoningFormat::kNone)) return std::nullopt;
+  const auto opening = context.tokenizer.TokenId(ReasoningOpeningMark(format));
+  const auto closing = context.tokenizer.TokenId(ReasoningClosingMark(format));
+  if (format == ReasoningFormat::kNone || !opening.has_value() || !closing.has_value()) {
+    if (!wanted.has_value()) return std::nullopt;
+    ApiError error = InvalidRequestError(
+        "thinking_token_budget",
+        "'thinking_token_budget' has no effect here: this model has no tokens that begin and end "
+        "its reasoning, or nobody knows them (--reasoning-parser)");
+    error.code = "unsupported";
+    return error;
+  }
+  for (Request& request : plan->requests) {
+    request.reasoning = {.tokens_max = wanted.value_or(request.sampling.tokens_max / 2),
+                         .opening = *opening,
+                         .closing = *closing};
+    request.reasoning.is_open = output != nullptr
+                                    ? output->in_reasoning
+                                    : EndsInReasoning(request.prompt_tokens, request.reasoning);
+  }
+  return std::nullopt;
+}
+
 ApiResult<GenerationPlan> PlanCompletion(const ServerContext& context, const RequestLimits& limits,
                                          const ApiKey& key, CompletionRequest parsed) {
   Request request;
@@ -320,6 +357,7 @@ ApiResult<GenerationPlan> PlanCompletion(const ServerContext& context, const Req
           AddPrompts(context, params, "prompt", &parsed.prompts, choice, request, &*plan)) {
     return *error;
   }
+  if (auto error = BoundReasoning(context, params, nullptr, false, &*plan)) return *error;
   if (auto error = BoundLogprobs(params, limits.logprobs_max, &*plan)) return *error;
   return plan;
 }
@@ -375,6 +413,10 @@ ApiResult<GenerationPlan> PlanChat(const ServerContext& context, const RequestLi
   choice.continues_prompt = parsed.continue_final_message;
   if (auto error =
           AddPrompt(context, parsed.params, field, std::move(*tokens), choice, request, &*plan)) {
+    return *error;
+  }
+  const bool has_form = parsed.tools.must_call || !parsed.params.answer.is_text();
+  if (auto error = BoundReasoning(context, parsed.params, choice.output.get(), has_form, &*plan)) {
     return *error;
   }
   if (auto error = BoundLogprobs(parsed.params, limits.logprobs_max, &*plan)) return *error;

@@ -81,6 +81,8 @@ void ReadShared(FieldReader& reader, const RequestLimits& limits, GenerationPara
   reader.OptionalBool("add_special_tokens", &params->add_special_tokens);
   reader.Bool("return_tokens_as_token_ids", &params->shows_token_ids);
   reader.Bool("return_token_ids", &params->returns_token_ids);
+  reader.OptionalInt("thinking_token_budget", -1, kInt32Max, &params->reasoning_tokens_max);
+  if (params->reasoning_tokens_max == -1) params->reasoning_tokens_max.reset();
   ReadStream(reader, params);
   ReadAnswerFormat(reader, &params->answer);
   ReadTruncation(reader, params);
@@ -258,15 +260,21 @@ void ReadConversation(FieldReader& reader, const RequestLimits& limits, ChatRequ
 
 void CheckForm(FieldReader& reader, const GenerationParams& params, const ToolRequest& tools) {
   const std::string form = *tools.binds() != '\0' ? tools.binds() : params.answer.param;
-  if (form.empty()) return;
-  const auto refuse = [&](const char* name) {
-    reader.Fail(name, "cannot be put together with '" + form + "'");
-  };
   const SamplingParams& sampling = params.sampling;
-  if (sampling.tokens_min > 0) refuse("min_tokens");
-  if (sampling.ignore_eos) refuse("ignore_eos");
-  if (!params.bad_words.empty()) refuse("bad_words");
-  if (!sampling.allowed_token_ids.empty()) refuse("allowed_token_ids");
+  const auto refuse = [&](const char* name, const std::string& other) {
+    reader.Fail(name, "cannot be put together with '" + other + "'");
+  };
+  // They could forbid the one token that ends the reasoning.
+  if (const std::string budget = "thinking_token_budget"; params.reasoning_tokens_max.has_value()) {
+    if (!params.bad_words.empty()) refuse("bad_words", budget);
+    if (!sampling.allowed_token_ids.empty()) refuse("allowed_token_ids", budget);
+    if (sampling.tokens_min > 0 && !sampling.stop_token_ids.empty()) refuse("min_tokens", budget);
+  }
+  if (form.empty()) return;
+  if (sampling.tokens_min > 0) refuse("min_tokens", form);
+  if (sampling.ignore_eos) refuse("ignore_eos", form);
+  if (!params.bad_words.empty()) refuse("bad_words", form);
+  if (!sampling.allowed_token_ids.empty()) refuse("allowed_token_ids", form);
 }
 
 void UseOrderOf(std::string_view body, ChatRequest* request) {

@@ -56,6 +56,7 @@ struct GenerationParams {
   // Of the key, not of the body: prompt and output at most; 0: as the model.
   int32_t context_tokens_max = 0;
   AnswerFormat answer;
+  std::optional<int32_t> reasoning_tokens_max;
   std::vector<std::string> stop;
   std::vector<std::string> bad_words;  // their tokens go into `sampling` when the plan is made
   bool include_stop_text = false;

@@ -201,6 +201,11 @@ TEST(CompletionRequestTest, UnsupportedFieldsPassOnlyWhereTheyAskForNothing) {
     ExpectRefused("\"guided_regex\":\"a\"," + field, field.substr(1, field.find(':') - 2),
                   "put together with 'guided_regex'");
   }
+  const std::string budget = R"("thinking_token_budget":3,)";
+  ExpectRefused(budget + R"("bad_words":["x"])", "bad_words", "'thinking_token_budget'");
+  ExpectRefused(budget + R"("allowed_token_ids":[3])", "allowed_token_ids", "put together with");
+  ExpectRefused(budget + R"("min_tokens":2,"stop_token_ids":[3])", "min_tokens", "put together");
+  ExpectRefused(R"("thinking_token_budget":-2)", "thinking_token_budget", "-1");
   EXPECT_TRUE(Completion(R"({"model":"m","prompt":"p","suffix":"","use_beam_search":false,
     "guided_json":{},"bad_words":[],"response_format":{"type":"text"},"logits_processors":[]})")
                   .ok());
