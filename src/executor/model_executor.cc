@@ -15,6 +15,8 @@
 namespace graft {
 namespace {
 
+constexpr int64_t kLookNs = 100'000'000;  // between looks at other ranks while a step runs
+
 std::vector<LogprobEntry> TopLogprobs(const SampledToken& sampled) {
   std::vector<LogprobEntry> top(sampled.num_top);
   for (int32_t i = 0; i < sampled.num_top; ++i) {
@@ -187,7 +189,13 @@ bool ModelExecutor::Wait(const std::atomic<bool>& interrupted, int64_t timeout_n
   const RunningStep& step = first_step();
   const int64_t begin_ns = SteadyClock::Get().NowNs();
   while (!step.done.HasHappened()) {
-    if (interrupted || SteadyClock::Get().NowNs() - begin_ns >= timeout_ns) return false;
+    const int64_t now_ns = SteadyClock::Get().NowNs();
+    if (interrupted || now_ns - begin_ns >= timeout_ns) return false;
+    // NCCL's kernels wait for a rank that is stopped for as long as it is.
+    if (parts_.ranks != nullptr && now_ns - last_look_ns_ >= kLookNs) {
+      last_look_ns_ = now_ns;
+      parts_.ranks->LookForStopped(now_ns - step.begin_ns);
+    }
     std::this_thread::yield();
   }
   return true;

@@ -155,6 +155,7 @@ class ModelExecutor : public Executor {
   uint64_t num_begun_ = 0;
   uint64_t num_finished_ = 0;
   int64_t last_finish_ns_ = 0;
+  int64_t last_look_ns_ = 0;  // at the other ranks
   int64_t sampling_ns_ = 0;
   // Scratch of one step.
   std::vector<SamplingRow> sampling_rows_;

@@ -21,6 +21,11 @@ void RankLink::Send(const MessageWriter& message) {
   if (!status.ok()) EndRank(0, status);
 }
 
+void RankLink::LookForStopped(int64_t waited_ns) {
+  const Status status = communicator_.LookForStopped(waited_ns);
+  if (!status.ok()) EndRank(0, status);
+}
+
 void RankLink::Forward(const HostBatch& batch, bool replay) {
   const std::lock_guard lock(mutex_);
   message_.Clear();

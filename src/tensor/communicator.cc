@@ -292,6 +292,18 @@ Status Communicator::Blame(int32_t rank) {
   return Look(rank, shared().limits.timeout_ns, shared().limits.timeout_ns);
 }
 
+Status Communicator::LookForStopped(int64_t waited_ns) {
+  if (waited_ns < shared().limits.timeout_ns) return state();
+  for (int32_t other = 0; other < num_ranks(); ++other) {
+    const pid_t process = __atomic_load_n(&shared().processes[other], __ATOMIC_SEQ_CST);
+    if (other == rank_ || process == 0 || StateOfProcess(process) != ProcessState::kStopped) {
+      continue;
+    }
+    RETURN_IF_ERROR(Look(other, waited_ns, shared().limits.timeout_ns));
+  }
+  return state();
+}
+
 void Communicator::Fail(const std::string& why) { shared().failed.Say(why); }
 
 std::string Communicator::TakeFailure() {

@@ -82,6 +82,10 @@ class Communicator {
   // Somebody has waited for the rank in vain, as long as anybody waits: says so to all.
   Status Blame(int32_t rank);
 
+  // For a rank that waits for its device, which waits for the other ranks: fails where one of them
+  // is stopped, if that has lasted as long as anybody waits.
+  Status LookForStopped(int64_t waited_ns);
+
   // This rank, or whoever looks after it, cannot go on: why, for all ranks. The first one counts.
   // Any thread.
   void Break(const std::string& why);

@@ -225,6 +225,26 @@ TEST(CommunicatorTest, AStoppedRankIsWaitedForSoLong) {
   EXPECT_THAT(FailureOf(first), HasSubstr(") is stopped and has not answered for 1 s"));
 }
 
+TEST(CommunicatorTest, WhoWaitsForADeviceLooksForStoppedRanks) {
+  Ranks ranks({.num_ranks = 3, .part_floats = 1, .timeout_ns = kSecondNs});
+  ranks.ForkOthers([](Communicator& rank) -> std::string {
+    rank.Report(1);
+    for (;;) SleepMs(1000);
+  });
+  Communicator first(ranks.memory(), 0);
+  ASSERT_TRUE(first.AwaitReports(1, true).ok()) << "their processes are known";
+  EXPECT_TRUE(first.LookForStopped(2 * kSecondNs).ok()) << "both go on";
+  kill(ranks.process(2), SIGSTOP);
+  std::string why;
+  for (int i = 0; i < 1000 && why.empty(); ++i) {
+    EXPECT_TRUE(first.LookForStopped(kSecondNs / 2).ok()) << "not long enough";
+    why = first.LookForStopped(2 * kSecondNs).message();
+    SleepMs(1);
+  }
+  EXPECT_THAT(why, HasSubstr("rank 2 (process "));
+  EXPECT_THAT(why, HasSubstr(") is stopped and has not answered for 1 s"));
+}
+
 TEST(CommunicatorTest, ARankThatDoesNotAnswerIsWaitedForSoLong) {
   Ranks ranks({.num_ranks = 2, .part_floats = 1, .timeout_ns = kSecondNs});
   ranks.Fork(1, [](Communicator&) -> std::string {
