@@ -3,11 +3,22 @@
 #include <algorithm>
 
 namespace graft {
+namespace {
+
+// Steps without drafts after it was found that they do not pay, twice as many each time. Finding it
+// out again costs about the time of one of them, and a noisy machine may have been the reason.
+constexpr int32_t kRestStepsMin = 8;
+constexpr int32_t kRestStepsMax = 64;
+
+}  // namespace
 
 bool CanDraft(const SamplingParams& sampling) {
   return sampling.repetition_penalty == 1.0f && sampling.frequency_penalty == 0.0f &&
          sampling.presence_penalty == 0.0f && sampling.bad_words.empty();
 }
+
+DraftPlanner::DraftPlanner(Sequences& sequences)
+    : sequences_(sequences), rest_steps_(kRestStepsMin) {}
 
 bool DraftPlanner::MayDraft(const Sequence& sequence) const {
   // Before tokens_min the ends are banned from each draw.
@@ -23,7 +34,7 @@ int32_t DraftPlanner::RoomOf(const Sequence& sequence) const {
 
 void DraftPlanner::Plan(int32_t rows_left) {
   const SchedulerOptions& options = sequences_.options();
-  if (options.draft_tokens_max == 0) return;
+  if (options.draft_tokens_max == 0 || is_resting()) return;
   Foresee();
   if (candidates_.empty()) return;
   int32_t num_rows = 0;
@@ -47,15 +58,17 @@ void DraftPlanner::Foresee() {
 
 // One draft after the other to whose chance is best, as long as tokens become cheaper by it.
 void DraftPlanner::Share(int32_t num_rows, int32_t rows_left) {
-  const bool is_known = costs_.is_known();
+  const bool is_known = draft_costs_.is_known();
+  const int32_t num_single = num_rows;
   double tokens = num_rows;
+  given_.clear();
   std::make_heap(candidates_.begin(), candidates_.end());
   while (rows_left > 0 && !candidates_.empty()) {
     std::pop_heap(candidates_.begin(), candidates_.end());
     Candidate& best = candidates_.back();
     if (is_known) {
-      const double step_ns = costs_.At(num_rows);
-      const double row_ns = costs_.At(num_rows + 1) - step_ns;
+      const double step_ns = draft_costs_.At(num_rows);
+      const double row_ns = draft_costs_.At(num_rows + 1) - step_ns;
       if (best.chance * step_ns <= row_ns * tokens) break;
     }
     tokens += best.chance;
@@ -65,11 +78,27 @@ void DraftPlanner::Share(int32_t num_rows, int32_t rows_left) {
     if (++best.count < RoomOf(*best.sequence)) {
       std::push_heap(candidates_.begin(), candidates_.end());
     } else {
-      Give(*best.sequence, best.count);
+      given_.push_back(best);
       candidates_.pop_back();
     }
   }
+  // After a rest all that there is room for are tried, and what they cost is learned anew.
+  if (!Pays(num_single, num_rows - num_single, tokens)) {
+    num_to_rest_ = rest_steps_;
+    rest_steps_ = std::min(2 * rest_steps_, kRestStepsMax);
+    draft_costs_ = {};
+    return;
+  }
+  if (draft_costs_.is_known()) rest_steps_ = kRestStepsMin;
+  for (const Candidate& candidate : given_) Give(*candidate.sequence, candidate.count);
   for (const Candidate& candidate : candidates_) Give(*candidate.sequence, candidate.count);
+}
+
+// Whether a step with so many drafts makes these tokens faster than steps of these rows alone.
+bool DraftPlanner::Pays(int32_t num_rows, int32_t num_drafts, double tokens) const {
+  if (num_drafts == 0) return false;
+  if (!single_costs_.is_known() || !draft_costs_.is_known()) return true;
+  return tokens * single_costs_.At(num_rows) > num_rows * draft_costs_.At(num_rows + num_drafts);
 }
 
 // As many as there are pages for.
@@ -88,7 +117,16 @@ void DraftPlanner::Observe(const StepPlan& plan, int64_t step_ns) {
   const bool has_prompt =
       std::any_of(plan.sequences.begin(), plan.sequences.end(),
                   [](const PlannedSequence& one) { return one.num_tokens - one.num_drafts > 1; });
-  if (!has_prompt) costs_.Observe(static_cast<int64_t>(plan.tokens.size()), step_ns);
+  if (plan.num_drafts == 0 && num_to_rest_ > 0) --num_to_rest_;
+  if (has_prompt) return;
+  const auto num_rows = static_cast<int64_t>(plan.tokens.size());
+  if (plan.num_drafts == 0) {
+    single_costs_.Observe(num_rows, step_ns);
+  } else if (has_drafted_) {
+    draft_costs_.Observe(num_rows, step_ns);
+  } else {
+    has_drafted_ = true;  // a device may load kernels for the first one
+  }
 }
 
 void DraftPlanner::Count(const PlannedSequence& planned, const SequenceResult& result) {

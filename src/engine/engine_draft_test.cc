@@ -153,7 +153,22 @@ TEST_F(EngineDraftTest, WhereARowCostsAsMuchAsAStepNoDraftsAreGiven) {
   for (int i = 0; i < 4; ++i) clients.push_back(harness_->Submit(Drawing({7}, 50, 3 + i)));
   harness_->RunAll();
   for (auto& client : clients) ExpectAnswered(*client);
-  EXPECT_LE(Now().draft_tokens, 4 * kDraftsMax) << "what it takes to learn that";
+  EXPECT_LE(Now().draft_tokens, 4 * 4 * kDraftsMax) << "four tries, further and further apart";
+}
+
+TEST_F(EngineDraftTest, WhereDraftsDoNotPayStepsAreBegunAhead) {
+  ExecutorLimits limits = DraftLimits();
+  limits.runs_ahead = true;
+  Make(limits);
+  harness_->executor.set_gap_ns(1'000'000'000);  // of steps that are not begun ahead
+  for (int i = 0; i < 8; ++i) Run(Drawing({7}, 50));
+  EXPECT_GT(Now().steps_ahead, 250);
+  // Now and then it is tried again, and when it pays, it is done.
+  const int64_t before = Now().accepted_draft_tokens;
+  EXPECT_GT(before, 0);
+  harness_->executor.set_gap_ns(0);
+  for (int i = 0; i < 8; ++i) Run(Drawing({7}, 50));
+  EXPECT_GT(Now().accepted_draft_tokens - before, 200);
 }
 
 TEST_F(EngineDraftTest, StepsAreBegunAheadWhereNothingIsForeseen) {

@@ -226,6 +226,7 @@ StepResult FakeExecutor::Finish() {
   }
   may_ask_ = false;
   result.times.total_ns = 500 + row_ns_ * static_cast<int64_t>(plan.tokens.size());
+  result.times.gap_ns = plan.ahead ? 0 : gap_ns_;
   result.times.idle_ns = idle_ns_;
   result.times.others_ns = others_ns_;
   if (is_assisted) {

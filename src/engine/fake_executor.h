@@ -85,6 +85,8 @@ class FakeExecutor : public Executor {
   void set_assist_ns(int64_t assist_ns) { assist_ns_ = assist_ns; }
   // What each row of a step takes.
   void set_row_ns(int64_t row_ns) { row_ns_ = row_ns; }
+  // What steps that are not begun ahead take besides.
+  void set_gap_ns(int64_t gap_ns) { gap_ns_ = gap_ns; }
 
   // The last plan, for tests that look at one.
   const StepPlan& last_plan() const { return last_plan_; }
@@ -160,6 +162,7 @@ class FakeExecutor : public Executor {
   int64_t num_assisted_steps_ = 0;
   int64_t assist_ns_ = 0;
   int64_t row_ns_ = 10;
+  int64_t gap_ns_ = 0;
 };
 
 }  // namespace graft

@@ -18,11 +18,10 @@ bool IsForeseen(Sequence& sequence) {
 bool CanRunAhead(Sequence& sequence) {
   const SamplingParams& sampling = sequence.sampling;
   const int32_t num_output = sequence.num_output_tokens() + 1;  // with what this step draws
-  return !IsForeseen(sequence) && sequence.num_planned == sequence.num_pending() &&
-         !sequence.wants_prompt_logprobs() && num_output < sequence.output_tokens_max &&
-         num_output >= sampling.tokens_min && sampling.repetition_penalty == 1.0f &&
-         sampling.frequency_penalty == 0.0f && sampling.presence_penalty == 0.0f &&
-         sampling.bad_words.empty();
+  return sequence.num_planned == sequence.num_pending() && !sequence.wants_prompt_logprobs() &&
+         num_output < sequence.output_tokens_max && num_output >= sampling.tokens_min &&
+         sampling.repetition_penalty == 1.0f && sampling.frequency_penalty == 0.0f &&
+         sampling.presence_penalty == 0.0f && sampling.bad_words.empty();
 }
 
 }  // namespace
@@ -39,9 +38,11 @@ bool RunAhead::CanPlan(const StepPlan& running, std::span<Sequence* const> plann
     // Loads of those in line begin in a plan alone.
     if (options.cold_start == ColdStart::kBlocking) return false;
   }
+  const bool drafts = !drafts_.is_resting();
   return planned.size() == sequences_.running().size() &&
-         std::all_of(planned.begin(), planned.end(), [](Sequence* sequence) {
-           return sequence != nullptr && CanRunAhead(*sequence);
+         std::all_of(planned.begin(), planned.end(), [drafts](Sequence* sequence) {
+           return sequence != nullptr && CanRunAhead(*sequence) &&
+                  !(drafts && IsForeseen(*sequence));
          });
 }
 

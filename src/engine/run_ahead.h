@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "engine/admission_walk.h"
+#include "engine/draft_planner.h"
 #include "engine/sequences.h"
 #include "step/step_plan.h"
 
@@ -13,8 +14,9 @@ namespace graft {
 
 class RunAhead {
  public:
-  // Both are borrowed.
-  RunAhead(Sequences& sequences, const AdmissionWalk& walk) : sequences_(sequences), walk_(walk) {}
+  // All are borrowed.
+  RunAhead(Sequences& sequences, const AdmissionWalk& walk, const DraftPlanner& drafts)
+      : sequences_(sequences), walk_(walk), drafts_(drafts) {}
 
   // While `running` runs, whose rows are those of `planned`: the same with a row more for each, if
   // that is sure whatever is drawn (StepPlan::ahead); else null. The caller must begin it.
@@ -27,6 +29,7 @@ class RunAhead {
 
   Sequences& sequences_;
   const AdmissionWalk& walk_;
+  const DraftPlanner& drafts_;
   StepPlan first_;
   StepPlan* plan_ =
       &first_;  // takes turns with the scheduler's: an executor knows a plan by its place

@@ -56,7 +56,7 @@ Scheduler::Scheduler(const SchedulerOptions& options, AdapterTable& table, Adapt
       budget_(options_.step_ns_max),
       walk_(sequences_, costs_, clock),
       drafts_(sequences_),
-      ahead_(sequences_, walk_),
+      ahead_(sequences_, walk_, drafts_),
       merge_decision_(options_.merge_after_steps) {}
 
 const StepPlan& Scheduler::Plan() {
@@ -267,7 +267,7 @@ void Scheduler::ObserveCosts(const StepPlan& plan, const StepResult& result) {
   if (!has_arrivals_) {
     costs_.steps.Observe(num_rows, result.times.total_ns);
     budget_.Learn(plan, result.times.total_ns);
-    drafts_.Observe(plan, result.times.total_ns);
+    drafts_.Observe(plan, result.times.total_ns + result.times.gap_ns);
   } else if (!plan.assists) {
     costs_.assist.Forget();
   } else if (costs_.steps.is_known()) {

@@ -26,9 +26,14 @@ int32_t NumTiles(std::span<const LoraSegment> segments) {
 
 }  // namespace
 
-DecodeGraphs::DecodeGraphs(Transformer& transformer, int32_t sequences_max, const LoraTable& lora,
+DecodeGraphs::DecodeGraphs(Transformer& transformer, int32_t sequences_max,
+                           int32_t draft_tokens_max, const LoraTable& lora,
                            const MergedWeights* merged)
-    : transformer_(transformer), lora_(lora), merged_(merged), sizes_(BatchSizes(sequences_max)) {}
+    : transformer_(transformer),
+      draft_tokens_max_(draft_tokens_max),
+      lora_(lora),
+      merged_(merged),
+      sizes_(BatchSizes(sequences_max)) {}
 
 // Close together where a step's time grows with the batch, further apart where it is wide.
 std::vector<int32_t> DecodeGraphs::BatchSizes(int32_t sequences_max) {
@@ -51,7 +56,7 @@ int32_t DecodeGraphs::RankBound(int32_t rank_max) {
 
 // A launch with its arguments: a bound, as the driver does not say.
 int64_t DecodeGraphs::BytesFor(int32_t num_layers, int32_t sequences_max, int32_t rank_max,
-                               bool merged) {
+                               bool merged, bool drafts) {
   constexpr int64_t kLaunchBytes = 4 << 10;
   constexpr int64_t kLaunchesOfLayer = 16;
   constexpr int64_t kScopes = 3;
@@ -64,7 +69,7 @@ int64_t DecodeGraphs::BytesFor(int32_t num_layers, int32_t sequences_max, int32_
     const int64_t variants = size < kFewTilesRowsMin ? kScopes : kScopes + kTilesBounds - 1;
     num_graphs += 1 + (merged ? 1 : 0) + num_bounds * variants;
   }
-  return num_graphs * (num_layers + 1) * kLaunchesOfLayer * kLaunchBytes;
+  return num_graphs * (drafts ? 2 : 1) * (num_layers + 1) * kLaunchesOfLayer * kLaunchBytes;
 }
 
 // LoRA's launches have blocks for every tile of the bound. In a wide batch of few adapters most
@@ -86,20 +91,32 @@ DecodeGraphs::Key DecodeGraphs::KeyFor(int32_t num_rows, int32_t rank_bound,
 }
 
 BatchUpload::Padding DecodeGraphs::PaddingFor(const Key& key) const {
-  return {key.num_rows, transformer_.limits().context_tokens_max, key.tiles_bound};
+  return {.num_rows = key.num_rows,
+          .kv_tokens_max = transformer_.limits().context_tokens_max,
+          .lora_segments = key.tiles_bound,
+          .sequence_rows_max = key.drafts ? 1 + draft_tokens_max_ : 1};
+}
+
+std::vector<DecodeGraphs::Key> DecodeGraphs::KeysFor(int32_t num_rows, int32_t rank_max) const {
+  std::vector<Key> keys = {{.num_rows = num_rows}};
+  if (merged_ != nullptr) keys.push_back({.num_rows = num_rows, .merged = true});
+  if (lora_.matrices == nullptr) return keys;
+  for (int32_t bound = RankBound(1); bound <= RankBound(rank_max); bound *= 2) {
+    for (int32_t tiles = 1; tiles <= num_rows; ++tiles) {
+      const Key key = KeyFor(num_rows, bound, tiles);
+      if (std::ranges::find(keys, key) == keys.end()) keys.push_back(key);
+    }
+  }
+  return keys;
 }
 
 void DecodeGraphs::Record(int32_t rank_max, Stream& stream, const Progress& progress) {
   std::vector<Key> keys;
   for (const int32_t size : sizes_) {
-    keys.push_back({.num_rows = size});
-    if (merged_ != nullptr) keys.push_back({.num_rows = size, .merged = true});
-    if (lora_.matrices == nullptr) continue;
-    for (int32_t bound = RankBound(1); bound <= RankBound(rank_max); bound *= 2) {
-      for (int32_t tiles = 1; tiles <= size; ++tiles) {
-        const Key key = KeyFor(size, bound, tiles);
-        if (std::ranges::find(keys, key) == keys.end()) keys.push_back(key);
-      }
+    for (Key key : KeysFor(size, rank_max)) {
+      keys.push_back(key);
+      key.drafts = true;
+      if (draft_tokens_max_ > 0 && size > 1) keys.push_back(key);
     }
   }
   int64_t done = 0;
@@ -144,12 +161,25 @@ int32_t DecodeGraphs::PaddedRows(int32_t num_rows) const {
   return *size;
 }
 
+bool DecodeGraphs::Covers(const HostBatch& batch) const {
+  const size_t num_rows = batch.tokens.size();
+  if (batch.num_given > 0 || batch.logits_rows.size() != num_rows ||
+      num_rows > static_cast<size_t>(sizes_.back())) {
+    return false;
+  }
+  for (size_t i = 0; i < batch.kv_tokens.size(); ++i) {
+    if (batch.row_begin[i + 1] - batch.row_begin[i] > 1 + draft_tokens_max_) return false;
+  }
+  return true;
+}
+
 const float* DecodeGraphs::Run(const HostBatch& batch, Stream& stream) {
   const int32_t size = PaddedRows(static_cast<int32_t>(batch.tokens.size()));
   const int32_t rank_bound = batch.lora_segments.empty() ? 0 : RankBound(batch.lora.rank_max);
   CHECK(batch.merged == nullptr || batch.merged == merged_) << "other merged weights";
   Key key = KeyFor(size, rank_bound, NumTiles(batch.lora_segments));
   key.merged = batch.merged != nullptr;
+  key.drafts = batch.kv_tokens.size() < batch.tokens.size();
   CapturedGraph* const graph = Find(key, stream);
   if (graph == nullptr) {
     HostBatch placed = batch;

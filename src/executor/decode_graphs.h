@@ -17,10 +17,10 @@ namespace graft {
 
 class DecodeGraphs {
  public:
-  // For batches of up to `sequences_max`. The addresses of `lora` and `merged` are recorded; null
-  // matrices, null: none.
-  DecodeGraphs(Transformer& transformer, int32_t sequences_max, const LoraTable& lora,
-               const MergedWeights* merged);
+  // For batches of up to `sequences_max` rows, of a sequence up to 1 + draft_tokens_max. The
+  // addresses of `lora` and `merged` are recorded; null matrices, null: none.
+  DecodeGraphs(Transformer& transformer, int32_t sequences_max, int32_t draft_tokens_max,
+               const LoraTable& lora, const MergedWeights* merged);
 
   // Called with graphs done and in total.
   using Progress = std::function<void(int64_t done, int64_t total)>;
@@ -29,9 +29,10 @@ class DecodeGraphs {
   // records its own.
   void Record(int32_t rank_max, Stream& stream, const Progress& progress = {});
 
-  // Runs a step of one row per sequence, all of which sample; returns Forward's logits. The batch's
-  // bound on the ranks is that of its own adapters. Where no memory is left for a graph, the step
-  // is launched kernel by kernel.
+  // Whether Run takes this batch: a token is drawn after each row, and there are not too many.
+  bool Covers(const HostBatch& batch) const;
+  // Returns Forward's logits. The batch's bound on the ranks is that of its own adapters. Where no
+  // memory is left for a graph, the step is launched kernel by kernel.
   const float* Run(const HostBatch& batch, Stream& stream);
 
   // The rows that such a step computes, with those for nobody.
@@ -39,7 +40,8 @@ class DecodeGraphs {
 
   // About what the driver keeps on the GPU for the graphs of all batch sizes and of ranks of up to
   // rank_max (0: no LoRA).
-  static int64_t BytesFor(int32_t num_layers, int32_t sequences_max, int32_t rank_max, bool merged);
+  static int64_t BytesFor(int32_t num_layers, int32_t sequences_max, int32_t rank_max, bool merged,
+                          bool drafts);
 
   // The recorded batch sizes, ascending.
   static std::vector<int32_t> BatchSizes(int32_t sequences_max);
@@ -50,21 +52,25 @@ class DecodeGraphs {
 
  private:
   // What tells recordings apart: batch size, bounds on ranks and on LoRA's tiles of rows, the
-  // products beside which LoRA goes, and whether on merged weights.
+  // products beside which LoRA goes, whether on merged weights, and whether sequences may have
+  // several rows.
   struct Key {
     int32_t num_rows = 0;
     int32_t rank_bound = 0;
     int32_t tiles_bound = 0;
     LoraBesideScope lora_beside = LoraBesideScope::kNone;
     bool merged = false;
+    bool drafts = false;
     auto operator<=>(const Key&) const = default;
   };
+  std::vector<Key> KeysFor(int32_t num_rows, int32_t rank_max) const;
   Key KeyFor(int32_t num_rows, int32_t rank_bound, int32_t num_tiles) const;
   BatchUpload::Padding PaddingFor(const Key& key) const;
   // Null: there is no memory for it.
   CapturedGraph* Find(const Key& key, Stream& stream);
 
   Transformer& transformer_;
+  const int32_t draft_tokens_max_;
   const LoraTable lora_;
   const MergedWeights* const merged_;
   const std::vector<int32_t> sizes_;

@@ -101,8 +101,8 @@ std::span<SampledToken> ModelExecutor::RunningStep::ResetSampled(size_t num_rows
 
 void ModelExecutor::RecordGraphs(const DecodeGraphs::Progress& progress, int32_t rank_max) {
   UseDevice(stream_.device);
-  graphs_ = std::make_unique<DecodeGraphs>(transformer_, limits_.sequences_max, Adapters(),
-                                           parts_.merged);
+  graphs_ = std::make_unique<DecodeGraphs>(transformer_, limits_.sequences_max,
+                                           limits_.draft_tokens_max, Adapters(), parts_.merged);
   if (loras_ != nullptr) rank_max = std::max(rank_max, loras_->rank_max());
   if (parts_.ranks != nullptr) parts_.ranks->Record(rank_max, loras_ != nullptr);
   graphs_->Record(rank_max, stream_, progress);
@@ -238,6 +238,9 @@ StepResult ModelExecutor::Finish() {
   const int64_t finish_ns = SteadyClock::Get().NowNs();
   const int64_t took_ns = finish_ns - std::max(step.begin_ns, last_finish_ns_);
   result.times.total_ns = std::max<int64_t>(0, took_ns - result.times.others_ns);
+  if (last_finish_ns_ > 0) {
+    result.times.gap_ns = std::max<int64_t>(0, step.begin_ns - last_finish_ns_);
+  }
   last_finish_ns_ = finish_ns;
   ++num_finished_;
   return result;
@@ -312,10 +315,8 @@ const float* ModelExecutor::Forward(RunningStep& step, ForwardTimes* times) {
     gate_.WorkWhileBlocked();  // its layers are launched as its workers answer
   }
   step.is_assisted = batch.assist != nullptr;
-  const auto num_rows = static_cast<size_t>(batch_.num_rows());
-  const bool is_decode = batch.kv_tokens.size() == num_rows &&
-                         batch.logits_rows.size() == num_rows && batch.num_given == 0;
-  const bool replays = graphs_ != nullptr && is_decode && times == nullptr && batch.gate == nullptr;
+  const bool replays =
+      graphs_ != nullptr && graphs_->Covers(batch) && times == nullptr && batch.gate == nullptr;
   if (parts_.ranks != nullptr) parts_.ranks->Forward(batch, replays);
   const float* logits = nullptr;
   if (replays) {

@@ -32,6 +32,7 @@ RankWorker::RankWorker(const Parts& parts, const RankSetup& setup)
           AdapterSlicer(parts.model, {parts.communicator.rank(), parts.communicator.num_ranks()},
                         {parts.weights.dtype, KvDType(parts.weights.dtype, parts.stream.device)})),
       sequences_max_(setup.limits.sequences_max),
+      draft_tokens_max_(setup.limits.draft_tokens_max),
       done_{StreamEvent(parts.stream.device), StreamEvent(parts.stream.device)},
       copying_([this] { CopyAdapters(); }) {
   parts_.communicator.Report(1);
@@ -117,7 +118,7 @@ void RankWorker::Forward(MessageReader& order, bool replay) {
 void RankWorker::Record(MessageReader& order) {
   const auto rank_max = order.Take<int32_t>();
   const bool lora = order.Take<bool>();
-  graphs_ = std::make_unique<DecodeGraphs>(transformer_, sequences_max_,
+  graphs_ = std::make_unique<DecodeGraphs>(transformer_, sequences_max_, draft_tokens_max_,
                                            lora ? Adapters() : LoraTable{}, nullptr);
   graphs_->Record(rank_max, parts_.stream);
 }

@@ -74,6 +74,7 @@ class RankWorker {
   AdapterCopier copier_;  // the copying thread's
   ArrivalGate gate_;
   const int32_t sequences_max_;
+  const int32_t draft_tokens_max_;
   std::unique_ptr<DecodeGraphs> graphs_;  // once they were asked for
   std::array<StreamEvent, 2> done_;       // of steps, taking turns
   uint64_t num_steps_ = 0;

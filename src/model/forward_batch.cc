@@ -216,7 +216,7 @@ DeviceBatch BatchUpload::Put(const HostBatch& batch, const Padding& padding, Str
   DeviceBatch put;
   static_cast<BatchWeights&>(put) = batch;
   put.kv_tokens_max = padding.kv_tokens_max;
-  put.sequence_rows_max = padding.num_rows > 0 ? 1 : 0;
+  put.sequence_rows_max = padding.num_rows > 0 ? padding.sequence_rows_max : 0;
   const int32_t num_given = NumGiven(batch);
   CHECK(num_given == 0 || padding.num_rows == 0) << "padding would come behind given rows";
   for (size_t i = 0; i < batch.kv_tokens.size(); ++i) {

@@ -145,7 +145,8 @@ class BatchUpload {
   struct Padding {
     int32_t num_rows = 0;  // rows, sequences and logits rows; 0: none
     int32_t kv_tokens_max = 0;
-    int32_t lora_segments = 0;  // of drawn rows, of up to kLoraTileRows rows each; 0: none
+    int32_t lora_segments = 0;      // of drawn rows, of up to kLoraTileRows rows each; 0: none
+    int32_t sequence_rows_max = 1;  // of a sequence that has rows
   };
 
   // The batch as the kernels of the device read it: on the CPU the very arrays given; on a GPU

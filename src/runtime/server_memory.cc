@@ -50,9 +50,10 @@ void AddAssist(const RuntimeOptions& options, const ServedShape& shape, int32_t 
 void AddGraphs(const RuntimeOptions& options, const ServedShape& shape,
                const ExecutorLimits& limits, bool lora, const SizeFlags& flags, MemorySum* sum) {
   if (shape.device.is_cpu()) return;
-  sum->Add("decode graphs, about" + Flags(flags.sequences),
-           DecodeGraphs::BytesFor(shape.config.num_layers, limits.sequences_max,
-                                  lora ? kLoraRankMax : 0, options.merge == Merge::kAuto));
+  sum->Add(
+      "decode graphs, about" + Flags(flags.sequences),
+      DecodeGraphs::BytesFor(shape.config.num_layers, limits.sequences_max, lora ? kLoraRankMax : 0,
+                             options.merge == Merge::kAuto, options.speculate > 0));
 }
 
 }  // namespace
@@ -98,6 +99,7 @@ ExecutorLimits ExecutorLimitsOf(const RuntimeOptions& options, const ServedShape
   limits.vocab_size = shape.config.vocab_size;
   limits.runs_ahead = !shape.device.is_cpu();
   limits.pools = shape.device.is_cpu();
+  limits.draft_tokens_max = options.speculate;
   const int64_t drafts = int64_t{options.speculate} * limits.sequences_max;
   limits.draws_max =
       limits.sequences_max + static_cast<int32_t>(std::min<int64_t>(drafts, kDraftsMax));

@@ -56,7 +56,7 @@ void ExpectSumIsWhatIsTaken(RuntimeOptions options) {
   const int64_t of_the_driver =
       device.is_cpu() ? 0
                       : DecodeGraphs::BytesFor(model->config.num_layers, options.sequences_max,
-                                               kLoraRankMax, false);
+                                               kLoraRankMax, false, options.speculate > 0);
   EXPECT_GE(taken, summed - kUncounted - of_the_driver);
 }
 

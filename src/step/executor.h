@@ -18,6 +18,7 @@ struct ExecutorLimits {
   int32_t sequences_max = 0;       // sequence slots
   int32_t step_tokens_max = 0;     // rows of one step
   int32_t draws_max = 0;           // tokens drawn in one step; 0: one for each sequence, no drafts
+  int32_t draft_tokens_max = 0;    // of a sequence in one step
   int32_t context_tokens_max = 0;  // positions of one sequence
   int32_t num_pages = 0;           // of the page pool
   int64_t page_bytes = 0;          // of the page pool; 0: adapters have no pages here

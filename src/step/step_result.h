@@ -39,6 +39,8 @@ struct StepTimes {
   int64_t attention_ns = 0;
   int64_t sampling_ns = 0;
   int64_t total_ns = 0;
+  // Between the end of the step before and the beginning of this one; 0: it was begun ahead.
+  int64_t gap_ns = 0;
   // How long the device had nothing to do between the step before and this one; -1: the executor
   // has not measured that.
   int64_t idle_ns = -1;
