@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/random.h"
+#include "kernels/token_loss/token_loss.h"
 #include "learn/test_model.h"
 #include "tensor/cuda_memory.h"
 
@@ -60,7 +61,8 @@ inline TrainingExample RandomExample(int32_t num_tokens, int32_t adapter, uint64
   return NextTokenExample(std::move(tokens), adapter);
 }
 
-// Top-3 targets at every second row, whose probabilities leave some to others.
+// Top-3 targets at every second row, whose probabilities leave some to others; the third of every
+// other of these rows is all others, as distill has it.
 inline TrainingExample ChoicesExample(int32_t num_tokens, int32_t adapter, uint64_t seed) {
   TrainingExample example = RandomExample(num_tokens, adapter, seed);
   Random random(seed + 1);
@@ -71,8 +73,10 @@ inline TrainingExample ChoicesExample(int32_t num_tokens, int32_t adapter, uint6
   for (int32_t row = 0; row < num_tokens; row += 2) {
     example.rows.push_back(row);
     for (int32_t k = 0; k < 3; ++k) {
-      example.ids.push_back(static_cast<int32_t>(random.Below(170)) * 3 + k);
-      example.probabilities.push_back(0.4f / static_cast<float>(1 + k));
+      const bool is_rest = k == 2 && row % 4 == 2;
+      const auto id = static_cast<int32_t>(random.Below(170)) * 3 + k;
+      example.ids.push_back(is_rest ? kTokenRest : id);
+      example.probabilities.push_back(is_rest ? 0.4f : 0.4f / static_cast<float>(1 + k));
     }
   }
   return example;

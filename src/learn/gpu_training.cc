@@ -8,6 +8,7 @@
 #include "kernels/adamw/adamw.h"
 #include "kernels/attention/attention.h"
 #include "kernels/attention_backward/attention_backward.h"
+#include "kernels/token_loss/token_loss.h"
 #include "learn/gpu_training_sizes.h"
 #include "tensor/cuda_memory.h"
 
@@ -307,7 +308,7 @@ TargetLosses GpuTraining::Run(const TrainingBatch& batch,
                               std::span<const AdapterInTraining> adapters,
                               const TrainingTargets& targets, const TaughtStates& taught,
                               bool backward) {
-  for (const int32_t id : targets.ids) CHECK(id >= 0 && id < config_.vocab_size) << id;
+  for (const int32_t id : targets.ids) CHECK(id >= kTokenRest && id < config_.vocab_size) << id;
   FollowAdapters(adapters);
   PutBatch(batch, targets);
   PutTaught(taught);
