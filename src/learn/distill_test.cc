@@ -200,6 +200,26 @@ TEST(DistillTest, KeptTextsAreTheBasesOwnWithoutTheDocument) {
   EXPECT_TRUE(MakeDistillLearner(settings)->Prepare(InputOf(30), &writer)->kept.empty());
 }
 
+TrainingLimits LimitsOf(const Learner& learner) {
+  return {.rows_max = 4 * learner.ExampleTokensMax(20), .sequences_max = 4, .rank_max = 4};
+}
+
+// Large steps, four examples each.
+LearnerRates RatesOf(const Learner& learner, int32_t passes) {
+  LearnerRates rates = learner.rates();
+  rates.learning_rate = 1e-2;
+  rates.batch = 4;
+  rates.passes = passes;
+  return rates;
+}
+
+void Learn(Trainer& trainer, TrainingRun& run) {
+  TrainingRun* const one[] = {&run};
+  run.Begin();
+  while (!run.is_done()) StepTogether(trainer, one);
+  run.Finish();
+}
+
 // They are learned beside the document's, and its losses are of its own texts alone.
 TEST(DistillTest, KeptTextsAreLearnedAndInNoScore) {
   LearnModel model(SourcePath("tests/goldens/llama"), DType::kF32);
@@ -209,14 +229,8 @@ TEST(DistillTest, KeptTextsAreLearnedAndInNoScore) {
   settings.kept_starts = {{1}};
   settings.kept = 4;
   const auto learner = MakeDistillLearner(settings);
-  Trainer trainer(
-      model.config, model.weights,
-      {.rows_max = 4 * learner->ExampleTokensMax(20), .sequences_max = 4, .rank_max = 4},
-      model.stream);
-  LearnerRates rates = learner->rates();
-  rates.learning_rate = 1e-2;
-  rates.batch = 4;
-  rates.passes = 4;
+  Trainer trainer(model.config, model.weights, LimitsOf(*learner), model.stream);
+  const LearnerRates rates = RatesOf(*learner, /*passes=*/4);
   double before[2], loss_of_kept[2];
   for (const bool keeps : {false, true}) {
     LearnerData data = *learner->Prepare(InputOf(30), &writer);
@@ -225,10 +239,7 @@ TEST(DistillTest, KeptTextsAreLearnedAndInNoScore) {
     const size_t num_examples = data.training.size() + data.kept.size();
     TrainingRun run(trainer, std::move(data), rates, {.rank = 4}, 1, "");
     EXPECT_EQ(run.num_steps(), rates.StepsFor(num_examples));
-    TrainingRun* const one[] = {&run};
-    run.Begin();
-    while (!run.is_done()) StepTogether(trainer, one);
-    run.Finish();
+    Learn(trainer, run);
     before[keeps] = run.scores().before;
     for (TrainingExample& example : others) example.adapter = run.adapter();
     loss_of_kept[keeps] =
@@ -287,19 +298,10 @@ TEST(DistillTest, AnAdapterComesNearerToItsTeacher) {
   LearnModel model(SourcePath("tests/goldens/llama"), DType::kF32);
   FakeWriter writer;
   const auto learner = MakeDistillLearner(Settings());
-  Trainer trainer(
-      model.config, model.weights,
-      {.rows_max = 4 * learner->ExampleTokensMax(20), .sequences_max = 4, .rank_max = 4},
-      model.stream);
-  LearnerRates rates = learner->rates();
-  rates.learning_rate = 1e-2;
-  rates.batch = 4;
-  rates.passes = 6;
+  Trainer trainer(model.config, model.weights, LimitsOf(*learner), model.stream);
+  const LearnerRates rates = RatesOf(*learner, /*passes=*/6);
   TrainingRun run(trainer, *learner->Prepare(InputOf(30), &writer), rates, {.rank = 4}, 1, "");
-  TrainingRun* const one[] = {&run};
-  run.Begin();
-  while (!run.is_done()) StepTogether(trainer, one);
-  run.Finish();
+  Learn(trainer, run);
   EXPECT_LT(run.scores().after, 0.9 * run.scores().before);
   EXPECT_LT(run.scores().held_out_after, run.scores().held_out_before);
   EXPECT_GT(run.scores().best_step, 0);

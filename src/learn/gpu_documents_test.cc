@@ -22,12 +22,7 @@ using testing::RandomExample;
 using testing::Trained;
 using testing::TrainShapes;
 
-class GpuDocumentsTest : public ::testing::Test {
- protected:
-  void SetUp() override {
-    if (NumCudaDevices() == 0) GTEST_SKIP() << "no GPU here";
-  }
-};
+class GpuDocumentsTest : public testing::GpuTest {};
 
 // Documents' LoRA with embeddings, and keys and values alone; and two adapters that learn.
 std::vector<TrainedShape> MixedShapes() {

@@ -26,12 +26,7 @@ using testing::RandomExample;
 using testing::Trained;
 using testing::TrainShapes;
 
-class GpuPromptTest : public ::testing::Test {
- protected:
-  void SetUp() override {
-    if (NumCudaDevices() == 0) GTEST_SKIP() << "no GPU here";
-  }
-};
+class GpuPromptTest : public testing::GpuTest {};
 
 constexpr auto kKeysValues = VirtualTokenKind::kKeysValues;
 constexpr auto kEmbedding = VirtualTokenKind::kEmbedding;

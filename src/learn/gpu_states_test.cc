@@ -22,12 +22,7 @@ using testing::RandomExample;
 using testing::Trained;
 using testing::TrainShapes;
 
-class GpuStatesTest : public ::testing::Test {
- protected:
-  void SetUp() override {
-    if (NumCudaDevices() == 0) GTEST_SKIP() << "no GPU here";
-  }
-};
+class GpuStatesTest : public testing::GpuTest {};
 
 // Adapters that are taught all states, none, and the last one behind virtual tokens.
 std::vector<TrainedShape> MixedShapes() {

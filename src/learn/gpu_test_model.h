@@ -37,6 +37,13 @@ struct DeviceModel {
 
 inline const Device kGpu{DeviceKind::kCuda, 0};
 
+class GpuTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (NumCudaDevices() == 0) GTEST_SKIP() << "no GPU here";
+  }
+};
+
 inline ModelConfig ConfigOf(int32_t head_dim, int32_t num_heads, int32_t num_kv_heads) {
   ModelConfig config;
   config.vocab_size = 520;

@@ -34,12 +34,7 @@ using testing::SourcePath;
 using testing::Trained;
 using testing::WorstError;
 
-class GpuTrainingTest : public ::testing::Test {
- protected:
-  void SetUp() override {
-    if (NumCudaDevices() == 0) GTEST_SKIP() << "no GPU here";
-  }
-};
+class GpuTrainingTest : public testing::GpuTest {};
 
 // Ranks of three adapters: of several sizes, or all as large as the limits allow.
 using Ranks = std::array<int32_t, 3>;
