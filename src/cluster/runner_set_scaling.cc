@@ -65,7 +65,7 @@ void RunnerSet::Advise(int64_t now_ns) {
   for (const RunnerView& view : views_) {
     names.push_back(view.address);
     is_open.push_back(view.is_up && !view.draining ? 1 : 0);
-    if (!view.is_up) continue;
+    // One that is away will take as long again.
     slowest_seconds = std::max(slowest_seconds, static_cast<double>(view.startup_ms) * 1e-3);
   }
   if (scale.startup_seconds <= 0.0) {

@@ -465,6 +465,9 @@ TEST_F(RunnerSetTest, TellsHowManyRunnersThereShouldBe) {
   EXPECT_TRUE(set_->hint().spare.empty());
   for (const auto& client : clients_) set_->Cancel(client->request.id);
   for (const auto& client : clients_) client->ReadAll();
+  two_.Die();
+  WaitUntil([this] { return set_->hint().runners == 1; });
+  EXPECT_DOUBLE_EQ(set_->hint().startup_seconds, 2.5) << "it will take as long again";
 }
 
 TEST_F(RunnerSetTest, WhatHasDrawnWaitsForTheSameArithmetic) {

@@ -45,7 +45,7 @@ int32_t PlaceSchedule::RetryAfterS(double num, double share, Turn* turn, int64_t
   AdvanceTo(now_ns);
   // Where nothing has become free for a while, it will take about as long again.
   const double own = FreedOf(*turn);
-  const double freed = own >= 1.0 ? own : std::max(num_freed_, 1.0) * share;
+  const double freed = own >= 1.0 ? own : (num_freed_ >= 1.0 ? num_freed_ : num) * share;
   const double wait_ns = num * recent_s_ / freed * 1e9;
   const double promised_ns = static_cast<double>(std::max<int64_t>(turn->next_ns - now_ns, 0));
   const double until_ns = std::min(promised_ns + wait_ns, kRetryAfterMax * 1e9);

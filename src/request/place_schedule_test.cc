@@ -52,6 +52,12 @@ TEST(PlaceScheduleTest, WhereNothingBecomesFreeTheWaitGrows) {
   const int32_t late = schedule.RetryAfterS(1, 1.0, &turn, 100 * kSecond);
   EXPECT_GE(late, 15);
   EXPECT_LE(late, PlaceSchedule::kRetryAfterMax);
+
+  PlaceSchedule::Turn of_many;
+  PlaceSchedule many;
+  many.SetScarce(true, 0);
+  EXPECT_NEAR(many.RetryAfterS(500, 1.0, &of_many, 8 * kSecond), 7, 2)
+      << "as long, whatever num is";
 }
 
 }  // namespace

@@ -7,6 +7,8 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/clock.h"
+#include "server/shared_places.h"
 
 namespace graft {
 
@@ -16,15 +18,15 @@ inline constexpr int64_t kUncountedBodyBytes = 64 << 10;
 
 class BodyBudget {
  public:
-  explicit BodyBudget(int64_t bytes_max) : bytes_max_(bytes_max) {}
+  BodyBudget(int64_t bytes_max, const Clock& clock) : bytes_(bytes_max, clock) {}
 
-  int64_t bytes_max() const { return bytes_max_; }
-  int64_t bytes() const { return bytes_; }
+  int64_t bytes_max() const { return bytes_.places_max(); }
+  int64_t bytes() const { return bytes_.num_taken(); }
 
   // Whether memory that bodies have left may be handed back to the system: none is held, and
   // `bytes_min` or more were since the last time this was true.
   bool TakeRelease(int64_t bytes_min) {
-    if (bytes_ != 0 || peak_bytes_ < bytes_min) return false;
+    if (peak_bytes_ < bytes_min || bytes() != 0) return false;
     return peak_bytes_.exchange(0) >= bytes_min;
   }
 
@@ -32,20 +34,15 @@ class BodyBudget {
   friend class BodyLease;
 
   bool Take(int64_t bytes) {
-    const int64_t now = bytes_.fetch_add(bytes) + bytes;
-    if (now > bytes_max_) {
-      bytes_ -= bytes;
-      return false;
-    }
+    const int64_t now = bytes_.TryTake(bytes);
+    if (now < 0) return false;
     int64_t peak = peak_bytes_;
     while (peak < now && !peak_bytes_.compare_exchange_weak(peak, now)) {
     }
     return true;
   }
-  void Return(int64_t bytes) { bytes_ -= bytes; }
 
-  const int64_t bytes_max_;
-  std::atomic<int64_t> bytes_{0};
+  SharedPlaces bytes_;
   std::atomic<int64_t> peak_bytes_{0};
 };
 
@@ -68,8 +65,14 @@ class BodyLease {
     return true;
   }
   void Clear() {
-    if (budget_ != nullptr) budget_->Return(std::exchange(bytes_, 0));
+    if (budget_ != nullptr) budget_->bytes_.Free(std::exchange(bytes_, 0));
     budget_ = nullptr;
+  }
+  // Gives up what it holds, for which there was no room; seconds until there will be for a body of
+  // so many bytes.
+  int32_t Refuse(BodyBudget* budget, int64_t body_bytes) {
+    budget_ = nullptr;
+    return budget->bytes_.RetryAfterS(std::exchange(bytes_, 0), body_bytes);
   }
 
  private:

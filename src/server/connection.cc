@@ -165,6 +165,7 @@ Connection::Awaitable<bool> Connection::ServeNext() {
     }
   }
   state_.requests.Add();
+  state_.busy_connections.Take(1);
   state_.metrics.RequestStarted();
   bool keep = false;
   bool threw = false;
@@ -184,6 +185,7 @@ Connection::Awaitable<bool> Connection::ServeNext() {
     if (!exchange.head_sent) co_await RespondError(exchange, error);
   }
   RecordEnd(exchange);
+  state_.busy_connections.Free(1);
   state_.requests.Remove();
   co_return keep;
 }
@@ -272,8 +274,9 @@ std::optional<ApiError> Connection::HoldBody(Exchange& exchange, const HttpParse
   ApiError error =
       HttpError(503, "overloaded",
                 "The server holds as many bytes of request bodies as it may (" +
-                    std::to_string(state_.body_budget.bytes_max()) + "); try again in a moment.");
-  error.retry_after_s = 1;
+                    std::to_string(state_.body_budget.bytes_max()) + "); try again later.");
+  error.retry_after_s =
+      exchange.body_lease.Refuse(&state_.body_budget, parser.body_bytes_announced());
   return error;
 }
 

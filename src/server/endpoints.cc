@@ -89,7 +89,11 @@ HttpResponse ReadyResponse(const ServerState& state) {
   if (state.draining) return ErrorResponse(DrainingError());
   if (state.context.ready) {
     const Status status = state.context.ready();
-    if (!status.ok()) return ErrorResponse(ErrorFromStatus(UnavailableError(status.message())));
+    if (!status.ok()) {
+      ApiError error = ErrorFromStatus(UnavailableError(status.message()));
+      error.retry_after_s = state.context.UnavailableRetryAfterS();
+      return ErrorResponse(error);
+    }
   }
   return JsonResponse({{"status", "ready"}});
 }

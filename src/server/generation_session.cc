@@ -97,6 +97,9 @@ ApiError GenerationSession::DescribeFailure(const Status& status) const {
   if (status.code() == StatusCode::kResourceExhausted) {
     error.retry_after_s = context_.generator.RetryAfterS(tenant_, tenant_weight_);
   }
+  if (status.code() == StatusCode::kUnavailable) {
+    error.retry_after_s = context_.UnavailableRetryAfterS();
+  }
   // The one thing of a checked request that can be missing is its adapter, unloaded meanwhile.
   if (status.code() == StatusCode::kNotFound) {
     error.param = "model";

@@ -91,6 +91,11 @@ int64_t HttpParser::body_bytes() const {
   return static_cast<int64_t>(std::max(state_->parser.get().body().size(), request_.body.size()));
 }
 
+int64_t HttpParser::body_bytes_announced() const {
+  const auto announced = state_->parser.content_length();
+  return std::max(body_bytes(), static_cast<int64_t>(announced.value_or(0)));
+}
+
 void HttpParser::Feed(std::string* input) {
   if (error_.has_value()) return;
   // An empty line before a request is skipped (RFC 9112, 2.2).
@@ -113,6 +118,7 @@ void HttpParser::Feed(std::string* input) {
   } catch (const std::exception& exception) {  // memory for the body
     error_ =
         HttpError(503, "overloaded", std::string("No room for this request: ") + exception.what());
+    error_->retry_after_s = 1;
   }
   input->erase(0, taken);
   if (error == http::error::need_more) {

@@ -34,6 +34,8 @@ class HttpParser {
   const std::optional<ApiError>& error() const { return error_; }
   // Bytes of the body that have come. What its head announces takes no memory.
   int64_t body_bytes() const;
+  // So many it will have by its head; without a Content-Length those that have come.
+  int64_t body_bytes_announced() const;
 
   // Valid once head_done(); the body once done().
   HttpRequest& request() { return request_; }

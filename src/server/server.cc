@@ -134,6 +134,7 @@ Status HttpServer::Impl::BoundConnections() {
   const int32_t wanted = state_.options.connections_max;
   const int64_t limit = RaiseDescriptorLimit();
   ASSIGN_OR_RETURN(connections_max_, ConnectionsThatFit(wanted, limit, CountDescriptors()));
+  state_.busy_connections.SetMax(connections_max_);
   if (connections_max_ < wanted) {
     LOG_WARN(
         "{} connections are served, not the {} of --connections-max: this process may open {} "
@@ -215,7 +216,7 @@ void HttpServer::Impl::Refuse(tcp::socket socket) {
   state_.metrics.ConnectionRefused();
   if (tls() != nullptr) return;
   ApiError error = HttpError(503, "too_many_connections", "The server has too many connections.");
-  error.retry_after_s = 1;
+  error.retry_after_s = state_.busy_connections.RetryAfterS(/*held=*/0, /*num=*/1);
   const HttpResponse response = ErrorResponse(error);
   const std::string data =
       FormatHead(response, {.keep_alive = false, .request_id = RandomName("req_")}) + response.body;

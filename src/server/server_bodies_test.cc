@@ -82,8 +82,12 @@ TEST(ServerBodiesTest, AllBodiesTogetherHaveALimit) {
   const RawResponse refused = second.Receive();
   EXPECT_EQ(refused.status, 503);
   EXPECT_EQ(ErrorCode(refused), "overloaded");
-  EXPECT_EQ(refused.headers.at("retry-after"), "1");
+  EXPECT_EQ(refused.headers.at("retry-after"), "1") << "no time has passed";
   EXPECT_TRUE(second.WaitForEnd());
+  test.clock.AdvanceSeconds(9);
+  RawClient later(test.port());
+  later.Send(head + part);
+  EXPECT_EQ(later.Receive().headers.at("retry-after"), "8") << "as long again, what is past less";
   EXPECT_EQ(other.Post("/v1/completions", R"({"model":"demo","prompt":"x"})").status, 200)
       << "small bodies never need it";
   first.Send(" ");

@@ -1,6 +1,8 @@
 // The parts that the server borrows. All of them outlive the server and are thread-safe.
 #pragma once
 
+#include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <functional>
 #include <string>
@@ -10,6 +12,7 @@
 #include "base/status.h"
 #include "request/adapter_catalog.h"
 #include "request/generator.h"
+#include "request/place_schedule.h"
 #include "server/generation_defaults.h"
 #include "text/output/output_format.h"
 #include "text/tokenizer.h"
@@ -56,6 +59,14 @@ struct ServerContext {
   std::function<int32_t(const std::string& hash)> num_holders;
   SpanExporter* spans = nullptr;  // null: requests are not traced
   LearningJobs* learning = nullptr;
+  // Seconds until what was unavailable may be there: where no runner serves, as long as one takes
+  // to start. Else nobody knows, and it is 1.
+  int32_t UnavailableRetryAfterS() const {
+    const FleetFigures figures = fleet ? fleet() : FleetFigures{.runners = 1};
+    if (figures.runners > 0) return 1;
+    constexpr double kMax = PlaceSchedule::kRetryAfterMax;
+    return static_cast<int32_t>(std::clamp(std::ceil(figures.startup_seconds), 1.0, kMax));
+  }
   // Of a server without, for clients: why, and what has it.
   std::string learning_refusal =
       "This server has no files and no fine-tuning jobs: start graft serve with --learn-dir DIR.";

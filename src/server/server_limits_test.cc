@@ -198,8 +198,11 @@ TEST(ServerLimitsTest, ConnectionsAreLimited) {
   first->Send(PostText("/v1/completions", kEndless));
   second.Send(PostText("/v1/completions", kEndless));
   ASSERT_TRUE(test.generator.WaitForRunning(2));
+  test.clock.AdvanceSeconds(9);
   RawClient third(test.port());
-  EXPECT_EQ(third.Receive().status, 503);
+  const RawResponse refused = third.Receive();
+  EXPECT_EQ(refused.status, 503);
+  EXPECT_EQ(refused.headers.at("retry-after"), "8") << "as long again, what is past less";
   EXPECT_TRUE(third.WaitForEnd());
   first.reset();
   // The place becomes free a moment later.

@@ -22,6 +22,7 @@
 #include "server/responses/response_store.h"
 #include "server/server_context.h"
 #include "server/server_options.h"
+#include "server/shared_places.h"
 
 namespace graft {
 
@@ -57,7 +58,8 @@ struct ServerState {
       : context(std::move(server_context)),
         options(std::move(server_options)),
         keys(context.clock),
-        body_budget(options.body_bytes_total_max),
+        body_budget(options.body_bytes_total_max, context.clock),
+        busy_connections(options.connections_max, context.clock),
         responses(context.clock, options.responses),
         metrics(context.metrics),
         dashboard(std::make_unique<Dashboard>(DashboardParts{.metrics = context.metrics,
@@ -72,6 +74,7 @@ struct ServerState {
   ApiKeys keys;
   std::vector<std::string> served_hosts;  // see ServedHosts; set before the threads start
   BodyBudget body_budget;
+  SharedPlaces busy_connections;  // that answer a request, and make room for no newcomer
   ResponseStore responses;
   HttpMetrics metrics;
   const std::unique_ptr<Dashboard> dashboard;

@@ -278,6 +278,24 @@ TEST(ServerTest, RefusalsOfTheEngineHaveTheRightStatus) {
   }
 }
 
+TEST(ServerTest, WithoutARunnerTheNextTryIsAfterOneHasStarted) {
+  std::atomic<int32_t> num_runners = 0;
+  TestServer test({}, true, [&num_runners] {
+    return FleetFigures{.runners = num_runners, .startup_seconds = 12.5};
+  });
+  test.generator.set_submit_status(UnavailableError("no runner is up"));
+  test.ready = UnavailableError("no runner is up");
+  RawClient client(test.port());
+  for (const auto& [runners, retry_after] : {std::pair{0, "13"}, std::pair{1, "1"}}) {
+    num_runners = runners;
+    for (const RawResponse& response :
+         {client.Post("/v1/completions", kCompletion), client.Get("/ready")}) {
+      EXPECT_EQ(response.status, 503);
+      EXPECT_EQ(response.headers.at("retry-after"), retry_after);
+    }
+  }
+}
+
 TEST(ServerTest, AutoscalersReadHowManyRunnersThereShouldBe) {
   std::atomic<bool> has_shrunk = false;  // the dashboard's thread asks, too
   TestServer test({.metrics_need_admin = false}, true, [&has_shrunk] {

@@ -108,22 +108,11 @@ std::optional<ApiError> WorkMeter::TakeRequest(int64_t now_ns) {
   return std::nullopt;
 }
 
-// Without a limit nothing is scarce.
-void WorkMeter::Places::Take(int32_t num, int32_t places_max, int64_t now_ns) {
-  num_taken += num;
-  schedule.SetScarce(places_max > 0 && 2 * num_taken > places_max, now_ns);
-}
-
-void WorkMeter::Places::Free(int32_t num, int32_t places_max, int64_t now_ns) {
-  schedule.Freed(num, &turn, now_ns);
-  Take(-num, places_max, now_ns);
-}
-
 std::optional<ApiError> WorkMeter::EnterRequest(int64_t now_ns) {
   std::lock_guard lock(mutex_);
   const int32_t concurrent_max = limits_.requests_concurrent_max;
-  if (concurrent_max > 0 && request_places_.num_taken >= concurrent_max) {
-    return LimitError("This " + who_ + " has " + std::to_string(request_places_.num_taken) +
+  if (concurrent_max > 0 && request_places_.num_taken() >= concurrent_max) {
+    return LimitError("This " + who_ + " has " + std::to_string(request_places_.num_taken()) +
                           " requests running, its limit.",
                       request_places_.RetryAfterS(1, now_ns));
   }
@@ -156,9 +145,9 @@ std::optional<ApiError> WorkMeter::EnterWork(const Work& work, int64_t now_ns) {
                                         std::to_string(work.num_sequences) +
                                         ": lower n or send fewer prompts.");
   }
-  const int32_t taken = sequence_places_.num_taken;
+  const int64_t taken = sequence_places_.num_taken();
   if (sequences_max > 0 && taken + work.num_sequences > sequences_max) {
-    const int32_t missing = taken + work.num_sequences - sequences_max;
+    const int64_t missing = taken + work.num_sequences - sequences_max;
     return LimitError("This " + who_ + " has " + std::to_string(taken) +
                           " choices running, and its limit is " + std::to_string(sequences_max) +
                           ".",

@@ -14,8 +14,8 @@
 #include <vector>
 
 #include "base/clock.h"
-#include "request/place_schedule.h"
 #include "server/api_error.h"
+#include "server/shared_places.h"
 
 namespace graft {
 
@@ -107,19 +107,6 @@ class WorkMeter {
   Rate TokenRate(int64_t now_ns) { return RateOf(&tokens_, now_ns); }
 
  private:
-  // So many that are there at once, and when one that finds no place should come back.
-  struct Places {
-    int32_t num_taken = 0;
-    PlaceSchedule schedule;
-    PlaceSchedule::Turn turn;
-
-    void Take(int32_t num, int32_t places_max, int64_t now_ns);
-    void Free(int32_t num, int32_t places_max, int64_t now_ns);
-    int32_t RetryAfterS(int32_t num, int64_t now_ns) {
-      return schedule.RetryAfterS(num, /*share=*/1.0, &turn, now_ns);
-    }
-  };
-
   std::optional<ApiError> TakeRequest(int64_t now_ns);  // under the lock
   Rate RateOf(MinuteBucket* bucket, int64_t now_ns);
 
@@ -128,8 +115,8 @@ class WorkMeter {
   WorkLimits limits_;
   MinuteBucket requests_;
   MinuteBucket tokens_;
-  Places request_places_;
-  Places sequence_places_;
+  MeteredPlaces request_places_;
+  MeteredPlaces sequence_places_;
 };
 
 // What a request holds of its key's and its tenant's limits, given back when it goes. Shared, since
