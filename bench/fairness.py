@@ -12,6 +12,7 @@ import argparse
 import asyncio
 import contextlib
 import json
+import multiprocessing
 import os
 import pathlib
 import re
@@ -157,15 +158,44 @@ async def flood(server, options, request, at_once, statuses):
     await asyncio.gather(*(one() for _ in range(at_once or options.requests)))
 
 
+def flood_until_told(server, options, request, at_once, pipe):
+    """A's process: floods until something comes by the pipe, and answers what it got."""
+    statuses = {}
+
+    async def until_told():
+        flooding, told = asyncio.create_task(flood(server, options, request, at_once, statuses)), asyncio.Event()
+        asyncio.get_running_loop().add_reader(pipe.fileno(), told.set)
+        await told.wait()
+        flooding.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await flooding
+
+    asyncio.run(until_told())
+    pipe.send(statuses)
+
+
+@contextlib.contextmanager
+def flooded(server, options, request, at_once, statuses):
+    """A in a process of its own, so that B does not wait for A's own work."""
+    ours, theirs = multiprocessing.Pipe()
+    process = multiprocessing.Process(target=flood_until_told, args=(server, options, request, at_once, theirs))
+    process.start()
+    theirs.close()
+    try:
+        yield
+        ours.send(None)
+        statuses.update(ours.recv())
+    finally:
+        process.join(60)
+        process.kill()
+
+
 async def measure_flood(server, options, request, at_once):
     idle = [await first_token(server, i) for i in range(options.asks)]
     before, statuses = server.step_buckets(), {}
-    flooding = asyncio.create_task(flood(server, options, request, at_once, statuses))
-    await asyncio.sleep(options.settle)
-    busy = [await first_token(server, options.asks + i) for i in range(options.asks)]
-    flooding.cancel()
-    with contextlib.suppress(asyncio.CancelledError):
-        await flooding
+    with flooded(server, options, request, at_once, statuses):
+        await asyncio.sleep(options.settle)
+        busy = [await first_token(server, options.asks + i) for i in range(options.asks)]
     after = await asyncio.to_thread(server.step_buckets)
     # The bound of the last bucket that got a step: no step was longer.
     below, longest = 0.0, 0.0

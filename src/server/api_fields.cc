@@ -1,5 +1,7 @@
 #include "server/api_fields.h"
 
+#include "base/check.h"
+
 namespace graft {
 namespace {
 
@@ -414,13 +416,15 @@ std::string Markdown(const std::vector<ApiField>& rows) {
 
 }  // namespace
 
-ApiFields::ApiFields(std::vector<ApiField> rows) : rows_(std::move(rows)) {}
+ApiFields::ApiFields(std::vector<ApiField> rows) : rows_(std::move(rows)) {
+  for (size_t i = 0; i < rows_.size(); ++i) {
+    CHECK(index_.emplace(rows_[i].name, i).second) << rows_[i].name << " has two rows";
+  }
+}
 
 const ApiField* ApiFields::Find(std::string_view name) const {
-  for (const ApiField& row : rows_) {
-    if (row.name == name) return &row;
-  }
-  return nullptr;
+  const auto found = index_.find(name);
+  return found == index_.end() ? nullptr : &rows_[found->second];
 }
 
 const ApiFields& CompletionFields() {

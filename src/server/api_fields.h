@@ -2,9 +2,11 @@
 // bodies are read and docs/http-api.md's tables are made. Immutable; any thread.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <unordered_map>
 #include <vector>
 
 namespace graft {
@@ -36,6 +38,7 @@ class ApiFields {
 
  private:
   std::vector<ApiField> rows_;
+  std::unordered_map<std::string_view, size_t> index_;
 };
 
 const ApiFields& CompletionFields();

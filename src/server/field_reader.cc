@@ -80,7 +80,10 @@ ApiResult<Json> ParseBody(std::string_view body) {
 }
 
 FieldReader::FieldReader(const Json& object, std::string path, const ApiFields* fields)
-    : object_(object.is_object() ? &object : nullptr), path_(std::move(path)), fields_(fields) {
+    : object_(object.is_object() ? &object : nullptr),
+      path_(std::move(path)),
+      fields_(fields),
+      is_taken_(fields == nullptr ? 0 : fields->rows().size()) {
   if (object_ != nullptr) return;
   const std::string where =
       path_.empty() ? "the body" : path_.substr(0, path_.size() - 1);  // without its "."
@@ -89,8 +92,7 @@ FieldReader::FieldReader(const Json& object, std::string path, const ApiFields* 
 }
 
 const Json* FieldReader::Take(const char* name) {
-  CHECK(fields_ == nullptr || fields_->Find(name) != nullptr) << name << " has no row";
-  known_.emplace_back(name);
+  Ignore({name});
   if (object_ == nullptr || failed()) return nullptr;
   const auto it = object_->find(name);
   if (it == object_->end() || it->is_null()) return nullptr;
@@ -216,18 +218,34 @@ void FieldReader::StringOrList(const char* name, size_t items_max, size_t bytes_
 }
 
 void FieldReader::Ignore(std::initializer_list<const char*> names) {
-  known_.insert(known_.end(), names.begin(), names.end());
+  if (fields_ == nullptr) {
+    known_.insert(known_.end(), names.begin(), names.end());
+    return;
+  }
+  for (const char* const name : names) {
+    const ApiField* const row = fields_->Find(name);
+    CHECK(row != nullptr) << name << " has no row";
+    is_taken_[row - fields_->rows().data()] = 1;
+  }
+}
+
+bool FieldReader::IsKnown(const std::string& name) const {
+  if (fields_ != nullptr) return fields_->Find(name) != nullptr;
+  return std::find(known_.begin(), known_.end(), name) != known_.end();
 }
 
 void FieldReader::Refuse(const char* name, const Json& neutral) {
   const Json* json = Take(name);
-  if (json == nullptr || *json == neutral) return;
-  const bool is_empty = (json->is_structured() && json->empty()) || *json == "";
-  if (is_empty) return;
+  if (json != nullptr) RefuseUnless(name, *json, neutral);
+}
+
+void FieldReader::RefuseUnless(const char* name, const Json& got, const Json& neutral) {
+  const bool is_empty = (got.is_structured() && got.empty()) || got == "";
+  if (is_empty || got == neutral) return;
   std::string message = "is not supported";
   if (!neutral.is_null()) message += " with values other than " + Text(neutral);
   ApiError error = InvalidRequestError(
-      path_ + name, "'" + path_ + name + "' " + message + ", got " + Quoted(*json));
+      path_ + name, "'" + path_ + name + "' " + message + ", got " + Quoted(got));
   error.code = "unsupported";
   Fail(std::move(error));
 }
@@ -239,7 +257,9 @@ void FieldReader::Refuse(std::initializer_list<const char*> names) {
 void FieldReader::TakeUnread() {
   for (const ApiField& row : fields_->rows()) {
     if (row.use == FieldUse::kIgnored) Ignore({row.name});
-    if (row.use == FieldUse::kRefused) Refuse(row.name, Json::parse(row.neutral));
+    if (row.use != FieldUse::kRefused) continue;
+    const Json* json = Take(row.name);
+    if (json != nullptr) RefuseUnless(row.name, *json, Json::parse(row.neutral));
   }
 }
 
@@ -258,15 +278,18 @@ void FieldReader::FailType(const std::string& name, const char* expected, const 
 std::optional<ApiError> FieldReader::Finish() {
   if (object_ == nullptr || failed()) return error_;
   if (fields_ != nullptr) {
-    for (const ApiField& row : fields_->rows()) {
-      const bool is_taken = std::find(known_.begin(), known_.end(), row.name) != known_.end();
-      CHECK(is_taken) << row.name << " has a row that nothing reads";
+    for (size_t i = 0; i < is_taken_.size(); ++i) {
+      CHECK(is_taken_[i] != 0) << fields_->rows()[i].name << " has a row that nothing reads";
     }
   }
   for (const auto& [key, value] : object_->items()) {
-    if (value.is_null() || std::find(known_.begin(), known_.end(), key) != known_.end()) continue;
+    if (value.is_null() || IsKnown(key)) continue;
     std::string message = "Unrecognized field: '" + path_ + key.substr(0, kKeyBytesShown) + "'";
-    const std::string nearest = NearestNames(key, known_, 1);
+    std::vector<std::string> names = known_;
+    if (fields_ != nullptr) {
+      for (const ApiField& row : fields_->rows()) names.emplace_back(row.name);
+    }
+    const std::string nearest = NearestNames(key, names, 1);
     if (!nearest.empty()) message += ", did you mean " + nearest + "?";
     ApiError error = InvalidRequestError(path_ + key.substr(0, kKeyBytesShown), message);
     error.code = "unknown_field";

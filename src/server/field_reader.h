@@ -74,12 +74,15 @@ class FieldReader {
   std::optional<ApiError> Finish();
 
  private:
+  void RefuseUnless(const char* name, const Json& got, const Json& neutral);
+  bool IsKnown(const std::string& name) const;
   void FailType(const std::string& name, const char* expected, const Json& got);
 
   const Json* object_;  // null if it was no object
   std::string path_;
   const ApiFields* fields_;
-  std::vector<std::string> known_;
+  std::vector<uint8_t> is_taken_;   // of each row of `fields_`
+  std::vector<std::string> known_;  // names that were taken, where there are no rows
   std::optional<ApiError> error_;
 };
 
