@@ -81,20 +81,24 @@ def test_alone_it_learns_the_same_bits(learned, tmp_path):
     assert graft_json(tmp_path / "other")["hash"] != made["hash"]
 
 
-def test_a_killed_command_goes_on_to_the_same_bits(tmp_path):
-    (tmp_path / "light.txt").write_text(TEXT)
-    whole = learn(tmp_path / "light.txt", "--adapters", tmp_path / "whole", *SMALL)
-    assert whole.returncode == 0, whole.stderr
-    often = [*SMALL, "--checkpoint-seconds", "0"]
-    command = [binary(), "learn", "--model", str(DEMO / "base"), "--quiet", str(tmp_path / "light.txt"), "--adapters",
-               str(tmp_path / "killed"), *often]
+def kill_with(checkpoint, *args):
+    """A command that has just written its first checkpoint."""
+    command = [binary(), "learn", "--model", str(DEMO / "base"), "--quiet", *map(str, args)]
     killed = subprocess.Popen(command, stderr=subprocess.PIPE, env={**os.environ, **ONE_THREAD})
-    checkpoint = tmp_path / "killed" / "light.learning"
     while not checkpoint.exists() and killed.poll() is None:
         time.sleep(0.01)
     killed.send_signal(signal.SIGKILL)
     killed.wait(30)
     assert checkpoint.exists(), "it ended before its first checkpoint"
+
+
+def test_a_killed_command_goes_on_to_the_same_bits(tmp_path):
+    (tmp_path / "light.txt").write_text(TEXT)
+    whole = learn(tmp_path / "light.txt", "--adapters", tmp_path / "whole", *SMALL)
+    assert whole.returncode == 0, whole.stderr
+    often = [*SMALL, "--checkpoint-seconds", "0"]
+    checkpoint = tmp_path / "killed" / "light.learning"
+    kill_with(checkpoint, tmp_path / "light.txt", "--adapters", tmp_path / "killed", *often)
     again = learn(tmp_path / "light.txt", "--adapters", tmp_path / "killed", *often)
     assert again.returncode == 0 and "light goes on from step" in again.stderr
     assert not checkpoint.exists()
@@ -213,6 +217,14 @@ def test_documents_by_an_encoder(tmp_path):
     with Server(adapters=tmp_path / "adapters") as server:
         reply = server.client().completions.create(model="light", prompt="The", max_tokens=4, temperature=0)
         assert reply.usage.completion_tokens == 4
+    # One that was killed while it learned goes on to the same bits.
+    files = [tmp_path / "light.txt", tmp_path / "page.txt"]
+    args[1], args[3] = tmp_path / "killed", tmp_path / "encoder2"
+    kill_with(tmp_path / "encoder2.learning", *files, *args, *learns, "--checkpoint-seconds", "0")
+    done = learn(*files, *args, *learns)
+    assert done.returncode == 0 and "the encoder goes on from step" in done.stderr
+    assert not (tmp_path / "encoder2.learning").exists()
+    assert graft_json(tmp_path / "killed" / "light")["hash"] == made["hash"]
     done = learn(tmp_path / "light.txt", "--adapters", tmp_path / "adapters", "--name", "more", "--learner", "encoder",
                  "--encoder", tmp_path / "more", "--window-tokens", "16", "--virtual-tokens", "1200")
     assert done.returncode == 2 and "virtual tokens" in done.stderr and "context" in done.stderr

@@ -152,8 +152,7 @@ LearnSizes SizesOfJobs(const LearnOptions& options, const Learner& learner, cons
     for (const LearnJob& job : jobs) tokens.push_back(job.input.tokens.size());
     const EncoderSettings settings = EncoderSettingsOf(options, learner, config);
     sizes.num_adapters = 1;
-    sizes.frozen.embeddings = MemoryRowsMax(tokens, settings);
-    sizes.frozen.bytes = EncoderBytes(tokens, settings, config, DType::kF32);
+    sizes.frozen = EncoderSizes(tokens, settings, config, DType::kF32);
   }
   sizes.kept_gib = options.kept_gib;
   sizes.threads = options.runtime.threads == 0 ? NumCpus() : options.runtime.threads;
@@ -176,9 +175,6 @@ CheckMemory LearningFits(const LearnOptions& options, const LearnSizes& sizes, b
                          TrainingLimits* limits) {
   return [&options, sizes, writes, limits](const ServedShape& shape, const MemoryBudget& budget,
                                            MemorySum sum) {
-    if (options.recipe.learner == LearnerKind::kEncoder) {
-      RETURN_IF_ERROR(CheckEncoder(shape.device));
-    }
     if (!shape.device.is_cpu()) {
       RETURN_IF_ERROR(CheckTrainableOnGpu(shape.config, shape.dtype, shape.device));
     }
@@ -479,11 +475,18 @@ Status EncodeJobs(const LearnOptions& options, const Learner& learner, LoadedMod
   ProgressBar bar("learning an encoder", options.quiet);
   EncoderOrder order{.folder = options.encoder,
                      .settings = EncoderSettingsOf(options, learner, model.config),
-                     .on_step = [&](int32_t done, int32_t total, double loss) {
-                       char text[32];
-                       std::snprintf(text, sizeof(text), "loss %.3f", loss);
-                       bar.Update(done, total, text);
-                     }};
+                     .checkpoint_seconds = options.checkpoint_seconds,
+                     .on_resume =
+                         [](int32_t step, int32_t total) {
+                           std::fprintf(stderr, "the encoder goes on from step %d of %d\n", step,
+                                        total);
+                         },
+                     .on_step =
+                         [&](int32_t done, int32_t total, double loss) {
+                           char text[32];
+                           std::snprintf(text, sizeof(text), "loss %.3f", loss);
+                           bar.Update(done, total, text);
+                         }};
   const TrainedShape shape = ShapeOf(options.recipe, learner, kVirtualTokensMax);
   for (LearnJob& job : jobs) {
     order.documents.push_back({job.name, job.folder,
@@ -550,7 +553,7 @@ Command LearnCommand() {
   std::vector<Option> model = ModelOptionRows(options->runtime);
   for (Option& row : model) {
     if (row.name == "device") {
-      row.help = "a GPU trains all but encoders, in bf16 with heads of 64 and 128 on Hopper";
+      row.help = "a GPU trains in bf16 with heads of 64 and 128 on Hopper";
     }
   }
   return {.name = "learn",

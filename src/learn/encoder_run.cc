@@ -1,16 +1,20 @@
 #include "learn/encoder_run.h"
 
 #include <algorithm>
-#include <cmath>
 #include <numeric>
+#include <optional>
 #include <utility>
 
 #include "base/check.h"
+#include "base/json.h"
 #include "base/random.h"
 #include "base/shuffle.h"
 
 namespace graft {
 namespace {
+
+// Which answers are drawn together: a memory that was made serves several of its document.
+constexpr int32_t kDocumentsAStep = 4;
 
 // Windows side by side: what overlaps would be said twice.
 std::vector<DocumentWindow> SidesOf(size_t num_tokens, int32_t window_tokens) {
@@ -33,70 +37,117 @@ TrainingExample Reconstruction(std::span<const int32_t> tokens, int32_t end_toke
 
 }  // namespace
 
-int32_t EncoderRun::WindowsMax(std::span<const size_t> document_tokens, int32_t window_tokens) {
-  size_t most = 0;
+std::vector<TrainedShape> EncoderRun::ShapesOf(std::span<const size_t> document_tokens,
+                                               const EncoderSettings& settings) {
+  const int32_t k = settings.memory_tokens;
+  std::vector<TrainedShape> shapes = {
+      {.rank = settings.rank, .virtual_tokens = k}, {.rank = settings.rank}, {.virtual_tokens = 1}};
+  shapes.resize(shapes.size() + static_cast<size_t>(settings.rates.batch), {.virtual_tokens = k});
   for (const size_t tokens : document_tokens) {
-    most = std::max(most, SidesOf(tokens, window_tokens).size());
+    const auto windows = static_cast<int32_t>(SidesOf(tokens, settings.window_tokens).size());
+    shapes.push_back({.virtual_tokens = k * windows});
   }
-  return static_cast<int32_t>(most);
+  return shapes;
+}
+
+int32_t EncoderRun::RowsBeforeMax(std::span<const size_t> document_tokens,
+                                  const EncoderSettings& settings) {
+  int32_t most = settings.memory_tokens + 1;  // a window's, and the mark
+  for (const TrainedShape& shape : ShapesOf(document_tokens, settings)) {
+    most = std::max(most, shape.virtual_tokens);
+  }
+  return most;
 }
 
 EncoderRun::EncoderRun(Trainer& trainer, std::vector<EncoderDocument> documents,
                        const EncoderSettings& settings)
     : trainer_(trainer), documents_(std::move(documents)), settings_(settings) {
-  const int32_t k = settings.memory_tokens;
-  encoder_ = trainer.Add({.rank = settings.rank, .virtual_tokens = k});
-  decoder_ = trainer.Add({.rank = settings.rank});
-  mark_ = trainer.Add({.virtual_tokens = 1});
+  std::vector<size_t> sizes;
+  std::vector<int32_t> text;
+  for (const EncoderDocument& document : documents_) {
+    sizes.push_back(document.tokens.size());
+    text.insert(text.end(), document.tokens.begin(), document.tokens.end());
+  }
+  std::vector<int32_t> added;
+  for (const TrainedShape& shape : ShapesOf(sizes, settings)) added.push_back(trainer.Add(shape));
+  encoder_ = added[0];
+  decoder_ = added[1];
+  mark_ = added[2];
+  const auto memories = added.end() - static_cast<std::ptrdiff_t>(documents_.size());
+  slots_.assign(added.begin() + 3, memories);
+  memories_.assign(memories, added.end());
   trainer.lora(encoder_)->Initialize(settings.seed);
   trainer.lora(decoder_)->Initialize(settings.seed + 1);
-  for (int32_t i = 0; i < settings.rates.batch; ++i) {
-    slots_.push_back(trainer.Add({.virtual_tokens = k + 1}));
-  }
-  std::vector<int32_t> all;
-  for (size_t i = 0; i < documents_.size(); ++i) {
-    const auto document = static_cast<int32_t>(i);
-    const std::vector<int32_t>& tokens = documents_[i].tokens;
-    all.insert(all.end(), tokens.begin(), tokens.end());
-    const auto sides = SidesOf(tokens.size(), settings.window_tokens);
-    for (const DocumentWindow& side : sides) {
-      const auto text = std::span(tokens).subspan(static_cast<size_t>(side.begin),
-                                                  static_cast<size_t>(side.end - side.begin));
-      windows_.push_back({document, Reconstruction(text, settings.end_token)});
-    }
-    memories_.push_back(trainer.Add({.virtual_tokens = k * static_cast<int32_t>(sides.size())}));
-    for (std::vector<TrainingExample>* examples :
-         {&documents_[i].answers.training, &documents_[i].answers.held_out}) {
-      for (TrainingExample& example : *examples) {
-        example.adapter = decoder_;
-        example.prompt = memories_.back();
-      }
-    }
-    for (const TrainingExample& example : documents_[i].answers.training) {
-      answers_.push_back({document, &example});
-    }
-  }
-  while (all.size() < static_cast<size_t>(k)) all.push_back(all.front());
-  trainer.BeginPrompt(encoder_, all);
-  trainer.BeginPrompt(mark_, all);
+  while (text.size() < static_cast<size_t>(settings.memory_tokens)) text.push_back(text.front());
+  trainer.BeginPrompt(encoder_, text);
+  trainer.BeginPrompt(mark_, text);
+  for (size_t i = 0; i < documents_.size(); ++i) AddDocument(documents_[i], memories_[i]);
+  first_windows_.push_back(static_cast<int32_t>(windows_.size()));
   num_reconstructions_ = settings.rates.StepsFor(windows_.size());
   if (settings.has_answers) num_answers_ = settings.rates.StepsFor(answers_.size());
 }
 
-std::vector<int32_t> EncoderRun::Drawn(int32_t step, int32_t count, uint64_t stage) {
+void EncoderRun::AddDocument(EncoderDocument& document, int32_t memory) {
+  const auto index = static_cast<int32_t>(first_windows_.size());
+  first_windows_.push_back(static_cast<int32_t>(windows_.size()));
+  for (const DocumentWindow& side : SidesOf(document.tokens.size(), settings_.window_tokens)) {
+    const auto text =
+        std::span(document.tokens)
+            .subspan(static_cast<size_t>(side.begin), static_cast<size_t>(side.end - side.begin));
+    windows_.push_back({index, Reconstruction(text, settings_.end_token)});
+    windows_.back().example.adapter = decoder_;
+    windows_.back().example.mark = mark_;
+  }
+  for (std::vector<TrainingExample>* examples :
+       {&document.answers.training, &document.answers.held_out}) {
+    for (TrainingExample& example : *examples) {
+      example.adapter = decoder_;
+      example.prompt = memory;
+    }
+  }
+  for (const TrainingExample& example : document.answers.training) {
+    answers_.push_back({index, &example});
+  }
+}
+
+std::vector<int32_t> EncoderRun::OrderOf(Stage stage, int64_t pass) const {
+  const bool is_answers = stage == Stage::kAnswers;
+  Random random(RandomBits(settings_.seed + (is_answers ? 1 : 0), static_cast<uint64_t>(pass)));
+  std::vector<int32_t> order(is_answers ? answers_.size() : windows_.size());
+  std::iota(order.begin(), order.end(), 0);
+  Shuffle(order, random);
+  if (!is_answers) return order;
+  // Answers of one document in groups, and the groups in any order.
+  const auto document_of = [&](int32_t i) { return answers_[static_cast<size_t>(i)].document; };
+  std::ranges::stable_sort(order, {}, document_of);
+  const size_t group_max =
+      static_cast<size_t>(std::max(1, settings_.rates.batch / kDocumentsAStep));
+  std::vector<std::vector<int32_t>> groups;
+  for (const int32_t i : order) {
+    const bool goes_on = !groups.empty() && groups.back().size() < group_max &&
+                         document_of(groups.back().front()) == document_of(i);
+    if (!goes_on) groups.emplace_back();
+    groups.back().push_back(i);
+  }
+  Shuffle(groups, random);
+  order.clear();
+  for (const auto& group : groups) order.insert(order.end(), group.begin(), group.end());
+  return order;
+}
+
+std::vector<int32_t> EncoderRun::Drawn(Stage stage, int32_t step) {
+  const auto count =
+      static_cast<int64_t>(stage == Stage::kAnswers ? answers_.size() : windows_.size());
   const int64_t begin = int64_t{step} * settings_.rates.batch;
-  const int64_t end =
-      std::min<int64_t>(begin + settings_.rates.batch, int64_t{count} * settings_.rates.passes);
+  const int64_t end = std::min(begin + settings_.rates.batch, count * settings_.rates.passes);
   std::vector<int32_t> drawn;
   for (int64_t visit = begin; visit < end; ++visit) {
-    std::vector<int32_t> order(static_cast<size_t>(count));
-    std::iota(order.begin(), order.end(), 0);
-    const auto pass = static_cast<uint64_t>(visit / count);
-    Random random(RandomBits(settings_.seed + stage, pass));
-    Shuffle(order, random);
-    const int32_t index = order[static_cast<size_t>(visit % count)];
-    // Two of one window would share its memory.
-    if (std::find(drawn.begin(), drawn.end(), index) == drawn.end()) drawn.push_back(index);
+    if (stage != order_stage_ || visit / count != order_pass_) {
+      order_stage_ = stage;
+      order_pass_ = visit / count;
+      order_ = OrderOf(stage, order_pass_);
+    }
+    drawn.push_back(order_[static_cast<size_t>(visit % count)]);
   }
   return drawn;
 }
@@ -104,59 +155,44 @@ std::vector<int32_t> EncoderRun::Drawn(int32_t step, int32_t count, uint64_t sta
 void EncoderRun::Step() {
   CHECK_LT(step_, num_steps());
   if (step_ < num_reconstructions_) {
-    StepReconstruction(Drawn(step_, static_cast<int32_t>(windows_.size()), 0));
+    last_loss_ = Reconstruct(Drawn(Stage::kReconstruction, step_), true);
+    Apply(step_, num_reconstructions_, true);
   } else {
-    StepAnswers(Drawn(step_ - num_reconstructions_, static_cast<int32_t>(answers_.size()), 1));
+    const int32_t step = step_ - num_reconstructions_;
+    StepAnswers(Drawn(Stage::kAnswers, step));
+    Apply(step, num_answers_, false);
   }
   ++step_;
 }
 
+// Each behind a memory of its own.
 double EncoderRun::Reconstruct(std::span<const int32_t> windows, bool learns) {
-  TrainedPrompt& mark = *trainer_.prompt(mark_);
   std::vector<TrainingExample> examples;
-  std::vector<EncodedText> texts;
-  for (size_t i = 0; i < windows.size(); ++i) {
-    examples.push_back(windows_[static_cast<size_t>(windows[i])].example);
-    examples.back().adapter = decoder_;
-    examples.back().prompt = slots_[i];
-    TrainedPrompt& slot = *trainer_.prompt(slots_[i]);
-    std::copy(mark.parameters().begin(), mark.parameters().end(),
-              slot.parameters().end() - mark.columns());
+  for (const int32_t window : windows) {
+    examples.push_back(windows_[static_cast<size_t>(window)].example);
+    examples.back().prompt = slots_[examples.size() - 1];
   }
+  std::vector<EncodedText> texts;
   std::vector<const TrainingExample*> pointers;
-  for (size_t i = 0; i < examples.size(); ++i) {
-    texts.push_back({examples[i].tokens, slots_[i], 0});
-    pointers.push_back(&examples[i]);
+  for (const TrainingExample& example : examples) {
+    texts.push_back({example.tokens, example.prompt, 0});
+    pointers.push_back(&example);
   }
   trainer_.Encode(encoder_, texts);
   const auto decoder = static_cast<size_t>(decoder_);
   if (!learns) return trainer_.Evaluate(pointers)[decoder].tokens;
   const double loss = trainer_.Accumulate(pointers)[decoder].tokens;
   trainer_.BackwardEncoder(encoder_, texts);
-  mark.ZeroGradients();
-  for (size_t i = 0; i < examples.size(); ++i) {
-    const auto gradients = trainer_.prompt(slots_[i])->gradients();
-    const float* from = gradients.data() + gradients.size() - mark.columns();
-    for (int64_t j = 0; j < mark.columns(); ++j) {
-      mark.gradients()[static_cast<size_t>(j)] += from[j];
-    }
-  }
   return loss;
 }
 
-void EncoderRun::StepReconstruction(std::span<const int32_t> windows) {
-  last_loss_ = Reconstruct(windows, true);
-  Apply(step_, num_reconstructions_, true);
-}
-
-std::vector<EncodedText> EncoderRun::TextsOf(int32_t document) const {
-  std::vector<EncodedText> texts;
-  for (const Window& window : windows_) {
-    if (window.document != document) continue;
-    texts.push_back({window.example.tokens, memories_[static_cast<size_t>(document)],
-                     static_cast<int32_t>(texts.size()) * settings_.memory_tokens});
+void EncoderRun::AddTexts(int32_t document, std::vector<EncodedText>* texts) const {
+  const auto index = static_cast<size_t>(document);
+  const int32_t first = first_windows_[index];
+  for (int32_t i = first; i < first_windows_[index + 1]; ++i) {
+    texts->push_back({windows_[static_cast<size_t>(i)].example.tokens, memories_[index],
+                      (i - first) * settings_.memory_tokens});
   }
-  return texts;
 }
 
 void EncoderRun::StepAnswers(std::span<const int32_t> answers) {
@@ -166,70 +202,126 @@ void EncoderRun::StepAnswers(std::span<const int32_t> answers) {
   for (const int32_t index : answers) {
     const Answer& answer = answers_[static_cast<size_t>(index)];
     examples.push_back(answer.example);
-    if (std::find(documents.begin(), documents.end(), answer.document) != documents.end()) continue;
+    if (std::ranges::find(documents, answer.document) != documents.end()) continue;
     documents.push_back(answer.document);
-    for (const EncodedText& text : TextsOf(answer.document)) texts.push_back(text);
+    AddTexts(answer.document, &texts);
   }
   trainer_.Encode(encoder_, texts);
   last_loss_ = trainer_.Accumulate(examples)[static_cast<size_t>(decoder_)].tokens;
   trainer_.BackwardEncoder(encoder_, texts);
-  Apply(step_ - num_reconstructions_, num_answers_, false);
 }
 
 // Rates rise and fall in either stage.
 void EncoderRun::Apply(int32_t step, int32_t num_steps, bool with_mark) {
   const LearnerRates& rates = settings_.rates;
-  const auto warmup = static_cast<int32_t>(std::ceil(rates.warmup_share * num_steps));
-  const double share = step < warmup ? static_cast<double>(step + 1) / (warmup + 1)
-                                     : static_cast<double>(num_steps - step) / (num_steps - warmup);
-  const auto settings = [&](double rate) {
-    return UpdateSettings{.learning_rate = static_cast<float>(rate * share),
-                          .weight_decay = rates.weight_decay,
-                          .norm_max = rates.norm_max};
-  };
-  const UpdateSettings lora = settings(rates.learning_rate);
-  const UpdateSettings tokens = settings(rates.prompt_learning_rate);
+  const UpdateSettings lora = rates.SettingsAt(rates.learning_rate, step, num_steps);
+  const UpdateSettings tokens = rates.SettingsAt(rates.prompt_learning_rate, step, num_steps);
   std::vector<Trainer::Update> updates = {{encoder_, lora, tokens}, {decoder_, lora, tokens}};
   if (with_mark) updates.push_back({mark_, lora, tokens});
   trainer_.Apply(updates);
 }
 
 void EncoderRun::EncodeAll() {
-  for (size_t i = 0; i < documents_.size(); ++i) {
-    trainer_.Encode(encoder_, TextsOf(static_cast<int32_t>(i)));
-  }
+  std::vector<EncodedText> texts;
+  for (size_t i = 0; i < documents_.size(); ++i) AddTexts(static_cast<int32_t>(i), &texts);
+  trainer_.Encode(encoder_, texts);
 }
 
 double EncoderRun::MeanLoss(bool held_out, bool with_memory) {
+  std::vector<const TrainingExample*> all;
+  for (const EncoderDocument& document : documents_) {
+    for (const TrainingExample& example :
+         held_out ? document.answers.held_out : document.answers.training) {
+      all.push_back(&example);
+    }
+  }
   double sum = 0.0;
   int64_t num_rows = 0;
-  for (const EncoderDocument& document : documents_) {
-    const auto& examples = held_out ? document.answers.held_out : document.answers.training;
-    for (TrainingExample example : examples) {
-      if (!with_memory) example.prompt = -1;
-      const TrainingExample* const one[] = {&example};
-      const auto losses = with_memory ? trainer_.Evaluate(one) : trainer_.EvaluateWithout(one);
-      const TrainingLoss& loss = losses[static_cast<size_t>(decoder_)];
-      sum += loss.tokens * static_cast<double>(loss.num_rows);
-      num_rows += loss.num_rows;
+  const auto batch = static_cast<size_t>(settings_.rates.batch);
+  for (size_t begin = 0; begin < all.size(); begin += batch) {
+    std::vector<TrainingExample> examples;
+    for (size_t i = begin; i < std::min(begin + batch, all.size()); ++i) {
+      examples.push_back(*all[i]);
+      if (!with_memory) examples.back().prompt = -1;
     }
+    std::vector<const TrainingExample*> pointers;
+    for (const TrainingExample& example : examples) pointers.push_back(&example);
+    const auto losses =
+        with_memory ? trainer_.Evaluate(pointers) : trainer_.EvaluateWithout(pointers);
+    const TrainingLoss& loss = losses[static_cast<size_t>(decoder_)];
+    sum += loss.tokens * static_cast<double>(loss.num_rows);
+    num_rows += loss.num_rows;
   }
   return num_rows == 0 ? 0.0 : sum / static_cast<double>(num_rows);
 }
 
 EncoderRun::Scores EncoderRun::Evaluate() {
   Scores scores;
-  double sum = 0.0;
-  for (size_t i = 0; i < windows_.size(); ++i) {
-    const int32_t one[] = {static_cast<int32_t>(i)};
-    sum += Reconstruct(one, false);
+  double sum = 0.0, num_rows = 0.0;
+  const size_t batch = slots_.size();
+  for (size_t begin = 0; begin < windows_.size(); begin += batch) {
+    std::vector<int32_t> windows(std::min(batch, windows_.size() - begin));
+    std::iota(windows.begin(), windows.end(), static_cast<int32_t>(begin));
+    double rows = 0.0;
+    for (const int32_t window : windows) {
+      rows += static_cast<double>(windows_[static_cast<size_t>(window)].example.rows.size());
+    }
+    sum += Reconstruct(windows, false) * rows;
+    num_rows += rows;
   }
-  scores.reconstruction = sum / static_cast<double>(windows_.size());
+  scores.reconstruction = sum / num_rows;
   scores.answers_without = MeanLoss(false, false);
   scores.answers = MeanLoss(false, true);
   scores.held_out_without = MeanLoss(true, false);
   scores.held_out = MeanLoss(true, true);
   return scores;
+}
+
+// What moves. Memories are made anew in every step.
+std::vector<CheckpointPart> EncoderRun::State() {
+  std::vector<CheckpointPart> parts;
+  const auto add = [&](const std::string& name, auto& trained) {
+    parts.push_back({name + ".parameters", trained.parameters()});
+    parts.push_back({name + ".first_moments", trained.first_moments()});
+    parts.push_back({name + ".second_moments", trained.second_moments()});
+  };
+  add("encoder.lora", encoder_lora());
+  add("encoder.tokens", encoder_tokens());
+  add("decoder", decoder());
+  add("mark", *trainer_.prompt(mark_));
+  return parts;
+}
+
+Status EncoderRun::SaveCheckpoint(const std::string& path) {
+  return WriteCheckpoint(path, State(), settings_.identity,
+                         DumpJson({{"step", step_}, {"last_loss", last_loss_}}));
+}
+
+Result<bool> EncoderRun::Resume(const std::string& path) {
+  ASSIGN_OR_RETURN(const std::optional<Checkpoint> checkpoint,
+                   Checkpoint::Open(path, settings_.identity));
+  if (!checkpoint.has_value()) return false;
+  RETURN_IF_ERROR(checkpoint->Read(State()));
+  RETURN_IF_ERROR(ReadState(checkpoint->state()).WithContext(path));
+  for (const int32_t index : {encoder_, decoder_}) trainer_.set_num_updates(index, step_);
+  trainer_.set_num_updates(mark_, std::min(step_, num_reconstructions_));
+  encoder_lora().Refresh();
+  encoder_tokens().Refresh();
+  decoder().Refresh();
+  trainer_.prompt(mark_)->Refresh();
+  return true;
+}
+
+Status EncoderRun::ReadState(const std::string& text) {
+  ASSIGN_OR_RETURN(const Json json, ParseJson(text));
+  for (const char* key : {"step", "last_loss"}) {
+    if (json.contains(key) && json[key].is_number()) continue;
+    return InvalidArgumentError(std::string("no number \"") + key + "\"");
+  }
+  step_ = json["step"].get<int32_t>();
+  if (step_ < 0 || step_ > num_steps()) return InvalidArgumentError("a step that the run has not");
+  last_loss_ = json["last_loss"].get<double>();
+  return OkStatus();
 }
 
 }  // namespace graft

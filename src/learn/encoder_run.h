@@ -3,12 +3,18 @@
 // document, makes the window's memory; the decoder, LoRA behind memories, first says the window
 // from its memory (stage 1, ICAE's reconstruction), then what a teacher with the window in its
 // context says, from the memories of the whole document (stage 2). Gradients go through the
-// memories into the encoder. A run depends on its documents and settings alone. One thread.
+// memories into the encoder. A step depends on documents, settings and its own number alone, so a
+// run that goes on from a checkpoint ends with the same bits. On whatever device the trainer has.
+// One thread.
 #pragma once
 
 #include <cstdint>
+#include <span>
+#include <string>
 #include <vector>
 
+#include "base/status.h"
+#include "learn/checkpoint.h"
 #include "learn/learner.h"
 #include "learn/trainer.h"
 
@@ -27,6 +33,7 @@ struct EncoderSettings {
   int32_t end_token = 0;    // said behind a window
   bool has_answers = true;  // false: stage 1 alone
   uint64_t seed = 0;
+  std::string identity;  // of all that the run depends on: no other one's checkpoint is taken
 };
 
 class EncoderRun {
@@ -35,13 +42,22 @@ class EncoderRun {
   EncoderRun(Trainer& trainer, std::vector<EncoderDocument> documents,
              const EncoderSettings& settings);
 
-  // The most windows that one of these documents has.
-  static int32_t WindowsMax(std::span<const size_t> document_tokens, int32_t window_tokens);
+  // All that it adds, the encoder first, then the decoder; of documents of so many tokens.
+  static std::vector<TrainedShape> ShapesOf(std::span<const size_t> document_tokens,
+                                            const EncoderSettings& settings);
+  // Rows that stand before an example at most.
+  static int32_t RowsBeforeMax(std::span<const size_t> document_tokens,
+                               const EncoderSettings& settings);
 
   int32_t step() const { return step_; }
   int32_t num_steps() const { return num_reconstructions_ + num_answers_; }
   double last_loss() const { return last_loss_; }
   void Step();
+
+  Status SaveCheckpoint(const std::string& path);
+  // false: there is none, or it is another run's.
+  Result<bool> Resume(const std::string& path);
+
   // The memories of all documents, as the encoder makes them now.
   void EncodeAll();
 
@@ -61,15 +77,6 @@ class EncoderRun {
   TrainedPrompt& memory(size_t document) { return *trainer_.prompt(memories_[document]); }
 
  private:
-  void StepReconstruction(std::span<const int32_t> windows);
-  void StepAnswers(std::span<const int32_t> answers);
-  double Reconstruct(std::span<const int32_t> windows, bool learns);
-  void Apply(int32_t step, int32_t num_steps, bool with_mark);
-  std::vector<EncodedText> TextsOf(int32_t document) const;
-  double MeanLoss(bool held_out, bool with_memory);
-  // The examples of a step of `count` ones, drawn from the seed.
-  std::vector<int32_t> Drawn(int32_t step, int32_t count, uint64_t stage);
-
   // A window of a document, which says itself behind its memory.
   struct Window {
     int32_t document;
@@ -80,19 +87,37 @@ class EncoderRun {
     int32_t document;
     const TrainingExample* example;
   };
+  enum class Stage : uint8_t { kReconstruction, kAnswers };
+
+  void AddDocument(EncoderDocument& document, int32_t memory);
+  double Reconstruct(std::span<const int32_t> windows, bool learns);
+  void StepAnswers(std::span<const int32_t> answers);
+  void Apply(int32_t step, int32_t num_steps, bool with_mark);
+  // Adds the windows of a document, each with its part of the document's memory.
+  void AddTexts(int32_t document, std::vector<EncodedText>* texts) const;
+  double MeanLoss(bool held_out, bool with_memory);
+  // The examples of a step of a stage, and the order of a pass, drawn from the seed.
+  std::vector<int32_t> Drawn(Stage stage, int32_t step);
+  std::vector<int32_t> OrderOf(Stage stage, int64_t pass) const;
+  std::vector<CheckpointPart> State();
+  Status ReadState(const std::string& json);
 
   Trainer& trainer_;
   std::vector<EncoderDocument> documents_;
   const EncoderSettings settings_;
   int32_t encoder_ = 0, decoder_ = 0;
   int32_t mark_ = 0;               // ICAE's [AE]: one row behind a memory that is to be said
-  std::vector<int32_t> slots_;     // memories of the windows of a step, each with the mark's row
+  std::vector<int32_t> slots_;     // memories of the windows of a step
   std::vector<int32_t> memories_;  // of documents
   std::vector<Window> windows_;
+  std::vector<int32_t> first_windows_;  // of each document, and behind the last one's
   std::vector<Answer> answers_;
   int32_t num_reconstructions_ = 0, num_answers_ = 0;  // steps
   int32_t step_ = 0;
   double last_loss_ = 0.0;
+  std::vector<int32_t> order_;  // of order_pass_ in order_stage_
+  Stage order_stage_ = Stage::kReconstruction;
+  int64_t order_pass_ = -1;
 };
 
 }  // namespace graft

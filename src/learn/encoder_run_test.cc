@@ -2,42 +2,16 @@
 
 #include <gtest/gtest.h>
 
-#include "base/random.h"
+#include "learn/encoder_test_run.h"
 #include "learn/test_model.h"
 
 namespace graft {
 namespace encoder_run_test {
 
+using testing::Documents;
 using testing::LearnModel;
+using testing::Settings;
 using testing::SourcePath;
-
-// Three documents of few different tokens each, of which every answer says the document's own.
-std::vector<EncoderDocument> Documents() {
-  std::vector<EncoderDocument> documents;
-  for (int32_t i = 0; i < 3; ++i) {
-    EncoderDocument document;
-    for (int32_t j = 0; j < 10 + 5 * i; ++j) document.tokens.push_back(40 * i + 20 + j % 3);
-    for (int32_t j = 0; j < 4; ++j) {
-      TrainingExample example;
-      example.tokens = {1, 200 + j, 40 * i + 20, 40 * i + 21};
-      example.rows = {1, 2};
-      example.ids = {40 * i + 20, 40 * i + 21};
-      example.probabilities = {1.0f, 1.0f};
-      (j == 3 ? document.answers.held_out : document.answers.training).push_back(example);
-    }
-    documents.push_back(std::move(document));
-  }
-  return documents;
-}
-
-EncoderSettings Settings() {
-  return {.rates = {.learning_rate = 1e-2, .prompt_learning_rate = 1e-2, .passes = 12, .batch = 3},
-          .rank = 4,
-          .memory_tokens = 2,
-          .window_tokens = 12,
-          .end_token = 2,
-          .seed = 5};
-}
 
 TrainingLimits Limits() { return {.rows_max = 90, .sequences_max = 4, .rank_max = 4}; }
 
@@ -57,6 +31,23 @@ TEST(EncoderRunTest, AMemorySaysItsDocument) {
   EXPECT_LT(after.held_out, 0.8 * after.held_out_without);
   EXPECT_LT(after.reconstruction, before.reconstruction);
   EXPECT_EQ(before.answers_without, after.answers_without) << "the base does not move";
+}
+
+// Killed in either stage, it ends with the same bits; another run takes no checkpoint of it.
+TEST(EncoderRunTest, GoesOnFromACheckpoint) {
+  LearnModel model(SourcePath("tests/goldens/llama"), DType::kF32);
+  testing::ExpectGoesOn(model.config, model.weights, Limits(), Documents(), Settings(),
+                        model.stream);
+}
+
+TEST(EncoderRunTest, AddsWhatItSays) {
+  const std::vector<size_t> sizes = {5, 20, 30};
+  const std::vector<TrainedShape> shapes = EncoderRun::ShapesOf(sizes, Settings());
+  std::vector<int32_t> tokens;
+  for (const TrainedShape& shape : shapes) tokens.push_back(shape.virtual_tokens);
+  EXPECT_EQ(tokens, (std::vector<int32_t>{2, 0, 1, 2, 2, 2, 2, 4, 6}));
+  EXPECT_EQ(EncoderRun::RowsBeforeMax(sizes, Settings()), 6);
+  EXPECT_EQ(EncoderRun::RowsBeforeMax({sizes.data(), 1}, Settings()), 3) << "with the mark";
 }
 
 TEST(EncoderRunTest, TheSameSeedLearnsTheSameBits) {

@@ -41,9 +41,11 @@ class GpuMasters {
   // Gradients are about to change: zeros.
   void BeginGradients();
   float* gradients() { return gradients_.as<float>(); }
+  // Who changes them calls Round.
+  float* parameters() { return parameters_.as<float>(); }
   // For AdamW, of the numbers from `begin` on; the rest of the item is the caller's.
   AdamWItem Item(int64_t begin = 0);
-  // After AdamW: rounds the masters.
+  // After every change of the masters: rounds them.
   void Round();
 
  private:

@@ -332,8 +332,10 @@ TargetLosses GpuTraining::Run(const TrainingBatch& batch,
   return losses;
 }
 
-void GpuTraining::BeginGradients() {
-  for (GpuMasters* masters : batch_masters_) masters->BeginGradients();
+void GpuTraining::BeginGradients(bool adds) {
+  for (GpuMasters* masters : batch_masters_) {
+    if (!adds) masters->BeginGradients();
+  }
   ZeroOnDevice(d_hidden_.data(), d_hidden_.bytes(), stream_);
   if (d_hidden_copy_.bytes() == 0) return;
   ZeroOnDevice(d_hidden_copy_.data(), d_hidden_copy_.bytes(), stream_);

@@ -40,6 +40,10 @@ class GpuTraining : public TrainingDevice {
   void Apply(std::span<const Update> updates) override;
   void Fetch(int32_t adapter, TrainedLora& lora) override;
   void Fetch(int32_t adapter, TrainedPrompt& prompt) override;
+  void Encode(const TrainingBatch& batch, std::span<const AdapterInTraining> adapters,
+              std::span<const EncodedRows> rows) override;
+  void BackwardEncoded(const TrainingBatch& batch, std::span<const AdapterInTraining> adapters,
+                       std::span<const EncodedRows> rows, bool begins) override;
   void BeginPrompt(const TrainingBatch& batch, TrainedPrompt& prompt) override;
   void TakeStates(const TrainingBatch& batch, std::span<const int32_t> rows, bool all,
                   float* states) override;
@@ -117,6 +121,10 @@ class GpuTraining : public TrainingDevice {
   LoraArgs OfPart(LoraArgs args, const Part& part) const;
   void PutBatch(const TrainingBatch& batch, const TrainingTargets& targets);
 
+  void PutEncoderBatch(const TrainingBatch& batch, std::span<const AdapterInTraining> adapters);
+  GpuMasters& MemoryOf(const EncodedRows& rows);
+  void BackwardMemory(const EncodedRows& rows);
+
   void Forward();
   void Embed();
   // Up to gate and up, and from there on.
@@ -156,7 +164,8 @@ class GpuTraining : public TrainingDevice {
   void AddDocuments(const Product& product, int32_t layer, const void* x, float* y);
   void AddDocumentsBack(const Product& product, int32_t layer, const void* d_y, float* d_x);
   void RunHead(bool backward);
-  void BeginGradients();
+  // Of the batch's adapters, unless what comes is to be added, and of the residual stream.
+  void BeginGradients(bool adds = false);
   void Backward();
   void BackwardMlp(int32_t layer, Activations& activations);
   void BackwardAttention(int32_t layer, Activations& activations);

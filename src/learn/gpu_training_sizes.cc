@@ -31,7 +31,7 @@ int64_t BatchBytes(const TrainingLimits& limits, const ModelConfig& config) {
   const int64_t rows = limits.rows_max;
   const int64_t per_row = 4 * 4 + 4 + 4 + 8 * kGpuChoices;
   const int64_t per_sequence = 3 * 4 + 4 + 6 * sizeof(LoraSegment) + sizeof(LoraGradientSegment) +
-                               sizeof(VirtualRun) + sizeof(VirtualGradientItem) + 4;
+                               2 * (sizeof(VirtualRun) + sizeof(VirtualGradientItem) + 4);
   const int64_t prefixes =
       limits.prefix_tokens_max == 0
           ? 0

@@ -2,6 +2,7 @@
 // the training is everybody's (training_run.h). One thread at a time.
 #pragma once
 
+#include <cmath>
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -28,6 +29,16 @@ struct LearnerRates {
   int32_t StepsFor(size_t num_examples) const {
     const int64_t visits = static_cast<int64_t>(num_examples) * passes;
     return static_cast<int32_t>((visits + batch - 1) / batch);
+  }
+  // Of a step of so many: this rate at its height.
+  UpdateSettings SettingsAt(double rate, int32_t step, int32_t num_steps) const {
+    const auto warmup = static_cast<int32_t>(std::ceil(warmup_share * num_steps));
+    const double share = step < warmup
+                             ? static_cast<double>(step + 1) / (warmup + 1)
+                             : static_cast<double>(num_steps - step) / (num_steps - warmup);
+    return {.learning_rate = static_cast<float>(rate * share),
+            .weight_decay = weight_decay,
+            .norm_max = norm_max};
   }
 };
 

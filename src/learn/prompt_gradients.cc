@@ -11,11 +11,12 @@ PromptGradients ListPromptGradients(std::span<const VirtualRun> runs,
   std::vector<VirtualRun> sorted(runs.begin(), runs.end());
   std::ranges::stable_sort(sorted, {}, &VirtualRun::adapter_slot);
   PromptGradients list;
+  float* gradient = nullptr;
   for (size_t i = 0; i < sorted.size(); ++i) {
     const VirtualRun& run = sorted[i];
     CHECK_EQ(run.token_begin, 0);
     const bool is_new = i == 0 || run.adapter_slot != sorted[i - 1].adapter_slot;
-    float* const gradient = gradient_of(run.adapter_slot);
+    if (is_new) gradient = gradient_of(run.adapter_slot);
     if (gradient == nullptr) continue;
     const auto place = static_cast<int32_t>(list.places.size());
     if (is_new) list.items.push_back({gradient, run.token_end, place, place});

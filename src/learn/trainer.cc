@@ -35,11 +35,6 @@ Trainer::Trainer(const ModelConfig& config, const ModelWeights& weights,
   }
 }
 
-Status CheckEncoder(const Device& device) {
-  if (device.is_cpu()) return OkStatus();
-  return UnimplementedError("training on a GPU does not cover encoders; --device cpu does");
-}
-
 TrainedLora* Trainer::lora(int32_t index) {
   TrainedLora* const lora = adapters_[static_cast<size_t>(index)].lora.get();
   if (device_ != nullptr && lora != nullptr) device_->Fetch(index, *lora);
@@ -106,7 +101,9 @@ std::vector<TrainingLoss> Trainer::Accumulate(std::span<const TrainingExample* c
     Adapter& adapter = adapters_[static_cast<size_t>(example->adapter)];
     if (adapter.lora != nullptr) adapter.lora->ZeroGradients();
     if (adapter.prompt != nullptr) adapter.prompt->ZeroGradients();
-    if (example->prompt >= 0) prompt(example->prompt)->ZeroGradients();
+    for (const int32_t index : {example->prompt, example->mark}) {
+      if (index >= 0) prompt(index)->ZeroGradients();
+    }
   }
   return Run(examples, true, true);
 }
@@ -134,6 +131,10 @@ TrainingSequence Trainer::SequenceOf(const TrainingExample& example, int32_t ada
     if (prompt == nullptr) continue;
     CHECK_LT(sequence.prompt.adapter, 0) << "two prompts in front of one sequence";
     sequence.prompt = {index, prompt->kind(), prompt->num_tokens()};
+  }
+  if (example.mark >= 0) {
+    const TrainedPrompt& mark = *adapters_[static_cast<size_t>(example.mark)].prompt;
+    sequence.mark = {example.mark, mark.kind(), mark.num_tokens()};
   }
   return sequence;
 }

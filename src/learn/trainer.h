@@ -25,6 +25,7 @@ struct TrainingExample {
   // Whose virtual tokens stand in front, and get gradients unless they are frozen; -1: those of
   // `adapter` or of `document`, where one has any.
   int32_t prompt = -1;
+  int32_t mark = -1;  // whose virtual embeddings stand between those and the tokens; -1: nobody's
   // Rows that are looked at, ascending, and for each what comes next: `num_choices` tokens and
   // their probabilities, as TokenLoss takes them. Rows below 0 are those of virtual embeddings in
   // front of the tokens, of which the last is -1.
@@ -68,9 +69,6 @@ struct TrainingLoss {
   double hidden = 0.0;  // distance to the teacher's hidden states, see docs/learning.md
   double total() const { return tokens + hidden; }
 };
-
-// kUnimplemented where the device trains no encoders.
-Status CheckEncoder(const Device& device);
 
 class Trainer {
  public:
@@ -142,11 +140,15 @@ class Trainer {
     int32_t row;    // of the batch
   };
 
-  // Calls back with each part of the texts that fits a forward, which has been run.
-  using OnEncoded =
-      std::function<void(std::span<const EncodedText> texts, std::span<const int32_t> first_rows)>;
-  void ForwardEncoder(int32_t encoder, std::span<const EncodedText> texts,
-                      const OnEncoded& on_encoded);
+  // Calls back with each part of the texts that fits a forward.
+  using OnEncoderBatch =
+      std::function<void(const TrainingBatch& batch, std::span<const EncodedRows> rows)>;
+  void ForEachEncoderBatch(int32_t encoder, std::span<const EncodedText> texts,
+                           const OnEncoderBatch& on_batch);
+  // At most logits_rows_max rows each.
+  std::vector<EncodedRows> HeadParts(std::span<const EncodedRows> rows) const;
+  void EncodeOnCpu(const TrainingBatch& batch, std::span<const EncodedRows> rows);
+  void BackwardEncodedOnCpu(const TrainingBatch& batch, std::span<const EncodedRows> rows);
   int32_t page_tokens() const {
     return device_ != nullptr ? device_->page_tokens() : transformer_->page_tokens();
   }

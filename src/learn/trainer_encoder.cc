@@ -7,79 +7,106 @@
 #include "learn/trainer.h"
 
 namespace graft {
+namespace {
 
-void Trainer::ForwardEncoder(int32_t encoder, std::span<const EncodedText> texts,
-                             const OnEncoded& on_encoded) {
-  const auto index = static_cast<size_t>(encoder);
-  CHECK(adapters_[index].prompt != nullptr &&
-        adapters_[index].prompt->kind() == VirtualTokenKind::kEmbedding);
-  const SequencePrompt behind = {encoder, VirtualTokenKind::kEmbedding,
-                                 adapters_[index].prompt->num_tokens(), /*is_behind=*/true};
+std::vector<int32_t> RowsOf(const EncodedRows& part) {
+  std::vector<int32_t> rows(static_cast<size_t>(part.num_rows));
+  std::iota(rows.begin(), rows.end(), part.row);
+  return rows;
+}
+
+}  // namespace
+
+void Trainer::ForEachEncoderBatch(int32_t encoder, std::span<const EncodedText> texts,
+                                  const OnEncoderBatch& on_batch) {
+  const Adapter& adapter = adapters_[static_cast<size_t>(encoder)];
+  CHECK(adapter.prompt != nullptr && adapter.prompt->kind() == VirtualTokenKind::kEmbedding);
+  const int32_t count = adapter.prompt->num_tokens();
   for (size_t begin = 0; begin < texts.size();) {
     std::vector<TrainingSequence> sequences;
-    std::vector<int32_t> first_rows;  // of the virtual tokens
+    std::vector<EncodedRows> rows;
     int32_t num_rows = 0;
     for (size_t i = begin; i < texts.size(); ++i) {
-      const TrainingSequence sequence{.tokens = texts[i].tokens,
-                                      .adapter = lora(encoder) != nullptr ? encoder : -1,
-                                      .prompt = behind};
+      const TrainingSequence sequence{
+          .tokens = texts[i].tokens,
+          .adapter = adapter.lora != nullptr ? encoder : -1,
+          .prompt = {encoder, VirtualTokenKind::kEmbedding, count, /*is_behind=*/true}};
       const bool is_full = num_rows + sequence.num_rows() > limits_.rows_max ||
                            static_cast<int32_t>(sequences.size()) == limits_.sequences_max;
       if (is_full && !sequences.empty()) break;
+      const Adapter& memory = adapters_[static_cast<size_t>(texts[i].memory)];
+      CHECK_LE(texts[i].first + count, memory.prompt->num_tokens());
       sequences.push_back(sequence);
-      first_rows.push_back(num_rows + static_cast<int32_t>(texts[i].tokens.size()));
+      rows.push_back({num_rows + static_cast<int32_t>(texts[i].tokens.size()), count,
+                      texts[i].memory, texts[i].first});
       num_rows += sequence.num_rows();
     }
-    const TrainingBatch batch(sequences, transformer_->page_tokens());
-    transformer_->Forward(batch, Table());
-    on_encoded(texts.subspan(begin, sequences.size()), first_rows);
+    on_batch(TrainingBatch(sequences, page_tokens()), rows);
     begin += sequences.size();
   }
 }
 
+std::vector<EncodedRows> Trainer::HeadParts(std::span<const EncodedRows> rows) const {
+  std::vector<EncodedRows> parts;
+  for (const EncodedRows& all : rows) {
+    for (int32_t done = 0; done < all.num_rows; done += limits_.logits_rows_max) {
+      parts.push_back({all.row + done, std::min(limits_.logits_rows_max, all.num_rows - done),
+                       all.memory, all.first + done});
+    }
+  }
+  return parts;
+}
+
 void Trainer::Encode(int32_t encoder, std::span<const EncodedText> texts) {
-  const int32_t count = prompt(encoder)->num_tokens();
-  ForwardEncoder(encoder, texts,
-                 [&](std::span<const EncodedText> part, std::span<const int32_t> first_rows) {
-                   for (size_t i = 0; i < part.size(); ++i) {
-                     TrainedPrompt& memory = *prompt(part[i].memory);
-                     CHECK_LE(part[i].first + count, memory.num_tokens());
-                     for (int32_t done = 0; done < count;) {
-                       std::vector<int32_t> rows(
-                           static_cast<size_t>(std::min(limits_.logits_rows_max, count - done)));
-                       std::iota(rows.begin(), rows.end(), first_rows[i] + done);
-                       const float* normed = transformer_->ComputeNormed(rows);
-                       const int64_t at = (part[i].first + done) * memory.columns();
-                       std::copy_n(normed, rows.size() * static_cast<size_t>(memory.columns()),
-                                   memory.parameters().data() + at);
-                       done += static_cast<int32_t>(rows.size());
-                     }
-                   }
-                 });
+  ForEachEncoderBatch(encoder, texts,
+                      [&](const TrainingBatch& batch, std::span<const EncodedRows> rows) {
+                        if (device_ != nullptr) {
+                          device_->Encode(batch, Table(), rows);
+                        } else {
+                          EncodeOnCpu(batch, rows);
+                        }
+                      });
+  if (device_ != nullptr) return;
   for (const EncodedText& text : texts) prompt(text.memory)->Refresh();
 }
 
+void Trainer::EncodeOnCpu(const TrainingBatch& batch, std::span<const EncodedRows> rows) {
+  transformer_->Forward(batch, Table());
+  for (const EncodedRows& part : HeadParts(rows)) {
+    TrainedPrompt& memory = *prompt(part.memory);
+    std::copy_n(transformer_->ComputeNormed(RowsOf(part)), part.num_rows * memory.columns(),
+                memory.parameters().data() + part.first * memory.columns());
+  }
+}
+
 void Trainer::BackwardEncoder(int32_t encoder, std::span<const EncodedText> texts) {
-  if (lora(encoder) != nullptr) lora(encoder)->ZeroGradients();
-  prompt(encoder)->ZeroGradients();
-  const int32_t count = prompt(encoder)->num_tokens();
-  ForwardEncoder(encoder, texts,
-                 [&](std::span<const EncodedText> part, std::span<const int32_t> first_rows) {
-                   transformer_->ZeroGradients();
-                   for (size_t i = 0; i < part.size(); ++i) {
-                     TrainedPrompt& memory = *prompt(part[i].memory);
-                     for (int32_t done = 0; done < count;) {
-                       std::vector<int32_t> rows(
-                           static_cast<size_t>(std::min(limits_.logits_rows_max, count - done)));
-                       std::iota(rows.begin(), rows.end(), first_rows[i] + done);
-                       transformer_->ComputeNormed(rows);  // what its backward reads
-                       const int64_t at = (part[i].first + done) * memory.columns();
-                       transformer_->BackwardNormed(rows, memory.gradients().data() + at);
-                       done += static_cast<int32_t>(rows.size());
-                     }
-                   }
-                   transformer_->Backward([](int32_t, float*) {});
-                 });
+  bool begins = true;
+  if (device_ == nullptr) {
+    if (lora(encoder) != nullptr) lora(encoder)->ZeroGradients();
+    prompt(encoder)->ZeroGradients();
+  }
+  ForEachEncoderBatch(encoder, texts,
+                      [&](const TrainingBatch& batch, std::span<const EncodedRows> rows) {
+                        if (device_ != nullptr) {
+                          device_->BackwardEncoded(batch, Table(), rows, begins);
+                        } else {
+                          BackwardEncodedOnCpu(batch, rows);
+                        }
+                        begins = false;
+                      });
+}
+
+void Trainer::BackwardEncodedOnCpu(const TrainingBatch& batch, std::span<const EncodedRows> rows) {
+  transformer_->Forward(batch, Table());
+  transformer_->ZeroGradients();
+  for (const EncodedRows& part : HeadParts(rows)) {
+    TrainedPrompt& memory = *prompt(part.memory);
+    const std::vector<int32_t> batch_rows = RowsOf(part);
+    transformer_->ComputeNormed(batch_rows);  // what its backward reads
+    transformer_->BackwardNormed(batch_rows,
+                                 memory.gradients().data() + part.first * memory.columns());
+  }
+  transformer_->Backward([](int32_t, float*) {});
 }
 
 }  // namespace graft

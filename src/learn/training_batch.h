@@ -28,10 +28,15 @@ struct TrainingSequence {
   int32_t adapter = -1;   // whose LoRA is on its rows; -1: none
   int32_t document = -1;  // whose LoRA is on them, too, and gets no gradient; -1: none
   SequencePrompt prompt = {};
+  SequencePrompt mark = {};  // embeddings between a prompt in front and its own tokens
 
   // Rows before its own tokens.
-  int32_t num_before() const { return prompt.is_behind ? 0 : prompt.num_embeddings(); }
-  int32_t num_rows() const { return static_cast<int32_t>(tokens.size()) + prompt.num_embeddings(); }
+  int32_t num_before() const {
+    return prompt.is_behind ? 0 : prompt.num_embeddings() + mark.num_embeddings();
+  }
+  int32_t num_rows() const {
+    return static_cast<int32_t>(tokens.size()) + prompt.num_embeddings() + mark.num_embeddings();
+  }
 };
 
 struct TrainingBatch {

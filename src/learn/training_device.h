@@ -42,6 +42,15 @@ struct TaughtStates {
   std::span<const double> shares;
 };
 
+// Rows of a batch where an encoder's virtual tokens stand, and the numbers that their final states
+// are: those of a memory, an adapter with embeddings, from its token `first` on.
+struct EncodedRows {
+  int32_t row = 0;
+  int32_t num_rows = 0;
+  int32_t memory = 0;
+  int32_t first = 0;
+};
+
 // Of each target.
 struct TargetLosses {
   std::vector<double> tokens;  // in nats, without its weight
@@ -72,6 +81,16 @@ class TrainingDevice {
   // The adapter's numbers in the host's memory become the device's, if those are newer.
   virtual void Fetch(int32_t adapter, TrainedLora& lora) = 0;
   virtual void Fetch(int32_t adapter, TrainedPrompt& prompt) = 0;
+
+  // An encoder's batch forward: what the final norm makes of these rows become the memories'
+  // numbers, here and, by Fetch, in the host's memory.
+  virtual void Encode(const TrainingBatch& batch, std::span<const AdapterInTraining> adapters,
+                      std::span<const EncodedRows> rows) = 0;
+  // Likewise forward, and back from the memories' gradients: the gradients of the batch's adapters,
+  // anew where `begins`, else added.
+  virtual void BackwardEncoded(const TrainingBatch& batch,
+                               std::span<const AdapterInTraining> adapters,
+                               std::span<const EncodedRows> rows, bool begins) = 0;
 
   // What the base makes of the batch's one sequence, without an adapter, become the prompt's
   // numbers in the host's memory: the tokens' embeddings, or their keys and values.

@@ -1,24 +1,20 @@
 #include "learn/training_run.h"
 
 #include <algorithm>
-#include <cmath>
 #include <numeric>
+#include <optional>
 #include <utility>
 
 #include "base/check.h"
-#include "base/file.h"
 #include "base/json.h"
 #include "base/random.h"
 #include "base/shuffle.h"
-#include "model/safetensors.h"
-#include "model/safetensors_writer.h"
 
 namespace graft {
 namespace {
 
 constexpr int32_t kLooks = 10;  // at what is held out, in a run
-constexpr const char* kIdentityKey = "run";
-constexpr const char* kStateKey = "state";
+constexpr const char* kBest = "best";
 
 }  // namespace
 
@@ -52,15 +48,15 @@ void TrainingRun::Begin() {
   if (rates_.keeps_best) LookAtHeldOut();
 }
 
-std::vector<TrainingRun::Part> TrainingRun::Parameters() {
-  std::vector<Part> parts;
+std::vector<CheckpointPart> TrainingRun::Parameters() {
+  std::vector<CheckpointPart> parts;
   if (lora() != nullptr) parts.push_back({"parameters", lora()->parameters()});
   if (prompt() != nullptr) parts.push_back({"prompt", prompt()->parameters()});
   return parts;
 }
 
-std::vector<TrainingRun::Part> TrainingRun::State() {
-  std::vector<Part> parts = Parameters();
+std::vector<CheckpointPart> TrainingRun::State() {
+  std::vector<CheckpointPart> parts = Parameters();
   if (lora() != nullptr) {
     parts.push_back({"first_moments", lora()->first_moments()});
     parts.push_back({"second_moments", lora()->second_moments()});
@@ -74,7 +70,7 @@ std::vector<TrainingRun::Part> TrainingRun::State() {
 
 std::vector<float> TrainingRun::CopyParameters() {
   std::vector<float> all;
-  for (const Part& part : Parameters()) {
+  for (const CheckpointPart& part : Parameters()) {
     all.insert(all.end(), part.values.begin(), part.values.end());
   }
   return all;
@@ -134,17 +130,8 @@ void TrainingRun::AddExamples(std::vector<const TrainingExample*>* examples) {
 }
 
 Trainer::Update TrainingRun::Update() const {
-  return {adapter_, Settings(rates_.learning_rate), Settings(rates_.prompt_learning_rate)};
-}
-
-UpdateSettings TrainingRun::Settings(double learning_rate) const {
-  const auto warmup = static_cast<int32_t>(std::ceil(rates_.warmup_share * num_steps_));
-  const double share = step_ < warmup
-                           ? static_cast<double>(step_ + 1) / (warmup + 1)
-                           : static_cast<double>(num_steps_ - step_) / (num_steps_ - warmup);
-  return {.learning_rate = static_cast<float>(learning_rate * share),
-          .weight_decay = rates_.weight_decay,
-          .norm_max = rates_.norm_max};
+  const auto settings = [&](double rate) { return rates_.SettingsAt(rate, step_, num_steps_); };
+  return {adapter_, settings(rates_.learning_rate), settings(rates_.prompt_learning_rate)};
 }
 
 void TrainingRun::OnStep(const TrainingLoss& loss) {
@@ -169,7 +156,7 @@ void TrainingRun::Finish() {
     scores_.best_step = step_;
   } else {
     const float* from = best_.data();
-    for (const Part& part : Parameters()) {
+    for (const CheckpointPart& part : Parameters()) {
       std::copy_n(from, part.values.size(), part.values.begin());
       from += part.values.size();
     }
@@ -211,39 +198,21 @@ Status TrainingRun::ReadState(const std::string& text) {
 }
 
 Status TrainingRun::SaveCheckpoint(const std::string& path) {
-  std::vector<SafetensorsOut> tensors;
-  for (const Part& part : State()) {
-    const auto n = static_cast<int64_t>(part.values.size());
-    tensors.push_back({part.name, {part.values.data(), DType::kF32, {n}}});
-  }
-  const auto num_best = static_cast<int64_t>(best_.size());
-  if (!best_.empty()) tensors.push_back({"best", {best_.data(), DType::kF32, {num_best}}});
-  return WriteSafetensors(path, tensors, {{kIdentityKey, identity_}, {kStateKey, StateJson()}});
+  std::vector<CheckpointPart> parts = State();
+  if (!best_.empty()) parts.push_back({kBest, best_});
+  return WriteCheckpoint(path, parts, identity_, StateJson());
 }
 
 Result<bool> TrainingRun::Resume(const std::string& path) {
-  if (!FileExists(path)) return false;
-  const Result<SafetensorsFile> file = SafetensorsFile::Open(path);
-  if (!file.ok()) return false;  // another file, or another program's
-  const auto& metadata = file->metadata();
-  const auto identity = metadata.find(kIdentityKey);
-  const auto state = metadata.find(kStateKey);
-  if (identity == metadata.end() || identity->second != identity_) return false;
-  if (state == metadata.end()) return InvalidArgumentError(path + " has no state");
-  std::vector<Part> parts = State();
-  if (file->Contains("best")) {
+  ASSIGN_OR_RETURN(const std::optional<Checkpoint> checkpoint, Checkpoint::Open(path, identity_));
+  if (!checkpoint.has_value()) return false;
+  std::vector<CheckpointPart> parts = State();
+  if (checkpoint->Contains(kBest)) {
     best_.resize(CopyParameters().size());
-    parts.push_back({"best", best_});
+    parts.push_back({kBest, best_});
   }
-  for (const auto& [name, values] : parts) {
-    ASSIGN_OR_RETURN(const std::span<const char> bytes, file->Bytes(name));
-    if (bytes.size() != values.size_bytes()) {
-      return InvalidArgumentError(path + ": \"" + name + "\" is of another adapter");
-    }
-    std::copy(bytes.begin(), bytes.end(), reinterpret_cast<char*>(values.data()));
-  }
-  const Status read = ReadState(state->second);
-  if (!read.ok()) return read.WithContext(path);
+  RETURN_IF_ERROR(checkpoint->Read(parts));
+  RETURN_IF_ERROR(ReadState(checkpoint->state()).WithContext(path));
   trainer_.set_num_updates(adapter_, step_);
   Refresh();
   return true;

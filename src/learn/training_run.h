@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/status.h"
+#include "learn/checkpoint.h"
 #include "learn/learner.h"
 #include "learn/trainer.h"
 
@@ -56,18 +57,13 @@ class TrainingRun {
   void OnStep(const TrainingLoss& loss);
 
  private:
-  // Numbers that make the adapter, or its state, by their names in a checkpoint.
-  struct Part {
-    const char* name;
-    std::span<float> values;
-  };
-  std::vector<Part> Parameters();
-  std::vector<Part> State();
+  // Numbers that make the adapter, and its state.
+  std::vector<CheckpointPart> Parameters();
+  std::vector<CheckpointPart> State();
   std::vector<float> CopyParameters();
   void Refresh();
 
   TrainingLoss LossOn(const std::vector<TrainingExample>& examples, bool with_adapter);
-  UpdateSettings Settings(double learning_rate) const;
   void LookAtHeldOut();
   std::string StateJson() const;
   Status ReadState(const std::string& json);

@@ -1,8 +1,9 @@
 #include "tuning/encoder_folder.h"
 
-#include <algorithm>
+#include <filesystem>
 #include <utility>
 
+#include "base/clock.h"
 #include "base/file.h"
 #include "base/json.h"
 #include "learn/learned_folder.h"
@@ -37,6 +38,32 @@ Status WriteEncoder(const EncoderOrder& order, const LoadedModel& model,
       .status();
 }
 
+std::string CheckpointOf(const EncoderOrder& order) { return order.folder + ".learning"; }
+
+// All documents with their settings.
+std::string IdentityOf(const EncoderOrder& order) {
+  OrderedJson identity = {{"has_answers", order.settings.has_answers}};
+  for (const EncodedDocument& document : order.documents) {
+    identity["documents"].push_back(document.origin);
+  }
+  return identity.dump();
+}
+
+Status Learn(const EncoderOrder& order, EncoderRun& run) {
+  ASSIGN_OR_RETURN(const bool resumed, run.Resume(CheckpointOf(order)));
+  if (resumed) order.on_resume(run.step(), run.num_steps());
+  int64_t saved_ns = SteadyClock::Get().NowNs();
+  while (run.step() < run.num_steps()) {
+    run.Step();
+    order.on_step(run.step(), run.num_steps(), run.last_loss());
+    const int64_t now_ns = SteadyClock::Get().NowNs();
+    if (now_ns - saved_ns < int64_t{order.checkpoint_seconds} * 1'000'000'000) continue;
+    RETURN_IF_ERROR(run.SaveCheckpoint(CheckpointOf(order)));
+    saved_ns = now_ns;
+  }
+  return OkStatus();
+}
+
 OrderedJson ScoresJson(const EncoderReport& report) {
   const EncoderRun::Scores& scores = report.scores;
   return {{"reconstruction_loss", scores.reconstruction},
@@ -54,22 +81,19 @@ bool HasEncoder(const std::string& folder) {
          FileExists(folder + kDecoder + "/graft.json");
 }
 
-int32_t MemoryRowsMax(std::span<const size_t> document_tokens, const EncoderSettings& settings) {
-  const int32_t windows = EncoderRun::WindowsMax(document_tokens, settings.window_tokens);
-  return std::max(windows * settings.memory_tokens, settings.memory_tokens + 1);
-}
-
-int64_t EncoderBytes(std::span<const size_t> document_tokens, const EncoderSettings& settings,
-                     const ModelConfig& config, DType dtype) {
-  const auto tokens = [&](int32_t count) {
-    return TrainedPrompt::BytesFor(config, VirtualTokenKind::kEmbedding, count, dtype);
-  };
-  int64_t bytes = TrainedLora::BytesFor(config, settings.rank, dtype) +
-                  settings.rates.batch * tokens(settings.memory_tokens + 1);
-  for (const size_t count : document_tokens) {
-    bytes += tokens(MemoryRowsMax({&count, 1}, settings));
+LearnSizes::Frozen EncoderSizes(std::span<const size_t> document_tokens,
+                                const EncoderSettings& settings, const ModelConfig& config,
+                                DType dtype) {
+  LearnSizes::Frozen sizes{.rank = settings.rank,
+                           .embeddings = EncoderRun::RowsBeforeMax(document_tokens, settings)};
+  sizes.shapes = EncoderRun::ShapesOf(document_tokens, settings);
+  sizes.shapes.erase(sizes.shapes.begin());  // the encoder
+  for (const TrainedShape& shape : sizes.shapes) {
+    if (shape.rank > 0) sizes.bytes += TrainedLora::BytesFor(config, shape.rank, dtype);
+    if (shape.virtual_tokens == 0) continue;
+    sizes.bytes += TrainedPrompt::BytesFor(config, shape.kind, shape.virtual_tokens, dtype);
   }
-  return bytes;
+  return sizes;
 }
 
 Result<EncoderReport> LearnByEncoder(EncoderOrder order, LoadedModel& model,
@@ -80,17 +104,15 @@ Result<EncoderReport> LearnByEncoder(EncoderOrder order, LoadedModel& model,
     documents.push_back(std::move(document.document));
   }
   const bool is_there = HasEncoder(order.folder);
+  order.settings.identity = IdentityOf(order);
   if (is_there) order.settings.has_answers = false;
   EncoderRun run(trainer, std::move(documents), order.settings);
   EncoderReport report;
   if (is_there) {
     RETURN_IF_ERROR(ReadEncoder(order.folder, model.config, run));
   } else {
+    RETURN_IF_ERROR(Learn(order, run));
     report.num_steps = run.num_steps();
-    while (run.step() < run.num_steps()) {
-      run.Step();
-      order.on_step(run.step(), run.num_steps(), run.last_loss());
-    }
   }
   run.EncodeAll();
   report.scores = run.Evaluate();
@@ -111,6 +133,8 @@ Result<EncoderReport> LearnByEncoder(EncoderOrder order, LoadedModel& model,
                                         model.name, provenance));
     report.hashes.push_back(std::move(hash));
   }
+  std::error_code ignored;
+  std::filesystem::remove(CheckpointOf(order), ignored);
   return report;
 }
 

@@ -10,6 +10,7 @@
 #include "base/status.h"
 #include "learn/encoder_run.h"
 #include "runtime/runtime.h"
+#include "tuning/learn_memory.h"
 
 namespace graft {
 
@@ -24,6 +25,9 @@ struct EncoderOrder {
   std::string folder;  // of the encoder: bundle `encoder`, LoRA folder `decoder`
   EncoderSettings settings;
   std::vector<EncodedDocument> documents;
+  int32_t checkpoint_seconds = 60;
+  // It goes on from a checkpoint.
+  std::function<void(int32_t step, int32_t total)> on_resume;
   // Steps done, of all, and the last loss.
   std::function<void(int32_t done, int32_t total, double loss)> on_step;
 };
@@ -31,10 +35,10 @@ struct EncoderOrder {
 // Whether the folder has an encoder.
 bool HasEncoder(const std::string& folder);
 
-// What of a step's memory is an encoder's, besides an adapter's own.
-int32_t MemoryRowsMax(std::span<const size_t> document_tokens, const EncoderSettings& settings);
-int64_t EncoderBytes(std::span<const size_t> document_tokens, const EncoderSettings& settings,
-                     const ModelConfig& config, DType dtype);
+// What training it takes besides the encoder itself, which learns as an adapter does.
+LearnSizes::Frozen EncoderSizes(std::span<const size_t> document_tokens,
+                                const EncoderSettings& settings, const ModelConfig& config,
+                                DType dtype);
 
 struct EncoderReport {
   EncoderRun::Scores scores;        // of the answers that there are
@@ -42,7 +46,8 @@ struct EncoderReport {
   std::vector<std::string> hashes;  // of the documents' adapters
 };
 
-// kFailedPrecondition where an encoder that was learned answers no better than the base.
+// The folder's name with .learning is a checkpoint while it learns. kFailedPrecondition where an
+// encoder that was learned answers no better than the base.
 Result<EncoderReport> LearnByEncoder(EncoderOrder order, LoadedModel& model,
                                      const TrainingLimits& limits);
 

@@ -1,0 +1,43 @@
+// Checkpoint: the numbers and the state of a run that learns, in one safetensors file that names
+// what run they are of. Another run's, or another program's, is not taken. One thread.
+#pragma once
+
+#include <optional>
+#include <span>
+#include <string>
+#include <utility>
+
+#include "base/status.h"
+#include "model/safetensors.h"
+
+namespace graft {
+
+struct CheckpointPart {
+  std::string name;
+  std::span<float> values;
+};
+
+// In place of what is there. `identity` names all that the run depends on; `state` is its own text.
+Status WriteCheckpoint(const std::string& path, std::span<const CheckpointPart> parts,
+                       const std::string& identity, const std::string& state);
+
+class Checkpoint {
+ public:
+  // Nothing: there is none, or it is another run's.
+  static Result<std::optional<Checkpoint>> Open(const std::string& path,
+                                                const std::string& identity);
+
+  bool Contains(const std::string& name) const { return file_.Contains(name); }
+  const std::string& state() const { return state_; }
+  // kInvalidArgument where one is missing or is of another size.
+  Status Read(std::span<const CheckpointPart> parts) const;
+
+ private:
+  Checkpoint(SafetensorsFile file, std::string state)
+      : file_(std::move(file)), state_(std::move(state)) {}
+
+  SafetensorsFile file_;
+  std::string state_;
+};
+
+}  // namespace graft

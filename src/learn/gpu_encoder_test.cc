@@ -1,0 +1,264 @@
+// An encoder and a decoder that learn on a GPU, against the CPU's and against themselves. Without a
+// GPU the tests skip.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <span>
+
+#include "learn/encoder_test_run.h"
+#include "learn/gpu_lora.h"
+#include "learn/gpu_prompt.h"
+#include "learn/gpu_test_model.h"
+#include "learn/training_device.h"
+#include "tensor/allocations.h"
+
+namespace graft {
+namespace gpu_encoder_test {
+
+using testing::ConfigOf;
+using testing::DeviceModel;
+using testing::ExpectNear;
+using testing::ExpectPointsAlong;
+using testing::Fill;
+using testing::kAll;
+using testing::kGpu;
+using testing::PointersTo;
+using testing::RandomExample;
+
+class GpuEncoderTest : public testing::GpuTest {};
+
+constexpr int32_t kTokens = 7;  // of a memory
+// Of the table: encoder, decoder, mark, an adapter that has to do with none of them; a window's
+// memory, a document's of three texts, and one of eleven, which no forward takes at once.
+constexpr int32_t kEncoder = 0, kDecoder = 1, kMark = 2, kOther = 3;
+constexpr int32_t kMemories[] = {4, 5, 6};
+constexpr int32_t kTexts[] = {1, 3, 11};
+
+struct Chain {
+  std::vector<std::vector<int32_t>> tokens;
+  std::vector<EncodedText> texts;
+  std::vector<TrainingExample> examples;
+};
+
+std::unique_ptr<Chain> MakeChain() {
+  auto chain = std::make_unique<Chain>();
+  for (int32_t i = 0; i < 15; ++i) {
+    chain->tokens.push_back(
+        RandomExample(5 + 17 * i % 90, 0, 50 + static_cast<uint64_t>(i)).tokens);
+  }
+  size_t next = 0;
+  for (size_t memory = 0; memory < std::size(kMemories); ++memory) {
+    for (int32_t i = 0; i < kTexts[memory]; ++i) {
+      chain->texts.push_back({chain->tokens[next++], kMemories[memory], i * kTokens});
+    }
+  }
+  const auto add = [&](int32_t num_tokens, int32_t memory, uint64_t seed) {
+    chain->examples.push_back(RandomExample(num_tokens, kDecoder, seed));
+    chain->examples.back().prompt = memory;
+  };
+  add(33, kMemories[0], 1);
+  TrainingExample& said = chain->examples[0];  // from the mark on
+  said.mark = kMark;
+  said.rows.insert(said.rows.begin(), -1);
+  said.ids.insert(said.ids.begin(), said.tokens[0]);
+  said.probabilities.push_back(1.0f);
+  add(40, kMemories[1], 2);
+  add(71, kMemories[2], 3);
+  add(2, kMemories[1], 4);
+  return chain;
+}
+
+// Gradients of all three, the memories, and what steps make of the adapters.
+struct Learned {
+  double loss = 0.0;
+  std::vector<std::vector<float>> gradients, parameters, memories;
+};
+
+// The head takes fewer rows at once than a memory has.
+TrainingLimits Limits(int64_t activation_bytes = kAll, int64_t transposed_bytes = 0) {
+  TrainingLimits limits = testing::LimitsOf(activation_bytes, transposed_bytes);
+  limits.logits_rows_max = 5;
+  return limits;
+}
+
+struct Trained {
+  Trained(DeviceModel& model, const TrainingLimits& limits)
+      : trainer(model.config, model.weights, limits, model.owned.get()) {
+    trainer.Add({.rank = 12, .scale = 0.5f, .virtual_tokens = kTokens});
+    trainer.Add({.rank = 20, .scale = 1.5f});
+    trainer.Add({.virtual_tokens = 1});
+    trainer.Add({.rank = 20});
+    for (const int32_t texts : kTexts) trainer.Add({.virtual_tokens = texts * kTokens});
+    const std::vector<int32_t> text = RandomExample(80, 0, 99).tokens;
+    for (const int32_t i : {kEncoder, kDecoder, kOther}) {
+      Fill(*trainer.lora(i), static_cast<uint64_t>(i));
+    }
+    for (const int32_t i : {kEncoder, kMark}) {
+      trainer.BeginPrompt(i, text);
+      Fill(*trainer.prompt(i), static_cast<uint64_t>(i));
+    }
+  }
+
+  Learned Learn(const Chain& chain, int updates = 0, std::span<const TrainingExample> others = {}) {
+    std::vector<TrainingExample> examples = chain.examples;
+    examples.insert(examples.end(), others.begin(), others.end());
+    const auto settings = [](float rate) { return UpdateSettings{.learning_rate = rate}; };
+    std::vector<Trainer::Update> steps;
+    for (const int32_t i : {kEncoder, kDecoder, kMark}) {
+      steps.push_back({i, settings(1e-3f), settings(1e-2f)});
+    }
+    Learned learned;
+    for (int update = 0; update <= updates; ++update) {
+      trainer.Encode(kEncoder, chain.texts);
+      learned.loss = trainer.Accumulate(PointersTo(examples))[kDecoder].total();
+      trainer.BackwardEncoder(kEncoder, chain.texts);
+      if (update < updates) trainer.Apply(steps);
+    }
+    const auto add = [&](auto* trained) {
+      learned.gradients.emplace_back(trained->gradients().begin(), trained->gradients().end());
+      learned.parameters.emplace_back(trained->parameters().begin(), trained->parameters().end());
+    };
+    add(trainer.lora(kEncoder));
+    add(trainer.prompt(kEncoder));
+    add(trainer.lora(kDecoder));
+    add(trainer.prompt(kMark));
+    for (const int32_t memory : kMemories) {
+      const auto numbers = trainer.prompt(memory)->parameters();
+      learned.memories.emplace_back(numbers.begin(), numbers.end());
+    }
+    return learned;
+  }
+
+  Trainer trainer;
+};
+
+Learned Learn(DeviceModel& model, int updates = 0, int64_t activation_bytes = kAll,
+              int64_t transposed_bytes = 0) {
+  return Trained(model, Limits(activation_bytes, transposed_bytes)).Learn(*MakeChain(), updates);
+}
+
+template <typename Expect>
+void ExpectAlike(const Learned& actual, const Learned& expected, double loss_error,
+                 const Expect& expect) {
+  EXPECT_NEAR(actual.loss, expected.loss, loss_error);
+  const char* const names[] = {"encoder's LoRA", "encoder's tokens", "decoder", "mark"};
+  for (size_t i = 0; i < expected.gradients.size(); ++i) {
+    SCOPED_TRACE(names[i]);
+    expect(actual.gradients[i], expected.gradients[i]);
+  }
+  for (size_t i = 0; i < expected.memories.size(); ++i) {
+    SCOPED_TRACE("memory " + std::to_string(i));
+    expect(actual.memories[i], expected.memories[i]);
+  }
+}
+
+void ExpectSame(const Learned& a, const Learned& b) {
+  EXPECT_EQ(a.loss, b.loss);
+  EXPECT_TRUE(a.gradients == b.gradients);
+  EXPECT_TRUE(a.parameters == b.parameters);
+  EXPECT_TRUE(a.memories == b.memories);
+}
+
+TEST_F(GpuEncoderTest, GradientsInFp32AreTheCpus) {
+  DeviceModel cpu(ConfigOf(32, 6, 2), DType::kF32, {});
+  DeviceModel gpu(ConfigOf(32, 6, 2), DType::kF32, kGpu);
+  ExpectAlike(Learn(gpu), Learn(cpu), 1e-5, ExpectNear);
+}
+
+TEST_F(GpuEncoderTest, GradientsInBf16PointWhereTheCpusDo) {
+  for (const ModelConfig& config : {ConfigOf(64, 4, 2), ConfigOf(128, 3, 1)}) {
+    DeviceModel cpu(config, DType::kBF16, {});
+    DeviceModel gpu(config, DType::kBF16, kGpu);
+    ExpectAlike(Learn(gpu), Learn(cpu), 2e-2, ExpectPointsAlong);
+  }
+}
+
+// The encoder's own clip and moments, too.
+TEST_F(GpuEncoderTest, StepsInFp32AreTheCpus) {
+  DeviceModel cpu(ConfigOf(32, 6, 2), DType::kF32, {});
+  DeviceModel gpu(ConfigOf(32, 6, 2), DType::kF32, kGpu);
+  const Learned expected = Learn(cpu, 3);
+  const Learned actual = Learn(gpu, 3);
+  EXPECT_NEAR(actual.loss, expected.loss, 1e-3);
+  for (size_t i = 0; i < expected.parameters.size(); ++i) {
+    for (size_t j = 0; j < expected.parameters[i].size(); ++j) {
+      ASSERT_NEAR(actual.parameters[i][j], expected.parameters[i][j], 5e-3) << i << ", " << j;
+    }
+  }
+}
+
+TEST_F(GpuEncoderTest, ComputingAndTransposingAgainChangeNothing) {
+  for (const DType dtype : {DType::kF32, DType::kBF16}) {
+    DeviceModel model(ConfigOf(128, 2, 1), dtype, kGpu);
+    const int64_t layer = GpuLayerActivationBytes(model.config, dtype, 512);
+    const Learned kept = Learn(model, 2, kAll, kAll);
+    for (const int64_t layers : {0, 2}) ExpectSame(Learn(model, 2, layers * layer), kept);
+  }
+}
+
+// Texts side by side have the memories that each has alone, and whoever else learns in the
+// decoder's step changes nothing.
+TEST_F(GpuEncoderTest, TogetherIsAlone) {
+  for (const DType dtype : {DType::kF32, DType::kBF16}) {
+    DeviceModel model(ConfigOf(64, 4, 2), dtype, kGpu);
+    const auto chain = MakeChain();
+    Trained trained(model, Limits());
+    const Learned together = trained.Learn(*chain, 1);
+    // Of the encoder that the step left, as in the step's last forward.
+    for (const EncodedText& text : chain->texts) trained.trainer.Encode(kEncoder, {&text, 1});
+    for (size_t i = 0; i < std::size(kMemories); ++i) {
+      EXPECT_TRUE(std::ranges::equal(trained.trainer.prompt(kMemories[i])->parameters(),
+                                     together.memories[i]));
+    }
+    const std::vector<TrainingExample> others = {RandomExample(60, kOther, 8)};
+    ExpectSame(Trained(model, Limits()).Learn(*chain, 1, others), together);
+  }
+}
+
+TEST_F(GpuEncoderTest, GoesOnFromACheckpoint) {
+  for (const DType dtype : {DType::kF32, DType::kBF16}) {
+    DeviceModel model(ConfigOf(64, 4, 2), dtype, kGpu);
+    testing::ExpectGoesOn(model.config, model.weights, Limits(), testing::Documents(),
+                          testing::Settings(), model.owned.get());
+  }
+}
+
+// Both stages, with a budget that keeps nothing: answers that only the memory can tell apart.
+TEST_F(GpuEncoderTest, AMemorySaysItsDocument) {
+  DeviceModel model(testing::SourcePath("tests/goldens/llama"), DType::kF32, kGpu);
+  Trainer trainer(model.config, model.weights, Limits(0), model.owned.get());
+  EncoderRun run(trainer, testing::Documents(), testing::Settings());
+  while (run.step() < run.num_steps()) run.Step();
+  run.EncodeAll();
+  const EncoderRun::Scores after = run.Evaluate();
+  EXPECT_LT(after.answers, 0.7 * after.answers_without);
+  EXPECT_LT(after.held_out, 0.8 * after.held_out_without);
+}
+
+// All adapters of a run, as they are summed up before.
+TEST_F(GpuEncoderTest, TheSumIsWhatIsTaken) {
+  DeviceModel model(ConfigOf(64, 4, 2), DType::kBF16, kGpu);
+  const std::vector<size_t> sizes = {40, 700, 12};
+  const std::vector<TrainedShape> shapes = EncoderRun::ShapesOf(sizes, testing::Settings());
+  for (const TrainedShape& shape : shapes) {
+    int64_t expected = 0;
+    const int64_t before = AllocatedBytes(kGpu);
+    std::unique_ptr<GpuLora> lora;
+    std::unique_ptr<GpuPrompt> prompt;
+    if (shape.rank > 0) {
+      const TrainedLora host(model.config, shape.rank, shape.scale, DType::kBF16);
+      lora = std::make_unique<GpuLora>(model.config, host, DType::kBF16, model.owned.get());
+      expected += GpuAdapterBytes(model.config, shape.rank, DType::kBF16);
+    }
+    if (shape.virtual_tokens > 0) {
+      const TrainedPrompt host(model.config, shape.kind, shape.virtual_tokens, DType::kBF16, kGpu);
+      prompt = std::make_unique<GpuPrompt>(host, model.owned.get());
+      expected +=
+          GpuPromptBytes(model.config, shape.kind, shape.virtual_tokens, DType::kBF16, kGpu);
+    }
+    EXPECT_EQ(AllocatedBytes(kGpu) - before, expected);
+  }
+}
+
+}  // namespace gpu_encoder_test
+}  // namespace graft
