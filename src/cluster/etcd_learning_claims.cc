@@ -27,7 +27,8 @@ Status Lost(const std::string& job) {
 Result<std::optional<LearningJob>> EtcdLearningStore::NextJob() {
   RETURN_IF_ERROR(JoinFolder());
   const int64_t lease = options_.lease_id ? options_.lease_id() : 0;
-  if (lease == 0) return UnavailableError("this runner's record does not stand in etcd");
+  // At the start, and while etcd is away, which others tell.
+  if (lease == 0) return std::optional<LearningJob>();
   SweepNowAndThen();
   ASSIGN_OR_RETURN(
       const EtcdOutcome all,

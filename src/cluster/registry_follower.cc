@@ -111,9 +111,12 @@ void RegistryFollower::Apply(const RegistryView& registry) {
     const Result<AdapterInfo> found = catalog_.Find(name);
     if (found.ok()) {
       std::lock_guard lock(mutex_);
-      // What was learned here has its name before the registry does, and is of no folder.
+      // What was learned here has its name before the registry does, and is of no folder. Nobody
+      // was told of it yet.
       const bool is_learned = entry.owner.has_value();
-      if (!owned_.contains(name) && !is_learned) folders_[name] = *found;
+      const bool is_new = !owned_.contains(name);
+      if (is_new && !is_learned) folders_[name] = *found;
+      if (is_new && is_learned) changed = true;
       owned_[name] = 0;
       if (found->hash == entry.hash) continue;
     }

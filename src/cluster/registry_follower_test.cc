@@ -167,6 +167,8 @@ TEST_F(RegistryFollowerTest, WhatWasLearnedGoesWithItsName) {
   ASSERT_TRUE(catalog_.Load({.name = "ft:a", .path = "/1", .owner = "t"}).ok());
   const RegistryEntry learned = {.name = "ft:a", .hash = "h1", .path = "/1", .owner = "t"};
   const RegistryEntry elsewhere = {.name = "ft:b", .hash = "h2", .path = "/2", .owner = "t"};
+  follower_->Follow(ViewOf({learned}));
+  ASSERT_TRUE(Eventually([&] { return num_changes_ == 1; })) << "frontends hear of it";
   follower_->Follow(ViewOf({learned, elsewhere}));
   ASSERT_TRUE(Eventually([&] { return catalog_.HashOf("ft:b") == "h2"; }));
   EXPECT_EQ(catalog_.Find("ft:b")->owner, "t") << "it is loaded from the folder of learning";

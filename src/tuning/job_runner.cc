@@ -3,6 +3,7 @@
 #include <chrono>
 #include <filesystem>
 #include <new>
+#include <string>
 #include <utility>
 
 #include "base/log.h"
@@ -25,6 +26,11 @@ std::string MessageFor(const Status& status) {
     default:
       return "the server failed to learn this; its log says why";
   }
+}
+
+// For the log; a server without keys has one tenant, which has no name.
+std::string OfTenant(const LearningJob& job) {
+  return job.tenant.empty() ? "" : " of " + job.tenant;
 }
 
 }  // namespace
@@ -50,7 +56,7 @@ void JobRunner::Loop() {
 }
 
 void JobRunner::RunJob(LearningJob job) {
-  LOG_INFO("fine-tuning job {} of {} begins here", job.id, job.tenant);
+  LOG_INFO("fine-tuning job {}{} begins here", job.id, OfTenant(job));
   JobAtWork work(parts_, settings_, std::move(job));
   Status status;
   try {
@@ -117,7 +123,7 @@ bool JobRunner::Settle(const LearningJob& job, const std::string& message) {
     // A job whose end was not written down is done again from its checkpoint.
     if (parts_.jobs.WaitForStop(kStoreRetry)) return false;
   }
-  LOG_INFO("fine-tuning job {} of {} {}", job.id, job.tenant, JobStatusName(job.status));
+  LOG_INFO("fine-tuning job {}{} {}", job.id, OfTenant(job), JobStatusName(job.status));
   return true;
 }
 
