@@ -28,7 +28,7 @@ def _fill_json(rng, attributes):
     return rng.choice(prompts.FILL_JSON).replace("{form}", form), full
 
 
-def _edit(rng, text):
+def edit(rng, text):
     words = [w for w in text.rstrip(".?").split(" ") if len(w) > 3 and w.isalpha()]
     if not words:
         return rng.choice(prompts.REPEAT).replace("{text}", text), text
@@ -84,7 +84,7 @@ class Passage:
             text = rng.choice(self.sentences)
             return rng.choice(prompts.REPEAT).replace("{text}", text), text, WRITTEN
         if draw < 0.90:
-            return *_edit(rng, rng.choice(self.sentences)), WRITTEN
+            return *edit(rng, rng.choice(self.sentences)), WRITTEN
         if draw < 0.93 and self.attributes:
             return *_fill_json(rng, self.attributes), ANSWER
         if draw < 0.95 and self.attributes:
