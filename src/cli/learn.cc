@@ -127,6 +127,7 @@ EncoderSettings EncoderSettingsOf(const LearnOptions& options, const Learner& le
           .rank = parts.rank,
           .memory_tokens = parts.virtual_tokens,
           .window_tokens = options.recipe.window_tokens,
+          .window_passes = options.reconstruction_passes,
           .end_token = config.eos_token_ids.empty() ? 0 : config.eos_token_ids[0],
           .has_answers = !options.reconstruction_only,
           .seed = options.recipe.seed};

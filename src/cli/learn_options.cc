@@ -58,6 +58,8 @@ std::vector<Option> LearnTrainingRows(LearnOptions& o) {
        "encoder: its folder; where it has one, documents are made by that, and nothing is learned"},
       {"reconstruction-only", Switch(o.reconstruction_only),
        "encoder: its first stage alone, to say documents from their memories"},
+      {"reconstruction-passes", Number(o.reconstruction_passes, Between(0, 100'000)),
+       "encoder: of its first stage, over all windows; 0: as many as --passes"},
       {"questions", Number(o.recipe.questions, Between(0, 10'000)),
        "all but next-token: questions that the base asks itself about each window, and answers "
        "with "

@@ -21,6 +21,7 @@ struct LearnOptions {
   LearnRecipe recipe;
   std::string encoder = "encoder";  // of the learner of that name
   bool reconstruction_only = false;
+  int reconstruction_passes = 0;
   std::string texts;  // folder of what the base wrote; "": it is not kept
   int together = 4;
   double kept_gib = -1.0;

@@ -50,6 +50,16 @@ std::vector<TrainedShape> EncoderRun::ShapesOf(std::span<const size_t> document_
   return shapes;
 }
 
+int32_t EncoderRun::TextsAtOnce(std::span<const size_t> document_tokens,
+                                const EncoderSettings& settings) {
+  size_t most = 0;
+  for (const size_t tokens : document_tokens) {
+    most = std::max(most, SidesOf(tokens, settings.window_tokens).size());
+  }
+  const size_t documents = std::min<size_t>(kDocumentsAStep, document_tokens.size());
+  return static_cast<int32_t>(documents * most);
+}
+
 int32_t EncoderRun::RowsBeforeMax(std::span<const size_t> document_tokens,
                                   const EncoderSettings& settings) {
   int32_t most = settings.memory_tokens + 1;  // a window's, and the mark
@@ -83,8 +93,16 @@ EncoderRun::EncoderRun(Trainer& trainer, std::vector<EncoderDocument> documents,
   trainer.BeginPrompt(mark_, text);
   for (size_t i = 0; i < documents_.size(); ++i) AddDocument(documents_[i], memories_[i]);
   first_windows_.push_back(static_cast<int32_t>(windows_.size()));
-  num_reconstructions_ = settings.rates.StepsFor(windows_.size());
-  if (settings.has_answers) num_answers_ = settings.rates.StepsFor(answers_.size());
+  num_reconstructions_ = RatesOf(Stage::kReconstruction).StepsFor(windows_.size());
+  if (settings.has_answers) num_answers_ = RatesOf(Stage::kAnswers).StepsFor(answers_.size());
+}
+
+LearnerRates EncoderRun::RatesOf(Stage stage) const {
+  LearnerRates rates = settings_.rates;
+  if (stage == Stage::kReconstruction && settings_.window_passes > 0) {
+    rates.passes = settings_.window_passes;
+  }
+  return rates;
 }
 
 void EncoderRun::AddDocument(EncoderDocument& document, int32_t memory) {
@@ -139,7 +157,7 @@ std::vector<int32_t> EncoderRun::Drawn(Stage stage, int32_t step) {
   const auto count =
       static_cast<int64_t>(stage == Stage::kAnswers ? answers_.size() : windows_.size());
   const int64_t begin = int64_t{step} * settings_.rates.batch;
-  const int64_t end = std::min(begin + settings_.rates.batch, count * settings_.rates.passes);
+  const int64_t end = std::min(begin + settings_.rates.batch, count * RatesOf(stage).passes);
   std::vector<int32_t> drawn;
   for (int64_t visit = begin; visit < end; ++visit) {
     if (stage != order_stage_ || visit / count != order_pass_) {

@@ -26,12 +26,13 @@ struct EncoderDocument {
 };
 
 struct EncoderSettings {
-  LearnerRates rates;          // passes: over the windows, then over the answers
+  LearnerRates rates;          // passes: over the answers
   int32_t rank = 16;           // of either LoRA
   int32_t memory_tokens = 32;  // of a window
   int32_t window_tokens = 128;
-  int32_t end_token = 0;    // said behind a window
-  bool has_answers = true;  // false: stage 1 alone
+  int32_t window_passes = 0;  // of the first stage; 0: as many as over the answers
+  int32_t end_token = 0;      // said behind a window
+  bool has_answers = true;    // false: stage 1 alone
   uint64_t seed = 0;
   std::string identity;  // of all that the run depends on: no other one's checkpoint is taken
 };
@@ -45,6 +46,10 @@ class EncoderRun {
   // All that it adds, the encoder first, then the decoder; of documents of so many tokens.
   static std::vector<TrainedShape> ShapesOf(std::span<const size_t> document_tokens,
                                             const EncoderSettings& settings);
+  // Windows of the documents that a step's answers are of, about: what an encoder reads at once, if
+  // it can.
+  static int32_t TextsAtOnce(std::span<const size_t> document_tokens,
+                             const EncoderSettings& settings);
   // Rows that stand before an example at most.
   static int32_t RowsBeforeMax(std::span<const size_t> document_tokens,
                                const EncoderSettings& settings);
@@ -96,6 +101,7 @@ class EncoderRun {
   // Adds the windows of a document, each with its part of the document's memory.
   void AddTexts(int32_t document, std::vector<EncodedText>* texts) const;
   double MeanLoss(bool held_out, bool with_memory);
+  LearnerRates RatesOf(Stage stage) const;
   // The examples of a step of a stage, and the order of a pass, drawn from the seed.
   std::vector<int32_t> Drawn(Stage stage, int32_t step);
   std::vector<int32_t> OrderOf(Stage stage, int64_t pass) const;

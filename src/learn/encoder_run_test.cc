@@ -33,6 +33,19 @@ TEST(EncoderRunTest, AMemorySaysItsDocument) {
   EXPECT_EQ(before.answers_without, after.answers_without) << "the base does not move";
 }
 
+TEST(EncoderRunTest, StagesHavePassesOfTheirOwn) {
+  LearnModel model(SourcePath("tests/goldens/llama"), DType::kF32);
+  Trainer trainer(model.config, model.weights, Limits(), model.stream);
+  const auto steps = [&](int32_t window_passes) {
+    EncoderSettings settings = Settings();
+    settings.window_passes = window_passes;
+    return EncoderRun(trainer, Documents(), settings).num_steps();
+  };
+  // Five windows and nine answers, three a step, twelve passes.
+  EXPECT_EQ(steps(0), 20 + 36);
+  EXPECT_EQ(steps(3), 5 + 36);
+}
+
 // Killed in either stage, it ends with the same bits; another run takes no checkpoint of it.
 TEST(EncoderRunTest, GoesOnFromACheckpoint) {
   LearnModel model(SourcePath("tests/goldens/llama"), DType::kF32);
@@ -47,6 +60,7 @@ TEST(EncoderRunTest, AddsWhatItSays) {
   for (const TrainedShape& shape : shapes) tokens.push_back(shape.virtual_tokens);
   EXPECT_EQ(tokens, (std::vector<int32_t>{2, 0, 1, 2, 2, 2, 2, 4, 6}));
   EXPECT_EQ(EncoderRun::RowsBeforeMax(sizes, Settings()), 6);
+  EXPECT_EQ(EncoderRun::TextsAtOnce(sizes, Settings()), 9) << "three documents of up to three";
   EXPECT_EQ(EncoderRun::RowsBeforeMax({sizes.data(), 1}, Settings()), 3) << "with the mark";
 }
 

@@ -42,7 +42,8 @@ std::string CheckpointOf(const EncoderOrder& order) { return order.folder + ".le
 
 // All documents with their settings.
 std::string IdentityOf(const EncoderOrder& order) {
-  OrderedJson identity = {{"has_answers", order.settings.has_answers}};
+  OrderedJson identity = {{"has_answers", order.settings.has_answers},
+                          {"window_passes", order.settings.window_passes}};
   for (const EncodedDocument& document : order.documents) {
     identity["documents"].push_back(document.origin);
   }
@@ -85,7 +86,8 @@ LearnSizes::Frozen EncoderSizes(std::span<const size_t> document_tokens,
                                 const EncoderSettings& settings, const ModelConfig& config,
                                 DType dtype) {
   LearnSizes::Frozen sizes{.rank = settings.rank,
-                           .embeddings = EncoderRun::RowsBeforeMax(document_tokens, settings)};
+                           .embeddings = EncoderRun::RowsBeforeMax(document_tokens, settings),
+                           .sequences = EncoderRun::TextsAtOnce(document_tokens, settings)};
   sizes.shapes = EncoderRun::ShapesOf(document_tokens, settings);
   sizes.shapes.erase(sizes.shapes.begin());  // the encoder
   for (const TrainedShape& shape : sizes.shapes) {

@@ -56,13 +56,14 @@ TrainingLimits LeastLimits(const LearnSizes& sizes, const ServedShape& shape) {
   if (sizes.taught_rows > 0) {
     limits.taught_states_max = sizes.all_hidden_states ? shape.config.num_layers + 1 : 1;
   }
-  limits.sequences_max = sizes.num_adapters * sizes.batch;
+  const int32_t examples = sizes.num_adapters * sizes.batch;
+  limits.sequences_max = std::max(examples, sizes.frozen.sequences);
   const bool is_embedding = sizes.kind == VirtualTokenKind::kEmbedding;
   const int32_t own_rows = is_embedding ? sizes.virtual_tokens : 0;
   const int32_t rows_before = std::max(own_rows, sizes.frozen.embeddings);
   limits.prefix_tokens_max = std::max(sizes.virtual_tokens - own_rows, sizes.frozen.keys_values);
   // Virtual tokens begin with a forward of as many.
-  limits.rows_max = std::max(limits.sequences_max * (sizes.example_tokens_max + rows_before),
+  limits.rows_max = std::max(examples * (sizes.example_tokens_max + rows_before),
                              std::max(sizes.virtual_tokens, sizes.teacher_tokens_max));
   limits.rank_max = std::max({1, sizes.rank, sizes.frozen.rank});
   limits.logits_rows_max = std::min<int32_t>(limits.logits_rows_max, limits.rows_max);

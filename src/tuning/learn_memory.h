@@ -27,10 +27,10 @@ struct LearnSizes {
   int64_t taught_rows = 0;
   bool all_hidden_states = false;
   int32_t teacher_tokens_max = 0;
-  // Of adapters that are there and learn nothing: the largest, their bytes in the host's memory,
-  // and what a GPU has of them, too.
+  // Of adapters that are there and learn nothing: the largest, texts that one reads at once, their
+  // bytes in the host's memory, and what a GPU has of them, too.
   struct Frozen {
-    int32_t rank = 0, embeddings = 0, keys_values = 0;
+    int32_t rank = 0, embeddings = 0, keys_values = 0, sequences = 0;
     int64_t bytes = 0;
     std::vector<TrainedShape> shapes;
   } frozen;
