@@ -166,17 +166,25 @@ void AdmissionWalk::GoOn(Sequence& sequence) {
   sequences_.line().Pass(sequence);
 }
 
-// Where the tenant stands once it was served what the sequence asks for now.
-double AdmissionWalk::ServedWith(const TenantLine& tenant, const Sequence& sequence) {
-  return tenant.served() + sequence.num_tokens() / tenant.share.weight;
+// Where the tenant stands.
+double AdmissionWalk::ServedOf(const TenantLine& tenant) const {
+  sequences_.line().Book();
+  return tenant.served();
+}
+
+// And once it was served what the sequence asks for now.
+double AdmissionWalk::ServedWith(const TenantLine& tenant, const Sequence& sequence) const {
+  return ServedOf(tenant) + sequence.num_tokens() / tenant.share.weight;
 }
 
 bool AdmissionWalk::IsBlocked(const TenantLine& tenant) const {
-  return tenant.is_blocked || tenant.served() > state_.passes_blocked;
+  if (state_.passes_blocked == kNobody) return tenant.is_blocked;
+  return tenant.is_blocked || ServedOf(tenant) > state_.passes_blocked;
 }
 
 bool AdmissionWalk::LacksPages(const TenantLine& tenant) const {
-  return tenant.lacks_pages || tenant.served() > state_.passes_lacking;
+  if (state_.passes_lacking == kNobody) return tenant.lacks_pages;
+  return tenant.lacks_pages || ServedOf(tenant) > state_.passes_lacking;
 }
 
 AdmissionWalk::Next AdmissionWalk::Consider(Sequence& next) {
@@ -364,7 +372,7 @@ std::vector<const Sequence*> AdmissionWalk::WhoMakesRoom(const Sequence& sequenc
   const auto must_yield = [&](const Sequence& other) {
     if (&other.line->tenant == giver) return true;
     return is_turn && other.order > sequence.order &&
-           other.line->tenant.served() >= tenant.served();
+           ServedOf(other.line->tenant) >= ServedOf(tenant);
   };
   const int32_t content = sequence.adapter.content();
   std::vector<const Sequence*> younger;

@@ -44,6 +44,8 @@ class AdmissionWalk {
   ArrivalStall StallOfPlanned();
 
  private:
+  static constexpr double kNobody = std::numeric_limits<double>::infinity();
+
   // What the walk knows so far.
   struct State {
     int32_t rows_left = 0;
@@ -63,8 +65,8 @@ class AdmissionWalk {
     int32_t pages_kept = 0;       // for older requests whose adapters are on their way
     // Where others may overtake a tenant that is blocked, or lacks pages: their place in virtual
     // time is not beyond this.
-    double passes_blocked = std::numeric_limits<double>::infinity();
-    double passes_lacking = std::numeric_limits<double>::infinity();
+    double passes_blocked = kNobody;
+    double passes_lacking = kNobody;
   };
   enum class Next : uint8_t { kAdmitted, kPassed, kStop };
 
@@ -81,7 +83,8 @@ class AdmissionWalk {
   void NoteRows(const Sequence& sequence);
   bool IsBlocked(const TenantLine& tenant) const;
   bool LacksPages(const TenantLine& tenant) const;
-  static double ServedWith(const TenantLine& tenant, const Sequence& sequence);
+  double ServedOf(const TenantLine& tenant) const;
+  double ServedWith(const TenantLine& tenant, const Sequence& sequence) const;
   void CountStall();
   bool WaitsForAdapter(Sequence& sequence, bool can_run);
   bool BeginsWhileArriving(const Sequence& sequence);

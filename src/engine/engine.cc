@@ -413,7 +413,7 @@ void Engine::Cancel(const RequestQueue::Batch& batch) {
   metrics_.RecordState(scheduler_);
   for (const auto& sequence : cancelled) {
     sequence->finish_reason = FinishReason::kCancelled;
-    PublishLast(*sequence, {});
+    PublishLast(*sequence);
   }
 }
 
@@ -448,7 +448,7 @@ void Engine::AddCompiled() {
     }
     sequence->finish_reason = FinishReason::kError;
     sequence->status = status;
-    PublishLast(*sequence, {});
+    PublishLast(*sequence);
   }
   std::erase(compiling_, nullptr);
 }
@@ -462,7 +462,7 @@ int64_t Engine::GapBefore(const StepTimes& times, int64_t begun_ns) const {
 
 void Engine::PublishFailed() {
   const std::vector<std::unique_ptr<Sequence>> failed = scheduler_.TakeFailed();
-  for (const auto& sequence : failed) PublishLast(*sequence, {});
+  for (const auto& sequence : failed) PublishLast(*sequence);
 }
 
 void Engine::Publish(const StepPlan& plan, const StepResult& result) {
@@ -483,34 +483,33 @@ void Engine::PublishOne(Sequence& sequence, const PlannedSequence& planned,
   const bool is_last = sequence.finish_reason != FinishReason::kNone;
   const int32_t num_tokens = sequence.num_new_tokens;  // further ones may stand behind a stop
   if (num_tokens == 0 && !is_last) return;
-  TokenEvent event;
-  if (num_tokens > 0) event = EventOf(sequence, result);
+  const size_t first = events_.size();
+  if (num_tokens > 0) TellToken(sequence, result);
+  for (int32_t i = 1; i < num_tokens; ++i) {
+    TellToken(sequence, result.further[static_cast<size_t>(i) - 1]);
+  }
+  if (num_tokens == 0) events_.emplace_back(sequence.stream, TokenEvent());
   if (!has_failed) {
-    event.prompt_logprobs = std::exchange(sequence.prompt_logprobs, {});
-    event.prompt_top_logprobs = std::exchange(sequence.prompt_top_logprobs, {});
+    TokenEvent& event = events_[first].second;
+    if (sequence.sampling.prompt_logprobs) {
+      event.prompt_logprobs = std::exchange(sequence.prompt_logprobs, {});
+      event.prompt_top_logprobs = std::exchange(sequence.prompt_top_logprobs, {});
+    }
     event.embedding = result.embedding;
   }
-  for (int32_t i = 1; i < num_tokens; ++i) {
-    events_.emplace_back(sequence.stream, std::move(event));
-    event = EventOf(sequence, result.further[static_cast<size_t>(i) - 1]);
-  }
-  if (is_last) {
-    PublishLast(sequence, std::move(event));
-  } else {
-    events_.emplace_back(sequence.stream, std::move(event));
-  }
+  if (is_last) TellEnd(sequence, &events_.back().second);
 }
 
-TokenEvent Engine::EventOf(Sequence& sequence, const DrawnToken& drawn) {
+// Written where it stays: of several hundred a step each move of an event would cost.
+void Engine::TellToken(Sequence& sequence, const DrawnToken& drawn) {
   metrics_.RecordToken(sequence, clock_.NowNs());
   if (sequence.times != nullptr && sequence.times->output_tokens++ == 0) {
     sequence.times->first_token_ns = sequence.last_token_ns;
   }
-  TokenEvent event;
+  TokenEvent& event = events_.emplace_back(sequence.stream, TokenEvent()).second;
   event.token = drawn.token;
   event.logprob = drawn.logprob;
-  event.top_logprobs = ToTokenLogprobs(drawn.top_logprobs);
-  return event;
+  if (!drawn.top_logprobs.empty()) event.top_logprobs = ToTokenLogprobs(drawn.top_logprobs);
 }
 
 // Entry i of a result is about the prompt token after the chunk's row i.
@@ -534,15 +533,18 @@ void Engine::KeepPromptLogprobs(Sequence& sequence, const PlannedSequence& plann
   }
 }
 
-void Engine::PublishLast(Sequence& sequence, TokenEvent event) {
+void Engine::PublishLast(Sequence& sequence) {
+  TellEnd(sequence, &events_.emplace_back(sequence.stream, TokenEvent()).second);
+}
+
+void Engine::TellEnd(Sequence& sequence, TokenEvent* event) {
   metrics_.RecordFinished(sequence);
   if (!sequence.is_displaced) finished_.push_back(sequence.tenant);
-  event.finish_reason = sequence.finish_reason;
-  event.status = sequence.status;
-  event.usage = {.prompt_tokens = sequence.num_asked_tokens(),
-                 .cached_tokens = std::max(0, sequence.cached_tokens),
-                 .output_tokens = sequence.num_output_tokens()};
-  events_.emplace_back(sequence.stream, std::move(event));
+  event->finish_reason = sequence.finish_reason;
+  event->status = sequence.status;
+  event->usage = {.prompt_tokens = sequence.num_asked_tokens(),
+                  .cached_tokens = std::max(0, sequence.cached_tokens),
+                  .output_tokens = sequence.num_output_tokens()};
   if (sequence.times != nullptr) TellTimes(sequence);
 }
 

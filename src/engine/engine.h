@@ -173,10 +173,11 @@ class Engine : public Generator {
   int64_t GapBefore(const StepTimes& times, int64_t begun_ns) const;
   void Publish(const StepPlan& plan, const StepResult& result);
   void PublishOne(Sequence& sequence, const PlannedSequence& planned, const SequenceResult& result);
-  TokenEvent EventOf(Sequence& sequence, const DrawnToken& drawn);
+  void TellToken(Sequence& sequence, const DrawnToken& drawn);
   void KeepPromptLogprobs(Sequence& sequence, const PlannedSequence& planned,
                           const SequenceResult& result);
-  void PublishLast(Sequence& sequence, TokenEvent event);
+  void PublishLast(Sequence& sequence);
+  void TellEnd(Sequence& sequence, TokenEvent* event);
   void NoteFirstSteps(int64_t now_ns);
   void TellTimes(Sequence& sequence);
   int32_t DraftTokensMax(int32_t wanted, const SamplingParams& sampling) const;

@@ -19,9 +19,12 @@ bool Precedes(const Sequence& a, const Sequence& b) {
 
 double RunningFor(const Share& share) { return share.num_running / share.weight; }
 
-bool MayTakePlace(const TenantLine& taker, const TenantLine& giver) {
-  return &taker != &giver && MayTake(taker.share, taker.share.num_running + 1, giver.share,
-                                     giver.share.num_running - 1);
+// By what they have and, if `by_time`, by what they were served.
+bool MayTakePlace(const TenantLine& taker, const TenantLine& giver, bool by_time) {
+  if (&taker == &giver) return false;
+  const double then = taker.share.num_running + 1, left = giver.share.num_running - 1;
+  return by_time ? MayTake(taker.share, then, giver.share, left)
+                 : HasNoMore(taker.share, then, giver.share, left);
 }
 
 }  // namespace
@@ -53,6 +56,7 @@ KeyLine& FairLine::LineOf(const Sequence& sequence) {
 }
 
 void FairLine::Add(std::unique_ptr<Sequence> sequence) {
+  Book();
   KeyLine& line = LineOf(*sequence);
   heaviest_is_known_ = false;
   line.tenant.share.weight = sequence->tenant_weight;
@@ -137,6 +141,12 @@ Sequence* FairLine::NewestOf(const std::string& tenant) const {
 
 void FairLine::Leave(Sequence& sequence) {
   heaviest_is_known_ = false;
+  if (sequence.num_unbooked > 0) {
+    BookOne(sequence);
+    unbooked_.back()->unbooked_idx = sequence.unbooked_idx;
+    unbooked_[sequence.unbooked_idx] = unbooked_.back();
+    unbooked_.pop_back();
+  }
   KeyLine& line = *std::exchange(sequence.line, nullptr);
   TenantLine& tenant = line.tenant;
   tenant.key_time.Leave(line);
@@ -161,9 +171,15 @@ void FairLine::CountRunning(Sequence& sequence, int32_t change) {
   sequence.line->tenant.share.num_running += change;
 }
 
-void FairLine::Charge(Sequence& sequence, int32_t tokens) {
+void FairLine::BookOne(Sequence& sequence) {
+  const int32_t tokens = std::exchange(sequence.num_unbooked, 0);
   sequence.line->share.Charge(tokens);
   sequence.line->tenant.share.Charge(tokens);
+}
+
+void FairLine::Book() const {
+  for (Sequence* const sequence : unbooked_) BookOne(*sequence);
+  unbooked_.clear();
 }
 
 TenantLine& FairLine::InPlan(TenantLine& tenant) const {
@@ -220,6 +236,7 @@ void FairLine::PutTurn(TenantLine& tenant) {
 }
 
 void FairLine::BeginWalk(bool has_place) {
+  Book();
   turns_.clear();
   current_ = nullptr;
   passes_waiting_ = false;
@@ -277,15 +294,22 @@ const TenantLine* FairLine::Heaviest() const {
 
 const TenantLine* FairLine::GiverOfPlace(const TenantLine& taker) const {
   const TenantLine* const heaviest = Heaviest();
-  return heaviest != nullptr && MayTakePlace(taker, *heaviest) ? heaviest : nullptr;
+  if (heaviest == nullptr || !MayTakePlace(taker, *heaviest, /*by_time=*/false)) return nullptr;
+  Book();
+  return MayTakePlace(taker, *heaviest, /*by_time=*/true) ? heaviest : nullptr;
 }
 
 bool FairLine::CouldTakePlace() const {
   const TenantLine* const heaviest = Heaviest();
   if (heaviest == nullptr) return false;
-  return std::any_of(tenants().begin(), tenants().end(), [heaviest](const TenantLine* tenant) {
-    return tenant->num_waiting > 0 && MayTakePlace(*tenant, *heaviest);
-  });
+  const auto anybody = [&](bool by_time) {
+    return std::any_of(tenants().begin(), tenants().end(), [&](const TenantLine* tenant) {
+      return tenant->num_waiting > 0 && MayTakePlace(*tenant, *heaviest, by_time);
+    });
+  };
+  if (!anybody(/*by_time=*/false)) return false;
+  Book();
+  return anybody(/*by_time=*/true);
 }
 
 Status FairLine::CheckIntegrity() const {

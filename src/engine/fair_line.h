@@ -83,8 +83,18 @@ class FairLine {
   void Leave(Sequence& sequence);
   // It begins to run, or ends to.
   void CountRunning(Sequence& sequence, int32_t change);
-  // It was served so many tokens.
-  static void Charge(Sequence& sequence, int32_t tokens);
+  // It was served so many tokens. Booked when somebody is to be compared: a step in which nobody
+  // begins or ends touches no line.
+  void Charge(Sequence& sequence, int32_t tokens) {
+    if (tokens == 0) return;
+    if (sequence.num_unbooked == 0) {
+      sequence.unbooked_idx = unbooked_.size();
+      unbooked_.push_back(&sequence);
+    }
+    sequence.num_unbooked += tokens;
+  }
+  // The places of all tenants and keys in virtual time are right from here until the next Charge.
+  void Book() const;
 
   size_t size() const { return num_waiting_; }
   bool empty() const { return num_waiting_ == 0; }
@@ -130,6 +140,7 @@ class FairLine {
     uint64_t since = 0;
     TenantLine* tenant = nullptr;
   };
+  static void BookOne(Sequence& sequence);
   static bool IsBehind(const Turn& a, const Turn& b);
   TenantLine& InPlan(TenantLine& tenant) const;
   KeyLine& InPlan(KeyLine& key) const;
@@ -151,6 +162,7 @@ class FairLine {
   std::vector<Turn> turns_;        // a heap
   TenantLine* current_ = nullptr;  // not in the heap
   bool passes_waiting_ = false;
+  mutable std::vector<Sequence*> unbooked_;
   mutable const TenantLine* heaviest_ = nullptr;
   mutable bool heaviest_is_known_ = false;
 };

@@ -62,8 +62,26 @@ TEST_F(FairLineTest, TenantsTakeTurnsByRowsNotByRequests) {
   for (int i = 0; i < 4; ++i) Add("a");
   Sequence& b = Add("b");
   Add("b");
-  FairLine::Charge(b, 150);  // b is one request and a half ahead
+  line_.Charge(b, 150);  // b is one request and a half ahead
   EXPECT_EQ(Begin(100), Order({1, 2, 5, 3, 6, 4}));
+}
+
+// What is served is booked later, but for whoever leaves.
+TEST_F(FairLineTest, WhoLeavesTakesNobodysPlaceInTime) {
+  std::vector<Sequence*> runs;
+  for (const char* const tenant : {"a", "b", "c", "d"}) {
+    runs.push_back(&Add(tenant));
+    Run(*runs.back());
+  }
+  for (int step = 0; step < 3; ++step) {
+    for (size_t i = 0; i < runs.size(); ++i) line_.Charge(*runs[i], 10 + static_cast<int>(i));
+  }
+  for (const char* const tenant : {"d", "c", "b", "a"}) Add(tenant);  // 5, 6, 7, 8
+  for (Sequence* const one : runs) line_.Charge(*one, one == runs[0] ? 100 : 1);
+  End(*runs[1]);
+  line_.Charge(*runs[3], 50);
+  End(*runs[3]);
+  EXPECT_EQ(Begin(1000), Order({7, 6, 5, 8})) << "b 34, c 37, d 90, a 130";
 }
 
 TEST_F(FairLineTest, AWeightOfTwoHasTwoTurns) {
@@ -76,7 +94,7 @@ TEST_F(FairLineTest, KeysOfATenantTakeTurns) {
   Sequence& flood = Add("a", "flood");
   for (int i = 0; i < 3; ++i) Add("a", "flood");
   Add("a", "other");
-  FairLine::Charge(flood, 10);
+  line_.Charge(flood, 10);
   Add("b");
   // Of a, the key that was served less; then b, and a's first again.
   EXPECT_EQ(Begin(5, 3), Order({5, 6, 1}));
@@ -164,7 +182,7 @@ TEST_F(FairLineTest, TenantsAreForgotten) {
   for (int i = 0; i < 1000; ++i) {
     Sequence& one = Add("tenant " + std::to_string(i), std::to_string(i));
     Run(one);
-    FairLine::Charge(stays, 1);
+    line_.Charge(stays, 1);
     End(one);
   }
   EXPECT_LT(line_.num_tenants_known(), 100u);

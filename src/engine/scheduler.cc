@@ -327,7 +327,7 @@ void Scheduler::AddToken(Sequence& sequence, int32_t token) const {
 void Scheduler::CountServed(Sequence& sequence, int32_t computed_before) {
   const int32_t before = std::max(sequence.num_served, computed_before);
   const int32_t num_computed = std::max(0, sequence.num_computed - before);
-  FairLine::Charge(sequence, num_computed + sequence.num_new_tokens);
+  sequences_.line().Charge(sequence, num_computed + sequence.num_new_tokens);
   sequence.num_served = std::max(sequence.num_served, sequence.num_computed);
 }
 

@@ -105,7 +105,7 @@ class Scheduler : public MaskSource {
   static void Fail(Sequence& sequence, Status status);
   void CommitOne(Sequence& sequence, const PlannedSequence& planned, const SequenceResult& result);
   void AddToken(Sequence& sequence, int32_t token) const;
-  static void CountServed(Sequence& sequence, int32_t computed_before);
+  void CountServed(Sequence& sequence, int32_t computed_before);
   bool IsStop(const Sequence& sequence, int32_t token) const;
 
   Sequences sequences_;

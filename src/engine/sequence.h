@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <compare>
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -65,6 +66,8 @@ struct Sequence {
   KeyLine* line = nullptr;                // where it waits, and what it is served is counted
   int32_t holder = -1;                    // its tenant's number, by which it holds room
   int32_t num_served = 0;                 // leading tokens whose computation was counted
+  int32_t num_unbooked = 0;               // served tokens that its line does not know of yet
+  size_t unbooked_idx = 0;                // among the sequences with such
   int32_t sequence_slot = -1;             // -1: waiting
   AdapterSlot adapter_slot = kNoAdapter;  // while it runs
   int32_t num_virtual_tokens = 0;         // known once the adapter was there

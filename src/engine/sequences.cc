@@ -280,7 +280,9 @@ void Sequences::AppendRows(const Sequence& sequence, PlannedSequence planned,
                            StepPlan* plan) const {
   planned.page_begin = static_cast<int32_t>(plan->pages.size());
   planned.num_pages = PagesFor(planned.position_begin + planned.num_tokens);
-  for (int32_t i = 0; i < planned.num_pages; ++i) plan->pages.push_back(sequence.pages.page(i));
+  plan->pages.resize(plan->pages.size() + static_cast<size_t>(planned.num_pages));
+  int32_t* const pages = plan->pages.data() + planned.page_begin;
+  for (int32_t i = 0; i < planned.num_pages; ++i) pages[i] = sequence.pages.page(i);
   plan->sequences.push_back(planned);
 }
 

@@ -25,12 +25,17 @@ struct Share {
   void Charge(double tokens) { served += tokens / weight; }
 };
 
+// Whether the taker then has no more of something for its weight than the giver.
+inline bool HasNoMore(const Share& taker, double taker_has_then, const Share& giver,
+                      double giver_has_then) {
+  return taker_has_then * giver.weight <= giver_has_then * taker.weight;
+}
+
 // Whether something of the giver's should become the taker's: if the taker then has no more of it
 // for its weight than the giver, and was served no more. So nothing goes back and forth.
 inline bool MayTake(const Share& taker, double taker_has_then, const Share& giver,
                     double giver_has_then) {
-  return taker.served <= giver.served &&
-         taker_has_then * giver.weight <= giver_has_then * taker.weight;
+  return taker.served <= giver.served && HasNoMore(taker, taker_has_then, giver, giver_has_then);
 }
 
 // The parties with requests in flight. Party has a `share`, and stays where it is.

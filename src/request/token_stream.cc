@@ -5,7 +5,7 @@
 namespace graft {
 
 // on_ready_ runs under the lock, so that SetReadyCallback({}) is a barrier for its reader.
-void TokenStream::Push(TokenEvent event) {
+void TokenStream::Push(TokenEvent&& event) {
   std::lock_guard lock(mutex_);
   const bool was_empty = events_.empty();
   events_.push_back(std::move(event));
