@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <filesystem>
+#include <future>
 #include <memory>
 #include <optional>
 #include <set>
@@ -15,6 +16,7 @@
 #include "cli/answer_text.h"
 #include "cli/commands.h"
 #include "cli/learn_options.h"
+#include "cli/learn_texts.h"
 #include "document/document.h"
 #include "learn/learned_folder.h"
 #include "learn/learner.h"
@@ -24,8 +26,6 @@
 #include "runtime/progress.h"
 #include "runtime/runtime.h"
 #include "tuning/encoder_folder.h"
-#include "tuning/engine_writer.h"
-#include "tuning/kept_writer.h"
 #include "tuning/learn_memory.h"
 #include "tuning/recipe.h"
 #include "tuning/task_set.h"
@@ -229,12 +229,22 @@ class LearnGroup {
       }
       runs.push_back(runs_[i].get());
     }
+    Tell("losses before");
     RETURN_IF_ERROR(Train(runs));
-    for (size_t i = 0; i < jobs_.size(); ++i) RETURN_IF_ERROR(Finish(jobs_[i], *runs_[i]));
+    Tell("steps");
+    RETURN_IF_ERROR(FinishAll());
+    Tell("losses after, and the writing of adapters");
     return OkStatus();
   }
 
  private:
+  // How long a part took.
+  void Tell(const char* part) {
+    const int64_t now_ns = SteadyClock::Get().NowNs();
+    LOG_INFO("{} of {} documents: {:.1f} s", part, jobs_.size(), NsToSeconds(now_ns - told_ns_));
+    told_ns_ = now_ns;
+  }
+
   // Of the run that has most of them.
   int64_t StepsLeft() const {
     int64_t left = 0;
@@ -289,18 +299,32 @@ class LearnGroup {
     return origin;
   }
 
-  Status Finish(const LearnJob& job, TrainingRun& run) {
-    run.Finish();
-    std::error_code ignored;
-    fs::remove(job.checkpoint, ignored);
-    RETURN_IF_ERROR(
-        CheckLearned(job.name, run.scores(), "lower --learning-rate or --prompt-learning-rate"));
+  // While one is written, the device looks at the next one.
+  Status FinishAll() {
+    std::future<Status> written;
+    for (size_t i = 0; i < jobs_.size(); ++i) {
+      const LearnJob& job = jobs_[i];
+      TrainingRun& run = *runs_[i];
+      run.Finish();
+      const LearnedAdapter adapter = {run.lora(), run.prompt()};  // in the host's memory from here
+      if (written.valid()) RETURN_IF_ERROR(written.get());
+      std::error_code ignored;
+      fs::remove(job.checkpoint, ignored);
+      RETURN_IF_ERROR(
+          CheckLearned(job.name, run.scores(), "lower --learning-rate or --prompt-learning-rate"));
+      written = std::async(std::launch::async,
+                           [this, &job, &run, adapter] { return Write(job, run, adapter); });
+    }
+    return written.get();
+  }
+
+  Status Write(const LearnJob& job, TrainingRun& run, const LearnedAdapter& adapter) {
     const double seconds = NsToSeconds(SteadyClock::Get().NowNs() - start_ns_);
     OrderedJson provenance = OriginOf(job);
     provenance["scores"] = ScoresJson(run.scores());
     ASSIGN_OR_RETURN(const std::string hash,
-                     WriteLearnedFolder(job.folder, model_.config, {run.lora(), run.prompt()},
-                                        model_.weights.dtype, model_.name, provenance));
+                     WriteLearnedFolder(job.folder, model_.config, adapter, model_.weights.dtype,
+                                        model_.name, provenance));
     Report(job, run, hash, seconds);
     return WriteJoined(job, run, provenance);
   }
@@ -370,6 +394,7 @@ class LearnGroup {
   Trainer trainer_;
   std::vector<std::unique_ptr<TrainingRun>> runs_;
   int64_t start_ns_ = 0;
+  int64_t told_ns_ = SteadyClock::Get().NowNs();
 };
 
 Result<std::string> AnswerTo(Runtime& runtime, const Tokenizer& tokenizer,
@@ -427,42 +452,15 @@ Status AskAll(const LearnOptions& options, const Tokenizer& tokenizer, LoadedMod
   return OkStatus();
 }
 
-// What texts depend on besides what is asked for.
-std::string WrittenBy(const LoadedModel& model, const BaseIdentity& base) {
-  return base.text_hash + base.weights_hash + std::string(DTypeName(model.weights.dtype)) +
-         (model.device.is_cpu() ? "cpu" : "gpu");
-}
-
-// The engine that writes is gone before training begins.
 Status PrepareAll(const LearnOptions& options, Learner& learner, LoadedModel& model,
                   const BaseIdentity& base, std::vector<LearnJob>& jobs) {
-  std::unique_ptr<Runtime> runtime;
-  std::unique_ptr<TextWriter> engine_writer, kept_writer;
-  ProgressBar bar("writing", options.quiet || !learner.writes());
-  if (learner.writes()) {
-    ASSIGN_OR_RETURN(runtime, Runtime::Create(options.runtime, model, /*lora=*/false));
-    runtime->engine().Start();
-    // Texts are taken in order: those behind an unfinished one must not leave places empty.
-    const int sequences = options.runtime.sequences_max;
-    const auto at_once =
-        static_cast<size_t>(std::min(std::max(256, 2 * sequences), options.runtime.requests_max));
-    engine_writer = std::make_unique<EngineWriter>(
-        runtime->engine(), WriterSettings{.tenant = "",
-                                          .orders_at_once = at_once,
-                                          .on_text = [&bar](int64_t done, int64_t total) {
-                                            bar.Update(done, total);
-                                            return true;
-                                          }});
-    if (!options.texts.empty()) {
-      kept_writer =
-          std::make_unique<KeptWriter>(*engine_writer, options.texts, WrittenBy(model, base));
-    }
-  }
-  TextWriter* const writer = kept_writer != nullptr ? kept_writer.get() : engine_writer.get();
-  for (LearnJob& job : jobs) {
-    Result<LearnerData> data = learner.Prepare(job.input, writer);
-    if (!data.ok()) return data.status().WithContext(job.name);
-    job.data = std::move(*data);
+  std::vector<DocumentToPrepare> documents;
+  for (const LearnJob& job : jobs) documents.push_back({job.name, &job.input});
+  ASSIGN_OR_RETURN(std::vector<LearnerData> data,
+                   PrepareDocuments(options, learner, model, base, documents));
+  for (size_t i = 0; i < jobs.size(); ++i) {
+    LearnJob& job = jobs[i];
+    job.data = std::move(data[i]);
     job.data.hidden = learner.writes() ? options.recipe.hidden : HiddenStates::kNone;
     job.shape = ShapeOf(options.recipe, learner, job.data.text.size());
   }

@@ -1,5 +1,7 @@
 #include "cli/learn_options.h"
 
+#include <utility>
+
 #include "model/prompt_config.h"
 
 namespace graft {
@@ -40,11 +42,10 @@ std::vector<Option> LearnDocumentRows(LearnOptions& o) {
       {"answer-tokens", Number(o.answer_tokens, AtLeast(1)), "of such an answer, at most"}};
 }
 
-std::vector<Option> LearnTrainingRows(LearnOptions& o) {
-  // Learners differ by a factor of fifty in these.
-  const auto own = [](const std::function<double(const Learner&)>& value) {
-    return "; 0: the learner's own: " + OwnOfLearners(value);
-  };
+namespace {
+
+// Learners and what they learn from.
+std::vector<Option> LearnerRows(LearnOptions& o) {
   return {
       {"learner", OneOf(o.recipe.learner, kLearnerWords),
        "next-token: the document's own text, every token from those before it; distill: the base "
@@ -78,7 +79,15 @@ std::vector<Option> LearnTrainingRows(LearnOptions& o) {
        "its chat template's messages; auto: these where it has a template"},
       {"hidden-states", OneOf(o.recipe.hidden, kHiddenStatesWords),
        "all but next-token: which of the teacher's hidden states the adapter is to come near to, "
-       "besides its probabilities; they are kept in memory"},
+       "besides its probabilities; they are kept in memory"}};
+}
+
+// How they learn it. Learners differ by a factor of fifty in these.
+std::vector<Option> RateRows(LearnOptions& o) {
+  const auto own = [](const std::function<double(const Learner&)>& value) {
+    return "; 0: the learner's own: " + OwnOfLearners(value);
+  };
+  return {
       {"rank", Number(o.recipe.rank, Between(0, kLoraRankMax)),
        "of LoRA on all modules" + own([](const Learner& l) { return l.parts().rank; })},
       {"virtual-tokens", Number(o.recipe.virtual_tokens, Between(0, kVirtualTokensMax)),
@@ -104,11 +113,20 @@ std::vector<Option> LearnTrainingRows(LearnOptions& o) {
        "documents whose adapters learn in the same steps"},
       {"kept-gib", Number(o.kept_gib),
        "GiB of activations, then of transposed weights, that are kept for the backward; what "
-       "is not is computed again, to the same bits; below 0: half of what is left"},
+       "is not is computed again, to the same bits; below 0: half of what is left, on a GPU 7/8"},
       {"checkpoint-seconds", Number(o.checkpoint_seconds, Between(0, 1 << 20)),
        "how often the state is written, from which a command that was killed goes on; 0: at every "
        "step"},
-      {"quiet", Switch(o.quiet), "no progress bars"}};
+      {"quiet", Switch(o.quiet), "no progress bars"},
+      LogLevelOptionRow(o.runtime.log_level)};
+}
+
+}  // namespace
+
+std::vector<Option> LearnTrainingRows(LearnOptions& o) {
+  std::vector<Option> rows = LearnerRows(o);
+  for (Option& row : RateRows(o)) rows.push_back(std::move(row));
+  return rows;
 }
 
 }  // namespace graft

@@ -1,5 +1,7 @@
 #include "learn/gpu_masters.h"
 
+#include <cstddef>
+
 #include "base/check.h"
 
 namespace graft {
@@ -53,6 +55,23 @@ void GpuMasters::Fetch(const HostMasters& host) {
   CopyFromDevice(host.second_moments.data(), second_moments_.data(), bytes, stream_);
   Synchronize(stream_);
   is_ahead_ = false;
+}
+
+void GpuMasters::KeepBest() {
+  if (best_.bytes() == 0) best_ = Floats(num_parameters_, stream_);
+  CopyOnDevice(best_.data(), parameters_.data(), best_.bytes(), stream_);
+}
+
+void GpuMasters::TakeBest() {
+  CopyOnDevice(parameters_.data(), best_.data(), best_.bytes(), stream_);
+  Round();
+}
+
+void GpuMasters::FetchBest(std::vector<float>* numbers) const {
+  const auto begin = static_cast<std::ptrdiff_t>(numbers->size());
+  numbers->resize(numbers->size() + static_cast<size_t>(num_parameters_));
+  CopyFromDevice(numbers->data() + begin, best_.data(), best_.bytes(), stream_);
+  Synchronize(stream_);
 }
 
 void GpuMasters::BeginGradients() {

@@ -38,6 +38,11 @@ class GpuMasters {
   // The host gets these numbers where they are newer.
   void Fetch(const HostMasters& host);
 
+  // The masters of now, beside them; these are the masters again; and at the end of `numbers`.
+  void KeepBest();
+  void TakeBest();
+  void FetchBest(std::vector<float>* numbers) const;
+
   // Gradients are about to change: zeros.
   void BeginGradients();
   float* gradients() { return gradients_.as<float>(); }
@@ -56,6 +61,7 @@ class GpuMasters {
   bool is_ahead_ = false;  // of them
   int64_t num_rows_ = 0;
   Buffer parameters_, gradients_, first_moments_, second_moments_;
+  Buffer best_;     // of parameters_, once there was one
   Buffer rounded_;  // RoundedRow of each
 };
 

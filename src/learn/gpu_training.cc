@@ -379,4 +379,28 @@ void GpuTraining::Fetch(int32_t adapter, TrainedPrompt& prompt) {
   prompts_[static_cast<size_t>(adapter)]->masters().Fetch(HostMastersOf(prompt));
 }
 
+std::vector<GpuMasters*> GpuTraining::MastersOf(int32_t adapter) {
+  const auto index = static_cast<size_t>(adapter);
+  CHECK_LT(index, loras_.size());
+  std::vector<GpuMasters*> masters;
+  if (loras_[index] != nullptr) masters.push_back(&loras_[index]->masters());
+  if (prompts_[index] != nullptr) masters.push_back(&prompts_[index]->masters());
+  return masters;
+}
+
+void GpuTraining::KeepBest(int32_t adapter) {
+  for (GpuMasters* masters : MastersOf(adapter)) masters->KeepBest();
+}
+
+void GpuTraining::TakeBest(int32_t adapter) {
+  const GpuPieces::Scope piece(pieces_);
+  for (GpuMasters* masters : MastersOf(adapter)) masters->TakeBest();
+}
+
+std::vector<float> GpuTraining::FetchBest(int32_t adapter) {
+  std::vector<float> best;
+  for (GpuMasters* masters : MastersOf(adapter)) masters->FetchBest(&best);
+  return best;
+}
+
 }  // namespace graft

@@ -40,6 +40,9 @@ class GpuTraining : public TrainingDevice {
   void Apply(std::span<const Update> updates) override;
   void Fetch(int32_t adapter, TrainedLora& lora) override;
   void Fetch(int32_t adapter, TrainedPrompt& prompt) override;
+  void KeepBest(int32_t adapter) override;
+  void TakeBest(int32_t adapter) override;
+  std::vector<float> FetchBest(int32_t adapter) override;
   void Encode(const TrainingBatch& batch, std::span<const AdapterInTraining> adapters,
               std::span<const EncodedRows> rows) override;
   void BackwardEncoded(const TrainingBatch& batch, std::span<const AdapterInTraining> adapters,
@@ -108,6 +111,8 @@ class GpuTraining : public TrainingDevice {
   int32_t num_kept() const { return static_cast<int32_t>(kept_.size()); }
   int32_t first_kept() const { return config_.num_layers - num_kept(); }
 
+  // Of LoRA, then of virtual tokens.
+  std::vector<GpuMasters*> MastersOf(int32_t adapter);
   void FollowAdapters(std::span<const AdapterInTraining> adapters);
   void ListMatrices();
   void ListPrompts();

@@ -157,6 +157,70 @@ TEST_F(GpuTrainingTest, ComputingAndTransposingAgainChangeNothing) {
   }
 }
 
+// A step that is larger than the limits is computed in groups of whole adapters; the head's rows
+// come in parts, besides.
+TEST_F(GpuTrainingTest, GroupsOfAdaptersChangeNothing) {
+  for (const DType dtype : {DType::kBF16, DType::kF32}) {
+    DeviceModel model(ConfigOf(64, 4, 2), dtype, kGpu);
+    const Ranks& ranks = dtype == DType::kF32 ? kMixedRanks : kEqualRanks;
+    const Trained at_once = Train(model, LimitsOf(kAll), MixedExamples(), 2, ranks);
+    // Adapters have 3, 134 and 131 rows.
+    for (const int32_t rows_max : {140, 134, 267}) {
+      for (const int64_t kept : {int64_t{0}, kAll}) {
+        TrainingLimits limits = LimitsOf(kept);
+        limits.rows_max = rows_max;
+        limits.logits_rows_max = rows_max == 134 ? 7 : 512;
+        const Trained in_groups = Train(model, limits, MixedExamples(), 2, ranks);
+        EXPECT_EQ(in_groups.gradients, at_once.gradients);
+        EXPECT_EQ(in_groups.parameters, at_once.parameters);
+        for (size_t i = 0; i < 3; ++i) {
+          EXPECT_EQ(in_groups.losses[i].total(), at_once.losses[i].total());
+        }
+      }
+    }
+  }
+}
+
+// A best step's numbers stay on the device while others are learned, and are the adapter's again.
+TEST_F(GpuTrainingTest, TheBestNumbersComeBack) {
+  DeviceModel model(ConfigOf(64, 4, 2), DType::kBF16, kGpu);
+  const std::vector<TrainingExample> examples = {RandomExample(70, 0, 1)};
+  Trainer trainer(model.config, model.weights, LimitsOf(kAll), model.owned.get());
+  const int32_t adapter =
+      trainer.Add({.rank = 16, .virtual_tokens = 24, .kind = VirtualTokenKind::kEmbedding});
+  Fill(*trainer.lora(adapter), 1);
+  Fill(*trainer.prompt(adapter), 2);
+  const Trainer::Update update{adapter, {}};
+  const auto numbers = [&] {
+    std::vector<float> all;
+    for (const auto& part :
+         {trainer.lora(adapter)->parameters(), trainer.prompt(adapter)->parameters()}) {
+      all.insert(all.end(), part.begin(), part.end());
+    }
+    return all;
+  };
+  EXPECT_FALSE(trainer.has_best(adapter));
+  const double loss = trainer.Evaluate(PointersTo(examples))[0].total();
+  trainer.KeepBest(adapter);
+  const std::vector<float> best = numbers();
+  for (int step = 0; step < 2; ++step) {
+    trainer.Accumulate(PointersTo(examples));
+    trainer.Apply({&update, 1});
+  }
+  EXPECT_NE(numbers(), best);
+  EXPECT_EQ(trainer.best(adapter), best);
+  trainer.TakeBest(adapter);
+  EXPECT_EQ(numbers(), best);
+  EXPECT_EQ(trainer.Evaluate(PointersTo(examples))[0].total(), loss);
+  // Those of a checkpoint come from the host's memory.
+  trainer.Accumulate(PointersTo(examples));
+  trainer.Apply({&update, 1});
+  trainer.set_best(adapter, best);
+  trainer.TakeBest(adapter);
+  EXPECT_EQ(numbers(), best);
+  EXPECT_EQ(trainer.Evaluate(PointersTo(examples))[0].total(), loss);
+}
+
 // A server's steps, which nobody takes here, and a GPU so slow that every product is cut into parts
 // and everything is a piece of its own.
 class SlowMarks : public TurnMarks {

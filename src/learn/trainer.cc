@@ -4,6 +4,7 @@
 #include <cmath>
 #include <numeric>
 #include <string>
+#include <utility>
 
 #include "base/check.h"
 #include "kernels/adamw/adamw.h"
@@ -156,6 +157,30 @@ std::vector<TrainingLoss> Trainer::Run(std::span<const TrainingExample* const> e
   }
   std::stable_sort(sorted.begin(), sorted.end(),
                    [](const auto* a, const auto* b) { return a->adapter < b->adapter; });
+  std::vector<TrainingLoss> losses(adapters_.size());
+  for (std::span<const TrainingExample* const> left = sorted; !left.empty();) {
+    const size_t count = GroupOf(left, with_adapters);
+    RunGroup(left.first(count), backward, with_adapters, losses);
+    left = left.subspan(count);
+  }
+  return losses;
+}
+
+size_t Trainer::GroupOf(std::span<const TrainingExample* const> sorted, bool with_adapters) const {
+  size_t count = 0;  // with all of the adapters
+  int64_t rows = 0;
+  for (size_t i = 0; i < sorted.size(); ++i) {
+    rows += SequenceOf(*sorted[i], with_adapters ? sorted[i]->adapter : -1).num_rows();
+    const bool fits = rows <= limits_.rows_max && std::cmp_less(i, limits_.sequences_max);
+    if (!fits && count > 0) return count;
+    const bool ends = i + 1 == sorted.size() || sorted[i + 1]->adapter != sorted[i]->adapter;
+    if (ends) count = i + 1;
+  }
+  return count;
+}
+
+void Trainer::RunGroup(std::span<const TrainingExample* const> sorted, bool backward,
+                       bool with_adapters, std::vector<TrainingLoss>& losses) {
   std::vector<TrainingSequence> sequences;
   targets_.clear();
   int32_t first_row = 0;
@@ -169,14 +194,12 @@ std::vector<TrainingLoss> Trainer::Run(std::span<const TrainingExample* const> e
     first_row += sequences.back().num_rows();
   }
   const TrainingBatch batch(sequences, page_tokens());
-  std::vector<TrainingLoss> losses(adapters_.size());
   CountTargets(losses);
   if (device_ != nullptr) {
     RunOnDevice(batch, backward, losses);
   } else {
     RunOnCpu(batch, backward, losses);
   }
-  return losses;
 }
 
 void Trainer::RunOnCpu(const TrainingBatch& batch, bool backward,
@@ -331,6 +354,52 @@ void Trainer::AddDistance(std::span<const Target> targets, int32_t boundary, con
     }
     losses[adapter].hidden += sum * share;
   }
+}
+
+std::vector<std::span<float>> Trainer::NumbersOf(int32_t index) {
+  std::vector<std::span<float>> numbers;
+  if (TrainedLora* const trained = lora(index)) numbers.push_back(trained->parameters());
+  if (TrainedPrompt* const trained = prompt(index)) numbers.push_back(trained->parameters());
+  return numbers;
+}
+
+void Trainer::KeepBest(int32_t index) {
+  Adapter& adapter = adapters_[static_cast<size_t>(index)];
+  adapter.best.clear();
+  adapter.device_has_best = device_ != nullptr;
+  if (device_ != nullptr) return device_->KeepBest(index);
+  for (const std::span<float> numbers : NumbersOf(index)) {
+    adapter.best.insert(adapter.best.end(), numbers.begin(), numbers.end());
+  }
+}
+
+bool Trainer::has_best(int32_t index) const {
+  const Adapter& adapter = adapters_[static_cast<size_t>(index)];
+  return adapter.device_has_best || !adapter.best.empty();
+}
+
+void Trainer::TakeBest(int32_t index) {
+  CHECK(has_best(index));
+  Adapter& adapter = adapters_[static_cast<size_t>(index)];
+  if (adapter.device_has_best) return device_->TakeBest(index);
+  const float* from = adapter.best.data();
+  for (const std::span<float> numbers : NumbersOf(index)) {
+    std::copy_n(from, numbers.size(), numbers.begin());
+    from += numbers.size();
+  }
+  if (adapter.lora != nullptr) adapter.lora->Refresh();
+  if (adapter.prompt != nullptr) adapter.prompt->Refresh();
+}
+
+std::vector<float> Trainer::best(int32_t index) {
+  const Adapter& adapter = adapters_[static_cast<size_t>(index)];
+  return adapter.device_has_best ? device_->FetchBest(index) : adapter.best;
+}
+
+void Trainer::set_best(int32_t index, std::vector<float> numbers) {
+  Adapter& adapter = adapters_[static_cast<size_t>(index)];
+  adapter.best = std::move(numbers);
+  adapter.device_has_best = false;
 }
 
 void Trainer::ApplyOnDevice(std::span<const Update> updates) {

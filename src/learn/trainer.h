@@ -89,7 +89,8 @@ class Trainer {
   void BeginPrompt(int32_t index, std::span<const int32_t> text);
 
   // The losses of all adapters, and the gradients of those that the examples name, anew. All
-  // examples have one num_choices.
+  // examples have one num_choices. What has more rows or sequences than the limits is computed in
+  // groups of whole adapters, to the same bits; one adapter's examples are within the limits.
   std::vector<TrainingLoss> Accumulate(std::span<const TrainingExample* const> examples);
   // The losses alone.
   std::vector<TrainingLoss> Evaluate(std::span<const TrainingExample* const> examples);
@@ -121,6 +122,14 @@ class Trainer {
     adapters_[static_cast<size_t>(index)].num_updates = num_updates;
   }
 
+  // The numbers of an adapter's best step so far, beside its own: it keeps those that it has now,
+  // and takes them back. For a checkpoint they are LoRA's and then the virtual tokens'.
+  void KeepBest(int32_t index);
+  bool has_best(int32_t index) const;
+  void TakeBest(int32_t index);
+  std::vector<float> best(int32_t index);
+  void set_best(int32_t index, std::vector<float> numbers);
+
   const ModelConfig& config() const { return config_; }
   const TrainingLimits& limits() const { return limits_; }
   // On the CPU alone.
@@ -132,6 +141,8 @@ class Trainer {
     std::unique_ptr<TrainedPrompt> prompt;
     bool is_frozen = false;
     int32_t num_updates = 0;
+    std::vector<float> best;  // empty: none, or a device has it
+    bool device_has_best = false;
   };
   // One looked-at row of the batch.
   struct Target {
@@ -157,6 +168,11 @@ class Trainer {
   std::vector<AdapterInTraining> Table();
   std::vector<TrainingLoss> Run(std::span<const TrainingExample* const> examples, bool backward,
                                 bool with_adapters);
+  // How many of the first examples, sorted by adapter, are within the limits.
+  size_t GroupOf(std::span<const TrainingExample* const> sorted, bool with_adapters) const;
+  void RunGroup(std::span<const TrainingExample* const> sorted, bool backward, bool with_adapters,
+                std::vector<TrainingLoss>& losses);
+  std::vector<std::span<float>> NumbersOf(int32_t index);
   // As TokenLoss takes targets.
   struct TargetArrays {
     std::vector<int32_t> rows, ids;

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <utility>
 
 #include "base/file.h"
 #include "base/random.h"
@@ -43,10 +44,11 @@ struct Trained {
 
 // Three updates of these adapters, together, of two ranks, steps and rates. Returns all adapters.
 std::vector<Trained> TrainTogether(LearnModel& model, const std::vector<int32_t>& adapters,
-                                   int64_t activation_bytes, int* num_kept = nullptr) {
+                                   int64_t activation_bytes, int* num_kept = nullptr,
+                                   int32_t rows_max = 256, int32_t sequences_max = 16) {
   Trainer trainer(model.config, model.weights,
-                  {.rows_max = 256,
-                   .sequences_max = 16,
+                  {.rows_max = rows_max,
+                   .sequences_max = sequences_max,
                    .rank_max = 8,
                    .activation_bytes_max = activation_bytes},
                   model.stream);
@@ -89,6 +91,21 @@ TEST(TrainerTest, AdaptersTogetherAreAdaptersAlone) {
       EXPECT_EQ(alone.loss, one.loss);
       EXPECT_EQ(alone.gradients, one.gradients);
       EXPECT_EQ(alone.parameters, one.parameters);
+    }
+  }
+}
+
+// A step that is larger than the limits: adapters have 48, 51 and 54 rows in three sequences each.
+TEST(TrainerTest, GroupsOfAdaptersChangeNothing) {
+  LearnModel model(SourcePath("tests/goldens/llama"), DType::kBF16);
+  const std::vector<Trained> at_once = TrainTogether(model, {0, 2, 1}, 0);
+  for (const auto& [rows_max, sequences_max] : {std::pair{99, 16}, {104, 16}, {54, 16}, {256, 8}}) {
+    const std::vector<Trained> in_groups =
+        TrainTogether(model, {0, 2, 1}, 0, nullptr, rows_max, sequences_max);
+    for (size_t i = 0; i < 3; ++i) {
+      EXPECT_EQ(in_groups[i].loss, at_once[i].loss);
+      EXPECT_EQ(in_groups[i].gradients, at_once[i].gradients);
+      EXPECT_EQ(in_groups[i].parameters, at_once[i].parameters);
     }
   }
 }

@@ -82,6 +82,12 @@ class TrainingDevice {
   virtual void Fetch(int32_t adapter, TrainedLora& lora) = 0;
   virtual void Fetch(int32_t adapter, TrainedPrompt& prompt) = 0;
 
+  // The adapter's numbers now, and what they are again; those that were kept last, LoRA's and then
+  // the virtual tokens'. Of an adapter that has been in a Run.
+  virtual void KeepBest(int32_t adapter) = 0;
+  virtual void TakeBest(int32_t adapter) = 0;
+  virtual std::vector<float> FetchBest(int32_t adapter) = 0;
+
   // An encoder's batch forward: what the final norm makes of these rows become the memories'
   // numbers, here and, by Fetch, in the host's memory.
   virtual void Encode(const TrainingBatch& batch, std::span<const AdapterInTraining> adapters,

@@ -68,14 +68,6 @@ std::vector<CheckpointPart> TrainingRun::State() {
   return parts;
 }
 
-std::vector<float> TrainingRun::CopyParameters() {
-  std::vector<float> all;
-  for (const CheckpointPart& part : Parameters()) {
-    all.insert(all.end(), part.values.begin(), part.values.end());
-  }
-  return all;
-}
-
 void TrainingRun::Refresh() {
   if (lora() != nullptr) lora()->Refresh();
   if (prompt() != nullptr) prompt()->Refresh();
@@ -147,20 +139,15 @@ void TrainingRun::LookAtHeldOut() {
   if (loss >= best_loss_) return;
   best_loss_ = loss;
   scores_.best_step = step_;
-  best_ = CopyParameters();
+  trainer_.KeepBest(adapter_);
 }
 
 void TrainingRun::Finish() {
   CHECK(is_done());
-  if (best_.empty()) {
-    scores_.best_step = step_;
+  if (trainer_.has_best(adapter_)) {
+    trainer_.TakeBest(adapter_);
   } else {
-    const float* from = best_.data();
-    for (const CheckpointPart& part : Parameters()) {
-      std::copy_n(from, part.values.size(), part.values.begin());
-      from += part.values.size();
-    }
-    Refresh();
+    scores_.best_step = step_;
   }
   const TrainingLoss loss = LossOn(data_.training, true);
   const TrainingLoss held_out = LossOn(data_.held_out, true);
@@ -199,7 +186,8 @@ Status TrainingRun::ReadState(const std::string& text) {
 
 Status TrainingRun::SaveCheckpoint(const std::string& path) {
   std::vector<CheckpointPart> parts = State();
-  if (!best_.empty()) parts.push_back({kBest, best_});
+  std::vector<float> best = trainer_.best(adapter_);
+  if (!best.empty()) parts.push_back({kBest, best});
   return WriteCheckpoint(path, parts, identity_, StateJson());
 }
 
@@ -207,13 +195,15 @@ Result<bool> TrainingRun::Resume(const std::string& path) {
   ASSIGN_OR_RETURN(const std::optional<Checkpoint> checkpoint, Checkpoint::Open(path, identity_));
   if (!checkpoint.has_value()) return false;
   std::vector<CheckpointPart> parts = State();
+  std::vector<float> best;
   if (checkpoint->Contains(kBest)) {
-    best_.resize(CopyParameters().size());
-    parts.push_back({kBest, best_});
+    for (const CheckpointPart& part : Parameters()) best.resize(best.size() + part.values.size());
+    parts.push_back({kBest, best});
   }
   RETURN_IF_ERROR(checkpoint->Read(parts));
   RETURN_IF_ERROR(ReadState(checkpoint->state()).WithContext(path));
   trainer_.set_num_updates(adapter_, step_);
+  trainer_.set_best(adapter_, std::move(best));
   Refresh();
   return true;
 }

@@ -60,7 +60,6 @@ class TrainingRun {
   // Numbers that make the adapter, and its state.
   std::vector<CheckpointPart> Parameters();
   std::vector<CheckpointPart> State();
-  std::vector<float> CopyParameters();
   void Refresh();
 
   TrainingLoss LossOn(const std::vector<TrainingExample>& examples, bool with_adapter);
@@ -78,8 +77,7 @@ class TrainingRun {
   int32_t num_steps_ = 0;
   double last_loss_ = 0.0;
   TrainingScores scores_;
-  double best_loss_ = 0.0;      // on what is held out
-  std::vector<float> best_;     // that step's parameters
+  double best_loss_ = 0.0;      // on what is held out; the trainer has that step's numbers
   std::vector<int32_t> order_;  // of the examples, in order_pass_
   int64_t order_pass_ = -1;
 };

@@ -208,6 +208,10 @@ int ThreadsOfRank(const RuntimeOptions& options) {
   return std::max(1, threads / options.tensor_parallel);
 }
 
+Option LogLevelOptionRow(std::string& log_level) {
+  return {"log-level", OneOf(log_level, kLogLevelWords), "how much is said on stderr"};
+}
+
 std::vector<OptionGroup> RuntimeOptionGroups(RuntimeOptions& o) {
   OptionGroup model{"Model", ModelOptionRows(o)};
   model.options.push_back({.name = "model-name",
@@ -215,8 +219,7 @@ std::vector<OptionGroup> RuntimeOptionGroups(RuntimeOptions& o) {
                            .help = "the base model's name for clients",
                            .default_help = "the folder's name"});
   for (Option& row : RankOptionRows(o)) model.options.push_back(std::move(row));
-  model.options.push_back(
-      {"log-level", OneOf(o.log_level, kLogLevelWords), "how much is said on stderr"});
+  model.options.push_back(LogLevelOptionRow(o.log_level));
   return {model, MemoryOptionGroup(o), AdapterOptionGroup(o), {"Steps", StepOptionRows(o)}};
 }
 

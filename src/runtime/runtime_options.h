@@ -114,6 +114,7 @@ std::vector<Option> DeviceOptionRows(DeviceChoice& device, int& threads);
 // Only the rows that say how a step is computed.
 std::vector<Option> StepOptionRows(RuntimeOptions& options);
 // Single rows, for commands that take a few.
+Option LogLevelOptionRow(std::string& log_level);
 Option DTypeOptionRow(std::optional<DType>& dtype);
 Option ContextOptionRow(int& context_tokens_max);
 Option SequencesOptionRow(int& sequences_max);

@@ -12,11 +12,20 @@ namespace {
 
 constexpr const char* kRowFlags = " (--batch, --window-tokens, --together)";
 
+// Of what is left; a GPU is not shared with other programs as a machine's memory is.
+constexpr double kKeptShareOfCpu = 0.5, kKeptShareOfGpu = 0.875;
+
+int64_t LayerBytes(const ServedShape& shape, int32_t rows) {
+  return shape.device.is_cpu() ? LayerActivationBytes(shape.config, rows)
+                               : GpuLayerActivationBytes(shape.config, shape.dtype, rows);
+}
+
+// Of the output head at once. A GPU reads its weights as long as it multiplies few rows with them.
+int32_t LogitsRowsOf(const ServedShape& shape) { return shape.device.is_cpu() ? 128 : 1024; }
+
 // Activations first: a layer that is computed again costs more than one that is transposed again.
 void SetKept(int64_t bytes, const ServedShape& shape, TrainingLimits* limits) {
-  const int64_t activations =
-      shape.device.is_cpu() ? LayerActivationBytes(shape.config, limits->rows_max)
-                            : GpuLayerActivationBytes(shape.config, shape.dtype, limits->rows_max);
+  const int64_t activations = LayerBytes(shape, limits->rows_max);
   limits->activation_bytes_max = NumLayersWithin(bytes, activations, shape.config) * activations;
   limits->transposed_bytes_max = bytes - limits->activation_bytes_max;
 }
@@ -50,6 +59,19 @@ int64_t TaughtBytes(const LearnSizes& sizes, const ServedShape& shape) {
          int64_t{sizeof(float)};
 }
 
+// Of a step: of one adapter, and of all.
+struct StepRows {
+  int32_t least = 0, most = 0;
+};
+StepRows RowsOf(const LearnSizes& sizes) {
+  const bool is_embedding = sizes.kind == VirtualTokenKind::kEmbedding;
+  const int32_t before = std::max(is_embedding ? sizes.virtual_tokens : 0, sizes.frozen.embeddings);
+  const int32_t rows = sizes.batch * (sizes.example_tokens_max + before);
+  // Virtual tokens begin with a forward of as many.
+  const int32_t alone = std::max(sizes.virtual_tokens, sizes.teacher_tokens_max);
+  return {std::max(rows, alone), std::max(sizes.num_adapters * rows, alone)};
+}
+
 // But for what is kept.
 TrainingLimits LeastLimits(const LearnSizes& sizes, const ServedShape& shape) {
   TrainingLimits limits;
@@ -59,12 +81,9 @@ TrainingLimits LeastLimits(const LearnSizes& sizes, const ServedShape& shape) {
   const int32_t examples = sizes.num_adapters * sizes.batch;
   limits.sequences_max = std::max(examples, sizes.frozen.sequences);
   const bool is_embedding = sizes.kind == VirtualTokenKind::kEmbedding;
-  const int32_t own_rows = is_embedding ? sizes.virtual_tokens : 0;
-  const int32_t rows_before = std::max(own_rows, sizes.frozen.embeddings);
-  limits.prefix_tokens_max = std::max(sizes.virtual_tokens - own_rows, sizes.frozen.keys_values);
-  // Virtual tokens begin with a forward of as many.
-  limits.rows_max = std::max(examples * (sizes.example_tokens_max + rows_before),
-                             std::max(sizes.virtual_tokens, sizes.teacher_tokens_max));
+  limits.prefix_tokens_max =
+      std::max(is_embedding ? 0 : sizes.virtual_tokens, sizes.frozen.keys_values);
+  limits.rows_max = RowsOf(sizes).least;
   limits.rank_max = std::max({1, sizes.rank, sizes.frozen.rank});
   limits.logits_rows_max = std::min<int32_t>(limits.logits_rows_max, limits.rows_max);
   return limits;
@@ -102,10 +121,22 @@ void AddTerms(const LearnSizes& sizes, const TrainingLimits& limits, const Serve
   if (shape.device.is_cpu()) return;
   const TrainedShape own = {
       .rank = sizes.rank, .virtual_tokens = sizes.virtual_tokens, .kind = sizes.kind};
-  sum->Add(what, BytesOnGpu(own, shape) * sizes.num_adapters);
+  // And the numbers of its best step.
+  sum->Add(what, BytesOnGpu(own, shape) * sizes.num_adapters * 5 / 4);
   for (const TrainedShape& frozen : sizes.frozen.shapes) {
     sum->Add(documents, BytesOnGpu(frozen, shape));
   }
+}
+
+// What is left for the activations of this many rows at once.
+int64_t BytesToKeep(const LearnSizes& sizes, const ServedShape& shape, const MemoryBudget& budget,
+                    const MemorySum& sum, const TrainingLimits& limits) {
+  if (sizes.kept_gib >= 0.0) return GibToBytes(sizes.kept_gib);
+  MemorySum least = sum;
+  AddTerms(sizes, limits, shape, &least);
+  const double share = shape.device.is_cpu() ? kKeptShareOfCpu : kKeptShareOfGpu;
+  const int64_t left = std::max<int64_t>(0, budget.LeftOnDevice() - least.on_device());
+  return static_cast<int64_t>(share * static_cast<double>(left));
 }
 
 }  // namespace
@@ -139,13 +170,21 @@ LearnSizes SizesOfDocuments(const LearnRecipe& recipe, const Learner& learner,
 TrainingLimits PlanTraining(const LearnSizes& sizes, const ServedShape& shape,
                             const MemoryBudget& budget, MemorySum* sum) {
   TrainingLimits limits = LeastLimits(sizes, shape);
-  if (sizes.kept_gib >= 0.0) {
-    SetKept(GibToBytes(sizes.kept_gib), shape, &limits);
-  } else {
-    MemorySum least = *sum;
-    AddTerms(sizes, limits, shape, &least);
-    SetKept(std::max<int64_t>(0, budget.LeftOnDevice() - least.on_device()) / 2, shape, &limits);
+  limits.logits_rows_max = std::min(LogitsRowsOf(shape), limits.rows_max);
+  const auto bytes_to_keep = [&](int32_t rows) {
+    TrainingLimits tried = limits;
+    tried.rows_max = rows;
+    return BytesToKeep(sizes, shape, budget, *sum, tried);
+  };
+  // The most rows of a group whose activations are all kept, if one adapter's are.
+  auto [least, most] = RowsOf(sizes);
+  while (least < most) {
+    const int32_t rows = least + (most - least + 1) / 2;
+    const bool keeps_all = bytes_to_keep(rows) >= shape.config.num_layers * LayerBytes(shape, rows);
+    (keeps_all ? least : most) = keeps_all ? rows : rows - 1;
   }
+  limits.rows_max = least;
+  SetKept(bytes_to_keep(least), shape, &limits);
   AddTerms(sizes, limits, shape, sum);
   return limits;
 }

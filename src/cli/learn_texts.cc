@@ -1,0 +1,112 @@
+#include "cli/learn_texts.h"
+
+#include <algorithm>
+#include <memory>
+#include <mutex>
+#include <stop_token>
+#include <utility>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "runtime/progress.h"
+#include "tuning/engine_writer.h"
+#include "tuning/kept_writer.h"
+#include "tuning/prepare_together.h"
+
+namespace graft {
+namespace {
+
+// Documents whose texts are written at once. A GPU has room for more than one has; on the CPU one
+// fills the steps.
+constexpr size_t kDocumentsOnGpu = 8;
+constexpr int kRequestsMin = 256;  // that wait or run, so that no place of a step stays empty
+
+// What texts depend on besides what is asked for.
+std::string WrittenBy(const LoadedModel& model, const BaseIdentity& base) {
+  return base.text_hash + base.weights_hash + std::string(DTypeName(model.weights.dtype)) +
+         (model.device.is_cpu() ? "cpu" : "gpu");
+}
+
+// The engine that writes, and the writers of documents that share it.
+class Writing {
+ public:
+  Writing(const LearnOptions& options, size_t num_documents)
+      : options_(options), num_documents_(num_documents), bar_("writing", options.quiet) {}
+
+  Status Begin(LoadedModel& model, const BaseIdentity& base) {
+    ASSIGN_OR_RETURN(runtime_, Runtime::Create(options_.runtime, model, /*lora=*/false));
+    runtime_->engine().Start();
+    const size_t count = model.device.is_cpu() ? 1 : std::min(num_documents_, kDocumentsOnGpu);
+    // Texts are taken in order: those behind an unfinished one must not leave places empty.
+    const auto requests = static_cast<size_t>(std::min(
+        std::max(kRequestsMin, 2 * options_.runtime.sequences_max), options_.runtime.requests_max));
+    for (size_t i = 0; i < count; ++i) {
+      engine_writers_.push_back(std::make_unique<EngineWriter>(
+          runtime_->engine(),
+          WriterSettings{
+              .tenant = "",
+              .orders_at_once = std::max<size_t>(1, requests / count),
+              .first_id = (uint64_t{i} << 32) + 1,
+              .on_text = [this](int64_t done, int64_t total) { return Tell(done, total); }}));
+      writers_.push_back(engine_writers_.back().get());
+      if (options_.texts.empty()) continue;
+      kept_writers_.push_back(std::make_unique<KeptWriter>(*engine_writers_.back(), options_.texts,
+                                                           WrittenBy(model, base)));
+      writers_.back() = kept_writers_.back().get();
+    }
+    return OkStatus();
+  }
+
+  std::span<TextWriter* const> writers() const { return writers_; }
+  std::stop_source stop() const { return stop_; }
+
+ private:
+  // Of one writer's texts, whose total is known with the first of them. Any thread.
+  bool Tell(int64_t done, int64_t total) {
+    const std::lock_guard lock(mutex_);
+    if (done == 1) total_ += total;
+    bar_.Update(++done_, total_);
+    return !stop_.stop_requested();
+  }
+
+  const LearnOptions& options_;
+  const size_t num_documents_;
+  std::unique_ptr<Runtime> runtime_;
+  std::vector<std::unique_ptr<EngineWriter>> engine_writers_;
+  std::vector<std::unique_ptr<KeptWriter>> kept_writers_;
+  std::vector<TextWriter*> writers_;
+  std::stop_source stop_;
+  std::mutex mutex_;
+  ProgressBar bar_;  // with the mutex held, as the two counts
+  int64_t done_ = 0, total_ = 0;
+};
+
+}  // namespace
+
+Result<std::vector<LearnerData>> PrepareDocuments(const LearnOptions& options, Learner& learner,
+                                                  LoadedModel& model, const BaseIdentity& base,
+                                                  std::span<const DocumentToPrepare> documents) {
+  const int64_t begin_ns = SteadyClock::Get().NowNs();
+  Writing writing(options, documents.size());
+  if (learner.writes()) RETURN_IF_ERROR(writing.Begin(model, base));
+  std::vector<const LearnerInput*> inputs;
+  for (const DocumentToPrepare& document : documents) inputs.push_back(document.input);
+  std::vector<Result<LearnerData>> prepared =
+      PrepareTogether(learner, inputs, writing.writers(), writing.stop());
+  for (size_t i = 0; i < prepared.size(); ++i) {
+    const Status& status = prepared[i].status();
+    if (!status.ok() && status.code() != StatusCode::kCancelled) {
+      return status.WithContext(documents[i].name);
+    }
+  }
+  std::vector<LearnerData> all;
+  for (Result<LearnerData>& data : prepared) {
+    ASSIGN_OR_RETURN(LearnerData own, std::move(data));
+    all.push_back(std::move(own));
+  }
+  LOG_INFO("texts of {} documents: {:.1f} s", documents.size(),
+           NsToSeconds(SteadyClock::Get().NowNs() - begin_ns));
+  return all;
+}
+
+}  // namespace graft

@@ -1,0 +1,64 @@
+#include "tuning/learn_memory.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+namespace graft {
+namespace {
+
+ModelConfig SmallConfig() {
+  ModelConfig config;
+  config.vocab_size = 512;
+  config.hidden_size = 64;
+  config.intermediate_size = 160;
+  config.num_layers = 3;
+  config.num_heads = 4;
+  config.num_kv_heads = 2;
+  config.head_dim = 16;
+  config.context_tokens_max = 256;
+  config.SetPlainLayers();
+  return config;
+}
+
+// Of a step of four adapters with 100 rows each, as many rows at once as activations are kept of;
+// one adapter's at least.
+TEST(LearnMemoryTest, AStepIsAsLargeAsWhatIsKept) {
+  const ModelConfig config = SmallConfig();
+  const ServedShape shape = {config, DType::kF32, {}};
+  LearnSizes sizes = {.num_adapters = 4, .batch = 4, .example_tokens_max = 25, .rank = 4};
+  const int64_t layer_row = LayerActivationBytes(config, 1);
+  for (const int32_t rows : {0, 50, 100, 101, 250, 399, 400, 500}) {
+    const int64_t kept = config.num_layers * layer_row * rows;
+    sizes.kept_gib = static_cast<double>(kept) / static_cast<double>(int64_t{1} << 30);
+    MemorySum sum(shape.device);
+    const TrainingLimits limits = PlanTraining(sizes, shape, MemoryBudget({}, 1.0), &sum);
+    EXPECT_EQ(limits.rows_max, std::clamp(rows, 100, 400));
+    EXPECT_EQ(limits.sequences_max, 16);
+    EXPECT_EQ(limits.activation_bytes_max, rows >= 100
+                                               ? config.num_layers * layer_row * limits.rows_max
+                                               : kept / (100 * layer_row) * 100 * layer_row);
+  }
+}
+
+// Where nobody says how much is kept, it fits, and less memory means smaller groups.
+TEST(LearnMemoryTest, WhatIsKeptFits) {
+  const ModelConfig config = SmallConfig();
+  const ServedShape shape = {config, DType::kF32, {}};
+  const LearnSizes sizes = {
+      .num_adapters = 64, .batch = 8, .example_tokens_max = 100, .rank = 4, .threads = 1};
+  int32_t last = 0;
+  for (const double gib : {0.1, 0.2, 0.4, 0.8}) {
+    MemorySum sum(shape.device);
+    const MemoryBudget budget({}, gib);
+    const TrainingLimits limits = PlanTraining(sizes, shape, budget, &sum);
+    EXPECT_TRUE(sum.Check(budget).ok()) << sum.ToString();
+    EXPECT_GE(limits.activation_bytes_max,
+              config.num_layers * LayerActivationBytes(config, limits.rows_max));
+    EXPECT_GT(limits.rows_max, last);
+    last = limits.rows_max;
+  }
+}
+
+}  // namespace
+}  // namespace graft
