@@ -106,6 +106,27 @@ def complete(server, model, prompt="It was"):
                                               temperature=0).choices[0].text
 
 
+THINKS, ENDS = 2, 3  # tokens of the model that reasons
+
+
+def model_that_reasons(folder):
+    """The demo model with other marks: where it begins and ends a turn, this one begins and ends its reasoning."""
+    folder.mkdir()
+    for path in (DEMO / "base").iterdir():
+        (folder / path.name).symlink_to(path)
+
+    def write(name, text):
+        (folder / name).unlink()
+        (folder / name).write_text(text, encoding="utf-8")
+    tokenizer = (DEMO / "base" / "tokenizer.json").read_text(encoding="utf-8")
+    write("tokenizer.json", tokenizer.replace("<|start|>", "<think>").replace("<|end|>", "</think>"))
+    write("tokenizer_config.json", json.dumps({"bos_token": "<|begin_of_text|>", "eos_token": "<|end_of_text|>"}))
+    write("generation_config.json", json.dumps({"bos_token_id": 0, "eos_token_id": 1}))
+    write("chat_template.jinja", "{{ bos_token }}{% for m in messages %}{{ m.content }}{% endfor %}"
+                                 "{% if add_generation_prompt %}<think>{% endif %}")
+    return folder
+
+
 @contextlib.contextmanager
 def running_etcd(folder):
     """An etcd of one process, whose data lies in `folder`: its port."""

@@ -17,7 +17,7 @@ import urllib.request
 import openai
 import pytest
 
-from conftest import ADMIN_KEY, DEMO, ROOT, Server, binary, free_port
+from conftest import ADMIN_KEY, DEMO, ENDS, ROOT, Server, binary, free_port, model_that_reasons
 
 pytestmark = pytest.mark.skipif(not os.path.exists(os.path.join(os.path.dirname(binary()), "libgraft_cluster.so")),
                                 reason="built without gRPC")
@@ -194,6 +194,49 @@ def test_bound_answers_are_a_single_processes(single, cluster):
             assert isinstance(json.loads(text)["b"], int)
     with pytest.raises(openai.BadRequestError, match="cannot be compiled"):
         frontend.client().completions.create(model="base", prompt="x", extra_body={"guided_regex": "("})
+
+
+def test_reasoning_ends_where_it_has_had_its_tokens_also_on_another_runner(tmp_path):
+    """The budget travels with the request, and what of it is used with the tokens."""
+    model = model_that_reasons(tmp_path / "base")
+    runners = [Runner(model=model).start() for _ in range(2)]
+    for runner in runners:
+        runner.wait_for("runner of")
+    frontend = Frontend(runners, *EVENLY, model=model).start()
+    frontend.wait_for("is up", count=2)
+    frontend.wait_for("frontend of")
+
+    def tokens_of(budget, heard=lambda: None):
+        ids = []
+        for chunk in frontend.client().chat.completions.create(
+                model="base", messages=[{"role": "user", "content": "It was"}], temperature=0, max_tokens=96, stream=True,
+                logit_bias={str(ENDS): -100, "1": -100},
+                extra_body={"return_token_ids": True, "thinking_token_budget": budget}):
+            ids += getattr(chunk.choices[0], "token_ids", None) or []
+            heard()
+        return ids
+
+    free = tokens_of(-1)
+    begun = threading.Barrier(3)
+
+    def disturbed():
+        pieces = []
+
+        def heard():
+            pieces.append(None)
+            if len(pieces) == 2:
+                begun.wait(60)
+        return tokens_of(64, heard)
+
+    with concurrent.futures.ThreadPoolExecutor(2) as pool:
+        answers = [pool.submit(disturbed) for _ in runners]
+        begun.wait(60)
+        runners[0].stop(signal.SIGKILL)
+        bound = [answer.result() for answer in answers]
+    assert len(free) == 96 and ENDS not in free
+    assert bound[0] == bound[1] and bound[0][:64] == free[:64] and bound[0].index(ENDS) == 64
+    assert "go on elsewhere" in frontend.log()
+    assert [one.stop() for one in (frontend, runners[1])] == [0] * 2
 
 
 def test_a_requests_id_and_trace_are_in_the_logs_of_both_machines(cluster):

@@ -14,7 +14,7 @@ import openai
 import pydantic
 import pytest
 
-from conftest import DEMO, LONG_TESTS, ROOT, Server, binary
+from conftest import DEMO, ENDS, LONG_TESTS, ROOT, THINKS, Server, binary, model_that_reasons
 
 CONFORMANCE = pathlib.Path(os.environ.get("GRAFT_CONFORMANCE", ROOT.parent / "shared" / "conformance"))
 LIBRARY = ROOT / "build" / "grammar" / "libgraft_grammar.so"
@@ -409,27 +409,6 @@ def test_an_answer_has_its_form_or_is_a_call():
                     elif choice.finish_reason == "stop":
                         jsonschema.validate(json.loads(choice.message.content), answer)
             assert wanted in reasons, (wanted, reasons)
-
-
-THINKS, ENDS = 2, 3  # tokens of the model that reasons
-
-
-def model_that_reasons(folder):
-    """The demo model with other marks: where it begins and ends a turn, this one begins and ends its reasoning."""
-    folder.mkdir()
-    for path in (DEMO / "base").iterdir():
-        (folder / path.name).symlink_to(path)
-
-    def write(name, text):
-        (folder / name).unlink()
-        (folder / name).write_text(text, encoding="utf-8")
-    tokenizer = (DEMO / "base" / "tokenizer.json").read_text(encoding="utf-8")
-    write("tokenizer.json", tokenizer.replace("<|start|>", "<think>").replace("<|end|>", "</think>"))
-    write("tokenizer_config.json", json.dumps({"bos_token": "<|begin_of_text|>", "eos_token": "<|end_of_text|>"}))
-    write("generation_config.json", json.dumps({"bos_token_id": 0, "eos_token_id": 1}))
-    write("chat_template.jinja", "{{ bos_token }}{% for m in messages %}{{ m.content }}{% endfor %}"
-                                 "{% if add_generation_prompt %}<think>{% endif %}")
-    return folder
 
 
 @needs_library
