@@ -5,10 +5,12 @@
 namespace graft {
 namespace {
 
-// Steps without drafts after it was found that they do not pay, twice as many each time. Finding it
-// out again costs about the time of one of them, and a noisy machine may have been the reason.
-constexpr int32_t kRestStepsMin = 8;
-constexpr int32_t kRestStepsMax = 64;
+// Steps after which it is learned anew what drafts cost, where they did not pay, twice as many each
+// time. That costs about the time of one of them, and a noisy machine may have been the reason.
+constexpr int32_t kTrialStepsMin = 8;
+constexpr int32_t kTrialStepsMax = 64;
+// The share of the newest forecast in the average of all sequences'.
+constexpr double kNewestOfAll = 0.02;
 
 }  // namespace
 
@@ -18,7 +20,7 @@ bool CanDraft(const SamplingParams& sampling) {
 }
 
 DraftPlanner::DraftPlanner(Sequences& sequences)
-    : sequences_(sequences), rest_steps_(kRestStepsMin) {}
+    : sequences_(sequences), trial_steps_(kTrialStepsMin) {}
 
 bool DraftPlanner::MayDraft(const Sequence& sequence) const {
   // Before tokens_min the ends are banned from each draw.
@@ -34,47 +36,67 @@ int32_t DraftPlanner::RoomOf(const Sequence& sequence) const {
 
 void DraftPlanner::Plan(int32_t rows_left) {
   const SchedulerOptions& options = sequences_.options();
-  if (options.draft_tokens_max == 0 || is_resting()) return;
-  Foresee();
-  if (candidates_.empty()) return;
+  if (options.draft_tokens_max == 0) return;
+  candidates_.clear();
   int32_t num_rows = 0;
   int32_t num_sequences = 0;
   for (const auto& sequence : sequences_.running()) {
     num_rows += sequence->num_planned;
     num_sequences += sequence->num_planned > 0 ? 1 : 0;
+    if (!MayDraft(*sequence) || !Foresee(*sequence)) continue;
+    candidates_.push_back({sequence->lookup->Acceptance(acceptance_), 0, sequence.get()});
   }
-  Share(num_rows, std::min(rows_left - num_rows, options.draws_max - num_sequences));
+  if (candidates_.empty()) return;
+  if (!Pays(Choose(num_rows, std::min(rows_left - num_rows, options.draws_max - num_sequences)))) {
+    return;
+  }
+  for (const Candidate& candidate : given_) Give(*candidate.sequence, candidate.count);
+  for (const Candidate& candidate : candidates_) Give(*candidate.sequence, candidate.count);
 }
 
-void DraftPlanner::Foresee() {
+bool DraftPlanner::AreWorthWaitingFor(std::span<Sequence* const> planned) {
+  const SchedulerOptions& options = sequences_.options();
+  if (options.draft_tokens_max == 0) return false;
   candidates_.clear();
-  for (const auto& sequence : sequences_.running()) {
-    if (!MayDraft(*sequence)) continue;
-    sequence->lookup->Extend(sequence->tokens, sequence->num_prompt_tokens);
-    if (!sequence->lookup->has_match() || RoomOf(*sequence) <= 0) continue;
-    candidates_.push_back({sequence->lookup->acceptance(), 0, sequence.get()});
+  for (Sequence* const sequence : planned) {
+    if (!sequence->drafts.empty()) return true;  // what it will have drawn nobody knows
+    if (sequence->lookup == nullptr || !Foresee(*sequence)) continue;
+    // The token that is being drawn must be the one that is foreseen, too.
+    const double acceptance = sequence->lookup->Acceptance(acceptance_);
+    candidates_.push_back({acceptance * acceptance, 0, sequence});
   }
+  if (candidates_.empty()) return false;
+  const auto num_rows = static_cast<int32_t>(planned.size());
+  return Pays(Choose(num_rows, std::min(options.step_tokens_max, options.draws_max) - num_rows));
 }
 
-// One draft after the other to whose chance is best, as long as tokens become cheaper by it.
-void DraftPlanner::Share(int32_t num_rows, int32_t rows_left) {
-  const bool is_known = draft_costs_.is_known();
-  const int32_t num_single = num_rows;
-  double tokens = num_rows;
+bool DraftPlanner::Foresee(Sequence& sequence) {
+  const PromptLookup::Forecasts forecasts =
+      sequence.lookup->Extend(sequence.tokens, sequence.num_prompt_tokens);
+  for (int32_t i = 0; i < forecasts.num; ++i) {
+    acceptance_ += kNewestOfAll * ((i < forecasts.num_right ? 1.0 : 0.0) - acceptance_);
+  }
+  return sequence.lookup->has_match() && RoomOf(sequence) > 0;
+}
+
+// One draft after the other to whose chance is best, as long as tokens become cheaper by it. After
+// a while without, all that there is room for are tried, and what they cost is learned anew.
+DraftPlanner::Choice DraftPlanner::Choose(int32_t num_rows, int32_t rows_left) {
+  Choice choice = {num_rows, 0, static_cast<double>(num_rows)};
   given_.clear();
   std::make_heap(candidates_.begin(), candidates_.end());
-  while (rows_left > 0 && !candidates_.empty()) {
+  for (; rows_left > 0 && !candidates_.empty(); --rows_left) {
     std::pop_heap(candidates_.begin(), candidates_.end());
     Candidate& best = candidates_.back();
-    if (is_known) {
-      const double step_ns = draft_costs_.At(num_rows);
-      const double row_ns = draft_costs_.At(num_rows + 1) - step_ns;
-      if (best.chance * step_ns <= row_ns * tokens) break;
+    if (draft_costs_.is_known()) {
+      const int32_t so_far = num_rows + choice.num_drafts;
+      const double step_ns = draft_costs_.At(so_far);
+      const double row_ns = draft_costs_.At(so_far + 1) - step_ns;
+      if (best.chance * step_ns <= row_ns * choice.tokens) break;
     }
-    tokens += best.chance;
-    ++num_rows;
-    --rows_left;
-    best.chance *= best.sequence->lookup->acceptance();
+    choice.tokens += best.chance;
+    ++choice.num_drafts;
+    best.chance *= best.sequence->lookup->Acceptance(acceptance_);
     if (++best.count < RoomOf(*best.sequence)) {
       std::push_heap(candidates_.begin(), candidates_.end());
     } else {
@@ -82,23 +104,26 @@ void DraftPlanner::Share(int32_t num_rows, int32_t rows_left) {
       candidates_.pop_back();
     }
   }
-  // After a rest all that there is room for are tried, and what they cost is learned anew.
-  if (!Pays(num_single, num_rows - num_single, tokens)) {
-    num_to_rest_ = rest_steps_;
-    rest_steps_ = std::min(2 * rest_steps_, kRestStepsMax);
-    draft_costs_ = {};
-    return;
-  }
-  if (draft_costs_.is_known()) rest_steps_ = kRestStepsMin;
-  for (const Candidate& candidate : given_) Give(*candidate.sequence, candidate.count);
-  for (const Candidate& candidate : candidates_) Give(*candidate.sequence, candidate.count);
+  return choice;
 }
 
-// Whether a step with so many drafts makes these tokens faster than steps of these rows alone.
-bool DraftPlanner::Pays(int32_t num_rows, int32_t num_drafts, double tokens) const {
-  if (num_drafts == 0) return false;
-  if (!single_costs_.is_known() || !draft_costs_.is_known()) return true;
-  return tokens * single_costs_.At(num_rows) > num_rows * draft_costs_.At(num_rows + num_drafts);
+// Whether a step with these drafts makes tokens faster than steps of its rows alone.
+bool DraftPlanner::Pays(const Choice& choice) {
+  const bool is_known = single_costs_.is_known() && draft_costs_.is_known();
+  if (choice.num_drafts > 0 &&
+      (!is_known || choice.tokens * single_costs_.At(choice.num_rows) >
+                        choice.num_rows * draft_costs_.At(choice.num_rows + choice.num_drafts))) {
+    if (draft_costs_.is_known()) {
+      trial_steps_ = kTrialStepsMin;
+      steps_to_trial_ = 0;
+    }
+    return true;
+  }
+  if (steps_to_trial_ == 0) {
+    steps_to_trial_ = trial_steps_;
+    trial_steps_ = std::min(2 * trial_steps_, kTrialStepsMax);
+  }
+  return false;
 }
 
 // As many as there are pages for.
@@ -117,11 +142,12 @@ void DraftPlanner::Observe(const StepPlan& plan, int64_t step_ns) {
   const bool has_prompt =
       std::any_of(plan.sequences.begin(), plan.sequences.end(),
                   [](const PlannedSequence& one) { return one.num_tokens - one.num_drafts > 1; });
-  if (plan.num_drafts == 0 && num_to_rest_ > 0) --num_to_rest_;
+  if (plan.num_drafts == 0 && steps_to_trial_ > 0 && --steps_to_trial_ == 0) draft_costs_ = {};
   if (has_prompt) return;
   const auto num_rows = static_cast<int64_t>(plan.tokens.size());
   if (plan.num_drafts == 0) {
-    single_costs_.Observe(num_rows, step_ns);
+    has_run_ahead_ = has_run_ahead_ || plan.ahead;
+    if (plan.ahead || !has_run_ahead_) single_costs_.Observe(num_rows, step_ns);
   } else if (has_drafted_) {
     draft_costs_.Observe(num_rows, step_ns);
   } else {

@@ -3,10 +3,13 @@
 // tokens are those that would have been drawn one by one, several a step. A row is worth it where
 // the chance that its token comes is larger than what the row costs, measured by what the step's
 // tokens cost otherwise; and all of a step's drafts are, where tokens come faster by them than in
-// steps without, which an executor may begin ahead. Engine thread only.
+// steps without, which an executor may begin ahead: that is asked for each step anew, since it
+// depends on how many of its sequences foresee anything. Engine thread only.
 #pragma once
 
 #include <cstdint>
+#include <span>
+#include <vector>
 
 #include "engine/cold_start_choice.h"
 #include "engine/sequences.h"
@@ -26,9 +29,9 @@ class DraftPlanner {
   // Gives rows of drafts to sequences that decode in this step, out of those that nobody else
   // needs. `rows_left` are of the step's limit.
   void Plan(int32_t rows_left);
-  // Drafts did not pay of late: what is foreseen is no reason not to begin the next step ahead.
-  // Now and then it is asked again whether they do.
-  bool is_resting() const { return num_to_rest_ > 0; }
+  // Whether the step after the one that runs is likely to be faster by drafts, which need the
+  // tokens of the one that runs, than if it were begun ahead. `planned` are all that run.
+  bool AreWorthWaitingFor(std::span<Sequence* const> planned);
   // What a step cost that waited for nothing, so that the next plans know; from the end of the
   // step before on.
   void Observe(const StepPlan& plan, int64_t step_ns);
@@ -36,11 +39,19 @@ class DraftPlanner {
   void Count(const PlannedSequence& planned, const SequenceResult& result);
 
  private:
+  // What becomes of a step by the drafts that are chosen for it.
+  struct Choice {
+    int32_t num_rows = 0;
+    int32_t num_drafts = 0;
+    double tokens = 0.0;  // that it is likely to draw
+  };
+
   bool MayDraft(const Sequence& sequence) const;
   int32_t RoomOf(const Sequence& sequence) const;
-  void Foresee();
-  void Share(int32_t num_rows, int32_t rows_left);
-  bool Pays(int32_t num_rows, int32_t num_drafts, double tokens) const;
+  // Whether the sequence has a next token that is foreseen.
+  bool Foresee(Sequence& sequence);
+  Choice Choose(int32_t num_rows, int32_t rows_left);
+  bool Pays(const Choice& choice);
   void Give(Sequence& sequence, int32_t count);
 
   // A sequence that could have one draft more.
@@ -52,11 +63,15 @@ class DraftPlanner {
   };
 
   Sequences& sequences_;
-  // Of steps in which nobody reads a prompt: those without drafts, and those with.
+  // Of steps in which nobody reads a prompt: those without drafts, begun ahead if any are; and
+  // those with.
   StepCost single_costs_, draft_costs_;
-  bool has_drafted_ = false;           // a step before had drafts
-  int32_t num_to_rest_ = 0;            // steps without drafts, until they are tried again
-  int32_t rest_steps_;                 // so many the next time
+  bool has_run_ahead_ = false;
+  bool has_drafted_ = false;  // a step before had drafts
+  int32_t steps_to_trial_ =
+      0;                     // without drafts, until what drafts cost is learned anew; 0: not due
+  int32_t trial_steps_;      // so many the next time
+  double acceptance_ = 0.7;  // of all sequences' forecasts: a match is likely to be meant
   std::vector<Candidate> candidates_;  // a heap, the best first
   std::vector<Candidate> given_;       // those that can have no more; scratch
 };

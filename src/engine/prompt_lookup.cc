@@ -42,20 +42,25 @@ int32_t PromptLookup::Find(std::span<const int32_t> tokens) const {
   return std::equal(found.begin(), found.end(), last.begin()) ? end : -1;
 }
 
-void PromptLookup::Extend(std::span<const int32_t> tokens, int32_t num_prompt) {
+PromptLookup::Forecasts PromptLookup::Extend(std::span<const int32_t> tokens, int32_t num_prompt) {
   CHECK_GE(tokens.size(), static_cast<size_t>(num_tokens_)) << "tokens were taken back";
   Grow(tokens);
+  Forecasts forecasts;
   for (; num_tokens_ < static_cast<int32_t>(tokens.size()); ++num_tokens_) {
     const bool is_right = has_match() && tokens[static_cast<size_t>(match_)] ==
                                              tokens[static_cast<size_t>(num_tokens_)];
     if (has_match() && num_tokens_ >= num_prompt) {
-      acceptance_ += kNewest * ((is_right ? 1.0 : 0.0) - acceptance_);
+      own_ += kNewest * ((is_right ? 1.0 : 0.0) - own_);
+      first_weight_ *= 1.0 - kNewest;
+      ++forecasts.num;
+      forecasts.num_right += is_right ? 1 : 0;
     }
     // A gram is findable once a token stands after it.
     if (num_tokens_ >= kGramTokens) ends_[SlotOf(tokens, num_tokens_)] = num_tokens_;
     // A text that is followed is followed on, though its last tokens may stand elsewhere too.
     match_ = is_right ? match_ + 1 : Find(tokens.first(static_cast<size_t>(num_tokens_) + 1));
   }
+  return forecasts;
 }
 
 void PromptLookup::Draft(std::span<const int32_t> tokens, int32_t count,

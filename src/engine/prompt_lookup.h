@@ -16,13 +16,20 @@ class PromptLookup {
   // So many tokens in a row must have stood before.
   static constexpr int32_t kGramTokens = 3;
 
+  // Of the tokens that one call took in: those that were foreseen, and those foreseen rightly.
+  struct Forecasts {
+    int32_t num = 0;
+    int32_t num_right = 0;
+  };
+
   // `tokens` has grown since the last call, and is what it was before it grew. Those from
   // num_prompt on were drawn, and tell how good the last forecasts were.
-  void Extend(std::span<const int32_t> tokens, int32_t num_prompt);
+  Forecasts Extend(std::span<const int32_t> tokens, int32_t num_prompt);
   // The last tokens stood before.
   bool has_match() const { return match_ >= 0; }
-  // The chance that the next token is the one that is foreseen: a moving average.
-  double acceptance() const { return acceptance_; }
+  // The chance that the next token is the one that is foreseen: a moving average that begins at
+  // `at_first`, the chance before anything is known of this sequence.
+  double Acceptance(double at_first) const { return own_ + first_weight_ * at_first; }
   // Appends the next `count` tokens as they are foreseen; `tokens` are the last call's. Only where
   // there is a match. A match that overlaps the end goes on in turns.
   void Draft(std::span<const int32_t> tokens, int32_t count, std::vector<int32_t>* drafts) const;
@@ -34,9 +41,10 @@ class PromptLookup {
 
   // By the hash of a gram, where the last one ends that fell there; 0: none. A power of two.
   std::vector<int32_t> ends_;
-  int32_t num_tokens_ = 0;   // that were taken in
-  int32_t match_ = -1;       // where the next token stood before; -1: no match
-  double acceptance_ = 0.7;  // at first: a match is likely to be meant
+  int32_t num_tokens_ = 0;  // that were taken in
+  int32_t match_ = -1;      // where the next token stood before; -1: no match
+  double own_ = 0.0;        // the average's part of this sequence's forecasts
+  double first_weight_ = 1.0;
 };
 
 }  // namespace graft

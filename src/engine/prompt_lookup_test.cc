@@ -55,19 +55,19 @@ TEST(PromptLookupTest, LearnsHowOftenItIsRight) {
   std::vector<int32_t> tokens = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 1, 2, 3};
   PromptLookup lookup;
   lookup.Extend(tokens, 15);
-  const double at_first = lookup.acceptance();
+  const double at_first = lookup.Acceptance(0.7);
   for (const int32_t right : {4, 5, 6, 7, 8, 9, 10, 11}) tokens.push_back(right);
   lookup.Extend(tokens, 15);
-  EXPECT_GT(lookup.acceptance(), 0.9);
+  EXPECT_GT(lookup.Acceptance(0.7), 0.9);
   // A prompt that repeats itself says nothing of the answer.
   PromptLookup reader;
   reader.Extend(tokens, static_cast<int32_t>(tokens.size()));
-  EXPECT_EQ(reader.acceptance(), at_first);
+  EXPECT_EQ(reader.Acceptance(0.7), at_first);
   for (int32_t i = 0; i < 12; ++i) {  // each time another token comes than the first time
     for (const int32_t token : {1, 2, 3, 100 + i}) tokens.push_back(token);
   }
   lookup.Extend(tokens, 15);
-  EXPECT_LT(lookup.acceptance(), 0.1);
+  EXPECT_LT(lookup.Acceptance(0.7), 0.1);
 }
 
 // The last gram that fell into a slot is known, others may be forgotten: what is foreseen is right,

@@ -6,13 +6,6 @@
 namespace graft {
 namespace {
 
-// Whether the step that runs has drafts of it, or the next one is likely to.
-bool IsForeseen(Sequence& sequence) {
-  if (sequence.lookup == nullptr) return false;
-  sequence.lookup->Extend(sequence.tokens, sequence.num_prompt_tokens);
-  return !sequence.drafts.empty() || sequence.lookup->has_match();
-}
-
 // Whether its next row but one is sure, and its draw needs nothing of the next token. Rows of a
 // prompt that log-probabilities are read of after the step must not be written over by then.
 bool CanRunAhead(Sequence& sequence) {
@@ -38,12 +31,11 @@ bool RunAhead::CanPlan(const StepPlan& running, std::span<Sequence* const> plann
     // Loads of those in line begin in a plan alone.
     if (options.cold_start == ColdStart::kBlocking) return false;
   }
-  const bool drafts = !drafts_.is_resting();
   return planned.size() == sequences_.running().size() &&
-         std::all_of(planned.begin(), planned.end(), [drafts](Sequence* sequence) {
-           return sequence != nullptr && CanRunAhead(*sequence) &&
-                  !(drafts && IsForeseen(*sequence));
-         });
+         std::all_of(
+             planned.begin(), planned.end(),
+             [](Sequence* sequence) { return sequence != nullptr && CanRunAhead(*sequence); }) &&
+         !drafts_.AreWorthWaitingFor(planned);
 }
 
 const StepPlan* RunAhead::Plan(const StepPlan& running, const std::vector<Sequence*>& planned) {

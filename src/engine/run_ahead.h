@@ -15,7 +15,7 @@ namespace graft {
 class RunAhead {
  public:
   // All are borrowed.
-  RunAhead(Sequences& sequences, const AdmissionWalk& walk, const DraftPlanner& drafts)
+  RunAhead(Sequences& sequences, const AdmissionWalk& walk, DraftPlanner& drafts)
       : sequences_(sequences), walk_(walk), drafts_(drafts) {}
 
   // While `running` runs, whose rows are those of `planned`: the same with a row more for each, if
@@ -29,7 +29,7 @@ class RunAhead {
 
   Sequences& sequences_;
   const AdmissionWalk& walk_;
-  const DraftPlanner& drafts_;
+  DraftPlanner& drafts_;
   StepPlan first_;
   StepPlan* plan_ =
       &first_;  // takes turns with the scheduler's: an executor knows a plan by its place
