@@ -225,6 +225,21 @@ def test_documents_by_an_encoder(tmp_path):
     assert done.returncode == 0 and "the encoder goes on from step" in done.stderr
     assert not (tmp_path / "encoder2.learning").exists()
     assert graft_json(tmp_path / "killed" / "light")["hash"] == made["hash"]
+    # By the base's own vectors and a map; an encoder is read as what it was learned as.
+    args[1], args[3] = tmp_path / "mapped", tmp_path / "map"
+    hashes = []
+    for more in (learns, ["--rank", "4", "--replace"]):  # learned, then read
+        done = learn(*files, *args, *more, "--embedder", "mean")
+        assert done.returncode == 0, done.stderr
+        mapped = graft_json(tmp_path / "mapped" / "light")
+        hashes.append(mapped["hash"])
+        assert (mapped["scores"]["steps"] > 0) == (more is learns)
+        if more is learns:
+            assert mapped["scores"]["loss"] < mapped["scores"]["loss_base"]
+            assert mapped["learner"]["embedder"] == "mean"
+    assert hashes[0] == hashes[1]
+    done = learn(*files, *args, "--replace", "--rank", "4", "--embedder", "last")
+    assert done.returncode == 2 and "with --embedder mean" in done.stderr
     done = learn(tmp_path / "light.txt", "--adapters", tmp_path / "adapters", "--name", "more", "--learner", "encoder",
                  "--encoder", tmp_path / "more", "--window-tokens", "16", "--virtual-tokens", "1200")
     assert done.returncode == 2 and "virtual tokens" in done.stderr and "context" in done.stderr

@@ -130,6 +130,8 @@ EncoderSettings EncoderSettingsOf(const LearnOptions& options, const Learner& le
           .window_passes = options.reconstruction_passes,
           .end_token = config.eos_token_ids.empty() ? 0 : config.eos_token_ids[0],
           .has_answers = !options.reconstruction_only,
+          .embedder = options.embedder,
+          .hidden_size = config.hidden_size,
           .seed = options.recipe.seed};
 }
 
@@ -160,8 +162,13 @@ LearnSizes SizesOfJobs(const LearnOptions& options, const Learner& learner, cons
   return sizes;
 }
 
-// Virtual tokens of documents that stand before an example.
-Status CheckMemories(const LearnSizes& sizes, const ModelConfig& config) {
+// Virtual tokens of documents that stand before an example, and a map, which is kept as some.
+Status CheckMemories(const LearnOptions& options, const LearnSizes& sizes,
+                     const ModelConfig& config) {
+  if (options.embedder != Embedder::kTrained && config.hidden_size >= kVirtualTokensMax) {
+    return UnimplementedError("--embedder takes models of a hidden size below " +
+                              std::to_string(kVirtualTokensMax));
+  }
   const int32_t before = std::max(sizes.frozen.embeddings, sizes.frozen.keys_values);
   if (before + sizes.example_tokens_max <= config.context_tokens_max) return OkStatus();
   return InvalidArgumentError(
@@ -488,10 +495,14 @@ Status EncodeJobs(const LearnOptions& options, const Learner& learner, LoadedMod
                          }};
   const TrainedShape shape = ShapeOf(options.recipe, learner, kVirtualTokensMax);
   for (LearnJob& job : jobs) {
+    OrderedJson origin = OriginJson(options.recipe, learner, shape, model, base, job.document,
+                                    job.input.tokens.size());
+    if (options.embedder != Embedder::kTrained) {
+      origin["learner"]["embedder"] = WordOf(options.embedder, kEmbedderWords);
+    }
     order.documents.push_back({job.name, job.folder,
                                EncoderDocument{job.input.tokens, std::move(job.data)},
-                               OriginJson(options.recipe, learner, shape, model, base, job.document,
-                                          job.input.tokens.size())});
+                               std::move(origin)});
   }
   ASSIGN_OR_RETURN(const EncoderReport report, LearnByEncoder(std::move(order), model, limits));
   std::printf("encoder  (%s)\n  loss      %.3f of its documents by their memories\n",
@@ -522,7 +533,7 @@ Status RunLearn(LearnOptions options) {
   const bool is_encoder = options.recipe.learner == LearnerKind::kEncoder;
   const bool writes = learner->writes() && !(is_encoder && HasEncoder(options.encoder));
   const LearnSizes sizes = SizesOfJobs(options, *learner, task, config, jobs);
-  RETURN_IF_ERROR(CheckMemories(sizes, config));
+  RETURN_IF_ERROR(CheckMemories(options, sizes, config));
   ASSIGN_OR_RETURN(const auto model, LoadModel(options.runtime, options.quiet,
                                                LearningFits(options, sizes, writes, &limits)));
   ASSIGN_OR_RETURN(const BaseIdentity base, IdentifyBase(options.runtime.model));

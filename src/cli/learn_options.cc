@@ -57,6 +57,11 @@ std::vector<Option> LearnerRows(LearnOptions& o) {
        "that makes virtual tokens of any document, over all files"},
       {"encoder", Text(o.encoder),
        "encoder: its folder; where it has one, documents are made by that, and nothing is learned"},
+      {"embedder", OneOf(o.embedder, kEmbedderWords),
+       "encoder: in place of LoRA and virtual tokens of its own the base's embeddings of equal "
+       "pieces of each window, one a virtual token, by their last state or their mean, and a "
+       "linear "
+       "map that learns"},
       {"reconstruction-only", Switch(o.reconstruction_only),
        "encoder: its first stage alone, to say documents from their memories"},
       {"reconstruction-passes", Number(o.reconstruction_passes, Between(0, 100'000)),

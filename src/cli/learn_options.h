@@ -20,6 +20,7 @@ struct LearnOptions {
   int answer_tokens = 60;
   LearnRecipe recipe;
   std::string encoder = "encoder";  // of the learner of that name
+  Embedder embedder = Embedder::kTrained;
   bool reconstruction_only = false;
   int reconstruction_passes = 0;
   std::string texts;  // folder of what the base wrote; "": it is not kept

@@ -2,6 +2,10 @@
 // of a reference in doubles.
 #include <gtest/gtest.h>
 
+#include <span>
+#include <utility>
+#include <vector>
+
 #include "base/random.h"
 #include "learn/reference_model.h"
 
@@ -91,6 +95,11 @@ class EncoderGradientsTest : public ::testing::Test {
     first.emplace_back(mark_row_.begin(), mark_row_.end());
     AppendMemory(texts_of_[1], &second);
     AppendMemory(texts_of_[2], &second);
+    return LossBehind(std::move(first), std::move(second));
+  }
+
+  // Of both examples, behind such rows.
+  double LossBehind(Rows first, Rows second) const {
     double sum = 0.0;
     size_t num_rows = 0;
     for (Rows* rows : {&first, &second}) {
@@ -137,6 +146,49 @@ TEST_F(EncoderGradientsTest, AreThoseOfDoubles) {
   EXPECT_LT(WorstDifference(trainer_.prompt(encoder_)->gradients(), tokens_, 1, expected),
             kErrorMax);
   EXPECT_LT(WorstDifference(mark.gradients(), mark_row_, 1, expected), kErrorMax);
+}
+
+// The same of a linear map of vectors, where it stands in the encoder's place.
+TEST_F(EncoderGradientsTest, OfAMapAreThoseOfDoubles) {
+  const int32_t n = model_.config.hidden_size;
+  const int32_t map = trainer_.Add({.virtual_tokens = n + 1});
+  Random random(11);
+  std::vector<float> vectors(static_cast<size_t>(3 * kMemoryTokens * n));
+  for (std::span<float> numbers : {std::span(vectors), trainer_.prompt(map)->parameters()}) {
+    for (float& number : numbers) number = static_cast<float>(random.Uniform() - 0.5);
+  }
+  trainer_.prompt(map)->Refresh();
+  const std::vector<MappedRows> rows = {
+      {vectors.data(), kMemoryTokens, memories_[0], 0},
+      {vectors.data() + kMemoryTokens * n, 2 * kMemoryTokens, memories_[1], 0}};
+  trainer_.Map(map, rows);
+  const TrainingExample* const both[] = {&examples_[0], &examples_[1]};
+  const double loss = trainer_.Accumulate(both)[static_cast<size_t>(decoder_)].total();
+  trainer_.BackwardMap(map, rows);
+
+  decoder_lora_ = {trainer_.lora(decoder_), Numbers(trainer_.lora(decoder_)->parameters())};
+  mark_row_ = Numbers(trainer_.prompt(mark_)->parameters());
+  std::vector<double> numbers = Numbers(trainer_.prompt(map)->parameters());
+  const auto append = [&](size_t first, size_t count, Rows* to) {
+    for (size_t i = first; i < first + count; ++i) {
+      to->emplace_back(numbers.end() - n, numbers.end());
+      for (size_t j = 0; j < static_cast<size_t>(n); ++j) {
+        const auto x = static_cast<double>(vectors[i * static_cast<size_t>(n) + j]);
+        for (size_t column = 0; column < static_cast<size_t>(n); ++column) {
+          to->back()[column] += x * numbers[j * static_cast<size_t>(n) + column];
+        }
+      }
+    }
+  };
+  const auto expected = [&] {
+    Rows first, second;
+    append(0, kMemoryTokens, &first);
+    first.emplace_back(mark_row_.begin(), mark_row_.end());
+    append(kMemoryTokens, 2 * kMemoryTokens, &second);
+    return LossBehind(std::move(first), std::move(second));
+  };
+  EXPECT_NEAR(loss, expected(), 1e-5);
+  EXPECT_LT(WorstDifference(trainer_.prompt(map)->gradients(), numbers, 7, expected), kErrorMax);
 }
 
 }  // namespace encoder_gradients_test

@@ -1,6 +1,7 @@
 #include "learn/encoder_run.h"
 
 #include <algorithm>
+#include <cmath>
 #include <numeric>
 #include <optional>
 #include <utility>
@@ -40,8 +41,12 @@ TrainingExample Reconstruction(std::span<const int32_t> tokens, int32_t end_toke
 std::vector<TrainedShape> EncoderRun::ShapesOf(std::span<const size_t> document_tokens,
                                                const EncoderSettings& settings) {
   const int32_t k = settings.memory_tokens;
+  const bool is_map = settings.embedder != Embedder::kTrained;
   std::vector<TrainedShape> shapes = {
-      {.rank = settings.rank, .virtual_tokens = k}, {.rank = settings.rank}, {.virtual_tokens = 1}};
+      is_map ? TrainedShape{.virtual_tokens = settings.hidden_size + 1}
+             : TrainedShape{.rank = settings.rank, .virtual_tokens = k},
+      {.rank = settings.rank},
+      {.virtual_tokens = 1}};
   shapes.resize(shapes.size() + static_cast<size_t>(settings.rates.batch), {.virtual_tokens = k});
   for (const size_t tokens : document_tokens) {
     const auto windows = static_cast<int32_t>(SidesOf(tokens, settings.window_tokens).size());
@@ -63,8 +68,9 @@ int32_t EncoderRun::TextsAtOnce(std::span<const size_t> document_tokens,
 int32_t EncoderRun::RowsBeforeMax(std::span<const size_t> document_tokens,
                                   const EncoderSettings& settings) {
   int32_t most = settings.memory_tokens + 1;  // a window's, and the mark
-  for (const TrainedShape& shape : ShapesOf(document_tokens, settings)) {
-    most = std::max(most, shape.virtual_tokens);
+  for (const size_t tokens : document_tokens) {
+    const size_t windows = SidesOf(tokens, settings.window_tokens).size();
+    most = std::max(most, settings.memory_tokens * static_cast<int32_t>(windows));
   }
   return most;
 }
@@ -86,15 +92,75 @@ EncoderRun::EncoderRun(Trainer& trainer, std::vector<EncoderDocument> documents,
   const auto memories = added.end() - static_cast<std::ptrdiff_t>(documents_.size());
   slots_.assign(added.begin() + 3, memories);
   memories_.assign(memories, added.end());
-  trainer.lora(encoder_)->Initialize(settings.seed);
   trainer.lora(decoder_)->Initialize(settings.seed + 1);
   while (text.size() < static_cast<size_t>(settings.memory_tokens)) text.push_back(text.front());
-  trainer.BeginPrompt(encoder_, text);
   trainer.BeginPrompt(mark_, text);
   for (size_t i = 0; i < documents_.size(); ++i) AddDocument(documents_[i], memories_[i]);
   first_windows_.push_back(static_cast<int32_t>(windows_.size()));
+  if (is_map()) {
+    BeginMap();
+  } else {
+    encoder_lora()->Initialize(settings.seed);
+    trainer.BeginPrompt(encoder_, text);
+  }
   num_reconstructions_ = RatesOf(Stage::kReconstruction).StepsFor(windows_.size());
   if (settings.has_answers) num_answers_ = RatesOf(Stage::kAnswers).StepsFor(answers_.size());
+}
+
+// Vectors of all windows' pieces. The map begins as one that leaves them as they are, as long as an
+// embedding.
+void EncoderRun::BeginMap() {
+  const auto k = static_cast<size_t>(settings_.memory_tokens);
+  std::vector<std::span<const int32_t>> pieces;
+  for (const Window& window : windows_) {
+    const std::span<const int32_t> tokens = window.example.tokens;
+    for (size_t i = 0; i < k; ++i) {
+      const size_t begin = i * tokens.size() / k;
+      const size_t end = std::max((i + 1) * tokens.size() / k, begin + 1);
+      pieces.push_back(tokens.subspan(begin, end - begin));
+    }
+  }
+  vectors_ = trainer_.Embed(
+      pieces, settings_.embedder == Embedder::kMean ? StatePooling::kMean : StatePooling::kLast);
+  double squares = 0.0;
+  for (const float number : trainer_.prompt(mark_)->parameters()) {
+    squares += static_cast<double>(number) * static_cast<double>(number);
+  }
+  TrainedPrompt& map = encoder_tokens();
+  CHECK_EQ(map.columns(), settings_.hidden_size);
+  for (int64_t i = 0; i < map.columns(); ++i) {
+    map.parameters()[static_cast<size_t>(i * map.columns() + i)] =
+        static_cast<float>(std::sqrt(squares));
+  }
+  map.Refresh();
+}
+
+std::vector<EncodedText> EncoderRun::TextsOf(std::span<const WindowMemory> windows) const {
+  std::vector<EncodedText> texts;
+  for (const auto& [window, memory, first] : windows) {
+    texts.push_back({windows_[static_cast<size_t>(window)].example.tokens, memory, first});
+  }
+  return texts;
+}
+
+std::vector<MappedRows> EncoderRun::MappedOf(std::span<const WindowMemory> windows) const {
+  std::vector<MappedRows> rows;
+  const int64_t window_floats = int64_t{settings_.memory_tokens} * settings_.hidden_size;
+  for (const auto& [window, memory, first] : windows) {
+    rows.push_back(
+        {vectors_.data() + window * window_floats, settings_.memory_tokens, memory, first});
+  }
+  return rows;
+}
+
+void EncoderRun::Encode(std::span<const WindowMemory> windows) {
+  if (is_map()) return trainer_.Map(encoder_, MappedOf(windows));
+  trainer_.Encode(encoder_, TextsOf(windows));
+}
+
+void EncoderRun::BackwardEncoder(std::span<const WindowMemory> windows) {
+  if (is_map()) return trainer_.BackwardMap(encoder_, MappedOf(windows));
+  trainer_.BackwardEncoder(encoder_, TextsOf(windows));
 }
 
 LearnerRates EncoderRun::RatesOf(Stage stage) const {
@@ -186,47 +252,44 @@ void EncoderRun::Step() {
 // Each behind a memory of its own.
 double EncoderRun::Reconstruct(std::span<const int32_t> windows, bool learns) {
   std::vector<TrainingExample> examples;
+  std::vector<WindowMemory> memories;
   for (const int32_t window : windows) {
+    memories.push_back({window, slots_[examples.size()], 0});
     examples.push_back(windows_[static_cast<size_t>(window)].example);
-    examples.back().prompt = slots_[examples.size() - 1];
+    examples.back().prompt = memories.back().memory;
   }
-  std::vector<EncodedText> texts;
   std::vector<const TrainingExample*> pointers;
-  for (const TrainingExample& example : examples) {
-    texts.push_back({example.tokens, example.prompt, 0});
-    pointers.push_back(&example);
-  }
-  trainer_.Encode(encoder_, texts);
+  for (const TrainingExample& example : examples) pointers.push_back(&example);
+  Encode(memories);
   const auto decoder = static_cast<size_t>(decoder_);
   if (!learns) return trainer_.Evaluate(pointers)[decoder].tokens;
   const double loss = trainer_.Accumulate(pointers)[decoder].tokens;
-  trainer_.BackwardEncoder(encoder_, texts);
+  BackwardEncoder(memories);
   return loss;
 }
 
-void EncoderRun::AddTexts(int32_t document, std::vector<EncodedText>* texts) const {
+void EncoderRun::AddWindows(int32_t document, std::vector<WindowMemory>* windows) const {
   const auto index = static_cast<size_t>(document);
   const int32_t first = first_windows_[index];
   for (int32_t i = first; i < first_windows_[index + 1]; ++i) {
-    texts->push_back({windows_[static_cast<size_t>(i)].example.tokens, memories_[index],
-                      (i - first) * settings_.memory_tokens});
+    windows->push_back({i, memories_[index], (i - first) * settings_.memory_tokens});
   }
 }
 
 void EncoderRun::StepAnswers(std::span<const int32_t> answers) {
   std::vector<const TrainingExample*> examples;
   std::vector<int32_t> documents;
-  std::vector<EncodedText> texts;
+  std::vector<WindowMemory> windows;
   for (const int32_t index : answers) {
     const Answer& answer = answers_[static_cast<size_t>(index)];
     examples.push_back(answer.example);
     if (std::ranges::find(documents, answer.document) != documents.end()) continue;
     documents.push_back(answer.document);
-    AddTexts(answer.document, &texts);
+    AddWindows(answer.document, &windows);
   }
-  trainer_.Encode(encoder_, texts);
+  Encode(windows);
   last_loss_ = trainer_.Accumulate(examples)[static_cast<size_t>(decoder_)].tokens;
-  trainer_.BackwardEncoder(encoder_, texts);
+  BackwardEncoder(windows);
 }
 
 // Rates rise and fall in either stage.
@@ -239,10 +302,20 @@ void EncoderRun::Apply(int32_t step, int32_t num_steps, bool with_mark) {
   trainer_.Apply(updates);
 }
 
+void EncoderRun::RoundMap() {
+  if (!is_map()) return;
+  TrainedPrompt& map = encoder_tokens();
+  const auto n = static_cast<int64_t>(map.parameters().size());
+  std::vector<char> rounded(static_cast<size_t>(n * DTypeBytes(map.dtype())));
+  ConvertElements(DType::kF32, map.parameters().data(), map.dtype(), rounded.data(), n);
+  ConvertElements(map.dtype(), rounded.data(), DType::kF32, map.parameters().data(), n);
+  map.Refresh();
+}
+
 void EncoderRun::EncodeAll() {
-  std::vector<EncodedText> texts;
-  for (size_t i = 0; i < documents_.size(); ++i) AddTexts(static_cast<int32_t>(i), &texts);
-  trainer_.Encode(encoder_, texts);
+  std::vector<WindowMemory> windows;
+  for (size_t i = 0; i < documents_.size(); ++i) AddWindows(static_cast<int32_t>(i), &windows);
+  Encode(windows);
 }
 
 double EncoderRun::MeanLoss(bool held_out, bool with_memory) {
@@ -303,7 +376,7 @@ std::vector<CheckpointPart> EncoderRun::State() {
     parts.push_back({name + ".first_moments", trained.first_moments()});
     parts.push_back({name + ".second_moments", trained.second_moments()});
   };
-  add("encoder.lora", encoder_lora());
+  if (encoder_lora() != nullptr) add("encoder.lora", *encoder_lora());
   add("encoder.tokens", encoder_tokens());
   add("decoder", decoder());
   add("mark", *trainer_.prompt(mark_));
@@ -323,7 +396,7 @@ Result<bool> EncoderRun::Resume(const std::string& path) {
   RETURN_IF_ERROR(ReadState(checkpoint->state()).WithContext(path));
   for (const int32_t index : {encoder_, decoder_}) trainer_.set_num_updates(index, step_);
   trainer_.set_num_updates(mark_, std::min(step_, num_reconstructions_));
-  encoder_lora().Refresh();
+  if (encoder_lora() != nullptr) encoder_lora()->Refresh();
   encoder_tokens().Refresh();
   decoder().Refresh();
   trainer_.prompt(mark_)->Refresh();

@@ -25,6 +25,10 @@ struct EncoderDocument {
   LearnerData answers;
 };
 
+// What makes memories: LoRA and virtual tokens behind a window; or the base's own vectors of equal
+// pieces of it, one for a token of the memory, which a linear map takes to embeddings.
+enum class Embedder : uint8_t { kTrained, kLast, kMean };
+
 struct EncoderSettings {
   LearnerRates rates;          // passes: over the answers
   int32_t rank = 16;           // of either LoRA
@@ -33,6 +37,8 @@ struct EncoderSettings {
   int32_t window_passes = 0;  // of the first stage; 0: as many as over the answers
   int32_t end_token = 0;      // said behind a window
   bool has_answers = true;    // false: stage 1 alone
+  Embedder embedder = Embedder::kTrained;
+  int32_t hidden_size = 0;  // of the model, where that is not kTrained
   uint64_t seed = 0;
   std::string identity;  // of all that the run depends on: no other one's checkpoint is taken
 };
@@ -63,6 +69,9 @@ class EncoderRun {
   // false: there is none, or it is another run's.
   Result<bool> Resume(const std::string& path);
 
+  // A map becomes what its file will have: training moves numbers that are finer. Nothing happens
+  // to a trained encoder, which computes with its file's.
+  void RoundMap();
   // The memories of all documents, as the encoder makes them now.
   void EncodeAll();
 
@@ -76,7 +85,9 @@ class EncoderRun {
   // After EncodeAll.
   Scores Evaluate();
 
-  TrainedLora& encoder_lora() { return *trainer_.lora(encoder_); }
+  // Null of a map.
+  TrainedLora* encoder_lora() { return trainer_.lora(encoder_); }
+  // Virtual tokens, or a map's rows and its bias.
   TrainedPrompt& encoder_tokens() { return *trainer_.prompt(encoder_); }
   TrainedLora& decoder() { return *trainer_.lora(decoder_); }
   TrainedPrompt& memory(size_t document) { return *trainer_.prompt(memories_[document]); }
@@ -94,12 +105,25 @@ class EncoderRun {
   };
   enum class Stage : uint8_t { kReconstruction, kAnswers };
 
+  // A window, and its part of a memory.
+  struct WindowMemory {
+    int32_t window;
+    int32_t memory;
+    int32_t first;
+  };
+
   void AddDocument(EncoderDocument& document, int32_t memory);
+  void BeginMap();
+  bool is_map() const { return settings_.embedder != Embedder::kTrained; }
+  std::vector<EncodedText> TextsOf(std::span<const WindowMemory> windows) const;
+  std::vector<MappedRows> MappedOf(std::span<const WindowMemory> windows) const;
+  void Encode(std::span<const WindowMemory> windows);
+  void BackwardEncoder(std::span<const WindowMemory> windows);
   double Reconstruct(std::span<const int32_t> windows, bool learns);
   void StepAnswers(std::span<const int32_t> answers);
   void Apply(int32_t step, int32_t num_steps, bool with_mark);
   // Adds the windows of a document, each with its part of the document's memory.
-  void AddTexts(int32_t document, std::vector<EncodedText>* texts) const;
+  void AddWindows(int32_t document, std::vector<WindowMemory>* windows) const;
   double MeanLoss(bool held_out, bool with_memory);
   LearnerRates RatesOf(Stage stage) const;
   // The examples of a step of a stage, and the order of a pass, drawn from the seed.
@@ -117,6 +141,7 @@ class EncoderRun {
   std::vector<int32_t> memories_;  // of documents
   std::vector<Window> windows_;
   std::vector<int32_t> first_windows_;  // of each document, and behind the last one's
+  std::vector<float> vectors_;          // of windows, where there is a map
   std::vector<Answer> answers_;
   int32_t num_reconstructions_ = 0, num_answers_ = 0;  // steps
   int32_t step_ = 0;

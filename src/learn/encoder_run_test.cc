@@ -46,11 +46,29 @@ TEST(EncoderRunTest, StagesHavePassesOfTheirOwn) {
   EXPECT_EQ(steps(3), 5 + 36);
 }
 
+// By the base's own vectors and a linear map.
+TEST(EncoderRunTest, AMapsMemorySaysItsDocument) {
+  LearnModel model(SourcePath("tests/goldens/llama"), DType::kF32);
+  for (const Embedder embedder : {Embedder::kLast, Embedder::kMean}) {
+    Trainer trainer(model.config, model.weights, Limits(), model.stream);
+    EncoderRun run(trainer, Documents(), testing::MapSettings(model.config, embedder));
+    EXPECT_EQ(run.encoder_lora(), nullptr);
+    EXPECT_EQ(run.encoder_tokens().num_tokens(), model.config.hidden_size + 1);
+    while (run.step() < run.num_steps()) run.Step();
+    run.EncodeAll();
+    const EncoderRun::Scores after = run.Evaluate();
+    EXPECT_LT(after.answers, 0.7 * after.answers_without);
+    EXPECT_LT(after.held_out, 0.8 * after.held_out_without);
+  }
+}
+
 // Killed in either stage, it ends with the same bits; another run takes no checkpoint of it.
 TEST(EncoderRunTest, GoesOnFromACheckpoint) {
   LearnModel model(SourcePath("tests/goldens/llama"), DType::kF32);
   testing::ExpectGoesOn(model.config, model.weights, Limits(), Documents(), Settings(),
                         model.stream);
+  testing::ExpectGoesOn(model.config, model.weights, Limits(), Documents(),
+                        testing::MapSettings(model.config, Embedder::kMean), model.stream);
 }
 
 TEST(EncoderRunTest, AddsWhatItSays) {

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -40,14 +41,21 @@ inline EncoderSettings Settings() {
           .seed = 5};
 }
 
+inline EncoderSettings MapSettings(const ModelConfig& config, Embedder embedder) {
+  EncoderSettings settings = Settings();
+  settings.embedder = embedder;
+  settings.hidden_size = config.hidden_size;
+  return settings;
+}
+
 // An encoder, its decoder and a document's memory, as files have them.
 inline std::vector<float> NumbersOf(EncoderRun& run) {
   run.EncodeAll();
   std::vector<float> all;
-  for (const auto part : {run.encoder_lora().parameters(), run.encoder_tokens().parameters(),
-                          run.decoder().parameters(), run.memory(2).parameters()}) {
-    all.insert(all.end(), part.begin(), part.end());
-  }
+  std::vector<std::span<const float>> parts = {
+      run.encoder_tokens().parameters(), run.decoder().parameters(), run.memory(2).parameters()};
+  if (run.encoder_lora() != nullptr) parts.push_back(run.encoder_lora()->parameters());
+  for (const auto part : parts) all.insert(all.end(), part.begin(), part.end());
   return all;
 }
 

@@ -220,6 +220,8 @@ TEST_F(GpuEncoderTest, GoesOnFromACheckpoint) {
     DeviceModel model(ConfigOf(64, 4, 2), dtype, kGpu);
     testing::ExpectGoesOn(model.config, model.weights, Limits(), testing::Documents(),
                           testing::Settings(), model.owned.get());
+    testing::ExpectGoesOn(model.config, model.weights, Limits(), testing::Documents(),
+                          testing::MapSettings(model.config, Embedder::kMean), model.owned.get());
   }
 }
 
@@ -233,6 +235,67 @@ TEST_F(GpuEncoderTest, AMemorySaysItsDocument) {
   const EncoderRun::Scores after = run.Evaluate();
   EXPECT_LT(after.answers, 0.7 * after.answers_without);
   EXPECT_LT(after.held_out, 0.8 * after.held_out_without);
+}
+
+// A linear map of vectors, more of them than a forward has rows.
+struct MappedStep {
+  double loss = 0.0;
+  std::vector<float> gradients, memory, vectors;
+};
+
+MappedStep LearnMap(DeviceModel& model, bool in_parts = false) {
+  Trained trained(model, Limits());
+  Trainer& trainer = trained.trainer;
+  const int64_t n = model.config.hidden_size;
+  const int32_t map = trainer.Add({.virtual_tokens = static_cast<int32_t>(n) + 1});
+  const auto chain = MakeChain();
+  std::vector<std::span<const int32_t>> pieces(chain->tokens.begin(), chain->tokens.end());
+  MappedStep step;
+  for (const StatePooling pooling : {StatePooling::kLast, StatePooling::kMean}) {
+    const std::vector<float> some = trainer.Embed(pieces, pooling);
+    step.vectors.insert(step.vectors.end(), some.begin(), some.end());
+  }
+  constexpr int32_t kMany = 600;  // vectors of a memory
+  const int32_t memory = trainer.Add({.virtual_tokens = kMany});
+  Fill(*trainer.prompt(map), 5);
+  Random random(3);
+  std::vector<float> vectors(static_cast<size_t>(kMany * n));
+  for (float& x : vectors) x = static_cast<float>(random.Normal() * 0.1);
+  std::vector<MappedRows> rows = {{vectors.data(), kMany, memory, 0}};
+  if (in_parts) {
+    rows = {{vectors.data(), 200, memory, 0}, {vectors.data() + 200 * n, 400, memory, 200}};
+  }
+  trainer.Map(map, rows);
+  // The last of them stand before an example, as a memory of their own.
+  const int32_t part = trainer.Add({.virtual_tokens = 100});
+  const MappedRows last[] = {{vectors.data() + 500 * n, 100, part, 0}};
+  trainer.Map(map, last);
+  std::vector<TrainingExample> examples = {RandomExample(50, kDecoder, 4)};
+  examples[0].prompt = part;
+  step.loss = trainer.Accumulate(PointersTo(examples))[kDecoder].total();
+  trainer.BackwardMap(map, last);
+  const auto gradients = trainer.prompt(map)->gradients();
+  const auto numbers = trainer.prompt(memory)->parameters();
+  step.gradients.assign(gradients.begin(), gradients.end());
+  step.memory.assign(numbers.begin(), numbers.end());
+  return step;
+}
+
+TEST_F(GpuEncoderTest, AMapIsTheCpus) {
+  DeviceModel cpu(ConfigOf(32, 6, 2), DType::kF32, {});
+  DeviceModel gpu(ConfigOf(32, 6, 2), DType::kF32, kGpu);
+  const MappedStep expected = LearnMap(cpu);
+  const MappedStep actual = LearnMap(gpu);
+  EXPECT_NEAR(actual.loss, expected.loss, 1e-5);
+  ExpectNear(actual.vectors, expected.vectors);
+  ExpectNear(actual.memory, expected.memory);
+  ExpectNear(actual.gradients, expected.gradients);
+  const MappedStep parts = LearnMap(gpu, /*in_parts=*/true);
+  EXPECT_TRUE(parts.memory == actual.memory);
+  EXPECT_TRUE(parts.gradients == actual.gradients);
+  DeviceModel cpu_bf16(ConfigOf(64, 4, 2), DType::kBF16, {});
+  DeviceModel gpu_bf16(ConfigOf(64, 4, 2), DType::kBF16, kGpu);
+  ExpectPointsAlong(LearnMap(gpu_bf16).gradients, LearnMap(cpu_bf16).gradients);
 }
 
 // All adapters of a run, as they are summed up before.

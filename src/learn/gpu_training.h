@@ -8,6 +8,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <vector>
@@ -47,6 +48,10 @@ class GpuTraining : public TrainingDevice {
               std::span<const EncodedRows> rows) override;
   void BackwardEncoded(const TrainingBatch& batch, std::span<const AdapterInTraining> adapters,
                        std::span<const EncodedRows> rows, bool begins) override;
+  void Map(std::span<const AdapterInTraining> adapters, int32_t map,
+           std::span<const MappedRows> rows) override;
+  void BackwardMap(std::span<const AdapterInTraining> adapters, int32_t map,
+                   std::span<const MappedRows> rows) override;
   void BeginPrompt(const TrainingBatch& batch, TrainedPrompt& prompt) override;
   void TakeStates(const TrainingBatch& batch, std::span<const int32_t> rows, bool all,
                   float* states) override;
@@ -127,7 +132,10 @@ class GpuTraining : public TrainingDevice {
   void PutBatch(const TrainingBatch& batch, const TrainingTargets& targets);
 
   void PutEncoderBatch(const TrainingBatch& batch, std::span<const AdapterInTraining> adapters);
-  GpuMasters& MemoryOf(const EncodedRows& rows);
+  GpuMasters& EmbeddingsOf(int32_t adapter);
+  // Calls back with vectors that are in hidden_, which nobody else has meanwhile.
+  void ForEachMapped(std::span<const MappedRows> rows,
+                     const std::function<void(const MappedRows& part)>& function);
   void BackwardMemory(const EncodedRows& rows);
 
   void Forward();

@@ -1,11 +1,13 @@
-// Encoders: the final states of their virtual tokens become memories, and memories' gradients go
-// back through them. Neither leaves the device.
+// Encoders: the final states of their virtual tokens, or a linear map of vectors, become memories,
+// and memories' gradients go back through them. Neither leaves the device.
 #include <algorithm>
 
 #include "base/check.h"
+#include "kernels/linear_map/linear_map.h"
 #include "kernels/rms_norm/rms_norm.h"
 #include "kernels/rms_norm_backward/rms_norm_backward.h"
 #include "learn/gpu_training.h"
+#include "tensor/cuda_memory.h"
 
 namespace graft {
 
@@ -16,10 +18,10 @@ void GpuTraining::PutEncoderBatch(const TrainingBatch& batch,
   PutTaught({});
 }
 
-GpuMasters& GpuTraining::MemoryOf(const EncodedRows& rows) {
-  GpuPrompt& memory = *prompts_[static_cast<size_t>(rows.memory)];
-  CHECK(memory.kind() == VirtualTokenKind::kEmbedding);
-  return memory.masters();
+GpuMasters& GpuTraining::EmbeddingsOf(int32_t adapter) {
+  GpuPrompt& prompt = *prompts_[static_cast<size_t>(adapter)];
+  CHECK(prompt.kind() == VirtualTokenKind::kEmbedding);
+  return prompt.masters();
 }
 
 void GpuTraining::Encode(const TrainingBatch& batch, std::span<const AdapterInTraining> adapters,
@@ -31,7 +33,7 @@ void GpuTraining::Encode(const TrainingBatch& batch, std::span<const AdapterInTr
   Forward();
   std::vector<GpuMasters*> memories;
   for (const EncodedRows& part : rows) {
-    GpuMasters& memory = MemoryOf(part);
+    GpuMasters& memory = EmbeddingsOf(part.memory);
     RmsNorm({.x = hidden_.as<float>() + part.row * n,
              .x_stride = n,
              .weight = weights_.final_norm.as<float>(),
@@ -61,7 +63,7 @@ void GpuTraining::BackwardEncoded(const TrainingBatch& batch,
 // Through the final norm into the residual stream's gradient, as the head does.
 void GpuTraining::BackwardMemory(const EncodedRows& rows) {
   const int64_t n = config_.hidden_size;
-  const float* const d_memory = MemoryOf(rows).gradients() + rows.first * n;
+  const float* const d_memory = EmbeddingsOf(rows.memory).gradients() + rows.first * n;
   for (int32_t begin = 0; begin < rows.num_rows; begin += limits_.logits_rows_max) {
     const int64_t num_rows = std::min(limits_.logits_rows_max, rows.num_rows - begin);
     const int64_t first = (int64_t{rows.row} + begin) * n;
@@ -89,6 +91,48 @@ void GpuTraining::BackwardMemory(const EncodedRows& rows) {
          .d_x_copy = has_copy ? d_hidden_copy_.as<char>() + first * DTypeBytes(dtype_) : nullptr},
         stream_);
   }
+}
+
+void GpuTraining::ForEachMapped(std::span<const MappedRows> rows,
+                                const std::function<void(const MappedRows& part)>& function) {
+  const int64_t n = config_.hidden_size;
+  for (const MappedRows& all : rows) {
+    for (int32_t done = 0; done < all.num_rows; done += limits_.rows_max) {
+      const int32_t count = std::min(limits_.rows_max, all.num_rows - done);
+      CopyToDevice(hidden_.data(), all.vectors + done * n, count * n * int64_t{sizeof(float)},
+                   stream_);
+      function({nullptr, count, all.memory, all.first + done});
+    }
+  }
+}
+
+void GpuTraining::Map(std::span<const AdapterInTraining> adapters, int32_t map,
+                      std::span<const MappedRows> rows) {
+  FollowAdapters(adapters);
+  const int64_t n = config_.hidden_size;
+  const GpuPieces::Scope piece(pieces_);
+  ForEachMapped(rows, [&](const MappedRows& part) {
+    LinearMap({hidden_.as<float>(), EmbeddingsOf(map).parameters(),
+               EmbeddingsOf(part.memory).parameters() + part.first * n, part.num_rows, n, n},
+              stream_);
+  });
+  for (size_t i = 0; i < rows.size(); ++i) {
+    if (i == 0 || rows[i].memory != rows[i - 1].memory) EmbeddingsOf(rows[i].memory).Round();
+  }
+}
+
+void GpuTraining::BackwardMap(std::span<const AdapterInTraining> adapters, int32_t map,
+                              std::span<const MappedRows> rows) {
+  FollowAdapters(adapters);
+  const int64_t n = config_.hidden_size;
+  GpuMasters& masters = EmbeddingsOf(map);
+  const GpuPieces::Scope piece(pieces_);
+  masters.BeginGradients();
+  ForEachMapped(rows, [&](const MappedRows& part) {
+    LinearMapGradient({hidden_.as<float>(), EmbeddingsOf(part.memory).gradients() + part.first * n,
+                       masters.gradients(), part.num_rows, n, n},
+                      stream_);
+  });
 }
 
 }  // namespace graft

@@ -62,6 +62,9 @@ struct EncodedText {
   int32_t first = 0;
 };
 
+// Of a text's states: the last one, or their mean.
+enum class StatePooling : uint8_t { kLast, kMean };
+
 // Means over an adapter's rows of one step.
 struct TrainingLoss {
   int64_t num_rows = 0;
@@ -107,6 +110,13 @@ class Trainer {
   // for them. A text and the encoder's virtual tokens have at most rows_max rows.
   void Encode(int32_t encoder, std::span<const EncodedText> texts);
   void BackwardEncoder(int32_t encoder, std::span<const EncodedText> texts);
+
+  // The same by a linear map of vectors. Rows of one memory follow each other.
+  void Map(int32_t map, std::span<const MappedRows> rows);
+  void BackwardMap(int32_t map, std::span<const MappedRows> rows);
+  // The base's final states of each text, pooled, to the length 1, as /v1/embeddings has them:
+  // [texts, hidden]. A text has at most rows_max tokens.
+  std::vector<float> Embed(std::span<const std::span<const int32_t>> texts, StatePooling pooling);
 
   // One step of AdamW for each of these adapters, by the gradients of the last Accumulate. LoRA and
   // virtual tokens have rates and norms of their own.
@@ -158,6 +168,9 @@ class Trainer {
                            const OnEncoderBatch& on_batch);
   // At most logits_rows_max rows each.
   std::vector<EncodedRows> HeadParts(std::span<const EncodedRows> rows) const;
+  // What TrainingDevice::TakeStates takes.
+  void TakeStates(const TrainingBatch& batch, std::span<const int32_t> rows, bool all,
+                  float* states);
   void EncodeOnCpu(const TrainingBatch& batch, std::span<const EncodedRows> rows);
   void BackwardEncodedOnCpu(const TrainingBatch& batch, std::span<const EncodedRows> rows);
   int32_t page_tokens() const {

@@ -23,24 +23,26 @@ void Trainer::TakeTeacherStates(std::span<TrainingExample> examples, bool all_la
     const TrainingSequence sequence{.tokens = tokens};
     const TrainingBatch batch({&sequence, 1}, page_tokens());
     example.hidden.resize(num_boundaries * rows.size() * n);
-    if (device_ != nullptr) {
-      device_->TakeStates(batch, rows, all_layers, example.hidden.data());
-      continue;
+    TakeStates(batch, rows, all_layers, example.hidden.data());
+  }
+}
+
+void Trainer::TakeStates(const TrainingBatch& batch, std::span<const int32_t> rows, bool all,
+                         float* states) {
+  if (device_ != nullptr) return device_->TakeStates(batch, rows, all, states);
+  const auto n = static_cast<size_t>(config_.hidden_size);
+  transformer_->Forward(batch, {});
+  for (int32_t layer = 0; all && layer < config_.num_layers; ++layer) {
+    for (const int32_t row : rows) {
+      states = std::copy_n(transformer_->hidden(layer) + static_cast<size_t>(row) * n, n, states);
     }
-    transformer_->Forward(batch, {});
-    float* to = example.hidden.data();
-    for (int32_t layer = 0; all_layers && layer < config_.num_layers; ++layer) {
-      for (const int32_t row : rows) {
-        to = std::copy_n(transformer_->hidden(layer) + static_cast<size_t>(row) * n, n, to);
-      }
-    }
-    for (size_t begin = 0; begin < rows.size();) {
-      const size_t count =
-          std::min<size_t>(static_cast<size_t>(limits_.logits_rows_max), rows.size() - begin);
-      const float* normed = transformer_->ComputeNormed({rows.data() + begin, count});
-      to = std::copy_n(normed, count * n, to);
-      begin += count;
-    }
+  }
+  for (size_t begin = 0; begin < rows.size();) {
+    const size_t count =
+        std::min<size_t>(static_cast<size_t>(limits_.logits_rows_max), rows.size() - begin);
+    const float* normed = transformer_->ComputeNormed(rows.subspan(begin, count));
+    states = std::copy_n(normed, count * n, states);
+    begin += count;
   }
 }
 

@@ -51,6 +51,15 @@ struct EncodedRows {
   int32_t first = 0;
 };
 
+// Vectors of which a linear map makes a memory's tokens from `first` on. The map is an adapter with
+// embeddings: hidden_size rows and its bias (linear_map.h).
+struct MappedRows {
+  const float* vectors = nullptr;  // [num_rows, hidden_size], in the host's memory
+  int32_t num_rows = 0;
+  int32_t memory = 0;
+  int32_t first = 0;
+};
+
 // Of each target.
 struct TargetLosses {
   std::vector<double> tokens;  // in nats, without its weight
@@ -97,6 +106,12 @@ class TrainingDevice {
   virtual void BackwardEncoded(const TrainingBatch& batch,
                                std::span<const AdapterInTraining> adapters,
                                std::span<const EncodedRows> rows, bool begins) = 0;
+
+  // Likewise by a map, and back.
+  virtual void Map(std::span<const AdapterInTraining> adapters, int32_t map,
+                   std::span<const MappedRows> rows) = 0;
+  virtual void BackwardMap(std::span<const AdapterInTraining> adapters, int32_t map,
+                           std::span<const MappedRows> rows) = 0;
 
   // What the base makes of the batch's one sequence, without an adapter, become the prompt's
   // numbers in the host's memory: the tokens' embeddings, or their keys and values.

@@ -15,6 +15,18 @@ namespace {
 constexpr const char* kEncoder = "/encoder";
 constexpr const char* kDecoder = "/decoder";
 
+// What graft.json of an encoder says that it is.
+Status CheckEmbedder(const std::string& folder, const OrderedJson& origin) {
+  ASSIGN_OR_RETURN(const std::string text, ReadFile(folder + kEncoder + "/graft.json"));
+  ASSIGN_OR_RETURN(const Json made, ParseJson(text));
+  const auto embedder_of = [](const auto& json) {
+    return json.value("learner", Json::object()).value("embedder", std::string("none"));
+  };
+  const std::string has = embedder_of(made);
+  if (has == embedder_of(Json(origin))) return OkStatus();
+  return InvalidArgumentError("the encoder in " + folder + " was learned with --embedder " + has);
+}
+
 // An encoder that was learned before, in place of a new one's numbers.
 Status ReadEncoder(const std::string& folder, const ModelConfig& config, EncoderRun& run) {
   ASSIGN_OR_RETURN(const TaskSet::FrozenDocument encoder,
@@ -22,7 +34,7 @@ Status ReadEncoder(const std::string& folder, const ModelConfig& config, Encoder
   ASSIGN_OR_RETURN(const TaskSet::FrozenDocument decoder,
                    ReadFrozenDocument("decoder", folder + kDecoder, config));
   RETURN_IF_ERROR(
-      ReadInto(encoder, config, &run.encoder_lora(), &run.encoder_tokens()).WithContext(folder));
+      ReadInto(encoder, config, run.encoder_lora(), &run.encoder_tokens()).WithContext(folder));
   return ReadInto(decoder, config, &run.decoder(), nullptr).WithContext(folder);
 }
 
@@ -31,7 +43,7 @@ Status WriteEncoder(const EncoderOrder& order, const LoadedModel& model,
   const DType dtype = model.weights.dtype;
   ASSIGN_OR_RETURN(const std::string encoder,
                    WriteLearnedFolder(order.folder + kEncoder, model.config,
-                                      {&run.encoder_lora(), &run.encoder_tokens()}, dtype,
+                                      {run.encoder_lora(), &run.encoder_tokens()}, dtype,
                                       model.name, provenance));
   return WriteLearnedFolder(order.folder + kDecoder, model.config, {.lora = &run.decoder()}, dtype,
                             model.name, provenance)
@@ -89,11 +101,16 @@ LearnSizes::Frozen EncoderSizes(std::span<const size_t> document_tokens,
                            .embeddings = EncoderRun::RowsBeforeMax(document_tokens, settings),
                            .sequences = EncoderRun::TextsAtOnce(document_tokens, settings)};
   sizes.shapes = EncoderRun::ShapesOf(document_tokens, settings);
-  sizes.shapes.erase(sizes.shapes.begin());  // the encoder
+  const bool is_map = settings.embedder != Embedder::kTrained;
+  sizes.shapes.erase(sizes.shapes.begin() + (is_map ? 1 : 0));
   for (const TrainedShape& shape : sizes.shapes) {
     if (shape.rank > 0) sizes.bytes += TrainedLora::BytesFor(config, shape.rank, dtype);
     if (shape.virtual_tokens == 0) continue;
     sizes.bytes += TrainedPrompt::BytesFor(config, shape.kind, shape.virtual_tokens, dtype);
+  }
+  if (!is_map) return sizes;
+  for (const TrainedShape& memory : std::span(sizes.shapes).last(document_tokens.size())) {
+    sizes.bytes += int64_t{memory.virtual_tokens} * config.hidden_size * int64_t{sizeof(float)};
   }
   return sizes;
 }
@@ -111,9 +128,11 @@ Result<EncoderReport> LearnByEncoder(EncoderOrder order, LoadedModel& model,
   EncoderRun run(trainer, std::move(documents), order.settings);
   EncoderReport report;
   if (is_there) {
+    RETURN_IF_ERROR(CheckEmbedder(order.folder, order.documents[0].origin));
     RETURN_IF_ERROR(ReadEncoder(order.folder, model.config, run));
   } else {
     RETURN_IF_ERROR(Learn(order, run));
+    run.RoundMap();
     report.num_steps = run.num_steps();
   }
   run.EncodeAll();

@@ -35,7 +35,8 @@ struct EncoderOrder {
 // Whether the folder has an encoder.
 bool HasEncoder(const std::string& folder);
 
-// What training it takes besides the encoder itself, which learns as an adapter does.
+// What training it takes besides an adapter of LoRA and virtual tokens: of a trained encoder that
+// is itself, else the decoder.
 LearnSizes::Frozen EncoderSizes(std::span<const size_t> document_tokens,
                                 const EncoderSettings& settings, const ModelConfig& config,
                                 DType dtype);

@@ -10,6 +10,7 @@
 #include "base/json_fwd.h"
 #include "base/status.h"
 #include "document/document.h"
+#include "learn/encoder_run.h"
 #include "learn/learner.h"
 #include "learn/training_run.h"
 #include "options/option.h"
@@ -34,6 +35,10 @@ inline constexpr OptionWord<TeacherPrompts> kTeacherPromptsWords[] = {
     {TeacherPrompts::kChat, "chat"}};
 inline constexpr OptionWord<HiddenStates> kHiddenStatesWords[] = {
     {HiddenStates::kNone, "none"}, {HiddenStates::kLast, "last"}, {HiddenStates::kAll, "all"}};
+
+// Who makes an encoder's memories (Embedder).
+inline constexpr OptionWord<Embedder> kEmbedderWords[] = {
+    {Embedder::kTrained, "none"}, {Embedder::kLast, "last"}, {Embedder::kMean, "mean"}};
 
 struct LearnRecipe {
   LearnerKind learner = LearnerKind::kDistill;
