@@ -128,6 +128,7 @@ EncoderSettings EncoderSettingsOf(const LearnOptions& options, const Learner& le
           .memory_tokens = parts.virtual_tokens,
           .window_tokens = options.recipe.window_tokens,
           .window_passes = options.reconstruction_passes,
+          .window_answer_passes = options.window_answer_passes,
           .end_token = config.eos_token_ids.empty() ? 0 : config.eos_token_ids[0],
           .has_answers = !options.reconstruction_only,
           .embedder = options.embedder,

@@ -55,17 +55,6 @@ std::vector<Option> LearnerRows(LearnOptions& o) {
        "to "
        "a file of questions, beside the frozen adapters that they name; encoder: one "
        "that makes virtual tokens of any document, over all files"},
-      {"encoder", Text(o.encoder),
-       "encoder: its folder; where it has one, documents are made by that, and nothing is learned"},
-      {"embedder", OneOf(o.embedder, kEmbedderWords),
-       "encoder: in place of LoRA and virtual tokens of its own the base's embeddings of equal "
-       "pieces of each window, one a virtual token, by their last state or their mean, and a "
-       "linear "
-       "map that learns"},
-      {"reconstruction-only", Switch(o.reconstruction_only),
-       "encoder: its first stage alone, to say documents from their memories"},
-      {"reconstruction-passes", Number(o.reconstruction_passes, Between(0, 100'000)),
-       "encoder: of its first stage, over all windows; 0: as many as --passes"},
       {"questions", Number(o.recipe.questions, Between(0, 10'000)),
        "all but next-token: questions that the base asks itself about each window, and answers "
        "with "
@@ -85,6 +74,23 @@ std::vector<Option> LearnerRows(LearnOptions& o) {
       {"hidden-states", OneOf(o.recipe.hidden, kHiddenStatesWords),
        "all but next-token: which of the teacher's hidden states the adapter is to come near to, "
        "besides its probabilities; they are kept in memory"}};
+}
+
+std::vector<Option> EncoderRows(LearnOptions& o) {
+  return {
+      {"encoder", Text(o.encoder),
+       "encoder: its folder; where it has one, documents are made by that, and nothing is learned"},
+      {"embedder", OneOf(o.embedder, kEmbedderWords),
+       "encoder: in place of LoRA and virtual tokens of its own the base's embeddings of equal "
+       "pieces of each window, one a virtual token, by their last state or their mean, and a "
+       "linear map that learns"},
+      {"reconstruction-only", Switch(o.reconstruction_only),
+       "encoder: its first stage alone, to say documents from their memories"},
+      {"reconstruction-passes", Number(o.reconstruction_passes, Between(0, 100'000)),
+       "encoder: of its first stage, over all windows; 0: as many as --passes"},
+      {"window-answer-passes", Number(o.window_answer_passes, Between(0, 100'000)),
+       "encoder: between its stages, over the answers behind the memory of their own window "
+       "alone"}};
 }
 
 // How they learn it. Learners differ by a factor of fifty in these.
@@ -130,6 +136,7 @@ std::vector<Option> RateRows(LearnOptions& o) {
 
 std::vector<Option> LearnTrainingRows(LearnOptions& o) {
   std::vector<Option> rows = LearnerRows(o);
+  for (Option& row : EncoderRows(o)) rows.push_back(std::move(row));
   for (Option& row : RateRows(o)) rows.push_back(std::move(row));
   return rows;
 }

@@ -23,6 +23,7 @@ struct LearnOptions {
   Embedder embedder = Embedder::kTrained;
   bool reconstruction_only = false;
   int reconstruction_passes = 0;
+  int window_answer_passes = 0;
   std::string texts;  // folder of what the base wrote; "": it is not kept
   int together = 4;
   double kept_gib = -1.0;

@@ -31,6 +31,7 @@ std::vector<int32_t> Joined(std::vector<int32_t> first, std::span<const int32_t>
 struct Lesson {
   WriteOrder order;
   std::vector<int32_t> student_prompt;
+  int32_t window = -1;  // of the document, which it is about; -1: of no one alone
 };
 
 // What the teacher's likeliest tokens leave of probability.
@@ -47,6 +48,7 @@ TrainingExample ExampleOf(const Lesson& lesson, const TaughtText& text, int32_t 
   example.tokens = Joined(lesson.student_prompt, text.tokens);
   const auto before = static_cast<int32_t>(lesson.student_prompt.size());
   example.teacher_prompt = lesson.order.prompt;
+  example.window = lesson.window;
   example.num_replaced = before;
   for (size_t i = 0; i < text.tokens.size(); ++i) {
     const int32_t row = before + static_cast<int32_t>(i) - 1;
@@ -227,7 +229,8 @@ class DistillLearner : public Learner {
           asked.push_back({{.prompt = Told(question, TextOf(windows[w], input)),
                             .tokens_max = form.answer_tokens_max(),
                             .temperature = 0.0f},
-                           question.student});
+                           question.student,
+                           static_cast<int32_t>(w)});
         }
       }
     }
@@ -256,14 +259,15 @@ class DistillLearner : public Learner {
   std::vector<Lesson> MakeLessons(const LearnerInput& input) const {
     const std::span<const int32_t> tokens = input.tokens;
     std::vector<Lesson> lessons;
-    for (const DocumentWindow& window :
-         WindowsOf(static_cast<int64_t>(tokens.size()), input.window_tokens)) {
+    const auto windows = WindowsOf(static_cast<int64_t>(tokens.size()), input.window_tokens);
+    for (size_t w = 0; w < windows.size(); ++w) {
       for (const DistillPrompt& prompt : settings_.prompts) {
         for (int32_t i = 0; i < settings_.outputs; ++i) {
-          lessons.push_back({{.prompt = Told(prompt, TextOf(window, input)),
+          lessons.push_back({{.prompt = Told(prompt, TextOf(windows[w], input)),
                               .tokens_max = settings_.output_tokens,
                               .seed = RandomBits(input.seed, lessons.size())},
-                             prompt.student});
+                             prompt.student,
+                             static_cast<int32_t>(w)});
         }
       }
     }

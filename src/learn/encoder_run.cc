@@ -103,8 +103,24 @@ EncoderRun::EncoderRun(Trainer& trainer, std::vector<EncoderDocument> documents,
     encoder_lora()->Initialize(settings.seed);
     trainer.BeginPrompt(encoder_, text);
   }
-  num_reconstructions_ = RatesOf(Stage::kReconstruction).StepsFor(windows_.size());
-  if (settings.has_answers) num_answers_ = RatesOf(Stage::kAnswers).StepsFor(answers_.size());
+  const auto steps = [&](Stage stage) { return RatesOf(stage).StepsFor(CountOf(stage)); };
+  num_reconstructions_ = steps(Stage::kReconstruction);
+  if (!settings.has_answers) return;
+  num_window_answers_ = steps(Stage::kWindowAnswers);
+  num_answers_ = steps(Stage::kAnswers);
+}
+
+size_t EncoderRun::CountOf(Stage stage) const {
+  switch (stage) {
+    case Stage::kReconstruction:
+      return windows_.size();
+    case Stage::kWindowAnswers:
+      return window_answers_.size();
+    case Stage::kAnswers:
+      return answers_.size();
+  }
+  CHECK(false) << static_cast<int>(stage);
+  __builtin_unreachable();
 }
 
 // Vectors of all windows' pieces. The map begins as one that leaves them as they are, as long as an
@@ -168,6 +184,7 @@ LearnerRates EncoderRun::RatesOf(Stage stage) const {
   if (stage == Stage::kReconstruction && settings_.window_passes > 0) {
     rates.passes = settings_.window_passes;
   }
+  if (stage == Stage::kWindowAnswers) rates.passes = settings_.window_answer_passes;
   return rates;
 }
 
@@ -190,17 +207,20 @@ void EncoderRun::AddDocument(EncoderDocument& document, int32_t memory) {
     }
   }
   for (const TrainingExample& example : document.answers.training) {
-    answers_.push_back({index, &example});
+    const int32_t window = example.window < 0 ? -1 : first_windows_.back() + example.window;
+    CHECK_LT(window, static_cast<int32_t>(windows_.size()));
+    if (window >= 0) window_answers_.push_back(static_cast<int32_t>(answers_.size()));
+    answers_.push_back({index, window, &example});
   }
 }
 
 std::vector<int32_t> EncoderRun::OrderOf(Stage stage, int64_t pass) const {
-  const bool is_answers = stage == Stage::kAnswers;
-  Random random(RandomBits(settings_.seed + (is_answers ? 1 : 0), static_cast<uint64_t>(pass)));
-  std::vector<int32_t> order(is_answers ? answers_.size() : windows_.size());
+  Random random(
+      RandomBits(settings_.seed + static_cast<uint64_t>(stage), static_cast<uint64_t>(pass)));
+  std::vector<int32_t> order(CountOf(stage));
   std::iota(order.begin(), order.end(), 0);
   Shuffle(order, random);
-  if (!is_answers) return order;
+  if (stage != Stage::kAnswers) return order;
   // Answers of one document in groups, and the groups in any order.
   const auto document_of = [&](int32_t i) { return answers_[static_cast<size_t>(i)].document; };
   std::ranges::stable_sort(order, {}, document_of);
@@ -220,8 +240,7 @@ std::vector<int32_t> EncoderRun::OrderOf(Stage stage, int64_t pass) const {
 }
 
 std::vector<int32_t> EncoderRun::Drawn(Stage stage, int32_t step) {
-  const auto count =
-      static_cast<int64_t>(stage == Stage::kAnswers ? answers_.size() : windows_.size());
+  const auto count = static_cast<int64_t>(CountOf(stage));
   const int64_t begin = int64_t{step} * settings_.rates.batch;
   const int64_t end = std::min(begin + settings_.rates.batch, count * RatesOf(stage).passes);
   std::vector<int32_t> drawn;
@@ -238,24 +257,44 @@ std::vector<int32_t> EncoderRun::Drawn(Stage stage, int32_t step) {
 
 void EncoderRun::Step() {
   CHECK_LT(step_, num_steps());
-  if (step_ < num_reconstructions_) {
-    last_loss_ = Reconstruct(Drawn(Stage::kReconstruction, step_), true);
-    Apply(step_, num_reconstructions_, true);
+  int32_t step = step_;
+  if (step < num_reconstructions_) {
+    last_loss_ = RunBehindWindows(WindowsAt(Drawn(Stage::kReconstruction, step)), true);
+    Apply(step, num_reconstructions_, true);
+  } else if ((step -= num_reconstructions_) < num_window_answers_) {
+    last_loss_ = RunBehindWindows(WindowAnswersAt(Drawn(Stage::kWindowAnswers, step)), true);
+    Apply(step, num_window_answers_, false);
   } else {
-    const int32_t step = step_ - num_reconstructions_;
+    step -= num_window_answers_;
     StepAnswers(Drawn(Stage::kAnswers, step));
     Apply(step, num_answers_, false);
   }
   ++step_;
 }
 
+std::vector<EncoderRun::WindowExample> EncoderRun::WindowsAt(std::span<const int32_t> drawn) const {
+  std::vector<WindowExample> examples;
+  for (const int32_t i : drawn) examples.push_back({i, &windows_[static_cast<size_t>(i)].example});
+  return examples;
+}
+
+std::vector<EncoderRun::WindowExample> EncoderRun::WindowAnswersAt(
+    std::span<const int32_t> drawn) const {
+  std::vector<WindowExample> examples;
+  for (const int32_t i : drawn) {
+    const auto index = static_cast<size_t>(window_answers_[static_cast<size_t>(i)]);
+    examples.push_back({answers_[index].window, answers_[index].example});
+  }
+  return examples;
+}
+
 // Each behind a memory of its own.
-double EncoderRun::Reconstruct(std::span<const int32_t> windows, bool learns) {
+double EncoderRun::RunBehindWindows(std::span<const WindowExample> windows, bool learns) {
   std::vector<TrainingExample> examples;
   std::vector<WindowMemory> memories;
-  for (const int32_t window : windows) {
-    memories.push_back({window, slots_[examples.size()], 0});
-    examples.push_back(windows_[static_cast<size_t>(window)].example);
+  for (const WindowExample& window : windows) {
+    memories.push_back({window.window, slots_[examples.size()], 0});
+    examples.push_back(*window.example);
     examples.back().prompt = memories.back().memory;
   }
   std::vector<const TrainingExample*> pointers;
@@ -292,7 +331,7 @@ void EncoderRun::StepAnswers(std::span<const int32_t> answers) {
   BackwardEncoder(windows);
 }
 
-// Rates rise and fall in either stage.
+// Rates rise and fall in each stage.
 void EncoderRun::Apply(int32_t step, int32_t num_steps, bool with_mark) {
   const LearnerRates& rates = settings_.rates;
   const UpdateSettings lora = rates.SettingsAt(rates.learning_rate, step, num_steps);
@@ -357,7 +396,7 @@ EncoderRun::Scores EncoderRun::Evaluate() {
     for (const int32_t window : windows) {
       rows += static_cast<double>(windows_[static_cast<size_t>(window)].example.rows.size());
     }
-    sum += Reconstruct(windows, false) * rows;
+    sum += RunBehindWindows(WindowsAt(windows), false) * rows;
     num_rows += rows;
   }
   scores.reconstruction = sum / num_rows;

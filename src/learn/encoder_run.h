@@ -2,7 +2,8 @@
 // (002_d7cecee0a3a0e3c5.txt, section 3). The encoder, LoRA and virtual tokens behind a window of a
 // document, makes the window's memory; the decoder, LoRA behind memories, first says the window
 // from its memory (stage 1, ICAE's reconstruction), then what a teacher with the window in its
-// context says, from the memories of the whole document (stage 2). Gradients go through the
+// context says, from the memories of the whole document (stage 2), and before that, where that is
+// asked for, from the window's memory alone, as ICAE has it. Gradients go through the
 // memories into the encoder. A step depends on documents, settings and its own number alone, so a
 // run that goes on from a checkpoint ends with the same bits. On whatever device the trainer has.
 // One thread.
@@ -34,9 +35,10 @@ struct EncoderSettings {
   int32_t rank = 16;           // of either LoRA
   int32_t memory_tokens = 32;  // of a window
   int32_t window_tokens = 128;
-  int32_t window_passes = 0;  // of the first stage; 0: as many as over the answers
-  int32_t end_token = 0;      // said behind a window
-  bool has_answers = true;    // false: stage 1 alone
+  int32_t window_passes = 0;         // of the first stage; 0: as many as over the answers
+  int32_t window_answer_passes = 0;  // over the answers behind the memory of their window alone
+  int32_t end_token = 0;             // said behind a window
+  bool has_answers = true;           // false: stage 1 alone
   Embedder embedder = Embedder::kTrained;
   int32_t hidden_size = 0;  // of the model, where that is not kTrained
   uint64_t seed = 0;
@@ -61,7 +63,7 @@ class EncoderRun {
                                const EncoderSettings& settings);
 
   int32_t step() const { return step_; }
-  int32_t num_steps() const { return num_reconstructions_ + num_answers_; }
+  int32_t num_steps() const { return num_reconstructions_ + num_window_answers_ + num_answers_; }
   double last_loss() const { return last_loss_; }
   void Step();
 
@@ -101,9 +103,15 @@ class EncoderRun {
   // An answer about a document.
   struct Answer {
     int32_t document;
+    int32_t window;  // of all documents'; -1: it is about more
     const TrainingExample* example;
   };
-  enum class Stage : uint8_t { kReconstruction, kAnswers };
+  enum class Stage : uint8_t { kReconstruction, kWindowAnswers, kAnswers };
+  // An example behind its window's memory alone.
+  struct WindowExample {
+    int32_t window;
+    const TrainingExample* example;
+  };
 
   // A window, and its part of a memory.
   struct WindowMemory {
@@ -119,13 +127,16 @@ class EncoderRun {
   std::vector<MappedRows> MappedOf(std::span<const WindowMemory> windows) const;
   void Encode(std::span<const WindowMemory> windows);
   void BackwardEncoder(std::span<const WindowMemory> windows);
-  double Reconstruct(std::span<const int32_t> windows, bool learns);
+  std::vector<WindowExample> WindowsAt(std::span<const int32_t> drawn) const;
+  std::vector<WindowExample> WindowAnswersAt(std::span<const int32_t> drawn) const;
+  double RunBehindWindows(std::span<const WindowExample> examples, bool learns);
   void StepAnswers(std::span<const int32_t> answers);
   void Apply(int32_t step, int32_t num_steps, bool with_mark);
   // Adds the windows of a document, each with its part of the document's memory.
   void AddWindows(int32_t document, std::vector<WindowMemory>* windows) const;
   double MeanLoss(bool held_out, bool with_memory);
   LearnerRates RatesOf(Stage stage) const;
+  size_t CountOf(Stage stage) const;
   // The examples of a step of a stage, and the order of a pass, drawn from the seed.
   std::vector<int32_t> Drawn(Stage stage, int32_t step);
   std::vector<int32_t> OrderOf(Stage stage, int64_t pass) const;
@@ -143,7 +154,8 @@ class EncoderRun {
   std::vector<int32_t> first_windows_;  // of each document, and behind the last one's
   std::vector<float> vectors_;          // of windows, where there is a map
   std::vector<Answer> answers_;
-  int32_t num_reconstructions_ = 0, num_answers_ = 0;  // steps
+  std::vector<int32_t> window_answers_;  // those of them that are about one window
+  int32_t num_reconstructions_ = 0, num_window_answers_ = 0, num_answers_ = 0;  // steps
   int32_t step_ = 0;
   double last_loss_ = 0.0;
   std::vector<int32_t> order_;  // of order_pass_ in order_stage_

@@ -46,6 +46,27 @@ TEST(EncoderRunTest, StagesHavePassesOfTheirOwn) {
   EXPECT_EQ(steps(3), 5 + 36);
 }
 
+// Six of the answers are about a window; behind that alone they are learned in a stage of their
+// own.
+TEST(EncoderRunTest, LearnsAnswersBehindTheirWindow) {
+  LearnModel model(SourcePath("tests/goldens/llama"), DType::kF32);
+  std::vector<EncoderDocument> documents = Documents();
+  for (EncoderDocument& document : documents) {
+    for (int32_t i = 0; i < 2; ++i) document.answers.training[static_cast<size_t>(i)].window = 0;
+  }
+  EncoderSettings settings = Settings();
+  settings.window_passes = 3;
+  settings.window_answer_passes = 20;
+  Trainer trainer(model.config, model.weights, Limits(), model.stream);
+  EncoderRun run(trainer, documents, settings);
+  EXPECT_EQ(run.num_steps(), 5 + 40 + 36);
+  while (run.step() < 6) run.Step();
+  const double first = run.last_loss();
+  while (run.step() < 45) run.Step();
+  EXPECT_LT(run.last_loss(), 0.7 * first);
+  testing::ExpectGoesOn(model.config, model.weights, Limits(), documents, settings, model.stream);
+}
+
 // By the base's own vectors and a linear map.
 TEST(EncoderRunTest, AMapsMemorySaysItsDocument) {
   LearnModel model(SourcePath("tests/goldens/llama"), DType::kF32);

@@ -37,6 +37,7 @@ struct TrainingExample {
   // residual stream after each layer but the last, and the final norm's output; or the last of
   // these alone.
   std::vector<float> hidden;
+  int32_t window = -1;  // of the document, which it is about; -1: of no one alone
   // What a teacher reads in place of the first `num_replaced` tokens; empty: there is none.
   std::vector<int32_t> teacher_prompt;
   int32_t num_replaced = 0;

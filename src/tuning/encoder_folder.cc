@@ -55,7 +55,8 @@ std::string CheckpointOf(const EncoderOrder& order) { return order.folder + ".le
 // All documents with their settings.
 std::string IdentityOf(const EncoderOrder& order) {
   OrderedJson identity = {{"has_answers", order.settings.has_answers},
-                          {"window_passes", order.settings.window_passes}};
+                          {"window_passes", order.settings.window_passes},
+                          {"window_answer_passes", order.settings.window_answer_passes}};
   for (const EncodedDocument& document : order.documents) {
     identity["documents"].push_back(document.origin);
   }
