@@ -188,10 +188,6 @@ Status Engine::CheckTokens(const std::string& which, const std::vector<int32_t>&
 Status Engine::CheckRequest(const Request& request) const {
   RETURN_IF_ERROR(RefuseUnserved(request));
   RETURN_IF_ERROR(ValidateSamplingParams(request.sampling, limits_.vocab_size));
-  if (request.pooling != Pooling::kNone && !executor_.limits().pools) {
-    return UnimplementedError(
-        "embeddings are computed on the CPU alone so far: serve the model with --device cpu");
-  }
   const std::vector<int32_t>& prompt = request.prompt_tokens;
   if (prompt.empty()) return InvalidArgumentError("the prompt holds no tokens");
   // Scoring a prompt (tokens_max 0) needs no room for a token after it.

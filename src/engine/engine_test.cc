@@ -291,7 +291,6 @@ TEST(EngineTest, ScoresAPromptWithoutGenerating) {
 TEST(EngineTest, PoolsAPromptWithoutGenerating) {
   ExecutorLimits limits = TestLimits();
   limits.step_tokens_max = 8;
-  limits.pools = true;
   EngineHarness harness(limits);
   auto decoding = harness.Submit(harness.MakeRequest(Prompt(5), 12));
   Request request = harness.MakeRequest(Prompt(21), 0);
@@ -315,16 +314,6 @@ TEST(EngineTest, PoolsAPromptWithoutGenerating) {
   }
   decoding->Collect();
   EXPECT_EQ(decoding->output(), harness.Reference(decoding->request));
-}
-
-TEST(EngineTest, AnExecutorThatPoolsNothingIsSaid) {
-  EngineHarness harness;
-  Request request = harness.MakeRequest(Prompt(4), 0);
-  request.pooling = Pooling::kLast;
-  auto stream = std::make_shared<TokenStream>();
-  const Status status = harness.engine.Submit(request, stream);
-  EXPECT_EQ(status.code(), StatusCode::kUnimplemented);
-  EXPECT_NE(status.message().find("--device cpu"), std::string::npos);
 }
 
 TEST(EngineTest, PromptLogprobsComeWithTheFirstTokenOnly) {

@@ -1,7 +1,12 @@
 // One vector of a prompt's hidden states: the same bits however the prompt is cut and whoever is in
-// its steps.
+// its steps, on the CPU and on a GPU.
 #include <gtest/gtest.h>
 
+#include <cmath>
+#include <memory>
+#include <string>
+#include <tuple>
+#include <utility>
 #include <vector>
 
 #include "executor/model_executor.h"
@@ -13,26 +18,43 @@ namespace {
 
 constexpr int32_t kTokens = 90;
 
-class EmbeddingTest : public ::testing::Test {
+double Cosine(const std::vector<float>& a, const std::vector<float>& b) {
+  double dot = 0.0, norm_a = 0.0, norm_b = 0.0;
+  for (size_t i = 0; i < a.size(); ++i) {
+    dot += double{a[i]} * double{b[i]};
+    norm_a += double{a[i]} * double{a[i]};
+    norm_b += double{b[i]} * double{b[i]};
+  }
+  return dot / std::sqrt(norm_a * norm_b);
+}
+
+class EmbeddingTest : public ::testing::TestWithParam<std::tuple<DeviceKind, DType>> {
  protected:
   void SetUp() override {
+    UseDevice(std::get<0>(GetParam()));
+    if (!device_->exists()) GTEST_SKIP() << "this machine shows no GPU";
+    LoadModel();
+  }
+  void UseDevice(DeviceKind kind) { device_ = std::make_unique<testing::TestDevice>(kind); }
+  void LoadModel() {
     const std::string dir = testing::SourcePath("demo/base");
     config_ = *LoadModelConfig(dir);
-    weights_ = std::move(*LoadWeights(dir, config_, DType::kF32, device_.stream()));
+    weights_ = std::move(*LoadWeights(dir, config_, std::get<1>(GetParam()), device_->stream()));
   }
 
   // A prompt of ends.back() tokens in slot 0, in chunks that end at `ends`, beside another sequence
   // in slot 1.
   std::vector<float> Run(RowPooling pooling, const std::vector<int32_t>& ends,
                          bool has_neighbour = false, int32_t logits_rows_max = 16) {
-    KvPool pool(MakeKvLayout(config_, 128, KvDType(DType::kF32, device_.stream().device)), 2,
-                device_.stream().device);
+    KvPool pool(
+        MakeKvLayout(config_, 128, KvDType(std::get<1>(GetParam()), device_->stream().device)), 2,
+        device_->stream().device);
     Transformer transformer(config_, weights_, pool,
                             TransformerLimits{.step_tokens_max = 2 * kTokens,
                                               .logits_rows_max = logits_rows_max,
                                               .sequences_max = 2,
                                               .context_tokens_max = 128},
-                            device_.stream());
+                            device_->stream());
     ExecutorLimits limits;
     limits.sequences_max = 2;
     limits.step_tokens_max = 2 * kTokens;
@@ -40,8 +62,7 @@ class EmbeddingTest : public ::testing::Test {
     limits.num_pages = 2;
     limits.page_tokens = 128;
     limits.vocab_size = config_.vocab_size;
-    limits.pools = true;
-    ModelExecutor executor(transformer, nullptr, limits, device_.stream());
+    ModelExecutor executor(transformer, nullptr, limits, device_->stream());
     SequenceResult last;
     int32_t begin = 0;
     for (const int32_t end : ends) {
@@ -72,12 +93,12 @@ class EmbeddingTest : public ::testing::Test {
     plan->tokens.insert(plan->tokens.end(), prompt.begin() + begin, prompt.begin() + end);
   }
 
-  testing::TestDevice device_{DeviceKind::kCpu};
+  std::unique_ptr<testing::TestDevice> device_;  // outlives the weights on it
   ModelConfig config_;
   ModelWeights weights_;
 };
 
-TEST_F(EmbeddingTest, ChunksAndNeighboursChangeNoBit) {
+TEST_P(EmbeddingTest, ChunksAndNeighboursChangeNoBit) {
   for (const RowPooling pooling : {RowPooling::kLast, RowPooling::kMean}) {
     const std::vector<float> whole = Run(pooling, {kTokens});
     ASSERT_EQ(whole.size(), static_cast<size_t>(config_.hidden_size));
@@ -89,7 +110,7 @@ TEST_F(EmbeddingTest, ChunksAndNeighboursChangeNoBit) {
 }
 
 // A row knows nothing of what follows it, so rows are the last rows of the prompt's beginnings.
-TEST_F(EmbeddingTest, TheMeanIsThatOfAllRows) {
+TEST_P(EmbeddingTest, TheMeanIsThatOfAllRows) {
   constexpr int32_t kFewTokens = 11;
   std::vector<double> sums(static_cast<size_t>(config_.hidden_size));
   for (int32_t num_tokens = 1; num_tokens <= kFewTokens; ++num_tokens) {
@@ -102,6 +123,32 @@ TEST_F(EmbeddingTest, TheMeanIsThatOfAllRows) {
     EXPECT_EQ(mean[i], static_cast<float>(sums[i] / kFewTokens)) << i;
   }
 }
+
+// But for what their sums round differently.
+class GpuEmbeddingTest : public EmbeddingTest {};
+
+TEST_P(GpuEmbeddingTest, IsTheCpus) {
+  const auto both = [&] {
+    return std::pair(Run(RowPooling::kLast, {kTokens}), Run(RowPooling::kMean, {kTokens}));
+  };
+  const auto [last, mean] = both();
+  weights_ = {};
+  UseDevice(DeviceKind::kCpu);
+  LoadModel();
+  const auto [cpu_last, cpu_mean] = both();
+  const double least = std::get<1>(GetParam()) == DType::kF32 ? 0.999999 : 0.999;
+  EXPECT_GT(Cosine(last, cpu_last), least);
+  EXPECT_GT(Cosine(mean, cpu_mean), least);
+}
+
+INSTANTIATE_TEST_SUITE_P(Devices, EmbeddingTest,
+                         ::testing::Values(std::tuple(DeviceKind::kCpu, DType::kF32),
+                                           std::tuple(DeviceKind::kCpu, DType::kBF16),
+                                           std::tuple(DeviceKind::kCuda, DType::kF32),
+                                           std::tuple(DeviceKind::kCuda, DType::kBF16)));
+INSTANTIATE_TEST_SUITE_P(Devices, GpuEmbeddingTest,
+                         ::testing::Values(std::tuple(DeviceKind::kCuda, DType::kF32),
+                                           std::tuple(DeviceKind::kCuda, DType::kBF16)));
 
 }  // namespace
 }  // namespace graft

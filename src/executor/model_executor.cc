@@ -46,7 +46,7 @@ ModelExecutor::ModelExecutor(Transformer& transformer, const LoraStore* loras,
       stream_(stream),
       batch_(limits.page_tokens, transformer.limits().padded_rank_max == 0),
       samplers_(limits.sequences_max),
-      pooled_(limits.sequences_max),
+      pooled_(transformer, limits.sequences_max, stream.device),
       steps_{RunningStep(stream.device, transformer.limits().logits_rows_max),
              RunningStep(stream.device, transformer.limits().logits_rows_max),
              RunningStep(stream.device, transformer.limits().logits_rows_max)},
@@ -62,13 +62,19 @@ ModelExecutor::ModelExecutor(Transformer& transformer, const LoraStore* loras,
   }
 }
 
-BytesNeeded ModelExecutor::BytesFor(int32_t rows_max, int32_t vocab_size, const Device& device) {
-  BytesNeeded needed = SamplingScratch::BytesFor(rows_max, vocab_size, device);
+BytesNeeded ModelExecutor::BytesFor(const TransformerLimits& limits, const ModelConfig& config,
+                                    const Device& device) {
+  const int32_t rows_max = limits.logits_rows_max;
+  BytesNeeded needed = SamplingScratch::BytesFor(rows_max, config.vocab_size, device);
+  const BytesNeeded pooled =
+      PooledStates::BytesFor(limits.step_tokens_max, config.hidden_size, device);
+  needed.on_device += pooled.on_device;
+  needed.on_host += pooled.on_host;
   const int64_t token = sizeof(int32_t);
   const int64_t sampled = sizeof(SampledToken);
   const int64_t results = rows_max * (static_cast<int64_t>(kSteps) * sampled +
                                       static_cast<int64_t>(kPromptBatches) * (sampled + token));
-  if (device.is_cpu()) return {.on_device = results};
+  if (device.is_cpu()) return {.on_device = results + pooled.on_device};
   needed.on_device += rows_max * token;  // drawn_tokens_
   needed.on_host += results;
   return needed;
@@ -273,7 +279,7 @@ void ModelExecutor::StartSequences(const StepPlan& plan) {
   for (const SequenceStart& start : plan.starts) {
     CHECK(start.sequence_slot >= 0 && start.sequence_slot < limits_.sequences_max);
     samplers_[start.sequence_slot].Start(start, limits_.vocab_size);
-    pooled_[start.sequence_slot].clear();
+    pooled_.Start(start.sequence_slot);
   }
 }
 
@@ -442,49 +448,25 @@ void ModelExecutor::TakePromptLogprobs(RunningStep& step, StepResult* result) {
   }
 }
 
-void ModelExecutor::TakeEmbeddings(const RunningStep& step, StepResult* result) {
+void ModelExecutor::TakeEmbeddings(RunningStep& step, StepResult* result) {
   const StepPlan& plan = *step.plan;
   for (size_t i = 0; i < plan.sequences.size(); ++i) {
     const PlannedSequence& planned = plan.sequences[i];
     if (planned.pooling == RowPooling::kNone) continue;
-    CHECK(limits_.pools) << "this executor forms no embeddings";
     const bool is_mean = planned.pooling == RowPooling::kMean;
     const SequenceSampler& sampler = samplers_[planned.sequence_slot];
     const auto num_prompt = static_cast<int32_t>(sampler.prompt_tokens().size());
     const int32_t end = planned.position_begin + planned.num_prompt_rows;
     const bool is_last = end == sampler.prompt_position() + num_prompt;
+    if (!is_mean && !is_last) continue;
     // The rows of an adapter's own tokens count for nothing.
     const int32_t skipped = is_mean ? planned.num_virtual_rows : planned.num_prompt_rows - 1;
-    const int32_t first = batch_.first_row(i) + skipped;
-    const int32_t num_rows = planned.num_prompt_rows - skipped;
     SequenceResult& out = result->sequences[i];
-    if (is_mean || is_last) AddPooled(planned, first, num_rows, &out);
-    if (!is_last) continue;
-    std::vector<double>& sums = pooled_[planned.sequence_slot];
-    const double count = is_mean ? num_prompt : 1;
-    for (const double sum : sums) out.embedding.push_back(static_cast<float>(sum / count));
-    sums = {};
+    out.not_finite |= !pooled_.Add(planned.sequence_slot, batch_.first_row(i) + skipped,
+                                   planned.num_prompt_rows - skipped, stream_);
+    if (is_last) out.embedding = pooled_.Take(planned.sequence_slot, is_mean ? num_prompt : 1);
+    step.done.Record(stream_);  // what came after it was the device's work, too
   }
-}
-
-// In batches of as many rows as there are logits for.
-void ModelExecutor::AddPooled(const PlannedSequence& planned, int32_t first_row, int32_t num_rows,
-                              SequenceResult* result) {
-  const auto hidden = static_cast<size_t>(transformer_.config().hidden_size);
-  std::vector<double>& sums = pooled_[planned.sequence_slot];
-  sums.resize(hidden, 0.0);
-  const int32_t rows_max = transformer_.limits().logits_rows_max;
-  std::vector<int32_t> rows(static_cast<size_t>(std::min(rows_max, num_rows)));
-  for (int32_t done = 0; done < num_rows; done += rows_max) {
-    rows.resize(static_cast<size_t>(std::min(rows_max, num_rows - done)));
-    std::iota(rows.begin(), rows.end(), first_row + done);
-    const float* states = transformer_.HiddenStates(rows, stream_);
-    for (size_t row = 0; row < rows.size(); ++row) {
-      for (size_t i = 0; i < hidden; ++i) sums[i] += states[row * hidden + i];
-    }
-  }
-  result->not_finite |=
-      !std::all_of(sums.begin(), sums.end(), [](double sum) { return std::isfinite(sum); });
 }
 
 // In batches of as many rows as there are logits for. The device works on the next one while the

@@ -16,6 +16,7 @@
 #include "executor/adapter_arrivals.h"
 #include "executor/cpu_assist.h"
 #include "executor/decode_graphs.h"
+#include "executor/pooled_states.h"
 #include "executor/ragged_batch.h"
 #include "executor/rank_link.h"
 #include "executor/sequence_sampler.h"
@@ -43,9 +44,10 @@ class ModelExecutor : public Executor {
   ModelExecutor(Transformer& transformer, const LoraStore* loras, const ExecutorLimits& limits,
                 Stream& stream, const ExecutorParts& parts = {});
 
-  // What it allocates for draws of up to `rows_max` rows, without graphs and what grows with lists
-  // of tokens that requests bring along.
-  static BytesNeeded BytesFor(int32_t rows_max, int32_t vocab_size, const Device& device);
+  // What it allocates, without graphs and what grows with lists of tokens that requests bring
+  // along.
+  static BytesNeeded BytesFor(const TransformerLimits& limits, const ModelConfig& config,
+                              const Device& device);
 
   const ExecutorLimits& limits() const override { return limits_; }
   AssistRates assist_rates() const override;
@@ -126,9 +128,7 @@ class ModelExecutor : public Executor {
   void TakeSampled(const RunningStep& step, StepResult* result);
   void TakePromptLogprobs(RunningStep& step, StepResult* result);
   // One vector of a prompt's rows, once its last row was computed.
-  void TakeEmbeddings(const RunningStep& step, StepResult* result);
-  void AddPooled(const PlannedSequence& planned, int32_t first_row, int32_t num_rows,
-                 SequenceResult* result);
+  void TakeEmbeddings(RunningStep& step, StepResult* result);
   // The table of adapters; its bound on ranks is that of the batch.
   LoraTable Adapters() const;
   // Log-probabilities of the prompt tokens after a sequence's rows (the last row may have none).
@@ -146,9 +146,7 @@ class ModelExecutor : public Executor {
   ArrivalGate gate_;
   std::unique_ptr<DecodeGraphs> graphs_;
   std::vector<SequenceSampler> samplers_;  // [sequences_max]
-  // [sequences_max]: sums of the hidden states of a prompt's rows so far, in the order of the rows,
-  // so that chunks change no bit. Empty where nobody pools.
-  std::vector<std::vector<double>> pooled_;
+  PooledStates pooled_;
   // Taking turns: up to two that were begun, and the last finished, whose end the next is timed by.
   static constexpr size_t kSteps = 3;
   std::array<RunningStep, kSteps> steps_;

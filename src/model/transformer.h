@@ -60,8 +60,8 @@ class Transformer {
   // those that the last call returned.
   const float* Logits(std::span<const int32_t> rows, Stream& stream);
 
-  // Hidden states of rows of the last step behind the final norm, fp32 [rows, hidden]. CPU alone.
-  // They are in the way of the logits, as those of Logits are.
+  // Hidden states of rows of the last step behind the final norm, fp32 [rows, hidden], where the
+  // next call of Logits or HiddenStates has its own. On a GPU `rows` must be pinned.
   const float* HiddenStates(std::span<const int32_t> rows, Stream& stream);
 
   // One of several ranks: where a step of so many rows could not be computed to its end, or not
@@ -92,6 +92,8 @@ class Transformer {
   void RunLogits(std::span<const int32_t> rows, const Step& step);
   // Writes the rows' hidden states behind the final norm to logits_normed_.
   void NormRows(std::span<const int32_t> rows, Stream& stream);
+  void PickRows(std::span<const int32_t> rows, Stream& stream);  // to logits_hidden_
+  void NormPicked(int64_t num_rows, DType dtype, void* out, Stream& stream);
   StreamTimer* TimerFor(Stream& stream, const ForwardTimes* times);
   void Layer(int32_t layer, const Step& step);
   // The base model's projections, or those that the step's adapter was merged into.

@@ -7,31 +7,41 @@ namespace graft {
 
 const float* Transformer::HiddenStates(std::span<const int32_t> rows, Stream& stream) {
   CHECK_LE(rows.size(), static_cast<size_t>(limits_.logits_rows_max));
-  CHECK(activation_dtype_ == DType::kF32) << "of a GPU";
-  NormRows(rows, stream);
-  return logits_normed_.as<float>();
+  if (!stream.device.is_cpu()) {
+    CopyToDevice(logits_rows_.data(), rows.data(), static_cast<int64_t>(rows.size_bytes()), stream);
+    rows = {logits_rows_.as<int32_t>(), rows.size()};
+  }
+  PickRows(rows, stream);
+  NormPicked(static_cast<int64_t>(rows.size()), DType::kF32, logits_hidden_.data(), stream);
+  return logits_hidden_.as<float>();
 }
 
 void Transformer::NormRows(std::span<const int32_t> rows, Stream& stream) {
-  const auto num_rows = static_cast<int64_t>(rows.size());
-  const int64_t hidden = config_.hidden_size;
-  // Picking rows is what Embedding does, with the hidden states for its table.
+  PickRows(rows, stream);
+  NormPicked(static_cast<int64_t>(rows.size()), activation_dtype_, logits_normed_.data(), stream);
+}
+
+// Picking rows is what Embedding does, with the hidden states for its table.
+void Transformer::PickRows(std::span<const int32_t> rows, Stream& stream) {
   Embedding({.table = hidden_.data(),
              .dtype = DType::kF32,
              .vocab_size = num_rows_,
              .tokens = rows.data(),
              .out = logits_hidden_.as<float>(),
-             .num_tokens = num_rows,
-             .n = hidden},
+             .num_tokens = static_cast<int64_t>(rows.size()),
+             .n = config_.hidden_size},
             stream);
+}
+
+void Transformer::NormPicked(int64_t num_rows, DType dtype, void* out, Stream& stream) {
   RmsNorm({.x = logits_hidden_.as<float>(),
-           .x_stride = hidden,
+           .x_stride = config_.hidden_size,
            .weight = weights_.final_norm.as<float>(),
-           .out = logits_normed_.data(),
-           .out_stride = hidden,
-           .out_dtype = activation_dtype_,
+           .out = out,
+           .out_stride = config_.hidden_size,
+           .out_dtype = dtype,
            .num_tokens = num_rows,
-           .n = hidden,
+           .n = config_.hidden_size,
            .epsilon = config_.rms_norm_epsilon},
           stream);
 }

@@ -98,7 +98,6 @@ ExecutorLimits ExecutorLimitsOf(const RuntimeOptions& options, const ServedShape
   limits.page_bytes = MakeKvLayout(shape.config, limits.page_tokens, kv).PageBytes();
   limits.vocab_size = shape.config.vocab_size;
   limits.runs_ahead = !shape.device.is_cpu();
-  limits.pools = shape.device.is_cpu();
   limits.draft_tokens_max = options.speculate;
   const int64_t drafts = int64_t{options.speculate} * limits.sequences_max;
   limits.draws_max =
@@ -191,8 +190,7 @@ void AddServer(const RuntimeOptions& options, const ServedShape& shape, bool lor
   sum->Add("logits and draws of " +
                Count(transformer.logits_rows_max, "rows" + Flags(flags.sequences, "--speculate")),
            [&] {
-             BytesNeeded needed =
-                 ModelExecutor::BytesFor(transformer.logits_rows_max, limits.vocab_size, device);
+             BytesNeeded needed = ModelExecutor::BytesFor(transformer, config, device);
              needed.on_device += sizes.all_logits();
              return needed;
            }());

@@ -90,9 +90,8 @@ TEST(ServerMemoryTest, AStepsBuffersAreSummedToTheByte) {
               SizesOf(transformer, model->config, model->weights.dtype, layout, {}).on_device());
     const int64_t between = AllocatedBytes({});
     const ModelExecutor executor(made, nullptr, limits, model->stream);
-    EXPECT_EQ(
-        AllocatedBytes({}) - between,
-        ModelExecutor::BytesFor(transformer.logits_rows_max, limits.vocab_size, {}).on_device);
+    EXPECT_EQ(AllocatedBytes({}) - between,
+              ModelExecutor::BytesFor(transformer, model->config, {}).on_device);
   }
 }
 

@@ -49,10 +49,10 @@ TEST_F(EmbeddingsTest, MistakesAreAnswered) {
   EXPECT_EQ(Ask(R"("input":[])").status, 400);
   EXPECT_EQ(Ask(R"("input":[[1],[99999999]])").json()["error"]["param"], "input[1]");
   EXPECT_EQ(client_.Post("/v1/embeddings", R"({"model":"nobody","input":"x"})").status, 404);
-  server_.generator.set_submit_status(UnimplementedError("embeddings are computed on the CPU"));
+  server_.generator.set_submit_status(UnimplementedError("this adapter is not served here"));
   const RawResponse refused = Ask(R"("input":"x")");
   EXPECT_EQ(refused.status, 400);
-  EXPECT_THAT(refused.body, HasSubstr("computed on the CPU"));
+  EXPECT_THAT(refused.body, HasSubstr("not served here"));
 }
 
 TEST_F(EmbeddingsTest, ARunnerThatKnowsNoneIsAnError) {

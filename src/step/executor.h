@@ -26,7 +26,6 @@ struct ExecutorLimits {
   int32_t vocab_size = 0;
   int32_t adapters_max = 0;  // adapter slots: resident at once
   bool runs_ahead = false;   // takes plans that are `ahead`
-  bool pools = false;        // takes plans with pooling
 };
 
 inline constexpr int64_t kNever = std::numeric_limits<int64_t>::max();
