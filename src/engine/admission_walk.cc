@@ -29,6 +29,7 @@ void AdmissionWalk::PlanPrompts(int32_t rows_left, int32_t num_rows) {
       sequences_.line().CouldTakePlace()) {
     CountRows();
     Walk(sequences_.has_slot());
+    GiveWay();
   } else {
     LoadFirst();
   }
@@ -142,6 +143,37 @@ void AdmissionWalk::NoteRows(const Sequence& sequence) {
   const TenantLine& tenant = sequences_.line().TenantOf(sequence);
   room_.Add(&tenant, tenant.num_rows, tenant.share.weight, num_rows,
             num_rows == sequence.num_pending());
+}
+
+// Who gets a first token by the step waits for few that decode: of tenants that have more of them
+// than the prompt that ends has rows, only as many go on as make the step twice as long, the oldest
+// first. The others do in the next step, of which none gives way.
+void AdmissionWalk::GiveWay() {
+  const FairLine& line = sequences_.line();
+  if (std::exchange(gave_way_, false) || !room_.ends_prompts() || line.tenants().size() < 2) return;
+  const auto decodes = [](const Sequence& one) {
+    return one.num_planned == 1 && one.num_pending() == 1 && one.num_output_tokens() > 0;
+  };
+  std::unordered_map<const TenantLine*, int32_t> many;  // tenants, and how many of theirs decode
+  for (const auto& one : sequences_.running()) many[&one->line->tenant] += decodes(*one) ? 1 : 0;
+  std::erase_if(many, [this](const auto& entry) {
+    return entry.second <= room_.AsOthers(entry.first, entry.first->share.weight);
+  });
+  int32_t num_many = 0, prompt_rows = 0, other_rows = 0;
+  for (const auto& one : sequences_.running()) {
+    const bool is_of_many = many.contains(&one->line->tenant);
+    (!is_of_many ? other_rows : decodes(*one) ? num_many : prompt_rows) += one->num_planned;
+  }
+  const int32_t num_kept = room_.AsLongAs(other_rows) - prompt_rows;
+  if (num_many <= num_kept) return;
+  gave_way_ = true;
+  const int32_t each = std::max(1, num_kept / static_cast<int32_t>(many.size()));
+  for (auto& [tenant, num_left] : many) num_left = each;
+  for (const auto& one : sequences_.running()) {
+    const auto its_tenant = many.find(&one->line->tenant);
+    if (its_tenant == many.end() || !decodes(*one)) continue;
+    if (its_tenant->second-- <= 0) one->num_planned = 0;
+  }
 }
 
 // It may take the pages of others, see VictimFor; who would be the victim itself makes do with what

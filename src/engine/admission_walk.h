@@ -81,6 +81,7 @@ class AdmissionWalk {
   Next Begin(Sequence& next, int32_t rows_max);
   int32_t RowsFor(const Sequence& sequence) const;
   void NoteRows(const Sequence& sequence);
+  void GiveWay();
   bool IsBlocked(const TenantLine& tenant) const;
   bool LacksPages(const TenantLine& tenant) const;
   double ServedOf(const TenantLine& tenant) const;
@@ -104,6 +105,7 @@ class AdmissionWalk {
   const ColdStartCosts& costs_;
   const Clock& clock_;
   StepRoom room_;
+  bool gave_way_ = false;         // some that decode, in the last plan
   State state_;                   // of the last plan
   std::vector<Sequence*> first_;  // of the line, with adapters
   uint64_t first_of_change_ = 0;  // of the line, after which they were looked for

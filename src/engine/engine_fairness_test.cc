@@ -93,6 +93,7 @@ class EngineFairnessTimesTest : public EngineFairnessTest {
     int32_t num_in_flight = 0;
     int32_t prompt_tokens = 0;
     int32_t tokens_max = 0;
+    bool is_wide = false;  // many more places than a prompt of "other" has rows
   };
   struct Times {
     std::vector<int64_t> first_token_ns;  // ascending
@@ -102,14 +103,21 @@ class EngineFairnessTimesTest : public EngineFairnessTest {
   };
 
   Times Measure(const Cost& cost, size_t count, const Flood& flood) {
-    MakeLarge();
+    MakeLarge(flood.is_wide);
+    if (cost.row_ns > cost.step_ns) harness_->executor.set_row_ns(cost.row_ns);
+    const int32_t prompt_tokens = flood.is_wide ? 32 : 96;
     Times times;
     Random random(3);
     int64_t now_ns = 0, arrival_ns = 0;
     std::unique_ptr<TestClient> asked;
+    while (flood.is_wide && flood.num_in_flight > 0 &&
+           harness_->engine.Snapshot().requests_running < 200) {
+      KeepUp(flood);
+      harness_->engine.Step();
+    }
     while (times.first_token_ns.size() < count) {
       KeepUp(flood);
-      if (asked == nullptr) asked = Ask("other", 96, 4);
+      if (asked == nullptr) asked = Ask("other", prompt_tokens, 4);
       const int64_t rows_before = harness_->engine.Snapshot().rows;
       harness_->engine.Step();
       const int64_t num_rows = harness_->engine.Snapshot().rows - rows_before;
@@ -136,18 +144,18 @@ class EngineFairnessTimesTest : public EngineFairnessTest {
     return times;
   }
   void ExpectBound(const Cost& cost, const Flood& flood) {
-    const int64_t alone_ns = Measure(cost, 5, {}).p99();
+    const int64_t alone_ns = Measure(cost, 5, {.is_wide = flood.is_wide}).p99();
     const Times flooded = Measure(cost, 100, flood);
     EXPECT_LE(flooded.p99(), 2 * alone_ns + flooded.longest_step_ns)
         << "alone " << alone_ns << ", the longest step " << flooded.longest_step_ns;
   }
 
  private:
-  void MakeLarge() {
+  void MakeLarge(bool is_wide) {
     ExecutorLimits limits = Limits();
-    limits.sequences_max = 16;
+    limits.sequences_max = is_wide ? 200 : 16;
     limits.step_tokens_max = 256;
-    limits.num_pages = 16 * 2000 / limits.page_tokens;
+    limits.num_pages = limits.sequences_max * 2000 / limits.page_tokens;
     flood_.clear();
     Make(limits);
   }
@@ -174,6 +182,7 @@ constexpr int64_t kStepUnitNs = 1'000'000;
 TEST_F(EngineFairnessTimesTest, AFirstTokenWaitsForTheStepThatRunsOnACpu) {
   ExpectBound({.step_ns = kStepUnitNs, .row_ns = 10 * kStepUnitNs}, {40, 1000, 20});
   ExpectBound({.step_ns = kStepUnitNs, .row_ns = 10 * kStepUnitNs}, {200, 20, 200});
+  ExpectBound({.step_ns = kStepUnitNs, .row_ns = 10 * kStepUnitNs}, {300, 20, 500, true});
 }
 
 TEST_F(EngineFairnessTimesTest, AFirstTokenWaitsForTheStepThatRunsOnAGpu) {

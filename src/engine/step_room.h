@@ -1,7 +1,8 @@
 // How many rows of prompts a tenant may have in a step beside prompts of others that end in it.
 // Who gets a first token by the step is not made to wait for others' long prompts: these have as
 // many rows as the largest of those tenants has, or what lengthens the step by half at most. A
-// tenant alone, or before others, may have all. Used by the engine's thread.
+// tenant alone, or before others, may have all. Nor is it made to wait for many that decode, see
+// AdmissionWalk::GiveWay. Used by the engine's thread.
 #pragma once
 
 #include <algorithm>
@@ -27,17 +28,36 @@ class StepRoom {
 
   // A tenant's turn, which has so many rows in the step.
   int32_t RowsFor(const void* tenant, int32_t its_rows, double weight) const {
-    const Ended& others = first_.tenant == tenant ? second_ : first_;
-    if (others.tenant == nullptr) return std::numeric_limits<int32_t>::max();
-    const auto as_they = static_cast<int32_t>(others.rows * weight) - its_rows;
-    return std::max({as_they, num_rows_max_ - num_rows_, 0});
+    const int32_t as_others = AsOthers(tenant, weight);
+    if (as_others == kNoBound) return kNoBound;
+    return std::max({as_others - its_rows, num_rows_max_ - num_rows_, 0});
   }
+
+  // Whether a prompt ends in the step.
+  bool ends_prompts() const { return first_.tenant != nullptr; }
+  // As many rows, for the weight, as the largest of the other tenants whose prompts end in the step
+  // has; kNoBound: there is none.
+  int32_t AsOthers(const void* tenant, double weight) const {
+    const Ended& others = first_.tenant == tenant ? second_ : first_;
+    return others.tenant == nullptr ? kNoBound : static_cast<int32_t>(others.rows * weight);
+  }
+  // So many rows more take as long as a step with `num_rows`.
+  int32_t AsLongAs(int32_t num_rows) const {
+    if (cost_.is_known()) {
+      const double step_ns = cost_.At(num_rows);
+      const double more_ns = cost_.At(int64_t{2} * num_rows) - step_ns;  // of as many again
+      if (more_ns > 0.0) return static_cast<int32_t>(std::min(step_ns / more_ns * num_rows, 2e6));
+    }
+    return num_rows;
+  }
+
+  static constexpr int32_t kNoBound = std::numeric_limits<int32_t>::max();
 
   // It was given `num_rows` of them, and has its_rows now. They end a prompt, or not.
   void Add(const void* tenant, int32_t its_rows, double weight, int32_t num_rows, bool ends) {
     num_rows_ += num_rows;
     if (!ends) return;
-    if (num_rows_max_ < 0) num_rows_max_ = num_rows_ + HalfMore();
+    if (num_rows_max_ < 0) num_rows_max_ = num_rows_ + AsLongAs(num_rows_) / 2;
     const Ended ended = {.tenant = tenant, .rows = its_rows / weight};
     if (tenant == first_.tenant) {
       first_ = ended;
@@ -54,18 +74,6 @@ class StepRoom {
     const void* tenant = nullptr;
     double rows = 0.0;
   };
-
-  // So many rows more take half as long as those that there are.
-  int32_t HalfMore() const {
-    if (cost_.is_known()) {
-      const double step_ns = cost_.At(num_rows_);
-      const double more_ns = cost_.At(int64_t{2} * num_rows_) - step_ns;  // of as many again
-      if (more_ns > 0.0) {
-        return static_cast<int32_t>(std::min(step_ns / more_ns * num_rows_ / 2.0, 1e6));
-      }
-    }
-    return num_rows_ / 2;
-  }
 
   const StepCost& cost_;
   int32_t num_rows_ = 0;
