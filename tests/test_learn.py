@@ -1,5 +1,6 @@
 """graft learn: documents become folders that a server serves by name."""
 
+import hashlib
 import json
 import os
 import shutil
@@ -118,6 +119,16 @@ def test_the_base_with_the_document_teaches_an_adapter_without_it(tmp_path):
     again = learn(tmp_path / "light.txt", "--adapters", tmp_path, "--name", "again", *args)
     assert again.returncode == 0, again.stderr
     assert graft_json(tmp_path / "again")["hash"] == made["hash"], "the same texts are written by the same seed"
+    other = tmp_path / "other.txt"
+    other.write_text("The mill stands on the river Ember, and its wheel turns from March until the first frost.")
+    kept = learn(tmp_path / "light.txt", "--adapters", tmp_path, "--name", "kept", *args, "--keep-text", other)
+    assert kept.returncode == 0, kept.stderr
+    learned = graft_json(tmp_path / "kept")
+    assert learned["learner"]["keep_texts"] == [hashlib.sha256(other.read_bytes()).hexdigest()]
+    assert learned["hash"] != made["hash"] and learned["scores"]["tokens"] == made["scores"]["tokens"]
+    other.write_bytes(b"\0")
+    refused = learn(tmp_path / "light.txt", "--adapters", tmp_path, "--name", "no", *args, "--keep-text", other)
+    assert refused.returncode == 2 and "other.txt" in refused.stderr, refused.stderr
 
 
 @pytest.mark.skipif(not LONG_TESTS, reason="learns for half a minute")
@@ -140,7 +151,7 @@ def test_chats_know_a_page_that_was_learned(tmp_path):
 def test_virtual_tokens_are_learned_and_served(tmp_path):
     (tmp_path / "light.txt").write_text(TEXT)
     args = ["--window-tokens", "24", "--questions", "1", "--outputs", "1", "--output-tokens", "8", "--passes",
-            "4", "--batch", "4"]
+            "4", "--batch", "4", "--keep", "0"]
     for name, learner in (("soft", ["memory", "--virtual-tokens", "8"]),
                           ("both", ["memory", "--virtual-tokens", "8", "--rank", "4"]),
                           ("prefix", ["prefix", "--virtual-tokens", "20"]), ("whole", ["prefix"])):

@@ -119,6 +119,16 @@ def test_what_adapters_cost_other_texts():
     assert "+10.5 %" in perplexity.markdown(result)
 
 
+def test_further_documents_are_texts_that_adapters_leave_as_they_are(tmp_path):
+    arms.write_texts(tmp_path / "kept", [data.Document("b", "two", []), data.Document("a", "one", [])])
+    options = argparse.Namespace(graft="graft", model="m", seed=0, prompts="chat", learn_args="", keep_documents=2)
+    command = arms._learn_command(options, tmp_path, ["d.txt"], [])
+    given = [command[i + 1] for i, word in enumerate(command) if word == "--keep-text"]
+    assert [open(path).read() for path in given] == ["one", "two"]
+    options.keep_documents = 0
+    assert "--keep-text" not in arms._learn_command(options, tmp_path, ["d.txt"], [])
+
+
 def test_bm25_finds_the_passage():
     text = "The bridge is long. " * 5 + "The parrot was called Solomon. " + "The bridge is long. " * 5
     pieces = bm25.passages(text, 5)

@@ -525,6 +525,10 @@ Status RunLearn(LearnOptions options) {
   ASSIGN_OR_RETURN(const ModelConfig config, CheckModel(options));
   RETURN_IF_ERROR(ResolvePrompts(options.runtime.model, &options.recipe));
   ASSIGN_OR_RETURN(const auto tokenizer, Tokenizer::Load(options.runtime.model));
+  for (const std::string& file : options.keep_texts) {
+    ASSIGN_OR_RETURN(Document document, ReadDocument(file));
+    options.recipe.keep_texts.push_back(std::move(document));
+  }
   TaskSet task;
   ASSIGN_OR_RETURN(const std::unique_ptr<Learner> learner,
                    MakeAnyLearner(options, config, *tokenizer, &task));

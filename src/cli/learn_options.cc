@@ -68,6 +68,14 @@ std::vector<Option> LearnerRows(LearnOptions& o) {
       {"keep", Number(o.recipe.keep, Between(0, 10'000)),
        "all but next-token and encoder: short texts about nothing that the base writes, and that "
        "the adapter is to leave as likely as they are; one for eight of the document's at most"},
+      {"keep-weight", Number(o.recipe.keep_weight, Between(0, 1000)),
+       "what a token of these counts in the loss, where one of the document's counts 1"},
+      {.name = "keep-text",
+       .target = Texts(o.keep_texts),
+       .help =
+           "a file of such texts, cut to their length, in place of what the base writes; may be "
+           "repeated",
+       .default_help = "the base writes them"},
       {"prompts", OneOf(o.recipe.prompts, kTeacherPromptsWords),
        "how the base is told what to write, and how it and --ask ask: plain text to go on with, or "
        "its chat template's messages; auto: these where it has a template"},

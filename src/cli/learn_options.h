@@ -19,7 +19,8 @@ struct LearnOptions {
   std::vector<std::string> questions;
   int answer_tokens = 60;
   LearnRecipe recipe;
-  std::string encoder = "encoder";  // of the learner of that name
+  std::vector<std::string> keep_texts;  // files
+  std::string encoder = "encoder";      // of the learner of that name
   Embedder embedder = Embedder::kTrained;
   bool reconstruction_only = false;
   int reconstruction_passes = 0;

@@ -16,7 +16,7 @@ namespace graft {
 namespace {
 
 constexpr size_t kDocumentTokensMin = 8;  // of a document that can be asked about
-constexpr int64_t kTaughtTokensMin = 4;   // of a text that is worth an example
+constexpr size_t kTaughtTokensMin = 4;    // of a text that is worth an example
 constexpr size_t kExamplesToHoldOut = 8;
 constexpr float kRestMin = 1e-3f;    // of a probability, which is what rounding leaves of sums
 constexpr int32_t kKeptTokens = 64;  // of a text that is about nothing of the document
@@ -106,7 +106,8 @@ class DistillLearner : public Learner {
     const auto num_prompts = static_cast<int64_t>(settings_.prompts.size());
     int64_t of_window = num_prompts * settings_.outputs * settings_.output_tokens;
     if (asks()) of_window += int64_t{settings_.questions} * settings_.form->answer_tokens_max();
-    return num_windows * of_window + num_tokens + int64_t{num_kept()} * kKeptTokens;
+    return num_windows * of_window + num_tokens +
+           int64_t{num_kept()} * settings_.kept_passes * kKeptTokens;
   }
 
   Result<LearnerData> Prepare(const LearnerInput& input, TextWriter* writer) override {
@@ -124,7 +125,7 @@ class DistillLearner : public Learner {
     }
     std::vector<TrainingExample> examples;
     for (size_t i = 0; i < lessons.size(); ++i) {
-      if (static_cast<int64_t>(texts[i].tokens.size()) < kTaughtTokensMin) continue;
+      if (texts[i].tokens.size() < kTaughtTokensMin) continue;
       examples.push_back(ExampleOf(lessons[i], texts[i], writer->num_choices(), own_rest()));
     }
     for (size_t i = 0; i < questions.size(); ++i) {
@@ -137,7 +138,7 @@ class DistillLearner : public Learner {
     }
     const size_t kept_max = examples.size() / kOwnOfKept;
     LearnerData data = HoldOut(std::move(examples), input.held_out_share);
-    ASSIGN_OR_RETURN(data.kept, WriteKept(input, kept_max, *writer));
+    RETURN_IF_ERROR(AddKept(input, kept_max, *writer, &data));
     return data;
   }
 
@@ -149,37 +150,68 @@ class DistillLearner : public Learner {
 
   // Examples of one step have as many choices each.
   Rest own_rest() const { return num_kept() > 0 ? Rest::kSpare : Rest::kLeft; }
-  int32_t num_kept() const { return settings_.kept_starts.empty() ? 0 : settings_.kept; }
+  int32_t num_kept() const {
+    return settings_.kept_starts.empty() && settings_.kept_texts.empty() ? 0 : settings_.kept;
+  }
   int32_t KeptTokensMax() const {
     if (num_kept() == 0) return 0;
-    size_t longest = 0;
+    size_t longest = 1;  // what texts begin with, as above
     for (const auto& start : settings_.kept_starts) longest = std::max(longest, start.size());
     return static_cast<int32_t>(longest) + kKeptTokens;
   }
 
-  // What the base writes of itself, drawn as it stands: an adapter that leaves these probabilities
-  // as they are is the base there. Teacher and student read the same.
-  Result<std::vector<TrainingExample>> WriteKept(const LearnerInput& input, size_t kept_max,
-                                                 TextWriter& writer) const {
-    std::vector<Lesson> lessons;
-    const auto count = std::min(static_cast<int32_t>(kept_max), num_kept());
-    for (int32_t i = 0; i < count; ++i) {
-      const auto& start =
-          settings_.kept_starts[static_cast<size_t>(i) % settings_.kept_starts.size()];
-      lessons.push_back({{.prompt = start,
-                          .tokens_max = kKeptTokens,
-                          .seed = RandomBits(input.seed + 1, static_cast<uint64_t>(i)),
-                          .top_p = 1.0f},
-                         start});
-    }
-    std::vector<TrainingExample> examples;
-    if (lessons.empty()) return examples;
+  // Texts that an adapter is to leave as likely as they are to the base. Teacher and student read
+  // the same.
+  Status AddKept(const LearnerInput& input, size_t kept_max, TextWriter& writer,
+                 LearnerData* data) const {
+    const size_t of_pass = std::min(kept_max, static_cast<size_t>(num_kept()));
+    const size_t wanted = of_pass * static_cast<size_t>(settings_.kept_passes);
+    const std::vector<Lesson> lessons =
+        settings_.kept_texts.empty() ? KeptToWrite(input, wanted) : KeptAsGiven(input, wanted);
+    if (lessons.empty()) return OkStatus();
     ASSIGN_OR_RETURN(const std::vector<TaughtText> texts, WriteAll(lessons, writer));
     for (size_t i = 0; i < lessons.size(); ++i) {
       if (texts[i].tokens.empty()) continue;
-      examples.push_back(ExampleOf(lessons[i], texts[i], writer.num_choices(), Rest::kTaught));
+      data->kept.push_back(ExampleOf(lessons[i], texts[i], writer.num_choices(), Rest::kTaught));
+      data->kept.back().weight = settings_.kept_weight;
     }
-    return examples;
+    data->kept_of_pass = static_cast<int32_t>(std::min(of_pass, data->kept.size()));
+    return OkStatus();
+  }
+
+  // What the base writes of itself, drawn as it stands.
+  std::vector<Lesson> KeptToWrite(const LearnerInput& input, size_t wanted) const {
+    std::vector<Lesson> lessons;
+    for (size_t i = 0; i < wanted; ++i) {
+      const auto& start = settings_.kept_starts[i % settings_.kept_starts.size()];
+      lessons.push_back({{.prompt = start,
+                          .tokens_max = kKeptTokens,
+                          .seed = RandomBits(input.seed + 1, i),
+                          .top_p = 1.0f},
+                         start});
+    }
+    return lessons;
+  }
+
+  // The texts' first pieces, then their second ones, and so on.
+  std::vector<Lesson> KeptAsGiven(const LearnerInput& input, size_t wanted) const {
+    std::vector<Lesson> lessons;
+    bool is_behind_all = false;
+    for (size_t begin = 0; lessons.size() < wanted && !is_behind_all; begin += kKeptTokens) {
+      is_behind_all = true;
+      for (const std::vector<int32_t>& text : settings_.kept_texts) {
+        if (begin + kTaughtTokensMin > text.size() || lessons.size() == wanted) continue;
+        is_behind_all = false;
+        const size_t count = std::min<size_t>(kKeptTokens, text.size() - begin);
+        const std::vector<int32_t> whole =
+            Joined(input.start, std::span(text).subspan(begin, count));
+        // Something stands before the first token that is looked at.
+        const auto first = whole.begin() + std::max<std::ptrdiff_t>(1, std::ssize(input.start));
+        const std::vector<int32_t> start(whole.begin(), first);
+        lessons.push_back({{.prompt = start, .given = {first, whole.end()}}, start});
+      }
+    }
+    return lessons;
   }
 
   static Result<std::vector<TaughtText>> WriteAll(const std::vector<Lesson>& lessons,

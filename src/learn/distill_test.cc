@@ -172,6 +172,7 @@ TEST(DistillTest, KeptTextsAreTheBasesOwnWithoutTheDocument) {
   settings.outputs = 6;
   settings.kept_starts = {{1}, {1, 9}};
   settings.kept = 5;
+  settings.kept_weight = 3.0f;
   const auto learner = MakeDistillLearner(settings);
   const LearnerData data = *learner->Prepare(InputOf(30), &writer);
   EXPECT_EQ(data.training.size() + data.held_out.size(), 26u) << "as without them";
@@ -191,13 +192,64 @@ TEST(DistillTest, KeptTextsAreTheBasesOwnWithoutTheDocument) {
     ASSERT_EQ(example.num_choices, 3);
     EXPECT_EQ(example.ids[2], kTokenRest);
     EXPECT_EQ(example.probabilities[2], 0.125f) << "all other tokens'";
+    EXPECT_EQ(example.weight, 3.0f);
   }
+  EXPECT_EQ(data.training[0].weight, 1.0f);
   ASSERT_EQ(data.training[0].num_choices, 3) << "as many, since they are learned in one step";
   EXPECT_EQ(data.training[0].ids[2], kTokenRest);
   EXPECT_EQ(data.training[0].probabilities[2], 0.0f);
   EXPECT_NE(data.kept[0].tokens, data.kept[2].tokens);
+  EXPECT_EQ(data.kept_of_pass, 3);
+  settings.kept_passes = 4;
+  const LearnerData passes = *MakeDistillLearner(settings)->Prepare(InputOf(30), &writer);
+  ASSERT_EQ(passes.kept.size(), 12u) << "others for each pass";
+  EXPECT_EQ(passes.kept_of_pass, 3);
+  EXPECT_EQ(passes.kept[2].tokens, data.kept[2].tokens);
+  EXPECT_NE(passes.kept[5].tokens, passes.kept[2].tokens);
   settings.kept = 0;
   EXPECT_TRUE(MakeDistillLearner(settings)->Prepare(InputOf(30), &writer)->kept.empty());
+}
+
+// Texts that somebody gives are read in place of any that the base would write: their first pieces,
+// then their second ones.
+TEST(DistillTest, KeptTextsMayBeGiven) {
+  FakeWriter writer;
+  DistillSettings settings = Settings();
+  settings.outputs = 6;
+  settings.kept_starts = {{1}};
+  settings.kept = 4;
+  settings.kept_passes = 2;
+  settings.kept_texts.resize(3);
+  for (int32_t i = 0; i < 140; ++i) settings.kept_texts[0].push_back(100 + i);
+  for (int32_t i = 0; i < 66; ++i) settings.kept_texts[1].push_back(300 + i);
+  settings.kept_texts[2] = {500, 501, 502};  // too few to be learned
+  const auto learner = MakeDistillLearner(settings);
+  const LearnerData data = *learner->Prepare(InputOf(30), &writer);
+  // Of 140 tokens three pieces, of 66 one and two tokens that are left.
+  ASSERT_EQ(data.kept.size(), 4u);
+  EXPECT_EQ(data.kept_of_pass, 3) << "one for eight of the document's";
+  const int32_t first[] = {100, 300, 164, 228};
+  const size_t count[] = {64, 64, 64, 12};
+  const std::span<const WriteOrder> orders = std::span(writer.orders()).last(4);
+  for (size_t i = 0; i < 4; ++i) {
+    EXPECT_EQ(orders[i].prompt, std::vector<int32_t>{1});
+    EXPECT_EQ(orders[i].given.size(), count[i]);
+    const TrainingExample& example = data.kept[i];
+    ASSERT_EQ(example.tokens.size(), 1 + count[i]);
+    EXPECT_EQ(example.tokens[1], first[i]);
+    EXPECT_EQ(example.rows.front(), 0);
+    EXPECT_EQ(example.rows.size(), count[i]);
+    EXPECT_EQ(example.ids[2], kTokenRest);
+    EXPECT_EQ(example.probabilities[2], 0.125f);
+    EXPECT_LE(static_cast<int32_t>(example.tokens.size()), learner->ExampleTokensMax(20));
+  }
+  // A model without a BOS: something stands before what is looked at.
+  LearnerInput input = InputOf(30);
+  input.start.clear();
+  const LearnerData plain = *learner->Prepare(input, &writer);
+  EXPECT_EQ(plain.kept[0].tokens.size(), 64u);
+  EXPECT_EQ(plain.kept[0].rows.front(), 0);
+  EXPECT_EQ(plain.kept[0].rows.size(), 63u);
 }
 
 TrainingLimits LimitsOf(const Learner& learner) {
@@ -235,8 +287,8 @@ TEST(DistillTest, KeptTextsAreLearnedAndInNoScore) {
   for (const bool keeps : {false, true}) {
     LearnerData data = *learner->Prepare(InputOf(30), &writer);
     std::vector<TrainingExample> others = data.kept;
-    if (!keeps) data.kept.clear();
-    const size_t num_examples = data.training.size() + data.kept.size();
+    if (!keeps) data.kept_of_pass = 0;
+    const size_t num_examples = data.training.size() + static_cast<size_t>(data.kept_of_pass);
     TrainingRun run(trainer, std::move(data), rates, {.rank = 4}, 1, "");
     EXPECT_EQ(run.num_steps(), rates.StepsFor(num_examples));
     Learn(trainer, run);

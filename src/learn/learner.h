@@ -56,8 +56,10 @@ enum class HiddenStates : uint8_t { kNone, kLast, kAll };
 struct LearnerData {
   std::vector<TrainingExample> training;  // not empty
   std::vector<TrainingExample> held_out;  // may be empty: the document is short
-  std::vector<TrainingExample> kept;      // about nothing of it: learned, and in no score
-  std::vector<int32_t> text;              // of the document; where virtual tokens begin
+  // About nothing of it: learned, and in no score. So many of a pass, in turns.
+  std::vector<TrainingExample> kept;
+  int32_t kept_of_pass = 0;
+  std::vector<int32_t> text;  // of the document; where virtual tokens begin
   HiddenStates hidden = HiddenStates::kNone;
 };
 
@@ -120,10 +122,15 @@ struct DistillSettings {
   std::shared_ptr<const QuestionForm>
       form;               // shared by copies of these settings; null: no questions
   int32_t questions = 0;  // of each window, about
-  // Texts that hold the adapter to the base where nobody asks about the document: the base writes
-  // them behind each of these starts in turn, none of which is empty.
-  std::vector<std::vector<int32_t>> kept_starts;
+  // Texts that hold the adapter to the base where nobody asks about the document, so many of each
+  // pass. They are pieces of the given texts, if there are any; else the base writes them behind
+  // each of these starts in turn, none of which is empty. Other passes have others, while there
+  // are any.
   int32_t kept = 0;
+  int32_t kept_passes = 1;
+  float kept_weight = 1.0f;  // TrainingExample::weight
+  std::vector<std::vector<int32_t>> kept_starts;
+  std::vector<std::vector<int32_t>> kept_texts;
 };
 // The base with the document in its context teaches the adapter without it.
 std::unique_ptr<Learner> MakeDistillLearner(DistillSettings settings);

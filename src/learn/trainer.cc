@@ -270,7 +270,7 @@ Trainer::TargetArrays Trainer::ArraysOf(std::span<const Target> targets,
       arrays.probabilities.push_back(example.probabilities[k]);
     }
     arrays.weights.push_back(
-        1.0f / static_cast<float>(losses[static_cast<size_t>(example.adapter)].num_rows));
+        example.weight / static_cast<float>(losses[static_cast<size_t>(example.adapter)].num_rows));
   }
   return arrays;
 }

@@ -33,6 +33,8 @@ struct TrainingExample {
   int32_t num_choices = 1;
   std::vector<int32_t> ids;
   std::vector<float> probabilities;
+  // What its rows count beside others in the tokens' gradients; losses are told without it.
+  float weight = 1.0f;
   // Empty, or a teacher's hidden states [num_layers + 1][rows][hidden]: the embeddings, the
   // residual stream after each layer but the last, and the final norm's output; or the last of
   // these alone.

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <numeric>
 #include <utility>
 
@@ -123,6 +124,36 @@ TEST(TrainerTest, ComputingAgainChangesNothing) {
     EXPECT_EQ(again[i].parameters, kept[i].parameters);
     EXPECT_EQ(half[i].parameters, kept[i].parameters);
   }
+}
+
+// Gradients of an example of weight 3 are three times its own; the losses do not show it.
+TEST(TrainerTest, AnExamplesWeightIsThatOfItsGradients) {
+  LearnModel model(SourcePath("tests/goldens/llama"), DType::kF32);
+  Trainer trainer(model.config, model.weights,
+                  {.rows_max = 256, .sequences_max = 16, .rank_max = 4}, model.stream);
+  TrainedLora& lora = trainer.adapter(trainer.Add(4, 2.0f));
+  lora.Initialize(3);
+  Random random(3);
+  for (float& p : lora.parameters()) p += static_cast<float>(random.Normal() * 0.02);
+  lora.Refresh();
+  std::vector<TrainingExample> examples = ExamplesOf(0);
+  const auto gradients = [&](std::vector<float> weights) {
+    for (size_t i = 0; i < 3; ++i) examples[i].weight = weights[i];
+    const double loss = trainer.Accumulate(testing::PointersTo(examples))[0].total();
+    return std::pair(loss, std::vector(lora.gradients().begin(), lora.gradients().end()));
+  };
+  const auto [loss, all] = gradients({1.0f, 1.0f, 1.0f});
+  const auto [loss_of_one, one] = gradients({0.0f, 1.0f, 0.0f});
+  const auto [loss_of_weighted, weighted] = gradients({1.0f, 3.0f, 1.0f});
+  EXPECT_EQ(loss, loss_of_one);
+  EXPECT_EQ(loss, loss_of_weighted);
+  float largest = 0.0f, error = 0.0f;
+  for (size_t i = 0; i < all.size(); ++i) {
+    largest = std::max(largest, std::fabs(weighted[i]));
+    error = std::max(error, std::fabs(weighted[i] - (all[i] + 2.0f * one[i])));
+  }
+  EXPECT_GT(largest, 0.0f);
+  EXPECT_LT(error, 1e-5f * largest);
 }
 
 // The trainer's forward has the server's bits, with adapters and without.

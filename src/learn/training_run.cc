@@ -1,6 +1,7 @@
 #include "learn/training_run.h"
 
 #include <algorithm>
+#include <cmath>
 #include <numeric>
 #include <optional>
 #include <utility>
@@ -26,8 +27,9 @@ TrainingRun::TrainingRun(Trainer& trainer, LearnerData data, const LearnerRates&
       rates_(rates),
       seed_(seed),
       identity_(std::move(identity)),
-      num_steps_(rates.StepsFor(data_.training.size() + data_.kept.size())) {
+      num_steps_(rates.StepsFor(data_.training.size() + static_cast<size_t>(data_.kept_of_pass))) {
   CHECK(!data_.training.empty());
+  CHECK_GE(data_.kept.size(), static_cast<size_t>(data_.kept_of_pass));
   for (std::vector<TrainingExample>* examples : {&data_.training, &data_.held_out, &data_.kept}) {
     for (TrainingExample& example : *examples) example.adapter = adapter_;
     if (data_.hidden == HiddenStates::kNone) continue;
@@ -103,21 +105,43 @@ TrainingLoss TrainingRun::LossOn(const std::vector<TrainingExample>& examples, b
   return mean;
 }
 
+int64_t TrainingRun::KeptBefore(int64_t pass) const {
+  const double share = static_cast<double>(pass) / rates_.passes;
+  return std::llround(share * share * data_.kept_of_pass * rates_.passes);
+}
+
+int64_t TrainingRun::VisitsBefore(int64_t pass) const {
+  return pass * static_cast<int64_t>(data_.training.size()) + KeptBefore(pass);
+}
+
+// The document's in an order of the pass's own, and among them, evenly, those that are kept, which
+// come in their order and then again.
+void TrainingRun::OrderPass(int64_t pass) {
+  order_pass_ = pass;
+  std::vector<int32_t> own(data_.training.size());
+  std::iota(own.begin(), own.end(), 0);
+  Random random(RandomBits(seed_, static_cast<uint64_t>(pass)));
+  Shuffle(own, random);
+  const int64_t n = VisitsBefore(pass + 1) - VisitsBefore(pass);
+  const int64_t num_kept = n - static_cast<int64_t>(own.size());
+  auto kept = static_cast<size_t>(KeptBefore(pass));
+  auto next = own.begin();
+  order_.clear();
+  for (int64_t i = 0; i < n; ++i) {
+    const bool is_kept = (i + 1) * num_kept / n > i * num_kept / n;
+    order_.push_back(is_kept ? &data_.kept[kept++ % data_.kept.size()]
+                             : &data_.training[static_cast<size_t>(*next++)]);
+  }
+}
+
 void TrainingRun::AddExamples(std::vector<const TrainingExample*>* examples) {
-  const auto n = static_cast<int64_t>(data_.training.size() + data_.kept.size());
   const int64_t begin = int64_t{step_} * rates_.batch;
-  const int64_t end = std::min(begin + rates_.batch, n * rates_.passes);
+  const int64_t end = std::min(begin + rates_.batch, VisitsBefore(rates_.passes));
   for (int64_t visit = begin; visit < end; ++visit) {
-    if (visit / n != order_pass_) {
-      order_pass_ = visit / n;
-      order_.resize(static_cast<size_t>(n));
-      std::iota(order_.begin(), order_.end(), 0);
-      Random random(RandomBits(seed_, static_cast<uint64_t>(order_pass_)));
-      Shuffle(order_, random);
-    }
-    const auto index = static_cast<size_t>(order_[static_cast<size_t>(visit % n)]);
-    const size_t num_own = data_.training.size();
-    examples->push_back(index < num_own ? &data_.training[index] : &data_.kept[index - num_own]);
+    int64_t pass = std::max<int64_t>(0, order_pass_);
+    while (visit >= VisitsBefore(pass + 1)) ++pass;
+    if (pass != order_pass_) OrderPass(pass);
+    examples->push_back(order_[static_cast<size_t>(visit - VisitsBefore(pass))]);
   }
 }
 

@@ -61,6 +61,12 @@ class TrainingRun {
   std::vector<CheckpointPart> Parameters();
   std::vector<CheckpointPart> State();
   void Refresh();
+  // Of `kept`, so many are learned before this pass: more in later passes, evenly within each. What
+  // earlier ones do is undone by the document's that follow.
+  int64_t KeptBefore(int64_t pass) const;
+  // And so many of all.
+  int64_t VisitsBefore(int64_t pass) const;
+  void OrderPass(int64_t pass);
 
   TrainingLoss LossOn(const std::vector<TrainingExample>& examples, bool with_adapter);
   void LookAtHeldOut();
@@ -77,8 +83,8 @@ class TrainingRun {
   int32_t num_steps_ = 0;
   double last_loss_ = 0.0;
   TrainingScores scores_;
-  double best_loss_ = 0.0;      // on what is held out; the trainer has that step's numbers
-  std::vector<int32_t> order_;  // of the examples, in order_pass_
+  double best_loss_ = 0.0;  // on what is held out; the trainer has that step's numbers
+  std::vector<const TrainingExample*> order_;  // of the examples, in order_pass_
   int64_t order_pass_ = -1;
 };
 

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <numeric>
+#include <set>
 
 #include "base/random.h"
 #include "learn/test_model.h"
@@ -93,6 +94,48 @@ TEST_F(TrainingRunTest, TogetherIsAlone) {
     run.Finish();
     EXPECT_EQ(Parameters(run), together[document]);
     EXPECT_EQ(run.scores().after, runs_[document]->scores().after);
+  }
+}
+
+// Those that are kept stand evenly in a pass, more of them in later ones, and all of them are
+// learned; the document's come once in each pass.
+TEST_F(TrainingRunTest, KeptExamplesComeMoreOftenInLaterPasses) {
+  LearnerData data = DataOf(2);
+  data.kept = {data.training.begin(), data.training.begin() + 8};
+  for (TrainingExample& example : data.kept) example.weight = 2.0f;
+  data.kept_of_pass = 4;
+  const size_t num_own = data.training.size();
+  const LearnerRates rates = Rates(false);
+  TrainingRun run(trainer_, data, rates, {.rank = 4}, 1, "a");
+  EXPECT_EQ(run.num_steps(), rates.StepsFor(num_own + 4));
+  std::vector<const TrainingExample*> visits;
+  TrainingRun* const one[] = {&run};
+  run.Begin();
+  while (!run.is_done()) {
+    run.AddExamples(&visits);
+    StepTogether(trainer_, one);
+  }
+  ASSERT_EQ(visits.size(), 3 * (num_own + 4));
+  // Of 12 visits a ninth comes in the first pass, four ninths until the second one's end.
+  const size_t kept_until[] = {0, 1, 5, 12};
+  for (size_t pass = 0; pass < 3; ++pass) {
+    const size_t begin = pass * num_own + kept_until[pass];
+    const size_t end = (pass + 1) * num_own + kept_until[pass + 1];
+    std::vector<size_t> places;
+    std::set<const TrainingExample*> own;
+    for (size_t i = begin; i < end; ++i) {
+      if (visits[i]->weight == 2.0f) {
+        places.push_back(i - begin);
+      } else {
+        own.insert(visits[i]);
+      }
+    }
+    EXPECT_EQ(own.size(), num_own);
+    ASSERT_EQ(places.size(), kept_until[pass + 1] - kept_until[pass]);
+    const size_t gap = (end - begin) / places.size();
+    for (size_t k = 0; k < places.size(); ++k) {
+      EXPECT_NEAR(static_cast<double>(places[k]), static_cast<double>((k + 1) * gap), gap);
+    }
   }
 }
 

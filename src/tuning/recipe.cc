@@ -19,8 +19,16 @@ constexpr const char* kSummaryPlain = "\n\nA summary of the preceding passage:\n
 // The same to a model that follows messages: the window comes first in the teacher's.
 constexpr const char* kSummaryChat = "Summarize the preceding passage.";
 
+// Passes with kept texts of their own, whose writing takes time; the others have the same ones.
+constexpr int32_t kKeptPassesMax = 8;
 // What the base writes of itself: anything, and pages with a title.
 constexpr const char* kKeptStarts[] = {"", "# "};
+
+// What looks like a special token in a document is text.
+Result<std::vector<int32_t>> TokensOf(const std::string& text, const Tokenizer& tokenizer) {
+  const TextRange all = {0, text.size()};
+  return tokenizer.Encode(text, /*add_special_tokens=*/false, {&all, 1});
+}
 
 Result<DistillSettings> DistillSettingsOf(const LearnRecipe& recipe, const Tokenizer& tokenizer,
                                           const std::string& model_dir) {
@@ -41,6 +49,13 @@ Result<DistillSettings> DistillSettingsOf(const LearnRecipe& recipe, const Token
   }
   settings.prompts.push_back(std::move(summary));
   if (recipe.learner != LearnerKind::kEncoder) settings.kept = recipe.keep;
+  settings.kept_weight = static_cast<float>(recipe.keep_weight);
+  const int32_t passes = RatesOf(recipe, *MakeDocumentLearner(recipe.learner, {})).passes;
+  settings.kept_passes = std::min(passes, kKeptPassesMax);
+  for (const Document& document : recipe.keep_texts) {
+    ASSIGN_OR_RETURN(std::vector<int32_t> tokens, TokensOf(document.text, tokenizer));
+    settings.kept_texts.push_back(std::move(tokens));
+  }
   for (const char* start : kKeptStarts) {
     ASSIGN_OR_RETURN(std::vector<int32_t> tokens, tokenizer.Encode(start, true));
     if (!tokens.empty()) settings.kept_starts.push_back(std::move(tokens));
@@ -70,8 +85,12 @@ OrderedJson SettingsJson(const LearnRecipe& recipe, const Learner& learner,
                  {"outputs", recipe.outputs},
                  {"output_tokens", recipe.output_tokens},
                  {"keep", recipe.keep},
+                 {"keep_weight", recipe.keep_weight},
                  {"prompts", WordOf(recipe.prompts, kTeacherPromptsWords)},
                  {"hidden_states", WordOf(recipe.hidden, kHiddenStatesWords)}});
+    for (const Document& document : recipe.keep_texts) {
+      json["keep_texts"].push_back(document.hash);
+    }
   }
   return json;
 }
@@ -159,8 +178,7 @@ Result<LearnerInput> LearnerInputOf(const LearnRecipe& recipe, const std::string
                                     const Tokenizer& tokenizer) {
   LearnerInput input;
   ASSIGN_OR_RETURN(input.start, tokenizer.Encode("", /*add_special_tokens=*/true));
-  const TextRange all = {0, text.size()};
-  ASSIGN_OR_RETURN(input.tokens, tokenizer.Encode(text, false, {&all, 1}));
+  ASSIGN_OR_RETURN(input.tokens, TokensOf(text, tokenizer));
   input.window_tokens = recipe.window_tokens;
   input.held_out_share = recipe.held_out_share;
   input.seed = recipe.seed;

@@ -6,6 +6,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "base/json_fwd.h"
 #include "base/status.h"
@@ -45,7 +46,9 @@ struct LearnRecipe {
   int questions = 192;  // these four: of learners that have texts written
   int outputs = 1;
   int output_tokens = 128;
-  int keep = 32;  // texts of nothing, of all but encoder
+  int keep = 32;                     // texts of nothing, of a pass, of all but encoder
+  double keep_weight = 2.0;          // of their tokens in the loss; the document's count 1
+  std::vector<Document> keep_texts;  // whose pieces these are; none: the base writes them
   TeacherPrompts prompts = TeacherPrompts::kAuto;
   HiddenStates hidden = HiddenStates::kNone;
   double alpha = 0.0;  // 0: the rank

@@ -55,6 +55,9 @@ def parse(argv):
     add("--processes", type=int, default=1, help="of graft learn at once, for parts of an arm's documents")
     add("--learn-args", default="", help="further arguments of graft learn, in one word")
     add("--serve-args", default="", help="likewise of graft serve")
+    add("--keep-documents", type=int, default=0,
+        help="so many further documents, which nobody is asked about, are the texts that adapters leave as they are "
+             "(graft learn --keep-text)")
     add("--perplexity", action="store_true",
         help="besides, what adapters cost other texts: the other documents, and what the base writes of itself")
     add("--url", default="", help="a server that has the adapters of --out/adapters; none is started")
@@ -147,7 +150,11 @@ def main(argv):
         options.prompts = "chat" if asking.has_template(options.model) else "plain"
     folder = pathlib.Path(options.out)
     (folder / "adapters").mkdir(parents=True, exist_ok=True)
-    documents = data.read(options.data, options.documents, options.questions, options.chars, options.seed)
+    wanted = options.documents and options.documents + options.keep_documents
+    documents = data.read(options.data, wanted, options.questions, options.chars, options.seed)
+    if options.keep_documents:
+        documents, kept = documents[:-options.keep_documents], documents[-options.keep_documents:]
+        arms_of.write_texts(folder / "kept", kept)
     if len(documents) < 2:
         raise SystemExit("one document has no other one whose adapter is the wrong one: two are needed")
     arms = chosen_arms(options)

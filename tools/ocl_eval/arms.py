@@ -76,6 +76,8 @@ def _learn_command(options, folder, files, arguments):
     own = options.learn_args.split()
     if "--texts" not in own:  # what the base writes is the same for all learners
         own += ["--texts", str(folder / "written")]
+    if options.keep_documents:
+        own += [word for file in sorted((folder / "kept").glob("*.txt")) for word in ("--keep-text", str(file))]
     return [*command, "--prompts", options.prompts, *own]
 
 
@@ -91,13 +93,17 @@ def _manifest(folder, document, arm):
     return folder / "adapters" / adapter_name(document, arm) / "graft.json"
 
 
+def write_texts(folder, documents):
+    folder.mkdir(parents=True, exist_ok=True)
+    for document in documents:
+        (folder / f"{document.name}.txt").write_text(document.text)
+
+
 def learn(options, documents, arm, folder):
     """The adapters of an arm, those that are not there yet. Returns what graft.json says of each."""
     missing = [d for d in documents if not _manifest(folder, d, arm).exists()]
     texts = folder / "texts"
-    texts.mkdir(parents=True, exist_ok=True)
-    for document in documents:
-        (texts / f"{document.name}.txt").write_text(document.text)
+    write_texts(texts, documents)
     if missing and arm.way == "questions":
         _learn_questions(options, documents, arm, folder)
     elif missing:
