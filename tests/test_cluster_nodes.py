@@ -6,6 +6,7 @@ import shutil
 import signal
 import subprocess
 import time
+import urllib.error
 import urllib.request
 
 import openai
@@ -81,8 +82,16 @@ class Nodes:
             f"http://127.0.0.1:{self.ports[which]}/v1/load_lora_adapter",
             f'{{"lora_name": "{name}", "lora_path": "{path}"}}'.encode(),
             {"Content-Type": "application/json", "Authorization": f"Bearer {ADMIN_KEY}"})
-        with urllib.request.urlopen(request, timeout=120) as reply:
-            return reply.status
+        # While the nodes that live elect a leader, changes are refused with 503 like those of an etcd that is away.
+        deadline = time.monotonic() + 30
+        while True:
+            try:
+                with urllib.request.urlopen(request, timeout=120) as reply:
+                    return reply.status
+            except urllib.error.HTTPError as error:
+                if error.code != 503 or time.monotonic() > deadline:
+                    raise
+                time.sleep(0.1)
 
 
 @pytest.fixture(scope="module")
