@@ -176,6 +176,8 @@ class GpuTraining : public TrainingDevice {
   LoraArgs OfDocuments(LoraArgs args) const;
   void AddDocuments(const Product& product, int32_t layer, const void* x, float* y);
   void AddDocumentsBack(const Product& product, int32_t layer, const void* d_y, float* d_x);
+  // The final norm of rows of the residual stream, to head_normed_; to head_input_ what is in them.
+  void NormForHead(const float* x, int64_t num_rows);
   void RunHead(bool backward);
   // Of the batch's adapters, unless what comes is to be added, and of the residual stream.
   void BeginGradients(bool adds = false);

@@ -68,17 +68,7 @@ void GpuTraining::BackwardMemory(const EncodedRows& rows) {
     const int64_t num_rows = std::min(limits_.logits_rows_max, rows.num_rows - begin);
     const int64_t first = (int64_t{rows.row} + begin) * n;
     const bool has_copy = d_hidden_copy_.bytes() > 0;
-    RmsNorm({.x = hidden_.as<float>() + first,
-             .x_stride = n,
-             .weight = weights_.final_norm.as<float>(),
-             .out = head_normed_.data(),
-             .out_stride = n,
-             .out_dtype = dtype_,
-             .copy = head_input_.data(),
-             .num_tokens = num_rows,
-             .n = n,
-             .epsilon = config_.rms_norm_epsilon},
-            stream_);
+    NormForHead(hidden_.as<float>() + first, num_rows);
     RmsNormBackward(
         {.x = head_input_.data(),
          .x_dtype = dtype_,

@@ -205,6 +205,20 @@ void* GpuTraining::HOf(const Product& product, int32_t layer) {
   return rounded_h_.as<char>() + matrix * limits_.rows_max * RankStride() * DTypeBytes(dtype_);
 }
 
+void GpuTraining::NormForHead(const float* x, int64_t num_rows) {
+  RmsNorm({.x = x,
+           .x_stride = config_.hidden_size,
+           .weight = weights_.final_norm.as<float>(),
+           .out = head_normed_.data(),
+           .out_stride = config_.hidden_size,
+           .out_dtype = dtype_,
+           .copy = head_input_.data(),
+           .num_tokens = num_rows,
+           .n = config_.hidden_size,
+           .epsilon = config_.rms_norm_epsilon},
+          stream_);
+}
+
 // In parts, so that logits need little room. With `backward` the residual stream's gradient.
 void GpuTraining::RunHead(bool backward) {
   const int64_t n = config_.hidden_size;
@@ -217,17 +231,7 @@ void GpuTraining::RunHead(bool backward) {
     if (IsTaught(config_.num_layers)) {
       CompareStates(config_.num_layers, NormPicked(num_rows), nullptr, begin, num_rows);
     }
-    RmsNorm({.x = head_hidden_.as<float>(),
-             .x_stride = n,
-             .weight = weights_.final_norm.as<float>(),
-             .out = head_normed_.data(),
-             .out_stride = n,
-             .out_dtype = dtype_,
-             .copy = head_input_.data(),
-             .num_tokens = num_rows,
-             .n = n,
-             .epsilon = config_.rms_norm_epsilon},
-            stream_);
+    NormForHead(head_hidden_.as<float>(), num_rows);
     pieces_.BeforeWork(FlopOf(weights_.lm_head, num_rows));
     Gemm({.x = head_normed_.data(),
           .x_stride = n,
