@@ -47,7 +47,8 @@ void DraftPlanner::Plan(int32_t rows_left) {
     candidates_.push_back({sequence->lookup->Acceptance(acceptance_), 0, sequence.get()});
   }
   if (candidates_.empty()) return;
-  if (!Pays(Choose(num_rows, std::min(rows_left - num_rows, options.draws_max - num_sequences)))) {
+  if (!Decide(
+          Choose(num_rows, std::min(rows_left - num_rows, options.draws_max - num_sequences)))) {
     return;
   }
   for (const Candidate& candidate : given_) Give(*candidate.sequence, candidate.count);
@@ -67,7 +68,7 @@ bool DraftPlanner::AreWorthWaitingFor(std::span<Sequence* const> planned) {
   }
   if (candidates_.empty()) return false;
   const auto num_rows = static_cast<int32_t>(planned.size());
-  return Pays(Choose(num_rows, std::min(options.step_tokens_max, options.draws_max) - num_rows));
+  return Decide(Choose(num_rows, std::min(options.step_tokens_max, options.draws_max) - num_rows));
 }
 
 bool DraftPlanner::Foresee(Sequence& sequence) {
@@ -108,22 +109,23 @@ DraftPlanner::Choice DraftPlanner::Choose(int32_t num_rows, int32_t rows_left) {
 }
 
 // Whether a step with these drafts makes tokens faster than steps of its rows alone.
-bool DraftPlanner::Pays(const Choice& choice) {
-  const bool is_known = single_costs_.is_known() && draft_costs_.is_known();
-  if (choice.num_drafts > 0 &&
-      (!is_known || choice.tokens * single_costs_.At(choice.num_rows) >
-                        choice.num_rows * draft_costs_.At(choice.num_rows + choice.num_drafts))) {
-    if (draft_costs_.is_known()) {
-      trial_steps_ = kTrialStepsMin;
-      steps_to_trial_ = 0;
-    }
-    return true;
-  }
-  if (steps_to_trial_ == 0) {
+bool DraftPlanner::Pays(const Choice& choice) const {
+  if (choice.num_drafts == 0) return false;
+  if (!single_costs_.is_known() || !draft_costs_.is_known()) return true;
+  return choice.tokens * single_costs_.At(choice.num_rows) >
+         choice.num_rows * draft_costs_.At(choice.num_rows + choice.num_drafts);
+}
+
+bool DraftPlanner::Decide(const Choice& choice) {
+  const bool pays = Pays(choice);
+  if (pays && draft_costs_.is_known()) {
+    trial_steps_ = kTrialStepsMin;
+    steps_to_trial_ = 0;
+  } else if (!pays && steps_to_trial_ == 0) {
     steps_to_trial_ = trial_steps_;
     trial_steps_ = std::min(2 * trial_steps_, kTrialStepsMax);
   }
-  return false;
+  return pays;
 }
 
 // As many as there are pages for.

@@ -51,7 +51,9 @@ class DraftPlanner {
   // Whether the sequence has a next token that is foreseen.
   bool Foresee(Sequence& sequence);
   Choice Choose(int32_t num_rows, int32_t rows_left);
-  bool Pays(const Choice& choice);
+  bool Pays(const Choice& choice) const;
+  // Whether it pays; sees to the trials.
+  bool Decide(const Choice& choice);
   void Give(Sequence& sequence, int32_t count);
 
   // A sequence that could have one draft more.
