@@ -114,9 +114,13 @@ void RegistryFollower::Apply(const RegistryView& registry) {
       // What was learned here has its name before the registry does, and is of no folder. Nobody
       // was told of it yet.
       const bool is_learned = entry.owner.has_value();
-      const bool is_new = !owned_.contains(name);
-      if (is_new && !is_learned) folders_[name] = *found;
-      if (is_new && is_learned) changed = true;
+      if (!owned_.contains(name)) {
+        if (is_learned) {
+          changed = true;
+        } else {
+          folders_[name] = *found;
+        }
+      }
       owned_[name] = 0;
       if (found->hash == entry.hash) continue;
     }

@@ -67,7 +67,9 @@ void Trainer::Map(int32_t map, std::span<const MappedRows> rows) {
                memory.parameters().data() + part.first * n, part.num_rows, n, n},
               stream_);
   }
-  for (const MappedRows& part : rows) prompt(part.memory)->Refresh();
+  for (size_t i = 0; i < rows.size(); ++i) {
+    if (i == 0 || rows[i].memory != rows[i - 1].memory) prompt(rows[i].memory)->Refresh();
+  }
 }
 
 void Trainer::BackwardMap(int32_t map, std::span<const MappedRows> rows) {
