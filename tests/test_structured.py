@@ -108,6 +108,46 @@ def test_white_space_is_bounded():
         assert found["accepted"] == [True] * 4 + [False] * 3
 
 
+# Of each pattern texts that have a match of it, and texts that have none.
+PATTERNS = {
+    r"\d{3}": (["123", "ab123cd", "\u00e9 1234"], ["12", "1a23"]),
+    "^https://": (["https://", "https://a/b"], ["http://a", "see https://a"]),
+    "b$": (["b", "ab"], ["ba", ""]),
+    "^[A-Z]": (["A", "Ab"], ["a", "aB", ""]),
+    "a|b": (["a", "xbx"], ["c", ""]),
+    "^a|b$": (["a", "ax", "xb"], ["xa", "bx"]),
+    "^$|^x-": (["", "x-1"], ["1", "a x-1"]),
+    "^(a|b)$": (["a", "b"], ["ab", "xa", ""]),
+    "": (["", "a"], []),
+}
+
+
+@needs_library
+def test_patterns_match_where_their_anchors_say():
+    with Answers() as answers:
+        for pattern, (matched, others) in PATTERNS.items():
+            assert all(re.search(pattern, text) for text in matched)
+            assert not any(re.search(pattern, text) for text in others)
+            texts = [json.dumps(text, ensure_ascii=False) for text in matched + others]
+            expected = [True] * len(matched) + [False] * len(others)
+            assert answers.ask({"type": "string", "pattern": pattern}, 0, texts)["accepted"] == expected, pattern
+            names = [f"{{{text}: null}}" for text in texts]
+            schema = {"type": "object", "patternProperties": {pattern: {"type": "null"}}}
+            assert answers.ask(schema, 0, names)["accepted"] == expected, pattern
+
+
+@needs_library
+def test_names_that_a_pattern_lists_come_once():
+    schema = {"type": "object", "patternProperties": {"^(a|b)$": {"type": "integer"}}}
+    texts = ['{"a": 1, "b": 2}', '{"b": 2}', "{}", '{"a": 1, "a": 2}', '{"a": 1, "b": 2, "a": 3}']
+    with Answers() as answers:
+        found = answers.ask(schema, 30, texts)
+        assert found["accepted"] == [True] * 3 + [False] * 2
+        for answer in found["answers"]:
+            names = [name for name, _ in json.loads(answer["text"], object_pairs_hook=list)]
+            assert len(names) == len(set(names)), answer
+
+
 class RandomSchemas:
     """Schemas of the keywords that are followed, nested and put together by chance."""
 

@@ -3,7 +3,7 @@
 #include <bitset>
 #include <cctype>
 #include <charconv>
-#include <optional>
+#include <set>
 
 namespace graft {
 namespace {
@@ -18,6 +18,11 @@ constexpr std::string_view kNoSpace = "!#-\\[\\]-~";
 constexpr std::string_view kNoDigit = " !#-/:-\\[\\]-~";
 constexpr std::string_view kNoWord = " !#-/:-@\\[\\]^`{-~";
 
+// What may stand beside a match: any text without an escape.
+constexpr std::string_view kAnyText = "[^\"\\\\]*";
+
+constexpr size_t kStringsMax = 64;  // that are listed of a pattern
+
 Status Unsupported(std::string_view what) {
   return UnimplementedError("has " + std::string(what) +
                             ", which patterns of answers cannot have here");
@@ -27,29 +32,38 @@ class PatternReader {
  public:
   explicit PatternReader(std::string_view pattern) : rest_(pattern) {}
 
+  // Each alternative has anchors of its own.
   Result<std::string> Read() {
-    // Where a match may begin anywhere, it may begin at the start.
-    if (Skip('^') && rest_.starts_with('|')) return Unsupported("an anchor before '|'");
-    RETURN_IF_ERROR(ReadAlternatives());
-    if (!rest_.empty()) return InvalidArgumentError("has a ')' without its '('");
-    if (has_alternatives_ && (begins_anchored_ || ends_anchored_)) {
-      return Unsupported("an anchor beside '|'; put the alternatives into parentheses");
+    std::string whole;
+    for (bool is_first = true; is_first || Skip('|'); is_first = false) {
+      const bool is_begin = Skip('^');
+      ends_anchored_ = false;
+      out_.clear();
+      RETURN_IF_ERROR(ReadAlternatives());
+      if (!rest_.empty() && rest_.front() == ')') {
+        return InvalidArgumentError("has a ')' without its '('");
+      }
+      if (!is_first) whole += '|';
+      if (!is_begin) whole += kAnyText;
+      whole += out_;
+      if (!ends_anchored_ && (is_begin || !out_.empty())) whole += kAnyText;
     }
-    return "^(" + out_ + ")$";
+    return "^(" + whole + ")$";
   }
 
  private:
   bool Skip(char c) {
     if (!rest_.starts_with(c)) return false;
-    if (c == '^') begins_anchored_ = true;
     rest_.remove_prefix(1);
     return true;
   }
 
+  // Of a group; outside of groups the next one.
   Status ReadAlternatives() {
     bool can_repeat = false;
     while (!rest_.empty() && rest_.front() != ')') {
       const char c = rest_.front();
+      if (c == '|' && depth_ == 0) return OkStatus();
       if (c == '*' || c == '+' || c == '?' || c == '{') {
         if (!can_repeat) return InvalidArgumentError("repeats nothing, or something twice");
         RETURN_IF_ERROR(ReadRepeat());
@@ -72,15 +86,16 @@ class PatternReader {
       case '\\':
         return ReadEscape(/*in_class=*/false);
       case '|':
-        if (depth_ == 0) has_alternatives_ = true;
         out_ += '|';
         return OkStatus();
       case '$':
-        if (!rest_.empty()) return Unsupported("a '$' that is not its end");
+        if (depth_ > 0 || (!rest_.empty() && rest_.front() != '|')) {
+          return Unsupported("a '$' that is not the end of it or of an alternative");
+        }
         ends_anchored_ = true;
         return OkStatus();
       case '^':
-        return Unsupported("a '^' that is not its beginning");
+        return Unsupported("a '^' that is not the beginning of it or of an alternative");
       case ']':
       case '}':
         out_ += '\\';
@@ -274,13 +289,85 @@ class PatternReader {
   bool is_negated_ = false;  // the class being read
   bool has_class_ = false;   // within it: \d, say
   std::bitset<128> members_;
-  bool has_alternatives_ = false;
-  bool begins_anchored_ = false;
-  bool ends_anchored_ = false;
+  bool ends_anchored_ = false;  // the alternative that is being read
+};
+
+// Patterns of literals, groups and alternatives.
+class StringLister {
+ public:
+  explicit StringLister(std::string_view rest) : rest_(rest) {}
+
+  std::optional<std::vector<std::string>> List() {
+    if (!Skip('^')) return std::nullopt;
+    const std::vector<std::string> strings = ReadSequence();
+    if (!is_listed_ || rest_ != "$") return std::nullopt;
+    return strings;
+  }
+
+ private:
+  bool Skip(char c) {
+    if (!rest_.starts_with(c)) return false;
+    rest_.remove_prefix(1);
+    return true;
+  }
+
+  std::vector<std::string> ReadGroup() {
+    if (rest_.starts_with("?:")) rest_.remove_prefix(2);
+    if (++depth_ > kGroupsMax) is_listed_ = false;
+    std::vector<std::string> strings;
+    std::set<std::string> known;
+    do {
+      for (const std::string& one : ReadSequence()) {
+        if (known.insert(one).second) strings.push_back(one);
+      }
+    } while (is_listed_ && Skip('|'));
+    --depth_;
+    if (!Skip(')')) is_listed_ = false;
+    return strings;
+  }
+
+  // Up to what does not belong to it.
+  std::vector<std::string> ReadSequence() {
+    std::vector<std::string> strings = {""};
+    while (is_listed_ && !rest_.empty()) {
+      const char c = rest_.front();
+      if (c == '|' || c == ')' || c == '$') break;
+      rest_.remove_prefix(1);
+      std::vector<std::string> next = {std::string(1, c)};
+      if (c == '(') {
+        next = ReadGroup();
+      } else if (c == '\\' && !rest_.empty() &&
+                 std::ispunct(static_cast<unsigned char>(rest_[0]))) {
+        next = {std::string(1, rest_.front())};
+        rest_.remove_prefix(1);
+      } else if (std::string_view("[]{}.\\^").find(c) != std::string_view::npos) {
+        is_listed_ = false;
+      }
+      if (rest_.starts_with('*') || rest_.starts_with('+') || rest_.starts_with('?') ||
+          rest_.starts_with('{') || strings.size() * next.size() > kStringsMax) {
+        is_listed_ = false;
+      }
+      if (!is_listed_) break;
+      std::vector<std::string> longer;
+      for (const std::string& one : strings) {
+        for (const std::string& more : next) longer.push_back(one + more);
+      }
+      strings = std::move(longer);
+    }
+    return strings;
+  }
+
+  std::string_view rest_;
+  size_t depth_ = 0;
+  bool is_listed_ = true;
 };
 
 }  // namespace
 
 Result<std::string> ReadPattern(std::string_view pattern) { return PatternReader(pattern).Read(); }
+
+std::optional<std::vector<std::string>> StringsOfPattern(std::string_view pattern) {
+  return StringLister(pattern).List();
+}
 
 }  // namespace graft

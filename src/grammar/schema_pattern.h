@@ -2,16 +2,22 @@
 // grammars' library, inside a JSON string. Pure functions; any thread.
 #pragma once
 
-#include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "base/status.h"
 
 namespace graft {
 
-// A pattern that matches a whole string, each of whose strings has a match of `pattern`, none of
-// which needs an escape in JSON. kUnimplemented names what is not supported.
+// A pattern that matches a whole string, each of whose strings has a match of `pattern` somewhere
+// in it, as JSON Schema has it, and none of which needs an escape in JSON. kUnimplemented names
+// what is not supported.
 Result<std::string> ReadPattern(std::string_view pattern);
+
+// All strings that have a match of it, where they are few and the pattern says so by itself:
+// "^(a|b)$". Else nothing.
+std::optional<std::vector<std::string>> StringsOfPattern(std::string_view pattern);
 
 }  // namespace graft

@@ -1,4 +1,4 @@
-// Strings and numbers of schemas, and what tells two schemas apart.
+// Strings and numbers of schemas.
 #include <algorithm>
 #include <cmath>
 
@@ -116,51 +116,6 @@ Status CheckDecimals(const char* name, const std::optional<double>& bound) {
   return UnimplementedError(std::string(name) + ": has more than six decimals");
 }
 
-std::string TypeOfValue(const OrderedJson& value) {
-  if (value.is_string()) return "string";
-  if (value.is_number()) return "number";
-  if (value.is_boolean()) return "boolean";
-  if (value.is_null()) return "null";
-  return value.is_object() ? "object" : "array";
-}
-
-// The types of a schema's values, "number" for both kinds; empty: any, or nobody knows.
-std::vector<std::string> TypesOfSchema(const OrderedJson& schema) {
-  std::vector<std::string> types;
-  if (schema.contains("type")) {
-    const std::string type = schema["type"].get<std::string>();
-    types.push_back(type == "integer" ? "number" : type);
-  } else if (schema.contains("enum")) {
-    for (const OrderedJson& value : schema["enum"]) types.push_back(TypeOfValue(value));
-  } else if (schema.contains("anyOf")) {
-    for (const OrderedJson& option : schema["anyOf"]) {
-      const std::vector<std::string> more = TypesOfSchema(option);
-      if (more.empty()) return {};
-      types.insert(types.end(), more.begin(), more.end());
-    }
-  }
-  return types;
-}
-
-template <typename List>
-bool HaveNoneInCommon(const List& a, const List& b) {
-  return std::none_of(a.begin(), a.end(), [&b](const auto& value) {
-    return std::find(b.begin(), b.end(), value) != b.end();
-  });
-}
-
-// Whether a property that both need has different values.
-bool HasDiscriminator(const OrderedJson& a, const OrderedJson& b) {
-  if (!a.contains("required") || !b.contains("required")) return false;
-  for (const OrderedJson& name : a["required"]) {
-    const auto& needed = b["required"];
-    if (std::find(needed.begin(), needed.end(), name) == needed.end()) continue;
-    const auto& key = name.get_ref<const std::string&>();
-    if (AreDisjoint(a["properties"][key], b["properties"][key])) return true;
-  }
-  return false;
-}
-
 }  // namespace
 
 Result<Schema> ReadStringSchema(const Keywords& keywords) {
@@ -212,14 +167,6 @@ Result<Schema> ReadNumberSchema(const Keywords& keywords, bool is_integer) {
   add("exclusiveMinimum", bounds.above);
   add("exclusiveMaximum", bounds.below);
   return Schema(std::move(schema));
-}
-
-bool AreDisjoint(const OrderedJson& a, const OrderedJson& b) {
-  if (a.contains("enum") && b.contains("enum")) return HaveNoneInCommon(a["enum"], b["enum"]);
-  const std::vector<std::string> types_a = TypesOfSchema(a);
-  const std::vector<std::string> types_b = TypesOfSchema(b);
-  if (!types_a.empty() && !types_b.empty() && HaveNoneInCommon(types_a, types_b)) return true;
-  return HasDiscriminator(a, b);
 }
 
 }  // namespace graft

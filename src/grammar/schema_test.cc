@@ -50,6 +50,7 @@ TEST(SchemaTest, WhatIsNotFollowedIsRefusedByItsPlace) {
       {R"({"$ref":"#"})", "$ref: "},
       {R"({"type":"object","minProperties":2})", "minProperties: "},
       {R"({"patternProperties":{"a":{},"b":{}}})", "patternProperties: "},
+      {R"x({"patternProperties":{"(?=a)":{}}})x", "patternProperties.pattern: "},
       {R"({"properties":{"a":{}},"patternProperties":{"b":{}}})", "patternProperties: "},
       {R"({"allOf":[{"pattern":"a"},{"pattern":"b"}]})", "pattern: "},
       {R"({"allOf":[{"additionalProperties":false},{"properties":{"a":{}}}]})",
@@ -119,23 +120,52 @@ TEST(SchemaTest, NestingAndSizeAreBounded) {
   EXPECT_NE(Read(doubling + R"(},"$ref":"#/$defs/a29"})").find("too large"), std::string::npos);
 }
 
-TEST(SchemaPatternTest, IsWholeAndNeedsNoEscapeInJson) {
+// A name that a pattern lists can come once, as a property does.
+TEST(SchemaTest, PatternsThatListTheirNamesArePropertiesOfThem) {
+  EXPECT_EQ(Read(R"({"patternProperties":{"^(a|b\\.c)$":{"type":"null"}},"minProperties":2})"),
+            R"({"type":"object","properties":{"a":{"type":"null"},"b.c":{"type":"null"}},)"
+            R"("additionalProperties":false,"minProperties":2})");
+  EXPECT_EQ(Read(R"({"patternProperties":{"^x":{"type":"null"}}})"),
+            R"({"type":"object","patternProperties":{"^(x[^\"\\\\]*)$":{"type":"null"}},)"
+            R"("additionalProperties":false})");
+}
+
+TEST(SchemaPatternTest, MatchesWhereItsAnchorsSayAndNeedsNoEscapeInJson) {
+  const std::string any = "[^\"\\\\]*";
   const auto read = [](const std::string& pattern) {
     const Result<std::string> result = ReadPattern(pattern);
     return result.ok() ? *result : result.status().message();
   };
   EXPECT_EQ(read("^[a-z]+$"), "^([a-z]+)$");
-  EXPECT_EQ(read("a|b"), "^(a|b)$");
-  EXPECT_EQ(read(R"(\d{3}-\w*\.(?:x|y)?)"), R"(^([0-9]{3}-[a-zA-Z0-9_]*\.(x|y)?)$)");
-  EXPECT_EQ(read(R"([^a\]])"), R"(^([^a\]])$)");
-  EXPECT_EQ(read(R"([^\w !-,:-@])"), R"(^([\-\.\/\[\]\^`\{\|\}~])$)");
-  EXPECT_EQ(read("}"), R"(^(\})$)");
-  for (const char* refused : {"a\"", "\\\\", "(?=a)", "a*?", "\\bx", "x\\1", "^a|b$", "a^b", "a$b",
-                              "\xc3\xa9", "\\p{L}", "[\\W]x[^\\S]", "a{9999}"}) {
+  EXPECT_EQ(read("a|b"), "^(" + any + "a" + any + "|" + any + "b" + any + ")$");
+  EXPECT_EQ(read("^a|b$"), "^(a" + any + "|" + any + "b)$");
+  EXPECT_EQ(read("^$|^(a|b)$"), "^(|(a|b))$");
+  EXPECT_EQ(read(""), "^(" + any + ")$");
+  EXPECT_EQ(read("^"), "^(" + any + ")$");
+  EXPECT_EQ(read("$"), "^(" + any + ")$");
+  EXPECT_EQ(read(R"(\d{3})"), "^(" + any + "[0-9]{3}" + any + ")$");
+  EXPECT_EQ(read(R"(^\d{3}-\w*\.(?:x|y)?$)"), R"(^([0-9]{3}-[a-zA-Z0-9_]*\.(x|y)?)$)");
+  EXPECT_EQ(read(R"(^[^a\]]$)"), R"(^([^a\]])$)");
+  EXPECT_EQ(read(R"(^[^\w !-,:-@]$)"), R"(^([\-\.\/\[\]\^`\{\|\}~])$)");
+  EXPECT_EQ(read("^}$"), R"(^(\})$)");
+  for (const char* refused : {"a\"", "\\\\", "(?=a)", "a*?", "\\bx", "x\\1", "(^a|b)", "(a$)b",
+                              "a^b", "a$b", "\xc3\xa9", "\\p{L}", "[\\W]x[^\\S]", "a{9999}"}) {
     EXPECT_FALSE(ReadPattern(refused).ok()) << refused;
   }
-  for (const char* wrong : {"(", ")", "[a", "*a", "a**", "[z-a]", "a{2,1}", "\\", "a{"}) {
+  for (const char* wrong : {"(", ")", "[a", "*a", "a**", "[z-a]", "a{2,1}", "\\", "a{", "a|*"}) {
     EXPECT_EQ(ReadPattern(wrong).status().code(), StatusCode::kInvalidArgument) << wrong;
+  }
+}
+
+TEST(SchemaPatternTest, ListsTheStringsOfSimplePatterns) {
+  using Strings = std::vector<std::string>;
+  EXPECT_EQ(StringsOfPattern("^x$"), Strings({"x"}));
+  EXPECT_EQ(StringsOfPattern("^a(b|c(d|))$"), Strings({"ab", "acd", "ac"}));
+  EXPECT_EQ(StringsOfPattern(R"(^(?:a\.|\$|a\.)$)"), Strings({"a.", "$"}));
+  for (const char* pattern :
+       {"x", "^x", "x$", "^x*$", "^[ab]$", "^x.$", "^\\d$", "^a$|^b$", "^(a$", "^a)$", "^a|b$",
+        "^(a|b){2}$", "^$x$", "^(a|b)(a|b)(a|b)(a|b)(a|b)(a|b)(a|b)$"}) {
+    EXPECT_FALSE(StringsOfPattern(pattern).has_value()) << pattern;
   }
 }
 

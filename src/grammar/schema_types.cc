@@ -1,6 +1,7 @@
 // Objects and arrays of schemas.
 #include <algorithm>
 
+#include "grammar/schema_pattern.h"
 #include "grammar/schema_reader.h"
 
 namespace graft {
@@ -39,30 +40,34 @@ constexpr KeywordType kKeywordTypes[] = {{"properties", "object"},
                                          {"exclusiveMaximum", "number"},
                                          {"multipleOf", "number"}};
 
-bool HasName(const std::vector<std::string>& names, const std::string& name) {
-  return std::find(names.begin(), names.end(), name) != names.end();
-}
+}  // namespace
 
-Result<std::vector<std::string>> NamesIn(const Keywords& keywords, const std::string& path) {
-  std::vector<std::string> names;
+Result<std::vector<std::string>> SchemaReader::NamesIn(const Keywords& keywords,
+                                                       const std::string& path) {
+  Names names;
   const OrderedJson* const required = FindKeyword(keywords, "required");
   if (required == nullptr) return names;
   if (!required->is_array()) return WrongKeyword(path, "required", "must be a list of names");
+  RETURN_IF_ERROR(work_.Take(StepsOf(*required)));
+  std::set<std::string_view> known;
   for (const OrderedJson& name : *required) {
     if (!name.is_string()) return WrongKeyword(path, "required", "must be a list of names");
-    if (!HasName(names, name.get<std::string>())) names.push_back(name.get<std::string>());
+    const auto& text = name.get_ref<const std::string&>();
+    if (known.insert(text).second) names.push_back(text);
   }
   return names;
 }
-
-}  // namespace
 
 // A type that nobody names is told by the keywords: what else the schema lets through is not
 // drawn.
 Result<std::vector<std::string>> SchemaReader::TypesOf(const Keywords& keywords,
                                                        const std::string& path) {
-  std::vector<std::string> types;
+  Names types;
+  const auto add = [&types](const std::string& name) {
+    if (std::find(types.begin(), types.end(), name) == types.end()) types.push_back(name);
+  };
   if (const OrderedJson* const type = FindKeyword(keywords, "type")) {
+    RETURN_IF_ERROR(work_.Take(StepsOf(*type)));
     const OrderedJson list = type->is_array() ? *type : OrderedJson::array({*type});
     for (const OrderedJson& one : list) {
       const std::string name = one.is_string() ? one.get<std::string>() : "";
@@ -72,14 +77,15 @@ Result<std::vector<std::string>> SchemaReader::TypesOf(const Keywords& keywords,
                             "got " +
                                 one.dump().substr(0, 80));
       }
-      if (!HasName(types, name)) types.push_back(name);
+      add(name);
     }
-    if (HasName(types, "number")) std::erase(types, "integer");
+    if (std::find(types.begin(), types.end(), "number") != types.end()) {
+      std::erase(types, "integer");
+    }
     return types;
   }
   for (const auto& [keyword, type] : kKeywordTypes) {
-    const bool is_there = FindKeyword(keywords, keyword) != nullptr;
-    if (is_there && !HasName(types, type)) types.emplace_back(type);
+    if (FindKeyword(keywords, keyword) != nullptr) add(type);
   }
   return types;
 }
@@ -120,16 +126,23 @@ Result<Schema> SchemaReader::ReadObject(const Keywords& keywords, const std::str
     // What stands in alternatives is part of them here.
     Keywords others = keywords;
     others.erase("unevaluatedProperties");
-    if (*rest == false) others.try_emplace("additionalProperties", false);
+    if (*rest == false) others.try_emplace("additionalProperties", KeywordValue::Made(false));
     return ReadObject(others, path);
   }
-  ASSIGN_OR_RETURN(const std::vector<std::string> required, NamesIn(keywords, path));
+  const OrderedJson* const required = FindKeyword(keywords, "required");
+  if (required != nullptr && !required->is_array()) {
+    return WrongKeyword(path, "required", "must be a list of names");
+  }
   const OrderedJson* const properties = FindKeyword(keywords, "properties");
   if (properties != nullptr && !properties->is_object()) {
     return WrongKeyword(path, "properties", "must be an object");
   }
-  const bool names_any = (properties != nullptr && !properties->empty()) || !required.empty();
-  return names_any ? ReadProperties(keywords, path) : ReadOpenObject(keywords, path);
+  const bool names_any = (properties != nullptr && !properties->empty()) ||
+                         (required != nullptr && !required->empty());
+  if (names_any) return ReadProperties(keywords, path);
+  const OrderedJson* const patterns = FindKeyword(keywords, "patternProperties");
+  const bool has_patterns = patterns != nullptr && !(patterns->is_object() && patterns->empty());
+  return has_patterns ? ReadPatternProperties(keywords, path) : ReadOpenObject(keywords, path);
 }
 
 // An object with names has no others.
@@ -138,26 +151,37 @@ Result<Schema> SchemaReader::ReadProperties(const Keywords& keywords, const std:
     if (FindKeyword(keywords, name) == nullptr) continue;
     return RefusedKeyword(path, name, "is not supported beside properties or required");
   }
-  ASSIGN_OR_RETURN(const std::vector<std::string> required, NamesIn(keywords, path));
+  ASSIGN_OR_RETURN(const Names required, NamesIn(keywords, path));
+  const std::set<std::string_view> needed(required.begin(), required.end());
+  std::set<std::string_view> known;
   OrderedJson properties = OrderedJson::object();
   const OrderedJson* const named = FindKeyword(keywords, "properties");
   const OrderedJson none = OrderedJson::object();
-  for (const auto& [name, json] : (named == nullptr ? none : *named).items()) {
+  for (const auto& [name, json] :
+       (named == nullptr ? none : *named).get_ref<const OrderedJson::object_t&>()) {
+    RETURN_IF_ERROR(work_.Take(StepsOf(name)));
     ASSIGN_OR_RETURN(Schema schema, Read(json, InnerPath(path, "properties." + name)));
     if (schema.has_value()) {
-      properties[name] = std::move(*schema);
-    } else if (HasName(required, name)) {
+      AddMember(&properties, name, std::move(*schema));
+      known.insert(name);
+    } else if (needed.contains(name)) {
       return Schema();
     }
   }
   const OrderedJson* const additional = FindKeyword(keywords, "additionalProperties");
+  const OrderedJson anything = true;
   for (const std::string& name : required) {
-    if (properties.contains(name)) continue;
-    ASSIGN_OR_RETURN(Schema schema, Read(additional == nullptr ? OrderedJson(true) : *additional,
+    if (known.contains(name)) continue;
+    ASSIGN_OR_RETURN(Schema schema, Read(additional == nullptr ? anything : *additional,
                                          InnerPath(path, "additionalProperties")));
     if (!schema.has_value()) return Schema();
-    properties[name] = std::move(*schema);
+    AddMember(&properties, name, std::move(*schema));
   }
+  return CountProperties(keywords, std::move(properties), required, path);
+}
+
+Result<Schema> SchemaReader::CountProperties(const Keywords& keywords, OrderedJson properties,
+                                             const Names& required, const std::string& path) {
   const auto num_properties = static_cast<int64_t>(properties.size());
   OrderedJson schema = {{"type", "object"}};
   schema["properties"] = std::move(properties);
@@ -174,46 +198,77 @@ Result<Schema> SchemaReader::ReadProperties(const Keywords& keywords, const std:
   return Schema(std::move(schema));
 }
 
+// Names that the pattern does not match are not drawn.
+Result<Schema> SchemaReader::ReadPatternProperties(const Keywords& keywords,
+                                                   const std::string& path) {
+  const OrderedJson& patterns = *FindKeyword(keywords, "patternProperties");
+  if (!patterns.is_object()) return WrongKeyword(path, "patternProperties", "must be an object");
+  if (patterns.size() > 1 || FindKeyword(keywords, "propertyNames") != nullptr) {
+    return RefusedKeyword(path, "patternProperties",
+                          "is supported with one pattern and without propertyNames");
+  }
+  const auto& [pattern, value] = patterns.get_ref<const OrderedJson::object_t&>().front();
+  RETURN_IF_ERROR(work_.Take(StepsOf(pattern)));
+  if (const auto names = StringsOfPattern(pattern)) {
+    return ReadNamesByPattern(keywords, *names, value, path);
+  }
+  Result<Schema> key = ReadStringSchema({{"pattern", KeywordValue::Made(pattern)}});
+  if (!key.ok()) return AtPlace(InnerPath(path, "patternProperties"), key.status());
+  const std::string inner = InnerPath(path, "patternProperties." + pattern);
+  ASSIGN_OR_RETURN(Schema read, Read(value, inner));
+  OrderedJson schema = {{"type", "object"}};
+  const bool is_empty = !read.has_value();
+  if (!is_empty) {
+    OrderedJson member = OrderedJson::object();
+    AddMember(&member, (**key)["pattern"].get<std::string>(), std::move(*read));
+    schema["patternProperties"] = std::move(member);
+  }
+  schema["additionalProperties"] = false;
+  return CountOpenObject(keywords, std::move(schema), is_empty, path);
+}
+
+// Names that can be listed are properties, of which each comes once.
+Result<Schema> SchemaReader::ReadNamesByPattern(const Keywords& keywords, const Names& names,
+                                                const OrderedJson& value, const std::string& path) {
+  OrderedJson properties = OrderedJson::object();
+  for (const std::string& name : names) {
+    ASSIGN_OR_RETURN(Schema schema, Read(value, InnerPath(path, "patternProperties." + name)));
+    if (schema.has_value()) AddMember(&properties, name, std::move(*schema));
+  }
+  return CountProperties(keywords, std::move(properties), {}, path);
+}
+
 Result<Schema> SchemaReader::ReadOpenObject(const Keywords& keywords, const std::string& path) {
-  const OrderedJson* const patterns = FindKeyword(keywords, "patternProperties");
   const OrderedJson* const names = FindKeyword(keywords, "propertyNames");
   const OrderedJson* const additional = FindKeyword(keywords, "additionalProperties");
-  const bool is_closed = FindKeyword(keywords, "properties") != nullptr && additional == nullptr &&
-                         patterns == nullptr && names == nullptr;
-  ASSIGN_OR_RETURN(Schema others,
-                   Read(additional == nullptr ? OrderedJson(!is_closed) : *additional,
-                        InnerPath(path, "additionalProperties")));
+  const bool is_closed = FindKeyword(keywords, "properties") != nullptr &&
+                         FindKeyword(keywords, "patternProperties") == nullptr && names == nullptr;
+  const OrderedJson otherwise = !is_closed;
+  ASSIGN_OR_RETURN(Schema others, Read(additional == nullptr ? otherwise : *additional,
+                                       InnerPath(path, "additionalProperties")));
   OrderedJson schema = {{"type", "object"}};
-  if (patterns != nullptr && !(patterns->is_object() && patterns->empty())) {
-    if (!patterns->is_object()) return WrongKeyword(path, "patternProperties", "must be an object");
-    if (patterns->size() > 1 || names != nullptr) {
-      return RefusedKeyword(path, "patternProperties",
-                            "is supported with one pattern and without propertyNames");
-    }
-    const std::string& pattern = patterns->begin().key();
-    const std::string inner = InnerPath(path, "patternProperties." + pattern);
-    Result<Schema> key = ReadStringSchema({{"pattern", pattern}});
-    if (!key.ok()) return AtPlace(InnerPath(path, "patternProperties"), key.status());
-    ASSIGN_OR_RETURN(Schema value, Read(patterns->begin().value(), inner));
-    // Names that the pattern does not match are not drawn.
-    if (value.has_value()) {
-      schema["patternProperties"] = {{(**key)["pattern"].get<std::string>(), *value}};
-    }
-    others.reset();
-  } else if (names != nullptr && others.has_value()) {
+  if (names != nullptr && others.has_value()) {
+    const std::string inner = InnerPath(path, "propertyNames");
+    const OrderedJson string = "string";
     Keywords key;
-    RETURN_IF_ERROR(Collect(*names, InnerPath(path, "propertyNames"), &key));
-    RETURN_IF_ERROR(Merge({{"type", "string"}}, InnerPath(path, "propertyNames"), &key));
-    ASSIGN_OR_RETURN(Schema name, ReadKeywords(key, InnerPath(path, "propertyNames")));
+    RETURN_IF_ERROR(Collect(*names, inner, &key));
+    RETURN_IF_ERROR(Merge({{"type", KeywordValue::Of(string)}}, inner, &key));
+    ASSIGN_OR_RETURN(Schema name, ReadKeywords(key, inner));
     if (name.has_value() && !name->contains("type") && !name->contains("enum")) {
       return RefusedKeyword(path, "propertyNames", "must be one simple schema of strings");
     }
     if (name.has_value()) schema["propertyNames"] = std::move(*name);
     if (!name.has_value()) others.reset();
   }
-  const bool is_empty = !others.has_value() && !schema.contains("patternProperties");
-  schema["additionalProperties"] = others.has_value() ? *others : OrderedJson(false);
-  if (others.has_value() && others->empty()) schema["additionalProperties"] = true;
+  const bool is_empty = !others.has_value();
+  schema["additionalProperties"] = is_empty          ? OrderedJson(false)
+                                   : others->empty() ? OrderedJson(true)
+                                                     : std::move(*others);
+  return CountOpenObject(keywords, std::move(schema), is_empty, path);
+}
+
+Result<Schema> SchemaReader::CountOpenObject(const Keywords& keywords, OrderedJson schema,
+                                             bool is_empty, const std::string& path) {
   ASSIGN_OR_RETURN(const int64_t min, CountOf(keywords, "minProperties", 0, path));
   ASSIGN_OR_RETURN(const int64_t max, CountOf(keywords, "maxProperties", -1, path));
   if (min > 0 && is_empty) return Schema();
@@ -258,9 +313,9 @@ Result<Schema> SchemaReader::ReadArray(const Keywords& keywords, const std::stri
   }
   const auto num_prefix = static_cast<int64_t>(prefix.size());
   // A list of named places has no others, unless it must.
-  const bool is_open = num_prefix == 0 || min > num_prefix;
-  ASSIGN_OR_RETURN(Schema item, Read(items == nullptr ? OrderedJson(is_open) : *items,
-                                     InnerPath(path, "items")));
+  const OrderedJson is_open = num_prefix == 0 || min > num_prefix;
+  ASSIGN_OR_RETURN(Schema item,
+                   Read(items == nullptr ? is_open : *items, InnerPath(path, "items")));
   if (!item.has_value() || max == num_prefix) {
     item.reset();
     max = num_prefix;
@@ -268,9 +323,10 @@ Result<Schema> SchemaReader::ReadArray(const Keywords& keywords, const std::stri
   if (min > (max < 0 ? kItemsMax : max)) return Schema();
   OrderedJson schema = {{"type", "array"}};
   if (num_prefix > 0) schema["prefixItems"] = std::move(prefix);
-  schema["items"] = item.has_value() ? *item : OrderedJson(false);
+  const bool is_open_ended = item.has_value();
+  schema["items"] = is_open_ended ? std::move(*item) : OrderedJson(false);
   if (min > 0) schema["minItems"] = min;
-  if (max >= 0 && item.has_value()) schema["maxItems"] = max;
+  if (max >= 0 && is_open_ended) schema["maxItems"] = max;
   return Schema(std::move(schema));
 }
 
