@@ -24,6 +24,7 @@
 #include "base/random.h"
 #include "base/sha256.h"
 #include "base/thread_pool.h"
+#include "base/unwanted_work.h"
 
 namespace graft {
 namespace {
@@ -89,7 +90,8 @@ TEST(JsonTest, LimitsDepthAndRefusesGarbage) {
   EXPECT_FALSE(ParseJson("{\"a\": \"\xff\"}").ok());
   EXPECT_FALSE(ParseJson("{\"a\": }").ok());
   EXPECT_FALSE(ParseJson("").ok());
-  EXPECT_EQ((*ParseJson(R"(["[[[\"[[[", "]"])", 1))[0], "[[[\"[[[") << "brackets of strings";
+  EXPECT_EQ((*ParseJson(R"(["[[[\"[[[", "]"])", {.depth_max = 1}))[0], "[[[\"[[[")
+      << "brackets of strings";
 }
 
 // If the time grew with the square of the length, each would take minutes.
@@ -113,6 +115,71 @@ TEST(JsonTest, DuplicateKeysAreFound) {
   EXPECT_EQ(FindDuplicateKey(R"({"ab": 1, "\u0061b": 2})"), "ab") << "spelt otherwise";
   EXPECT_EQ(FindDuplicateKey(R"({"a\"": "a", "a": "\"a\": ,{"})"), std::nullopt);
   EXPECT_EQ(FindDuplicateKey(R"("a")"), std::nullopt);
+}
+
+// A hundred thousand keys would take minutes if each was compared with all others.
+TEST(JsonTest, ManyKeysAreLookedAtOnce) {
+  std::string text = "{";
+  for (int i = 0; i < 100000; ++i) text += "\"" + std::to_string(i) + "\":0,";
+  EXPECT_EQ(FindDuplicateKey(text + R"("x":1})"), std::nullopt);
+  EXPECT_EQ(FindDuplicateKey(text + R"("50000":1})"), "50000");
+  const Result<OrderedJson> json = ParseOrderedJson(text + R"("50000":1})");
+  ASSERT_TRUE(json.ok()) << json.status().ToString();
+  EXPECT_EQ(json->size(), 100000u);
+  const auto& [key, value] = json->get_ref<const OrderedJson::object_t&>().begin()[50000];
+  EXPECT_EQ(key, "50000");
+  EXPECT_EQ(value, 1);
+}
+
+TEST(JsonTest, OrderedTreesAreThoseOfTheLibrary) {
+  for (const char* text :
+       {R"({"b":1,"a":{"z":[1,-2,2.5,true,null,"x\n"],"y":{}},"c":[]})", "[]", "{}", "7", "\"s\"",
+        R"([[],[{}],{"a":[{"b":{"c":1},"a":2}],"":""}])", R"({"a":1,"b":2,"a":[3]})"}) {
+    const Result<OrderedJson> json = ParseOrderedJson(text);
+    ASSERT_TRUE(json.ok()) << text << json.status().ToString();
+    EXPECT_EQ(json->dump(), OrderedJson::parse(text).dump());
+  }
+  for (const char* text :
+       {"", "{", "[1,]", R"({"a"})", R"({"a":1}x)", "{\"a\":\"\xff\"}", "1e999"}) {
+    EXPECT_EQ(ParseOrderedJson(text).status().message(), ParseJson(text).status().message())
+        << text;
+    EXPECT_FALSE(ParseOrderedJson(text).ok()) << text;
+  }
+}
+
+TEST(JsonTest, TreesAreMeasuredBeforeThereIsOne) {
+  const JsonFigures figures = MeasureJson(R"({"a":{"b":1,"c":"{:,","d":[]},"e":[1,2]})");
+  EXPECT_EQ(figures.depth, 3);
+  EXPECT_EQ(figures.keys, 3);
+  std::string many = "[";
+  for (int i = 0; i < 1000; ++i) many += "{},";
+  many += "{}]";
+  EXPECT_GT(MeasureJson(many).tree_bytes, 1000 * 90);
+  EXPECT_TRUE(ParseJson(many, {.tree_bytes_max = MeasureJson(many).tree_bytes}).ok());
+  const Status status = ParseJson(many, {.tree_bytes_max = 50000}).status();
+  EXPECT_NE(status.message().find("too many values"), std::string::npos) << status.message();
+  EXPECT_TRUE(ParseJson(R"({"a":1,"b":{"c":1,"d":2}})", {.keys_max = 2}).ok());
+  for (const char* text : {R"({"a":1,"b":2,"c":3})", R"([{"x":{"a":1,"b":2,"c":3}}])"}) {
+    EXPECT_FALSE(ParseJson(text, {.keys_max = 2}).ok()) << text;
+    EXPECT_FALSE(ParseOrderedJson(text, {.keys_max = 2}).ok()) << text;
+  }
+}
+
+TEST(UnwantedWorkTest, IsThatOfTheThreadWhileItIsWatched) {
+  std::atomic<bool> outer{false}, inner{false};
+  EXPECT_FALSE(WorkIsUnwanted());
+  {
+    const WatchedWork watched(outer);
+    outer = true;
+    EXPECT_TRUE(WorkIsUnwanted());
+    std::thread([] { EXPECT_FALSE(WorkIsUnwanted()) << "another thread's is its own"; }).join();
+    {
+      const WatchedWork again(inner);
+      EXPECT_FALSE(WorkIsUnwanted());
+    }
+    EXPECT_TRUE(WorkIsUnwanted());
+  }
+  EXPECT_FALSE(WorkIsUnwanted());
 }
 
 TEST(FaultTest, WhatPassesIsToldFromWhatStays) {

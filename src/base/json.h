@@ -1,7 +1,12 @@
-// JSON from untrusted hands: parsing with a depth limit and no exceptions, and typed reading of
-// fields whose errors name the field. nlohmann::json underneath. No thread of its own.
+// JSON from untrusted hands: parsing within limits and without exceptions, in a time that is linear
+// in the text, but for sorting keys. What reads a request uses these functions, and no parser of
+// its own: MeasureJson tells what a tree would take before there is one, and ParseOrderedJson keeps
+// the order of keys without looking each of them up among all others, as OrderedJson::parse does.
+// nlohmann::json underneath. No thread of its own.
 #pragma once
 
+#include <cstdint>
+#include <limits>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
@@ -14,16 +19,40 @@ namespace graft {
 
 inline constexpr int kJsonDepthMax = 64;
 
-// kInvalidArgument with line and column where the text is not JSON, is not UTF-8, or nests deeper
-// than `depth_max`.
-Result<Json> ParseJson(std::string_view text, int depth_max = kJsonDepthMax);
+// What a text's tree will be like, counted outside of strings. Of a text that is not JSON it is
+// what a parser may have made until it finds that out.
+struct JsonFigures {
+  int64_t depth = 0;       // of brackets
+  int64_t keys = 0;        // of the object that has most
+  int64_t tree_bytes = 0;  // at most, of a Json or an OrderedJson with all its strings
+};
+JsonFigures MeasureJson(std::string_view text);
 
-// The first key that an object in `text`, which is valid JSON, has twice: parsers keep the last one
-// and say nothing.
+struct JsonLimits {
+  int64_t depth_max = kJsonDepthMax;
+  // Reading an OrderedJson's key takes a time that grows with the keys of its object: whoever looks
+  // up keys that a client has chosen bounds them.
+  int64_t keys_max = std::numeric_limits<int64_t>::max();  // of one object
+  int64_t tree_bytes_max = std::numeric_limits<int64_t>::max();
+};
+
+// What of `figures` is beyond `limits`: kInvalidArgument, for whoever sent the text.
+Status CheckJson(const JsonFigures& figures, const JsonLimits& limits);
+
+// kInvalidArgument with line and column where the text is not JSON or not UTF-8, or where it is
+// beyond `limits`.
+Result<Json> ParseJson(std::string_view text, const JsonLimits& limits = {});
+
+// The same with the keys in their order. Of a key that an object has twice the last value stays, in
+// the place of the first.
+Result<OrderedJson> ParseOrderedJson(std::string_view text, const JsonLimits& limits = {});
+
+// A key that an object in `text`, which is valid JSON, has twice: parsers keep the last one and say
+// nothing.
 std::optional<std::string> FindDuplicateKey(std::string_view text);
 
 // ParseJson of a whole file; the error starts with the path.
-Result<Json> ParseJsonFile(const std::string& path, int depth_max = kJsonDepthMax);
+Result<Json> ParseJsonFile(const std::string& path, const JsonLimits& limits = {});
 
 // The text of `json`; bytes that are not UTF-8 become U+FFFD instead of an exception.
 std::string DumpJson(const Json& json);

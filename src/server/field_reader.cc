@@ -10,6 +10,9 @@ namespace graft {
 namespace {
 
 constexpr size_t kKeyBytesShown = 80;
+// Of a body's tree. The largest lists are of token ids, 32 bytes each. No field has more keys than
+// logit_bias; what a template or a schema has is looked up key by key.
+constexpr JsonLimits kBodyLimits = {.keys_max = 4096, .tree_bytes_max = int64_t{128} << 20};
 
 // A client's text may be megabytes; an error quotes its start.
 std::string Text(const Json& json) {
@@ -68,7 +71,7 @@ std::optional<int64_t> IntegerOf(const Json& json, int64_t min, int64_t max) {
 
 ApiResult<Json> ParseBody(std::string_view body) {
   if (body.empty()) return InvalidRequestError("", "The body is empty; send a JSON object.");
-  Result<Json> json = ParseJson(body);
+  Result<Json> json = ParseJson(body, kBodyLimits);
   if (!json.ok()) return InvalidRequestError("", "The body is " + json.status().message());
   if (const std::optional<std::string> key = FindDuplicateKey(body)) {
     const std::string shown = key->substr(0, kKeyBytesShown);

@@ -26,8 +26,8 @@ inline constexpr size_t kNameBytesMax = 256;
 // The JSON type's name as an error shows it: "a string", "a number", ...
 const char* JsonTypeName(const Json& json);
 
-// A request's body. What is no JSON, or has a key twice in one object, of which one would be
-// ignored without a word, is 400.
+// A request's body. What is no JSON, would be a tree without measure, or has a key twice in one
+// object, of which one would be ignored without a word, is 400.
 ApiResult<Json> ParseBody(std::string_view body);
 
 class FieldReader {

@@ -150,6 +150,29 @@ TEST(BodyTest, KeysThatComeTwiceAreRefusedByName) {
   EXPECT_FALSE(ParseBody("{").ok());
 }
 
+std::string Repeat(const std::string& text, int count) {
+  std::string all;
+  for (int i = 0; i < count; ++i) all += text;
+  return all;
+}
+
+// A field that is ignored may hold anything, but not for any price: three bytes of text can become
+// a hundred of a tree, and a key of many is looked up for a long time.
+TEST(BodyTest, TreesAreBounded) {
+  const auto refused = ParseBody(R"({"user":[)" + Repeat("{},", 1'400'000) + "{}]}");
+  ASSERT_FALSE(refused.ok());
+  EXPECT_EQ(refused.error().http_status, 400);
+  EXPECT_NE(refused.error().message.find("too many values"), std::string::npos)
+      << refused.error().message;
+  EXPECT_TRUE(ParseBody(R"({"prompt":[)" + Repeat("12345,", 1'400'000) + "1]}").ok());
+  std::string keys;
+  for (int i = 0; i < 4096; ++i) keys += "\"" + std::to_string(i) + "\":0,";
+  EXPECT_TRUE(ParseBody(R"({"user":{)" + keys.substr(0, keys.size() - 1) + "}}").ok());
+  const auto many = ParseBody(R"({"user":[{)" + keys + R"("x":0}]})");
+  ASSERT_FALSE(many.ok());
+  EXPECT_NE(many.error().message.find("4097 keys"), std::string::npos) << many.error().message;
+}
+
 TEST(CompletionRequestTest, AdaptersComeWithWeights) {
   auto request = Completion(
       R"({"model":"m","prompt":"p","adapters":[{"name":"a","weight":-0.5},{"name":"b"},

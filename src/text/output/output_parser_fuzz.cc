@@ -41,7 +41,7 @@ OutputParts Parsed(const std::shared_ptr<const OutputOptions>& options, std::str
 // By JSON's grammar, which has no depth, takes half a surrogate pair, and numbers of any size; the
 // library refuses these.
 bool IsJsonText(const std::string& text) {
-  const Result<Json> json = ParseJson(text, /*depth_max=*/100'000);
+  const Result<Json> json = ParseJson(text, {.depth_max = 100'000});
   if (json.ok()) return true;
   const std::string& message = json.status().message();
   return message.find("surrogate") != std::string::npos ||

@@ -1,0 +1,37 @@
+// Whether the work that a thread does for a request is still wanted: its client may have left, or
+// the server ends. The thread that waits for the work says so in a flag, and work that may take
+// long asks once in a while and gives up with UnwantedWork(), without knowing what it is done for.
+// Work that nobody watches is always wanted. Any thread, each by itself.
+#pragma once
+
+#include <atomic>
+#include <utility>
+
+#include "base/status.h"
+
+namespace graft {
+
+// While it lives, what this thread does is unwanted from when the flag is true, which outlives it.
+class WatchedWork {
+ public:
+  explicit WatchedWork(const std::atomic<bool>& is_unwanted)
+      : outer_(std::exchange(watched_, &is_unwanted)) {}
+  ~WatchedWork() { watched_ = outer_; }
+  WatchedWork(const WatchedWork&) = delete;
+  WatchedWork& operator=(const WatchedWork&) = delete;
+
+ private:
+  friend bool WorkIsUnwanted();
+  inline static thread_local const std::atomic<bool>* watched_ = nullptr;
+  const std::atomic<bool>* outer_;
+};
+
+// Costs about as much as reading a variable.
+inline bool WorkIsUnwanted() {
+  return WatchedWork::watched_ != nullptr && WatchedWork::watched_->load(std::memory_order_relaxed);
+}
+
+// What such work ends with. Nobody reads it but a log.
+inline Status UnwantedWork() { return CancelledError("nobody waits for this any more"); }
+
+}  // namespace graft
