@@ -188,6 +188,7 @@ Status Engine::CheckTokens(const std::string& which, const std::vector<int32_t>&
 Status Engine::CheckRequest(const Request& request) const {
   RETURN_IF_ERROR(RefuseUnserved(request));
   RETURN_IF_ERROR(ValidateSamplingParams(request.sampling, limits_.vocab_size));
+  RETURN_IF_ERROR(CheckCanDraw(request, scheduler_.end_token_ids(), limits_.vocab_size));
   const std::vector<int32_t>& prompt = request.prompt_tokens;
   if (prompt.empty()) return InvalidArgumentError("the prompt holds no tokens");
   // Scoring a prompt (tokens_max 0) needs no room for a token after it.

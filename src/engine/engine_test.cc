@@ -171,6 +171,44 @@ TEST(EngineTest, DrawsAllowedTokensAlone) {
   EXPECT_EQ(std::set<int32_t>(output.begin(), output.end()), std::set<int32_t>({7, 25, 40}));
 }
 
+// It is the request's mistake, not the model's: 400 in place of 500.
+TEST(EngineTest, ARequestThatCanDrawNothingIsRefused) {
+  EngineHarness harness;
+  const auto submit = [&](auto&& change) {
+    Request request = harness.MakeRequest(Prompt(4), 5);
+    request.sampling.ignore_eos = false;
+    change(request.sampling);
+    return harness.engine.Submit(std::move(request), std::make_shared<TokenStream>());
+  };
+  const Status ended = submit([](SamplingParams& sampling) {
+    sampling.allowed_token_ids = {kEosToken};
+    sampling.tokens_min = 1;
+  });
+  EXPECT_EQ(ended.code(), StatusCode::kInvalidArgument);
+  EXPECT_TRUE(ended.message().starts_with("allowed_token_ids leaves no token")) << ended.message();
+  EXPECT_FALSE(submit([](SamplingParams& sampling) {
+                 sampling.allowed_token_ids = {7, 8};
+                 sampling.bad_words = {{7}, {8}};
+               }).ok());
+  EXPECT_FALSE(submit([](SamplingParams& sampling) {
+                 for (int32_t token = 0; token < 50; ++token) sampling.bad_words.push_back({token});
+               }).ok());
+  EXPECT_FALSE(harness.Step());
+  // What a later token meets shows then.
+  Request request = harness.MakeRequest(Prompt(4), 5);
+  request.sampling.allowed_token_ids = {7};
+  request.sampling.bad_words = {{7, 7}};
+  auto client = harness.Submit(request);
+  harness.RunAll();
+  client->Collect();
+  EXPECT_EQ(client->output(), std::vector<int32_t>{7});
+  EXPECT_EQ(client->last().finish_reason, FinishReason::kError);
+  EXPECT_EQ(client->last().status.code(), StatusCode::kInvalidArgument);
+  EXPECT_NE(client->last().status.message().find("leaves no token to draw behind 1"),
+            std::string::npos)
+      << client->last().status.message();
+}
+
 TEST(EngineTest, EndsAtTheContextLength) {
   EngineHarness harness;
   auto cut = harness.Submit(harness.MakeRequest(Prompt(60), 1000));

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <limits>
 #include <string>
 #include <utility>
 
@@ -288,6 +289,14 @@ void Scheduler::CommitOne(Sequence& sequence, const PlannedSequence& planned,
   sequence.num_planned = sequence.num_new_tokens = 0;
   if (result.not_finite && planned.has_mask && sequence.bounds->is_stuck()) {
     return Fail(sequence, sequence.bounds->StuckStatus());
+  }
+  std::vector<int32_t> banned;
+  if (result.not_finite) AppendBanned(sequence, options_.eos_token_ids, &banned);
+  if (result.not_finite && planned.samples &&
+      AllowsNone(sequence.sampling, std::move(banned), std::numeric_limits<int32_t>::max())) {
+    return Fail(sequence, InvalidArgumentError("allowed_token_ids leaves no token to draw behind " +
+                                               std::to_string(sequence.num_output_tokens()) +
+                                               ": 'bad_words' forbids all of them there"));
   }
   if (result.not_finite) {
     return Fail(sequence, InternalError("the model's output for this request is not finite (NaN or "

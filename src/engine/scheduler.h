@@ -72,6 +72,8 @@ class Scheduler : public MaskSource {
   // The sequences that ended in the last Commit.
   Sequences::List TakeFinished() { return sequences_.TakeFinished(); }
 
+  // Of the model, which end an answer.
+  const std::vector<int32_t>& end_token_ids() const { return options_.eos_token_ids; }
   int32_t draft_tokens_max() const { return options_.draft_tokens_max; }
   bool empty() const { return sequences_.empty(); }
   int32_t num_waiting() const { return static_cast<int32_t>(sequences_.line().size()); }

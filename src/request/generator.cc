@@ -1,16 +1,20 @@
 #include "request/generator.h"
 
+#include <algorithm>
+#include <charconv>
 #include <cmath>
-#include <cstdio>
 #include <string>
+#include <utility>
 
 namespace graft {
 namespace {
 
-Status RangeError(const std::string& name, const std::string& range, double value) {
-  char text[32];
-  std::snprintf(text, sizeof(text), "%g", value);
-  return InvalidArgumentError(name + " must be " + range + ", got " + text);
+// With the digits that tell the number from its neighbours.
+template <typename T>
+Status RangeError(const std::string& name, const std::string& range, T value) {
+  char text[64];
+  const auto end = std::to_chars(text, text + sizeof(text), value).ptr;
+  return InvalidArgumentError(name + " must be " + range + ", got " + std::string(text, end));
 }
 
 Status CheckToken(const char* name, int32_t token, int32_t vocab_size) {
@@ -24,7 +28,48 @@ Status CheckPenalty(const char* name, float value) {
   return RangeError(name, "between -2 and 2", value);
 }
 
+// A token's bias is one: of two, which one counted would be chance.
+Status CheckOnce(std::vector<std::pair<int32_t, float>> biases) {
+  std::sort(biases.begin(), biases.end());
+  const auto is_same = [](const auto& a, const auto& b) { return a.first == b.first; };
+  const auto twice = std::adjacent_find(biases.begin(), biases.end(), is_same);
+  if (twice == biases.end()) return OkStatus();
+  return InvalidArgumentError("logit_bias holds token id " + std::to_string(twice->first) +
+                              " twice");
+}
+
 }  // namespace
+
+bool AllowsNone(const SamplingParams& params, std::vector<int32_t> banned, int32_t vocab_size) {
+  std::sort(banned.begin(), banned.end());
+  banned.erase(std::unique(banned.begin(), banned.end()), banned.end());
+  const std::vector<int32_t>& allowed = params.allowed_token_ids;
+  if (allowed.empty()) return static_cast<int64_t>(banned.size()) >= vocab_size;
+  return std::all_of(allowed.begin(), allowed.end(), [&banned](int32_t token) {
+    return std::binary_search(banned.begin(), banned.end(), token);
+  });
+}
+
+Status CheckCanDraw(const Request& request, const std::vector<int32_t>& end_token_ids,
+                    int32_t vocab_size) {
+  const SamplingParams& sampling = request.sampling;
+  if (sampling.tokens_max == 0) return OkStatus();
+  std::vector<int32_t> banned;
+  if (request.output_tokens.size() < static_cast<size_t>(std::max(sampling.tokens_min, 0))) {
+    banned = sampling.stop_token_ids;
+    if (!sampling.ignore_eos) {
+      banned.insert(banned.end(), end_token_ids.begin(), end_token_ids.end());
+    }
+  }
+  for (const std::vector<int32_t>& word : sampling.bad_words) {
+    if (word.size() == 1) banned.push_back(word.front());
+  }
+  if (!AllowsNone(sampling, std::move(banned), vocab_size)) return OkStatus();
+  const char* const field = sampling.allowed_token_ids.empty() ? "bad_words" : "allowed_token_ids";
+  return InvalidArgumentError(std::string(field) +
+                              " leaves no token to draw: what 'bad_words' names is not drawn, nor "
+                              "what ends the answer before 'min_tokens'");
+}
 
 std::string ToString(const RequestId& id) {
   return std::to_string(id.frontend) + ":" + std::to_string(id.number);
@@ -87,6 +132,7 @@ Status ValidateSamplingParams(const SamplingParams& params, int32_t vocab_size) 
       return RangeError("logit_bias", "between -100 and 100", bias);
     }
   }
+  RETURN_IF_ERROR(CheckOnce(params.logit_bias));
   if (params.num_logprobs < -1 || params.num_logprobs > 20) {
     return RangeError("logprobs", "between 0 and 20", params.num_logprobs);
   }

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "base/status.h"
 #include "request/request.h"
@@ -44,6 +45,14 @@ class Generator {
 
 // The first field out of range, by name, or OK. Token ids are checked against `vocab_size`.
 Status ValidateSamplingParams(const SamplingParams& params, int32_t vocab_size);
+
+// Whether `banned` leaves none of the tokens that these parameters allow to be drawn.
+bool AllowsNone(const SamplingParams& params, std::vector<int32_t> banned, int32_t vocab_size);
+
+// kInvalidArgument where the request's first token could be none. `end_token_ids` end an answer
+// besides its own.
+Status CheckCanDraw(const Request& request, const std::vector<int32_t>& end_token_ids,
+                    int32_t vocab_size);
 
 // kUnimplemented with the name of the first field that asks for what no engine serves.
 Status RefuseUnserved(const Request& request);

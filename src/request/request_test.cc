@@ -18,6 +18,12 @@ TEST(SamplingParamsTest, NamesTheFieldOutOfRange) {
   EXPECT_NE(message([](auto& p) { p.temperature = -1; }).find("temperature"), std::string::npos);
   EXPECT_NE(message([](auto& p) { p.temperature = NAN; }).find("temperature"), std::string::npos);
   EXPECT_EQ(message([](auto& p) { p.top_p = 0; }), "top_p must be above 0 and at most 1, got 0");
+  EXPECT_EQ(message([](auto& p) { p.top_p = 1.0000001f; }),
+            "top_p must be above 0 and at most 1, got 1.0000001");
+  EXPECT_EQ(message([](auto& p) {
+              p.logit_bias = {{5, 1}, {3, 1}, {5, 2}};
+            }),
+            "logit_bias holds token id 5 twice");
   EXPECT_NE(message([](auto& p) { p.top_k = -2; }).find("top_k"), std::string::npos);
   EXPECT_NE(message([](auto& p) { p.min_p = 2; }).find("min_p"), std::string::npos);
   EXPECT_NE(message([](auto& p) { p.repetition_penalty = 0; }).find("repetition"),
