@@ -7,6 +7,7 @@ import time
 import urllib.error
 import urllib.request
 
+import httpx
 import openai
 import pytest
 
@@ -211,6 +212,16 @@ def test_what_a_request_asks_wrongly_is_named(learning):
         assert 400 <= refused(client, call, words) < 500
     kept = upload(client, expires_after={"anchor": "created_at", "seconds": 3600})
     assert kept.expires_at == kept.created_at + 3600
+
+
+def test_a_files_end_is_said_in_brackets(learning):
+    client = learning.client()
+    for fields in ({"expires_after": "3600"}, {"expires_after.seconds": "3600", "expires_after.anchor": "created_at"},
+                   {"expires_after[anchor]": "created_at"}, {"expires_after[seconds]": "5"}):
+        reply = httpx.post(learning.url + "/v1/files", data={"purpose": "user_data", **fields},
+                           files={"file": ("a.txt", b"Some words of a text.")},
+                           headers={"Authorization": f"Bearer {client.api_key}"}, timeout=60)
+        assert reply.status_code == 400 and "expires_after[seconds]" in reply.json()["error"]["message"], reply.text
 
 
 def post(url, body, **headers):

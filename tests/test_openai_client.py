@@ -173,6 +173,46 @@ def test_stops(server):
     assert kept.choices[0].text == plain[:plain.index(word) + len(word)]
 
 
+def test_a_stop_that_is_a_special_token_stops(server):
+    client = server.client()
+    chat = {"model": "austen", "messages": CHAT}
+    for extra in ({"logit_bias": {"2": 100}}, {"logit_bias": {"3": 100}, "ignore_eos": True}):
+        stop = "<|start|>" if "2" in extra["logit_bias"] else "<|end|>"
+        ask = {"temperature": 0, "extra_body": {**extra, "stop": [stop]}}
+        for stream in (False, True):
+            replies = [client.completions.create(model="austen", prompt="It was", max_tokens=8, stream=stream, **ask),
+                       client.chat.completions.create(max_tokens=8, stream=stream, **chat, **ask)]
+            for reply in replies:
+                choices = [c.choices[0] for c in reply if c.choices] if stream else [reply.choices[0]]
+                assert choices[-1].finish_reason == "stop"
+                text = "".join((c.text if hasattr(c, "text") else (c.delta if stream else c.message).content) or ""
+                               for c in choices)
+                assert text == ""
+                assert stream or reply.usage.completion_tokens == 1
+        whole = client.responses.create(model="austen", input="Begin.", max_output_tokens=8, **ask)
+        assert whole.status == "completed" and whole.output_text == "" and whole.usage.output_tokens == 1
+    # A text and a token behind it: so hot, both are drawn sooner or later.
+    [x] = client.with_options(base_url=server.url).post("/tokenize", body={
+        "prompt": "x", "add_special_tokens": False}, cast_to=object)["tokens"]
+    for seed in range(6):
+        reply = client.completions.create(model="austen", prompt="It was", max_tokens=60, temperature=100, seed=seed,
+                                          stop="x<|start|>", extra_body={"allowed_token_ids": [x, 2],
+                                                                         "return_token_ids": True}).choices[0]
+        assert reply.finish_reason == "stop" and reply.token_ids[-2:] == [x, 2]
+        assert reply.text == "x" * (reply.token_ids.count(x) - 1)
+    kept = client.completions.create(model="austen", prompt="It was", max_tokens=8, stop="<|start|>", temperature=0,
+                                     extra_body={"logit_bias": {"2": 100}, "include_stop_str_in_output": True})
+    assert kept.choices[0].text == "<|start|>"
+
+
+def test_what_can_draw_nothing_is_the_requests_mistake(server):
+    for extra in ({"allowed_token_ids": [1], "min_tokens": 1}, {"allowed_token_ids": [382], "bad_words": [' "']}):
+        with pytest.raises(openai.BadRequestError, match="leaves no token to draw"):
+            server.client().completions.create(model="austen", prompt="It was", max_tokens=4, extra_body=extra)
+    with pytest.raises(openai.BadRequestError, match="token id 5 twice"):
+        server.client().completions.create(model="austen", prompt="It was", logit_bias={"5": 1, "05": 2})
+
+
 def test_stops_are_not_looked_for_before_min_tokens(server):
     ask = {"model": "austen", "prompt": "It is a truth", "max_tokens": 20, "temperature": 0}
     client = server.client()

@@ -29,12 +29,12 @@ def call(name, **arguments):
 
 
 @contextlib.contextmanager
-def scripted(folder, *answers):
+def scripted(folder, *answers, template=TEMPLATE):
     """A client of a server that gives these answers, one for each request."""
     if not SCRIPTED.exists():
         pytest.skip(f"no {SCRIPTED.name} beside {binary()}: build the dev preset's tests")
     path = folder / "script.json"
-    path.write_text(json.dumps({"chat_template": TEMPLATE, "answers": answers}))
+    path.write_text(json.dumps({"chat_template": template, "answers": answers}))
     process = subprocess.Popen([SCRIPTED, path], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
                                env={**os.environ, "GRAFT_SOURCE_DIR": str(ROOT)})
     try:

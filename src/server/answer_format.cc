@@ -13,6 +13,8 @@ using AnswerKind = AnswerFormat::Kind;
 
 constexpr size_t kFormBytesMax = size_t{64} << 10;
 constexpr size_t kChoicesMax = 1024;
+// Of a form that comes as a text within the body, which has these limits, too.
+constexpr JsonLimits kFormLimits = {.keys_max = 4096, .tree_bytes_max = int64_t{128} << 20};
 
 bool Claim(FieldReader& reader, const std::string& name, const std::string& path, AnswerKind kind,
            AnswerFormat* format) {
@@ -36,11 +38,11 @@ void ReadSchemaField(FieldReader& reader, const char* name, const std::string& p
     return;
   }
   const std::string text = json->is_string() ? json->get<std::string>() : "";
-  const Result<Json> parsed = ParseJson(text);  // its depth is bounded
+  Result<OrderedJson> parsed = ParseOrderedJson(text, kFormLimits);
   if (!parsed.ok() || !parsed->is_object()) {
     return reader.Fail(name, "must be a JSON schema, or the text of one");
   }
-  format->schema = OrderedJson::parse(text);
+  format->schema = std::move(*parsed);
 }
 
 void ReadTextField(FieldReader& reader, const char* name, const std::string& path, AnswerKind kind,
@@ -89,11 +91,11 @@ void ReadTagField(FieldReader& reader, const char* name, const std::string& path
     return;
   }
   const std::string text = json->is_string() ? json->get<std::string>() : "";
-  const Result<Json> parsed = ParseJson(text);  // its depth is bounded
+  Result<OrderedJson> parsed = ParseOrderedJson(text, kFormLimits);
   if (!parsed.ok() || !parsed->is_object()) {
     return reader.Fail(name, "must be a structural tag, or the text of one");
   }
-  format->schema = OrderedJson::parse(text);
+  format->schema = std::move(*parsed);
 }
 
 // Where the type says all there is to say; `more` names other types.
@@ -177,8 +179,9 @@ void ReadAnswerFormat(FieldReader& reader, AnswerFormat* format) {
 
 void UseOrderOf(std::string_view body, AnswerFormat* format) {
   if (format->kind != AnswerKind::kSchema && format->kind != AnswerKind::kTag) return;
-  const OrderedJson json = OrderedJson::parse(body, nullptr, /*allow_exceptions=*/false);
-  const OrderedJson* at = &json;
+  const Result<OrderedJson> json = ParseOrderedJson(body);
+  if (!json.ok()) return;  // it was read before
+  const OrderedJson* at = &*json;
   for (size_t begin = 0; begin <= format->param.size();) {
     const size_t end = std::min(format->param.find('.', begin), format->param.size());
     const auto found = at->find(format->param.substr(begin, end - begin));

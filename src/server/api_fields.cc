@@ -36,7 +36,9 @@ std::vector<ApiField> SamplingRows() {
       Read("seed", "64-bit integer", "random",
            "choice 0 draws with it, further choices with values derived from it"),
       Read("stop", "string or list of up to 16", "none",
-           "at most 1,024 bytes each; not part of the text"),
+           "at most 1,024 bytes each; not part of the text. Special tokens that one spells out "
+           "count, "
+           "also where the text leaves them out. Empty ones are none"),
       Read("stop_token_ids", "list of integers", "none", "at most 256"),
       Read("bad_words", "string or list of up to 256", "none",
            "at most 256 bytes each; not written, at the start of a text or behind a space"),
@@ -62,7 +64,7 @@ std::vector<ApiField> SamplingRows() {
 std::vector<ApiField> AnswerRows() {
   return {
       Read("max_tokens", "integer", "completions 16, chat the rest of the context",
-           "more than fits beside the prompt is 400 `context_length_exceeded`"),
+           "more than fits beside the prompt is 400 `context_length_exceeded`; -1: all that fits"),
       Read("n", "integer, 1 to 128", "1", "choices per prompt"),
       Read("skip_special_tokens", "boolean", "true"),
       Read("add_special_tokens", "boolean", "completions true, chat false",
@@ -74,7 +76,7 @@ std::vector<ApiField> AnswerRows() {
       Read("stream", "boolean", "false", "server-sent events"),
       Read("stream_options", "object", "none",
            "`include_usage`: a last chunk with the usage; `continuous_usage_stats`: and in every "
-           "chunk the usage so far. Only with `stream`"),
+           "chunk the usage so far. Without `stream` it is ignored"),
       Read("return_tokens_as_token_ids", "boolean", "false",
            "tokens of logprobs read `token_id:17`"),
       Read("return_token_ids", "boolean", "false",
@@ -120,6 +122,9 @@ std::vector<ApiField> UnusedRows() {
       Ignored("stream_interval"),
       Ignored("return_token_offsets"),
       Ignored("return_mm_kwargs"),
+      // llama.cpp's, about its cache of prompts and its measurements.
+      Ignored("cache_prompt"),
+      Ignored("timings_per_token"),
       Refused("use_beam_search", "false"),
       Refused("length_penalty", "1.0"),
       Refused("spaces_between_special_tokens", "true"),
@@ -134,6 +139,8 @@ std::vector<ApiField> UnusedRows() {
       Refused("kv_transfer_params"),
       Refused("ec_transfer_params"),
       Refused("vllm_xargs"),
+      Refused("typical_p", "1.0"),
+      Refused("mirostat", "0"),
   };
 }
 
@@ -157,13 +164,16 @@ std::vector<ApiField> ChatRows() {
   return {
       Read("messages", "list of up to 4,096 [messages](#messages-tools-and-reasoning)", "required",
            "roles `system`, `developer` (becomes `system`), `user`, `assistant`, `tool`; content a "
-           "string or parts of type `text`, which are joined by line feeds"),
+           "string or parts of type `text`, which are joined by line feeds unless the template "
+           "walks over parts"),
       Read("max_completion_tokens", "integer", "", "the newer name of `max_tokens`; wins over it"),
       Read("logprobs", "boolean", "false", "`{content: [{token, logprob, bytes, top_logprobs}]}`"),
       Read("top_logprobs", "integer, 0 to 20", "0", "only with `logprobs`"),
-      Read("tools", "list of up to 1,024 functions", "none",
-           "`{\"type\": \"function\", \"function\": {\"name\", \"description\", \"parameters\", "
-           "...}}`; the template is shown them in the client's own words"),
+      Read(
+          "tools", "list of up to 1,024 functions", "none",
+          "`{\"type\": \"function\", \"function\": {\"name\", \"description\", \"parameters\", "
+          "...}}`; the template is shown them in the client's own words, whatever the schema says. "
+          "Where calls are [bound](structured-output.md#calls) to it, it has to be one"),
       Read(
           "tool_choice", "string or object", "`\"auto\"`",
           "`\"none\"`: nothing is called, and a call that the model writes all the same is text. "
@@ -175,7 +185,8 @@ std::vector<ApiField> ChatRows() {
            "further values for the template, for example `{\"enable_thinking\": false}`"),
       Read("documents", "list of objects", "none",
            "shown to the template; refused where it has no use for them"),
-      Read("reasoning_effort", "string", "none", "likewise"),
+      Read("reasoning_effort", "string", "none",
+           "likewise, but for `\"none\"` and `\"auto\"`, which ask for nothing"),
       Read("add_generation_prompt", "boolean", "true", "false beside `continue_final_message`"),
       Read("continue_final_message", "boolean", "false",
            "the answer goes on with the last message's text"),
@@ -202,16 +213,19 @@ std::vector<ApiField> ResponsesRows() {
       Read("input", "string or list of up to 4,096 [items](#responses)", "required",
            "items of type `message`, `function_call`, `function_call_output`, `reasoning`; texts "
            "alone"),
-      Read("instructions", "string", "none",
-           "a system message in front; that of an earlier turn is not carried over"),
+      Read(
+          "instructions", "string", "none",
+          "a system message in front, one with those that the conversation begins with; that of an "
+          "earlier turn is not carried over"),
       Read("previous_response_id", "string", "none",
            "the conversation that this [stored](#stored-responses) response ends goes on"),
       Read("store", "boolean", "true", "whether it can be read and gone on from"),
       Read("metadata", "object of up to 16 strings", "none", "is in the answer, too"),
-      Read("max_output_tokens", "integer", "the rest of the context", "reasoning counts"),
+      Read("max_output_tokens", "integer", "the rest of the context",
+           "reasoning counts; -1: the rest of the context"),
       Read("stream", "boolean", "false", "server-sent events, numbered, in OpenAI's order"),
       Read("stream_options", "object", "none",
-           "`include_obfuscation` is accepted; only with `stream`"),
+           "`include_obfuscation` is accepted; without `stream` it is ignored"),
       Read("include", "list", "none",
            "`message.output_text.logprobs`; `reasoning.encrypted_content` and what other kinds of "
            "items would have are accepted and without effect"),

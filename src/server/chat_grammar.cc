@@ -78,6 +78,27 @@ ApiResult<OrderedJson> ArgumentsFormat(const ChatRequest& request, const OutputO
   return SchemaFormatOf(ParametersOf(request, output, idx), param);
 }
 
+// A name that calls are bound to stands in the grammar as it is, between quotes, and tells its
+// function from the others.
+std::optional<ApiError> CheckBoundName(const ChatRequest& request, const OutputOptions& output,
+                                       size_t idx) {
+  const std::string& name = output.tools[idx].name;
+  const bool is_nested = std::string_view(request.messages.field) == "messages";
+  const std::string param =
+      "tools[" + std::to_string(idx) + "]." + (is_nested ? "function.name" : "name");
+  const auto refuse = [&](const std::string& why) {
+    return InvalidRequestError(param, "'" + param + "' " + why);
+  };
+  if (FindTool(output.tools, name) != &output.tools[idx]) {
+    return refuse("is that of an earlier tool, too, and calls are bound to it: '" + name + "'");
+  }
+  const auto is_odd = [](unsigned char c) { return c <= 0x20 || c == '"' || c == '\\'; };
+  if (std::any_of(name.begin(), name.end(), is_odd)) {
+    return refuse("must have no white space, quotes or backslashes: calls are bound to it");
+  }
+  return std::nullopt;
+}
+
 // Of each function that may be called; a tag's beginning is without its opening.
 ApiResult<std::vector<TagFormat>> CallTags(const ChatRequest& request, const OutputOptions& output,
                                            const CallForm& form) {
@@ -85,6 +106,7 @@ ApiResult<std::vector<TagFormat>> CallTags(const ChatRequest& request, const Out
   for (size_t i = 0; i < output.tools.size(); ++i) {
     const std::string& name = output.tools[i].name;
     if (!request.tools.named.empty() && name != request.tools.named) continue;
+    if (auto error = CheckBoundName(request, output, i)) return *error;
     ApiResult<OrderedJson> arguments = ArgumentsFormat(request, output, i);
     if (!arguments.ok()) return arguments.error();
     tags.push_back(

@@ -125,6 +125,34 @@ TEST_F(ChatGrammarTest, WithoutAStrictFunctionNothingIsBound) {
             "tools[0].function.parameters.properties.days.uniqueItems");
 }
 
+// Names are bound where calls are, and only there.
+TEST_F(ChatGrammarTest, OddNamesAreRefusedWhereCallsAreBoundToThem) {
+  const auto tools = [](const std::string& second, bool strict) {
+    return R"("tools": [{"type": "function", "function": {"name": "f", "strict": )" +
+           std::string(strict ? "true" : "false") +
+           R"(}}, {"type": "function", "function": {"name": ")" + second +
+           R"(", "parameters": {"type": "any"}}}])";
+  };
+  for (const char* name : {"f", "a b"}) {
+    EXPECT_EQ(*Grammar(tools(name, false), ToolFormat::kHermes), "");
+    EXPECT_EQ(*Grammar(tools(name, true), ToolFormat::kMistral), "");
+    for (const std::string& bound :
+         {tools(name, true), tools(name, false) + R"(, "tool_choice": "required")",
+          tools(name, false) + R"(, "response_format": {"type": "json_object"})"}) {
+      const auto refused = Grammar(bound, ToolFormat::kHermes);
+      ASSERT_FALSE(refused.ok()) << bound;
+      EXPECT_EQ(refused.error().param, "tools[1].function.name");
+    }
+  }
+  const std::string forced = R"(, "tool_choice": {"type": "function", "function": {"name": "f"}})";
+  EXPECT_TRUE(Grammar(tools("a b", false) + forced, ToolFormat::kHermes).ok());
+  EXPECT_TRUE(Grammar(tools("g", true), ToolFormat::kHermes).ok()) << "its schema binds nothing";
+  EXPECT_EQ(Grammar(tools("g", false) + R"(, "tool_choice": "required")", ToolFormat::kHermes)
+                .error()
+                .param.substr(0, 28),
+            "tools[1].function.parameters");
+}
+
 TEST_F(ChatGrammarTest, AnAnswerHasItsFormOrIsCalls) {
   const std::string format =
       R"(, "response_format": {"type": "json_schema", "json_schema": {"name": "a", "schema":

@@ -14,13 +14,20 @@ struct RequestLimits;
 
 struct ChatMessages {
   const char* field = "messages";  // of the request, for errors
-  // [{"role", "content", ...}]: content is a string, or null beside tool_calls. The arguments of
-  // calls are objects, as Hugging Face hands them to templates.
+  // [{"role", "content", ...}]: content is a string, a list of two or more text parts, or null
+  // beside tool_calls. The arguments of calls are objects, as Hugging Face hands them to templates.
   OrderedJson list = OrderedJson::array();
   // The same arguments in the client's own words, in the order of the calls: what some templates
   // expect in their place.
   std::vector<std::string> argument_texts;
+  bool has_argument_objects = false;  // some came as objects, whose keys have lost their order
 };
+
+// A message's content of these texts: the one text, or a list of parts.
+OrderedJson ContentOf(std::vector<std::string> texts);
+
+// The last text of a content; "" where there is none.
+std::string LastTextOf(const OrderedJson& content);
 
 // Adds a call to the `calls` of a message that is in the list or on its way there.
 void AddToolCall(const std::string& id, const std::string& name, std::string arguments,
@@ -31,6 +38,14 @@ std::optional<ApiError> CheckTextBytes(const ChatMessages& messages, const Reque
 
 // Takes the field "messages".
 void ReadMessages(FieldReader& reader, const RequestLimits& limits, ChatMessages* messages);
+
+// System messages at the start become one, which many templates ask for: their texts, a blank line
+// between them.
+void MergeLeadingSystem(ChatMessages* messages);
+
+// Gives arguments that came as objects the order that their keys have in `list`, the same messages
+// as the client wrote them.
+void UseArgumentOrder(const OrderedJson& list, ChatMessages* messages);
 
 // Puts `argument_texts` in the place of the objects.
 void UseArgumentTexts(ChatMessages* messages);

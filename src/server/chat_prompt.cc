@@ -1,20 +1,26 @@
 #include "server/chat_prompt.h"
 
 #include <algorithm>
-#include <functional>
 #include <utility>
 
 #include "text/chat_template.h"
+#include "text/string_search.h"
 
 namespace graft {
 namespace {
 
+// Efforts that ask a model for nothing that it would not do.
+constexpr const char* kEffortAsItLikes = "auto";
+constexpr const char* kNoEffort = "none";
+
 OrderedJson TemplateContext(const ServerContext& context, const ChatRequest& request) {
   OrderedJson values = request.template_kwargs;
-  values["messages"] = request.messages.list;
+  const bool with_tools = !request.shown_tools.is_null();
+  values["messages"] = context.chat_template->FitContents(request.messages.list, with_tools);
   values["tools"] = request.shown_tools;  // HF defines both, so templates ask "is not none"
   values["documents"] = request.documents;
-  if (!request.reasoning_effort.empty()) values["reasoning_effort"] = request.reasoning_effort;
+  const std::string& effort = request.reasoning_effort;
+  if (!effort.empty() && effort != kEffortAsItLikes) values["reasoning_effort"] = effort;
   values["add_generation_prompt"] = request.add_generation_prompt;
   values["bos_token"] = context.tokenizer.bos_token();
   values["eos_token"] = context.tokenizer.eos_token();
@@ -40,9 +46,9 @@ std::optional<ApiError> CheckTemplateUses(const ChatTemplate& chat_template,
   const std::string& source = chat_template.tool_source();
   const auto knows = [&](const char* name) { return source.find(name) != std::string::npos; };
   if (!request.documents.is_null() && !knows("documents")) return refused("documents");
-  if (!request.reasoning_effort.empty() && !knows("reasoning_effort")) {
-    return refused("reasoning_effort");
-  }
+  const std::string& effort = request.reasoning_effort;
+  const bool is_neutral = effort.empty() || effort == kEffortAsItLikes || effort == kNoEffort;
+  if (!is_neutral && !knows("reasoning_effort")) return refused("reasoning_effort");
   return std::nullopt;
 }
 
@@ -58,14 +64,6 @@ bool IsInReasoning(std::string_view text, ReasoningFormat format) {
   return open != std::string_view::npos && (close == std::string_view::npos || close < open);
 }
 
-// Where `part` begins in `text` for the last time. In a time that no text can drive up.
-size_t LastPlaceOf(std::string_view part, std::string_view text) {
-  const std::boyer_moore_searcher searcher(part.rbegin(), part.rend());
-  const auto end = std::search(text.rbegin(), text.rend(), searcher);
-  if (end == text.rend()) return std::string_view::npos;
-  return static_cast<size_t>(text.rend() - end) - part.size();
-}
-
 // Cuts a prompt behind the last message's text, as transformers does: a template that trims
 // messages trims what is gone on with, too.
 std::optional<ApiError> CutBehindMessage(std::string_view message, RenderedChat* chat) {
@@ -73,7 +71,7 @@ std::optional<ApiError> CutBehindMessage(std::string_view message, RenderedChat*
   trimmed.remove_prefix(std::min(trimmed.find_first_not_of(kBlanks), trimmed.size()));
   const std::string_view with_end = trimmed;
   trimmed = trimmed.substr(0, trimmed.find_last_not_of(kBlanks) + 1);
-  const size_t begin = trimmed.empty() ? std::string_view::npos : LastPlaceOf(trimmed, chat->text);
+  const size_t begin = trimmed.empty() ? std::string_view::npos : FindLast(chat->text, trimmed);
   if (begin == std::string_view::npos) {
     return InvalidRequestError("continue_final_message",
                                "'continue_final_message' cannot work: this model's chat template "
@@ -85,6 +83,22 @@ std::optional<ApiError> CutBehindMessage(std::string_view message, RenderedChat*
   while (!ranges.empty() && ranges.back().begin >= chat->text.size()) ranges.pop_back();
   if (!ranges.empty()) ranges.back().end = std::min(ranges.back().end, chat->text.size());
   return std::nullopt;
+}
+
+// Many templates know a system message at the start alone. What to do where that is why a template
+// refuses these messages, which shows where it takes them without the later ones; "" where it is
+// not. Goes behind the template's own words.
+std::string HintOfLaterSystem(const ServerContext& context, const ChatRequest& request) {
+  ChatRequest other = request;
+  const auto is_system = [](const OrderedJson& message) { return message["role"] == "system"; };
+  OrderedJson& list = other.messages.list;
+  const auto later = std::remove_if(list.begin() + 1, list.end(), is_system);
+  if (later == list.end()) return "";
+  list.erase(later, list.end());
+  if (!Render(context, other, nullptr).ok()) return "";
+  return " (This chat template takes no system or developer message behind the first turn: put "
+         "such "
+         "a text into the first message, or let a user say it.)";
 }
 
 }  // namespace
@@ -99,6 +113,7 @@ ApiResult<RenderedChat> RenderChat(const ServerContext& context, ChatRequest* re
             "; use /v1/completions.");
   }
   if (auto error = CheckTemplateUses(*context.chat_template, *request)) return *error;
+  MergeLeadingSystem(&request->messages);
   RenderedChat chat;
   TextRanges* untrusted = context.special_tokens_in_content ? nullptr : &chat.untrusted;
   Result<std::string> text = Render(context, *request, untrusted);
@@ -115,7 +130,10 @@ ApiResult<RenderedChat> RenderChat(const ServerContext& context, ChatRequest* re
     if (with_texts.ok()) text = std::move(with_texts);
   }
   // Whatever the template minds, it is these messages.
-  if (!text.ok()) return InvalidRequestError(request->messages.field, text.status().message());
+  if (!text.ok()) {
+    return InvalidRequestError(request->messages.field,
+                               text.status().message() + HintOfLaterSystem(context, *request));
+  }
   if (text->empty()) {
     return InvalidRequestError(request->messages.field,
                                "The model's chat template makes an empty text of these messages; "
@@ -123,8 +141,8 @@ ApiResult<RenderedChat> RenderChat(const ServerContext& context, ChatRequest* re
   }
   chat.text = std::move(*text);
   if (request->continue_final_message) {
-    const OrderedJson& last = request->messages.list.back()["content"];
-    if (auto error = CutBehindMessage(last.get<std::string>(), &chat)) return *error;
+    const std::string last = LastTextOf(request->messages.list.back()["content"]);
+    if (auto error = CutBehindMessage(last, &chat)) return *error;
   }
   return chat;
 }
@@ -152,7 +170,7 @@ ApiResult<std::shared_ptr<const OutputOptions>> OutputOptionsOf(const ServerCont
   options.drops_reasoning = !request->include_reasoning;
   const bool reasons = options.reasoning_format != ReasoningFormat::kNone;
   if (reasons && request->continue_final_message) {
-    const std::string last = request->messages.list.back()["content"].get<std::string>();
+    const std::string last = LastTextOf(request->messages.list.back()["content"]);
     options.in_reasoning = IsInReasoning(last, options.reasoning_format);
   } else if (reasons) {
     options.in_reasoning = EndsWithMark(prompt, ReasoningOpeningMark(options.reasoning_format));

@@ -6,12 +6,6 @@
 namespace graft {
 namespace {
 
-int64_t NumCodePoints(std::string_view text) {
-  int64_t count = 0;
-  for (const char c : text) count += (static_cast<unsigned char>(c) & 0xC0) != 0x80 ? 1 : 0;
-  return count;
-}
-
 // The likeliest so many of them.
 void AddEntry(ChoiceLogprob entry, std::span<const TokenLogprob> top, int32_t num_top,
               std::vector<ChoiceLogprob>* entries, std::vector<TokenLogprob>* tops) {
@@ -63,7 +57,7 @@ void Choice::Push(const TokenEvent& event) {
   if (!started_) {
     started_ = true;
     if (options_.prompt_logprobs.has_value()) TakePromptLogprobs(event);
-    if (options_.echo) Echo(event);
+    if (options_.echo != nullptr) Echo(event);
   }
   if (!finished()) {
     piece_.embedding = event.embedding;
@@ -92,16 +86,14 @@ void Choice::TakePromptLogprobs(const TokenEvent& event) {
 // The prompt goes out first, whole, past the stop strings.
 void Choice::Echo(const TokenEvent& event) {
   if (options_.logprobs) {
-    Detokenizer detokenizer(tokenizer_, options_.skip_special_tokens);
-    int64_t offset = 0;
-    for (size_t i = 0; i < event.prompt_logprobs.size(); ++i) {
-      const ChoiceLogprob entry{.chosen = event.prompt_logprobs[i], .text_offset = offset};
-      AddLogprob(entry, PromptTop(event, i));
-      offset += NumCodePoints(detokenizer.Push(entry.chosen.token));
+    const std::vector<int32_t>& offsets = options_.echo->offsets;
+    for (size_t i = 0; i < std::min(event.prompt_logprobs.size(), offsets.size()); ++i) {
+      AddLogprob({.chosen = event.prompt_logprobs[i], .text_offset = offsets[i]},
+                 PromptTop(event, i));
     }
   }
-  decoded_chars_ = NumCodePoints(options_.echo_text);
-  piece_.text = std::move(options_.echo_text);
+  decoded_chars_ = NumCodePoints(options_.echo->text);
+  piece_.text = options_.echo->text;
 }
 
 void Choice::PushToken(const TokenEvent& event) {
@@ -115,7 +107,15 @@ void Choice::PushToken(const TokenEvent& event) {
          .top = event.top_logprobs,
          .text_begin = decoded_bytes_});
   }
+  const bool is_in_stop = options_.stop != nullptr && options_.stop->Spells(event.token);
+  if (is_in_stop && detokenizer_.Skips(event.token)) return PushSpecial(event.token);
   PushText(detokenizer_.Push(event.token));
+}
+
+void Choice::PushSpecial(int32_t token) {
+  PushText(detokenizer_.EndByteRun());
+  if (finished() || output_tokens_ < options_.tokens_min) return;
+  TakeMatched(stop_matcher_.PushSpecial(token, tokenizer_.TokenText(token)));
 }
 
 void Choice::PushText(const std::string& text) {
@@ -127,7 +127,10 @@ void Choice::PushText(const std::string& text) {
     piece_.text += text;
     return ReleaseLogprobs(/*all=*/false);
   }
-  StopMatcher::Output output = stop_matcher_.Push(text);
+  TakeMatched(stop_matcher_.Push(text));
+}
+
+void Choice::TakeMatched(StopMatcher::Output output) {
   released_bytes_ += output.text.size();
   piece_.text += output.text;
   ReleaseLogprobs(/*all=*/false);

@@ -13,6 +13,7 @@
 
 #include "base/status.h"
 #include "request/token_event.h"
+#include "server/prompt_echo.h"
 #include "text/detokenizer.h"
 #include "text/output/output_parser.h"
 #include "text/stop_matcher.h"
@@ -46,8 +47,8 @@ struct ChoicePiece {
 };
 
 struct ChoiceOptions {
-  std::vector<std::string> stop;
-  int32_t tokens_min = 0;  // what comes before so many is not looked at for them
+  std::shared_ptr<const StopStrings> stop;  // null: none; all choices of a request share them
+  int32_t tokens_min = 0;                   // what comes before so many is not looked at for them
   bool include_stop_text = false;
   bool skip_special_tokens = true;
   bool logprobs = false;
@@ -58,8 +59,7 @@ struct ChoiceOptions {
   // The output continues the prompt's text (completions), rather than starting a text of its own
   // (chat): it matters where a tokenizer drops the space before a text's first word.
   bool continues_prompt = false;
-  bool echo = false;
-  std::string echo_text;  // the prompt
+  std::shared_ptr<const PromptEcho> echo;  // null: the prompt is not echoed; shared likewise
   // Takes the text apart; null: it stays one text. All choices of a request share it.
   std::shared_ptr<const OutputOptions> output;
   std::vector<int32_t> kept_tokens;  // special tokens that are not skipped
@@ -100,6 +100,9 @@ class Choice {
   void TakePromptLogprobs(const TokenEvent& event);
   void PushToken(const TokenEvent& event);
   void PushText(const std::string& text);
+  // A token that is no part of the text, but of a stop string.
+  void PushSpecial(int32_t token);
+  void TakeMatched(StopMatcher::Output output);
   void Finish(FinishReason finish);
   void ReleaseLogprobs(bool all);
   void TakeApart(ChoicePiece* piece);

@@ -285,6 +285,7 @@ std::optional<ApiError> FieldReader::Finish() {
       CHECK(is_taken_[i] != 0) << fields_->rows()[i].name << " has a row that nothing reads";
     }
   }
+  if (drops_unread_) return std::nullopt;
   for (const auto& [key, value] : object_->items()) {
     if (value.is_null() || IsKnown(key)) continue;
     std::string message = "Unrecognized field: '" + path_ + key.substr(0, kKeyBytesShown) + "'";

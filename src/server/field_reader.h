@@ -62,6 +62,9 @@ class FieldReader {
   // (null, the neutral value, or an empty list, object or string).
   void Refuse(const char* name, const Json& neutral = nullptr);
   void Refuse(std::initializer_list<const char*> names);
+  // Ignores whatever else there is: of an object of an earlier turn, which others have written and
+  // read.
+  void DropUnread() { drops_unread_ = true; }
   // Ignores and refuses what the rows of `fields` say.
   void TakeUnread();
 
@@ -81,7 +84,8 @@ class FieldReader {
   const Json* object_;  // null if it was no object
   std::string path_;
   const ApiFields* fields_;
-  std::vector<uint8_t> is_taken_;   // of each row of `fields_`
+  std::vector<uint8_t> is_taken_;  // of each row of `fields_`
+  bool drops_unread_ = false;
   std::vector<std::string> known_;  // names that were taken, where there are no rows
   std::optional<ApiError> error_;
 };

@@ -251,7 +251,9 @@ ApiResult<GenerationPlan> StartPlan(const ServerContext& context, const ApiKey& 
   request->priority = -params.priority;
   request->cache_salt = params.cache_salt;
   request->draft_tokens_max = params.draft_tokens_max.value_or(request->draft_tokens_max);
-  choice->stop = params.stop;
+  if (!params.stop.empty()) {
+    choice->stop = std::make_shared<const StopStrings>(params.stop, context.tokenizer);
+  }
   choice->tokens_min = params.sampling.tokens_min;
   choice->include_stop_text = params.include_stop_text;
   choice->skip_special_tokens = params.skip_special_tokens;
@@ -278,24 +280,25 @@ ApiResult<GenerationPlan> StartPlan(const ServerContext& context, const ApiKey& 
 // The requests of these prompts, of the field `name`.
 std::optional<ApiError> AddPrompts(const ServerContext& context, const GenerationParams& params,
                                    const std::string& name, std::vector<Prompt>* prompts,
-                                   ChoiceOptions choice, const Request& request,
+                                   bool echoes, ChoiceOptions choice, const Request& request,
                                    GenerationPlan* plan) {
   for (size_t i = 0; i < prompts->size(); ++i) {
     const std::string param = prompts->size() == 1 ? name : name + "[" + std::to_string(i) + "]";
     TokenIds tokens;
     if (auto* ids = std::get_if<TokenIds>(&(*prompts)[i])) {
       tokens = std::move(*ids);
-      if (choice.echo) choice.echo_text = context.tokenizer.Decode(tokens, true);
     } else {
-      std::string& text = std::get<std::string>((*prompts)[i]);
+      const std::string& text = std::get<std::string>((*prompts)[i]);
       ApiResult<TokenIds> encoded =
           EncodePrompt(context, param, params, text, params.add_special_tokens.value_or(true));
       if (!encoded.ok()) return encoded.error();
       tokens = std::move(*encoded);
-      if (choice.echo) choice.echo_text = std::move(text);
     }
-    if (Truncate(context, params, &tokens) && choice.echo) {
-      choice.echo_text = context.tokenizer.Decode(tokens, true);
+    const bool is_whole = !Truncate(context, params, &tokens);
+    if (echoes) {
+      const auto* text = is_whole ? std::get_if<std::string>(&(*prompts)[i]) : nullptr;
+      choice.echo =
+          EchoPrompt(context.tokenizer, tokens, text, params.skip_special_tokens, params.logprobs);
     }
     if (auto error = AddPrompt(context, params, param, std::move(tokens), choice, request, plan)) {
       return error;
@@ -344,7 +347,7 @@ std::optional<ApiError> BoundReasoning(const ServerContext& context, const Gener
 ApiResult<GenerationPlan> PlanCompletion(const ServerContext& context, const RequestLimits& limits,
                                          const ApiKey& key, CompletionRequest parsed) {
   Request request;
-  ChoiceOptions choice{.continues_prompt = true, .echo = parsed.echo};
+  ChoiceOptions choice{.continues_prompt = true};
   GenerationParams& params = parsed.params;
   ApiResult<GenerationPlan> plan = StartPlan(context, key, false, params, &request, &choice);
   if (!plan.ok()) return plan;
@@ -353,8 +356,8 @@ ApiResult<GenerationPlan> PlanCompletion(const ServerContext& context, const Req
     if (!format.ok()) return format.error();
     request.grammar = GrammarText(std::move(*format));
   }
-  if (auto error =
-          AddPrompts(context, params, "prompt", &parsed.prompts, choice, request, &*plan)) {
+  if (auto error = AddPrompts(context, params, "prompt", &parsed.prompts, parsed.echo, choice,
+                              request, &*plan)) {
     return *error;
   }
   if (auto error = BoundReasoning(context, params, nullptr, false, &*plan)) return *error;
@@ -368,18 +371,22 @@ std::string AllowedNamesNear(const ServerContext& context, const ApiKey& key,
                              const std::string& name) {
   constexpr size_t kLookedAtMax = 256;
   const ApiKey::Rights& rights = key.rights();
-  // What tenants have learned is nobody else's, and no name that one mistypes.
-  if (rights.all_models) {
-    return context.catalog.NamesNear(
-        name, [](const std::string& model) { return !model.starts_with(kLearnedPrefix); });
-  }
-  if (rights.models.size() > kLookedAtMax) {
-    return context.catalog.NamesNear(
-        name, [&key](const std::string& model) { return key.Allows(model); });
+  const auto may_use = [&](const std::string& model) {
+    if (model == context.base_model) return key.Allows(model);
+    const Result<AdapterInfo> adapter = context.catalog.Find(model);
+    return adapter.ok() && key.MayUse(*adapter);
+  };
+  const bool names_few =
+      !rights.all_models && rights.model_patterns.empty() && rights.models.size() <= kLookedAtMax;
+  if (!names_few) {
+    // What tenants have learned is no name that one mistypes, also of those who may use it.
+    return context.catalog.NamesNear(name, [&key](const std::string& model) {
+      return !model.starts_with(kLearnedPrefix) && key.Allows(model);
+    });
   }
   std::vector<std::string> names;
   for (const std::string& model : rights.models) {
-    if (model == context.base_model || context.catalog.Find(model).ok()) names.push_back(model);
+    if (may_use(model)) names.push_back(model);
   }
   return NearestNames(name, names);
 }
@@ -464,7 +471,8 @@ ApiResult<GenerationPlan> PlanEmbeddings(const ServerContext& context, const Req
       StartPlan(context, key, /*is_chat=*/false, params, &request, &choice);
   if (!plan.ok()) return plan;
   plan->embeddings = parsed->format;
-  if (auto error = AddPrompts(context, params, "input", &parsed->inputs, choice, request, &*plan)) {
+  if (auto error = AddPrompts(context, params, "input", &parsed->inputs, /*echoes=*/false, choice,
+                              request, &*plan)) {
     return *error;
   }
   return plan;

@@ -253,5 +253,66 @@ TEST_F(GenerationPlanTest, NearNamesAreThoseThatTheKeyMayUse) {
   EXPECT_NE(FindModel(context, other, "demmo").error().message.find("'demo'"), std::string::npos);
 }
 
+// A tenant's own adapters are in no list of others, and in no hint to them.
+TEST_F(GenerationPlanTest, NearNamesAreNotThoseOfOtherTenants) {
+  const ServerContext context = Context();
+  const auto owned =
+      std::make_shared<const ApiKey::Owned>(ApiKey::Owned{{"doyle", "b"}, {"doyle-large", "b"}});
+  ApiKey::Rights many{.tenant = "a"};
+  for (int i = 0; i < 300; ++i) many.models.insert("name" + std::to_string(i));
+  many.models.insert("doyle");
+  for (const ApiKey::Rights& rights :
+       {ApiKey::Rights{.tenant = "a", .all_models = true},
+        ApiKey::Rights{.tenant = "a", .models = {"doyle", "austen"}}, many,
+        ApiKey::Rights{.tenant = "a", .model_patterns = {"d*"}}}) {
+    ApiKey other(rights, 0);
+    other.SetOwned(owned);
+    for (const char* name : {"doyl", "doyle"}) {
+      const auto found = FindModel(context, other, name);
+      ASSERT_FALSE(found.ok());
+      EXPECT_EQ(found.error().message.find("names are"), std::string::npos)
+          << found.error().message;
+      const auto sum = PlanGeneration(
+          context, limits_, ApiKey(other), /*is_chat=*/false,
+          std::string(R"({"model":"demo","prompt":"x","adapters":[{"name":")") + name + "\"}]}");
+      ASSERT_FALSE(sum.ok());
+      EXPECT_EQ(sum.error().message.find("large"), std::string::npos) << sum.error().message;
+    }
+  }
+  ApiKey owner({.tenant = "b", .all_models = true}, 0);
+  owner.SetOwned(owned);
+  EXPECT_NE(FindModel(context, owner, "doyl").error().message.find("'doyle'"), std::string::npos);
+}
+
+TEST_F(GenerationPlanTest, AllTheRoomIsAskedForByMinusOne) {
+  auto plan = Plan(R"({"model":"demo","prompt":[1,1,1],"max_tokens":-1})");
+  ASSERT_TRUE(plan.ok()) << plan.error().message;
+  EXPECT_EQ(plan->requests[0].sampling.tokens_max, 1024 - 3);
+  EXPECT_EQ(plan->work.tokens, 3) << "nothing is taken in advance";
+  plan = Plan(R"({"model":"demo","messages":[{"role":"user","content":"x"}],"max_tokens":-1})",
+              true, {.tokens_max = 7});
+  ASSERT_TRUE(plan.ok()) << plan.error().message;
+  EXPECT_GT(plan->requests[0].sampling.tokens_max, 1000);
+}
+
+// Efforts that change nothing go to any template, and not to one that knows efforts where there is
+// nothing to say.
+TEST_F(GenerationPlanTest, NeutralEffortsNeedNoTemplateThatKnowsThem) {
+  const auto chat = [](const std::string& effort) {
+    return R"({"model":"demo","messages":[{"role":"user","content":"x"}],"reasoning_effort":")" +
+           effort + "\"}";
+  };
+  EXPECT_TRUE(Plan(chat("none"), true).ok());
+  EXPECT_TRUE(Plan(chat("auto"), true).ok());
+  EXPECT_EQ(Plan(chat("high"), true).error().param, "reasoning_effort");
+  template_ = *ChatTemplate::Parse(
+      "{% for m in messages %}{{ m.content }}{% endfor %}{{ reasoning_effort | default('-') }}");
+  const auto text_of = [&](const std::string& effort) {
+    return DemoTokenizer().Decode(Plan(chat(effort), true)->requests[0].prompt_tokens, true);
+  };
+  EXPECT_EQ(text_of("none"), "xnone");
+  EXPECT_EQ(text_of("auto"), "x-");
+}
+
 }  // namespace
 }  // namespace graft

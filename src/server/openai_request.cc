@@ -39,6 +39,23 @@ void ReadLogitBias(FieldReader& reader, size_t items_max, SamplingParams* sampli
   }
 }
 
+// An empty stop string, which some clients send for none, would stop nothing.
+void ReadStops(FieldReader& reader, const RequestLimits& limits, std::vector<std::string>* stops) {
+  const Json* json = reader.Take("stop");
+  if (json == nullptr || *json == "") return;
+  if (!json->is_array()) {
+    return reader.StringOrList("stop", limits.stops_max, limits.stop_bytes_max, stops);
+  }
+  Json kept = Json::array();
+  for (const Json& stop : *json) {
+    if (stop != "") kept.push_back(stop);
+  }
+  const Json object = {{"stop", std::move(kept)}};
+  FieldReader filled(object, "");
+  filled.StringOrList("stop", limits.stops_max, limits.stop_bytes_max, stops);
+  if (auto error = filled.Finish()) reader.Fail(*error);
+}
+
 void ReadSeed(FieldReader& reader, std::optional<uint64_t>* seed) {
   const Json* json = reader.Take("seed");
   if (json == nullptr) return;
@@ -61,8 +78,7 @@ void ReadTopK(FieldReader& reader, int32_t* top_k) {
 void ReadStream(FieldReader& reader, GenerationParams* params) {
   reader.Bool("stream", &params->stream);
   const Json* options = reader.Take("stream_options");
-  if (options == nullptr) return;
-  if (!params->stream) return reader.Fail("stream_options", "is only allowed when stream is true");
+  if (options == nullptr || !params->stream) return;  // nothing is streamed
   FieldReader nested(*options, "stream_options.");
   nested.Bool("include_usage", &params->include_usage);
   nested.Bool("continuous_usage_stats", &params->continuous_usage);
@@ -75,7 +91,6 @@ void ReadStream(FieldReader& reader, GenerationParams* params) {
 
 void ReadShared(FieldReader& reader, const RequestLimits& limits, GenerationParams* params) {
   ReadSampling(reader, limits, params);
-  reader.OptionalInt("max_tokens", 0, kInt32Max, &params->tokens_max);
   reader.Int("n", 1, limits.choices_max, &params->n);
   reader.Bool("skip_special_tokens", &params->skip_special_tokens);
   reader.OptionalBool("add_special_tokens", &params->add_special_tokens);
@@ -176,7 +191,7 @@ void ReadContinuation(FieldReader& reader, ChatRequest* request) {
     return reader.Fail("continue_final_message", "and 'add_generation_prompt' exclude each other");
   }
   const OrderedJson& last = request->messages.list.back();
-  if (!last["content"].is_string() || last["content"] == "") {
+  if (LastTextOf(last["content"]).empty()) {
     reader.Fail("continue_final_message", "needs a last message with a text to go on with");
   }
 }
@@ -223,7 +238,7 @@ void ReadSampling(FieldReader& reader, const RequestLimits& limits, GenerationPa
   ReadLogitBias(reader, limits.logit_bias_max, &sampling);
   ReadSeed(reader, &params->seed);
   reader.Int("min_tokens", 0, kInt32Max, &sampling.tokens_min);
-  reader.StringOrList("stop", limits.stops_max, limits.stop_bytes_max, &params->stop);
+  ReadStops(reader, limits, &params->stop);
   reader.IntList("stop_token_ids", limits.stop_token_ids_max, &sampling.stop_token_ids);
   reader.StringOrList("bad_words", limits.bad_words_max, kNameBytesMax, &params->bad_words);
   reader.IntList("allowed_token_ids", limits.allowed_token_ids_max, &sampling.allowed_token_ids);
@@ -235,6 +250,21 @@ void ReadSampling(FieldReader& reader, const RequestLimits& limits, GenerationPa
   reader.String("cache_salt", &params->cache_salt, kNameBytesMax);
   reader.Int("priority", -kInt32Max, kInt32Max, &params->priority);
   reader.OptionalInt("draft_tokens_max", 0, kInt32Max, &params->draft_tokens_max);
+}
+
+void ReadTokensMax(FieldReader& reader, const char* name, int32_t min, GenerationParams* params) {
+  std::optional<int32_t> tokens_max;
+  reader.OptionalInt(name, -1, kInt32Max, &tokens_max);
+  if (!tokens_max.has_value()) return;
+  if (*tokens_max >= 0 && *tokens_max < min) {
+    return reader.Fail(name, "must be at least " + std::to_string(min) + ", or -1 for the room");
+  }
+  params->tokens_max.reset();
+  if (*tokens_max >= 0) {
+    params->tokens_max = tokens_max;
+  } else {
+    params->tokens_default = kInt32Max;
+  }
 }
 
 void ReadTemplateKwargs(FieldReader& reader, ChatRequest* request) {
@@ -279,16 +309,24 @@ void CheckForm(FieldReader& reader, const GenerationParams& params, const ToolRe
 
 void UseOrderOf(std::string_view body, ChatRequest* request) {
   const bool has_any = !request->tools.tools.empty() || !request->documents.is_null() ||
-                       !request->template_kwargs.empty();
+                       !request->template_kwargs.empty() || request->messages.has_argument_objects;
   if (!has_any) return;
-  const OrderedJson json = OrderedJson::parse(body, nullptr, /*allow_exceptions=*/false);
+  const Result<OrderedJson> json = ParseOrderedJson(body);
+  if (!json.ok()) return;  // it was read before
   const auto take = [&json](const char* name, OrderedJson* out) {
-    const auto it = json.find(name);
-    if (it != json.end() && !it->is_null()) *out = *it;
+    const auto it = json->find(name);
+    if (it != json->end() && !it->is_null()) *out = *it;
   };
-  if (!request->tools.tools.empty()) take("tools", &request->shown_tools);
+  if (!request->tools.tools.empty()) {
+    take("tools", &request->shown_tools);
+    DropHints(&request->shown_tools);
+  }
   if (!request->documents.is_null()) take("documents", &request->documents);
   take("chat_template_kwargs", &request->template_kwargs);
+  const auto messages = json->find("messages");
+  if (request->messages.has_argument_objects && messages != json->end()) {
+    UseArgumentOrder(*messages, &request->messages);
+  }
 }
 
 ApiResult<CompletionRequest> ParseCompletionRequest(const Json& body, const RequestLimits& limits,
@@ -298,6 +336,7 @@ ApiResult<CompletionRequest> ParseCompletionRequest(const Json& body, const Requ
   request.params.tokens_default = defaults.tokens_max;
   FieldReader reader(body, "", &CompletionFields());
   ReadShared(reader, limits, &request.params);
+  ReadTokensMax(reader, "max_tokens", 0, &request.params);
   CheckForm(reader, request.params, {});
   ReadPrompts(reader, "prompt", limits.prompts_max, limits, &request.prompts);
   reader.Bool("echo", &request.echo);
@@ -331,13 +370,17 @@ ApiResult<ChatRequest> ParseChatRequest(const Json& body, const RequestLimits& l
   CheckForm(reader, request.params, request.tools);
   ReadChatLogprobs(reader, &request.params);
   // The newer name wins where both are given, as with OpenAI.
-  reader.OptionalInt("max_completion_tokens", 0, kInt32Max, &request.params.tokens_max);
-  if (request.params.tokens_max == 0) {
-    const bool is_newer = body.contains("max_completion_tokens");
-    reader.Fail(is_newer ? "max_completion_tokens" : "max_tokens", "must be at least 1");
-  }
+  ReadTokensMax(reader, "max_tokens", 1, &request.params);
+  ReadTokensMax(reader, "max_completion_tokens", 1, &request.params);
   reader.Bool("include_reasoning", &request.include_reasoning);
   reader.TakeUnread();
+  // Values for templates have no fields of their own; some clients send these as if they had.
+  for (const char* name : {"enable_thinking", "thinking"}) {
+    if (!body.is_object() || !body.contains(name) || body[name].is_null()) continue;
+    reader.Fail(name, std::string("is a value for the chat template: send it as "
+                                  "\"chat_template_kwargs\": {\"") +
+                          name + "\": ...}");
+  }
   if (auto error = reader.Finish()) return *error;
   return request;
 }

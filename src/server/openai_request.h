@@ -103,6 +103,9 @@ void ReadSampling(FieldReader& reader, const RequestLimits& limits, GenerationPa
 // Refuses what could forbid the only token that goes on with the answer's form, which may be that
 // of a call, and what would come after its end.
 void CheckForm(FieldReader& reader, const GenerationParams& params, const ToolRequest& tools);
+// Takes the field that says how many tokens there may be, `min` at least. -1 is what some clients
+// send for all the room that there is.
+void ReadTokensMax(FieldReader& reader, const char* name, int32_t min, GenerationParams* params);
 // Takes "truncate_prompt_tokens" and "truncation_side".
 void ReadTruncation(FieldReader& reader, GenerationParams* params);
 // Takes a field that is a text or token ids, or a list of up to `prompts_max` of such.

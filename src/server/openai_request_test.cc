@@ -113,21 +113,19 @@ TEST(CompletionRequestTest, NullEqualsAbsence) {
 TEST(CompletionRequestTest, WrongTypesNameTheFieldAndTheType) {
   ExpectRefused(R"("temperature":"hot")", "temperature", "must be a number");
   ExpectRefused(R"("max_tokens":1.5)", "max_tokens", "integer");
-  ExpectRefused(R"("max_tokens":-1)", "max_tokens", "between 0");
+  ExpectRefused(R"("max_tokens":-2)", "max_tokens", "between -1");
   ExpectRefused(R"("max_tokens":1e300)", "max_tokens", "integer");
   ExpectRefused(R"("max_tokens":18446744073709551615)", "max_tokens", "integer");
   ExpectRefused(R"("stream":"yes")", "stream", "boolean");
   ExpectRefused(R"("stream":1)", "stream", "boolean");
   ExpectRefused(R"("stop":[1])", "stop[0]", "string");
   ExpectRefused(R"("stop":{})", "stop", "list of strings");
-  ExpectRefused(R"("stop":"")", "stop", "empty");
   ExpectRefused(R"("logit_bias":[])", "logit_bias", "object");
   ExpectRefused(R"("logit_bias":{"x":1})", "logit_bias", "token ids");
   ExpectRefused(R"("logit_bias":{"3":"x"})", "logit_bias.3", "number");
   ExpectRefused(R"("stop_token_ids":[1,"2"])", "stop_token_ids[1]", "integer");
   ExpectRefused(R"("seed":1.5)", "seed", "integer");
   ExpectRefused(R"("temperature":1e300)", "temperature", "out of range");
-  ExpectRefused(R"("stream_options":{"include_usage":true})", "stream_options", "stream is true");
   ExpectRefused(R"("stream":true,"stream_options":{"include_usage":1})",
                 "stream_options.include_usage", "boolean");
   ExpectRefused(R"("stream":true,"stream_options":{"usage":true})", "stream_options.usage");
@@ -135,6 +133,38 @@ TEST(CompletionRequestTest, WrongTypesNameTheFieldAndTheType) {
   ExpectRefused(R"("n":129)", "n");
   ExpectRefused(R"("logprobs":21)", "logprobs");
   ExpectRefused(R"("best_of":3)", "best_of");
+}
+
+// What clients send by default where they mean nothing by it.
+TEST(CompletionRequestTest, ValuesThatAskForNothingAreTaken) {
+  const auto parse = [](const std::string& fields) {
+    return Completion(R"({"model":"m","prompt":"p",)" + fields + "}");
+  };
+  for (const char* none : {R"("stop":"")", R"("stop":[""])", R"("stop":[])", R"("stop":["",""])"}) {
+    auto request = parse(none);
+    ASSERT_TRUE(request.ok()) << none << request.error().message;
+    EXPECT_TRUE(request->params.stop.empty()) << none;
+  }
+  EXPECT_EQ(parse(R"("stop":["","a"])")->params.stop, std::vector<std::string>{"a"});
+  EXPECT_FALSE(parse(R"("bad_words":[""])").ok());
+  EXPECT_TRUE(parse(R"("cache_prompt":true,"typical_p":1,"mirostat":0)").ok());
+  ExpectRefused(R"("typical_p":0.9)", "typical_p", "not supported");
+  auto unstreamed = parse(R"("stream_options":{"include_usage":true})");
+  ASSERT_TRUE(unstreamed.ok()) << unstreamed.error().message;
+  EXPECT_FALSE(unstreamed->params.include_usage);
+  auto room = parse(R"("max_tokens":-1)");
+  ASSERT_TRUE(room.ok()) << room.error().message;
+  EXPECT_FALSE(room->params.tokens_max.has_value());
+  EXPECT_EQ(room->params.tokens_default, kInt32Max);
+  ExpectRefused(R"("top_p":"x")", "top_p");
+  const std::string chat = R"({"model":"m","messages":[{"role":"user","content":"x"}],)";
+  EXPECT_EQ(Chat(chat + R"("max_completion_tokens":-1,"max_tokens":5})")->params.tokens_default,
+            kInt32Max);
+  EXPECT_EQ(Chat(chat + R"("max_completion_tokens":5,"max_tokens":-1})")->params.tokens_max, 5);
+  ExpectChatRefused(chat + R"("max_completion_tokens":0})", "max_completion_tokens");
+  const auto thinking = Chat(chat + R"("enable_thinking":false})");
+  ASSERT_FALSE(thinking.ok());
+  EXPECT_NE(thinking.error().message.find("chat_template_kwargs"), std::string::npos);
 }
 
 TEST(BodyTest, KeysThatComeTwiceAreRefusedByName) {
@@ -266,13 +296,77 @@ TEST(ChatRequestTest, MessagesBecomePlainText) {
     "chat_template_kwargs":{"enable_thinking":false},"max_completion_tokens":5,"max_tokens":9,
     "logprobs":true,"top_logprobs":2,"tools":[],"tool_choice":"none"})");
   ASSERT_TRUE(request.ok()) << request.error().message;
-  EXPECT_EQ(request->messages.list.dump(), R"([{"role":"system","content":"be brief"},)"
-                                           R"({"role":"user","content":"a\nb","name":"ann"},)"
-                                           R"({"role":"assistant","content":""}])");
+  EXPECT_EQ(request->messages.list.dump(),
+            R"([{"role":"system","content":"be brief"},)"
+            R"({"role":"user","content":[{"type":"text","text":"a"},)"
+            R"({"type":"text","text":"b"}],"name":"ann"},)"
+            R"({"role":"assistant","content":""}])");
   EXPECT_EQ(request->template_kwargs.dump(), R"({"enable_thinking":false})");
   EXPECT_EQ(request->params.tokens_max, 5);
   EXPECT_EQ(request->params.sampling.num_logprobs, 2);
   EXPECT_TRUE(request->add_generation_prompt);
+}
+
+// Clients send answers back as they came, with what servers, gateways and libraries have put there.
+TEST(ChatRequestTest, FieldsOfEarlierAnswersAreDropped) {
+  const std::string extra =
+      R"("provider_specific_fields":{"a":1},"thinking_blocks":[{"thinking":"x"}],"id":"m1",)"
+      R"("reasoning_details":[],"parsed":{"a":1},"metadata":{},"cache_control":{"type":"x"},)"
+      R"("usage":{},"finish_reason":"stop","images":[],"tool_call_id":"c","nobody_knows":[1])";
+  auto request = Chat(
+      R"({"model":"m","messages":[{"role":"user","content":"q","cache_control":{},"id":"u"},
+      {"role":"assistant","content":"a","tool_calls":[{"id":"c","type":"function",
+        "extra_content":{"x":1},"thought_signature":"s","function":{"name":"f",
+        "arguments":{"b":1,"a":"é"},"parsed_arguments":{"b":1}}}],)" +
+      extra + R"(},{"role":"tool","content":"r",)" + extra + "}]}");
+  ASSERT_TRUE(request.ok()) << request.error().message;
+  EXPECT_EQ(request->messages.list.dump(),
+            R"([{"role":"user","content":"q"},{"role":"assistant","content":"a","tool_calls":[)"
+            R"({"id":"c","type":"function","function":{"name":"f","arguments":)"
+            R"({"a":"é","b":1}}}]},{"role":"tool","content":"r","tool_call_id":"c"}])");
+  EXPECT_EQ(request->messages.argument_texts, std::vector<std::string>{R"({"a":"é","b":1})"});
+  ExpectChatRefused(R"({"model":"m","messages":[{"role":"assistant","function_call":{"name":"f"},
+                        "content":"x"}]})",
+                    "messages[0].function_call");
+  ExpectChatRefused(R"({"model":"m","messages":[{"role":"system","content":"x","parsed":1}]})",
+                    "messages[0].parsed");
+}
+
+TEST(ChatRequestTest, ArgumentsThatAreObjectsKeepTheirOrder) {
+  const std::string body = R"({"model":"m","messages":[{"role":"user","content":"q"},
+      {"role":"assistant","tool_calls":[{"function":{"name":"f","arguments":"{}"}},
+                                        {"function":{"name":"g","arguments":{"b":1,"a":2}}}]}]})";
+  auto request = Chat(body);
+  ASSERT_TRUE(request.ok()) << request.error().message;
+  UseOrderOf(body, &*request);
+  EXPECT_EQ(request->messages.argument_texts, (std::vector<std::string>{"{}", R"({"b":1,"a":2})"}));
+  const OrderedJson& calls = request->messages.list[1]["tool_calls"];
+  EXPECT_EQ(calls[1]["function"]["arguments"].dump(), R"({"b":1,"a":2})");
+}
+
+TEST(ChatRequestTest, PartsOfEarlierAnswersAreRead) {
+  const auto message = [](const std::string& fields) {
+    auto request = Chat(R"({"model":"m","messages":[{"role":"assistant",)" + fields + "}]}");
+    EXPECT_TRUE(request.ok()) << request.error().message;
+    return request.ok() ? request->messages.list[0].dump() : "";
+  };
+  EXPECT_EQ(message(R"("content":[{"type":"thinking","thinking":"hm","signature":"s"},
+                       {"type":"redacted_thinking","data":"x"},
+                       {"type":"output_text","text":"yes","annotations":[]}])"),
+            R"({"role":"assistant","content":"yes","reasoning_content":"hm"})");
+  EXPECT_EQ(message(R"("content":[{"type":"thinking","thinking":[{"type":"text","text":"hm"}]}])"),
+            R"({"role":"assistant","content":"","reasoning_content":"hm"})");
+  EXPECT_EQ(message(R"("content":[{"type":"refusal","refusal":"no"}])"),
+            R"({"role":"assistant","content":"no"})");
+  EXPECT_EQ(message(R"("content":null,"refusal":"no")"), R"({"role":"assistant","content":"no"})");
+  EXPECT_EQ(message(R"("content":"a","refusal":"","reasoning":"r")"),
+            R"({"role":"assistant","content":"a","reasoning_content":"r"})");
+  ExpectChatRefused(R"({"model":"m","messages":[{"role":"assistant","content":[
+                        {"type":"image_url","image_url":{"url":"x"}}]}]})",
+                    "messages[0].content[0].type");
+  ExpectChatRefused(R"({"model":"m","messages":[{"role":"user","content":[
+                        {"type":"thinking","thinking":"x"}]}]})",
+                    "messages[0].content[0].type");
 }
 
 TEST(ChatRequestTest, BadMessagesAreRefusedByPath) {

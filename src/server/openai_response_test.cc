@@ -6,6 +6,7 @@
 
 #include "base/fault.h"
 #include "server/api_error.h"
+#include "server/prompt_echo.h"
 #include "server/server_testing.h"
 #include "server/token_logprobs.h"
 
@@ -14,6 +15,15 @@ namespace {
 
 std::vector<int32_t> Tokens(const std::string& text) {
   return DemoTokenizer().Encode(text, false).value();
+}
+
+std::shared_ptr<const StopStrings> Stops(const std::vector<std::string>& stops) {
+  return std::make_shared<StopStrings>(stops, DemoTokenizer());
+}
+
+std::shared_ptr<const PromptEcho> Echo(const std::string& text) {
+  return EchoPrompt(DemoTokenizer(), Tokens(text), &text, /*skips_special_tokens=*/true,
+                    /*with_offsets=*/true);
 }
 
 TokenEvent Event(int32_t token, FinishReason finish = FinishReason::kNone) {
@@ -58,17 +68,74 @@ TEST(ChoiceTest, TextIsTheTokensText) {
 
 TEST(ChoiceTest, StopStringsAcrossTokensCutTextAndLogprobs) {
   const std::string text = "one two three four";
-  const Outcome cut = RunChoice({.stop = {"o th"}, .logprobs = true}, Tokens(text));
+  const Outcome cut = RunChoice({.stop = Stops({"o th"}), .logprobs = true}, Tokens(text));
   EXPECT_EQ(cut.text, "one tw");
   EXPECT_EQ(cut.finish, FinishReason::kStop);
   for (const ChoiceLogprob& entry : cut.logprobs) EXPECT_LT(entry.text_offset, 6);
-  const Outcome with = RunChoice({.stop = {"o th"}, .include_stop_text = true}, Tokens(text));
+  const Outcome with =
+      RunChoice({.stop = Stops({"o th"}), .include_stop_text = true}, Tokens(text));
   EXPECT_EQ(with.text, "one two th");
 }
 
+// The demo's special tokens are no text, and a stop may spell them out all the same.
+TEST(ChoiceTest, AStopThatSpellsOutASpecialTokenStops) {
+  const auto run = [](const std::string& stop, const std::string& text, bool skips = true,
+                      bool include = false, int32_t tokens_min = 0) {
+    return RunChoice({.stop = Stops({stop}),
+                      .tokens_min = tokens_min,
+                      .include_stop_text = include,
+                      .skip_special_tokens = skips,
+                      .logprobs = true},
+                     Tokens(text));
+  };
+  for (const bool skips : {true, false}) {
+    const Outcome alone = run("<|start|>", "<|start|>one two", skips);
+    EXPECT_EQ(alone.finish, FinishReason::kStop);
+    EXPECT_EQ(alone.text, "");
+    EXPECT_EQ(alone.output_tokens, 1);
+    EXPECT_TRUE(alone.logprobs.empty());
+    const Outcome behind = run("e<|start|>", "one<|start|> two", skips);
+    EXPECT_EQ(behind.text, "on");
+    EXPECT_EQ(behind.finish, FinishReason::kStop);
+    EXPECT_EQ(run("<|end|><|start|>", "one<|end|><|start|>", skips).text, "one");
+    EXPECT_EQ(run("<|end|>", "one<|end|>", skips, /*include=*/true).text, "one<|end|>");
+  }
+  const Outcome other = run("<|start|>x", "one<|start|> two<|end|>");
+  EXPECT_EQ(other.text, "one two");
+  EXPECT_EQ(other.finish, FinishReason::kLength);
+  EXPECT_EQ(other.logprobs.size(), Tokens("one<|start|> two<|end|>").size());
+  const Outcome early = run("<|start|>", "<|start|>one<|start|>", true, false, /*tokens_min=*/2);
+  EXPECT_EQ(early.text, "one");
+  EXPECT_EQ(early.finish, FinishReason::kStop);
+}
+
+// Offsets count in the text that is echoed, whatever becomes of special tokens in it.
+TEST(PromptEchoTest, OffsetsAreOfTheTextThatIsEchoed) {
+  const Tokenizer& tokenizer = DemoTokenizer();
+  const std::vector<int32_t> tokens = {0, 2, Tokens("us")[0], 3};
+  const auto decoded = EchoPrompt(tokenizer, tokens, nullptr, /*skips_special_tokens=*/true, true);
+  EXPECT_EQ(decoded->text, "us");
+  EXPECT_EQ(decoded->offsets, (std::vector<int32_t>{0, 0, 0, 2}));
+  const auto whole = EchoPrompt(tokenizer, tokens, nullptr, /*skips_special_tokens=*/false, true);
+  EXPECT_EQ(whole->text, "<|begin_of_text|><|start|>us<|end|>");
+  EXPECT_EQ(whole->offsets, (std::vector<int32_t>{0, 17, 26, 28}));
+  const std::string text = "<|start|>user hi<|end|>";
+  const std::vector<int32_t> of_text = tokenizer.Encode(text, /*add_special_tokens=*/true).value();
+  const auto given = EchoPrompt(tokenizer, of_text, &text, /*skips_special_tokens=*/true, true);
+  EXPECT_EQ(given->text, text);
+  ASSERT_EQ(given->offsets.size(), of_text.size());
+  EXPECT_EQ(given->offsets[0], 0) << "added by the tokenizer, it takes no room";
+  EXPECT_EQ(given->offsets[1], 0);
+  EXPECT_EQ(given->offsets[2], 9);
+  EXPECT_EQ(given->offsets.back(), 16);
+  const std::string wide = "n\xC3\xA4h \xF0\x9F\x99\x82!";
+  const std::vector<int32_t> of_wide = tokenizer.Encode(wide, false).value();
+  EXPECT_EQ(EchoPrompt(tokenizer, of_wide, &wide, true, true)->offsets.back(), 5);
+}
+
 TEST(ChoiceTest, HeldBackTextComesAtTheEnd) {
-  const Outcome outcome =
-      RunChoice({.stop = {"three four five"}, .logprobs = true}, Tokens("one two three four"));
+  const Outcome outcome = RunChoice({.stop = Stops({"three four five"}), .logprobs = true},
+                                    Tokens("one two three four"));
   EXPECT_EQ(outcome.text, "one two three four");
   EXPECT_EQ(outcome.logprobs.size(), Tokens("one two three four").size());
 }
@@ -89,7 +156,7 @@ TEST(ChoiceTest, TheStoppingTokenIsNoPartOfTheOutput) {
 
 TEST(ChoiceTest, EchoGoesFirstAndPastTheStopStrings) {
   Choice choice(DemoTokenizer(),
-                {.stop = {"one"}, .logprobs = true, .echo = true, .echo_text = "say one:"}, {});
+                {.stop = Stops({"one"}), .logprobs = true, .echo = Echo("say one:")}, {});
   TokenEvent first = Event(Tokens(" two")[0]);
   for (const int32_t token : Tokens("say one:")) {
     first.prompt_logprobs.push_back({token, first.prompt_logprobs.empty() ? std::nanf("") : -2.0f});
@@ -171,7 +238,8 @@ TEST(ResponseWriterTest, ChatChunksAreWhatTheClientExpects) {
 
 TEST(ChoiceTest, TokensThatAreAskedForComeAsTheyWereDrawn) {
   const std::vector<int32_t> prompt = {5, 6};
-  Choice choice(DemoTokenizer(), {.stop = {"never there"}, .returns_token_ids = true}, prompt);
+  Choice choice(DemoTokenizer(), {.stop = Stops({"never there"}), .returns_token_ids = true},
+                prompt);
   // Half a character has no text, and what stops has none either.
   std::vector<int32_t> tokens = Tokens("🙂");
   ASSERT_GE(tokens.size(), 2u);

@@ -1,73 +1,14 @@
 #include "server/tool_fields.h"
 
-#include <algorithm>
-#include <array>
 #include <string>
-#include <string_view>
 
 namespace graft {
 namespace {
 
-constexpr std::array<std::string_view, 7> kSchemaTypes = {"string", "number", "integer", "boolean",
-                                                          "object", "array",  "null"};
-
-ApiError SchemaError(const std::string& path, const std::string& message) {
-  return InvalidRequestError(path, "'" + path + "' " + message);
-}
-
-std::optional<ApiError> CheckType(const Json& type, const std::string& path) {
-  if (type.is_array()) {
-    for (const Json& one : type) {
-      if (one.is_array()) return SchemaError(path, "must be a type's name or a list of names");
-      if (auto error = CheckType(one, path)) return error;
-    }
-    return std::nullopt;
-  }
-  if (!type.is_string()) {
-    return SchemaError(
-        path, std::string("must be a type's name or a list of names, got ") + JsonTypeName(type));
-  }
-  const std::string& name = type.get_ref<const std::string&>();
-  if (std::find(kSchemaTypes.begin(), kSchemaTypes.end(), name) != kSchemaTypes.end()) {
-    return std::nullopt;
-  }
-  return SchemaError(path, "is no type of JSON Schema: '" + name.substr(0, 80) +
-                               "'; there are string, number, integer, boolean, object, array and "
-                               "null");
-}
-
-// A schema, and those inside it, as far as a wrong type of it would mislead the model. Its nesting
-// is bounded as that of the body.
-std::optional<ApiError> CheckSchema(const Json& schema, const std::string& path) {
-  if (schema.is_boolean()) return std::nullopt;
-  if (!schema.is_object()) {
-    return SchemaError(path, std::string("must be a JSON schema, got ") + JsonTypeName(schema));
-  }
-  for (const auto& [key, value] : schema.items()) {
-    const std::string inner = path + "." + key.substr(0, 80);
-    std::optional<ApiError> error;
-    if (key == "type") {
-      error = CheckType(value, inner);
-    } else if (key == "properties" || key == "patternProperties" || key == "$defs" ||
-               key == "definitions") {
-      if (!value.is_object()) return SchemaError(inner, "must be an object");
-      for (const auto& [name, one] : value.items()) {
-        error = CheckSchema(one, inner + "." + name.substr(0, 80));
-        if (error.has_value()) break;
-      }
-    } else if (key == "anyOf" || key == "oneOf" || key == "allOf" || key == "prefixItems") {
-      if (!value.is_array()) return SchemaError(inner, "must be a list");
-      for (size_t i = 0; i < value.size() && !error.has_value(); ++i) {
-        error = CheckSchema(value[i], inner + "[" + std::to_string(i) + "]");
-      }
-    } else if ((key == "items" && !value.is_array()) || key == "additionalProperties" ||
-               key == "not") {
-      error = CheckSchema(value, inner);
-    }
-    if (error.has_value()) return error;
-  }
-  return std::nullopt;
-}
+// Fields of a tool that clients and gateways add. They are hints to servers, and no template shows
+// them.
+constexpr std::initializer_list<const char*> kNoWordsOfTools = {
+    "cache_control", "defer_loading", "extra_content", "metadata", "provider_specific_fields"};
 
 std::optional<ApiError> ReadFunction(const Json& json, const std::string& path,
                                      std::vector<ToolSpec>* tools) {
@@ -75,17 +16,9 @@ std::optional<ApiError> ReadFunction(const Json& json, const std::string& path,
   ToolSpec tool;
   nested.String("name", &tool.name, kNameBytesMax);
   if (tool.name.empty()) nested.Fail("name", "is required");
-  if (FindTool(*tools, tool.name) != nullptr) {
-    nested.Fail("name", "is that of an earlier tool, too: '" + tool.name + "'");
-  }
-  const auto is_odd = [](unsigned char c) { return c <= 0x20 || c == '"' || c == '\\'; };
-  if (std::any_of(tool.name.begin(), tool.name.end(), is_odd)) {
-    nested.Fail("name", "must have no white space, quotes or backslashes");
-  }
-  if (const Json* parameters = nested.Take("parameters")) {
-    if (auto error = CheckSchema(*parameters, path + "parameters")) nested.Fail(*error);
-    tool.parameters = *parameters;
-  }
+  // The schema is only shown where nothing binds a call to it, whatever it says. Where something
+  // does, it is read then.
+  if (const Json* parameters = nested.Take("parameters")) tool.parameters = *parameters;
   nested.Bool("strict", &tool.strict);
   if (nested.failed()) return nested.Finish();
   // Templates show what else there is: a description, what the function returns.
@@ -102,6 +35,7 @@ std::optional<ApiError> ReadTool(const Json& json, const std::string& path, Tool
   }
   const Json* function = reader.Take("function");
   if (!reader.failed() && function == nullptr) reader.Fail("function", "is required");
+  reader.Ignore(kNoWordsOfTools);
   if (auto error = reader.Finish()) return error;
   return ReadFunction(*function, path + "function.", tools);
 }
@@ -161,6 +95,16 @@ void ReadTools(FieldReader& reader, size_t tools_max, ToolForm form, ToolRequest
   }
   if (!request->named.empty() && FindTool(request->tools, request->named) == nullptr) {
     reader.Fail("tool_choice", "names no function of 'tools': '" + request->named + "'");
+  }
+}
+
+void DropHints(OrderedJson* tools) {
+  if (!tools->is_array()) return;
+  for (OrderedJson& tool : *tools) {
+    if (!tool.is_object()) continue;
+    const auto function = tool.find("function");
+    if (function != tool.end() && function->is_object()) function->erase("cache_control");
+    for (const char* name : kNoWordsOfTools) tool.erase(name);
   }
 }
 

@@ -35,4 +35,7 @@ struct ToolRequest {
 // Takes the fields "tools", "tool_choice" and "parallel_tool_calls".
 void ReadTools(FieldReader& reader, size_t tools_max, ToolForm form, ToolRequest* request);
 
+// Takes what is no word to the model out of a request's tools, as templates are shown them.
+void DropHints(OrderedJson* tools);
+
 }  // namespace graft

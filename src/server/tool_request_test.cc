@@ -52,9 +52,8 @@ TEST(ToolRequestTest, WhatCannotWorkIsRefusedByName) {
   ExpectToolsRefused(R"("tools":[{"type":"function"}])", "tools[0].function", "is required");
   ExpectToolsRefused(R"("tools":[{"type":"function","function":{}}])", "tools[0].function.name",
                      "is required");
-  ExpectToolsRefused("\"tools\":[" + Tool("f") + "," + Tool("f") + "]", "tools[1].function.name",
-                     "earlier tool");
-  ExpectToolsRefused("\"tools\":[" + Tool("a b") + "]", "tools[0].function.name", "white space");
+  ExpectToolsRefused(R"("tools":[{"type":"function","function":{"name":"f"},"stric":true}])",
+                     "tools[0].stric", "Unrecognized");
   ExpectToolsRefused(R"("tool_choice":"any")", "tool_choice", "must be \"auto\", \"none\"");
   ExpectToolsRefused(R"("tool_choice":"required")", "tool_choice", "there are no tools");
   ExpectToolsRefused(
@@ -75,20 +74,34 @@ TEST(ToolRequestTest, ACallMayBeAskedFor) {
   EXPECT_EQ(one->tools.named, "f");
 }
 
-TEST(ToolRequestTest, WrongTypesOfSchemasAreNamed) {
-  const std::string path = "tools[0].function.parameters";
-  ExpectToolsRefused("\"tools\":[" + Tool("f", "[]") + "]", path, "must be a JSON schema");
-  ExpectToolsRefused("\"tools\":[" + Tool("f", R"({"type":"dict"})") + "]", path + ".type",
-                     "'dict'");
-  ExpectToolsRefused("\"tools\":[" + Tool("f", R"({"type":["string","any"]})") + "]",
-                     path + ".type", "'any'");
-  ExpectToolsRefused(
-      "\"tools\":[" +
-          Tool("f", R"({"properties":{"a":{"items":{"anyOf":[{},{"type":"long"}]}}}})") + "]",
-      path + ".properties.a.items.anyOf[1].type", "'long'");
+// Nothing binds a call to them: the model is shown them as they are. Servers of tools write much
+// that is no JSON Schema, and one tool's must not cost the whole request.
+TEST(ToolRequestTest, OddSchemasAndNamesAreShown) {
+  for (const char* schema :
+       {R"({"type":"any"})", R"({"type":"OBJECT","properties":{"a":{"type":"STRING"}}})", "[]",
+        R"("{}")", "null", R"({"properties":null,"required":null})", R"({"items":null})",
+        R"({"type":["string","any"]})", R"({"properties":[1]})", "true"}) {
+    auto request = WithFields("\"tools\":[" + Tool("f", schema) + "," + Tool("g") + "]");
+    ASSERT_TRUE(request.ok()) << schema << ": " << request.error().message;
+    EXPECT_EQ(request->tools.tools.size(), 2u);
+  }
+  EXPECT_TRUE(WithFields("\"tools\":[" + Tool("f") + "," + Tool("f") + "]").ok());
+  EXPECT_TRUE(WithFields("\"tools\":[" + Tool("a \\\"b") + "]").ok());
 }
 
-TEST(ToolRequestTest, RealSchemasAreReadOrNamed) {
+TEST(ToolRequestTest, HintsToServersAreNotShown) {
+  const std::string body =
+      R"({"model":"m","messages":[{"role":"user","content":"x"}],"tools":[
+      {"type":"function","cache_control":{"type":"ephemeral"},"metadata":{},"function":{
+       "name":"f","cache_control":{"type":"ephemeral"},"strict":null,"x-more":1}}]})";
+  auto request = ParseChatRequest(ParseJson(body).value(), RequestLimits());
+  ASSERT_TRUE(request.ok()) << request.error().message;
+  UseOrderOf(body, &*request);
+  EXPECT_EQ(request->shown_tools.dump(),
+            R"([{"type":"function","function":{"name":"f","strict":null,"x-more":1}}])");
+}
+
+TEST(ToolRequestTest, RealSchemasAreRead) {
   const char* dir = std::getenv("GRAFT_SOURCE_DIR");
   const std::string folder =
       std::string(dir == nullptr ? "." : dir) + "/../shared/conformance/tool_schemas/";
@@ -112,9 +125,7 @@ TEST(ToolRequestTest, RealSchemasAreReadOrNamed) {
   for (const Json& function : *bad) {
     const auto request =
         request_of(function.contains("function") ? function["function"] : function);
-    ASSERT_FALSE(request.ok()) << function;
-    EXPECT_NE(request.error().message.find("is no type of JSON Schema"), std::string::npos)
-        << request.error().message;
+    EXPECT_TRUE(request.ok()) << function;
   }
 }
 
@@ -156,7 +167,7 @@ TEST(ToolRequestTest, WrongCallsAreRefusedByPath) {
   EXPECT_EQ(param(R"({"role":"assistant","tool_calls":[{"function":{"arguments":"{}"}}]})"),
             "messages[0].tool_calls[0].function.name");
   EXPECT_EQ(param(R"({"role":"assistant","tool_calls":[
-                       {"function":{"name":"f","arguments":{"a":1}}}]})"),
+                       {"function":{"name":"f","arguments":[1]}}]})"),
             "messages[0].tool_calls[0].function.arguments");
 }
 

@@ -5,6 +5,7 @@
 
 #include "base/clock.h"
 #include "base/file.h"
+#include "text/content_form.h"
 #include "text/jinja/interpreter.h"
 #include "text/jinja/parser.h"
 #include "text/utf8.h"
@@ -167,12 +168,53 @@ bool HasTools(const OrderedJson& context) {
   return tools != context.end() && !tools->is_null();
 }
 
+// One template, and the contents that it wants.
+struct Compiled {
+  jinja::Block block;
+  ContentForms forms;
+};
+
+Result<std::string> RenderBlock(const jinja::Block& block, const OrderedJson& context,
+                                const RenderOptions& options, TextRanges* untrusted) {
+  jinja::Limits limits;
+  limits.work = options.work_max;
+  Heap heap(limits);
+  std::vector<std::pair<std::string_view, Value>> variables;
+  ContextReader reader(&heap, untrusted != nullptr);
+  for (auto it = context.begin(); it != context.end(); ++it) {
+    const bool trusted = it.key() == "bos_token" || it.key() == "eos_token";
+    ASSIGN_OR_RETURN(const Value value, reader.Read(it.value(), trusted));
+    variables.emplace_back(it.key(), value);
+  }
+  jinja::Interpreter interpreter(&heap, options.now.value_or(UnixTimeSeconds()));
+  Result<jinja::TextBuilder> text = interpreter.Run(block, std::move(variables));
+  if (!text.ok()) return text.status().WithContext("chat template");
+  if (untrusted != nullptr) *untrusted = text->TakeUntrusted();
+  return text->TakeText();
+}
+
+Result<Compiled> Compile(std::string_view source, bool with_tools) {
+  Compiled compiled;
+  ASSIGN_OR_RETURN(compiled.block, ParseSource(source));
+  RenderOptions options;
+  options.now = 0;
+  options.work_max = 200'000;  // of a conversation of a few words
+  compiled.forms = FindContentForms(with_tools, [&](const OrderedJson& context) {
+    return RenderBlock(compiled.block, context, options, nullptr);
+  });
+  return compiled;
+}
+
 }  // namespace
 
 struct ChatTemplate::Tree {
-  jinja::Block block;
-  std::optional<jinja::Block> tool_block;
+  Compiled all;
+  std::optional<Compiled> with_tools;
   std::string tool_source;
+
+  const Compiled& Of(bool has_tools) const {
+    return has_tools && with_tools.has_value() ? *with_tools : all;
+  }
 };
 
 ChatTemplate::ChatTemplate(std::unique_ptr<Tree> tree) : tree_(std::move(tree)) {}
@@ -184,9 +226,9 @@ const std::string& ChatTemplate::tool_source() const { return tree_->tool_source
 
 Result<ChatTemplate> ChatTemplate::Parse(std::string_view source, std::string_view tool_source) {
   auto tree = std::make_unique<Tree>();
-  ASSIGN_OR_RETURN(tree->block, ParseSource(source));
+  ASSIGN_OR_RETURN(tree->all, Compile(source, /*with_tools=*/false));
   if (!tool_source.empty()) {
-    ASSIGN_OR_RETURN(tree->tool_block, ParseSource(tool_source));
+    ASSIGN_OR_RETURN(tree->with_tools, Compile(tool_source, /*with_tools=*/true));
   }
   tree->tool_source = tool_source.empty() ? source : tool_source;
   return ChatTemplate(std::move(tree));
@@ -202,26 +244,16 @@ Result<std::optional<ChatTemplate>> ChatTemplate::Load(const std::string& model_
   return std::optional<ChatTemplate>(std::move(parsed).value());
 }
 
+OrderedJson ChatTemplate::FitContents(OrderedJson messages, bool with_tools) const {
+  const ContentForms& forms = tree_->Of(with_tools).forms;
+  for (OrderedJson& message : messages) FitContent(forms, &message);
+  return messages;
+}
+
 Result<std::string> ChatTemplate::Render(const OrderedJson& context, const RenderOptions& options,
                                          TextRanges* untrusted) const {
   if (!context.is_object()) return InvalidArgumentError("a chat template renders a JSON object");
-  jinja::Limits limits;
-  limits.work = options.work_max;
-  Heap heap(limits);
-  std::vector<std::pair<std::string_view, Value>> variables;
-  ContextReader reader(&heap, untrusted != nullptr);
-  for (auto it = context.begin(); it != context.end(); ++it) {
-    const bool trusted = it.key() == "bos_token" || it.key() == "eos_token";
-    ASSIGN_OR_RETURN(const Value value, reader.Read(it.value(), trusted));
-    variables.emplace_back(it.key(), value);
-  }
-  jinja::Interpreter interpreter(&heap, options.now.value_or(UnixTimeSeconds()));
-  const bool takes_tools = tree_->tool_block.has_value() && HasTools(context);
-  Result<jinja::TextBuilder> text =
-      interpreter.Run(takes_tools ? *tree_->tool_block : tree_->block, std::move(variables));
-  if (!text.ok()) return text.status().WithContext("chat template");
-  if (untrusted != nullptr) *untrusted = text->TakeUntrusted();
-  return text->TakeText();
+  return RenderBlock(tree_->Of(HasTools(context)).block, context, options, untrusted);
 }
 
 }  // namespace graft

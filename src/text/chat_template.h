@@ -38,6 +38,13 @@ class ChatTemplate {
   // also be additional_chat_templates/tool_use.jinja. Nothing if there is none.
   static Result<std::optional<ChatTemplate>> Load(const std::string& model_dir);
 
+  // Messages as the template wants their contents. `messages` is a list of objects whose "content"
+  // is a string or a list of text parts (or null, which stays). Most templates get strings, with
+  // parts joined by line feeds; those that walk over parts get lists, and those that look at the
+  // first part alone lists of one. Which it is was found by trying when the template was parsed
+  // (text/content_form.h), for each role, and for conversations with tools by themselves.
+  OrderedJson FitContents(OrderedJson messages, bool with_tools) const;
+
   // The text of the template that renders conversations with tools.
   const std::string& tool_source() const;
 

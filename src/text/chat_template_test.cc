@@ -81,6 +81,64 @@ std::string TemplateSource(const std::string& path) {
   return *text;
 }
 
+// Every published one puts strings out, of all roles.
+TEST(ChatTemplateTest, RealTemplatesKeepStrings) {
+  const std::string conformance = SourceDir() + "/../shared/conformance";
+  if (!fs::exists(conformance)) GTEST_SKIP() << "no shared/conformance beside the repository";
+  const OrderedJson file = ReadJson(SourceDir() + "/tests/data/chat_template_hashes.json");
+  OrderedJson messages = OrderedJson::array();
+  for (const char* role : {"system", "user", "assistant", "tool", "critic"}) {
+    messages.push_back({{"role", role}, {"content", "x"}});
+  }
+  for (const auto& [name, hashes] : file["hashes"].items()) {
+    const auto chat_template = ChatTemplate::Parse(TemplateSource(conformance + "/" + name));
+    ASSERT_TRUE(chat_template.ok()) << chat_template.status().ToString();
+    EXPECT_EQ(chat_template->FitContents(messages, false), messages) << name;
+  }
+}
+
+TEST(ChatTemplateTest, ContentsFitEachRoleByItself) {
+  const auto fit = [](const char* source, const char* tool_source, bool with_tools) {
+    const auto chat_template = ChatTemplate::Parse(source, tool_source);
+    EXPECT_TRUE(chat_template.ok());
+    OrderedJson messages = OrderedJson::array();
+    for (const char* role : {"system", "user", "assistant"}) {
+      messages.push_back({{"role", role}, {"content", "x"}});
+    }
+    messages.push_back({{"role", "assistant"}, {"content", nullptr}});
+    std::string forms;
+    for (const OrderedJson& message : chat_template->FitContents(messages, with_tools)) {
+      const OrderedJson& content = message["content"];
+      forms += content.is_string() ? 's' : content.is_array() ? 'p' : '-';
+    }
+    return forms;
+  };
+  const char* const strings = "{% for m in messages %}{{ m.content }}{% endfor %}";
+  const char* const parts =
+      "{% for m in messages %}{% for p in m.content %}{{ p.text }}{% endfor %}{% endfor %}";
+  const char* const system_alone =
+      "{% for m in messages %}{% if m.role == 'system' %}{{ m.content[0].text }}{% else %}"
+      "{{ m.content }}{% endif %}{% endfor %}";
+  EXPECT_EQ(fit(strings, "", false), "sss-");
+  EXPECT_EQ(fit(parts, "", true), "ppp-");
+  EXPECT_EQ(fit(system_alone, "", false), "pss-");
+  EXPECT_EQ(fit(strings, parts, false), "sss-");
+  EXPECT_EQ(fit(strings, parts, true), "ppp-");
+  EXPECT_EQ(fit("{{ messages | length }}", "", false), "sss-") << "no form shows a text";
+  EXPECT_EQ(fit("{{ messages | tojson }}", "", false), "sss-");
+}
+
+// A context's names are found without looking at all of them.
+TEST(ChatTemplateTest, ManyNamesInTheContext) {
+  OrderedJson context = Chat("hi");
+  for (int i = 0; i < 4000; ++i) context["name" + std::to_string(i)] = i;
+  const auto chat_template = ChatTemplate::Parse(
+      "{% set name7 = 'own' %}{{ name7 }} {{ name3999 }} {{ nobody is defined }}"
+      "{% for m in messages %}{% set name8 = 1 %}{% endfor %} {{ name8 }}");
+  ASSERT_TRUE(chat_template.ok()) << chat_template.status().ToString();
+  EXPECT_EQ(*chat_template->Render(context), "own 3999 False 8");
+}
+
 TEST(ChatTemplateTest, RendersRealTemplatesAsHuggingFaceDoes) {
   const std::string conformance = SourceDir() + "/../shared/conformance";
   if (!fs::exists(conformance)) GTEST_SKIP() << "no shared/conformance beside the repository";

@@ -200,6 +200,12 @@ void DecodeStream::FlushByteRun(size_t step_idx, std::string* out) {
   }
 }
 
+void DecodeStream::EndByteRun(std::string* out) {
+  for (size_t i = 0; i < states_.size(); ++i) {
+    if (decoder_->steps_[i].kind == Decoder::Kind::kByteFallback) FlushByteRun(i, out);
+  }
+}
+
 void DecodeStream::FeedStrip(size_t step_idx, std::string token, std::string* out) {
   const Decoder::Step& step = decoder_->steps_[step_idx];
   State& state = states_[step_idx];

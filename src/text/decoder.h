@@ -54,6 +54,8 @@ class DecodeStream {
 
   // Appends the text that has become certain with this token. Always whole code points.
   void Push(std::string_view token, std::string* out);
+  // A run of byte tokens ends here, as before any other token: appends its text.
+  void EndByteRun(std::string* out);
   // Appends what was held back; the stream starts anew.
   void Flush(std::string* out);
 

@@ -15,10 +15,18 @@ Detokenizer::Detokenizer(const Tokenizer& tokenizer, bool skip_special_tokens,
 std::string Detokenizer::Push(int32_t id) {
   std::string text;
   const std::string_view token = tokenizer_->TokenText(id);
-  const bool skips = skip_special_tokens_ && tokenizer_->IsSpecial(id) &&
-                     std::find(kept_.begin(), kept_.end(), id) == kept_.end();
-  const bool skipped = token.empty() || skips;
-  if (!skipped) stream_.Push(token, &text);
+  if (!token.empty() && !Skips(id)) stream_.Push(token, &text);
+  return text;
+}
+
+bool Detokenizer::Skips(int32_t id) const {
+  return skip_special_tokens_ && tokenizer_->IsSpecial(id) &&
+         std::find(kept_.begin(), kept_.end(), id) == kept_.end();
+}
+
+std::string Detokenizer::EndByteRun() {
+  std::string text;
+  stream_.EndByteRun(&text);
   return text;
 }
 

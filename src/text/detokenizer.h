@@ -19,6 +19,10 @@ class Detokenizer {
 
   // The text that has become certain with this token; often "" while a character is incomplete.
   std::string Push(int32_t id);
+  // Whether this token is special and no part of the text.
+  bool Skips(int32_t id) const;
+  // The text before a token that is not skipped for everybody: a run of byte tokens ends here.
+  std::string EndByteRun();
   // What was held back; incomplete characters become U+FFFD. The next Push starts a new text.
   std::string Flush();
 

@@ -49,7 +49,9 @@ std::unique_ptr<Tokenizer> MakeTokenizer(const char* decoder) {
 
 void Check(const Tokenizer& tokenizer, const std::vector<int32_t>& ids) {
   Detokenizer detokenizer(tokenizer, true);
-  StopMatcher matcher({"never in it", "a\xEF\xBF\xBD never"}, false);
+  StopMatcher matcher(
+      std::make_shared<StopStrings>(std::vector<std::string>{"never in it", "a\xEF\xBF\xBD never"}),
+      false);
   std::string joined;
   std::string matched;
   const auto take = [&](const std::string& piece) {

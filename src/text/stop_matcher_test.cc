@@ -2,13 +2,22 @@
 
 #include <gtest/gtest.h>
 
+#include <memory>
+#include <string>
+#include <vector>
+
 #include "base/random.h"
+#include "text/text_test_util.h"
 
 namespace graft {
 namespace {
 
+StopMatcher Matcher(const std::vector<std::string>& stops, bool include_stop_text) {
+  return StopMatcher(std::make_shared<StopStrings>(stops), include_stop_text);
+}
+
 TEST(StopMatcherTest, HoldsBackWhatMayBeAStop) {
-  StopMatcher matcher({"\n\n", "END"}, false);
+  StopMatcher matcher = Matcher({"\n\n", "END"}, false);
   EXPECT_EQ(matcher.Push("one\n").text, "one");
   EXPECT_EQ(matcher.Push("two E").text, "\ntwo ");
   EXPECT_EQ(matcher.Push("N").text, "");
@@ -21,20 +30,20 @@ TEST(StopMatcherTest, HoldsBackWhatMayBeAStop) {
 }
 
 TEST(StopMatcherTest, FlushGivesBackTheStartOfAStop) {
-  StopMatcher matcher({"END"}, false);
+  StopMatcher matcher = Matcher({"END"}, false);
   EXPECT_EQ(matcher.Push("the EN").text, "the ");
   EXPECT_EQ(matcher.Flush(), "EN");
 }
 
 TEST(StopMatcherTest, CanKeepTheStop) {
-  StopMatcher matcher({"END"}, true);
+  StopMatcher matcher = Matcher({"END"}, true);
   const StopMatcher::Output output = matcher.Push("the END of it");
   EXPECT_TRUE(output.stopped);
   EXPECT_EQ(output.text, "the END");
 }
 
 TEST(StopMatcherTest, EmptyStopsMatchNothing) {
-  StopMatcher matcher({"", ""}, false);
+  StopMatcher matcher = Matcher({"", ""}, false);
   const StopMatcher::Output output = matcher.Push("text");
   EXPECT_FALSE(output.stopped);
   EXPECT_EQ(output.text, "text");
@@ -65,7 +74,7 @@ TEST(StopMatcherTest, DoesNotDependOnThePieces) {
     std::vector<std::string> stops;
     for (uint64_t i = random.Below(4); i > 0; --i) stops.push_back("a" + random_text(4));
     const std::string text = random_text(30);
-    StopMatcher matcher(stops, include);
+    StopMatcher matcher = Matcher(stops, include);
     std::string sent;
     bool stopped = false;
     for (size_t pos = 0; pos < text.size() && !stopped;) {
@@ -78,6 +87,79 @@ TEST(StopMatcherTest, DoesNotDependOnThePieces) {
     sent += matcher.Flush();
     EXPECT_EQ(sent, NaiveCut(text, stops, include)) << text;
   }
+}
+
+// A stop that matches in part at every place, again and again: 16 of them were compared with every
+// end of the text at each token.
+TEST(StopMatcherTest, ItsWorkIsLinear) {
+  std::vector<std::string> stops;
+  for (size_t i = 0; i < 16; ++i) stops.push_back(std::string(1000 + i, 'a') + "b");
+  StopMatcher matcher = Matcher(stops, false);
+  const uint64_t num_tokens = 20'000;
+  std::string text;
+  for (uint64_t i = 0; i < num_tokens; ++i) text += matcher.Push("aaa").text;
+  text += matcher.Flush();
+  EXPECT_EQ(text, std::string(3 * num_tokens, 'a'));
+  EXPECT_LE(matcher.num_compared(), 2 * 16 * 3 * num_tokens);
+}
+
+class SpecialStopTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    for (int32_t id = 0; id < tokenizer_->vocab_size(); ++id) {
+      if (tokenizer_->IsSpecial(id)) specials_.push_back(id);
+    }
+    ASSERT_GE(specials_.size(), 2u);
+    first_ = std::string(tokenizer_->TokenText(specials_[0]));
+    second_ = std::string(tokenizer_->TokenText(specials_[1]));
+  }
+  StopMatcher Of(const std::vector<std::string>& stops, bool include_stop_text = false) {
+    return StopMatcher(std::make_shared<StopStrings>(stops, *tokenizer_), include_stop_text);
+  }
+  StopMatcher::Output PushFirst(StopMatcher* matcher) {
+    return matcher->PushSpecial(specials_[0], first_);
+  }
+
+  const std::unique_ptr<Tokenizer> tokenizer_ = GoldenTokenizer(0);
+  std::vector<int32_t> specials_;
+  std::string first_;
+  std::string second_;
+};
+
+TEST_F(SpecialStopTest, AStopMayBeOrEndInASpecialToken) {
+  StopMatcher alone = Of({first_});
+  EXPECT_EQ(alone.Push("text").text, "text");
+  StopMatcher::Output output = PushFirst(&alone);
+  EXPECT_TRUE(output.stopped);
+  EXPECT_EQ(output.text, "");
+  StopMatcher behind = Of({"x" + first_});
+  EXPECT_EQ(behind.Push("ax").text, "a");
+  output = PushFirst(&behind);
+  EXPECT_TRUE(output.stopped);
+  EXPECT_EQ(output.text, "");
+  StopMatcher several = Of({first_ + second_});
+  EXPECT_FALSE(PushFirst(&several).stopped);
+  EXPECT_TRUE(several.PushSpecial(specials_[1], second_).stopped);
+  StopMatcher between = Of({"a" + first_ + "b"});
+  EXPECT_EQ(between.Push("ca").text, "c");
+  EXPECT_FALSE(PushFirst(&between).stopped);
+  EXPECT_TRUE(between.Push("bc").stopped);
+  StopMatcher kept = Of({"x" + first_}, /*include_stop_text=*/true);
+  kept.Push("a");
+  kept.Push("x");
+  EXPECT_EQ(PushFirst(&kept).text, "x" + first_);
+}
+
+TEST_F(SpecialStopTest, ATokenThatStopsNothingIsNoText) {
+  StopMatcher matcher = Of({first_ + "b", "cd"});
+  EXPECT_EQ(matcher.Push("a").text, "a");
+  EXPECT_EQ(PushFirst(&matcher).text, "");
+  EXPECT_EQ(matcher.Push("ac").text, "a");
+  EXPECT_EQ(PushFirst(&matcher).text, "") << "the other stop does not see it";
+  EXPECT_TRUE(matcher.Push("d").stopped);
+  StopMatcher other = Of({second_});
+  EXPECT_EQ(PushFirst(&other).stopped, false);
+  EXPECT_EQ(other.Push("a").text + other.Flush(), "a");
 }
 
 }  // namespace

@@ -23,10 +23,11 @@ Result<std::string> Render(const ChatTemplate& chat, const Tokenizer& tokenizer,
   OrderedJson context = {{"add_generation_prompt", asks},
                          {"bos_token", tokenizer.bos_token()},
                          {"eos_token", tokenizer.eos_token()}};
-  context["messages"] = OrderedJson::array();
+  OrderedJson list = OrderedJson::array();
   for (const ChatMessage& message : messages) {
-    context["messages"].push_back({{"role", message.role}, {"content", message.content}});
+    list.push_back({{"role", message.role}, {"content", message.content}});
   }
+  context["messages"] = chat.FitContents(std::move(list), /*with_tools=*/false);
   return chat.Render(context);
 }
 

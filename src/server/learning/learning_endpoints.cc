@@ -78,6 +78,7 @@ struct Upload {
   std::string purpose;
   std::string content;
   int64_t seconds = 0;
+  bool has_anchor = false;  // says from when the seconds count
 };
 
 std::optional<ApiError> ReadField(const FormPart& part, Upload* upload) {
@@ -93,8 +94,9 @@ std::optional<ApiError> ReadField(const FormPart& part, Upload* upload) {
                                    value.substr(0, 200) + "'");
   }
   if (part.name == "expires_after[anchor]") {
+    upload->has_anchor = true;
     if (value == "created_at") return std::nullopt;
-    return InvalidRequestError("expires_after.anchor", "'expires_after.anchor' is 'created_at'");
+    return InvalidRequestError(part.name, "'" + part.name + "' is 'created_at'");
   }
   if (part.name == "expires_after[seconds]") {
     const Result<Json> number = ParseJson(value);
@@ -103,8 +105,14 @@ std::optional<ApiError> ReadField(const FormPart& part, Upload* upload) {
       upload->seconds = *seconds;
       return std::nullopt;
     }
-    return InvalidRequestError("expires_after.seconds",
-                               "'expires_after.seconds' must be an integer from 3600 to 2592000");
+    return InvalidRequestError(part.name,
+                               "'" + part.name + "' must be an integer from 3600 to 2592000");
+  }
+  if (part.name.starts_with("expires_after")) {
+    return InvalidRequestError(part.name.substr(0, 200),
+                               "Unrecognized field: '" + part.name.substr(0, 200) +
+                                   "'; a form has 'expires_after[anchor]' with the value "
+                                   "created_at, and 'expires_after[seconds]'");
   }
   return InvalidRequestError(part.name.substr(0, 200),
                              "Unrecognized field: '" + part.name.substr(0, 200) + "'");
@@ -127,6 +135,11 @@ ApiResult<Upload> ParseUpload(const HttpRequest& request) {
   }
   if (!has_file) return InvalidRequestError("file", "'file' is required");
   if (upload.purpose.empty()) return InvalidRequestError("purpose", "'purpose' is required");
+  if (upload.has_anchor && upload.seconds == 0) {
+    return InvalidRequestError("expires_after[seconds]",
+                               "'expires_after[seconds]' is required beside "
+                               "'expires_after[anchor]': without it the file would not expire");
+  }
   return upload;
 }
 

@@ -1,17 +1,24 @@
 #include "server/responses/conversation.h"
 
 #include <utility>
+#include <vector>
 
 namespace graft {
 namespace {
 
-// Parts are joined by line feeds, as those of chats are.
-std::string TextOf(const Json& parts) {
-  if (parts.is_string()) return parts.get<std::string>();
+std::vector<std::string> TextsOf(const Json& parts) {
+  std::vector<std::string> texts;
+  if (parts.is_string()) return {parts.get<std::string>()};
+  for (const Json& part : parts) texts.push_back(part["text"].get<std::string>());
+  return texts;
+}
+
+// Joined by line feeds.
+std::string JoinedText(const Json& parts) {
   std::string text;
-  for (const Json& part : parts) {
+  for (const std::string& one : TextsOf(parts)) {
     if (!text.empty()) text += '\n';
-    text += part["text"].get_ref<const std::string&>();
+    text += one;
   }
   return text;
 }
@@ -32,14 +39,15 @@ OrderedJson& ConversationReader::Assistant(const char* part) {
 
 void ConversationReader::AddMessage(const Json& item) {
   const std::string role = item["role"].get<std::string>();
-  std::string text = TextOf(item["content"]);
+  OrderedJson content = ContentOf(TextsOf(item["content"]));
   if (role == "assistant") {
-    Assistant("content")["content"] = std::move(text);
+    Assistant("content")["content"] = std::move(content);
     return;
   }
   in_assistant_ = false;
   // OpenAI's newer word for the same thing, which few templates know.
-  messages_.list.push_back({{"role", role == "developer" ? "system" : role}, {"content", text}});
+  messages_.list.push_back(
+      {{"role", role == "developer" ? "system" : role}, {"content", std::move(content)}});
 }
 
 std::optional<ApiError> ConversationReader::AddCallOutput(const Json& item,
@@ -54,7 +62,7 @@ std::optional<ApiError> ConversationReader::AddCallOutput(const Json& item,
   }
   in_assistant_ = false;
   messages_.list.push_back({{"role", "tool"},
-                            {"content", TextOf(item["output"])},
+                            {"content", ContentOf(TextsOf(item["output"]))},
                             {"name", call->second},
                             {"tool_call_id", call_id}});
   return std::nullopt;
@@ -65,8 +73,8 @@ std::optional<ApiError> ConversationReader::Add(const Json& item, const std::str
   if (type == "message") {
     AddMessage(item);
   } else if (type == "reasoning") {
-    std::string text = TextOf(item["content"]);
-    if (text.empty()) text = TextOf(item["summary"]);
+    std::string text = JoinedText(item["content"]);
+    if (text.empty()) text = JoinedText(item["summary"]);
     if (!text.empty()) Assistant("reasoning_content")["reasoning_content"] = std::move(text);
   } else if (type == "function_call") {
     const std::string call_id = item["call_id"].get<std::string>();

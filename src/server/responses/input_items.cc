@@ -1,5 +1,6 @@
 #include "server/responses/input_items.h"
 
+#include <algorithm>
 #include <string>
 #include <utility>
 
@@ -34,8 +35,9 @@ std::string RequiredString(FieldReader& reader, const char* name, size_t bytes_m
 }
 
 // A list of parts that are texts of certain kinds; a text alone is a list of one part of the first.
+// `is_answer`: of an earlier turn, where each server adds fields of its own.
 Json ReadParts(FieldReader& reader, const std::string& path, const char* name,
-               std::initializer_list<const char*> kinds) {
+               std::initializer_list<const char*> kinds, bool is_answer = true) {
   Json parts = Json::array();
   const Json* json = reader.Take(name);
   if (json == nullptr) return parts;
@@ -51,8 +53,10 @@ Json ReadParts(FieldReader& reader, const std::string& path, const char* name,
   for (size_t i = 0; i < json->size() && !reader.failed(); ++i) {
     FieldReader part((*json)[i], IndexedPath(path + name, i) + ".");
     const std::string type = part.OneOf("type", kinds, "what this server reads");
-    std::string text = RequiredString(part, "text", kItemTextBytesMax);
-    part.Ignore({"annotations", "logprobs", "prompt_cache_breakpoint"});
+    const char* const field = type == "refusal" ? "refusal" : "text";
+    std::string text = RequiredString(part, field, kItemTextBytesMax);
+    part.Ignore({"annotations", "logprobs", "prompt_cache_breakpoint", "cache_control"});
+    if (is_answer) part.DropUnread();
     if (auto error = part.Finish()) reader.Fail(*error);
     parts.push_back({{"type", type}, {"text", std::move(text)}});
   }
@@ -63,30 +67,40 @@ Json ReadMessageItem(FieldReader& reader, const std::string& path) {
   const std::string role = reader.OneOf("role", {"user", "assistant", "system", "developer"});
   if (!reader.failed() && reader.Take("content") == nullptr) reader.Fail("content", "is required");
   const bool is_answer = role == "assistant";
-  Json parts = is_answer ? ReadParts(reader, path, "content", {"output_text", "input_text"})
-                         : ReadParts(reader, path, "content", {"input_text", "output_text"});
+  Json parts =
+      is_answer
+          ? ReadParts(reader, path, "content", {"output_text", "input_text", "refusal"})
+          : ReadParts(reader, path, "content", {"input_text", "output_text"}, /*is_answer=*/false);
   for (Json& part : parts) {
     part["type"] = is_answer ? "output_text" : "input_text";
     if (is_answer) part["annotations"] = Json::array();
   }
   reader.Ignore({"phase"});
+  if (is_answer) reader.DropUnread();
   return {{"id", IdOf(reader, "msg_")}, {"role", role}, {"content", std::move(parts)}};
+}
+
+// A text of JSON; an object is read as its text.
+std::string ReadArguments(FieldReader& reader) {
+  const Json* json = reader.Take("arguments");
+  if (json != nullptr && json->is_object()) return DumpJson(*json);
+  return RequiredString(reader, "arguments", kItemTextBytesMax);
 }
 
 Json ReadCallItem(FieldReader& reader) {
   reader.Refuse("namespace");
-  reader.Ignore({"caller"});
+  reader.DropUnread();
   return {{"id", IdOf(reader, "fc_")},
           {"call_id", RequiredString(reader, "call_id", kNameBytesMax)},
           {"name", RequiredString(reader, "name", kNameBytesMax)},
-          {"arguments", RequiredString(reader, "arguments", kItemTextBytesMax)}};
+          {"arguments", ReadArguments(reader)}};
 }
 
 Json ReadCallOutputItem(FieldReader& reader, const std::string& path) {
   if (!reader.failed() && reader.Take("output") == nullptr) reader.Fail("output", "is required");
   Json parts = ReadParts(reader, path, "output", {"input_text"});
   reader.Refuse("namespace");
-  reader.Ignore({"caller", "name"});
+  reader.DropUnread();
   Json output = std::move(parts);
   if (output.size() == 1) output = output[0]["text"];
   return {{"id", IdOf(reader, "fco_")},
@@ -97,6 +111,7 @@ Json ReadCallOutputItem(FieldReader& reader, const std::string& path) {
 Json ReadReasoningItem(FieldReader& reader, const std::string& path) {
   // What another server has encrypted nobody can read here.
   reader.Refuse("encrypted_content");
+  reader.DropUnread();
   return {{"id", IdOf(reader, "rs_")},
           {"summary", ReadParts(reader, path, "summary", {"summary_text"})},
           {"content", ReadParts(reader, path, "content", {"reasoning_text"})}};
@@ -127,6 +142,21 @@ std::optional<ApiError> ReadItem(const Json& json, const std::string& path, Json
 }
 
 }  // namespace
+
+void UseArgumentOrder(const Json& input, std::string_view body, Json* items) {
+  const auto has_object = [](const Json& item) {
+    return item.is_object() && item.value("arguments", Json()).is_object();
+  };
+  if (!input.is_array() || std::none_of(input.begin(), input.end(), has_object)) return;
+  const Result<OrderedJson> json = ParseOrderedJson(body);
+  if (!json.ok() || !json->contains("input")) return;  // it was read before
+  const OrderedJson& list = (*json)["input"];
+  for (size_t i = 0; i < items->size() && i < list.size(); ++i) {
+    if (!has_object(input[i])) continue;
+    (*items)[i]["arguments"] =
+        list[i]["arguments"].dump(-1, ' ', false, OrderedJson::error_handler_t::replace);
+  }
+}
 
 void ReadInput(FieldReader& reader, size_t items_max, Json* items) {
   *items = Json::array();

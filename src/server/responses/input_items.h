@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstddef>
+#include <string_view>
 
 #include "base/json.h"
 #include "server/field_reader.h"
@@ -12,5 +13,9 @@ namespace graft {
 
 // Takes the field "input", a text or a list of items, as a JSON list of whole items.
 void ReadInput(FieldReader& reader, size_t items_max, Json* items);
+
+// Gives arguments of calls that came as objects the order that their keys have in `body`, whose
+// field "input" was `input`.
+void UseArgumentOrder(const Json& input, std::string_view body, Json* items);
 
 }  // namespace graft

@@ -86,8 +86,7 @@ void ReadText(FieldReader& reader, ResponsesRequest* request) {
 void ReadStreamFields(FieldReader& reader, GenerationParams* params) {
   reader.Bool("stream", &params->stream);
   const Json* options = reader.Take("stream_options");
-  if (options == nullptr) return;
-  if (!params->stream) return reader.Fail("stream_options", "is only allowed when stream is true");
+  if (options == nullptr || !params->stream) return;  // nothing is streamed
   FieldReader nested(*options, "stream_options.");
   nested.Ignore({"include_obfuscation"});
   if (auto error = nested.Finish()) reader.Fail(*error);
@@ -134,7 +133,7 @@ ApiResult<ResponsesRequest> ParseResponsesRequest(const Json& json, std::string_
   reader.String("previous_response_id", &request.previous_response_id, kNameBytesMax);
   reader.OptionalBool("store", &request.store);
   ReadMetadata(reader, &request.metadata);
-  reader.OptionalInt("max_output_tokens", 1, kInt32Max, &chat.params.tokens_max);
+  ReadTokensMax(reader, "max_output_tokens", 1, &chat.params);
   ReadStreamFields(reader, &chat.params);
   ReadLogprobs(reader, &chat.params);
   ReadTools(reader, static_cast<size_t>(limits.tools_max), ToolForm::kFlat, &chat.tools);
@@ -146,6 +145,7 @@ ApiResult<ResponsesRequest> ParseResponsesRequest(const Json& json, std::string_
   ReadTemplateKwargs(reader, &chat);
   reader.TakeUnread();
   if (auto error = reader.Finish()) return *error;
+  UseArgumentOrder(json["input"], body, &request.input);
   UseOrderOf(body, &chat);
   UseOrderOf(body, &chat.params.answer);
   if (!chat.shown_tools.is_null()) {

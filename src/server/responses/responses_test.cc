@@ -66,6 +66,7 @@ TEST_F(ResponsesTest, AnAnswerIsAListOfItems) {
   EXPECT_EQ(output[2]["name"], "weather");
   EXPECT_EQ(output[2]["arguments"], "{\"city\": \"Zürich\"}");
   EXPECT_GT(response["usage"]["output_tokens_details"]["reasoning_tokens"], 0);
+  EXPECT_EQ(response["usage"]["input_tokens_details"]["cache_write_tokens"], 0);
   EXPECT_EQ(response["usage"]["total_tokens"], response["usage"]["input_tokens"].get<int>() +
                                                    response["usage"]["output_tokens"].get<int>());
   EXPECT_THAT(LastPrompt(), HasSubstr(R"([{"type": "function", "function": {"name": "weather")"));

@@ -207,7 +207,7 @@ std::string ResponsesWriter::UsageJson(const ResponseUsage& usage) const {
   }
   return "{\"input_tokens\":" + std::to_string(usage.prompt_tokens) +
          ",\"input_tokens_details\":{\"cached_tokens\":" + std::to_string(usage.cached_tokens) +
-         "},\"output_tokens\":" + std::to_string(usage.output_tokens) +
+         ",\"cache_write_tokens\":0},\"output_tokens\":" + std::to_string(usage.output_tokens) +
          ",\"output_tokens_details\":{\"reasoning_tokens\":" + std::to_string(reasoning_tokens) +
          "},\"total_tokens\":" + std::to_string(usage.prompt_tokens + usage.output_tokens) + "}";
 }

@@ -47,7 +47,7 @@ bool IsSum(const Expr& expr) { return expr.kind == ExprKind::kBinary && expr.op 
 Result<TextBuilder> Interpreter::Run(const Block& block,
                                      std::vector<std::pair<std::string_view, Value>> variables) {
   root_ = heap_.NewScope(nullptr);
-  root_->variables = std::move(variables);
+  for (auto& [name, value] : variables) context_.insert_or_assign(name, value);
   const Status status = RunBlock(block, root_);
   if (!status.ok()) return status.WithContext("line " + std::to_string(line_));
   return std::move(out_);
@@ -312,6 +312,7 @@ Result<Value> Interpreter::EvaluateNode(const Expr& expr, Scope* scope) {
 
 Result<Value> Interpreter::EvaluateName(const Expr& expr, Scope* scope) {
   if (const Value* value = FindVariable(scope, expr.text)) return *value;
+  if (const auto found = context_.find(expr.text); found != context_.end()) return found->second;
   if (IsOneOf(expr.text, kGlobals)) {
     Callable global;
     global.name = expr.text;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -83,7 +84,10 @@ class Interpreter {
   Heap& heap_;
   const int64_t now_;
   TextBuilder out_;
-  Scope* root_ = nullptr;  // of the outermost names
+  // The outermost names: those of the context, of which a client may give many, and those that the
+  // template sets, which hide them.
+  std::map<std::string_view, Value> context_;
+  Scope* root_ = nullptr;
   Flow flow_ = Flow::kNext;
   int line_ = 1;    // of what runs, for errors
   Value captured_;  // what kCaptured stands for

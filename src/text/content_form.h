@@ -1,0 +1,37 @@
+// Which contents of messages a chat template wants: most put a string out, some walk over a list of
+// parts, a few look at the first part alone. Templates do not say so, and a template that is given
+// the other form leaves the text out without a word. Pure functions; any thread.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <functional>
+#include <string>
+
+#include "base/json.h"
+#include "base/status.h"
+
+namespace graft {
+
+enum class ContentForm : uint8_t {
+  kText,
+  kParts,    // [{"type": "text", "text": ...}, ...]
+  kOnePart,  // the same, of which the first alone is put out
+};
+
+// Of the roles "user", "system", "assistant" and "tool", in this order.
+using ContentForms = std::array<ContentForm, 4>;
+
+// Found by rendering short conversations: a role's content is a string unless its text is missing
+// then and there with parts. `with_tools`: tools are among what is rendered.
+using RenderFunction = std::function<Result<std::string>(const OrderedJson& context)>;
+ContentForms FindContentForms(bool with_tools, const RenderFunction& render);
+
+// The texts of a list of text parts, line feeds between them, as vLLM joins them.
+std::string JoinParts(const OrderedJson& parts);
+
+// Gives a message's content, a string or a list of text parts, the form that its role has.
+// Other contents stay.
+void FitContent(const ContentForms& forms, OrderedJson* message);
+
+}  // namespace graft

@@ -1,0 +1,21 @@
+// Searches in a time that no text can drive up (Knuth, Morris and Pratt): linear in both texts,
+// where std::string's find takes their product and the standard library's Boyer-Moore searcher the
+// square of the part. Pure functions; any thread.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+#include <vector>
+
+namespace graft {
+
+// For each length of a beginning of `part`, less one: how many characters at its end are a
+// beginning of `part` again, of which it is not the whole.
+std::vector<uint32_t> PrefixFunction(std::string_view part);
+
+// Where `part` begins in `text` for the last time, or npos. `num_compared`, where it is asked for,
+// becomes the number of characters that were compared: at most twice those of both texts.
+size_t FindLast(std::string_view text, std::string_view part, uint64_t* num_compared = nullptr);
+
+}  // namespace graft
