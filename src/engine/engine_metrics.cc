@@ -178,7 +178,7 @@ void EngineMetrics::RecordToken(Sequence& sequence, int64_t now_ns) {
   sequence.counters->output_tokens->Increment();
   if (sequence.num_output_tokens() == 1) {
     first_token_seconds_.Observe(NsToSeconds(now_ns - sequence.arrival_ns));
-  } else {
+  } else if (sequence.last_token_ns >= 0) {  // else the one before it was drawn on another machine
     next_token_seconds_.Observe(NsToSeconds(now_ns - sequence.last_token_ns));
   }
   sequence.last_token_ns = now_ns;

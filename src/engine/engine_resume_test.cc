@@ -106,6 +106,19 @@ TEST(EngineResumeTest, DrawnPagesAreSharedOnlyWhereTheyMay) {
   }
 }
 
+// Of the first token that it draws here nobody knows how long ago the one before it was drawn.
+TEST(EngineResumeTest, OnlyTimesBetweenTokensThatWereDrawnHereAreTold) {
+  EngineHarness harness;
+  Request request = harness.MakeRequest(Prompt(7), 12);
+  request.output_tokens = {1, 2, 3};
+  auto rest = harness.Submit(request);
+  harness.RunAll();
+  rest->Collect();
+  ASSERT_EQ(rest->output().size(), 9u);
+  const std::string page = harness.metrics.Render();
+  EXPECT_NE(page.find("graft_inter_token_seconds_count 8\n"), std::string::npos) << page;
+}
+
 // It was in line at a frontend, or on another runner, before the other came here.
 TEST(EngineResumeTest, WhoWasAcceptedFirstGoesFirst) {
   ExecutorLimits limits = TestLimits();

@@ -89,7 +89,7 @@ struct Sequence {
 
   // What the client is told.
   int32_t cached_tokens = -1;  // prompt tokens found in the prefix cache at first; -1: not yet run
-  int64_t last_token_ns = 0;
+  int64_t last_token_ns = -1;  // -1: none was drawn here
   std::unique_ptr<RequestTimes> times;  // null: nobody traces it
   std::vector<TokenLogprob> prompt_logprobs;
   std::vector<std::vector<TokenLogprob>> prompt_top_logprobs;
