@@ -247,7 +247,7 @@ CostLine Profile::FitDecodes(bool pads) const {
   return FitLine(x, ms);
 }
 
-// Prompts of few lengths, or of one rank, do not tell apart what only differs with that.
+// Prompts of few lengths, one context or one rank do not tell apart what only differs with that.
 Status Profile::FitSteps(const std::vector<double>& ms) {
   struct Column {
     double CostModel::*cost;
@@ -258,9 +258,11 @@ Status Profile::FitSteps(const std::vector<double>& ms) {
       {&CostModel::step_ms_per_row, [](const StepWork& of) { return of.ranks.num_requests; }},
       {&CostModel::step_ms_per_unit,
        [this](const StepWork& of) { return costs_.UnitsOf(of.ranks); }},
-      {&CostModel::step_ms_per_prompt_token, [](const StepWork& of) { return of.prompt_tokens; }},
-      {&CostModel::step_ms_per_context_token,
-       [](const StepWork& of) { return of.context_tokens; }}};
+      {&CostModel::step_ms_per_prompt_token, [](const StepWork& of) { return of.prompt_tokens; }}};
+  if (options_.contexts.size() > 1) {
+    columns.push_back({&CostModel::step_ms_per_context_token,
+                       [](const StepWork& of) { return of.context_tokens; }});
+  }
   if (options_.prompts.size() > 1) {
     columns.push_back({&CostModel::step_ms_with_prompts,
                        [](const StepWork& of) { return of.prompt_tokens > 0 ? 1.0 : 0.0; }});

@@ -107,7 +107,7 @@ void RunnerSet::Empty(size_t runner) {
   std::vector<MovableRequest> movable;
   for (const auto& [tokens, one] : there) {
     const auto num_drawn = static_cast<int64_t>(one->request.output_tokens.size());
-    movable.push_back({tokens, one->request.sampling.tokens_max - num_drawn});
+    movable.push_back({tokens, one->request.sampling.tokens_max - num_drawn, one->placed.rank});
   }
   std::vector<uint8_t> is_target;
   for (const RunnerView& view : views_) is_target.push_back(view.is_spare ? 0 : 1);

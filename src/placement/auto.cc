@@ -64,13 +64,23 @@ constexpr double kYoungWeight = 8.0;
 constexpr double kYoungSteps = 15.0;
 // Who waits for a first token sees nothing, and holds up those behind: that counts so many times.
 constexpr double kWaitWeight = 8.0;
+// No step is shorter, whatever a cost file says.
+constexpr double kLeastStepMs = 0.01;
 // Loads that a runner has under way at once.
 constexpr double kLoadsAtOnce = 4.0;
+
+// By which age is counted in steps. A cost file may have 0 where all of a step goes by its rows.
+double StepMsOfOne(const CostModel& costs) {
+  if (costs.step_ms > 0.0) return costs.step_ms;
+  BatchRanks one;
+  one.Add(0);
+  return std::max(costs.StepMs({.ranks = one}), kLeastStepMs);
+}
 
 class Auto : public PlacementPolicy {
  public:
   explicit Auto(const PlacementOptions& options)
-      : costs_(options.costs), slo_ms_(options.SloMs()) {}
+      : costs_(options.costs), slo_ms_(options.SloMs()), young_step_ms_(StepMsOfOne(costs_)) {}
 
   bool reads_prefixes() const override { return true; }
 
@@ -149,7 +159,21 @@ class Auto : public PlacementPolicy {
     const auto num = static_cast<double>(ranks.num_requests);
     const auto context = static_cast<int64_t>(prompt_tokens + num * mean_tokens);
     const double step_ms = costs_.StepMs({.ranks = ranks, .context_tokens = context});
-    return {step_ms, step_ms + costs_.step_ms_per_prompt_token * prompt_tokens / mean_tokens};
+    if (num <= 0.0) return {step_ms, step_ms};
+    const double token_ms = costs_.PromptTokenMs(
+        prompt_tokens / num / 2.0, static_cast<double>(ranks.sum) / num, ranks.largest);
+    const double with_prompts_ms = costs_.step_ms_with_prompts * std::min(num, mean_tokens);
+    return {step_ms, step_ms + (token_ms * prompt_tokens + with_prompts_ms) / mean_tokens};
+  }
+
+  // Of prompts on the runner that nobody has drawn with yet, as long as those that came of late.
+  double UndrawnMs(const Fleet& fleet, size_t idx, const BatchRanks& ranks) const {
+    const auto tokens = static_cast<double>(fleet.UndrawnPromptTokens(idx));
+    if (tokens <= 0.0 || ranks.num_requests == 0) return 0.0;
+    const double each = std::max(1.0, fleet.MeanPromptTokens());
+    const double rank = static_cast<double>(ranks.sum) / static_cast<double>(ranks.num_requests);
+    return tokens * costs_.PromptTokenMs(each / 2.0, rank, ranks.largest) +
+           costs_.step_ms_with_prompts * std::max(1.0, tokens / each);
   }
 
   // Of a token, for those that are likely beyond the bound.
@@ -162,7 +186,7 @@ class Auto : public PlacementPolicy {
   double NumYoung(size_t idx, int64_t now_ns) const {
     const Young& young = young_[idx];
     if (young.num <= 0.0) return 0.0;
-    const double steps = static_cast<double>(now_ns - young.ns) * 1e-6 / costs_.step_ms;
+    const double steps = static_cast<double>(now_ns - young.ns) * 1e-6 / young_step_ms_;
     return young.num * std::exp(-std::max(0.0, steps) / kYoungSteps);
   }
 
@@ -175,9 +199,11 @@ class Auto : public PlacementPolicy {
     const double prompts = fleet.PromptTokensOf(idx);
     const Pace alone = PaceOf(before, prompts, common.mean_tokens);
     Pace with = PaceOf(after, prompts + request.prompt_tokens, common.mean_tokens);
-    const double saved_ms = costs_.step_ms_per_prompt_token *
-                            (common.cached_tokens.empty() ? 0 : common.cached_tokens[idx]);
-    const double prompt_ms = costs_.step_ms_per_prompt_token * request.prompt_tokens - saved_ms;
+    const double cached = common.cached_tokens.empty() ? 0.0 : common.cached_tokens[idx];
+    const double prompt_ms =
+        costs_.PromptMsOf(request.prompt_tokens - cached, cached, request.rank, after.largest);
+    const double saved_ms =
+        costs_.PromptMsOf(request.prompt_tokens, 0.0, request.rank, after.largest) - prompt_ms;
     with.token_ms -= saved_ms / common.mean_tokens;
     const auto num_there = static_cast<double>(before.num_requests);
     double num_weighed = num_there;
@@ -186,11 +212,9 @@ class Auto : public PlacementPolicy {
       num_weighed = own + common.pressure * std::max(0.0, num_there - own);
     }
     const double num_stalled = num_weighed + kYoungWeight * NumYoung(idx, query.now_ns);
-    double cost =
-        num_weighed * kPairShare * (with.step_ms - alone.step_ms) * common.output_tokens +
-        kPairShare * with.token_ms * common.output_tokens + num_stalled * prompt_ms +
-        costs_.step_ms_per_prompt_token * static_cast<double>(fleet.UndrawnPromptTokens(idx)) -
-        saved_ms;
+    double cost = num_weighed * kPairShare * (with.step_ms - alone.step_ms) * common.output_tokens +
+                  kPairShare * with.token_ms * common.output_tokens + num_stalled * prompt_ms +
+                  UndrawnMs(fleet, idx, before) - saved_ms;
     cost += kPaddingWeight * (num_there + 1.0) * common.output_tokens *
             (costs_.PaddingMs(after) - costs_.PaddingMs(before));
     const double others = fleet.ShareOfOthers(idx);
@@ -246,6 +270,7 @@ class Auto : public PlacementPolicy {
 
   const CostModel costs_;
   const double slo_ms_;
+  const double young_step_ms_;
   std::vector<Young> young_;  // by runner
 };
 

@@ -9,7 +9,7 @@ namespace {
 constexpr double kCostShareMax = 0.5;
 
 double MoveMs(const MovableRequest& request, const CostModel& costs) {
-  return costs.step_ms_per_prompt_token * static_cast<double>(request.tokens);
+  return costs.PromptMsOf(static_cast<double>(request.tokens), 0.0, request.rank, request.rank);
 }
 
 // Answers are as long as those that ended of late; how much a request has drawn tells nothing of

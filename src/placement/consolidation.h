@@ -15,6 +15,7 @@ namespace graft {
 struct MovableRequest {
   int64_t tokens = 0;           // prompt and what it has drawn
   int64_t tokens_left_max = 0;  // that it may still draw
+  int32_t rank = 0;             // its adapter's largest; 0: base, or it is not known
 };
 
 // Moving this one costs its client and those beside it less than half of what it still takes where

@@ -34,6 +34,20 @@ TEST_F(ConsolidationTest, ARequestIsMovedForLessThanHalfOfWhatItStillTakes) {
   EXPECT_FALSE(IsWorthMoving(fleet_, 0, {4900, 90}, costs_)) << "it may draw 90 more at most";
 }
 
+// Whatever part of the costs its prompt's time lies in.
+TEST_F(ConsolidationTest, WhatAPromptCostsIsAllThatAStepCostsMoreForIt) {
+  EXPECT_TRUE(IsWorthMoving(fleet_, 0, {4000, 1000, 64}, costs_));
+  CostModel by_rank = costs_, by_length = costs_, by_steps = costs_;
+  by_rank.step_ms_per_prompt_unit = 0.001;
+  EXPECT_FALSE(IsWorthMoving(fleet_, 0, {4000, 1000, 64}, by_rank));
+  EXPECT_TRUE(IsWorthMoving(fleet_, 0, {4000, 1000, 8}, by_rank));
+  by_length.step_ms_per_prompt_pair = 0.0001;
+  EXPECT_FALSE(IsWorthMoving(fleet_, 0, {4000, 1000}, by_length));
+  EXPECT_TRUE(IsWorthMoving(fleet_, 0, {1000, 1000}, by_length));
+  by_steps.step_ms_with_prompts = 150;
+  EXPECT_FALSE(IsWorthMoving(fleet_, 0, {4000, 1000}, by_steps));
+}
+
 // The last of three is expected to end after 100 x (1 + 1/2 + 1/3) steps, 1,833 ms.
 TEST_F(ConsolidationTest, ARunnerIsEmptiedForLessThanHalfOfWhatItStillTakes) {
   EXPECT_TRUE(IsWorth({{3000, 1000}, {3000, 1000}, {3000, 1000}}));

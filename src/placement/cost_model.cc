@@ -107,8 +107,11 @@ OrderedJson LineJson(const CostLine& line, const char* unit) {
           {"r_squared", line.r_squared}};
 }
 
-// Normal equations of the columns named by `used`, each row divided by its time, by elimination
-// with pivots. Empty: they depend on each other.
+// Of a column's square, what rounding leaves where others say all of it.
+constexpr double kOwnShareMin = 1e-10;
+
+// Normal equations of the columns named by `used`, each row divided by its time, by elimination.
+// Empty: they depend on each other.
 std::vector<double> SolveColumns(const std::vector<std::vector<double>>& rows,
                                  std::span<const double> ms, const std::vector<size_t>& used) {
   const size_t n = used.size();
@@ -121,14 +124,12 @@ std::vector<double> SolveColumns(const std::vector<std::vector<double>>& rows,
       a[i][n] += weighted * ms[row];
     }
   }
+  // What is left of a column's own square once the columns before it are taken out says how much of
+  // it they do not say. The matrix is positive, so that its diagonal needs no other pivots.
+  std::vector<double> square(n);
+  for (size_t i = 0; i < n; ++i) square[i] = a[i][i];
   for (size_t i = 0; i < n; ++i) {
-    const double scale = std::max(a[i][i], 1e-300);
-    size_t pivot = i;
-    for (size_t k = i + 1; k < n; ++k) {
-      if (std::abs(a[k][i]) > std::abs(a[pivot][i])) pivot = k;
-    }
-    if (std::abs(a[pivot][i]) <= 1e-10 * scale) return {};
-    std::swap(a[i], a[pivot]);
+    if (!(a[i][i] > kOwnShareMin * square[i])) return {};
     for (size_t k = 0; k < n; ++k) {
       if (k == i) continue;
       const double factor = a[k][i] / a[i][i];

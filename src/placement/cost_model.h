@@ -137,6 +137,18 @@ struct CostModel {
            step_ms_per_prompt_pair * static_cast<double>(work.prompt_pairs) +
            step_ms_per_prompt_unit * PromptUnitsOf(work);
   }
+  // What a request's prompt takes of the steps that compute it: so many tokens after those that are
+  // cached, by its rank, in steps whose largest rank is `largest_rank`. Numbers may be means.
+  double PromptMsOf(double tokens, double cached_tokens, double rank, double largest_rank) const {
+    if (tokens <= 0.0) return 0.0;
+    return step_ms_with_prompts +
+           tokens * PromptTokenMs(cached_tokens + tokens / 2.0, rank, largest_rank);
+  }
+  // Of one of its tokens, which attends to so many before it.
+  double PromptTokenMs(double tokens_before, double rank, double largest_rank) const {
+    return step_ms_per_prompt_token + step_ms_per_prompt_pair * tokens_before +
+           step_ms_per_prompt_unit * (pads ? std::max(rank, largest_rank) : rank);
+  }
   // Of a step that padding takes: rows below the largest rank are computed as if they had it.
   double PaddingMs(const BatchRanks& ranks) const {
     return pads ? step_ms_per_unit * (UnitsOf(ranks) - static_cast<double>(ranks.sum)) : 0.0;

@@ -45,6 +45,14 @@ TEST(CostModelTest, FitsColumnsNoneBelowNothing) {
 TEST(CostModelTest, RefusesMeasurementsThatDoNotTellCostsApart) {
   EXPECT_FALSE(FitColumns({{1, 2}}, std::vector<double>{1}).ok());
   EXPECT_FALSE(FitColumns({{1, 2}, {2, 4}, {3, 6}}, std::vector<double>{1, 2, 3}).ok());
+  // One column is another's multiple, or the sum of two, up to rounding.
+  const std::vector<double> ms = {1.3, 1.7, 2.9, 3.1, 4.3};
+  EXPECT_FALSE(
+      FitColumns({{1, 0.1, 0.3}, {1, 0.7, 2.1}, {1, 1.3, 3.9}, {1, 1.9, 5.7}, {1, 2.3, 6.9}}, ms)
+          .ok());
+  EXPECT_FALSE(
+      FitColumns({{1, 0.1, 1.1}, {1, 0.7, 1.7}, {1, 1.3, 2.3}, {1, 1.9, 2.9}, {1, 2.3, 3.3}}, ms)
+          .ok());
 }
 
 TEST(CostModelTest, UnitsOfLoraArePaddedOrSummed) {

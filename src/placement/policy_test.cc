@@ -449,6 +449,46 @@ TEST_F(AutoTest, GoesWhereItsPromptIsCachedUnlessThatIsBusier) {
   EXPECT_EQ(fleet_.CachedTokensOn(0, request), 399) << "the last token is computed anyway";
 }
 
+// The same where the time of prompts lies in their length or in their rank, and none in their
+// tokens.
+TEST_F(AutoTest, PromptsCostWhateverPartOfTheCostsTheirTimeLiesIn) {
+  options_.costs.step_ms_per_prompt_token = 0;
+  PlacedRequest request = RequestFor(kBaseModel, 64);
+  request.prompt_tokens = 400;
+  request.prefix = PrefixNames(EmptyPrefixName("t", "", 0, 100), std::vector<int32_t>(400), 100, 9);
+  for (double CostModel::*const cost :
+       {&CostModel::step_ms_per_prompt_pair, &CostModel::step_ms_per_prompt_unit}) {
+    PlacementOptions options = options_;
+    options.costs.*cost = cost == &CostModel::step_ms_per_prompt_pair ? 0.0005 : 0.0016;
+    for (const size_t holder : {0, 1}) {
+      options_.costs = options.costs;
+      MakeRunners({1, 1});
+      for (size_t i = 0; i < 2; ++i) fleet_.runner(i).page_tokens = 100;
+      fleet_.prefixes().Add(holder, std::span(request.prefix).first(3));
+      EXPECT_EQ(Pick(request), static_cast<int32_t>(holder));
+      // Of two with the same requests the one waits for a prompt still.
+      MakeRunners({1, 1});
+      PlacedRequest other = request;
+      other.prefix.clear();
+      fleet_.Place(holder, other);
+      ++fleet_.runner(holder).num_requests;
+      PlaceOn(1 - holder, other);
+      EXPECT_EQ(Pick(other), static_cast<int32_t>(1 - holder));
+    }
+    options_.costs.*cost = 0;
+  }
+}
+
+// Ages are counted in steps, also by costs that have no time of a step itself.
+TEST_F(AutoTest, CostsMayHaveNoTimeOfAStepItself) {
+  options_.costs.step_ms = 0;
+  MakeRunners({1, 1});
+  const PlacedRequest request = RequestFor(kBaseModel);
+  const int32_t first = Pick(request);
+  const PlacementQuery later = {.request = request, .now_ns = kSecond + 1000};
+  EXPECT_NE(policy_->Pick(fleet_, later), first) << "who came just before counts still";
+}
+
 TEST_F(AutoTest, WaitsForNobodyWhereThereIsRoom) {
   MakeRunners({32, 31});
   fleet_.SetHeld(0, std::vector<int32_t>{5}, true);

@@ -196,7 +196,7 @@ void ClusterSimulation::Send(int64_t request, size_t runner) {
   flight.placed.cached_tokens = FrontendOf(request).fleet().CachedTokensOn(runner, flight.placed);
   FrontendOf(request).Place(runner, flight.placed);
   if (scaling_.is_on() || options_.failures.every_seconds > 0.0) on_[runner].insert(request);
-  ++result_.runners[runner].requests;
+  if (flight.num_moves == 0) ++result_.runners[runner].requests;
   result_.outcomes[static_cast<size_t>(request)].runner = static_cast<int32_t>(runner);
   // Whatever a former runner still says goes to the former stream.
   flight.stream = std::make_shared<TokenStream>();

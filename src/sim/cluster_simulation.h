@@ -73,7 +73,7 @@ struct SimOutcome {
 };
 
 struct SimRunnerFigures {
-  int64_t requests = 0;
+  int64_t requests = 0;  // that were placed there first
   int64_t steps = 0;
   int64_t output_tokens = 0;
   double busy_seconds = 0.0;  // with any request

@@ -85,9 +85,10 @@ bool ClusterSimulation::Empty(size_t runner, int64_t* tokens_left) {
   std::vector<MovableRequest> movable;
   const std::vector<int64_t> there(on_[runner].begin(), on_[runner].end());
   for (const int64_t request : there) {
-    const int32_t num_drawn = flights_[static_cast<size_t>(request)].num_drawn;
-    movable.push_back({workload_.requests[static_cast<size_t>(request)].prompt_tokens + num_drawn,
-                       workload_.output_tokens_told - num_drawn});
+    const Flight& flight = flights_[static_cast<size_t>(request)];
+    const int32_t prompt_tokens = workload_.requests[static_cast<size_t>(request)].prompt_tokens;
+    movable.push_back({prompt_tokens + flight.num_drawn,
+                       workload_.output_tokens_told - flight.num_drawn, flight.placed.rank});
   }
   const CostModel& costs = options_.placement.costs;
   const std::vector<uint8_t> all(runners_.size(), 1);

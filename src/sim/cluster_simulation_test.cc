@@ -372,7 +372,7 @@ void ExpectEachEndsOnce(const SimWorkload& workload, const SimResult& result) {
     num_placed += one.requests;
   }
   EXPECT_EQ(num_drawn, num_tokens);
-  EXPECT_EQ(num_placed, std::ssize(workload.requests) + result.moves);
+  EXPECT_EQ(num_placed, std::ssize(workload.requests)) << "one that is moved is no further one";
 }
 
 class EveryPlacement : public testing::TestWithParam<PlacementName> {};

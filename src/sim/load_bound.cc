@@ -36,8 +36,9 @@ std::vector<bool> FewestLoads(std::span<const SimRequest> requests, int64_t plac
 LoadBound LoadBoundOf(const SimWorkload& workload, const SimClusterOptions& options) {
   const SimRunnerOptions& runner = options.runner;
   if (runner.host_adapters == 0) return {};
+  // A device may hold what the host's memory has let go.
   const int64_t places =
-      int64_t{options.num_runners} * std::max(runner.adapters_max, runner.host_adapters);
+      int64_t{options.num_runners} * (int64_t{runner.adapters_max} + int64_t{runner.host_adapters});
   const std::vector<bool> loads = FewestLoads(workload.requests, places);
   int64_t num_loads = 0, num_requests = 0;
   for (size_t i = 0; i < loads.size(); ++i) {
@@ -52,9 +53,10 @@ LoadBound LoadBoundOf(const SimWorkload& workload, const SimClusterOptions& opti
   if (bound.loads_a_request <= kLate) return bound;
   std::vector<double> fetch_ms = workload.fetch_ms;
   std::sort(fetch_ms.begin(), fetch_ms.end());
+  // The one of which so many are no slower, as ComputePercentiles takes it.
   const double rank = (1.0 - kLate / bound.loads_a_request) * static_cast<double>(fetch_ms.size());
-  bound.first_token_p99_ms =
-      fetch_ms[std::min(static_cast<size_t>(std::ceil(rank)), fetch_ms.size() - 1)];
+  const auto above = static_cast<size_t>(std::max(1.0, std::ceil(rank)));
+  bound.first_token_p99_ms = fetch_ms[std::min(above, fetch_ms.size()) - 1];
   return bound;
 }
 

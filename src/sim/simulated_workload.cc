@@ -67,7 +67,7 @@ double TokenMsOf(double batch, const SimWorkloadOptions& workload, const CostMod
          costs.step_ms_with_adapters + costs.step_ms_with_prompts * with_prompts +
          batch * (costs.step_ms_per_row + costs.step_ms_per_unit * units +
                   costs.step_ms_per_context_token * context +
-                  costs.step_ms_per_prompt_token * mean.prompt / mean.output);
+                  costs.PromptTokenMs(mean.prompt / 2, units, units) * mean.prompt / mean.output);
 }
 
 }  // namespace

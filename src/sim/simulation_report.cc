@@ -33,7 +33,7 @@ OrderedJson RunnersJson(const SimResult& result) {
     sum.prefix_lookup_tokens += one.prefix_lookup_tokens;
     sum.prefix_hit_tokens += one.prefix_hit_tokens;
     most = std::max(most, one.requests);
-    num_used += one.requests > 0 ? 1 : 0;
+    num_used += one.steps > 0 ? 1 : 0;
   }
   const double mean =
       static_cast<double>(sum.requests) / static_cast<double>(result.runners.size());
