@@ -23,8 +23,8 @@ KUBERNETES = ROOT / "deploy" / "kubernetes"
 COMPONENTS = KUBERNETES / "components"
 DEMO_OVERLAY = KUBERNETES / "overlays" / "demo"
 PATIENCE_S = 120
-# Of the API server: one that is still supported, and the newest that the schemas know.
-VERSIONS = ("1.33", "1.37")
+# Of the API server: the oldest that deploy/kubernetes/README.md names, and the newest that the schemas know.
+VERSIONS = ("1.27", "1.37")
 
 
 def objects_of(text):
@@ -67,6 +67,48 @@ def test_the_base_is_what_kubernetes_takes():
             assert any(chosen().items() <= pod["metadata"]["labels"].items() for pod in pods.values()), one["metadata"]
 
 
+def test_who_asks_etcd_may_show_it_certificates():
+    """Each pod that has etcd's address mounts the Secret that the page names, where there is one."""
+    for name, pod in pods_of(base_objects()).items():
+        [container] = pod["spec"]["containers"]
+        assert {"configMapRef": {"name": "graft-etcd"}} in container["envFrom"]
+        [mount] = [one for one in container["volumeMounts"] if one["mountPath"] == "/etc/graft/etcd-tls"]
+        [volume] = [one for one in pod["spec"]["volumes"] if one["name"] == mount["name"]]
+        assert volume["secret"]["secretName"] == "graft-etcd-tls" and volume["secret"]["optional"], name
+        assert pod["spec"]["securityContext"]["fsGroup"] == pod["spec"]["securityContext"]["runAsGroup"]
+
+
+def test_etcd_of_the_demo_forgets_and_keeps_to_its_volume():
+    [etcd] = [one for one in objects_of((DEMO_OVERLAY / "etcd.yaml").read_text()) if one["kind"] == "StatefulSet"]
+    flags = dict(arg.lstrip("-").split("=", 1) for arg in etcd["spec"]["template"]["spec"]["containers"][0]["args"])
+    assert flags["auto-compaction-mode"] == "periodic" and flags["auto-compaction-retention"] == "10m"
+    [claim] = etcd["spec"]["volumeClaimTemplates"]
+    assert claim["spec"]["resources"]["requests"]["storage"] == "1Gi"
+    assert int(flags["quota-backend-bytes"]) <= 0.8 * 2 ** 30
+
+
+def test_a_new_certificate_is_taken_by_pods_that_have_the_former(tmp_path):
+    def verifies(certificate, authority):
+        return subprocess.run(["openssl", "verify", "-CAfile", authority, certificate], capture_output=True).returncode == 0
+    now = make_certificates(tmp_path / "tls")
+    former = shutil.copytree(now, tmp_path / "former")
+    make_certificates(now)
+    assert (now / "tls.crt").read_bytes() != (former / "tls.crt").read_bytes()
+    for ours, theirs in ((now, former), (former, now)):
+        assert verifies(ours / "tls.crt", theirs / "ca.crt")
+    # The authority's key is lost. First all come to know the new one.
+    (now / "ca.key").unlink()
+    former = shutil.copytree(now, tmp_path / "without_key")
+    make_certificates(now)
+    for ours, theirs in ((now, former), (former, now)):
+        assert verifies(ours / "tls.crt", theirs / "ca.crt")
+    first = shutil.copytree(now, tmp_path / "first_rollout")
+    make_certificates(now)
+    assert not verifies(now / "tls.crt", former / "ca.crt")
+    for ours, theirs in ((now, first), (first, now)):
+        assert verifies(ours / "tls.crt", theirs / "ca.crt")
+
+
 def test_a_wrong_object_is_found():
     [runner] = [one for one in base_objects() if one["kind"] == "StatefulSet"]
     runner["spec"]["template"]["spec"]["containers"][0]["livenes"] = {}
@@ -85,7 +127,8 @@ def test_an_overlay_is_what_kubernetes_takes(overlay, tmp_path):
     objects = objects_of(done.stdout)
     check(objects)
     # What pods refer to is there, or the page says that the operator brings it.
-    brought = {"graft-model", "graft-tls", "graft-admin"} - ({"graft-model"} if overlay == "demo" else set())
+    brought = {"graft-model", "graft-tls", "graft-admin", "graft-etcd-tls"}
+    brought -= {"graft-model"} if overlay == "demo" else set()
     named = {one["metadata"]["name"] for one in objects} | brought
     for name, pod in pods_of(objects).items():
         for volume in pod["spec"].get("volumes", []):
