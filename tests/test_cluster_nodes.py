@@ -13,6 +13,7 @@ import openai
 import pytest
 
 from conftest import ADMIN_KEY, DEMO, binary, free_port
+from etcd_peers import Relay
 from test_cluster import SMALL, Process, make_authority
 
 pytestmark = pytest.mark.skipif(
@@ -24,18 +25,20 @@ pytestmark = pytest.mark.skipif(
 class Node:
     """One etcd of several, which ask their clients for certificates."""
 
-    def __init__(self, folder, name, authority):
+    def __init__(self, folder, name, authority, relays):
         self.name, self.folder, self.authority = name, folder, authority
         self.port, self.peer_port = free_port(), free_port()
+        self.relay = Relay(relays, self.peer_port)
+        relays.append(self.relay)
         self.process = None
 
     def start(self, nodes):
         certificate, url = self.authority, f"https://127.0.0.1:{self.port}"
-        peer = f"http://127.0.0.1:{self.peer_port}"
-        members = ",".join(f"{node.name}=http://127.0.0.1:{node.peer_port}" for node in nodes)
+        peer, told = (f"http://127.0.0.1:{port}" for port in (self.peer_port, self.relay.port))
+        members = ",".join(f"{node.name}=http://127.0.0.1:{node.relay.port}" for node in nodes)
         self.process = subprocess.Popen(
             ["etcd", f"--name={self.name}", f"--data-dir={self.folder / self.name}", f"--listen-client-urls={url}",
-             f"--advertise-client-urls={url}", f"--listen-peer-urls={peer}", f"--initial-advertise-peer-urls={peer}",
+             f"--advertise-client-urls={url}", f"--listen-peer-urls={peer}", f"--initial-advertise-peer-urls={told}",
              f"--initial-cluster={members}", f"--cert-file={certificate / 'cert.pem'}",
              f"--key-file={certificate / 'key.pem'}", f"--trusted-ca-file={certificate / 'ca.pem'}",
              "--client-cert-auth", "--logger=zap", "--log-level=error"],
@@ -49,7 +52,8 @@ class Node:
 class Nodes:
     def __init__(self, folder):
         self.ours, self.theirs = (make_authority(folder / name, name) for name in ("ours", "theirs"))
-        self.etcds = [Node(folder, f"node{i}", self.ours) for i in range(3)]
+        relays = []
+        self.etcds = [Node(folder, f"node{i}", self.ours, relays) for i in range(3)]
         for node in self.etcds:
             node.start(self.etcds)
         deadline = time.monotonic() + 60
@@ -64,8 +68,9 @@ class Nodes:
             frontend.wait_for("is up")
             frontend.wait_for("frontend of")
 
-    def flags(self, authority):
-        return ("--etcd", ",".join(f"127.0.0.1:{node.port}" for node in self.etcds), "--etcd-ca", authority / "ca.pem",
+    def flags(self, authority, first=0):
+        nodes = self.etcds[first:] + self.etcds[:first]
+        return ("--etcd", ",".join(f"127.0.0.1:{node.port}" for node in nodes), "--etcd-ca", authority / "ca.pem",
                 "--etcd-cert", authority / "cert.pem", "--etcd-key", authority / "key.pem")
 
     def init(self, authority):
@@ -116,6 +121,31 @@ def test_frontends_that_race_for_one_slot_are_all_served(nodes):
         answers = dict(zip(asked, pool.map(lambda one: nodes.ask(*one), asked)))
     for model, i, which in asked:
         assert answers[model, i, which] == nodes.ask(model, i, 0)
+
+
+def test_a_node_that_is_cut_off_from_the_others_is_followed_by_nobody(nodes):
+    """It answers still, and knows nothing of what the others agree on."""
+    port = free_port()
+    follower = Process("frontend", "--model", DEMO / "base", "--port", port, *nodes.flags(nodes.ours, first=2),
+                       "--quiet").start()
+    follower.wait_for("frontend of")
+    nodes.ports.append(port)
+    nodes.etcds[2].relay.cut()
+    try:
+        assert nodes.load("while-one-is-cut-off", "austen", 0) == 200
+        deadline = time.monotonic() + 60
+        while True:
+            try:
+                assert nodes.ask("while-one-is-cut-off", 0, 2) == nodes.ask("austen", 0, 0)
+                break
+            except openai.NotFoundError:
+                assert time.monotonic() < deadline, follower.log()
+                time.sleep(0.1)
+        assert "the cluster stays as it was last known" in follower.log()
+    finally:
+        nodes.etcds[2].relay.heal()
+        nodes.ports.pop()
+        follower.stop(signal.SIGTERM)
 
 
 def test_serving_and_changes_go_on_when_a_node_is_killed(nodes):

@@ -30,7 +30,7 @@ struct EtcdChannels {
   Result<std::shared_ptr<grpc::Channel>> Connect(EtcdDeadline deadline);
   // Someone else's turn: `failed` did not answer.
   void Leave(const std::shared_ptr<grpc::Channel>& failed);
-  // Gives the call its deadline and who asks.
+  // Tells in the call's metadata who asks, and that only a member with a leader may answer.
   Status Prepare(const std::shared_ptr<grpc::Channel>& channel, grpc::ClientContext* context);
   void ForgetToken();
   // What a failed call means for its caller; `what` was asked.

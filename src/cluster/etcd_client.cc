@@ -3,11 +3,13 @@
 #include <algorithm>
 #include <atomic>
 #include <functional>
+#include <thread>
 #include <utility>
 
 #include "base/file.h"
 #include "cluster/etcd.grpc.pb.h"
 #include "cluster/etcd_channel.h"
+#include "cluster/etcd_watch_stream.h"
 
 namespace graft {
 namespace {
@@ -23,6 +25,13 @@ constexpr int kKeepaliveTimeoutMs = 3000;
 
 // For a channel that failed and is about to try again.
 constexpr milliseconds kReconnectPatience(300);
+
+// Metadata of every call: a member that has lost its leader refuses it at once, or ends it, instead
+// of answering from what it last knew. Both words are etcd's, as is the refusal.
+constexpr char kNeedsLeader[] = "hasleader";
+constexpr char kNoLeader[] = "etcdserver: no leader";
+// Before the members are asked again that are electing one.
+constexpr milliseconds kElectionPause(50);
 
 grpc::ChannelArguments EtcdChannelArguments() {
   grpc::ChannelArguments arguments;
@@ -84,6 +93,12 @@ bool IsConnectionFault(const grpc::Status& status) {
          status.error_code() == grpc::StatusCode::DEADLINE_EXCEEDED;
 }
 
+// It was refused before anything was done.
+bool LacksLeader(const grpc::Status& status) {
+  return status.error_code() == grpc::StatusCode::UNAVAILABLE &&
+         status.error_message() == kNoLeader;
+}
+
 // One try: `call` gets the channel and a context with its deadline. True: done, whatever came out.
 using EtcdCall =
     std::function<grpc::Status(const std::shared_ptr<grpc::Channel>&, grpc::ClientContext*)>;
@@ -109,9 +124,16 @@ Status CallEtcd(EtcdChannels& etcd, const std::string& what, bool repeatable,
     }
     if (!IsConnectionFault(status)) return etcd.Explain(status, what);
     etcd.Leave(channel);
-    if (!repeatable) return etcd.Explain(status, what);
+    if (LacksLeader(status)) {
+      std::this_thread::sleep_for(kElectionPause);
+    } else if (!repeatable) {
+      return etcd.Explain(status, what);
+    }
     if (system_clock::now() < deadline) continue;
-    return UnavailableError(etcd.name + " does not answer (" + what + ")");
+    return UnavailableError(etcd.name +
+                            (LacksLeader(status) ? " has no leader: are most of its members away? ("
+                                                 : " does not answer (") +
+                            what + ")");
   }
 }
 
@@ -151,6 +173,8 @@ etcdserverpb::RequestOp ToProto(const EtcdOperation& operation) {
       auto* range = proto.mutable_request_range();
       range->set_key(operation.key);
       if (operation.kind == Kind::kGetPrefix) range->set_range_end(EtcdPrefixEnd(operation.key));
+      range->set_limit(operation.keys_max);
+      range->set_keys_only(operation.keys_max > 0);
       break;
     }
     case Kind::kPut: {
@@ -203,6 +227,26 @@ std::string EtcdPrefixEnd(const std::string& prefix) {
   return end;
 }
 
+namespace {
+
+// "etcdserver: authentication failed, invalid user ID or password", "user name is empty", ... and
+// not "request is too large" or "duplicate key given in txn request".
+bool IsAboutSigningIn(const std::string& message) {
+  for (const char* const word : {"auth", "user", "role", "password", "permission"}) {
+    if (message.find(word) != std::string::npos) return true;
+  }
+  return false;
+}
+
+// "etcdserver: request is too large", or gRPC's "received message larger than max".
+std::string HintOnSize(const std::string& message) {
+  const bool is_large = message.find("too large") != std::string::npos ||
+                        message.find("larger than max") != std::string::npos;
+  return is_large ? "; etcd's --max-request-bytes says how large a change may be" : "";
+}
+
+}  // namespace
+
 Result<std::shared_ptr<grpc::Channel>> EtcdChannels::Connect(EtcdDeadline deadline) {
   const milliseconds share(options.deadline_ms / static_cast<int>(channels.size()));
   for (size_t i = 0; i < channels.size(); ++i) {
@@ -232,11 +276,13 @@ void EtcdChannels::Leave(const std::shared_ptr<grpc::Channel>& failed) {
 
 Status EtcdChannels::Prepare(const std::shared_ptr<grpc::Channel>& channel,
                              grpc::ClientContext* context) {
+  context->AddMetadata(kNeedsLeader, "true");
   if (options.user.empty()) return OkStatus();
   std::lock_guard lock(token_mutex);
   if (token.empty()) {
     grpc::ClientContext login;
     login.set_deadline(system_clock::now() + milliseconds(options.deadline_ms));
+    login.AddMetadata(kNeedsLeader, "true");
     etcdserverpb::AuthenticateRequest request;
     request.set_name(options.user);
     request.set_password(options.password);
@@ -261,12 +307,20 @@ Status EtcdChannels::Explain(const grpc::Status& status, const std::string& what
     case grpc::StatusCode::UNAVAILABLE:
     case grpc::StatusCode::DEADLINE_EXCEEDED:
       return DeadlineExceededError(message + "; whether it was done is not known");
-    case grpc::StatusCode::UNAUTHENTICATED:
     case grpc::StatusCode::INVALID_ARGUMENT:
+      // etcd's word for a wrong password, and for a request that is wrong in itself.
+      if (!IsAboutSigningIn(status.error_message())) {
+        return InvalidArgumentError(message + HintOnSize(status.error_message()));
+      }
+      [[fallthrough]];
+    case grpc::StatusCode::UNAUTHENTICATED:
     case grpc::StatusCode::PERMISSION_DENIED:
       return Status(static_cast<StatusCode>(status.error_code()),
                     message + "; check etcd's user, its password and its role");
     case grpc::StatusCode::RESOURCE_EXHAUSTED:
+      if (const std::string hint = HintOnSize(status.error_message()); !hint.empty()) {
+        return InvalidArgumentError(message + hint);
+      }
       return ResourceExhaustedError(message + "; is etcd's space spent (`etcdctl alarm list`)?");
     default:
       return Status(static_cast<StatusCode>(status.error_code()), message);
@@ -274,79 +328,6 @@ Status EtcdChannels::Explain(const grpc::Status& status, const std::string& what
 }
 
 namespace {
-
-EtcdChange ToChange(const etcdserverpb::Event& event) {
-  const etcdserverpb::KeyValue& item = event.kv();
-  return {{item.key(), item.value(), item.create_revision(), item.mod_revision(), item.lease()},
-          event.type() == etcdserverpb::Event::DELETE};
-}
-
-class GrpcEtcdWatch : public EtcdWatchStream {
- public:
-  explicit GrpcEtcdWatch(EtcdChannels& channels) : channels_(channels) {}
-
-  Status Open(std::string prefix) {
-    prefix_ = std::move(prefix);
-    ASSIGN_OR_RETURN(channel_, channels_.Connect(system_clock::now() +
-                                                 milliseconds(channels_.options.deadline_ms)));
-    RETURN_IF_ERROR(channels_.Prepare(channel_, &context_));
-    calls_ = etcdserverpb::Watch::NewStub(channel_)->Watch(&context_);
-    AskFor(EtcdPrefixEnd(prefix_));
-    return OkStatus();
-  }
-
-  std::optional<EtcdNews> Read() override {
-    etcdserverpb::WatchResponse response;
-    if (!calls_->Read(&response)) return std::nullopt;
-    EtcdNews news;
-    news.has_ended = response.canceled();
-    news.reason = response.cancel_reason();
-    if (news.has_ended) channels_.ForgetToken();
-    if (response.created() && !has_begun_) watch_id_ = response.watch_id();
-    news.is_sign = response.created() && std::exchange(has_begun_, true);
-    if (response.watch_id() != watch_id_) return news;
-    for (const etcdserverpb::Event& event : response.events()) {
-      news.changes.push_back(ToChange(event));
-    }
-    return news;
-  }
-
-  // etcd's own request for progress is not always answered. That a further watch has begun is.
-  void AskForSign() override { AskFor(/*range_end=*/""); }
-
-  Status End() override {
-    context_.TryCancel();
-    const grpc::Status ended = calls_->Finish();
-    if (is_cancelled_) return OkStatus();
-    channels_.Leave(channel_);
-    if (ended.error_code() == grpc::StatusCode::UNAUTHENTICATED) channels_.ForgetToken();
-    return channels_.Explain(ended, "following the changes");
-  }
-
-  void Cancel() override {
-    is_cancelled_ = true;
-    context_.TryCancel();
-  }
-
- private:
-  void AskFor(const std::string& range_end) {
-    etcdserverpb::WatchRequest request;
-    auto* create = request.mutable_create_request();
-    create->set_key(prefix_);
-    create->set_range_end(range_end);
-    calls_->Write(request);  // where it fails, so does Read
-  }
-
-  EtcdChannels& channels_;
-  std::string prefix_;
-  bool has_begun_ = false;
-  int64_t watch_id_ = 0;  // etcd's, of the one that tells the changes
-  grpc::ClientContext context_;
-  std::shared_ptr<grpc::Channel> channel_;  // shared: gRPC's interface
-  std::unique_ptr<grpc::ClientReaderWriter<etcdserverpb::WatchRequest, etcdserverpb::WatchResponse>>
-      calls_;
-  std::atomic<bool> is_cancelled_{false};
-};
 
 class GrpcEtcdClient : public EtcdClient {
  public:
@@ -358,9 +339,7 @@ class GrpcEtcdClient : public EtcdClient {
   Result<int64_t> RenewLease(int64_t id) override;
   Status RevokeLease(int64_t id) override;
   Result<std::unique_ptr<EtcdWatchStream>> Watch(const std::string& prefix) override {
-    auto watch = std::make_unique<GrpcEtcdWatch>(*channels_);
-    RETURN_IF_ERROR(watch->Open(prefix));
-    return std::unique_ptr<EtcdWatchStream>(std::move(watch));
+    return OpenEtcdWatch(*channels_, prefix);
   }
   const std::string& name() const override { return channels_->name; }
   EtcdChannels& channels() { return *channels_; }

@@ -25,6 +25,7 @@ struct EtcdOptions {
   std::string cert_file, key_file;     // ours, if etcd asks for one
   std::string user, password;          // "": without
   int deadline_ms = 3000;              // of one call, all endpoints together
+  int sign_ms = 5000;                  // between two signs of life of who tells the changes
 };
 
 struct EtcdKeyValue {
@@ -66,10 +67,17 @@ struct EtcdOperation {
   std::string key;  // or the prefix
   std::string value;
   int64_t lease = 0;
+  int64_t keys_max =
+      0;  // of kGetPrefix: the first so many keys, without their values; 0: all items
 
   static EtcdOperation Get(std::string key) { return {Kind::kGet, std::move(key)}; }
   static EtcdOperation GetPrefix(std::string prefix) {
     return {Kind::kGetPrefix, std::move(prefix)};
+  }
+  static EtcdOperation GetKeys(std::string prefix, int64_t keys_max) {
+    EtcdOperation operation = GetPrefix(std::move(prefix));
+    operation.keys_max = keys_max;
+    return operation;
   }
   static EtcdOperation Put(std::string key, std::string value, int64_t lease = 0) {
     return {Kind::kPut, std::move(key), std::move(value), lease};

@@ -165,6 +165,15 @@ TEST(EtcdClientTest, SignsInAndSaysWhenThePasswordIsWrong) {
   // A token that etcd does not know any more must be replaced.
   ChannelsOf(*client).token = "stale.1";
   EXPECT_TRUE(PutKey(*client, "a", "2").ok());
+  // What is wrong in itself is not told as a matter of signing in.
+  const Status wrong = PutKey(*client, "", "1");
+  EXPECT_EQ(wrong.code(), StatusCode::kInvalidArgument);
+  EXPECT_THAT(wrong.message(), testing::Not(HasSubstr("password")));
+  for (const size_t num_bytes : {size_t{1'700'000}, size_t{4'000'000}}) {
+    const Status large = PutKey(*client, "a", std::string(num_bytes, 'x'));
+    EXPECT_EQ(large.code(), StatusCode::kInvalidArgument);
+    EXPECT_THAT(large.message(), HasSubstr("--max-request-bytes"));
+  }
 }
 
 TEST(EtcdClientTest, AStoppedServerIsADeadlineAndNobodyKnowsWhatItDid) {

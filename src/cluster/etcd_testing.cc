@@ -130,6 +130,56 @@ void TestEtcd::StartAgain() {
   pid_ = Spawn(Arguments(), folder_ + "/log");
 }
 
+TestEtcdNodes::TestEtcdNodes() {
+  std::string pattern = std::filesystem::temp_directory_path() / "graft_etcd_XXXXXX";
+  CHECK(mkdtemp(pattern.data()) != nullptr);
+  folder_ = pattern;
+  std::vector<std::string> peers;
+  std::string members;
+  for (int i = 0; i < kCount; ++i) {
+    ports_.push_back(*FindFreePort());
+    peers.push_back("http://127.0.0.1:" + std::to_string(*FindFreePort()));
+    members += (i == 0 ? "n" : ",n") + std::to_string(i) + "=" + peers.back();
+  }
+  for (int i = 0; i < kCount; ++i) {
+    const std::string name = "n" + std::to_string(i);
+    const std::string& peer = peers[static_cast<size_t>(i)];
+    const std::string url = "http://127.0.0.1:" + std::to_string(ports_[static_cast<size_t>(i)]);
+    pids_.push_back(Spawn({"etcd", "--name=" + name, "--data-dir=" + folder_ + "/" + name,
+                           "--listen-client-urls=" + url, "--advertise-client-urls=" + url,
+                           "--listen-peer-urls=" + peer, "--initial-advertise-peer-urls=" + peer,
+                           "--initial-cluster=" + members, "--heartbeat-interval=50",
+                           "--election-timeout=500", "--logger=zap", "--log-level=error"},
+                          folder_ + "/" + name + ".log"));
+  }
+  for (int i = 0; i < kCount; ++i) {
+    const auto client = *EtcdClient::Make(Options({i}));
+    CHECK(Eventually([&] { return client->ReadPrefix("none").ok(); }, std::chrono::seconds(60)));
+  }
+}
+
+TestEtcdNodes::~TestEtcdNodes() {
+  for (const pid_t pid : pids_) {
+    kill(pid, SIGKILL);
+    waitpid(pid, nullptr, 0);
+  }
+  std::filesystem::remove_all(folder_);
+}
+
+EtcdOptions TestEtcdNodes::Options(const std::vector<int>& nodes) const {
+  EtcdOptions options;
+  for (const int node : nodes) {
+    options.endpoints.push_back("127.0.0.1:" + std::to_string(ports_[static_cast<size_t>(node)]));
+  }
+  return options;
+}
+
+void TestEtcdNodes::Pause(int node) {
+  kill(pids_[static_cast<size_t>(node)], SIGSTOP);
+  waitpid(pids_[static_cast<size_t>(node)], nullptr, WUNTRACED);
+}
+void TestEtcdNodes::Resume(int node) { kill(pids_[static_cast<size_t>(node)], SIGCONT); }
+
 bool Eventually(const std::function<bool()>& holds, std::chrono::milliseconds limit) {
   const auto end = std::chrono::steady_clock::now() + limit;
   while (!holds()) {

@@ -45,6 +45,24 @@ class TestEtcd {
   bool has_answered_ = false;
 };
 
+// Three real etcds that are one, without TLS.
+class TestEtcdNodes {
+ public:
+  static constexpr int kCount = 3;
+  TestEtcdNodes();
+  ~TestEtcdNodes();
+
+  // That asks these members alone.
+  EtcdOptions Options(const std::vector<int>& nodes) const;
+  void Pause(int node);
+  void Resume(int node);
+
+ private:
+  std::string folder_;
+  std::vector<int> ports_;
+  std::vector<pid_t> pids_;
+};
+
 // Tries until `holds` is true. Returns false if that takes longer than `limit`.
 bool Eventually(const std::function<bool()>& holds,
                 std::chrono::milliseconds limit = std::chrono::seconds(20));

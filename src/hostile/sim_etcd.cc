@@ -79,7 +79,10 @@ void SimEtcd::Do(const std::string& by, const EtcdOperation& operation, EtcdOutc
   const std::map<std::string, EtcdKeyValue>& items = is_old ? kept_.items : data_.items;
   for (auto it = items.lower_bound(operation.key); it != items.end(); ++it) {
     if (is_prefix ? !HasPrefix(it->first, operation.key) : it->first != operation.key) break;
+    const bool is_cut = operation.keys_max > 0;
+    if (is_cut && std::ssize(meant) == operation.keys_max) break;
     meant.push_back(it->second);
+    if (is_cut) meant.back().value.clear();
   }
   const bool deletes = operation.kind == EtcdOperation::Kind::kDelete ||
                        operation.kind == EtcdOperation::Kind::kDeletePrefix;
