@@ -2,6 +2,7 @@
 away, come back empty or lose its leader while clients are served."""
 
 import concurrent.futures
+import contextlib
 import hashlib
 import json
 import os
@@ -124,6 +125,22 @@ class Cluster:
         """By what `kill` returned; ended with the cluster."""
         self.others.append(start())
 
+    @contextlib.contextmanager
+    def another_frontend(self):
+        """One that has never seen the cluster; its number for `which`."""
+        etcd = json.loads((self.state / "cluster.json").read_text())["etcd"]
+        ports, port = self.ports, free_port()
+        process = subprocess.Popen([binary(), "frontend", "--model", DEMO / "base", "--etcd", etcd, "--port", str(port),
+                                    "--quiet"], env={**os.environ, **SMALL}, stderr=subprocess.DEVNULL)
+        try:
+            eventually(lambda: self.ready(port), "the new frontend is not ready")
+            self.ports = (*ports, port)
+            yield len(ports)
+        finally:
+            self.ports = ports
+            process.terminate()
+            process.wait()
+
     def runner(self, log, *args):
         """One more on this machine."""
         etcd = json.loads((self.state / "cluster.json").read_text())["etcd"]
@@ -146,6 +163,10 @@ def cluster(tmp_path_factory):
 def test_status_names_everybody(cluster):
     text = cluster.run("status")
     assert text.count("\nrunner ") == 2
+    # Which process has which address.
+    for name in ("runner-0", "runner-1", "frontend-0", "frontend-1"):
+        kind, process = name.split("-")[0], cluster.pid(name)
+        assert re.search(rf"^{kind} \S+:\d+.*, {name}, process {process} of \S+$", text, re.M), text
     eventually(lambda: cluster.run("status").count(", leads") == 1, "nobody leads")
     assert "is up" in cluster.run("up", "--model", DEMO / "base", code=1)
 
@@ -337,8 +358,13 @@ def test_keys_of_the_cluster_hold_at_every_frontend_and_a_tenant_is_forgotten(cl
     assert "4 records of tenant 'acme'" in cluster.run("forget", "acme")
     status = cluster.run("status")
     assert "theirs" not in status and "acme" not in status and "adapter kept" in status
-    # The last key gone opens nothing.
-    assert cluster.answers("base") is None
+    # The last key gone opens nothing, and is refused itself: where it was known, and where nothing was.
+    with cluster.another_frontend() as fresh:
+        for which in (0, 1, fresh):
+            for key in ("none", "secret"):
+                eventually(lambda which=which, key=key: cluster.answers("base", which, key) is None, f"{key} is taken")
+            assert cluster.load("more", "wells", which, key="secret")[0] == 401
+            assert cluster.ask("base", which, key=ADMIN_KEY)
     for which in (0, 1):
         eventually(lambda which=which: cluster.change("unload_lora_adapter", which, lora_name="theirs")[0] == 404,
                    "a frontend knows it still")

@@ -171,7 +171,8 @@ class LocalStart {
         {"etcd", "--name=graft", "--data-dir=" + folder_ + "/etcd", "--listen-client-urls=" + url,
          "--advertise-client-urls=" + url, "--listen-peer-urls=" + peer_url,
          "--initial-advertise-peer-urls=" + peer_url, "--initial-cluster=graft=" + peer_url,
-         "--auto-compaction-retention=1h", "--logger=zap", "--log-level=warn"});
+         "--auto-compaction-mode=periodic", "--auto-compaction-retention=10m",
+         "--quota-backend-bytes=2147483648", "--logger=zap", "--log-level=warn"});
     if (started.code() == StatusCode::kNotFound) {
       return NotFoundError("etcd is not installed (Debian: apt-get install etcd-server)");
     }
@@ -245,9 +246,20 @@ Status RunDown(const ClusterFlags& flags) {
   return OkStatus();
 }
 
+// Of the cluster on this machine: "process 17" in a line is the runner or frontend of this name.
+std::string WithNames(std::string text, const LocalCluster& cluster) {
+  for (const LocalProcess& process : cluster.processes) {
+    const std::string number = ", process " + std::to_string(process.pid) + " of ";
+    const size_t at = text.find(number);
+    if (at != std::string::npos) text.insert(at, ", " + process.name);
+  }
+  return text;
+}
+
 Status RunStatus(const ClusterFlags& flags) {
+  LocalCluster cluster;
   if (flags.etcd.options.endpoints.empty()) {
-    ASSIGN_OR_RETURN(const LocalCluster cluster, ReadLocalCluster(flags));
+    ASSIGN_OR_RETURN(cluster, ReadLocalCluster(flags));
     for (const LocalProcess& process : cluster.processes) {
       std::printf("process %d: %s%s\n", process.pid, process.name.c_str(),
                   IsAlive(process) ? "" : ", has ended");
@@ -255,7 +267,7 @@ Status RunStatus(const ClusterFlags& flags) {
   }
   ASSIGN_OR_RETURN(const auto admin, Administer(flags));
   ASSIGN_OR_RETURN(const std::string text, admin->Describe());
-  std::printf("%s", text.c_str());
+  std::printf("%s", WithNames(text, cluster).c_str());
   return OkStatus();
 }
 

@@ -76,7 +76,7 @@ class KeysOfCluster {
   void Apply() {
     const Status status = server_->SetKeys(json_);
     if (!status.ok()) {
-      LOG_ERROR("the cluster's keys: {}; the former ones stay in force", status.message());
+      LOG_ERROR("a key of the cluster that cannot be read is refused: {}", status.message());
     }
   }
 

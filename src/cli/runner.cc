@@ -111,6 +111,10 @@ Result<std::unique_ptr<ServedRunner>> ServeRunner(const RunnerOptions& options, 
   cluster.pages = runtime.limits().num_pages;
   cluster.hash_folder = HashOfFolder;
   cluster.on_leave = [] { kill(getpid(), SIGTERM); };
+  cluster.adapter_roots = options.runtime.adapters_roots;
+  for (const std::string& folder : {options.runtime.adapters, options.cluster.learn_dir}) {
+    if (!folder.empty()) cluster.adapter_roots.push_back(folder);
+  }
   const Result<std::string> adapters_dir = ResolveInside(options.runtime.adapters, ".");
   if (adapters_dir.ok()) cluster.adapters_dir = *adapters_dir;
   return library->ServeClusterRunner(options.service, cluster, runtime.engine(), runtime.catalog(),
@@ -167,6 +171,7 @@ Status RunRunner(RunnerOptions options) {
   options.service.page_tokens = runtime->limits().page_tokens;
   options.service.batch_max = runtime->limits().sequences_max;
   options.service.adapters_max = runtime->limits().adapters_max;
+  options.service.prefix_cache = options.runtime.prefix_cache;
   options.service.num_pages = runtime->limits().num_pages;
   options.service.startup_ms = (SteadyClock::Get().NowNs() - began_ns) / 1'000'000;
   Engine& engine = runtime->engine();

@@ -41,7 +41,7 @@ using Folders = std::map<std::string, std::string>;  // by hash
 // One machine with adapters.
 class Peer {
  public:
-  explicit Peer(Folders folders) : folders_(std::move(folders)) {
+  explicit Peer(Folders folders, std::optional<FileJail> jail = {}) : folders_(std::move(folders)) {
     service_ = std::make_unique<AdapterService>(
         AdapterService::Handlers{[](const AdapterLoad& load) -> Result<AdapterInfo> {
                                    if (load.path != "good")
@@ -58,7 +58,8 @@ class Peer {
                                    const auto it = folders_.find(hash);
                                    if (it == folders_.end()) return NotFoundError("not here");
                                    return it->second;
-                                 }});
+                                 },
+                                 std::move(jail)});
     grpc::ServerBuilder builder;
     builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(), &port_);
     builder.RegisterService(&service_->grpc_service());
@@ -120,6 +121,25 @@ TEST_F(AdapterStoreTest, FetchesOnceHoweverManyAsk) {
   }
   EXPECT_EQ(with.num_reads, static_cast<int>(kPeftFiles.size()));
   EXPECT_TRUE(store.Get(hash_, {}).ok());  // it is in the store already
+}
+
+// Whoever may write in a folder of adapters must not read this machine's other files by it.
+TEST_F(AdapterStoreTest, ALinkThatLeadsOutOfTheFoldersIsNotFollowed) {
+  std::ofstream(root_ + "/secret") << "the machine's own";
+  fs::create_directories(root_ + "/adapters/blobs");
+  const std::string folder = Write("adapters/linked", "{}", "");
+  const std::string weights = folder + "/" + kPeftFiles[1];
+  fs::remove(weights);
+  fs::create_symlink("../../secret", weights);
+  Peer jailed(Folders{{hash_, folder}}, FileJail({root_ + "/adapters"}));
+  const Result<std::string> got = Store().Get(hash_, {jailed.address()});
+  EXPECT_THAT(got.status().message(), HasSubstr("leads out of"));
+  // The hub's layout has links inside.
+  fs::rename(source_ + "/" + kPeftFiles[1], root_ + "/adapters/blobs/weights");
+  fs::remove(weights);
+  fs::create_symlink("../blobs/weights", weights);
+  Peer linked(Folders{{hash_, folder}}, FileJail({root_ + "/adapters"}));
+  EXPECT_TRUE(Store().Get(hash_, {linked.address()}).ok());
 }
 
 TEST_F(AdapterStoreTest, GoesOnWhereItBrokeOffAndBeginsAnewWhereThatWasWrong) {

@@ -41,15 +41,22 @@ std::string WeightText(double weight) {
   return text;
 }
 
+std::string ProcessText(const ProcessPlace& process) {
+  if (process.pid == 0) return "";
+  return ", process " + std::to_string(process.pid) +
+         (process.host.empty() ? "" : " of " + process.host);
+}
+
 std::string LineOf(const RunnerRecord& runner) {
   return "runner " + runner.address + ": " + std::to_string(runner.running_requests) + " of " +
          std::to_string(runner.capacity_requests) + " running, " +
          std::to_string(runner.waiting_requests) + " waiting, " +
          std::to_string(runner.free_pages) + " of " + std::to_string(runner.pages) +
-         " pages free, " + std::to_string(runner.resident.size()) + " adapters resident" +
+         " pages free, " + std::to_string(runner.num_resident) + " adapters resident" +
          (runner.learns ? ", learns" : "") + (runner.draining ? ", draining" : "") + ", protocol " +
          std::to_string(runner.protocol) + ", weights " +
-         runner.base_id.substr(0, kHashDigitsPrinted) + ", " + runner.arithmetic_id + "\n";
+         runner.base_id.substr(0, kHashDigitsPrinted) + ", " + runner.arithmetic_id +
+         ProcessText(runner.process) + "\n";
 }
 
 class EtcdClusterAdmin : public ClusterAdmin {
@@ -73,8 +80,8 @@ class EtcdClusterAdmin : public ClusterAdmin {
     std::string text =
         "cluster " + store->cluster().id + " of " + store->cluster().base_name + "\n";
     for (const auto& [id, frontend] : view->frontends) {
-      text +=
-          "frontend " + frontend.address + (id == view->leader.leader_id ? ", leads" : "") + "\n";
+      text += "frontend " + frontend.address + (id == view->leader.leader_id ? ", leads" : "") +
+              ProcessText(frontend.process) + "\n";
     }
     for (const auto& [id, runner] : view->runners) text += LineOf(runner);
     if (view->leader.hint.has_value()) {

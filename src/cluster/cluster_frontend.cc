@@ -6,6 +6,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "cluster/ask_in_turns.h"
 #include "cluster/cluster_base.h"
 #include "cluster/cluster_keys.h"
 #include "cluster/leader_duties.h"
@@ -18,6 +19,11 @@ namespace {
 constexpr std::chrono::seconds kDemandInterval(1);
 constexpr double kDemandsPerMinute = 60;
 constexpr std::chrono::milliseconds kMissingInterval(100);
+// The audit log's, in etcd, which keeps all that it has in memory.
+constexpr size_t kAuditLinesMax = 10'000;
+constexpr int64_t kTrimEveryNs = 600'000'000'000;
+// Before another runner is asked, too, to look at an adapter.
+constexpr int64_t kProvePatienceMs = 10'000;
 // Before a content that was found nowhere is looked for again.
 constexpr int64_t kLookAgainNs = 2'000'000'000;
 
@@ -95,8 +101,12 @@ Status ClusterFrontend::ServeContents() {
 }
 
 FrontendRecord ClusterFrontend::Describe(std::map<std::string, double> demand) const {
-  return {id_, options_.place.address, std::move(demand), contents_address_,
-          runners_->num_waiting()};
+  return {.id = id_,
+          .address = options_.place.address,
+          .demand = std::move(demand),
+          .process = process_,
+          .contents_address = contents_address_,
+          .waiting_requests = runners_->num_waiting()};
 }
 
 ClusterFrontend::~ClusterFrontend() {
@@ -113,13 +123,24 @@ ClusterFrontend::~ClusterFrontend() {
   watcher_.reset();
 }
 
-std::vector<EtcdOperation> ClusterFrontend::WhatToWrite(int64_t lease_id) const {
+std::vector<EtcdOperation> ClusterFrontend::WhatToWrite(int64_t lease_id) {
   const auto view = watcher_->view();
   std::vector<EtcdOperation> writes = LeaderWrites(*view, lease_id);
   for (EtcdOperation& one : HintWrites(*view, runners_->hint(), lease_id)) {
     writes.push_back(std::move(one));
   }
+  for (EtcdOperation& one : TrimsThatAreDue()) writes.push_back(std::move(one));
   return writes;
+}
+
+// Of an audit log that is far too long a part goes at each of the leader's turns.
+std::vector<EtcdOperation> ClusterFrontend::TrimsThatAreDue() {
+  const int64_t now_ns = SteadyClock::Get().NowNs();
+  if (now_ns < trim_at_ns_) return {};
+  Result<std::vector<EtcdOperation>> trims = watcher_->store().AuditTrims(kAuditLinesMax);
+  if (!trims.ok()) return {};
+  if (trims->empty()) trim_at_ns_ = now_ns + kTrimEveryNs;
+  return std::move(trims).value();
 }
 
 Status ClusterFrontend::learns() const {
@@ -129,7 +150,7 @@ Status ClusterFrontend::learns() const {
   }
   return FailedPreconditionError(
       "no runner of this cluster learns: start one with graft runner --etcd HOST:PORT --learn-dir "
-      "DIR --learn-share 0.3, on the CPU");
+      "DIR --learn-share 0.3");
 }
 
 ScaleHint ClusterFrontend::hint() const {
@@ -151,10 +172,8 @@ void ClusterFrontend::TakeHint(const ClusterView& view) {
 }
 
 void ClusterFrontend::Take(const ClusterView& view) {
-  std::vector<ListedRunner> runners;
-  for (const auto& [id, runner] : view.runners) {
-    runners.push_back({runner.address, runner.resident, runner.loading});
-  }
+  std::vector<std::string> runners;
+  for (const auto& [id, runner] : view.runners) runners.push_back(runner.address);
   runners_->SetRunners(runners);
   TakeHint(view);
   if (told_ == view.registry) return;
@@ -166,29 +185,26 @@ void ClusterFrontend::Take(const ClusterView& view) {
     facts.tenant_weights[name] = static_cast<float>(tenant.weight);
   }
   runners_->SetRegistry(std::move(facts));
-  const bool same_keys = told_ != nullptr && told_->keys == view.registry->keys;
+  const bool same_keys = told_ != nullptr && told_->keys == view.registry->keys &&
+                         told_->requires_key == view.registry->requires_key;
   told_ = view.registry;
   if (same_keys) return;
-  // Without keys everybody may call: that is how a cluster begins, and how none becomes.
-  if (!view.registry->keys.empty()) options_.on_keys(DumpJson(view.KeysList()));
+  // Everybody may call a cluster that has never had keys. An empty list lets nobody in.
+  if (view.registry->requires_key) options_.on_keys(DumpJson(view.KeysList()));
 }
 
 // One of the runners that have the folder looks whether it can be served at all.
 Result<AdapterInfo> ClusterFrontend::Prove(const AdapterLoad& load) const {
-  Status first = UnavailableError("no runner is up that could look at the adapter");
-  bool somebody_looked = false;
+  std::vector<AdapterAsk> asks;
   for (const auto& [id, runner] : watcher_->view()->runners) {
     if (runner.draining) continue;
-    ASSIGN_OR_RETURN(const auto client, AdapterClient::Make(runner.address, runners_options_.tls));
-    Result<AdapterInfo> info = client->Load(load);
-    const StatusCode code = info.status().code();
-    const bool is_away = code == StatusCode::kUnavailable;
-    const bool has_it_not = code == StatusCode::kNotFound || code == StatusCode::kPermissionDenied;
-    if (!is_away && !has_it_not) return info;
-    if (!is_away && !std::exchange(somebody_looked, true)) first = info.status();
-    if (is_away && !somebody_looked) first = info.status();
+    ASSIGN_OR_RETURN(std::shared_ptr<AdapterClient> client,  // shared by both of these
+                     AdapterClient::Make(runner.address, runners_options_.tls));
+    asks.push_back(
+        {[client, &load] { return client->Load(load); }, [client] { client->Cancel(); }});
   }
-  return first;
+  return AskInTurns(asks, kProvePatienceMs,
+                    UnavailableError("no runner is up that could look at the adapter"));
 }
 
 // What was asked for is told, and what is lent is taken, once a second.

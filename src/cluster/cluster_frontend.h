@@ -44,7 +44,8 @@ class ClusterFrontend : public RunnersInReach {
   // Under view_mutex_.
   void Take(const ClusterView& view);
   void TakeHint(const ClusterView& view);
-  std::vector<EtcdOperation> WhatToWrite(int64_t lease_id) const;
+  std::vector<EtcdOperation> WhatToWrite(int64_t lease_id);
+  std::vector<EtcdOperation> TrimsThatAreDue();
   Result<AdapterInfo> Prove(const AdapterLoad& load) const;
   Status ServeContents();
   FrontendRecord Describe(std::map<std::string, double> demand) const;
@@ -54,6 +55,7 @@ class ClusterFrontend : public RunnersInReach {
 
   const FrontendRunnersOptions runners_options_;
   const ClusterFrontendOptions options_;
+  const ProcessPlace process_ = ProcessPlace::Own();
   std::string id_;
   std::unique_ptr<EtcdClient> client_;
   std::unique_ptr<RunnerSet> runners_;
@@ -65,6 +67,7 @@ class ClusterFrontend : public RunnersInReach {
   std::string contents_address_;
   std::unique_ptr<Presence> presence_;
   std::unique_ptr<Leader> leader_;
+  int64_t trim_at_ns_ = 0;  // the leader's thread's
   std::mutex view_mutex_;
   std::shared_ptr<const RegistryView> told_;  // what of it concerns requests and keys
   std::mutex mutex_;

@@ -36,6 +36,7 @@ std::string BaseKey() { return "graft/base"; }
 std::string LeaderKey() { return "graft/leader"; }
 std::string SlicesKey() { return "graft/slices"; }
 std::string HintKey() { return "graft/hint"; }
+std::string KeysRequiredKey() { return "graft/keys-required"; }
 std::string RunnerKey(const std::string& id) { return Below(kRunnersPrefix, id); }
 std::string FrontendKey(const std::string& id) { return Below(kFrontendsPrefix, id); }
 std::string LeavingKey(const std::string& id) { return Below(kLeavingPrefix, id); }

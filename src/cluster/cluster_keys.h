@@ -31,6 +31,8 @@ std::string LeaderKey();
 std::string SlicesKey();
 // How many runners the leader wants.
 std::string HintKey();
+// Stands once the cluster has had keys, also when the last is taken away: it asks for one.
+std::string KeysRequiredKey();
 std::string RunnerKey(const std::string& id);
 std::string FrontendKey(const std::string& id);
 // Stands where the runner is to go.

@@ -28,6 +28,8 @@ struct ClusterRunnerOptions {
   int64_t pages = 0;
   std::function<void()> on_leave;  // it is marked for going; once, on a thread of the library
   std::string adapters_dir;        // its own folder, which clients do not learn of
+  // Folders that what others read of its adapters lies inside, wherever links lead; {}: anywhere.
+  std::vector<std::string> adapter_roots;
   // Folder of adapters that were fetched, see AdapterStore; "": none is fetched.
   std::string store;
   std::function<Result<std::string>(const std::string& folder)> hash_folder;
@@ -48,6 +50,7 @@ struct ClusterFrontendOptions {
   std::function<Result<std::string>(const std::string& folder)> hash_folder;
   std::string learn_dir;  // as a runner's; "": no files and no jobs
   // The cluster's keys, a keys file's text, whenever they have changed; on a thread of the library.
+  // Not called while the cluster has never had keys; "[]" once the last was taken away.
   std::function<void(const std::string& json)> on_keys;
   // Once a second, while there are frontends to share with: what was asked for since, by key's
   // digest; and what this one may let through a minute.

@@ -1,6 +1,7 @@
 #include "cluster/cluster_records.h"
 
-#include <algorithm>
+#include <unistd.h>
+
 #include <utility>
 
 #include "base/json.h"
@@ -19,29 +20,30 @@ Status MissingField(const std::string& what, const std::string& field) {
   return DataLossError("the record of " + what + " has no " + field);
 }
 
-std::vector<std::string> FirstOf(const std::vector<std::string>& hashes, size_t count) {
-  return {hashes.begin(), hashes.begin() + static_cast<int64_t>(std::min(count, hashes.size()))};
-}
-
 }  // namespace
 
+ProcessPlace ProcessPlace::Own() {
+  char host[256] = {};
+  if (gethostname(host, sizeof(host) - 1) != 0) host[0] = '\0';
+  return {host, static_cast<int32_t>(getpid())};
+}
+
 std::string EncodeRecord(const RunnerRecord& runner) {
-  Json json = {{"id", runner.id},
-               {"address", runner.address},
-               {"arithmetic_id", runner.arithmetic_id},
-               {"base_id", runner.base_id},
-               {"protocol", runner.protocol},
-               {"capacity_requests", runner.capacity_requests},
-               {"running_requests", runner.running_requests},
-               {"waiting_requests", runner.waiting_requests},
-               {"pages", runner.pages},
-               {"free_pages", runner.free_pages},
-               {"draining", runner.draining},
-               {"learns", runner.learns}};
-  const size_t num_loading = std::min(runner.loading.size(), kResidentToldMax);
-  json["loading"] = FirstOf(runner.loading, num_loading);
-  json["resident"] = FirstOf(runner.resident, kResidentToldMax - num_loading);
-  return DumpJson(json);
+  return DumpJson({{"id", runner.id},
+                   {"address", runner.address},
+                   {"arithmetic_id", runner.arithmetic_id},
+                   {"base_id", runner.base_id},
+                   {"host", runner.process.host},
+                   {"pid", runner.process.pid},
+                   {"protocol", runner.protocol},
+                   {"capacity_requests", runner.capacity_requests},
+                   {"running_requests", runner.running_requests},
+                   {"waiting_requests", runner.waiting_requests},
+                   {"pages", runner.pages},
+                   {"free_pages", runner.free_pages},
+                   {"draining", runner.draining},
+                   {"learns", runner.learns},
+                   {"num_resident", runner.num_resident}});
 }
 
 std::string EncodeRecord(const ClusterRecord& cluster) {
@@ -52,6 +54,8 @@ std::string EncodeRecord(const ClusterRecord& cluster) {
 std::string EncodeRecord(const FrontendRecord& frontend) {
   return DumpJson({{"id", frontend.id},
                    {"address", frontend.address},
+                   {"host", frontend.process.host},
+                   {"pid", frontend.process.pid},
                    {"demand", frontend.demand},
                    {"contents_address", frontend.contents_address},
                    {"waiting_requests", frontend.waiting_requests}});
@@ -107,6 +111,8 @@ Result<RunnerRecord> DecodeRunnerRecord(const std::string& text) {
   ReadField(json, "address", &runner.address);
   ReadField(json, "arithmetic_id", &runner.arithmetic_id);
   ReadField(json, "base_id", &runner.base_id);
+  ReadField(json, "host", &runner.process.host);
+  ReadField(json, "pid", &runner.process.pid);
   ReadField(json, "protocol", &runner.protocol);
   ReadField(json, "capacity_requests", &runner.capacity_requests);
   ReadField(json, "running_requests", &runner.running_requests);
@@ -115,8 +121,7 @@ Result<RunnerRecord> DecodeRunnerRecord(const std::string& text) {
   ReadField(json, "free_pages", &runner.free_pages);
   ReadField(json, "draining", &runner.draining);
   ReadField(json, "learns", &runner.learns);
-  ReadField(json, "resident", &runner.resident);
-  ReadField(json, "loading", &runner.loading);
+  ReadField(json, "num_resident", &runner.num_resident);
   if (runner.id.empty()) return MissingField("a runner", "id");
   if (runner.address.empty()) return MissingField("runner " + runner.id, "address");
   return runner;
@@ -127,6 +132,8 @@ Result<FrontendRecord> DecodeFrontendRecord(const std::string& text) {
   FrontendRecord frontend;
   ReadField(json, "id", &frontend.id);
   ReadField(json, "address", &frontend.address);
+  ReadField(json, "host", &frontend.process.host);
+  ReadField(json, "pid", &frontend.process.pid);
   ReadField(json, "contents_address", &frontend.contents_address);
   ReadField(json, "waiting_requests", &frontend.waiting_requests);
   const auto demand = json.find("demand");

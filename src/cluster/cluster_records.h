@@ -15,10 +15,6 @@
 
 namespace graft {
 
-// Of which adapters a runner tells that they are resident or on their way, at most: its record is
-// written often.
-inline constexpr size_t kResidentToldMax = 256;
-
 // Whose etcd this is. Never changed: every change of the others holds only while it is there.
 struct ClusterRecord {
   std::string id;  // random
@@ -28,22 +24,34 @@ struct ClusterRecord {
   bool operator==(const ClusterRecord&) const = default;
 };
 
+// Which process of which machine has a record, for people who look for it.
+struct ProcessPlace {
+  std::string host;
+  int32_t pid = 0;  // 0: it does not say
+
+  bool operator==(const ProcessPlace&) const = default;
+  // This one's.
+  static ProcessPlace Own();
+};
+
 // A runner as it last told of itself.
 struct RunnerRecord {
   std::string id;
   std::string address;        // host:port
   std::string arithmetic_id;  // runners of one id give the same bits
   std::string base_id;        // of the weights
+  ProcessPlace process;
   int32_t protocol = 0;
   int32_t capacity_requests = 0;  // at the same time
   int32_t running_requests = 0;
   int32_t waiting_requests = 0;
   int64_t pages = 0;
   int64_t free_pages = 0;
-  bool draining = false;              // takes no new requests
-  bool learns = false;                // takes fine-tuning jobs
-  std::vector<std::string> resident;  // hashes; with those below the first kResidentToldMax
-  std::vector<std::string> loading;   // hashes, on their way to its device
+  bool draining = false;  // takes no new requests
+  bool learns = false;    // takes fine-tuning jobs
+  // On its device. Which they are it tells frontends itself: etcd keeps all that it was ever told
+  // until it is compacted, and these change with every step.
+  int64_t num_resident = 0;
 
   bool operator==(const RunnerRecord&) const = default;
 };
@@ -52,8 +60,9 @@ struct FrontendRecord {
   std::string id;
   std::string address;
   std::map<std::string, double> demand;  // by key's digest: requests a minute that were asked for
-  std::string contents_address = {};     // where its AdapterStore is served; "": it has none
-  int64_t waiting_requests = 0;          // that are on no runner
+  ProcessPlace process = {};
+  std::string contents_address = {};  // where its AdapterStore is served; "": it has none
+  int64_t waiting_requests = 0;       // that are on no runner
 
   bool operator==(const FrontendRecord&) const = default;
 };

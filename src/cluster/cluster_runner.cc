@@ -14,9 +14,13 @@ namespace graft {
 namespace {
 
 constexpr std::chrono::milliseconds kTellInterval(500);
-// Looking through all adapters is done at every so many tellings, and through the store.
-constexpr int kTellsPerLook = 4;
+// The store is looked through at every so many tellings.
 constexpr int kTellsPerSweep = 120;
+
+std::optional<FileJail> JailOf(const std::vector<std::string>& roots) {
+  if (roots.empty()) return std::nullopt;
+  return FileJail(roots);
+}
 
 }  // namespace
 
@@ -59,9 +63,9 @@ Status ClusterRunner::Begin(Generator& generator) {
         std::lock_guard lock(mutex_);
         if (serving_ != nullptr) serving_->OnAdaptersChanged();
       });
-  adapters_ = std::make_unique<AdapterService>(
-      AdapterService::Handlers{[this](const AdapterLoad& load) { return Serve(load); },
-                               [this](const std::string& hash) { return FolderOf(hash); }});
+  adapters_ = std::make_unique<AdapterService>(AdapterService::Handlers{
+      [this](const AdapterLoad& load) { return Serve(load); },
+      [this](const std::string& hash) { return FolderOf(hash); }, JailOf(options_.adapter_roots)});
   ASSIGN_OR_RETURN(service_, RunnerService::Start(service_options_, generator, catalog_, load_,
                                                   adapters_.get()));
   address_ = options_.place.address;
@@ -168,31 +172,21 @@ Result<std::string> ClusterRunner::FolderOf(const std::string& hash) const {
 }
 
 RunnerRecord ClusterRunner::Describe() {
-  if (num_tells_++ % kTellsPerLook == 0) {
-    resident_.clear();
-    loading_.clear();
-    for (const AdapterInfo& info : catalog_.List()) {
-      if (resident_.size() + loading_.size() == kResidentToldMax) break;
-      const AdapterState state = catalog_.StateOf(info);
-      if (state == AdapterState::kResident) resident_.push_back(info.hash);
-      if (state == AdapterState::kLoading && !info.hash.empty()) loading_.push_back(info.hash);
-    }
-  }
-  if (store_ != nullptr && num_tells_ % kTellsPerSweep == 0) SweepStore();
+  if (store_ != nullptr && ++num_tells_ % kTellsPerSweep == 0) SweepStore();
   const RunnerLoad load = load_();
   RunnerRecord record;
   record.id = options_.place.id.empty() ? address_ : options_.place.id;
   record.address = address_;
   record.arithmetic_id = service_options_.arithmetic_id;
   record.base_id = options_.base_id;
+  record.process = process_;
   record.protocol = static_cast<int32_t>(kProtocolVersion);
   record.capacity_requests = options_.capacity_requests;
   record.running_requests = static_cast<int32_t>(load.requests_running);
   record.waiting_requests = static_cast<int32_t>(load.requests_waiting);
   record.pages = options_.pages;
   record.free_pages = load.pages_free;
-  record.resident = resident_;
-  record.loading = loading_;
+  record.num_resident = load.figures.adapters_resident;
   record.learns = options_.learns;
   std::lock_guard lock(mutex_);
   record.draining = draining_;

@@ -72,9 +72,8 @@ class ClusterRunner : public ServedRunner {
   // While they may be called: service_ and follower_.
   RunnerService* serving_ = nullptr;
   RegistryFollower* following_ = nullptr;
-  std::vector<std::string> resident_;  // the telling thread's, like the next
-  std::vector<std::string> loading_;
-  int num_tells_ = 0;        // likewise
+  const ProcessPlace process_ = ProcessPlace::Own();
+  int num_tells_ = 0;        // the telling thread's, like the next
   bool is_leaving_ = false;  // likewise
   std::thread teller_;
 };

@@ -14,6 +14,8 @@ namespace graft {
 namespace {
 
 constexpr int64_t kStoreNsPerSecond = 1'000'000'000;
+// Lines of the audit log that one transaction takes away, beside what else is in it.
+constexpr size_t kTrimmedAtOnce = 100;
 
 std::string RandomHex(int num_words) {
   std::string text;
@@ -164,6 +166,18 @@ Result<EtcdOutcome> ClusterStore::Change(EtcdTransaction transaction, const Audi
   }
   if (outcome.ok() && outcome->succeeded) LogAudit(line);
   return outcome;
+}
+
+Result<std::vector<EtcdOperation>> ClusterStore::AuditTrims(size_t lines_max) {
+  const auto keys_max = static_cast<int64_t>(lines_max + kTrimmedAtOnce);
+  ASSIGN_OR_RETURN(const EtcdOutcome outcome,
+                   Commit({.then = {EtcdOperation::GetKeys(std::string(kAuditPrefix), keys_max)}}));
+  const std::vector<EtcdKeyValue>& lines = outcome.found[0];  // the oldest first
+  std::vector<EtcdOperation> trims;
+  for (size_t i = 0; i + lines_max < lines.size(); ++i) {
+    trims.push_back(EtcdOperation::Delete(lines[i].key));
+  }
+  return trims;
 }
 
 Result<std::vector<AuditEntry>> ClusterStore::ReadAudit(size_t lines_max) {

@@ -63,6 +63,8 @@ class ClusterStore {
 
   // The newest last, `lines_max` at most.
   Result<std::vector<AuditEntry>> ReadAudit(size_t lines_max);
+  // What takes the oldest lines away where there are more than `lines_max`: of very many a part.
+  Result<std::vector<EtcdOperation>> AuditTrims(size_t lines_max);
 
   EtcdClient& client() { return client_; }
 

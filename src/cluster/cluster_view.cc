@@ -67,12 +67,13 @@ void ClusterMirror::SetAll(const std::vector<EtcdKeyValue>& items, int64_t revis
   std::set<std::string> there;
   for (const EtcdKeyValue& item : items) there.insert(item.key);
   std::vector<std::string> gone;
-  unheard_.clear();
+  // Those of an earlier reading have their time still: a second one does not shorten it.
+  const std::set<std::string> unheard_before = std::exchange(unheard_, {});
   for (const auto& [key, text] : records_) {
     if (there.contains(key)) continue;
-    const bool may_come_back = HasPrefix(key, kRunnersPrefix) || HasPrefix(key, kFrontendsPrefix);
-    if (set_back && may_come_back) {
-      unheard_[key] = true;
+    const bool is_alive = HasPrefix(key, kRunnersPrefix) || HasPrefix(key, kFrontendsPrefix);
+    if (is_alive && (set_back || unheard_before.contains(key))) {
+      unheard_.insert(key);
     } else {
       gone.push_back(key);
     }
@@ -101,8 +102,8 @@ void ClusterMirror::Apply(const std::vector<EtcdChange>& changes, int64_t revisi
 }
 
 bool ClusterMirror::LetGo() {
-  const std::map<std::string, bool> unheard = std::exchange(unheard_, {});
-  for (const auto& [key, value] : unheard) Erase(key);
+  const std::set<std::string> unheard = std::exchange(unheard_, {});
+  for (const std::string& key : unheard) Erase(key);
   return !unheard.empty();
 }
 
@@ -134,7 +135,10 @@ void ClusterMirror::Put(const std::string& key, const std::string& text) {
     Json entry;
     if (TakeRecord(ParseJson(text), key, &entry)) {
       registry().keys[NameInKey(key, kApiKeysPrefix)] = std::move(entry);
+      registry().requires_key = true;
     }
+  } else if (key == KeysRequiredKey()) {
+    registry().requires_key = true;
   } else if (HasPrefix(key, kLeavingPrefix)) {
     leaving_[NameInKey(key, kLeavingPrefix)] = text;
   } else if (key == LeaderKey()) {

@@ -23,6 +23,7 @@ struct RegistryView {
   std::map<std::string, AdapterVersion> adapters;  // by name
   std::map<std::string, TenantRecord> tenants;     // by name
   std::map<std::string, Json> keys;                // a keys file's entries, by digest
+  bool requires_key = false;                       // the cluster has keys, or has had some
 };
 
 // What the leader has decided.
@@ -81,7 +82,7 @@ class ClusterMirror {
   int64_t revision_ = 0;
   std::map<std::string, std::string> records_;   // as they are in etcd, by key
   std::map<std::string, std::string> contents_;  // hashes, by the key of a name or a version
-  std::map<std::string, bool> unheard_;          // keys that LetGo erases
+  std::set<std::string> unheard_;                // keys that LetGo erases
   std::map<std::string, RunnerRecord> runners_;
   std::map<std::string, FrontendRecord> frontends_;
   std::map<std::string, std::string> leaving_;

@@ -69,7 +69,8 @@ TEST_F(ContentServerTest, AContentOutlivesWhoHadIt) {
   ASSERT_TRUE(registry.Put({.name = "a", .hash = hash_, .path = "/a"}, false).ok());
   EXPECT_FALSE(Store("second").Find(hash_).ok());
   {
-    const FrontendRecord record = {"f", "127.0.0.1:1", {}, AddressOf(*first)};
+    const FrontendRecord record = {
+        .id = "f", .address = "127.0.0.1:1", .contents_address = AddressOf(*first)};
     const Presence presence(watcher_->store(), FrontendKey("f"), EncodeRecord(record), {});
     ASSERT_TRUE(Eventually([&] { return Store("second").Find(hash_).ok(); }));
   }

@@ -11,12 +11,21 @@
 namespace graft {
 namespace {
 
+// What stands at KeysRequiredKey. The key's being there is what counts.
+constexpr char kRequired[] = "true";
 // Each time somebody else's change was made meanwhile.
 constexpr int kTriesMax = 20;
 
 Status TooManyRaces(const std::string& name) {
   return Status(StatusCode::kAborted,
                 "others keep changing '" + name + "' at the same time: try again");
+}
+
+// What a tenant learned is its own: an admin's load would give its requests other content, or give
+// its content to everybody.
+Status WasLearned(const std::string& name) {
+  return FailedPreconditionError("'" + name +
+                                 "' was learned, and is its owner's alone: choose another name");
 }
 
 bool IsSameContent(const RegistryEntry& left, const RegistryEntry& right) {
@@ -91,6 +100,9 @@ Status EtcdRegistry::Put(const RegistryEntry& entry, bool replace) {
     const bool is_same = is_taken && IsSameContent(known.current.entry, entry);
     if (is_taken && !replace && known.current.entry.hash != entry.hash) {
       return NameIsTaken(entry.name, known.current.entry.hash);
+    }
+    if (is_taken && known.current.entry.owner.has_value() && !entry.owner.has_value()) {
+      return WasLearned(entry.name);
     }
     AdapterVersion next = {1, entry};
     if (is_same) {
@@ -172,7 +184,7 @@ Status EtcdRegistry::SetTenant(const TenantRecord& tenant) {
 
 Status EtcdRegistry::SetKeys(const Json& entries) {
   if (!entries.is_array()) return InvalidArgumentError("keys must be a JSON list");
-  // One operation per key, and one for all that were there before and one for the audit log.
+  // One operation per key, one for the record that keys are required and one for the audit log.
   if (entries.size() + 2 > kEtcdOperationsMax) {
     return InvalidArgumentError("a cluster has " + std::to_string(kEtcdOperationsMax - 2) +
                                 " keys at most");
@@ -194,6 +206,7 @@ Status EtcdRegistry::SetKeys(const Json& entries) {
   ASSIGN_OR_RETURN(
       const EtcdOutcome before,
       store_.Commit({.then = {EtcdOperation::GetPrefix(std::string(kApiKeysPrefix))}}));
+  transaction.then.push_back(EtcdOperation::Put(KeysRequiredKey(), kRequired));
   for (const EtcdKeyValue& item : before.found[0]) {
     if (kept.contains(NameInKey(item.key, kApiKeysPrefix))) continue;
     if (transaction.then.size() + 1 == kEtcdOperationsMax) {
@@ -214,7 +227,11 @@ Result<EtcdRegistry::Forgotten> EtcdRegistry::ForgetTenant(const std::string& te
     if (items.empty()) {
       return NotFoundError("nothing in this cluster belongs to tenant '" + tenant + "'");
     }
-    const size_t batch = kEtcdOperationsMax - 2;  // the guard and the audit log have one each
+    // The guard, the audit log and the record that keys are required have one each.
+    const size_t batch = kEtcdOperationsMax - 3;
+    const bool takes_keys = std::any_of(items.begin(), items.end(), [](const EtcdKeyValue& item) {
+      return HasPrefix(item.key, kApiKeysPrefix);
+    });
     for (size_t begin = 0; begin < items.size(); begin += batch) {
       EtcdTransaction transaction;
       for (size_t j = begin; j < std::min(items.size(), begin + batch); ++j) {
@@ -224,6 +241,10 @@ Result<EtcdRegistry::Forgotten> EtcdRegistry::ForgetTenant(const std::string& te
         transaction.then.push_back(EtcdOperation::Delete(items[j].key));
       }
       const auto num_records = static_cast<int32_t>(transaction.then.size());
+      // Before the last key can be gone: a cluster of a former version has no such record.
+      if (takes_keys) {
+        transaction.then.push_back(EtcdOperation::Put(KeysRequiredKey(), kRequired));
+      }
       ASSIGN_OR_RETURN(const EtcdOutcome outcome,
                        store_.Change(std::move(transaction), {by_, "forget", tenant, tenant}));
       if (outcome.succeeded) forgotten.num_records += num_records;

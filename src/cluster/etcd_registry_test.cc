@@ -111,6 +111,51 @@ TEST(EtcdRegistryTest, KeysAreGivenByTheirHash) {
   EXPECT_EQ(keys->found[0][0].key, ApiKeyKey("d2"));
 }
 
+TEST(EtcdRegistryTest, OfTooManyAuditLinesTheOldestGo) {
+  OwnRegistry own;
+  for (int i = 0; i < 8; ++i) {
+    ASSERT_TRUE(own.Put(Entry("a" + std::to_string(i), "h"), true).ok());
+  }
+  EXPECT_TRUE(own.store().AuditTrims(9)->empty()) << "the first one tells of the cluster's making";
+  const auto trims = own.store().AuditTrims(3);
+  ASSERT_EQ(trims->size(), 6u);
+  ASSERT_TRUE(own.store().Commit({.then = *trims}).ok());
+  const auto left = own.store().ReadAudit(100);
+  ASSERT_EQ(left->size(), 3u);
+  EXPECT_EQ(left->front().line.subject, "a5@1");
+  EXPECT_EQ(left->back().line.subject, "a7@1");
+}
+
+TEST(EtcdRegistryTest, WhatWasLearnedIsReplacedByNobodysLoad) {
+  OwnRegistry own;
+  RegistryEntry learned = Entry("ft:base:1", "h1");
+  learned.owner = "t";
+  ASSERT_TRUE(own.Put(learned, true).ok());
+  for (const char* const hash : {"h1", "h2"}) {
+    for (const bool replaces : {false, true}) {
+      EXPECT_FALSE(own.Put(Entry("ft:base:1", hash), replaces).ok()) << hash << replaces;
+    }
+  }
+  EXPECT_EQ(own.registry().List()->at(0).owner, "t");
+  EXPECT_TRUE(own.Put(learned, true).ok());
+}
+
+TEST(EtcdRegistryTest, ThatThereWereKeysOutlivesThem) {
+  OwnRegistry own;
+  const auto is_noted = [&own] {
+    return !own.store().Commit({.then = {EtcdOperation::Get(KeysRequiredKey())}})->found[0].empty();
+  };
+  EXPECT_FALSE(is_noted());
+  ASSERT_TRUE(own.registry().SetKeys({{{"key_sha256", "d1"}, {"tenant", "t"}}}).ok());
+  EXPECT_TRUE(is_noted());
+  // As in a cluster whose keys a former version wrote.
+  ASSERT_TRUE(own.store().Commit({.then = {EtcdOperation::Delete(KeysRequiredKey())}}).ok());
+  ASSERT_TRUE(own.registry().ForgetTenant("t").ok());
+  EXPECT_TRUE(is_noted());
+  ASSERT_TRUE(own.registry().SetKeys(Json::array()).ok());
+  EXPECT_TRUE(is_noted());
+}
+
 TEST(EtcdRegistryTest, WhileEtcdIsAwayChangesAreRefusedWithTheReason) {
   OwnRegistry own;
   ASSERT_TRUE(own.Put(Entry("a", "h"), true).ok());

@@ -81,6 +81,11 @@ std::vector<int64_t> CountsOf(const RunnerFigures& figures) {
 constexpr const char* kMeetsWords[] = {"base", "resident", "cold"};
 constexpr const char* kMoveWords[] = {"died", "drained", "refused", "evicted", "spare"};
 
+// Runners whose counts are kept by their addresses after they have gone. An address has a port,
+// which the other word has not.
+constexpr size_t kGoneMax = 256;
+constexpr const char* kGone = "gone";
+
 constexpr const char* kPlacements = "graft_placements_total";
 std::string RunnerName(const SeriesRow& row) { return std::string("graft_runner_") + row.name; }
 
@@ -88,17 +93,10 @@ std::string RunnerName(const SeriesRow& row) { return std::string("graft_runner_
 
 class FrontendMetrics::RunnerSeries {
  public:
-  RunnerSeries(Metrics& metrics, const std::string& address) : metrics_(metrics) {
-    const auto labels = [&](const SeriesRow& row) {
-      Metrics::Labels labels = {{"runner", address}};
-      if (row.label != nullptr) labels[row.label] = row.value;
-      return labels;
-    };
-    for (const SeriesRow& row : kGaugeRows) {
-      gauges_.push_back(&metrics.Gauge(RunnerName(row), row.help, labels(row)));
-    }
+  RunnerSeries(Metrics& metrics, const std::string& address)
+      : metrics_(metrics), address_(address) {
     for (const SeriesRow& row : kCounterRows) {
-      counters_.push_back(&metrics.Counter(RunnerName(row), row.help, labels(row)));
+      counters_.push_back(&metrics.Counter(RunnerName(row), row.help, LabelsOf(row)));
     }
     for (const char* const word : kMeetsWords) {
       placements_.push_back(&metrics.Counter(
@@ -107,9 +105,7 @@ class FrontendMetrics::RunnerSeries {
     }
   }
   ~RunnerSeries() {
-    for (size_t i = 0; i < gauges_.size(); ++i) {
-      metrics_.RemoveGauge(RunnerName(kGaugeRows[i]), *gauges_[i]);
-    }
+    RemoveGauges();
     for (size_t i = 0; i < counters_.size(); ++i) {
       metrics_.RemoveCounter(RunnerName(kCounterRows[i]), *counters_[i]);
     }
@@ -121,25 +117,64 @@ class FrontendMetrics::RunnerSeries {
   RunnerSeries& operator=(const RunnerSeries&) = delete;
 
   void Set(const RunnerView& view) {
+    AddGauges();
     const std::vector<int64_t> gauges = GaugesOf(view);
     for (size_t i = 0; i < gauges.size(); ++i) gauges_[i]->Set(static_cast<double>(gauges[i]));
-    if (!view.is_up) return;
-    const std::vector<int64_t> counts = CountsOf(view.load.figures);
-    told_.resize(counts.size());
-    for (size_t i = 0; i < counts.size(); ++i) {
-      const int64_t before = std::exchange(told_[i], counts[i]);
-      // A runner that was started anew counts from 0 again.
-      const int64_t more = counts[i] >= before ? counts[i] - before : counts[i];
-      if (more > 0) counters_[i]->Increment(static_cast<double>(more));
-    }
+    // Until it speaks its figures are zeros that are nobody's.
+    if (view.is_up && view.has_told) Count(view);
   }
   void Placed(Meets meets) { placements_[static_cast<size_t>(meets)]->Increment(); }
 
+  void RemoveGauges() {
+    for (size_t i = 0; i < gauges_.size(); ++i) {
+      metrics_.RemoveGauge(RunnerName(kGaugeRows[i]), *gauges_[i]);
+    }
+    gauges_.clear();
+  }
+  void AddTo(RunnerSeries* other) const {
+    for (size_t i = 0; i < counters_.size(); ++i) {
+      other->counters_[i]->Increment(counters_[i]->Value());
+    }
+    for (size_t i = 0; i < placements_.size(); ++i) {
+      other->placements_[i]->Increment(placements_[i]->Value());
+    }
+  }
+
  private:
+  Metrics::Labels LabelsOf(const SeriesRow& row) const {
+    Metrics::Labels labels = {{"runner", address_}};
+    if (row.label != nullptr) labels[row.label] = row.value;
+    return labels;
+  }
+
+  void AddGauges() {
+    if (!gauges_.empty()) return;
+    for (const SeriesRow& row : kGaugeRows) {
+      gauges_.push_back(&metrics_.Gauge(RunnerName(row), row.help, LabelsOf(row)));
+    }
+  }
+
+  // What it has counted since it was last heard. Another process at its address counts from 0, and
+  // may have come further than the former one; one that does not say which it is is another where
+  // it has counted less.
+  void Count(const RunnerView& view) {
+    const std::vector<int64_t> counts = CountsOf(view.load.figures);
+    const bool is_another = std::exchange(instance_, view.instance) != view.instance;
+    if (is_another || told_.empty()) told_.assign(counts.size(), 0);
+    for (size_t i = 0; i < counts.size(); ++i) {
+      if (view.instance == 0 && counts[i] < told_[i]) told_[i] = 0;
+      if (counts[i] <= told_[i]) continue;
+      counters_[i]->Increment(static_cast<double>(counts[i] - told_[i]));
+      told_[i] = counts[i];
+    }
+  }
+
   Metrics& metrics_;
-  std::vector<prometheus::Gauge*> gauges_;
+  const std::string address_;
+  std::vector<prometheus::Gauge*> gauges_;  // none: it is gone
   std::vector<prometheus::Counter*> counters_;
   std::vector<prometheus::Counter*> placements_;
+  uint64_t instance_ = 0;  // of the process that told_ is of
   std::vector<int64_t> told_;
 };
 
@@ -165,6 +200,7 @@ FrontendMetrics::~FrontendMetrics() = default;
 FrontendMetrics::RunnerSeries& FrontendMetrics::SeriesOf(const std::string& address) {
   std::unique_ptr<RunnerSeries>& series = runners_[address];
   if (series == nullptr) series = std::make_unique<RunnerSeries>(metrics_, address);
+  gone_.remove(address);
   return *series;
 }
 
@@ -177,7 +213,22 @@ prometheus::Counter& FrontendMetrics::CounterOf(Move move) {
 
 void FrontendMetrics::SetRunner(const RunnerView& view) { SeriesOf(view.address).Set(view); }
 
-void FrontendMetrics::ForgetRunner(const std::string& address) { runners_.erase(address); }
+void FrontendMetrics::ForgetRunner(const std::string& address) {
+  const auto series = runners_.find(address);
+  if (series == runners_.end()) return;
+  series->second->RemoveGauges();
+  gone_.remove(address);
+  gone_.push_back(address);
+  if (gone_.size() > kGoneMax) DropFirstGone();
+}
+
+void FrontendMetrics::DropFirstGone() {
+  const std::string first = gone_.front();
+  RunnerSeries& all = SeriesOf(kGone);
+  runners_.at(first)->AddTo(&all);
+  runners_.erase(first);
+  gone_.pop_front();
+}
 
 void FrontendMetrics::Placed(const std::string& address, Meets meets) {
   SeriesOf(address).Placed(meets);

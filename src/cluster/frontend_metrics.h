@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <list>
 #include <map>
 #include <memory>
 #include <string>
@@ -30,7 +31,9 @@ class FrontendMetrics {
     return adapters_.Of(hash, number);
   }
   void SetRunner(const RunnerView& view);
-  // Its series are removed.
+  // What it is is removed. What it has counted stays, for sums over all runners never go back, and
+  // goes on if it comes back. Of very many that are gone the first ones' counts become those of
+  // runner "gone".
   void ForgetRunner(const std::string& address);
   void Placed(const std::string& address, Meets meets);
   void Moved(Move move);
@@ -44,6 +47,7 @@ class FrontendMetrics {
   class RunnerSeries;
 
   RunnerSeries& SeriesOf(const std::string& address);
+  void DropFirstGone();
   prometheus::Counter& CounterOf(Move move);
 
   Metrics& metrics_;
@@ -51,7 +55,8 @@ class FrontendMetrics {
   prometheus::Gauge& unplaced_;
   prometheus::Histogram& first_token_seconds_;
   prometheus::Histogram& next_token_seconds_;
-  std::map<std::string, std::unique_ptr<RunnerSeries>> runners_;  // by address
+  std::map<std::string, std::unique_ptr<RunnerSeries>> runners_;  // by address, the gone included
+  std::list<std::string> gone_;                                   // of them; the first one first
 };
 
 }  // namespace graft

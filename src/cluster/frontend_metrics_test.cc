@@ -41,7 +41,7 @@ TEST_F(FrontendMetricsTest, ShowsWhatARunnerTells) {
 TEST_F(FrontendMetricsTest, CountsOnWhereARunnerBeginsAnew) {
   RunnerView view;
   view.address = "one:1";
-  view.is_up = true;
+  view.is_up = view.has_told = true;
   view.load.figures.output_tokens = 100;
   counted_.SetRunner(view);
   view.load.figures.output_tokens = 120;
@@ -62,15 +62,82 @@ TEST_F(FrontendMetricsTest, CountsPlacementsAndMoves) {
   EXPECT_TRUE(Shows("graft_migrations_total{reason=\"died\"} 0"));
 }
 
-TEST_F(FrontendMetricsTest, ForgetsARunner) {
+// It was silent, or its link broke: between its coming up and its first word it has no figures.
+TEST_F(FrontendMetricsTest, ARunnerThatComesBackIsNotCountedAgain) {
+  for (const uint64_t instance : {0, 7}) {
+    RunnerView view;
+    view.address = "of " + std::to_string(instance) + ":1";
+    const std::string line = "graft_runner_output_tokens_total{runner=\"" + view.address + "\"} ";
+    view.instance = instance;
+    view.is_up = view.has_told = true;
+    view.load.figures.output_tokens = 100;
+    counted_.SetRunner(view);
+    for (int i = 0; i < 3; ++i) {
+      view.is_up = false;
+      counted_.SetRunner(view);
+      view.is_up = true;
+      view.has_told = false;
+      view.load = {};
+      counted_.SetRunner(view);
+      view.has_told = true;
+      view.load.figures.output_tokens = 100;
+      counted_.SetRunner(view);
+    }
+    EXPECT_TRUE(Shows(line + "100"));
+  }
+}
+
+TEST_F(FrontendMetricsTest, AnotherProcessAtTheAddressIsCountedWhole) {
   RunnerView view;
   view.address = "one:1";
+  view.is_up = view.has_told = true;
+  view.instance = 1;
+  view.load.figures.output_tokens = 100;
   counted_.SetRunner(view);
-  view.address = "two:1";
+  view.instance = 2;
+  view.load.figures.output_tokens = 130;  // more than the former one had
   counted_.SetRunner(view);
+  EXPECT_TRUE(Shows("graft_runner_output_tokens_total{runner=\"one:1\"} 230"));
+}
+
+TEST_F(FrontendMetricsTest, ARunnerThatLeavesTakesNothingOutOfTheSums) {
+  RunnerView view;
+  view.address = "one:1";
+  view.is_up = view.has_told = true;
+  view.instance = 1;
+  view.load.figures.output_tokens = 100;
+  counted_.SetRunner(view);
+  counted_.Placed("one:1", FrontendMetrics::Meets::kBase);
   counted_.ForgetRunner("one:1");
-  EXPECT_EQ(metrics_.Render().find("one:1"), std::string::npos);
-  EXPECT_TRUE(Shows("graft_runner_up{runner=\"two:1\"} 0"));
+  EXPECT_EQ(metrics_.Render().find("graft_runner_up{runner=\"one:1\"}"), std::string::npos);
+  EXPECT_TRUE(Shows("graft_runner_output_tokens_total{runner=\"one:1\"} 100"));
+  EXPECT_TRUE(Shows("graft_placements_total{adapter=\"base\",runner=\"one:1\"} 1"));
+  view.load.figures.output_tokens = 120;  // it comes back
+  counted_.SetRunner(view);
+  EXPECT_TRUE(Shows("graft_runner_output_tokens_total{runner=\"one:1\"} 120"));
+  EXPECT_TRUE(Shows("graft_runner_up{runner=\"one:1\"} 1"));
+}
+
+TEST_F(FrontendMetricsTest, SumsOverVeryManyThatHaveLeftStay) {
+  constexpr int kNumRunners = 400;
+  for (int i = 0; i < kNumRunners; ++i) {
+    RunnerView view;
+    view.address = "host:" + std::to_string(i + 1);
+    view.is_up = view.has_told = true;
+    view.load.figures.output_tokens = 10;
+    counted_.SetRunner(view);
+    counted_.ForgetRunner(view.address);
+  }
+  const std::string page = metrics_.Render();
+  double sum = 0;
+  int num_series = 0;
+  const std::string name = "\ngraft_runner_output_tokens_total{";
+  for (size_t at = page.find(name); at != std::string::npos; at = page.find(name, at + 1)) {
+    sum += std::stod(page.substr(page.find("} ", at) + 2));
+    ++num_series;
+  }
+  EXPECT_EQ(sum, 10 * kNumRunners);
+  EXPECT_LT(num_series, kNumRunners);
 }
 
 }  // namespace

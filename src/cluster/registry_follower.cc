@@ -11,6 +11,9 @@ namespace graft {
 namespace {
 
 constexpr int64_t kLookMs = 500;
+// In place of the time until which a name stays here.
+constexpr int64_t kWhileRegistered = 0;
+constexpr int64_t kGoesNow = 1;
 
 }  // namespace
 
@@ -87,72 +90,101 @@ void RegistryFollower::OwnContent(const std::string& name) {
     if (other.starts_with(kContentPrefix)) contents.emplace_back(until_ns, other);
   }
   if (contents.size() <= options_.formers_max) return;
-  owned_[std::min_element(contents.begin(), contents.end())->second] = 0;
+  owned_[std::min_element(contents.begin(), contents.end())->second] = kGoesNow;
 }
 
 void RegistryFollower::Run() {
+  int64_t whole_at_ns = 0;
   std::unique_lock lock(mutex_);
   while (!stopping_) {
     options_.world->WaitFor(lock, wake_, MsToNs(kLookMs), [this] { return stopping_ || fresh_; });
     if (stopping_ || view_ == nullptr) continue;
-    fresh_ = false;
+    const int64_t now_ns = options_.world->NowNs();
+    const bool is_whole = std::exchange(fresh_, false) || now_ns >= whole_at_ns;
+    if (is_whole) whole_at_ns = now_ns + MsToNs(options_.whole_look_ms);
     const std::shared_ptr<const ClusterView> view = view_;
     lock.unlock();
-    Apply(*view->registry);
+    Apply(*view->registry, is_whole);
     lock.lock();
   }
 }
 
-void RegistryFollower::Apply(const RegistryView& registry) {
+// Names are many: between whole looks only those are looked at that are not served as they should.
+void RegistryFollower::Apply(const RegistryView& registry, bool is_whole) {
   bool changed = false;
   const int64_t now_ns = options_.world->NowNs();
-  for (const auto& [name, adapter] : registry.adapters) {
-    const RegistryEntry& entry = adapter.entry;
-    const Result<AdapterInfo> found = catalog_.Find(name);
-    if (found.ok()) {
-      std::lock_guard lock(mutex_);
-      // What was learned here has its name before the registry does, and is of no folder. Nobody
-      // was told of it yet.
-      const bool is_learned = entry.owner.has_value();
-      if (!owned_.contains(name)) {
-        if (is_learned) {
-          changed = true;
-        } else {
-          folders_[name] = *found;
-        }
-      }
-      owned_[name] = 0;
-      if (found->hash == entry.hash) continue;
+  const auto is_ending = [this] {
+    std::lock_guard lock(mutex_);
+    return stopping_;
+  };
+  if (is_whole) {
+    for (const auto& [name, adapter] : registry.adapters) {
+      changed |= ApplyOne(name, adapter.entry, now_ns);
+      if (is_ending()) return;
     }
-    const auto failure = failures_.find(name);
-    if (failure != failures_.end() && failure->second.hash == entry.hash &&
-        now_ns < failure->second.retry_at_ns) {
-      continue;
+    std::erase_if(failures_,
+                  [&](const auto& one) { return !registry.adapters.contains(one.first); });
+  } else {
+    std::vector<std::string> failed;
+    for (const auto& [name, failure] : failures_) failed.push_back(name);
+    for (const std::string& name : failed) {
+      const auto adapter = registry.adapters.find(name);
+      if (adapter == registry.adapters.end()) continue;
+      changed |= ApplyOne(name, adapter->second.entry, now_ns);
+      if (is_ending()) return;
     }
-    if (found.ok()) KeepContent(*found);
-    const Status loaded = LoadEntry(entry);
-    if (loaded.ok()) {
-      failures_.erase(name);
-      changed = true;
-      std::lock_guard lock(mutex_);
-      owned_[name] = 0;
-      const auto proof = owned_.find(kProofPrefix + name);
-      if (proof != owned_.end()) proof->second = 0;
-      if (stopping_) return;
-      continue;
-    }
-    if (found.ok()) {  // not what the registry says
-      const Status unloaded = catalog_.Unload(name, "");
-      if (!unloaded.ok()) LOG_WARN("{}", unloaded.message());
-      changed = true;
-    }
-    if (failure == failures_.end() || failure->second.hash != entry.hash) {
-      LOG_WARN("adapter '{}' of the cluster is not served here: {}", name, loaded.message());
-    }
-    failures_[name] = {entry.hash, now_ns + MsToNs(options_.retry_ms)};
   }
-  UnloadOthers(registry);
+  UnloadOthers(registry, is_whole);
   if (changed) on_change_();
+}
+
+bool RegistryFollower::ApplyOne(const std::string& name, const RegistryEntry& entry,
+                                int64_t now_ns) {
+  bool changed = false;
+  const Result<AdapterInfo> found = catalog_.Find(name);
+  if (found.ok()) {
+    std::lock_guard lock(mutex_);
+    // What was learned here has its name before the registry does, and is of no folder. Nobody was
+    // told of it yet.
+    const bool is_learned = entry.owner.has_value();
+    if (!owned_.contains(name)) {
+      if (is_learned) {
+        changed = true;
+      } else {
+        folders_[name] = *found;
+      }
+    }
+    owned_[name] = kWhileRegistered;
+    if (found->hash == entry.hash) {
+      failures_.erase(name);
+      return changed;
+    }
+  }
+  const auto failure = failures_.find(name);
+  if (failure != failures_.end() && failure->second.hash == entry.hash &&
+      now_ns < failure->second.retry_at_ns) {
+    return changed;
+  }
+  if (found.ok()) KeepContent(*found);
+  const Status loaded = LoadEntry(entry);
+  if (loaded.ok()) {
+    failures_.erase(name);
+    std::lock_guard lock(mutex_);
+    owned_[name] = kWhileRegistered;
+    const auto proof = owned_.find(kProofPrefix + name);
+    if (proof != owned_.end()) proof->second = kGoesNow;
+    return true;
+  }
+  if (found.ok()) {  // not what the registry says
+    const Status unloaded = catalog_.Unload(name, "");
+    if (!unloaded.ok()) LOG_WARN("{}", unloaded.message());
+    changed = true;
+  }
+  if (failure == failures_.end() || failure->second.hash != entry.hash) {
+    LOG_WARN("adapter '{}' of the cluster is not served here: {}", name, loaded.message());
+  }
+  failures_[name] = {entry.hash, now_ns + MsToNs(options_.retry_ms)};
+  return changed;
 }
 
 Status RegistryFollower::LoadEntry(const RegistryEntry& entry) {
@@ -183,13 +215,14 @@ Status RegistryFollower::LoadFrom(const RegistryEntry& entry, ContentSource sour
       .status();
 }
 
-void RegistryFollower::UnloadOthers(const RegistryView& registry) {
+void RegistryFollower::UnloadOthers(const RegistryView& registry, bool is_whole) {
   std::vector<std::string> gone;
   {
     std::lock_guard lock(mutex_);
     const int64_t now_ns = options_.world->NowNs();
     for (auto it = owned_.begin(); it != owned_.end();) {
-      const bool stays = it->second > now_ns;
+      const bool is_registrys = it->second == kWhileRegistered;
+      const bool stays = it->second > now_ns || (is_registrys && !is_whole);
       if (stays || registry.adapters.contains(it->first)) {
         ++it;
         continue;

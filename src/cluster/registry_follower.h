@@ -37,7 +37,9 @@ enum class ContentSource : uint8_t {
 class RegistryFollower {
  public:
   struct Options {
-    int64_t retry_ms = 5000;    // after a load that failed
+    int64_t retry_ms = 5000;  // after a load that failed
+    // All names are looked at once the registry has changed, and so often anyway.
+    int64_t whole_look_ms = 30'000;
     int64_t proof_ms = 30'000;  // that Prove's name has to appear in the registry
     // How long a content stays that a name led to, or that Recall loaded; and how many of them.
     int64_t former_ms = 600'000;
@@ -67,11 +69,13 @@ class RegistryFollower {
   };
 
   void Run();
-  void Apply(const RegistryView& registry);
+  void Apply(const RegistryView& registry, bool is_whole);
+  // What the name leads to here is made what the registry says. True: it has changed.
+  bool ApplyOne(const std::string& name, const RegistryEntry& entry, int64_t now_ns);
   Status LoadEntry(const RegistryEntry& entry);
   Status LoadFrom(const RegistryEntry& entry, ContentSource source);
   bool RestoreFolders(const std::string& name);
-  void UnloadOthers(const RegistryView& registry);
+  void UnloadOthers(const RegistryView& registry, bool is_whole);
   // Under a name of its own, as long as former_ms.
   void KeepContent(const AdapterInfo& info);
   void OwnContent(const std::string& name);

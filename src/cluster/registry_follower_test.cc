@@ -26,6 +26,7 @@ class FakeCatalog : public AdapterCatalog {
   }
   Result<AdapterInfo> Find(const std::string& name) const override {
     std::lock_guard lock(mutex_);
+    ++num_finds;
     const auto it = names_.find(name);
     if (it == names_.end()) return NotFoundError("no " + name);
     return it->second;
@@ -61,6 +62,7 @@ class FakeCatalog : public AdapterCatalog {
 
   std::map<std::string, std::string> contents;  // by path
   std::atomic<int> num_loads{0};
+  mutable std::atomic<int> num_finds{0};
 
  private:
   AdapterInfo SetName(const std::string& name, AdapterInfo info) {
@@ -147,6 +149,39 @@ TEST_F(RegistryFollowerTest, OtherContentThanRegisteredIsNotServedUnderTheName) 
   store_has_it_ = true;
   EXPECT_TRUE(Eventually([&] { return catalog_.HashOf("a") == "h2"; }));
   EXPECT_EQ(catalog_.HashOf("gone"), "");
+}
+
+// Real time, in which nobody waits for long, and each wait is counted.
+class HastyWorld : public ClusterWorld {
+ public:
+  int64_t NowNs() const override { return Real().NowNs(); }
+  std::unique_ptr<Thread> Start(std::function<void()> run) override {
+    return Real().Start(std::move(run));
+  }
+  bool WaitFor(std::unique_lock<std::mutex>& lock, std::condition_variable& wake, int64_t,
+               const std::function<bool()>& holds) override {
+    ++num_waits;
+    return Real().WaitFor(lock, wake, 1'000'000, holds);
+  }
+  std::atomic<int> num_waits{0};
+};
+
+// Twice a second for ten thousand names would be much work for nothing.
+TEST_F(RegistryFollowerTest, WhileNothingChangesNoNameIsLookedAtButThoseThatFailed) {
+  HastyWorld world;
+  Start({.retry_ms = 3'600'000, .whole_look_ms = 3'600'000, .world = &world});
+  std::vector<RegistryEntry> entries = {{.name = "gone", .hash = "h9", .path = "/9"}};
+  for (int i = 0; i < 300; ++i) {
+    entries.push_back({.name = "a" + std::to_string(i), .hash = "h1", .path = "/1"});
+  }
+  follower_->Follow(ViewOf(entries));
+  ASSERT_TRUE(Eventually([&] { return catalog_.HashOf("a99") == "h1" && num_changes_ > 0; }));
+  const int finds_before = catalog_.num_finds;
+  const int waits_before = world.num_waits;
+  ASSERT_TRUE(Eventually([&] { return world.num_waits > waits_before + 20; }));
+  const int num_looks = world.num_waits - waits_before;
+  EXPECT_LE(catalog_.num_finds - finds_before, num_looks + 1) << "one name is not served";
+  follower_.reset();
 }
 
 TEST_F(RegistryFollowerTest, WhatIsLoadedIsServedFromACopy) {

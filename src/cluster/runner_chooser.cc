@@ -97,6 +97,7 @@ void RunnerChooser::Look(const std::vector<RunnerView>& runners) {
     state.batch_max = view.batch_max;
     state.adapters_max = view.adapters_max > 0 ? view.adapters_max : kHeldMax;
     state.page_tokens = view.page_tokens;
+    state.has_prefix_cache = view.has_prefix_cache;
     if (view.page_tokens > 0) page_tokens_ = view.page_tokens;
     state.pages_free = view.load.pages_free - view.pages_sent;
     state.num_requests = view.is_up ? RequestsOf(view) : 0;

@@ -432,6 +432,9 @@ Status RunnerSet::OnUp(size_t runner, RunnerFacts facts) {
   view.adapters_max = facts.adapters_max;
   view.num_pages = facts.num_pages;
   view.startup_ms = facts.startup_ms;
+  view.instance = facts.instance;
+  view.has_prefix_cache = facts.has_prefix_cache;
+  view.has_told = false;
   chooser_.Forget(runner);
   view.tells_steps = facts.protocol >= kProtocolWithSteps;
   view.undrawn_in_step.clear();
@@ -508,8 +511,13 @@ void RunnerSet::OnState(size_t runner, const RunnerLoad& load, bool draining) {
   std::lock_guard lock(mutex_);
   RunnerView& view = views_[runner];
   if (!load.prefixes.empty()) chooser_.SetPrefixes(runner, load.prefixes);
+  if (load.held.has_value()) {
+    chooser_.SetResident(runner, load.held->resident, load.held->is_whole, load.held->loading);
+  }
   view.load = load;
   view.load.prefixes = {};
+  view.load.held.reset();
+  view.has_told = true;
   view.num_sent = view.pages_sent = 0;
   const bool begins_to_drain = draining && !view.draining;
   view.draining |= draining;

@@ -60,13 +60,6 @@ struct RunnerSetWorld {
   bool has_ticker = true;            // false: the owner calls Tick
 };
 
-// A runner that is listed somewhere else, and what of it changes while it serves.
-struct ListedRunner {
-  std::string address;
-  std::vector<std::string> resident;      // hashes of adapters on its device
-  std::vector<std::string> loading = {};  // and of those on their way there
-};
-
 // What a cluster's registry says, as far as requests ask for it.
 struct RegisteredContent {
   std::string path;  // where it lies
@@ -98,8 +91,9 @@ class RunnerSet : public Generator, private RunnerListener {
   GeneratorLimits limits() const override;
   int32_t RetryAfterS(const std::string& tenant, double weight) override;
 
-  // Those that are new are called; those that are not there any more are used while they are up.
-  void SetRunners(const std::vector<ListedRunner>& runners);
+  // Addresses: those that are new are called; those that are not there any more are used while they
+  // are up.
+  void SetRunners(const std::vector<std::string>& runners);
   // A request for an adapter that is registered waits until a runner has it.
   void SetRegistry(RegistryFacts registry);
   // What waiting requests need and somebody may still have.

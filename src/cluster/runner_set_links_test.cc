@@ -45,6 +45,7 @@ class RunnerSetLinksTest : public testing::Test {
     options.base.name = "base";
     options.placement.kind = PlacementKind::kMostIdle;
     options.limits = {.context_tokens_max = 100, .vocab_size = 100, .requests_max = 10};
+    options.metrics = &metrics_;
     set_ = RunnerSet::Start(options, world).value();
   }
   static std::vector<ListedAdapter> Listed(const std::vector<std::string>& hashes) {
@@ -90,6 +91,7 @@ class RunnerSetLinksTest : public testing::Test {
   size_t NumAsked(size_t runner) { return asked_[runner].submitted.size(); }
 
   ManualClock clock_;
+  Metrics metrics_;
   std::map<size_t, Asked> asked_;
   RunnerListener* listener_ = nullptr;
   std::unique_ptr<RunnerSet> set_;
@@ -138,6 +140,30 @@ TEST_F(RunnerSetLinksTest, ARunnerThatComesUpAgainHasLostWhatItHad) {
   listener_->OnEvents(0, asked_[0].submitted[0].id.number, {{.token = 99}});
   Tell(0, {.token = 12});
   EXPECT_EQ(stream->Pop().token, 12);
+}
+
+// Its figures between the connection and its first word are nobody's, and its counts go on.
+TEST_F(RunnerSetLinksTest, ARunnerThatWasSilentIsNotCountedTwice) {
+  const std::string line = "graft_runner_output_tokens_total{runner=\"zero:1\"} ";
+  for (int i = 0; i < 3; ++i) {
+    Up(0);
+    listener_->OnState(0, {.figures = {.output_tokens = 300 + i}}, /*draining=*/false);
+    EXPECT_NE(metrics_.Render().find(line + std::to_string(300 + i) + "\n"), std::string::npos);
+    listener_->OnDown(0, UnavailableError("it has been silent"));
+  }
+}
+
+// Over the connection, also where nobody lists runners.
+TEST_F(RunnerSetLinksTest, WhatARunnersDeviceHoldsItTellsItself) {
+  Up(0, {"aa", "bb"});
+  EXPECT_EQ(set_->NumHolders("aa"), 0);
+  listener_->OnState(0, {.held = HeldAdapters{.resident = {"aa"}, .loading = {"bb"}}}, false);
+  EXPECT_EQ(set_->NumHolders("aa"), 1);
+  EXPECT_EQ(set_->NumHolders("bb"), 1);
+  listener_->OnState(0, {}, false);
+  EXPECT_EQ(set_->NumHolders("aa"), 1) << "as it said last";
+  listener_->OnState(0, {.held = HeldAdapters{.resident = {"bb"}}}, false);
+  EXPECT_EQ(set_->NumHolders("aa"), 0);
 }
 
 // The frontend has ten places.

@@ -5,19 +5,16 @@
 #include <utility>
 
 #include "base/log.h"
-#include "cluster/cluster_records.h"
 #include "cluster/runner_set.h"
 
 namespace graft {
 
-void RunnerSet::SetRunners(const std::vector<ListedRunner>& runners) {
+void RunnerSet::SetRunners(const std::vector<std::string>& runners) {
   std::lock_guard lock(mutex_);
   for (RunnerView& view : views_) view.is_listed = false;
-  for (const ListedRunner& runner : runners) {
-    const size_t idx = PlaceFor(runner.address);
+  for (const std::string& address : runners) {
+    const size_t idx = PlaceFor(address);
     views_[idx].is_listed = true;
-    const size_t num_told = runner.resident.size() + runner.loading.size();
-    chooser_.SetResident(idx, runner.resident, num_told < kResidentToldMax, runner.loading);
     if (links_[idx] == nullptr && !ending_.contains(idx)) Call(idx);
   }
 }

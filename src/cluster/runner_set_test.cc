@@ -690,7 +690,7 @@ TEST_F(RunnerSetTest, WhoIsGoneIsForgotten) {
   for (int i = 0; i < 4; ++i) {
     one_.port = 0;
     one_.Serve();
-    set_->SetRunners({{.address = AddressOf(one_)}});
+    set_->SetRunners({AddressOf(one_)});
     WaitUntilReady();
     Submit(20);
     ExpectWholeAnswers();

@@ -30,7 +30,10 @@ struct RunnerView {
   int32_t adapters_max = 0;                  // on its device
   int64_t num_pages = 0;                     // of its pool
   int64_t startup_ms = 0;                    // that it took until it served
-  int64_t pages_sent = 0;                    // that requests sent since then may come to need
+  uint64_t instance = 0;                     // of its process; 0: it does not say
+  bool has_told = false;                     // `load` is its own word, since it is up
+  bool has_prefix_cache = true;
+  int64_t pages_sent = 0;  // that requests sent since then may come to need
   bool tells_steps = false;
   std::unordered_set<uint64_t> undrawn_in_step;  // numbers of requests
 };

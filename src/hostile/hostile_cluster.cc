@@ -140,9 +140,7 @@ void HostileCluster::List(const std::string& address, bool is_there) {
 void HostileCluster::TellRunners(size_t frontend) {
   if (!lists_runners_ || frontends_[frontend].process == nullptr) return;
   frontends_[frontend].process->After(Draw(300) * kMsNs, [this, frontend] {
-    std::vector<ListedRunner> runners;
-    for (const std::string& address : listed_) runners.push_back({.address = address});
-    frontends_[frontend].set->SetRunners(runners);
+    frontends_[frontend].set->SetRunners({listed_.begin(), listed_.end()});
   });
 }
 

@@ -179,7 +179,7 @@ void Fleet::Place(size_t idx, const PlacedRequest& request) {
   runner.sum_of_ranks += request.rank;
   sum_of_ranks_ += request.rank;
   runner.undrawn_tokens += request.prompt_tokens - request.cached_tokens;
-  prefixes_.Add(idx, request.prefix);
+  if (runner.state.has_prefix_cache) prefixes_.Add(idx, request.prefix);
   mean_prompt_tokens_ += kEndedShare * (request.prompt_tokens - mean_prompt_tokens_);
   runner.prompt_tokens += request.prompt_tokens;
   prompt_tokens_ += request.prompt_tokens;

@@ -22,15 +22,16 @@ inline constexpr int32_t kBaseModel = -1;  // in an adapter's place
 
 // What a runner says of itself. The owner writes it whenever it changes.
 struct RunnerState {
-  uint64_t id = 0;           // the same for the same runner, whatever its number
-  bool is_open = false;      // takes requests
-  int32_t batch_max = 0;     // requests in one step; 0: it does not say
-  int32_t adapters_max = 0;  // on its device at once; 0: it does not say
-  int32_t page_tokens = 0;   // 0: it does not say what pages it has
-  int64_t pages_free = 0;    // that nobody uses or is promised
-  int64_t num_pages = 0;     // 0: it does not say
-  int64_t pages_used = 0;    // by requests and their adapters
-  int64_t num_requests = 0;  // everybody's, waiting ones included
+  uint64_t id = 0;               // the same for the same runner, whatever its number
+  bool is_open = false;          // takes requests
+  int32_t batch_max = 0;         // requests in one step; 0: it does not say
+  int32_t adapters_max = 0;      // on its device at once; 0: it does not say
+  int32_t page_tokens = 0;       // 0: it does not say what pages it has
+  bool has_prefix_cache = true;  // false: what is placed there is computed whole each time
+  int64_t pages_free = 0;        // that nobody uses or is promised
+  int64_t num_pages = 0;         // 0: it does not say
+  int64_t pages_used = 0;        // by requests and their adapters
+  int64_t num_requests = 0;      // everybody's, waiting ones included
 };
 
 // A request, as far as a choice depends on it.

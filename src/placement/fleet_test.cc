@@ -30,6 +30,21 @@ TEST(FleetTest, WhoGetsARequestHoldsItsAdapter) {
   EXPECT_THAT(fleet.Holders(7), ElementsAre(0, 2)) << "it stays on the device";
 }
 
+TEST(FleetTest, ARunnerWithoutACacheIsThoughtToHaveNothing) {
+  Fleet fleet;
+  fleet.SetNumRunners(2);
+  PlacedRequest request = For(kBaseModel);
+  request.prompt_tokens = 20;
+  request.prefix = {uint64_t{1} << 48, uint64_t{2} << 48};
+  for (size_t i = 0; i < 2; ++i) {
+    fleet.runner(i).page_tokens = 8;
+    fleet.runner(i).has_prefix_cache = i == 1;
+    fleet.Place(i, request);
+  }
+  EXPECT_EQ(fleet.CachedTokensOn(0, request), 0);
+  EXPECT_EQ(fleet.CachedTokensOn(1, request), 16);
+}
+
 TEST(FleetTest, WhatWasUnusedForLongestGoesFirst) {
   Fleet fleet;
   fleet.SetNumRunners(1);

@@ -34,7 +34,9 @@ void PrefixIndex::SetNumRunners(size_t num_runners) {
 
 void PrefixIndex::Begin(size_t runner) {
   if (rows_.empty()) rows_.resize(kPrefixClasses * width_);
-  if (said_[runner].empty()) said_[runner].resize(kPrefixClassWords);
+  if (!said_[runner].empty()) return;
+  said_[runner].resize(kPrefixClassWords);
+  added_[runner].resize(kPrefixClassWords);
 }
 
 // Of one word of what the runner said.
@@ -49,20 +51,20 @@ void PrefixIndex::Flip(size_t runner, size_t word, uint64_t bits) {
 void PrefixIndex::Set(size_t runner, std::span<const uint64_t> words) {
   CHECK_EQ(words.size(), kPrefixClassWords);
   Begin(runner);
-  std::vector<uint64_t> has(words.begin(), words.end());
-  for (const uint64_t name : std::exchange(added_[runner], {})) {
-    has[PrefixClass(name) / kIndexWordBits] |= IndexBit(PrefixClass(name));
+  for (size_t i = 0; i < words.size(); ++i) {
+    const uint64_t has = words[i] | std::exchange(added_[runner][i], 0);
+    Flip(runner, i, said_[runner][i] ^ has);
   }
-  for (size_t i = 0; i < has.size(); ++i) Flip(runner, i, said_[runner][i] ^ has[i]);
 }
 
 void PrefixIndex::Add(size_t runner, std::span<const uint64_t> names) {
   if (names.empty()) return;
   Begin(runner);
-  added_[runner].insert(added_[runner].end(), names.begin(), names.end());
   for (const uint64_t name : names) {
-    if (!Has(runner, name))
-      Flip(runner, PrefixClass(name) / kIndexWordBits, IndexBit(PrefixClass(name)));
+    const size_t word = PrefixClass(name) / kIndexWordBits;
+    const uint64_t bit = IndexBit(PrefixClass(name));
+    added_[runner][word] |= bit;
+    if (!Has(runner, name)) Flip(runner, word, bit);
   }
 }
 
@@ -86,6 +88,14 @@ int32_t PrefixIndex::MatchOn(size_t runner, std::span<const uint64_t> names) con
     ++num_pages;
   }
   return num_pages;
+}
+
+size_t PrefixIndex::num_bytes() const {
+  size_t num_words = rows_.capacity();
+  for (const auto* const lists : {&said_, &added_}) {
+    for (const std::vector<uint64_t>& words : *lists) num_words += words.capacity();
+  }
+  return num_words * sizeof(uint64_t);
 }
 
 // A runner is written once, at the page that it lacks: a prompt's first pages may be everybody's.

@@ -1,7 +1,8 @@
 // Which runners have a prompt's leading pages cached, as far as is known: for each class of names
 // (base/prefix_hash.h) the runners that have a prefix of it, as bits. So a choice looks at a row of
 // bits for each page of the prompt, and at no runner that lacks the first one. Memory comes with
-// the first prefix: 512 KB for up to 64 runners, and as much for each 64 more. Not thread-safe.
+// the first prefix: 512 KB for up to 64 runners and as much for each 64 more, and 16 KB for each
+// runner that has any; no more whatever is added. Not thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -23,6 +24,8 @@ class PrefixIndex {
   // How many of the prompt's leading pages each runner has; empty: nobody has any.
   std::vector<int32_t> Match(std::span<const uint64_t> names) const;
   int32_t MatchOn(size_t runner, std::span<const uint64_t> names) const;
+  // That it takes.
+  size_t num_bytes() const;
 
  private:
   std::span<uint64_t> Row(size_t idx) { return std::span(rows_).subspan(idx * width_, width_); }
@@ -37,7 +40,7 @@ class PrefixIndex {
   size_t width_ = 0;                          // words of a row
   std::vector<uint64_t> rows_;                // [kPrefixClasses][width_]; empty: nothing is known
   std::vector<std::vector<uint64_t>> said_;   // by runner, [kPrefixClassWords]; empty: nothing
-  std::vector<std::vector<uint64_t>> added_;  // by runner, names added since Set
+  std::vector<std::vector<uint64_t>> added_;  // likewise, of those what was added since Set
 };
 
 }  // namespace graft

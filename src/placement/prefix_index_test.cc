@@ -58,6 +58,21 @@ TEST(PrefixIndexTest, TellsHowManyLeadingPagesEachHas) {
   EXPECT_THAT(index.Match(names), IsEmpty());
 }
 
+// As of a frontend whose runner never tells that anything has changed, or has no cache at all.
+TEST(PrefixIndexTest, WhatIsAddedAgainAndAgainTakesNoMoreMemory) {
+  PrefixIndex index;
+  index.SetNumRunners(2);
+  const auto names = NamesOf("a", {1, 2, 3, 4, 5, 6});
+  index.Add(1, names);
+  const size_t num_bytes = index.num_bytes();
+  Random random(1);
+  for (int i = 0; i < 1000; ++i) {
+    index.Add(1, names);
+    index.Add(1, std::vector<uint64_t>(100, random.Below(~uint64_t{0})));
+  }
+  EXPECT_EQ(index.num_bytes(), num_bytes);
+}
+
 TEST(PrefixIndexTest, AgreesWithAWalkOverAllRunners) {
   Random random(3);
   const size_t num_runners = 130;

@@ -9,6 +9,8 @@
 #include <chrono>
 #include <filesystem>
 #include <functional>
+#include <mutex>
+#include <set>
 #include <system_error>
 #include <utility>
 
@@ -83,6 +85,7 @@ class AdapterClient::Impl {
 
   Result<AdapterInfo> Load(const AdapterLoad& load) {
     grpc::ClientContext context;
+    const Running running(*this, context);
     context.set_deadline(std::chrono::system_clock::now() +
                          (load.hash.empty() ? kLoadPatience : kRecallPatience));
     rpc::LoadAdapter request;
@@ -93,6 +96,12 @@ class AdapterClient::Impl {
     rpc::Adapter response;
     RETURN_IF_ERROR(FromGrpcStatus(stub_->Load(&context, request, &response), address_));
     return FromProto(response).info;
+  }
+
+  void Cancel() {
+    std::lock_guard lock(mutex_);
+    is_cancelled_ = true;
+    for (grpc::ClientContext* const context : running_) context->TryCancel();
   }
 
   Status FetchFile(const std::string& hash, uint32_t file, const std::string& path) {
@@ -106,6 +115,26 @@ class AdapterClient::Impl {
   }
 
  private:
+  // A call that Cancel ends.
+  class Running {
+   public:
+    Running(Impl& impl, grpc::ClientContext& context) : impl_(impl), context_(context) {
+      std::lock_guard lock(impl_.mutex_);
+      impl_.running_.insert(&context_);
+      if (impl_.is_cancelled_) context_.TryCancel();
+    }
+    ~Running() {
+      std::lock_guard lock(impl_.mutex_);
+      impl_.running_.erase(&context_);
+    }
+    Running(const Running&) = delete;
+    Running& operator=(const Running&) = delete;
+
+   private:
+    Impl& impl_;
+    grpc::ClientContext& context_;
+  };
+
   // What `fd` has was checked when it came.
   Status Receive(const std::string& hash, uint32_t file, int fd) {
     struct stat facts {};
@@ -141,6 +170,9 @@ class AdapterClient::Impl {
 
   const std::string address_;
   std::unique_ptr<rpc::Adapters::Stub> stub_;
+  std::mutex mutex_;
+  std::set<grpc::ClientContext*> running_;
+  bool is_cancelled_ = false;
 };
 
 AdapterClient::AdapterClient(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
@@ -154,6 +186,8 @@ Result<std::unique_ptr<AdapterClient>> AdapterClient::Make(const std::string& ad
 }
 
 Result<AdapterInfo> AdapterClient::Load(const AdapterLoad& load) { return impl_->Load(load); }
+
+void AdapterClient::Cancel() { impl_->Cancel(); }
 
 Status AdapterClient::Fetch(const std::string& hash, const std::string& folder) {
   const auto fetch = [&](uint32_t file) {

@@ -21,6 +21,8 @@ class AdapterClient {
   // The content of this hash into `folder`, which is there; goes on where a former try broke off.
   // Each part is checked as it comes. kDataLoss: one was not what its sender had.
   Status Fetch(const std::string& hash, const std::string& folder);
+  // Any thread: a Load that runs, and each later one, ends at once with kCancelled.
+  void Cancel();
 
  private:
   class Impl;

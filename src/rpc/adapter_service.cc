@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <filesystem>
 #include <utility>
 
 #include "base/fault.h"
@@ -47,12 +48,25 @@ class AdapterService::Impl : public rpc::Adapters::Service {
     const std::string path = *folder + "/" + AdapterFileName(request->file());
     const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (fd < 0) return ToGrpcStatus(SystemError(errno, "cannot read the adapter"));
-    const grpc::Status status = Send(fd, request->offset(), writer);
+    const Status allowed = CheckInside(fd);
+    const grpc::Status status =
+        allowed.ok() ? Send(fd, request->offset(), writer) : ToGrpcStatus(allowed);
     close(fd);
     return status;
   }
 
  private:
+  // Looks at what was opened, which links do not change any more.
+  Status CheckInside(int fd) const {
+    if (!handlers_.jail.has_value()) return OkStatus();
+    std::error_code error;
+    const std::filesystem::path opened =
+        std::filesystem::read_symlink("/proc/self/fd/" + std::to_string(fd), error);
+    if (error) return SystemError(error.value(), "cannot read the adapter");
+    if (handlers_.jail->Resolve(opened.string()).ok()) return OkStatus();
+    return PermissionDeniedError("a link of the adapter leads out of this machine's folders");
+  }
+
   static grpc::Status Send(int fd, int64_t offset, grpc::ServerWriter<rpc::AdapterChunk>* writer) {
     struct stat facts {};
     if (fstat(fd, &facts) != 0 || !S_ISREG(facts.st_mode)) {

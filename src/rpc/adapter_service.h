@@ -4,8 +4,10 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 
+#include "base/file.h"
 #include "base/status.h"
 #include "request/adapter_catalog.h"
 
@@ -21,6 +23,8 @@ class AdapterService {
     std::function<Result<AdapterInfo>(const AdapterLoad&)> load;
     // The PEFT folder that has the content of this hash; kNotFound.
     std::function<Result<std::string>(const std::string& hash)> folder_of;
+    // What is read lies inside, wherever links in that folder lead.
+    std::optional<FileJail> jail = {};  // none: anywhere
   };
   explicit AdapterService(Handlers handlers);
   ~AdapterService();

@@ -30,6 +30,7 @@ class FrontendSession {
     uint64_t adapters = 0;           // the version of their list
     std::vector<uint64_t> prefixes;  // see RunnerLoad
     int64_t prefixes_ns = 0;         // when
+    uint64_t held = 0;               // the version of what the device holds
   };
   // What a heartbeat says, and what is news to the frontend, which is noted there.
   using MakeState = std::function<rpc::RunnerState(Told* told)>;

@@ -26,6 +26,8 @@ struct RunnerFacts {
   int32_t adapters_max = 0;
   int64_t num_pages = 0;
   int64_t startup_ms = 0;
+  uint64_t instance = 0;  // drawn at the process's start; 0: it does not say
+  bool has_prefix_cache = true;
   std::vector<ListedAdapter> adapters;
 };
 

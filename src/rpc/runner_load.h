@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -30,6 +31,15 @@ struct RunnerFigures {
   bool operator==(const RunnerFigures&) const = default;
 };
 
+// What a runner's device holds, of all adapters or of the first so many.
+inline constexpr size_t kHeldToldMax = 1024;
+struct HeldAdapters {
+  std::vector<std::string> resident;  // content hashes
+  std::vector<std::string> loading;   // likewise, on their way to it
+  bool is_whole = true;
+  bool operator==(const HeldAdapters&) const = default;
+};
+
 struct RunnerLoad {
   int64_t requests_waiting = 0;
   int64_t requests_running = 0;
@@ -38,6 +48,7 @@ struct RunnerLoad {
   RunnerFigures figures = {};
   // Which prefixes it has cached, as PrefixDigest::Read has it; {}: as it said last.
   std::vector<uint64_t> prefixes = {};
+  std::optional<HeldAdapters> held = {};  // none: as it said last
 };
 
 struct RunnerServiceOptions {
@@ -51,6 +62,7 @@ struct RunnerServiceOptions {
   int32_t adapters_max = 0;   // on its device at once
   int64_t num_pages = 0;      // of its pool
   int64_t startup_ms = 0;     // that it took until it served
+  bool prefix_cache = true;   // false: frontends need not remember what they send where
   bool logs_requests = true;  // a line for each, when it ends here
   // A frontend that takes nothing, or says nothing, for so long has its requests cancelled.
   int64_t frontend_silence_ns = kFrontendSilenceNs;

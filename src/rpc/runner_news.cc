@@ -9,6 +9,14 @@
 namespace graft {
 namespace {
 
+std::optional<HeldAdapters> HeldOf(const rpc::RunnerState& state) {
+  if (!state.has_held()) return std::nullopt;
+  const rpc::HeldAdapters& held = state.held();
+  return HeldAdapters{.resident = {held.resident().begin(), held.resident().end()},
+                      .loading = {held.loading().begin(), held.loading().end()},
+                      .is_whole = held.is_whole()};
+}
+
 void TellState(const rpc::RunnerState& state, size_t runner, RunnerListener* listener) {
   if (state.has_adapters()) {
     std::vector<ListedAdapter> adapters;
@@ -22,7 +30,8 @@ void TellState(const rpc::RunnerState& state, size_t runner, RunnerListener* lis
                      .requests_running = state.requests_running(),
                      .pages_free = state.pages_free(),
                      .figures = FromProto(state.figures()),
-                     .prefixes = {state.prefixes().begin(), state.prefixes().end()}},
+                     .prefixes = {state.prefixes().begin(), state.prefixes().end()},
+                     .held = HeldOf(state)},
                     state.draining());
 }
 
@@ -43,6 +52,8 @@ RunnerFacts FactsOf(const rpc::Welcome& welcome) {
   facts.adapters_max = welcome.adapters_max();
   facts.num_pages = welcome.num_pages();
   facts.startup_ms = welcome.startup_ms();
+  facts.instance = welcome.instance();
+  facts.has_prefix_cache = !welcome.without_prefix_cache();
   for (const rpc::Adapter& adapter : welcome.adapters()) {
     facts.adapters.push_back(FromProto(adapter));
   }

@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "base/log.h"
+#include "base/random.h"
 #include "rpc/adapter_proto.h"
 #include "rpc/credentials.h"
 #include "rpc/frontend_session.h"
@@ -26,8 +27,12 @@ namespace {
 constexpr int kMessageBytesMax = 1 << 30;
 // A step waits so long for frontends to be told who is new in it.
 constexpr std::chrono::milliseconds kTellingMax(2);
-// Between two digests of prefixes to one frontend.
+// Between two digests of prefixes to one frontend, where they have changed and where not: what it
+// sent meanwhile it thinks is cached until the next one.
 constexpr int64_t kPrefixesEveryNs = 1'000'000'000;
+constexpr int64_t kPrefixesAnywayNs = 10'000'000'000;
+// Looking through all adapters is done at every so many looks for dead frontends.
+constexpr int kWatchesPerHeld = 20;
 constexpr char kHealthName[] = "graft.rpc.Runner";
 
 grpc::Status ToGrpc(const Status& status) {
@@ -163,6 +168,8 @@ class RunnerService::Impl : public rpc::Runner::Service {
     welcome->set_adapters_max(options_.adapters_max);
     welcome->set_num_pages(options_.num_pages);
     welcome->set_startup_ms(options_.startup_ms);
+    welcome->set_instance(instance_);
+    welcome->set_without_prefix_cache(!options_.prefix_cache);
     for (const AdapterInfo& info : catalog_.List()) {
       *welcome->add_adapters() = ToProto(ListedAdapter{info, catalog_.StateOf(info)});
     }
@@ -177,8 +184,12 @@ class RunnerService::Impl : public rpc::Runner::Service {
     state.set_pages_free(load.pages_free);
     state.set_draining(draining_);
     *state.mutable_figures() = ToProto(load.figures);
+    TellHeld(told, &state);
     const int64_t now_ns = SteadyClock::Get().NowNs();
-    if (now_ns - told->prefixes_ns >= kPrefixesEveryNs && load.prefixes != told->prefixes) {
+    const int64_t since_ns = now_ns - told->prefixes_ns;
+    const bool are_due = load.prefixes != told->prefixes ? since_ns >= kPrefixesEveryNs
+                                                         : since_ns >= kPrefixesAnywayNs;
+    if (are_due && options_.prefix_cache) {
       *state.mutable_prefixes() = {load.prefixes.begin(), load.prefixes.end()};
       told->prefixes = std::move(load.prefixes);
       told->prefixes_ns = now_ns;
@@ -192,10 +203,43 @@ class RunnerService::Impl : public rpc::Runner::Service {
     return state;
   }
 
+  void TellHeld(FrontendSession::Told* told, rpc::RunnerState* state) const {
+    std::lock_guard lock(held_mutex_);
+    if (std::exchange(told->held, held_version_) == held_version_) return;
+    rpc::HeldAdapters* const held = state->mutable_held();
+    *held->mutable_resident() = {held_.resident.begin(), held_.resident.end()};
+    *held->mutable_loading() = {held_.loading.begin(), held_.loading.end()};
+    held->set_is_whole(held_.is_whole);
+  }
+
+  void LookWhatIsHeld() {
+    HeldAdapters now;
+    for (const AdapterInfo& info : catalog_.List()) {
+      const AdapterState state = catalog_.StateOf(info);
+      const bool is_held = state == AdapterState::kResident || state == AdapterState::kLoading;
+      if (!is_held || info.hash.empty()) continue;
+      if (now.resident.size() + now.loading.size() == kHeldToldMax) {
+        now.is_whole = false;
+        break;
+      }
+      (state == AdapterState::kResident ? now.resident : now.loading).push_back(info.hash);
+    }
+    std::lock_guard lock(held_mutex_);
+    if (held_version_ != 0 && now == held_) return;
+    held_ = std::move(now);
+    ++held_version_;
+  }
+
   void Watch() {
     std::unique_lock lock(mutex_);
+    int num_watches = 0;
     while (!stop_.wait_for(lock, std::chrono::nanoseconds(kHeartbeatNs),
                            [this] { return stopping_; })) {
+      if (num_watches++ % kWatchesPerHeld == 0) {
+        lock.unlock();
+        LookWhatIsHeld();
+        lock.lock();
+      }
       const int64_t now_ns = SteadyClock::Get().NowNs();
       // Who has not run itself hears nothing either: nobody is dead for that.
       const bool was_stopped = now_ns - watched_ns_ > options_.frontend_silence_ns / 2;
@@ -212,6 +256,10 @@ class RunnerService::Impl : public rpc::Runner::Service {
   AdapterCatalog& catalog_;
   const std::function<RunnerLoad()> load_;
   AdapterService* const adapters_;
+  const uint64_t instance_ = RandomSeed() | 1;  // 0 would be: it does not say
+  mutable std::mutex held_mutex_;
+  HeldAdapters held_;
+  uint64_t held_version_ = 0;
   std::atomic<bool> draining_{false};
   std::atomic<uint64_t> adapters_version_{0};
   std::mutex mutex_;

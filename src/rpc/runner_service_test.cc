@@ -81,9 +81,11 @@ class OneAdapter : public AdapterCatalog {
   }
   Result<AdapterInfo> Find(const std::string&) const override { return NotFoundError("none"); }
   std::string NamesNear(const std::string&, const NameFilter&) const override { return ""; }
-  AdapterState StateOf(const AdapterInfo&) const override { return AdapterState::kHost; }
+  AdapterState StateOf(const AdapterInfo&) const override { return state; }
   Result<AdapterInfo> Load(const AdapterLoad&) override { return NotFoundError("none"); }
   Status Unload(const std::string&, const std::string&) override { return NotFoundError("none"); }
+
+  std::atomic<AdapterState> state{AdapterState::kHost};
 };
 
 // Records what it is told.
@@ -108,6 +110,10 @@ class Notes : public RunnerListener {
   void OnState(size_t, const RunnerLoad& load, bool draining) override {
     Change([&] {
       load_ = load;
+      if (load.held.has_value()) {
+        held_ = load.held;
+        ++num_held_;
+      }
       draining_ = draining;
     });
   }
@@ -142,6 +148,8 @@ class Notes : public RunnerListener {
   std::map<uint64_t, std::vector<TokenEvent>> events_;
   std::vector<ListedAdapter> adapters_;  // sent after the welcome
   RunnerLoad load_;
+  std::optional<HeldAdapters> held_;  // as it said last
+  int32_t num_held_ = 0;
   std::vector<std::vector<uint64_t>> steps_;
   std::vector<uint64_t> evicted_;
   Status why_;
@@ -220,12 +228,56 @@ TEST_F(RunnerServiceTest, TellsPrefixesWhereTheyHaveChanged) {
   Serve();
   link_ = StartGrpcLink(LinkOptions(), 0, notes_).value();
   ASSERT_TRUE(notes_.WaitFor([](const Notes& notes) { return !notes.load_.prefixes.empty(); }));
+  EXPECT_TRUE(notes_.facts_.has_prefix_cache);
   EXPECT_TRUE(notes_.WaitFor([](const Notes& notes) { return notes.load_.prefixes.empty(); }))
       << "it says them once";
+  // And now and then anyway: what the frontend has sent meanwhile it thinks is cached until then.
+  EXPECT_TRUE(notes_.WaitFor([](const Notes& notes) { return !notes.load_.prefixes.empty(); }));
   num_prefixes_ = 7;
   EXPECT_TRUE(notes_.WaitFor([](const Notes& notes) {
     return notes.load_.prefixes == std::vector<uint64_t>{uint64_t{1} << 63, 7};
   }));
+}
+
+TEST_F(RunnerServiceTest, ARunnerWithoutACacheSaysSo) {
+  Serve({.prefix_cache = false});
+  link_ = StartGrpcLink(LinkOptions(), 0, notes_).value();
+  ASSERT_TRUE(notes_.WaitFor([](const Notes& notes) { return notes.load_.pages_free == 3; }));
+  EXPECT_FALSE(notes_.facts_.has_prefix_cache);
+  EXPECT_TRUE(notes_.load_.prefixes.empty());
+}
+
+// Frontends tell a runner that comes back by it from another one at its address.
+TEST_F(RunnerServiceTest, EachStartIsAnotherInstance) {
+  Serve();
+  link_ = StartGrpcLink(LinkOptions(), 0, notes_).value();
+  ASSERT_TRUE(notes_.WaitForUp());
+  const uint64_t first = notes_.facts_.instance;
+  EXPECT_NE(first, 0u);
+  link_.reset();
+  service_.reset();
+  Serve();
+  Notes notes;
+  link_ = StartGrpcLink(LinkOptions(), 0, notes).value();
+  ASSERT_TRUE(notes.WaitForUp());
+  EXPECT_NE(notes.facts_.instance, first);
+  link_.reset();
+}
+
+TEST_F(RunnerServiceTest, TellsWhatItsDeviceHoldsWhereThatHasChanged) {
+  Serve();
+  link_ = StartGrpcLink(LinkOptions(), 0, notes_).value();
+  const auto holds = [](std::vector<std::string> resident, std::vector<std::string> loading) {
+    return [=](const Notes& notes) {
+      return notes.held_ == HeldAdapters{resident, loading, /*is_whole=*/true};
+    };
+  };
+  EXPECT_TRUE(notes_.WaitFor(holds({}, {})));
+  catalog_.state = AdapterState::kLoading;
+  EXPECT_TRUE(notes_.WaitFor(holds({}, {"aa"})));
+  catalog_.state = AdapterState::kResident;
+  EXPECT_TRUE(notes_.WaitFor(holds({"aa"}, {})));
+  EXPECT_EQ(notes_.num_held_, 3) << "it says so once each";
 }
 
 // The answer of gRPC's own health check (grpc.health.v1) for a service: the number of its

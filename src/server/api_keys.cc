@@ -212,16 +212,32 @@ Status ApiKeys::Load(const Json& list) {
   for (size_t i = 0; i < list.size(); ++i) {
     RETURN_IF_ERROR(AddEntry(list[i], i, *former, next.get()));
   }
-  next->required = true;
-  RETURN_IF_ERROR(AddAdminKey(*former, next.get()));
-  Settle(next.get());
-  Put(std::move(next));
-  return OkStatus();
+  return Replace(*former, std::move(next));
 }
 
 Status ApiKeys::LoadText(const std::string& json) {
-  ASSIGN_OR_RETURN(const Json list, ParseJson(json));
-  return Load(list);
+  const Result<Json> list = ParseJson(json);
+  const bool is_list = list.ok() && list->is_array();
+  Status first = list.status();
+  if (list.ok() && !is_list) first = InvalidArgumentError("keys must be a JSON list");
+  const std::shared_ptr<const Table> former = table();
+  auto next = std::make_shared<Table>();
+  for (size_t i = 0; is_list && i < list->size(); ++i) {
+    const Status added = AddEntry((*list)[i], i, *former, next.get());
+    if (first.ok()) first = added;
+  }
+  next->keys.erase(admin_digest_);  // whatever the list says of it, it may do everything
+  const Status replaced = Replace(*former, std::move(next));
+  return first.ok() ? replaced : first;
+}
+
+// The admin key is in every table.
+Status ApiKeys::Replace(const Table& former, std::shared_ptr<Table> next) {
+  next->required = true;
+  RETURN_IF_ERROR(AddAdminKey(former, next.get()));
+  Settle(next.get());
+  Put(std::move(next));
+  return OkStatus();
 }
 
 void ApiKeys::SetShares(const std::map<std::string, double>& per_minute) {
@@ -333,9 +349,9 @@ Status ApiKeys::AddAdminKey(const Table& former, Table* table) const {
 Status ApiKeys::Add(const std::string& digest, ApiKey::Rights rights, const Table& former,
                     Table* table) const {
   if (table->keys.count(digest) != 0) return InvalidArgumentError("the same key is given twice");
-  table->has_admin = table->has_admin || rights.admin;
   rights.id = digest.substr(0, kIdDigits);
   ASSIGN_OR_RETURN(const Tenant* const tenant, TenantOf(rights, former, table));
+  table->has_admin = table->has_admin || rights.admin;
   const auto it = former.keys.find(digest);
   std::shared_ptr<WorkMeter> meter =
       it != former.keys.end() ? it->second->meter()

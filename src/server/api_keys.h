@@ -87,6 +87,9 @@ class ApiKeys {
   // tenants that are in both files keep what they have used.
   Status LoadFile(const std::string& path);
   Status Load(const Json& list);
+  // A cluster's keys, which hold at once: none of the former ones stays. From then on a key is
+  // asked for, also where the list is empty. What cannot be read gives no rights to anybody; its
+  // error is returned.
   Status LoadText(const std::string& json);
   // One more key, which may do everything. It does not close the server to those without a key.
   Status SetAdminKey(std::string_view key);
@@ -124,6 +127,7 @@ class ApiKeys {
   }
   static void Settle(Table* table);
   void Put(std::shared_ptr<const Table> table);
+  Status Replace(const Table& former, std::shared_ptr<Table> next);
   Status AddEntry(const Json& entry, size_t idx, const Table& former, Table* table) const;
   Status AddAdminKey(const Table& former, Table* table) const;
   Status Add(const std::string& digest, ApiKey::Rights rights, const Table& former,

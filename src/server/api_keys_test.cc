@@ -281,6 +281,31 @@ TEST(ApiKeysTest, LoadingAgainKeepsWhatWasUsed) {
   EXPECT_EQ(keys.Authenticate("Bearer k").error().http_status, 401);
 }
 
+// A cluster's keys: whatever the new list says, no key stays that it does not name.
+TEST(ApiKeysTest, AListThatIsEmptyOrCannotBeReadLetsNobodyInButTheAdmin) {
+  ManualClock clock;
+  ApiKeys keys(clock);
+  ASSERT_TRUE(keys.SetAdminKey("root").ok());
+  const auto enters = [&keys](const std::string& key) {
+    return keys.Authenticate("Bearer " + key).ok();
+  };
+  const std::string old_key = R"([{"key":"old","tenant":"t","adapters":["*"],"admin":true}])";
+  for (const std::string next : {"[]", "[{}]", "{}", "not JSON",
+                                 R"([{"key":"old","tenant":"t","adapters":["*"],"later":1}])",
+                                 R"([{"key":"root","tenant":"t","adapters":[]}])"}) {
+    ASSERT_TRUE(keys.LoadText(old_key).ok());
+    ASSERT_TRUE(enters("old"));
+    (void)keys.LoadText(next);
+    EXPECT_FALSE(enters("old")) << next;
+    EXPECT_TRUE(keys.required()) << next;
+    EXPECT_TRUE(enters("root")) << next;
+  }
+  const Status status = keys.LoadText(
+      R"([{"tenant":"t","adapters":["*"]},{"key":"new","tenant":"t","adapters":["*"]}])");
+  EXPECT_NE(status.message().find("keys[0]"), std::string::npos) << status.message();
+  EXPECT_TRUE(enters("new")) << "one that cannot be read takes no other away";
+}
+
 TEST(BodyBudgetTest, LeasesAddUpAndComeBack) {
   ManualClock clock;
   BodyBudget budget(1 << 20, clock);

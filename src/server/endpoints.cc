@@ -190,6 +190,12 @@ HttpResponse LoadAdapter(const ServerState& state, const Json& body, const ApiKe
     return ErrorResponse(ErrorFromStatus(
         AlreadyExistsError("'" + load->name + "' is the base model's name."), "lora_name"));
   }
+  const Result<AdapterInfo> known = state.context.catalog.Find(load->name);
+  if (known.ok() && known->owner.has_value()) {
+    return ErrorResponse(InvalidRequestError(
+        "lora_name",
+        "'" + load->name + "' was learned here, and is its owner's alone; choose another name."));
+  }
   load->tenant = key.rights().tenant;
   const Result<AdapterInfo> adapter = state.context.catalog.Load(*load);
   if (!adapter.ok()) {

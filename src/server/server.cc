@@ -111,7 +111,11 @@ Status HttpServer::Impl::Start() {
 
 Status HttpServer::Impl::LoadKeys() {
   const std::string& given = state_.options.api_keys_json;
-  if (!given.empty() && !started_) return state_.keys.LoadText(given);
+  if (!given.empty() && !started_) {
+    const Status taken = state_.keys.LoadText(given);
+    if (!taken.ok()) LOG_ERROR("a key that cannot be read is refused: {}", taken.message());
+    return OkStatus();
+  }
   if (state_.options.api_keys_file.empty()) return OkStatus();
   return state_.keys.LoadFile(state_.options.api_keys_file);
 }
