@@ -282,8 +282,24 @@ Result<bool> EtcdLearningStore::TryAddJob(const LearningJob& job, int32_t unfini
       transaction.then.push_back(std::move(drop));
     }
   }
+  TrimFinished(tenant, &transaction);
   ASSIGN_OR_RETURN(const EtcdOutcome outcome, store_.Commit(std::move(transaction)));
   return outcome.succeeded;
+}
+
+// Of jobs that ended long ago the events and checkpoints go, which are most of what etcd keeps of
+// them, and the jobs stay. Those that ended since the job before was added are few.
+void EtcdLearningStore::TrimFinished(const Tenant& tenant, EtcdTransaction* transaction) const {
+  std::vector<std::string> finished;  // oldest first
+  for (const Kept<LearningJob>& job : tenant.jobs) {
+    if (IsFinished(job.record.status)) finished.push_back(job.record.id);
+  }
+  const size_t num_over = finished.size() - std::min(finished.size(), options_.jobs_whole);
+  for (size_t i = num_over - std::min(num_over, kDroppedMax); i < num_over; ++i) {
+    const std::string& owner = tenant.jobs.front().record.tenant;
+    transaction->then.push_back(EtcdOperation::DeletePrefix(JobEventsKey(owner, finished[i])));
+    transaction->then.push_back(EtcdOperation::DeletePrefix(JobCheckpointsKey(owner, finished[i])));
+  }
 }
 
 Result<LearningJob> EtcdLearningStore::FindJob(const std::string& tenant, const std::string& id) {

@@ -42,6 +42,8 @@ class EtcdLearningStore : public LearningStore {
     // checkpoints.
     size_t jobs_kept = 100;
     size_t checkpoints_kept = kCheckpointsKept;
+    // Finished jobs of a tenant that have their events and checkpoints still.
+    size_t jobs_whole = 20;
     // What nothing leads to stays so long in the folder, and is looked for so often.
     std::chrono::seconds grace{3600};
     std::chrono::seconds sweep{600};
@@ -119,6 +121,7 @@ class EtcdLearningStore : public LearningStore {
   // Tries once; false: somebody else was faster.
   Result<bool> TryAddFile(const LearningFile& file, std::string_view content,
                           int64_t tenant_bytes_max);
+  void TrimFinished(const Tenant& tenant, EtcdTransaction* transaction) const;
   Result<bool> TryAddJob(const LearningJob& job, int32_t unfinished_max, int32_t adapters_max);
   Result<bool> TryCancel(const std::string& tenant, const std::string& id, LearningJob* job);
 

@@ -39,6 +39,7 @@ class EtcdLearningStoreTest : public testing::Test {
                                                      .unix_seconds = [this] { return now_; },
                                                      .jobs_kept = kKept,
                                                      .checkpoints_kept = kKept,
+                                                     .jobs_whole = 2,
                                                      .grace = std::chrono::seconds(0),
                                                      .sweep = std::chrono::seconds(0)});
     EXPECT_TRUE(store.ok()) << store.status().ToString();
@@ -318,6 +319,18 @@ TEST_F(EtcdLearningStoreTest, OldCheckpointsAndJobsAreForgotten) {
   const auto left = client_->ReadPrefix(JobCheckpointsKey("a", job.id));
   EXPECT_TRUE(left.ok() && left->found[0].empty());
   EXPECT_EQ(frontend_->ListJobs("a", {.limit = 1000})->items.size(), kKept);
+}
+
+TEST_F(EtcdLearningStoreTest, OfJobsThatEndedLongAgoTheEventsGo) {
+  const LearningFile file = AddFile("a", "text");
+  std::vector<LearningJob> jobs;
+  for (size_t i = 0; i < kKept; ++i) {
+    jobs.push_back(AddJob("a", file.id));
+    ASSERT_TRUE(frontend_->Cancel("a", jobs.back().id).ok());
+  }
+  EXPECT_EQ(frontend_->ListJobs("a", {.limit = 1000})->items.size(), kKept);
+  EXPECT_TRUE(Messages(jobs[0]).empty());
+  for (size_t i = 1; i < kKept; ++i) EXPECT_FALSE(Messages(jobs[i]).empty()) << i;
 }
 
 TEST_F(EtcdLearningStoreTest, WhileEtcdIsAwayAJobIsKept) {
