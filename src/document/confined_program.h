@@ -1,0 +1,39 @@
+// A program that reads what nobody vouches for: it has its input on its standard input, may take so
+// much memory and time and no more, may open few files and write none, has no descriptor, variable
+// or socket of this process, and so much of its output is read. Any thread; several at once.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+
+namespace graft {
+
+struct ProgramLimits {
+  int64_t memory_bytes = int64_t{1} << 30;
+  int cpu_seconds = 30;
+  int seconds = 60;  // of the wall's clock
+  int files = 32;    // open at once
+  int64_t output_bytes = int64_t{8} << 20;
+};
+
+struct ProgramEnd {
+  enum class Kind { kExited, kSignal, kTooLong, kTooMuch, kUnwanted };
+  Kind kind = Kind::kExited;
+  int code = 0;  // of its exit, or the signal
+  std::string output;
+  std::string complaint;  // the first line on its standard error, cut
+};
+
+// `words`: the program, found by PATH where it has no /, and its arguments. `is_wanted` is asked
+// several times a second. kNotFound: there is no such program. Starting it takes a moment however
+// much memory this process has. Where the system knows how, the program is also kept from sockets
+// and from other processes' /proc.
+Result<ProgramEnd> RunConfined(const std::vector<std::string>& words, const std::string& input,
+                               const ProgramLimits& limits,
+                               const std::function<bool()>& is_wanted = nullptr);
+
+}  // namespace graft
