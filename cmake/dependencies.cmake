@@ -13,6 +13,22 @@ find_package(PkgConfig REQUIRED)
 pkg_check_modules(PCRE2 REQUIRED IMPORTED_TARGET libpcre2-8)
 pkg_check_modules(SENTENCEPIECE REQUIRED IMPORTED_TARGET sentencepiece)
 pkg_check_modules(ICU REQUIRED IMPORTED_TARGET icu-uc)
+# HTML's tokens. lexbor is no Debian package: it is built once, for all build folders.
+set(lexbor_kind)
+set(lexbor_library liblexbor.a)
+if(GRAFT_BUILD_FUZZERS)
+  set(lexbor_kind fuzz)
+  set(lexbor_library liblexbor_fuzz.a)
+endif()
+execute_process(COMMAND ${PROJECT_SOURCE_DIR}/tools/lexbor.sh ${lexbor_kind} RESULT_VARIABLE lexbor_failed)
+if(lexbor_failed)
+  message(FATAL_ERROR "tools/lexbor.sh failed; its words stand above")
+endif()
+add_library(lexbor STATIC IMPORTED)
+set_target_properties(lexbor PROPERTIES
+  IMPORTED_LOCATION ${PROJECT_SOURCE_DIR}/build/lexbor/${lexbor_library}
+  INTERFACE_INCLUDE_DIRECTORIES ${PROJECT_SOURCE_DIR}/build/lexbor/include
+  INTERFACE_COMPILE_DEFINITIONS LEXBOR_STATIC)
 if(GRAFT_BUILD_TESTS)
   find_package(GTest REQUIRED)
 endif()

@@ -279,6 +279,12 @@ def test_a_pdf_is_read_by_pdftotext(tmp_path):
     done = learn(*args, env=env)
     assert done.returncode == 0, done.stderr
     assert graft_json(tmp_path / "report")["document"]["bytes"] == 12
+    program.write_text(f"#!/bin/sh\necho '{TEXT} \ue001'\n")
+    done = learn(*args, "--replace", env=env)
+    assert done.returncode == 0 and "report.pdf: 1 of its " in done.stderr and "left out" in done.stderr
+    program.write_text("#!/bin/sh\nprintf '\\001\\002\\033 \\001\\003 abc'\n")
+    done = learn(*args, "--replace", env=env)
+    assert done.returncode == 2 and "run OCR over it" in done.stderr
     program.write_text("#!/bin/sh\necho 'Syntax Error: broken' >&2; exit 1\n")
     done = learn(*args, "--replace", env=env)
     assert (tmp_path / "report" / "graft.json").exists()
@@ -292,6 +298,8 @@ def test_a_pdf_is_read_by_pdftotext(tmp_path):
     ("a.txt", 10_000_000, "a.txt has 10000000 bytes"),
     ("a.html", b"<script>only</script>", "a.html: there is no text in it"),
     ("a.docx", b"PK\x03\x04", "a.docx: this is an archive"),
+    ("a.jsonl", b'{"messages": [{"role": "user", "content": "Hi"}]}\n' * 9, "a.jsonl: these are lines of chats"),
+    ("a.txt", "\ue001\ue002 \ufffd\ue003 abc".encode(), "OCR"),
     ("a.txt", b"Two words", "a: the document has 3 tokens")])
 def test_what_is_no_document_is_refused_by_reason(tmp_path, name, content, words):
     (tmp_path / name).write_bytes(content if isinstance(content, bytes) else b"x" * content)

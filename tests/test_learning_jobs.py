@@ -171,8 +171,10 @@ def learning(tmp_path_factory):
 @pytest.mark.parametrize(("name", "content", "words"), [
     ("a.txt", b"", "the file is empty"), ("a.txt", b"ab\0cd", "this is binary"),
     ("a.txt", "Grüße".encode("latin1"), "this is not UTF-8"), ("a.txt", b"x" * 10_000_000, "has 10000000 bytes"),
-    ("a.docx", b"PK\x03\x04", "this is an archive"), ("a.html", b"<script>only</script>", "no text in it")],
-    ids=["empty", "binary", "latin1", "large", "archive", "no-text"])
+    ("a.docx", b"PK\x03\x04", "this is an archive"), ("a.html", b"<script>only</script>", "no text in it"),
+    ("a.jsonl", b'{"messages": [{"role": "user", "content": "Hi"}]}\n' * 9, "these are lines of chats"),
+    ("a.txt", "\ue001\ue002 \ufffd\ue003 abc".encode(), "OCR")],
+    ids=["empty", "binary", "latin1", "large", "archive", "no-text", "chats", "lost"])
 def test_what_is_no_document_is_refused_by_reason(learning, name, content, words):
     assert refused(learning.client(), lambda c: upload(c, content, name), words) == 400
 
@@ -183,6 +185,13 @@ def test_a_hostile_pdf_costs_its_job(learning):
     failed = wait_for(client, job.id, "failed")
     assert failed.error.code == "invalid_training_file" and failed.error.param == "training_file"
     assert "pdftotext" in failed.error.message and str(DEMO.parent) not in failed.error.message
+
+
+def test_a_jobs_events_tell_of_letters_that_were_lost(learning):
+    client = learning.client()
+    job = create(client, upload(client, TEXT + " \ue001").id)
+    wait_for(client, job.id, "succeeded")
+    assert any("1 of its " in message and "left out" in message for message in messages(client, job.id))
 
 
 def test_a_document_that_is_too_short_costs_its_job(learning):

@@ -5,6 +5,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 tools/build.sh dist graft
 tools/grammar.sh
+tools/licenses.sh build/dist/licenses
 rm -f build/dist/*.deb
 (cd build/dist && cpack -G DEB >cpack.log 2>&1) || { cat build/dist/cpack.log; exit 1; }
 ls build/dist/*.deb

@@ -32,6 +32,7 @@ for library in libnss_dns.so.2 libnss_files.so.2 libresolv.so.2; do
   [ -z "$found" ] || cp -Lu "$found" "$stage/lib/"
 done
 cp -r demo "$stage/demo"
+tools/licenses.sh "$stage/licenses"
 cp LICENSE README.md build/dist/graft*.service packaging/*.yaml "$stage/"
 tar -C build/dist/stage --owner=0 --group=0 --sort=name -cf build/dist/graft.tar graft
 zstd -q -f -T0 -15 build/dist/graft.tar -o "build/dist/$name.tar.zst"

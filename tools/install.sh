@@ -14,16 +14,17 @@ packages=(
   g++ cmake ninja-build ccache pkg-config git python3
   libboost1.81-dev libcli11-dev libpcre2-dev libsentencepiece-dev libspdlog-dev
   libicu-dev libsqlite3-dev libssl-dev libyaml-cpp-dev nlohmann-json3-dev prometheus-cpp-dev libjs-dygraphs
+  python3-venv  # fetches lexbor's sources (tools/lexbor.sh)
 )
 case $what in build | test | test-all | dist)
   # What it needs of protobuf libgrpc++-dev only recommends.
   packages+=(libgrpc++-dev protobuf-compiler-grpc libprotobuf-dev protobuf-compiler) ;;
 esac
 case $what in test | test-all) packages+=(
-  clang libclang-rt-14-dev libgtest-dev libgmock-dev mold openssl python3-venv etcd-server etcd-client) ;; esac
-case $what in dist | test-all) packages+=(dpkg-dev zstd python3-venv) ;; esac
+  clang libclang-rt-14-dev libgtest-dev libgmock-dev mold openssl etcd-server etcd-client) ;; esac
+case $what in dist | test-all) packages+=(dpkg-dev zstd) ;; esac
 case $what in grammar) packages=(g++ ccache python3-venv) ;; esac
-case $what in test-all) packages+=(clang-tidy libdnnl-dev chromium-headless-shell) ;; esac
+case $what in test-all) packages+=(clang-tidy libdnnl-dev chromium-headless-shell poppler-utils) ;; esac
 
 installed=$(dpkg-query -W -f='${binary:Package} ${Status}\n' | sed -n 's/ install ok installed$//p' | sed 's/:.*//')
 missing=()
@@ -58,6 +59,7 @@ case $what in test | test-all)
     "the Python clients that the whole-program tests use, and clang-format" &
   packages_of_tests=$! ;;
 esac
+case $what in grammar) ;; *) tools/lexbor.sh ;; esac
 case $what in grammar | test | test-all) tools/grammar.sh ;; esac
 [ -z "$packages_of_tests" ] || wait "$packages_of_tests"
 case $what in test-all)

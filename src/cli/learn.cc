@@ -63,6 +63,15 @@ Status CheckName(const std::string& name, const std::set<std::string>& taken) {
   return InvalidArgumentError("two adapters would be named '" + name + "'; give each a --name");
 }
 
+// What it says of how it was read, it says to the user.
+Result<Document> ReadAndTell(const std::string& file) {
+  ASSIGN_OR_RETURN(Document document, ReadDocument(file));
+  for (const std::string& note : document.notes) {
+    std::fprintf(stderr, "%s: %s\n", file.c_str(), note.c_str());
+  }
+  return document;
+}
+
 // Reads all documents before anything else: a wrong one must not cost the time of the others.
 Result<std::vector<LearnJob>> ReadJobs(const LearnOptions& options, const Tokenizer& tokenizer) {
   if (options.names.size() > options.files.size()) {
@@ -72,7 +81,7 @@ Result<std::vector<LearnJob>> ReadJobs(const LearnOptions& options, const Tokeni
   std::set<std::string> names;
   for (size_t i = 0; i < options.files.size(); ++i) {
     LearnJob job;
-    ASSIGN_OR_RETURN(job.document, ReadDocument(options.files[i]));
+    ASSIGN_OR_RETURN(job.document, ReadAndTell(options.files[i]));
     job.name = i < options.names.size() ? options.names[i] : AdapterNameFrom(job.document.name);
     RETURN_IF_ERROR(CheckName(job.name, names));
     names.insert(job.name);
@@ -526,7 +535,7 @@ Status RunLearn(LearnOptions options) {
   RETURN_IF_ERROR(ResolvePrompts(options.runtime.model, &options.recipe));
   ASSIGN_OR_RETURN(const auto tokenizer, Tokenizer::Load(options.runtime.model));
   for (const std::string& file : options.keep_texts) {
-    ASSIGN_OR_RETURN(Document document, ReadDocument(file));
+    ASSIGN_OR_RETURN(Document document, ReadAndTell(file));
     options.recipe.keep_texts.push_back(std::move(document));
   }
   TaskSet task;

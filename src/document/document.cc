@@ -3,11 +3,14 @@
 #include <algorithm>
 #include <cctype>
 #include <filesystem>
+#include <initializer_list>
 #include <utility>
 
 #include "base/file.h"
+#include "base/json.h"
 #include "base/sha256.h"
 #include "document/html_text.h"
+#include "document/plain_characters.h"
 #include "text/utf8.h"
 
 namespace graft {
@@ -29,11 +32,11 @@ constexpr Signature kSignatures[] = {
     {"\xFF\xFE", "UTF-16; save it as UTF-8"},
     {"\xFE\xFF", "UTF-16; save it as UTF-8"}};
 constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
-constexpr size_t kPdfHeaderWithin = 1024;  // as PDF readers look for it
+// Of what came out of a file, white space aside: with more of them a text is no use.
+constexpr double kControlsMax = 0.05;  // no text has any
+constexpr double kUnreadableMax = 0.3;
 
-bool IsPdf(std::string_view bytes) {
-  return bytes.substr(0, kPdfHeaderWithin).find("%PDF-") != std::string_view::npos;
-}
+enum class FileKind { kText, kHtml, kXhtml, kPdf };
 
 std::string Lower(std::string_view text) {
   std::string lower(text);
@@ -42,17 +45,39 @@ std::string Lower(std::string_view text) {
   return lower;
 }
 
-bool IsHtml(std::string_view text, std::string_view file_name) {
-  const std::string name = Lower(file_name);
-  if (name.ends_with(".html") || name.ends_with(".htm") || name.ends_with(".xhtml")) return true;
-  const size_t begin = text.find_first_not_of(" \t\r\n");
-  if (begin == std::string_view::npos) return false;
-  const std::string start = Lower(text.substr(begin, 16));
-  return start.starts_with("<!doctype html") || start.starts_with("<html");
+bool EndsWithOneOf(std::string_view name, std::initializer_list<std::string_view> endings) {
+  return std::any_of(endings.begin(), endings.end(),
+                     [&](std::string_view ending) { return name.ends_with(ending); });
 }
 
 bool IsBlank(unsigned char c) {
   return c == ' ' || c == '\t' || c == '\n' || c == '\r' || c == '\f' || c == '\v';
+}
+
+std::string_view WithoutBlanksBefore(std::string_view text) {
+  while (!text.empty() && IsBlank(static_cast<unsigned char>(text.front()))) text.remove_prefix(1);
+  return text;
+}
+
+// From the first tag on that is no declaration or comment: an XML file's root.
+std::string_view FromFirstTag(std::string_view text) {
+  for (;;) {
+    text = WithoutBlanksBefore(text);
+    const bool is_comment = text.starts_with("<!--");
+    if (!is_comment && !text.starts_with("<?")) return text;
+    const std::string_view end = is_comment ? "-->" : ">";
+    const size_t at = text.find(end);
+    if (at == std::string_view::npos) return {};
+    text.remove_prefix(at + end.size());
+  }
+}
+
+bool BeginsWithHtmlTag(std::string_view text) {
+  const std::string start = Lower(FromFirstTag(text).substr(0, 16));
+  if (start.starts_with("<!doctype html")) return true;
+  constexpr std::string_view kTag = "<html";
+  return start.starts_with(kTag) &&
+         (start.size() == kTag.size() || std::isalnum(static_cast<unsigned char>(start[5])) == 0);
 }
 
 Status CheckIsText(std::string_view bytes) {
@@ -72,9 +97,41 @@ Status CheckIsText(std::string_view bytes) {
       "this is not UTF-8; convert it, for example by iconv -f LATIN1 -t UTF-8");
 }
 
+// `text` has no byte order mark. A name decides nothing against the first bytes.
+FileKind KindOf(std::string_view text, std::string_view file_name) {
+  const std::string name = Lower(file_name);
+  if (WithoutBlanksBefore(text).starts_with("%PDF-")) return FileKind::kPdf;
+  if (name.ends_with(".pdf") && !CheckIsText(text).ok()) return FileKind::kPdf;
+  const bool is_xml = text.starts_with("<?xml") || EndsWithOneOf(name, {".xhtml", ".xht"});
+  if (EndsWithOneOf(name, {".html", ".htm", ".xhtml", ".xht", ".shtml"}) ||
+      BeginsWithHtmlTag(text)) {
+    return is_xml ? FileKind::kXhtml : FileKind::kHtml;
+  }
+  return FileKind::kText;
+}
+
+// Lines of JSON that other servers train on look like text, and would be learned letter by letter.
+Status CheckIsNoTrainingData(std::string_view text) {
+  text = WithoutBlanksBefore(text);
+  if (!text.starts_with('{')) return OkStatus();
+  const Result<Json> line = ParseJson(text.substr(0, text.find('\n')));
+  if (!line.ok() || !line->is_object()) return OkStatus();
+  const auto has = [&](const char* key) { return line->contains(key); };
+  const bool is_chat = has("messages") && (*line)["messages"].is_array();
+  if (!is_chat && !(has("prompt") && has("completion")) &&
+      !(has("input") && has("preferred_output"))) {
+    return OkStatus();
+  }
+  return InvalidArgumentError(
+      "these are lines of " + std::string(is_chat ? "chats ({\"messages\": ...})" : "examples") +
+      " for supervised fine-tuning, and what is learned here is a document: save what is to be "
+      "known as text, Markdown, HTML or PDF");
+}
+
 // Lines end with \n, pages with a blank line; nothing blank at either end.
 std::string Tidy(std::string_view text) {
   std::string tidy;
+  tidy.reserve(text.size());
   for (size_t i = 0; i < text.size(); ++i) {
     const char c = text[i];
     if (c == '\r') {
@@ -83,6 +140,7 @@ std::string Tidy(std::string_view text) {
       tidy += c == '\f' ? '\n' : c;
     }
   }
+  tidy = PlainCharacters(tidy);
   while (!tidy.empty() && IsBlank(static_cast<unsigned char>(tidy.back()))) tidy.pop_back();
   const auto first = std::find_if(tidy.begin(), tidy.end(),
                                   [](char c) { return !IsBlank(static_cast<unsigned char>(c)); });
@@ -90,22 +148,54 @@ std::string Tidy(std::string_view text) {
   return tidy;
 }
 
+// What a file has in place of letters that were lost goes; most of a text may not be that.
+Status LeaveOutLost(FileKind kind, DocumentContent* content) {
+  const UnreadableCount count = LeaveOutUnreadable(&content->text);
+  if (count.unreadable == 0) return OkStatus();
+  const std::string share = std::to_string(count.unreadable) + " of its " +
+                            std::to_string(count.characters) +
+                            " characters are controls, characters for private use or U+FFFD";
+  const auto characters = static_cast<double>(count.characters);
+  if (static_cast<double>(count.controls) > kControlsMax * characters ||
+      static_cast<double>(count.unreadable) > kUnreadableMax * characters) {
+    return InvalidArgumentError(
+        share + (kind == FileKind::kPdf
+                     ? ": its fonts do not say which letters they draw; run OCR over it first"
+                     : ": its letters were lost when it was made; save it anew as UTF-8, or run "
+                       "OCR over its pages"));
+  }
+  content->notes.push_back(share +
+                           ", and were left out; where letters are missing, run OCR over "
+                           "its pages first");
+  return OkStatus();
+}
+
+Result<std::string> RawText(FileKind kind, const std::string& bytes, std::string_view text,
+                            const DocumentReading& reading) {
+  if (kind == FileKind::kPdf) return PdfText(bytes, reading.pdf, reading.is_wanted);
+  RETURN_IF_ERROR(CheckIsText(text));
+  if (kind == FileKind::kText) {
+    RETURN_IF_ERROR(CheckIsNoTrainingData(text));
+    return std::string(text);
+  }
+  return HtmlText(text, kind == FileKind::kXhtml ? HtmlSyntax::kXhtml : HtmlSyntax::kHtml,
+                  reading.is_wanted);
+}
+
 }  // namespace
 
-Result<std::string> DocumentText(const std::string& bytes, std::string_view file_name,
-                                 const PdfTextLimits& pdf) {
+Result<DocumentContent> DocumentText(const std::string& bytes, std::string_view file_name,
+                                     const DocumentReading& reading) {
   if (bytes.empty()) return InvalidArgumentError("the file is empty");
-  std::string text = bytes;
-  if (IsPdf(bytes)) {
-    ASSIGN_OR_RETURN(text, PdfText(bytes, pdf));
-  } else {
-    if (text.starts_with(kByteOrderMark)) text.erase(0, kByteOrderMark.size());
-    RETURN_IF_ERROR(CheckIsText(text));
-    if (IsHtml(text, file_name)) text = HtmlText(text);
-  }
-  text = Tidy(text);
-  if (!text.empty()) return text;
-  if (IsPdf(bytes)) {
+  std::string_view text = bytes;
+  if (text.starts_with(kByteOrderMark)) text.remove_prefix(kByteOrderMark.size());
+  const FileKind kind = KindOf(text, file_name);
+  DocumentContent content;
+  ASSIGN_OR_RETURN(content.text, RawText(kind, bytes, text, reading));
+  content.text = Tidy(content.text);
+  RETURN_IF_ERROR(LeaveOutLost(kind, &content));
+  if (!content.text.empty()) return content;
+  if (kind == FileKind::kPdf) {
     return InvalidArgumentError("the PDF has no text, only pictures of it; run OCR over it first");
   }
   return InvalidArgumentError("there is no text in it");
@@ -117,10 +207,13 @@ Status CheckDocument(const std::string& bytes, std::string_view file_name) {
                                 " bytes; a document has " + std::to_string(kDocumentBytesMax) +
                                 " at most: split it");
   }
-  return IsPdf(bytes) ? OkStatus() : DocumentText(bytes, file_name).status();
+  std::string_view text = bytes;
+  if (text.starts_with(kByteOrderMark)) text.remove_prefix(kByteOrderMark.size());
+  if (KindOf(text, file_name) == FileKind::kPdf) return OkStatus();
+  return DocumentText(bytes, file_name).status();
 }
 
-Result<Document> ReadDocument(const std::string& path, const PdfTextLimits& pdf) {
+Result<Document> ReadDocument(const std::string& path, const DocumentReading& reading) {
   ASSIGN_OR_RETURN(const std::string bytes, ReadFile(path, kDocumentBytesMax));
   Document document;
   document.name = std::filesystem::path(path).stem().string();
@@ -128,9 +221,10 @@ Result<Document> ReadDocument(const std::string& path, const PdfTextLimits& pdf)
   Sha256 hash;
   hash.Update(bytes);
   document.hash = hash.HexDigest();
-  Result<std::string> text = DocumentText(bytes, path, pdf);
-  if (!text.ok()) return text.status().WithContext(path);
-  document.text = std::move(*text);
+  Result<DocumentContent> content = DocumentText(bytes, path, reading);
+  if (!content.ok()) return content.status().WithContext(path);
+  document.text = std::move(content->text);
+  document.notes = std::move(content->notes);
   return document;
 }
 

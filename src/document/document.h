@@ -1,11 +1,14 @@
 // A document's text, read from a file that nobody vouches for: plain text, Markdown (kept as it is
 // written), HTML (its text) and PDF (by pdftotext, in a child process with limits). What is no
-// document is refused by reason. One thread at a time, as PdfText.
+// document is refused by reason, and what came out of a file is checked like text that lay in it.
+// Pure functions; any thread.
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "base/status.h"
 #include "document/pdf_text.h"
@@ -19,18 +22,32 @@ struct Document {
   std::string text;  // UTF-8, not empty, its lines end with \n
   std::string hash;  // SHA-256 of the file's bytes
   int64_t bytes = 0;
+  std::vector<std::string> notes;  // what a user should know of how it was read: sentences
+};
+
+struct DocumentContent {
+  std::string text;                // as Document::text
+  std::vector<std::string> notes;  // as Document::notes
+};
+
+struct DocumentReading {
+  PdfTextLimits pdf;
+  // Asked now and then while a page or a PDF is read. False: the reading ends, kCancelled.
+  std::function<bool()> is_wanted;
 };
 
 // kNotFound, kPermissionDenied: no such file, or none of ours. kInvalidArgument: empty, too large,
-// binary, not UTF-8, or a PDF that pdftotext does not read within its limits; the message names the
-// file. kFailedPrecondition: pdftotext is not installed.
-Result<Document> ReadDocument(const std::string& path, const PdfTextLimits& pdf = {});
+// binary, not UTF-8, training data in place of a document, a text most of which cannot be read, or
+// a PDF that pdftotext does not read within its limits; the message names the file.
+// kFailedPrecondition: pdftotext is not installed.
+Result<Document> ReadDocument(const std::string& path, const DocumentReading& reading = {});
 
-// The same of bytes; `file_name` only tells HTML by its ending.
-Result<std::string> DocumentText(const std::string& bytes, std::string_view file_name,
-                                 const PdfTextLimits& pdf = {});
+// The same of bytes. A file is HTML by its name's ending or its first tag, and a PDF by its first
+// bytes, or by its name's ending where it is no text.
+Result<DocumentContent> DocumentText(const std::string& bytes, std::string_view file_name,
+                                     const DocumentReading& reading = {});
 
-// Whether DocumentText may succeed, in a moment: a PDF is not looked into.
+// Whether DocumentText may succeed, in time linear in the bytes: a PDF is not looked into.
 Status CheckDocument(const std::string& bytes, std::string_view file_name);
 
 }  // namespace graft

@@ -1,192 +1,313 @@
 #include "document/html_text.h"
 
+#include <lexbor/html/tokenizer.h>
+
 #include <algorithm>
 #include <cctype>
-#include <charconv>
-#include <cstdint>
-#include <iterator>
+#include <map>
+#include <memory>
+#include <new>
+#include <utility>
 
-#include "text/utf8.h"
+#include "document/html_tags.h"
+#include "document/open_elements.h"
+#include "document/page_lines.h"
 
 namespace graft {
 namespace {
 
-struct Entity {
-  std::string_view name;
-  char32_t code_point;
+// lexbor looks names up in tables that never grow: what walks through them is bounded by how much
+// it is given at once, and by forgetting names in between.
+constexpr size_t kPieceBytes = 1024;
+constexpr size_t kNamesMax = 64;
+constexpr size_t kPiecesPerQuestion = 64;
+// Custom elements of more names than that count as one.
+constexpr size_t kCustomNamesMax = 4096;
+
+struct TokenizerDeleter {
+  void operator()(lxb_html_tokenizer_t* tokenizer) const { lxb_html_tokenizer_destroy(tokenizer); }
 };
-// Those that prose has; pages of today write everything else as itself.
-constexpr Entity kEntities[] = {
-    {"amp", U'&'},         {"lt", U'<'},          {"gt", U'>'},          {"quot", U'"'},
-    {"apos", U'\''},       {"nbsp", U' '},        {"ensp", U' '},        {"emsp", U' '},
-    {"thinsp", U' '},      {"ndash", U'\u2013'},  {"mdash", U'\u2014'},  {"lsquo", U'\u2018'},
-    {"rsquo", U'\u2019'},  {"ldquo", U'\u201C'},  {"rdquo", U'\u201D'},  {"hellip", U'\u2026'},
-    {"bull", U'\u2022'},   {"middot", U'\u00B7'}, {"copy", U'\u00A9'},   {"reg", U'\u00AE'},
-    {"trade", U'\u2122'},  {"deg", U'\u00B0'},    {"sect", U'\u00A7'},   {"para", U'\u00B6'},
-    {"euro", U'\u20AC'},   {"pound", U'\u00A3'},  {"times", U'\u00D7'},  {"divide", U'\u00F7'},
-    {"plusmn", U'\u00B1'}, {"frac12", U'\u00BD'}, {"laquo", U'\u00AB'},  {"raquo", U'\u00BB'},
-    {"auml", U'\u00E4'},   {"ouml", U'\u00F6'},   {"uuml", U'\u00FC'},   {"Auml", U'\u00C4'},
-    {"Ouml", U'\u00D6'},   {"Uuml", U'\u00DC'},   {"szlig", U'\u00DF'},  {"eacute", U'\u00E9'},
-    {"egrave", U'\u00E8'}, {"agrave", U'\u00E0'}, {"aacute", U'\u00E1'}, {"ccedil", U'\u00E7'},
-    {"ntilde", U'\u00F1'}, {"oacute", U'\u00F3'}, {"iacute", U'\u00ED'}, {"uacute", U'\u00FA'}};
-constexpr size_t kEntityBytesMax = 12;
+using TokenizerPtr = std::unique_ptr<lxb_html_tokenizer_t, TokenizerDeleter>;
 
-constexpr std::string_view kHidden[] = {"script", "style", "template", "noscript", "svg", "title"};
-// What stands in the middle of a line; all other tags begin one.
-constexpr std::string_view kInline[] = {
-    "a",    "abbr",   "b",   "bdi", "bdo",  "cite",  "code", "data", "del", "dfn",  "em",
-    "font", "i",      "img", "ins", "kbd",  "label", "mark", "q",    "s",   "samp", "small",
-    "span", "strong", "sub", "sup", "time", "tt",    "u",    "var",  "wbr"};
-
-template <size_t N>
-bool IsOneOf(std::string_view name, const std::string_view (&names)[N]) {
-  return std::find(std::begin(names), std::end(names), name) != std::end(names);
+std::string_view View(const lxb_char_t* bytes, size_t size) {
+  return bytes == nullptr ? std::string_view()
+                          : std::string_view(reinterpret_cast<const char*>(bytes), size);
 }
 
-bool IsSpace(char c) { return c == ' ' || c == '\t' || c == '\n' || c == '\r' || c == '\f'; }
-
-char LowerOf(char c) { return static_cast<char>(std::tolower(static_cast<unsigned char>(c))); }
-
-// The place of `name` in the text, letters of either case, from `from` on.
-size_t FindNoCase(std::string_view text, std::string_view name, size_t from) {
-  const auto found =
-      std::search(text.begin() + static_cast<std::ptrdiff_t>(from), text.end(), name.begin(),
-                  name.end(), [](char a, char b) { return LowerOf(a) == b; });
-  return found == text.end() ? std::string_view::npos : static_cast<size_t>(found - text.begin());
+bool EqualsNoCase(std::string_view text, std::string_view lower) {
+  return std::equal(text.begin(), text.end(), lower.begin(), lower.end(), [](char a, char b) {
+    return std::tolower(static_cast<unsigned char>(a)) == b;
+  });
 }
 
-// The code point of what stands between & and ;, or 0.
-char32_t DecodeEntity(std::string_view name) {
-  if (!name.starts_with("#")) {
-    for (const Entity& entity : kEntities) {
-      if (entity.name == name) return entity.code_point;
-    }
-    return 0;
+std::string_view Trimmed(std::string_view text) {
+  constexpr std::string_view kBlanks = " \t\n\r\f";
+  const size_t begin = text.find_first_not_of(kBlanks);
+  if (begin == std::string_view::npos) return {};
+  return text.substr(begin, text.find_last_not_of(kBlanks) + 1 - begin);
+}
+
+// Whether display:none is what an attribute `style` says at last.
+bool StyleHides(std::string_view style) {
+  bool hides = false;
+  bool is_important = false;
+  while (!style.empty()) {
+    const size_t end = std::min(style.find(';'), style.size());
+    const std::string_view declaration = style.substr(0, end);
+    style.remove_prefix(std::min(end + 1, style.size()));
+    const size_t colon = declaration.find(':');
+    if (colon == std::string_view::npos) continue;
+    if (!EqualsNoCase(Trimmed(declaration.substr(0, colon)), "display")) continue;
+    const std::string_view value = declaration.substr(colon + 1);
+    const size_t mark = value.find('!');
+    if (is_important && mark == std::string_view::npos) continue;
+    is_important = mark != std::string_view::npos;
+    hides = EqualsNoCase(Trimmed(value.substr(0, mark)), "none");
   }
-  name.remove_prefix(1);
-  const bool is_hex = name.starts_with("x") || name.starts_with("X");
-  if (is_hex) name.remove_prefix(1);
-  uint32_t value = 0;
-  const auto [end, error] =
-      std::from_chars(name.data(), name.data() + name.size(), value, is_hex ? 16 : 10);
-  const bool is_number = error == std::errc() && end == name.data() + name.size();
-  const bool is_character =
-      value >= 0x20 && value <= 0x10FFFF && (value < 0xD800 || value > 0xDFFF);
-  return is_number && is_character ? static_cast<char32_t>(value) : 0;
+  return hides;
 }
 
-class Reader {
- public:
-  explicit Reader(std::string_view html) : html_(html) {}
+// Of equal attributes the first one counts.
+bool AttributesHide(const lxb_html_token_t& token) {
+  bool has_style = false;
+  bool has_aria = false;
+  for (const auto* attribute = token.attr_first; attribute != nullptr;
+       attribute = attribute->next) {
+    if (attribute->name == nullptr) continue;
+    const lexbor_hash_entry_t& entry = attribute->name->entry;
+    const std::string_view name = View(lexbor_hash_entry_str(&entry), entry.length);
+    const std::string_view value = View(attribute->value, attribute->value_size);
+    if (name == "hidden") return true;
+    if (name == "style" && !std::exchange(has_style, true) && StyleHides(value)) return true;
+    if (name == "aria-hidden" && !std::exchange(has_aria, true) && EqualsNoCase(value, "true")) {
+      return true;
+    }
+  }
+  return false;
+}
 
-  std::string Read() {
-    while (at_ < html_.size()) {
-      const char c = html_[at_];
-      const char next = at_ + 1 < html_.size() ? html_[at_ + 1] : ' ';
-      const bool is_tag = c == '<' && (std::isalpha(static_cast<unsigned char>(next)) != 0 ||
-                                       next == '/' || next == '!' || next == '?');
-      if (is_tag) {
-        ReadTag();
+// CDATA sections, which XHTML has, as the text that they are.
+std::string WithoutCdata(std::string_view html) {
+  constexpr std::string_view kBegin = "<![CDATA[";
+  constexpr std::string_view kEnd = "]]>";
+  std::string result;
+  result.reserve(html.size());
+  while (!html.empty()) {
+    const size_t begin = std::min(html.find(kBegin), html.size());
+    result += html.substr(0, begin);
+    html.remove_prefix(begin);
+    if (html.empty()) break;
+    html.remove_prefix(kBegin.size());
+    const size_t end = std::min(html.find(kEnd), html.size());
+    for (const char c : html.substr(0, end)) {
+      if (c == '<') {
+        result += "&lt;";
       } else if (c == '&') {
-        ReadEntity();
+        result += "&amp;";
       } else {
-        Add(html_.substr(at_++, 1));
+        result += c;
       }
     }
-    return std::move(text_);
+    html.remove_prefix(std::min(end + kEnd.size(), html.size()));
+  }
+  return result;
+}
+
+class PageReader {
+ public:
+  PageReader(std::string_view html, HtmlSyntax syntax) : html_(html), syntax_(syntax) {}
+
+  Status Read(const std::function<bool()>& is_wanted) {
+    if (!Begin()) return NoMemory();
+    size_t num_pieces = 0;
+    for (size_t at = 0; at < html_.size(); at += kPieceBytes) {
+      if (++num_pieces % kPiecesPerQuestion == 0 && is_wanted && !is_wanted()) {
+        return Status(StatusCode::kCancelled, "the page's text is not wanted any more");
+      }
+      const std::string_view piece = html_.substr(at, kPieceBytes);
+      if (lxb_html_tokenizer_chunk(tokenizer_.get(),
+                                   reinterpret_cast<const lxb_char_t*>(piece.data()),
+                                   piece.size()) != LXB_STATUS_OK) {
+        return NoMemory();
+      }
+      RETURN_IF_ERROR(Check());
+    }
+    return lxb_html_tokenizer_end(tokenizer_.get()) == LXB_STATUS_OK ? OkStatus() : NoMemory();
+  }
+
+  std::string TakeText() { return lines_.Take(); }
+  HtmlWork work() const {
+    HtmlWork work = work_;
+    work.elements = open_.moves();
+    work.looks = lines_.looks();
+    return work;
   }
 
  private:
-  void SkipPast(std::string_view end) {
-    const size_t found = html_.find(end, at_);
-    at_ = found == std::string_view::npos ? html_.size() : found + end.size();
+  static Status NoMemory() { return ResourceExhaustedError("no memory is left for the page"); }
+
+  bool Begin() {
+    tokenizer_.reset(lxb_html_tokenizer_create());
+    if (tokenizer_ == nullptr || lxb_html_tokenizer_init(tokenizer_.get()) != LXB_STATUS_OK) {
+      return false;
+    }
+    // Mistakes are not asked for. Of equal attributes the first one counts, which is seen here:
+    // lexbor would compare each with all before it.
+    tokenizer_->parse_errors = lexbor_array_obj_destroy(tokenizer_->parse_errors, true);
+    lxb_html_tokenizer_keep_duplicate_set(tokenizer_.get(), true);
+    lxb_html_tokenizer_callback_token_done_set(tokenizer_.get(), OnToken, this);
+    // Room for the longest token there may be, so that it is not copied as it grows; a reference
+    // may be a little longer than it is written. The system gives what is used of it.
+    return lxb_html_tokenizer_temp_realloc(tokenizer_.get(), 2 * html_.size()) == LXB_STATUS_OK &&
+           lxb_html_tokenizer_begin(tokenizer_.get()) == LXB_STATUS_OK;
   }
 
-  void ReadTag() {
-    if (html_.substr(at_).starts_with("<!--")) return SkipPast("-->");
-    const bool closes = html_[at_ + 1] == '/';
-    size_t name_end = at_ + (closes ? 2 : 1);
-    std::string name;
-    while (name_end < html_.size() && std::isalnum(static_cast<unsigned char>(html_[name_end]))) {
-      name += LowerOf(html_[name_end++]);
+  // Between pieces: what the token that is being read holds, and what names within scripts leave.
+  Status Check() {
+    NoteNames();
+    if (lexbor_dobject_allocated(tokenizer_->dobj_token_attr) > kHtmlAttributesMax) {
+      return InvalidArgumentError("a tag of the page has more than " +
+                                  std::to_string(kHtmlAttributesMax) + " attributes");
     }
-    at_ = name_end;
-    SkipAttributes();
-    if (IsOneOf(name, kHidden)) return closes ? void() : SkipHidden(name);
-    if (name == "pre") num_pre_ = closes ? std::max(0, num_pre_ - 1) : num_pre_ + 1;
-    if (name == "td" || name == "th") {
-      Add(" ");
-    } else if (!name.empty() && !IsOneOf(name, kInline)) {
-      BeginLine(name == "p" || (name.size() == 2 && name[0] == 'h' && name != "hr") ? 2 : 1);
-    }
+    const bool is_named = tokenizer_->token->tag_id >= LXB_TAG__LAST_ENTRY;
+    if (is_raw_ || !is_named) ForgetNames(tokenizer_->tags);
+    return OkStatus();
   }
 
-  // To the tag's >, which quotes may hold, too.
-  void SkipAttributes() {
-    char quote = 0;
-    for (; at_ < html_.size(); ++at_) {
-      const char c = html_[at_];
-      if (quote != 0) {
-        if (c == quote) quote = 0;
-      } else if (c == '>') {
-        ++at_;
-        return;
-      } else if ((c == '"' || c == '\'') && html_[at_ - 1] == '=') {
-        quote = c;
+  void NoteNames() {
+    const size_t names =
+        lexbor_hash_entries_count(tokenizer_->tags) + lexbor_hash_entries_count(tokenizer_->attrs);
+    work_.names_max = std::max(work_.names_max, static_cast<int64_t>(names));
+  }
+
+  static void ForgetNames(lexbor_hash_t* names) {
+    if (lexbor_hash_entries_count(names) > kNamesMax) lexbor_hash_clean(names);
+  }
+
+  // Null ends the reading.
+  static lxb_html_token_t* OnToken(lxb_html_tokenizer_t* tokenizer, lxb_html_token_t* token,
+                                   void* reader) {
+    auto* const self = static_cast<PageReader*>(reader);
+    try {
+      self->ReadToken(*token);
+    } catch (const std::bad_alloc&) {
+      return nullptr;
+    }
+    // The token's names and attributes are done with.
+    self->NoteNames();
+    ForgetNames(tokenizer->tags);
+    if (token->attr_first == nullptr) return token;
+    ForgetNames(tokenizer->attrs);
+    lexbor_dobject_clean(tokenizer->dobj_token_attr);
+    lexbor_mraw_clean(tokenizer->mraw);
+    return token;
+  }
+
+  void ReadToken(const lxb_html_token_t& token) {
+    ++work_.tokens;
+    if (token.tag_id == LXB_TAG__TEXT) {
+      ReadText(View(token.text_start, static_cast<size_t>(token.text_end - token.text_start)));
+    } else if (token.tag_id >= LXB_TAG__BEGIN) {
+      is_raw_ = false;
+      const HtmlTag tag = TagOf(token.tag_id);
+      if ((token.type & LXB_HTML_TOKEN_TYPE_CLOSE) != 0) {
+        ReadEnd(tag);
+      } else {
+        ReadBegin(tag, token);
       }
     }
   }
 
-  void SkipHidden(const std::string& name) {
-    const size_t found = FindNoCase(html_, "</" + name, at_);
-    at_ = found == std::string_view::npos ? html_.size() : found;
-    if (at_ < html_.size()) SkipPast(">");
+  HtmlTag TagOf(lxb_tag_id_t id) {
+    if (id < LXB_TAG__LAST_ENTRY) return static_cast<HtmlTag>(id);
+    size_t size = 0;
+    const lxb_char_t* const name = lxb_tag_name_by_id(id, &size);
+    const auto found = custom_names_.find(View(name, size));
+    if (found != custom_names_.end()) return found->second;
+    const auto tag = static_cast<HtmlTag>(kCustomTag + custom_names_.size());
+    if (custom_names_.size() < kCustomNamesMax) custom_names_.emplace(View(name, size), tag);
+    return tag;
   }
 
-  void ReadEntity() {
-    const size_t end = html_.substr(at_, kEntityBytesMax).find(';');
-    const char32_t code_point =
-        end == std::string_view::npos ? 0 : DecodeEntity(html_.substr(at_ + 1, end - 1));
-    if (code_point == 0) {
-      Add(html_.substr(at_++, 1));
-      return;
-    }
-    std::string character;
-    AppendCodePoint(code_point, &character);
-    Add(character);
-    at_ += end + 1;
+  void ReadText(std::string_view text) {
+    if (skips_line_end_ && text.starts_with('\n')) text.remove_prefix(1);
+    skips_line_end_ = false;
+    if (!open_.is_hidden()) lines_.Add(text, open_.is_preformatted());
   }
 
-  void Add(std::string_view character) {
-    if (num_pre_ > 0) {
-      text_ += character;
-      return;
-    }
-    const bool is_space = IsSpace(character.front());
-    if (!is_space) {
-      text_ += character;
-    } else if (!text_.empty() && !IsSpace(text_.back())) {
-      text_ += ' ';
+  void ReadBegin(HtmlTag tag, const lxb_html_token_t& token) {
+    const uint32_t marks = HtmlTagMarks(tag);
+    const bool is_foreign = open_.is_foreign() && (marks & html_tag::kEndsForeign) == 0;
+    const bool closes_itself =
+        (token.type & LXB_HTML_TOKEN_TYPE_CLOSE_SELF) != 0 &&
+        (syntax_ == HtmlSyntax::kXhtml || is_foreign || (marks & html_tag::kForeign) != 0);
+    bool hides = (marks & html_tag::kLeftOut) != 0 || AttributesHide(token);
+    if (tag == LXB_TAG_TITLE && !is_foreign) hides |= std::exchange(has_title_, true);
+    const bool is_void = (marks & html_tag::kVoid) != 0 && !is_foreign;
+    if (!is_void) open_.Open(tag, hides);
+    if (!open_.is_hidden() && !(is_void && hides)) ShowTag(tag, marks);
+    skips_line_end_ = tag == LXB_TAG_PRE || tag == LXB_TAG_LISTING || tag == LXB_TAG_TEXTAREA;
+    if (is_void) return;
+    if (closes_itself) {
+      open_.Close(tag);
+    } else if (!is_foreign) {
+      ReadRaw(tag, marks);
     }
   }
 
-  // Ends the line, with one blank line after it at most.
-  void BeginLine(int num_breaks) {
-    while (!text_.empty() && text_.back() == ' ') text_.pop_back();
-    if (text_.empty()) return;
-    int there = 0;
-    for (size_t i = text_.size(); i > 0 && text_[i - 1] == '\n'; --i) ++there;
-    for (; there < num_breaks; ++there) text_ += '\n';
+  // Elements in which no tag but their own end is one.
+  void ReadRaw(HtmlTag tag, uint32_t marks) {
+    const bool is_hidden_text = (marks & html_tag::kLeftOut) != 0 && tag != LXB_TAG_NOSCRIPT;
+    if (syntax_ == HtmlSyntax::kXhtml && !is_hidden_text) return;
+    const lxb_html_tokenizer_state_f before = tokenizer_->state;
+    lxb_html_tokenizer_set_state_by_tag(tokenizer_.get(), true, tag, LXB_NS_HTML);
+    is_raw_ = tokenizer_->state != before;
+  }
+
+  void ReadEnd(HtmlTag tag) {
+    const uint32_t marks = HtmlTagMarks(tag);
+    if (tag == LXB_TAG_BR) {  // </br> is <br>
+      if (!open_.is_hidden() && syntax_ == HtmlSyntax::kHtml) lines_.Break();
+    } else if (open_.Close(tag) && !open_.is_hidden()) {
+      ShowTag(tag, marks);
+    }
+  }
+
+  void ShowTag(HtmlTag tag, uint32_t marks) {
+    if (tag == LXB_TAG_BR) {
+      lines_.Break();
+    } else if ((marks & html_tag::kCell) != 0) {
+      lines_.Add(" ", false);
+    } else if ((marks & html_tag::kBlock) != 0) {
+      lines_.Begin((marks & html_tag::kParagraph) != 0 ? 2 : 1);
+    }
   }
 
   const std::string_view html_;
-  size_t at_ = 0;
-  int num_pre_ = 0;
-  std::string text_;
+  const HtmlSyntax syntax_;
+  TokenizerPtr tokenizer_;
+  OpenElements open_;
+  PageLines lines_;
+  std::map<std::string, HtmlTag, std::less<>> custom_names_;
+  bool is_raw_ = false;  // within an element in which no tag but its own end is one
+  bool skips_line_end_ = false;
+  bool has_title_ = false;
+  HtmlWork work_;
 };
 
 }  // namespace
 
-std::string HtmlText(std::string_view html) { return Reader(html).Read(); }
+Result<std::string> HtmlText(std::string_view html, HtmlSyntax syntax,
+                             const std::function<bool()>& is_wanted, HtmlWork* work) {
+  std::string without_cdata;
+  if (syntax == HtmlSyntax::kXhtml) {
+    without_cdata = WithoutCdata(html);
+    html = without_cdata;
+  }
+  PageReader reader(html, syntax);
+  RETURN_IF_ERROR(reader.Read(is_wanted));
+  if (work != nullptr) *work = reader.work();
+  return reader.TakeText();
+}
 
 }  // namespace graft

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstdio>
 #include <filesystem>
+#include <functional>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -28,14 +29,18 @@ constexpr float kWeightMax = 1000.0f;
 // No request over HTTP comes to have such an id.
 constexpr uint64_t kFirstWriterId = uint64_t{1} << 62;
 
-Result<Document> DocumentOf(const LearningFile& file, const std::string& content) {
+Result<Document> DocumentOf(const LearningFile& file, const std::string& content,
+                            const std::function<bool()>& is_wanted) {
   Document document;
   document.name = std::filesystem::path(file.name).stem().string();
   document.bytes = static_cast<int64_t>(content.size());
   Sha256 hash;
   hash.Update(content);
   document.hash = hash.HexDigest();
-  ASSIGN_OR_RETURN(document.text, DocumentText(content, file.name));
+  ASSIGN_OR_RETURN(DocumentContent read,
+                   DocumentText(content, file.name, {.pdf = {}, .is_wanted = is_wanted}));
+  document.text = std::move(read.text);
+  document.notes = std::move(read.notes);
   return document;
 }
 
@@ -136,7 +141,12 @@ Status JobAtWork::Run() {
   if (!file.ok()) return LeftBy(file.status());
   const Result<std::string> content = store_.FileContent(job_.tenant, job_.training_file);
   if (!content.ok()) return LeftBy(content.status());
-  ASSIGN_OR_RETURN(const Document document, DocumentOf(*file, *content));
+  Status wanted;
+  const Result<Document> read =
+      DocumentOf(*file, *content, [this, &wanted] { return (wanted = CheckWanted()).ok(); });
+  RETURN_IF_ERROR(wanted);
+  ASSIGN_OR_RETURN(const Document document, read);
+  for (const std::string& note : document.notes) Tell(file->name + ": " + note);
   ASSIGN_OR_RETURN(recipe_, RecipeOf(job_));
   RETURN_IF_ERROR(ResolvePrompts(settings_.model_dir, &recipe_));
   ASSIGN_OR_RETURN(const LearnerInput input,

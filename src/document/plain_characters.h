@@ -1,0 +1,33 @@
+// The same text in fewer characters: what only a layout needs becomes what a reader types, so that
+// a word has the same tokens wherever it came from. And which characters nobody can read. Pure
+// functions; any thread.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+namespace graft {
+
+// What a character of a layout is to a reader: ligatures (U+FB00 to U+FB06) are their letters;
+// spaces that do not break or have a width of their own are spaces; soft hyphens, zero-width spaces
+// and byte order marks are nothing. Returns false where it is what it is.
+bool PlainForm(char32_t character, std::string_view* plain);
+
+// All of valid UTF-8 in its plain form. A soft hyphen at a line's end goes with the line's end, and
+// with the blanks around it.
+std::string PlainCharacters(std::string_view text);
+
+// Controls (but white space and ESC, which logs colour with), characters for private use,
+// noncharacters and U+FFFD: what files have in place of characters that were lost.
+bool IsUnreadable(char32_t character);
+
+struct UnreadableCount {
+  int64_t characters = 0;  // without white space
+  int64_t controls = 0;    // of them
+  int64_t unreadable = 0;  // of them, controls included
+};
+// Of valid UTF-8. Leaves those out that cannot be read.
+UnreadableCount LeaveOutUnreadable(std::string* text);
+
+}  // namespace graft

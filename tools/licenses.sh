@@ -1,0 +1,10 @@
+#!/usr/bin/env bash
+# licenses.sh FOLDER: writes the licences of libraries that Graft's programs bring along and that are no Debian packages.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+rm -rf "$1"
+mkdir -p "$1/lexbor" "$1/xgrammar"
+cp build/lexbor/LICENSE build/lexbor/NOTICE "$1/lexbor"
+archive=$(echo build/grammar/xgrammar-*.tar.gz)
+name=$(basename "$archive" .tar.gz)
+tar -xf "$archive" -C "$1/xgrammar" --strip-components 1 "$name/LICENSE" "$name/NOTICE"
