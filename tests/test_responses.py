@@ -27,6 +27,7 @@ def test_a_real_model_answers(server):
                                     metadata={"a": "b"}, instructions="Be brief.")
     assert whole.status == "incomplete" and whole.incomplete_details.reason == "max_output_tokens"
     assert whole.usage.output_tokens == 8 and whole.metadata == {"a": "b"} and whole.output_text
+    assert whole.usage.input_tokens_details.cache_write_tokens == 0
     chat = client.chat.completions.create(
         model="austen", max_tokens=8, temperature=0,
         messages=[{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Begin."}])
