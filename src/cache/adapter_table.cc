@@ -87,26 +87,36 @@ void AdapterTable::FillParts(AdapterSource* source, const Content& content) cons
 }
 
 // Where there is none, the sum that went unused longest makes place.
-Status AdapterTable::CheckRoomForSum(Holds* retired) {
-  if (static_cast<int32_t>(sums_.size()) < sums_max_) return OkStatus();
+Status AdapterTable::CheckRoomForSum(const std::string& tenant, Holds* retired) {
   int32_t oldest = -1;
+  int32_t num_used = 0;
+  int32_t num_own = 0;
   for (const int32_t sum : sums_) {
     const Content& content = contents_[static_cast<size_t>(sum)];
-    if (content.holds.load() > 1) continue;
-    if (oldest < 0 || content.used_at < contents_[static_cast<size_t>(oldest)].used_at) {
+    if (content.holds.load() > 1) {
+      ++num_used;
+      num_own += content.tenant == tenant ? 1 : 0;
+    } else if (oldest < 0 || content.used_at < contents_[static_cast<size_t>(oldest)].used_at) {
       oldest = sum;
     }
   }
-  if (oldest < 0) {
+  const int32_t num_free = sums_max_ - num_used;
+  if (num_free <= 0) {
     return ResourceExhaustedError(std::to_string(sums_max_) +
                                   " different sums of adapters are in use, as many as may be; try "
                                   "again later");
   }
-  EraseKeys(oldest, retired);
+  if (num_own >= kShareOfFree * num_free) {
+    return ResourceExhaustedError("this tenant has " + std::to_string(num_own) +
+                                  " different sums of adapters in use, its share of " +
+                                  std::to_string(sums_max_) + "; try again later");
+  }
+  if (static_cast<int32_t>(sums_.size()) >= sums_max_) EraseKeys(oldest, retired);
   return OkStatus();
 }
 
-Result<AdapterLease> AdapterTable::AcquireSum(std::vector<AdapterPart> parts) {
+Result<AdapterLease> AdapterTable::AcquireSum(std::vector<AdapterPart> parts,
+                                              const std::string& tenant) {
   CHECK(!parts.empty());
   Holds retired;
   AdapterLease lease;
@@ -124,7 +134,7 @@ Result<AdapterLease> AdapterTable::AcquireSum(std::vector<AdapterPart> parts) {
     const auto known = content_of_key_.find(key);
     int32_t id = known == content_of_key_.end() ? -1 : known->second;
     if (id < 0) {
-      RETURN_IF_ERROR(CheckRoomForSum(&retired));
+      RETURN_IF_ERROR(CheckRoomForSum(tenant, &retired));
       const bool all_read = std::none_of(parts.begin(), parts.end(),
                                          [](const auto& part) { return part.hash.empty(); });
       id = Enter({.path = "", .hash = all_read ? key : "", .key = key, .parts = {}});
@@ -139,6 +149,7 @@ Result<AdapterLease> AdapterTable::AcquireSum(std::vector<AdapterPart> parts) {
     }
     Content& sum = contents_[static_cast<size_t>(id)];
     sum.used_at = ++num_sum_uses_;
+    if (sum.holds.load() == 1) sum.tenant = tenant;
     sum.holds.fetch_add(1, std::memory_order_relaxed);
     lease = AdapterLease(this, &sum.holds, id);
   }

@@ -80,8 +80,11 @@ class AdapterTable {
   // kNotFound if the key is not published (any more).
   Result<AdapterLease> Acquire(const std::string& key);
   // The sum of the contents with these keys by these weights, in whatever order; nothing else of
-  // the parts is looked at. kNotFound as above; kResourceExhausted if sums_max are in use.
-  Result<AdapterLease> AcquireSum(std::vector<AdapterPart> parts);
+  // the parts is looked at. kNotFound as above. kResourceExhausted if sums_max are in use, or if
+  // the tenant has in use kShareOfFree times as many as are left: whatever one tenant asks for,
+  // others find room for theirs.
+  Result<AdapterLease> AcquireSum(std::vector<AdapterPart> parts, const std::string& tenant);
+  static constexpr int32_t kShareOfFree = 4;
   // No new leases from now on, of sums with it neither; an unknown key is ignored.
   void Retire(const std::string& key);
   bool Contains(const std::string& key) const;
@@ -114,6 +117,7 @@ class AdapterTable {
     std::vector<std::string> keys;                  // under mutex_: that lead to it
     std::vector<std::pair<int32_t, float>> parts;   // under mutex_: of a sum, and their weights
     uint64_t used_at = 0;                           // under mutex_: of a sum, by all sums' uses
+    std::string tenant;                             // under mutex_: of a sum, for whom it is in use
     std::atomic<int32_t> holds{0};  // one per lease, and the table's own while it has keys
   };
 
@@ -125,7 +129,7 @@ class AdapterTable {
   // These want mutex_ held.
   int32_t Enter(AdapterSource source);
   void FillParts(AdapterSource* source, const Content& content) const;
-  Status CheckRoomForSum(Holds* retired);
+  Status CheckRoomForSum(const std::string& tenant, Holds* retired);
   void EraseKeys(int32_t content, Holds* retired);
 
   const int32_t contents_max_;

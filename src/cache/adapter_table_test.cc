@@ -201,12 +201,12 @@ TEST(AdapterTableTest, ASumIsOneContentWhateverTheOrder) {
   AdapterTable table(2);
   ASSERT_TRUE(table.Publish(Source("aa", "aa")).ok());
   ASSERT_TRUE(table.Publish(Source("bb", "bb")).ok());
-  AdapterLease sum = *table.AcquireSum(Parts({{"bb", 0.5f}, {"aa", 1.0f}}));
-  EXPECT_EQ(table.AcquireSum(Parts({{"aa", 1.0f}, {"bb", 0.5f}}))->content(), sum.content());
-  EXPECT_NE(table.AcquireSum(Parts({{"aa", 1.0f}, {"bb", 0.25f}}))->content(), sum.content());
-  EXPECT_NE(table.AcquireSum(Parts({{"aa", 0.5f}, {"bb", 1.0f}}))->content(), sum.content());
-  EXPECT_NE(table.AcquireSum(Parts({{"aa", 1.0f}}))->content(), table.Acquire("aa")->content());
-  EXPECT_EQ(table.AcquireSum(Parts({{"aa", 1.0f}, {"cc", 1.0f}})).status().code(),
+  AdapterLease sum = *table.AcquireSum(Parts({{"bb", 0.5f}, {"aa", 1.0f}}), "");
+  EXPECT_EQ(table.AcquireSum(Parts({{"aa", 1.0f}, {"bb", 0.5f}}), "")->content(), sum.content());
+  EXPECT_NE(table.AcquireSum(Parts({{"aa", 1.0f}, {"bb", 0.25f}}), "")->content(), sum.content());
+  EXPECT_NE(table.AcquireSum(Parts({{"aa", 0.5f}, {"bb", 1.0f}}), "")->content(), sum.content());
+  EXPECT_NE(table.AcquireSum(Parts({{"aa", 1.0f}}), "")->content(), table.Acquire("aa")->content());
+  EXPECT_EQ(table.AcquireSum(Parts({{"aa", 1.0f}, {"cc", 1.0f}}), "").status().code(),
             StatusCode::kNotFound);
   const AdapterSource source = table.SourceOf(sum.content());
   ASSERT_EQ(source.parts.size(), 2u);
@@ -226,13 +226,13 @@ TEST(AdapterTableTest, ASumOfUnreadPartsHasNoHash) {
   AdapterTable table(2);
   ASSERT_TRUE(table.Publish(Source("unread a")).ok());
   ASSERT_TRUE(table.Publish(Source("bb", "bb")).ok());
-  const AdapterLease sum = *table.AcquireSum(Parts({{"unread a", 2.0f}, {"bb", 1.0f}}));
+  const AdapterLease sum = *table.AcquireSum(Parts({{"unread a", 2.0f}, {"bb", 1.0f}}), "");
   EXPECT_EQ(table.SourceOf(sum.content()).hash, "");
   table.Identify("unread a", "aa");
-  const AdapterLease known = *table.AcquireSum(Parts({{"aa", 2.0f}, {"bb", 1.0f}}));
+  const AdapterLease known = *table.AcquireSum(Parts({{"aa", 2.0f}, {"bb", 1.0f}}), "");
   const AdapterSource source = table.SourceOf(known.content());
   EXPECT_EQ(source.hash, source.key);
-  EXPECT_EQ(table.AcquireSum(Parts({{"unread a", 2.0f}, {"bb", 1.0f}}))->content(),
+  EXPECT_EQ(table.AcquireSum(Parts({{"unread a", 2.0f}, {"bb", 1.0f}}), "")->content(),
             known.content());
   EXPECT_EQ(table.SourceOf(sum.content()).parts[1].hash, "aa") << "by now it is known";
 }
@@ -241,7 +241,7 @@ TEST(AdapterTableTest, ASumGoesWithTheFirstOfItsParts) {
   AdapterTable table(2);
   ASSERT_TRUE(table.Publish(Source("aa", "aa")).ok());
   ASSERT_TRUE(table.Publish(Source("bb", "bb")).ok());
-  AdapterLease sum = *table.AcquireSum(Parts({{"aa", 0.5f}, {"bb", 0.5f}}));
+  AdapterLease sum = *table.AcquireSum(Parts({{"aa", 0.5f}, {"bb", 0.5f}}), "");
   const int32_t content = sum.content();
   const int32_t part = table.Acquire("aa")->content();
   table.Retire("aa");
@@ -259,7 +259,7 @@ TEST(AdapterTableTest, ASumGoesWithTheFirstOfItsParts) {
 TEST(AdapterTableTest, TheSumThatWentUnusedLongestMakesPlace) {
   AdapterTable table(1, /*sums_max=*/2);
   ASSERT_TRUE(table.Publish(Source("aa", "aa")).ok());
-  const auto acquire = [&](float weight) { return table.AcquireSum(Parts({{"aa", weight}})); };
+  const auto acquire = [&](float weight) { return table.AcquireSum(Parts({{"aa", weight}}), ""); };
   AdapterLease first = *acquire(1.0f);
   AdapterLease second = *acquire(2.0f);
   const int32_t oldest = first.content();
@@ -272,6 +272,29 @@ TEST(AdapterTableTest, TheSumThatWentUnusedLongestMakesPlace) {
   EXPECT_EQ(table.TakeUnused(), std::vector<int32_t>{oldest});
   table.Recycle(oldest);
   EXPECT_EQ(acquire(1.0f)->content(), oldest) << "anew, instead of the other one";
+}
+
+// Requests that wait hold their sums, too.
+TEST(AdapterTableTest, ATenantsSumsLeaveRoomForOthers) {
+  AdapterTable table(1, /*sums_max=*/10);
+  ASSERT_TRUE(table.Publish(Source("aa", "aa")).ok());
+  std::vector<AdapterLease> leases;
+  float weight = 1.0f;
+  const auto acquire = [&](const std::string& tenant) {
+    Result<AdapterLease> lease = table.AcquireSum(Parts({{"aa", weight += 0.5f}}), tenant);
+    if (lease.ok()) leases.push_back(std::move(*lease));
+    return lease.status();
+  };
+  for (int i = 0; i < 8; ++i) EXPECT_TRUE(acquire("a").ok()) << i;
+  const Status refused = acquire("a");
+  EXPECT_EQ(refused.code(), StatusCode::kResourceExhausted);
+  EXPECT_NE(refused.message().find("this tenant has 8"), std::string::npos) << refused.message();
+  EXPECT_TRUE(acquire("b").ok());
+  EXPECT_TRUE(acquire("c").ok());
+  EXPECT_EQ(acquire("d").code(), StatusCode::kResourceExhausted) << "none is left";
+  leases.erase(leases.begin(), leases.begin() + 4);
+  EXPECT_TRUE(acquire("d").ok());
+  EXPECT_TRUE(table.AcquireSum(Parts({{"aa", weight}}), "a").ok()) << "one that is there";
 }
 
 }  // namespace

@@ -165,7 +165,7 @@ Result<AdapterLease> Engine::AcquireAdapter(const Request& request) const {
   for (const AdapterUse& use : request.adapters) {
     parts.push_back({.path = "", .hash = "", .key = use.hash, .weight = use.weight});
   }
-  return adapters_.AcquireSum(std::move(parts));
+  return adapters_.AcquireSum(std::move(parts), request.tenant);
 }
 
 // As many as the request asks for, and the engine allows, of whose draws none waits for another.
