@@ -1,5 +1,6 @@
 #include <gtest/gtest.h>
 
+#include "base/token_mask.h"
 #include "executor/ragged_batch.h"
 #include "executor/sequence_sampler.h"
 
@@ -190,19 +191,32 @@ TEST(SequenceSamplerTest, CountsOnlyForPenaltiesAndResumesWhereItWas) {
   EXPECT_EQ(resumed.Row({}).num_counts, 2);
 }
 
-TEST(SequenceSamplerTest, BansWhatIsNotAllowedBesideWhatThePlanBans) {
+// However many tokens there are, what goes with a draw is a bit for each.
+TEST(SequenceSamplerTest, AMaskHoldsWhatIsAllowedBesideWhatThePlanBansAndMasks) {
+  constexpr int32_t kVocab = 40;
   SequenceStart start;
-  start.sampling.allowed_tokens = {3, 1, 3};
+  start.sampling.allowed_tokens = {3, 33, 3, 38};
   SequenceSampler sampler;
-  sampler.Start(start, /*vocab_size=*/5);
-  const auto banned = [](const SamplingRow& row) {
-    return std::vector<int32_t>(row.banned, row.banned + row.num_banned);
+  sampler.Start(start, kVocab);
+  const auto tokens_of = [](const SamplingRow& row) {
+    std::vector<int32_t> tokens;
+    for (int32_t token = 0; token < kVocab; ++token) {
+      if (IsInMask(row.mask, token)) tokens.push_back(token);
+    }
+    return tokens;
   };
-  EXPECT_EQ(banned(sampler.Row(std::vector<int32_t>{1})), (std::vector<int32_t>{0, 2, 4, 1}));
-  EXPECT_EQ(banned(sampler.RowAhead()), (std::vector<int32_t>{0, 2, 4}));
-  start.sampling.allowed_tokens.clear();
-  sampler.Start(start, /*vocab_size=*/5);
-  EXPECT_EQ(sampler.Row({}).num_banned, 0);
+  const std::vector<int32_t> banned = {1};
+  const SamplingRow row = sampler.Row(banned);
+  EXPECT_EQ(row.num_banned, 1);
+  EXPECT_EQ(row.banned[0], 1);
+  EXPECT_EQ(tokens_of(row), (std::vector<int32_t>{3, 33, 38}));
+  EXPECT_EQ(tokens_of(sampler.RowAhead()), (std::vector<int32_t>{3, 33, 38}));
+  const std::vector<uint32_t> mask = {0xFFu, 0x2u};
+  EXPECT_EQ(tokens_of(sampler.Row({}, mask.data())), (std::vector<int32_t>{3, 33}));
+  start.sampling.allowed_tokens = {};
+  sampler.Start(start, kVocab);
+  EXPECT_EQ(sampler.Row({}).mask, nullptr);
+  EXPECT_EQ(sampler.Row({}, mask.data()).mask, mask.data());
 }
 
 }  // namespace

@@ -1,20 +1,20 @@
 #include "executor/sequence_sampler.h"
 
+#include <algorithm>
+#include <functional>
+
 #include "base/check.h"
+#include "base/token_mask.h"
 
 namespace graft {
 
 void SequenceSampler::Start(const SequenceStart& start, int32_t vocab_size) {
   spec_ = start.sampling;
-  banned_.clear();
+  allowed_.clear();
   if (!spec_.allowed_tokens.empty()) {
-    std::vector<bool> is_allowed(static_cast<size_t>(vocab_size));
-    for (const int32_t token : spec_.allowed_tokens) is_allowed[static_cast<size_t>(token)] = true;
-    for (int32_t token = 0; token < vocab_size; ++token) {
-      if (!is_allowed[static_cast<size_t>(token)]) banned_.push_back(token);
-    }
+    allowed_.resize(static_cast<size_t>(NumMaskWords(vocab_size)));
+    for (const int32_t token : spec_.allowed_tokens) AddToMask(token, allowed_.data());
   }
-  num_never_ = banned_.size();
   prompt_tokens_ = start.prompt_tokens;
   prompt_position_ = start.num_virtual_tokens;
   num_drawn_ = 0;
@@ -42,14 +42,16 @@ SamplingRow SequenceSampler::Row(std::span<const int32_t> banned, const uint32_t
   row.num_counts = static_cast<int32_t>(counts_.size());
   row.logit_bias = spec_.logit_bias.data();
   row.num_logit_bias = static_cast<int32_t>(spec_.logit_bias.size());
-  if (num_never_ > 0) {
-    banned_.resize(num_never_);
-    banned_.insert(banned_.end(), banned.begin(), banned.end());
-    banned = banned_;
-  }
   row.banned = banned.data();
   row.num_banned = static_cast<int32_t>(banned.size());
   row.mask = mask;
+  if (allowed_.empty()) return row;
+  row.mask = allowed_.data();
+  if (mask == nullptr) return row;
+  allowed_in_mask_.resize(allowed_.size());
+  std::transform(allowed_.begin(), allowed_.end(), mask, allowed_in_mask_.begin(),
+                 std::bit_and<uint32_t>());
+  row.mask = allowed_in_mask_.data();
   return row;
 }
 

@@ -35,9 +35,10 @@ class SequenceSampler {
   TokenCount& CountOf(int32_t token);
 
   SamplingSpec spec_;
-  // All tokens but the allowed ones, and then what is banned from one draw.
-  std::vector<int32_t> banned_;
-  size_t num_never_ = 0;
+  // The allowed tokens as a mask, made once: what all tokens but these would be as a list goes to a
+  // GPU with every draw. Empty: all are allowed.
+  std::vector<uint32_t> allowed_;
+  std::vector<uint32_t> allowed_in_mask_;  // of one draw
   std::vector<int32_t> prompt_tokens_;
   int32_t prompt_position_ = 0;
   uint64_t num_drawn_ = 0;
