@@ -232,7 +232,6 @@ Status RunFrontend(const FrontendOptions& options) {
              LogAccess(options.http.server);
              LOG_INFO("frontend of {}: {}", name, DescribeServing(options.http.server, port));
            }}));
-  LOG_INFO("stopped");
   return OkStatus();
 }
 

@@ -1,5 +1,7 @@
 #include "cli/http_front.h"
 
+#include <chrono>
+#include <cstdlib>
 #include <cstring>
 #include <utility>
 
@@ -63,6 +65,14 @@ void Reload(HttpServer& server) {
               status.message());
   }
   NotifyService("READY=1");
+}
+
+// Threads still do work that nobody waits for, with all that is taken apart next: the process ends
+// without them, once the log is written.
+[[noreturn]] void LeaveAtOnce() {
+  constexpr std::chrono::seconds kLogTime{1};
+  ServerLog::Flush(kLogTime);
+  std::_Exit(EXIT_FAILURE);
 }
 
 }  // namespace
@@ -144,7 +154,10 @@ Status ServeHttp(const HttpFrontOptions& options, StopSignals& signals, HttpFron
   NotifyService("STOPPING=1");
   LOG_INFO("{}: finishing what is in flight, {} s at most", strsignal(signal),
            options.drain_seconds);
-  server.Shutdown(std::chrono::seconds(options.drain_seconds));
+  const bool all_ended = server.Shutdown(std::chrono::seconds(options.drain_seconds));
+  if (parts.on_stopped) parts.on_stopped();
+  LOG_INFO("stopped");
+  if (!all_ended) LeaveAtOnce();
   return OkStatus();
 }
 
@@ -168,7 +181,7 @@ OptionGroup HttpFrontOptionGroup(HttpFrontOptions& options) {
         "a name that a Host header may have, * for any; may be repeated",
         "any; this machine's own names if it alone reaches the server and no key is needed"},
        {"bodies-mib", Number(options.bodies_mib, Between(16, 1 << 20)),
-        "MiB of all requests' bodies together"},
+        "MiB of all requests' bodies and of answers that wait to be read"},
        {"pooling", OneOf(server.pooling, kPoolingWords),
         "what /v1/embeddings make of a text's hidden states: last: those of its last token; mean: "
         "their mean"},

@@ -74,9 +74,13 @@ struct HttpFrontParts {
   std::function<void(HttpServer* server)> on_server;
   // Once the port is open: what the log says of the rest.
   std::function<void(uint16_t port)> on_started;
+  // Once all requests have ended: what the process ends besides. May be empty. Where work of a
+  // request goes on, the process leaves when this returns.
+  std::function<void()> on_stopped = {};
 };
 
-// Serves until a signal, then finishes what is in flight.
+// Serves until a signal, then finishes what is in flight. Does not return where work of a request
+// cannot be ended.
 Status ServeHttp(const HttpFrontOptions& options, StopSignals& signals, HttpFrontParts parts);
 
 // "serving on http://...".

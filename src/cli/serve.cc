@@ -90,13 +90,17 @@ Status RunServe(const ServeOptions& options) {
        .ready = {},
        .spans = spans.get(),
        .learning = learning == nullptr ? nullptr : &learning->jobs(),
-       .on_started = [&](uint16_t port) { LogStart(options, *model, *runtime, port, begin_ns); }});
-  // The thread that learns uses the engine and the catalog, which go first.
+       .on_started = [&](uint16_t port) { LogStart(options, *model, *runtime, port, begin_ns); },
+       .on_stopped =
+           [&] {
+             if (learning != nullptr) learning->Stop();
+             runtime->engine().Stop();
+           }});
+  // The thread that learns uses the engine and the catalog, which go first. (Where serving never
+  // began, they have not been stopped.)
   if (learning != nullptr) learning->Stop();
   runtime->engine().Stop();
-  RETURN_IF_ERROR(status);
-  LOG_INFO("stopped");
-  return OkStatus();
+  return status;
 }
 
 }  // namespace

@@ -34,6 +34,19 @@ bool BeginsPath(std::string_view text, size_t at) {
          std::string_view("._-~").find(text[name]) != std::string_view::npos;
 }
 
+// Where the quotes that begin before `at` end; npos: they do not.
+size_t EndOfQuotes(std::string_view text, size_t at) {
+  const char quote = at > 0 ? text[at - 1] : ' ';
+  if (quote != '\'' && quote != '"') return std::string_view::npos;
+  for (size_t end = text.find(quote, at); end != std::string_view::npos;
+       end = text.find(quote, end + 1)) {
+    const bool goes_on =
+        end + 1 < text.size() && std::isalnum(static_cast<unsigned char>(text[end + 1])) != 0;
+    if (!goes_on) return end;
+  }
+  return std::string_view::npos;
+}
+
 Json StringOrNull(const std::string& text) { return text.empty() ? Json() : Json(text); }
 
 }  // namespace
@@ -137,7 +150,15 @@ std::string HidePath(const std::string& message, const std::string& path, const 
     if (i > 0 && !given.empty() && told.compare(i - 1, given.size() + 2, "'" + given + "'") == 0) {
       continue;
     }
-    return "that failed; the server's log says why";
+    // In quotes it has an end. Of a place that an adapter's own files name, say of the base that it
+    // was trained on, the last name is what helps.
+    const size_t end = EndOfQuotes(told, i);
+    if (end == std::string::npos) return "that failed; the server's log says why";
+    const size_t name = told.find_last_not_of('/', end - 1);
+    const size_t folders = told.rfind('/', name);
+    const std::string kept = folders > i ? told.substr(folders, name + 1 - folders) : "";
+    told.replace(i, end - i, "..." + kept);
+    i += 3 + kept.size();
   }
   return told;
 }

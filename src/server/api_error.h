@@ -40,8 +40,9 @@ ApiError HttpError(int http_status, std::string code, std::string message);
 ApiError ErrorFromStatus(const Status& status, std::string param = "");
 
 // `message` without a server's folder: what lies inside `path` by its name from there, `path`
-// itself as `word`. If it still tells of a place on the server, a sentence that does not; `given`,
-// which the client itself sent, is none where it stands in quotes.
+// itself as `word`. Another place in quotes keeps its last name alone. If the message still tells
+// of a place on the server, a sentence that does not; `given`, which the client itself sent, is
+// none where it stands in quotes.
 std::string HidePath(const std::string& message, const std::string& path,
                      const std::string& word = "its folder", const std::string& given = "");
 

@@ -2,10 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include <deque>
-
 #include "base/sha256.h"
-#include "server/body_budget.h"
 #include "server/server_testing.h"
 
 namespace graft {
@@ -304,53 +301,6 @@ TEST(ApiKeysTest, AListThatIsEmptyOrCannotBeReadLetsNobodyInButTheAdmin) {
       R"([{"tenant":"t","adapters":["*"]},{"key":"new","tenant":"t","adapters":["*"]}])");
   EXPECT_NE(status.message().find("keys[0]"), std::string::npos) << status.message();
   EXPECT_TRUE(enters("new")) << "one that cannot be read takes no other away";
-}
-
-TEST(BodyBudgetTest, LeasesAddUpAndComeBack) {
-  ManualClock clock;
-  BodyBudget budget(1 << 20, clock);
-  BodyLease first;
-  EXPECT_TRUE(first.Grow(&budget, kUncountedBodyBytes));
-  EXPECT_EQ(budget.bytes(), 0);
-  EXPECT_TRUE(first.Grow(&budget, 600'000));
-  EXPECT_TRUE(first.Grow(&budget, 700'000));
-  {
-    BodyLease second;
-    EXPECT_TRUE(second.Grow(&budget, 300'000));
-    EXPECT_FALSE(second.Grow(&budget, 400'000));
-    EXPECT_EQ(budget.bytes(), 1'000'000);
-    EXPECT_FALSE(budget.TakeRelease(1'000'000)) << "bodies are held";
-  }
-  EXPECT_EQ(budget.bytes(), 700'000);
-  first.Clear();
-  EXPECT_EQ(budget.bytes(), 0);
-  EXPECT_FALSE(budget.TakeRelease(1'000'001));
-  EXPECT_TRUE(budget.TakeRelease(1'000'000));
-  EXPECT_FALSE(budget.TakeRelease(1'000'000)) << "once";
-}
-
-// Of a MiB, 900,000 bytes are always held, and each second 100,000 of them become free.
-TEST(BodyBudgetTest, WhoFindsNoRoomHearsWhenEnoughWillBeFree) {
-  ManualClock clock;
-  BodyBudget budget(1 << 20, clock);
-  std::deque<BodyLease> held(9);
-  for (BodyLease& lease : held) ASSERT_TRUE(lease.Grow(&budget, 100'000));
-  for (int second = 0; second < 100; ++second) {
-    clock.AdvanceNs(1'000'000'000);
-    held.pop_front();
-    ASSERT_TRUE(held.emplace_back().Grow(&budget, 100'000));
-  }
-  const auto refused = [&](int64_t body_bytes) {
-    BodyLease lease;
-    EXPECT_TRUE(lease.Grow(&budget, 80'000));
-    EXPECT_FALSE(lease.Grow(&budget, 200'000));
-    const int32_t retry_after_s = lease.Refuse(&budget, body_bytes);
-    EXPECT_EQ(budget.bytes(), 900'000) << "the refused one holds nothing";
-    return retry_after_s;
-  };
-  EXPECT_NEAR(refused(448'576), 3, 1) << "300,000 more than are free";
-  EXPECT_NEAR(refused(648'576), 3 + 5, 1) << "behind the first";
-  EXPECT_EQ(refused(100'000'000), 60) << "a minute at most";
 }
 
 }  // namespace

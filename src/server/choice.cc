@@ -154,6 +154,19 @@ void Choice::ReleaseLogprobs(bool all) {
   }
 }
 
+int64_t Choice::held_bytes() const {
+  const auto bytes_of = [](const auto& list) {
+    return static_cast<int64_t>(list.size() * sizeof(list[0]));
+  };
+  const auto pending = static_cast<int64_t>(pending_.size());
+  return bytes_of(piece_.text) + bytes_of(piece_.logprobs) + bytes_of(piece_.tops) +
+         bytes_of(piece_.prompt_logprobs) + bytes_of(piece_.prompt_tops) +
+         bytes_of(piece_.token_ids) + bytes_of(piece_.prompt_token_ids) +
+         bytes_of(piece_.embedding) +
+         pending * static_cast<int64_t>(sizeof(PendingLogprob) +
+                                        options_.num_top_logprobs * sizeof(TokenLogprob));
+}
+
 ChoicePiece Choice::TakePiece() {
   ChoicePiece piece = std::exchange(piece_, {});
   if (options_.output != nullptr) TakeApart(&piece);

@@ -85,6 +85,8 @@ class Choice {
   const Status& status() const { return status_; }  // why, if finish() is kError
   bool started() const { return started_; }         // some event has come
   int32_t output_tokens() const { return output_tokens_; }
+  // Of the output that waits for TakePiece, about.
+  int64_t held_bytes() const;
   int32_t cached_tokens() const { return cached_tokens_; }  // known once closed
 
  private:

@@ -10,14 +10,15 @@
 #include <exception>
 #include <utility>
 
+#include "base/json.h"
 #include "base/log.h"
+#include "server/connection_exchange.h"
 #include "server/dashboard_pages.h"
 #include "server/endpoints.h"
 #include "server/host_check.h"
 #include "server/learning/learning_endpoints.h"
 #include "server/request_log.h"
 #include "server/request_trace.h"
-#include "server/responses/response_plan.h"
 #include "server/responses/stored_responses.h"
 #include "server/token_endpoints.h"
 #include "trace/span_exporter.h"
@@ -27,38 +28,20 @@ namespace {
 
 namespace asio = boost::asio;
 
-// After so many bytes of bodies the allocator is asked to give back what it keeps of them.
+// After so many bytes of requests and answers the allocator is asked to give back what it keeps of
+// them.
 constexpr int64_t kReleaseBytesMin = 16 << 20;
+// A body or an answer up to here needs no share of the memory: connections_max bounds what such
+// ones take together, and everybody's small requests go on while large ones have used it up.
+constexpr int64_t kUncountedBytes = 64 << 10;
+// How many trees of a body there may be at once: one to read, and one of its parts in their order.
+constexpr int64_t kTreesOfBody = 2;
+// An answer up to here is copied behind its head, and leaves with it at once.
+constexpr size_t kJoinedBytesMax = 16 << 10;
 
 void ReleaseMemory() { malloc_trim(0); }
 
-ApiResult<GenerationPlan> PlanFor(ServerState& state, Route route, const ApiKey& key,
-                                  std::string_view body) {
-  const RequestLimits& limits = state.options.request_limits;
-  if (route == Route::kResponses) {
-    return PlanResponse(state.context, limits, key, &state.responses, body);
-  }
-  if (route == Route::kEmbeddings) {
-    return PlanEmbeddings(state.context, limits, key, state.options.pooling, body);
-  }
-  return PlanGeneration(state.context, limits, key, route == Route::kChatCompletions, body);
-}
-
 }  // namespace
-
-struct Connection::Exchange {
-  HttpRequest* request = nullptr;
-  RouteMatch match;
-  std::shared_ptr<ApiKey> key;
-  RequestLease place;  // among the key's requests
-  BodyLease body_lease;
-  RequestRecord record;  // for the log
-  std::optional<RequestTrace> trace;
-  int64_t start_ns = 0;
-  bool keep_alive = false;
-  bool head_sent = false;
-  std::optional<ModelsInFlight::Ticket> ticket;  // of a request for text
-};
 
 Connection::Connection(ServerState& state, asio::any_io_executor strand,
                        std::unique_ptr<Socket> socket)
@@ -111,10 +94,11 @@ Connection::Awaitable<void> Connection::Run() {
     if (open) ReadMore();
     while (open) {
       open = co_await ServeNext();
-      if (state_.body_budget.TakeRelease(kReleaseBytesMin)) {
+      if (state_.memory.TakeRelease(kReleaseBytesMin)) {
         state_.run_on_worker(/*owner=*/0, /*bytes=*/1, ReleaseMemory);
       }
     }
+    SetIdle(true);  // its answer is written: it may make room for a newcomer
     if (!aborted_) co_await Linger();
   } catch (const std::exception& exception) {
     LOG_ERROR("connection: {}", exception.what());
@@ -164,8 +148,9 @@ Connection::Awaitable<bool> Connection::ServeNext() {
       exchange.record.traceparent = FormatTraceparent(exchange.trace->context);
     }
   }
-  state_.requests.Add();
-  state_.busy_connections.Take(1);
+  const InFlightCounter::Held in_flight(state_.requests);
+  ++num_exchanges_;
+  lost_ = false;
   state_.metrics.RequestStarted();
   bool keep = false;
   bool threw = false;
@@ -176,18 +161,27 @@ Connection::Awaitable<bool> Connection::ServeNext() {
               exception.what());
     threw = true;
   }
-  if (threw) {
-    keep = false;
-    exchange.keep_alive = false;
-    ApiError error =
-        HttpError(500, "internal_error",
-                  "The server failed; its log has more under " + exchange.record.id + ".");
-    if (!exchange.head_sent) co_await RespondError(exchange, error);
+  if (threw) keep = co_await RespondFailure(exchange);
+  try {
+    RecordEnd(exchange);
+  } catch (const std::exception& exception) {
+    LOG_ERROR("request {}: {}", exchange.record.id, exception.what());
   }
-  RecordEnd(exchange);
-  state_.busy_connections.Free(1);
-  state_.requests.Remove();
   co_return keep;
+}
+
+// What is left to say after an exception. False: the connection ends.
+Connection::Awaitable<bool> Connection::RespondFailure(Exchange& exchange) {
+  exchange.keep_alive = false;
+  if (exchange.head_sent) co_return false;
+  try {
+    co_await RespondError(exchange, HttpError(500, "internal_error",
+                                              "The server failed; its log has more under " +
+                                                  exchange.record.id + "."));
+  } catch (const std::exception& exception) {
+    LOG_ERROR("request {}: {}", exchange.record.id, exception.what());
+  }
+  co_return false;
 }
 
 // Reads until a request's head is there, or is refused (then parser.error() is set). False: there
@@ -239,12 +233,12 @@ Connection::Awaitable<bool> Connection::ServeRequest(Exchange& exchange, HttpPar
   if (!error.has_value() && IsGeneration(exchange.match.route) && state_.draining) {
     error = DrainingError();
   }
-  // Before the body: a client over its limit cannot make the server keep bytes.
-  const bool takes_place = IsGeneration(exchange.match.route) || IsTokenizing(exchange.match.route);
-  if (!error.has_value() && takes_place) error = Admit(exchange);
-  if (error.has_value()) co_return co_await RespondError(exchange, *error);
   // A request that needs no body is answered without it, and the connection ends after that.
   const bool takes_body = exchange.request->method == "POST";
+  // Before the body: a client over its limit cannot make the server keep bytes.
+  if (!error.has_value() && takes_body) error = Admit(exchange);
+  if (!error.has_value()) error = TakeShares(exchange);
+  if (error.has_value()) co_return co_await RespondError(exchange, *error);
   if (takes_body && !parser.done()) {
     const bool has_body = co_await ReadBody(exchange, parser);
     if (!has_body) co_return false;
@@ -269,15 +263,66 @@ std::optional<ApiError> Connection::Admit(Exchange& exchange) {
   return std::nullopt;
 }
 
-std::optional<ApiError> Connection::HoldBody(Exchange& exchange, const HttpParser& parser) {
-  if (exchange.body_lease.Grow(&state_.body_budget, parser.body_bytes())) return std::nullopt;
-  ApiError error =
-      HttpError(503, "overloaded",
-                "The server holds as many bytes of request bodies as it may (" +
-                    std::to_string(state_.body_budget.bytes_max()) + "); try again later.");
-  error.retry_after_s =
-      exchange.body_lease.Refuse(&state_.body_budget, parser.body_bytes_announced());
+// A place among the connections that answer, of its tenant's share, and the account of its memory.
+std::optional<ApiError> Connection::TakeShares(Exchange& exchange) {
+  if (IsProbe(exchange.match.route)) return std::nullopt;  // a few bytes, whatever goes on
+  const ApiKey::Rights nobody;
+  const ApiKey::Rights& rights = exchange.key == nullptr ? nobody : exchange.key->rights();
+  const double weight = rights.tenant_weight;
+  exchange.memory.emplace(state_.memory, rights.tenant, weight, MakeLossWaker());
+  exchange.connection_place.emplace(state_.busy_connections, rights.tenant, weight,
+                                    MakeLossWaker());
+  if (exchange.connection_place->Hold(1)) return std::nullopt;
+  ApiError error = HttpError(503, "too_many_connections",
+                             "The server answers as many requests as it may, and other tenants no "
+                             "more than this one; try again later.");
+  error.retry_after_s = exchange.connection_place->Refuse(1);
   return error;
+}
+
+// Accounts for what the request holds now. `wanted`: as much as it will come to, where that is
+// known. No answer has more than all of the memory.
+std::optional<ApiError> Connection::HoldBytes(Exchange& exchange, int64_t bytes, int64_t wanted) {
+  if (!exchange.memory.has_value()) return std::nullopt;
+  const int64_t counted =
+      bytes <= kUncountedBytes ? 0 : std::min(bytes, state_.memory.places_max());
+  if (counted == exchange.num_bytes) return std::nullopt;
+  if (exchange.memory->Hold(counted)) {
+    exchange.num_bytes = counted;
+    return std::nullopt;
+  }
+  if (exchange.memory->is_lost()) return LossError();
+  ApiError error = HttpError(503, "overloaded",
+                             "The server holds as many bytes of requests and answers as it may (" +
+                                 std::to_string(state_.memory.places_max()) +
+                                 "), and other tenants no more than this one; try again later.");
+  error.retry_after_s = exchange.memory->Refuse(std::max(bytes, wanted));
+  exchange.num_bytes = 0;
+  return error;
+}
+
+// Before a body's tree is made. On the thread that makes it: a long body is looked at for a while.
+std::optional<ApiError> Connection::HoldTree(Exchange& exchange) {
+  const std::string& body = exchange.request->body;
+  const auto body_bytes = static_cast<int64_t>(body.size());
+  if (body_bytes <= state_.options.inline_body_bytes_max) return std::nullopt;
+  const int64_t bytes = body_bytes + kTreesOfBody * MeasureJson(body).tree_bytes;
+  return HoldBytes(exchange, bytes, bytes);
+}
+
+ApiError Connection::LossError() const {
+  ApiError error = HttpError(503, "overloaded",
+                             "The server has given this request's place or memory to a tenant that "
+                             "has less of it; try again later.");
+  error.retry_after_s =
+      std::max(state_.busy_connections.RetryAfterS(1), state_.memory.RetryAfterS(kUncountedBytes));
+  return error;
+}
+
+std::optional<ApiError> Connection::CutOff() {
+  if (aborted_) return DrainingError();
+  if (std::exchange(lost_, false)) return LossError();
+  return std::nullopt;
 }
 
 // False if it was answered with an error, or the client has gone.
@@ -291,9 +336,11 @@ Connection::Awaitable<bool> Connection::ReadBody(Exchange& exchange, HttpParser&
     parser.Feed(&input_);
     ReadMore();
     std::optional<ApiError> error = parser.error();
-    if (!error.has_value()) error = HoldBody(exchange, parser);
+    if (!error.has_value()) {
+      error = HoldBytes(exchange, parser.body_bytes(), parser.body_bytes_announced());
+    }
     if (!error.has_value() && parser.done()) co_return true;
-    if (aborted_) error = DrainingError();
+    if (std::optional<ApiError> cut_off = CutOff(); cut_off.has_value()) error = cut_off;
     if (!error.has_value()) {
       if (ended_) {
         state_.metrics.ClientGone();
@@ -326,53 +373,71 @@ Connection::Awaitable<bool> Connection::Answer(Exchange& exchange) {
 }
 
 Connection::Awaitable<bool> Connection::AnswerOn(Exchange& exchange, ServerState::Runner run,
-                                                 std::function<HttpResponse()> answer) {
+                                                 std::function<HttpResponse()> answer,
+                                                 bool stops_at_end) {
   HttpResponse response;
-  const bool ok = co_await OnThread(run, [&] { response = answer(); });
-  if (!ok) {
-    const ApiError error = HttpError(500, "internal_error", "The server failed.");
-    co_return co_await RespondError(exchange, error);
-  }
+  const auto work = [&] {
+    const bool has_tree =
+        exchange.request->method == "POST" && exchange.match.route != Route::kFiles;
+    const std::optional<ApiError> error = has_tree ? HoldTree(exchange) : std::nullopt;
+    response = error.has_value() ? ErrorResponse(*error) : answer();
+  };
+  const WorkEnd end = co_await OnThread(run, work, stops_at_end);
+  if (end == WorkEnd::kGone) co_return false;
+  if (end == WorkEnd::kUndone) co_return co_await RespondError(exchange, WhyUndone());
+  // The answer takes the body's place.
+  exchange.request->body = std::string();
   co_return co_await Respond(exchange, std::move(response));
+}
+
+ApiError Connection::WhyUndone() {
+  if (std::optional<ApiError> error = CutOff(); error.has_value()) return *error;
+  return HttpError(500, "internal_error", "The server failed.");
 }
 
 // Tens of thousands of adapters take their time, and so do long conversations and files. A model is
 // deleted where loads take turns.
 Connection::Awaitable<bool> Connection::AnswerListing(Exchange& exchange) {
   constexpr int64_t kListingBytes = 64 << 10;
-  const std::optional<ApiError> error = exchange.key->Count(state_.context.clock.NowNs());
-  if (error.has_value()) co_return co_await RespondError(exchange, *error);
   const HttpRequest& request = *exchange.request;
+  const bool is_post = request.method == "POST";  // and was counted before its body
+  std::optional<ApiError> error;
+  if (!is_post) error = exchange.key->Count(state_.context.clock.NowNs());
+  if (error.has_value()) co_return co_await RespondError(exchange, *error);
   const RouteMatch& match = exchange.match;
   const auto bytes = std::max(kListingBytes, static_cast<int64_t>(request.body.size()));
   const bool deletes_model = match.route == Route::kModel && request.method == "DELETE";
   // Named: gcc 12 destroys the temporary of a choice inside co_await twice.
   ServerState::Runner run = Worker(exchange, bytes);
   if (deletes_model) run = state_.run_on_loader;
-  co_return co_await AnswerOn(exchange, std::move(run), [&, deletes_model] {
+  const auto answer = [&, deletes_model] {
     if (IsStored(match.route)) return AnswerStored(state_, match, request, *exchange.key);
     if (IsLearning(match.route) || deletes_model) {
       return AnswerLearning(state_, match, request, *exchange.key);
     }
     return AnswerGet(state_, match, *exchange.key);
-  });
+  };
+  co_return co_await AnswerOn(exchange, std::move(run), answer, /*stops_at_end=*/is_post);
 }
 
 Connection::Awaitable<bool> Connection::AnswerTokens(Exchange& exchange) {
   const auto answer = exchange.match.route == Route::kTokenize ? AnswerTokenize : AnswerDetokenize;
   const std::string& body = exchange.request->body;
   co_return co_await AnswerOn(
-      exchange, Worker(exchange, static_cast<int64_t>(body.size())), [&, answer] {
+      exchange, Worker(exchange, static_cast<int64_t>(body.size())),
+      [&, answer] {
         return answer(state_.context, state_.options.request_limits, *exchange.key, body);
-      });
+      },
+      /*stops_at_end=*/true);
 }
 
 // On a worker, too: an hour's history is long.
 Connection::Awaitable<bool> Connection::AnswerDashboardData(Exchange& exchange) {
   constexpr int64_t kHistoryBytes = 64 << 10;
-  co_return co_await AnswerOn(exchange, Worker(exchange, kHistoryBytes), [&] {
-    return DashboardData(state_.dashboard->DataJson(SinceIn(exchange.request->query)));
-  });
+  co_return co_await AnswerOn(
+      exchange, Worker(exchange, kHistoryBytes),
+      [&] { return DashboardData(state_.dashboard->DataJson(SinceIn(exchange.request->query))); },
+      /*stops_at_end=*/false);
 }
 
 ServerState::Runner Connection::Worker(const Exchange& exchange, int64_t bytes) {
@@ -384,148 +449,14 @@ ServerState::Runner Connection::Worker(const Exchange& exchange, int64_t bytes) 
   };
 }
 
+// A load is done whether or not its client waits for the answer.
 Connection::Awaitable<bool> Connection::AnswerOnLoader(Exchange& exchange) {
-  co_return co_await AnswerOn(exchange, state_.run_on_loader, [&] {
-    return AnswerAdmin(state_, exchange.match.route, exchange.request->body, *exchange.key);
-  });
-}
-
-Connection::Awaitable<ApiResult<GenerationPlan>> Connection::Plan(Exchange& exchange) {
-  std::optional<ApiResult<GenerationPlan>> plan;
-  const auto make_plan = [&] {
-    plan.emplace(PlanFor(state_, exchange.match.route, *exchange.key, exchange.request->body));
-  };
-  const int64_t body_bytes = static_cast<int64_t>(exchange.request->body.size());
-  // A stored conversation may be long, however short what goes on with it.
-  const bool is_short = exchange.match.route != Route::kResponses &&
-                        body_bytes <= state_.options.inline_body_bytes_max;
-  bool ok = true;
-  if (is_short) {
-    make_plan();
-  } else {
-    ok = co_await OnThread(Worker(exchange, body_bytes), make_plan);
-  }
-  if (!ok) co_return HttpError(500, "internal_error", "The server failed.");
-  co_return std::move(*plan);
-}
-
-Connection::Awaitable<bool> Connection::Generate(Exchange& exchange) {
-  ApiResult<GenerationPlan> plan = co_await Plan(exchange);
-  if (!plan.ok()) co_return co_await RespondError(exchange, plan.error());
-  exchange.request->body = std::string();  // megabytes perhaps, and the answer may take minutes
-  exchange.body_lease.Clear();
-  const Work work = plan->work;
-  ApiResult<WorkLease> lease = exchange.key->AdmitWork(work, state_.context.clock);
-  if (!lease.ok()) co_return co_await RespondError(exchange, lease.error());
-  for (Request& request : plan->requests) {
-    request.log_id = exchange.record.id;
-    request.key_id = exchange.key->rights().id;
-    request.traceparent = exchange.record.traceparent;
-  }
-  GenerationSession session(state_.context, std::move(*plan));
-  exchange.ticket.emplace(&state_.models_in_flight, session.model());
-  const std::optional<ApiError> error = session.Submit(&state_.next_request_id, MakeWaker());
-  if (error.has_value()) co_return co_await RespondError(exchange, *error);
-  exchange.record.model = session.model();
-  bool keep = false;
-  if (session.stream()) {
-    keep = co_await AnswerStream(exchange, session);
-  } else {
-    keep = co_await AnswerWhole(exchange, session);
-  }
-  const ResponseUsage usage = session.SumUsage();
-  lease->SetTokens(work.prompt_tokens + usage.output_tokens);
-  exchange.record.prompt_tokens = usage.prompt_tokens;
-  exchange.record.output_tokens = usage.output_tokens;
-  state_.metrics.AddTokens(usage.prompt_tokens, usage.output_tokens);
-  exchange.ticket.reset();
-  co_return keep;
-}
-
-Connection::Awaitable<bool> Connection::AnswerWhole(Exchange& exchange,
-                                                    GenerationSession& session) {
-  const auto deadline = SteadyTime::now() + state_.options.request_timeout;
-  std::optional<ApiError> error;
-  while (!error.has_value()) {
-    session.Poll();
-    RecordFirstToken(exchange, session);
-    if (session.done()) break;
-    if (aborted_) {
-      error = DrainingError();
-    } else if (ended_) {
-      state_.metrics.ClientGone();
-      co_return false;
-    } else {
-      const bool in_time = co_await WaitUntil(deadline);
-      if (!in_time) error = HttpError(504, "timeout", "The request took too long.");
-    }
-  }
-  if (!error.has_value()) error = session.error();
-  if (error.has_value()) co_return co_await RespondError(exchange, *error);
-  HttpResponse response{.body = session.Body()};
-  co_return co_await Respond(exchange, std::move(response));
-}
-
-Connection::Awaitable<bool> Connection::AnswerStream(Exchange& exchange,
-                                                     GenerationSession& session) {
-  // Without chunks the body's end is the connection's.
-  if (exchange.request->is_http_1_0) exchange.keep_alive = false;
-  const auto deadline = SteadyTime::now() + state_.options.request_timeout;
-  auto heartbeat = SteadyTime::now() + state_.options.heartbeat;
-  while (true) {
-    session.Poll();
-    RecordFirstToken(exchange, session);
-    std::optional<ApiError> error = session.error();
-    const bool late = SteadyTime::now() >= deadline;
-    if (late) error = HttpError(504, "timeout", "The request took too long.");
-    if (aborted_) error = DrainingError();
-    if (error.has_value()) RecordError(exchange, *error);
-    // Before the first token a failure still has a status of its own.
-    if (error.has_value() && !exchange.head_sent) {
-      co_return co_await RespondError(exchange, *error);
-    }
-    const bool cut_off = !session.done() && (aborted_ || late);
-    if (ended_ && !session.done()) {
-      state_.metrics.ClientGone();
-      co_return false;
-    }
-    std::string events;
-    session.AppendEvents(&events);
-    if (cut_off) session.AppendError(*error, &events);
-    const bool last = session.done() || cut_off;
-    if (events.empty() && SteadyTime::now() >= heartbeat) events = ": keep-alive\n\n";
-    if (events.empty()) {
-      co_await WaitUntil(std::min(heartbeat, deadline));
-      continue;
-    }
-    const bool sent = co_await SendEvents(exchange, events, last);
-    if (!sent) state_.metrics.ClientGone();
-    if (!sent || last) co_return sent&& exchange.keep_alive;
-    // Tokens that came during the write have rung already: they are looked at without a wait.
-    heartbeat = SteadyTime::now() + state_.options.heartbeat;
-  }
-}
-
-// A part of a stream, with the response's head before the first one.
-Connection::Awaitable<bool> Connection::SendEvents(Exchange& exchange, std::string_view events,
-                                                   bool last) {
-  const bool chunked = !exchange.request->is_http_1_0;
-  std::string data;
-  if (!exchange.head_sent) {
-    exchange.record.status = 200;
-    exchange.head_sent = true;
-    HttpHeadOptions head = HeadOptions(exchange);
-    head.is_stream = true;
-    head.chunked = chunked;
-    data = FormatHead({.content_type = "text/event-stream; charset=utf-8"}, head);
-  }
-  if (chunked) {
-    AppendHttpChunk(events, &data);
-    if (last) data += kLastHttpChunk;
-  } else {
-    data += events;
-  }
-  co_return co_await Write(std::move(data), /*stop_at_end=*/true);
+  co_return co_await AnswerOn(
+      exchange, state_.run_on_loader,
+      [&] {
+        return AnswerAdmin(state_, exchange.match.route, exchange.request->body, *exchange.key);
+      },
+      /*stops_at_end=*/false);
 }
 
 HttpHeadOptions Connection::HeadOptions(const Exchange& exchange) const {
@@ -548,12 +479,22 @@ Connection::Awaitable<bool> Connection::RespondError(Exchange& exchange, const A
 }
 
 Connection::Awaitable<bool> Connection::Respond(Exchange& exchange, HttpResponse response) {
+  const auto bytes = static_cast<int64_t>(response.body.size());
+  if (const std::optional<ApiError> error = HoldBytes(exchange, bytes, bytes); error.has_value()) {
+    RecordError(exchange, *error);
+    response = ErrorResponse(*error);
+  }
   if (aborted_ || state_.draining) exchange.keep_alive = false;
   exchange.record.status = response.status;
   exchange.head_sent = true;
-  std::string data = FormatHead(response, HeadOptions(exchange));
-  if (exchange.request->method != "HEAD") data += response.body;
-  const bool sent = co_await Write(std::move(data), /*stop_at_end=*/false);
+  std::string head = FormatHead(response, HeadOptions(exchange));
+  const bool is_joined = response.body.size() <= kJoinedBytesMax;
+  const bool has_body = exchange.request->method != "HEAD" && !response.body.empty();
+  if (has_body && is_joined) head += response.body;
+  bool sent = co_await Write(std::move(head), /*stop_at_end=*/false);
+  if (sent && has_body && !is_joined) {
+    sent = co_await Write(std::move(response.body), /*stop_at_end=*/false);
+  }
   co_return sent&& exchange.keep_alive;
 }
 
@@ -585,12 +526,6 @@ void Connection::RecordEnd(Exchange& exchange) {
   }
   if (!state_.options.logs_requests && !IsServerFailure(record)) return;
   LogRequest(record);
-}
-
-void Connection::RecordFirstToken(Exchange& exchange, const GenerationSession& session) {
-  if (session.first_event_ns() == 0 || !exchange.ticket->Begin()) return;
-  state_.metrics.FirstToken(exchange.match.route,
-                            NsToSeconds(session.first_event_ns() - session.arrival_ns()));
 }
 
 }  // namespace graft

@@ -47,8 +47,27 @@ class Connection : public std::enable_shared_from_this<Connection> {
   using Awaitable = boost::asio::awaitable<T>;
   using SteadyTime = std::chrono::steady_clock;
 
-  // One request and what is known about its answer.
+  // One request and what is known about its answer (connection_exchange.h).
   struct Exchange;
+
+  // How work on another thread has ended: it was done; it failed, or was not wanted any more
+  // (WhyUndone); or the client has gone.
+  enum class WorkEnd : uint8_t { kDone, kUndone, kGone };
+
+  // While it lives, `go_on` is called whenever something comes during a write. False ends the
+  // connection.
+  class WhileWriting {
+   public:
+    WhileWriting(Connection& connection, std::function<bool()> go_on) : connection_(connection) {
+      connection_.while_writing_ = std::move(go_on);
+    }
+    ~WhileWriting() { connection_.while_writing_ = nullptr; }
+    WhileWriting(const WhileWriting&) = delete;
+    WhileWriting& operator=(const WhileWriting&) = delete;
+
+   private:
+    Connection& connection_;
+  };
 
   Awaitable<void> Run();
   // Whether it waits for a request, or for the rest of one's head, and can be ended without loss.
@@ -61,23 +80,30 @@ class Connection : public std::enable_shared_from_this<Connection> {
   Awaitable<bool> ReadBody(Exchange& exchange, HttpParser& parser);
   Awaitable<bool> Answer(Exchange& exchange);
   Awaitable<bool> Generate(Exchange& exchange);
-  Awaitable<ApiResult<GenerationPlan>> Plan(Exchange& exchange);
+  // Nothing: the client has gone.
+  Awaitable<std::optional<ApiResult<GenerationPlan>>> Plan(Exchange& exchange);
   Awaitable<bool> AnswerWhole(Exchange& exchange, GenerationSession& session);
   Awaitable<bool> AnswerStream(Exchange& exchange, GenerationSession& session);
   Awaitable<bool> SendEvents(Exchange& exchange, std::string_view events, bool last);
-  // What `answer` says, on a thread of its own.
+  Awaitable<WorkEnd> OnAnswer(Exchange& exchange, const GenerationSession& session,
+                              std::function<void()> write);
+  // What `answer` says, on a thread of its own. `stops_at_end`: see OnThread.
   Awaitable<bool> AnswerOn(Exchange& exchange, ServerState::Runner run,
-                           std::function<HttpResponse()> answer);
+                           std::function<HttpResponse()> answer, bool stops_at_end);
   Awaitable<bool> AnswerOnLoader(Exchange& exchange);
   Awaitable<bool> AnswerListing(Exchange& exchange);
   Awaitable<bool> AnswerTokens(Exchange& exchange);
   Awaitable<bool> AnswerDashboardData(Exchange& exchange);
   Awaitable<bool> Respond(Exchange& exchange, HttpResponse response);
   Awaitable<bool> RespondError(Exchange& exchange, const ApiError& error);
+  Awaitable<bool> RespondFailure(Exchange& exchange);
   Awaitable<void> Linger();
 
-  // Calls `run` with `work`, and waits until `work` has ended. False if it ended by an exception.
-  Awaitable<bool> OnThread(const ServerState::Runner& run, std::function<void()> work);
+  // Calls `run` with `work`, and waits until `work` has ended. Where the server ends, the request
+  // has lost its place, or with `stops_at_end` the client has gone, the work is unwanted
+  // (base/unwanted_work.h): what was not begun is left.
+  Awaitable<WorkEnd> OnThread(ServerState::Runner run, std::function<void()> work,
+                              bool stops_at_end);
   // A worker for work worth `bytes`. Tenants take turns there; without keys connections do.
   ServerState::Runner Worker(const Exchange& exchange, int64_t bytes);
   // Waits to be notified. False once `deadline` has passed. There is one bell for everything: who
@@ -90,8 +116,13 @@ class Connection : public std::enable_shared_from_this<Connection> {
   std::optional<ApiError> CheckHost(const Exchange& exchange) const;
   // Takes a place among the requests of the key, or says why there is none.
   std::optional<ApiError> Admit(Exchange& exchange);
-  // Accounts for the bytes that the body has grown to.
-  std::optional<ApiError> HoldBody(Exchange& exchange, const HttpParser& parser);
+  std::optional<ApiError> TakeShares(Exchange& exchange);
+  std::optional<ApiError> HoldBytes(Exchange& exchange, int64_t bytes, int64_t wanted);
+  std::optional<ApiError> HoldTree(Exchange& exchange);
+  // Why the request cannot go on, if it cannot: the server ends, or its place went to another one.
+  std::optional<ApiError> CutOff();
+  ApiError WhyUndone();
+  ApiError LossError() const;
   HttpHeadOptions HeadOptions(const Exchange& exchange) const;
   static void RecordError(Exchange& exchange, const ApiError& error);
   void RecordEnd(Exchange& exchange);
@@ -101,6 +132,8 @@ class Connection : public std::enable_shared_from_this<Connection> {
   void Notify();
   // A function for the engine's thread that notifies the coroutine.
   std::function<void()> MakeWaker();
+  // A function for any thread that tells the request at hand that its place went to another one.
+  std::function<void()> MakeLossWaker();
 
   ServerState& state_;
   const boost::asio::any_io_executor strand_;
@@ -115,10 +148,13 @@ class Connection : public std::enable_shared_from_this<Connection> {
   bool ended_ = false;        // the client sends no more, or is gone
   bool aborted_ = false;      // the server ends
   uint64_t idle_ticket_ = 0;  // of state_.idle; 0: not on that list
+  uint64_t num_exchanges_ = 0;
+  bool lost_ = false;  // the last exchange's place went to another tenant
 
   std::string write_buffer_;
   bool writing_ = false;
   bool write_ok_ = true;
+  std::function<bool()> while_writing_;  // see WhileWriting
 };
 
 }  // namespace graft

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/log.h"
+#include "base/unwanted_work.h"
 #include "server/connection.h"
 
 namespace graft {
@@ -39,20 +40,25 @@ Connection::Awaitable<void> Connection::Linger() {
   }
 }
 
-Connection::Awaitable<bool> Connection::OnThread(const ServerState::Runner& run,
-                                                 std::function<void()> work) {
+Connection::Awaitable<Connection::WorkEnd> Connection::OnThread(ServerState::Runner run,
+                                                                std::function<void()> work,
+                                                                bool stops_at_end) {
   struct Task {
     bool done = false;
-    bool ok = true;
+    bool ok = false;
+    std::atomic<bool> is_unwanted{false};
   };
   auto task = std::make_shared<Task>();
   run([self = shared_from_this(), task, work = std::move(work)] {
-    bool ok = true;
+    bool ok = false;
     try {
-      work();
+      if (!task->is_unwanted) {
+        const WatchedWork watched(task->is_unwanted);
+        work();
+        ok = true;
+      }
     } catch (const std::exception& exception) {
       LOG_ERROR("a request's work failed: {}", exception.what());
-      ok = false;
     }
     asio::post(self->strand_, [self, task, ok] {
       task->done = true;
@@ -60,8 +66,13 @@ Connection::Awaitable<bool> Connection::OnThread(const ServerState::Runner& run,
       self->Notify();
     });
   });
-  while (!task->done) co_await WaitUntil(SteadyTime::time_point::max());
-  co_return task->ok;
+  // It looks at what lives here, so that it is waited for whatever happens.
+  while (!task->done) {
+    co_await WaitUntil(SteadyTime::time_point::max());
+    if (aborted_ || lost_ || (stops_at_end && ended_)) task->is_unwanted = true;
+  }
+  if (!task->is_unwanted) co_return task->ok ? WorkEnd::kDone : WorkEnd::kUndone;
+  co_return ended_ && !aborted_ ? WorkEnd::kGone : WorkEnd::kUndone;
 }
 
 Connection::Awaitable<bool> Connection::WaitUntil(SteadyTime::time_point deadline) {
@@ -92,8 +103,9 @@ Connection::Awaitable<bool> Connection::Write(std::string data, bool stop_at_end
   });
   while (writing_) {
     const bool in_time = co_await WaitUntil(std::min(deadline, give_up));
+    const bool goes_on = !lost_ && (!while_writing_ || while_writing_());
     if (!writing_) break;
-    if (!(stop_at_end && ended_)) {
+    if (goes_on && !(stop_at_end && ended_)) {
       if (in_time) continue;
       const WriteProgress now = socket_->progress();
       if (now != seen && SteadyTime::now() < give_up) {
@@ -109,6 +121,7 @@ Connection::Awaitable<bool> Connection::Write(std::string data, bool stop_at_end
     socket_->Close();
     co_return false;
   }
+  write_buffer_ = std::string();  // megabytes perhaps, and the next request may be long in coming
   co_return write_ok_;
 }
 
@@ -140,6 +153,16 @@ std::function<void()> Connection::MakeWaker() {
     if (self->wake_posted_.exchange(true)) return;  // one wake-up looks at every stream
     asio::post(self->strand_, [self] {
       self->wake_posted_ = false;
+      self->Notify();
+    });
+  };
+}
+
+std::function<void()> Connection::MakeLossWaker() {
+  return [self = shared_from_this(), number = num_exchanges_] {
+    asio::post(self->strand_, [self, number] {
+      if (self->num_exchanges_ != number) return;  // that request has its answer
+      self->lost_ = true;
       self->Notify();
     });
   };

@@ -3,12 +3,21 @@
 
 #include <string>
 #include <string_view>
+#include <utility>
+#include <vector>
+
+#include "server/http_message.h"
 
 namespace graft {
 
-// Access-Control-Allow-Headers for a preflight that asks for the names in `requested` (may be ""):
-// the ones every client sends, and of those asked for all that OpenAI's clients may have.
-std::string CorsAllowedHeaders(std::string_view requested);
+// Whether pages of `origin` (an Origin header's value) may call, by --cors-allow-origin.
+bool MayPagesCall(const std::string& allowed_origin, const std::string& origin);
+
+// What a preflight is answered with besides the methods. The pages of an allowed origin may send
+// whatever headers they ask for: the server reads those that it knows, and its keys decide who may
+// do what. And they may reach a server in a private network, where the browser asks for that.
+std::vector<std::pair<std::string, std::string>> PreflightHeaders(const std::string& allowed_origin,
+                                                                  const HttpRequest& request);
 
 // Headers of answers that pages may read.
 inline constexpr char kCorsExposedHeaders[] =

@@ -28,22 +28,35 @@ const char* ContentTypeOf(std::string_view name) {
   return name.ends_with(".css") ? "text/css; charset=utf-8" : "text/html; charset=utf-8";
 }
 
+HttpResponse PageResponse(std::string_view name, std::string_view bytes) {
+  return {.content_type = ContentTypeOf(name),
+          .body = std::string(bytes),
+          .headers = {{"Content-Security-Policy", kContentPolicy},
+                      {"X-Content-Type-Options", "nosniff"},
+                      {"X-Frame-Options", "DENY"},
+                      {"Referrer-Policy", "no-referrer"},
+                      {"Cache-Control", "no-cache"}}};
+}
+
 }  // namespace
 
 bool IsDashboardFile(std::string_view name) {
   return name != kPageName && FindFile(name) != nullptr;
 }
 
+HttpResponse StartPage() {
+  return PageResponse(
+      kPageName,
+      "<!DOCTYPE html><html lang=\"en\"><meta charset=\"utf-8\"><title>Graft</title><h1>Graft</h1>"
+      "<p>This server answers OpenAI's API below <code>/v1</code>. "
+      "<a href=\"/dashboard\">The dashboard</a> shows what it does, and "
+      "<a href=\"/v1/models\">/v1/models</a> lists what it serves.</p></html>\n");
+}
+
 HttpResponse DashboardFile(std::string_view name) {
   const EmbeddedFile* const file = FindFile(name);
   CHECK(file != nullptr) << name << " is not embedded";
-  return {.content_type = ContentTypeOf(name),
-          .body = std::string(file->bytes),
-          .headers = {{"Content-Security-Policy", kContentPolicy},
-                      {"X-Content-Type-Options", "nosniff"},
-                      {"X-Frame-Options", "DENY"},
-                      {"Referrer-Policy", "no-referrer"},
-                      {"Cache-Control", "no-cache"}}};
+  return PageResponse(name, file->bytes);
 }
 
 HttpResponse DashboardData(std::string json) {

@@ -14,6 +14,8 @@ namespace graft {
 bool IsDashboardFile(std::string_view name);
 // The page itself: dashboard.html. The name is that of an embedded file.
 HttpResponse DashboardFile(std::string_view name);
+// What stands at "/": where to go from there.
+HttpResponse StartPage();
 HttpResponse DashboardData(std::string json);
 
 // The number in a query of "since=N"; 0 where there is none.

@@ -14,14 +14,17 @@
 namespace graft {
 namespace {
 
-// Of one model in one process there is nothing to scale.
-bool IsServed(const ServerState& state, Route route) {
+// Of one model in one process there is nothing to scale, and "/" is for browsers: a program that
+// asks there has forgotten a path, and hears which ones there are.
+bool IsServed(const ServerState& state, Route route, const HttpRequest& request) {
+  if (route == Route::kStart) return request.accept.find("text/html") != std::string::npos;
   return route != Route::kUnknown && (route != Route::kScale || state.context.fleet);
 }
 
 bool NeedsKey(const ServerState& state, Route route) {
   if (IsProbe(route)) return false;
-  // The page asks for a key itself, and sends it for the data.
+  // The dashboard's page asks for a key itself, and sends it for the data.
+  if (route == Route::kStart) return false;
   if (route == Route::kDashboard || route == Route::kDashboardFile) return false;
   return !IsForOperators(route) || state.options.metrics_need_admin;
 }
@@ -46,8 +49,7 @@ std::optional<ApiError> CheckAdmin(const ServerState& state, const ApiKey& key) 
 
 // A page of any site may make a browser send a form, with the address of the page.
 std::optional<ApiError> CheckFormOrigin(const ServerState& state, const HttpRequest& request) {
-  const std::string& allowed = state.options.cors_allow_origin;
-  if (request.origin.empty() || allowed == "*" || allowed == request.origin ||
+  if (request.origin.empty() || MayPagesCall(state.options.cors_allow_origin, request.origin) ||
       request.origin.ends_with("://" + request.host)) {
     return std::nullopt;
   }
@@ -242,7 +244,7 @@ HttpResponse UnloadAdapter(const ServerState& state, const Json& body, const Api
 
 std::optional<ApiError> CheckHead(const ServerState& state, const RouteMatch& match,
                                   const HttpRequest& request, std::shared_ptr<ApiKey>* key) {
-  if (!IsServed(state, match.route)) {
+  if (!IsServed(state, match.route, request)) {
     return HttpError(404, "unknown_url",
                      "Unknown URL: " + request.method.substr(0, 20) + " " +
                          request.path.substr(0, 200) +
@@ -273,7 +275,7 @@ std::optional<ApiError> CheckHead(const ServerState& state, const RouteMatch& ma
 
 HttpResponse OptionsResponse(const ServerState& state, const RouteMatch& match,
                              const HttpRequest& request) {
-  if (!IsServed(state, match.route)) {
+  if (!IsServed(state, match.route, request)) {
     return ErrorResponse(HttpError(404, "unknown_url", "Unknown URL."));
   }
   const std::string method = RouteMethod(match.route);
@@ -283,9 +285,9 @@ HttpResponse OptionsResponse(const ServerState& state, const RouteMatch& match,
   response.headers.emplace_back("Allow", methods);
   if (!state.options.cors_allow_origin.empty()) {
     response.headers.emplace_back("Access-Control-Allow-Methods", methods);
-    response.headers.emplace_back("Access-Control-Allow-Headers",
-                                  CorsAllowedHeaders(request.cors_request_headers));
-    response.headers.emplace_back("Access-Control-Max-Age", "86400");
+    for (auto& header : PreflightHeaders(state.options.cors_allow_origin, request)) {
+      response.headers.push_back(std::move(header));
+    }
   }
   return response;
 }
@@ -306,6 +308,8 @@ HttpResponse AnswerGet(const ServerState& state, const RouteMatch& match, const 
       return MetricsResponse(state);
     case Route::kScale:
       return ScaleResponse(state.context.fleet());
+    case Route::kStart:
+      return StartPage();
     case Route::kDashboard:
       return DashboardFile("dashboard.html");
     case Route::kDashboardFile:

@@ -149,6 +149,21 @@ ResponseUsage GenerationSession::SumUsage() const {
   return usage;
 }
 
+int64_t GenerationSession::NumTokensOfBegun() const {
+  int64_t num_tokens = 0;
+  for (size_t i = 0; i < choices_.size(); ++i) {
+    const int32_t drawn = choices_[i].choice.output_tokens();
+    if (drawn > 0) num_tokens += prompt_tokens_[i] + drawn;
+  }
+  return num_tokens;
+}
+
+int64_t GenerationSession::held_bytes() const {
+  int64_t bytes = 0;
+  for (const RunningChoice& running : choices_) bytes += running.choice.held_bytes();
+  return bytes;
+}
+
 void GenerationSession::AppendEvents(std::string* out) {
   if (end_sent_) return;
   writer_->SetUsage(SumUsage());

@@ -34,6 +34,10 @@ class GenerationSession {
   const std::string& model() const { return model_; }
   // The usage of all choices, so far.
   ResponseUsage SumUsage() const;
+  // Of choices that have begun to answer: their prompts, and what was drawn.
+  int64_t NumTokensOfBegun() const;
+  // What has come and was not taken yet, about as it lies in memory.
+  int64_t held_bytes() const;
   // The first token of any choice has come, or a failure.
   bool started() const;
   // Nothing more will come: every choice is over in the engine too, or one has failed.

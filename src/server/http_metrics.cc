@@ -32,7 +32,7 @@ HttpMetrics::HttpMetrics(Metrics& metrics)
       output_tokens_(metrics.Counter("graft_http_output_tokens_total",
                                      "Tokens of the answers of requests that have ended.")),
       body_bytes_(metrics.Gauge("graft_http_body_bytes",
-                                "Bytes of request bodies over 64 KiB that are held.")),
+                                "Bytes of requests and answers over 64 KiB that are held.")),
       log_lines_dropped_(metrics.Counter("graft_log_lines_dropped_total",
                                          "Lines of the log that nobody read in time.")),
       tenants_(metrics) {}

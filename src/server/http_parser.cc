@@ -154,6 +154,9 @@ void HttpParser::TakeHead() {
   request_.request_id = std::string(head["X-Request-Id"]);
   request_.traceparent = std::string(head["traceparent"]);
   request_.cors_request_headers = field(http::field::access_control_request_headers);
+  request_.cors_private_network =
+      LowerCase(head["Access-Control-Request-Private-Network"]) == "true";
+  request_.accept = field(http::field::accept);
   request_.origin = field(http::field::origin);
   const std::string target(head.target());
   const size_t host = AuthorityBegin(target);

@@ -341,6 +341,13 @@ TEST(ApiErrorTest, FoldersOfTheServerAreNotTold) {
             "path '/etc/x' is outside the adapters folder");
   EXPECT_EQ(HidePath(outside, "/srv/adapters", "the adapters folder", "/etc").find("etc"),
             std::string::npos);
+  // PEFT writes a local base's absolute path into every adapter.
+  EXPECT_EQ(
+      HidePath("'x' has 64 columns, this base 32, it says '/home/o'me/base-8b/' and r 8", path),
+      "'x' has 64 columns, this base 32, it says '.../base-8b' and r 8");
+  EXPECT_EQ(HidePath("it says '/base', not \"/a/b\"", path), "it says '...', not \".../b\"");
+  EXPECT_EQ(HidePath("it says '/home/x and more", path).find("home"), std::string::npos);
+  EXPECT_EQ(HidePath("it says '/home/x', read from /srv/z", path).find("srv"), std::string::npos);
 }
 
 TEST(ApiErrorTest, WhatPassesAsksForAnotherTry) {

@@ -146,14 +146,46 @@ TEST(RequestIdTest, TraceparentsAreTakenInW3csForm) {
   }
 }
 
-TEST(CorsTest, OpenAiHeadersAreAllowed) {
-  const std::string fixed = CorsAllowedHeaders("");
-  for (const char* name : {"Authorization", "Content-Type", "OpenAI-Organization", "OpenAI-Project",
-                           "X-Stainless-Helper-Method", "X-Request-Id"}) {
+std::string AllowedHeaders(const std::string& allowed_origin, const HttpRequest& request) {
+  const auto headers = PreflightHeaders(allowed_origin, request);
+  EXPECT_EQ(headers.at(0).first, "Access-Control-Allow-Headers");
+  return headers[0].second;
+}
+
+// Whatever clients, gateways and tracers send: the server ignores what it does not know.
+TEST(CorsTest, AllowedPagesMaySendWhatTheyAskFor) {
+  HttpRequest request{.origin = "https://app.example"};
+  const std::string fixed = AllowedHeaders("*", request);
+  for (const char* name : {"Authorization", "Content-Type", "X-Request-Id"}) {
     EXPECT_NE(fixed.find(name), std::string::npos) << name;
   }
-  EXPECT_EQ(CorsAllowedHeaders("x-stainless-new-one , OPENAI-Other,cookie, x-stainless-\r\nx,,"),
-            fixed + ", x-stainless-new-one, OPENAI-Other");
+  request.cors_request_headers =
+      "authorization,content-type,http-referer, x-title ,traceparent,x-api-key,user-agent,"
+      "x-stainless-new-one,anthropic-dangerous-direct-browser-access";
+  for (const char* origin : {"*", "https://app.example"}) {
+    const std::string allowed = AllowedHeaders(origin, request);
+    for (const char* name : {"http-referer", "x-title", "traceparent", "x-api-key", "user-agent",
+                             "x-stainless-new-one", "anthropic-dangerous-direct-browser-access"}) {
+      EXPECT_NE(allowed.find(std::string(", ") + name), std::string::npos) << name;
+    }
+  }
+  EXPECT_EQ(AllowedHeaders("https://other.example", request), fixed) << "not this page's";
+  request.cors_request_headers = "x-a,b c,x-\r\nSet-Cookie: d,,x(e),\"f\",x-g";
+  EXPECT_EQ(AllowedHeaders("*", request), fixed + ", x-a, x-g") << "names alone";
+}
+
+TEST(CorsTest, AllowedPagesReachAPrivateNetworkWhereTheyAsk) {
+  const auto has_it = [](const std::string& allowed_origin, bool asks) {
+    const HttpRequest request{.cors_private_network = asks, .origin = "https://app.example"};
+    for (const auto& [name, value] : PreflightHeaders(allowed_origin, request)) {
+      if (name == "Access-Control-Allow-Private-Network") return value == "true";
+    }
+    return false;
+  };
+  EXPECT_TRUE(has_it("*", true));
+  EXPECT_TRUE(has_it("https://app.example", true));
+  EXPECT_FALSE(has_it("*", false));
+  EXPECT_FALSE(has_it("https://other.example", true));
 }
 
 TEST(CorsTest, PagesMayReadTheRequestsId) {
@@ -165,10 +197,12 @@ TEST(CorsTest, PagesMayReadTheRequestsId) {
       client.Get("/v1/models").headers.at("access-control-expose-headers").find("X-Request-Id"),
       std::string::npos);
   client.Send(
-      "OPTIONS /v1/models HTTP/1.1\r\nHost: localhost\r\n"
-      "Access-Control-Request-Headers: authorization,x-stainless-future\r\n\r\n");
-  EXPECT_NE(client.Receive().headers.at("access-control-allow-headers").find("x-stainless-future"),
-            std::string::npos);
+      "OPTIONS /v1/models HTTP/1.1\r\nHost: localhost\r\nOrigin: https://a.example\r\n"
+      "Access-Control-Request-Private-Network: true\r\n"
+      "Access-Control-Request-Headers: authorization,x-title\r\n\r\n");
+  const RawResponse answer = client.Receive();
+  EXPECT_NE(answer.headers.at("access-control-allow-headers").find("x-title"), std::string::npos);
+  EXPECT_EQ(answer.headers.at("access-control-allow-private-network"), "true");
 }
 
 }  // namespace

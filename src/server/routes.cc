@@ -17,6 +17,7 @@ struct Entry {
 constexpr std::string_view kModelPrefix = "/v1/models/";
 constexpr std::string_view kDashboardPrefix = "/dashboard/";
 constexpr Entry kRoutes[] = {
+    {"/", Route::kStart, "GET"},
     {"/health", Route::kHealth, "GET"},
     {"/ready", Route::kReady, "GET"},
     {"/metrics", Route::kMetrics, "GET"},

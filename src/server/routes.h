@@ -10,6 +10,7 @@ namespace graft {
 
 enum class Route {
   kUnknown,
+  kStart,  // "/", for people who open the server's address
   kHealth,
   kReady,
   kMetrics,

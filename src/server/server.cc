@@ -2,6 +2,7 @@
 
 #include <sys/socket.h>
 
+#include <algorithm>
 #include <boost/asio/executor_work_guard.hpp>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/ip/tcp.hpp>
@@ -47,13 +48,16 @@ class HttpServer::Impl {
                         .refuse = [this](tcp::socket socket) { Refuse(std::move(socket)); }}),
         work_(asio::make_work_guard(io_)) {}
 
-  ~Impl() { Shutdown(std::chrono::milliseconds(0)); }
+  ~Impl() {
+    while (!Shutdown(std::chrono::milliseconds(0))) {
+    }
+  }
 
   Status Start();
   Status Reload();
   ApiKeys& keys() { return state_.keys; }
   uint16_t port() const { return acceptor_.port(); }
-  void Shutdown(std::chrono::milliseconds deadline);
+  bool Shutdown(std::chrono::milliseconds deadline);
 
  private:
   using TlsContext = std::shared_ptr<asio::ssl::context>;
@@ -67,6 +71,7 @@ class HttpServer::Impl {
   // Takes the descriptors that connections may have.
   Status BoundConnections();
   Status StartThreads();
+  void EndThreads();
   void RunThread();
   void Adopt(tcp::socket socket, const asio::any_io_executor& strand);
   // Whether there is room for one more, if need be by ending one that waits for a request.
@@ -138,7 +143,10 @@ Status HttpServer::Impl::BoundConnections() {
   const int32_t wanted = state_.options.connections_max;
   const int64_t limit = RaiseDescriptorLimit();
   ASSIGN_OR_RETURN(connections_max_, ConnectionsThatFit(wanted, limit, CountDescriptors()));
-  state_.busy_connections.SetMax(connections_max_);
+  // Whose a newcomer is shows once its head is read: where tenants share the connections, some are
+  // kept for that.
+  const int32_t kept = state_.keys.required() ? (connections_max_ + 15) / 16 : 0;
+  state_.busy_connections.SetMax(std::max(connections_max_ - kept, 1));
   if (connections_max_ < wanted) {
     LOG_WARN(
         "{} connections are served, not the {} of --connections-max: this process may open {} "
@@ -169,7 +177,7 @@ Status HttpServer::Impl::StartThreads() {
     asio::post(*loader_, std::move(work));
   };
   state_.dashboard->Start([this] {
-    state_.metrics.Sample(state_.body_budget.bytes(), ServerLog::num_dropped());
+    state_.metrics.Sample(state_.memory.num_taken(), ServerLog::num_dropped());
     if (state_.context.fleet) state_.metrics.SampleFleet(state_.context.fleet());
   });
   acceptor_.Start();
@@ -220,7 +228,7 @@ void HttpServer::Impl::Refuse(tcp::socket socket) {
   state_.metrics.ConnectionRefused();
   if (tls() != nullptr) return;
   ApiError error = HttpError(503, "too_many_connections", "The server has too many connections.");
-  error.retry_after_s = state_.busy_connections.RetryAfterS(/*held=*/0, /*num=*/1);
+  error.retry_after_s = state_.busy_connections.RetryAfterS(1);
   const HttpResponse response = ErrorResponse(error);
   const std::string data =
       FormatHead(response, {.keep_alive = false, .request_id = RandomName("req_")}) + response.body;
@@ -236,18 +244,28 @@ void HttpServer::Impl::ForEachConnection(Function function) {
   }
 }
 
-void HttpServer::Impl::Shutdown(std::chrono::milliseconds deadline) {
-  if (!started_) return;
-  started_ = false;
-  state_.draining = true;
-  acceptor_.Close();
-  const bool drained = state_.requests.WaitForNone(deadline);
-  if (!drained) LOG_WARN("{} requests are cut off by the shutdown", state_.requests.count());
-  ForEachConnection([](Connection& connection) { connection.Abort(); });
-  while (!state_.connections.WaitForNone(kAbortTime)) {
-    // Only a load can outlast this, and it is waited for.
-    ForEachConnection([](Connection& connection) { connection.Kill(); });
+bool HttpServer::Impl::Shutdown(std::chrono::milliseconds deadline) {
+  if (!started_) return true;
+  if (!state_.draining.exchange(true)) {
+    acceptor_.Close();
+    const bool drained = state_.requests.WaitForNone(deadline);
+    if (!drained) LOG_WARN("{} requests are cut off by the shutdown", state_.requests.count());
   }
+  ForEachConnection([](Connection& connection) { connection.Abort(); });
+  if (!state_.connections.WaitForNone(kAbortTime)) {
+    ForEachConnection([](Connection& connection) { connection.Kill(); });
+    if (!state_.connections.WaitForNone(state_.options.left_behind_timeout)) {
+      LOG_ERROR("the work of {} requests goes on though nobody waits for it",
+                state_.connections.count());
+      return false;
+    }
+  }
+  EndThreads();
+  return true;
+}
+
+void HttpServer::Impl::EndThreads() {
+  started_ = false;
   state_.dashboard->Stop();
   workers_.reset();
   loader_->join();
@@ -273,6 +291,6 @@ std::map<std::string, int64_t> HttpServer::TakeKeyDemand() { return impl_->keys(
 
 uint16_t HttpServer::port() const { return impl_->port(); }
 
-void HttpServer::Shutdown(std::chrono::milliseconds deadline) { impl_->Shutdown(deadline); }
+bool HttpServer::Shutdown(std::chrono::milliseconds deadline) { return impl_->Shutdown(deadline); }
 
 }  // namespace graft

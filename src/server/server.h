@@ -22,7 +22,7 @@ class HttpServer {
  public:
   // `context`'s references must outlive the server.
   HttpServer(ServerContext context, ServerOptions options);
-  // Shuts down at once if Shutdown was not called.
+  // Shuts down at once if Shutdown was not called, and waits for work that it left behind.
   ~HttpServer();
   HttpServer(const HttpServer&) = delete;
   HttpServer& operator=(const HttpServer&) = delete;
@@ -47,9 +47,11 @@ class HttpServer {
 
   // Ends the server gracefully: takes no new connection, turns /ready to 503, refuses new
   // generation requests, lets those in flight finish until `deadline` from now, tells the rest
-  // that the server ends, closes everything and joins the threads. Blocks until then. An adapter
-  // load that runs is waited for past the deadline.
-  void Shutdown(std::chrono::milliseconds deadline);
+  // that the server ends, closes everything and joins the threads. Blocks until then. False: work
+  // for a request, or an adapter's load, goes on though it was told to stop and was waited for
+  // (ServerOptions::left_behind_timeout). Its threads still use all of this: the process is to
+  // leave without their end.
+  [[nodiscard]] bool Shutdown(std::chrono::milliseconds deadline);
 
  private:
   class Impl;

@@ -132,6 +132,37 @@ TEST(ServerLimitsTest, AWaitingStreamGetsHeartbeats) {
   EXPECT_TRUE(seen.starts_with("HTTP/1.1 200"));
 }
 
+// What the simplest decoders make of a stream: an event ends at a blank line, and an event without
+// data is the end.
+TEST(ServerLimitsTest, HeartbeatsAreNoEmptyEvents) {
+  ServerOptions options;
+  options.heartbeat = milliseconds(1);
+  TestServer test(options);
+  test.generator.set_tick(milliseconds(20));
+  for (const std::string path : {"/v1/completions", "/v1/chat/completions", "/v1/responses"}) {
+    RawClient client(test.port());
+    Json body = {{"model", "demo"}, {"stream", true}};
+    if (path == "/v1/completions") {
+      body.update({{"prompt", "x"}, {"max_tokens", 8}});
+    } else if (path == "/v1/responses") {
+      body.update({{"input", "x"}, {"max_output_tokens", 8}});
+    } else {
+      body.update(
+          {{"messages", Json::array({{{"role", "user"}, {"content", "x"}}})}, {"max_tokens", 8}});
+    }
+    const RawResponse response = client.Post(path, body.dump());
+    ASSERT_EQ(response.status, 200) << response.body;
+    EXPECT_NE(response.body.find(": keep-alive\n"), std::string::npos) << path;
+    size_t begin = 0;
+    for (size_t end = 0; (end = response.body.find("\n\n", begin)) != std::string::npos;) {
+      const std::string event = "\n" + response.body.substr(begin, end - begin);
+      EXPECT_NE(event.find("\ndata: "), std::string::npos) << path << event;
+      begin = end + 2;
+    }
+    EXPECT_EQ(begin, response.body.size()) << path;
+  }
+}
+
 TEST(ServerLimitsTest, AClientThatDoesNotReadIsDropped) {
   ServerOptions options;
   options.write_timeout = milliseconds(200);
@@ -552,7 +583,7 @@ TEST(ServerShutdownTest, RequestsInFlightFinish) {
   stream.Send(
       PostText("/v1/completions", R"({"model":"demo","prompt":"x","max_tokens":3,"stream":true})"));
   ASSERT_TRUE(test.generator.WaitForRunning(2));
-  std::thread shutdown([&] { test.server->Shutdown(std::chrono::seconds(30)); });
+  std::thread shutdown([&] { EXPECT_TRUE(test.server->Shutdown(std::chrono::seconds(30))); });
   // The idle connection is closed at once, or it sees the change and is closed with that answer.
   int ready = 200;
   RawResponse response;
@@ -584,7 +615,7 @@ TEST(ServerShutdownTest, TheDeadlineCutsRequestsOff) {
   RawClient half_sent(test.port());
   half_sent.Send(kPostCompletion + "Content-Length: 50\r\n\r\n{");
   ASSERT_TRUE(test.generator.WaitForRunning(2));
-  std::thread shutdown([&] { test.server->Shutdown(milliseconds(100)); });
+  std::thread shutdown([&] { EXPECT_TRUE(test.server->Shutdown(milliseconds(100))); });
   const RawResponse streamed = stream.Receive();
   EXPECT_EQ(streamed.status, 200);
   EXPECT_EQ(Json::parse(streamed.events().back())["error"]["code"], "draining");

@@ -41,7 +41,8 @@ struct ServerOptions {
 
   RequestLimits request_limits;
   HttpParserLimits parser_limits;
-  int64_t body_bytes_total_max = int64_t{512} << 20;  // of all requests together; see BodyBudget
+  // Of all requests' bodies, the trees made of them, and answers that wait to be read.
+  int64_t body_bytes_total_max = int64_t{512} << 20;
   ResponseStoreLimits responses;
   Pooling pooling = Pooling::kLast;  // what embeddings are made of
   int32_t connections_max = 8192;
@@ -54,6 +55,8 @@ struct ServerOptions {
   std::chrono::milliseconds body_timeout{60'000};        // the whole body
   std::chrono::milliseconds write_timeout{30'000};       // without a byte that the client takes
   std::chrono::milliseconds request_timeout{3'600'000};  // from a body's end to the answer's
+  // Past a shutdown's deadline: until work that was told to stop is left behind.
+  std::chrono::milliseconds left_behind_timeout{10'000};
   // A stream without news gets a comment this often: proxies keep it open, and dead peers show.
   std::chrono::milliseconds heartbeat{15'000};
 };

@@ -14,7 +14,6 @@
 
 #include "request/request.h"
 #include "server/api_keys.h"
-#include "server/body_budget.h"
 #include "server/dashboard.h"
 #include "server/http_metrics.h"
 #include "server/idle_connections.h"
@@ -29,6 +28,18 @@ namespace graft {
 // Counts the work going on, for a thread that waits until there is none.
 class InFlightCounter {
  public:
+  // One of them, while it lives.
+  class Held {
+   public:
+    explicit Held(InFlightCounter& counter) : counter_(counter) { counter_.Add(); }
+    ~Held() { counter_.Remove(); }
+    Held(const Held&) = delete;
+    Held& operator=(const Held&) = delete;
+
+   private:
+    InFlightCounter& counter_;
+  };
+
   void Add() {
     std::lock_guard lock(mutex_);
     ++count_;
@@ -58,7 +69,7 @@ struct ServerState {
       : context(std::move(server_context)),
         options(std::move(server_options)),
         keys(context.clock),
-        body_budget(options.body_bytes_total_max, context.clock),
+        memory(options.body_bytes_total_max, context.clock),
         busy_connections(options.connections_max, context.clock),
         responses(context.clock, options.responses),
         metrics(context.metrics),
@@ -73,7 +84,7 @@ struct ServerState {
   const ServerOptions options;
   ApiKeys keys;
   std::vector<std::string> served_hosts;  // see ServedHosts; set before the threads start
-  BodyBudget body_budget;
+  SharedPlaces memory;            // bytes of requests' bodies, of their trees, and of answers
   SharedPlaces busy_connections;  // that answer a request, and make room for no newcomer
   ResponseStore responses;
   HttpMetrics metrics;

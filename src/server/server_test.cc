@@ -466,6 +466,38 @@ TEST(ServerTest, HealthReadyAndMetrics) {
   EXPECT_NE(page.find("graft_http_connections 1"), std::string::npos);
 }
 
+TEST(ServerTest, TheAddressAloneIsAPageForBrowsersAndAnErrorForPrograms) {
+  TestServer test;
+  RawClient client(test.port());
+  const RawResponse page = client.Get("/", "Accept: text/html,application/xhtml+xml,*/*;q=0.8\r\n");
+  EXPECT_EQ(page.status, 200);
+  EXPECT_EQ(page.headers.at("content-type"), "text/html; charset=utf-8");
+  for (const char* link : {"\"/dashboard\"", "\"/v1/models\""}) {
+    EXPECT_NE(page.body.find(link), std::string::npos) << link;
+  }
+  for (const char* accept : {"", "Accept: */*\r\n", "Accept: application/json\r\n"}) {
+    const RawResponse refused = client.Get("/", accept);
+    EXPECT_EQ(refused.status, 404);
+    EXPECT_EQ(refused.json()["error"]["code"], "unknown_url");
+  }
+}
+
+// A server that learns nothing knows how an adapter's name is taken away all the same.
+TEST(ServerTest, DeletingAModelThatWasNotLearnedSaysWhatToDo) {
+  TestServer test;
+  RawClient client(test.port());
+  const auto answer_to = [&](const std::string& model) {
+    client.Send("DELETE /v1/models/" + model + " HTTP/1.1\r\nHost: localhost\r\n\r\n");
+    return client.Receive();
+  };
+  const RawResponse refused = answer_to("austen");
+  EXPECT_EQ(refused.status, 403);
+  EXPECT_NE(refused.body.find("/v1/unload_lora_adapter"), std::string::npos) << refused.body;
+  EXPECT_EQ(answer_to("demo").status, 403);
+  EXPECT_EQ(answer_to("demo").body.find("unload"), std::string::npos);
+  EXPECT_EQ(answer_to("nobody").status, 404);
+}
+
 TEST(ServerTest, ReadySaysWhyNot) {
   TestServer test;
   test.ready = UnavailableError("the model is loading");

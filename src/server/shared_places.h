@@ -1,87 +1,98 @@
-// Places that requests take and give back, and when one that found too few should come back, by the
-// pace at which they became free while they were scarce.
+// Places, or bytes of memory, that the requests of all tenants share. While there are enough, each
+// takes what it needs. Where there are not, a tenant that would hold less for its weight than the
+// tenant with the most takes them from that one: its newest leases are lost, and the requests
+// behind them are told. So no tenant's stalled uploads, unread answers or open connections keep
+// others out. Thread-safe; a lease belongs to one request.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
+#include <functional>
+#include <map>
 #include <mutex>
+#include <string>
+#include <unordered_map>
+#include <vector>
 
 #include "base/clock.h"
-#include "request/place_schedule.h"
+#include "server/metered_places.h"
 
 namespace graft {
 
-// For the holder of a lock.
-class MeteredPlaces {
- public:
-  int64_t num_taken() const { return num_taken_; }
-  // `places_max` <= 0: without a limit nothing is scarce.
-  void Take(int64_t num, int64_t places_max, int64_t now_ns) {
-    num_taken_ += num;
-    schedule_.SetScarce(places_max > 0 && 2 * num_taken_ > places_max, now_ns);
-  }
-  void Free(int64_t num, int64_t places_max, int64_t now_ns) {
-    schedule_.Freed(static_cast<double>(num), &turn_, now_ns);
-    Take(-num, places_max, now_ns);
-  }
-  // Seconds until `num` more are free; see PlaceSchedule.
-  int32_t RetryAfterS(int64_t num, int64_t now_ns) {
-    return schedule_.RetryAfterS(static_cast<double>(num), /*share=*/1.0, &turn_, now_ns);
-  }
+class PlacesLease;
 
- private:
-  int64_t num_taken_ = 0;
-  PlaceSchedule schedule_;
-  PlaceSchedule::Turn turn_;
-};
-
-// At most so many of them. Thread-safe.
 class SharedPlaces {
  public:
   SharedPlaces(int64_t places_max, const Clock& clock) : clock_(clock), places_max_(places_max) {}
+  SharedPlaces(const SharedPlaces&) = delete;
+  SharedPlaces& operator=(const SharedPlaces&) = delete;
 
-  void SetMax(int64_t places_max) {
-    std::lock_guard lock(mutex_);
-    places_max_ = places_max;
-  }
-  int64_t places_max() const {
-    std::lock_guard lock(mutex_);
-    return places_max_;
-  }
-  int64_t num_taken() const {
-    std::lock_guard lock(mutex_);
-    return places_.num_taken();
-  }
-  // So many are taken now, or -1: there are too few.
-  int64_t TryTake(int64_t num) {
-    std::lock_guard lock(mutex_);
-    if (places_.num_taken() + num > places_max_) return -1;
-    places_.Take(num, places_max_, clock_.NowNs());
-    return places_.num_taken();
-  }
-  // Of those whose number is bounded elsewhere.
-  void Take(int64_t num) {
-    std::lock_guard lock(mutex_);
-    places_.Take(num, places_max_, clock_.NowNs());
-  }
-  void Free(int64_t num) {
-    std::lock_guard lock(mutex_);
-    places_.Free(num, places_max_, clock_.NowNs());
-  }
-  // Gives `held` back, which were taken in vain and say nothing of the pace; seconds until there
-  // are `num` for whoever held them.
-  int32_t RetryAfterS(int64_t held, int64_t num) {
-    std::lock_guard lock(mutex_);
-    const int64_t now_ns = clock_.NowNs();
-    places_.Take(-held, places_max_, now_ns);
-    const int64_t missing = places_.num_taken() + num - places_max_;
-    return missing > 0 ? places_.RetryAfterS(missing, now_ns) : 1;
-  }
+  void SetMax(int64_t places_max);
+  int64_t places_max() const;
+  int64_t num_taken() const;
+
+  // Whether `num` or more were taken at once since the last time this was true, and none are now:
+  // memory that they were may be handed back to the system.
+  bool TakeRelease(int64_t num);
+
+  // Seconds until so many are free for one that holds none.
+  int32_t RetryAfterS(int64_t num);
 
  private:
+  friend class PlacesLease;
+  struct Tenant {
+    double weight = 1.0;
+    int64_t num_held = 0;
+    std::map<uint64_t, PlacesLease*> leases;  // with places, the newest last
+  };
+
+  bool Hold(PlacesLease* lease, int64_t num);
+  int32_t Refuse(PlacesLease* lease, int64_t num);
+  // These want mutex_ held.
+  bool TakeFromOthers(const PlacesLease& taker, int64_t num, int64_t num_missing);
+  void SetHeld(PlacesLease* lease, int64_t num);
+  int32_t RetryAfterLocked(int64_t num, int64_t now_ns);
+
   const Clock& clock_;
   mutable std::mutex mutex_;
   int64_t places_max_;
+  int64_t peak_ = 0;
+  uint64_t num_leases_ = 0;
   MeteredPlaces places_;
+  std::unordered_map<std::string, Tenant> tenants_;  // those with places
+};
+
+// What one request holds of them, given back when it goes.
+class PlacesLease {
+ public:
+  // `on_lost` is called when the places go to another tenant, once at most, on whichever thread
+  // takes them and under a lock: it must only post work elsewhere.
+  PlacesLease(SharedPlaces& places, std::string tenant, double weight,
+              std::function<void()> on_lost);
+  ~PlacesLease();
+  PlacesLease(const PlacesLease&) = delete;
+  PlacesLease& operator=(const PlacesLease&) = delete;
+
+  // Holds so many from now on, more or fewer than before. False: there are too few, and it holds
+  // what it held; or it has lost them.
+  bool Hold(int64_t num) { return places_.Hold(this, num); }
+  // Gives up what it holds, which was too little and says nothing of the pace; seconds until there
+  // are `num` for it.
+  int32_t Refuse(int64_t num) { return places_.Refuse(this, num); }
+  // Any thread.
+  bool is_lost() const { return is_lost_; }
+
+ private:
+  friend class SharedPlaces;
+
+  SharedPlaces& places_;
+  const std::string tenant_;
+  const double weight_;
+  const std::function<void()> on_lost_;
+  std::atomic<bool> is_lost_{false};
+  // Under the lock of places_.
+  uint64_t serial_ = 0;
+  int64_t num_ = 0;
 };
 
 }  // namespace graft

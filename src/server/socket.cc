@@ -90,12 +90,22 @@ class TlsSocket : public StreamSocket<asio::ssl::stream<TcpSocket>> {
                             [done = std::move(done)](error_code error) { done(!error); });
   }
 
+  // A read that was done before the shutdown began may ask for the next one after it.
+  void AsyncReadSome(char* buffer, size_t bytes, std::function<void(size_t bytes)> done) override {
+    if (!is_shut_) return StreamSocket::AsyncReadSome(buffer, bytes, std::move(done));
+    asio::post(stream_.get_executor(), [done = std::move(done)] { done(0); });
+  }
+
   // Sends close_notify and waits for the peer's, for which no other read may run.
   void AsyncShutdown(std::function<void()> done) override {
+    is_shut_ = true;
     error_code ignored;
     stream_.lowest_layer().cancel(ignored);
     stream_.async_shutdown([done = std::move(done)](error_code) { done(); });
   }
+
+ private:
+  bool is_shut_ = false;
 };
 
 }  // namespace

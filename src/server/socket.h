@@ -39,7 +39,7 @@ class Socket {
   virtual void AsyncWrite(std::string_view data, std::function<void(bool ok)> done) = 0;
   // Changes whenever the peer has taken some of what was written, down to its kernel's word for it.
   virtual WriteProgress progress() = 0;
-  // Says that no more will be sent. With TLS the read that runs ends.
+  // Says that no more will be sent. With TLS the read that runs ends, and later ones end at once.
   virtual void AsyncShutdown(std::function<void()> done) = 0;
   // Ends everything that runs.
   virtual void Close() = 0;

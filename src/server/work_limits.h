@@ -15,7 +15,7 @@
 
 #include "base/clock.h"
 #include "server/api_error.h"
-#include "server/shared_places.h"
+#include "server/metered_places.h"
 
 namespace graft {
 

@@ -30,6 +30,16 @@ TEST(Utf8Test, AcceptsExactlyTheCodePoints) {
   EXPECT_EQ(num_valid, 0x110000 - 0x800);
 }
 
+TEST(Utf8Test, CutsBetweenCharacters) {
+  const std::string text = "a\u00e9\u20ac\U0001F600";  // 1, 2, 3 and 4 bytes
+  const size_t kept[] = {0, 1, 1, 3, 3, 3, 6, 6, 6, 6, 10, 10};
+  for (size_t bytes_max = 0; bytes_max < std::size(kept); ++bytes_max) {
+    std::string cut = text;
+    CutUtf8(bytes_max, &cut);
+    EXPECT_EQ(cut, text.substr(0, kept[bytes_max])) << bytes_max;
+  }
+}
+
 TEST(Utf8Test, RefusesBrokenTextBehindAsciiToo) {
   for (const char* bad : {"\x80", "\xC1\x81", "\xE0\x80\x80", "\xF5\x80\x80\x80", "\xE4\xBD"}) {
     for (int ascii = 0; ascii < 20; ++ascii) {

@@ -35,6 +35,17 @@ Utf8Sequence ReadSequence(std::string_view text, size_t pos) {
 
 }  // namespace
 
+void CutUtf8(size_t bytes_max, std::string* text) {
+  if (text->size() <= bytes_max) return;
+  constexpr size_t kContinuationsMax = 3;
+  size_t end = bytes_max;
+  for (size_t i = 0; i < kContinuationsMax && end > 0; ++i) {
+    if ((static_cast<unsigned char>((*text)[end]) & 0xC0) != 0x80) break;
+    --end;
+  }
+  text->resize(end);
+}
+
 bool IsAscii(std::string_view text) {
   unsigned char bits = 0;
   for (const char byte : text) bits |= static_cast<unsigned char>(byte);

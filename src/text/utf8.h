@@ -19,6 +19,9 @@ char32_t PreviousCodePoint(std::string_view text, size_t* pos);
 
 void AppendCodePoint(char32_t code_point, std::string* text);
 
+// Leaves at most so many bytes of `text`; a character that would be cut is left out.
+void CutUtf8(size_t bytes_max, std::string* text);
+
 bool IsAscii(std::string_view text);
 
 // The number of bytes of the code point that starts with `lead` in valid UTF-8.

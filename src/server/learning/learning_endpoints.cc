@@ -11,6 +11,7 @@
 #include "server/learning/learning_answers.h"
 #include "server/multipart.h"
 #include "server/query.h"
+#include "text/utf8.h"
 
 namespace graft {
 namespace {
@@ -127,7 +128,8 @@ ApiResult<Upload> ParseUpload(const HttpRequest& request) {
     if (part.name == "file") {
       if (!part.is_file) return InvalidRequestError("file", "'file' must be a file with a name");
       has_file = true;
-      upload.name = part.file_name.substr(0, kFileNameBytesMax);
+      upload.name = part.file_name;
+      CutUtf8(kFileNameBytesMax, &upload.name);
       upload.content = part.content;
     } else if (auto error = ReadField(part, &upload)) {
       return *error;
@@ -235,16 +237,30 @@ HttpResponse AnswerJob(LearningJobs& jobs, const RouteMatch& match, const HttpRe
       [&](const JobCheckpoint& checkpoint) { return CheckpointJson(*job, checkpoint); });
 }
 
+ApiError NotLearnedError(const ServerContext& context, const std::string& name) {
+  std::string message =
+      "'" + name + "' was not learned here: only a learned model is deleted by its owner. ";
+  message += name == context.base_model
+                 ? "The base model stays."
+                 : "An admin key takes an adapter's name away by POST /v1/unload_lora_adapter.";
+  return HttpError(403, "permission_denied", std::move(message));
+}
+
+// Of a server that learns nothing.
+HttpResponse RefuseDelete(const ServerContext& context, const std::string& name,
+                          const ApiKey& key) {
+  ApiResult<AdapterInfo> model = FindModel(context, key, name);
+  if (!model.ok()) return ErrorResponse(model.error());
+  // One that was learned elsewhere in the cluster is deleted where there are jobs.
+  return ErrorResponse(model->owner.has_value() ? NoLearning(context)
+                                                : NotLearnedError(context, name));
+}
+
 HttpResponse DeleteModel(const ServerContext& context, LearningJobs& jobs, const std::string& name,
                          const ApiKey& key) {
   ApiResult<AdapterInfo> model = FindModel(context, key, name);
   if (!model.ok()) return ErrorResponse(model.error());
-  if (!model->owner.has_value()) {
-    return ErrorResponse(HttpError(403, "permission_denied",
-                                   "'" + name +
-                                       "' was not learned here: only a learned model is deleted "
-                                       "by its owner"));
-  }
+  if (!model->owner.has_value()) return ErrorResponse(NotLearnedError(context, name));
   const Status deleted = jobs.DeleteAdapter(*model->owner, name);
   if (!deleted.ok()) return FailureResponse(deleted, "model");
   LOG_INFO("learned model {} of {} deleted", name, *model->owner);
@@ -262,7 +278,10 @@ ApiError NoLearning(const ServerContext& context) {
 HttpResponse AnswerLearning(ServerState& state, const RouteMatch& match, const HttpRequest& request,
                             const ApiKey& key) {
   const ServerContext& context = state.context;
-  if (context.learning == nullptr) return ErrorResponse(NoLearning(context));
+  if (context.learning == nullptr) {
+    return match.route == Route::kModel ? RefuseDelete(context, match.model, key)
+                                        : ErrorResponse(NoLearning(context));
+  }
   LearningJobs& jobs = *context.learning;
   const std::string& tenant = key.rights().tenant;
   switch (match.route) {

@@ -68,4 +68,20 @@ ApiResult<GenerationPlan> PlanResponse(const ServerContext& context, const Reque
   return plan;
 }
 
+int64_t StoredBytes(ResponseStore* store, const std::string& tenant, const RequestLimits& limits,
+                    std::string_view body) {
+  ApiResult<Json> json = ParseBody(body);
+  if (!json.ok() || !json->is_object()) return 0;
+  const auto id = json->find("previous_response_id");
+  if (id == json->end() || !id->is_string()) return 0;
+  const auto turns_max = static_cast<size_t>(limits.messages_max);
+  auto turns = store->Conversation(tenant, id->get_ref<const std::string&>(), turns_max);
+  if (!turns.ok()) return 0;
+  int64_t bytes = 0;
+  for (const ResponseStore::Entry& turn : *turns) {
+    bytes += static_cast<int64_t>(turn->input.size() + turn->output.size());
+  }
+  return bytes;
+}
+
 }  // namespace graft

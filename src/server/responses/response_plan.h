@@ -2,6 +2,8 @@
 // new, and then as for a chat. Any thread.
 #pragma once
 
+#include <cstdint>
+#include <string>
 #include <string_view>
 
 #include "server/generation_plan.h"
@@ -12,5 +14,10 @@ namespace graft {
 ApiResult<GenerationPlan> PlanResponse(const ServerContext& context, const RequestLimits& limits,
                                        const ApiKey& key, ResponseStore* store,
                                        std::string_view body);
+
+// The bytes of the stored conversation that `body` goes on with, which planning it reads, too; 0 of
+// one that begins, or is refused.
+int64_t StoredBytes(ResponseStore* store, const std::string& tenant, const RequestLimits& limits,
+                    std::string_view body);
 
 }  // namespace graft

@@ -1,0 +1,266 @@
+// A real server whose tenants share its memory and connections: bodies, their trees and answers
+// that nobody reads count, and no tenant keeps the others out.
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "server/server_testing.h"
+
+namespace graft {
+namespace server_shares_test {
+
+using std::chrono::milliseconds;
+
+const std::string kKeyA = "Authorization: Bearer a\r\n";
+const std::string kKeyB = "Authorization: Bearer b\r\n";
+
+ServerOptions WithTenants() {
+  ServerOptions options;
+  options.api_keys_json = R"([{"key":"a","tenant":"a","adapters":["*"]},
+                              {"key":"b","tenant":"b","adapters":["*"]}])";
+  return options;
+}
+
+std::string Repeat(const std::string& text, int count) {
+  std::string all;
+  for (int i = 0; i < count; ++i) all += text;
+  return all;
+}
+
+std::string PostHead(const std::string& path, const std::string& headers, size_t bytes) {
+  return "POST " + path + " HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n" +
+         headers + "Content-Length: " + std::to_string(bytes) + "\r\n\r\n";
+}
+
+// Waits until the requests at hand hold so many bytes.
+bool WaitForBytes(uint16_t port, const std::function<bool(int64_t)>& is_reached) {
+  RawClient client(port);
+  constexpr int kTries = 20000;
+  for (int i = 0; i < kTries; ++i) {
+    const std::string page = client.Get("/metrics").body;
+    const std::string name = "\ngraft_http_body_bytes ";
+    const size_t at = page.find(name);
+    if (at == std::string::npos) return false;
+    if (is_reached(std::stoll(page.substr(at + name.size())))) return true;
+    std::this_thread::yield();
+  }
+  return false;
+}
+
+bool WaitForBytes(uint16_t port, int64_t bytes) {
+  return WaitForBytes(port, [bytes](int64_t now) { return now == bytes; });
+}
+
+TEST(ServerSharesTest, AStalledBodyGivesItsRoomToAnotherTenant) {
+  ServerOptions options = WithTenants();
+  options.body_bytes_total_max = 1 << 20;
+  TestServer test(options);
+  RawClient stalled(test.port());
+  stalled.Send(PostHead("/v1/completions", kKeyA, 1'000'000) + std::string(999'000, ' '));
+  ASSERT_TRUE(WaitForBytes(test.port(), 999'000));
+  const std::string body =
+      R"({"model":"demo","max_tokens":1,"prompt":")" + std::string(130'000, 'x') + "\"}";
+  RawClient other(test.port());
+  const RawResponse answer = other.Post("/v1/completions", body, kKeyB);
+  EXPECT_NE(answer.status, 503) << answer.body;
+  const RawResponse told = stalled.Receive();
+  EXPECT_EQ(told.status, 503);
+  EXPECT_EQ(told.json()["error"]["code"], "overloaded");
+  EXPECT_EQ(told.headers.count("retry-after"), 1u);
+  EXPECT_TRUE(stalled.WaitForEnd());
+}
+
+TEST(ServerSharesTest, ATenantThatHasMostOfTheRoomGetsNoMore) {
+  ServerOptions options = WithTenants();
+  options.body_bytes_total_max = 1 << 20;
+  TestServer test(options);
+  RawClient a(test.port()), b(test.port()), more(test.port());
+  const std::string part(500'000, ' ');
+  a.Send(PostHead("/v1/completions", kKeyA, 500'001) + part);
+  b.Send(PostHead("/v1/completions", kKeyB, 500'001) + part);
+  ASSERT_TRUE(WaitForBytes(test.port(), 1'000'000));
+  more.Send(PostHead("/v1/completions", kKeyA, 500'001) + part);
+  EXPECT_EQ(more.Receive().status, 503);
+  a.Reset();
+  ASSERT_TRUE(WaitForBytes(test.port(), 500'000));
+  b.Send(" ");
+  EXPECT_EQ(b.Receive().status, 400) << "spaces are no JSON";
+  EXPECT_TRUE(WaitForBytes(test.port(), 0));
+}
+
+TEST(ServerSharesTest, ATenantsConnectionsKeepNoOtherOut) {
+  ServerOptions options = WithTenants();
+  options.connections_max = 8;
+  TestServer test(options);
+  test.generator.set_hold(true);
+  const std::string body = R"({"model":"demo","prompt":"x","max_tokens":3})";
+  std::vector<std::unique_ptr<RawClient>> clients;
+  for (int i = 0; i < 7; ++i) {
+    clients.push_back(std::make_unique<RawClient>(test.port()));
+    clients.back()->Send(PostHead("/v1/completions", kKeyA, body.size()) + body);
+    ASSERT_TRUE(test.generator.WaitForRunning(i + 1));
+  }
+  RawClient one_more(test.port());
+  const RawResponse refused = one_more.Post("/v1/completions", body, kKeyA);
+  EXPECT_EQ(refused.status, 503);
+  EXPECT_EQ(refused.json()["error"]["code"], "too_many_connections");
+  RawClient other(test.port());
+  EXPECT_EQ(other.Get("/v1/models", kKeyB).status, 200);
+  const RawResponse told = clients.back()->Receive();
+  EXPECT_EQ(told.status, 503) << "the newest of who has most";
+  EXPECT_EQ(told.json()["error"]["code"], "overloaded");
+  EXPECT_TRUE(test.generator.WaitForRunning(6));
+  test.generator.set_hold(false);
+  EXPECT_EQ(clients.front()->Receive().status, 200);
+}
+
+TEST(ServerSharesTest, AnswersThatNobodyReadsCount) {
+  ServerOptions options = WithTenants();
+  options.body_bytes_total_max = 40 << 20;
+  TestServer test(options);
+  test.metrics.Counter("long_total", std::string(9 << 20, 'x'));
+  std::vector<std::unique_ptr<RawClient>> silent;
+  // Each is larger than the sockets' buffers.
+  for (int i = 0; i < 4; ++i) {
+    silent.push_back(std::make_unique<RawClient>(test.port()));
+    silent.back()->SetReceiveBuffer(4096);
+    silent.back()->Send("GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n");
+  }
+  // The rest of the connections' answers are refused in place of more memory.
+  RawClient reader(test.port());
+  int status = 200;
+  for (int i = 0; i < 1000 && status == 200; ++i) {
+    status = reader.Get("/metrics").status;
+    if (status == 200) std::this_thread::yield();
+  }
+  EXPECT_EQ(status, 503);
+  EXPECT_EQ(reader.Get("/v1/models", kKeyB).status, 200) << "a small answer needs no room";
+  silent.clear();
+  status = 503;
+  for (int i = 0; i < 20000 && status != 200; ++i) status = reader.Get("/metrics").status;
+  EXPECT_EQ(status, 200) << "room comes back";
+}
+
+TEST(ServerSharesTest, AnAnswerCountsBeforeItIsWritten) {
+  ServerOptions options = WithTenants();
+  options.body_bytes_total_max = 16 << 20;
+  TestServer test(options);
+  test.generator.set_tick(milliseconds(1));
+  RawClient client(test.port());
+  const std::string body =
+      R"({"model":"demo","prompt":"x","max_tokens":1000,"n":16,"logprobs":20,"stream":false})";
+  client.Send(PostHead("/v1/completions", kKeyA, body.size()) + body);
+  EXPECT_TRUE(WaitForBytes(test.port(), [](int64_t bytes) { return bytes > 300'000; }))
+      << "while its tokens come";
+  const RawResponse answer = client.Receive();
+  EXPECT_EQ(answer.status, 200);
+  EXPECT_GT(answer.body.size(), 4'000'000u);
+  EXPECT_TRUE(WaitForBytes(test.port(), 0));
+}
+
+TEST(ServerSharesTest, AnAnswerThatFindsNoRoomIsCutOff) {
+  ServerOptions options = WithTenants();
+  options.body_bytes_total_max = 200'000;
+  TestServer test(options);
+  RawClient first(test.port());
+  first.Send(PostHead("/v1/completions", kKeyA, 150'001) + std::string(150'000, ' '));
+  ASSERT_TRUE(WaitForBytes(test.port(), 150'000));
+  RawClient second(test.port());
+  const RawResponse refused =
+      second.Post("/v1/completions",
+                  R"({"model":"demo","prompt":"x","max_tokens":1000,"n":16,"logprobs":20})", kKeyA);
+  EXPECT_EQ(refused.status, 503) << refused.body.substr(0, 200);
+  EXPECT_EQ(refused.json()["error"]["code"], "overloaded");
+  EXPECT_TRUE(test.generator.WaitForRunning(0)) << "nothing is computed for it any more";
+}
+
+// Of a body that is one list of empty objects the tree has thirty times its bytes.
+TEST(ServerSharesTest, TreesOfBodiesCount) {
+  ServerOptions options = WithTenants();
+  options.body_bytes_total_max = 16 << 20;
+  TestServer test(options);
+  RawClient holder(test.port());
+  holder.Send(PostHead("/v1/completions", kKeyA, 8'000'001) + std::string(8'000'000, ' '));
+  ASSERT_TRUE(WaitForBytes(test.port(), 8'000'000));
+  RawClient client(test.port());
+  const auto answer_to = [&](const std::string& prompt) {
+    return client.Post("/v1/completions",
+                       R"({"model":"demo","max_tokens":1,"prompt":)" + prompt + "}", kKeyA);
+  };
+  EXPECT_EQ(answer_to("[" + Repeat("{},", 100'000) + "{}]").status, 503);
+  EXPECT_EQ(answer_to("\"" + std::string(300'000, ' ') + "\"").status, 400)
+      << "as many bytes of text fit, and are too long for the model";
+  for (const std::string path : {"/tokenize", "/v1/responses"}) {
+    const std::string body = R"({"model":"demo","x":[)" + Repeat("{},", 100'000) + "{}]}";
+    EXPECT_EQ(client.Post(path, body, kKeyA).status, 503) << path;
+  }
+}
+
+TEST(ServerSharesTest, EveryBodyCountsAgainstItsKeyBeforeItComes) {
+  ServerOptions options;
+  options.api_keys_json =
+      R"([{"key":"a","tenant":"a","adapters":["*"],"admin":true,"requests_concurrent_max":1}])";
+  for (const std::string path :
+       {"/v1/files", "/v1/fine_tuning/jobs", "/v1/fine_tuning/jobs/x/cancel", "/tokenize",
+        "/v1/completions", "/v1/responses", "/v1/load_lora_adapter"}) {
+    TestServer test(options);
+    const std::string type =
+        path == "/v1/files" ? "multipart/form-data; boundary=x" : "application/json";
+    const std::string head = "POST " + path +
+                             " HTTP/1.1\r\nHost: localhost\r\nContent-Type: " + type + "\r\n" +
+                             kKeyA + "Content-Length: 100000\r\n";
+    RawClient first(test.port());
+    first.Send(head + "Expect: 100-continue\r\n\r\n");
+    ASSERT_EQ(first.Receive().status, 100) << path;
+    RawClient second(test.port());
+    second.Send(head + "\r\n{");
+    EXPECT_EQ(second.Receive().status, 429) << path;
+  }
+}
+
+TEST(ServerSharesTest, WhatWasNotComputedIsNotCharged) {
+  ServerOptions options;
+  options.api_keys_json =
+      R"([{"key":"a","tenant":"a","adapters":["*"],"tokens_per_minute":10000}])";
+  TestServer test(options);
+  RawClient client(test.port());
+  const std::string body = R"({"model":"demo","prompt":[1,2,3],"max_tokens":1000})";
+  const auto left_after = [&](int status) {
+    const RawResponse response = client.Post("/v1/completions", body, kKeyA);
+    EXPECT_EQ(response.status, status) << response.body;
+    // The answer's own headers are written while it holds its tokens.
+    return client.Get("/v1/models", kKeyA).headers.at("x-ratelimit-remaining-tokens");
+  };
+  test.generator.set_submit_status(ResourceExhaustedError("the queue is full"));
+  EXPECT_EQ(left_after(429), "10000") << "refused";
+  test.generator.set_submit_status(OkStatus());
+  test.generator.set_fail_after(0);
+  EXPECT_EQ(left_after(500), "10000") << "failed before its first token";
+  test.generator.set_fail_after(5);
+  EXPECT_EQ(left_after(500), "9992") << "failed later: its prompt, and what was drawn";
+  test.generator.set_fail_after(-1);
+  EXPECT_EQ(left_after(200), "8989");
+}
+
+// A listing that never ends stands for any work that does not look whether it is wanted.
+TEST(ServerSharesTest, AShutdownLeavesWorkBehindThatDoesNotEnd) {
+  ServerOptions options;
+  options.left_behind_timeout = milliseconds(50);
+  TestServer test(options);
+  ASSERT_TRUE(test.catalog.WaitForLists(1)) << "the dashboard's";
+  std::unique_lock stuck(test.catalog.slow_list);
+  RawClient client(test.port());
+  client.Send("GET /v1/models HTTP/1.1\r\nHost: localhost\r\n\r\n");
+  ASSERT_TRUE(test.catalog.WaitForLists(2));
+  EXPECT_FALSE(test.server->Shutdown(milliseconds(1)));
+  stuck.unlock();
+  EXPECT_TRUE(client.WaitForEnd());
+}
+
+}  // namespace server_shares_test
+}  // namespace graft
