@@ -5,19 +5,12 @@
 
 #include "base/check.h"
 #include "base/log.h"
-#include "base/sha256.h"
 
 namespace graft {
 namespace {
 
 // What an entry takes beside its grammar; failures have no more.
 constexpr int64_t kEntryBytes = 1024;
-
-std::string KeyOf(const std::string& text) {
-  Sha256 hash;
-  hash.Update(text);
-  return hash.HexDigest();
-}
 
 }  // namespace
 
@@ -35,14 +28,14 @@ GrammarStore::~GrammarStore() {
   for (std::thread& thread : threads_) thread.join();
 }
 
-Result<std::shared_ptr<const SharedGrammar>> GrammarStore::Want(const std::string& text,
+Result<std::shared_ptr<const SharedGrammar>> GrammarStore::Want(const SharedText& text,
                                                                 const std::string& tenant) {
   if (text.size() > options_.text_bytes_max) {
     return InvalidArgumentError("the grammar of the answer has " + std::to_string(text.size()) +
                                 " bytes, at most " + std::to_string(options_.text_bytes_max) +
                                 " are compiled; send a smaller schema");
   }
-  const std::string key = KeyOf(text);
+  const std::string& key = text.sha256();
   std::lock_guard lock(mutex_);
   const auto found = by_key_.find(key);
   if (found != by_key_.end()) {
@@ -116,7 +109,7 @@ void GrammarStore::Work() {
 void GrammarStore::Compile(SharedGrammar& grammar) {
   if (const GrammarCompiler* const compiler = Compiler(&grammar.status_)) {
     std::string error;
-    grammar.compiled_ = compiler->Compile(grammar.text_, &error);
+    grammar.compiled_ = compiler->Compile(grammar.text_.text(), &error);
     ++num_compiled_;
     if (grammar.compiled_ == nullptr) {
       grammar.status_ = InvalidArgumentError("the answer's form cannot be compiled: " + error);

@@ -17,6 +17,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/shared_text.h"
 #include "base/status.h"
 #include "base/turn_queue.h"
 #include "grammar/grammar.h"
@@ -26,7 +27,7 @@ namespace graft {
 // A grammar that is compiled, or will be. Any thread.
 class SharedGrammar {
  public:
-  explicit SharedGrammar(std::string text) : text_(std::move(text)) {}
+  explicit SharedGrammar(SharedText text) : text_(std::move(text)) {}
 
   bool is_done() const { return done_.load(std::memory_order_acquire); }
   // Once it is done: why it cannot be had, or a matcher of it.
@@ -35,7 +36,7 @@ class SharedGrammar {
 
  private:
   friend class GrammarStore;
-  const std::string text_;
+  const SharedText text_;
   std::shared_ptr<const CompiledGrammar> compiled_;
   Status status_;
   std::atomic<bool> done_{false};
@@ -59,7 +60,7 @@ class GrammarStore {
   GrammarStore& operator=(const GrammarStore&) = delete;
 
   // Any thread, for a tenant's request. Refuses what is too long.
-  Result<std::shared_ptr<const SharedGrammar>> Want(const std::string& text,
+  Result<std::shared_ptr<const SharedGrammar>> Want(const SharedText& text,
                                                     const std::string& tenant);
   // Called on a thread of the store whenever a grammar is done; {}: nobody.
   void SetWaker(std::function<void()> waker);

@@ -43,7 +43,7 @@ Status CheckOnce(std::vector<std::pair<int32_t, float>> biases) {
 bool AllowsNone(const SamplingParams& params, std::vector<int32_t> banned, int32_t vocab_size) {
   std::sort(banned.begin(), banned.end());
   banned.erase(std::unique(banned.begin(), banned.end()), banned.end());
-  const std::vector<int32_t>& allowed = params.allowed_token_ids;
+  const TokenSet& allowed = params.allowed_token_ids;
   if (allowed.empty()) return static_cast<int64_t>(banned.size()) >= vocab_size;
   return std::all_of(allowed.begin(), allowed.end(), [&banned](int32_t token) {
     return std::binary_search(banned.begin(), banned.end(), token);

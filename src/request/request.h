@@ -9,6 +9,9 @@
 #include <utility>
 #include <vector>
 
+#include "base/shared_text.h"
+#include "base/token_set.h"
+
 namespace graft {
 
 // Who asked, and that one's count: unique among all frontends of a cluster.
@@ -42,7 +45,7 @@ struct SamplingParams {
   int32_t tokens_max = 16;       // output tokens
   int32_t tokens_min = 0;        // EOS and stop ids are not drawn before this many
   std::vector<int32_t> stop_token_ids;
-  std::vector<int32_t> allowed_token_ids;       // nothing else is drawn; empty: all are
+  TokenSet allowed_token_ids;                   // nothing else is drawn; empty: all are
   std::vector<std::vector<int32_t>> bad_words;  // runs of tokens that are not drawn to their end
   bool ignore_eos = false;
 };
@@ -91,7 +94,7 @@ struct Request {
   int32_t activation_position = 0;
   // Tokens that are foreseen in a step, at most; -1: as the engine likes. No token depends on it.
   int32_t draft_tokens_max = -1;
-  std::string grammar;  // what the answer must be of, see grammar/grammar_text.h; "": anything
+  SharedText grammar;  // what the answer must be of, see grammar/grammar_text.h; "": anything
   ReasoningBound reasoning;
 
   // Who goes first (docs/engine.md, fair shares): the tenant's share of the engine, above 0; among

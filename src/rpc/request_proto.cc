@@ -45,7 +45,8 @@ SamplingParams SamplingOf(const rpc::SamplingParams& proto) {
       .tokens_max = proto.tokens_max(),
       .tokens_min = proto.tokens_min(),
       .stop_token_ids = {proto.stop_token_ids().begin(), proto.stop_token_ids().end()},
-      .allowed_token_ids = {proto.allowed_token_ids().begin(), proto.allowed_token_ids().end()},
+      .allowed_token_ids =
+          std::vector<int32_t>(proto.allowed_token_ids().begin(), proto.allowed_token_ids().end()),
       .ignore_eos = proto.ignore_eos()};
   for (const rpc::LogitBias& one : proto.logit_bias()) {
     params.logit_bias.emplace_back(one.token(), one.bias());
@@ -74,7 +75,7 @@ rpc::Request ToProto(const Request& request) {
   SetSampling(request.sampling, proto.mutable_sampling());
   proto.set_age_ns(request.age_ns);
   proto.set_activation_position(request.activation_position);
-  proto.set_grammar(request.grammar);
+  proto.set_grammar(request.grammar.text());
   if (request.reasoning != ReasoningBound()) {
     rpc::ReasoningBound* const reasoning = proto.mutable_reasoning();
     reasoning->set_tokens_max(request.reasoning.tokens_max);

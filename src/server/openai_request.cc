@@ -241,7 +241,9 @@ void ReadSampling(FieldReader& reader, const RequestLimits& limits, GenerationPa
   ReadStops(reader, limits, &params->stop);
   reader.IntList("stop_token_ids", limits.stop_token_ids_max, &sampling.stop_token_ids);
   reader.StringOrList("bad_words", limits.bad_words_max, kNameBytesMax, &params->bad_words);
-  reader.IntList("allowed_token_ids", limits.allowed_token_ids_max, &sampling.allowed_token_ids);
+  std::vector<int32_t> allowed;
+  reader.IntList("allowed_token_ids", limits.allowed_token_ids_max, &allowed);
+  sampling.allowed_token_ids = std::move(allowed);
   if (const Json* ids = reader.Take("allowed_token_ids"); ids != nullptr && ids->empty()) {
     reader.Fail("allowed_token_ids", "must not be empty: nothing could be drawn");
   }

@@ -7,6 +7,8 @@
 #include <utility>
 #include <vector>
 
+#include "base/token_set.h"
+
 namespace graft {
 
 // An adapter's place in the executor's table; kNoAdapter is the base model.
@@ -29,8 +31,8 @@ struct SamplingSpec {
   float frequency_penalty = 0.0f;
   float presence_penalty = 0.0f;
   std::vector<std::pair<int32_t, float>> logit_bias;
-  std::vector<int32_t> allowed_tokens;  // nothing else is drawn; empty: all are
-  int32_t num_logprobs = -1;            // -1: none
+  TokenSet allowed_tokens;    // nothing else is drawn; empty: all are
+  int32_t num_logprobs = -1;  // -1: none
 };
 
 // What stands in StepPlan::tokens for an adapter's virtual token `idx`: a position of its own in
