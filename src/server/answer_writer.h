@@ -33,6 +33,9 @@ class AnswerWriter {
   virtual void AppendEnd(const ResponseUsage& usage, std::string* out) = 0;
   virtual void AppendError(const ApiError& error, std::string* out) = 0;
 
+  // What it keeps of a stream for AppendEnd, which goes through all of it once more.
+  virtual int64_t kept_bytes() const { return 0; }
+
   // The whole answer; choice i has pieces[i] and finishes[i]. A piece's memory is free once it is
   // written.
   virtual std::string Body(std::vector<ChoicePiece> pieces,

@@ -136,10 +136,9 @@ Connection::Awaitable<bool> Connection::AnswerWhole(Exchange& exchange,
     if (ended_) {
       state_.metrics.ClientGone();
       co_return false;
-    } else {
-      const bool in_time = co_await WaitUntil(deadline);
-      if (!in_time) error = HttpError(504, "timeout", "The request took too long.");
     }
+    const bool in_time = co_await WaitUntil(deadline);
+    if (!in_time) error = HttpError(504, "timeout", "The request took too long.");
   }
   if (!error.has_value()) error = session.error();
   if (error.has_value()) co_return co_await RespondError(exchange, *error);
@@ -156,7 +155,8 @@ Connection::Awaitable<bool> Connection::AnswerStream(Exchange& exchange,
   // What comes during a write is taken and counted, however slowly the client reads.
   const WhileWriting counting(*this, [&] {
     session.Poll();
-    return !HoldBytes(exchange, session.held_bytes(), 0).has_value();
+    const auto text_bytes = static_cast<int64_t>(write_buffer_.size());
+    return !HoldBytes(exchange, session.held_bytes() + text_bytes, 0).has_value();
   });
   const auto deadline = SteadyTime::now() + state_.options.request_timeout;
   auto heartbeat = SteadyTime::now() + state_.options.heartbeat;
@@ -203,7 +203,7 @@ Connection::Awaitable<bool> Connection::AnswerStream(Exchange& exchange,
 Connection::Awaitable<Connection::WorkEnd> Connection::OnAnswer(Exchange& exchange,
                                                                 const GenerationSession& session,
                                                                 std::function<void()> write) {
-  const int64_t bytes = session.held_bytes();
+  const int64_t bytes = session.bytes_to_write();
   if (bytes > state_.options.inline_body_bytes_max) {
     co_return co_await OnThread(Worker(exchange, bytes), std::move(write), /*stops_at_end=*/false);
   }

@@ -158,7 +158,7 @@ int64_t GenerationSession::NumTokensOfBegun() const {
   return num_tokens;
 }
 
-int64_t GenerationSession::held_bytes() const {
+int64_t GenerationSession::pending_bytes() const {
   int64_t bytes = 0;
   for (const RunningChoice& running : choices_) bytes += running.choice.held_bytes();
   return bytes;

@@ -36,8 +36,11 @@ class GenerationSession {
   ResponseUsage SumUsage() const;
   // Of choices that have begun to answer: their prompts, and what was drawn.
   int64_t NumTokensOfBegun() const;
-  // What has come and was not taken yet, about as it lies in memory.
-  int64_t held_bytes() const;
+  // What has come and was not taken yet, and what the answer's end repeats, about as it lies in
+  // memory.
+  int64_t held_bytes() const { return pending_bytes() + writer_->kept_bytes(); }
+  // What AppendEvents or Body will go through next, likewise.
+  int64_t bytes_to_write() const { return pending_bytes() + (done() ? writer_->kept_bytes() : 0); }
   // The first token of any choice has come, or a failure.
   bool started() const;
   // Nothing more will come: every choice is over in the engine too, or one has failed.
@@ -66,6 +69,7 @@ class GenerationSession {
     bool finish_sent = false;
   };
 
+  int64_t pending_bytes() const;
   void PollChoice(RunningChoice& running);
   // What the client is told. Where things lie on the server goes to the log alone.
   ApiError DescribeFailure(const Status& status) const;

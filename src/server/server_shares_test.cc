@@ -163,6 +163,25 @@ TEST(ServerSharesTest, AnAnswerCountsBeforeItIsWritten) {
   EXPECT_TRUE(WaitForBytes(test.port(), 0));
 }
 
+// The last event of a response repeats all of it, so that all is kept, however fast the client
+// reads.
+TEST(ServerSharesTest, WhatAStreamRepeatsAtItsEndCounts) {
+  TestServer test(WithTenants());
+  test.generator.set_tick(milliseconds(1));
+  RawClient client(test.port());
+  const std::string body =
+      R"({"model":"demo","input":"x","max_output_tokens":1000,"stream":true,"store":false,
+          "include":["message.output_text.logprobs"],"top_logprobs":20})";
+  client.Send(PostHead("/v1/responses", kKeyA, body.size()) + body);
+  RawResponse answer;
+  std::thread reader([&] { answer = client.Receive(); });
+  EXPECT_TRUE(WaitForBytes(test.port(), [](int64_t bytes) { return bytes > 300'000; }));
+  reader.join();
+  EXPECT_EQ(answer.status, 200);
+  EXPECT_GT(answer.body.size(), 2'000'000u);
+  EXPECT_TRUE(WaitForBytes(test.port(), 0));
+}
+
 TEST(ServerSharesTest, AnAnswerThatFindsNoRoomIsCutOff) {
   ServerOptions options = WithTenants();
   options.body_bytes_total_max = 200'000;
@@ -199,6 +218,32 @@ TEST(ServerSharesTest, TreesOfBodiesCount) {
     const std::string body = R"({"model":"demo","x":[)" + Repeat("{},", 100'000) + "{}]}";
     EXPECT_EQ(client.Post(path, body, kKeyA).status, 503) << path;
   }
+}
+
+// What becomes a grammar may take long, however short the body: not on the thread of the sockets.
+TEST(ServerSharesTest, BodiesWithAFormArePlannedByWorkers) {
+  ServerOptions options;
+  options.threads_max = 1;
+  TestServer test(options);
+  RawClient client(test.port());
+  ASSERT_EQ(client.Get("/v1/models/austen").status, 200);
+  const std::thread::id worker = test.catalog.last_finder();
+  const auto planner_of = [&](const std::string& path, const std::string& fields) {
+    const RawResponse response =
+        client.Post(path, R"({"model":"austen","max_tokens":1,)" + fields + "}");
+    EXPECT_EQ(response.status, 200) << response.body;
+    return test.catalog.last_finder();
+  };
+  const std::string text = R"("prompt":"x")";
+  const std::string chat = R"("messages":[{"role":"user","content":"x"}])";
+  EXPECT_NE(planner_of("/v1/completions", text), worker);
+  EXPECT_NE(planner_of("/v1/chat/completions", chat), worker);
+  const std::string schema = R"({"type":"json_schema","json_schema":{"name":"a","schema":{}}})";
+  EXPECT_EQ(planner_of("/v1/chat/completions", chat + R"(,"response_format":)" + schema), worker);
+  EXPECT_EQ(planner_of("/v1/completions", text + R"(,"guided_regex":"a+")"), worker);
+  EXPECT_EQ(planner_of("/v1/completions", text + R"(,"structured_outputs":{"regex":"a+"})"),
+            worker);
+  EXPECT_EQ(planner_of("/v1/completions", text + R"(,"guided\u005fregex":"a+")"), worker);
 }
 
 TEST(ServerSharesTest, EveryBodyCountsAgainstItsKeyBeforeItComes) {

@@ -264,6 +264,7 @@ std::string FakeCatalog::NamesNear(const std::string& name, const NameFilter& al
 }
 
 Result<AdapterInfo> FakeCatalog::Find(const std::string& name) const {
+  last_finder_ = std::this_thread::get_id();
   std::lock_guard lock(mutex_);
   const auto it = adapters_.find(name);
   if (it == adapters_.end()) return NotFoundError("no adapter '" + name + "'");

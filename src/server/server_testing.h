@@ -121,9 +121,12 @@ class FakeCatalog : public AdapterCatalog {
   // Waits until so many lists have begun: the dashboard's, at the start, is the first. False: the
   // test's patience ended first.
   bool WaitForLists(int32_t count) const;
+  // The thread that called Find last.
+  std::thread::id last_finder() const { return last_finder_; }
 
  private:
   mutable std::atomic<int32_t> num_lists_ = 0;
+  mutable std::atomic<std::thread::id> last_finder_;
   mutable std::mutex mutex_;
   std::map<std::string, AdapterInfo> adapters_;
 };

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include "server/responses/response_plan.h"
+
 namespace graft {
 namespace {
 
@@ -132,6 +134,25 @@ TEST_F(ResponseStoreTest, CountsAndBytesStayThoseOfAllEntries) {
     EXPECT_LE(store.num_responses(), 20);
     EXPECT_LE(store.num_bytes(), 20'000);
     EXPECT_EQ(store.num_bytes() == 0, store.num_responses() == 0);
+  }
+}
+
+// By which the work of going on is queued.
+TEST(StoredBytesTest, AreThoseOfTheWholeConversation) {
+  ManualClock clock;
+  ResponseStore store(clock, {});
+  store.Put("t", {.id = "a", .input = std::string(100, 'i'), .output = std::string(20, 'o')});
+  store.Put("t", {.id = "b", .previous_id = "a", .input = "[]", .output = "[1]"});
+  const RequestLimits limits;
+  const auto bytes_of = [&](const std::string& tenant, const std::string& body) {
+    return StoredBytes(&store, tenant, limits, body);
+  };
+  EXPECT_EQ(bytes_of("t", R"({"previous_response_id":"a"})"), 120);
+  EXPECT_EQ(bytes_of("t", R"({"previous_response_id":"b","input":"x"})"), 125);
+  EXPECT_EQ(bytes_of("t", R"({"previous\u005fresponse_id":"b"})"), 125);
+  EXPECT_EQ(bytes_of("other", R"({"previous_response_id":"b"})"), 0);
+  for (const char* body : {"{}", "", "[", "[]", R"({"previous_response_id":7})"}) {
+    EXPECT_EQ(bytes_of("t", body), 0) << body;
   }
 }
 

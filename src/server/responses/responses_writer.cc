@@ -198,6 +198,12 @@ std::string ResponsesWriter::OutputJson() const {
   return json;
 }
 
+int64_t ResponsesWriter::kept_bytes() const {
+  auto bytes = static_cast<int64_t>(logprobs_.size());
+  for (const OutputItem& item : items_) bytes += static_cast<int64_t>(item.text.size());
+  return bytes;
+}
+
 std::string ResponsesWriter::UsageJson(const ResponseUsage& usage) const {
   size_t reasoning_tokens = 0;
   for (const OutputItem& item : items_) {

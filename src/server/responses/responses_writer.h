@@ -24,6 +24,8 @@ class ResponsesWriter : public AnswerWriter {
                    std::string* out) override;
   void AppendEnd(const ResponseUsage& usage, std::string* out) override;
   void AppendError(const ApiError& error, std::string* out) override;
+  // The last event repeats all items, and reasoning is tokenised to be counted.
+  int64_t kept_bytes() const override;
   std::string Body(std::vector<ChoicePiece> pieces, const std::vector<FinishReason>& finishes,
                    const ResponseUsage& usage) override;
 
