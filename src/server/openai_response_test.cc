@@ -343,11 +343,11 @@ TEST(ApiErrorTest, FoldersOfTheServerAreNotTold) {
             std::string::npos);
   // PEFT writes a local base's absolute path into every adapter.
   EXPECT_EQ(
-      HidePath("'x' has 64 columns, this base 32, it says '/home/o'me/base-8b/' and r 8", path),
+      HidePath("'x' has 64 columns, this base 32, it says '/data/o'me/base-8b/' and r 8", path),
       "'x' has 64 columns, this base 32, it says '.../base-8b' and r 8");
   EXPECT_EQ(HidePath("it says '/base', not \"/a/b\"", path), "it says '...', not \".../b\"");
-  EXPECT_EQ(HidePath("it says '/home/x and more", path).find("home"), std::string::npos);
-  EXPECT_EQ(HidePath("it says '/home/x', read from /srv/z", path).find("srv"), std::string::npos);
+  EXPECT_EQ(HidePath("it says '/data/x and more", path).find("data"), std::string::npos);
+  EXPECT_EQ(HidePath("it says '/data/x', read from /srv/z", path).find("srv"), std::string::npos);
 }
 
 TEST(ApiErrorTest, WhatPassesAsksForAnotherTry) {
