@@ -471,6 +471,15 @@ TEST(ThreadPoolTest, TheCallerDoesWhatNobodyHasBegun) {
   EXPECT_GT(num_by_caller, 0);
 }
 
+// Else both would wait for each other's parts for ever.
+TEST(ThreadPoolTest, TwoCallersAtOnceAreABug) {
+  const auto call_twice = [] {
+    ThreadPool pool(2);
+    pool.Run([&pool](int /*worker*/) { pool.Run([](int /*worker*/) {}); });
+  };
+  EXPECT_DEATH(call_twice(), "two threads call one ThreadPool at once");
+}
+
 TEST(ThreadPoolTest, WakesSleepers) {
   ThreadPool pool(4);
   for (int round = 0; round < 20; ++round) {

@@ -48,6 +48,8 @@ void ThreadPool::RunErased(Erased function, const void* context) {
   uint64_t generation;
   {
     std::lock_guard lock(mutex_);
+    // Parts of two calls would be mixed up, and both callers would wait for ever.
+    CHECK(function_ == nullptr) << "two threads call one ThreadPool at once";
     function_ = function;
     context_ = context;
     num_running_.store(num_threads_ - 1, std::memory_order_relaxed);
@@ -62,6 +64,10 @@ void ThreadPool::RunErased(Erased function, const void* context) {
     num_running_.fetch_sub(1, std::memory_order_relaxed);
   }
   WaitForOthers();
+  {
+    std::lock_guard lock(mutex_);
+    function_ = nullptr;
+  }
   if (out_of_memory_.exchange(false)) ThrowOutOfMemory("a worker found no memory");
 }
 
