@@ -1,5 +1,6 @@
 #include "model/rope_table.h"
 
+#include <algorithm>
 #include <cmath>
 #include <numbers>
 #include <utility>
@@ -8,6 +9,9 @@
 
 namespace graft {
 namespace {
+
+// Of a model with large heads less than a millisecond of one core.
+constexpr int64_t kPiecePositions = 512;
 
 // Llama 3.1: long wavelengths turn `factor` times slower, short ones stay, and between the two the
 // change is blended in linearly over the number of turns within the original context.
@@ -48,7 +52,7 @@ std::vector<float> RopeFrequencies(const RopeConfig& rope, int32_t rotary_dim,
 }
 
 RopeTable::RopeTable(const RopeConfig& rope, int32_t rotary_dim, int32_t num_positions,
-                     Stream& stream)
+                     Stream& stream, const std::function<void()>& pause)
     : num_positions_(num_positions) {
   const std::vector<float> frequencies = RopeFrequencies(rope, rotary_dim, num_positions);
   const auto half = static_cast<int64_t>(frequencies.size());
@@ -58,7 +62,7 @@ RopeTable::RopeTable(const RopeConfig& rope, int32_t rotary_dim, int32_t num_pos
   const auto factor = static_cast<float>(rope.attention_factor);
   float* cos = cos_.as<float>();
   float* sin = sin_.as<float>();
-  stream.cpu_threads->ParallelFor(num_positions, 64, [&](int64_t begin, int64_t end) {
+  const auto fill = [&](int64_t begin, int64_t end) {
     for (int64_t position = begin; position < end; ++position) {
       for (int64_t i = 0; i < half; ++i) {
         // The angle in float, as HF has it: models are trained with these very angles, and at
@@ -70,7 +74,13 @@ RopeTable::RopeTable(const RopeConfig& rope, int32_t rotary_dim, int32_t num_pos
             factor * static_cast<float>(std::sin(static_cast<double>(angle)));
       }
     }
-  });
+  };
+  for (int64_t first = 0; first < num_positions; first += kPiecePositions) {
+    const int64_t count = std::min(kPiecePositions, num_positions - first);
+    stream.cpu_threads->ParallelFor(
+        count, 64, [&](int64_t begin, int64_t end) { fill(first + begin, first + end); });
+    if (pause) pause();
+  }
   cos_ = MoveToDevice(std::move(cos_), stream);
   sin_ = MoveToDevice(std::move(sin_), stream);
 }
@@ -81,10 +91,10 @@ int64_t RopeTablesBytes(const ModelConfig& config, int32_t num_positions) {
 }
 
 std::vector<RopeTable> MakeRopeTables(const ModelConfig& config, int32_t num_positions,
-                                      Stream& stream) {
+                                      Stream& stream, const std::function<void()>& pause) {
   std::vector<RopeTable> tables;
   for (const RopeConfig& rope : config.ropes) {
-    tables.emplace_back(rope, config.num_rotary(), num_positions, stream);
+    tables.emplace_back(rope, config.num_rotary(), num_positions, stream, pause);
   }
   return tables;
 }

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <vector>
 
 #include "model/config.h"
@@ -20,8 +21,10 @@ std::vector<float> RopeFrequencies(const RopeConfig& rope, int32_t rotary_dim,
 
 class RopeTable {
  public:
-  // For positions [0, num_positions).
-  RopeTable(const RopeConfig& rope, int32_t rotary_dim, int32_t num_positions, Stream& stream);
+  // For positions [0, num_positions). Calls `pause`, where there is one, between pieces: others may
+  // have the stream's threads then.
+  RopeTable(const RopeConfig& rope, int32_t rotary_dim, int32_t num_positions, Stream& stream,
+            const std::function<void()>& pause = {});
 
   int32_t num_positions() const { return num_positions_; }
   const float* cos() const { return cos_.as<float>(); }  // [num_positions, rotary_dim / 2]
@@ -38,6 +41,6 @@ int64_t RopeTablesBytes(const ModelConfig& config, int32_t num_positions);
 
 // One table for each of the model's ropes.
 std::vector<RopeTable> MakeRopeTables(const ModelConfig& config, int32_t num_positions,
-                                      Stream& stream);
+                                      Stream& stream, const std::function<void()>& pause = {});
 
 }  // namespace graft

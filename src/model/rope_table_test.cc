@@ -75,6 +75,21 @@ TEST(RopeTableTest, CosinesAndSines) {
   }
 }
 
+// Training makes it beside requests, which have the threads in each pause.
+TEST(RopeTableTest, ALongTableIsMadeInPieces) {
+  ThreadPool threads(2);
+  Stream stream{Device{}, &threads};
+  const RopeConfig rope{.theta = 10000.0};
+  int num_pauses = 0;
+  const RopeTable whole(rope, 16, 5000, stream);
+  const RopeTable pieces(rope, 16, 5000, stream, [&num_pauses] { ++num_pauses; });
+  EXPECT_GE(num_pauses, 9);
+  for (int64_t i = 0; i < 5000 * 8; ++i) {
+    ASSERT_EQ(pieces.cos()[i], whole.cos()[i]);
+    ASSERT_EQ(pieces.sin()[i], whole.sin()[i]);
+  }
+}
+
 // Phi-3: one set of factors up to the original context, another one for all positions of a longer
 // context.
 TEST(RopeTableTest, LongRope) {
