@@ -156,6 +156,12 @@ def test_two_tenants_never_see_each_others(tmp_path):
         assert model not in str(error.value)
         assert not list(a.files.list()) and not list(a.fine_tuning.jobs.list())
         assert [listed.id for listed in b.files.list()] == [file.id]
+        # The operator ends a job of any tenant, and reads none of it.
+        admin = server.client("admin")
+        long = create(b, file.id, hyperparameters={"n_epochs": 100_000})
+        assert refused(admin, lambda c: c.fine_tuning.jobs.retrieve(long.id), "") == 404
+        admin.fine_tuning.jobs.cancel(long.id)
+        wait_for(b, long.id, "cancelled")
         # A quota is a tenant's own.
         upload(a, "word " * 150_000, "long.txt")
         assert refused(a, lambda c: upload(c, "word " * 150_000, "long.txt"), "delete some") == 429
@@ -207,6 +213,7 @@ def test_what_a_request_asks_wrongly_is_named(learning):
                         (lambda c: create(c, "file-none"), "there is no file"),
                         (lambda c: create(c, file, hyperparameters={"rank": 1000}), "hyperparameters.rank"),
                         (lambda c: create(c, file, hyperparameters={"colour": 1}), "hyperparameters.colour"),
+                        (lambda c: create(c, file, hyperparameters={"batch_size": 2049}), "hyperparameters.batch_size"),
                         (lambda c: create(c, file, hyperparameters={"learner": "magic"}), "'next-token'"),
                         (lambda c: create(c, file, validation_file=file), "validation_file"),
                         (lambda c: create(c, file, suffix="a b"), "suffix"),
@@ -272,7 +279,8 @@ def test_memory_that_training_has_not_costs_the_job_and_no_chat(tmp_path):
         client = server.client()
         answer = complete(server, "base")
         failed = wait_for(client, create(client, upload(client).id).id, "failed")
-        assert failed.error.code == "out_of_memory" and "--learn-gib" in failed.error.message
+        assert failed.error.code == "out_of_memory" and "this server has" in failed.error.message
+        assert "--" not in failed.error.message, "flags are the operator's"
         assert complete(server, "base") == answer
 
 
@@ -300,6 +308,29 @@ def test_ranks_refuse_jobs_by_name(tmp_path):
         file = upload(client)
         assert refused(client, lambda c: create(c, file.id), "--tensor-parallel") == 400
         assert complete(server, "base")
+
+
+def test_tenants_jobs_take_turns(tmp_path):
+    keys = tmp_path / "keys.json"
+    keys.write_text(json.dumps(KEYS))
+    with Server(*ARGS, "--api-keys", keys, "--learn-dir", tmp_path / "learn", "--learn-turn-seconds", "1") as server:
+        a, b = server.client("a-key"), server.client("b-key")
+        endless = create(a, upload(a).id, hyperparameters={"n_epochs": 100_000})
+        wait_until(lambda: any("training loss" in line for line in messages(a, endless.id)))
+        # It makes way, and goes on from where it was.
+        wait_for(b, create(b, upload(b).id).id, "succeeded")
+        wait_until(lambda: any(line.startswith("Going on from step") for line in messages(a, endless.id)))
+        a.fine_tuning.jobs.cancel(endless.id)
+        wait_for(a, endless.id, "cancelled")
+
+
+def test_a_clusters_folder_is_no_servers(tmp_path):
+    folder = tmp_path / "learn"
+    folder.mkdir()
+    (folder / "cluster").write_text("id id")
+    with pytest.raises(RuntimeError, match="a cluster's"):
+        Server("--learn-dir", folder).start()
+    assert not (folder / "learning.db").exists()
 
 
 def test_two_servers_do_not_share_a_folder(learning, tmp_path):

@@ -230,9 +230,9 @@ class LearnGroup {
     RETURN_IF_ERROR(AddDocuments(task_, model_.config, trainer_));
     const LearnRecipe& recipe = options_.recipe;
     for (LearnJob& job : jobs_) {
-      runs_.push_back(std::make_unique<TrainingRun>(trainer_, std::move(job.data),
-                                                    RatesOf(recipe, learner_), job.shape,
-                                                    recipe.seed, OriginOf(job).dump()));
+      runs_.push_back(std::make_unique<TrainingRun>(
+          trainer_, std::move(job.data), RatesOf(recipe, learner_), job.shape, recipe.seed,
+          RunIdentity(OriginOf(job), model_)));
     }
     start_ns_ = SteadyClock::Get().NowNs();
     std::vector<TrainingRun*> runs;
@@ -241,9 +241,8 @@ class LearnGroup {
       if (resumed) {
         std::fprintf(stderr, "%s goes on from step %d of %d\n", jobs_[i].name.c_str(),
                      runs_[i]->step(), runs_[i]->num_steps());
-      } else {
-        runs_[i]->Begin();
       }
+      RETURN_IF_ERROR(runs_[i]->Begin());
       runs.push_back(runs_[i].get());
     }
     Tell("losses before");
@@ -322,7 +321,7 @@ class LearnGroup {
     for (size_t i = 0; i < jobs_.size(); ++i) {
       const LearnJob& job = jobs_[i];
       TrainingRun& run = *runs_[i];
-      run.Finish();
+      RETURN_IF_ERROR(run.Finish());
       const LearnedAdapter adapter = {run.lora(), run.prompt()};  // in the host's memory from here
       if (written.valid()) RETURN_IF_ERROR(written.get());
       std::error_code ignored;
@@ -557,6 +556,7 @@ Status RunLearn(LearnOptions options) {
     return InvalidArgumentError("cannot make " + options.adapters + ": " + error.message());
   }
   if (writes || !is_encoder) RETURN_IF_ERROR(PrepareAll(options, *learner, *model, base, jobs));
+  for (const LearnJob& job : jobs) RETURN_IF_ERROR(CheckExamples(job.data, sizes));
   if (is_encoder) {
     RETURN_IF_ERROR(EncodeJobs(options, *learner, *model, base, limits, jobs));
     return AskAll(options, *tokenizer, *model, jobs);

@@ -121,7 +121,7 @@ std::vector<Option> RateRows(LearnOptions& o) {
        })},
       {"passes", Number(o.recipe.passes, Between(0, 100'000)),
        "over all examples" + own([](const Learner& l) { return l.rates().passes; })},
-      {"batch", Number(o.recipe.batch, Between(0, 4096)),
+      {"batch", Number(o.recipe.batch, Between(0, kTrainingSequencesMax)),
        "examples of an adapter's step" + own([](const Learner& l) { return l.rates().batch; })},
       {"window-tokens", Number(o.recipe.window_tokens, Between(16, 1 << 20)),
        "of the document in one example, at most"},

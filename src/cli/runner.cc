@@ -198,11 +198,11 @@ Status RunRunner(RunnerOptions options) {
 
   const int signal = signals.Wait();
   NotifyService("STOPPING=1");
-  // Its job is another runner's from here on, which need not wait for requests.
-  if (learning != nullptr) learning->Stop();
   LOG_INFO("{}: frontends take their requests elsewhere, or they are finished, {} s at most",
            strsignal(signal), options.drain_seconds);
   served->BeginDrain();
+  // Requests go on meanwhile; the job is another runner's from here on.
+  if (learning != nullptr) learning->Stop();
   engine.Drain(std::chrono::seconds(options.drain_seconds));
   engine.Stop();
   LOG_INFO("stopped");

@@ -14,6 +14,7 @@ namespace graft {
 namespace {
 
 constexpr int64_t kCancelLookNs = 500'000'000;
+constexpr int kTakeBackTries = 5;  // each time somebody else's change was made meanwhile
 
 Status Lost(const std::string& job) {
   return Status(StatusCode::kAborted, "fine-tuning job " + job +
@@ -23,7 +24,7 @@ Status Lost(const std::string& job) {
 
 }  // namespace
 
-// Jobs that were begun go first, then those of the tenant whose turn was longest ago.
+// Those of the tenant whose turn was longest ago; among them those that were begun go first.
 Result<std::optional<LearningJob>> EtcdLearningStore::NextJob() {
   RETURN_IF_ERROR(JoinFolder());
   const int64_t lease = options_.lease_id ? options_.lease_id() : 0;
@@ -45,8 +46,9 @@ Result<std::optional<LearningJob>> EtcdLearningStore::NextJob() {
   }
   std::vector<OpenJob> open = OpenJobsOf(all.found[0]);
   std::stable_sort(open.begin(), open.end(), [&turns](const OpenJob& left, const OpenJob& right) {
-    if (left.has_begun != right.has_begun) return left.has_begun;
-    return turns[left.tenant] < turns[right.tenant];
+    const int64_t left_turn = turns[left.tenant], right_turn = turns[right.tenant];
+    if (left_turn != right_turn) return left_turn < right_turn;
+    return left.has_begun && !right.has_begun;
   });
   for (const OpenJob& job : open) {
     const auto claim = claims.find(job.id);
@@ -65,14 +67,17 @@ Result<std::optional<LearningJob>> EtcdLearningStore::TryClaim(const OpenJob& op
   const std::string claim_key = JobClaimKey(open.id), open_key = OpenJobKey(open.id);
   EtcdTransaction transaction;
   transaction.compares = {EtcdCompare::CreateRevision(claim_key, own_claim),
-                          EtcdCompare::Present(open_key)};
-  transaction.then = {
-      EtcdOperation::Get(LearningJobKey(open.tenant, open.id)),
-      EtcdOperation::GetPrefix(JobEventsKey(open.tenant, open.id)),
-      EtcdOperation::GetPrefix(JobCheckpointsKey(open.tenant, open.id)),
-      EtcdOperation::Put(claim_key, options_.by, lease),
-      EtcdOperation::Put(open_key, DumpJson({{"tenant", open.tenant}, {"begun", true}})),
-      EtcdOperation::Put(LearningTurnKey(open.tenant), "")};
+                          EtcdCompare::ModRevision(open_key, open.mod_revision)};
+  // One that this runner could not leave it has not begun again.
+  OpenJob begun = open;
+  begun.has_begun = true;
+  if (own_claim == 0) ++begun.begins;
+  transaction.then = {EtcdOperation::Get(LearningJobKey(open.tenant, open.id)),
+                      EtcdOperation::GetPrefix(JobEventsKey(open.tenant, open.id)),
+                      EtcdOperation::GetPrefix(JobCheckpointsKey(open.tenant, open.id)),
+                      EtcdOperation::Put(claim_key, options_.by, lease),
+                      EtcdOperation::Put(open_key, begun.Value()),
+                      EtcdOperation::Put(LearningTurnKey(open.tenant), "")};
   ASSIGN_OR_RETURN(const EtcdOutcome outcome, store_.Commit(std::move(transaction)));
   if (!outcome.succeeded || outcome.found[0].empty()) return std::optional<LearningJob>();
   Claim claim;
@@ -95,6 +100,7 @@ Result<std::optional<LearningJob>> EtcdLearningStore::TryClaim(const OpenJob& op
   // Of this claim alone: whoever had the job before may still write to its own.
   job.folder = job.id + "-" + std::to_string(claim.revision);
   claim.folder = job.folder;
+  job.begins = claim.begins = begun.begins;
   std::lock_guard lock(mutex_);
   claims_[job.id] = std::move(claim);
   return std::optional<LearningJob>(std::move(job));
@@ -174,18 +180,58 @@ Status EtcdLearningStore::Finish(const LearningJob& job, const JobEvent& told) {
   return OkStatus();
 }
 
-void EtcdLearningStore::Leave(const LearningJob& job) {
+void EtcdLearningStore::Leave(const LearningJob& job, bool is_fault) {
   const Result<Claim> claim = ClaimOf(job.id);
   if (!claim.ok()) return;
-  // Where etcd is away the lease ends, or the next look finds the claim.
-  const std::string key = JobClaimKey(job.id);
-  const Status left = store_
-                          .Commit({.compares = {EtcdCompare::CreateRevision(key, claim->revision)},
-                                   .then = {EtcdOperation::Delete(key)}})
-                          .status();
+  // Where etcd is away the lease ends, or the next look finds the claim. The job itself may be
+  // gone, with its tenant.
+  const std::string key = JobClaimKey(job.id), open_key = OpenJobKey(job.id);
+  const OpenJob open = {.tenant = claim->tenant,
+                        .has_begun = true,
+                        .begins = std::max(0, claim->begins - (is_fault ? 0 : 1))};
+  const EtcdCompare is_own = EtcdCompare::CreateRevision(key, claim->revision);
+  Result<EtcdOutcome> outcome = store_.Commit(
+      {.compares = {is_own, EtcdCompare::Present(open_key)},
+       .then = {EtcdOperation::Delete(key), EtcdOperation::Put(open_key, open.Value())}});
+  if (outcome.ok() && !outcome->succeeded) {
+    outcome = store_.Commit({.compares = {is_own}, .then = {EtcdOperation::Delete(key)}});
+  }
+  Status left = outcome.status();
+  if (outcome.ok() && !outcome->succeeded && !is_fault) left = TakeBackBegin(job.id);
   if (!left.ok()) LOG_WARN("fine-tuning job {}: {}", job.id, left.message());
   std::lock_guard lock(mutex_);
   claims_.erase(job.id);
+}
+
+Status EtcdLearningStore::TakeBackBegin(const std::string& job) {
+  const std::string key = OpenJobKey(job);
+  for (int i = 0; i < kTakeBackTries; ++i) {
+    ASSIGN_OR_RETURN(const EtcdOutcome known, store_.Commit({.then = {EtcdOperation::Get(key)}}));
+    std::vector<OpenJob> open = OpenJobsOf(known.found[0]);
+    if (open.empty() || open[0].begins == 0) return OkStatus();
+    --open[0].begins;
+    ASSIGN_OR_RETURN(
+        const EtcdOutcome outcome,
+        store_.Commit({.compares = {EtcdCompare::ModRevision(key, open[0].mod_revision)},
+                       .then = {EtcdOperation::Put(key, open[0].Value())}}));
+    if (outcome.succeeded) return OkStatus();
+  }
+  return OkStatus();
+}
+
+Result<bool> EtcdLearningStore::OthersWait(const LearningJob& job) {
+  ASSIGN_OR_RETURN(
+      const EtcdOutcome all,
+      store_.Commit({.then = {EtcdOperation::GetPrefix(std::string(kOpenJobsPrefix)),
+                              EtcdOperation::GetPrefix(std::string(kJobClaimsPrefix))}}));
+  std::set<std::string> claimed;
+  for (const EtcdKeyValue& item : all.found[1]) {
+    claimed.insert(NameInKey(item.key, kJobClaimsPrefix));
+  }
+  const std::vector<OpenJob> open = OpenJobsOf(all.found[0]);
+  return std::any_of(open.begin(), open.end(), [&](const OpenJob& other) {
+    return other.tenant != job.tenant && !claimed.contains(other.id);
+  });
 }
 
 // Training goes on while etcd is away: whether the job is still this runner's shows afterwards.

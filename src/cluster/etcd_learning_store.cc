@@ -4,6 +4,8 @@
 #include <utility>
 
 #include "base/fault.h"
+#include "base/json.h"
+#include "base/json_fields.h"
 #include "base/log.h"
 #include "cluster/cluster_keys.h"
 #include "cluster/cluster_records.h"
@@ -169,11 +171,7 @@ Result<bool> EtcdLearningStore::TryAddFile(const LearningFile& file, std::string
     bytes += is_gone ? 0 : other.record.bytes;
     num_files += is_gone ? 0 : 1;
   }
-  RETURN_IF_ERROR(CheckFileRoom(bytes, file.bytes, tenant_bytes_max));
-  if (num_files >= kClusterFilesMax) {
-    return ResourceExhaustedError("you have " + std::to_string(num_files) +
-                                  " files, as many as a tenant may; delete some");
-  }
+  RETURN_IF_ERROR(CheckFileRoom(num_files, bytes, file.bytes, tenant_bytes_max));
   RETURN_IF_ERROR(folder_.WriteFile(file.id, content));
   ASSIGN_OR_RETURN(const EtcdOutcome outcome, store_.Commit(std::move(transaction)));
   if (!outcome.succeeded) return false;
@@ -235,18 +233,16 @@ Result<Page<LearningFile>> EtcdLearningStore::ListFiles(const std::string& tenan
 
 // ---- jobs
 
-Status EtcdLearningStore::AddJob(const LearningJob& job, int32_t unfinished_max,
-                                 int32_t adapters_max) {
+Status EtcdLearningStore::AddJob(const LearningJob& job, const JobLimits& limits) {
   RETURN_IF_ERROR(JoinFolder());
   for (int i = 0; i < kLearningTriesMax; ++i) {
-    ASSIGN_OR_RETURN(const bool added, TryAddJob(job, unfinished_max, adapters_max));
+    ASSIGN_OR_RETURN(const bool added, TryAddJob(job, limits));
     if (added) return OkStatus();
   }
   return TooManyRaces();
 }
 
-Result<bool> EtcdLearningStore::TryAddJob(const LearningJob& job, int32_t unfinished_max,
-                                          int32_t adapters_max) {
+Result<bool> EtcdLearningStore::TryAddJob(const LearningJob& job, const JobLimits& limits) {
   ASSIGN_OR_RETURN(const Tenant tenant, ReadTenant(job.tenant));
   const auto file = std::find_if(tenant.files.begin(), tenant.files.end(), [&job](const auto& one) {
     return one.record.id == job.training_file;
@@ -254,15 +250,16 @@ Result<bool> EtcdLearningStore::TryAddJob(const LearningJob& job, int32_t unfini
   if (file == tenant.files.end() || IsGone(file->record, tenant)) {
     return NoSuchFile(job.training_file);
   }
-  int64_t unfinished = 0, adapters = 0;
+  JobRoom room;
   std::vector<std::string> old;  // that may be forgotten, oldest first
   for (const auto& [other, place, revision] : tenant.jobs) {
     const bool is_finished = IsFinished(other.status);
-    unfinished += is_finished ? 0 : 1;
-    adapters += other.adapter.empty() ? 0 : 1;
+    room.unfinished += is_finished ? 0 : 1;
+    room.adapters += other.adapter.empty() ? 0 : 1;
+    room.adapter_bytes += other.adapter.empty() ? 0 : other.bytes;
     if (is_finished && other.adapter.empty()) old.push_back(other.id);
   }
-  RETURN_IF_ERROR(CheckJobRoom(unfinished, adapters, unfinished_max, adapters_max));
+  RETURN_IF_ERROR(CheckJobRoom(room, limits));
   const std::string guard = LearningTenantKey(job.tenant);
   const JobEvent created = {
       .number = 1, .created_at = now(), .message = "Created fine-tuning job: " + job.id};
@@ -271,7 +268,7 @@ Result<bool> EtcdLearningStore::TryAddJob(const LearningJob& job, int32_t unfini
   transaction.then = {
       EtcdOperation::Put(guard, ""),
       EtcdOperation::Put(LearningJobKey(job.tenant, job.id), ToJson(job)),
-      EtcdOperation::Put(OpenJobKey(job.id), DumpJson({{"tenant", job.tenant}, {"begun", false}})),
+      EtcdOperation::Put(OpenJobKey(job.id), OpenJob{.tenant = job.tenant}.Value()),
       EtcdOperation::Put(NumberedKey(JobEventsKey(job.tenant, job.id), 1), ToJson(created))};
   const size_t num_old = old.size() - std::min(old.size(), options_.jobs_kept - 1);
   for (size_t i = 0; i < std::min(num_old, kDroppedMax); ++i) {
@@ -404,6 +401,15 @@ Result<Page<JobCheckpoint>> EtcdLearningStore::ListCheckpoints(const std::string
       checkpoints, query, [](const JobCheckpoint& checkpoint) { return checkpoint.step; });
 }
 
+Result<std::string> EtcdLearningStore::TenantOf(const std::string& job) {
+  RETURN_IF_ERROR(JoinFolder());
+  ASSIGN_OR_RETURN(const EtcdOutcome outcome,
+                   store_.Commit({.then = {EtcdOperation::Get(OpenJobKey(job))}}));
+  const std::vector<OpenJob> open = OpenJobsOf(outcome.found[0]);
+  if (job.empty() || open.empty()) return NoSuchJob(job);
+  return open[0].tenant;
+}
+
 // An etcd that was restored from a view has the names, and no jobs.
 Result<LearningJob> EtcdLearningStore::FindLearned(const std::string& tenant,
                                                    const std::string& adapter) {
@@ -442,6 +448,10 @@ Status EtcdLearningStore::ForgetAdapter(const LearningJob& learned) {
   return OkStatus();
 }
 
+std::string EtcdLearningStore::OpenJob::Value() const {
+  return DumpJson({{"tenant", tenant}, {"begun", has_begun}, {"begins", begins}});
+}
+
 std::vector<EtcdLearningStore::OpenJob> EtcdLearningStore::OpenJobsOf(
     const std::vector<EtcdKeyValue>& items) {
   std::vector<OpenJob> jobs;
@@ -454,7 +464,9 @@ std::vector<EtcdLearningStore::OpenJob> EtcdLearningStore::OpenJobsOf(
     job.id = NameInKey(item.key, kOpenJobsPrefix);
     job.tenant = tenant->get<std::string>();
     job.has_begun = begun != json->end() && *begun == true;
+    ReadField(*json, "begins", &job.begins);
     job.place = item.create_revision;
+    job.mod_revision = item.mod_revision;
     jobs.push_back(std::move(job));
   }
   SortByPlace(&jobs);

@@ -26,9 +26,6 @@
 
 namespace graft {
 
-// Of a tenant, besides what its limits say: a list is read in one piece.
-inline constexpr size_t kClusterFilesMax = 1000;
-
 class EtcdLearningStore : public LearningStore {
  public:
   struct Options {
@@ -61,7 +58,7 @@ class EtcdLearningStore : public LearningStore {
   Result<Page<LearningFile>> ListFiles(const std::string& tenant, const std::string& purpose,
                                        const PageQuery& query) override;
 
-  Status AddJob(const LearningJob& job, int32_t unfinished_max, int32_t adapters_max) override;
+  Status AddJob(const LearningJob& job, const JobLimits& limits) override;
   Result<LearningJob> FindJob(const std::string& tenant, const std::string& id) override;
   Result<Page<LearningJob>> ListJobs(const std::string& tenant, const PageQuery& query) override;
   Result<LearningJob> Cancel(const std::string& tenant, const std::string& id) override;
@@ -69,6 +66,7 @@ class EtcdLearningStore : public LearningStore {
                                     const PageQuery& query) override;
   Result<Page<JobCheckpoint>> ListCheckpoints(const std::string& tenant, const std::string& job,
                                               const PageQuery& query) override;
+  Result<std::string> TenantOf(const std::string& job) override;
   // One of the registry that no job is known of any more has no id.
   Result<LearningJob> FindLearned(const std::string& tenant, const std::string& adapter) override;
   Status ForgetAdapter(const LearningJob& job) override;
@@ -76,9 +74,10 @@ class EtcdLearningStore : public LearningStore {
   Result<JobsOverview> Overview(int32_t rows_max) override;
 
   Result<std::optional<LearningJob>> NextJob() override;
+  Result<bool> OthersWait(const LearningJob& job) override;
   Status Update(const LearningJob& job) override;
   Status Finish(const LearningJob& job, const JobEvent& event) override;
-  void Leave(const LearningJob& job) override;
+  void Leave(const LearningJob& job, bool is_fault) override;
   // As it was at most half a second ago.
   Result<bool> IsCancelled(const std::string& job) override;
   Status AddEvent(const std::string& job, const JobEvent& event) override;
@@ -102,6 +101,7 @@ class EtcdLearningStore : public LearningStore {
     std::string tenant;
     int64_t revision = 0;  // that made the key
     int64_t next_event = 1;
+    int32_t begins = 0;
     std::deque<int64_t> steps;  // of its checkpoints
     std::string folder;
     int64_t looked_ns = 0;  // for whether it is cancelled
@@ -111,7 +111,11 @@ class EtcdLearningStore : public LearningStore {
     std::string id;
     std::string tenant;
     bool has_begun = false;
+    int32_t begins = 0;  // without an end
     int64_t place = 0;
+    int64_t mod_revision = 0;
+
+    std::string Value() const;
   };
 
   EtcdLearningStore(ClusterStore& store, Options options, LearningFolder folder);
@@ -122,12 +126,14 @@ class EtcdLearningStore : public LearningStore {
   Result<bool> TryAddFile(const LearningFile& file, std::string_view content,
                           int64_t tenant_bytes_max);
   void TrimFinished(const Tenant& tenant, EtcdTransaction* transaction) const;
-  Result<bool> TryAddJob(const LearningJob& job, int32_t unfinished_max, int32_t adapters_max);
+  Result<bool> TryAddJob(const LearningJob& job, const JobLimits& limits);
   Result<bool> TryCancel(const std::string& tenant, const std::string& id, LearningJob* job);
 
   static std::vector<OpenJob> OpenJobsOf(const std::vector<EtcdKeyValue>& items);
   Result<std::optional<LearningJob>> TryClaim(const OpenJob& open, int64_t lease,
                                               int64_t own_claim);
+  // The runner that lost its claim lives: what was counted as its end was none.
+  Status TakeBackBegin(const std::string& job);
   Result<Claim> ClaimOf(const std::string& job);
   // Only while the claim stands; kAborted.
   Result<EtcdOutcome> CommitAs(const std::string& job, const Claim& claim,

@@ -68,7 +68,7 @@ class EtcdLearningStoreTest : public testing::Test {
                        .seed = 7};
     job.method.learner = "next-token";
     job.created_at = now_;
-    const Status added = frontend_->AddJob(job, 3, 4);
+    const Status added = frontend_->AddJob(job, {3, 4});
     EXPECT_TRUE(added.ok()) << added.ToString();
     return job;
   }
@@ -165,10 +165,10 @@ TEST_F(EtcdLearningStoreTest, LimitsHoldForTheCluster) {
   for (int i = 0; i < 3; ++i) AddJob("a", file.id);
   const auto other = Open("other frontend");
   const LearningJob more = {.id = "ftjob-more", .tenant = "a", .training_file = file.id};
-  EXPECT_THAT(other->AddJob(more, 3, 10).message(), HasSubstr("3 fine-tuning jobs"));
-  EXPECT_THAT(other->AddJob(more, 10, 3).message(), HasSubstr("a tenant may have 3"));
+  EXPECT_THAT(other->AddJob(more, {3, 10}).message(), HasSubstr("3 fine-tuning jobs"));
+  EXPECT_THAT(other->AddJob(more, {10, 3}).message(), HasSubstr("a tenant may have 3"));
   const LearningJob none = {.id = "ftjob-more", .tenant = "a", .training_file = "file-none"};
-  EXPECT_EQ(other->AddJob(none, 10, 10).code(), StatusCode::kNotFound);
+  EXPECT_EQ(other->AddJob(none, {10, 10}).code(), StatusCode::kNotFound);
   EXPECT_EQ(frontend_->Overview(2)->counts[0], 3);
   EXPECT_EQ(frontend_->Overview(2)->rows.size(), 2U);
 }
@@ -254,28 +254,72 @@ TEST_F(EtcdLearningStoreTest, CancellingEndsAJobThatNobodyHasAtOnce) {
   EXPECT_TRUE(frontend_->FindJob("a", job.id)->is_cancelled);
   EXPECT_TRUE(Eventually([&] { return *runner->IsCancelled(job.id); }));
   // Its runner goes away first: whoever has it next hears of it, too.
-  runner->Leave(mine);
+  runner->Leave(mine, false);
   mine = Claim(*runner);
   EXPECT_TRUE(*runner->IsCancelled(job.id));
-  runner->Leave(mine);
+  runner->Leave(mine, false);
   EXPECT_EQ(frontend_->Cancel("a", job.id)->status, JobStatus::kCancelled);
   EXPECT_TRUE(FindsNothing(*runner));
 }
 
-TEST_F(EtcdLearningStoreTest, BegunJobsGoFirstThenTenantsTakeTurns) {
+TEST_F(EtcdLearningStoreTest, TenantsTakeTurnsAndABegunJobIsTheFirstOfItsTenant) {
   const LearningFile a = AddFile("a", "x"), b = AddFile("b", "x");
-  const LearningJob a1 = AddJob("a", a.id), a2 = AddJob("a", a.id), b1 = AddJob("b", b.id);
-  const auto runner = Open("runner", Lease());
+  const LearningJob a1 = AddJob("a", a.id), a2 = AddJob("a", a.id);
+  const auto runner = Open("runner", Lease()), second = Open("second", Lease());
   LearningJob job = Claim(*runner);
   EXPECT_EQ(job.id, a1.id);
-  runner->Leave(job);
+  EXPECT_FALSE(*runner->OthersWait(job)) << "its own tenant's waits in vain";
+  const LearningJob b1 = AddJob("b", b.id);
+  EXPECT_TRUE(*runner->OthersWait(job));
+  LearningJob other = Claim(*second);
+  EXPECT_EQ(other.id, b1.id);
+  EXPECT_FALSE(*runner->OthersWait(job)) << "it runs elsewhere";
+  second->Leave(other, false);
+  runner->Leave(job, false);
   job = Claim(*runner);
-  EXPECT_EQ(job.id, a1.id) << "it was begun";
-  Succeed(*runner, job);
+  EXPECT_EQ(job.id, a1.id) << "it was begun, and b's turn was later";
+  runner->Leave(job, false);
+  other = Claim(*runner);
+  EXPECT_EQ(other.id, b1.id);
+  Succeed(*runner, other);
   job = Claim(*runner);
-  EXPECT_EQ(job.id, b1.id);
+  EXPECT_EQ(job.id, a1.id);
   Succeed(*runner, job);
   EXPECT_EQ(Claim(*runner).id, a2.id);
+}
+
+// What ends its runner is begun by another and has no end: begins are counted with the claim.
+TEST_F(EtcdLearningStoreTest, BeginsWithoutAnEndAreCounted) {
+  const LearningJob job = AddJob("a", AddFile("a", "x").id);
+  for (int32_t begins = 1; begins <= 2; ++begins) {
+    const int64_t lease = Lease();
+    const auto runner = Open("runner", lease);
+    EXPECT_EQ(Claim(*runner).begins, begins);
+    EXPECT_EQ(Claim(*runner).begins, begins) << "it has the job still";
+    ASSERT_TRUE(client_->RevokeLease(lease).ok());
+  }
+  const int64_t lease = Lease();
+  const auto third = Open("third", lease), fourth = Open("fourth", Lease());
+  LearningJob begun = Claim(*third);
+  EXPECT_EQ(begun.begins, 3);
+  third->Leave(begun, /*is_fault=*/false);
+  begun = Claim(*third);
+  EXPECT_EQ(begun.begins, 3) << "a runner that ends by itself leaves no mark";
+  // One that was only cut off from etcd lives, and says so once it is back.
+  ASSERT_TRUE(client_->RevokeLease(lease).ok());
+  LearningJob theirs = Claim(*fourth);
+  EXPECT_EQ(theirs.begins, 4);
+  fourth->Leave(theirs, /*is_fault=*/true);
+  third->Leave(begun, /*is_fault=*/false);
+  EXPECT_EQ(Claim(*fourth).begins, 4) << "of the two one was a fault";
+}
+
+TEST_F(EtcdLearningStoreTest, AnOperatorFindsAJobsTenant) {
+  const LearningJob job = AddJob("a", AddFile("a", "x").id);
+  EXPECT_EQ(*frontend_->TenantOf(job.id), "a");
+  EXPECT_EQ(frontend_->TenantOf("ftjob-none").status().code(), StatusCode::kNotFound);
+  EXPECT_TRUE(frontend_->Cancel("a", job.id).ok());
+  EXPECT_EQ(frontend_->TenantOf(job.id).status().code(), StatusCode::kNotFound);
 }
 
 TEST_F(EtcdLearningStoreTest, AForgottenTenantsJobEndsByItself) {
@@ -285,7 +329,7 @@ TEST_F(EtcdLearningStoreTest, AForgottenTenantsJobEndsByItself) {
   const LearningJob mine = Claim(*runner);
   EXPECT_TRUE(EtcdRegistry(*cluster_, "test").ForgetTenant("a").ok());
   EXPECT_EQ(runner->Update(mine).code(), StatusCode::kAborted);
-  runner->Leave(mine);
+  runner->Leave(mine, false);
   EXPECT_TRUE(FindsNothing(*runner));
   EXPECT_EQ(frontend_->FindJob("a", job.id).status().code(), StatusCode::kNotFound);
   EXPECT_TRUE(frontend_->ListFiles("a", "", {})->items.empty());

@@ -12,6 +12,7 @@
 #include "base/fault.h"
 #include "base/file.h"
 #include "base/random.h"
+#include "jobs/learning_store.h"
 
 namespace graft {
 namespace {
@@ -95,11 +96,12 @@ Result<LearningFolder> LearningFolder::Open(const std::string& path,
   }
   const std::string root = fs::canonical(path, error).string();
   if (error) return SystemError(error.value(), "--learn-dir " + path);
-  if (FileExists(root + "/learning.db")) {
+  if (FileExists(root + "/" + kServerFolderFile)) {
     return FailedPreconditionError("--learn-dir " + path +
                                    ": a single server's (graft serve); give the cluster its own");
   }
-  ASSIGN_OR_RETURN(const std::string text, ReadOrMakeId(root + "/cluster", cluster_id));
+  ASSIGN_OR_RETURN(const std::string text,
+                   ReadOrMakeId(root + "/" + kClusterFolderFile, cluster_id));
   if (text.starts_with(cluster_id + " ")) {
     return LearningFolder(root, text.substr(cluster_id.size() + 1));
   }

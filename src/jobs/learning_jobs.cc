@@ -14,6 +14,11 @@ namespace {
 // A store that failed is asked again after so long.
 constexpr std::chrono::seconds kRetry{5};
 
+// Whose bytes are what is learned; Markdown's are, too.
+bool IsPlainText(const std::string& name) {
+  return name.ends_with(".txt") || name.ends_with(".md");
+}
+
 }  // namespace
 
 std::string LearnedName(const LearningJob& job) {
@@ -48,8 +53,12 @@ Result<LearningJob> LearningJobs::Create(LearningJob order) {
   order.id = NewLearningId("ftjob-");
   order.base_model = setup_.base_model;
   order.created_at = store_.now();
+  ASSIGN_OR_RETURN(const LearningFile file, store_.FindFile(order.tenant, order.training_file));
+  RETURN_IF_ERROR(CheckLength(order, file));
   RETURN_IF_ERROR(
-      store_.AddJob(order, setup_.limits.tenant_jobs_max, setup_.limits.tenant_adapters_max));
+      store_.AddJob(order, {.unfinished_max = setup_.limits.tenant_jobs_max,
+                            .adapters_max = setup_.limits.tenant_adapters_max,
+                            .adapter_bytes_max = setup_.limits.tenant_adapter_bytes_max}));
   Ring();
   return store_.FindJob(order.tenant, order.id);
 }
@@ -63,6 +72,24 @@ Result<LearningJob> LearningJobs::Cancel(const std::string& tenant, const std::s
     RETURN_IF_ERROR(store_.Update(job));
   }
   return job;
+}
+
+Result<LearningJob> LearningJobs::CancelAnybodys(const std::string& id) {
+  ASSIGN_OR_RETURN(const std::string tenant, store_.TenantOf(id));
+  return Cancel(tenant, id);
+}
+
+// The job itself looks once more, at what its text comes to in tokens. Here a token is as long as
+// none is on average, and of markup nothing is known.
+Status LearningJobs::CheckLength(const LearningJob& order, const LearningFile& file) const {
+  constexpr int64_t kTokenBytes = 8;
+  const DocumentMethod& method = order.method;
+  if (!IsPlainText(file.name)) return OkStatus();
+  const int64_t tokens = file.bytes / kTokenBytes;
+  const int64_t windows = tokens / std::max(1, method.window_tokens);
+  // Each question has an answer, of one token at least.
+  const int64_t written = method.learner == "next-token" ? 0 : windows * method.questions;
+  return CheckJobLength(tokens + written, std::max(1, method.passes), setup_.limits.job_tokens_max);
 }
 
 Status LearningJobs::DeleteAdapter(const std::string& tenant, const std::string& name) {

@@ -23,6 +23,8 @@ struct LearningLimits {
   int64_t file_seconds = 30 * 24 * 3600;  // that a file is kept where its owner does not say
   int32_t tenant_jobs_max = 16;           // not finished
   int32_t tenant_adapters_max = 100;
+  int64_t tenant_adapter_bytes_max = int64_t{16} << 30;
+  int64_t job_tokens_max = 500'000'000;  // that a job learns from, over all passes
 };
 
 struct LearningSetup {
@@ -30,6 +32,7 @@ struct LearningSetup {
   std::string base_model;             // the name that jobs give
   std::vector<std::string> learners;  // the first is the default
   int32_t rank_max = 0;               // of adapters
+  int32_t batch_max = 0;              // examples of a step
   std::function<Status()> trains;     // why nothing is trained here, or OK; empty: OK
   // Whoever trains is this process: else a job is cancelled by the store alone.
   bool is_own = true;
@@ -60,6 +63,8 @@ class LearningJobs {
   // The order's tenant, training_file, suffix, metadata, seed and method.
   Result<LearningJob> Create(LearningJob order);
   Result<LearningJob> Cancel(const std::string& tenant, const std::string& id);
+  // Whosever it is.
+  Result<LearningJob> CancelAnybodys(const std::string& id);
   // kNotFound.
   Status DeleteAdapter(const std::string& tenant, const std::string& name);
 
@@ -71,6 +76,8 @@ class LearningJobs {
   bool WaitForStop(std::chrono::seconds time);
 
  private:
+  // kInvalidArgument where the file's text alone is more than a job may learn from.
+  Status CheckLength(const LearningJob& order, const LearningFile& file) const;
   void Ring();
 
   LearningStore& store_;

@@ -63,6 +63,36 @@ TEST_F(LearningJobsTest, AServerThatDoesNotTrainSaysWhy) {
   EXPECT_EQ(jobs.Create(Order(file.id)).status().message(), "no GPU trains");
 }
 
+// Before it waits for its turn, where its file says enough.
+TEST_F(LearningJobsTest, AJobThatIsTooLongIsRefusedWithWhatToLower) {
+  LearningJobs& jobs = Jobs({.limits = {.job_tokens_max = 1000}});
+  const std::string text(8000, 'x');
+  const LearningFile plain = *jobs.Upload("t", "a.txt", "fine-tune", text, 0);
+  LearningJob order = Order(plain.id);
+  order.method = {.learner = "next-token", .passes = 1};
+  EXPECT_TRUE(jobs.Create(order).ok());
+  order.method.passes = 2;
+  const Status passes = jobs.Create(order).status();
+  EXPECT_EQ(passes.code(), StatusCode::kInvalidArgument);
+  EXPECT_NE(passes.message().find("lower n_epochs"), std::string::npos) << passes.message();
+  order.method = {.learner = "distill", .passes = 1, .window_tokens = 16, .questions = 10};
+  EXPECT_EQ(jobs.Create(order).status().code(), StatusCode::kInvalidArgument);
+  // Of markup nobody knows so far how much text it has.
+  order.training_file = jobs.Upload("t", "a.html", "fine-tune", text, 0)->id;
+  EXPECT_TRUE(jobs.Create(order).ok());
+  EXPECT_EQ(CheckJobLength(1, 0, 10).code(), StatusCode::kOk);
+  EXPECT_FALSE(CheckJobLength(int64_t{1} << 62, int64_t{1} << 40, 10).ok());
+}
+
+TEST_F(LearningJobsTest, AnOperatorCancelsAnybodysJob) {
+  LearningJobs& jobs = Jobs();
+  const LearningFile file = *jobs.Upload("t", "a.txt", "fine-tune", "words", 0);
+  const LearningJob job = *jobs.Create(Order(file.id));
+  EXPECT_EQ(jobs.Cancel("operator", job.id).status().code(), StatusCode::kNotFound);
+  EXPECT_EQ(jobs.CancelAnybodys(job.id)->status, JobStatus::kCancelled);
+  EXPECT_EQ(jobs.CancelAnybodys(job.id).status().code(), StatusCode::kNotFound);
+}
+
 TEST_F(LearningJobsTest, AJobWakesTheThreadThatLearnsAndStopEndsIt) {
   LearningJobs& jobs = Jobs();
   const LearningFile file = *jobs.Upload("t", "a.txt", "fine-tune", "words", 0);

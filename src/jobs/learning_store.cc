@@ -60,7 +60,11 @@ Status JobIsFinished(const LearningJob& job) {
                                  "' is finished: " + JobStatusName(job.status));
 }
 
-Status CheckFileRoom(int64_t bytes, int64_t more, int64_t tenant_bytes_max) {
+Status CheckFileRoom(size_t num_files, int64_t bytes, int64_t more, int64_t tenant_bytes_max) {
+  if (num_files >= kTenantFilesMax) {
+    return ResourceExhaustedError("you have " + std::to_string(num_files) +
+                                  " files, as many as a tenant may; delete some");
+  }
   if (bytes + more <= tenant_bytes_max) return OkStatus();
   return ResourceExhaustedError("your files have " + std::to_string(bytes) + " bytes, and " +
                                 std::to_string(more) + " more are above the " +
@@ -68,19 +72,33 @@ Status CheckFileRoom(int64_t bytes, int64_t more, int64_t tenant_bytes_max) {
                                 " that a tenant may store; delete some");
 }
 
-Status CheckJobRoom(int64_t unfinished, int64_t adapters, int32_t unfinished_max,
-                    int32_t adapters_max) {
-  if (unfinished >= unfinished_max) {
-    return ResourceExhaustedError("you have " + std::to_string(unfinished) +
+Status CheckJobRoom(const JobRoom& room, const JobLimits& limits) {
+  if (room.unfinished >= limits.unfinished_max) {
+    return ResourceExhaustedError("you have " + std::to_string(room.unfinished) +
                                   " fine-tuning jobs that are not finished, as many as a tenant "
                                   "may; wait for one, or cancel it");
   }
-  if (adapters + unfinished < adapters_max) return OkStatus();
-  return ResourceExhaustedError("you have " + std::to_string(adapters) +
+  if (room.adapter_bytes >= limits.adapter_bytes_max) {
+    return ResourceExhaustedError("your learned models have " + std::to_string(room.adapter_bytes) +
+                                  " bytes; a tenant may have " +
+                                  std::to_string(limits.adapter_bytes_max) +
+                                  ": delete one (DELETE /v1/models/NAME)");
+  }
+  if (room.adapters + room.unfinished < limits.adapters_max) return OkStatus();
+  return ResourceExhaustedError("you have " + std::to_string(room.adapters) +
                                 " learned models; a tenant may have " +
-                                std::to_string(adapters_max) +
+                                std::to_string(limits.adapters_max) +
                                 ", those that are being learned counted: delete one "
                                 "(DELETE /v1/models/NAME)");
+}
+
+Status CheckJobLength(int64_t tokens, int64_t passes, int64_t tokens_max) {
+  if (passes == 0 || tokens <= tokens_max / passes) return OkStatus();
+  return InvalidArgumentError("the job would learn from " + std::to_string(tokens) + " tokens " +
+                              std::to_string(passes) + " times, and a job may learn from " +
+                              std::to_string(tokens_max) +
+                              " in all: lower n_epochs, questions, outputs or output_tokens, or "
+                              "learn the document in parts");
 }
 
 }  // namespace graft

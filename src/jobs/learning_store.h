@@ -4,7 +4,9 @@
 // the thread that learns and of the operator. Thread-safe.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -14,6 +16,14 @@
 
 namespace graft {
 
+// Of a tenant.
+inline constexpr size_t kTenantFilesMax = 1000;
+struct JobLimits {
+  int32_t unfinished_max = 0;
+  int32_t adapters_max = 0;                                         // learned, or to be learned
+  int64_t adapter_bytes_max = std::numeric_limits<int64_t>::max();  // of those that are learned
+};
+
 class LearningStore {
  public:
   virtual ~LearningStore();
@@ -22,7 +32,8 @@ class LearningStore {
   virtual int64_t now() const = 0;
 
   // Files. One whose time has come is gone, unless a job that is not finished needs it.
-  // kResourceExhausted where the tenant's would be more than `tenant_bytes_max` in all.
+  // kResourceExhausted where the tenant's would be more than `tenant_bytes_max` in all, or than
+  // kTenantFilesMax.
   virtual Status AddFile(const LearningFile& file, std::string_view content,
                          int64_t tenant_bytes_max) = 0;
   // kNotFound.
@@ -35,9 +46,9 @@ class LearningStore {
                                                const std::string& purpose,
                                                const PageQuery& query) = 0;
 
-  // Jobs. kResourceExhausted where the tenant has `unfinished_max` that are not finished, or with
-  // these `adapters_max` adapters; kNotFound where it has not the file.
-  virtual Status AddJob(const LearningJob& job, int32_t unfinished_max, int32_t adapters_max) = 0;
+  // Jobs. kResourceExhausted where the tenant has as many as the limits say; kNotFound where it has
+  // not the file.
+  virtual Status AddJob(const LearningJob& job, const JobLimits& limits) = 0;
   virtual Result<LearningJob> FindJob(const std::string& tenant, const std::string& id) = 0;
   virtual Result<Page<LearningJob>> ListJobs(const std::string& tenant, const PageQuery& query) = 0;
   // A job that nobody has begun is cancelled at once, one that runs by the thread that learns.
@@ -49,6 +60,8 @@ class LearningStore {
   virtual Result<Page<JobCheckpoint>> ListCheckpoints(const std::string& tenant,
                                                       const std::string& job,
                                                       const PageQuery& query) = 0;
+  // Whose a job is that is not finished, for an operator. kNotFound.
+  virtual Result<std::string> TenantOf(const std::string& job) = 0;
   // The job that learned it. kNotFound.
   virtual Result<LearningJob> FindLearned(const std::string& tenant,
                                           const std::string& adapter) = 0;
@@ -60,16 +73,20 @@ class LearningStore {
 
   // For the thread that learns. On a cluster kAborted: another runner has the job by now, or its
   // tenant is forgotten: what was learned of it is of no more use.
-  // The next job: one that was begun, else the oldest of the tenant whose turn was longest ago. No
-  // other thread that learns is given it until it is finished or left.
+  // The next job, of the tenant whose turn was longest ago: one that was begun, else the oldest. No
+  // other thread that learns is given it until it is finished or left. That it is begun is written
+  // down first: what ends its server is known by it.
   virtual Result<std::optional<LearningJob>> NextJob() = 0;
+  // Whether another tenant's job could be had.
+  virtual Result<bool> OthersWait(const LearningJob& job) = 0;
   // Everything after created_at but is_cancelled.
   virtual Status Update(const LearningJob& job) = 0;
   // The same of one that is finished, and the event that says so, in one piece. On a cluster what
   // it learned is then the cluster's.
   virtual Status Finish(const LearningJob& job, const JobEvent& event) = 0;
-  // Whoever asks for the next job may have it.
-  virtual void Leave(const LearningJob& job) = 0;
+  // Whoever asks for the next job may have it. It is as if it had not been begun, unless that is by
+  // a fault of the job's own.
+  virtual void Leave(const LearningJob& job, bool is_fault) = 0;
   virtual Result<bool> IsCancelled(const std::string& job) = 0;
   virtual Status AddEvent(const std::string& job, const JobEvent& event) = 0;
   // The last ones are kept.
@@ -77,6 +94,12 @@ class LearningStore {
 };
 
 inline constexpr int64_t kCheckpointsKept = 100;  // of a job
+// Of a job without an end: one that ended so many servers is begun by no other.
+inline constexpr int32_t kJobBeginsMax = 3;
+// Beside what it has in --learn-dir: a cluster's folder has a file of the first name, one server's
+// of the other.
+inline constexpr const char* kClusterFolderFile = "cluster";
+inline constexpr const char* kServerFolderFile = "learning.db";
 
 // "file-", "ftjob-" and 24 random hexadecimal digits.
 std::string NewLearningId(const char* prefix);
@@ -93,8 +116,12 @@ Status NoSuchLearnedModel(const std::string& name);
 Status FileIsNeeded(const std::string& job);
 Status JobIsFinished(const LearningJob& job);
 // kResourceExhausted, or OK.
-Status CheckFileRoom(int64_t bytes, int64_t more, int64_t tenant_bytes_max);
-Status CheckJobRoom(int64_t unfinished, int64_t adapters, int32_t unfinished_max,
-                    int32_t adapters_max);
+Status CheckFileRoom(size_t num_files, int64_t bytes, int64_t more, int64_t tenant_bytes_max);
+struct JobRoom {
+  int64_t unfinished = 0, adapters = 0, adapter_bytes = 0;  // that the tenant has
+};
+Status CheckJobRoom(const JobRoom& room, const JobLimits& limits);
+// kInvalidArgument where passes over so many tokens are more than a job may learn.
+Status CheckJobLength(int64_t tokens, int64_t passes, int64_t tokens_max);
 
 }  // namespace graft

@@ -1,78 +1,22 @@
 #include "jobs/sqlite_learning_store.h"
 
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
 #include <limits>
 #include <utility>
+
+#include "base/fault.h"
+#include "base/log.h"
+#include "jobs/sqlite_learning_schema.h"
 
 namespace graft {
 namespace {
 
-constexpr int64_t kSchemaVersion = 1;
 constexpr int kNumJobColumns = 24;   // of GRAFT_JOB_COLUMNS
 constexpr int64_t kJobsKept = 1000;  // of a tenant, besides those with adapters
-
-constexpr char kSchema[] = R"(
-  CREATE TABLE IF NOT EXISTS file (
-    place      INTEGER PRIMARY KEY AUTOINCREMENT,
-    id         TEXT UNIQUE NOT NULL,
-    tenant     TEXT NOT NULL,
-    name       TEXT NOT NULL,
-    purpose    TEXT NOT NULL,
-    bytes      INTEGER NOT NULL,
-    created_at INTEGER NOT NULL,
-    expires_at INTEGER NOT NULL
-  ) STRICT;
-  CREATE INDEX IF NOT EXISTS file_tenant ON file (tenant, place);
-  CREATE INDEX IF NOT EXISTS file_expiry ON file (expires_at);
-  CREATE TABLE IF NOT EXISTS content (
-    place INTEGER PRIMARY KEY REFERENCES file (place),
-    bytes BLOB NOT NULL
-  ) STRICT;
-  CREATE TABLE IF NOT EXISTS job (
-    place            INTEGER PRIMARY KEY AUTOINCREMENT,
-    id               TEXT UNIQUE NOT NULL,
-    tenant           TEXT NOT NULL,
-    base_model       TEXT NOT NULL,
-    training_file    TEXT NOT NULL,
-    suffix           TEXT NOT NULL,
-    metadata         TEXT NOT NULL,
-    seed             INTEGER NOT NULL,
-    method           TEXT NOT NULL,
-    created_at       INTEGER NOT NULL,
-    status           TEXT NOT NULL,
-    is_cancelled     INTEGER NOT NULL,
-    started_at       INTEGER NOT NULL,
-    finished_at      INTEGER NOT NULL,
-    estimated_finish INTEGER NOT NULL,
-    trained_tokens   INTEGER NOT NULL,
-    error_code       TEXT NOT NULL,
-    error_message    TEXT NOT NULL,
-    error_param      TEXT NOT NULL,
-    adapter          TEXT NOT NULL,
-    hash             TEXT NOT NULL,
-    rank_max         INTEGER NOT NULL,
-    bytes            INTEGER NOT NULL,
-    base_hash        TEXT NOT NULL,
-    virtual_tokens   INTEGER NOT NULL
-  ) STRICT;
-  CREATE INDEX IF NOT EXISTS job_tenant ON job (tenant, place);
-  CREATE INDEX IF NOT EXISTS job_status ON job (status);
-  CREATE INDEX IF NOT EXISTS job_file ON job (training_file);
-  CREATE TABLE IF NOT EXISTS event (
-    job        TEXT NOT NULL,
-    number     INTEGER NOT NULL,
-    created_at INTEGER NOT NULL,
-    level      TEXT NOT NULL,
-    message    TEXT NOT NULL,
-    data       TEXT NOT NULL,
-    PRIMARY KEY (job, number)
-  ) STRICT, WITHOUT ROWID;
-  CREATE TABLE IF NOT EXISTS checkpoint (
-    job        TEXT NOT NULL,
-    step       INTEGER NOT NULL,
-    created_at INTEGER NOT NULL,
-    loss       REAL NOT NULL,
-    PRIMARY KEY (job, step)
-  ) STRICT, WITHOUT ROWID)";
 
 #define GRAFT_UNFINISHED "('queued', 'validating_files', 'running')"
 #define GRAFT_JOB_COLUMNS                                                               \
@@ -124,6 +68,16 @@ LearningJob JobOf(SqliteStatement& row) {
   return job;
 }
 
+// Documents of all tenants: SQLite gives the files beside it the same rights.
+Status MakeOwn(const std::string& path) {
+  const int fd = open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+  if (fd < 0) return SystemError(errno, "cannot open " + path);
+  const int changed = fchmod(fd, 0600);
+  const int error_number = errno;
+  close(fd);
+  return changed == 0 ? OkStatus() : SystemError(error_number, "cannot make " + path + " private");
+}
+
 // The rows that `read` makes of one more than the page has say whether there are more.
 template <typename T, typename Read>
 Result<Page<T>> PageOf(SqliteStatement& list, int32_t limit, const Read& read) {
@@ -144,7 +98,8 @@ Result<Page<T>> PageOf(SqliteStatement& list, int32_t limit, const Read& read) {
 Result<std::unique_ptr<SqliteLearningStore>> SqliteLearningStore::Open(
     const std::string& path, std::function<int64_t()> unix_seconds) {
   std::unique_ptr<SqliteLearningStore> store(new SqliteLearningStore(std::move(unix_seconds)));
-  const Status opened = store->database_.Open(path, kSchemaVersion, kSchema);
+  if (path != ":memory:") RETURN_IF_ERROR(MakeOwn(path));
+  const Status opened = store->database_.Open(path, kLearningSchemaVersion, kLearningSchema);
   if (!opened.ok()) return opened.WithContext(path);
   return store;
 }
@@ -174,7 +129,10 @@ Status SqliteLearningStore::AddFile(const LearningFile& file, std::string_view c
   RETURN_IF_ERROR(DropExpired());
   ASSIGN_OR_RETURN(const int64_t bytes,
                    Count("SELECT COALESCE(SUM(bytes), 0) FROM file WHERE tenant = ?", file.tenant));
-  RETURN_IF_ERROR(CheckFileRoom(bytes, file.bytes, tenant_bytes_max));
+  ASSIGN_OR_RETURN(const int64_t num_files,
+                   Count("SELECT COUNT(*) FROM file WHERE tenant = ?", file.tenant));
+  RETURN_IF_ERROR(
+      CheckFileRoom(static_cast<size_t>(num_files), bytes, file.bytes, tenant_bytes_max));
   constexpr char kInsert[] =
       "INSERT INTO file (" GRAFT_FILE_COLUMNS ") VALUES (?, ?, ?, ?, ?, ?, ?)";
   RETURN_IF_ERROR(SqliteStatement(database_, kInsert)
@@ -265,8 +223,7 @@ Result<Page<LearningFile>> SqliteLearningStore::ListFiles(const std::string& ten
   return PageOf<LearningFile>(list, query.limit, FileOf);
 }
 
-Status SqliteLearningStore::AddJob(const LearningJob& job, int32_t unfinished_max,
-                                   int32_t adapters_max) {
+Status SqliteLearningStore::AddJob(const LearningJob& job, const JobLimits& limits) {
   std::lock_guard lock(mutex_);
   SqliteTransaction transaction(database_);
   RETURN_IF_ERROR(transaction.status());
@@ -276,14 +233,19 @@ Status SqliteLearningStore::AddJob(const LearningJob& job, int32_t unfinished_ma
     RETURN_IF_ERROR(file.status());
     return NoSuchFile(job.training_file);
   }
+  JobRoom room;
   ASSIGN_OR_RETURN(
-      const int64_t unfinished,
+      room.unfinished,
       Count("SELECT COUNT(*) FROM job WHERE tenant = ? AND status IN " GRAFT_UNFINISHED,
             job.tenant));
   ASSIGN_OR_RETURN(
-      const int64_t adapters,
+      room.adapters,
       Count("SELECT COUNT(*) FROM job WHERE tenant = ? AND adapter != ''", job.tenant));
-  RETURN_IF_ERROR(CheckJobRoom(unfinished, adapters, unfinished_max, adapters_max));
+  ASSIGN_OR_RETURN(room.adapter_bytes,
+                   Count("SELECT COALESCE(SUM(bytes), 0) FROM job WHERE tenant = ? AND "
+                         "adapter != ''",
+                         job.tenant));
+  RETURN_IF_ERROR(CheckJobRoom(room, limits));
   RETURN_IF_ERROR(
       SqliteStatement(
           database_,
@@ -314,6 +276,7 @@ Status SqliteLearningStore::DropOldJobs(const std::string& tenant) {
       " AND place NOT IN (SELECT place FROM job WHERE tenant = ? ORDER BY place DESC LIMIT ?)";
   RETURN_IF_ERROR(SqliteStatement(database_, kOld).Bind(tenant).Bind(tenant).Bind(kJobsKept).Run());
   if (database_.num_changed() == 0) return OkStatus();
+  RETURN_IF_ERROR(database_.Execute("DELETE FROM begun WHERE job NOT IN (SELECT id FROM job)"));
   RETURN_IF_ERROR(database_.Execute("DELETE FROM event WHERE job NOT IN (SELECT id FROM job)"));
   return database_.Execute("DELETE FROM checkpoint WHERE job NOT IN (SELECT id FROM job)");
 }
@@ -408,6 +371,15 @@ Result<std::vector<LearningJob>> SqliteLearningStore::ListLearned() {
   return jobs;
 }
 
+Result<std::string> SqliteLearningStore::TenantOf(const std::string& job) {
+  std::lock_guard lock(mutex_);
+  SqliteStatement find(database_,
+                       "SELECT tenant FROM job WHERE id = ? AND status IN " GRAFT_UNFINISHED);
+  if (find.Bind(job).Next()) return find.Text(0);
+  RETURN_IF_ERROR(find.status());
+  return NoSuchJob(job);
+}
+
 Result<LearningJob> SqliteLearningStore::FindLearned(const std::string& tenant,
                                                      const std::string& adapter) {
   std::lock_guard lock(mutex_);
@@ -448,14 +420,54 @@ Result<JobsOverview> SqliteLearningStore::Overview(int32_t rows_max) {
 
 Result<std::optional<LearningJob>> SqliteLearningStore::NextJob() {
   std::lock_guard lock(mutex_);
-  SqliteStatement next(database_,
-                       "SELECT " GRAFT_JOB_COLUMNS
-                       " FROM job AS waiting WHERE status IN " GRAFT_UNFINISHED
-                       " ORDER BY started_at = 0, (SELECT MAX(started_at) FROM job AS other "
-                       "WHERE other.tenant = waiting.tenant), place LIMIT 1");
-  if (next.Next()) return std::optional<LearningJob>(JobOf(next));
-  RETURN_IF_ERROR(next.status());
-  return std::optional<LearningJob>();
+  SqliteTransaction transaction(database_);
+  RETURN_IF_ERROR(transaction.status());
+  std::optional<LearningJob> job;
+  {
+    SqliteStatement next(database_,
+                         "SELECT " GRAFT_JOB_COLUMNS
+                         ", COALESCE((SELECT begins FROM begun WHERE begun.job = waiting.id), 0) "
+                         "FROM job AS waiting WHERE status IN " GRAFT_UNFINISHED
+                         " ORDER BY COALESCE((SELECT number FROM turn "
+                         "WHERE turn.tenant = waiting.tenant), 0), started_at = 0, place LIMIT 1");
+    if (!next.Next()) {
+      RETURN_IF_ERROR(next.status());
+      return job;
+    }
+    job = JobOf(next);
+    job->begins = static_cast<int32_t>(next.Integer(kNumJobColumns)) + 1;
+  }
+  RETURN_IF_ERROR(
+      SqliteStatement(database_, "INSERT OR REPLACE INTO begun (job, begins) VALUES (?, ?)")
+          .Bind(job->id)
+          .Bind(int64_t{job->begins})
+          .Run());
+  // With the highest number.
+  RETURN_IF_ERROR(SqliteStatement(database_, "INSERT OR REPLACE INTO turn (tenant) VALUES (?)")
+                      .Bind(job->tenant)
+                      .Run());
+  RETURN_IF_ERROR(transaction.Commit());
+  return job;
+}
+
+Result<bool> SqliteLearningStore::OthersWait(const LearningJob& job) {
+  std::lock_guard lock(mutex_);
+  SqliteStatement other(
+      database_, "SELECT 1 FROM job WHERE tenant != ? AND status IN " GRAFT_UNFINISHED " LIMIT 1");
+  const bool there_is = other.Bind(job.tenant).Next();
+  RETURN_IF_ERROR(other.status());
+  return there_is;
+}
+
+// The next start has it, or this one's next look.
+void SqliteLearningStore::Leave(const LearningJob& job, bool is_fault) {
+  if (is_fault) return;
+  std::lock_guard lock(mutex_);
+  const Status left = SqliteStatement(database_, "UPDATE begun SET begins = ? WHERE job = ?")
+                          .Bind(int64_t{job.begins} - 1)
+                          .Bind(job.id)
+                          .Run();
+  if (!left.ok()) LOG_WARN("fine-tuning job {}: {}", job.id, left.message());
 }
 
 Status SqliteLearningStore::Write(const LearningJob& job) {

@@ -20,7 +20,8 @@ namespace graft {
 
 class SqliteLearningStore : public LearningStore {
  public:
-  // `path`, or ":memory:". Errors as SqliteDatabase's. `unix_seconds`: any thread asks it.
+  // `path`, which nobody else may read then, or ":memory:". Errors as SqliteDatabase's.
+  // `unix_seconds`: any thread asks it.
   static Result<std::unique_ptr<SqliteLearningStore>> Open(
       const std::string& path, std::function<int64_t()> unix_seconds = UnixTimeSeconds);
 
@@ -35,7 +36,7 @@ class SqliteLearningStore : public LearningStore {
   Status DeleteFile(const std::string& tenant, const std::string& id) override;
   Result<Page<LearningFile>> ListFiles(const std::string& tenant, const std::string& purpose,
                                        const PageQuery& query) override;
-  Status AddJob(const LearningJob& job, int32_t unfinished_max, int32_t adapters_max) override;
+  Status AddJob(const LearningJob& job, const JobLimits& limits) override;
   Result<LearningJob> FindJob(const std::string& tenant, const std::string& id) override;
   Result<Page<LearningJob>> ListJobs(const std::string& tenant, const PageQuery& query) override;
   Result<LearningJob> Cancel(const std::string& tenant, const std::string& id) override;
@@ -43,13 +44,15 @@ class SqliteLearningStore : public LearningStore {
                                     const PageQuery& query) override;
   Result<Page<JobCheckpoint>> ListCheckpoints(const std::string& tenant, const std::string& job,
                                               const PageQuery& query) override;
+  Result<std::string> TenantOf(const std::string& job) override;
   Result<LearningJob> FindLearned(const std::string& tenant, const std::string& adapter) override;
   Status ForgetAdapter(const LearningJob& job) override;
   Result<JobsOverview> Overview(int32_t rows_max) override;
   Result<std::optional<LearningJob>> NextJob() override;
+  Result<bool> OthersWait(const LearningJob& job) override;
   Status Update(const LearningJob& job) override;
   Status Finish(const LearningJob& job, const JobEvent& event) override;
-  void Leave(const LearningJob& /*job*/) override {}  // the next start has it
+  void Leave(const LearningJob& job, bool is_fault) override;
   Result<bool> IsCancelled(const std::string& job) override;
   Status AddEvent(const std::string& job, const JobEvent& event) override;
   Status AddCheckpoint(const std::string& job, const JobCheckpoint& checkpoint) override;

@@ -4,6 +4,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/fault.h"
 #include "base/file.h"
 #include "model/safetensors_writer.h"
 
@@ -30,23 +31,29 @@ Result<std::optional<Checkpoint>> Checkpoint::Open(const std::string& path,
   using Maybe = std::optional<Checkpoint>;
   if (!FileExists(path)) return Maybe();
   Result<SafetensorsFile> file = SafetensorsFile::Open(path);
+  // What cannot be read for a moment is not to be learned anew.
+  if (IsPassing(file.status())) return file.status();
   if (!file.ok()) return Maybe();  // another file, or another program's
   const auto& metadata = file->metadata();
   const auto its_identity = metadata.find(kIdentityKey);
   const auto state = metadata.find(kStateKey);
   if (its_identity == metadata.end() || its_identity->second != identity) return Maybe();
-  if (state == metadata.end()) return InvalidArgumentError(path + " has no state");
+  if (state == metadata.end()) return Maybe();
   std::string text = state->second;
   return Maybe(Checkpoint(std::move(*file), std::move(text)));
 }
 
 Status Checkpoint::Read(std::span<const CheckpointPart> parts) const {
+  std::vector<std::span<const char>> found;
   for (const auto& [name, values] : parts) {
     ASSIGN_OR_RETURN(const std::span<const char> bytes, file_.Bytes(name));
     if (bytes.size() != values.size_bytes()) {
       return InvalidArgumentError(file_.label() + ": \"" + name + "\" is of another adapter");
     }
-    std::copy(bytes.begin(), bytes.end(), reinterpret_cast<char*>(values.data()));
+    found.push_back(bytes);
+  }
+  for (size_t i = 0; i < parts.size(); ++i) {
+    std::copy(found[i].begin(), found[i].end(), reinterpret_cast<char*>(parts[i].values.data()));
   }
   return OkStatus();
 }

@@ -23,13 +23,14 @@ Status WriteCheckpoint(const std::string& path, std::span<const CheckpointPart> 
 
 class Checkpoint {
  public:
-  // Nothing: there is none, or it is another run's.
+  // Nothing: there is none, or it is another run's, or damaged. Fails where it cannot be read for
+  // now (base/fault.h).
   static Result<std::optional<Checkpoint>> Open(const std::string& path,
                                                 const std::string& identity);
 
   bool Contains(const std::string& name) const { return file_.Contains(name); }
   const std::string& state() const { return state_; }
-  // kInvalidArgument where one is missing or is of another size.
+  // kInvalidArgument where one is missing or is of another size: none is changed then.
   Status Read(std::span<const CheckpointPart> parts) const;
 
  private:

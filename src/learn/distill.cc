@@ -4,6 +4,7 @@
 // will ask, and the document's own text behind each half window. The teacher's likeliest tokens are
 // stored while it writes, once; each text is visited many times.
 #include <algorithm>
+#include <iterator>
 #include <set>
 #include <utility>
 
@@ -21,8 +22,12 @@ constexpr size_t kExamplesToHoldOut = 8;
 constexpr float kRestMin = 1e-3f;    // of a probability, which is what rounding leaves of sums
 constexpr int32_t kKeptTokens = 64;  // of a text that is about nothing of the document
 constexpr size_t kOwnOfKept = 8;     // texts of the document for each such text, at least
+// Texts are ordered so many times as many as are written side by side: between two orders places
+// stay empty, and what is not an example yet takes memory.
+constexpr size_t kRoundsOfOrder = 16;
 
 std::vector<int32_t> Joined(std::vector<int32_t> first, std::span<const int32_t> second) {
+  first.reserve(first.size() + second.size());
   first.insert(first.end(), second.begin(), second.end());
   return first;
 }
@@ -50,7 +55,11 @@ TrainingExample ExampleOf(const Lesson& lesson, const TaughtText& text, int32_t 
   example.teacher_prompt = lesson.order.prompt;
   example.window = lesson.window;
   example.num_replaced = before;
-  for (size_t i = 0; i < text.tokens.size(); ++i) {
+  const size_t n = text.tokens.size();
+  example.rows.reserve(n);
+  example.ids.reserve(n * static_cast<size_t>(example.num_choices));
+  example.probabilities.reserve(n * static_cast<size_t>(example.num_choices));
+  for (size_t i = 0; i < n; ++i) {
     const int32_t row = before + static_cast<int32_t>(i) - 1;
     if (row < 0) continue;  // nothing stands before it
     example.rows.push_back(row);
@@ -77,14 +86,15 @@ class DistillLearner : public Learner {
     return {.learning_rate = 1e-3, .passes = 16, .batch = 8, .keeps_best = true};
   }
   bool writes() const override { return true; }
-  // The document's own text is behind what texts begin with, of which one token is reckoned with.
+  // The document's own text is behind what texts begin with.
   int32_t ExampleTokensMax(int32_t window_tokens) const override {
     size_t longest = 0;
     for (const DistillPrompt& prompt : settings_.prompts) {
       longest = std::max(longest, prompt.student.size());
     }
-    return std::max({static_cast<int32_t>(longest) + settings_.output_tokens, 1 + window_tokens / 2,
-                     QuestionTokensMax(), KeptTokensMax()});
+    return std::max({static_cast<int32_t>(longest) + settings_.output_tokens,
+                     settings_.start_tokens + window_tokens / 2, QuestionTokensMax(),
+                     KeptTokensMax()});
   }
   int32_t TeacherTokensMax(int32_t window_tokens) const override {
     size_t longest = 0;
@@ -96,7 +106,8 @@ class DistillLearner : public Learner {
       longest = std::max(longest, writes.before.size() + writes.behind.size());
     }
     return std::max({static_cast<int32_t>(longest) + window_tokens + settings_.output_tokens,
-                     1 + window_tokens, window_tokens + QuestionTokensMax(), KeptTokensMax()});
+                     settings_.start_tokens + window_tokens, window_tokens + QuestionTokensMax(),
+                     KeptTokensMax()});
   }
 
   int64_t TaughtRowsMax(const LearnerInput& input) const override {
@@ -110,28 +121,58 @@ class DistillLearner : public Learner {
            int64_t{num_kept()} * settings_.kept_passes * kKeptTokens;
   }
 
+  LearnerDataSize DataMax(const LearnerInput& input, int32_t num_choices) const override {
+    const auto num_tokens = static_cast<int64_t>(input.tokens.size());
+    const auto num_windows =
+        static_cast<int64_t>(WindowsOf(num_tokens, input.window_tokens).size());
+    const int32_t choices = num_choices + 1;  // the rest, where it is taught
+    const auto length = [](const std::vector<int32_t>& part) {
+      return static_cast<int64_t>(part.size());
+    };
+    LearnerDataSize size;
+    for (const DistillPrompt& prompt : settings_.prompts) {
+      size.Add(num_windows * settings_.outputs, length(prompt.student),
+               length(prompt.before) + input.window_tokens + length(prompt.behind),
+               settings_.output_tokens, choices);
+    }
+    if (asks()) {
+      const int64_t asked = settings_.form->prompt_tokens_max();
+      size.Add(num_windows * settings_.questions, asked, asked + input.window_tokens,
+               settings_.form->answer_tokens_max(), choices);
+      // The texts that questions are found in are no examples, but written.
+      const DistillPrompt& writes = settings_.form->writes();
+      LearnerDataSize written;
+      written.Add(num_windows * static_cast<int64_t>(num_question_texts()), 0,
+                  length(writes.before) + input.window_tokens + length(writes.behind),
+                  settings_.output_tokens, choices);
+      size.bytes += written.bytes;
+    }
+    const int32_t half = input.window_tokens / 2;
+    size.Add((num_tokens + half - 1) / half, settings_.start_tokens, settings_.start_tokens + half,
+             half, choices);
+    const int64_t start = KeptTokensMax() - kKeptTokens;
+    const int64_t of_pass = std::min(int64_t{num_kept()}, size.examples / int64_t{kOwnOfKept});
+    size.Add(of_pass * settings_.kept_passes, start, start, kKeptTokens, choices);
+    return size;
+  }
+
   Result<LearnerData> Prepare(const LearnerInput& input, TextWriter* writer) override {
     CHECK(writer != nullptr);
     if (input.tokens.size() < kDocumentTokensMin) {
       return InvalidArgumentError("the document has " + std::to_string(input.tokens.size()) +
                                   " tokens, too few to be asked about");
     }
-    std::vector<Lesson> lessons = MakeLessons(input);
-    ASSIGN_OR_RETURN(std::vector<TaughtText> texts, WriteAll(lessons, *writer));
-    ASSIGN_OR_RETURN(std::vector<Lesson> questions, AskQuestions(input, *writer));
-    ASSIGN_OR_RETURN(std::vector<TaughtText> answers, WriteAll(questions, *writer));
-    for (TaughtText& answer : answers) {
-      CutBehind(settings_.form->AnswerTokens(answer.tokens), writer->num_choices(), &answer);
+    const auto windows = WindowsOf(static_cast<int64_t>(input.tokens.size()), input.window_tokens);
+    std::vector<TrainingExample> examples, answers;
+    const size_t at_once = WindowsAtOnce(writer->orders_at_once());
+    for (size_t begin = 0; begin < windows.size(); begin += at_once) {
+      const Part part = {windows, begin, std::min(begin + at_once, windows.size())};
+      RETURN_IF_ERROR(Teach(Study(input, part), kTaughtTokensMin, *writer, &examples));
+      ASSIGN_OR_RETURN(const std::vector<Lesson> questions, AskQuestions(input, part, *writer));
+      RETURN_IF_ERROR(Answer(questions, *writer, &answers));
     }
-    std::vector<TrainingExample> examples;
-    for (size_t i = 0; i < lessons.size(); ++i) {
-      if (texts[i].tokens.size() < kTaughtTokensMin) continue;
-      examples.push_back(ExampleOf(lessons[i], texts[i], writer->num_choices(), own_rest()));
-    }
-    for (size_t i = 0; i < questions.size(); ++i) {
-      if (answers[i].tokens.empty()) continue;
-      examples.push_back(ExampleOf(questions[i], answers[i], writer->num_choices(), own_rest()));
-    }
+    RETURN_IF_ERROR(ReadAloud(input, *writer, &examples));
+    std::move(answers.begin(), answers.end(), std::back_inserter(examples));
     if (examples.empty()) {
       return InvalidArgumentError("the document has " + std::to_string(input.tokens.size()) +
                                   " tokens, and the base wrote nothing about them");
@@ -155,7 +196,7 @@ class DistillLearner : public Learner {
   }
   int32_t KeptTokensMax() const {
     if (num_kept() == 0) return 0;
-    size_t longest = 1;  // what texts begin with, as above
+    auto longest = static_cast<size_t>(settings_.start_tokens);
     for (const auto& start : settings_.kept_starts) longest = std::max(longest, start.size());
     return static_cast<int32_t>(longest) + kKeptTokens;
   }
@@ -223,6 +264,44 @@ class DistillLearner : public Learner {
     return texts;
   }
 
+  // Some of a document's windows, whose texts are ordered together.
+  struct Part {
+    std::span<const DocumentWindow> windows;  // all of the document's
+    size_t begin, end;
+  };
+  size_t WindowsAtOnce(size_t orders_at_once) const {
+    const size_t of_window =
+        settings_.prompts.size() * static_cast<size_t>(settings_.outputs) +
+        (asks() ? num_question_texts() + static_cast<size_t>(settings_.questions) : 0);
+    return std::max<size_t>(1, kRoundsOfOrder * orders_at_once / std::max<size_t>(1, of_window));
+  }
+  size_t num_question_texts() const {
+    const int32_t each = settings_.form->questions_a_text();
+    return static_cast<size_t>((settings_.questions + each - 1) / each);
+  }
+
+  // An example of each lesson whose text has as many tokens at least.
+  Status Teach(const std::vector<Lesson>& lessons, size_t tokens_min, TextWriter& writer,
+               std::vector<TrainingExample>* examples) const {
+    ASSIGN_OR_RETURN(const std::vector<TaughtText> texts, WriteAll(lessons, writer));
+    for (size_t i = 0; i < lessons.size(); ++i) {
+      if (texts[i].tokens.size() < tokens_min) continue;
+      examples->push_back(ExampleOf(lessons[i], texts[i], writer.num_choices(), own_rest()));
+    }
+    return OkStatus();
+  }
+
+  Status Answer(const std::vector<Lesson>& questions, TextWriter& writer,
+                std::vector<TrainingExample>* examples) const {
+    ASSIGN_OR_RETURN(std::vector<TaughtText> answers, WriteAll(questions, writer));
+    for (size_t i = 0; i < questions.size(); ++i) {
+      CutBehind(settings_.form->AnswerTokens(answers[i].tokens), writer.num_choices(), &answers[i]);
+      if (answers[i].tokens.empty()) continue;
+      examples->push_back(ExampleOf(questions[i], answers[i], writer.num_choices(), own_rest()));
+    }
+    return OkStatus();
+  }
+
   static void CutBehind(size_t num_tokens, int32_t num_choices, TaughtText* text) {
     num_tokens = std::min(num_tokens, text->tokens.size());
     text->tokens.resize(num_tokens);
@@ -231,34 +310,34 @@ class DistillLearner : public Learner {
   }
 
   // Each question that the base has about a window, once.
-  Result<std::vector<Lesson>> AskQuestions(const LearnerInput& input, TextWriter& writer) const {
+  Result<std::vector<Lesson>> AskQuestions(const LearnerInput& input, const Part& part,
+                                           TextWriter& writer) const {
     std::vector<Lesson> asked;
     if (!asks()) return asked;
     const QuestionForm& form = *settings_.form;
-    const int32_t each = form.questions_a_text();
-    const int32_t num_texts = (settings_.questions + each - 1) / each;
+    const size_t num_texts = num_question_texts();
     std::vector<Lesson> lessons;
-    const auto windows = WindowsOf(static_cast<int64_t>(input.tokens.size()), input.window_tokens);
-    for (const DocumentWindow& window : windows) {
-      for (int32_t i = 0; i < num_texts; ++i) {
-        lessons.push_back({{.prompt = Told(form.writes(), PartOf(TextOf(window, input), i)),
-                            .tokens_max = settings_.output_tokens,
-                            .seed = RandomBits(~input.seed, lessons.size()),
-                            .top_p = 1.0f},
-                           {}});
+    for (size_t w = part.begin; w < part.end; ++w) {
+      for (size_t i = 0; i < num_texts; ++i) {
+        lessons.push_back(
+            {{.prompt = Told(form.writes(), PieceOf(TextOf(part.windows[w], input), i)),
+              .tokens_max = settings_.output_tokens,
+              .seed = RandomBits(~input.seed, w * num_texts + i),
+              .top_p = 1.0f},
+             {}});
       }
     }
     ASSIGN_OR_RETURN(const std::vector<TaughtText> texts, WriteAll(lessons, writer));
-    for (size_t w = 0; w < windows.size(); ++w) {
+    for (size_t w = part.begin; w < part.end; ++w) {
       std::set<std::vector<int32_t>> known;
-      for (size_t i = w * static_cast<size_t>(num_texts);
-           i < (w + 1) * static_cast<size_t>(num_texts); ++i) {
+      const size_t first = (w - part.begin) * num_texts;
+      for (size_t i = first; i < first + num_texts; ++i) {
         ASSIGN_OR_RETURN(const std::vector<DistillPrompt> questions,
                          form.QuestionsIn(texts[i].tokens));
         for (const DistillPrompt& question : questions) {
           if (static_cast<int32_t>(known.size()) == settings_.questions) break;
           if (!known.insert(question.student).second) continue;
-          asked.push_back({{.prompt = Told(question, TextOf(windows[w], input)),
+          asked.push_back({{.prompt = Told(question, TextOf(part.windows[w], input)),
                             .tokens_max = form.answer_tokens_max(),
                             .temperature = 0.0f},
                            question.student,
@@ -277,9 +356,9 @@ class DistillLearner : public Learner {
   // What the i-th text of questions is written about. A base has its favourites in a window, and
   // asks about other things where it sees less of it: half windows, a quarter apart, in turns with
   // all.
-  static std::span<const int32_t> PartOf(std::span<const int32_t> text, int32_t i) {
+  static std::span<const int32_t> PieceOf(std::span<const int32_t> text, size_t i) {
     const size_t quarter = text.size() / 4;
-    const auto part = static_cast<size_t>(i % 4);
+    const size_t part = i % 4;
     if (part == 3 || quarter == 0) return text;
     return text.subspan(part * quarter, 2 * quarter);
   }
@@ -288,29 +367,42 @@ class DistillLearner : public Learner {
     return Joined(Joined(prompt.before, text), prompt.behind);
   }
 
-  std::vector<Lesson> MakeLessons(const LearnerInput& input) const {
-    const std::span<const int32_t> tokens = input.tokens;
+  // What the base writes about each window.
+  std::vector<Lesson> Study(const LearnerInput& input, const Part& part) const {
     std::vector<Lesson> lessons;
-    const auto windows = WindowsOf(static_cast<int64_t>(tokens.size()), input.window_tokens);
-    for (size_t w = 0; w < windows.size(); ++w) {
+    const size_t of_window = settings_.prompts.size() * static_cast<size_t>(settings_.outputs);
+    for (size_t w = part.begin; w < part.end; ++w) {
       for (const DistillPrompt& prompt : settings_.prompts) {
         for (int32_t i = 0; i < settings_.outputs; ++i) {
-          lessons.push_back({{.prompt = Told(prompt, TextOf(windows[w], input)),
-                              .tokens_max = settings_.output_tokens,
-                              .seed = RandomBits(input.seed, lessons.size())},
-                             prompt.student,
-                             static_cast<int32_t>(w)});
+          lessons.push_back(
+              {{.prompt = Told(prompt, TextOf(part.windows[w], input)),
+                .tokens_max = settings_.output_tokens,
+                .seed = RandomBits(input.seed, part.begin * of_window + lessons.size())},
+               prompt.student,
+               static_cast<int32_t>(w)});
         }
       }
     }
+    return lessons;
+  }
+
+  // The document's own text behind each half window.
+  Status ReadAloud(const LearnerInput& input, TextWriter& writer,
+                   std::vector<TrainingExample>* examples) const {
+    const std::span<const int32_t> tokens = input.tokens;
     const auto half = static_cast<size_t>(input.window_tokens) / 2;
+    const size_t at_once = kRoundsOfOrder * writer.orders_at_once();
+    std::vector<Lesson> lessons;
     for (size_t begin = half; begin < tokens.size(); begin += half) {
       const auto given = tokens.subspan(begin, std::min(half, tokens.size() - begin));
       lessons.push_back({{.prompt = Joined(input.start, tokens.subspan(begin - half, half)),
                           .given = {given.begin(), given.end()}},
                          input.start});
+      if (lessons.size() < at_once) continue;
+      RETURN_IF_ERROR(Teach(lessons, kTaughtTokensMin, writer, examples));
+      lessons.clear();
     }
-    return lessons;
+    return Teach(lessons, kTaughtTokensMin, writer, examples);
   }
 
   // Texts spread over all of them: of every window, unlike a window that nobody learns.

@@ -267,9 +267,9 @@ LearnerRates RatesOf(const Learner& learner, int32_t passes) {
 
 void Learn(Trainer& trainer, TrainingRun& run) {
   TrainingRun* const one[] = {&run};
-  run.Begin();
+  ASSERT_TRUE(run.Begin().ok());
   while (!run.is_done()) StepTogether(trainer, one);
-  run.Finish();
+  ASSERT_TRUE(run.Finish().ok());
 }
 
 // They are learned beside the document's, and its losses are of its own texts alone.
@@ -335,13 +335,90 @@ TEST(DistillTest, TheTeachersHiddenStatesAreThoseBehindTheWindow) {
     rates.passes = 4;
     TrainingRun run(trainer, std::move(data), rates, {.rank = 4}, 1, "");
     TrainingRun* const only[] = {&run};
-    run.Begin();
+    ASSERT_TRUE(run.Begin().ok());
     StepTogether(trainer, only);
     const double first = run.last_loss();
     while (!run.is_done()) StepTogether(trainer, only);
     EXPECT_LT(run.last_loss(), first);
-    run.Finish();
+    ASSERT_TRUE(run.Finish().ok());
     EXPECT_LT(run.scores().after, run.scores().before);
+  }
+}
+
+int64_t BytesOf(const LearnerData& data, int64_t* tokens) {
+  int64_t bytes = 0;
+  for (const auto* examples : {&data.training, &data.held_out, &data.kept}) {
+    for (const TrainingExample& example : *examples) {
+      *tokens += static_cast<int64_t>(example.tokens.size());
+      bytes += static_cast<int64_t>(sizeof(example) +
+                                    4 * (example.tokens.capacity() + example.rows.capacity() +
+                                         example.ids.capacity() + example.probabilities.capacity() +
+                                         example.teacher_prompt.capacity()));
+    }
+  }
+  return bytes;
+}
+
+// What a document comes to is known before a text is written, whatever its texts begin with.
+TEST(DistillTest, ExamplesAreWithinWhatIsReckonedWith) {
+  for (const int32_t start : {0, 1, 2, 5}) {
+    for (const int32_t outputs : {0, 3}) {
+      DistillSettings settings = Settings();
+      settings.start_tokens = start;
+      settings.outputs = outputs;
+      settings.form = std::make_shared<FakeForm>();
+      settings.questions = 5;
+      settings.kept = 2;
+      settings.kept_starts = {std::vector<int32_t>(static_cast<size_t>(start) + 1, 3)};
+      LearnerInput input = InputOf(90);
+      input.start.assign(static_cast<size_t>(start), 1);
+      FakeWriter writer;
+      const auto distill = MakeDistillLearner(settings), plain = MakeNextTokenLearner(start);
+      for (Learner* learner : {distill.get(), plain.get()}) {
+        const LearnerData data = *learner->Prepare(input, &writer);
+        int64_t tokens = 0;
+        const int64_t bytes = BytesOf(data, &tokens);
+        const LearnerDataSize most = learner->DataMax(input, writer.num_choices());
+        EXPECT_LE(bytes, most.bytes) << learner->name() << " " << start << " " << outputs;
+        EXPECT_LE(tokens, most.tokens) << learner->name() << " " << start << " " << outputs;
+        size_t longest = 0;
+        for (const auto* examples : {&data.training, &data.held_out, &data.kept}) {
+          for (const TrainingExample& example : *examples) {
+            longest = std::max(longest, example.tokens.size());
+          }
+        }
+        EXPECT_LE(static_cast<int32_t>(longest), learner->ExampleTokensMax(20)) << start;
+      }
+    }
+  }
+}
+
+// The same examples in the same order, however many windows' texts are ordered together; and never
+// many more orders at once than are written side by side.
+TEST(DistillTest, TextsAreOrderedByAFewWindowsAtATime) {
+  class NarrowWriter : public FakeWriter {
+   public:
+    Result<std::vector<TaughtText>> Write(std::span<const WriteOrder> orders) override {
+      most = std::max(most, orders.size());
+      return FakeWriter::Write(orders);
+    }
+    size_t orders_at_once() const override { return 1; }
+    size_t most = 0;
+  };
+  DistillSettings settings = Settings();
+  settings.form = std::make_shared<FakeForm>();
+  settings.questions = 5;
+  const auto learner = MakeDistillLearner(settings);
+  FakeWriter wide;
+  NarrowWriter narrow;
+  const LearnerData all = *learner->Prepare(InputOf(600), &wide);
+  const LearnerData few = *learner->Prepare(InputOf(600), &narrow);
+  EXPECT_LE(narrow.most, 16u);
+  EXPECT_EQ(narrow.orders().size(), wide.orders().size());
+  ASSERT_EQ(all.training.size(), few.training.size());
+  for (size_t i = 0; i < all.training.size(); ++i) {
+    EXPECT_EQ(all.training[i].tokens, few.training[i].tokens);
+    EXPECT_EQ(all.training[i].teacher_prompt, few.training[i].teacher_prompt);
   }
 }
 

@@ -43,7 +43,7 @@ struct LearnerRates {
 };
 
 struct LearnerInput {
-  std::vector<int32_t> start;   // what the model's texts begin with: BOS, or nothing
+  std::vector<int32_t> start;   // what the model's texts begin with: BOS mostly, or nothing
   std::vector<int32_t> tokens;  // the document
   int32_t window_tokens = 128;  // of the document in one example, at most
   double held_out_share = 0.05;
@@ -61,6 +61,18 @@ struct LearnerData {
   int32_t kept_of_pass = 0;
   std::vector<int32_t> text;  // of the document; where virtual tokens begin
   HiddenStates hidden = HiddenStates::kNone;
+};
+
+// Of examples, before there are any: what they take, and the tokens that a pass goes over.
+struct LearnerDataSize {
+  int64_t examples = 0;
+  int64_t bytes = 0;
+  int64_t tokens = 0;
+
+  // So many examples, each of whose students reads and whose teachers read so many tokens before
+  // the rows that are looked at.
+  void Add(int64_t count, int64_t student_tokens, int64_t teacher_tokens, int64_t rows,
+           int32_t num_choices);
 };
 
 // What a learner's adapters have, unless another size is asked for.
@@ -83,12 +95,16 @@ class Learner {
   virtual int32_t TeacherTokensMax(int32_t /*window_tokens*/) const { return 0; }
   // Rows at most that a document's examples look at, where a teacher has hidden states of them.
   virtual int64_t TaughtRowsMax(const LearnerInput& /*input*/) const { return 0; }
+  // What Prepare makes of the input at most, what it has written for it with so many choices a
+  // token included.
+  virtual LearnerDataSize DataMax(const LearnerInput& input, int32_t num_choices) const = 0;
   // The same for the same input. `writer`: not null for one that writes().
   virtual Result<LearnerData> Prepare(const LearnerInput& input, TextWriter* writer) = 0;
 };
 
 // The control of all others: the document's own text, every token from those before it.
-std::unique_ptr<Learner> MakeNextTokenLearner();
+// `start_tokens`: of LearnerInput::start.
+std::unique_ptr<Learner> MakeNextTokenLearner(int32_t start_tokens = 1);
 
 // What the base is told about a window, and what the adapter reads instead of all that.
 struct DistillPrompt {
@@ -117,7 +133,8 @@ class QuestionForm {
 
 struct DistillSettings {
   std::vector<DistillPrompt> prompts;
-  int32_t outputs = 4;  // texts of each window and prompt
+  int32_t start_tokens = 1;  // of LearnerInput::start
+  int32_t outputs = 4;       // texts of each window and prompt
   int32_t output_tokens = 128;
   std::shared_ptr<const QuestionForm>
       form;               // shared by copies of these settings; null: no questions

@@ -16,6 +16,11 @@ constexpr int64_t kWindowsToHoldOut = 8;  // a shorter document is learned whole
 
 TrainingExample WindowExample(const LearnerInput& input, const DocumentWindow& window) {
   TrainingExample example;
+  const auto num_fresh = static_cast<size_t>(window.end - window.fresh);
+  example.tokens.reserve(input.start.size() + static_cast<size_t>(window.end - window.begin));
+  example.rows.reserve(num_fresh);
+  example.ids.reserve(num_fresh);
+  example.probabilities.reserve(num_fresh);
   example.tokens = input.start;
   example.tokens.insert(example.tokens.end(), input.tokens.begin() + window.begin,
                         input.tokens.begin() + window.end);
@@ -33,12 +38,21 @@ TrainingExample WindowExample(const LearnerInput& input, const DocumentWindow& w
 
 class NextTokenLearner : public Learner {
  public:
+  explicit NextTokenLearner(int32_t start_tokens) : start_tokens_(start_tokens) {}
+
   std::string_view name() const override { return "next-token"; }
   LearnerRates rates() const override {
     return {.learning_rate = 1e-3, .passes = 32, .batch = 2, .keeps_best = false};
   }
-  // And what texts begin with, of which one token is reckoned with.
-  int32_t ExampleTokensMax(int32_t window_tokens) const override { return window_tokens + 1; }
+  int32_t ExampleTokensMax(int32_t window_tokens) const override {
+    return start_tokens_ + window_tokens;
+  }
+  LearnerDataSize DataMax(const LearnerInput& input, int32_t /*num_choices*/) const override {
+    const auto windows = WindowsOf(static_cast<int64_t>(input.tokens.size()), input.window_tokens);
+    LearnerDataSize size;
+    size.Add(static_cast<int64_t>(windows.size()), start_tokens_, 0, input.window_tokens, 1);
+    return size;
+  }
 
   Result<LearnerData> Prepare(const LearnerInput& input, TextWriter* /*writer*/) override {
     const auto num_tokens = static_cast<int64_t>(input.tokens.size());
@@ -64,11 +78,27 @@ class NextTokenLearner : public Learner {
     }
     return data;
   }
+
+ private:
+  const int32_t start_tokens_;
 };
 
 }  // namespace
 
-std::unique_ptr<Learner> MakeNextTokenLearner() { return std::make_unique<NextTokenLearner>(); }
+std::unique_ptr<Learner> MakeNextTokenLearner(int32_t start_tokens) {
+  return std::make_unique<NextTokenLearner>(start_tokens);
+}
+
+void LearnerDataSize::Add(int64_t count, int64_t student_tokens, int64_t teacher_tokens,
+                          int64_t rows, int32_t num_choices) {
+  constexpr int64_t kToken = sizeof(int32_t);
+  constexpr int64_t kChoice = sizeof(int32_t) + sizeof(float);
+  examples += count;
+  tokens += count * (student_tokens + rows);
+  // A row is a token, its place and its choices.
+  bytes += count * (int64_t{sizeof(TrainingExample)} + (student_tokens + teacher_tokens) * kToken +
+                    rows * (2 * kToken + num_choices * kChoice));
+}
 
 std::vector<DocumentWindow> WindowsOf(int64_t num_tokens, int32_t window_tokens) {
   CHECK_GT(window_tokens, 1);

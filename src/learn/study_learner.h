@@ -24,6 +24,9 @@ class StudyLearner : public Learner {
   int64_t TaughtRowsMax(const LearnerInput& input) const override {
     return study_->TaughtRowsMax(input);
   }
+  LearnerDataSize DataMax(const LearnerInput& input, int32_t num_choices) const override {
+    return study_->DataMax(input, num_choices);
+  }
   // The virtual tokens begin from the document's own.
   Result<LearnerData> Prepare(const LearnerInput& input, TextWriter* writer) override {
     ASSIGN_OR_RETURN(LearnerData data, study_->Prepare(input, writer));

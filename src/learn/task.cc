@@ -42,6 +42,15 @@ class TaskLearner : public Learner {
     return static_cast<int32_t>(longest);
   }
 
+  LearnerDataSize DataMax(const LearnerInput& /*input*/, int32_t /*num_choices*/) const override {
+    LearnerDataSize size;
+    for (const TaskQuestion& question : questions_) {
+      size.Add(1, static_cast<int64_t>(question.prompt.size()), 0,
+               static_cast<int64_t>(question.answer.size()), 1);
+    }
+    return size;
+  }
+
   // Whole documents are held out, those of all questions about them: what is looked at is whether
   // it goes with a document that it was not taught on.
   Result<LearnerData> Prepare(const LearnerInput& input, TextWriter* /*writer*/) override {

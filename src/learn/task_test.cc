@@ -80,9 +80,9 @@ TEST(TaskTest, LearnsBesideFrozenDocuments) {
   rates.passes = 12;
   TrainingRun run(trainer, *learner->Prepare(input, nullptr), rates, {.rank = 4}, 1, "");
   TrainingRun* const one[] = {&run};
-  run.Begin();
+  ASSERT_TRUE(run.Begin().ok());
   while (!run.is_done()) StepTogether(trainer, one);
-  run.Finish();
+  ASSERT_TRUE(run.Finish().ok());
   EXPECT_LT(run.scores().after, 0.6 * run.scores().before);
   EXPECT_LT(run.scores().held_out_after, 0.9 * run.scores().held_out_before);
   for (size_t i = 0; i < shapes.size(); ++i) {

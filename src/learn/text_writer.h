@@ -3,6 +3,7 @@
 // it says costs no pass of its own. One thread.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <span>
 #include <vector>
@@ -28,6 +29,9 @@ struct TaughtText {
   std::vector<float> probabilities;  // likewise; the rest is not shared out
 };
 
+// Of a token, at most.
+inline constexpr int32_t kTextChoicesMax = 20;
+
 class TextWriter {
  public:
   virtual ~TextWriter() = default;
@@ -35,6 +39,8 @@ class TextWriter {
   virtual Result<std::vector<TaughtText>> Write(std::span<const WriteOrder> orders) = 0;
   // Of all texts.
   virtual int32_t num_choices() const = 0;
+  // How many are written side by side: whoever orders much fewer at a time leaves places empty.
+  virtual size_t orders_at_once() const { return 256; }
 };
 
 }  // namespace graft

@@ -4,11 +4,14 @@
 #include <cmath>
 #include <numeric>
 #include <optional>
+#include <ranges>
+#include <type_traits>
 #include <utility>
 
 #include "base/check.h"
 #include "base/json.h"
 #include "base/random.h"
+#include "base/sha256.h"
 #include "base/shuffle.h"
 
 namespace graft {
@@ -16,6 +19,28 @@ namespace {
 
 constexpr int32_t kLooks = 10;  // at what is held out, in a run
 constexpr const char* kBest = "best";
+
+template <typename T>
+void Hash(const std::vector<T>& values, Sha256* sha) {
+  const uint64_t count = values.size();
+  sha->Update({reinterpret_cast<const char*>(&count), sizeof(count)});
+  sha->Update({reinterpret_cast<const char*>(values.data()), values.size() * sizeof(T)});
+}
+
+// What a run learns and looks at: texts that were written anew may be others.
+std::string HashOf(const LearnerData& data) {
+  Sha256 sha;
+  for (const auto* examples : {&data.training, &data.held_out, &data.kept}) {
+    for (const TrainingExample& example : *examples) {
+      Hash(example.tokens, &sha);
+      Hash(example.rows, &sha);
+      Hash(example.ids, &sha);
+      Hash(example.probabilities, &sha);
+    }
+    sha.Update(";");
+  }
+  return sha.HexDigest();
+}
 
 }  // namespace
 
@@ -26,28 +51,41 @@ TrainingRun::TrainingRun(Trainer& trainer, LearnerData data, const LearnerRates&
       data_(std::move(data)),
       rates_(rates),
       seed_(seed),
-      identity_(std::move(identity)),
+      identity_(std::move(identity) + "\nexamples " + HashOf(data_)),
       num_steps_(rates.StepsFor(data_.training.size() + static_cast<size_t>(data_.kept_of_pass))) {
   CHECK(!data_.training.empty());
   CHECK_GE(data_.kept.size(), static_cast<size_t>(data_.kept_of_pass));
   for (std::vector<TrainingExample>* examples : {&data_.training, &data_.held_out, &data_.kept}) {
     for (TrainingExample& example : *examples) example.adapter = adapter_;
-    if (data_.hidden == HiddenStates::kNone) continue;
-    trainer.TakeTeacherStates(*examples, data_.hidden == HiddenStates::kAll);
   }
   if (lora() != nullptr) lora()->Initialize(seed);
 }
 
-void TrainingRun::Begin() {
-  const TrainingLoss loss = LossOn(data_.training, false);
-  const TrainingLoss held_out = LossOn(data_.held_out, false);
-  scores_.before = loss.tokens;
-  scores_.held_out_before = held_out.tokens;
-  best_loss_ = held_out.total();
-  if (prompt() == nullptr) return;
+Status TrainingRun::TakeTeacherStates() {
+  if (data_.hidden == HiddenStates::kNone) return OkStatus();
+  for (std::vector<TrainingExample>* examples : {&data_.training, &data_.held_out, &data_.kept}) {
+    for (TrainingExample& example : *examples) {
+      if (!example.hidden.empty()) continue;
+      trainer_.TakeTeacherStates({&example, 1}, data_.hidden == HiddenStates::kAll);
+      if (on_batch_) RETURN_IF_ERROR(on_batch_());
+    }
+  }
+  return OkStatus();
+}
+
+Status TrainingRun::Begin() {
+  RETURN_IF_ERROR(TakeTeacherStates());
+  if (state_.has_begun) return Look();
+  RETURN_IF_ERROR(LookOn(data_.training, false, &state_.before));
+  RETURN_IF_ERROR(LookOn(data_.held_out, false, &state_.held_out_before));
+  state_.best_loss = state_.held_out_before.loss().total();
   // Which is somewhere already, unlike LoRA.
-  trainer_.BeginPrompt(adapter_, data_.text);
-  if (rates_.keeps_best) LookAtHeldOut();
+  if (prompt() != nullptr) {
+    trainer_.BeginPrompt(adapter_, data_.text);
+    state_.is_look_due = rates_.keeps_best;
+  }
+  state_.has_begun = true;
+  return Look();
 }
 
 std::vector<CheckpointPart> TrainingRun::Parameters() {
@@ -57,7 +95,7 @@ std::vector<CheckpointPart> TrainingRun::Parameters() {
   return parts;
 }
 
-std::vector<CheckpointPart> TrainingRun::State() {
+std::vector<CheckpointPart> TrainingRun::Numbers() {
   std::vector<CheckpointPart> parts = Parameters();
   if (lora() != nullptr) {
     parts.push_back({"first_moments", lora()->first_moments()});
@@ -75,13 +113,21 @@ void TrainingRun::Refresh() {
   if (prompt() != nullptr) prompt()->Refresh();
 }
 
+TrainingLoss TrainingRun::Mean::loss() const {
+  TrainingLoss loss{.num_rows = num_rows};
+  if (num_rows == 0) return loss;
+  loss.tokens = tokens / static_cast<double>(num_rows);
+  loss.hidden = hidden / static_cast<double>(num_rows);
+  return loss;
+}
+
 // Batches of as many examples as the trainer takes, in their order.
-TrainingLoss TrainingRun::LossOn(const std::vector<TrainingExample>& examples, bool with_adapter) {
-  TrainingLoss mean;
-  for (size_t begin = 0; begin < examples.size();) {
+Status TrainingRun::LookOn(const std::vector<TrainingExample>& examples, bool with_adapter,
+                           Mean* mean) {
+  while (mean->next < examples.size()) {
     std::vector<const TrainingExample*> batch;
     int64_t rows = 0;
-    for (size_t i = begin; i < examples.size(); ++i) {
+    for (size_t i = mean->next; i < examples.size(); ++i) {
       rows += static_cast<int64_t>(examples[i].tokens.size()) +
               (prompt() == nullptr || prompt()->kind() != VirtualTokenKind::kEmbedding
                    ? 0
@@ -94,15 +140,13 @@ TrainingLoss TrainingRun::LossOn(const std::vector<TrainingExample>& examples, b
     const std::vector<TrainingLoss> losses =
         with_adapter ? trainer_.Evaluate(batch) : trainer_.EvaluateWithout(batch);
     const TrainingLoss& loss = losses[static_cast<size_t>(adapter_)];
-    mean.tokens += loss.tokens * static_cast<double>(loss.num_rows);
-    mean.hidden += loss.hidden * static_cast<double>(loss.num_rows);
-    mean.num_rows += loss.num_rows;
-    begin += batch.size();
+    mean->tokens += loss.tokens * static_cast<double>(loss.num_rows);
+    mean->hidden += loss.hidden * static_cast<double>(loss.num_rows);
+    mean->num_rows += loss.num_rows;
+    mean->next += batch.size();
+    if (on_batch_) RETURN_IF_ERROR(on_batch_());
   }
-  if (mean.num_rows == 0) return mean;
-  mean.tokens /= static_cast<double>(mean.num_rows);
-  mean.hidden /= static_cast<double>(mean.num_rows);
-  return mean;
+  return OkStatus();
 }
 
 int64_t TrainingRun::KeptBefore(int64_t pass) const {
@@ -135,7 +179,7 @@ void TrainingRun::OrderPass(int64_t pass) {
 }
 
 void TrainingRun::AddExamples(std::vector<const TrainingExample*>* examples) {
-  const int64_t begin = int64_t{step_} * rates_.batch;
+  const int64_t begin = int64_t{state_.step} * rates_.batch;
   const int64_t end = std::min(begin + rates_.batch, VisitsBefore(rates_.passes));
   for (int64_t visit = begin; visit < end; ++visit) {
     int64_t pass = std::max<int64_t>(0, order_pass_);
@@ -146,70 +190,105 @@ void TrainingRun::AddExamples(std::vector<const TrainingExample*>* examples) {
 }
 
 Trainer::Update TrainingRun::Update() const {
-  const auto settings = [&](double rate) { return rates_.SettingsAt(rate, step_, num_steps_); };
+  const auto settings = [&](double rate) {
+    return rates_.SettingsAt(rate, state_.step, num_steps_);
+  };
   return {adapter_, settings(rates_.learning_rate), settings(rates_.prompt_learning_rate)};
 }
 
 void TrainingRun::OnStep(const TrainingLoss& loss) {
-  last_loss_ = loss.total();
-  ++step_;
+  state_.last_loss = loss.total();
+  ++state_.step;
   const int32_t every = std::max(1, num_steps_ / kLooks);
-  if (rates_.keeps_best && (step_ % every == 0 || is_done())) LookAtHeldOut();
+  state_.is_look_due = rates_.keeps_best && (state_.step % every == 0 || is_done());
+  (void)Look();  // what is left of it is due
 }
 
-void TrainingRun::LookAtHeldOut() {
-  if (data_.held_out.empty()) return;
-  const double loss = LossOn(data_.held_out, true).total();
-  if (loss >= best_loss_) return;
-  best_loss_ = loss;
-  scores_.best_step = step_;
+Status TrainingRun::Look() {
+  if (!state_.is_look_due || data_.held_out.empty()) return OkStatus();
+  RETURN_IF_ERROR(LookOn(data_.held_out, true, &state_.look));
+  const double loss = std::exchange(state_.look, {}).loss().total();
+  state_.is_look_due = false;
+  if (!(loss < state_.best_loss)) return OkStatus();  // nor where it is no number
+  state_.best_loss = loss;
+  state_.best_step = state_.step;
   trainer_.KeepBest(adapter_);
-}
-
-void TrainingRun::Finish() {
-  CHECK(is_done());
-  if (trainer_.has_best(adapter_)) {
-    trainer_.TakeBest(adapter_);
-  } else {
-    scores_.best_step = step_;
-  }
-  const TrainingLoss loss = LossOn(data_.training, true);
-  const TrainingLoss held_out = LossOn(data_.held_out, true);
-  scores_.after = loss.tokens;
-  scores_.num_rows = loss.num_rows;
-  scores_.held_out_after = held_out.tokens;
-  scores_.num_held_out_rows = held_out.num_rows;
-}
-
-std::string TrainingRun::StateJson() const {
-  return DumpJson({{"step", step_},
-                   {"last_loss", last_loss_},
-                   {"before", scores_.before},
-                   {"held_out_before", scores_.held_out_before},
-                   {"best_loss", best_loss_},
-                   {"best_step", scores_.best_step}});
-}
-
-Status TrainingRun::ReadState(const std::string& text) {
-  ASSIGN_OR_RETURN(const Json json, ParseJson(text));
-  for (const char* key :
-       {"step", "last_loss", "before", "held_out_before", "best_loss", "best_step"}) {
-    if (!json.contains(key) || !json[key].is_number()) {
-      return InvalidArgumentError(std::string("no number \"") + key + "\"");
-    }
-  }
-  step_ = json["step"].get<int32_t>();
-  if (step_ < 0 || step_ > num_steps_) return InvalidArgumentError("a step that the run has not");
-  last_loss_ = json["last_loss"].get<double>();
-  scores_.before = json["before"].get<double>();
-  scores_.held_out_before = json["held_out_before"].get<double>();
-  best_loss_ = json["best_loss"].get<double>();
-  scores_.best_step = json["best_step"].get<int32_t>();
   return OkStatus();
 }
 
+Status TrainingRun::Finish() {
+  CHECK(is_done());
+  RETURN_IF_ERROR(Look());
+  if (trainer_.has_best(adapter_)) {
+    trainer_.TakeBest(adapter_);
+  } else {
+    state_.best_step = state_.step;
+  }
+  RETURN_IF_ERROR(LookOn(data_.training, true, &state_.after));
+  RETURN_IF_ERROR(LookOn(data_.held_out, true, &state_.held_out_after));
+  scores_ = {.before = state_.before.loss().tokens,
+             .after = state_.after.loss().tokens,
+             .held_out_before = state_.held_out_before.loss().tokens,
+             .held_out_after = state_.held_out_after.loss().tokens,
+             .num_rows = state_.after.num_rows,
+             .num_held_out_rows = state_.held_out_after.num_rows,
+             .best_step = state_.best_step};
+  return OkStatus();
+}
+
+std::string TrainingRun::StateJson() const {
+  const auto json = [](const Mean& mean) {
+    return Json::array({mean.tokens, mean.hidden, mean.num_rows, mean.next});
+  };
+  return DumpJson({{"step", state_.step},
+                   {"last_loss", state_.last_loss},
+                   {"has_begun", state_.has_begun},
+                   {"is_look_due", state_.is_look_due},
+                   {"best_loss", state_.best_loss},
+                   {"best_step", state_.best_step},
+                   {"before", json(state_.before)},
+                   {"held_out_before", json(state_.held_out_before)},
+                   {"look", json(state_.look)},
+                   {"after", json(state_.after)},
+                   {"held_out_after", json(state_.held_out_after)}});
+}
+
+// kInvalidArgument for what StateJson does not write.
+Result<TrainingRun::State> TrainingRun::StateOf(const std::string& text) {
+  ASSIGN_OR_RETURN(const Json json, ParseJson(text));
+  bool is_whole = json.is_object();
+  const auto take = [&](const char* key, auto* value) {
+    const bool is_flag = std::is_same_v<decltype(value), bool*>;
+    is_whole = is_whole && json.contains(key) &&
+               (is_flag ? json[key].is_boolean() : json[key].is_number());
+    if (is_whole) json[key].get_to(*value);
+  };
+  const auto take_mean = [&](const char* key, Mean* mean) {
+    is_whole = is_whole && json.contains(key) && json[key].is_array() && json[key].size() == 4 &&
+               std::ranges::all_of(json[key], [](const Json& one) { return one.is_number(); });
+    if (!is_whole) return;
+    const Json& numbers = json[key];
+    *mean = {numbers[0].get<double>(), numbers[1].get<double>(), numbers[2].get<int64_t>(),
+             numbers[3].get<size_t>()};
+  };
+  State state;
+  take("step", &state.step);
+  take("last_loss", &state.last_loss);
+  take("has_begun", &state.has_begun);
+  take("is_look_due", &state.is_look_due);
+  take("best_loss", &state.best_loss);
+  take("best_step", &state.best_step);
+  take_mean("before", &state.before);
+  take_mean("held_out_before", &state.held_out_before);
+  take_mean("look", &state.look);
+  take_mean("after", &state.after);
+  take_mean("held_out_after", &state.held_out_after);
+  if (!is_whole) return InvalidArgumentError("it is no state of a run");
+  return state;
+}
+
 Status TrainingRun::SaveCheckpoint(const std::string& path) {
-  std::vector<CheckpointPart> parts = State();
+  std::vector<CheckpointPart> parts = Numbers();
   std::vector<float> best = trainer_.best(adapter_);
   if (!best.empty()) parts.push_back({kBest, best});
   return WriteCheckpoint(path, parts, identity_, StateJson());
@@ -218,15 +297,17 @@ Status TrainingRun::SaveCheckpoint(const std::string& path) {
 Result<bool> TrainingRun::Resume(const std::string& path) {
   ASSIGN_OR_RETURN(const std::optional<Checkpoint> checkpoint, Checkpoint::Open(path, identity_));
   if (!checkpoint.has_value()) return false;
-  std::vector<CheckpointPart> parts = State();
+  Result<State> state = StateOf(checkpoint->state());
+  if (!state.ok() || state->step < 0 || state->step > num_steps_) return false;
+  std::vector<CheckpointPart> parts = Numbers();
   std::vector<float> best;
   if (checkpoint->Contains(kBest)) {
     for (const CheckpointPart& part : Parameters()) best.resize(best.size() + part.values.size());
     parts.push_back({kBest, best});
   }
-  RETURN_IF_ERROR(checkpoint->Read(parts));
-  RETURN_IF_ERROR(ReadState(checkpoint->state()).WithContext(path));
-  trainer_.set_num_updates(adapter_, step_);
+  if (!checkpoint->Read(parts).ok()) return false;
+  state_ = *state;
+  trainer_.set_num_updates(adapter_, state_.step);
   trainer_.set_best(adapter_, std::move(best));
   Refresh();
   return true;

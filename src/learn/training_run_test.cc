@@ -65,10 +65,10 @@ class TrainingRunTest : public ::testing::Test {
 
 TEST_F(TrainingRunTest, LearnsTheDocument) {
   TrainingRun& run = Add(2);
-  run.Begin();
+  ASSERT_TRUE(run.Begin().ok());
   Go();
   ASSERT_TRUE(run.is_done());
-  run.Finish();
+  ASSERT_TRUE(run.Finish().ok());
   EXPECT_GT(run.scores().num_held_out_rows, 0);
   EXPECT_EQ(run.scores().best_step, run.num_steps());
   EXPECT_LT(run.scores().after, 0.9 * run.scores().before);
@@ -78,20 +78,20 @@ TEST_F(TrainingRunTest, LearnsTheDocument) {
 // lengths and end earlier.
 TEST_F(TrainingRunTest, TogetherIsAlone) {
   std::vector<std::vector<float>> together;
-  for (const uint64_t document : {0, 1, 2}) Add(document).Begin();
+  for (const uint64_t document : {0, 1, 2}) ASSERT_TRUE(Add(document).Begin().ok());
   EXPECT_NE(runs_[0]->num_steps(), runs_[2]->num_steps());
   Go();
   for (const auto& run : runs_) {
-    run->Finish();
+    ASSERT_TRUE(run->Finish().ok());
     together.push_back(Parameters(*run));
   }
   for (const uint64_t document : {0, 1, 2}) {
     Trainer alone(model_.config, model_.weights, Limits(), model_.stream);
     TrainingRun run(alone, DataOf(document), Rates(false), {.rank = 4}, document, "a");
     TrainingRun* const one[] = {&run};
-    run.Begin();
+    ASSERT_TRUE(run.Begin().ok());
     while (!run.is_done()) StepTogether(alone, one);
-    run.Finish();
+    ASSERT_TRUE(run.Finish().ok());
     EXPECT_EQ(Parameters(run), together[document]);
     EXPECT_EQ(run.scores().after, runs_[document]->scores().after);
   }
@@ -110,7 +110,7 @@ TEST_F(TrainingRunTest, KeptExamplesComeMoreOftenInLaterPasses) {
   EXPECT_EQ(run.num_steps(), rates.StepsFor(num_own + 4));
   std::vector<const TrainingExample*> visits;
   TrainingRun* const one[] = {&run};
-  run.Begin();
+  ASSERT_TRUE(run.Begin().ok());
   while (!run.is_done()) {
     run.AddExamples(&visits);
     StepTogether(trainer_, one);
@@ -143,12 +143,12 @@ TEST_F(TrainingRunTest, GoesOnFromACheckpointToTheSameBits) {
   const testing::TempDir dir;
   for (const bool keeps_best : {false, true}) {
     TrainingRun& whole = Add(2, keeps_best);
-    whole.Begin();
+    ASSERT_TRUE(whole.Begin().ok());
     Go(5);
     ASSERT_FALSE(whole.is_done());
     ASSERT_TRUE(whole.SaveCheckpoint(dir.File("state")).ok());
     Go();
-    whole.Finish();
+    ASSERT_TRUE(whole.Finish().ok());
 
     Trainer again(model_.config, model_.weights, Limits(), model_.stream);
     TrainingRun run(again, DataOf(2), Rates(keeps_best), {.rank = 4}, 2, "a");
@@ -157,7 +157,7 @@ TEST_F(TrainingRunTest, GoesOnFromACheckpointToTheSameBits) {
     ASSERT_TRUE(*run.Resume(dir.File("state")));
     EXPECT_EQ(run.step(), 5);
     while (!run.is_done()) StepTogether(again, one);
-    run.Finish();
+    ASSERT_TRUE(run.Finish().ok());
     EXPECT_EQ(Parameters(run), Parameters(whole));
     EXPECT_EQ(run.scores().before, whole.scores().before);
     EXPECT_EQ(run.scores().held_out_after, whole.scores().held_out_after);
@@ -166,10 +166,68 @@ TEST_F(TrainingRunTest, GoesOnFromACheckpointToTheSameBits) {
   }
 }
 
+// A run that is cut off behind each batch that it only looks at, every time for good, ends as one
+// that was never cut off: what it has seen so far is in the checkpoint.
+TEST_F(TrainingRunTest, PassesThatLookGoOnFromACheckpointToTheSameBits) {
+  const testing::TempDir dir;
+  const std::string file = dir.File("state");
+  TrainingRun& whole = Add(2, true);
+  ASSERT_TRUE(whole.Begin().ok());
+  Go();
+  ASSERT_TRUE(whole.Finish().ok());
+  int num_lives = 0;
+  for (bool is_over = true; is_over; ++num_lives) {
+    Trainer again(model_.config, model_.weights, Limits(), model_.stream);
+    TrainingRun run(again, DataOf(2), Rates(true), {.rank = 4}, 2, "a");
+    TrainingRun* const one[] = {&run};
+    ASSERT_EQ(*run.Resume(file), num_lives > 0);
+    is_over = false;
+    run.set_on_batch([&] {
+      if (!is_over) {
+        EXPECT_TRUE(run.SaveCheckpoint(file).ok());
+      }
+      is_over = true;
+      return CancelledError("it ends here");
+    });
+    (void)run.Begin();
+    while (!is_over && !run.is_done()) StepTogether(again, one);
+    if (is_over) continue;
+    EXPECT_EQ(run.Finish().ok(), !is_over);
+    if (is_over) continue;
+    EXPECT_EQ(Parameters(run), Parameters(whole));
+    EXPECT_EQ(run.scores().before, whole.scores().before);
+    EXPECT_EQ(run.scores().after, whole.scores().after);
+    EXPECT_EQ(run.scores().held_out_before, whole.scores().held_out_before);
+    EXPECT_EQ(run.scores().held_out_after, whole.scores().held_out_after);
+    EXPECT_EQ(run.scores().best_step, whole.scores().best_step);
+  }
+  EXPECT_GT(num_lives, 6);
+}
+
+TEST_F(TrainingRunTest, ACheckpointOfOtherExamplesIsNotTaken) {
+  const testing::TempDir dir;
+  TrainingRun& run = Add(1);
+  ASSERT_TRUE(run.Begin().ok());
+  Go(4);
+  ASSERT_TRUE(run.SaveCheckpoint(dir.File("state")).ok());
+  for (const bool is_shorter : {false, true}) {
+    LearnerData data = DataOf(1);
+    if (is_shorter) {
+      data.training.resize(1);  // it has not as many steps
+    } else {
+      ++data.training[0].ids[0];
+    }
+    TrainingRun other(trainer_, std::move(data), Rates(false), {.rank = 4}, 1, "a");
+    EXPECT_FALSE(*other.Resume(dir.File("state")));
+    EXPECT_EQ(other.step(), 0);
+  }
+  EXPECT_TRUE(*Add(1).Resume(dir.File("state")));
+}
+
 TEST_F(TrainingRunTest, AnotherRunsCheckpointIsNotTaken) {
   const testing::TempDir dir;
   TrainingRun& run = Add(1);
-  run.Begin();
+  ASSERT_TRUE(run.Begin().ok());
   Go(1);
   ASSERT_TRUE(run.SaveCheckpoint(dir.File("state")).ok());
   TrainingRun& other = Add(1, false, "b");

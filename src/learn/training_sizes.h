@@ -10,6 +10,9 @@
 
 namespace graft {
 
+// Sequences of one batch: a GPU's attention takes no more. An adapter's step has no more examples.
+inline constexpr int32_t kTrainingSequencesMax = 2048;
+
 struct TrainingLimits {
   int32_t rows_max = 0;  // of a batch, virtual embeddings included
   int32_t sequences_max = 0;

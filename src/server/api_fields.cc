@@ -365,7 +365,7 @@ std::vector<ApiField> HyperparameterRows() {
   return {
       Read("learner", "string", "the first of them", "one of the [learners](learning.md#learners)"),
       Read("n_epochs", "integer, 1 to 100,000", "the learner's", "passes over the examples"),
-      Read("batch_size", "integer, 1 to 4,096", "the learner's", "examples of a step"),
+      Read("batch_size", "integer, 1 to 2,048", "the learner's", "examples of a step"),
       Read("learning_rate_multiplier", "number, above 0, to 1,000", "1", "of the learner's rate"),
       Read("rank", "integer", "the learner's", "of LoRA, on all modules"),
       Read("virtual_tokens", "integer, 1 to 4,096", "the learner's",

@@ -77,6 +77,8 @@ class Tokenizer {
   // Names the tokens that a model of so many embeddings does not have; "" where there are none. A
   // text with one of them cannot be served.
   std::string TokensBeyond(int32_t model_vocab_size) const;
+  // What add_special_tokens puts before a text, mostly BOS alone, or nothing.
+  const std::vector<int32_t>& prefix_ids() const { return parts_.prefix_ids; }
   const std::string& bos_token() const { return parts_.bos_token; }  // "" where there is none
   const std::string& eos_token() const { return parts_.eos_token; }
 

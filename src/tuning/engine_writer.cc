@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -10,7 +11,9 @@
 namespace graft {
 namespace {
 
-constexpr int32_t kChoicesMax = 20;  // what a request may ask for
+constexpr int32_t kWaitSecondsMax = 10;
+
+Status GivenUp() { return CancelledError("the writing was given up"); }
 
 void AddChoices(const std::vector<TokenLogprob>& choices, int32_t num_choices, TaughtText* text) {
   for (size_t i = 0; i < static_cast<size_t>(num_choices); ++i) {
@@ -26,7 +29,7 @@ EngineWriter::EngineWriter(Generator& generator, WriterSettings settings)
     : generator_(generator), settings_(std::move(settings)), next_id_(settings_.first_id) {}
 
 int32_t EngineWriter::num_choices() const {
-  return std::min(kChoicesMax, generator_.limits().vocab_size);
+  return std::min(kTextChoicesMax, generator_.limits().vocab_size);
 }
 
 Result<std::vector<TaughtText>> EngineWriter::Write(std::span<const WriteOrder> orders) {
@@ -39,21 +42,56 @@ Result<std::vector<TaughtText>> EngineWriter::Write(std::span<const WriteOrder> 
 Result<std::vector<TaughtText>> EngineWriter::WriteAll(std::span<const WriteOrder> orders) {
   std::vector<TaughtText> texts;
   for (size_t next = 0; texts.size() < orders.size();) {
-    for (; next < orders.size() && pending_.size() < settings_.orders_at_once; ++next) {
-      RETURN_IF_ERROR(Submit(orders[next]));
+    RETURN_IF_ERROR(SubmitMore(orders, &next));
+    if (pending_.empty()) {
+      RETURN_IF_ERROR(WaitForRoom());
+      continue;
     }
-    ASSIGN_OR_RETURN(TaughtText text, Collect(orders[texts.size()], *pending_.front().stream));
+    const WriteOrder& order = orders[texts.size()];
+    Result<TaughtText> text = Collect(order, *pending_.front().stream);
+    while (text.status().code() == StatusCode::kResourceExhausted) {
+      // Its place was given to somebody else.
+      RETURN_IF_ERROR(WaitForRoom());
+      Result<Pending> again = Submit(order);
+      if (again.ok()) {
+        pending_.front() = *again;
+        text = Collect(order, *pending_.front().stream);
+      } else {
+        text = again.status();
+      }
+    }
     pending_.pop_front();
-    texts.push_back(std::move(text));
+    RETURN_IF_ERROR(text.status());
+    texts.push_back(std::move(*text));
     if (settings_.on_text && !settings_.on_text(static_cast<int64_t>(texts.size()),
                                                 static_cast<int64_t>(orders.size()))) {
-      return Status(StatusCode::kCancelled, "the writing was given up");
+      return GivenUp();
     }
   }
   return texts;
 }
 
-Status EngineWriter::Submit(const WriteOrder& order) {
+Status EngineWriter::SubmitMore(std::span<const WriteOrder> orders, size_t* next) {
+  for (; *next < orders.size() && pending_.size() < settings_.orders_at_once; ++*next) {
+    Result<Pending> pending = Submit(orders[*next]);
+    if (pending.status().code() == StatusCode::kResourceExhausted) return OkStatus();
+    RETURN_IF_ERROR(pending.status());
+    pending_.push_back(std::move(*pending));
+  }
+  return OkStatus();
+}
+
+Status EngineWriter::WaitForRoom() {
+  const std::chrono::seconds time(std::clamp(
+      generator_.RetryAfterS(settings_.tenant, settings_.tenant_weight), 1, kWaitSecondsMax));
+  if (!settings_.wait) {
+    std::this_thread::sleep_for(time);
+    return OkStatus();
+  }
+  return settings_.wait(time) ? OkStatus() : GivenUp();
+}
+
+Result<EngineWriter::Pending> EngineWriter::Submit(const WriteOrder& order) {
   Request request;
   request.id = next_id_++;
   request.tenant = settings_.tenant;
@@ -68,8 +106,7 @@ Status EngineWriter::Submit(const WriteOrder& order) {
   request.sampling.prompt_logprobs = !order.given.empty();
   Pending pending = {request.id, std::make_shared<TokenStream>()};
   RETURN_IF_ERROR(generator_.Submit(std::move(request), pending.stream));
-  pending_.push_back(std::move(pending));
-  return OkStatus();
+  return pending;
 }
 
 Result<TaughtText> EngineWriter::Collect(const WriteOrder& order, TokenStream& stream) const {

@@ -1,8 +1,10 @@
 // EngineWriter: the server's engine as a teacher that writes. Its requests share steps and the
 // pages of their prompts' beginnings; the likeliest tokens come with each token. What is written
-// does not depend on what else the engine serves. One thread.
+// does not depend on what else the engine serves: a text for which it has no room is ordered again
+// once it has. One thread.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <deque>
 #include <functional>
@@ -22,6 +24,8 @@ struct WriterSettings {
   uint64_t first_id = 1;
   // After each text; false: to be given up.
   std::function<bool(int64_t done, int64_t total)> on_text;
+  // Waits so long where the engine has no room; false: to be given up. Empty: it sleeps.
+  std::function<bool(std::chrono::seconds time)> wait;
 };
 
 class EngineWriter : public TextWriter {
@@ -32,6 +36,7 @@ class EngineWriter : public TextWriter {
   // kCancelled: given up.
   Result<std::vector<TaughtText>> Write(std::span<const WriteOrder> orders) override;
   int32_t num_choices() const override;
+  size_t orders_at_once() const override { return settings_.orders_at_once; }
 
  private:
   struct Pending {
@@ -39,7 +44,10 @@ class EngineWriter : public TextWriter {
     std::shared_ptr<TokenStream> stream;  // the engine's end, too
   };
 
-  Status Submit(const WriteOrder& order);
+  Result<Pending> Submit(const WriteOrder& order);
+  // As many of the orders from `next` on as there is room for.
+  Status SubmitMore(std::span<const WriteOrder> orders, size_t* next);
+  Status WaitForRoom();
   Result<TaughtText> Collect(const WriteOrder& order, TokenStream& stream) const;
   Result<std::vector<TaughtText>> WriteAll(std::span<const WriteOrder> orders);
 

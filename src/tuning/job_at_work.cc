@@ -16,7 +16,9 @@
 #include "base/sha256.h"
 #include "document/document.h"
 #include "learn/learned_folder.h"
+#include "tuning/counted_writer.h"
 #include "tuning/engine_writer.h"
+#include "tuning/kept_writer.h"
 #include "tuning/learn_memory.h"
 
 namespace graft {
@@ -28,6 +30,8 @@ constexpr float kWeightMin = 0.001f;  // of a tenant
 constexpr float kWeightMax = 1000.0f;
 // No request over HTTP comes to have such an id.
 constexpr uint64_t kFirstWriterId = uint64_t{1} << 62;
+constexpr int64_t kNsOfSecond = 1'000'000'000;
+constexpr int64_t kLookForOthersNs = 5 * kNsOfSecond;
 
 Result<Document> DocumentOf(const LearningFile& file, const std::string& content,
                             const std::function<bool()>& is_wanted) {
@@ -63,9 +67,33 @@ int64_t TokensIn(const LearnerData& data) {
   return tokens;
 }
 
-// A store that is away costs no job: the job goes on from its checkpoint once the store is there.
-Status LeftBy(const Status& store) {
-  return IsPassing(store) ? Status(StatusCode::kAborted, store.message()) : store;
+// A fault that may pass costs no job: the job goes on from its checkpoint once it has.
+Status LeftBy(const Status& status) {
+  return IsPassing(status) ? Status(StatusCode::kAborted, status.message()) : status;
+}
+
+// Others may compute for as long as it lives, within a Piece.
+class Rest {
+ public:
+  explicit Rest(Turns* turns) : turns_(turns) {
+    if (turns_ != nullptr) turns_->EndPiece();
+  }
+  ~Rest() {
+    if (turns_ != nullptr) turns_->BeginPiece();
+  }
+  Rest(const Rest&) = delete;
+  Rest& operator=(const Rest&) = delete;
+
+ private:
+  Turns* const turns_;
+};
+
+int64_t NowNs() { return SteadyClock::Get().NowNs(); }
+
+// What texts depend on besides what is asked for, as `graft learn --texts` has it.
+std::string WrittenBy(const LoadedModel& model, const BaseIdentity& base) {
+  return base.text_hash + base.weights_hash + std::string(DTypeName(model.weights.dtype)) +
+         (model.device.is_cpu() ? "cpu" : "gpu");
 }
 
 std::string Rounded(double number) {
@@ -93,6 +121,10 @@ Result<LearnRecipe> RecipeOf(const LearningJob& job) {
   recipe.learning_rate_factor = method.learning_rate_factor;
   recipe.passes = method.passes;
   recipe.batch = method.batch;
+  if (recipe.batch > kTrainingSequencesMax) {
+    return InvalidArgumentError("batch_size is " + std::to_string(recipe.batch) + ", " +
+                                std::to_string(kTrainingSequencesMax) + " at most");
+  }
   recipe.window_tokens = method.window_tokens;
   recipe.held_out_share = method.held_out_share;
   recipe.seed = job.seed;
@@ -118,8 +150,25 @@ Status JobAtWork::CheckWanted() {
   return *is_cancelled ? Status(StatusCode::kCancelled, "cancelled") : OkStatus();
 }
 
+Status JobAtWork::CheckTurn() {
+  const int64_t now_ns = NowNs();
+  if (now_ns - turn_ns_ < int64_t{settings_.turn_seconds} * kNsOfSecond) return OkStatus();
+  if (now_ns - looked_ns_ < kLookForOthersNs) return OkStatus();
+  looked_ns_ = now_ns;
+  const Result<bool> others = store_.OthersWait(job_);
+  if (!others.ok() || !*others) return OkStatus();
+  made_way_ = true;
+  return Status(StatusCode::kAborted, "it is another tenant's turn");
+}
+
 Status JobAtWork::Begin() {
   RETURN_IF_ERROR(CheckWanted());
+  if (job_.begins > kJobBeginsMax) {
+    return FailedPreconditionError(
+        std::to_string(kJobBeginsMax) +
+        " servers ended while they ran this job, and it is not begun again: create another one, "
+        "with less to learn at once");
+  }
   const std::string& base = parts_.jobs.setup().base_model;
   if (!base.empty() && job_.base_model != base) {
     return FailedPreconditionError("the job is for the base model '" + job_.base_model +
@@ -129,44 +178,71 @@ Status JobAtWork::Begin() {
     job_.started_at = store_.now();
     Tell("Validating training file: " + job_.training_file);
   } else {
-    Tell("The job goes on: the server that ran it has ended");
+    Tell("The job goes on");
   }
   job_.status = JobStatus::kValidating;
   return LeftBy(store_.Update(job_));
 }
 
-Status JobAtWork::Run() {
-  RETURN_IF_ERROR(Begin());
+Result<Document> JobAtWork::ReadDocument() {
   const Result<LearningFile> file = store_.FindFile(job_.tenant, job_.training_file);
   if (!file.ok()) return LeftBy(file.status());
   const Result<std::string> content = store_.FileContent(job_.tenant, job_.training_file);
   if (!content.ok()) return LeftBy(content.status());
   Status wanted;
-  const Result<Document> read =
+  Result<Document> document =
       DocumentOf(*file, *content, [this, &wanted] { return (wanted = CheckWanted()).ok(); });
   RETURN_IF_ERROR(wanted);
-  ASSIGN_OR_RETURN(const Document document, read);
-  for (const std::string& note : document.notes) Tell(file->name + ": " + note);
+  if (!document.ok()) return LeftBy(document.status());
+  for (const std::string& note : document->notes) Tell(file->name + ": " + note);
+  return document;
+}
+
+// What a client cannot help is this server's, and told in its log.
+Result<std::unique_ptr<Learner>> JobAtWork::MakeItsLearner() {
+  const auto own = [](const Status& status) {
+    const bool is_asked_for = status.code() == StatusCode::kFailedPrecondition ||
+                              status.code() == StatusCode::kUnimplemented;
+    if (is_asked_for || IsPassing(status)) return LeftBy(status);
+    return InternalError(status.message());
+  };
+  const Status resolved = ResolvePrompts(settings_.model_dir, &recipe_);
+  if (!resolved.ok()) return own(resolved);
+  Result<std::unique_ptr<Learner>> learner =
+      MakeLearner(recipe_, parts_.tokenizer, settings_.model_dir);
+  if (!learner.ok()) return own(learner.status());
+  return learner;
+}
+
+// Before anything is written or computed.
+Status JobAtWork::CheckLength(const Learner& learner, const LearnerInput& input) {
+  const int64_t of_pass = learner.DataMax(input, kTextChoicesMax).tokens;
+  const int64_t passes = RatesOf(recipe_, learner).passes;
+  return CheckJobLength(of_pass, passes, settings_.job_tokens_max);
+}
+
+Status JobAtWork::Run() {
+  RETURN_IF_ERROR(Begin());
+  ASSIGN_OR_RETURN(const Document document, ReadDocument());
+  stage_ = Stage::kTraining;
   ASSIGN_OR_RETURN(recipe_, RecipeOf(job_));
-  RETURN_IF_ERROR(ResolvePrompts(settings_.model_dir, &recipe_));
+  ASSIGN_OR_RETURN(const std::unique_ptr<Learner> learner, MakeItsLearner());
+  stage_ = Stage::kReading;
   ASSIGN_OR_RETURN(const LearnerInput input,
                    LearnerInputOf(recipe_, document.text, parts_.tokenizer));
-  ASSIGN_OR_RETURN(const std::unique_ptr<Learner> learner,
-                   MakeLearner(recipe_, parts_.tokenizer, settings_.model_dir));
   stage_ = Stage::kTraining;
   RETURN_IF_ERROR(CheckContext(recipe_, *learner, parts_.model.config, "window_tokens"));
+  RETURN_IF_ERROR(CheckLength(*learner, input));
   const LearnerInput* const inputs[] = {&input};
   LearnSizes sizes = SizesOfDocuments(recipe_, *learner, inputs);
   sizes.threads = parts_.model.threads->num_threads();
-  ASSIGN_OR_RETURN(
-      const TrainingLimits limits,
-      FitTraining(sizes, parts_.model.shape(), settings_.bytes_max, *parts_.model.budget));
+  ASSIGN_OR_RETURN(const TrainingFit fit, FitTraining(sizes, parts_.model.shape(),
+                                                      settings_.bytes_max, *parts_.model.budget));
   job_.status = JobStatus::kRunning;
   RETURN_IF_ERROR(LeftBy(store_.Update(job_)));
   Tell("Fine-tuning job started: " + std::to_string(input.tokens.size()) + " tokens");
-  stage_ = Stage::kReading;  // a document that is too short shows here
-  ASSIGN_OR_RETURN(LearnerData data, Prepare(*learner, input));
-  stage_ = Stage::kTraining;
+  ASSIGN_OR_RETURN(LearnerData data, Prepare(*learner, input, fit.data_bytes_max));
+  RETURN_IF_ERROR(CheckExamples(data, sizes));
   const LearnerRates rates = RatesOf(recipe_, *learner);
   job_.trained_tokens = TokensIn(data) * rates.passes;
   const TrainedShape shape = ShapeOf(recipe_, *learner, data.text.size());
@@ -176,57 +252,100 @@ Status JobAtWork::Run() {
   {
     const Piece piece(parts_.turns);
     trainer.emplace(
-        parts_.model.config, parts_.model.weights, limits, parts_.stream,
+        parts_.model.config, parts_.model.weights, fit.limits, parts_.stream,
         [this] { parts_.turns->Pause(); }, parts_.device_turns);
   }
-  std::optional<TrainingRun> run;
-  {
-    const Piece piece(parts_.turns);
-    run.emplace(*trainer, std::move(data), rates, shape, recipe_.seed, origin.dump());
-  }
-  RETURN_IF_ERROR(Train(*run, *trainer));
-  return Publish(*run, origin);
+  // Its numbers are drawn and rounded by this thread alone, beside the steps.
+  TrainingRun run(*trainer, std::move(data), rates, shape, recipe_.seed,
+                  RunIdentity(origin, parts_.model));
+  Status ended = Train(run, *trainer);
+  if (ended.ok()) ended = Publish(run, origin);
+  // A job that is left goes on from where it is.
+  if (ended.code() == StatusCode::kAborted) RETURN_IF_ERROR(SaveCheckpoint(run));
+  return ended;
 }
 
 // Beside other tenants' requests the texts are those of a tenant that has the share of learning.
-Result<LearnerData> JobAtWork::Prepare(Learner& learner, const LearnerInput& input) {
-  if (!learner.writes()) return learner.Prepare(input, nullptr);
+// They are kept with the checkpoints: whoever goes on with the job finds them there.
+Result<LearnerData> JobAtWork::Prepare(Learner& learner, const LearnerInput& input,
+                                       int64_t bytes_max) {
+  // What a document is too short for shows here.
+  const auto of_file = [this](const Status& status) {
+    if (status.code() == StatusCode::kInvalidArgument) stage_ = Stage::kReading;
+    return LeftBy(status);
+  };
+  if (!learner.writes()) {
+    Result<LearnerData> data = learner.Prepare(input, nullptr);
+    if (!data.ok()) return of_file(data.status());
+    return data;
+  }
   Tell("The base model writes about the document");
   const double share = settings_.share;
   Status wanted;
-  EngineWriter writer(
-      parts_.generator,
-      {.tenant = job_.tenant + " (learning)",
-       .tenant_weight =
-           std::clamp(static_cast<float>(share / (1.0 - share)), kWeightMin, kWeightMax),
-       .orders_at_once = kOrdersAtOnce,
-       .first_id = kFirstWriterId,
-       .on_text = [this, &wanted](int64_t, int64_t) { return (wanted = CheckWanted()).ok(); }});
-  Result<LearnerData> data = learner.Prepare(input, &writer);
-  if (data.ok()) data->hidden = recipe_.hidden;
+  const auto goes_on = [this, &wanted] {
+    wanted = CheckWanted();
+    if (wanted.ok()) wanted = CheckTurn();
+    return wanted.ok();
+  };
+  turn_ns_ = NowNs();
+  EngineWriter writer(parts_.generator,
+                      {.tenant = job_.tenant + " (learning)",
+                       .tenant_weight = std::clamp(static_cast<float>(share / (1.0 - share)),
+                                                   kWeightMin, kWeightMax),
+                       .orders_at_once = kOrdersAtOnce,
+                       .first_id = kFirstWriterId,
+                       .on_text = [&goes_on](int64_t, int64_t) { return goes_on(); },
+                       .wait =
+                           [this, &goes_on](std::chrono::seconds time) {
+                             parts_.jobs.WaitForStop(time);
+                             return goes_on();
+                           }});
+  KeptWriter kept(writer, texts_folder(), WrittenBy(parts_.model, settings_.base));
+  CountedWriter counted(kept, bytes_max);
+  Result<LearnerData> data = learner.Prepare(input, &counted);
   RETURN_IF_ERROR(wanted);
-  if (!data.ok() && parts_.jobs.is_stopping()) return CheckWanted();
+  if (data.status().code() == StatusCode::kResourceExhausted) return data;
+  if (!data.ok()) return of_file(data.status());
+  data->hidden = recipe_.hidden;
   return data;
 }
 
+bool JobAtWork::IsCheckpointDue() const {
+  return NowNs() - saved_ns_ >= int64_t{settings_.checkpoint_seconds} * kNsOfSecond;
+}
+
+Status JobAtWork::BetweenBatches(TrainingRun& run) {
+  const Rest rest(parts_.turns);
+  RETURN_IF_ERROR(CheckWanted());
+  return IsCheckpointDue() ? SaveCheckpoint(run) : OkStatus();
+}
+
 Status JobAtWork::Train(TrainingRun& run, Trainer& trainer) {
-  ASSIGN_OR_RETURN(const bool resumed,
-                   run.Resume(settings_.checkpoints + "/" + job_.checkpoint_name()));
-  if (resumed) {
-    Tell("Going on from step " + std::to_string(run.step()));
-  } else {
+  const Result<bool> resumed = run.Resume(settings_.checkpoints + "/" + job_.checkpoint_name());
+  if (!resumed.ok()) return LeftBy(resumed.status());
+  if (*resumed) Tell("Going on from step " + std::to_string(run.step()));
+  saved_ns_ = NowNs();
+  run.set_on_batch([this, &run] { return BetweenBatches(run); });
+  {
     const Piece piece(parts_.turns);
-    run.Begin();
+    RETURN_IF_ERROR(run.Begin());
   }
-  const int64_t begin_ns = SteadyClock::Get().NowNs();
+  RETURN_IF_ERROR(MakeSteps(run, trainer));
+  const Piece piece(parts_.turns);
+  return run.Finish();
+}
+
+Status JobAtWork::MakeSteps(TrainingRun& run, Trainer& trainer) {
+  const int64_t begin_ns = NowNs();
+  turn_ns_ = begin_ns;
   const int32_t first = run.step();
   const int32_t every = std::max(1, run.num_steps() / kEventsMax);
-  int64_t saved_ns = begin_ns;
   TrainingRun* const runs[] = {&run};
   while (!run.is_done()) {
     {
       const Piece piece(parts_.turns);
       StepTogether(trainer, runs);
+      RETURN_IF_ERROR(run.Look());
     }
     if (!std::isfinite(run.last_loss())) {
       return FailedPreconditionError("the document was not learned: at step " +
@@ -234,20 +353,14 @@ Status JobAtWork::Train(TrainingRun& run, Trainer& trainer) {
                                      " its loss is no number any more; lower "
                                      "learning_rate_multiplier");
     }
-    const int64_t now_ns = SteadyClock::Get().NowNs();
     if (run.step() == first + 1 || run.step() % every == 0 || run.is_done()) {
-      TellStep(run, NsToSeconds(now_ns - begin_ns) / (run.step() - first));
+      TellStep(run, NsToSeconds(NowNs() - begin_ns) / (run.step() - first));
     }
-    const Status wanted = CheckWanted();
-    const bool is_time = now_ns - saved_ns >= int64_t{settings_.checkpoint_seconds} * 1'000'000'000;
-    if (wanted.code() == StatusCode::kAborted || (is_time && !run.is_done())) {
-      RETURN_IF_ERROR(SaveCheckpoint(run));
-      saved_ns = SteadyClock::Get().NowNs();
-    }
-    RETURN_IF_ERROR(wanted);
+    RETURN_IF_ERROR(CheckWanted());
+    if (!run.is_done()) RETURN_IF_ERROR(CheckTurn());
+    // The last step's, too: whatever comes behind it is then done again from there.
+    if (run.is_done() || IsCheckpointDue()) RETURN_IF_ERROR(SaveCheckpoint(run));
   }
-  const Piece piece(parts_.turns);
-  run.Finish();
   return OkStatus();
 }
 
@@ -262,28 +375,43 @@ void JobAtWork::TellStep(const TrainingRun& run, double seconds_a_step) {
 }
 
 Status JobAtWork::SaveCheckpoint(TrainingRun& run) {
-  RETURN_IF_ERROR(run.SaveCheckpoint(settings_.checkpoints + "/" + job_.folder_name()));
-  const Status added = store_.AddCheckpoint(job_.id, {.step = run.step(), .loss = run.last_loss()});
-  if (!IsPassing(added) || added.code() == StatusCode::kAborted) return added;
-  LOG_WARN("fine-tuning job {}: {}", job_.id, added.message());
+  saved_ns_ = NowNs();
+  const Status saved = run.SaveCheckpoint(settings_.checkpoints + "/" + job_.folder_name());
+  const Status added =
+      saved.ok() ? store_.AddCheckpoint(job_.id, {.step = run.step(), .loss = run.last_loss()})
+                 : saved;
+  if (added.ok() || added.code() == StatusCode::kAborted) return added;
+  LOG_WARN("fine-tuning job {}: no checkpoint at step {}: {}", job_.id, run.step(),
+           added.message());
+  if (!std::exchange(has_warned_, true)) {
+    Tell("The server could not write a checkpoint; the job goes on");
+  }
   return OkStatus();
 }
 
 // A kill at any point in here leaves a job that runs, and whose end comes out the same.
 Status JobAtWork::Publish(TrainingRun& run, const OrderedJson& origin) {
   RETURN_IF_ERROR(CheckLearned("the document", run.scores(), "lower learning_rate_multiplier"));
+  // What fails behind this is the server's business, and where it may pass, the job's later one.
+  const auto own = [this](const Status& status) {
+    lacks_memory_ = status.code() == StatusCode::kResourceExhausted;
+    return IsPassing(status) ? LeftBy(status) : InternalError(status.message());
+  };
   OrderedJson provenance = origin;
   provenance["scores"] = ScoresJson(run.scores());
-  ASSIGN_OR_RETURN(const std::string hash,
-                   WriteLearnedFolder(folder(), parts_.model.config, {run.lora(), run.prompt()},
-                                      parts_.model.weights.dtype, parts_.model.name, provenance));
+  const Result<std::string> hash =
+      WriteLearnedFolder(folder(), parts_.model.config, {run.lora(), run.prompt()},
+                         parts_.model.weights.dtype, parts_.model.name, provenance);
+  if (!hash.ok()) return own(hash.status());
   const std::string name = LearnedName(job_);
-  ASSIGN_OR_RETURN(const AdapterInfo adapter, parts_.catalog.Load({.name = name,
-                                                                   .path = folder(),
-                                                                   .replace = true,
-                                                                   .tenant = job_.tenant,
-                                                                   .hash = hash,
-                                                                   .owner = job_.tenant}));
+  const Result<AdapterInfo> loaded = parts_.catalog.Load({.name = name,
+                                                          .path = folder(),
+                                                          .replace = true,
+                                                          .tenant = job_.tenant,
+                                                          .hash = *hash,
+                                                          .owner = job_.tenant});
+  if (!loaded.ok()) return own(loaded.status());
+  const AdapterInfo& adapter = *loaded;
   job_.adapter = name;
   job_.hash = adapter.hash;
   job_.rank_max = adapter.rank_max;

@@ -14,32 +14,50 @@ namespace graft {
 
 class JobAtWork {
  public:
+  // What a failure is about: the file, or how it was to be learned.
   enum class Stage : uint8_t { kReading, kTraining };
 
   // Everything is borrowed but the job.
   JobAtWork(const JobRunnerParts& parts, const JobRunnerSettings& settings, LearningJob job);
 
   // kCancelled: its owner wants it so; kAborted: it goes on later, or elsewhere: the server ends,
-  // the store is away, or another runner has the job. After any other end its checkpoints are of
-  // no more use. std::bad_alloc where memory runs out.
+  // another tenant's job has its turn, another runner has the job, or something is away or full
+  // that may not be a moment later (base/fault.h). After any other end its checkpoints are of no
+  // more use. std::bad_alloc where memory runs out.
   Status Run();
 
   Stage stage() const { return stage_; }
+  // After kAborted: it made way for another tenant's job.
+  bool made_way() const { return made_way_; }
+  // Likewise: there was no memory for what was learned.
+  bool lacks_memory() const { return lacks_memory_; }
   // With what is known of it by now.
   const LearningJob& job() const { return job_; }
   std::string folder() const { return settings_.adapters + "/" + job_.folder_name(); }
 
  private:
   Status Begin();
-  Result<LearnerData> Prepare(Learner& learner, const LearnerInput& input);
+  Result<Document> ReadDocument();
+  Result<std::unique_ptr<Learner>> MakeItsLearner();
+  Status CheckLength(const Learner& learner, const LearnerInput& input);
+  Result<LearnerData> Prepare(Learner& learner, const LearnerInput& input, int64_t bytes_max);
   Status Train(TrainingRun& run, Trainer& trainer);
-  // Between two steps: whether the job is to go on.
+  Status MakeSteps(TrainingRun& run, Trainer& trainer);
+  // Whether the job is to go on; outside of a Piece.
   Status CheckWanted();
+  // The same within one, behind a batch that is only looked at.
+  Status BetweenBatches(TrainingRun& run);
+  // kAborted where the job has had its turn and another tenant's waits.
+  Status CheckTurn();
   void TellStep(const TrainingRun& run, double seconds_a_step);
+  bool IsCheckpointDue() const;
+  // A checkpoint that is not made costs steps, not the job; only one that the job's store refuses
+  // is an end.
   Status SaveCheckpoint(TrainingRun& run);
   Status Publish(TrainingRun& run, const OrderedJson& origin);
   void Tell(const std::string& message, const Json& data);
   void Tell(const std::string& message);
+  std::string texts_folder() const { return settings_.checkpoints + "/" + job_.id + ".texts"; }
 
   const JobRunnerParts& parts_;
   const JobRunnerSettings& settings_;
@@ -47,6 +65,12 @@ class JobAtWork {
   LearningJob job_;
   LearnRecipe recipe_;
   Stage stage_ = Stage::kReading;
+  bool made_way_ = false;
+  bool lacks_memory_ = false;
+  int64_t turn_ns_ = 0;    // when it began to get on: to write, or to make steps
+  int64_t looked_ns_ = 0;  // for whether others wait
+  int64_t saved_ns_ = 0;
+  bool has_warned_ = false;
 };
 
 // The recipe that a job's method asks for; kInvalidArgument for a learner that there is not.

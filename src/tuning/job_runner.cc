@@ -1,5 +1,6 @@
 #include "tuning/job_runner.h"
 
+#include <algorithm>
 #include <chrono>
 #include <filesystem>
 #include <new>
@@ -14,6 +15,9 @@ namespace graft {
 namespace {
 
 constexpr std::chrono::seconds kStoreRetry{1};
+// A job that was left is begun again after so long, and twice as long each time.
+constexpr std::chrono::seconds kRetryMin{1};
+constexpr int kRetryDoublings = 6;
 
 // What a client is told. Faults of this machine are the log's business, and so are its folders.
 std::string MessageFor(const Status& status) {
@@ -59,19 +63,28 @@ void JobRunner::RunJob(LearningJob job) {
   LOG_INFO("fine-tuning job {}{} begins here", job.id, OfTenant(job));
   JobAtWork work(parts_, settings_, std::move(job));
   Status status;
+  bool lacks_memory = false;
   try {
     status = work.Run();
+    lacks_memory = work.lacks_memory();
   } catch (const std::bad_alloc& error) {
-    LOG_ERROR("fine-tuning job {}: out of memory: {}", work.job().id, error.what());
+    status = Status(StatusCode::kAborted, std::string("out of memory: ") + error.what());
+    lacks_memory = true;
+  }
+  if (status.code() == StatusCode::kAborted && lacks_memory && work.job().begins >= kJobBeginsMax) {
+    LOG_ERROR("fine-tuning job {}: {}", work.job().id, status.message());
     status = ResourceExhaustedError(
         "memory ran out; lower batch_size, window_tokens or rank, or try again later");
   }
   if (status.code() == StatusCode::kAborted) {
-    LOG_INFO("fine-tuning job {} is left: {}", work.job().id, status.message());
-    parts_.jobs.store().Leave(work.job());
-    parts_.jobs.WaitForStop(kStoreRetry);
+    LeaveJob(work.job(), status.message(), lacks_memory);
+    num_faults_ = work.made_way() ? 0 : num_faults_ + 1;
+    if (num_faults_ > 0) {
+      parts_.jobs.WaitForStop(kRetryMin * (1 << std::min(num_faults_ - 1, kRetryDoublings)));
+    }
     return;
   }
+  num_faults_ = 0;
   LearningJob ended = work.job();
   ended.finished_at = parts_.jobs.store().now();
   ended.estimated_finish = 0;
@@ -85,7 +98,8 @@ void JobRunner::RunJob(LearningJob job) {
   } else {
     LOG_WARN("fine-tuning job {} failed: {}", ended.id, status.ToString());
     ended.status = JobStatus::kFailed;
-    const bool is_files = work.stage() == JobAtWork::Stage::kReading;
+    const bool is_files =
+        work.stage() == JobAtWork::Stage::kReading && status.code() == StatusCode::kInvalidArgument;
     ended.error.code = is_files ? "invalid_training_file" : "training_failed";
     if (status.code() == StatusCode::kResourceExhausted) ended.error.code = "out_of_memory";
     ended.error.param = is_files ? "training_file" : "";
@@ -102,12 +116,17 @@ void JobRunner::RunJob(LearningJob job) {
   if (!status.ok()) std::filesystem::remove_all(work.folder(), ignored);
 }
 
-// Those of all runners that had the job.
+void JobRunner::LeaveJob(const LearningJob& job, const std::string& why, bool is_fault) {
+  LOG_INFO("fine-tuning job {}{} is left: {}", job.id, OfTenant(job), why);
+  parts_.jobs.store().Leave(job, is_fault);
+}
+
+// Those of all runners that had the job, and its texts.
 void JobRunner::RemoveCheckpoints(const std::string& job) const {
   std::error_code ignored;
   for (const auto& entry : std::filesystem::directory_iterator(settings_.checkpoints, ignored)) {
     if (!entry.path().filename().string().starts_with(job)) continue;
-    std::filesystem::remove(entry.path(), ignored);
+    std::filesystem::remove_all(entry.path(), ignored);
   }
 }
 

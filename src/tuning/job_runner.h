@@ -35,11 +35,13 @@ struct JobRunnerParts {
 struct JobRunnerSettings {
   std::string model_dir;
   BaseIdentity base;
-  std::string adapters;     // folder of what was learned, a folder for each job
-  std::string checkpoints;  // folder of files of jobs that are not finished
-  int64_t bytes_max = 0;    // that training may take
+  std::string adapters;        // folder of what was learned, a folder for each job
+  std::string checkpoints;     // folder of files of jobs that are not finished
+  int64_t bytes_max = 0;       // that training may take
+  int64_t job_tokens_max = 0;  // of all passes of a job
   int checkpoint_seconds = 60;
-  double share = 0.0;  // of the time while requests run
+  int turn_seconds = 600;  // of a job while another tenant's waits
+  double share = 0.0;      // of the time while requests run
 };
 
 class JobRunner {
@@ -56,6 +58,8 @@ class JobRunner {
  private:
   void Loop();
   void RunJob(LearningJob job);
+  // It goes on later, or elsewhere. By a fault of its own it counts as begun without an end.
+  void LeaveJob(const LearningJob& job, const std::string& why, bool is_fault);
   // Writes what became of the job, as often as it takes. False: it is another runner's by now, or
   // left to the next start.
   bool Settle(const LearningJob& job, const std::string& message);
@@ -64,6 +68,7 @@ class JobRunner {
   const JobRunnerParts parts_;
   const JobRunnerSettings settings_;
   std::thread thread_;
+  int num_faults_ = 0;  // one after the other, for which jobs were left
 };
 
 }  // namespace graft

@@ -2,6 +2,7 @@
 #include "tuning/job_runner.h"
 
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -9,6 +10,7 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <map>
 #include <memory>
 #include <string>
 #include <thread>
@@ -59,11 +61,13 @@ class JobRunnerTest : public testing::TestWithParam<DeviceChoice::Kind> {
 
   void Start() {
     RuntimeOptions options;
-    options.model = std::string(std::getenv("GRAFT_SOURCE_DIR")) + "/demo/base";
+    options.model = model_dir_.empty() ? std::string(std::getenv("GRAFT_SOURCE_DIR")) + "/demo/base"
+                                       : model_dir_;
     options.pool_gib = 0.1;
     options.host_gib = 0.1;
     options.threads = 1;
     options.device = {.kind = GetParam()};
+    if (requests_max_ > 0) options.requests_max = requests_max_;
     service_ = LearningService::Create(OptionsIn(folder_), &options).value();
     model_ = LoadModel(options, /*quiet=*/true).value();
     service_->SetModel(*model_);
@@ -79,10 +83,10 @@ class JobRunnerTest : public testing::TestWithParam<DeviceChoice::Kind> {
   }
   void Learn() { ASSERT_TRUE(service_->Start(*runtime_, *tokenizer_).ok()); }
 
-  LearningJob Order(DocumentMethod method) {
+  LearningJob Order(DocumentMethod method, const std::string& text = kText) {
     LearningJobs& jobs = service_->jobs();
-    const LearningFile file = *jobs.Upload("t", "a.txt", "fine-tune", kText, 0);
-    method.learner = "next-token";
+    const LearningFile file = *jobs.Upload("t", "a.txt", "fine-tune", text, 0);
+    if (method.learner.empty()) method.learner = "next-token";
     method.rank = 4;
     method.window_tokens = 24;
     method.learning_rate_factor = 10.0;
@@ -111,10 +115,10 @@ class JobRunnerTest : public testing::TestWithParam<DeviceChoice::Kind> {
     LearnerData data = *learner->Prepare(input, nullptr);
     const TrainedShape shape = ShapeOf(recipe, *learner, data.text.size());
     TrainingRun run(trainer, std::move(data), RatesOf(recipe, *learner), shape, recipe.seed, "");
-    run.Begin();
+    EXPECT_TRUE(run.Begin().ok());
     TrainingRun* const runs[] = {&run};
     while (!run.is_done()) StepTogether(trainer, runs);
-    run.Finish();
+    EXPECT_TRUE(run.Finish().ok());
     const std::string folder = folder_ + "/alone";
     EXPECT_TRUE(WriteLearnedFolder(folder, model_->config, {run.lora(), run.prompt()},
                                    model_->weights.dtype, "base", OrderedJson::object())
@@ -140,7 +144,21 @@ class JobRunnerTest : public testing::TestWithParam<DeviceChoice::Kind> {
     }
   }
 
+  std::vector<std::string> Messages(const std::string& job) {
+    std::vector<std::string> messages;
+    const auto events = service_->jobs().store().ListEvents("t", job, {.limit = 200});
+    for (const JobEvent& event : events->items) messages.push_back(event.message);
+    return messages;
+  }
+  bool HasSaid(const std::string& job, const std::string& words) {
+    return std::ranges::any_of(Messages(job), [&words](const std::string& message) {
+      return message.find(words) != std::string::npos;
+    });
+  }
+
   std::string folder_;
+  std::string model_dir_;  // "": the demo's
+  int requests_max_ = 0;   // 0: the default
   std::unique_ptr<LearningService> service_;
   std::unique_ptr<LoadedModel> model_;
   std::unique_ptr<Tokenizer> tokenizer_;
@@ -233,21 +251,198 @@ TEST_P(JobRunnerTest, WhatIsNotLearnedLeavesNoFolder) {
   EXPECT_TRUE(fs::exists(folder_ + "/adapters/" + job.id));
 }
 
+// A job that ends its server is begun by no fourth one.
+TEST_P(JobRunnerTest, AJobThatEndedThreeServersIsNotBegunAgain) {
+  Learn();
+  service_->jobs().Stop();  // nobody learns
+  Stop();
+  {
+    const auto store = *SqliteLearningStore::Open(folder_ + "/learning.db");
+    const LearningFile file = {.id = "file-x", .tenant = "t", .name = "a.txt", .bytes = 90};
+    ASSERT_TRUE(store->AddFile(file, kText, 1000).ok());
+    for (const char* const id : {"ftjob-deadly", "ftjob-next"}) {
+      LearningJob job = {.id = id, .tenant = "t", .base_model = "base", .training_file = "file-x"};
+      job.method = {.learner = "next-token", .passes = 2, .rank = 4, .window_tokens = 24};
+      ASSERT_TRUE(store->AddJob(job, {9, 9}).ok());
+    }
+    // Three servers have begun it and written nothing more of it.
+    for (int i = 0; i < kJobBeginsMax; ++i) EXPECT_EQ((*store->NextJob())->id, "ftjob-deadly");
+  }
+  Start();
+  Learn();
+  const LearningJob deadly = WaitForEnd("ftjob-deadly");
+  EXPECT_EQ(deadly.status, JobStatus::kFailed);
+  EXPECT_EQ(deadly.error.code, "training_failed");
+  EXPECT_NE(deadly.error.message.find("3 servers ended"), std::string::npos)
+      << deadly.error.message;
+  EXPECT_EQ(WaitForEnd("ftjob-next").status, JobStatus::kSucceeded);
+}
+
+// A server that is asked to end counts for nothing, however often.
+TEST_P(JobRunnerTest, AJobThatWasLeftManyTimesGoesOn) {
+  Learn();
+  const LearningJob job = Order({.passes = 100'000, .batch = 1});
+  const auto step = [&] {
+    const auto made = service_->jobs().store().ListCheckpoints("t", job.id, {.limit = 1});
+    return made->items.empty() ? 0 : made->items[0].step;
+  };
+  for (int i = 0; i < kJobBeginsMax + 1; ++i) {
+    const int64_t before = step();
+    while (step() == before) std::this_thread::yield();
+    Stop();
+    Start();
+    Learn();
+  }
+  const int64_t before = step();
+  while (step() == before) std::this_thread::yield();
+  ASSERT_TRUE(service_->jobs().Cancel("t", job.id).ok());
+  EXPECT_EQ(WaitForEnd(job.id).status, JobStatus::kCancelled);
+}
+
+// No file is opened for as long as it lives.
+class NoDescriptors {
+ public:
+  NoDescriptors() {
+    EXPECT_EQ(getrlimit(RLIMIT_NOFILE, &before_), 0);
+    const rlimit none = {0, before_.rlim_max};
+    EXPECT_EQ(setrlimit(RLIMIT_NOFILE, &none), 0);
+  }
+  ~NoDescriptors() { EXPECT_EQ(setrlimit(RLIMIT_NOFILE, &before_), 0); }
+
+ private:
+  rlimit before_ = {};
+};
+
+// A checkpoint that cannot be written for now costs no job, and an adapter that cannot be leaves it
+// to a later time, with what it has.
+TEST_P(JobRunnerTest, WhatCannotBeWrittenForNowLosesNothing) {
+  Learn();
+  LearningJob job;
+  {
+    const NoDescriptors none;
+    job = Order({.passes = 4, .batch = 2, .prompts = "plain"});
+    while (!HasSaid(job.id, "The job goes on")) std::this_thread::yield();  // it was left once
+    EXPECT_TRUE(HasSaid(job.id, "could not write a checkpoint"));
+    EXPECT_FALSE(IsFinished(service_->jobs().store().FindJob("t", job.id)->status));
+  }
+  const LearningJob ended = WaitForEnd(job.id);
+  ASSERT_EQ(ended.status, JobStatus::kSucceeded) << ended.error.message;
+  EXPECT_EQ(FileText(folder_ + "/adapters/" + job.id + "/adapter_model.safetensors"),
+            LearnedAlone(job));
+}
+
+// With fewer places than texts are ordered at once.
+TEST_P(JobRunnerTest, TheBaseWritesInWhatPlacesThereAre) {
+  Stop();
+  requests_max_ = 2;
+  Start();
+  Learn();
+  const LearningJob job =
+      WaitForEnd(Order({.learner = "distill", .passes = 2, .questions = 4, .output_tokens = 8}).id);
+  EXPECT_EQ(job.status, JobStatus::kSucceeded) << job.error.message;
+}
+
+// What was written is there for whoever goes on, and gone with the job.
+TEST_P(JobRunnerTest, TextsOutliveTheServerThatHadThemWritten) {
+  Learn();
+  const LearningJob job =
+      Order({.learner = "distill", .passes = 20, .batch = 1, .questions = 4, .output_tokens = 8});
+  while (service_->jobs().store().ListCheckpoints("t", job.id, {})->items.empty()) {
+    std::this_thread::yield();
+  }
+  Stop();
+  const fs::path texts = folder_ + "/checkpoints/" + job.id + ".texts";
+  ASSERT_TRUE(fs::exists(texts));
+  std::map<fs::path, fs::file_time_type> written;
+  for (const auto& file : fs::directory_iterator(texts)) {
+    written[file.path()] = file.last_write_time();
+  }
+  EXPECT_FALSE(written.empty());
+  Start();
+  Learn();
+  while (!HasSaid(job.id, "Going on from step")) std::this_thread::yield();
+  Stop();
+  for (const auto& file : fs::directory_iterator(texts)) {
+    EXPECT_EQ(file.last_write_time(), written[file.path()]) << "it was written anew";
+  }
+  Start();
+  Learn();
+  EXPECT_EQ(WaitForEnd(job.id).status, JobStatus::kSucceeded);
+  service_->Stop();
+  EXPECT_TRUE(fs::is_empty(folder_ + "/checkpoints"));
+}
+
+// The first look at a document goes on where the server before ended, and can be cancelled.
+TEST_P(JobRunnerTest, AJobIsCancelledWhileItOnlyLooks) {
+  Learn();
+  std::string text;
+  for (int i = 0; i < 400; ++i) text += kText;
+  const LearningJob job = Order({.passes = 1, .batch = 1}, text);
+  // Behind each batch of the first pass there is a checkpoint, of step 0.
+  while (service_->jobs().store().ListCheckpoints("t", job.id, {})->items.empty()) {
+    std::this_thread::yield();
+  }
+  ASSERT_TRUE(service_->jobs().Cancel("t", job.id).ok());
+  EXPECT_EQ(WaitForEnd(job.id).status, JobStatus::kCancelled);
+  EXPECT_EQ(service_->jobs().store().ListCheckpoints("t", job.id, {})->items[0].step, 0);
+}
+
+// Texts of a base whose tokenizer puts an EOS behind each of them: the document's begin with BOS
+// alone.
+TEST_P(JobRunnerTest, ATokenizerThatEndsItsTextsLearnsToo) {
+  Stop();
+  const std::string demo = std::string(std::getenv("GRAFT_SOURCE_DIR")) + "/demo/base";
+  model_dir_ = folder_ + "-base";
+  fs::create_directories(model_dir_);
+  for (const auto& file : fs::directory_iterator(demo)) {
+    fs::create_symlink(file.path(), model_dir_ + "/" + file.path().filename().string());
+  }
+  Json tokenizer = *ParseJson(FileText(demo + "/tokenizer.json"));
+  Json& processor = tokenizer["post_processor"];
+  processor["single"].push_back({{"SpecialToken", {{"id", "<|end_of_text|>"}, {"type_id", 0}}}});
+  processor["special_tokens"]["<|end_of_text|>"] = {
+      {"id", "<|end_of_text|>"}, {"ids", {1}}, {"tokens", {"<|end_of_text|>"}}};
+  fs::remove(model_dir_ + "/tokenizer.json");
+  std::ofstream(model_dir_ + "/tokenizer.json") << DumpJson(tokenizer);
+  Start();
+  EXPECT_EQ(tokenizer_->Encode("", true)->size(), 2u);
+  EXPECT_EQ(LearnerInputOf({}, kText, *tokenizer_)->start, std::vector<int32_t>{0});
+  Learn();
+  for (const char* const learner : {"next-token", "distill"}) {
+    const LearningJob job =
+        WaitForEnd(Order({.learner = learner, .passes = 2, .questions = 2, .output_tokens = 8}).id);
+    EXPECT_EQ(job.status, JobStatus::kSucceeded) << learner << ": " << job.error.message;
+  }
+  Stop();
+  fs::remove_all(model_dir_);
+  model_dir_.clear();
+  Start();
+}
+
+TEST_P(JobRunnerTest, AJobThatIsTooLongIsRefusedBeforeItIsBegun) {
+  Learn();
+  const LearningJob job = WaitForEnd(Order({.passes = 30'000'000}).id);
+  EXPECT_EQ(job.status, JobStatus::kFailed);
+  EXPECT_EQ(job.error.code, "training_failed");
+  EXPECT_NE(job.error.message.find("lower n_epochs"), std::string::npos) << job.error.message;
+}
+
 // What is kept never goes past what there is.
 TEST_P(JobRunnerTest, TrainingFitsWhatItIsGiven) {
   const LearnSizes sizes = {.batch = 4, .example_tokens_max = 25, .rank = 4, .threads = 1};
   const ServedShape shape = model_->shape();
-  const Result<TrainingLimits> none = FitTraining(sizes, shape, 1 << 20, *model_->budget);
+  const Result<TrainingFit> none = FitTraining(sizes, shape, 1 << 20, *model_->budget);
   ASSERT_FALSE(none.ok());
   EXPECT_EQ(none.status().code(), StatusCode::kResourceExhausted);
-  EXPECT_NE(none.status().message().find("--learn-gib"), std::string::npos);
+  EXPECT_NE(none.status().message().find("lower batch_size"), std::string::npos);
   const bool on_cpu = shape.device.is_cpu();
   const int64_t adapter = on_cpu ? TrainedLora::BytesFor(shape.config, 4, shape.dtype) * 5 / 4
                                  : GpuAdapterBytes(shape.config, 4, shape.dtype);
   int64_t last = -1;
   for (const int64_t mib : {12, 16, 24, 48, 96, 192}) {
-    const Result<TrainingLimits> limits = FitTraining(sizes, shape, mib << 20, *model_->budget);
-    if (!limits.ok()) continue;
+    const Result<TrainingFit> fit = FitTraining(sizes, shape, mib << 20, *model_->budget);
+    if (!fit.ok()) continue;
+    const TrainingLimits* const limits = &fit->limits;
     const TrainingSizes training =
         on_cpu ? SizesOf(*limits, shape.config, shape.dtype, 1)
                : GpuTrainingSizesOf(*limits, shape.config, shape.dtype, shape.device);

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/file.h"
+#include "base/log.h"
 #include "base/sha256.h"
 #include "model/safetensors_writer.h"
 
@@ -92,6 +93,7 @@ std::string KeptWriter::PathOf(std::span<const WriteOrder> orders) const {
 }
 
 Result<std::vector<TaughtText>> KeptWriter::Write(std::span<const WriteOrder> orders) {
+  if (orders.empty()) return std::vector<TaughtText>();
   const std::string path = PathOf(orders);
   if (const Result<std::string> bytes = ReadFile(path); bytes.ok()) {
     std::optional<std::vector<TaughtText>> texts =
@@ -101,7 +103,10 @@ Result<std::vector<TaughtText>> KeptWriter::Write(std::span<const WriteOrder> or
   ASSIGN_OR_RETURN(std::vector<TaughtText> texts, writer_.Write(orders));
   std::error_code ignored;
   std::filesystem::create_directories(folder_, ignored);  // else the writing says why
-  RETURN_IF_ERROR(WriteWholeFile(path, Packed(texts)));
+  const Status kept = WriteWholeFile(path, Packed(texts));
+  if (!kept.ok() && !std::exchange(has_warned_, true)) {
+    LOG_WARN("what the base wrote is not kept, and would be written again: {}", kept.message());
+  }
   return texts;
 }
 

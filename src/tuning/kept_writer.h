@@ -13,10 +13,11 @@ class KeptWriter : public TextWriter {
   // `writer` is borrowed. `identity` names all that its texts depend on besides the orders.
   KeptWriter(TextWriter& writer, std::string folder, std::string identity);
 
-  // A file that is damaged counts as none. Fails where the writer does, and where the folder cannot
-  // be written to.
+  // A file that is damaged counts as none. Fails where the writer does; where the folder cannot be
+  // written to the log says so, and the texts are there once.
   Result<std::vector<TaughtText>> Write(std::span<const WriteOrder> orders) override;
   int32_t num_choices() const override { return writer_.num_choices(); }
+  size_t orders_at_once() const override { return writer_.orders_at_once(); }
 
  private:
   std::string PathOf(std::span<const WriteOrder> orders) const;
@@ -24,6 +25,7 @@ class KeptWriter : public TextWriter {
   TextWriter& writer_;
   const std::string folder_;
   const std::string identity_;
+  bool has_warned_ = false;
 };
 
 }  // namespace graft

@@ -106,11 +106,10 @@ TEST_F(KeptWriterTest, NothingIsKeptOfAWriterThatFails) {
   ExpectTexts(KeptWriter(writer_, folder_, "base").Write(orders_));
 }
 
-TEST_F(KeptWriterTest, AFolderThatCannotBeMadeIsSaid) {
+// What took hours to write is not lost to a full disk.
+TEST_F(KeptWriterTest, AFolderThatCannotBeMadeCostsNoText) {
   std::ofstream(folder_) << "a file";
-  const Status status = KeptWriter(writer_, folder_, "base").Write(orders_).status();
-  EXPECT_FALSE(status.ok());
-  EXPECT_NE(status.message().find(folder_), std::string::npos) << status.ToString();
+  ExpectTexts(KeptWriter(writer_, folder_, "base").Write(orders_));
 }
 
 }  // namespace

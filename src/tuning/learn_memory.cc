@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <string>
+#include <utility>
 
 #include "learn/trained_lora.h"
 #include "learn/trained_prompt.h"
@@ -59,6 +60,13 @@ int64_t TaughtBytes(const LearnSizes& sizes, const ServedShape& shape) {
          int64_t{sizeof(float)};
 }
 
+// Texts take a part of what they might: answers end before their bound, and questions repeat. So
+// much of it must be there.
+constexpr int64_t kTextsSlack = 8;
+
+// More than any memory has room for, so that a sum says so.
+constexpr int64_t kRowsMax = int64_t{1} << 30;
+
 // Of a step: of one adapter, and of all.
 struct StepRows {
   int32_t least = 0, most = 0;
@@ -66,10 +74,13 @@ struct StepRows {
 StepRows RowsOf(const LearnSizes& sizes) {
   const bool is_embedding = sizes.kind == VirtualTokenKind::kEmbedding;
   const int32_t before = std::max(is_embedding ? sizes.virtual_tokens : 0, sizes.frozen.embeddings);
-  const int32_t rows = sizes.batch * (sizes.example_tokens_max + before);
+  const int64_t rows = int64_t{sizes.batch} * (int64_t{sizes.example_tokens_max} + before);
   // Virtual tokens begin with a forward of as many.
-  const int32_t alone = std::max(sizes.virtual_tokens, sizes.teacher_tokens_max);
-  return {std::max(rows, alone), std::max(sizes.num_adapters * rows, alone)};
+  const int64_t alone = std::max(sizes.virtual_tokens, sizes.teacher_tokens_max);
+  const auto within = [alone](int64_t step) {
+    return static_cast<int32_t>(std::min(kRowsMax, std::max(step, alone)));
+  };
+  return {within(rows), within(sizes.num_adapters * std::min(kRowsMax, rows))};
 }
 
 // But for what is kept.
@@ -78,8 +89,9 @@ TrainingLimits LeastLimits(const LearnSizes& sizes, const ServedShape& shape) {
   if (sizes.taught_rows > 0) {
     limits.taught_states_max = sizes.all_hidden_states ? shape.config.num_layers + 1 : 1;
   }
-  const int32_t examples = sizes.num_adapters * sizes.batch;
-  limits.sequences_max = std::max(examples, sizes.frozen.sequences);
+  // What is more is computed in groups.
+  limits.sequences_max = std::min(
+      kTrainingSequencesMax, std::max(sizes.num_adapters * sizes.batch, sizes.frozen.sequences));
   const bool is_embedding = sizes.kind == VirtualTokenKind::kEmbedding;
   limits.prefix_tokens_max =
       std::max(is_embedding ? 0 : sizes.virtual_tokens, sizes.frozen.keys_values);
@@ -157,6 +169,9 @@ LearnSizes SizesOfDocuments(const LearnRecipe& recipe, const Learner& learner,
   sizes.rank = shape.rank;
   sizes.virtual_tokens = shape.virtual_tokens;
   sizes.kind = shape.kind;
+  for (const LearnerInput* input : inputs) {
+    sizes.data.bytes += learner.DataMax(*input, kTextChoicesMax).bytes;
+  }
   if (learner.writes() && recipe.hidden != HiddenStates::kNone) {
     sizes.teacher_tokens_max = learner.TeacherTokensMax(window);
     sizes.all_hidden_states = recipe.hidden == HiddenStates::kAll;
@@ -169,6 +184,8 @@ LearnSizes SizesOfDocuments(const LearnRecipe& recipe, const Learner& learner,
 
 TrainingLimits PlanTraining(const LearnSizes& sizes, const ServedShape& shape,
                             const MemoryBudget& budget, MemorySum* sum) {
+  sum->AddOnHost("the documents' texts and what the base says of them (--questions, --outputs)",
+                 sizes.data.bytes / kTextsSlack);
   TrainingLimits limits = LeastLimits(sizes, shape);
   limits.logits_rows_max = std::min(LogitsRowsOf(shape), limits.rows_max);
   const auto bytes_to_keep = [&](int32_t rows) {
@@ -189,26 +206,56 @@ TrainingLimits PlanTraining(const LearnSizes& sizes, const ServedShape& shape,
   return limits;
 }
 
-Result<TrainingLimits> FitTraining(const LearnSizes& sizes, const ServedShape& shape,
-                                   int64_t bytes_max, const MemoryBudget& budget) {
-  TrainingLimits limits = LeastLimits(sizes, shape);
+Result<TrainingFit> FitTraining(const LearnSizes& sizes, const ServedShape& shape,
+                                int64_t bytes_max, const MemoryBudget& budget) {
+  TrainingFit fit = {LeastLimits(sizes, shape)};
   MemorySum least(shape.device);
-  AddTerms(sizes, limits, shape, &least);
+  AddTerms(sizes, fit.limits, shape, &least);
   const std::string what_to_do = ": lower batch_size (" + std::to_string(sizes.batch) +
                                  "), window_tokens (texts have up to " +
                                  std::to_string(sizes.example_tokens_max) + " tokens) or rank (" +
                                  std::to_string(sizes.rank) + ")";
   if (least.on_device() > bytes_max) {
     return ResourceExhaustedError("training takes " + BytesText(least.on_device()) +
-                                  ", and this server has " + BytesText(bytes_max) +
-                                  " for it (--learn-gib)" + what_to_do);
+                                  ", and this server has " + BytesText(bytes_max) + " for it" +
+                                  what_to_do);
   }
   if (least.on_host() > budget.LeftOnHost()) {
     return ResourceExhaustedError("training takes " + BytesText(least.on_host()) +
                                   " of the host's memory, and " + budget.HostText() + what_to_do);
   }
-  SetKept(bytes_max - least.on_device(), shape, &limits);
-  return limits;
+  const bool is_cpu = shape.device.is_cpu();
+  const int64_t left =
+      is_cpu ? bytes_max - least.on_device() : budget.LeftOnHost() - least.on_host();
+  if (sizes.data.bytes / kTextsSlack > left) {
+    return ResourceExhaustedError(
+        "what the base writes about the document may take " + BytesText(sizes.data.bytes) +
+        ", and this server has " + BytesText(left) +
+        " for it: lower questions, outputs or output_tokens, or learn the document in parts");
+  }
+  fit.data_bytes_max = std::min(sizes.data.bytes, left);
+  SetKept(bytes_max - least.on_device() - (is_cpu ? fit.data_bytes_max : 0), shape, &fit.limits);
+  return fit;
+}
+
+Status CheckExamples(const LearnerData& data, const LearnSizes& sizes) {
+  for (const auto* examples : {&data.training, &data.held_out, &data.kept}) {
+    for (const TrainingExample& example : *examples) {
+      const size_t taught = data.hidden == HiddenStates::kNone || example.teacher_prompt.empty()
+                                ? 0
+                                : example.teacher_prompt.size() + example.tokens.size() -
+                                      static_cast<size_t>(example.num_replaced);
+      if (std::cmp_less_equal(example.tokens.size(), sizes.example_tokens_max) &&
+          std::cmp_less_equal(taught, sizes.teacher_tokens_max)) {
+        continue;
+      }
+      return InternalError("an example has " + std::to_string(example.tokens.size()) +
+                           " tokens and its teacher reads " + std::to_string(taught) +
+                           ", where memory is for " + std::to_string(sizes.example_tokens_max) +
+                           " and " + std::to_string(sizes.teacher_tokens_max));
+    }
+  }
+  return OkStatus();
 }
 
 }  // namespace graft

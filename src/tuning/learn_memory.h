@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/status.h"
+#include "learn/learner.h"
 #include "learn/trainer.h"
 #include "learn/training_sizes.h"
 #include "model/prompt_config.h"
@@ -23,6 +24,7 @@ struct LearnSizes {
   int32_t rank = 16;           // 0: no LoRA
   int32_t virtual_tokens = 0;  // in front of every example
   VirtualTokenKind kind = VirtualTokenKind::kEmbedding;
+  LearnerDataSize data;  // of all documents that are prepared together
   // Where hidden states are learned: of an adapter, and the tokens that a teacher reads at most.
   int64_t taught_rows = 0;
   bool all_hidden_states = false;
@@ -47,9 +49,18 @@ LearnSizes SizesOfDocuments(const LearnRecipe& recipe, const Learner& learner,
 TrainingLimits PlanTraining(const LearnSizes& sizes, const ServedShape& shape,
                             const MemoryBudget& budget, MemorySum* sum);
 
-// The same within so many bytes of the device, and what there is of the host's memory beside a GPU.
-// kResourceExhausted: they are fewer than the least that it takes.
-Result<TrainingLimits> FitTraining(const LearnSizes& sizes, const ServedShape& shape,
-                                   int64_t bytes_max, const MemoryBudget& budget);
+// kInternal for examples that are longer than they were reckoned with: a bug, which is to cost no
+// more than their document.
+Status CheckExamples(const LearnerData& data, const LearnSizes& sizes);
+
+// The same within so many bytes of the device, and what there is of the host's memory beside a GPU;
+// and what examples may take of the host's. kResourceExhausted: they are fewer than the least that
+// it takes.
+struct TrainingFit {
+  TrainingLimits limits;
+  int64_t data_bytes_max = 0;
+};
+Result<TrainingFit> FitTraining(const LearnSizes& sizes, const ServedShape& shape,
+                                int64_t bytes_max, const MemoryBudget& budget);
 
 }  // namespace graft

@@ -60,5 +60,52 @@ TEST(LearnMemoryTest, WhatIsKeptFits) {
   }
 }
 
+// A GPU's attention takes so many sequences at once; the product of a large batch and long windows
+// is no small number.
+TEST(LearnMemoryTest, AStepsSizesStayWithinWhatKernelsTake) {
+  const ServedShape shape = {SmallConfig(), DType::kF32, {}};
+  LearnSizes sizes = {.num_adapters = 16, .batch = 256, .example_tokens_max = 17, .rank = 4};
+  MemorySum sum(shape.device);
+  EXPECT_EQ(PlanTraining(sizes, shape, MemoryBudget({}, 4.0), &sum).sequences_max,
+            kTrainingSequencesMax);
+  sizes = {.batch = 2048, .example_tokens_max = 1 << 20, .rank = 4};
+  const Status fit = FitTraining(sizes, shape, int64_t{1} << 30, MemoryBudget({}, 4.0)).status();
+  EXPECT_EQ(fit.code(), StatusCode::kResourceExhausted) << fit.ToString();
+}
+
+// Texts take their part of what training has, as far as it is there.
+TEST(LearnMemoryTest, TextsArePlanned) {
+  const ServedShape shape = {SmallConfig(), DType::kF32, {}};
+  LearnSizes sizes = {.batch = 4, .example_tokens_max = 25, .rank = 4, .threads = 1};
+  const MemoryBudget budget({}, 4.0);
+  constexpr int64_t kGib = int64_t{1} << 30;
+  const TrainingFit without = *FitTraining(sizes, shape, kGib, budget);
+  EXPECT_EQ(without.data_bytes_max, 0);
+  sizes.data.bytes = kGib / 2;
+  const TrainingFit half = *FitTraining(sizes, shape, kGib, budget);
+  EXPECT_EQ(half.data_bytes_max, kGib / 2);
+  EXPECT_LE(half.limits.activation_bytes_max + half.limits.transposed_bytes_max, kGib / 2);
+  sizes.data.bytes = 2 * kGib;  // of which less is made
+  const TrainingFit twice = *FitTraining(sizes, shape, kGib, budget);
+  EXPECT_LT(twice.data_bytes_max, kGib);
+  sizes.data.bytes = 16 * kGib;
+  const Status none = FitTraining(sizes, shape, kGib, budget).status();
+  EXPECT_EQ(none.code(), StatusCode::kResourceExhausted);
+  EXPECT_NE(none.message().find("lower questions"), std::string::npos) << none.message();
+}
+
+TEST(LearnMemoryTest, AnExampleThatIsLongerThanReckonedIsRefused) {
+  LearnerData data;
+  data.training.resize(1);
+  data.training[0].tokens.resize(25);
+  EXPECT_TRUE(CheckExamples(data, {.example_tokens_max = 25}).ok());
+  EXPECT_EQ(CheckExamples(data, {.example_tokens_max = 24}).code(), StatusCode::kInternal);
+  data.training[0].teacher_prompt.resize(10);
+  EXPECT_TRUE(CheckExamples(data, {.example_tokens_max = 25}).ok());
+  data.hidden = HiddenStates::kLast;
+  EXPECT_FALSE(CheckExamples(data, {.example_tokens_max = 25, .teacher_tokens_max = 34}).ok());
+  EXPECT_TRUE(CheckExamples(data, {.example_tokens_max = 25, .teacher_tokens_max = 35}).ok());
+}
+
 }  // namespace
 }  // namespace graft

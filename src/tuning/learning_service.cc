@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/fault.h"
+#include "base/file.h"
 #include "base/log.h"
 #include "learn/training_device.h"
 #include "learn/training_transformer.h"
@@ -41,14 +42,24 @@ std::vector<Option> TrainingRows(LearningOptions& options) {
           {"learn-gib", Number(options.gib, Above(0.0)), "GiB of the device's memory for training"},
           {"learn-checkpoint-seconds", Number(options.checkpoint_seconds, Between(0, 1 << 20)),
            "how often a job's state is written, from which it goes on after a kill; 0: at every "
-           "step"}};
+           "step"},
+          {"learn-turn-seconds", Number(options.turn_seconds, AtLeast(1)),
+           "how long a job learns while another tenant's waits; then they take turns"}};
+}
+
+Option JobTokensRow(LearningOptions& options) {
+  return {"learn-job-tokens-max", Number(options.job_tokens_max, AtLeast(1)),
+          "tokens that a job learns from, over all of its passes"};
 }
 
 std::vector<Option> LimitRows(LearningOptions& options) {
-  return {{"learn-jobs-max", Number(options.jobs_max, AtLeast(1)),
+  return {JobTokensRow(options),
+          {"learn-jobs-max", Number(options.jobs_max, AtLeast(1)),
            "jobs of a tenant that are not finished"},
           {"learn-adapters-max", Number(options.adapters_max, AtLeast(1)),
            "learned models of a tenant"},
+          {"learn-adapters-mib", Number(options.adapters_mib, AtLeast(1)),
+           "MiB of a tenant's learned models together; above them no job is begun"},
           {"files-mib", Number(options.files_mib, AtLeast(1)), "MiB of a tenant's files together"},
           {"files-hours", Number(options.files_hours, AtLeast(0)),
            "how long a file is kept where its owner does not say; 0: until it is deleted"}};
@@ -75,6 +86,7 @@ std::vector<Option> LearningRunnerRows(LearningOptions& options) {
        "that learn share (docs/learning.md)",
        "none of them"}};
   for (Option& row : TrainingRows(options)) rows.push_back(std::move(row));
+  rows.push_back(JobTokensRow(options));
   return rows;
 }
 
@@ -93,10 +105,13 @@ LearningSetup LearningSetupOf(const LearningOptions& options, const std::string&
   setup.limits = {.tenant_file_bytes_max = options.files_mib << 20,
                   .file_seconds = options.files_hours * 3600,
                   .tenant_jobs_max = options.jobs_max,
-                  .tenant_adapters_max = options.adapters_max};
+                  .tenant_adapters_max = options.adapters_max,
+                  .tenant_adapter_bytes_max = options.adapters_mib << 20,
+                  .job_tokens_max = options.job_tokens_max};
   setup.base_model = base_model;
   setup.learners = LearnerNames();
   setup.rank_max = kLoraRankMax;
+  setup.batch_max = kTrainingSequencesMax;
   return setup;
 }
 
@@ -126,8 +141,17 @@ Result<std::unique_ptr<LearningService>> LearningService::Create(const LearningO
   if (error) return SystemError(error.value(), "--learn-dir " + options.folder);
   std::unique_ptr<LearningService> service(new LearningService(options, folder));
   if (!shared) {
+    if (FileExists(folder + "/" + kClusterFolderFile)) {
+      return FailedPreconditionError("--learn-dir " + folder +
+                                     ": a cluster's (graft frontend); give the server its own");
+    }
     RETURN_IF_ERROR(service->Lock());
-    ASSIGN_OR_RETURN(service->store_, SqliteLearningStore::Open(folder + "/learning.db"));
+    // Documents and what was learned of them are all tenants', and no other user's.
+    for (const char* sub : {"/adapters", "/checkpoints"}) {
+      fs::permissions(folder + sub, fs::perms::owner_all, error);
+      if (error) return SystemError(error.value(), "--learn-dir " + folder + sub);
+    }
+    ASSIGN_OR_RETURN(service->store_, SqliteLearningStore::Open(folder + "/" + kServerFolderFile));
   }
   service->model_folder_ = served->model;
   served->learned = service->adapters();
@@ -156,7 +180,8 @@ void LearningService::MakeTurns(LoadedModel& model) {
     model.turns = turns_.get();
     return;
   }
-  stream_ = std::make_unique<OwnedStream>(model.device, model.threads.get(), /*yields=*/true);
+  threads_ = std::make_unique<ThreadPool>(1);
+  stream_ = std::make_unique<OwnedStream>(model.device, threads_.get(), /*yields=*/true);
   marks_ = std::make_unique<StreamTurns>(model.stream, stream_->get());
   device_turns_ =
       std::make_unique<DeviceTurns>(options_.share, *marks_, SteadyClock::Get(), on_piece);
@@ -226,7 +251,9 @@ void LearningService::StartThread(Runtime& runtime, const Tokenizer& tokenizer,
                         .adapters = adapters(),
                         .checkpoints = folder_ + "/checkpoints",
                         .bytes_max = GibToBytes(options_.gib),
+                        .job_tokens_max = options_.job_tokens_max,
                         .checkpoint_seconds = options_.checkpoint_seconds,
+                        .turn_seconds = options_.turn_seconds,
                         .share = options_.share});
   runner_->Start();
 }

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/device_turns.h"
+#include "base/thread_pool.h"
 #include "base/turns.h"
 #include "jobs/learning_jobs.h"
 #include "jobs/sqlite_learning_store.h"
@@ -29,6 +30,9 @@ struct LearningOptions {
   int64_t files_hours = 30 * 24;
   int jobs_max = 16;
   int adapters_max = 100;
+  int64_t adapters_mib = int64_t{16} << 10;
+  int64_t job_tokens_max = 500'000'000;
+  int turn_seconds = 600;
 };
 OptionGroup LearningOptionGroup(LearningOptions& options);
 // Those of a cluster's runner, which learns, and of its frontend, which takes files and jobs.
@@ -75,7 +79,9 @@ class LearningService {
   int lock_fd_ = -1;
   LoadedModel* model_ = nullptr;
   prometheus::Histogram* piece_seconds_ = nullptr;
-  std::unique_ptr<Turns> turns_;  // on a CPU; on a GPU the next three
+  std::unique_ptr<Turns> turns_;  // on a CPU; on a GPU the next four
+  // What the host computes for a GPU's training: the engine has the model's threads meanwhile.
+  std::unique_ptr<ThreadPool> threads_;
   std::unique_ptr<OwnedStream> stream_;
   std::unique_ptr<StreamTurns> marks_;
   std::unique_ptr<DeviceTurns> device_turns_;

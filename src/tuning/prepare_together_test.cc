@@ -25,6 +25,9 @@ class CountingLearner : public Learner {
   std::string_view name() const override { return "counting"; }
   LearnerRates rates() const override { return {}; }
   int32_t ExampleTokensMax(int32_t /*window_tokens*/) const override { return 1; }
+  LearnerDataSize DataMax(const LearnerInput& /*input*/, int32_t /*num_choices*/) const override {
+    return {};
+  }
   Result<LearnerData> Prepare(const LearnerInput& input, TextWriter* writer) override {
     std::unique_lock lock(mutex_);
     writers.insert(writer);

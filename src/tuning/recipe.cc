@@ -7,6 +7,7 @@
 
 #include "base/check.h"
 #include "base/json.h"
+#include "executor/arithmetic_id.h"
 #include "tuning/question_form.h"
 #include "tuning/teacher_prompts.h"
 
@@ -34,6 +35,7 @@ Result<DistillSettings> DistillSettingsOf(const LearnRecipe& recipe, const Token
                                           const std::string& model_dir) {
   CHECK(recipe.prompts != TeacherPrompts::kAuto);
   DistillSettings settings;
+  settings.start_tokens = static_cast<int32_t>(tokenizer.prefix_ids().size());
   settings.outputs = recipe.outputs;
   settings.output_tokens = recipe.output_tokens;
   settings.questions = recipe.questions;
@@ -57,7 +59,9 @@ Result<DistillSettings> DistillSettingsOf(const LearnRecipe& recipe, const Token
     settings.kept_texts.push_back(std::move(tokens));
   }
   for (const char* start : kKeptStarts) {
-    ASSIGN_OR_RETURN(std::vector<int32_t> tokens, tokenizer.Encode(start, true));
+    ASSIGN_OR_RETURN(const std::vector<int32_t> behind, tokenizer.Encode(start, false));
+    std::vector<int32_t> tokens = tokenizer.prefix_ids();
+    tokens.insert(tokens.end(), behind.begin(), behind.end());
     if (!tokens.empty()) settings.kept_starts.push_back(std::move(tokens));
   }
   ASSIGN_OR_RETURN(settings.form, MakeQuestionForm(std::move(chat), tokenizer));
@@ -106,7 +110,9 @@ Status ResolvePrompts(const std::string& model_dir, LearnRecipe* recipe) {
 
 Result<std::unique_ptr<Learner>> MakeLearner(const LearnRecipe& recipe, const Tokenizer& tokenizer,
                                              const std::string& model_dir) {
-  if (recipe.learner == LearnerKind::kNextToken) return MakeNextTokenLearner();
+  if (recipe.learner == LearnerKind::kNextToken) {
+    return MakeNextTokenLearner(static_cast<int32_t>(tokenizer.prefix_ids().size()));
+  }
   ASSIGN_OR_RETURN(DistillSettings settings, DistillSettingsOf(recipe, tokenizer, model_dir));
   return MakeDocumentLearner(recipe.learner, std::move(settings));
 }
@@ -114,7 +120,7 @@ Result<std::unique_ptr<Learner>> MakeLearner(const LearnRecipe& recipe, const To
 std::unique_ptr<Learner> MakeDocumentLearner(LearnerKind kind, DistillSettings settings) {
   switch (kind) {
     case LearnerKind::kNextToken:
-      return MakeNextTokenLearner();
+      return MakeNextTokenLearner(settings.start_tokens);
     case LearnerKind::kMemory:
       return MakeMemoryLearner(std::move(settings));
     case LearnerKind::kPrefix:
@@ -177,7 +183,7 @@ TrainedShape ShapeOf(const LearnRecipe& recipe, const Learner& learner, size_t t
 Result<LearnerInput> LearnerInputOf(const LearnRecipe& recipe, const std::string& text,
                                     const Tokenizer& tokenizer) {
   LearnerInput input;
-  ASSIGN_OR_RETURN(input.start, tokenizer.Encode("", /*add_special_tokens=*/true));
+  input.start = tokenizer.prefix_ids();  // no EOS: what follows is the document
   ASSIGN_OR_RETURN(input.tokens, TokensOf(text, tokenizer));
   input.window_tokens = recipe.window_tokens;
   input.held_out_share = recipe.held_out_share;
@@ -214,6 +220,12 @@ OrderedJson OriginJson(const LearnRecipe& recipe, const Learner& learner, const 
           {"learner", SettingsJson(recipe, learner, shape)},
           {"seed", recipe.seed},
           {"program", "graft " GRAFT_VERSION}};
+}
+
+std::string RunIdentity(const OrderedJson& origin, const LoadedModel& model) {
+  const ArithmeticParts parts = {.weights = model.weights.dtype,
+                                 .kv = KvDType(model.weights.dtype, model.device)};
+  return origin.dump() + "\n" + MakeArithmeticId(model.device, parts);
 }
 
 OrderedJson ScoresJson(const TrainingScores& scores) {

@@ -38,7 +38,8 @@ Result<std::string> RenderChat(const ChatTemplate& chat, const Tokenizer& tokeni
 }
 
 Status TemplateChanges() {
-  return UnimplementedError("the chat template changes what is said; use --prompts plain");
+  return UnimplementedError(
+      "the base model's chat template changes what is said: ask for prompts in plain");
 }
 
 std::vector<int32_t> Joined(std::vector<int32_t> first, const std::vector<int32_t>& second) {
@@ -51,12 +52,12 @@ std::vector<int32_t> Joined(std::vector<int32_t> first, const std::vector<int32_
 Result<ChatTemplate> LoadChatTemplate(const std::string& model_dir) {
   ASSIGN_OR_RETURN(std::optional<ChatTemplate> chat, ChatTemplate::Load(model_dir));
   if (chat.has_value()) return std::move(*chat);
-  return FailedPreconditionError(model_dir + " has no chat template; use --prompts plain");
+  return FailedPreconditionError("the base model has no chat template: ask for prompts in plain");
 }
 
 Result<DistillPrompt> PlainPrompt(const Tokenizer& tokenizer, const std::string& text) {
   DistillPrompt prompt;
-  ASSIGN_OR_RETURN(prompt.before, tokenizer.Encode("", /*add_special_tokens=*/true));
+  prompt.before = tokenizer.prefix_ids();
   ASSIGN_OR_RETURN(prompt.behind, tokenizer.Encode(text, false));
   prompt.student = prompt.before;
   prompt.student.insert(prompt.student.end(), prompt.behind.begin(), prompt.behind.end());

@@ -94,7 +94,7 @@ std::optional<ApiError> ReadMethod(const Json& method, const LearningSetup& setu
   MethodReader fields(given == nullptr ? nothing : *given);
   fields.Learner(setup.learners, &out->learner);
   fields.Int("n_epochs", 1, 100'000, &out->passes);
-  fields.Int("batch_size", 1, 4096, &out->batch);
+  fields.Int("batch_size", 1, setup.batch_max, &out->batch);
   fields.Number("learning_rate_multiplier", 0.0, false, 1000.0, &out->learning_rate_factor);
   fields.Int("rank", 1, setup.rank_max, &out->rank);
   fields.Int("virtual_tokens", 1, 4096, &out->virtual_tokens);

@@ -11,6 +11,7 @@ LearningSetup SetupOfTest() {
   LearningSetup setup;
   setup.learners = {"next-token", "distill"};
   setup.rank_max = 64;
+  setup.batch_max = 2048;
   return setup;
 }
 
@@ -79,6 +80,7 @@ TEST(JobRequestTest, WhatIsWrongIsNamed) {
       {{{"rank", 0}}, "method.document.hyperparameters.rank"},
       {{{"n_epochs", "many"}}, "method.document.hyperparameters.n_epochs"},
       {{{"batch_size", 1.5}}, "method.document.hyperparameters.batch_size"},
+      {{{"batch_size", 2049}}, "method.document.hyperparameters.batch_size"},
       {{{"learning_rate_multiplier", 0}},
        "method.document.hyperparameters.learning_rate_multiplier"},
       {{{"held_out", 0.6}}, "method.document.hyperparameters.held_out"},

@@ -1,0 +1,27 @@
+// CountedWriter: a teacher whose texts may take so much memory in all. What a document's texts come
+// to is known once they are written: this keeps them within what was planned. One thread.
+#pragma once
+
+#include <cstdint>
+
+#include "learn/text_writer.h"
+
+namespace graft {
+
+class CountedWriter : public TextWriter {
+ public:
+  // `writer` is borrowed.
+  CountedWriter(TextWriter& writer, int64_t bytes_max) : writer_(writer), bytes_max_(bytes_max) {}
+
+  // kResourceExhausted, with what to do about it, once texts take more.
+  Result<std::vector<TaughtText>> Write(std::span<const WriteOrder> orders) override;
+  int32_t num_choices() const override { return writer_.num_choices(); }
+  size_t orders_at_once() const override { return writer_.orders_at_once(); }
+
+ private:
+  TextWriter& writer_;
+  const int64_t bytes_max_;
+  int64_t bytes_ = 0;
+};
+
+}  // namespace graft
