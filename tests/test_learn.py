@@ -281,7 +281,7 @@ def test_a_pdf_is_read_by_pdftotext(tmp_path):
     assert graft_json(tmp_path / "report")["document"]["bytes"] == 12
     program.write_text(f"#!/bin/sh\necho '{TEXT} \ue001'\n")
     done = learn(*args, "--replace", env=env)
-    assert done.returncode == 0 and "report.pdf: 1 of its " in done.stderr and "left out" in done.stderr
+    assert done.returncode == 0 and "report.pdf: 1 of its " in done.stderr and "will be missing" in done.stderr
     program.write_text("#!/bin/sh\nprintf '\\001\\002\\033 \\001\\003 abc'\n")
     done = learn(*args, "--replace", env=env)
     assert done.returncode == 2 and "run OCR over it" in done.stderr

@@ -197,7 +197,7 @@ def test_a_jobs_events_tell_of_letters_that_were_lost(learning):
     client = learning.client()
     job = create(client, upload(client, TEXT + " \ue001").id)
     wait_for(client, job.id, "succeeded")
-    assert any("1 of its " in message and "left out" in message for message in messages(client, job.id))
+    assert any("1 of its " in message and "will be missing" in message for message in messages(client, job.id))
 
 
 def test_a_document_that_is_too_short_costs_its_job(learning):

@@ -154,7 +154,7 @@ Status LeaveOutLost(FileKind kind, DocumentContent* content) {
   if (count.unreadable == 0) return OkStatus();
   const std::string share = std::to_string(count.unreadable) + " of its " +
                             std::to_string(count.characters) +
-                            " characters are controls, characters for private use or U+FFFD";
+                            " characters cannot be read (controls, private use, U+FFFD)";
   const auto characters = static_cast<double>(count.characters);
   if (static_cast<double>(count.controls) > kControlsMax * characters ||
       static_cast<double>(count.unreadable) > kUnreadableMax * characters) {
@@ -165,8 +165,8 @@ Status LeaveOutLost(FileKind kind, DocumentContent* content) {
                        "OCR over its pages"));
   }
   content->notes.push_back(share +
-                           ", and were left out; where letters are missing, run OCR over "
-                           "its pages first");
+                           " and will be missing; where they are letters, run OCR over its pages "
+                           "first");
   return OkStatus();
 }
 
