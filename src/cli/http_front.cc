@@ -129,6 +129,8 @@ Status ServeHttp(const HttpFrontOptions& options, StopSignals& signals, HttpFron
       .special_tokens_in_content = options.special_tokens_in_content,
       .tool_format = text.tool_format,
       .reasoning_format = text.reasoning_format,
+      .adapter_templates =
+          std::make_shared<AdapterTemplates>(options.tool_format, options.reasoning_format),
       .metrics = parts.metrics,
       .clock = SteadyClock::Get(),
       .base_model = std::move(parts.base_model),

@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/adapter_text.h"
 #include "base/status.h"
 
 namespace graft {
@@ -29,6 +30,8 @@ struct AdapterInfo {
   std::string unread_key;          // stands for the hash until it is known
   // The tenant whose alone it is, as what a tenant had learned; none: whoever may use the name.
   std::optional<std::string> owner = std::nullopt;
+  // How conversations are written for it and what ends its answers, also where it was never read.
+  AdapterTextPtr text = nullptr;
 
   // What a Request carries.
   const std::string& key() const { return hash.empty() ? unread_key : hash; }

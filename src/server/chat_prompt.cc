@@ -13,23 +13,23 @@ namespace {
 constexpr const char* kEffortAsItLikes = "auto";
 constexpr const char* kNoEffort = "none";
 
-OrderedJson TemplateContext(const ServerContext& context, const ChatRequest& request) {
+OrderedJson TemplateContext(const ChatText& chat_text, const ChatRequest& request) {
   OrderedJson values = request.template_kwargs;
   const bool with_tools = !request.shown_tools.is_null();
-  values["messages"] = context.chat_template->FitContents(request.messages.list, with_tools);
+  values["messages"] = chat_text.chat_template->FitContents(request.messages.list, with_tools);
   values["tools"] = request.shown_tools;  // HF defines both, so templates ask "is not none"
   values["documents"] = request.documents;
   const std::string& effort = request.reasoning_effort;
   if (!effort.empty() && effort != kEffortAsItLikes) values["reasoning_effort"] = effort;
   values["add_generation_prompt"] = request.add_generation_prompt;
-  values["bos_token"] = context.tokenizer.bos_token();
-  values["eos_token"] = context.tokenizer.eos_token();
+  values["bos_token"] = chat_text.bos_token;
+  values["eos_token"] = chat_text.eos_token;
   return values;
 }
 
-Result<std::string> Render(const ServerContext& context, const ChatRequest& request,
+Result<std::string> Render(const ChatText& chat_text, const ChatRequest& request,
                            TextRanges* untrusted) {
-  return context.chat_template->Render(TemplateContext(context, request), {}, untrusted);
+  return chat_text.chat_template->Render(TemplateContext(chat_text, request), {}, untrusted);
 }
 
 constexpr char kBlanks[] = " \t\r\n";
@@ -88,14 +88,14 @@ std::optional<ApiError> CutBehindMessage(std::string_view message, RenderedChat*
 // Many templates know a system message at the start alone. What to do where that is why a template
 // refuses these messages, which shows where it takes them without the later ones; "" where it is
 // not. Goes behind the template's own words.
-std::string HintOfLaterSystem(const ServerContext& context, const ChatRequest& request) {
+std::string HintOfLaterSystem(const ChatText& chat_text, const ChatRequest& request) {
   ChatRequest other = request;
   const auto is_system = [](const OrderedJson& message) { return message["role"] == "system"; };
   OrderedJson& list = other.messages.list;
   const auto later = std::remove_if(list.begin() + 1, list.end(), is_system);
   if (later == list.end()) return "";
   list.erase(later, list.end());
-  if (!Render(context, other, nullptr).ok()) return "";
+  if (!Render(chat_text, other, nullptr).ok()) return "";
   return " (This chat template takes no system or developer message behind the first turn: put "
          "such "
          "a text into the first message, or let a user say it.)";
@@ -103,36 +103,37 @@ std::string HintOfLaterSystem(const ServerContext& context, const ChatRequest& r
 
 }  // namespace
 
-ApiResult<RenderedChat> RenderChat(const ServerContext& context, ChatRequest* request) {
-  if (context.chat_template == nullptr) {
-    const std::string& error = context.chat_template_error;
-    return InvalidRequestError(
-        request->messages.field,
-        (error.empty() ? "This model has no chat template"
-                       : "This model's chat template cannot be used: " + error) +
-            "; use /v1/completions.");
+ApiResult<RenderedChat> RenderChat(const ServerContext& context, const ChatText& chat_text,
+                                   ChatRequest* request) {
+  if (chat_text.chat_template == nullptr) {
+    const std::string& error = chat_text.error;
+    return InvalidRequestError(request->messages.field,
+                               chat_text.whose +
+                                   (error.empty() ? " has no chat template"
+                                                  : "'s chat template cannot be used: " + error) +
+                                   "; use /v1/completions.");
   }
-  if (auto error = CheckTemplateUses(*context.chat_template, *request)) return *error;
+  if (auto error = CheckTemplateUses(*chat_text.chat_template, *request)) return *error;
   MergeLeadingSystem(&request->messages);
   RenderedChat chat;
   TextRanges* untrusted = context.special_tokens_in_content ? nullptr : &chat.untrusted;
-  Result<std::string> text = Render(context, *request, untrusted);
+  Result<std::string> text = Render(chat_text, *request, untrusted);
   if (!text.ok() && !request->messages.argument_texts.empty()) {
     // Some templates, DeepSeek's among them, put arguments together as texts, and some contents.
     ChatRequest other = *request;
     UseArgumentTexts(&other.messages);
-    Result<std::string> with_texts = Render(context, other, untrusted);
+    Result<std::string> with_texts = Render(chat_text, other, untrusted);
     if (!with_texts.ok()) {
       other.messages.list = request->messages.list;
       UseEmptyContents(&other.messages);
-      with_texts = Render(context, other, untrusted);
+      with_texts = Render(chat_text, other, untrusted);
     }
     if (with_texts.ok()) text = std::move(with_texts);
   }
   // Whatever the template minds, it is these messages.
   if (!text.ok()) {
     return InvalidRequestError(request->messages.field,
-                               text.status().message() + HintOfLaterSystem(context, *request));
+                               text.status().message() + HintOfLaterSystem(chat_text, *request));
   }
   if (text->empty()) {
     return InvalidRequestError(request->messages.field,
@@ -147,13 +148,13 @@ ApiResult<RenderedChat> RenderChat(const ServerContext& context, ChatRequest* re
   return chat;
 }
 
-ApiResult<std::shared_ptr<const OutputOptions>> OutputOptionsOf(const ServerContext& context,
+ApiResult<std::shared_ptr<const OutputOptions>> OutputOptionsOf(const ChatText& chat_text,
                                                                 ChatRequest* request,
                                                                 const std::string& prompt) {
   OutputOptions options;
   ToolRequest& tools = request->tools;
   if (tools.may_call && !tools.tools.empty()) {
-    if (context.tool_format == ToolFormat::kNone) {
+    if (chat_text.tool_format == ToolFormat::kNone) {
       ApiError error = InvalidRequestError(
           "tools",
           "'tools' are of no use here: nobody knows in which form this model writes calls, since "
@@ -162,11 +163,11 @@ ApiResult<std::shared_ptr<const OutputOptions>> OutputOptionsOf(const ServerCont
       error.code = "unsupported";
       return error;
     }
-    options.tool_format = context.tool_format;
+    options.tool_format = chat_text.tool_format;
     options.tools = std::move(tools.tools);
     options.has_one_call = tools.has_one_call;
   }
-  options.reasoning_format = context.reasoning_format;
+  options.reasoning_format = chat_text.reasoning_format;
   options.drops_reasoning = !request->include_reasoning;
   const bool reasons = options.reasoning_format != ReasoningFormat::kNone;
   if (reasons && request->continue_final_message) {

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "server/api_error.h"
+#include "server/chat_text.h"
 #include "server/openai_request.h"
 #include "server/server_context.h"
 #include "text/output/output_parser.h"
@@ -18,11 +19,12 @@ struct RenderedChat {
   TextRanges untrusted;  // what the client wrote, where that may spell no special tokens
 };
 
-ApiResult<RenderedChat> RenderChat(const ServerContext& context, ChatRequest* request);
+ApiResult<RenderedChat> RenderChat(const ServerContext& context, const ChatText& chat_text,
+                                   ChatRequest* request);
 
 // How the answer to `prompt` is taken apart, or null where it is text alone. Moves the request's
 // tools out. 400 where nobody knows how this model writes calls.
-ApiResult<std::shared_ptr<const OutputOptions>> OutputOptionsOf(const ServerContext& context,
+ApiResult<std::shared_ptr<const OutputOptions>> OutputOptionsOf(const ChatText& chat_text,
                                                                 ChatRequest* request,
                                                                 const std::string& prompt);
 

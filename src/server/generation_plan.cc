@@ -209,10 +209,12 @@ std::optional<ApiError> AddBadWords(const ServerContext& context,
 
 // The model, or the weighted sum of adapters that is asked for in its place.
 std::optional<ApiError> UseModel(const ServerContext& context, const ApiKey& key,
-                                 const GenerationParams& params, Request* request) {
+                                 GenerationParams* asked, Request* request, AskedTexts* texts) {
+  const GenerationParams& params = *asked;
   ApiResult<AdapterInfo> model = FindModel(context, key, params.model);
   if (!model.ok()) return model.error();
   request->UseAdapter(model->key());
+  texts->Add(model->text, &asked->sampling);
   if (!params.adapters.empty() && !request->adapters.empty()) {
     return InvalidRequestError("adapters", "'adapters' are added to the base model: name '" +
                                                context.base_model + "' in 'model', and '" +
@@ -231,15 +233,17 @@ std::optional<ApiError> UseModel(const ServerContext& context, const ApiKey& key
       return InvalidRequestError(
           param, "'" + share.name + "' is the base model, which is there anyway; leave it out.");
     }
-    if (share.weight != 0.0f) request->adapters.push_back({adapter->key(), share.weight});
+    if (share.weight == 0.0f) continue;
+    request->adapters.push_back({adapter->key(), share.weight});
+    texts->Add(adapter->text, &asked->sampling);
   }
   return std::nullopt;
 }
 
 ApiResult<GenerationPlan> StartPlan(const ServerContext& context, const ApiKey& key, bool is_chat,
                                     GenerationParams& params, Request* request,
-                                    ChoiceOptions* choice) {
-  if (auto error = UseModel(context, key, params, request)) return *error;
+                                    ChoiceOptions* choice, AskedTexts* texts) {
+  if (auto error = UseModel(context, key, &params, request, texts)) return *error;
   if (auto error = AddBadWords(context, params.bad_words, &params.sampling)) return *error;
   params.context_tokens_max = key.context_tokens_max();
   if (key.n_max() > 0 && params.n > key.n_max()) {
@@ -316,11 +320,10 @@ bool EndsInReasoning(const TokenIds& prompt, const ReasoningBound& bound) {
 
 // Reasoning ends where the client says; else, where the answer must have a form, after half of the
 // answer's tokens, so that the others have room for that. `output`: of a chat.
-std::optional<ApiError> BoundReasoning(const ServerContext& context, const GenerationParams& params,
-                                       const OutputOptions* output, bool has_form,
-                                       GenerationPlan* plan) {
+std::optional<ApiError> BoundReasoning(const ServerContext& context, ReasoningFormat format,
+                                       const GenerationParams& params, const OutputOptions* output,
+                                       bool has_form, GenerationPlan* plan) {
   const std::optional<int32_t>& wanted = params.reasoning_tokens_max;
-  const ReasoningFormat format = context.reasoning_format;
   if (!wanted.has_value() && !(has_form && format != ReasoningFormat::kNone)) return std::nullopt;
   const auto opening = context.tokenizer.TokenId(ReasoningOpeningMark(format));
   const auto closing = context.tokenizer.TokenId(ReasoningClosingMark(format));
@@ -349,7 +352,9 @@ ApiResult<GenerationPlan> PlanCompletion(const ServerContext& context, const Req
   Request request;
   ChoiceOptions choice{.continues_prompt = true};
   GenerationParams& params = parsed.params;
-  ApiResult<GenerationPlan> plan = StartPlan(context, key, false, params, &request, &choice);
+  AskedTexts texts;
+  ApiResult<GenerationPlan> plan =
+      StartPlan(context, key, false, params, &request, &choice, &texts);
   if (!plan.ok()) return plan;
   if (!params.answer.is_text()) {
     ApiResult<OrderedJson> format = GrammarFormatOf(params.answer);
@@ -360,7 +365,12 @@ ApiResult<GenerationPlan> PlanCompletion(const ServerContext& context, const Req
                               request, &*plan)) {
     return *error;
   }
-  if (auto error = BoundReasoning(context, params, nullptr, false, &*plan)) return *error;
+  ApiResult<AdapterTextPtr> text = texts.ForChat();
+  const ReasoningFormat reasoning =
+      text.ok() ? ChatTextOf(context, *text).reasoning_format : context.reasoning_format;
+  if (auto error = BoundReasoning(context, reasoning, params, nullptr, false, &*plan)) {
+    return *error;
+  }
   if (auto error = BoundLogprobs(params, limits.logprobs_max, &*plan)) return *error;
   return plan;
 }
@@ -397,12 +407,17 @@ ApiResult<GenerationPlan> PlanChat(const ServerContext& context, const RequestLi
                                    const ApiKey& key, ChatRequest parsed) {
   Request request;
   ChoiceOptions choice;
-  ApiResult<GenerationPlan> plan = StartPlan(context, key, true, parsed.params, &request, &choice);
+  AskedTexts texts;
+  ApiResult<GenerationPlan> plan =
+      StartPlan(context, key, true, parsed.params, &request, &choice, &texts);
   if (!plan.ok()) return plan;
   const std::string field = parsed.messages.field;
-  ApiResult<RenderedChat> prompt = RenderChat(context, &parsed);
+  ApiResult<AdapterTextPtr> text = texts.ForChat();
+  if (!text.ok()) return text.error();
+  const ChatText chat_text = ChatTextOf(context, *text);
+  ApiResult<RenderedChat> prompt = RenderChat(context, chat_text, &parsed);
   if (!prompt.ok()) return prompt.error();
-  auto output = OutputOptionsOf(context, &parsed, prompt->text);
+  auto output = OutputOptionsOf(chat_text, &parsed, prompt->text);
   if (!output.ok()) return output.error();
   choice.output = std::move(*output);
   ApiResult<std::string> grammar = ChatGrammarOf(parsed, choice.output.get());
@@ -411,7 +426,7 @@ ApiResult<GenerationPlan> PlanChat(const ServerContext& context, const RequestLi
   if (choice.output != nullptr) {
     choice.kept_tokens = MarkTokensOf(*choice.output, context.tokenizer);
   }
-  plan->head.short_call_ids = context.tool_format == ToolFormat::kMistral;
+  plan->head.short_call_ids = chat_text.tool_format == ToolFormat::kMistral;
   ApiResult<TokenIds> tokens =
       EncodePrompt(context, field, parsed.params, prompt->text,
                    parsed.params.add_special_tokens.value_or(false), prompt->untrusted);
@@ -423,7 +438,8 @@ ApiResult<GenerationPlan> PlanChat(const ServerContext& context, const RequestLi
     return *error;
   }
   const bool has_form = parsed.tools.must_call || !parsed.params.answer.is_text();
-  if (auto error = BoundReasoning(context, parsed.params, choice.output.get(), has_form, &*plan)) {
+  if (auto error = BoundReasoning(context, chat_text.reasoning_format, parsed.params,
+                                  choice.output.get(), has_form, &*plan)) {
     return *error;
   }
   if (auto error = BoundLogprobs(parsed.params, limits.logprobs_max, &*plan)) return *error;
@@ -467,8 +483,9 @@ ApiResult<GenerationPlan> PlanEmbeddings(const ServerContext& context, const Req
   Request request{.pooling = pooling};
   ChoiceOptions choice{.pools = true};
   GenerationParams& params = parsed->params;
+  AskedTexts texts;
   ApiResult<GenerationPlan> plan =
-      StartPlan(context, key, /*is_chat=*/false, params, &request, &choice);
+      StartPlan(context, key, /*is_chat=*/false, params, &request, &choice, &texts);
   if (!plan.ok()) return plan;
   plan->embeddings = parsed->format;
   if (auto error = AddPrompts(context, params, "input", &parsed->inputs, /*echoes=*/false, choice,

@@ -314,6 +314,22 @@ void AppendBaseModel(const std::string& name, int64_t created, int32_t context_t
   *out += "null}";
 }
 
+namespace {
+
+// Whose chat template holds for it, and which tokens end its answers beside the base's.
+void AppendAdapterText(const AdapterTextPtr& text, std::string* out) {
+  const bool has_template = text != nullptr && !text->chat_template.empty();
+  *out += std::string(R"(,"chat_template":)") + (has_template ? R"("adapter")" : R"("base")");
+  *out += R"(,"stop_token_ids":[)";
+  const char* comma = "";
+  for (const int32_t token : text == nullptr ? std::vector<int32_t>() : text->stop_token_ids) {
+    *out += std::exchange(comma, ",") + std::to_string(token);
+  }
+  *out += ']';
+}
+
+}  // namespace
+
 void AppendAdapterModel(const AdapterInfo& adapter, AdapterState state,
                         const std::string& base_model, int32_t context_tokens_max, bool with_tenant,
                         std::string* out) {
@@ -331,6 +347,7 @@ void AppendAdapterModel(const AdapterInfo& adapter, AdapterState state,
   *out += ",\"virtual_tokens\":" + count(adapter.num_virtual_tokens);
   *out += ",\"bytes\":" + (is_known ? std::to_string(adapter.bytes) : "null");
   *out += std::string(",\"state\":\"") + StateName(state) + "\"";
+  AppendAdapterText(adapter.text, out);
   if (with_tenant) {
     *out += ",\"tenant\":";
     AppendStringOrNull(adapter.tenant, out);

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <string>
 
 #include "base/clock.h"
@@ -13,13 +14,13 @@
 #include "request/adapter_catalog.h"
 #include "request/generator.h"
 #include "request/place_schedule.h"
+#include "server/chat_text.h"
 #include "server/generation_defaults.h"
 #include "text/output/output_format.h"
 #include "text/tokenizer.h"
 
 namespace graft {
 
-class ChatTemplate;
 class LearningJobs;
 class SpanExporter;
 
@@ -44,6 +45,8 @@ struct ServerContext {
   // How the model writes calls of tools and its reasoning.
   ToolFormat tool_format = ToolFormat::kNone;
   ReasoningFormat reasoning_format = ReasoningFormat::kNone;
+  // Of adapters that bring a template of their own; copies of the context share them.
+  std::shared_ptr<AdapterTemplates> adapter_templates = std::make_shared<AdapterTemplates>();
   Metrics& metrics;
   const Clock& clock;      // arrival times and rate limits; socket timeouts are real time
   std::string base_model;  // the name that clients give for no adapter

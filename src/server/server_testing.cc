@@ -236,6 +236,11 @@ FakeCatalog::FakeCatalog() {
   }
 }
 
+void FakeCatalog::SetText(const std::string& name, AdapterText text) {
+  std::lock_guard lock(mutex_);
+  adapters_.at(name).text = ShareAdapterText(std::move(text));
+}
+
 bool FakeCatalog::WaitForLists(int32_t count) const {
   const auto deadline = std::chrono::steady_clock::now() + kPatience;
   while (num_lists_ < count && std::chrono::steady_clock::now() < deadline) {

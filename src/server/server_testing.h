@@ -115,6 +115,9 @@ class FakeCatalog : public AdapterCatalog {
   Result<AdapterInfo> Load(const AdapterLoad& load) override;
   Status Unload(const std::string& name, const std::string& /*tenant*/) override;
 
+  // What one of its adapters brings.
+  void SetText(const std::string& name, AdapterText text);
+
   // Loading "good/slow" waits for the first mutex, and listing adapters for the second.
   std::mutex slow_folder;
   mutable std::mutex slow_list;

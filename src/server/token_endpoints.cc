@@ -48,21 +48,19 @@ ApiResult<TokenizeRequest> ParseTokenizeRequest(const Json& body, const RequestL
   return request;
 }
 
-std::optional<ApiError> CheckModel(const ServerContext& context, const ApiKey& key,
-                                   const std::string& model) {
-  const ApiResult<AdapterInfo> found =
-      FindModel(context, key, model.empty() ? context.base_model : model);
-  if (found.ok()) return std::nullopt;
-  return found.error();
+ApiResult<AdapterInfo> ModelOf(const ServerContext& context, const ApiKey& key,
+                               const std::string& model) {
+  return FindModel(context, key, model.empty() ? context.base_model : model);
 }
 
-ApiResult<std::vector<int32_t>> Tokenize(const ServerContext& context, std::string_view body,
-                                         TokenizeRequest* request) {
+ApiResult<std::vector<int32_t>> Tokenize(const ServerContext& context, const AdapterInfo& model,
+                                         std::string_view body, TokenizeRequest* request) {
   RenderedChat text;
   const bool is_chat = !request->prompt.has_value();
   if (is_chat) {
     UseOrderOf(body, &request->chat);
-    ApiResult<RenderedChat> chat = RenderChat(context, &request->chat);
+    ApiResult<RenderedChat> chat =
+        RenderChat(context, ChatTextOf(context, model.text), &request->chat);
     if (!chat.ok()) return chat.error();
     text = std::move(*chat);
   } else {
@@ -84,8 +82,9 @@ HttpResponse AnswerTokenize(const ServerContext& context, const RequestLimits& l
   if (!json.ok()) return ErrorResponse(json.error());
   ApiResult<TokenizeRequest> request = ParseTokenizeRequest(*json, limits);
   if (!request.ok()) return ErrorResponse(request.error());
-  if (auto error = CheckModel(context, key, request->model)) return ErrorResponse(*error);
-  ApiResult<std::vector<int32_t>> tokens = Tokenize(context, body, &*request);
+  ApiResult<AdapterInfo> model = ModelOf(context, key, request->model);
+  if (!model.ok()) return ErrorResponse(model.error());
+  ApiResult<std::vector<int32_t>> tokens = Tokenize(context, *model, body, &*request);
   if (!tokens.ok()) return ErrorResponse(tokens.error());
   Json answer = {{"count", tokens->size()},
                  {"max_model_len", context.generator.limits().context_tokens_max},
@@ -110,7 +109,8 @@ HttpResponse AnswerDetokenize(const ServerContext& context, const RequestLimits&
   if (reader.Take("tokens") == nullptr) reader.Fail("tokens", "is required");
   reader.IntList("tokens", static_cast<size_t>(limits.prompt_bytes_max), &tokens);
   if (auto error = reader.Finish()) return ErrorResponse(*error);
-  if (auto error = CheckModel(context, key, model)) return ErrorResponse(*error);
+  const ApiResult<AdapterInfo> found = ModelOf(context, key, model);
+  if (!found.ok()) return ErrorResponse(found.error());
   const int32_t vocab_size = context.tokenizer.vocab_size();
   for (const int32_t token : tokens) {
     if (token < vocab_size) continue;

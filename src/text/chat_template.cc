@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "base/clock.h"
-#include "base/file.h"
+#include "text/chat_template_source.h"
 #include "text/content_form.h"
 #include "text/jinja/interpreter.h"
 #include "text/jinja/parser.h"
@@ -104,55 +104,6 @@ class ContextReader {
   const bool marks_;
 };
 
-// The texts of a model's templates: of all conversations, and of those with tools where they have
-// one of their own.
-struct Sources {
-  std::optional<std::string> all;
-  std::string with_tools;
-};
-
-// The named templates of a tokenizer_config.json.
-Result<Sources> NamedSources(const Json& field) {
-  Sources sources;
-  if (field.is_null()) return sources;
-  if (field.is_string()) {
-    sources.all = field.get<std::string>();
-    return sources;
-  }
-  if (!field.is_array()) return InvalidArgumentError("chat_template is neither text nor a list");
-  for (const Json& entry : field) {
-    if (!entry.is_object()) continue;
-    const auto name = entry.find("name");
-    const auto text = entry.find("template");
-    if (name == entry.end() || text == entry.end() || !text->is_string()) continue;
-    if (*name == "default") sources.all = text->get<std::string>();
-    if (*name == "tool_use") sources.with_tools = text->get<std::string>();
-  }
-  if (sources.all.has_value()) return sources;
-  return InvalidArgumentError("chat_template is a list without an entry named \"default\"");
-}
-
-Result<Sources> ReadSources(const std::string& model_dir, std::string* path) {
-  Sources sources;
-  *path = model_dir + "/chat_template.jinja";
-  const std::string tool_path = model_dir + "/additional_chat_templates/tool_use.jinja";
-  if (FileExists(*path)) {
-    ASSIGN_OR_RETURN(sources.all, ReadFile(*path, kChatTemplateBytesMax));
-    if (FileExists(tool_path)) {
-      ASSIGN_OR_RETURN(sources.with_tools, ReadFile(tool_path, kChatTemplateBytesMax));
-    }
-    return sources;
-  }
-  *path = model_dir + "/tokenizer_config.json";
-  if (!FileExists(*path)) return sources;
-  ASSIGN_OR_RETURN(const Json config, ParseJsonFile(*path));
-  const auto field = config.find("chat_template");
-  if (!config.is_object() || field == config.end()) return sources;
-  Result<Sources> named = NamedSources(*field);
-  if (!named.ok()) return named.status().WithContext("tokenizer_config.json");
-  return named;
-}
-
 Result<jinja::Block> ParseSource(std::string_view source) {
   if (source.size() > kChatTemplateBytesMax) {
     return ResourceExhaustedError("a chat template of " + std::to_string(source.size()) +
@@ -235,12 +186,11 @@ Result<ChatTemplate> ChatTemplate::Parse(std::string_view source, std::string_vi
 }
 
 Result<std::optional<ChatTemplate>> ChatTemplate::Load(const std::string& model_dir) {
-  std::string path;
-  ASSIGN_OR_RETURN(const Sources sources, ReadSources(model_dir, &path));
-  if (!sources.all.has_value()) return std::optional<ChatTemplate>();
-  Result<ChatTemplate> parsed = Parse(*sources.all, sources.with_tools);
+  ASSIGN_OR_RETURN(const ChatTemplateSource source, FindChatTemplateIn(model_dir));
+  if (!source.all.has_value()) return std::optional<ChatTemplate>();
+  Result<ChatTemplate> parsed = Parse(*source.all, source.with_tools);
   // Clients may hear this: the file's name, not its folder.
-  if (!parsed.ok()) return parsed.status().WithContext(path.substr(model_dir.size() + 1));
+  if (!parsed.ok()) return parsed.status().WithContext(source.file);
   return std::optional<ChatTemplate>(std::move(parsed).value());
 }
 

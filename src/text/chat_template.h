@@ -15,8 +15,6 @@
 
 namespace graft {
 
-inline constexpr size_t kChatTemplateBytesMax = size_t{256} << 10;
-
 struct RenderOptions {
   std::optional<int64_t> now;  // what strftime_now tells, Unix seconds; the clock's time if empty
   uint64_t work_max = 20'000'000;  // about one per node evaluated; a long chat takes 100,000
@@ -33,9 +31,7 @@ class ChatTemplate {
   // `tool_source`, where it is not empty, is another template for conversations with tools.
   static Result<ChatTemplate> Parse(std::string_view source, std::string_view tool_source = "");
 
-  // The folder's chat_template.jinja, or else the `chat_template` of its tokenizer_config.json: a
-  // string, or a list of named ones, of which "default" and "tool_use" are taken. The latter may
-  // also be additional_chat_templates/tool_use.jinja. Nothing if there is none.
+  // Of the folder (see FindChatTemplate). Nothing if there is none.
   static Result<std::optional<ChatTemplate>> Load(const std::string& model_dir);
 
   // Messages as the template wants their contents. `messages` is a list of objects whose "content"

@@ -1,0 +1,38 @@
+#include "base/adapter_files.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <system_error>
+#include <vector>
+
+#include "base/file.h"
+
+namespace graft {
+
+std::string TellAdaptersBelow(const std::string& path) {
+  constexpr int kLookedAtMax = 1000;
+  constexpr size_t kNamedMax = 5;
+  std::vector<std::string> found;
+  std::error_code error;
+  int num_looked_at = 0;
+  for (std::filesystem::directory_iterator it(path, error);
+       !error && it != std::filesystem::directory_iterator(); it.increment(error)) {
+    if (++num_looked_at > kLookedAtMax) break;
+    const std::string folder = it->path().string();
+    if (FileExists(folder + "/" + kPeftFiles[0]) || FileExists(folder + "/" + kBundleManifest)) {
+      found.push_back(it->path().filename().string());
+    }
+  }
+  if (found.empty()) return "";
+  std::sort(found.begin(), found.end());
+  std::string names;
+  for (size_t i = 0; i < std::min(found.size(), kNamedMax); ++i) {
+    names += (i == 0 ? "" : ", ") + found[i];
+  }
+  const size_t others = found.size() - std::min(found.size(), kNamedMax);
+  if (others > 0) names += " and " + std::to_string(others) + " more";
+  return "it is no adapter, but folders in it are: " + names +
+         "; name one of these, or link to it from the adapters folder";
+}
+
+}  // namespace graft

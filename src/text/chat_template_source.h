@@ -1,0 +1,27 @@
+// The texts of the chat templates that lie in a folder, of a model or of an adapter. Any thread.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "base/adapter_text.h"
+#include "base/status.h"
+
+namespace graft {
+
+inline constexpr size_t kChatTemplateBytesMax = size_t{256} << 10;
+
+struct ChatTemplateSource {
+  std::optional<std::string> all;  // of all conversations; nothing: there is none
+  std::string with_tools;          // of those with tools, where that is another one; "": it is none
+  std::string file;                // that they stand in
+};
+
+// chat_template.jinja, or else the `chat_template` of tokenizer_config.json: a string, or a list of
+// named ones, of which "default" and "tool_use" are taken. The latter may also be
+// additional_chat_templates/tool_use.jinja. `read` gives the folder's files.
+Result<ChatTemplateSource> FindChatTemplate(const ReadBesideAdapter& read);
+// The same of a folder that nobody else writes in.
+Result<ChatTemplateSource> FindChatTemplateIn(const std::string& folder);
+
+}  // namespace graft
