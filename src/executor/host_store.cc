@@ -186,13 +186,13 @@ char* HostStore::PageData(int32_t page) {
   const int32_t first = page / kSlabPages * kSlabPages;
   Slab& slab = slabs_[static_cast<size_t>(page / kSlabPages)];
   if (slab.data == nullptr) {
-    UseDevice(device_);  // else locking would wake the first GPU
+    UseDevice(device_);  // else locking would wake the first GPU, and none for the CPU
     const int64_t bytes = std::min(kSlabPages, pool_.num_pages() - first) * kPageBytes;
     if (shared_.bytes() == 0) {
-      slab.own = PinnedBuffer(bytes);
+      slab.own = PinnedBuffer(bytes, device_);
       slab.data = slab.own.as<char>();
     } else {
-      shared_.Lock(first * kPageBytes, bytes);
+      if (!device_.is_cpu()) shared_.Lock(first * kPageBytes, bytes);
       slab.data = shared_.data() + first * kPageBytes;
     }
     slab.bytes = bytes;
@@ -200,18 +200,30 @@ char* HostStore::PageData(int32_t page) {
   return slab.data + (page - first) * kPageBytes;
 }
 
-// Empty: there is no room, and none can be made now.
+// Whether so many pages would be free once everything that may go for this priority were gone.
+bool HostStore::CanFree(int32_t num_pages, int32_t priority_max) {
+  const auto set_reclaimable = [&](bool reclaimable) {
+    for (const auto& [priority, cost, entry] : victims_) {
+      if (priority > priority_max || priority == kPinned) return;
+      entry->pages.SetReclaimable(reclaimable);
+    }
+  };
+  set_reclaimable(true);
+  const int32_t num_free = pool_.num_allocatable(PageUse::kAdapters) + packer_.num_reclaimable();
+  set_reclaimable(false);
+  return num_pages <= num_free;
+}
+
+// Empty: there is no room, and none can be made now. Nothing is evicted in vain.
 std::optional<PackedRows> HostStore::PackEvicting(const HostAdapter& adapter) {
-  std::optional<PackedRows> pages;
-  do {
-    pages = packer_.Pack(adapter.weight_rows);
-  } while (!pages.has_value() && EvictCheapest(PriorityOf(adapter.facts.hash)));
+  std::optional<PackedRows> pages = packer_.Pack(adapter.weight_rows);
+  const int32_t priority = PriorityOf(adapter.facts.hash);
+  if (pages.has_value() || !CanFree(packer_.NumPages(adapter.weight_rows), priority)) return pages;
+  while (!pages.has_value() && EvictCheapest(priority)) pages = packer_.Pack(adapter.weight_rows);
   return pages;
 }
 
 HostStore::Held HostStore::Put(HostAdapter adapter, AdapterWeights weights, int64_t wait_ns) {
-  // Copying takes milliseconds: who asks what is there does not wait for it.
-  const std::lock_guard fill_lock(fill_mutex_);
   std::unique_lock lock(mutex_);
   const std::string hash = adapter.facts.hash;
   if (const auto it = entries_.find(hash); it != entries_.end()) return Hold(*it->second);
@@ -219,6 +231,7 @@ HostStore::Held HostStore::Put(HostAdapter adapter, AdapterWeights weights, int6
   std::optional<PackedRows> pages;
   if (num_pages >= 0 && num_pages <= bytes_max_ / kPageBytes) {
     pages = PackEvicting(adapter);
+    // Others whose adapters find room are put meanwhile.
     const int64_t until_ns = SteadyClock::Get().NowNs() + wait_ns;
     while (!pages.has_value() && SteadyClock::Get().NowNs() < until_ns) {
       lock.unlock();
@@ -228,7 +241,6 @@ HostStore::Held HostStore::Put(HostAdapter adapter, AdapterWeights weights, int6
     }
   }
   if (!pages.has_value()) {
-    Account();  // of what was evicted in vain
     Held held;
     held.own_weights_ = std::make_unique<AdapterWeights>(std::move(weights));
     held.own_ = std::make_unique<HostAdapter>(std::move(adapter));
@@ -243,6 +255,8 @@ HostStore::Held HostStore::Put(HostAdapter adapter, AdapterWeights weights, int6
     }
   } const lock_again{lock};
   lock.unlock();
+  // Copying takes milliseconds: who asks what is there does not wait for it.
+  const std::lock_guard fill_lock(fill_mutex_);
   std::vector<HostAdapter::Stretch> stretches;
   for (const PageExtent& extent : pages->extents()) {
     char* const data = PageData(extent.page) + extent.page_begin;
@@ -254,6 +268,11 @@ HostStore::Held HostStore::Put(HostAdapter adapter, AdapterWeights weights, int6
   entry->adapter = std::move(adapter);
   entry->pages = std::move(*pages);
   lock.lock();
+  // Another thread may have put the same content meanwhile, for which people may wait already.
+  if (const auto it = entries_.find(hash); it != entries_.end()) {
+    entry.reset();
+    return Hold(*it->second);
+  }
   Held held = Hold(*entry);
   CountUse(*entry);
   entries_[hash] = std::move(entry);

@@ -104,13 +104,14 @@ class HostStore {
   int32_t PriorityOf(const std::string& hash) const;
   Victim VictimOf(Entry& entry) const;
   bool EvictCheapest(int32_t priority_max);
+  bool CanFree(int32_t num_pages, int32_t priority_max);
   std::optional<PackedRows> PackEvicting(const HostAdapter& adapter);
   char* PageData(int32_t page);
   void Account();
 
   const int64_t bytes_max_;
   const Device device_;
-  std::mutex fill_mutex_;     // before mutex_: one Put at a time; guards slabs_
+  std::mutex fill_mutex_;     // before mutex_: one Put copies at a time; guards slabs_
   mutable std::mutex mutex_;  // the rest
   PagePool pool_;
   RowPacker packer_;

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cmath>
 #include <map>
 #include <set>
@@ -226,12 +227,13 @@ TEST_F(HostStoreTest, EvictsByTheRuleWhateverHappens) {
       if (!store_.Has(other)) gone.insert(other);
     }
     EXPECT_EQ(gone, rule.Victims(hash, held ? held->facts.hash : "", gone.size())) << "use " << i;
+    EXPECT_TRUE(gone.empty() || store_.Has(hash)) << "in vain, use " << i;
     for (const std::string& other : gone) rule.Forget(other);
     num_evicted += gone.size();
     if (store_.Has(hash)) rule.Use(hash);
     ASSERT_EQ(store_.CheckIntegrity().ToString(), "OK");
   }
-  EXPECT_GT(num_evicted, 50u);
+  EXPECT_GT(num_evicted, 30u);
 }
 
 // After two thousand half-lives a use is worth less than a double can express.
@@ -268,14 +270,36 @@ TEST_F(HostStoreTest, TakesNoMoreMemoryThanItsLimit) {
   EXPECT_EQ(store_.slab_bytes(), int64_t{3} << 20);
 }
 
-TEST_F(HostStoreTest, MetricsTellWhatWasEvictedInVain) {
+TEST_F(HostStoreTest, NothingIsEvictedInVain) {
   prometheus::Gauge& adapters = metrics_.Gauge("graft_host_adapters", "");
   const HostStore::Held held = Put("held", 64);
   Put("other", 16);
-  EXPECT_EQ(adapters.Value(), 2);
-  Put("too large beside it", 96);
-  EXPECT_FALSE(store_.Has("other"));
-  EXPECT_EQ(adapters.Value(), 1);
+  store_.SetPriority("cherished", 1);
+  Put("cherished", 4);
+  EXPECT_EQ(adapters.Value(), 3);
+  EXPECT_FALSE(Put("too large beside it", 96).is_in_store());
+  EXPECT_TRUE(store_.Has("other"));
+  EXPECT_TRUE(store_.Has("cherished"));
+  EXPECT_EQ(adapters.Value(), 3);
+}
+
+// Without the first one's leave: it may wait for as long as the adapters that hold its room run.
+TEST_F(HostStoreTest, WhatFitsIsPutWhileAnotherWaitsForRoom) {
+  HostStore::Held held = Put("held", 64);
+  std::atomic<bool> is_done = false;
+  std::thread waiting([&] {
+    LoraWeights weights = MakeWeights(96, 2);
+    HostAdapter adapter = DescribeHostAdapter(weights, model_, "large", "base");
+    const int64_t wait_ns = int64_t{60} * 1'000'000'000;
+    EXPECT_TRUE(store_.Put(std::move(adapter), std::move(weights), wait_ns).is_in_store());
+    is_done = true;
+  });
+  std::this_thread::sleep_for(std::chrono::milliseconds(50));  // that it most likely waits
+  EXPECT_TRUE(Put("small", 16).is_in_store());
+  EXPECT_EQ(store_.slab_bytes(), int64_t{3} << 20);
+  EXPECT_FALSE(is_done);
+  held.Release();
+  waiting.join();
 }
 
 TEST_F(HostStoreTest, ThreadsPutFindAndLetGo) {
