@@ -93,7 +93,9 @@ Result<LoraWeights> LoraWeights::Sum(std::span<const LoraAddend> addends, const 
     for (const LoraAddend& addend : addends) {
       const LoraMatrix& from = addend.matrices[idx];
       if (from.rank == 0) continue;
-      const double factor = ScaleOf(addend, idx) / static_cast<double>(target.scale);
+      // Where no adapter has a scale, nothing is to be shared out.
+      const double factor =
+          target.scale == 0.0f ? 1.0 : ScaleOf(addend, idx) / static_cast<double>(target.scale);
       if (owns_a) {
         CopyRows({from.a_rows, to.a_rows + row, from.rank, shape.in}, factor, dtype);
       }

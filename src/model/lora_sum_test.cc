@@ -102,6 +102,21 @@ TEST(LoraSumTest, OneAdaptersRowsStayAsTheyAre) {
   EXPECT_EQ(sum.matrix(1, LoraModule::kDown).rank, 0);
 }
 
+TEST(LoraSumTest, AModuleThatAllAdaptersSwitchOffAddsNothing) {
+  const ModelConfig model = OddModel();
+  const std::string off = R"("r": 2, "alpha_pattern": {"q_proj": 0})";
+  const LoraWeights a = Adapter(model, off, 1, DType::kF32);
+  const LoraWeights b = Adapter(model, off, 2, DType::kF32);
+  const LoraAddend both[] = {{a.matrices(), 1.0f}, {b.matrices(), 0.5f}};
+  const LoraWeights sum = *LoraWeights::Sum(both, model, DType::kF32);
+  const LoraModuleShape shape = ShapeOfLoraModule(model, LoraModule::kQ);
+  EXPECT_EQ(sum.matrix(0, LoraModule::kQ).scale, 0.0f);
+  for (const double value : Product(sum.matrix(0, LoraModule::kQ), shape, DType::kF32)) {
+    EXPECT_EQ(value, 0.0);
+  }
+  ExpectSum(sum, {&a, &b}, {1.0f, 0.5f}, model, 1e-5);
+}
+
 TEST(LoraSumTest, RefusesMoreRanksThanKernelsTake) {
   const ModelConfig model = OddModel();
   const LoraWeights a = Adapter(model, R"("r": 200)", 3, DType::kF32);
