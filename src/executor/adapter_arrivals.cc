@@ -82,11 +82,13 @@ void ArrivalGate::Reset(const StepPlan& plan, const AdapterArrivals* arrivals) {
 void ArrivalGate::Reset() {
   arrivals_.clear();
   has_worked_ = false;
+  names_arrivals_ = false;
 }
 
 void ArrivalGate::Add(AdapterSlot slot, const AdapterArrivals& arrivals) {
   const AdapterArrival* const arrival = arrivals.Find(slot);
   if (arrival == nullptr) return;
+  names_arrivals_ = true;
   const int32_t num_layers = arrival->adapter().facts.num_layers;
   if (!arrival->HasArrived(num_layers - 1)) arrivals_.push_back(arrival);
 }

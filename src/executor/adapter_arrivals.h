@@ -90,8 +90,11 @@ class ArrivalGate : public LayerGate {
   void SetWorkWhileBlocked(std::function<void()> work) { work_ = std::move(work); }
   // Does this work now, unless it was done for this step.
   void WorkWhileBlocked();
-  // No adapter of the step was under way.
+  // All rows of the step's adapters are where this process reads them.
   bool is_open() const { return arrivals_.empty(); }
+  // An arrival of one of its adapters has not ended, so that other ranks may lack rows of it, which
+  // copy by themselves.
+  bool names_arrivals() const { return names_arrivals_; }
   // The largest rank of those under way: the adapters' table may not know them yet.
   int32_t rank_max() const;
   void Await(int32_t layer, const Stream& stream) override;
@@ -100,6 +103,7 @@ class ArrivalGate : public LayerGate {
   std::vector<const AdapterArrival*> arrivals_;
   std::function<void()> work_;
   bool has_worked_ = false;
+  bool names_arrivals_ = false;
 };
 
 }  // namespace graft

@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <array>
 #include <new>
-#include <tuple>
 
 #include "base/check.h"
+#include "base/log.h"
 #include "kernels/common/launch_ledger.h"
 
 namespace graft {
@@ -129,7 +129,7 @@ void DecodeGraphs::Record(int32_t rank_max, Stream& stream, const Progress& prog
 // Records a step whose rows all are padding, unless it was before.
 CapturedGraph* DecodeGraphs::Find(const Key& key, Stream& stream) {
   const auto found = graphs_.find(key);
-  if (found != graphs_.end()) return &found->second;
+  if (found != graphs_.end()) return found->second.has_value() ? &*found->second : nullptr;
   constexpr std::array<int32_t, 1> kNoRows = {0};
   HostBatch empty;
   empty.row_begin = kNoRows;
@@ -143,14 +143,16 @@ CapturedGraph* DecodeGraphs::Find(const Key& key, Stream& stream) {
   const DeviceBatch put = transformer_.Put(empty, PaddingFor(key), stream);
   transformer_.Run(put, stream);  // what is chosen at first use is chosen now
   Synchronize(stream);
+  std::optional<CapturedGraph>& graph = graphs_[key];
   try {
-    return &graphs_
-                .emplace(
-                    std::piecewise_construct, std::forward_as_tuple(key),
-                    std::forward_as_tuple(stream, [&] { logits_ = transformer_.Run(put, stream); }))
-                .first->second;
-  } catch (const std::bad_alloc&) {
+    graph.emplace(stream, [&] { logits_ = transformer_.Run(put, stream); });
+    return &*graph;
+  } catch (const std::bad_alloc& error) {
     LaunchLedger::OfThread() = {};
+    LOG_WARN(
+        "steps of {} rows are launched kernel by kernel, which is slower: no memory for their "
+        "graph ({})",
+        key.num_rows, error.what());
     return nullptr;
   }
 }

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <optional>
 #include <vector>
 
 #include "model/transformer.h"
@@ -66,7 +67,9 @@ class DecodeGraphs {
   std::vector<Key> KeysFor(int32_t num_rows, int32_t rank_max) const;
   Key KeyFor(int32_t num_rows, int32_t rank_bound, int32_t num_tiles) const;
   BatchUpload::Padding PaddingFor(const Key& key) const;
-  // Null: there is no memory for it.
+  // Null: there was no memory for it when it was first wanted, and it is not tried again: this rank
+  // then launches such steps kernel by kernel, with the same rows and exchanges as ranks that
+  // replay them.
   CapturedGraph* Find(const Key& key, Stream& stream);
 
   Transformer& transformer_;
@@ -74,7 +77,7 @@ class DecodeGraphs {
   const LoraTable lora_;
   const MergedWeights* const merged_;
   const std::vector<int32_t> sizes_;
-  std::map<Key, CapturedGraph> graphs_;
+  std::map<Key, std::optional<CapturedGraph>> graphs_;
   const float* logits_ = nullptr;
 };
 

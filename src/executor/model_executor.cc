@@ -321,8 +321,10 @@ const float* ModelExecutor::Forward(RunningStep& step, ForwardTimes* times) {
     gate_.WorkWhileBlocked();  // its layers are launched as its workers answer
   }
   step.is_assisted = batch.assist != nullptr;
-  const bool replays =
-      graphs_ != nullptr && graphs_->Covers(batch) && times == nullptr && batch.gate == nullptr;
+  // A recorded step waits for no rows. The other ranks' copies may be behind this one's.
+  const bool is_whole =
+      batch.gate == nullptr && (parts_.ranks == nullptr || !gate_.names_arrivals());
+  const bool replays = graphs_ != nullptr && graphs_->Covers(batch) && times == nullptr && is_whole;
   if (parts_.ranks != nullptr) parts_.ranks->Forward(batch, replays);
   const float* logits = nullptr;
   if (replays) {

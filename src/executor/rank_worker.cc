@@ -5,6 +5,7 @@
 #include <string>
 #include <utility>
 
+#include "base/log.h"
 #include "executor/rank_batch.h"
 
 namespace graft {
@@ -150,14 +151,20 @@ void RankWorker::BeginCopy(MessageReader& order) {
   copy_came_.notify_one();
 }
 
-// Page-locked in this process, too, so that copies to a GPU run beside its steps.
+// Page-locked in this process, too, so that copies to a GPU run beside its steps. What the machine
+// cannot lock is copied all the same, more slowly.
 void RankWorker::LockHostMemory(int64_t begin, int64_t bytes) {
   constexpr int64_t kPartBytes = int64_t{64} << 20;
   if (parts_.stream.device.is_cpu()) return;
   const auto end = static_cast<int64_t>(parts_.host_memory.size());
   for (int64_t part = begin / kPartBytes * kPartBytes; part < begin + bytes; part += kPartBytes) {
-    if (!locked_.insert(part).second) continue;
-    LockPages(parts_.host_memory.data() + part, std::min(kPartBytes, end - part));
+    if (!tried_to_lock_.insert(part).second) continue;
+    try {
+      LockPages(parts_.host_memory.data() + part, std::min(kPartBytes, end - part));
+      locked_.insert(part);
+    } catch (const std::bad_alloc& error) {
+      LOG_WARN("copies of some adapters hold up steps: {}", error.what());
+    }
   }
 }
 

@@ -78,7 +78,9 @@ class RankWorker {
   std::unique_ptr<DecodeGraphs> graphs_;  // once they were asked for
   std::array<StreamEvent, 2> done_;       // of steps, taking turns
   uint64_t num_steps_ = 0;
-  std::set<int64_t> locked_;  // parts of the host store's memory, by where they begin
+  // Parts of the host store's memory, by where they begin.
+  std::set<int64_t> tried_to_lock_;
+  std::set<int64_t> locked_;
 
   std::mutex mutex_;  // guards what follows
   std::condition_variable copy_came_;

@@ -112,14 +112,16 @@ class PeerExchange : public RankExchange {
   int turn_ = 0;
 };
 
+// In steps of the kernels' vectors, so that every rank's floats begin on their borders.
+int64_t VectorsOf(int64_t n) { return (n + 3) / 4 * 4; }
+
 // Of ranks whose parts come to lie side by side in this GPU's own memory, and the rank's own one in
 // front of them.
 class GatheredParts {
  public:
   GatheredParts(int32_t rank, int32_t num_ranks, const GpuExchangeLimits& limits,
                 const Device& device)
-      : part_(std::max<int64_t>(limits.part_floats, limits.tokens_max) * kFloatBytes, device),
-        all_(num_ranks * part_.bytes(), device) {
+      : part_(PartBytes(limits), device), all_(num_ranks * part_.bytes(), device) {
     blocks_.rank = rank;
     blocks_.num_ranks = num_ranks;
     blocks_.meets = false;
@@ -136,17 +138,19 @@ class GatheredParts {
     return blocks;
   }
   static int64_t BytesFor(const GpuExchangeLimits& limits, int32_t num_ranks) {
-    return (1 + num_ranks) * std::max<int64_t>(limits.part_floats, limits.tokens_max) * kFloatBytes;
+    return (1 + num_ranks) * PartBytes(limits);
   }
 
  private:
+  // What moves is whole vectors.
+  static int64_t PartBytes(const GpuExchangeLimits& limits) {
+    return VectorsOf(std::max<int64_t>(limits.part_floats, limits.tokens_max)) * kFloatBytes;
+  }
+
   Buffer part_;
   Buffer all_;
   RankBlocks blocks_;
 };
-
-// In steps of the kernels' vectors, so that every rank's floats begin on their borders.
-int64_t VectorsOf(int64_t n) { return (n + 3) / 4 * 4; }
 
 class NcclExchange : public RankExchange {
  public:
