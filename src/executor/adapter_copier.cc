@@ -117,7 +117,8 @@ AdapterCopier::AdapterCopier(const ModelConfig& config, KvPool& pool, LoraStore&
       stream_(device, nullptr),
       halves_{StreamEvent(device), StreamEvent(device)},
       tables_((int64_t{config.num_layers} * kLoraModules * 2 * kLoraRankMax + kVirtualTokensMax) *
-              int64_t{sizeof(void*)}) {
+                  int64_t{sizeof(void*)},
+              device) {
   CHECK_GT(copies_at_once, 0);
 }
 

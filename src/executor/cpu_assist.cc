@@ -67,10 +67,10 @@ Result<std::unique_ptr<CpuAssist>> CpuAssist::Create(const CpuAssistOptions& opt
   if (assist->in_processes_) {
     CHECK_GT(store.shared().bytes(), 0) << "worker processes read shared memory";
     ASSIGN_OR_RETURN(assist->shared_, SharedMemory::Create(AssistExchange::Bytes(limits)));
-    assist->shared_.Lock(0, assist->shared_.bytes());
+    if (!device.is_cpu()) assist->shared_.Lock(0, assist->shared_.bytes());
     memory = assist->shared_.data();
   } else {
-    assist->pinned_ = PinnedBuffer(AssistExchange::Bytes(limits));
+    assist->pinned_ = PinnedBuffer(AssistExchange::Bytes(limits), device);
     memory = assist->pinned_.as<char>();
   }
   assist->profile_ = AssistProfile::Measure(config, dtype, activations == DType::kF32);

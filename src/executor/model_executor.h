@@ -83,7 +83,7 @@ class ModelExecutor : public Executor {
     RunningStep(const Device& device, int32_t rows_max)
         : begun(device, true),
           done(device, true),
-          sampled(rows_max * int64_t{sizeof(SampledToken)}) {}
+          sampled(rows_max * int64_t{sizeof(SampledToken)}, device) {}
     // `num_rows` results, as if nothing had been drawn.
     std::span<SampledToken> ResetSampled(size_t num_rows) const;
 
@@ -100,8 +100,8 @@ class ModelExecutor : public Executor {
   // Rows of a prompt whose log-probabilities the device forms while the host reads those before.
   struct PromptBatch {
     PromptBatch(const Device& device, int32_t rows_max)
-        : rows(rows_max * int64_t{sizeof(int32_t)}),
-          sampled(rows_max * int64_t{sizeof(SampledToken)}),
+        : rows(rows_max * int64_t{sizeof(int32_t)}, device),
+          sampled(rows_max * int64_t{sizeof(SampledToken)}, device),
           done(device) {}
     PinnedBuffer rows;     // int32_t [logits rows]: of the step
     PinnedBuffer sampled;  // SampledToken [logits rows]

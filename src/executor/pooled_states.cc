@@ -13,8 +13,8 @@ namespace graft {
 PooledStates::PooledStates(Transformer& transformer, int32_t sequences_max, const Device& device)
     : transformer_(transformer),
       sums_(static_cast<size_t>(sequences_max)),
-      rows_(transformer.limits().step_tokens_max * int64_t{sizeof(int32_t)}),
-      host_sums_(transformer.config().hidden_size * int64_t{sizeof(double)}) {
+      rows_(transformer.limits().step_tokens_max * int64_t{sizeof(int32_t)}, device),
+      host_sums_(transformer.config().hidden_size * int64_t{sizeof(double)}, device) {
   if (!device.is_cpu()) device_sums_ = Buffer(host_sums_.bytes(), device);
 }
 

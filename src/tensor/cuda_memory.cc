@@ -48,14 +48,26 @@ std::vector<CudaCard> ListCudaCards() {
   std::vector<CudaCard> cards;
   for (int index = 0; index < NumCudaDevices(); ++index) {
     cudaDeviceProp properties;
-    CUDA_CHECK(cudaGetDeviceProperties(&properties, index));
-    cards.push_back({.name = properties.name,
-                     .major = properties.major,
-                     .minor = properties.minor,
-                     .shared_bytes = static_cast<int64_t>(properties.sharedMemPerBlockOptin),
-                     .has_image = HasCudaImage(index)});
+    const cudaError_t error = cudaGetDeviceProperties(&properties, index);
+    if (error != cudaSuccess) {  // one that fell off the bus is nothing to those who want another
+      cudaGetLastError();
+      cards.push_back({.name = cudaGetErrorString(error)});
+      continue;
+    }
+    cards.push_back(
+        {.name = properties.name,
+         .major = properties.major,
+         .minor = properties.minor,
+         .shared_bytes = static_cast<int64_t>(properties.sharedMemPerBlockOptin),
+         .has_image = HasCodeFor(GRAFT_CUDA_ARCHITECTURES, properties.major, properties.minor)});
   }
   return cards;
+}
+
+Status CheckRunsCode(const Device& device) {
+  if (device.is_cpu() || HasCudaImage(device.index)) return OkStatus();
+  return FailedPreconditionError(device.ToString() + " (" + DescribeDevice(device) +
+                                 "): this binary has no code that runs there; use --device cpu");
 }
 
 std::string DescribeDevice(const Device& device) {
@@ -152,14 +164,18 @@ void ZeroOnDevice(void* target, int64_t bytes, const Stream& stream) {
   CUDA_CHECK(cudaMemsetAsync(target, 0, static_cast<size_t>(bytes), CudaStreamOf(stream)));
 }
 
-PinnedBuffer::PinnedBuffer(int64_t bytes) : bytes_(bytes) {
+PinnedBuffer::PinnedBuffer(int64_t bytes) : PinnedBuffer(bytes, NumCudaDevices() > 0) {}
+
+PinnedBuffer::PinnedBuffer(int64_t bytes, const Device& device)
+    : PinnedBuffer(bytes, !device.is_cpu()) {}
+
+PinnedBuffer::PinnedBuffer(int64_t bytes, bool pinned) : bytes_(bytes) {
   CHECK_GE(bytes, 0);
   if (bytes == 0) return;
   const size_t rounded =
       (static_cast<size_t>(bytes) + kPinnedAlignment - 1) / kPinnedAlignment * kPinnedAlignment;
   BookAllocation({}, bytes);
   void* data = nullptr;
-  const bool pinned = NumCudaDevices() > 0;
   if (!pinned) {
     data = std::aligned_alloc(kPinnedAlignment, rounded);
   } else if (cudaHostAlloc(&data, rounded, cudaHostAllocPortable | cudaHostAllocMapped) !=

@@ -72,12 +72,14 @@ void ZeroOnDevice(void* target, int64_t bytes, const Stream& stream);
 // A buffer of the host, moved into the stream's device when this returns; the same one on the CPU.
 Buffer MoveToDevice(Buffer host, const Stream& stream);
 
-// Zeroed host memory, page-locked and visible to every GPU at the same address where there is one;
-// plain memory elsewhere. Aligned to 4096.
+// Zeroed host memory, page-locked and visible to every GPU at the same address for a device that is
+// one; plain memory for the CPU, since locking wakes a GPU. Aligned to 4096.
 class PinnedBuffer {
  public:
   PinnedBuffer() = default;
   // OutOfMemory where the host has not that many bytes left, or locks no more.
+  PinnedBuffer(int64_t bytes, const Device& device);
+  // For whatever GPU this machine has.
   explicit PinnedBuffer(int64_t bytes);
 
   template <typename T>
@@ -87,6 +89,7 @@ class PinnedBuffer {
   int64_t bytes() const { return bytes_; }
 
  private:
+  PinnedBuffer(int64_t bytes, bool pinned);
   struct Free {
     bool pinned;
     int64_t bytes;

@@ -5,6 +5,22 @@
 namespace graft {
 namespace {
 
+// Whether code of one architecture runs on the card: compiled for its own generation and no later
+// member of it, or as text that the driver compiles for later cards. One with a letter runs on no
+// other card.
+bool RunsOn(std::string_view architecture, int major, int minor) {
+  int number = 0;
+  const char* const end = architecture.data() + architecture.size();
+  const auto [rest, error] = std::from_chars(architecture.data(), end, number);
+  if (error != std::errc()) return true;
+  const std::string_view suffix(rest, static_cast<size_t>(end - rest));
+  const int card = major * 10 + minor;
+  if (suffix.starts_with("a") || suffix.starts_with("f")) return number == card;
+  const bool has_code = number / 10 == major && number <= card;
+  const bool has_text = number <= card;
+  return (suffix != "-virtual" && has_code) || (suffix != "-real" && has_text);
+}
+
 std::string DescribeCard(const CudaCard& card, size_t index) {
   return "cuda:" + std::to_string(index) + " (" + card.name + "): " + WhyUnusable(card);
 }
@@ -28,6 +44,15 @@ Result<DeviceChoice> ParseDeviceChoice(const std::string& text) {
     if (error == std::errc() && rest == end && index >= 0) return DeviceChoice{Kind::kCuda, index};
   }
   return InvalidArgumentError("must be auto, cpu or cuda:N, got '" + text + "'");
+}
+
+bool HasCodeFor(std::string_view architectures, int major, int minor) {
+  for (;;) {
+    const size_t comma = architectures.find(',');
+    if (RunsOn(architectures.substr(0, comma), major, minor)) return true;
+    if (comma == architectures.npos) return false;
+    architectures.remove_prefix(comma + 1);
+  }
 }
 
 std::string WhyUnusable(const CudaCard& card) {

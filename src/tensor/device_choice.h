@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/status.h"
@@ -26,12 +27,21 @@ Result<DeviceChoice> ParseDeviceChoice(const std::string& text);
 
 // A CUDA device as its driver shows it.
 struct CudaCard {
-  std::string name;
+  std::string name;          // or why the driver shows nothing of it
   int major = 0, minor = 0;  // compute capability
   int64_t shared_bytes = 0;  // of a thread block at most
   bool has_image = false;    // whether this binary has code for it
 };
+// Looks, and takes nothing: no card has a context of this process for it.
 std::vector<CudaCard> ListCudaCards();
+
+// Whether a binary of these architectures, as CMake names them ("80-real,90a-real"), has code for
+// cards of that compute capability. Names that are no number are taken to hold all.
+bool HasCodeFor(std::string_view architectures, int major, int minor);
+
+// kFailedPrecondition where kernels do not run on the chosen device, whatever its capability
+// promises. Makes a context there.
+Status CheckRunsCode(const Device& device);
 
 // The least that every kernel finds room in: what Ada's cards have, see device_traits.h.
 inline constexpr int64_t kCudaSharedBytesMin = int64_t{99} << 10;

@@ -37,6 +37,7 @@ const DeviceTraits& TraitsOf(const Device& device) {
 }
 
 std::vector<CudaCard> ListCudaCards() { return {}; }
+Status CheckRunsCode(const Device&) { return OkStatus(); }
 
 std::string DescribeDevice(const Device& device) {
   CHECK(device.is_cpu());
@@ -75,7 +76,10 @@ void ZeroOnDevice(void* target, int64_t bytes, const Stream&) {
   if (bytes > 0) std::memset(target, 0, static_cast<size_t>(bytes));
 }
 
-PinnedBuffer::PinnedBuffer(int64_t bytes) : bytes_(bytes) {
+PinnedBuffer::PinnedBuffer(int64_t bytes) : PinnedBuffer(bytes, false) {}
+PinnedBuffer::PinnedBuffer(int64_t bytes, const Device&) : PinnedBuffer(bytes, false) {}
+
+PinnedBuffer::PinnedBuffer(int64_t bytes, bool /*pinned*/) : bytes_(bytes) {
   CHECK_GE(bytes, 0);
   if (bytes == 0) return;
   const size_t rounded =

@@ -162,6 +162,25 @@ TEST(DeviceTest, AutoFallsBackToTheCpuAndSaysWhichCardsAndWhy) {
             "for compute capability 10.0");
 }
 
+TEST(DeviceTest, CodeForACardIsToldByItsCapability) {
+  EXPECT_TRUE(HasCodeFor("80-real,86-real,89-real,90a-real", 9, 0));
+  EXPECT_TRUE(HasCodeFor("80-real,90a-real", 8, 6));
+  EXPECT_FALSE(HasCodeFor("86-real", 8, 0)) << "an earlier member of the generation";
+  EXPECT_FALSE(HasCodeFor("80-real,90a-real", 10, 0));
+  EXPECT_FALSE(HasCodeFor("80-real", 7, 5));
+  EXPECT_FALSE(HasCodeFor("90a-real", 8, 9));
+  EXPECT_TRUE(HasCodeFor("80-virtual", 12, 0)) << "the driver compiles it";
+  EXPECT_TRUE(HasCodeFor("80", 9, 0));
+  EXPECT_FALSE(HasCodeFor("90a", 10, 0));
+  EXPECT_TRUE(HasCodeFor("native", 8, 6));
+}
+
+TEST(DeviceTest, ACardThatTheDriverShowsNothingOfIsUnusable) {
+  const std::vector<CudaCard> cards = {{.name = "unknown error"}, kHopper};
+  EXPECT_FALSE(WhyUnusable(cards[0]).empty());
+  EXPECT_EQ(ChooseDevice(DeviceChoice{}, cards)->device.index, 1);
+}
+
 TEST(DeviceTest, ACardAskedForIsRefusedWithTheReason) {
   const std::vector<CudaCard> cards = {kTuring, kHopper};
   const auto status = [&](int index) {
