@@ -317,6 +317,7 @@ __device__ __forceinline__ void DecodeByBlocks(const Params& params,
   auto& exchange = *reinterpret_cast<Exchange<Shape::kQueryTiles>*>(
       shared + (kItemWarps + Shape::kValueSlots) * Shape::kSlotBytes);
   const int count = list.count();
+  if (params.wait_late) SeeWhatPreviousSaw();  // the queries, which the sister waited for
 #pragma unroll 1
   for (int i = static_cast<int>(blockIdx.x);; i += static_cast<int>(gridDim.x)) {
     const SplitItem item = list.At(i, count);

@@ -147,6 +147,7 @@ __device__ __forceinline__ void DecodeByWarps(const Params& params,
   // Of this step the pool gets one position of a sequence: all before it may be read while the
   // kernel that writes it still runs, and that kernel's time would be memory's idle time.
   bool has_waited = params.wait_late;
+  if (params.wait_late) SeeWhatPreviousSaw();  // the queries, which the sister waited for
   const auto wait_for_newest = [&] {
     if (has_waited || loader.NextTileIsOld()) return;
     WaitForPrevious();
