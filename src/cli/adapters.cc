@@ -11,7 +11,9 @@
 #include "cli/commands.h"
 #include "engine/adapter_folders.h"
 #include "executor/adapter_backend.h"
+#include "runtime/adapter_texts.h"
 #include "runtime/runtime.h"
+#include "text/chat_template.h"
 
 namespace graft {
 namespace {
@@ -20,13 +22,19 @@ struct AdaptersOptions {
   std::string model;
   std::string adapters;
   std::vector<std::string> roots;
-  std::optional<DType> dtype;      // none: the checkpoint's
+  std::optional<DType> dtype;  // none: the checkpoint's
+  AdapterTextUse text = AdapterTextUse::kAdapter;
   std::vector<std::string> paths;  // of inspect and verify
 };
 
 struct Target {
   ModelConfig config;
   DType dtype = DType::kF32;
+  AdapterTextHooks texts;
+
+  Result<OrderedJson> Inspect(const std::string& path, AdapterTextPtr* text = nullptr) const {
+    return InspectAdapter(path, config, dtype, texts, text);
+  }
 };
 
 Result<Target> LoadTarget(const AdaptersOptions& options) {
@@ -37,6 +45,7 @@ Result<Target> LoadTarget(const AdaptersOptions& options) {
   Target target;
   ASSIGN_OR_RETURN(target.config, LoadModelConfig(options.model));
   target.dtype = ServingDType(target.config, options.dtype);
+  target.texts = MakeAdapterTextHooks(options.text, options.model, target.config);
   return target;
 }
 
@@ -72,12 +81,35 @@ void PrintVerdict(const std::string& path, const std::string& verdict) {
   std::printf("%s\n", EscapeForLog(line).c_str());
 }
 
+// Why the template that an adapter brings cannot be used; "": it brings none, or it can.
+std::string TemplateError(const AdapterTextPtr& text) {
+  if (text == nullptr || text->chat_template.empty()) return "";
+  return ChatTemplate::Parse(text->chat_template, text->tool_template).status().message();
+}
+
+// Of an adapter that can be served: what is special about it.
+std::string Verdict(const OrderedJson& facts, const AdapterTextPtr& text) {
+  std::string verdict = "ok, self-test passed";
+  if (text != nullptr) {
+    const std::string error = TemplateError(text);
+    if (!text->chat_template.empty()) verdict += "; brings a chat template";
+    if (!error.empty()) verdict += " that cannot be used: " + error;
+    if (!text->stop_token_ids.empty()) {
+      verdict += "; its answers also end at tokens " + OrderedJson(text->stop_token_ids).dump();
+    }
+  }
+  if (facts["changes_nothing"] == true) {
+    verdict += "; warning: it changes nothing, since A, B or alpha is zero in all modules";
+  }
+  return verdict;
+}
+
 Status RunList(const AdaptersOptions& options) {
   ASSIGN_OR_RETURN(const Target target, LoadTarget(options));
   ASSIGN_OR_RETURN(const AdapterFolders::Found found, FindAdapters(options));
   std::printf("%-24s %-7s %8s %-12s  %s\n", "name", "rank", "MiB", "hash", "modules");
   for (const auto& [name, path, stamp, bytes] : found.folders) {
-    const Result<OrderedJson> facts = InspectAdapter(path, target.config, target.dtype);
+    const Result<OrderedJson> facts = target.Inspect(path);
     if (!facts.ok()) {
       PrintRefused(name, facts.status());
       continue;
@@ -104,7 +136,10 @@ Status RunList(const AdaptersOptions& options) {
 Status RunInspect(const AdaptersOptions& options) {
   ASSIGN_OR_RETURN(const Target target, LoadTarget(options));
   for (const std::string& path : options.paths) {
-    ASSIGN_OR_RETURN(const OrderedJson facts, InspectAdapter(path, target.config, target.dtype));
+    AdapterTextPtr text;
+    ASSIGN_OR_RETURN(OrderedJson facts, target.Inspect(path, &text));
+    const std::string error = TemplateError(text);
+    if (!error.empty()) facts["chat_template_error"] = error;
     std::printf("%s\n", facts.dump(2).c_str());
   }
   return OkStatus();
@@ -124,9 +159,10 @@ Status RunVerify(const AdaptersOptions& options) {
   }
   const size_t num_adapters = paths.size() + num_refused;
   for (const std::string& path : paths) {
-    const Result<OrderedJson> facts = InspectAdapter(path, target.config, target.dtype);
+    AdapterTextPtr text;
+    const Result<OrderedJson> facts = target.Inspect(path, &text);
     num_refused += facts.ok() ? 0 : 1;
-    PrintVerdict(path, facts.ok() ? "ok, self-test passed" : facts.status().message());
+    PrintVerdict(path, facts.ok() ? Verdict(*facts, text) : facts.status().message());
   }
   if (num_refused == 0) return OkStatus();
   return FailedPreconditionError(std::to_string(num_refused) + " of " +
@@ -138,6 +174,7 @@ Command Action(const std::string& name, const std::string& help,
                Status (*action)(const AdaptersOptions&)) {
   rows.push_back({"model", Text(options->model), "HF folder of the base model"});
   rows.push_back(DTypeOptionRow(options->dtype));
+  rows.push_back(AdapterTextOptionRow(options->text));
   return {.name = name,
           .help = help,
           .groups = {{"Options", std::move(rows)}},

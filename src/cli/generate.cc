@@ -42,6 +42,9 @@ Status SubmitOne(const GenerateOptions& options, const LoadedModel& model, Runti
     const Result<AdapterInfo> info = runtime.catalog().Find(name);
     if (!info.ok()) return NoSuchAdapter(runtime.catalog(), name);
     request.UseAdapter(info->key());
+    if (info->text != nullptr && !options.sampling.ignore_eos) {
+      request.sampling.stop_token_ids = info->text->stop_token_ids;
+    }
   }
   return runtime.engine().Submit(std::move(request), answer.stream());
 }

@@ -60,9 +60,10 @@ Status CopyToDisk(const std::string& from, const std::string& to) {
   return synced ? OkStatus() : SystemError(error_number, "cannot keep an adapter");
 }
 
-// One of its two folders may be missing.
-Status CopyBundle(const std::string& from, const std::string& to) {
-  for (const char* const file : kBundleFiles) {
+// Those of the files that are there.
+template <typename Files>
+Status CopyThose(const Files& files, const std::string& from, const std::string& to) {
+  for (const char* const file : files) {
     const std::string path = from + "/" + file;
     if (!FileExists(path)) continue;
     std::error_code error;
@@ -113,12 +114,13 @@ Result<std::string> AdapterStore::Keep(const std::string& hash, const std::strin
     const bool is_bundle =
         !FileExists(folder + "/" + kPeftFiles[0]) && FileExists(folder + "/" + kBundleManifest);
     if (is_bundle) {
-      RETURN_IF_ERROR(CopyBundle(folder, copy));
+      RETURN_IF_ERROR(CopyThose(kBundleFiles, folder, copy));
     } else {
       for (const char* const file : kPeftFiles) {
         RETURN_IF_ERROR(CopyToDisk(folder + "/" + file, copy + "/" + file));
       }
     }
+    RETURN_IF_ERROR(CopyThose(kAdapterTextFiles, folder, copy));
     ASSIGN_OR_RETURN(const std::string found, hash_folder_(copy));
     if (found == hash) return OkStatus();
     fs::remove_all(copy, error);

@@ -29,7 +29,8 @@ Result<std::string> HashOf(const std::string& folder) {
   const bool is_bundle = FileExists(folder + "/" + kBundleManifest);
   for (size_t file = 0; file < kAdapterFiles; ++file) {
     const std::string path = folder + "/" + AdapterFileName(file);
-    if (is_bundle ? !FileExists(path) : file >= kPeftFiles.size()) continue;
+    const bool is_needed = !is_bundle && file < kPeftFiles.size();
+    if (!is_needed && !FileExists(path)) continue;
     ASSIGN_OR_RETURN(const std::string text, ReadFile(path));
     hash.Update(text);
   }
@@ -119,7 +120,7 @@ TEST_F(AdapterStoreTest, FetchesOnceHoweverManyAsk) {
     ASSERT_TRUE(folder.ok()) << folder.status().ToString();
     EXPECT_EQ(*HashOf(*folder), hash_);
   }
-  EXPECT_EQ(with.num_reads, static_cast<int>(kPeftFiles.size()));
+  EXPECT_EQ(with.num_reads, static_cast<int>(kPeftFiles.size() + kAdapterTextFiles.size()));
   EXPECT_TRUE(store.Get(hash_, {}).ok());  // it is in the store already
 }
 
@@ -178,6 +179,23 @@ TEST_F(AdapterStoreTest, ABundleComesWithItsFolders) {
     EXPECT_EQ(FileExists(*got + "/lora"), has_lora);
     EXPECT_FALSE(FileExists(*got + "/" + kPeftFiles[0]));
   }
+}
+
+TEST_F(AdapterStoreTest, WhatLiesBesideTheWeightsComesWithThem) {
+  std::ofstream(source_ + "/chat_template.jinja") << "hi";
+  fs::create_directories(source_ + "/additional_chat_templates");
+  std::ofstream(source_ + "/additional_chat_templates/tool_use.jinja") << "tools";
+  std::ofstream(source_ + "/tokenizer.json") << "stays where it is";
+  const std::string hash = *HashOf(source_);
+  const AdapterStore keeper = *AdapterStore::Open(root_ + "/keeper", {}, HashOf);
+  const Result<std::string> kept = keeper.Keep(hash, source_);
+  ASSERT_TRUE(kept.ok()) << kept.status().ToString();
+  Peer with(Folders{{hash, *kept}});
+  const Result<std::string> got = Store().Get(hash, {with.address()});
+  ASSERT_TRUE(got.ok()) << got.status().ToString();
+  EXPECT_EQ(*ReadFile(*got + "/additional_chat_templates/tool_use.jinja"), "tools");
+  EXPECT_FALSE(FileExists(*got + "/generation_config.json"));
+  EXPECT_FALSE(FileExists(*got + "/tokenizer.json"));
 }
 
 TEST_F(AdapterStoreTest, WhatIsKeptStaysWhatItIs) {

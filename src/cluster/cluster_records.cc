@@ -74,6 +74,7 @@ std::string EncodeRecord(const AdapterVersion& adapter) {
                {"tenant", entry.tenant},
                {"loaded_at", entry.loaded_at}};
   if (entry.owner.has_value()) json["owner"] = *entry.owner;
+  if (entry.text != nullptr) json["text"] = EncodeAdapterText(entry.text);
   return DumpJson(json);
 }
 
@@ -162,6 +163,9 @@ Result<AdapterVersion> DecodeAdapterVersion(const std::string& text) {
   ReadField(json, "loaded_at", &entry.loaded_at);
   const auto owner = json.find("owner");
   if (owner != json.end() && owner->is_string()) entry.owner = owner->get<std::string>();
+  std::string encoded;
+  ReadField(json, "text", &encoded);
+  ASSIGN_OR_RETURN(entry.text, DecodeAdapterText(encoded));
   if (entry.name.empty()) return MissingField("an adapter", "name");
   if (entry.hash.empty()) return MissingField("adapter '" + entry.name + "'", "hash");
   return adapter;

@@ -24,6 +24,14 @@ void Describe(const Facts& facts, AdapterInfo* info) {
   info->bytes = facts.bytes;
 }
 
+void WarnOfNoEffect(const AdapterFacts& facts, const std::string& path) {
+  if (!facts.changes_nothing) return;
+  LOG_WARN(
+      "{} changes nothing: A, B or alpha is zero in all modules, so that the base's answers go by "
+      "its name; was it saved before it was trained?",
+      path);
+}
+
 }  // namespace
 
 EngineAdapterCatalog::EngineAdapterCatalog(AdapterTable& table, AdapterBackend& backend,
@@ -166,6 +174,8 @@ Result<AdapterInfo> EngineAdapterCatalog::MakeServable(const std::string& path,
   AdapterInfo info;
   info.path = path;
   Describe(facts, &info);
+  info.text = facts.text;
+  WarnOfNoEffect(facts, path);
   return info;
 }
 
@@ -240,6 +250,7 @@ void EngineAdapterCatalog::OnRead(const std::string& key, const AdapterFacts& fa
     for (const std::string& name : names->second) {
       AdapterInfo& info = names_.at(name);
       Describe(facts, &info);
+      info.text = facts.text;
       path = info.path;
     }
     const std::set<std::string> renamed = std::move(names->second);
@@ -249,6 +260,7 @@ void EngineAdapterCatalog::OnRead(const std::string& key, const AdapterFacts& fa
     // Under the lock: whoever finds the new hash can ask for it.
     table_.Identify(key, facts.hash);
   }
+  WarnOfNoEffect(facts, path);
   RememberFolder(path, stamp, facts);
 }
 
@@ -301,6 +313,7 @@ const RegistryFolder* EngineAdapterCatalog::Recall(const std::string& path,
 Status EngineAdapterCatalog::ListKnown(const std::string& name, const RegistryFolder& folder,
                                        const std::string& tenant,
                                        std::optional<std::string> owner) {
+  ASSIGN_OR_RETURN(AdapterTextPtr text, backend_.ReadText(folder.path));
   if (!table_.Contains(folder.hash)) {
     RETURN_IF_ERROR(table_.Publish({.path = folder.path, .hash = folder.hash, .key = folder.hash}));
   }
@@ -308,6 +321,7 @@ Status EngineAdapterCatalog::ListKnown(const std::string& name, const RegistryFo
   info.name = name;
   info.path = folder.path;
   Describe(folder, &info);
+  info.text = std::move(text);
   info.tenant = tenant;
   info.owner = std::move(owner);
   info.loaded_at = unix_seconds_();
@@ -334,6 +348,7 @@ Status EngineAdapterCatalog::ListUnread(const Folder& folder) {
   AdapterInfo info;
   info.name = folder.name;
   info.path = folder.path;
+  ASSIGN_OR_RETURN(info.text, backend_.ReadText(folder.path));
   info.unread_key = "unread " + folder.path;
   info.loaded_at = unix_seconds_();
   // Two names may lead to one folder.

@@ -38,7 +38,17 @@ class FakeBackend : public AdapterBackend {
     ++num_reads_;
     host_.insert(hash);
     if (while_reading_) while_reading_(hash);
-    return AdapterFacts{.hash = hash, .base_model = "base", .rank_max = 8, .bytes = 100};
+    ASSIGN_OR_RETURN(AdapterTextPtr text, ReadText(path));
+    return AdapterFacts{
+        .hash = hash, .base_model = "base", .rank_max = 8, .bytes = 100, .text = std::move(text)};
+  }
+
+  // The file's text is its template.
+  Result<AdapterTextPtr> ReadText(const std::string& path) override {
+    const Result<std::string> text = ReadFile(path + "/chat_template.jinja");
+    if (!text.ok()) return AdapterTextPtr();
+    if (*text == "bad") return InvalidArgumentError("bad template");
+    return ShareAdapterText({.chat_template = *text});
   }
 
   bool Has(const std::string& hash) const override { return host_.contains(hash); }
@@ -533,6 +543,70 @@ TEST_F(AdapterCatalogTest, AFileOutOfTheFolderIsNotRead) {
   EXPECT_TRUE(Load("x", "a").ok());
 }
 
+TEST_F(AdapterCatalogTest, WhatAnAdapterSaysOfTextsIsKnownBeforeItIsRead) {
+  const auto write = [&](const std::string& folder, const std::string& text) {
+    Write(folder, folder);
+    std::ofstream(root_ / folder / "chat_template.jinja") << text;
+  };
+  write("a", "hello");
+  write("b", "bad");
+  Write("c", "c");
+  const auto text_of = [&](const std::string& name) { return catalog_->Find(name)->text; };
+  EXPECT_EQ(catalog_->LoadFolder(0)->num_listed, 2);
+  EXPECT_FALSE(catalog_->Find("b").ok());
+  EXPECT_EQ(text_of("c"), nullptr);
+  EXPECT_EQ(text_of("a")->chat_template, "hello");
+  EXPECT_EQ(backend_.num_reads_, 0);
+  // A request reads it, after the file has changed.
+  write("a", "good day");
+  catalog_->OnRead(catalog_->Find("a")->key(), *backend_.Read(root_ / "a"));
+  EXPECT_EQ(text_of("a")->chat_template, "good day");
+  ASSERT_TRUE(Load("x", "a").ok());
+  EXPECT_EQ(text_of("x"), text_of("a"));
+  // The next start knows the folder by its stamp, of which the template is a part.
+  AdapterTable table(10);
+  const auto start = [&] {
+    EngineAdapterCatalog next(table, backend_, *registry_, AdapterFolders(root_, {}), "base");
+    EXPECT_TRUE(next.RestoreFromRegistry().ok());
+    return next.Find("x")->text->chat_template;
+  };
+  EXPECT_EQ(start(), "good day");
+}
+
+TEST_F(AdapterCatalogTest, StampsTellWhatLiesBesideTheWeights) {
+  Write("a", "one");
+  const std::string bare = AdapterFolders::StampOf(root_ / "a");
+  for (const char* file : {"chat_template.jinja", "generation_config.json", "tokenizer.json"}) {
+    std::ofstream(root_ / "a" / file) << "{}";
+    EXPECT_NE(AdapterFolders::StampOf(root_ / "a"), bare) << file;
+    fs::remove(root_ / "a" / file);
+    EXPECT_EQ(AdapterFolders::StampOf(root_ / "a"), bare);
+  }
+  std::ofstream(root_.parent_path() / "secret") << "secret";
+  fs::create_symlink(root_.parent_path() / "secret", root_ / "a" / "chat_template.jinja");
+  EXPECT_EQ(Load("x", "a").status().code(), StatusCode::kPermissionDenied);
+}
+
+TEST_F(AdapterCatalogTest, FoldersOneLevelDeeperAreNamed) {
+  Write("x/checkpoint-10", "one");
+  Write("x/mine", "two");
+  fs::create_directories(root_ / "nothing" / "in");
+  const auto found = AdapterFolders(root_, {}).Find();
+  ASSERT_TRUE(found.ok());
+  ASSERT_EQ(found->refused.size(), 1u);
+  EXPECT_EQ(found->refused[0].name, "x");
+  EXPECT_NE(found->refused[0].why.message().find("checkpoint-10, mine"), std::string::npos);
+  EXPECT_TRUE(Load("mine", "x/mine").ok());
+}
+
+TEST_F(AdapterCatalogTest, AnAddressIsNotFetched) {
+  for (const char* address : {"hf://o/austen", "s3://bucket/x", "https://host/x"}) {
+    const Status status = Load("x", address).status();
+    EXPECT_EQ(status.code(), StatusCode::kInvalidArgument) << address;
+    EXPECT_NE(status.message().find("nothing is fetched"), std::string::npos) << address;
+  }
+}
+
 TEST_F(AdapterCatalogTest, ListsPieceByPiece) {
   Write("a", "one");
   for (const char* name : {"a", "b", "c"}) ASSERT_TRUE(Load(name, "a").ok());
@@ -585,6 +659,12 @@ TEST_F(AdapterCatalogTest, AHubsCacheIsServedByTheNamesOfItsRepositories) {
   EXPECT_EQ(catalog_->Find("two")->hash, "hash of two");
   EXPECT_EQ(Load("by folder", "models--two").status().code(), StatusCode::kInvalidArgument);
   EXPECT_EQ(Load("old", "models--two/snapshots/r1")->hash, "hash of old");
+  EXPECT_EQ(Load("by id", "org/one").status().code(), StatusCode::kInvalidArgument) << "a space";
+  EXPECT_EQ(Load("by-id", "org/one")->hash, "hash of one");
+  EXPECT_EQ(Load("org/one", "org/one")->hash, "hash of one");
+  EXPECT_EQ(Load("two", "two")->hash, "hash of two");
+  EXPECT_EQ(Load("none", "org/none").status().code(), StatusCode::kNotFound);
+  EXPECT_TRUE(catalog_->Unload("by-id", "").ok());
   fs::remove_all(root_ / "models--two" / "refs");
   EXPECT_EQ(Load("two", "models--two").status().code(), StatusCode::kNotFound) << "which of two?";
   std::ofstream(root_.parent_path() / "secret") << "secret";

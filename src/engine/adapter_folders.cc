@@ -46,9 +46,22 @@ bool HasConfig(const std::string& path) {
 // The files that the adapter consists of, each from a slash on.
 std::vector<std::string> FilesOf(const std::string& path) {
   std::vector<std::string> files = {kConfigFile, kWeightsFile};
-  if (!IsBundle(path)) return files;
-  files.clear();
-  for (const char* file : kBundleFiles) files.push_back(std::string("/") + file);
+  if (IsBundle(path)) {
+    files.clear();
+    for (const char* file : kBundleFiles) files.push_back(std::string("/") + file);
+  }
+  return files;
+}
+
+// Those beside its weights that are there, likewise.
+std::vector<std::string> FilesBeside(const std::string& path) {
+  std::vector<std::string> files;
+  const auto add = [&](const char* name) {
+    const std::string file = std::string("/") + name;
+    if (IsThere(StampFile(path + file))) files.push_back(file);
+  };
+  for (const char* const file : kAdapterTextFiles) add(file);
+  for (const char* const file : kVocabularyFiles) add(file);
   return files;
 }
 
@@ -64,6 +77,21 @@ std::string HubName(std::string_view folder) {
     name.replace(at, 2, "/");
   }
   return name;
+}
+
+// NAME or ORG/NAME, as a hub has it.
+bool IsHubName(std::string_view path) {
+  const size_t slash = path.find('/');
+  return !path.empty() && path[0] != '.' && slash != 0 && slash != path.size() - 1 &&
+         (slash == path.npos || path.find('/', slash + 1) == path.npos);
+}
+
+// HubName's other way.
+std::string HubFolder(const std::string& name) {
+  std::string folder = std::string(kHubPrefix) + name;
+  const size_t slash = folder.find('/');
+  if (slash != folder.npos) folder.replace(slash, 1, "--");
+  return folder;
 }
 
 }  // namespace
@@ -82,6 +110,9 @@ Result<std::string> AdapterFolders::ResolveLearned(const std::string& path) cons
 std::string AdapterFolders::StampOf(const std::string& path) {
   std::string stamp;
   for (const std::string& file : FilesOf(path)) stamp += StampPart(StampFile(path + file));
+  for (const std::string& file : FilesBeside(path)) {
+    stamp += file + "=" + StampPart(StampFile(path + file));
+  }
   return stamp;
 }
 
@@ -102,7 +133,9 @@ bool AdapterFolders::IsDeleted(const std::string& path) const {
 // What is read lies inside as well as the folder that it is read from.
 Status AdapterFolders::CheckFilesInside(const std::string& path) const {
   std::vector<std::string> files = FilesOf(path);
-  files.insert(files.end(), {"/lora", "/prompt"});
+  files.insert(files.end(), {"/lora", "/prompt", "/additional_chat_templates"});
+  for (const char* const file : kAdapterTextFiles) files.push_back(std::string("/") + file);
+  for (const char* const file : kVocabularyFiles) files.push_back(std::string("/") + file);
   for (const std::string& file : files) {
     std::error_code unknown;
     if (!fs::is_symlink(path + file, unknown)) continue;
@@ -140,7 +173,17 @@ Result<std::string> AdapterFolders::Resolve(const std::string& path) const {
     return FailedPreconditionError(
         "this server has no adapters folder to load from; start it with --adapters DIR");
   }
-  ASSIGN_OR_RETURN(std::string inside, jail_.Resolve(path));
+  if (path.find("://") != std::string::npos) {
+    return InvalidArgumentError("'" + path +
+                                "' is an address, and nothing is fetched: download the adapter "
+                                "into the adapters folder and name its folder");
+  }
+  Result<std::string> found = jail_.Resolve(path);
+  if (found.status().code() == StatusCode::kNotFound && IsHubName(path)) {
+    const Result<std::string> cached = jail_.Resolve(HubFolder(path));
+    if (cached.ok()) found = cached;
+  }
+  ASSIGN_OR_RETURN(std::string inside, std::move(found));
   if (HasSnapshots(inside) && !HasConfig(inside)) {
     ASSIGN_OR_RETURN(inside, SnapshotOf(inside));
   }
@@ -163,6 +206,9 @@ Result<AdapterFolders::Folder> AdapterFolders::Look(const std::string& name,
   if (name.starts_with(kHubPrefix) && folder.path != path) folder.name = HubName(name);
   if (!IsBundle(folder.path)) {
     const Result<FileStamp> config = StampFile(folder.path + kConfigFile);
+    const bool is_missing = config.status().code() == StatusCode::kNotFound;
+    const std::string below = is_missing ? TellAdaptersBelow(folder.path) : "";
+    if (!below.empty()) return FailedPreconditionError(below);
     if (!config.ok()) return config.status();
   }
   RETURN_IF_ERROR(CheckFilesInside(folder.path));

@@ -35,12 +35,14 @@ class AdapterFolders {
   AdapterFolders(std::string root, std::vector<std::string> link_roots, std::string learned = "");
 
   // Every sub-folder that holds an adapter_config.json or is a bundle, or has one that nobody may
-  // look at. Refused are also those whose names no request could give (CheckAdapterName).
-  // kInvalidArgument: the root is an adapter itself, and has none in it.
+  // look at. Refused are also those that are none while folders in them are, and those whose names
+  // no request could give (CheckAdapterName). kInvalidArgument: the root is an adapter itself, and
+  // has none in it.
   Result<Found> Find() const;
 
   // `path` (absolute, or relative to the root) with its links resolved, if adapters may be loaded
-  // from there; of a hub's folder its current snapshot.
+  // from there; of a hub's folder its current snapshot. That folder goes by its ORG/NAME as well,
+  // unless another folder lies there. kInvalidArgument: an address that would have to be fetched.
   Result<std::string> Resolve(const std::string& path) const;
 
   // The same inside the folder of what was learned.

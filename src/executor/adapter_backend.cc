@@ -1,5 +1,6 @@
 #include "executor/adapter_backend.h"
 
+#include <algorithm>
 #include <filesystem>
 #include <map>
 #include <new>
@@ -7,10 +8,12 @@
 #include <unordered_map>
 #include <utility>
 
+#include "base/adapter_files.h"
 #include "base/json.h"
 #include "cache/adapter_sum.h"
 #include "executor/adapter_sum.h"
 #include "model/adapter_folder.h"
+#include "model/lora_effect.h"
 #include "model/lora_self_test.h"
 
 namespace graft {
@@ -24,7 +27,44 @@ struct LoadedAdapter {
   std::string peft_version;
   AdapterWeights weights;
   std::vector<int32_t> invocation_tokens;  // see AdapterFacts
+  AdapterTextPtr text = nullptr;
 };
+
+// Longer than any tokenizer's file.
+constexpr int64_t kVocabularyBytesMax = int64_t{256} << 20;
+
+// Of the files that were read with an adapter.
+ReadBesideAdapter ReaderOf(const AdapterTextFiles& files) {
+  return [&files](const std::string& name) -> Result<std::optional<std::string>> {
+    for (const auto& [file, bytes] : files) {
+      if (file == name) return std::optional(bytes);
+    }
+    return std::optional<std::string>();
+  };
+}
+
+Result<AdapterTextPtr> TextOf(const std::string& path, const AdapterTextFiles& files,
+                              const AdapterTextHooks& hooks) {
+  if (files.empty() || !hooks.read) return AdapterTextPtr();
+  Result<AdapterTextPtr> text = hooks.read(ReaderOf(files));
+  if (!text.ok()) return text.status().WithContext(path);
+  return text;
+}
+
+// Such files are most of what lies in many folders, so that they are read once they are wanted.
+Status CheckVocabulary(const std::string& path, const FileJail& jail,
+                       const AdapterTextHooks& hooks) {
+  if (!hooks.check_vocabulary) return OkStatus();
+  const auto is_there = [&](const char* file) { return FileExists(path + "/" + file); };
+  if (!std::any_of(kVocabularyFiles.begin(), kVocabularyFiles.end(), is_there)) return OkStatus();
+  const Status checked =
+      hooks.check_vocabulary([&](const std::string& file) -> Result<std::optional<std::string>> {
+        if (!is_there(file.c_str())) return std::optional<std::string>();
+        ASSIGN_OR_RETURN(std::string bytes, jail.Read(path + "/" + file, kVocabularyBytesMax));
+        return std::optional<std::string>(std::move(bytes));
+      });
+  return checked.ok() ? checked : checked.WithContext(path);
+}
 
 // Errors carry the path.
 Result<LoadedAdapter> LoadPrompt(const AdapterFolder& folder, const SafetensorsFile& file,
@@ -67,10 +107,17 @@ Result<LoadedAdapter> LoadFolder(AdapterFolder folder, const ModelConfig& config
   return LoadLora(folder, file, config, dtypes.weights);
 }
 
+bool DoesNothing(const AdapterWeights& weights, const ModelConfig& config) {
+  return !weights.virtual_tokens.has_value() && ChangesNothing(weights.lora, config);
+}
+
 Result<LoadedAdapter> LoadAdapter(const std::string& path, const ModelConfig& config,
-                                  const VirtualTokenDTypes& dtypes, const FileJail& jail) {
+                                  const VirtualTokenDTypes& dtypes, const FileJail& jail,
+                                  const AdapterTextHooks& hooks) {
   ASSIGN_OR_RETURN(AdapterContent content, ReadAdapter(path, AdapterWeightsBytesMax(config), jail));
   std::string hash = ContentHash(content);
+  ASSIGN_OR_RETURN(AdapterTextPtr text, TextOf(path, content.texts, hooks));
+  RETURN_IF_ERROR(CheckVocabulary(path, jail, hooks));
   std::optional<LoadedAdapter> all;
   for (AdapterFolder& folder : content.folders) {
     if (folder.path.empty()) continue;  // a bundle without it
@@ -82,6 +129,7 @@ Result<LoadedAdapter> LoadAdapter(const std::string& path, const ModelConfig& co
     }
   }
   all->hash = std::move(hash);
+  all->text = std::move(text);
   return std::move(*all);
 }
 
@@ -91,6 +139,12 @@ Result<std::string> LoraAdapterBackend::Hash(const std::string& path) {
   ASSIGN_OR_RETURN(const AdapterContent content,
                    ReadAdapter(path, AdapterWeightsBytesMax(config_), jail_));
   return ContentHash(content);
+}
+
+Result<AdapterTextPtr> LoraAdapterBackend::ReadText(const std::string& path) {
+  if (!texts_.read) return AdapterTextPtr();
+  ASSIGN_OR_RETURN(const AdapterTextFiles files, ReadAdapterTextFiles(path, jail_));
+  return TextOf(path, files, texts_);
 }
 
 Result<AdapterFacts> LoraAdapterBackend::Read(const std::string& path) {
@@ -114,7 +168,7 @@ Result<HostStore::Held> LoraAdapterBackend::Fetch(const std::string& path,
 
 Result<HostStore::Held> LoraAdapterBackend::ReadFolder(const std::string& path,
                                                        const std::string& hash) {
-  ASSIGN_OR_RETURN(LoadedAdapter adapter, LoadAdapter(path, config_, dtypes_, jail_));
+  ASSIGN_OR_RETURN(LoadedAdapter adapter, LoadAdapter(path, config_, dtypes_, jail_, texts_));
   if (!hash.empty() && adapter.hash != hash) {
     return FailedPreconditionError(
         path + " has changed: it held " + hash.substr(0, kHashDigitsShown) + " and holds " +
@@ -123,6 +177,8 @@ Result<HostStore::Held> LoraAdapterBackend::ReadFolder(const std::string& path,
   HostAdapter described =
       DescribeHostAdapter(adapter.weights, config_, adapter.hash, adapter.base_model);
   described.facts.invocation_tokens = std::move(adapter.invocation_tokens);
+  described.facts.text = std::move(adapter.text);
+  described.facts.changes_nothing = DoesNothing(adapter.weights, config_);
   return Keep(path, std::move(described), std::move(adapter.weights));
 }
 
@@ -206,12 +262,20 @@ void TellModules(const LoraWeights& weights, const ModelConfig& config, OrderedJ
   }
 }
 
+void TellText(const AdapterTextPtr& text, OrderedJson* json) {
+  const AdapterText told = text == nullptr ? AdapterText() : *text;
+  (*json)["chat_template"] = told.chat_template.empty() ? "base" : "adapter";
+  (*json)["stop_token_ids"] = told.stop_token_ids;
+  if (!told.bos_token.empty()) (*json)["bos_token"] = told.bos_token;
+  if (!told.eos_token.empty()) (*json)["eos_token"] = told.eos_token;
+}
+
 }  // namespace
 
-Result<OrderedJson> InspectAdapter(const std::string& path, const ModelConfig& config,
-                                   DType dtype) {
+Result<OrderedJson> InspectAdapter(const std::string& path, const ModelConfig& config, DType dtype,
+                                   const AdapterTextHooks& texts, AdapterTextPtr* text) {
   ASSIGN_OR_RETURN(const LoadedAdapter adapter,
-                   LoadAdapter(path, config, {dtype, KvDType(dtype, Device())}, FileJail()));
+                   LoadAdapter(path, config, {dtype, KvDType(dtype, Device())}, FileJail(), texts));
   const LoraWeights& lora = adapter.weights.lora;
   const std::optional<VirtualTokens>& tokens = adapter.weights.virtual_tokens;
   OrderedJson json = {{"path", path},
@@ -229,7 +293,10 @@ Result<OrderedJson> InspectAdapter(const std::string& path, const ModelConfig& c
   if (!adapter.invocation_tokens.empty()) {
     json["alora_invocation_tokens"] = adapter.invocation_tokens;
   }
+  TellText(adapter.text, &json);
+  json["changes_nothing"] = DoesNothing(adapter.weights, config);
   TellModules(lora, config, &json);
+  if (text != nullptr) *text = adapter.text;
   return json;
 }
 

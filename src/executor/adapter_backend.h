@@ -16,22 +16,32 @@
 
 namespace graft {
 
+// How the files beside an adapter's weights are understood, which takes the base's own: without
+// functions they say nothing. Called on any thread; errors begin with the file's name.
+struct AdapterTextHooks {
+  std::function<Result<AdapterTextPtr>(const ReadBesideAdapter& read)> read;
+  std::function<Status(const ReadBesideAdapter& read)> check_vocabulary;
+};
+
 class LoraAdapterBackend : public AdapterBackend {
  public:
   // `store` is borrowed; adapters are served in `dtype` on `device`, and read in `jail` alone.
   // Where several ranks take slices out of the store, an adapter that finds no room there is
   // kResourceExhausted, and one with virtual tokens kUnimplemented.
   LoraAdapterBackend(const ModelConfig& config, DType dtype, HostStore& store, FileJail jail = {},
-                     AdapterSlicer slicer = {}, const Device& device = {})
+                     AdapterSlicer slicer = {}, const Device& device = {},
+                     AdapterTextHooks texts = {})
       : config_(config),
         dtypes_{dtype, KvDType(dtype, device)},
         store_(store),
         jail_(std::move(jail)),
-        slicer_(std::move(slicer)) {}
+        slicer_(std::move(slicer)),
+        texts_(std::move(texts)) {}
 
   Result<std::string> Hash(const std::string& path) override;
   // Errors carry the path and name the key or tensor.
   Result<AdapterFacts> Read(const std::string& path) override;
+  Result<AdapterTextPtr> ReadText(const std::string& path) override;
   bool Has(const std::string& hash) const override { return store_.Has(hash); }
   void SetPriority(const std::string& hash, int32_t priority) override {
     store_.SetPriority(hash, priority);
@@ -63,10 +73,14 @@ class LoraAdapterBackend : public AdapterBackend {
   HostStore& store_;
   const FileJail jail_;
   const AdapterSlicer slicer_;  // any rank's: all slices have the same shape
+  const AdapterTextHooks texts_;
 };
 
 // The output of `graft adapters inspect` for a folder that this model can serve: identity, ranks,
-// scales and layers per module, virtual tokens, bytes. Fails with the reason that a load would.
-Result<OrderedJson> InspectAdapter(const std::string& path, const ModelConfig& config, DType dtype);
+// scales and layers per module, virtual tokens, bytes, what it says of texts (also in `*text`,
+// where that is asked for). Fails with the reason that a load would.
+Result<OrderedJson> InspectAdapter(const std::string& path, const ModelConfig& config, DType dtype,
+                                   const AdapterTextHooks& texts = {},
+                                   AdapterTextPtr* text = nullptr);
 
 }  // namespace graft

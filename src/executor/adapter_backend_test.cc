@@ -67,6 +67,54 @@ TEST_F(AdapterBackendTest, ReadsIntoTheHostsMemory) {
   EXPECT_THAT(Refusal(path), HasSubstr("NOT_FOUND"));
 }
 
+TEST_F(AdapterBackendTest, WhatLiesBesideTheWeightsIsHandedOn) {
+  std::string refused_vocabulary;
+  LoraAdapterBackend backend(
+      model_, DType::kF32, store_, {}, {}, {},
+      {.read = [](const ReadBesideAdapter& read) -> Result<AdapterTextPtr> {
+         ASSIGN_OR_RETURN(const std::optional<std::string> text, read("chat_template.jinja"));
+         if (!text.has_value()) return InvalidArgumentError("generation_config.json: no");
+         return ShareAdapterText({.chat_template = *text});
+       },
+       .check_vocabulary = [&](const ReadBesideAdapter& read) -> Status {
+         ASSIGN_OR_RETURN(const std::optional<std::string> text, read("tokenizer.json"));
+         const bool is_refused = text.value_or("") == refused_vocabulary;
+         return is_refused ? InvalidArgumentError("tokenizer.json: no") : OkStatus();
+       }});
+  const std::string path = Folder("a");
+  EXPECT_EQ(backend.Read(path)->text, nullptr);
+  EXPECT_EQ(*backend.ReadText(path), nullptr);
+  const std::string bare = *backend.Hash(path);
+  WriteFile(path + "/chat_template.jinja", "hi");
+  const Result<AdapterFacts> facts = backend.Read(path);
+  ASSERT_TRUE(facts.ok()) << facts.status().ToString();
+  EXPECT_EQ(facts->text->chat_template, "hi");
+  EXPECT_EQ(*backend.ReadText(path), facts->text);
+  EXPECT_NE(facts->hash, bare);
+  EXPECT_EQ(store_.FactsOf(facts->hash)->text, facts->text);
+  // As it was read, the store has it; a second look at the folder finds the same.
+  WriteFile(path + "/tokenizer.json", "theirs");
+  EXPECT_TRUE(backend.Read(path).ok());
+  refused_vocabulary = "theirs";
+  EXPECT_THAT(backend.Read(path).status().message(), HasSubstr(path + ": tokenizer.json: no"));
+  WriteFile(Folder("b") + "/generation_config.json", "{}");
+  EXPECT_THAT(backend.ReadText(dir_.File("b")).status().message(),
+              HasSubstr("b: generation_config.json: no"));
+  // Whoever asks for no texts gets the weights alone, under the same hash.
+  EXPECT_EQ(backend_.Read(path)->hash, facts->hash);
+  EXPECT_EQ(*backend_.ReadText(path), nullptr);
+}
+
+TEST_F(AdapterBackendTest, TellsWhatChangesNothing) {
+  EXPECT_FALSE(backend_.Read(Folder("a"))->changes_nothing);
+  const std::string path = Folder("b", R"("lora_alpha": 0)");
+  EXPECT_TRUE(backend_.Read(path)->changes_nothing);
+  EXPECT_EQ((*InspectAdapter(path, model_, DType::kF32))["changes_nothing"], true);
+  WriteAdapter(dir_.File("soft"), PromptJson("PROMPT_TUNING"),
+               SafetensorsBytes({PromptTestTensor(3, 21)}));
+  EXPECT_FALSE(backend_.Read(dir_.File("soft"))->changes_nothing);
+}
+
 TEST_F(AdapterBackendTest, ReadsAPromptAlone) {
   const std::string path = dir_.File("soft");
   WriteAdapter(path, PromptJson("PROMPT_TUNING"), SafetensorsBytes({PromptTestTensor(3, 21)}));

@@ -238,6 +238,8 @@ HostAdapter AdapterSlicer::Slice(const HostAdapter& whole) const {
   slice.facts.rank_max = whole.facts.rank_max;
   slice.facts.num_layers = whole.facts.num_layers;
   slice.facts.invocation_tokens = whole.facts.invocation_tokens;
+  slice.facts.text = whole.facts.text;
+  slice.facts.changes_nothing = whole.facts.changes_nothing;
   StretchFinder finder(whole, &slice);
   const int64_t element = DTypeBytes(dtypes_.weights);
   for (size_t i = 0; i < slice.matrices.size(); ++i) {

@@ -1,6 +1,7 @@
 #include "model/adapter_folder.h"
 
 #include <cstdint>
+#include <utility>
 
 #include "base/adapter_files.h"
 #include "base/json.h"
@@ -36,6 +37,52 @@ Status CheckManifest(const std::string& text, const std::string& hash) {
   return DataLossError("\"hash\" is " + stated.dump(-1, ' ', true, Json::error_handler_t::replace) +
                        ", but the files beside it have " + hash +
                        ": they were changed since it was written");
+}
+
+constexpr int64_t kTextFileBytesMax = int64_t{16} << 20;
+
+// What other tools leave, each with what to do about it.
+struct OtherWeights {
+  const char* file;
+  const char* advice;
+};
+// In place of adapter_model.safetensors.
+constexpr OtherWeights kOtherFormats[] = {
+    {"adapter_model.bin",
+     "is a pickle, which can run code; save the adapter again with safe_serialization=True"},
+    {"adapters.safetensors",
+     "is mlx-lm's format, which is not read: its matrices are PEFT's transposed, under other "
+     "names. "
+     "Write lora_a [in, rank] as base_model.model.<module>.lora_A.weight [rank, in] and lora_b "
+     "[rank, out] as .lora_B.weight [out, rank] into adapter_model.safetensors, with PEFT's keys "
+     "in "
+     "adapter_config.json (lora_alpha is mlx-lm's scale times the rank)"},
+    {"adapter_model.safetensors.index.json",
+     "says that the weights are in several files; save the adapter as one, with a larger "
+     "max_shard_size"}};
+// Beside it: what was trained as well, and would be left out.
+constexpr OtherWeights kFurtherWeights[] = {
+    {"new_embeddings.safetensors",
+     "has embeddings of new tokens, which are not applied; train the adapter without new tokens"},
+    {"new_embeddings.bin",
+     "has embeddings of new tokens, which are not applied; train the adapter without new tokens"},
+    {"non_lora_trainables.bin",
+     "has weights that were trained beside LoRA, which are not applied; remove it if the adapter "
+     "is "
+     "whole without them"}};
+
+Status CheckOtherWeights(const std::string& path) {
+  if (!FileExists(path + "/" + kPeftFiles[1])) {
+    for (const auto& [file, advice] : kOtherFormats) {
+      if (!FileExists(path + "/" + file)) continue;
+      return UnimplementedError(path + ": " + file + " " + advice);
+    }
+  }
+  for (const auto& [file, advice] : kFurtherWeights) {
+    if (!FileExists(path + "/" + file)) continue;
+    return UnimplementedError(path + ": " + file + " " + advice);
+  }
+  return OkStatus();
 }
 
 // Nothing where the bundle has no such folder.
@@ -77,15 +124,26 @@ Result<AdapterFolder> ReadAdapterFolder(const std::string& path, int64_t weights
                                         const FileJail& jail) {
   AdapterFolder folder;
   folder.path = path;
-  ASSIGN_OR_RETURN(folder.config, jail.Read(path + "/adapter_config.json", kPeftConfigBytesMax));
-  const std::string weights = path + "/adapter_model.safetensors";
-  if (!FileExists(weights) && FileExists(path + "/adapter_model.bin")) {
-    return UnimplementedError(path +
-                              ": adapter_model.bin is a pickle, which can run code; save the "
-                              "adapter again with safe_serialization=True");
+  Result<std::string> config = jail.Read(path + "/" + kPeftFiles[0], kPeftConfigBytesMax);
+  if (config.status().code() == StatusCode::kNotFound) {
+    const std::string below = TellAdaptersBelow(path);
+    if (!below.empty()) return NotFoundError(path + ": " + below);
   }
-  ASSIGN_OR_RETURN(folder.weights, jail.Read(weights, weights_bytes_max));
+  RETURN_IF_ERROR(config.status());
+  folder.config = *std::move(config);
+  RETURN_IF_ERROR(CheckOtherWeights(path));
+  ASSIGN_OR_RETURN(folder.weights, jail.Read(path + "/" + kPeftFiles[1], weights_bytes_max));
   return folder;
+}
+
+Result<AdapterTextFiles> ReadAdapterTextFiles(const std::string& path, const FileJail& jail) {
+  AdapterTextFiles texts;
+  for (const char* const file : kAdapterTextFiles) {
+    if (!FileExists(path + "/" + file)) continue;
+    ASSIGN_OR_RETURN(std::string bytes, jail.Read(path + "/" + file, kTextFileBytesMax));
+    texts.emplace_back(file, std::move(bytes));
+  }
+  return texts;
 }
 
 std::string AdapterHash(const AdapterFolder& folder) {
@@ -102,6 +160,7 @@ Result<AdapterContent> ReadAdapter(const std::string& path, int64_t weights_byte
   if (FileExists(path + "/adapter_config.json") || !FileExists(manifest)) {
     content.folders.resize(1);
     ASSIGN_OR_RETURN(content.folders[0], ReadAdapterFolder(path, weights_bytes_max, jail));
+    ASSIGN_OR_RETURN(content.texts, ReadAdapterTextFiles(path, jail));
     return content;
   }
   content.is_bundle = true;
@@ -109,6 +168,7 @@ Result<AdapterContent> ReadAdapter(const std::string& path, int64_t weights_byte
   ASSIGN_OR_RETURN(content.folders[0], ReadPart(path + "/lora", weights_bytes_max, jail));
   ASSIGN_OR_RETURN(content.folders[1], ReadPart(path + "/prompt", weights_bytes_max, jail));
   RETURN_IF_ERROR(CheckParts(path, content));
+  ASSIGN_OR_RETURN(content.texts, ReadAdapterTextFiles(path, jail));
   ASSIGN_OR_RETURN(const std::string text, jail.Read(manifest, kManifestBytesMax));
   const Status checked = CheckManifest(text, ContentHash(content));
   if (!checked.ok()) return checked.WithContext(manifest);
@@ -120,6 +180,10 @@ std::string ContentHash(const AdapterContent& content) {
   for (const AdapterFolder& folder : content.folders) {
     HashFile(hash, folder.config);
     HashFile(hash, folder.weights);
+  }
+  for (const auto& [file, bytes] : content.texts) {
+    HashFile(hash, file);
+    HashFile(hash, bytes);
   }
   return hash.HexDigest();
 }

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/file.h"
@@ -22,21 +23,28 @@ struct AdapterFolder {
 // largest rank in fp32, and both embeddings, which are refused by name.
 int64_t AdapterWeightsBytesMax(const ModelConfig& model);
 
-// kNotFound names the missing file; pickled weights (adapter_model.bin) are kUnimplemented and the
-// error says how to convert them; weights of more than `weights_bytes_max` are kInvalidArgument. A
-// lack of memory or a disk that does not answer passes (base/fault.h). What is read lies in `jail`.
+// kNotFound names the missing file, or the folders one level deeper that are adapters; weights of
+// another tool, in several files or beside PEFT's are kUnimplemented by name; pickled weights
+// (adapter_model.bin) are kUnimplemented and the error says how to convert them; weights of more
+// than `weights_bytes_max` are kInvalidArgument. A lack of memory or a disk that does not answer
+// passes (base/fault.h). What is read lies in `jail`.
 Result<AdapterFolder> ReadAdapterFolder(const std::string& path, int64_t weights_bytes_max,
                                         const FileJail& jail = {});
 
-// The adapter's identity: SHA-256 over, for config and then weights, the file's length in eight
-// little-endian bytes and its bytes; 64 hexadecimal digits. The folder's name is no part of it.
+// SHA-256 over, for config and then weights, the file's length in eight little-endian bytes and its
+// bytes; 64 hexadecimal digits. The folder's name is no part of it.
 std::string AdapterHash(const AdapterFolder& folder);
+
+// The files beside the weights that are there of kAdapterTextFiles, by name, in that order.
+using AdapterTextFiles = std::vector<std::pair<std::string, std::string>>;
+Result<AdapterTextFiles> ReadAdapterTextFiles(const std::string& path, const FileJail& jail = {});
 
 // What an adapter consists of: one PEFT folder of any kind, or where it is a bundle, LoRA and then
 // a prompt, of which one may have no path.
 struct AdapterContent {
   bool is_bundle = false;
   std::vector<AdapterFolder> folders;
+  AdapterTextFiles texts;
 };
 
 // A folder without adapter_config.json that has a graft.json is a bundle of its folders lora and
@@ -45,7 +53,8 @@ struct AdapterContent {
 Result<AdapterContent> ReadAdapter(const std::string& path, int64_t weights_bytes_max,
                                    const FileJail& jail = {});
 
-// As AdapterHash, over all folders; a missing one counts as two empty files.
+// The adapter's identity: as AdapterHash, over all folders, of which a missing one counts as two
+// empty files, and then over the name and the bytes of each file of texts.
 std::string ContentHash(const AdapterContent& content);
 
 }  // namespace graft

@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 
 #include <filesystem>
+#include <set>
 
 #include "model/adapter_test_util.h"
 
@@ -13,6 +14,7 @@ namespace {
 
 using ::testing::AllOf;
 using ::testing::HasSubstr;
+using ::testing::Not;
 using testing::SourcePath;
 using testing::TempDir;
 using testing::WriteAdapter;
@@ -79,6 +81,61 @@ TEST(AdapterFolderTest, PicklesAreRefusedWithTheWayOut) {
   // The .bin file beside a safetensors file is ignored, as in PEFT.
   WriteFile(dir.File("adapter_model.safetensors"), kWeights);
   EXPECT_EQ(HashOf(dir.path()), "6602e260dd495754593dba2542fb8fc9d949a7522f9e48c3e75e1e158f13befb");
+}
+
+std::string ContentHashOf(const std::string& path) {
+  const Result<AdapterContent> content = ReadAdapter(path, kBytesMax);
+  return content.ok() ? ContentHash(*content) : content.status().ToString();
+}
+
+TEST(AdapterFolderTest, WhatItSaysOfTextsIsPartOfItsContent) {
+  const TempDir dir;
+  WriteAdapter(dir.File("a"), kConfig, kWeights);
+  const std::string bare = ContentHashOf(dir.File("a"));
+  EXPECT_EQ(bare, HashOf(dir.File("a")));
+  std::set<std::string> hashes = {bare};
+  for (const char* file : {"chat_template.jinja", "generation_config.json"}) {
+    WriteFile(dir.File("a") + "/" + file, "x");
+    EXPECT_TRUE(hashes.insert(ContentHashOf(dir.File("a"))).second) << file;
+    WriteFile(dir.File("a") + "/" + file, "y");
+    EXPECT_TRUE(hashes.insert(ContentHashOf(dir.File("a"))).second) << file;
+    std::filesystem::remove(dir.File("a") + "/" + file);
+  }
+  // What is compared with the base's, and what says nothing, is none.
+  for (const char* file :
+       {"tokenizer.json", "tokenizer.model", "README.md", "trainer_state.json"}) {
+    WriteFile(dir.File("a") + "/" + file, "x");
+  }
+  EXPECT_EQ(ContentHashOf(dir.File("a")), bare);
+}
+
+TEST(AdapterFolderTest, OtherToolsWeightsAreRefusedWithWhatToDo) {
+  const TempDir dir;
+  WriteFile(dir.File("adapter_config.json"), kConfig);
+  WriteFile(dir.File("adapters.safetensors"), kWeights);
+  EXPECT_THAT(HashOf(dir.path()),
+              AllOf(HasSubstr("UNIMPLEMENTED"), HasSubstr("mlx-lm"), HasSubstr("lora_A.weight")));
+  std::filesystem::remove(dir.File("adapters.safetensors"));
+  WriteFile(dir.File("adapter_model.safetensors.index.json"), "{}");
+  EXPECT_THAT(HashOf(dir.path()), HasSubstr("max_shard_size"));
+  WriteFile(dir.File("adapter_model.safetensors"), kWeights);
+  EXPECT_THAT(HashOf(dir.path()), Not(HasSubstr("max_shard_size")));
+  for (const char* file :
+       {"new_embeddings.safetensors", "new_embeddings.bin", "non_lora_trainables.bin"}) {
+    WriteFile(dir.File(file), "x");
+    EXPECT_THAT(HashOf(dir.path()), AllOf(HasSubstr("UNIMPLEMENTED"), HasSubstr(file)));
+    std::filesystem::remove(dir.File(file));
+  }
+}
+
+TEST(AdapterFolderTest, FoldersOneLevelDeeperAreNamed) {
+  const TempDir dir;
+  for (int i = 0; i < 7; ++i) {
+    WriteAdapter(dir.File("x") + "/checkpoint-" + std::to_string(i), kConfig, kWeights);
+  }
+  EXPECT_THAT(
+      HashOf(dir.File("x")),
+      AllOf(HasSubstr("NOT_FOUND"), HasSubstr("checkpoint-0, checkpoint-1"), HasSubstr("2 more")));
 }
 
 TEST(AdapterFolderTest, AHugeConfigIsRefused) {

@@ -55,6 +55,27 @@ std::optional<TensorAddress> ParseTensorName(const ModelConfig& model, std::stri
   return std::nullopt;
 }
 
+// What PEFT would call a tensor that another tool has named: compiled models, parts of models that
+// see, and trainers that save without PEFT put other words in front. "" if it is no such tensor.
+std::string PeftNameOf(const ModelConfig& model, std::string_view name) {
+  const size_t layers = name.find("layers.");
+  if (layers == name.npos) return "";
+  std::string renamed = std::string(kPrefix) + "model." + std::string(name.substr(layers));
+  constexpr std::string_view kCompiled = "_orig_mod.";
+  for (size_t at = 0; (at = renamed.find(kCompiled)) != renamed.npos;) {
+    renamed.erase(at, kCompiled.size());
+  }
+  return renamed != name && ParseTensorName(model, renamed).has_value() ? renamed : "";
+}
+
+// Why a tensor is of no module.
+std::string ReasonAgainst(const ModelConfig& model, std::string_view name) {
+  const std::string renamed = PeftNameOf(model, name);
+  if (renamed.empty()) return ForeignReason(model, name);
+  return "has another name than PEFT gives it; rename it to \"" + renamed +
+         "\", and the other tensors likewise";
+}
+
 // The names of the file's tensors by module, as far as they belong to the adapter.
 class TensorIndex {
  public:
@@ -68,7 +89,7 @@ class TensorIndex {
   Status Add(const std::string& name) {
     const std::optional<TensorAddress> address = ParseTensorName(model_, name);
     if (!address.has_value()) {
-      return UnimplementedError("tensor \"" + name + "\" " + ForeignReason(model_, name));
+      return UnimplementedError("tensor \"" + name + "\" " + ReasonAgainst(model_, name));
     }
     const auto [layer, module] = address->module;
     if (layer >= model_.num_layers) {

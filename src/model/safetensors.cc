@@ -194,7 +194,8 @@ class HeaderReader : public nlohmann::json_sax<Json> {
 std::string EntryProblem(const SafetensorsEntry& entry, int64_t data_bytes) {
   if (entry.begin > entry.end || entry.end > data_bytes) {
     return "lies at bytes " + std::to_string(entry.begin) + " to " + std::to_string(entry.end) +
-           " of a data section of " + std::to_string(data_bytes);
+           " of a data section of " + std::to_string(data_bytes) +
+           (entry.end > data_bytes ? "; is the file still being copied?" : "");
   }
   const std::optional<int> bits = DtypeBits(entry.dtype);
   if (!bits.has_value()) return "";  // listed, and refused when asked for
@@ -276,7 +277,7 @@ Status SafetensorsFile::ReadHeader() {
     return DataLossError("is a Git LFS pointer, not the file itself; fetch it with git lfs pull");
   }
   if (storage_->bytes() < kLengthBytes) {
-    return DataLossError("is too short to be a safetensors file");
+    return DataLossError("is too short to be a safetensors file; is it still being copied?");
   }
   uint64_t header_bytes = 0;
   std::memcpy(&header_bytes, bytes.data(), sizeof(header_bytes));
@@ -286,7 +287,7 @@ Status SafetensorsFile::ReadHeader() {
   }
   data_begin_ = kLengthBytes + static_cast<int64_t>(header_bytes);
   if (data_begin_ > storage_->bytes()) {
-    return DataLossError("ends within its header; the file is truncated");
+    return DataLossError("ends within its header; the file is truncated, or still being copied");
   }
   const std::string_view text = bytes.substr(kLengthBytes, header_bytes);
   HeaderReader reader;

@@ -13,7 +13,8 @@ AdapterInfo InfoOf(const RegistryEntry& entry) {
           .tenant = entry.tenant,
           .loaded_at = entry.loaded_at,
           .unread_key = "",
-          .owner = entry.owner};
+          .owner = entry.owner,
+          .text = entry.text};
 }
 
 RegistryEntry EntryOf(const AdapterInfo& info) {
@@ -26,7 +27,8 @@ RegistryEntry EntryOf(const AdapterInfo& info) {
           .bytes = info.bytes,
           .tenant = info.tenant,
           .loaded_at = info.loaded_at,
-          .owner = info.owner};
+          .owner = info.owner,
+          .text = info.text};
 }
 
 }  // namespace graft

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "base/adapter_text.h"
 #include "base/status.h"
 
 namespace graft {
@@ -24,6 +25,8 @@ struct RegistryEntry {
   int64_t loaded_at = 0;  // Unix seconds
   // The tenant that learned it, whose alone it is. One server's registry has none of them.
   std::optional<std::string> owner = std::nullopt;
+  // What it says of texts; one server's registry leaves that to the folder.
+  AdapterTextPtr text = nullptr;
 
   bool operator==(const RegistryEntry&) const = default;
 };

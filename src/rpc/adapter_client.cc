@@ -56,7 +56,7 @@ Status FetchBundle(const std::function<Status(uint32_t)>& fetch, const std::stri
                    const Status& missing) {
   std::error_code error;
   std::filesystem::remove(folder + "/" + kPeftFiles[0], error);  // empty
-  for (size_t file = kPeftFiles.size(); file < kAdapterFiles; ++file) {
+  for (size_t file = kPeftFiles.size(); file < kFirstTextFile; ++file) {
     const std::filesystem::path path = folder + "/" + AdapterFileName(file);
     std::filesystem::create_directories(path.parent_path(), error);
     if (error) return SystemError(error.value(), "cannot keep an adapter");
@@ -66,6 +66,24 @@ Status FetchBundle(const std::function<Status(uint32_t)>& fetch, const std::stri
     if (file == kPeftFiles.size()) return missing;
     std::filesystem::remove(path, error);
     std::filesystem::remove(path.parent_path(), error);  // if empty
+  }
+  return OkStatus();
+}
+
+// Each may be missing. A peer that knows of none has hashes without them.
+Status FetchTexts(const std::function<Status(uint32_t)>& fetch, const std::string& folder) {
+  std::error_code error;
+  for (size_t file = kFirstTextFile; file < kAdapterFiles; ++file) {
+    const std::filesystem::path path = folder + "/" + AdapterFileName(file);
+    std::filesystem::create_directories(path.parent_path(), error);
+    if (error) return SystemError(error.value(), "cannot keep an adapter");
+    const Status fetched = fetch(static_cast<uint32_t>(file));
+    if (fetched.ok()) continue;
+    const bool is_missing =
+        fetched.code() == StatusCode::kNotFound || fetched.code() == StatusCode::kCancelled;
+    if (!is_missing) return fetched;
+    std::filesystem::remove(path, error);
+    if (path.parent_path() != folder) std::filesystem::remove(path.parent_path(), error);
   }
   return OkStatus();
 }
@@ -194,9 +212,9 @@ Status AdapterClient::Fetch(const std::string& hash, const std::string& folder) 
     return impl_->FetchFile(hash, file, folder + "/" + AdapterFileName(file));
   };
   const Status config = fetch(0);
-  if (config.ok()) return fetch(1);
-  if (config.code() != StatusCode::kNotFound) return config;
-  return FetchBundle(fetch, folder, config);
+  if (!config.ok() && config.code() != StatusCode::kNotFound) return config;
+  RETURN_IF_ERROR(config.ok() ? fetch(1) : FetchBundle(fetch, folder, config));
+  return FetchTexts(fetch, folder);
 }
 
 }  // namespace graft

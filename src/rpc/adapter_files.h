@@ -9,10 +9,14 @@
 
 namespace graft {
 
-// As they are numbered between machines: a PEFT folder's first, then those of a bundle.
-inline constexpr size_t kAdapterFiles = kPeftFiles.size() + kBundleFiles.size();
+// As they are numbered between machines: a PEFT folder's first, then those of a bundle, then those
+// of texts.
+inline constexpr size_t kFirstTextFile = kPeftFiles.size() + kBundleFiles.size();
+inline constexpr size_t kAdapterFiles = kFirstTextFile + kAdapterTextFiles.size();
 inline const char* AdapterFileName(size_t file) {
-  return file < kPeftFiles.size() ? kPeftFiles[file] : kBundleFiles[file - kPeftFiles.size()];
+  if (file < kPeftFiles.size()) return kPeftFiles[file];
+  if (file < kFirstTextFile) return kBundleFiles[file - kPeftFiles.size()];
+  return kAdapterTextFiles[file - kFirstTextFile];
 }
 inline constexpr size_t kAdapterChunkBytes = 1 << 20;
 

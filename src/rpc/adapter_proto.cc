@@ -1,5 +1,8 @@
 #include "rpc/adapter_proto.h"
 
+#include <unordered_map>
+#include <utility>
+
 namespace graft {
 
 rpc::Adapter ToProto(const ListedAdapter& adapter) {
@@ -14,6 +17,7 @@ rpc::Adapter ToProto(const ListedAdapter& adapter) {
   proto.set_tenant(adapter.info.tenant);
   proto.set_loaded_at(adapter.info.loaded_at);
   proto.set_state(static_cast<uint32_t>(adapter.state));
+  proto.set_text(EncodeAdapterText(adapter.info.text));
   return proto;
 }
 
@@ -31,7 +35,37 @@ ListedAdapter FromProto(const rpc::Adapter& proto) {
   if (proto.state() <= static_cast<uint32_t>(AdapterState::kResident)) {
     adapter.state = static_cast<AdapterState>(proto.state());
   }
+  // What is no text is none: a runner of another version.
+  const Result<AdapterTextPtr> text = DecodeAdapterText(proto.text());
+  if (text.ok()) adapter.info.text = *text;
   return adapter;
+}
+
+void ToProto(const std::vector<ListedAdapter>& adapters, AdapterProtos* protos) {
+  std::unordered_map<AdapterTextPtr, uint32_t> places;
+  for (const ListedAdapter& adapter : adapters) {
+    rpc::Adapter* const proto = protos->Add();
+    *proto = ToProto(adapter);
+    if (adapter.info.text == nullptr) continue;
+    const auto [place, is_new] =
+        places.emplace(adapter.info.text, static_cast<uint32_t>(protos->size()));
+    if (is_new) continue;
+    proto->clear_text();
+    proto->set_text_of(place->second);
+  }
+}
+
+std::vector<ListedAdapter> FromProto(const AdapterProtos& protos) {
+  std::vector<ListedAdapter> adapters;
+  adapters.reserve(static_cast<size_t>(protos.size()));
+  for (const rpc::Adapter& proto : protos) {
+    const size_t place = proto.text_of();
+    AdapterTextPtr text =
+        place > 0 && place <= adapters.size() ? adapters[place - 1].info.text : AdapterTextPtr();
+    adapters.push_back(FromProto(proto));
+    if (text != nullptr) adapters.back().info.text = std::move(text);
+  }
+  return adapters;
 }
 
 }  // namespace graft

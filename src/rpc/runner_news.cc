@@ -19,11 +19,7 @@ std::optional<HeldAdapters> HeldOf(const rpc::RunnerState& state) {
 
 void TellState(const rpc::RunnerState& state, size_t runner, RunnerListener* listener) {
   if (state.has_adapters()) {
-    std::vector<ListedAdapter> adapters;
-    for (const rpc::Adapter& adapter : state.adapters().adapters()) {
-      adapters.push_back(FromProto(adapter));
-    }
-    listener->OnAdapters(runner, std::move(adapters));
+    listener->OnAdapters(runner, FromProto(state.adapters().adapters()));
   }
   listener->OnState(runner,
                     {.requests_waiting = state.requests_waiting(),
@@ -54,9 +50,7 @@ RunnerFacts FactsOf(const rpc::Welcome& welcome) {
   facts.startup_ms = welcome.startup_ms();
   facts.instance = welcome.instance();
   facts.has_prefix_cache = !welcome.without_prefix_cache();
-  for (const rpc::Adapter& adapter : welcome.adapters()) {
-    facts.adapters.push_back(FromProto(adapter));
-  }
+  facts.adapters = FromProto(welcome.adapters());
   return facts;
 }
 

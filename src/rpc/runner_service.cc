@@ -170,10 +170,17 @@ class RunnerService::Impl : public rpc::Runner::Service {
     welcome->set_startup_ms(options_.startup_ms);
     welcome->set_instance(instance_);
     welcome->set_without_prefix_cache(!options_.prefix_cache);
-    for (const AdapterInfo& info : catalog_.List()) {
-      *welcome->add_adapters() = ToProto(ListedAdapter{info, catalog_.StateOf(info)});
-    }
+    ToProto(Adapters(), welcome->mutable_adapters());
     return message;
+  }
+
+  std::vector<ListedAdapter> Adapters() const {
+    std::vector<ListedAdapter> adapters;
+    for (AdapterInfo& info : catalog_.List()) {
+      const AdapterState state = catalog_.StateOf(info);
+      adapters.push_back({std::move(info), state});
+    }
+    return adapters;
   }
 
   rpc::RunnerState State(FrontendSession::Told* told) const {
@@ -196,10 +203,7 @@ class RunnerService::Impl : public rpc::Runner::Service {
     }
     const uint64_t version = adapters_version_;
     if (version == std::exchange(told->adapters, version)) return state;
-    rpc::AdapterList* const list = state.mutable_adapters();
-    for (const AdapterInfo& info : catalog_.List()) {
-      *list->add_adapters() = ToProto(ListedAdapter{info, catalog_.StateOf(info)});
-    }
+    ToProto(Adapters(), state.mutable_adapters()->mutable_adapters());
     return state;
   }
 

@@ -10,6 +10,7 @@
 #include "kernels/attention/attention.h"
 #include "kernels/common/cpu_isa.h"
 #include "runtime/adapter_priorities.h"
+#include "runtime/adapter_texts.h"
 #include "runtime/answer_grammars.h"
 #include "runtime/progress.h"
 
@@ -213,8 +214,19 @@ std::vector<std::string> AssistWorkerCommand() {
   return {launcher == nullptr ? "/proc/self/exe" : launcher, "assist-worker"};
 }
 
+namespace {
+
+// Nobody who computes on the CPU asks what cards there are.
+std::vector<CudaCard> CardsFor(const DeviceChoice& choice) {
+  if (choice.kind == DeviceChoice::Kind::kCpu) return {};
+  return ListCudaCards();
+}
+
+}  // namespace
+
 Result<Device> PickDevice(const DeviceChoice& choice) {
-  ASSIGN_OR_RETURN(const ChosenDevice chosen, ChooseDevice(choice, ListCudaCards()));
+  ASSIGN_OR_RETURN(const ChosenDevice chosen, ChooseDevice(choice, CardsFor(choice)));
+  RETURN_IF_ERROR(CheckRunsCode(chosen.device));
   RETURN_IF_ERROR(CheckCpuRunsKernels());
   if (!chosen.warning.empty()) LOG_WARN("{}", chosen.warning);
   return chosen.device;
@@ -222,12 +234,13 @@ Result<Device> PickDevice(const DeviceChoice& choice) {
 
 Result<Device> PickRankDevice(const DeviceChoice& choice, const Shard& shard) {
   if (shard.num_ranks == 1) return PickDevice(choice);
-  const std::vector<CudaCard> cards = ListCudaCards();
+  const std::vector<CudaCard> cards = CardsFor(choice);
   // Two ranks on one card are slow, and enough for tests.
   const bool share = std::getenv("GRAFT_RANKS_SHARE_GPU") != nullptr;
   ASSIGN_OR_RETURN(const ChosenDevice chosen,
                    share ? ChooseDevice(choice, cards)
                          : ChooseRankDevice(choice, shard.rank, shard.num_ranks, cards));
+  RETURN_IF_ERROR(CheckRunsCode(chosen.device));
   if (!chosen.warning.empty()) LOG_WARN("{}", chosen.warning);
   return chosen.device;
 }
@@ -285,9 +298,9 @@ Status Runtime::UseBackend(const MakeBackend& make_backend) {
   std::vector<std::string> roots = options_.adapters_roots;
   if (!options_.adapters.empty()) roots.insert(roots.begin(), options_.adapters);
   if (!options_.learned.empty()) roots.push_back(options_.learned);
-  backend_ = std::make_unique<LoraAdapterBackend>(model_->config, model_->weights.dtype,
-                                                  *host_store_, FileJail(std::move(roots)),
-                                                  MakeSlicer(), model_->device);
+  backend_ = std::make_unique<LoraAdapterBackend>(
+      model_->config, model_->weights.dtype, *host_store_, FileJail(std::move(roots)), MakeSlicer(),
+      model_->device, MakeAdapterTextHooks(options_.adapter_text, options_.model, model_->config));
   return OkStatus();
 }
 

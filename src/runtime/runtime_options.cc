@@ -39,6 +39,7 @@ OptionGroup AdapterOptionGroup(RuntimeOptions& o) {
       {{"adapters", Text(o.adapters),
         "folder whose sub-folders are PEFT adapters; also the jail of loads by HTTP"},
        AdaptersRootOptionRow(o.adapters_roots),
+       AdapterTextOptionRow(o.adapter_text),
        AdaptersMaxOptionRow(o.adapters_max),
        {"adapters-listed-max", Number(o.adapters_listed_max, Between(1, 1 << 24)),
         "adapters that requests may ask for"},

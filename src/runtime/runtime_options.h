@@ -12,6 +12,7 @@
 #include "model/gpu_exchange.h"
 #include "options/command.h"
 #include "options/option.h"
+#include "runtime/adapter_texts.h"
 #include "tensor/device_choice.h"
 #include "tensor/dtype.h"
 
@@ -64,7 +65,8 @@ struct RuntimeOptions {
   std::string model;                        // HF folder
   std::string adapters;                     // folder of PEFT folders; "" for none
   std::vector<std::string> adapters_roots;  // further folders that links of adapters may lead into
-  std::string model_name;                   // "" for the folder's name
+  AdapterTextUse adapter_text = AdapterTextUse::kAdapter;
+  std::string model_name;  // "" for the folder's name
   DeviceChoice device;
   std::optional<DType> dtype;  // none: the checkpoint's
   std::string registry;        // SQLite file; "" to forget at exit

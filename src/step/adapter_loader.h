@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/adapter_text.h"
 #include "base/status.h"
 #include "step/adapter_rows.h"
 #include "step/step_plan.h"
@@ -28,6 +29,8 @@ struct AdapterFacts {
   bool has_virtual_kv = false;
   // It acts from where these tokens stand last in a prompt (activated LoRA); empty: everywhere.
   std::vector<int32_t> invocation_tokens;
+  AdapterTextPtr text;           // what it says of texts
+  bool changes_nothing = false;  // the base answers in its place
 };
 
 // PEFT folders into the host's memory. Any thread.
@@ -39,6 +42,8 @@ class AdapterBackend {
   // Reads, checks and self-tests the PEFT folder, and keeps what the device will want in the host's
   // memory, as far as it has room.
   virtual Result<AdapterFacts> Read(const std::string& path) = 0;
+  // What lies beside the folder's weights says of texts, without reading these. Null: nothing.
+  virtual Result<AdapterTextPtr> ReadText(const std::string& /*path*/) { return AdapterTextPtr(); }
   // Whether the content is in the host's memory.
   virtual bool Has(const std::string& hash) const = 0;
   // Where there is no room for all contents, lower priorities go first; 0 by default. Also for
