@@ -54,7 +54,7 @@ class Server:
     def log(self):
         return self.process.stderr.read() or ""
 
-    def says(self, text, timeout_s=30):
+    def says(self, text, timeout_s=120):
         """Reads on in the log. Whether `text` comes in it."""
         log, deadline = "", time.monotonic() + timeout_s
         while text not in log and time.monotonic() < deadline:
@@ -79,7 +79,7 @@ class Server:
 
     def metric(self, name, label=""):
         """Sum of a metric over its labels, or over those with a certain one."""
-        with urllib.request.urlopen(self.url + "/metrics", timeout=10) as reply:
+        with urllib.request.urlopen(self.url + "/metrics", timeout=60) as reply:
             lines = reply.read().decode().splitlines()
         values = [float(line.rsplit(" ", 1)[1]) for line in lines
                   if line.split("{")[0].split(" ")[0] == name and label in line]
@@ -87,7 +87,7 @@ class Server:
         return sum(values)
 
     def alive(self):
-        with urllib.request.urlopen(self.url + "/health", timeout=10) as reply:
+        with urllib.request.urlopen(self.url + "/health", timeout=60) as reply:
             return reply.status == 200
 
 

@@ -14,7 +14,7 @@ from conftest import DEMO, Server, binary
 
 
 def run(*args, env=None):
-    return subprocess.run([binary(), *map(str, args)], capture_output=True, text=True, timeout=60,
+    return subprocess.run([binary(), *map(str, args)], capture_output=True, text=True, timeout=300,
                           env={**os.environ, **(env or {})})
 
 

@@ -22,7 +22,7 @@ pytestmark = pytest.mark.skipif(
     shutil.which("etcd") is None or
     not os.path.exists(os.path.join(os.path.dirname(binary()), "libgraft_cluster.so")),
     reason="without etcd, or built without gRPC")
-PATIENCE_S = 60
+PATIENCE_S = 120
 
 
 class Machines:

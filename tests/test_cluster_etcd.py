@@ -29,7 +29,7 @@ pytestmark = pytest.mark.skipif(
 # Options of the processes that `graft cluster up` starts.
 SMALL = {"GRAFT_THREADS": "1", "GRAFT_POOL_GIB": "0.1", "GRAFT_HOST_GIB": "0.1", "GRAFT_ADMIN_KEY": ADMIN_KEY,
          "GRAFT_REQUEST_LOG": "false"}
-PATIENCE_S = 60
+PATIENCE_S = 120
 
 
 def eventually(holds, what, patience_s=PATIENCE_S):
@@ -75,7 +75,7 @@ class Cluster:
 
     def ready(self, port):
         try:
-            with urllib.request.urlopen(f"http://127.0.0.1:{port}/ready", timeout=10) as reply:
+            with urllib.request.urlopen(f"http://127.0.0.1:{port}/ready", timeout=200) as reply:
                 return reply.status == 200
         except OSError:
             return False
@@ -175,7 +175,7 @@ def test_a_cluster_that_cannot_come_up_says_so_at_once(cluster, tmp_path):
     """Nothing is started, and nothing of the cluster that is there is taken for its own."""
     def up(*args):
         done = subprocess.run([binary(), "cluster", "up", *map(str, args), "--folder", tmp_path / "new"],
-                              capture_output=True, text=True, timeout=60)
+                              capture_output=True, text=True, timeout=200)
         return done.returncode, done.stderr
     code, text = up("--model", DEMO / "base", "--port", cluster.ports[0])
     assert code != 0 and f"port {cluster.ports[0]} is in use" in text
@@ -191,7 +191,7 @@ def test_another_base_is_refused_with_what_to_start(cluster, tmp_path):
     etcd = json.loads((cluster.state / "cluster.json").read_text())["etcd"]
     for command in (["runner"], ["frontend", "--port", free_port()]):
         done = subprocess.run([binary(), *map(str, command), "--model", tmp_path / "other", "--etcd", etcd, "--quiet"],
-                              env={**os.environ, **SMALL}, capture_output=True, text=True, timeout=60)
+                              env={**os.environ, **SMALL}, capture_output=True, text=True, timeout=200)
         assert done.returncode != 0 and "a cluster of another base model ('base') than this one ('other')" in done.stderr
 
 

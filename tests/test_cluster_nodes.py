@@ -56,7 +56,7 @@ class Nodes:
         self.etcds = [Node(folder, f"node{i}", self.ours, relays) for i in range(3)]
         for node in self.etcds:
             node.start(self.etcds)
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + 120
         while (made := self.init(self.ours)).returncode != 0:
             assert time.monotonic() < deadline, made.stderr
         self.runner = Process("runner", "--model", DEMO / "base", "--adapters", DEMO / "adapters", "--rpc-port", free_port(),
@@ -88,7 +88,7 @@ class Nodes:
             f'{{"lora_name": "{name}", "lora_path": "{path}"}}'.encode(),
             {"Content-Type": "application/json", "Authorization": f"Bearer {ADMIN_KEY}"})
         # While the nodes that live elect a leader, changes are refused with 503 like those of an etcd that is away.
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + 120
         while True:
             try:
                 with urllib.request.urlopen(request, timeout=120) as reply:

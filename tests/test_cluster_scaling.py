@@ -28,7 +28,7 @@ def single():
 
 
 def scale(url):
-    with urllib.request.urlopen(f"{url}/scale", timeout=10) as reply:
+    with urllib.request.urlopen(f"{url}/scale", timeout=60) as reply:
         return json.load(reply)
 
 

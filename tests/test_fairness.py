@@ -29,7 +29,7 @@ class Flood:
 
     def __init__(self, server, count, model="base", **params):
         self.answers, self.refusals = [], []
-        params = {"model": model, "prompt": LONG, "max_tokens": 60, "temperature": 0, **params}
+        params = {"model": model, "prompt": LONG, "max_tokens": 150, "temperature": 0, **params}
         self.threads = [threading.Thread(target=self.ask, args=(server.client("flood-key"), params, i))
                         for i in range(count)]
         for thread in self.threads:
@@ -103,7 +103,7 @@ def test_cold_adapters_without_room_do_not_hold_up_another_tenant(keys):
 
 def test_a_full_queue_has_a_place_for_who_has_few(keys):
     with Server("--api-keys", keys, "--sequences-max", 4, "--requests-max", 16) as server:
-        flood = Flood(server, 16, max_tokens=200)
+        flood = Flood(server, 16, max_tokens=400)
         while server.metric("graft_requests_running") + server.metric("graft_requests_waiting") < 16:
             assert not flood.answers, "the flood was never whole"
         ask(server)
@@ -117,7 +117,7 @@ def test_a_full_queue_has_a_place_for_who_has_few(keys):
 
 def running(frontend):
     """Sequences that the frontend's runners compute, as each said last."""
-    with urllib.request.urlopen(frontend.url + "/metrics", timeout=10) as reply:
+    with urllib.request.urlopen(frontend.url + "/metrics", timeout=60) as reply:
         return sum(float(value) for value in re.findall(r"^graft_runner_requests_running{.*} (\S+)$", reply.read().decode(),
                                                         re.MULTILINE))
 
@@ -154,7 +154,8 @@ def test_priority_goes_first_within_a_key(keys):
         order = []
 
         def later(name, priority):
-            ask(server, extra_body={"priority": priority})
+            # The one is so much longer that the other's thread is sure to come first here, too.
+            ask(server, max_tokens=4 if name == "urgent" else 200, extra_body={"priority": priority, "ignore_eos": True})
             order.append(name)
 
         threads = []

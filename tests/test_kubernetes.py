@@ -170,13 +170,13 @@ def wanted_as_autoscalers_read_it(frontend):
     url = urllib.parse.urlsplit(trigger["url"])
     assert url.hostname.split(".")[0] == service["metadata"]["name"]
     assert (url.port or 80) == service["spec"]["ports"][0]["port"]
-    with urllib.request.urlopen(f"http://127.0.0.1:{frontend.port}{url.path}", timeout=5) as reply:
+    with urllib.request.urlopen(f"http://127.0.0.1:{frontend.port}{url.path}", timeout=60) as reply:
         by_keda = json.load(reply)[trigger["valueLocation"]]
     [scaler] = objects_of((COMPONENTS / "hpa" / "autoscaler.yaml").read_text())
     [name] = [one["external"]["metric"]["name"] for one in scaler["spec"]["metrics"]]
     [rule] = yaml.safe_load((COMPONENTS / "hpa" / "adapter_rule.yaml").read_text())["rules"]["external"]
     assert rule["name"]["as"] == name and rule["metricsQuery"].startswith(f"max({name}{{")
-    with urllib.request.urlopen(f"http://127.0.0.1:{frontend.port}/metrics", timeout=5) as reply:
+    with urllib.request.urlopen(f"http://127.0.0.1:{frontend.port}/metrics", timeout=60) as reply:
         [line] = [line for line in reply.read().decode().splitlines() if line.startswith(f"{name} ")]
     return by_keda, float(line.split()[1])
 

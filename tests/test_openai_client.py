@@ -271,7 +271,7 @@ def test_cancel_frees_the_engine(server):
                                        extra_body={"ignore_eos": True})
     next(iter(stream))
     stream.close()
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 60
     while server.metric("graft_requests_running") > before and time.monotonic() < deadline:
         time.sleep(0.02)
     assert server.metric("graft_requests_running") == before

@@ -97,7 +97,7 @@ class Collector(http.server.ThreadingHTTPServer):
         def log_message(self, *unused):
             pass
 
-    def wait_for(self, names, trace=TRACE, timeout_s=60):
+    def wait_for(self, names, trace=TRACE, timeout_s=120):
         """The trace's spans by their names, once there are all of these."""
         deadline = time.monotonic() + timeout_s
         while True:
@@ -162,7 +162,7 @@ def test_a_servers_traces(collector):
         assert "adapter load" not in spans
         assert not any(span["traceId"] == "1" * 32 for span in collector.spans), "the client said not to sample it"
         complete(server.url, "base", traceparent=None)
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + 120
         while not any("parentSpanId" not in span for span in collector.spans):
             assert time.monotonic() < deadline, "no trace begins at the server"
             time.sleep(0.05)
@@ -190,7 +190,7 @@ def test_a_collector_that_is_away_costs_no_answer():
     with Server(*SMALL, "--otlp-endpoint", f"http://127.0.0.1:{free_port()}") as server:
         for _ in range(3):
             complete(server.url, "base", traceparent=None)
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + 120
         while server.metric("graft_otlp_spans_total", "dropped") == 0:
             assert time.monotonic() < deadline
             time.sleep(0.1)

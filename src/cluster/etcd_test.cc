@@ -194,12 +194,13 @@ TEST(EtcdLeaseTest, IsRenewedLostAndTakenAgain) {
   TestEtcd etcd;
   const auto client = etcd.Client();
   std::atomic<int> num_attached{0};
-  EtcdLease lease(*client, 1, [&](int64_t id) {
+  constexpr int kTtlS = 4;  // renewed in time by a machine that is busy
+  EtcdLease lease(*client, kTtlS, [&](int64_t id) {
     ++num_attached;
     return client->Commit({.then = {Op::Put("me", "here", id)}}).status();
   });
   ASSERT_TRUE(Eventually([&] { return num_attached == 1 && lease.held(); }));
-  std::this_thread::sleep_for(std::chrono::milliseconds(1500));  // longer than the lease
+  std::this_thread::sleep_for(std::chrono::seconds(kTtlS + 1));  // longer than the lease
   EXPECT_EQ(num_attached, 1);
   EXPECT_EQ(client->ReadPrefix("me")->found[0].size(), 1u);
   etcd.Pause();

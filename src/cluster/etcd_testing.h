@@ -63,8 +63,9 @@ class TestEtcdNodes {
   std::vector<pid_t> pids_;
 };
 
-// Tries until `holds` is true. Returns false if that takes longer than `limit`.
+// Tries until `holds` is true. Returns false if that takes longer than `limit`, which is against
+// hangs alone.
 bool Eventually(const std::function<bool()>& holds,
-                std::chrono::milliseconds limit = std::chrono::seconds(20));
+                std::chrono::milliseconds limit = std::chrono::seconds(120));
 
 }  // namespace graft

@@ -226,13 +226,26 @@ TEST(ServerTest, FailuresOfTheEngineReachTheClient) {
   const std::string stream = R"({"model":"demo","prompt":"x","max_tokens":9,"stream":true})";
   EXPECT_EQ(client.Post("/v1/completions", kCompletion).status, 500);
   EXPECT_EQ(client.Post("/v1/completions", stream).status, 500);  // no token yet: a real status
-  test.generator.set_fail_after(2);
-  test.generator.set_tick(std::chrono::milliseconds(500));
-  const RawResponse response = client.Post("/v1/completions", stream);
-  ASSERT_EQ(response.status, 200);
-  EXPECT_TRUE(response.complete);
-  const Json last = Json::parse(response.events().back());
-  EXPECT_EQ(last["error"]["message"], "the fake engine failed as told");
+  test.generator.set_fail_after(-1);
+  test.generator.set_tick(std::chrono::milliseconds(2));
+  const std::string body = R"({"model":"demo","prompt":"x","max_tokens":1000,"stream":true})";
+  client.Send(kPostCompletion + "Content-Length: " + std::to_string(body.size()) + "\r\n\r\n" +
+              body);
+  // It fails once the client has a part of the answer.
+  std::string seen;
+  const auto read_until = [&](const std::string& end) {
+    while (seen.find(end) == std::string::npos) {
+      const std::string more = client.ReceiveSome();
+      ASSERT_NE(more, "") << seen;
+      seen += more;
+    }
+  };
+  read_until("data: ");
+  test.generator.set_fail_after(FakeGenerator::kFailNow);
+  read_until("\r\n0\r\n\r\n");
+  EXPECT_TRUE(seen.starts_with("HTTP/1.1 200"));
+  const size_t last = seen.rfind("data: ");
+  EXPECT_NE(seen.find("\"the fake engine failed as told\"", last), std::string::npos) << seen;
   test.generator.set_fail_after(-1);
   test.generator.set_tick(std::chrono::milliseconds(1));
   EXPECT_EQ(client.Post("/v1/completions", kCompletion).status, 200);

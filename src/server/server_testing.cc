@@ -133,6 +133,11 @@ void FakeGenerator::set_hold(bool hold) {
   hold_ = hold;
 }
 
+void FakeGenerator::set_hold_at(int32_t tokens) {
+  std::lock_guard lock(mutex_);
+  hold_at_ = tokens;
+}
+
 int32_t FakeGenerator::num_running() const {
   std::lock_guard lock(mutex_);
   return static_cast<int32_t>(running_.size());
@@ -186,8 +191,8 @@ bool FakeGenerator::Step(Running& running) {
     running.stream->Push(std::move(event));
     return false;
   }
-  if (hold_) return true;
-  if (running.num_tokens == fail_after_) {
+  if (hold_ || running.num_tokens >= hold_at_) return true;
+  if (running.num_tokens == fail_after_ || fail_after_ == kFailNow) {
     event.finish_reason = FinishReason::kError;
     event.status = failure_;
     running.stream->Push(std::move(event));

@@ -9,6 +9,7 @@
 #include <condition_variable>
 #include <cstdint>
 #include <deque>
+#include <limits>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -56,9 +57,11 @@ class FakeGenerator : public Generator {
   void set_eos(int32_t token);
   void set_tick(std::chrono::microseconds tick);
   void set_submit_status(Status status);  // Submit's answer
-  // kError after so many tokens; -1: never.
+  // kError after so many tokens; -1: never; kFailNow: instead of the next one, of any request.
+  static constexpr int32_t kFailNow = -2;
   void set_fail_after(int32_t tokens,
                       Status status = InternalError("the fake engine failed as told"));
+  void set_hold_at(int32_t tokens);    // no request has more than so many
   void set_knows_pooling(bool knows);  // false: as an older version
   void set_hold(bool hold);            // no token comes while true: all requests are queued
 
@@ -95,6 +98,7 @@ class FakeGenerator : public Generator {
   int32_t fail_after_ = -1;
   Status failure_;
   bool hold_ = false;
+  int32_t hold_at_ = std::numeric_limits<int32_t>::max();
   bool knows_pooling_ = true;
   int32_t num_cancelled_ = 0;
   bool stopping_ = false;

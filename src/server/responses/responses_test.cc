@@ -197,12 +197,27 @@ TEST_F(ResponsesTest, LogprobsAreWithTheText) {
 }
 
 TEST_F(ResponsesTest, AStreamThatFailsSaysSo) {
-  server_.generator.set_fail_after(2);
   // A failure that comes before the first event was sent would be the answer's status.
-  server_.generator.set_tick(std::chrono::milliseconds(500));
-  const RawResponse response = Ask("one two three four", R"("input":"a","stream":true)");
-  ASSERT_EQ(response.status, 200);
-  const Json last = ParseJson(response.events().back()).value();
+  server_.generator.set_tick(std::chrono::milliseconds(2));
+  const std::string body = R"({"model":"demo","input":"a","max_output_tokens":1000,"stream":true})";
+  client_.Send(
+      "POST /v1/responses HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+      "Content-Length: " +
+      std::to_string(body.size()) + "\r\n\r\n" + body);
+  std::string seen;
+  const auto read_until = [&](const std::string& end) {
+    while (seen.find(end) == std::string::npos) {
+      const std::string more = client_.ReceiveSome();
+      ASSERT_NE(more, "") << seen;
+      seen += more;
+    }
+  };
+  read_until("response.output_text.delta");
+  server_.generator.set_fail_after(FakeGenerator::kFailNow);
+  read_until("\r\n0\r\n\r\n");
+  EXPECT_TRUE(seen.starts_with("HTTP/1.1 200"));
+  const size_t begin = seen.rfind("data: ") + std::string("data: ").size();
+  const Json last = ParseJson(seen.substr(begin, seen.find('\n', begin) - begin)).value();
   EXPECT_EQ(last["type"], "response.failed");
   EXPECT_EQ(last["response"]["status"], "failed");
   EXPECT_EQ(last["response"]["error"]["code"], "server_error");
