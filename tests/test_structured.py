@@ -405,7 +405,7 @@ def test_a_form_that_costs_too_much_is_refused(server):
     for form in ({"guided_grammar": grammar}, {"guided_regex": regex}):
         with pytest.raises(openai.BadRequestError) as error:
             chat(server, extra_body=form)
-        assert re.search("goes on with the form|s of a core to compile", str(error.value)), error.value
+        assert re.search("go(es)? on with the form|too much time to compile", str(error.value)), error.value
         assert chat(server, max_tokens=3).choices[0].message.content
 
 

@@ -30,9 +30,9 @@ PATCHES = {
     "fsm.cc": [
         ('#include "fsm.h"\n', '#include "fsm.h"\n' + INCLUDE),
         ("  int AddState() {\n    edges_.emplace_back();",
-         "  int AddState() {\n    XGRAMMAR_CHECK(graft::GrammarWork::CountMade()) << graft::GrammarWork::Refusal();\n    edges_.emplace_back();"),
+         "  int AddState() {\n    XGRAMMAR_CHECK(graft::GrammarWork::CountMade(64)) << graft::GrammarWork::Refusal();\n    edges_.emplace_back();"),
         ("  void AddEdge(int from, int to, int32_t min, int32_t max) {\n",
-         "  void AddEdge(int from, int to, int32_t min, int32_t max) {\n    XGRAMMAR_CHECK(graft::GrammarWork::CountMade()) << graft::GrammarWork::Refusal();\n"),
+         "  void AddEdge(int from, int to, int32_t min, int32_t max) {\n    XGRAMMAR_CHECK(graft::GrammarWork::CountMade(32)) << graft::GrammarWork::Refusal();\n"),
     ],
     "earley_parser.cc": [
         ('#include "earley_parser.h"\n', '#include "earley_parser.h"\n' + INCLUDE),
@@ -41,11 +41,22 @@ PATCHES = {
         ("void EarleyParser::Complete(const ParserState& state, bool debug_print, bool marker_present) {\n",
          "void EarleyParser::Complete(const ParserState& state, bool debug_print, bool marker_present) {\n"
          "  XGRAMMAR_CHECK(graft::GrammarWork::Count()) << graft::GrammarWork::Refusal();\n"),
+        # Twice: the states that wait for a rule's end are kept beside those that go on.
+        ("  // Check if the grammar is completed, and add the scannable states to the history.\n",
+         "  XGRAMMAR_CHECK(graft::GrammarWork::CountKept(2 * sizeof(ParserState) * tmp_states_to_be_added_.size())) << graft::GrammarWork::Refusal();\n"
+         "  // Check if the grammar is completed, and add the scannable states to the history.\n"),
+    ],
+    # A state's mask takes up to a bit for each token of the vocabulary.
+    "grammar_compiler.cc": [
+        ('#include "compiled_grammar_impl.h"\n', '#include "compiled_grammar_impl.h"\n' + INCLUDE),
+        ("    auto cur_adaptive_token_mask_cache = grammar_matcher.GetAdaptiveTokenMask(is_root_rule);\n",
+         "    auto cur_adaptive_token_mask_cache = grammar_matcher.GetAdaptiveTokenMask(is_root_rule);\n"
+         "    XGRAMMAR_CHECK(graft::GrammarWork::CountMade(MemorySize(cur_adaptive_token_mask_cache))) << graft::GrammarWork::Refusal();\n"),
     ],
     "grammar_builder.cc": [
         ('#include "grammar_builder.h"\n', '#include "grammar_builder.h"\n' + INCLUDE),
         ("int32_t GrammarBuilder::AddGrammarExpr(const GrammarExpr& grammar_expr) {\n",
-         "int32_t GrammarBuilder::AddGrammarExpr(const GrammarExpr& grammar_expr) {\n  XGRAMMAR_CHECK(graft::GrammarWork::CountMade()) << graft::GrammarWork::Refusal();\n"),
+         "int32_t GrammarBuilder::AddGrammarExpr(const GrammarExpr& grammar_expr) {\n  XGRAMMAR_CHECK(graft::GrammarWork::CountMade(64 + 4 * grammar_expr.data_len)) << graft::GrammarWork::Refusal();\n"),
     ],
 }
 

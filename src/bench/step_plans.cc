@@ -14,8 +14,9 @@ class RandomMasks : public MaskSource {
     Random random(seed);
     for (uint32_t& word : words_) word = static_cast<uint32_t>(random.Bits());
   }
-  void FillMask(const StepPlan& /*plan*/, size_t /*idx*/, std::span<uint32_t> words) override {
+  bool FillMask(const StepPlan& /*plan*/, size_t /*idx*/, std::span<uint32_t> words) override {
     std::copy(words_.begin(), words_.end(), words.begin());
+    return true;
   }
 
  private:

@@ -1,29 +1,141 @@
 #include "engine/answer_bounds.h"
 
 #include <algorithm>
-#include <string>
+#include <utility>
 
 #include "base/token_mask.h"
 
 namespace graft {
+namespace {
 
-void AnswerBounds::FillMask(std::span<const int32_t> output, std::span<uint32_t> words) {
-  if (grammar_ == nullptr) {
-    std::fill(words.begin(), words.end(), ~uint32_t{0});
-  } else {
-    FillByGrammar(output, words);
-  }
-  // A grammar may have something in between: the rest of a character, or no reasoning at all.
-  if (!MustEndReasoning(output) || !IsInMask(words.data(), reasoning_.closing)) return;
-  std::fill(words.begin(), words.end(), 0);
-  words[static_cast<size_t>(reasoning_.closing / 32)] = uint32_t{1} << (reasoning_.closing % 32);
+// A matcher that had no time begins anew, and is told all tokens again. So that this stays linear,
+// each time so many times as many masks are made beside the steps from then on.
+constexpr int64_t kMoreAhead = 4;
+constexpr int64_t kAheadMax = int64_t{1} << 24;  // more tokens than any answer has
+
+}  // namespace
+
+AnswerBounds::AnswerBounds(std::shared_ptr<const SharedGrammar> grammar,
+                           const ReasoningBound& reasoning, GrammarStore* grammars,
+                           std::string tenant)
+    : grammar_(std::move(grammar)),
+      grammars_(grammars),
+      tenant_(std::move(tenant)),
+      reasoning_(reasoning),
+      is_reasoning_(reasoning.is_open) {}
+
+AnswerBounds::~AnswerBounds() {
+  if (work_ != nullptr) work_->stops = true;
 }
 
-void AnswerBounds::FillByGrammar(std::span<const int32_t> output, std::span<uint32_t> words) {
-  if (matcher_ == nullptr) matcher_ = grammar_->NewMatcher();
-  while (num_accepted_ < output.size() && matcher_->Accept(output[num_accepted_])) ++num_accepted_;
-  is_stuck_ = num_accepted_ < output.size() || !matcher_->FillMask(words);
+bool AnswerBounds::FillMask(std::span<const int32_t> output, std::span<uint32_t> words) {
+  if (grammar_ == nullptr) {
+    std::fill(words.begin(), words.end(), ~uint32_t{0});
+  } else if (!FillByGrammar(output, words)) {
+    is_late_ = true;
+    return false;
+  }
+  is_late_ = false;
+  // A grammar may have something in between: the rest of a character, or no reasoning at all.
+  if (!MustEndReasoning(output) || !IsInMask(words.data(), reasoning_.closing)) return true;
+  std::fill(words.begin(), words.end(), 0);
+  words[static_cast<size_t>(reasoning_.closing / 32)] = uint32_t{1} << (reasoning_.closing % 32);
+  return true;
+}
+
+bool AnswerBounds::FillByGrammar(std::span<const int32_t> output, std::span<uint32_t> words) {
+  num_words_ = words.size();
+  if (is_waiting()) return false;
+  if (work_ != nullptr) TakeWork();
+  if (!made_.empty()) {
+    std::copy(made_.begin(), made_.end(), words.begin());
+    made_.clear();
+  } else if (num_ahead_ > 0 && !is_stuck_) {
+    return false;
+  } else if (!is_stuck_) {
+    GrammarTime time = {.left_ns = kStepNsMax};
+    const auto tokens = output.subspan(std::min(match_.num_accepted, output.size()));
+    const GrammarAnswer answer = Ask(*grammar_, tokens, /*for_each=*/false, &match_, words, &time);
+    used_ns_ += kStepNsMax - time.left_ns;
+    if (answer == GrammarAnswer::kOutOfTime) {
+      num_ahead_ = std::exchange(next_ahead_, std::min(next_ahead_ * kMoreAhead, kAheadMax));
+      return false;
+    }
+    is_stuck_ = match_.is_stuck;
+  }
   if (is_stuck_) std::fill(words.begin(), words.end(), 0);
+  return true;
+}
+
+// `tokens` are those that the matcher has not accepted; `for_each`: the time is for one call alone.
+GrammarAnswer AnswerBounds::Ask(const SharedGrammar& grammar, std::span<const int32_t> tokens,
+                                bool for_each, Match* match, std::span<uint32_t> words,
+                                GrammarTime* time) {
+  const int64_t limit_ns = time->left_ns;
+  int64_t used_ns = 0;
+  const auto end_call = [&] {
+    if (!for_each) return;
+    used_ns += limit_ns - time->left_ns;
+    time->left_ns = limit_ns;
+  };
+  GrammarAnswer answer = GrammarAnswer::kYes;
+  if (match->matcher == nullptr) match->matcher = grammar.NewMatcher();
+  for (const int32_t token : tokens) {
+    if (time->left_ns <= 0) return GrammarAnswer::kOutOfTime;  // the matcher may go on elsewhere
+    answer = match->matcher->Accept(token, time);
+    end_call();
+    if (answer != GrammarAnswer::kYes) break;
+    ++match->num_accepted;
+  }
+  if (answer == GrammarAnswer::kYes) {
+    if (time->left_ns <= 0) return GrammarAnswer::kOutOfTime;
+    answer = match->matcher->FillMask(words, time);
+    end_call();
+  }
+  match->is_stuck = answer == GrammarAnswer::kNo;
+  if (answer == GrammarAnswer::kOutOfTime) *match = Match();
+  if (for_each) time->left_ns = limit_ns - used_ns;
+  return answer;
+}
+
+void AnswerBounds::WorkAhead(std::span<const int32_t> output) {
+  const bool is_wanted = is_late_ || (num_ahead_ > 0 && !is_stuck_);
+  if (grammar_ == nullptr || num_words_ == 0 || work_ != nullptr || !is_wanted) return;
+  num_ahead_ = std::max<int64_t>(0, num_ahead_ - 1);
+  work_ = std::make_shared<Work>();
+  work_->grammar = grammar_;
+  work_->match = std::exchange(match_, {});
+  const auto tokens = output.subspan(std::min(work_->match.num_accepted, output.size()));
+  work_->tokens.assign(tokens.begin(), tokens.end());
+  work_->words.resize(num_words_);
+  grammars_->Run(tenant_, [work = work_] { MakeMask(*work); });
+}
+
+// On a thread of the grammars.
+void AnswerBounds::MakeMask(Work& work) {
+  if (!work.stops) {
+    GrammarTime time = {.left_ns = kTokenNsMax, .stops = &work.stops};
+    const GrammarAnswer answer =
+        Ask(*work.grammar, work.tokens, /*for_each=*/true, &work.match, work.words, &time);
+    work.used_ns = kTokenNsMax - time.left_ns;
+    work.is_over = answer == GrammarAnswer::kOutOfTime;
+  }
+  work.is_done = true;
+}
+
+void AnswerBounds::TakeWork() {
+  match_ = std::move(work_->match);
+  used_ns_ += work_->used_ns;
+  is_over_ = work_->is_over;
+  is_stuck_ = is_over_ || match_.is_stuck;
+  made_ = std::move(work_->words);
+  work_.reset();
+}
+
+int32_t AnswerBounds::TakeServed() {
+  const int64_t tokens = used_ns_ / kServedTokenNs;
+  used_ns_ -= tokens * kServedTokenNs;
+  return static_cast<int32_t>(tokens);
 }
 
 bool AnswerBounds::MustEndReasoning(std::span<const int32_t> output) {
@@ -42,10 +154,14 @@ bool AnswerBounds::MustEndReasoning(std::span<const int32_t> output) {
 }
 
 Status AnswerBounds::StuckStatus() const {
-  return InvalidArgumentError("after " + std::to_string(num_accepted_) +
+  if (is_over_) {
+    return InvalidArgumentError(
+        "it takes too long to tell which tokens go on with the form that the answer was to have; "
+        "send a simpler schema or grammar");
+  }
+  return InvalidArgumentError("after " + std::to_string(match_.num_accepted) +
                               " tokens no token of the vocabulary goes on with the form that the "
-                              "answer was to have; change "
-                              "the schema or grammar");
+                              "answer was to have; change the schema or grammar");
 }
 
 }  // namespace graft

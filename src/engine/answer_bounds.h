@@ -1,13 +1,16 @@
 // What one request's answer is bound to: a grammar, an end of its reasoning, or both; and how far
 // its tokens have come. Tokens are told as late as the next mask is asked for, and all of them
-// where they were drawn elsewhere. One thread at a time.
+// where they were drawn elsewhere. A mask that takes longer than a step may wait is made on the
+// grammars' threads, and its sequence draws in a later step. One thread at a time.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <span>
-#include <utility>
+#include <string>
+#include <vector>
 
 #include "base/status.h"
 #include "grammar/grammar_store.h"
@@ -17,33 +20,83 @@ namespace graft {
 
 class AnswerBounds {
  public:
-  // `grammar`: null: any text will do.
-  AnswerBounds(std::shared_ptr<const SharedGrammar> grammar, const ReasoningBound& reasoning)
-      : grammar_(std::move(grammar)), reasoning_(reasoning), is_reasoning_(reasoning.is_open) {}
+  // For one token of one answer, of a core: within a step, which holds up all others, and beside
+  // the steps.
+  static constexpr int64_t kStepNsMax = 3'000'000;
+  static constexpr int64_t kTokenNsMax = 1'000'000'000;
+  // Of a core, for masks: what counts as one token that its tenant was served.
+  static constexpr int64_t kServedTokenNs = 1'000'000;
+
+  // `grammar`: null: any text will do. `grammars`, borrowed, has it and works for `tenant`.
+  AnswerBounds(std::shared_ptr<const SharedGrammar> grammar, const ReasoningBound& reasoning,
+               GrammarStore* grammars, std::string tenant);
+  ~AnswerBounds();
+  AnswerBounds(const AnswerBounds&) = delete;
+  AnswerBounds& operator=(const AnswerBounds&) = delete;
 
   bool has_grammar() const { return grammar_ != nullptr; }
   // Until then its request cannot run.
   bool is_compiled() const { return grammar_ == nullptr || grammar_->is_done(); }
   const Status& status() const { return grammar_ == nullptr ? ok_ : grammar_->status(); }
 
-  // The tokens that may follow `output`, as words of a mask; none where `output` is not of the
-  // grammar, or no token of the vocabulary goes on with it.
-  void FillMask(std::span<const int32_t> output, std::span<uint32_t> words);
+  // Within a step: the tokens that may follow `output`, as words of a mask; none where `output` is
+  // not of the grammar, or no token of the vocabulary goes on with it. False: it takes too long,
+  // and the words mean nothing.
+  bool FillMask(std::span<const int32_t> output, std::span<uint32_t> words);
+  // Behind a step of which `output` is the outcome: begins on the next mask beside the steps, where
+  // it takes long.
+  void WorkAhead(std::span<const int32_t> output);
+  // It is being made, and a step without it would be in vain.
+  bool is_waiting() const { return work_ != nullptr && !work_->is_done.load(); }
+  // What masks took since the last call, as tokens.
+  int32_t TakeServed();
   // The last mask had no token.
   bool is_stuck() const { return is_stuck_; }
   // What its request is told then.
   Status StuckStatus() const;
 
  private:
-  void FillByGrammar(std::span<const int32_t> output, std::span<uint32_t> words);
+  // How far a matcher has come.
+  struct Match {
+    std::unique_ptr<GrammarMatcher> matcher;  // null: it must begin anew
+    size_t num_accepted = 0;
+    bool is_stuck = false;
+  };
+  // A mask that is made beside the steps. Whoever waits for it may go meanwhile.
+  struct Work {
+    std::shared_ptr<const SharedGrammar> grammar;
+    Match match;
+    std::vector<int32_t> tokens;  // those that are not accepted yet
+    std::vector<uint32_t> words;
+    int64_t used_ns = 0;
+    bool is_over = false;  // it took longer than any mask may
+    std::atomic<bool> stops{false};
+    std::atomic<bool> is_done{false};
+  };
+
+  static GrammarAnswer Ask(const SharedGrammar& grammar, std::span<const int32_t> tokens,
+                           bool for_each, Match* match, std::span<uint32_t> words,
+                           GrammarTime* time);
+  static void MakeMask(Work& work);
+  bool FillByGrammar(std::span<const int32_t> output, std::span<uint32_t> words);
+  void TakeWork();
   // Whether `output` has reasoned for as long as it may, and goes on.
   bool MustEndReasoning(std::span<const int32_t> output);
 
   const Status ok_;
   const std::shared_ptr<const SharedGrammar> grammar_;
-  std::unique_ptr<GrammarMatcher> matcher_;  // from the first mask on
-  size_t num_accepted_ = 0;
+  GrammarStore* const grammars_;
+  const std::string tenant_;
+  Match match_;
   bool is_stuck_ = false;
+  bool is_over_ = false;
+  bool is_late_ = false;        // the last mask was not made
+  size_t num_words_ = 0;        // of a mask, once one was asked for
+  int64_t used_ns_ = 0;         // and not taken yet
+  std::shared_ptr<Work> work_;  // shared with the thread that does it
+  std::vector<uint32_t> made_;  // of the output so far, where a mask was made ahead
+  int64_t num_ahead_ = 0;       // the next so many masks are made beside the steps
+  int64_t next_ahead_ = 1;      // what that becomes where a step cannot wait again
   const ReasoningBound reasoning_;
   size_t num_seen_ = 0;  // of the output
   bool is_reasoning_;

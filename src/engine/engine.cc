@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <unordered_set>
 #include <utility>
 
 namespace graft {
@@ -155,7 +156,8 @@ Result<std::unique_ptr<AnswerBounds>> Engine::BoundsOf(const Request& request) c
     ASSIGN_OR_RETURN(grammar, grammars_->Want(request.grammar, request.tenant));
   }
   if (grammar == nullptr && !request.reasoning.is_bound()) return std::unique_ptr<AnswerBounds>();
-  return std::make_unique<AnswerBounds>(std::move(grammar), request.reasoning);
+  return std::make_unique<AnswerBounds>(std::move(grammar), request.reasoning, grammars_,
+                                        request.tenant);
 }
 
 Result<AdapterLease> Engine::AcquireAdapter(const Request& request) const {
@@ -256,8 +258,9 @@ void Engine::Loop() {
       executor_.OnIdle();
       if (!queue_.WaitForWork()) return;
     }
-    if (RunStep() || scheduler_.empty() || !scheduler_.adapters().is_busy()) continue;
-    // Requests wait for adapters alone: their loader rings.
+    if (RunStep() || scheduler_.empty()) continue;
+    if (!scheduler_.adapters().is_busy() && !scheduler_.awaits_masks()) continue;
+    // Requests wait for adapters or masks alone: who makes them rings.
     Deliver();
     executor_.OnIdle();
     if (!queue_.WaitForWork()) return;
@@ -400,10 +403,11 @@ void Engine::AdmitNewRequests() {
 void Engine::Cancel(const RequestQueue::Batch& batch) {
   Sequences::List cancelled =
       batch.cancel_all ? scheduler_.RemoveAll() : scheduler_.Remove(batch.cancelled);
-  const auto& ids = batch.cancelled;
-  for (auto& sequence : compiling_) {
-    const bool is_named = std::find(ids.begin(), ids.end(), sequence->id) != ids.end();
-    if (batch.cancel_all || is_named) cancelled.push_back(std::move(sequence));
+  if (!compiling_.empty()) {
+    const std::unordered_set<RequestId> ids(batch.cancelled.begin(), batch.cancelled.end());
+    for (auto& sequence : compiling_) {
+      if (batch.cancel_all || ids.contains(sequence->id)) cancelled.push_back(std::move(sequence));
+    }
   }
   std::erase(compiling_, nullptr);
   if (cancelled.empty()) return;

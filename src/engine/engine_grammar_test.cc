@@ -2,7 +2,10 @@
 // wherever the answer began; requests wait for their grammars beside the others' steps.
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <cstddef>
+#include <functional>
+#include <thread>
 
 #include "engine/engine_testing.h"
 #include "grammar/grammar_store.h"
@@ -10,17 +13,34 @@
 namespace graft {
 namespace {
 
+// What the test lets go on.
+struct Gates {
+  std::atomic<bool> may_compile{true};
+  std::atomic<bool> may_mask{true};  // beside the steps
+  std::atomic<int> num_accepted{0};  // tokens
+};
+
 // "N": N tokens whose remainders by 3 are 1, 2, 1, 2, ..., then the end. "stuck": one token, and
-// nothing can follow.
+// nothing can follow. "N/M": each mask takes M milliseconds of a core, as it says.
 class CountingMatcher : public GrammarMatcher {
  public:
-  explicit CountingMatcher(int length) : length_(length) {}
-  bool Accept(int32_t token) override {
-    if (!MayCome(token)) return false;
+  CountingMatcher(int length, int64_t cost_ns, Gates& gates)
+      : length_(length), cost_ns_(cost_ns), gates_(gates) {}
+  GrammarAnswer Accept(int32_t token, GrammarTime* /*time*/) override {
+    if (!MayCome(token)) return GrammarAnswer::kNo;
+    ++gates_.num_accepted;
     ++position_;
-    return true;
+    return GrammarAnswer::kYes;
   }
-  bool FillMask(std::span<uint32_t> words) override {
+  GrammarAnswer FillMask(std::span<uint32_t> words, GrammarTime* time) override {
+    if (time->left_ns < cost_ns_) {
+      time->left_ns = 0;
+      return GrammarAnswer::kOutOfTime;
+    }
+    if (cost_ns_ > AnswerBounds::kStepNsMax) {
+      while (!gates_.may_mask && !*time->stops) std::this_thread::yield();
+    }
+    time->left_ns -= cost_ns_;
     bool any = false;
     std::fill(words.begin(), words.end(), 0);
     for (int32_t token = 0; token < TestLimits().vocab_size; ++token) {
@@ -28,7 +48,7 @@ class CountingMatcher : public GrammarMatcher {
       any = true;
       words[static_cast<size_t>(token / 32)] |= uint32_t{1} << (token % 32);
     }
-    return any;
+    return any ? GrammarAnswer::kYes : GrammarAnswer::kNo;
   }
 
  private:
@@ -39,37 +59,46 @@ class CountingMatcher : public GrammarMatcher {
   }
 
   const int length_;
+  const int64_t cost_ns_;
+  Gates& gates_;
   int position_ = 0;
 };
 
 class CountingGrammar : public CompiledGrammar {
  public:
-  explicit CountingGrammar(int length) : length_(length) {}
+  CountingGrammar(int length, int64_t cost_ns, Gates& gates)
+      : length_(length), cost_ns_(cost_ns), gates_(gates) {}
   std::unique_ptr<GrammarMatcher> NewMatcher() const override {
-    return std::make_unique<CountingMatcher>(length_);
+    return std::make_unique<CountingMatcher>(length_, cost_ns_, gates_);
   }
   int64_t bytes() const override { return 100; }
 
  private:
   const int length_;
+  const int64_t cost_ns_;
+  Gates& gates_;
 };
 
 class CountingCompiler : public GrammarCompiler {
  public:
-  explicit CountingCompiler(const std::atomic<bool>& may_compile) : may_compile_(may_compile) {}
+  explicit CountingCompiler(Gates& gates) : gates_(gates) {}
   std::shared_ptr<const CompiledGrammar> Compile(const std::string& grammar,
+                                                 const std::function<bool()>& stops,
                                                  std::string* error) const override {
-    while (!may_compile_) std::this_thread::yield();
-    if (grammar == "stuck") return std::make_shared<CountingGrammar>(-1);
-    if (grammar.find_first_not_of("0123456789") == std::string::npos) {
-      return std::make_shared<CountingGrammar>(std::stoi(grammar));
+    while (!gates_.may_compile && !stops()) std::this_thread::yield();
+    if (stops()) return nullptr;
+    if (grammar == "stuck") return std::make_shared<CountingGrammar>(-1, 0, gates_);
+    if (grammar.find_first_not_of("0123456789/") == std::string::npos) {
+      const size_t slash = grammar.find('/');
+      const int64_t cost_ms = slash == std::string::npos ? 0 : std::stoi(grammar.substr(slash + 1));
+      return std::make_shared<CountingGrammar>(std::stoi(grammar), cost_ms * 1'000'000, gates_);
     }
     *error = "is no number";
     return nullptr;
   }
 
  private:
-  const std::atomic<bool>& may_compile_;
+  Gates& gates_;
 };
 
 class EngineGrammarTest : public testing::Test {
@@ -92,16 +121,20 @@ class EngineGrammarTest : public testing::Test {
     }
     EXPECT_EQ(output.back(), kEosToken);
   }
+  // Where all wait for the grammars' threads, these have the time they need.
   void RunAll() {
-    for (int step = 0; harness_->Step(); ++step) {
-      ASSERT_LT(step, 1000000) << "no progress";
-      std::this_thread::yield();
-    }
+    while (harness_->Step()) std::this_thread::sleep_for(std::chrono::microseconds(50));
+  }
+  std::vector<int32_t> OutputOf(const Request& request) {
+    auto client = harness_->Submit(request);
+    RunAll();
+    client->Collect();
+    return client->output();
   }
 
-  std::atomic<bool> may_compile_{true};
+  Gates gates_;
   GrammarStore store_{[this]() -> Result<std::unique_ptr<GrammarCompiler>> {
-    return std::unique_ptr<GrammarCompiler>(std::make_unique<CountingCompiler>(may_compile_));
+    return std::unique_ptr<GrammarCompiler>(std::make_unique<CountingCompiler>(gates_));
   }};
   std::unique_ptr<EngineHarness> harness_;
 };
@@ -122,7 +155,7 @@ TEST_F(EngineGrammarTest, NothingIsDrawnThatItForbidsAndItsEndEndsTheAnswer) {
 
 TEST_F(EngineGrammarTest, TheOthersStepsDoNotWaitForACompilation) {
   Make();
-  may_compile_ = false;
+  gates_.may_compile = false;
   auto bound = harness_->Submit(Ask("3", 20));
   auto free = harness_->Submit(harness_->MakeRequest(Prompt(6), 12));
   for (int i = 0; i < 30; ++i) harness_->Step();
@@ -137,7 +170,7 @@ TEST_F(EngineGrammarTest, TheOthersStepsDoNotWaitForACompilation) {
   cancelled->Collect();
   ASSERT_TRUE(cancelled->done());
   EXPECT_EQ(cancelled->last().finish_reason, FinishReason::kCancelled);
-  may_compile_ = true;
+  gates_.may_compile = true;
   RunAll();
   bound->Collect();
   ExpectOfGrammar(bound->output(), 3);
@@ -156,6 +189,155 @@ TEST_F(EngineGrammarTest, WhatCannotBeCompiledOrGoneOnWithFailsItsRequestAlone) 
   EXPECT_EQ(stuck->output(), std::vector<int32_t>{5});
   EXPECT_EQ(stuck->last().status.code(), StatusCode::kInvalidArgument);
   EXPECT_EQ(free->output(), harness_->Reference(free->request));
+}
+
+// A mask that takes longer than a step may wait is made beside the steps: the others go on, and the
+// answer is what it is without. The free ones' steps are begun ahead meanwhile, too.
+TEST_F(EngineGrammarTest, AMaskThatTakesLongHoldsUpItsOwnRequestAlone) {
+  for (const bool runs_ahead : {false, true}) {
+    ExecutorLimits limits = TestLimits();
+    limits.runs_ahead = runs_ahead;
+    Make(limits);
+    gates_.may_mask = false;
+    const Request request = Ask("7/5", 20);
+    auto bound = harness_->Submit(request);
+    while (!store_.bytes_held()) std::this_thread::yield();
+    auto free = harness_->Submit(harness_->MakeRequest(Prompt(6), 30));
+    auto more = harness_->Submit(harness_->MakeRequest(Prompt(9), 40));
+    while (!more->done()) {
+      harness_->Step();
+      more->Collect();
+    }
+    free->Collect();
+    bound->Collect();
+    EXPECT_EQ(free->output(), harness_->Reference(free->request));
+    EXPECT_EQ(more->output(), harness_->Reference(more->request));
+    EXPECT_TRUE(bound->events.empty());
+    if (runs_ahead) {
+      EXPECT_GT(harness_->engine.Snapshot().steps_ahead, 15);
+    }
+    gates_.may_mask = true;
+    auto beside = harness_->Submit(harness_->MakeRequest(Prompt(7), 25));
+    RunAll();
+    for (TestClient* const client : {bound.get(), beside.get()}) client->Collect();
+    ExpectOfGrammar(bound->output(), 7);
+    EXPECT_EQ(beside->output(), harness_->Reference(beside->request));
+    Request quick = request;
+    quick.id = ++harness_->last_id;
+    quick.grammar = "7";
+    EXPECT_EQ(bound->output(), OutputOf(quick));
+  }
+}
+
+// Some masks in time, some not: a matcher begins anew a few times, and not for each of them.
+TEST_F(EngineGrammarTest, MasksThatTakeLongCostNoSquareOfTheTokens) {
+  Make();
+  Request request = Ask("50/4", 60);
+  const std::vector<int32_t> output = OutputOf(request);
+  ExpectOfGrammar(output, 50);
+  EXPECT_LT(gates_.num_accepted, 4 * 50);
+}
+
+// Among preemptions, steps begun ahead, cancellations and requests without a form.
+TEST_F(EngineGrammarTest, AnswersAreTheSameWhereverTheirMasksAreMade) {
+  const char* const costs[] = {"", "/2", "/4", "/900"};
+  for (const bool runs_ahead : {false, true}) {
+    ExecutorLimits limits = TestLimits();
+    limits.num_pages = 30;
+    limits.runs_ahead = runs_ahead;
+    Make(limits);
+    std::vector<std::unique_ptr<TestClient>> clients, free, cancelled;
+    for (int32_t i = 0; i < 12; ++i) {
+      clients.push_back(harness_->Submit(Ask(std::to_string(3 + 2 * i) + costs[i % 4], 40, 4 + i)));
+      free.push_back(harness_->Submit(harness_->MakeRequest(Prompt(5 + i), 30)));
+      cancelled.push_back(harness_->Submit(Ask("20/5", 40, 7)));
+    }
+    for (int step = 0; harness_->Step(); ++step) {
+      std::this_thread::sleep_for(std::chrono::microseconds(50));
+      if (step % 7 == 6 && !cancelled.empty()) {
+        harness_->engine.Cancel(cancelled.back()->request.id);
+        cancelled.pop_back();
+      }
+    }
+    for (auto& client : free) {
+      client->Collect();
+      EXPECT_EQ(client->output(), harness_->Reference(client->request));
+    }
+    Make();
+    for (auto& client : clients) {
+      client->Collect();
+      Request quick = client->request;
+      quick.id = ++harness_->last_id;
+      const std::string& text = client->request.grammar.text();
+      quick.grammar = text.substr(0, text.find('/'));
+      EXPECT_EQ(client->output(), OutputOf(quick)) << text;
+    }
+  }
+}
+
+TEST_F(EngineGrammarTest, ALongMaskThatNobodyWaitsForStops) {
+  Make();
+  gates_.may_mask = false;
+  auto bound = harness_->Submit(Ask("7/5", 20));
+  for (int i = 0; i < 100; ++i) {
+    harness_->Step();
+    std::this_thread::sleep_for(std::chrono::microseconds(50));
+  }
+  harness_->engine.Cancel(bound->request.id);
+  harness_->Step();
+  bound->Collect();
+  ASSERT_TRUE(bound->done());
+  EXPECT_EQ(bound->last().finish_reason, FinishReason::kCancelled);
+  // Its thread is free again though the gate is shut, or the store would never end.
+}
+
+TEST_F(EngineGrammarTest, AMaskThatTakesMoreThanASecondEndsItsRequestAlone) {
+  Make();
+  auto bound = harness_->Submit(Ask("7/1001", 20));
+  auto free = harness_->Submit(harness_->MakeRequest(Prompt(6), 30));
+  RunAll();
+  for (TestClient* const client : {bound.get(), free.get()}) client->Collect();
+  ASSERT_TRUE(bound->done());
+  EXPECT_EQ(bound->last().status.code(), StatusCode::kInvalidArgument);
+  EXPECT_NE(bound->last().status.message().find("takes too long"), std::string::npos);
+  EXPECT_EQ(free->output(), harness_->Reference(free->request));
+}
+
+// A millisecond is as much as a token: the tenant whose masks took two seconds is behind the one
+// that was drawn a hundred tokens.
+TEST_F(EngineGrammarTest, WhatMasksTakeIsServiceToTheirTenant) {
+  ExecutorLimits limits = TestLimits();
+  limits.step_tokens_max = 8;
+  limits.context_tokens_max = 5000;  // more than `quick` will have by then
+  limits.num_pages = 5000;
+  Make(limits);
+  gates_.may_mask = false;
+  const auto submit = [&](Request request, const std::string& tenant) {
+    request.tenant = tenant;
+    return harness_->Submit(std::move(request));
+  };
+  auto slow = submit(Ask("20/100", 60), "slow");
+  auto quick = submit(harness_->MakeRequest(Prompt(5), 4900), "quick");
+  while (quick->output().size() < 100) {
+    harness_->Step();
+    quick->Collect();
+  }
+  gates_.may_mask = true;
+  while (!slow->done()) {
+    harness_->Step();
+    slow->Collect();
+    quick->Collect();
+    ASSERT_FALSE(quick->done());
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
+  auto second_of_slow = submit(harness_->MakeRequest(Prompt(40), 5), "slow");
+  auto second_of_quick = submit(harness_->MakeRequest(Prompt(40), 5), "quick");
+  while (second_of_slow->events.empty() && second_of_quick->events.empty()) {
+    harness_->Step();
+    second_of_slow->Collect();
+    second_of_quick->Collect();
+  }
+  EXPECT_TRUE(second_of_slow->events.empty());
 }
 
 TEST_F(EngineGrammarTest, AnEngineWithoutACompilerRefuses) {

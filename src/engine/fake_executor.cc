@@ -420,6 +420,13 @@ SequenceResult FakeExecutor::RunSequence(const StepPlan& plan, const PlannedSequ
     result.not_finite = true;
     return result;  // it drew no token
   }
+  if (plan.ahead && static_cast<size_t>(planned.position_begin) >= slot->tokens.size()) {
+    // The step before drew nothing for it: its row is of any token.
+    ReadRow(plan, planned, 0, slot->tokens.back() ^ 1, adapter, seed);
+    CHECK(!FillMask(plan, planned)) << "a mask for a token that was not drawn";
+    result.left_out = true;
+    return result;
+  }
   WriteVirtualKv(plan, planned, adapter, seed);
   const int32_t num_sure = planned.num_tokens - planned.num_drafts;
   for (int32_t row = 0; row < num_sure; ++row) {
@@ -445,6 +452,8 @@ SequenceResult FakeExecutor::RunSequence(const StepPlan& plan, const PlannedSequ
     result.not_finite = true;
     return result;
   }
+  result.left_out = !FillMask(plan, planned);
+  if (result.left_out) return result;
   static_cast<DrawnToken&>(result) = DrawAfter(plan, planned, num_sure - 1);
   slot->poisoned = result.not_finite = result.token < 0;
   if (result.not_finite) return result;
@@ -485,23 +494,21 @@ DrawnToken FakeExecutor::DrawAfter(const StepPlan& plan, const PlannedSequence& 
   const auto banned = std::span(plan.banned_tokens)
                           .subspan(static_cast<size_t>(planned.banned_begin),
                                    static_cast<size_t>(planned.num_banned));
-  const int32_t token =
-      Draw(seen, slot.sampling.seed, slot.num_drawn++, banned, slot.sampling.allowed_tokens,
-           MaskOf(plan, planned), limits_.vocab_size);
+  const int32_t token = Draw(seen, slot.sampling.seed, slot.num_drawn++, banned,
+                             slot.sampling.allowed_tokens, words_, limits_.vocab_size);
   if (token < 0) return {};
   slot.tokens.push_back(token);
   return {.token = token, .logprob = LogprobOf(seen, token)};
 }
 
-// Empty: all tokens may be drawn.
-std::vector<uint32_t> FakeExecutor::MaskOf(const StepPlan& plan, const PlannedSequence& planned) {
-  std::vector<uint32_t> words;
-  if (!planned.has_mask) return words;
+// Into words_, which are empty where all tokens may be drawn. False: there is no mask yet.
+bool FakeExecutor::FillMask(const StepPlan& plan, const PlannedSequence& planned) {
+  words_.clear();
+  if (!planned.has_mask) return true;
   CHECK(masks_ != nullptr) << "nobody knows the masks";
   CHECK(may_ask_) << "Continue comes first";
-  words.resize(static_cast<size_t>(NumMaskWords(limits_.vocab_size)));
-  masks_->FillMask(plan, static_cast<size_t>(&planned - plan.sequences.data()), words);
-  return words;
+  words_.resize(static_cast<size_t>(NumMaskWords(limits_.vocab_size)));
+  return masks_->FillMask(plan, static_cast<size_t>(&planned - plan.sequences.data()), words_);
 }
 
 }  // namespace graft

@@ -128,7 +128,7 @@ class FakeExecutor : public Executor {
   void ReadRow(const StepPlan& plan, const PlannedSequence& planned, int32_t row, int32_t token,
                uint64_t adapter, uint64_t seed);
   DrawnToken DrawAfter(const StepPlan& plan, const PlannedSequence& planned, int32_t row);
-  std::vector<uint32_t> MaskOf(const StepPlan& plan, const PlannedSequence& planned);
+  bool FillMask(const StepPlan& plan, const PlannedSequence& planned);
   Cell& CellOf(const StepPlan& plan, const PlannedSequence& planned, int32_t position);
 
   const ExecutorLimits limits_;
@@ -155,7 +155,8 @@ class FakeExecutor : public Executor {
   int64_t others_ns_ = 0;
   int64_t last_timeout_ns_ = -1;
   MaskSource* masks_ = nullptr;
-  bool may_ask_ = false;  // for the masks of the step begun first
+  bool may_ask_ = false;         // for the masks of the step begun first
+  std::vector<uint32_t> words_;  // of the mask that was asked for last
   StepPlan last_plan_;
   int64_t num_steps_ = 0;
   int64_t num_gated_steps_ = 0;

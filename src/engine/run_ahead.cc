@@ -17,6 +17,14 @@ bool CanRunAhead(Sequence& sequence) {
          sampling.presence_penalty == 0.0f && sampling.bad_words.empty();
 }
 
+// Those whose masks are not there yet would have no row in a plan that is made now either.
+size_t NumLeftOut(const Sequences::List& running) {
+  return static_cast<size_t>(std::count_if(running.begin(), running.end(), [](const auto& one) {
+    return one->num_planned == 0 && one->num_pending() == 1 && one->bounds != nullptr &&
+           one->bounds->is_waiting();
+  }));
+}
+
 }  // namespace
 
 // Whoever waits might be admitted instead, or be given an adapter. That a sequence ends by its
@@ -31,7 +39,7 @@ bool RunAhead::CanPlan(const StepPlan& running, std::span<Sequence* const> plann
     // Loads of those in line begin in a plan alone.
     if (options.cold_start == ColdStart::kBlocking) return false;
   }
-  return planned.size() == sequences_.running().size() &&
+  return planned.size() + NumLeftOut(sequences_.running()) == sequences_.running().size() &&
          std::all_of(
              planned.begin(), planned.end(),
              [](Sequence* sequence) { return sequence != nullptr && CanRunAhead(*sequence); }) &&

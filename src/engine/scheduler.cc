@@ -64,9 +64,7 @@ const StepPlan& Scheduler::Plan() {
   CHECK(!sequences_.has_finished()) << "TakeFinished comes between Commit and Plan";
   sequences_.Tick();
   if (is_ahead()) {
-    ahead_.TakeOver(&plan_, &planned_);
-    walk_.Skip();
-    has_arrivals_ = false;
+    TakeOverAhead();
     return *plan_;
   }
   for (const auto& sequence : sequences_.running()) {
@@ -88,12 +86,34 @@ const StepPlan& Scheduler::Plan() {
   return *plan_;
 }
 
-// A row for every sequence that lacks the KV of its last token only. Who finds no page makes room
+// A sequence that was left out meanwhile has no token for the row that was begun for it.
+void Scheduler::TakeOverAhead() {
+  ahead_.TakeOver(&plan_, &planned_);
+  walk_.Skip();
+  has_arrivals_ = false;
+  num_awaiting_masks_ = 0;
+  for (size_t i = 0; i < planned_.size(); ++i) {
+    Sequence* const sequence = planned_[i];
+    if (sequence == nullptr) continue;
+    if (sequence->num_tokens() > plan_->sequences[i].position_begin) continue;
+    sequence->num_planned = 0;
+    planned_[i] = nullptr;
+  }
+}
+
+// A row for every sequence that lacks the KV of its last token only, unless its mask is not to be
+// had yet. Who finds no page makes room
 // by preempting another (VictimFor), or itself, but not for an adapter on its way.
 int32_t Scheduler::PlanDecodes(int32_t rows_left) {
   decoding_.clear();
+  num_awaiting_masks_ = 0;
   for (const auto& sequence : sequences_.running()) {
-    if (sequence->num_pending() == 1) decoding_.push_back(sequence.get());
+    if (sequence->num_pending() != 1) continue;
+    if (sequence->bounds != nullptr && sequence->bounds->is_waiting()) {
+      ++num_awaiting_masks_;
+    } else {
+      decoding_.push_back(sequence.get());
+    }
   }
   for (Sequence* const sequence : decoding_) {
     if (rows_left == 0) break;
@@ -137,7 +157,7 @@ void Scheduler::BuildPlan() {
   }
   // A sequence that just failed or was preempted may have held the next one's pages or slot so far.
   CHECK(!planned_.empty() || empty() || adapters().is_busy() || sequences_.has_failed() ||
-        stats().preemptions > preemptions_before_)
+        awaits_masks() || stats().preemptions > preemptions_before_)
       << "nobody can run and no adapter is on its way, yet requests wait";
   if (planned_.empty()) return;
   // Base rows (-1) come first; within an adapter, the order of arrival.
@@ -234,14 +254,10 @@ void Scheduler::AppendToPlan(Sequence& sequence) {
   sequences_.AppendRows(sequence, planned, plan_);
 }
 
-void Scheduler::FillMask(const StepPlan& plan, size_t idx, std::span<uint32_t> words) {
+bool Scheduler::FillMask(const StepPlan& plan, size_t idx, std::span<uint32_t> words) {
   CHECK(&plan == plan_) << "another plan's masks";
   const Sequence* const sequence = planned_[idx];
-  if (sequence == nullptr) {
-    std::fill(words.begin(), words.end(), ~uint32_t{0});
-  } else {
-    sequence->bounds->FillMask(sequence->output(), words);
-  }
+  return sequence != nullptr && sequence->bounds->FillMask(sequence->output(), words);
 }
 
 void Scheduler::Commit(const StepPlan& plan, const StepResult& result) {
@@ -284,9 +300,18 @@ void Scheduler::Fail(Sequence& sequence, Status status) {
   sequence.status = std::move(status);
 }
 
+// All but its last row is done; that comes again once its mask is there.
+void Scheduler::CommitLeftOut(Sequence& sequence, const PlannedSequence& planned) {
+  sequence.num_computed = planned.position_begin + planned.num_tokens - 1;
+  CountServed(sequence, planned.position_begin);
+  sequences_.IndexFullPages(sequence);
+  sequence.bounds->WorkAhead(sequence.output());
+}
+
 void Scheduler::CommitOne(Sequence& sequence, const PlannedSequence& planned,
                           const SequenceResult& result) {
   sequence.num_planned = sequence.num_new_tokens = 0;
+  if (result.left_out) return CommitLeftOut(sequence, planned);
   if (result.not_finite && planned.has_mask && sequence.bounds->is_stuck()) {
     return Fail(sequence, sequence.bounds->StuckStatus());
   }
@@ -320,6 +345,9 @@ void Scheduler::CommitOne(Sequence& sequence, const PlannedSequence& planned,
       sequence.num_output_tokens() >= sequence.output_tokens_max) {
     sequence.finish_reason = FinishReason::kLength;
   }
+  if (sequence.bounds != nullptr && sequence.finish_reason == FinishReason::kNone) {
+    sequence.bounds->WorkAhead(sequence.output());
+  }
 }
 
 void Scheduler::AddToken(Sequence& sequence, int32_t token) const {
@@ -331,12 +359,13 @@ void Scheduler::AddToken(Sequence& sequence, int32_t token) const {
   if (IsStop(sequence, token)) sequence.finish_reason = FinishReason::kStop;
 }
 
-// A token each that was computed or drawn. What a preemption made to be computed again is counted
-// once, and drafts that were wrong are not.
+// A token each that was computed or drawn, and for what masks took of a core. What a preemption
+// made to be computed again is counted once, and drafts that were wrong are not.
 void Scheduler::CountServed(Sequence& sequence, int32_t computed_before) {
   const int32_t before = std::max(sequence.num_served, computed_before);
   const int32_t num_computed = std::max(0, sequence.num_computed - before);
-  sequences_.line().Charge(sequence, num_computed + sequence.num_new_tokens);
+  const int32_t for_masks = sequence.bounds == nullptr ? 0 : sequence.bounds->TakeServed();
+  sequences_.line().Charge(sequence, num_computed + sequence.num_new_tokens + for_masks);
   sequence.num_served = std::max(sequence.num_served, sequence.num_computed);
 }
 

@@ -54,6 +54,9 @@ class Scheduler : public MaskSource {
   // whatever is drawn (StepPlan::ahead); else null. The caller must begin it. A sequence that stops
   // meanwhile still has a row in it.
   const StepPlan* PlanAhead() { return ahead_.Plan(*plan_, planned_); }
+  // Sequences that run were left out of the last Plan, as their masks are being made beside the
+  // steps; who makes them wakes the engine.
+  bool awaits_masks() const { return num_awaiting_masks_ > 0; }
   // A plan was made ahead and Plan() has not returned it yet.
   bool is_ahead() const { return sequences_.is_ahead(); }
   // While the plan runs: loads for sequences that were added since, as the plan would have.
@@ -66,7 +69,7 @@ class Scheduler : public MaskSource {
   // and those that finished as long as what TakeFinished returned lives.
   std::span<Sequence* const> planned() const { return planned_; }
   // Of a sequence of the plan; a step in which it has ended draws what nobody reads.
-  void FillMask(const StepPlan& plan, size_t idx, std::span<uint32_t> words) override;
+  bool FillMask(const StepPlan& plan, size_t idx, std::span<uint32_t> words) override;
   // Books the step's tokens; sequences that ended have a finish reason, and no pages any more.
   void Commit(const StepPlan& plan, const StepResult& result);
   // The sequences that ended in the last Commit.
@@ -97,6 +100,7 @@ class Scheduler : public MaskSource {
   // Planning, in the order of Plan().
   int32_t PlanDecodes(int32_t rows_left);
   void LeaveAlone();
+  void TakeOverAhead();
   void BuildPlan();
   void AppendToPlan(Sequence& sequence);
   void PlanArrivals();
@@ -105,6 +109,7 @@ class Scheduler : public MaskSource {
   // After a step.
   void ObserveCosts(const StepPlan& plan, const StepResult& result);
   static void Fail(Sequence& sequence, Status status);
+  void CommitLeftOut(Sequence& sequence, const PlannedSequence& planned);
   void CommitOne(Sequence& sequence, const PlannedSequence& planned, const SequenceResult& result);
   void AddToken(Sequence& sequence, int32_t token) const;
   void CountServed(Sequence& sequence, int32_t computed_before);
@@ -117,6 +122,7 @@ class Scheduler : public MaskSource {
   AdmissionWalk walk_;
   DraftPlanner drafts_;
   RunAhead ahead_;
+  int32_t num_awaiting_masks_ = 0;  // of those that run, when they were planned
   int64_t preemptions_before_ = 0;  // this plan
   bool has_arrivals_ = false;       // the plan names an adapter whose rows still arrive
   ArrivalStall arrival_stall_;      // of such a plan, where costs decide

@@ -359,8 +359,10 @@ void ModelExecutor::WithRanks(int64_t num_rows, bool has_logits,
 }
 
 // On a GPU the step's rows are being computed meanwhile. One mask may take a hundred times as long
-// as another.
-void ModelExecutor::FillMasks(const StepPlan& plan) {
+// as another; for those that take longer than that a token of any kind is drawn, which is dropped.
+void ModelExecutor::FillMasks(RunningStep& step) {
+  const StepPlan& plan = *step.plan;
+  step.left_out.assign(plan.sequences.size(), 0);
   masked_.clear();
   for (size_t i = 0; i < plan.sequences.size(); ++i) {
     if (plan.sequences[i].samples && plan.sequences[i].has_mask) masked_.push_back(i);
@@ -372,7 +374,10 @@ void ModelExecutor::FillMasks(const StepPlan& plan) {
   std::atomic<size_t> next{0};
   const auto work = [&](int /*worker_idx*/) {
     for (size_t i = next++; i < masked_.size(); i = next++) {
-      masks_->FillMask(plan, masked_[i], std::span(words_).subspan(i * num_words, num_words));
+      const auto words = std::span(words_).subspan(i * num_words, num_words);
+      if (masks_->FillMask(plan, masked_[i], words)) continue;
+      std::fill(words.begin(), words.end(), ~uint32_t{0});
+      step.left_out[masked_[i]] = 1;
     }
   };
   if (masked_.size() > 1 && stream_.cpu_threads != nullptr) {
@@ -385,7 +390,7 @@ void ModelExecutor::FillMasks(const StepPlan& plan) {
 // What was launched ahead and waited draws with all that is known by now.
 void ModelExecutor::SampleRows(RunningStep& step) {
   const StepPlan& plan = *step.plan;
-  FillMasks(plan);
+  FillMasks(step);
   const bool draws_ahead = plan.ahead && masked_.empty();
   const uint32_t* mask = words_.data();
   sampling_rows_.clear();
@@ -426,6 +431,11 @@ void ModelExecutor::TakeSampled(const RunningStep& step, StepResult* result) {
     out.not_finite = draws[0].not_finite;
     static_cast<DrawnToken&>(out) = DrawnOf(draws[0]);
     if (out.not_finite) continue;
+    if (step.left_out[i] != 0) {
+      out = {};
+      out.left_out = true;
+      continue;
+    }
     SequenceSampler& sampler = samplers_[planned.sequence_slot];
     sampler.Accept(out.token);
     const auto drafts = std::span(plan.tokens)

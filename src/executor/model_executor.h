@@ -91,7 +91,8 @@ class ModelExecutor : public Executor {
     Status status;
     bool is_assisted = false;
     const float* logits = nullptr;
-    bool draws_later = false;  // in Continue
+    bool draws_later = false;       // in Continue
+    std::vector<uint8_t> left_out;  // by sequence of the plan, once it draws: it has no mask
     int64_t begin_ns = 0;
     StreamEvent begun, done;  // as the device saw it
     PinnedBuffer sampled;     // SampledToken [logits rows]
@@ -124,7 +125,7 @@ class ModelExecutor : public Executor {
   const float* Forward(RunningStep& step, ForwardTimes* times);
   void WithRanks(int64_t num_rows, bool has_logits, const std::function<void()>& part);
   void SampleRows(RunningStep& step);
-  void FillMasks(const StepPlan& plan);
+  void FillMasks(RunningStep& step);
   void TakeSampled(const RunningStep& step, StepResult* result);
   void TakePromptLogprobs(RunningStep& step, StepResult* result);
   // One vector of a prompt's rows, once its last row was computed.

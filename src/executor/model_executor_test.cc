@@ -266,6 +266,57 @@ TEST_P(ModelExecutorTest, DraftsGiveTheBitsOfSingleSteps) {
   EXPECT_EQ(GenerateWithDrafts(*executor, Company(), single), single);
 }
 
+// All tokens may come, which is not known in time for every other question.
+class LateMasks : public MaskSource {
+ public:
+  bool FillMask(const StepPlan& /*plan*/, size_t /*idx*/, std::span<uint32_t> words) override {
+    std::fill(words.begin(), words.end(), ~uint32_t{0});
+    return num_asked_++ % 2 == 1;
+  }
+
+ private:
+  std::atomic<int> num_asked_{0};
+};
+
+TEST_P(ModelExecutorTest, WhatIsLeftOutDrawsTheSameInALaterStep) {
+  const std::vector<Wanted> wanted = Company();
+  constexpr size_t kTokens = 4;
+  const std::vector<Drawn> expected = Generate(*MakeExecutor(), wanted, kTokens);
+  LateMasks masks;
+  const auto executor = MakeExecutor();
+  executor->SetMasks(&masks);
+  std::vector<Drawn> drawn(wanted.size());
+  int num_left_out = 0;
+  for (uint64_t step = 0; step < 1000; ++step) {
+    StepPlan plan;
+    plan.step_id = step;
+    for (size_t i = 0; i < wanted.size(); ++i) {
+      if (drawn[i].tokens.size() == kTokens) continue;
+      AddSequence(wanted[i], drawn[i], static_cast<int32_t>(i), &plan);
+      plan.sequences.back().has_mask = i % 2 == 0;
+    }
+    if (plan.sequences.empty()) break;
+    const StepResult result = executor->Run(plan);
+    for (size_t i = 0; i < plan.sequences.size(); ++i) {
+      const SequenceResult& one = result.sequences[i];
+      Drawn& out = drawn[static_cast<size_t>(plan.sequences[i].sequence_slot)];
+      if (one.left_out) {
+        EXPECT_TRUE(plan.sequences[i].has_mask);
+        EXPECT_EQ(one.token, -1);
+        ++num_left_out;
+      } else {
+        out.tokens.push_back(one.token);
+        out.logprobs.push_back(one.logprob);
+      }
+    }
+  }
+  EXPECT_GT(num_left_out, 5);
+  for (size_t i = 0; i < wanted.size(); ++i) {
+    EXPECT_EQ(drawn[i].tokens, expected[i].tokens) << i;
+    EXPECT_EQ(drawn[i].logprobs, expected[i].logprobs) << i;
+  }
+}
+
 TEST_P(ModelExecutorTest, WhoIsInterruptedFindsTheStepAsItIs) {
   const auto executor = MakeExecutor();
   const Wanted wanted = Company()[2];

@@ -2,7 +2,9 @@
 // (grammar_library.h), without its headers: it is opened where a request first asks for it.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -10,15 +12,25 @@
 
 namespace graft {
 
+// How much of a core calls may take; each takes its own from it. Of one thread.
+struct GrammarTime {
+  int64_t left_ns = 0;
+  // Once it is true a call ends as if it had taken all. Borrowed; null: it never is.
+  const std::atomic<bool>* stops = nullptr;
+};
+
+// kOutOfTime: nobody knows, and the matcher that was asked is of no use any more.
+enum class GrammarAnswer : uint8_t { kYes, kNo, kOutOfTime };
+
 // Where one answer stands in its grammar. One thread at a time.
 class GrammarMatcher {
  public:
   virtual ~GrammarMatcher() = default;
-  // The token joins the answer. False: it may not come here, and nothing changes.
-  virtual bool Accept(int32_t token) = 0;
+  // The token joins the answer. kNo: it may not come here, and nothing changes.
+  virtual GrammarAnswer Accept(int32_t token, GrammarTime* time) = 0;
   // The tokens that may come next, as NumMaskWords(vocab_size) words (base/token_mask.h); an end
-  // token is among them where the answer may end. False: none may.
-  virtual bool FillMask(std::span<uint32_t> words) = 0;
+  // token is among them where the answer may end. kNo: none may.
+  virtual GrammarAnswer FillMask(std::span<uint32_t> words, GrammarTime* time) = 0;
 };
 
 // Immutable; any thread.
@@ -33,8 +45,10 @@ class CompiledGrammar {
 class GrammarCompiler {
  public:
   virtual ~GrammarCompiler() = default;
-  // Of a text that grammar_text.h made. Null: *error says what is wrong with it.
+  // Of a text that grammar_text.h made. Null: *error says what is wrong with it, or is empty:
+  // `stops`, which is asked now and then, became true.
   virtual std::shared_ptr<const CompiledGrammar> Compile(const std::string& grammar,
+                                                         const std::function<bool()>& stops,
                                                          std::string* error) const = 0;
 };
 

@@ -13,10 +13,11 @@ namespace {
 
 // Its requests wait for one grammar each, and others are compiled at the same time.
 constexpr int kThreadsPerGrammar = 1;
-// Of a core, for one grammar.
+// Of a core, for one grammar, and while it is compiled.
 constexpr int64_t kCompileNsMax = 10'000'000'000;
-// For one token of one answer, which holds up its step.
-constexpr int64_t kTokenNsMax = 1'000'000'000;
+constexpr int64_t kCompileBytesMax = int64_t{256} << 20;
+// Of the tokens so far, in the matcher of one answer.
+constexpr int64_t kMatcherBytesMax = int64_t{64} << 20;
 
 // Without the place in the library's sources.
 std::string MessageOf(const std::exception& problem) {
@@ -33,41 +34,60 @@ class XGrammarMatcher : public GrammarMatcher {
   explicit XGrammarMatcher(const xgrammar::CompiledGrammar& grammar, int32_t vocab_size)
       : matcher_(grammar), vocab_size_(vocab_size) {}
 
-  bool Accept(int32_t token) override {
-    try {
-      const GrammarWork work(kTokenNsMax);
-      return matcher_.AcceptToken(token);
-    } catch (const std::exception&) {
-      return false;
-    }
+  GrammarAnswer Accept(int32_t token, GrammarTime* time) override {
+    return Ask(time, GrammarMemory::kKept, [&] { return matcher_.AcceptToken(token); });
   }
 
-  bool FillMask(std::span<uint32_t> words) override {
-    try {
-      const GrammarWork work(kTokenNsMax);
-      int64_t shape[] = {static_cast<int64_t>(words.size())};
-      DLTensor tensor = {};
-      tensor.data = words.data();
-      tensor.device = {kDLCPU, 0};
-      tensor.ndim = 1;
-      tensor.dtype = xgrammar::GetBitmaskDLType();
-      tensor.shape = shape;
-      if (matcher_.IsTerminated()) {
-        std::fill(words.begin(), words.end(), 0);
-      } else if (!matcher_.FillNextTokenBitmask(&tensor)) {
-        std::fill(words.begin(), words.end(), ~uint32_t{0});
-      }
-    } catch (const std::exception&) {
-      std::fill(words.begin(), words.end(), 0);
-    }
+  GrammarAnswer FillMask(std::span<uint32_t> words, GrammarTime* time) override {
+    const GrammarAnswer answer = Ask(time, GrammarMemory::kNone, [&] {
+      Fill(words);
+      return true;
+    });
+    if (answer != GrammarAnswer::kYes) std::fill(words.begin(), words.end(), 0);
     // It may set bits beyond the vocabulary.
     if (vocab_size_ % 32 != 0) words.back() &= (uint32_t{1} << (vocab_size_ % 32)) - 1;
-    return std::any_of(words.begin(), words.end(), [](uint32_t word) { return word != 0; });
+    const bool has_any =
+        std::any_of(words.begin(), words.end(), [](uint32_t word) { return word != 0; });
+    return answer == GrammarAnswer::kYes && !has_any ? GrammarAnswer::kNo : answer;
   }
 
  private:
+  // An exception of the library, which may have been in the middle of something, is a no, unless
+  // it had no more time.
+  template <typename Part>
+  GrammarAnswer Ask(GrammarTime* time, GrammarMemory memory, const Part& part) {
+    const std::atomic<bool>* const stops = time->stops;
+    const GrammarWork work(time->left_ns, memory, kMatcherBytesMax - bytes_,
+                           [stops] { return stops != nullptr && *stops; });
+    GrammarAnswer answer = GrammarAnswer::kNo;
+    try {
+      if (part()) answer = GrammarAnswer::kYes;
+    } catch (const std::exception&) {
+      if (GrammarWork::is_over()) answer = GrammarAnswer::kOutOfTime;
+    }
+    bytes_ += GrammarWork::bytes();
+    time->left_ns -= work.used_ns();
+    return answer;
+  }
+
+  void Fill(std::span<uint32_t> words) {
+    int64_t shape[] = {static_cast<int64_t>(words.size())};
+    DLTensor tensor = {};
+    tensor.data = words.data();
+    tensor.device = {kDLCPU, 0};
+    tensor.ndim = 1;
+    tensor.dtype = xgrammar::GetBitmaskDLType();
+    tensor.shape = shape;
+    if (matcher_.IsTerminated()) {
+      std::fill(words.begin(), words.end(), 0);
+    } else if (!matcher_.FillNextTokenBitmask(&tensor)) {
+      std::fill(words.begin(), words.end(), ~uint32_t{0});
+    }
+  }
+
   xgrammar::GrammarMatcher matcher_;
   const int32_t vocab_size_;
+  int64_t bytes_ = 0;  // of what was accepted
 };
 
 class XGrammarCompiled : public CompiledGrammar {
@@ -96,14 +116,15 @@ class XGrammarCompiler : public GrammarCompiler {
         vocab_size_(vocabulary.vocab_size) {}
 
   std::shared_ptr<const CompiledGrammar> Compile(const std::string& grammar,
+                                                 const std::function<bool()>& stops,
                                                  std::string* error) const override {
     try {
-      const GrammarWork work(kCompileNsMax);
+      const GrammarWork work(kCompileNsMax, GrammarMemory::kMade, kCompileBytesMax, stops);
       xgrammar::GrammarCompiler compiler(info_, kThreadsPerGrammar, /*cache_enabled=*/false);
       return std::make_shared<const XGrammarCompiled>(compiler.CompileStructuralTag(grammar),
                                                       vocab_size_);
     } catch (const std::exception& problem) {
-      *error = MessageOf(problem);
+      *error = stops() ? "" : MessageOf(problem);
       return nullptr;
     }
   }

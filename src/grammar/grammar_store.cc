@@ -1,6 +1,5 @@
 #include "grammar/grammar_store.h"
 
-#include <optional>
 #include <utility>
 
 #include "base/check.h"
@@ -15,17 +14,14 @@ constexpr int64_t kEntryBytes = 1024;
 }  // namespace
 
 GrammarStore::GrammarStore(MakeCompiler make_compiler, const GrammarStoreOptions& options)
-    : make_compiler_(std::move(make_compiler)), options_(options) {
-  CHECK(options_.threads > 0 && options_.threads_of_one > 0);
-}
+    : make_compiler_(std::move(make_compiler)),
+      options_(options),
+      threads_(options.threads, options.threads_of_one) {}
 
+// What is dropped lets go of its grammars, while they are all there.
 GrammarStore::~GrammarStore() {
-  {
-    std::lock_guard lock(mutex_);
-    stops_ = true;
-  }
-  work_came_.notify_all();
-  for (std::thread& thread : threads_) thread.join();
+  stops_ = true;
+  threads_.Stop();
 }
 
 Result<std::shared_ptr<const SharedGrammar>> GrammarStore::Want(const SharedText& text,
@@ -39,23 +35,28 @@ Result<std::shared_ptr<const SharedGrammar>> GrammarStore::Want(const SharedText
   std::lock_guard lock(mutex_);
   const auto found = by_key_.find(key);
   if (found != by_key_.end()) {
-    entries_.splice(entries_.begin(), entries_, found->second);
     // It need not wait for another tenant's turn.
-    if (!found->second->grammar->is_begun_) {
-      queue_.Push(tenant, {.key = key, .tenant = tenant, .grammar = found->second->grammar});
-      work_came_.notify_one();
-    }
-    return std::shared_ptr<const SharedGrammar>(found->second->grammar);
+    if (!found->second->is_begun_) Order(key, tenant);
+    return Hold(found->second);
   }
-  auto grammar = std::make_shared<SharedGrammar>(text);
-  entries_.push_front({.key = key, .grammar = grammar});
-  by_key_[key] = entries_.begin();
-  queue_.Push(tenant, {.key = key, .tenant = tenant, .grammar = grammar});
-  if (threads_.empty()) {
-    for (int i = 0; i < options_.threads; ++i) threads_.emplace_back([this] { Work(); });
-  }
-  work_came_.notify_one();
-  return std::shared_ptr<const SharedGrammar>(std::move(grammar));
+  RETURN_IF_ERROR(CheckHeld(tenant));
+  const auto grammar = std::make_shared<SharedGrammar>(text, tenant);
+  by_key_[key] = grammar;
+  grammar->idle_ = idle_.insert(idle_.begin(), grammar);
+  SetBytes(*grammar, kEntryBytes + static_cast<int64_t>(text.size()));
+  Order(key, tenant);
+  return Hold(grammar);
+}
+
+void GrammarStore::Order(const std::string& key, const std::string& tenant) {
+  threads_.Post(tenant, [this, key] { Compile(key); });
+}
+
+void GrammarStore::Run(const std::string& tenant, std::function<void()> job) {
+  threads_.Post(tenant, [this, job = std::move(job)] {
+    job();
+    Wake();
+  });
 }
 
 void GrammarStore::SetWaker(std::function<void()> waker) {
@@ -63,59 +64,156 @@ void GrammarStore::SetWaker(std::function<void()> waker) {
   waker_ = std::move(waker);
 }
 
-bool GrammarStore::MayCompile(const std::string& tenant) const {
-  const auto found = num_compiling_.find(tenant);
-  return found == num_compiling_.end() || found->second < options_.threads_of_one;
+void GrammarStore::Wake() {
+  std::lock_guard lock(waker_mutex_);
+  if (waker_) waker_();
 }
 
-// Under the lock. Null: it was begun by another's order, or nobody waits for it any more.
-std::shared_ptr<SharedGrammar> GrammarStore::Begin(const Order& order) {
-  std::shared_ptr<SharedGrammar> grammar = order.grammar.lock();
-  if (grammar == nullptr || grammar->is_begun_) return nullptr;
-  if (grammar.use_count() == 2) {  // the table's and this one
-    entries_.erase(by_key_.at(order.key));
-    by_key_.erase(order.key);
-    return nullptr;
+int64_t GrammarStore::bytes_held() const {
+  std::lock_guard lock(mutex_);
+  return held_bytes_;
+}
+
+int64_t GrammarStore::bytes_idle() const {
+  std::lock_guard lock(mutex_);
+  return idle_bytes_;
+}
+
+// Under the lock.
+Status GrammarStore::CheckHeld(const std::string& tenant) const {
+  const auto of_tenant = held_of_.find(tenant);
+  const int64_t own = of_tenant == held_of_.end() ? 0 : of_tenant->second;
+  if (held_bytes_ <= options_.held_bytes_max && own <= options_.held_bytes_of_one) {
+    return OkStatus();
   }
-  grammar->is_begun_ = true;
-  return grammar;
+  return ResourceExhaustedError(
+      "the forms of the answers that are under way take all memory there is for forms; try again "
+      "later, or send a smaller schema or grammar");
 }
 
-void GrammarStore::Work() {
-  std::unique_lock lock(mutex_);
-  for (;;) {
-    std::optional<Order> order;
-    work_came_.wait(lock, [&] {
-      if (stops_) return true;
-      order = queue_.TakeNext([this](const std::string& tenant) { return MayCompile(tenant); });
-      return order.has_value();
-    });
-    if (stops_) return;
-    const std::shared_ptr<SharedGrammar> grammar = Begin(*order);
-    if (grammar == nullptr) continue;
-    ++num_compiling_[order->tenant];
-    lock.unlock();
-    Compile(*grammar);
-    Book(order->key, grammar);
-    {
-      std::lock_guard waker_lock(waker_mutex_);
-      if (waker_) waker_();
+// Under the lock. It is told by the last of those that it gave it to that it is idle.
+std::shared_ptr<const SharedGrammar> GrammarStore::Hold(const Shared& grammar) {
+  if (grammar->num_holders_++ == 0) {
+    idle_.erase(grammar->idle_);
+    idle_bytes_ -= grammar->bytes_;
+    CountHeld(grammar->tenant_, grammar->bytes_);
+  }
+  return {grammar.get(), [this, grammar](const SharedGrammar*) { LetGo(grammar); }};
+}
+
+void GrammarStore::LetGo(const Shared& grammar) {
+  SharedGrammar::Idle gone;
+  {
+    std::lock_guard lock(mutex_);
+    if (--grammar->num_holders_ > 0) return;
+    CountHeld(grammar->tenant_, -grammar->bytes_);
+    const auto found = by_key_.find(grammar->key_);
+    const bool is_kept = found != by_key_.end() && found->second == grammar;
+    if (!is_kept) return;
+    if (!grammar->is_begun_) {
+      by_key_.erase(found);  // and its order finds nothing
+      return;
     }
-    lock.lock();
-    if (--num_compiling_[order->tenant] == 0) num_compiling_.erase(order->tenant);
+    grammar->idle_ = idle_.insert(idle_.begin(), grammar);
+    idle_bytes_ += grammar->bytes_;
+    gone = Evict();
+  }
+  // Large ones take a while, and who let go may be the engine's thread.
+  if (!gone.empty()) threads_.Post("", [gone = std::move(gone)] {});
+}
+
+void GrammarStore::CountHeld(const std::string& tenant, int64_t bytes) {
+  held_bytes_ += bytes;
+  const auto [own, is_new] = held_of_.try_emplace(tenant, 0);
+  own->second += bytes;
+  if (own->second == 0) held_of_.erase(own);
+}
+
+// Under the lock.
+void GrammarStore::SetBytes(SharedGrammar& grammar, int64_t bytes) {
+  const int64_t more = bytes - std::exchange(grammar.bytes_, bytes);
+  if (grammar.num_holders_ > 0) {
+    CountHeld(grammar.tenant_, more);
+  } else {
+    idle_bytes_ += more;
   }
 }
 
-void GrammarStore::Compile(SharedGrammar& grammar) {
-  if (const GrammarCompiler* const compiler = Compiler(&grammar.status_)) {
-    std::string error;
-    grammar.compiled_ = compiler->Compile(grammar.text_.text(), &error);
-    ++num_compiled_;
-    if (grammar.compiled_ == nullptr) {
-      grammar.status_ = InvalidArgumentError("the answer's form cannot be compiled: " + error);
-    }
+// Under the lock: who holds it goes on to.
+void GrammarStore::Forget(const SharedGrammar& grammar) {
+  if (grammar.num_holders_ == 0) {
+    idle_bytes_ -= grammar.bytes_;
+    idle_.erase(grammar.idle_);
   }
-  grammar.done_.store(true, std::memory_order_release);
+  by_key_.erase(grammar.key_);
+}
+
+// Under the lock: what goes. What is being compiled stays.
+SharedGrammar::Idle GrammarStore::Evict() {
+  SharedGrammar::Idle gone;
+  for (auto it = idle_.end(); idle_bytes_ > options_.bytes_max && it != idle_.begin();) {
+    --it;
+    SharedGrammar& grammar = **it;
+    if (!grammar.is_done()) continue;
+    idle_bytes_ -= grammar.bytes_;
+    by_key_.erase(grammar.key_);
+    const auto next = std::next(it);
+    gone.splice(gone.begin(), idle_, it);
+    it = next;
+  }
+  return gone;
+}
+
+// Null: another order was first, or nobody waits for it any more.
+GrammarStore::Shared GrammarStore::Begin(const std::string& key) {
+  std::lock_guard lock(mutex_);
+  const auto found = by_key_.find(key);
+  if (found == by_key_.end() || std::exchange(found->second->is_begun_, true)) return nullptr;
+  return found->second;
+}
+
+void GrammarStore::Compile(const std::string& key) {
+  const Shared grammar = Begin(key);
+  if (grammar == nullptr) return;
+  Status status = TryCompile(*grammar);
+  SharedGrammar::Idle gone;
+  {
+    std::lock_guard lock(mutex_);
+    if (status.code() == StatusCode::kAborted && grammar->num_holders_ > 0 && !stops_) {
+      // Somebody wants it again.
+      grammar->is_begun_ = false;
+      Order(key, grammar->tenant_);
+      return;
+    }
+    const bool has_it = grammar->compiled_ != nullptr;
+    SetBytes(*grammar, kEntryBytes + (has_it ? grammar->compiled_->bytes() : 0));
+    if (status.ok() && grammar->num_holders_ > 0) status = CheckHeld(grammar->tenant_);
+    const bool is_lasting = status.ok() || status.code() == StatusCode::kInvalidArgument;
+    if (!is_lasting) {
+      grammar->compiled_.reset();
+      SetBytes(*grammar, kEntryBytes);
+      Forget(*grammar);
+    }
+    grammar->text_ = SharedText();
+    grammar->status_ = std::move(status);
+    grammar->done_.store(true, std::memory_order_release);
+    gone = Evict();
+  }
+  Wake();
+}
+
+// kAborted: nobody waits for it any more.
+Status GrammarStore::TryCompile(SharedGrammar& grammar) {
+  Status status;
+  const GrammarCompiler* const compiler = Compiler(&status);
+  if (compiler == nullptr) return status;
+  const auto stops = [this, &grammar] { return stops_ || grammar.num_holders_ == 0; };
+  std::string error;
+  grammar.compiled_ = compiler->Compile(grammar.text_.text(), stops, &error);
+  if (grammar.compiled_ != nullptr || !error.empty()) ++num_compiled_;
+  if (grammar.compiled_ != nullptr) return status;
+  if (error.empty()) return Status(StatusCode::kAborted, "no request waits for it");
+  return InvalidArgumentError("the answer's form cannot be compiled: " + error);
 }
 
 const GrammarCompiler* GrammarStore::Compiler(Status* status) {
@@ -129,35 +227,6 @@ const GrammarCompiler* GrammarStore::Compiler(Status* status) {
     compiler_ = std::move(*made);
   }
   return compiler_.get();
-}
-
-// Without a compiler nothing is kept: there may be one the next time.
-void GrammarStore::Book(const std::string& key, const std::shared_ptr<SharedGrammar>& grammar) {
-  std::lock_guard lock(mutex_);
-  const auto found = by_key_.find(key);
-  CHECK(found != by_key_.end());
-  const bool is_lasting =
-      grammar->status_.ok() || grammar->status_.code() == StatusCode::kInvalidArgument;
-  if (!is_lasting) {
-    entries_.erase(found->second);
-    by_key_.erase(found);
-    return;
-  }
-  found->second->bytes = kEntryBytes + static_cast<int64_t>(grammar->text_.size()) +
-                         (grammar->compiled_ == nullptr ? 0 : grammar->compiled_->bytes());
-  bytes_ += found->second->bytes;
-  Evict();
-}
-
-// Those that requests hold stay in memory anyway.
-void GrammarStore::Evict() {
-  for (auto it = entries_.end(); bytes_ > options_.bytes_max && it != entries_.begin();) {
-    --it;
-    if (it->bytes == 0 || it->grammar.use_count() > 1) continue;
-    bytes_ -= it->bytes;
-    by_key_.erase(it->key);
-    it = entries_.erase(it);
-  }
 }
 
 }  // namespace graft

@@ -1,10 +1,9 @@
 // The grammars that requests ask for, compiled on threads of their own and kept by their text's
-// hash, the least used being dropped. Tenants take turns, and none has all threads. The compiler is
-// made with the first of them.
+// hash. What requests hold is bounded, in all and for each tenant; of what no request holds the
+// least used is dropped. The compiler is made with the first of them.
 #pragma once
 
 #include <atomic>
-#include <condition_variable>
 #include <cstdint>
 #include <functional>
 #include <list>
@@ -12,22 +11,21 @@
 #include <memory>
 #include <mutex>
 #include <string>
-#include <thread>
 #include <unordered_map>
 #include <utility>
-#include <vector>
 
 #include "base/shared_text.h"
 #include "base/status.h"
-#include "base/turn_queue.h"
 #include "grammar/grammar.h"
+#include "grammar/grammar_threads.h"
 
 namespace graft {
 
 // A grammar that is compiled, or will be. Any thread.
 class SharedGrammar {
  public:
-  explicit SharedGrammar(SharedText text) : text_(std::move(text)) {}
+  SharedGrammar(const SharedText& text, std::string tenant)
+      : key_(text.sha256()), tenant_(std::move(tenant)), text_(text) {}
 
   bool is_done() const { return done_.load(std::memory_order_acquire); }
   // Once it is done: why it cannot be had, or a matcher of it.
@@ -36,17 +34,27 @@ class SharedGrammar {
 
  private:
   friend class GrammarStore;
-  const SharedText text_;
+  using Idle = std::list<std::shared_ptr<SharedGrammar>>;
+
+  const std::string key_;
+  const std::string tenant_;  // asked first, and what is held counts as its
+  SharedText text_;           // until it is compiled
   std::shared_ptr<const CompiledGrammar> compiled_;
   Status status_;
   std::atomic<bool> done_{false};
-  bool is_begun_ = false;  // under the store's lock
+  std::atomic<int> num_holders_{0};
+  // Under the store's lock.
+  bool is_begun_ = false;
+  int64_t bytes_ = 0;
+  Idle::iterator idle_;  // where nobody holds it
 };
 
 struct GrammarStoreOptions {
   int threads = 3;
-  int threads_of_one = 2;                  // at most, of one tenant's
-  int64_t bytes_max = int64_t{256} << 20;  // of those that no request holds
+  int threads_of_one = 2;                        // at most, of one tenant's
+  int64_t bytes_max = int64_t{256} << 20;        // of those that no request holds
+  int64_t held_bytes_max = int64_t{1} << 30;     // of those that requests hold
+  int64_t held_bytes_of_one = int64_t{1} << 29;  // of those, of one tenant's
   size_t text_bytes_max = size_t{256} << 10;
 };
 
@@ -59,54 +67,52 @@ class GrammarStore {
   GrammarStore(const GrammarStore&) = delete;
   GrammarStore& operator=(const GrammarStore&) = delete;
 
-  // Any thread, for a tenant's request. Refuses what is too long.
+  // Any thread, for a tenant's request, which holds it until it lets go of what it gets: before
+  // the store's end. kInvalidArgument: it is too long; kResourceExhausted: requests hold too many.
   Result<std::shared_ptr<const SharedGrammar>> Want(const SharedText& text,
                                                     const std::string& tenant);
-  // Called on a thread of the store whenever a grammar is done; {}: nobody.
+  // Work for a request beside its steps, in its tenant's turn.
+  void Run(const std::string& tenant, std::function<void()> job);
+  // Called on a thread of the store whenever a grammar or a job is done; {}: nobody.
   void SetWaker(std::function<void()> waker);
 
   int64_t num_compiled() const { return num_compiled_; }
+  // Of grammars, and of texts that wait to be compiled.
+  int64_t bytes_held() const;
+  int64_t bytes_idle() const;
 
  private:
-  struct Entry {
-    std::string key;
-    std::shared_ptr<SharedGrammar> grammar;
-    int64_t bytes = 0;
-  };
-  using Entries = std::list<Entry>;  // the one used last comes first
+  using Shared = std::shared_ptr<SharedGrammar>;
 
-  // A tenant wants a grammar; others may want the same, and whoever asked may have gone.
-  struct Order {
-    std::string key;
-    std::string tenant;
-    std::weak_ptr<SharedGrammar> grammar;
-  };
-
-  void Work();
-  bool MayCompile(const std::string& tenant) const;
-  std::shared_ptr<SharedGrammar> Begin(const Order& order);
-  // Fills it. Unless only the store holds it by now.
-  void Compile(SharedGrammar& grammar);
+  void Order(const std::string& key, const std::string& tenant);
+  void Wake();
+  Shared Begin(const std::string& key);
+  void Compile(const std::string& key);
+  Status TryCompile(SharedGrammar& grammar);
   const GrammarCompiler* Compiler(Status* status);
-  void Book(const std::string& key, const std::shared_ptr<SharedGrammar>& grammar);
-  void Evict();
+  std::shared_ptr<const SharedGrammar> Hold(const Shared& grammar);
+  void LetGo(const Shared& grammar);
+  Status CheckHeld(const std::string& tenant) const;
+  void SetBytes(SharedGrammar& grammar, int64_t bytes);
+  void CountHeld(const std::string& tenant, int64_t bytes);
+  void Forget(const SharedGrammar& grammar);
+  SharedGrammar::Idle Evict();
 
   const MakeCompiler make_compiler_;
   const GrammarStoreOptions options_;
-  std::mutex mutex_;
-  std::condition_variable work_came_;
-  Entries entries_;
-  std::unordered_map<std::string, Entries::iterator> by_key_;
-  int64_t bytes_ = 0;
-  TurnQueue<std::string, Order> queue_;       // by tenant
-  std::map<std::string, int> num_compiling_;  // threads, by tenant; none is 0
-  std::vector<std::thread> threads_;          // from the first grammar on
-  bool stops_ = false;
+  mutable std::mutex mutex_;
+  std::unordered_map<std::string, Shared> by_key_;
+  SharedGrammar::Idle idle_;  // the one used last comes first
+  int64_t idle_bytes_ = 0;
+  int64_t held_bytes_ = 0;
+  std::map<std::string, int64_t> held_of_;  // bytes, by tenant; none is 0
   std::mutex waker_mutex_;
   std::function<void()> waker_;
   std::mutex compiler_mutex_;
   std::unique_ptr<GrammarCompiler> compiler_;
   std::atomic<int64_t> num_compiled_{0};
+  std::atomic<bool> stops_{false};
+  GrammarThreads threads_;
 };
 
 }  // namespace graft

@@ -4,6 +4,8 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
+#include <thread>
+#include <vector>
 
 namespace graft {
 namespace {
@@ -17,11 +19,30 @@ class NoGrammar : public CompiledGrammar {
 class StoreCompiler : public GrammarCompiler {
  public:
   std::shared_ptr<const CompiledGrammar> Compile(const std::string& grammar,
+                                                 const std::function<bool()>& /*stops*/,
                                                  std::string* error) const override {
     if (grammar != "bad") return std::make_shared<NoGrammar>();
     *error = "because";
     return nullptr;
   }
+};
+
+// Some texts take for ever, or until they are let go.
+class HangingCompiler : public StoreCompiler {
+ public:
+  explicit HangingCompiler(std::atomic<bool>& may_go_on) : may_go_on_(may_go_on) {}
+  std::shared_ptr<const CompiledGrammar> Compile(const std::string& grammar,
+                                                 const std::function<bool()>& stops,
+                                                 std::string* error) const override {
+    while (grammar.starts_with("hostile") && !may_go_on_) {
+      if (stops()) return nullptr;
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+    return StoreCompiler::Compile(grammar, stops, error);
+  }
+
+ private:
+  std::atomic<bool>& may_go_on_;
 };
 
 Result<std::unique_ptr<GrammarCompiler>> MakeCounting() {
@@ -30,11 +51,6 @@ Result<std::unique_ptr<GrammarCompiler>> MakeCounting() {
 
 void WaitUntilDone(const SharedGrammar& grammar) {
   while (!grammar.is_done()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
-}
-
-// The count goes up when it is booked, after it is done.
-void WaitForCount(const GrammarStore& store, int64_t count) {
-  while (store.num_compiled() < count) std::this_thread::sleep_for(std::chrono::milliseconds(1));
 }
 
 TEST(GrammarStoreTest, CompilesEachTextOnceAndWakes) {
@@ -79,14 +95,92 @@ TEST(GrammarStoreTest, ACompilerThatIsNotThereMayComeLater) {
   }
 }
 
+// No request holds it by the time it returns, and it is kept as it was counted.
+void CompileAndLetGo(GrammarStore& store, const std::string& text) {
+  WaitUntilDone(*store.Want(text, "t").value());
+}
+
 TEST(GrammarStoreTest, WhatWasUsedLeastIsDropped) {
   GrammarStore store(MakeCounting, {.threads = 1, .bytes_max = int64_t{5} << 19});  // room for two
-  for (const char* text : {"a", "b", "a", "c"}) WaitUntilDone(*store.Want(text, "t").value());
-  WaitForCount(store, 3);
-  WaitUntilDone(*store.Want("d", "t").value());  // c is booked by now
-  WaitForCount(store, 4);
-  WaitUntilDone(*store.Want("b", "t").value());
-  WaitForCount(store, 5);
+  for (const char* text : {"a", "b", "a", "c"}) CompileAndLetGo(store, text);
+  EXPECT_EQ(store.num_compiled(), 3);
+  CompileAndLetGo(store, "a");
+  CompileAndLetGo(store, "c");
+  EXPECT_EQ(store.num_compiled(), 3) << "b was used least";
+  CompileAndLetGo(store, "b");
+  EXPECT_EQ(store.num_compiled(), 4);
+  CompileAndLetGo(store, "c");
+  EXPECT_EQ(store.num_compiled(), 4) << "a was";
+  EXPECT_EQ(store.bytes_held(), 0);
+  EXPECT_LE(store.bytes_idle(), int64_t{5} << 19);
+}
+
+TEST(GrammarStoreTest, WhatRequestsHoldIsBounded) {
+  constexpr int64_t kMiB = 1 << 20;
+  GrammarStore store(MakeCounting, {.bytes_max = kMiB / 2,
+                                    .held_bytes_max = 4 * kMiB + kMiB / 2,
+                                    .held_bytes_of_one = 2 * kMiB + kMiB / 2});
+  std::vector<std::shared_ptr<const SharedGrammar>> held;
+  const auto hold = [&](const std::string& text, const std::string& tenant) {
+    auto wanted = store.Want(text, tenant);
+    if (!wanted.ok()) return wanted.status();
+    WaitUntilDone(**wanted);
+    const Status status = (*wanted)->status();
+    if (status.ok()) held.push_back(std::move(*wanted));
+    return status;
+  };
+  EXPECT_TRUE(hold("a", "one").ok());
+  EXPECT_TRUE(hold("b", "one").ok());
+  // A third of the tenant's is too much, whether that is known before or after it is compiled.
+  EXPECT_EQ(hold("c", "one").code(), StatusCode::kResourceExhausted);
+  EXPECT_TRUE(hold("a", "one").ok()) << "it is there";
+  EXPECT_TRUE(hold("d", "two").ok());
+  EXPECT_TRUE(hold("e", "three").ok());
+  EXPECT_EQ(hold("f", "four").code(), StatusCode::kResourceExhausted);
+  EXPECT_LE(store.bytes_held(), 4 * kMiB + kMiB / 2);
+  // The last holder's end makes room at once, and drops what is not to be kept.
+  held.clear();
+  EXPECT_EQ(store.bytes_held(), 0);
+  EXPECT_LE(store.bytes_idle(), kMiB / 2);
+  EXPECT_TRUE(hold("c", "one").ok());
+}
+
+// Texts that wait count as well.
+TEST(GrammarStoreTest, TextsThatWaitAreBounded) {
+  std::atomic<bool> may_go_on{false};
+  GrammarStore store(
+      [&may_go_on] {
+        while (!may_go_on) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+        return MakeCounting();
+      },
+      {.held_bytes_max = 1 << 20});
+  std::vector<std::shared_ptr<const SharedGrammar>> held;
+  StatusCode last = StatusCode::kOk;
+  for (int i = 0; i < 20 && last == StatusCode::kOk; ++i) {
+    auto wanted = store.Want(std::to_string(i) + std::string(100 << 10, ' '), "t");
+    last = wanted.status().code();
+    if (wanted.ok()) held.push_back(std::move(*wanted));
+  }
+  EXPECT_EQ(last, StatusCode::kResourceExhausted);
+  EXPECT_EQ(held.size(), 11u);
+  may_go_on = true;
+}
+
+// One that was left is not compiled to its end, and begun again where somebody wants it after all.
+TEST(GrammarStoreTest, ACompilationThatNobodyWaitsForStops) {
+  std::atomic<bool> may_go_on{false};
+  GrammarStore store([&may_go_on]() -> Result<std::unique_ptr<GrammarCompiler>> {
+    return std::unique_ptr<GrammarCompiler>(std::make_unique<HangingCompiler>(may_go_on));
+  });
+  for (int i = 0; i < 20; ++i) {
+    (void)store.Want("hostile " + std::to_string(i), "t").value();
+    CompileAndLetGo(store, "mine " + std::to_string(i));
+  }
+  EXPECT_EQ(store.num_compiled(), 20);
+  const auto wanted = store.Want("hostile 0", "t").value();
+  may_go_on = true;
+  WaitUntilDone(*wanted);
+  EXPECT_TRUE(wanted->status().ok());
 }
 
 // Who held the thread up is the first; the second nobody waits for any more.
@@ -106,22 +200,6 @@ TEST(GrammarStoreTest, WhatNobodyWaitsForIsNotCompiled) {
   EXPECT_EQ(store.num_compiled(), 2);
 }
 
-// Two texts that take for ever, or until they are let go.
-class HangingCompiler : public StoreCompiler {
- public:
-  explicit HangingCompiler(std::atomic<bool>& may_go_on) : may_go_on_(may_go_on) {}
-  std::shared_ptr<const CompiledGrammar> Compile(const std::string& grammar,
-                                                 std::string* error) const override {
-    while (grammar.starts_with("hostile") && !may_go_on_) {
-      std::this_thread::sleep_for(std::chrono::milliseconds(1));
-    }
-    return StoreCompiler::Compile(grammar, error);
-  }
-
- private:
-  std::atomic<bool>& may_go_on_;
-};
-
 TEST(GrammarStoreTest, ATenantsHostileGrammarsHoldUpItsOwnAlone) {
   std::atomic<bool> may_go_on{false};
   GrammarStore store([&may_go_on]() -> Result<std::unique_ptr<GrammarCompiler>> {
@@ -139,7 +217,6 @@ TEST(GrammarStoreTest, ATenantsHostileGrammarsHoldUpItsOwnAlone) {
   EXPECT_FALSE(flood[0]->is_done());
   may_go_on = true;
   for (const auto& grammar : flood) WaitUntilDone(*grammar);
-  WaitForCount(store, 22);
   EXPECT_EQ(store.num_compiled(), 22) << "each once";
 }
 

@@ -6,42 +6,67 @@
 #include <time.h>
 
 #include <cstdint>
-#include <string>
+#include <functional>
+#include <utility>
 
 namespace graft {
 
+// What counts as memory: what a compiled grammar is made of, or the states that a matcher keeps of
+// the tokens it accepts. A look ahead keeps nothing.
+enum class GrammarMemory : uint8_t { kNone, kMade, kKept };
+
 struct GrammarWorkCounts {
-  int64_t cpu_ns_max = 0;
   int64_t until_ns = 0;  // of this thread's time; 0: nothing is counted
+  GrammarMemory memory = GrammarMemory::kNone;
+  int64_t bytes_max = 0;
+  const std::function<bool()>* stops = nullptr;
   int64_t num_counted = 0;
-  int64_t num_made = 0;
+  int64_t bytes = 0;
+  bool is_over = false;
 };
 
 class GrammarWork {
  public:
-  // While it lives, this thread may take so much time of a core, and make so many states and edges.
-  explicit GrammarWork(int64_t cpu_ns_max) {
-    now_ = GrammarWorkCounts{.cpu_ns_max = cpu_ns_max, .until_ns = CpuNs() + cpu_ns_max};
+  // While it lives, this thread may take so much time of a core and so many bytes, until `stops`,
+  // which is asked now and then, is true. One at a time.
+  GrammarWork(int64_t cpu_ns_max, GrammarMemory memory, int64_t bytes_max,
+              std::function<bool()> stops)
+      : begin_ns_(CpuNs()), stops_(std::move(stops)) {
+    now_ = GrammarWorkCounts{.until_ns = begin_ns_ + cpu_ns_max,
+                             .memory = memory,
+                             .bytes_max = bytes_max,
+                             .stops = &stops_};
   }
   ~GrammarWork() { now_ = GrammarWorkCounts(); }
   GrammarWork(const GrammarWork&) = delete;
   GrammarWork& operator=(const GrammarWork&) = delete;
 
-  // A step of a loop. False: it is one too many.
+  // A step of a loop. False: it is one too many, and so are all after it.
   static bool Count() {
-    return now_.until_ns == 0 || ++now_.num_counted % kLookEvery != 0 || CpuNs() <= now_.until_ns;
+    if (now_.until_ns == 0 || ++now_.num_counted % kLookEvery != 0) return !now_.is_over;
+    now_.is_over = now_.is_over || CpuNs() > now_.until_ns || (*now_.stops)();
+    return !now_.is_over;
   }
-  // A state or an edge, likewise.
-  static bool CountMade() { return Count() && (now_.until_ns == 0 || ++now_.num_made <= kMadeMax); }
-  // What was wrong, after that.
-  static std::string Refusal() {
-    return "it takes more than " + std::to_string(now_.cpu_ns_max / 1'000'000'000) +
-           " s of a core to compile, or has too many states; send a smaller one";
+  // Something that takes memory, likewise.
+  static bool CountMade(int64_t bytes) { return CountBytes(GrammarMemory::kMade, bytes); }
+  static bool CountKept(int64_t bytes) { return CountBytes(GrammarMemory::kKept, bytes); }
+  static bool is_over() { return now_.is_over; }
+  static int64_t bytes() { return now_.bytes; }
+  int64_t used_ns() const { return CpuNs() - begin_ns_; }
+
+  // What was wrong, after one was too many.
+  static const char* Refusal() {
+    return "it takes too much time to compile, or has too many states; send a smaller one";
   }
 
  private:
-  static constexpr int64_t kLookEvery = 1024;
-  static constexpr int64_t kMadeMax = 8'000'000;  // some hundred bytes each
+  static constexpr int64_t kLookEvery = 256;
+
+  static bool CountBytes(GrammarMemory memory, int64_t bytes) {
+    if (memory == now_.memory) now_.bytes += bytes;
+    now_.is_over = now_.is_over || now_.bytes > now_.bytes_max;
+    return Count();
+  }
 
   static int64_t CpuNs() {
     timespec time = {};
@@ -50,6 +75,8 @@ class GrammarWork {
   }
 
   static inline thread_local GrammarWorkCounts now_;
+  const int64_t begin_ns_;
+  const std::function<bool()> stops_;
 };
 
 }  // namespace graft

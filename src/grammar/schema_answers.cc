@@ -20,6 +20,12 @@ namespace graft {
 namespace {
 
 constexpr int kTokensMax = 6000;
+constexpr int64_t kTokenNsMax = 10'000'000'000;  // a test waits, but not for ever
+
+bool Accepts(GrammarMatcher& matcher, int32_t token) {
+  GrammarTime time = {.left_ns = kTokenNsMax};
+  return matcher.Accept(token, &time) == GrammarAnswer::kYes;
+}
 
 // What ends something comes more often than chance has it, and what opens something less.
 double WeightOf(const GrammarVocabulary& vocabulary, int32_t token) {
@@ -37,7 +43,9 @@ OrderedJson DrawAnswer(const GrammarVocabulary& vocabulary, const CompiledGramma
   std::vector<uint32_t> words(static_cast<size_t>(NumMaskWords(vocabulary.vocab_size)));
   std::string text;
   for (int i = 0; i < kTokensMax; ++i) {
-    if (!matcher->FillMask(words)) return {{"text", text}, {"ended", false}, {"stuck", true}};
+    GrammarTime time = {.left_ns = kTokenNsMax};
+    if (matcher->FillMask(words, &time) != GrammarAnswer::kYes)
+      return {{"text", text}, {"ended", false}, {"stuck", true}};
     double total = 0.0;
     for (int32_t token = 0; token < vocabulary.vocab_size; ++token) {
       if (IsInMask(words.data(), token)) total += WeightOf(vocabulary, token);
@@ -49,7 +57,7 @@ OrderedJson DrawAnswer(const GrammarVocabulary& vocabulary, const CompiledGramma
       left -= WeightOf(vocabulary, token);
       drawn = token;
     }
-    if (!matcher->Accept(drawn)) return {{"text", text}, {"ended", false}, {"refuses", drawn}};
+    if (!Accepts(*matcher, drawn)) return {{"text", text}, {"ended", false}, {"refuses", drawn}};
     if (drawn == kTestEndToken) return {{"text", text}, {"ended", true}};
     text += vocabulary.token_bytes[static_cast<size_t>(drawn)];
   }
@@ -60,9 +68,9 @@ OrderedJson DrawAnswer(const GrammarVocabulary& vocabulary, const CompiledGramma
 bool IsAccepted(const std::string& text, const CompiledGrammar& grammar) {
   const auto matcher = grammar.NewMatcher();
   for (const char c : text) {
-    if (!matcher->Accept(1 + static_cast<unsigned char>(c))) return false;
+    if (!Accepts(*matcher, 1 + static_cast<unsigned char>(c))) return false;
   }
-  return matcher->Accept(kTestEndToken);
+  return Accepts(*matcher, kTestEndToken);
 }
 
 OrderedJson Answer(const GrammarVocabulary& vocabulary, const GrammarCompiler& compiler,
@@ -70,7 +78,8 @@ OrderedJson Answer(const GrammarVocabulary& vocabulary, const GrammarCompiler& c
   const Result<OrderedJson> schema = ReadSchema(question["schema"]);
   if (!schema.ok()) return {{"refused", schema.status().message()}};
   std::string error;
-  const auto grammar = compiler.Compile(GrammarText(SchemaFormat(*schema)), &error);
+  const auto grammar = compiler.Compile(
+      GrammarText(SchemaFormat(*schema)), [] { return false; }, &error);
   if (grammar == nullptr) return {{"failed", error}};
   OrderedJson out = {{"answers", OrderedJson::array()}, {"accepted", OrderedJson::array()}};
   for (int i = 0; i < question.value("answers", 0); ++i) {

@@ -192,8 +192,9 @@ void UseOrderOf(std::string_view body, AnswerFormat* format) {
   if (at->is_object()) format->schema = *at;  // the text of one has its order
 }
 
-ApiResult<OrderedJson> SchemaFormatOf(const OrderedJson& schema, const std::string& param) {
-  const Result<OrderedJson> read = ReadSchema(schema);
+ApiResult<OrderedJson> SchemaFormatOf(const OrderedJson& schema, const std::string& param,
+                                      SchemaWork& work) {
+  const Result<OrderedJson> read = ReadSchema(schema, work);
   if (read.ok()) return SchemaFormat(*read);
   // The message opens with the place within the schema.
   const std::string& message = read.status().message();
@@ -206,15 +207,20 @@ ApiResult<OrderedJson> SchemaFormatOf(const OrderedJson& schema, const std::stri
 }
 
 ApiResult<OrderedJson> GrammarFormatOf(const AnswerFormat& format) {
+  SchemaWork work;
+  return GrammarFormatOf(format, work);
+}
+
+ApiResult<OrderedJson> GrammarFormatOf(const AnswerFormat& format, SchemaWork& work) {
   switch (format.kind) {
     case AnswerKind::kText:
       return OrderedJson();
     case AnswerKind::kJsonObject:
-      return SchemaFormatOf({{"type", "object"}}, format.param);
+      return SchemaFormatOf({{"type", "object"}}, format.param, work);
     case AnswerKind::kSchema:
-      return SchemaFormatOf(format.schema, format.param);
+      return SchemaFormatOf(format.schema, format.param, work);
     case AnswerKind::kTag:
-      return StructuralTagFormatOf(format.schema, format.param);
+      return StructuralTagFormatOf(format.schema, format.param, work);
     case AnswerKind::kRegex:
       return RegexFormat(format.text);
     case AnswerKind::kGrammar:

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/json.h"
+#include "grammar/schema_work.h"
 #include "server/api_error.h"
 #include "server/field_reader.h"
 
@@ -37,8 +38,12 @@ void ReadTextFormat(FieldReader& reader, const Json& json, AnswerFormat* format)
 void UseOrderOf(std::string_view body, AnswerFormat* format);
 
 // One format of a grammar (grammar/grammar_text.h). 400 names the keyword that is not followed.
+// `work` is what reading all schemas of the request may take.
+ApiResult<OrderedJson> GrammarFormatOf(const AnswerFormat& format, SchemaWork& work);
+// Of a request without other schemas.
 ApiResult<OrderedJson> GrammarFormatOf(const AnswerFormat& format);
 // The same of one schema; `param` is its field.
-ApiResult<OrderedJson> SchemaFormatOf(const OrderedJson& schema, const std::string& param);
+ApiResult<OrderedJson> SchemaFormatOf(const OrderedJson& schema, const std::string& param,
+                                      SchemaWork& work);
 
 }  // namespace graft

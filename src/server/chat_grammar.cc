@@ -68,14 +68,14 @@ OrderedJson ParametersOf(const ChatRequest& request, const OutputOptions& output
 // What the arguments of a function are bound to. Where calls are the model's choice, that is its
 // schema only if the function is strict.
 ApiResult<OrderedJson> ArgumentsFormat(const ChatRequest& request, const OutputOptions& output,
-                                       size_t idx) {
+                                       size_t idx, SchemaWork& work) {
   if (!request.tools.must_call && !output.tools[idx].strict) {
-    return SchemaFormatOf({{"type", "object"}}, "tools");
+    return SchemaFormatOf({{"type", "object"}}, "tools", work);
   }
   const bool is_nested = std::string_view(request.messages.field) == "messages";
   const std::string param =
       "tools[" + std::to_string(idx) + "]." + (is_nested ? "function.parameters" : "parameters");
-  return SchemaFormatOf(ParametersOf(request, output, idx), param);
+  return SchemaFormatOf(ParametersOf(request, output, idx), param, work);
 }
 
 // A name that calls are bound to stands in the grammar as it is, between quotes, and tells its
@@ -101,13 +101,13 @@ std::optional<ApiError> CheckBoundName(const ChatRequest& request, const OutputO
 
 // Of each function that may be called; a tag's beginning is without its opening.
 ApiResult<std::vector<TagFormat>> CallTags(const ChatRequest& request, const OutputOptions& output,
-                                           const CallForm& form) {
+                                           const CallForm& form, SchemaWork& work) {
   std::vector<TagFormat> tags;
   for (size_t i = 0; i < output.tools.size(); ++i) {
     const std::string& name = output.tools[i].name;
     if (!request.tools.named.empty() && name != request.tools.named) continue;
     if (auto error = CheckBoundName(request, output, i)) return *error;
-    ApiResult<OrderedJson> arguments = ArgumentsFormat(request, output, i);
+    ApiResult<OrderedJson> arguments = ArgumentsFormat(request, output, i, work);
     if (!arguments.ok()) return arguments.error();
     tags.push_back(
         {form.before_name + name + form.before_arguments, std::move(*arguments), form.end});
@@ -117,8 +117,8 @@ ApiResult<std::vector<TagFormat>> CallTags(const ChatRequest& request, const Out
 
 // Calls, and nothing else.
 ApiResult<OrderedJson> CallsFormat(const ChatRequest& request, const OutputOptions& output,
-                                   const CallForm& form) {
-  ApiResult<std::vector<TagFormat>> tags = CallTags(request, output, form);
+                                   const CallForm& form, SchemaWork& work) {
+  ApiResult<std::vector<TagFormat>> tags = CallTags(request, output, form, work);
   if (!tags.ok()) return tags.error();
   std::vector<OrderedJson> calls;
   for (TagFormat& tag : *tags) {
@@ -133,8 +133,8 @@ ApiResult<OrderedJson> CallsFormat(const ChatRequest& request, const OutputOptio
 
 // Text, in which whatever begins as a call is one.
 ApiResult<OrderedJson> TextWithCallsFormat(const ChatRequest& request, const OutputOptions& output,
-                                           const CallForm& form) {
-  ApiResult<std::vector<TagFormat>> calls = CallTags(request, output, form);
+                                           const CallForm& form, SchemaWork& work) {
+  ApiResult<std::vector<TagFormat>> calls = CallTags(request, output, form, work);
   if (!calls.ok()) return calls.error();
   std::vector<std::string> triggers;
   std::vector<TagFormat> tags;
@@ -147,25 +147,26 @@ ApiResult<OrderedJson> TextWithCallsFormat(const ChatRequest& request, const Out
 }
 
 // Null: it may be any text.
-ApiResult<OrderedJson> ChatFormat(const ChatRequest& request, const OutputOptions* output) {
+ApiResult<OrderedJson> ChatFormat(const ChatRequest& request, const OutputOptions* output,
+                                  SchemaWork& work) {
   const AnswerFormat& answer = request.params.answer;
   const bool has_tools = output != nullptr && !output->tools.empty();
   const std::optional<CallForm> form =
       has_tools ? CallFormOf(output->tool_format) : std::optional<CallForm>();
   if (request.tools.must_call && has_tools) {
     if (!form.has_value()) return UnknownFormError();
-    return CallsFormat(request, *output, *form);
+    return CallsFormat(request, *output, *form, work);
   }
   if (answer.is_text()) {
     const bool binds =
         form.has_value() && std::any_of(output->tools.begin(), output->tools.end(),
                                         [](const ToolSpec& tool) { return tool.strict; });
-    return binds ? TextWithCallsFormat(request, *output, *form) : OrderedJson();
+    return binds ? TextWithCallsFormat(request, *output, *form, work) : OrderedJson();
   }
-  ApiResult<OrderedJson> format = GrammarFormatOf(answer);
+  ApiResult<OrderedJson> format = GrammarFormatOf(answer, work);
   if (!format.ok() || !form.has_value()) return format;
   // An answer of that form, or calls in its place.
-  ApiResult<OrderedJson> calls = CallsFormat(request, *output, *form);
+  ApiResult<OrderedJson> calls = CallsFormat(request, *output, *form, work);
   if (!calls.ok()) return calls;
   return OneOfFormat({std::move(*format), std::move(*calls)});
 }
@@ -173,7 +174,8 @@ ApiResult<OrderedJson> ChatFormat(const ChatRequest& request, const OutputOption
 }  // namespace
 
 ApiResult<std::string> ChatGrammarOf(const ChatRequest& request, const OutputOptions* output) {
-  ApiResult<OrderedJson> format = ChatFormat(request, output);
+  SchemaWork work;
+  ApiResult<OrderedJson> format = ChatFormat(request, output, work);
   if (!format.ok()) return format.error();
   if (format->is_null()) return std::string();
   const bool reasons = output != nullptr && output->reasoning_format != ReasoningFormat::kNone;

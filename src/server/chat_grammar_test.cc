@@ -52,16 +52,21 @@ class ChatGrammarTest : public ::testing::Test {
     ApiResult<std::string> text = Grammar(fields, format, reasoning);
     ASSERT_TRUE(text.ok()) << text.error().message;
     std::string error;
-    grammar_ = compiler_->Compile(*text, &error);
+    grammar_ = compiler_->Compile(
+        *text, [] { return false; }, &error);
     ASSERT_NE(grammar_, nullptr) << error;
   }
   // By bytes, of which each is a token.
   bool Takes(const std::string& text) const {
     const auto matcher = grammar_->NewMatcher();
+    const auto accepts = [&matcher](int32_t token) {
+      GrammarTime time = {.left_ns = 10'000'000'000};
+      return matcher->Accept(token, &time) == GrammarAnswer::kYes;
+    };
     for (const char c : text) {
-      if (!matcher->Accept(1 + static_cast<unsigned char>(c))) return false;
+      if (!accepts(1 + static_cast<unsigned char>(c))) return false;
     }
-    return matcher->Accept(kTestEndToken);
+    return accepts(kTestEndToken);
   }
 
   std::unique_ptr<GrammarCompiler> compiler_;

@@ -76,6 +76,8 @@ ApiError Wrong(const std::string& param, const std::string& message) {
 // Nesting is bounded as that of all JSON that is read.
 class TagReader {
  public:
+  explicit TagReader(SchemaWork& work) : work_(work) {}
+
   ApiResult<OrderedJson> Read(const OrderedJson& json, const std::string& path);
 
  private:
@@ -83,6 +85,8 @@ class TagReader {
                                    ValueKind kind);
   ApiResult<OrderedJson> ReadTexts(const OrderedJson& json, const std::string& path);
   ApiResult<OrderedJson> ReadList(const OrderedJson& json, const std::string& path, ValueKind kind);
+
+  SchemaWork& work_;
 };
 
 ApiResult<OrderedJson> TagReader::ReadTexts(const OrderedJson& json, const std::string& path) {
@@ -130,7 +134,7 @@ ApiResult<OrderedJson> TagReader::ReadField(const OrderedJson& json, const std::
       }
       return json;
     case ValueKind::kSchema:
-      return SchemaFormatOf(json, path);
+      return SchemaFormatOf(json, path, work_);
     case ValueKind::kFormat:
       return Read(json, path);
     case ValueKind::kFormats:
@@ -207,13 +211,14 @@ ApiError InOlderWords(ApiError error) {
 
 }  // namespace
 
-ApiResult<OrderedJson> StructuralTagFormatOf(const OrderedJson& tag, const std::string& param) {
+ApiResult<OrderedJson> StructuralTagFormatOf(const OrderedJson& tag, const std::string& param,
+                                             SchemaWork& work) {
   const bool has_format = tag.contains("format") && !tag["format"].is_null();
   const bool is_older = tag.contains("structures") || tag.contains("triggers");
   if (has_format == is_older) {
     return Wrong(param, "must have a \"format\", or \"structures\" and \"triggers\"");
   }
-  if (has_format) return TagReader().Read(tag["format"], param + ".format");
+  if (has_format) return TagReader(work).Read(tag["format"], param + ".format");
   OrderedJson format = {{"type", "triggered_tags"}};
   if (tag.contains("triggers")) format["triggers"] = tag["triggers"];
   if (tag.contains("structures") && tag["structures"].is_array()) {
@@ -222,7 +227,7 @@ ApiResult<OrderedJson> StructuralTagFormatOf(const OrderedJson& tag, const std::
       format["tags"].push_back(TagOfStructure(structure));
     }
   }
-  ApiResult<OrderedJson> read = TagReader().Read(format, param);
+  ApiResult<OrderedJson> read = TagReader(work).Read(format, param);
   if (!read.ok()) return InOlderWords(read.error());
   return read;
 }

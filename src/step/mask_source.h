@@ -17,8 +17,10 @@ class MaskSource {
   virtual ~MaskSource() = default;
   // For the idx-th sequence of `plan`, which has_mask: the tokens that may be drawn, as
   // NumMaskWords(vocab_size) words. Of a plan that is `ahead` only after the step before it was
-  // booked. Any thread, for sequences that differ at the same time.
-  virtual void FillMask(const StepPlan& plan, size_t idx, std::span<uint32_t> words) = 0;
+  // booked. False: that would take longer than a step may wait, or its row is of no token any more;
+  // nothing is drawn for it (SequenceResult::left_out). Any thread, for sequences that differ at
+  // the same time.
+  virtual bool FillMask(const StepPlan& plan, size_t idx, std::span<uint32_t> words) = 0;
 };
 
 }  // namespace graft

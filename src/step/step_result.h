@@ -25,6 +25,9 @@ struct SequenceResult : DrawnToken {
   std::vector<DrawnToken> further;
   // The logits held NaN or Inf: nothing was drawn, the engine fails this request alone.
   bool not_finite = false;
+  // Its mask could not be had within the step (MaskSource): nothing was drawn, and its last row is
+  // to be computed again.
+  bool left_out = false;
   // If asked for: entry i is about the prompt token after row i, of the rows that are no virtual
   // tokens (none after the prompt's last).
   std::vector<LogprobEntry> prompt_logprobs;
