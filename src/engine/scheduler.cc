@@ -6,6 +6,8 @@
 #include <string>
 #include <utility>
 
+#include "request/generator.h"
+
 namespace graft {
 namespace {
 
