@@ -98,6 +98,7 @@ class LocalStart {
   explicit LocalStart(const ClusterFlags& flags) : flags_(flags) {}
 
   Status Run() {
+    RETURN_IF_ERROR(InitLog("info"));
     const Status status = Begin();
     if (!status.ok()) EndProcesses(cluster_.processes, kDownPatienceS);
     return status;
@@ -284,6 +285,7 @@ Command AskCommand(const std::string& name, const std::string& help,
           .help = help,
           .groups = {{"Options", std::move(rows)}},
           .run = [flags, ask]() -> Status {
+            RETURN_IF_ERROR(InitLog("info"));  // its lines are as the servers' are
             ASSIGN_OR_RETURN(const auto admin, Administer(*flags));
             ASSIGN_OR_RETURN(const std::string text, ask(*admin, *flags));
             std::printf("%s", text.c_str());

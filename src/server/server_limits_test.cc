@@ -318,6 +318,26 @@ TEST(ServerKeysTest, KeysDecideWhatIsSeen) {
   EXPECT_EQ(client.Post("/v1/unload_lora_adapter", unload, root).status, 404);
 }
 
+// Its requests would get other content, or its content would be everybody's.
+TEST(ServerKeysTest, WhatATenantLearnedIsReplacedByNoLoad) {
+  TestServer test({.admin_key = "secret"});
+  ASSERT_TRUE(test.catalog.Load({.name = "ft:base:1", .path = "good/learned", .owner = "t"}).ok());
+  RawClient client(test.port());
+  const std::string admin = "Authorization: Bearer secret\r\n";
+  for (const char* const path : {"good/learned", "good/other"}) {
+    for (const bool in_place : {false, true}) {
+      const Json load = {
+          {"lora_name", "ft:base:1"}, {"lora_path", path}, {"load_inplace", in_place}};
+      const RawResponse response = client.Post("/v1/load_lora_adapter", load.dump(), admin);
+      EXPECT_EQ(response.status, 400) << response.body;
+      EXPECT_NE(response.body.find("learned"), std::string::npos) << response.body;
+    }
+  }
+  const Result<AdapterInfo> kept = test.catalog.Find("ft:base:1");
+  EXPECT_EQ(kept->owner, "t");
+  EXPECT_EQ(kept->hash, "hash-of-good/learned");
+}
+
 TEST(ServerKeysTest, AWrongKeyCannotMakeTheServerReadABody) {
   TestServer test(WithKeys(R"([{"key":"k","tenant":"t","adapters":["*"]}])"));
   RawClient client(test.port());
