@@ -9,6 +9,7 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "base/sha256.h"
+#include "base/unwanted_work.h"
 #include "document/html_text.h"
 #include "document/plain_characters.h"
 #include "text/utf8.h"
@@ -210,7 +211,8 @@ Status CheckDocument(const std::string& bytes, std::string_view file_name) {
   std::string_view text = bytes;
   if (text.starts_with(kByteOrderMark)) text.remove_prefix(kByteOrderMark.size());
   if (KindOf(text, file_name) == FileKind::kPdf) return OkStatus();
-  return DocumentText(bytes, file_name).status();
+  return DocumentText(bytes, file_name, {.pdf = {}, .is_wanted = [] { return !WorkIsUnwanted(); }})
+      .status();
 }
 
 Result<Document> ReadDocument(const std::string& path, const DocumentReading& reading) {

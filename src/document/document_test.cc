@@ -3,9 +3,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+
+#include "base/unwanted_work.h"
 
 namespace graft {
 namespace document_test {
@@ -132,6 +135,15 @@ TEST(ReadDocumentTest, NamesTheFile) {
   EXPECT_EQ(ReadDocument(folder + "/none.txt").status().code(), StatusCode::kNotFound);
   EXPECT_EQ(ReadDocument(folder).status().code(), StatusCode::kInvalidArgument);
   std::filesystem::remove_all(folder);
+}
+
+TEST(CheckDocumentTest, AFileThatNobodyWaitsForIsLeft) {
+  std::string page = "<html>";
+  for (int i = 0; i < 20'000; ++i) page += "<p>words";
+  EXPECT_TRUE(CheckDocument(page, "a.html").ok());
+  const std::atomic<bool> is_unwanted{true};
+  const WatchedWork watched(is_unwanted);
+  EXPECT_EQ(CheckDocument(page, "a.html").code(), StatusCode::kCancelled);
 }
 
 }  // namespace document_test

@@ -10,6 +10,7 @@
 
 #include "base/json.h"
 #include "base/status.h"
+#include "base/unwanted_work.h"
 
 namespace graft {
 
@@ -25,7 +26,7 @@ class SchemaWork {
   // kUnimplemented: these were too many. Once it has failed, it always does.
   Status Take(int64_t steps) {
     steps_ += steps;
-    if (stops_ != nullptr && stops_->load(std::memory_order_relaxed)) {
+    if (WorkIsUnwanted() || (stops_ != nullptr && stops_->load(std::memory_order_relaxed))) {
       return CancelledError("the schema: nobody waits for it any more");
     }
     if (steps_ <= steps_max_) return OkStatus();

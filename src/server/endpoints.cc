@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/log.h"
+#include "base/unwanted_work.h"
 #include "server/cors.h"
 #include "server/dashboard_pages.h"
 #include "server/field_reader.h"
@@ -153,7 +154,7 @@ HttpResponse ModelsResponse(const ServerState& state, const ApiKey& key) {
       body += std::exchange(comma, ",");
       AppendAdapterEntry(state, adapter, key, &body);
     }
-    if (adapters.size() < kPieceInfos) break;
+    if (adapters.size() < kPieceInfos || WorkIsUnwanted()) break;
     last = adapters.back().name;
   }
   return {.body = body + "]}"};

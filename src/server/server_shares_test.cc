@@ -9,6 +9,8 @@
 #include <thread>
 #include <vector>
 
+#include "base/unwanted_work.h"
+#include "grammar/schema_work.h"
 #include "server/server_testing.h"
 
 namespace graft {
@@ -290,6 +292,23 @@ TEST(ServerSharesTest, WhatWasNotComputedIsNotCharged) {
   EXPECT_EQ(left_after(500), "9992") << "failed later: its prompt, and what was drawn";
   test.generator.set_fail_after(-1);
   EXPECT_EQ(left_after(200), "8989");
+}
+
+// What takes time with a request's bytes asks whether it is wanted.
+TEST(ServerSharesTest, WorkThatIsUnwantedEnds) {
+  const std::string text = Repeat("many words ", 100'000);
+  OrderedJson messages = OrderedJson::array();
+  for (int i = 0; i < 3000; ++i) messages.push_back({{"role", "user"}, {"content", "x"}});
+  const OrderedJson context = {{"messages", messages}, {"add_generation_prompt", true}};
+  const auto tokenise = [&] { return DemoTokenizer().Encode(text, false).status().code(); };
+  const auto render = [&] { return DemoChatTemplate().Render(context).status().code(); };
+  EXPECT_EQ(tokenise(), StatusCode::kOk);
+  EXPECT_EQ(render(), StatusCode::kOk);
+  const std::atomic<bool> is_unwanted{true};
+  const WatchedWork watched(is_unwanted);
+  EXPECT_EQ(tokenise(), StatusCode::kCancelled);
+  EXPECT_EQ(render(), StatusCode::kCancelled);
+  EXPECT_EQ(SchemaWork().Take(1).code(), StatusCode::kCancelled);
 }
 
 // A listing that never ends stands for any work that does not look whether it is wanted.

@@ -4,6 +4,7 @@
 #include <bit>
 #include <cstdio>
 
+#include "base/unwanted_work.h"
 #include "text/byte_level.h"
 #include "text/utf8.h"
 
@@ -127,8 +128,11 @@ std::optional<std::bitset<256>> BpeModel::DroppedBytes(bool byte_level) const {
 }
 
 Status BpeModel::Encode(std::span<const Word> words, std::vector<int32_t>* ids) const {
+  constexpr size_t kWordsPerQuestion = 1024;
   Workspace workspace;
+  size_t num_words = 0;
   for (const Word& word : words) {
+    if (num_words++ % kWordsPerQuestion == 0 && WorkIsUnwanted()) return UnwantedWork();
     if (ignore_merges_) {
       const std::optional<int32_t> id = TokenId(word.text);
       if (id.has_value()) {

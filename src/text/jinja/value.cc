@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "base/unwanted_work.h"
 #include "text/utf8.h"
 
 namespace graft::jinja {
@@ -87,12 +88,17 @@ Status Heap::Fits(double bytes) const {
                                 std::to_string(limits_.memory_bytes >> 20) + " MiB of memory");
 }
 
-bool Heap::FailForWork() {
-  if (status_.ok()) {
+bool Heap::CheckWork() {
+  constexpr uint64_t kWorkPerQuestion = 1 << 14;
+  const bool is_used_up = spent_work_ > limits_.work;
+  if (is_used_up && status_.ok()) {
     status_ = ResourceExhaustedError("rendering takes more than " + std::to_string(limits_.work) +
                                      " steps; does a loop of the template run away?");
   }
-  return false;
+  if (status_.ok() && WorkIsUnwanted()) status_ = UnwantedWork();
+  if (is_used_up || !status_.ok()) return false;
+  checked_work_ = std::min(limits_.work, spent_work_ + kWorkPerQuestion);
+  return true;
 }
 
 Value Heap::TemplateText(std::string text) {

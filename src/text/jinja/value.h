@@ -220,10 +220,10 @@ class Heap {
   // Over the items of `sequence`, a value of this heap.
   Loop* NewLoop(const Value& sequence, const Stmt& stmt, Scope* scope, int depth0);
 
-  // False, and a failing status(), once the work is used up.
+  // False, and a failing status(), once the work is used up, or is unwanted.
   bool Charge(uint64_t work) {
     spent_work_ += work;
-    return spent_work_ <= limits_.work || FailForWork();
+    return spent_work_ <= checked_work_ || CheckWork();
   }
   bool ChargeBytes(size_t bytes) { return Charge(1 + bytes / 16); }
   // A failure if a value of that many bytes could not be made.
@@ -235,11 +235,12 @@ class Heap {
  private:
   friend class Nesting;
   void Spend(size_t bytes);
-  bool FailForWork();  // false
+  bool CheckWork();
 
   const Limits limits_;
   size_t spent_bytes_ = 0;
   uint64_t spent_work_ = 0;
+  uint64_t checked_work_ = 0;  // up to here it may go on without a question
   int depth_ = 0;
   Status status_;
   Origins origins_;
