@@ -1,5 +1,6 @@
 // Chooses a LoRA kernel and its grid from what the host knows: upper bounds of rows, segments and
-// ranks. The choice never changes a bit of a result.
+// ranks. The choice never changes a bit of a result that is not subnormal: adding in the L2 cache
+// makes zeros of those.
 #include <algorithm>
 #include <numeric>
 
