@@ -52,7 +52,8 @@ class Server:
         return self
 
     def log(self):
-        return self.process.stderr.read() or ""
+        # Nothing there yet is None, which text streams do not take.
+        return (self.process.stderr.buffer.read() or b"").decode(errors="replace")
 
     def says(self, text, timeout_s=120):
         """Reads on in the log. Whether `text` comes in it."""

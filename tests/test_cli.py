@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import signal
 import socket
@@ -10,7 +11,7 @@ import time
 
 import pytest
 
-from conftest import DEMO, Server, binary
+from conftest import DEMO, Server, binary, free_port
 
 
 def run(*args, env=None):
@@ -27,12 +28,17 @@ def run(*args, env=None):
     (["serv"], 2, "did you mean 'serve'?"),
     (["bench", "stpe"], 2, "did you mean 'step'?"),
     (["serve", "--nothing"], 2, "--nothing"),
-    (["serve", "--adpaters", "x"], 2, "did you mean 'adapters'?"),
+    (["serve", "--adpaters", "x"], 2, "did you mean --adapters?"),
     (["adapters", "inspect"], 2, "which paths?"),
     (["serve", "--port", "99999"], 2, "--port"),
     (["serve", "--model", "nowhere"], 2, "there is no nowhere/config.json: a model is a folder on this machine"),
     (["serve", "--model", DEMO / "base", "--adapters", DEMO / "adapters" / "austen"], 2, "give the folder above it"),
     (["adapters", "list", "--model", DEMO / "base", "--adapters", DEMO / "adapters" / "austen"], 2, "itself an adapter"),
+    (["serve", "--max-model-len", "4096"], 2, "unknown flag --max-model-len: use --context-tokens-max"),
+    (["serve", DEMO / "base"], 2, "a model is named by --model DIR"),
+    (["serve", "--model", DEMO / "adapters" / "austen"], 2,
+     "austen is an adapter, not a model: give its base (graft-demo) as the model, and the folder above it with --adapters"),
+    (["learn", "x", "--model", DEMO / "adapters" / "austen"], 2, "is an adapter, not a model"),
     (["serve", "--model", DEMO / "base", "--drain-seconds", "-1"], 2, "--drain-seconds"),
     (["serve", "--model", DEMO / "base", "--connections-max", "0"], 2, "--connections-max")])
 def test_exit_codes(args, code, words):
@@ -41,13 +47,125 @@ def test_exit_codes(args, code, words):
     assert words in done.stdout + done.stderr
 
 
-@pytest.mark.parametrize(("wrong", "words"), [("port", "Address already in use; choose another port or host"),
-                                              ("adapters", "nowhere")])
-def test_what_a_large_model_would_be_loaded_in_vain_for_is_looked_at_first(wrong, words):
+@pytest.mark.parametrize(("command", "wrong", "words"), [
+    ("serve", "port", "Address already in use; choose another port or host"),
+    ("serve", "adapters", "nowhere"),
+    ("serve", "api-keys", "broken"),
+    ("serve", "api-keys missing", "nowhere"),
+    ("serve", "tls-cert", "nowhere"),
+    ("runner", "rpc-port", "Address already in use; choose another port or host"),
+    ("runner", "adapters", "nowhere"),
+    ("runner", "etcd", "etcd"),
+    ("frontend", "port", "Address already in use; choose another port or host"),
+    ("frontend", "api-keys", "broken")])
+def test_what_a_large_model_would_be_loaded_in_vain_for_is_looked_at_first(tmp_path, command, wrong, words):
+    broken = tmp_path / "broken.json"
+    broken.write_text('[{"key": "a"}]')
     with socket.create_server(("127.0.0.1", 0)) as taken:
-        given = {"port": taken.getsockname()[1], "adapters": "nowhere"}[wrong]
-        done = run("serve", "--model", DEMO / "base", f"--{wrong}", given)
+        port = taken.getsockname()[1]
+        given = {"port": port, "rpc-port": port, "adapters": "nowhere", "api-keys": broken, "api-keys missing": "nowhere",
+                 "tls-cert": "nowhere", "etcd": f"127.0.0.1:{free_port()}"}[wrong]
+        more = {"tls-cert": ["--tls-key", "nowhere"]}.get(wrong, [])
+        more += ["--runners", "127.0.0.1:1"] if command == "frontend" else []
+        done = run(command, "--model", DEMO / "base", f"--{wrong.split()[0]}", given, *more)
     assert done.returncode != 0 and words in done.stderr and "loading" not in done.stderr, done.stderr
+
+
+def test_a_misspelt_variable_is_told():
+    done = run("serve", "--model", "nowhere", env={"GRAFT_STEP_TOKEN_MAX": "3", "GRAFT_MAX_NUM_SEQS": "8"})
+    assert "warning the variable GRAFT_STEP_TOKEN_MAX sets nothing: did you mean GRAFT_STEP_TOKENS_MAX?" in done.stderr
+    assert "GRAFT_MAX_NUM_SEQS sets nothing: use --sequences-max" in done.stderr
+    done = run("cluster", "status", "--folder", "nowhere", env={"GRAFT_ETDC": "a:1"})
+    assert "GRAFT_ETDC sets nothing: did you mean GRAFT_ETCD?" in done.stderr, done.stderr
+
+
+def test_variables_of_our_tools_are_no_misspelt_settings():
+    """Those that tests, benches and tools set."""
+    names = set()
+    for folder in ("tests", "tools", "bench"):
+        for path in (DEMO.parent / folder).rglob("*.py"):
+            names |= set(re.findall(r"""environ(?:\.get\(|\[)["'](GRAFT_[A-Z_0-9]+)""", path.read_text()))
+    names |= {"GRAFT_SOURCE_DIR", "GRAFT_GPU_FAMILY", "GRAFT_LAUNCHER", "GRAFT_HOSTILE_SEEDS", "GRAFT_RANKS_SHARE_GPU"}
+    assert {"GRAFT_BINARY", "GRAFT_LONG_TESTS"} <= names
+    # Some of them are settings, whose values must do no harm: these are not asked about.
+    done = run("adapters", "list", "--model", DEMO / "base", "--adapters", DEMO / "adapters",
+               env={name: "1" for name in names if name not in ("GRAFT_DEVICE", "GRAFT_THREADS")})
+    assert done.returncode == 0 and "sets nothing" not in done.stderr, done.stderr
+
+
+def logged(text):
+    """Each line is an object with time, level and message."""
+    lines = [json.loads(line) for line in text.splitlines()]
+    assert lines and all({"time", "level", "message"} <= line.keys() for line in lines)
+    return [(line["level"], line["message"]) for line in lines]
+
+
+def test_a_log_of_json_is_all_json(tmp_path):
+    server = subprocess.Popen([binary(), "serve", "--model", DEMO / "base", "--adapters", DEMO / "adapters", "--port", "0",
+                               "--log-format", "json"], stderr=subprocess.PIPE, text=True,
+                              env={**os.environ, "GRAFT_STEP_TOKEN_MAX": "1"})
+    lines = []
+    while not lines or "serving on" not in lines[-1]:
+        lines.append(server.stderr.readline())
+        assert lines[-1], lines
+    server.send_signal(signal.SIGTERM)
+    said = logged("".join(lines) + server.stderr.read())
+    assert server.wait(60) == 0
+    assert ("info", "loading base 100 %") in said
+    assert any(level == "warning" and "GRAFT_STEP_TOKEN_MAX" in message for level, message in said), said
+    keys = tmp_path / "keys.json"
+    keys.write_text("{}")
+    for args, words in ((["--model", DEMO / "base", "--api-keys", keys], "keys.json"),
+                        (["--model", "nowhere"], "nowhere/config.json")):
+        done = run("serve", "--log-format", "json", *args)
+        said = logged(done.stderr)
+        assert done.returncode == 2 and said[-1][0] == "error" and words in said[-1][1], said
+
+
+def test_progress_in_a_log_has_its_time():
+    done = run("serve", "--model", DEMO / "base", "--port", "0", "--pin", "nobody", "--adapters", DEMO / "adapters")
+    lines = [line for line in done.stderr.splitlines() if "loading base" in line]
+    assert lines and all(re.match(r"\d{4}-\d\d-\d\dT[0-9:.+]+ info loading base \d+ %$", line) for line in lines), lines
+
+
+def test_names_in_keys_that_are_not_there_are_told(tmp_path):
+    keys = tmp_path / "keys.json"
+    keys.write_text(json.dumps([{"key": "k", "tenant": "t", "adapters": ["autsen", "austen", "base", "do*", "ft:base:x:1"]}]))
+    with Server("--api-keys", keys) as server:
+        assert server.says("a key of the tenant 't' names the adapter 'autsen', which is not there; did it mean 'austen'?")
+        keys.write_text(json.dumps([{"key": "k", "tenant": "t", "adapters": ["doyl"]}]))
+        server.process.send_signal(signal.SIGHUP)
+        assert server.says("names the adapter 'doyl'")
+
+
+def test_a_repository_of_the_hubs_cache_is_served_by_its_name(tmp_path):
+    repository = tmp_path / "models--demo--base"
+    (repository / "refs").mkdir(parents=True)
+    (repository / "refs" / "main").write_text("abc")
+    (repository / "snapshots").mkdir()
+    shutil.copytree(DEMO / "base", repository / "snapshots" / "abc")
+    for model in (repository, repository / "snapshots" / "abc"):
+        with Server(model=model) as server:
+            assert "demo/base" in [one.id for one in server.client().models.list()]
+            assert server.client().completions.create(model="demo/base", prompt="It", max_tokens=1).usage.completion_tokens
+    done = run("generate", "--model", repository, "--prompt", "It", "--max-tokens", "1", "--quiet")
+    assert done.returncode == 0, done.stderr
+
+
+def test_odd_generation_defaults_are_told_and_ignored(tmp_path):
+    shutil.copytree(DEMO / "base", tmp_path / "base")
+    (tmp_path / "base" / "generation_config.json").write_text(json.dumps(
+        {"top_p": 0, "repetition_penalty": 0, "max_new_tokens": 0, "temperature": 0.5}))
+    with Server(model=tmp_path / "base") as server:
+        log, deadline = "", time.monotonic() + 30
+        while "serving on" not in log and time.monotonic() < deadline:
+            log += server.log()
+            time.sleep(0.02)
+        told = [line for line in log.splitlines() if "generation_config.json: " in line]
+        assert len(told) == 3 and all("it is ignored" in line for line in told), log
+        for name in ("top_p", "repetition_penalty", "max_new_tokens"):
+            assert any(name in line for line in told), name
+        assert server.client().completions.create(model="base", prompt="It", max_tokens=1).usage.completion_tokens == 1
 
 
 @pytest.mark.parametrize(("text", "words"), [("port: [1, 2]", "'port' must be one value"),
@@ -150,7 +268,8 @@ def test_a_signal_during_the_start_ends_it(tmp_path):
         shutil.copytree(first, tmp_path / name, copy_function=os.link)
     server = subprocess.Popen([binary(), "serve", "--model", DEMO / "base", "--adapters", tmp_path, "--port", "0",
                                "--read-at-start-gib", "100"], stderr=subprocess.PIPE, text=True)
-    assert "loading base" in server.stderr.readline()
+    while "loading base" not in server.stderr.readline():
+        assert server.poll() is None
     server.send_signal(signal.SIGTERM)
     assert server.wait(60) == 128 + signal.SIGTERM
     assert "stopped before serving" in server.stderr.read()

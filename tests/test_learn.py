@@ -3,6 +3,7 @@
 import hashlib
 import json
 import os
+import resource
 import shutil
 import signal
 import subprocess
@@ -106,6 +107,25 @@ def test_a_killed_command_goes_on_to_the_same_bits(tmp_path):
     assert graft_json(tmp_path / "killed" / "light")["hash"] == graft_json(tmp_path / "whole" / "light")["hash"]
 
 
+def no_room():
+    """For a process's files: writing more than this fails, as on a full disk."""
+    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (10_000, 10_000))
+
+
+def test_an_adapter_that_cannot_be_written_costs_no_training(tmp_path):
+    (tmp_path / "light.txt").write_text(TEXT)
+    args = [tmp_path / "light.txt", "--adapters", tmp_path / "adapters", *SMALL]
+    checkpoint = tmp_path / "adapters" / "light.learning"
+    kill_with(checkpoint, *args, "--checkpoint-seconds", "0")
+    failed = learn(*args, "--checkpoint-seconds", "100000", preexec_fn=no_room)
+    assert failed.returncode == 1 and "cannot write" in failed.stderr, failed.stderr
+    assert checkpoint.exists() and not (tmp_path / "adapters" / "light").exists()
+    again = learn(*args)
+    assert again.returncode == 0 and "light goes on from step" in again.stderr, again.stderr
+    assert not checkpoint.exists()
+
+
 def test_the_base_with_the_document_teaches_an_adapter_without_it(tmp_path):
     (tmp_path / "light.txt").write_text(TEXT)
     args = ["--learner", "distill", "--rank", "4", "--window-tokens", "24", "--questions", "2", "--outputs", "2",
@@ -129,6 +149,22 @@ def test_the_base_with_the_document_teaches_an_adapter_without_it(tmp_path):
     other.write_bytes(b"\0")
     refused = learn(tmp_path / "light.txt", "--adapters", tmp_path, "--name", "no", *args, "--keep-text", other)
     assert refused.returncode == 2 and "other.txt" in refused.stderr, refused.stderr
+
+
+def test_what_an_adapter_knows_is_asked_and_told(tmp_path):
+    """Questions that it was not taught, of the adapter and of the base."""
+    (tmp_path / "light.txt").write_text(TEXT)
+    done = learn(tmp_path / "light.txt", "--adapters", tmp_path, "--rank", "4", "--window-tokens", "64", "--questions",
+                 "48", "--outputs", "0", "--keep", "0", "--passes", "1", "--log-level", "warn")
+    assert done.returncode == 0, done.stderr
+    known = graft_json(tmp_path / "light")["scores"]["held_out_answers"]
+    assert known["asked"] >= 1 and 0 <= known["right"] <= known["asked"] and 0 <= known["f1"] <= 1
+    said = next(line for line in done.stdout.splitlines() if line.startswith("light knows"))
+    assert f"{known['right']} of {known['asked']} questions" in said and f"base {known['right_base']}" in said
+    assert ("the adapter answers little" in done.stderr) == (known["f1"] < 0.5 or known["f1"] < known["f1_base"])
+    with Server(adapters=tmp_path) as server:  # what is told of it changes nothing of what it is
+        assert next(model for model in server.client().models.list() if model.id == "light").hash == graft_json(
+            tmp_path / "light")["hash"]
 
 
 @pytest.mark.skipif(not LONG_TESTS, reason="learns for half a minute")
@@ -201,6 +237,13 @@ def test_a_task_is_learned_beside_documents(learned, tmp_path):
         assert score("light.asks") > max(score("light"), score("base"))
         listed = {model.id: model for model in server.client().models.list()}
         assert listed["light.asks"].rank == 6
+    hash_before = graft_json(adapters / "light.asks")["hash"]
+    done = learn(*args, "--name", "asks")
+    assert done.returncode == 1 and "adapters/asks is there already" in done.stderr, done.stderr
+    shutil.rmtree(adapters / "asks")
+    done = learn(*args, "--name", "asks", "--seed", "5")
+    assert done.returncode == 1 and "adapters/light.asks is there already; --replace" in done.stderr, done.stderr
+    assert graft_json(adapters / "light.asks")["hash"] == hash_before
     for line, words in (({"question": "x"}, 'no text "answer"'), ({**lines[0], "adapter": "nobody"}, "adapter nobody")):
         (tmp_path / "asked.jsonl").write_text(json.dumps(line))
         done = learn(*args, "--name", "again")

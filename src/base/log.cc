@@ -7,6 +7,7 @@
 
 #include "base/log_format.h"
 #include "base/spdlog_level.h"
+#include "base/start_notes.h"
 
 namespace graft {
 
@@ -21,6 +22,7 @@ Status InitLog(const std::string& level) {
   logger->set_formatter(MakeLogFormatter(LogFormat::kText));
   logger->set_level(parsed);
   spdlog::set_default_logger(std::move(logger));
+  for (const std::string& note : TakeStartNotes()) LOG_WARN("{}", note);
   return OkStatus();
 }
 

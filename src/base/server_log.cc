@@ -18,6 +18,7 @@
 
 #include "base/json.h"
 #include "base/spdlog_level.h"
+#include "base/start_notes.h"
 
 namespace graft {
 namespace {
@@ -156,6 +157,7 @@ Result<std::unique_ptr<ServerLog>> ServerLog::Begin(const ServerLogOptions& opti
   state.logger = make("graft");
   state.fields = make(kFieldsLogger);
   spdlog::set_default_logger(state.logger);
+  for (const std::string& note : TakeStartNotes()) LOG_WARN("{}", note);
   return std::unique_ptr<ServerLog>(new ServerLog(options.end_limit));
 }
 
@@ -187,6 +189,14 @@ int64_t ServerLog::num_dropped() {
   if (state.sink != nullptr) count += state.sink->num_dropped();
   if (state.pool != nullptr) count += static_cast<int64_t>(state.pool->overrun_counter());
   return count;
+}
+
+bool ServerLog::is_there() { return TheLog().sink != nullptr; }
+
+bool ServerLog::is_json() {
+  const State& state = TheLog();
+  return state.logger != nullptr && state.format == LogFormat::kJson &&
+         state.logger->level() != spdlog::level::off;
 }
 
 void LogFields(LogLevel log_level, std::string_view what, const OrderedJson& fields) {

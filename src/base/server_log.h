@@ -40,6 +40,9 @@ class ServerLog {
   static void Flush(std::chrono::milliseconds limit);
   // Lines, since the process began.
   static int64_t num_dropped();
+  // Whether the process's log is one, or was until it ended; and one of JSON that takes lines.
+  static bool is_there();
+  static bool is_json();
 
  private:
   explicit ServerLog(std::chrono::milliseconds end_limit) : end_limit_(end_limit) {}

@@ -172,7 +172,7 @@ Status RunVerify(const AdaptersOptions& options) {
 Command Action(const std::string& name, const std::string& help,
                const std::shared_ptr<AdaptersOptions>& options, std::vector<Option> rows,
                Status (*action)(const AdaptersOptions&)) {
-  rows.push_back({"model", Text(options->model), "HF folder of the base model"});
+  rows.push_back({"model", ModelFolder(options->model), "HF folder of the base model"});
   rows.push_back(DTypeOptionRow(options->dtype));
   rows.push_back(AdapterTextOptionRow(options->text));
   return {.name = name,

@@ -19,7 +19,9 @@
 #include "cli/cluster_loader.h"
 #include "cli/commands.h"
 #include "cli/etcd_options.h"
+#include "model/model_folder.h"
 #include "runtime/base_identity.h"
+#include "runtime/runtime_options.h"
 #include "server/api_keys.h"
 
 namespace graft {
@@ -180,7 +182,7 @@ class LocalStart {
     RETURN_IF_ERROR(started);
     ASSIGN_OR_RETURN(admin_, Administer(flags_));
     return WaitFor("etcd does not answer", [this] {
-      const Status made = admin_->Init(fs::path(flags_.model).filename().string()).status();
+      const Status made = admin_->Init(ModelNameOf(flags_.model)).status();
       return made.ok() || made.code() == StatusCode::kAlreadyExists;
     });
   }
@@ -299,7 +301,7 @@ Command UpCommand(const std::shared_ptr<ClusterFlags>& flags) {
               "A whole cluster on this machine, for trying it out: etcd, runners, frontends.\n"
               "  graft cluster up --model demo/base --adapters demo/adapters --runners 3",
           .groups = {{"Options",
-                      {{"model", Text(flags->model), "HF folder of the base model"},
+                      {{"model", ModelFolder(flags->model), "HF folder of the base model"},
                        {"adapters", Text(flags->adapters), "folder of PEFT folders"},
                        {"runners", Number(flags->num_runners, Between(1, 64)), "how many"},
                        {"frontends", Number(flags->num_frontends, Between(1, 16)), "how many"},
@@ -370,7 +372,7 @@ std::vector<Command> WholeCommands(const std::shared_ptr<ClusterFlags>& flags) {
               .help = "a frontend's or runner's --view-file",
               .is_required = true};
   Option model{.name = "model",
-               .target = Text(flags->model),
+               .target = ModelFolder(flags->model),
                .help = "HF folder of the base model",
                .is_required = true};
   Option base{.name = "base", .target = Text(flags->name), .help = "what it serves, for people"};
@@ -387,7 +389,7 @@ std::vector<Command> WholeCommands(const std::shared_ptr<ClusterFlags>& flags) {
               flags, {model},
               [](ClusterAdmin& admin, const ClusterFlags& f) -> Result<std::string> {
                 ASSIGN_OR_RETURN(const BaseIdentity base, IdentifyBase(f.model));
-                const std::string name = fs::weakly_canonical(f.model).filename().string();
+                const std::string name = ModelNameOf(f.model);
                 return admin.SetBase({name, base.text_hash, base.weights_hash});
               }),
           AskCommand("restore",

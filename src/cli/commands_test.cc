@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "cli/foreign_flags.h"
 #include "options/markdown.h"
 
 namespace graft {
@@ -95,6 +96,23 @@ TEST(CommandsTest, ThePageHoldsTheTables) {
                             "\n<!-- end -->\n"),
             std::string::npos)
       << "docs/cli.md is behind the options; run tools/cli_tables.py build/dev/graft";
+}
+
+// What the errors say of vLLM's flags the page has as a table; and none of them is a flag here.
+TEST(CommandsTest, ThePageHasVllmsFlags) {
+  std::ifstream file(std::string(std::getenv("GRAFT_SOURCE_DIR")) + "/docs/cli.md");
+  std::stringstream page;
+  page << file.rdbuf();
+  const Command program = GraftProgram();
+  ASSERT_FALSE(VllmFlags().empty());
+  for (const ForeignFlag& flag : VllmFlags()) {
+    const std::string name = flag.name;
+    EXPECT_NE(page.str().find("`--" + name), std::string::npos) << name;
+    for (const std::string command : {"serve", "runner", "generate"}) {
+      EXPECT_EQ(Help(program, {command}, name), "") << name;
+      EXPECT_EQ(Find(program, {command})->foreign_flags.size(), VllmFlags().size()) << command;
+    }
+  }
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "cluster/cluster_library.h"
 #include "cluster/cluster_parts.h"
 #include "options/option.h"
 
@@ -19,6 +20,8 @@ std::vector<Option> EtcdOptionRows(EtcdFlags& flags);
 // And who this process is there.
 std::vector<Option> ClusterPlaceRows(EtcdFlags& flags, ClusterPlace& place);
 Result<EtcdOptions> ReadEtcdFlags(const EtcdFlags& flags);
+// Whether etcd answers and has a cluster, or is to be done without for a start by the view on disk.
+Status CheckEtcd(const ClusterLibrary& library, const EtcdFlags& flags, const ClusterPlace& place);
 // kInvalidArgument: it listens on all addresses and does not say by which it is reached.
 Status CheckReachable(const ClusterPlace& place, const std::string& host);
 

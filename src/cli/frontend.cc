@@ -1,6 +1,5 @@
 // graft frontend: OpenAI's HTTP API over the runners of other processes and machines, until a
 // signal ends it.
-#include <filesystem>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -19,7 +18,9 @@
 #include "cli/rpc_options.h"
 #include "cli/tracing.h"
 #include "model/config.h"
+#include "model/model_folder.h"
 #include "runtime/base_identity.h"
+#include "runtime/runtime_options.h"
 #include "tuning/learning_service.h"
 
 namespace graft {
@@ -180,7 +181,10 @@ Status RunFrontend(const FrontendOptions& options) {
     return InvalidArgumentError(
         "which model? --model DIR, the runners' HF folder (its weights are not needed here)");
   }
-  RETURN_IF_ERROR(LoadClusterLibrary().status());  // before the model's files are read
+  // Before the model's files are read.
+  RETURN_IF_ERROR(LoadClusterLibrary().status());
+  RETURN_IF_ERROR(CheckAddress(options.http.server.host, options.http.server.port));
+  RETURN_IF_ERROR(CheckFiles(options.http.server));
   ASSIGN_OR_RETURN(const ModelConfig config, LoadModelConfig(options.model));
   PlacementOptions placement = options.placement;
   placement.seed = RandomSeed();
@@ -191,7 +195,7 @@ Status RunFrontend(const FrontendOptions& options) {
                    LoadModelText(options.model, config.vocab_size, options.http));
   ASSIGN_OR_RETURN(const BaseIdentity base, IdentifyBase(options.model));
   std::string name = options.model_name;
-  if (name.empty()) name = std::filesystem::weakly_canonical(options.model).filename().string();
+  if (name.empty()) name = ModelNameOf(options.model);
   Metrics metrics;
   ASSIGN_OR_RETURN(const auto spans, StartTracing(options.http.otlp_endpoint, "frontend", metrics));
   KeysOfCluster keys;
@@ -241,7 +245,8 @@ Command FrontendCommand() {
   const auto options = std::make_shared<FrontendOptions>();  // lives as long as the command
   OptionGroup group = {
       "Frontend",
-      {{"model", Text(options->model), "HF folder of the runners' model; weights are not needed"},
+      {{"model", ModelFolder(options->model),
+        "HF folder of the runners' model; weights are not needed"},
        {"model-name", Text(options->model_name), "the base model's name for clients",
         "the folder's name"},
        {"runners", Addresses(options->runners), "where they listen"},

@@ -9,6 +9,7 @@
 #include "base/log.h"
 #include "cli/answer_text.h"
 #include "cli/commands.h"
+#include "cli/foreign_flags.h"
 #include "cli/tokenizer_rules.h"
 #include "runtime/runtime.h"
 
@@ -121,7 +122,8 @@ Command GenerateCommand() {
               "  graft generate --model demo/base --adapters demo/adapters --adapter austen \\\n"
               "                 --adapter doyle --prompt 'It was a dark and stormy night'",
           .groups = std::move(groups),
-          .run = [options] { return RunGenerate(*options); }};
+          .run = [options] { return RunGenerate(*options); },
+          .foreign_flags = VllmFlags()};
 }
 
 }  // namespace graft

@@ -9,6 +9,7 @@
 #include "base/server_log.h"
 #include "cli/service_notify.h"
 #include "cli/tracing.h"
+#include "runtime/runtime_options.h"
 
 namespace graft {
 namespace {
@@ -18,9 +19,6 @@ constexpr OptionWord<GenerationConfig> kGenerationConfigWords[] = {
 
 constexpr OptionWord<Pooling> kPoolingWords[] = {{Pooling::kLast, "last"},
                                                  {Pooling::kMean, "mean"}};
-
-constexpr OptionWord<LogFormat> kLogFormatWords[] = {{LogFormat::kText, "text"},
-                                                     {LogFormat::kJson, "json"}};
 
 using OptionalToolFormat = std::optional<ToolFormat>;
 using OptionalReasoningFormat = std::optional<ReasoningFormat>;
@@ -110,6 +108,9 @@ Result<ModelText> LoadModelText(const std::string& folder, int32_t vocab_size,
   ChooseFormats(options, &text);
   if (options.generation_config == GenerationConfig::kAuto) {
     ASSIGN_OR_RETURN(text.defaults, LoadGenerationDefaults(folder));
+    for (const std::string& ignored : text.defaults.ignored) {
+      LOG_WARN("{}/generation_config.json: {}; it is ignored", folder, ignored);
+    }
   }
   return text;
 }
@@ -209,7 +210,7 @@ OptionGroup HttpFrontOptionGroup(HttpFrontOptions& options) {
         "how the model writes its reasoning; auto: as its chat template shows"},
        {"drain-seconds", Number(options.drain_seconds, AtLeast(0)),
         "after SIGTERM, for requests in flight"},
-       {"log-format", OneOf(options.log_format, kLogFormatWords), "of the lines on stderr"},
+       LogFormatOptionRow(options.log_format),
        {"request-log", Boolean(server.logs_requests), "a line of the log for each request"},
        OtlpEndpointRow(options.otlp_endpoint),
        {"quiet", Switch(options.quiet), "no progress bars"}}};

@@ -56,7 +56,8 @@ std::vector<Option> LearnerRows(LearnOptions& o) {
        "a file of questions, beside the frozen adapters that they name; encoder: one "
        "that makes virtual tokens of any document, over all files"},
       {"questions", Number(o.recipe.questions, Between(0, 10'000)),
-       "all but next-token: questions that the base asks itself about each window, and answers "
+       "all but next-token: questions that the base asks itself about each whole window (a shorter "
+       "one has fewer), and answers "
        "with "
        "the window in its context; the adapter learns the answers without it"},
       {"outputs", Number(o.recipe.outputs, Between(0, 1000)),

@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <stop_token>
+#include <string_view>
 #include <utility>
 
 #include "base/clock.h"
@@ -31,12 +33,13 @@ std::string WrittenBy(const LoadedModel& model, const BaseIdentity& base) {
 class Writing {
  public:
   Writing(const LearnOptions& options, size_t num_documents)
-      : options_(options), num_documents_(num_documents), bar_("writing", options.quiet) {}
+      : options_(options), num_documents_(num_documents) {}
 
   Status Begin(LoadedModel& model, const BaseIdentity& base) {
     ASSIGN_OR_RETURN(runtime_, Runtime::Create(options_.runtime, model, /*lora=*/false));
     runtime_->engine().Start();
     const size_t count = model.device.is_cpu() ? 1 : std::min(num_documents_, kDocumentsOnGpu);
+    stages_.resize(count);
     // Texts are taken in order: those behind an unfinished one must not leave places empty.
     const auto requests = static_cast<size_t>(std::min(
         std::max(kRequestsMin, 2 * options_.runtime.sequences_max), options_.runtime.requests_max));
@@ -47,7 +50,8 @@ class Writing {
               .tenant = "",
               .orders_at_once = std::max<size_t>(1, requests / count),
               .first_id = (uint64_t{i} << 32) + 1,
-              .on_text = [this](int64_t done, int64_t total) { return Tell(done, total); }}));
+              .on_text = [this, i](int64_t done, int64_t total) { return Tell(i, done, total); },
+              .on_stage = [this, i](std::string_view what) { BeginStage(i, what); }}));
       writers_.push_back(engine_writers_.back().get());
       if (options_.texts.empty()) continue;
       kept_writers_.push_back(std::make_unique<KeptWriter>(*engine_writers_.back(), options_.texts,
@@ -61,13 +65,32 @@ class Writing {
   std::stop_source stop() const { return stop_; }
 
  private:
-  // Of one writer's texts, whose total is known with the first of them. Any thread.
-  bool Tell(int64_t done, int64_t total) {
+  // What a writer is about to write. A writer alone has a bar for each stage; the stages of several
+  // come at once, and one bar counts the texts of all.
+  void BeginStage(size_t writer, std::string_view what) {
     const std::lock_guard lock(mutex_);
-    if (done == 1) total_ += total;
-    bar_.Update(++done_, total_);
+    stages_[writer] = {};
+    const bool is_alone = stages_.size() == 1;
+    if (bar_.has_value() && !is_alone) return;
+    done_ = total_ = 0;
+    bar_.emplace(is_alone ? "writing " + std::string(what)
+                          : "writing for " + std::to_string(num_documents_) + " documents",
+                 options_.quiet);
+  }
+
+  // Of one writer's stage. Any thread.
+  bool Tell(size_t writer, int64_t done, int64_t total) {
+    const std::lock_guard lock(mutex_);
+    Stage& stage = stages_[writer];
+    total_ += total - std::exchange(stage.total, total);
+    done_ += done - std::exchange(stage.done, done);
+    if (bar_.has_value()) bar_->Update(done_, total_);
     return !stop_.stop_requested();
   }
+
+  struct Stage {
+    int64_t done = 0, total = 0;  // texts
+  };
 
   const LearnOptions& options_;
   const size_t num_documents_;
@@ -77,8 +100,10 @@ class Writing {
   std::vector<TextWriter*> writers_;
   std::stop_source stop_;
   std::mutex mutex_;
-  ProgressBar bar_;  // with the mutex held, as the two counts
-  int64_t done_ = 0, total_ = 0;
+  // With the mutex held.
+  std::vector<Stage> stages_;  // of each writer, the one that it is at
+  std::optional<ProgressBar> bar_;
+  int64_t done_ = 0, total_ = 0;  // texts that the bar shows
 };
 
 }  // namespace

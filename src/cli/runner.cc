@@ -21,12 +21,15 @@
 #include "cli/commands.h"
 #include "cli/etcd_options.h"
 #include "cli/folder_hash.h"
+#include "cli/foreign_flags.h"
 #include "cli/rpc_options.h"
 #include "cli/service_notify.h"
+#include "cli/start_checks.h"
 #include "cli/stop_signals.h"
 #include "cli/tracing.h"
 #include "runtime/base_identity.h"
 #include "runtime/runtime.h"
+#include "server/server.h"
 #include "tuning/learning_service.h"
 
 namespace graft {
@@ -40,6 +43,7 @@ struct RunnerOptions {
   LearningOptions learning;
   int drain_seconds = 30;
   std::string otlp_endpoint;
+  LogFormat log_format = LogFormat::kText;
   bool quiet = false;
 };
 
@@ -142,14 +146,26 @@ void SetTrained(LearningService& learning, LoadedModel& model, RunnerOptions& op
   }
 }
 
+// What a large model would be loaded in vain for.
+Status CheckBeforeLoading(const RunnerOptions& options) {
+  ASSIGN_OR_RETURN(const ClusterLibrary* const library, LoadClusterLibrary());
+  if (options.service.port != 0) {
+    RETURN_IF_ERROR(CheckAddress(options.service.host, options.service.port));
+  }
+  RETURN_IF_ERROR(CheckFolders(options.runtime).status());
+  if (options.etcd.options.endpoints.empty()) return OkStatus();
+  return CheckEtcd(*library, options.etcd, options.cluster.place);
+}
+
 Status RunRunner(RunnerOptions options) {
   const int64_t began_ns = SteadyClock::Get().NowNs();
   ASSIGN_OR_RETURN(const auto ranks, RankProcesses::Start(options.runtime));  // before any thread
   StopSignals signals;  // before the log's thread
-  ASSIGN_OR_RETURN(const auto log, ServerLog::Begin({.level = options.runtime.log_level}));
-  RETURN_IF_ERROR(LoadClusterLibrary().status());  // before the model is read
+  ASSIGN_OR_RETURN(const auto log, ServerLog::Begin({.level = options.runtime.log_level,
+                                                     .format = options.log_format}));
   RETURN_IF_ERROR(CheckPlace(options));
   RETURN_IF_ERROR(AllowStore(options));
+  RETURN_IF_ERROR(CheckBeforeLoading(options));
   // Machines agree on adapters by their content, which is known of those that were read.
   options.runtime.read_at_start_gib = std::numeric_limits<int32_t>::max();
   // An answer must not depend on which runner gave the one before it.
@@ -222,6 +238,7 @@ Command RunnerCommand() {
                         {"request-log", Boolean(options->service.logs_requests),
                          "a line of the log for each request"},
                         OtlpEndpointRow(options->otlp_endpoint),
+                        LogFormatOptionRow(options->log_format),
                         {"quiet", Switch(options->quiet), "no progress bars"}}};
   for (Option& row : RpcTlsOptionRows(options->service.tls)) group.options.push_back(row);
   for (Option& row : ClusterPlaceRows(options->etcd, options->cluster.place)) {
@@ -237,7 +254,8 @@ Command RunnerCommand() {
               "Serve a model and its adapters to frontends (graft frontend).\n"
               "  graft runner --model demo/base --adapters demo/adapters --rpc-port 7001",
           .groups = std::move(groups),
-          .run = [options] { return RunRunner(*options); }};
+          .run = [options] { return RunRunner(*options); },
+          .foreign_flags = VllmFlags()};
 }
 
 }  // namespace graft

@@ -7,9 +7,10 @@
 #include "base/log.h"
 #include "base/server_log.h"
 #include "cli/commands.h"
+#include "cli/foreign_flags.h"
 #include "cli/http_front.h"
+#include "cli/start_checks.h"
 #include "cli/tracing.h"
-#include "engine/adapter_folders.h"
 #include "runtime/runtime.h"
 #include "tuning/learning_service.h"
 
@@ -44,10 +45,7 @@ void LogStart(const ServeOptions& options, const LoadedModel& model, Runtime& ru
 // What a large model would be loaded in vain for.
 Status CheckBeforeLoading(const ServeOptions& options) {
   RETURN_IF_ERROR(CheckAddress(options.http.server.host, options.http.server.port));
-  if (options.runtime.adapters.empty()) return OkStatus();
-  return AdapterFolders(options.runtime.adapters, options.runtime.adapters_roots)
-      .Resolve(".")
-      .status();
+  return CheckFiles(options.http.server);
 }
 
 Status RunServe(const ServeOptions& options) {
@@ -59,11 +57,12 @@ Status RunServe(const ServeOptions& options) {
   RETURN_IF_ERROR(CheckBeforeLoading(options));
   const bool quiet = options.http.quiet || options.runtime.log_level != "info";
   RuntimeOptions served = options.runtime;
+  ASSIGN_OR_RETURN(const ModelConfig config, CheckFolders(served));
+  ASSIGN_OR_RETURN(const ModelText text,
+                   LoadModelText(served.model, config.vocab_size, options.http));
   ASSIGN_OR_RETURN(const auto learning, LearningService::Create(options.learning, &served));
   ASSIGN_OR_RETURN(const auto model, LoadModel(served, quiet, {}, ranks.get()));
   if (learning != nullptr) learning->SetModel(*model);
-  ASSIGN_OR_RETURN(const ModelText text,
-                   LoadModelText(served.model, model->config.vocab_size, options.http));
   ASSIGN_OR_RETURN(const auto runtime, Runtime::Create(served, *model, /*lora=*/true));
   RETURN_IF_ERROR(runtime->LoadAdapters());
   runtime->RecordGraphs(quiet);
@@ -117,7 +116,8 @@ Command ServeCommand() {
               "  curl localhost:8000/v1/completions -H 'Content-Type: application/json' \\\n"
               "       -d '{\"model\": \"austen\", \"prompt\": \"It was\", \"max_tokens\": 20}'",
           .groups = std::move(groups),
-          .run = [options] { return RunServe(*options); }};
+          .run = [options] { return RunServe(*options); },
+          .foreign_flags = VllmFlags()};
 }
 
 }  // namespace graft

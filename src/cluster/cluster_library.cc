@@ -5,6 +5,8 @@
 #include "cluster/cluster_admin.h"
 #include "cluster/cluster_frontend.h"
 #include "cluster/cluster_runner.h"
+#include "cluster/cluster_store.h"
+#include "cluster/etcd_client.h"
 #include "cluster/runner_set.h"
 #include "rpc/runner_service.h"
 
@@ -73,6 +75,10 @@ class GrpcClusterLibrary : public ClusterLibrary {
   }
   Result<std::unique_ptr<ClusterAdmin>> Administer(const EtcdOptions& etcd) const override {
     return MakeClusterAdmin(etcd);
+  }
+  Status CheckEtcd(const EtcdOptions& etcd) const override {
+    ASSIGN_OR_RETURN(const auto client, EtcdClient::Make(etcd));
+    return ClusterStore::Open(*client).status();
   }
 };
 

@@ -87,6 +87,8 @@ class ClusterLibrary {
   virtual Result<std::unique_ptr<RunnersInReach>> ReachCluster(
       const FrontendRunnersOptions& runners, const ClusterFrontendOptions& options) const = 0;
   virtual Result<std::unique_ptr<ClusterAdmin>> Administer(const EtcdOptions& etcd) const = 0;
+  // Whether etcd answers and has a cluster: asked before what takes long to load is loaded.
+  virtual Status CheckEtcd(const EtcdOptions& etcd) const = 0;
 };
 
 }  // namespace graft

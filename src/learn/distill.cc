@@ -4,7 +4,6 @@
 // will ask, and the document's own text behind each half window. The teacher's likeliest tokens are
 // stored while it writes, once; each text is visited many times.
 #include <algorithm>
-#include <iterator>
 #include <set>
 #include <utility>
 
@@ -19,6 +18,9 @@ namespace {
 constexpr size_t kDocumentTokensMin = 8;  // of a document that can be asked about
 constexpr size_t kTaughtTokensMin = 4;    // of a text that is worth an example
 constexpr size_t kExamplesToHoldOut = 8;
+// Questions that an adapter is asked and not taught: so many at least, but one of eight at most.
+constexpr size_t kAskedMin = 8;
+constexpr size_t kOwnOfAsked = 8;
 constexpr float kRestMin = 1e-3f;    // of a probability, which is what rounding leaves of sums
 constexpr int32_t kKeptTokens = 64;  // of a text that is about nothing of the document
 constexpr size_t kOwnOfKept = 8;     // texts of the document for each such text, at least
@@ -83,7 +85,7 @@ class DistillLearner : public Learner {
 
   std::string_view name() const override { return "distill"; }
   LearnerRates rates() const override {
-    return {.learning_rate = 1e-3, .passes = 16, .batch = 8, .keeps_best = true};
+    return {.learning_rate = 2e-3, .passes = 6, .batch = 8, .keeps_best = true};
   }
   bool writes() const override { return true; }
   // The document's own text is behind what texts begin with.
@@ -167,18 +169,19 @@ class DistillLearner : public Learner {
     const size_t at_once = WindowsAtOnce(writer->orders_at_once());
     for (size_t begin = 0; begin < windows.size(); begin += at_once) {
       const Part part = {windows, begin, std::min(begin + at_once, windows.size())};
+      writer->Announce("texts");
       RETURN_IF_ERROR(Teach(Study(input, part), kTaughtTokensMin, *writer, &examples));
       ASSIGN_OR_RETURN(const std::vector<Lesson> questions, AskQuestions(input, part, *writer));
       RETURN_IF_ERROR(Answer(questions, *writer, &answers));
     }
+    writer->Announce("the document's own text");
     RETURN_IF_ERROR(ReadAloud(input, *writer, &examples));
-    std::move(answers.begin(), answers.end(), std::back_inserter(examples));
-    if (examples.empty()) {
+    if (examples.empty() && answers.empty()) {
       return InvalidArgumentError("the document has " + std::to_string(input.tokens.size()) +
                                   " tokens, and the base wrote nothing about them");
     }
-    const size_t kept_max = examples.size() / kOwnOfKept;
-    LearnerData data = HoldOut(std::move(examples), input.held_out_share);
+    const size_t kept_max = (examples.size() + answers.size()) / kOwnOfKept;
+    LearnerData data = HoldOut(std::move(examples), std::move(answers), input.held_out_share);
     RETURN_IF_ERROR(AddKept(input, kept_max, *writer, &data));
     return data;
   }
@@ -210,6 +213,7 @@ class DistillLearner : public Learner {
     const std::vector<Lesson> lessons =
         settings_.kept_texts.empty() ? KeptToWrite(input, wanted) : KeptAsGiven(input, wanted);
     if (lessons.empty()) return OkStatus();
+    writer.Announce("texts to keep");
     ASSIGN_OR_RETURN(const std::vector<TaughtText> texts, WriteAll(lessons, writer));
     for (size_t i = 0; i < lessons.size(); ++i) {
       if (texts[i].tokens.empty()) continue;
@@ -293,6 +297,8 @@ class DistillLearner : public Learner {
 
   Status Answer(const std::vector<Lesson>& questions, TextWriter& writer,
                 std::vector<TrainingExample>* examples) const {
+    if (questions.empty()) return OkStatus();
+    writer.Announce("answers");
     ASSIGN_OR_RETURN(std::vector<TaughtText> answers, WriteAll(questions, writer));
     for (size_t i = 0; i < questions.size(); ++i) {
       CutBehind(settings_.form->AnswerTokens(answers[i].tokens), writer.num_choices(), &answers[i]);
@@ -309,33 +315,45 @@ class DistillLearner : public Learner {
     text->probabilities.resize(num_tokens * static_cast<size_t>(num_choices));
   }
 
+  // So many of the window: fewer where it has less of the document to itself than others have.
+  int32_t QuestionsOf(const DocumentWindow& window, const LearnerInput& input) const {
+    const int64_t whole = input.window_tokens - input.window_tokens / 10;
+    const int64_t own = std::min(whole, window.end - window.fresh);
+    return static_cast<int32_t>((settings_.questions * own + whole - 1) / whole);
+  }
+  size_t QuestionTextsOf(const DocumentWindow& window, const LearnerInput& input) const {
+    const int32_t each = settings_.form->questions_a_text();
+    return static_cast<size_t>((QuestionsOf(window, input) + each - 1) / each);
+  }
+
   // Each question that the base has about a window, once.
   Result<std::vector<Lesson>> AskQuestions(const LearnerInput& input, const Part& part,
                                            TextWriter& writer) const {
     std::vector<Lesson> asked;
     if (!asks()) return asked;
     const QuestionForm& form = *settings_.form;
-    const size_t num_texts = num_question_texts();
     std::vector<Lesson> lessons;
     for (size_t w = part.begin; w < part.end; ++w) {
-      for (size_t i = 0; i < num_texts; ++i) {
+      for (size_t i = 0; i < QuestionTextsOf(part.windows[w], input); ++i) {
         lessons.push_back(
             {{.prompt = Told(form.writes(), PieceOf(TextOf(part.windows[w], input), i)),
               .tokens_max = settings_.output_tokens,
-              .seed = RandomBits(~input.seed, w * num_texts + i),
+              .seed = RandomBits(~input.seed, w * num_question_texts() + i),
               .top_p = 1.0f},
              {}});
       }
     }
+    writer.Announce("questions");
     ASSIGN_OR_RETURN(const std::vector<TaughtText> texts, WriteAll(lessons, writer));
+    size_t next = 0;
     for (size_t w = part.begin; w < part.end; ++w) {
       std::set<std::vector<int32_t>> known;
-      const size_t first = (w - part.begin) * num_texts;
-      for (size_t i = first; i < first + num_texts; ++i) {
+      const int32_t num_questions = QuestionsOf(part.windows[w], input);
+      for (size_t i = 0; i < QuestionTextsOf(part.windows[w], input); ++i) {
         ASSIGN_OR_RETURN(const std::vector<DistillPrompt> questions,
-                         form.QuestionsIn(texts[i].tokens));
+                         form.QuestionsIn(texts[next++].tokens));
         for (const DistillPrompt& question : questions) {
-          if (static_cast<int32_t>(known.size()) == settings_.questions) break;
+          if (static_cast<int32_t>(known.size()) == num_questions) break;
           if (!known.insert(question.student).second) continue;
           asked.push_back({{.prompt = Told(question, TextOf(part.windows[w], input)),
                             .tokens_max = form.answer_tokens_max(),
@@ -405,19 +423,48 @@ class DistillLearner : public Learner {
     return Teach(lessons, kTaughtTokensMin, writer, examples);
   }
 
-  // Texts spread over all of them: of every window, unlike a window that nobody learns.
-  static LearnerData HoldOut(std::vector<TrainingExample> examples, double share) {
+  // Of each kind some, spread over all of them: of every window, unlike a window that no example
+  // is about.
+  static LearnerData HoldOut(std::vector<TrainingExample> texts,
+                             std::vector<TrainingExample> answers, double share) {
     LearnerData data;
-    const size_t n = examples.size();
-    size_t num_held_out = 0;
-    if (n >= kExamplesToHoldOut && share > 0.0) {
-      num_held_out = std::max<size_t>(1, static_cast<size_t>(static_cast<double>(n) * share + 0.5));
+    const size_t n = texts.size() + answers.size();
+    size_t num_texts = 0, num_answers = 0;
+    if (share > 0.0 && n >= kExamplesToHoldOut) {
+      const auto count = [share](size_t all) {
+        return static_cast<size_t>(static_cast<double>(all) * share + 0.5);
+      };
+      num_texts = count(texts.size());
+      num_answers =
+          std::max(count(answers.size()), std::min(kAskedMin, answers.size() / kOwnOfAsked));
+      if (num_texts + num_answers == 0) (texts.empty() ? num_answers : num_texts) = 1;
     }
-    for (size_t i = 0; i < n; ++i) {
-      const bool is_held_out = (i + 1) * num_held_out / n > i * num_held_out / n;
-      (is_held_out ? data.held_out : data.training).push_back(std::move(examples[i]));
+    std::set<std::vector<int32_t>> held_out;  // questions: two windows may have the same one
+    for (size_t i = 0; i < answers.size(); ++i) {
+      if (!IsHeldOut(i, num_answers, answers.size())) continue;
+      if (!held_out.insert(QuestionOf(answers[i])).second) continue;
+      const TrainingExample& answer = answers[i];
+      data.asked.push_back(
+          {QuestionOf(answer), {answer.tokens.begin() + answer.num_replaced, answer.tokens.end()}});
+      data.held_out.push_back(answer);
+    }
+    for (size_t i = 0; i < texts.size(); ++i) {
+      (IsHeldOut(i, num_texts, texts.size()) ? data.held_out : data.training)
+          .push_back(std::move(texts[i]));
+    }
+    for (TrainingExample& answer : answers) {
+      if (!held_out.contains(QuestionOf(answer))) data.training.push_back(std::move(answer));
     }
     return data;
+  }
+
+  static bool IsHeldOut(size_t i, size_t num_held_out, size_t n) {
+    return (i + 1) * num_held_out / n > i * num_held_out / n;
+  }
+
+  // What the student reads before the answer.
+  static std::vector<int32_t> QuestionOf(const TrainingExample& answer) {
+    return {answer.tokens.begin(), answer.tokens.begin() + answer.num_replaced};
   }
 
   const DistillSettings settings_;

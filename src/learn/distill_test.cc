@@ -1,5 +1,6 @@
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <numeric>
 
 #include "base/random.h"
@@ -148,6 +149,52 @@ TEST(DistillTest, QuestionsAreAskedAsTheyWillBe) {
   }
   EXPECT_EQ(num_answers, 8u);
   EXPECT_GE(learner->TaughtRowsMax(InputOf(34)), static_cast<int64_t>(3 * num_answers));
+}
+
+// A document shorter than a window has fewer questions, and the last window of one as many as
+// others.
+TEST(DistillTest, QuestionsAreByTheDocumentsTokens) {
+  DistillSettings settings = Settings();
+  settings.outputs = 0;
+  settings.form = std::make_shared<FakeForm>();
+  settings.questions = 36;  // of a window of 18 tokens of its own
+  for (const auto& [num_tokens, num_texts] :
+       {std::pair{9, 9}, {18, 18}, {20, 18}, {36, 36}, {40, 40}}) {
+    FakeWriter writer;
+    ASSERT_TRUE(MakeDistillLearner(settings)->Prepare(InputOf(num_tokens), &writer).ok());
+    const auto written = std::count_if(
+        writer.orders().begin(), writer.orders().end(),
+        [](const WriteOrder& order) { return order.given.empty() && order.prompt.back() == 61; });
+    EXPECT_EQ(written, num_texts) << num_tokens;
+  }
+}
+
+// Questions that are held out are told, and no example that is learned is about one of them.
+TEST(DistillTest, QuestionsThatAreNotTaughtAreAsked) {
+  FakeWriter writer;
+  DistillSettings settings = Settings();
+  settings.outputs = 0;
+  settings.form = std::make_shared<FakeForm>();
+  settings.questions = 150;
+  LearnerInput input = InputOf(34);
+  const LearnerData data = *MakeDistillLearner(settings)->Prepare(input, &writer);
+  const auto starts_with = [](const TrainingExample& example, const std::vector<int32_t>& prompt) {
+    return example.tokens.size() > prompt.size() &&
+           std::equal(prompt.begin(), prompt.end(), example.tokens.begin());
+  };
+  ASSERT_GE(data.asked.size(), 8u);
+  for (const AskedQuestion& question : data.asked) {
+    EXPECT_FALSE(question.answer.empty());
+    EXPECT_TRUE(std::any_of(data.held_out.begin(), data.held_out.end(), [&](const auto& example) {
+      return starts_with(example, question.prompt);
+    }));
+    EXPECT_TRUE(std::none_of(data.training.begin(), data.training.end(), [&](const auto& example) {
+      return starts_with(example, question.prompt);
+    }));
+  }
+  input.held_out_share = 0.0;
+  FakeWriter again;
+  EXPECT_TRUE(MakeDistillLearner(settings)->Prepare(input, &again)->asked.empty());
 }
 
 // The document's own text: the half window that the teacher has read is not in the example.

@@ -1,5 +1,5 @@
-// The learner encoder: the seed's form of memory (002_d7cecee0a3a0e3c5.txt, section 3). What it has
-// of a document is distill's texts; how they are learned is EncoderRun's.
+// The learner encoder: the form of memory of offline context learning (Cao and Tan, section 3).
+// What it has of a document is distill's texts; how they are learned is EncoderRun's.
 #include <algorithm>
 #include <utility>
 

@@ -1,12 +1,12 @@
-// EncoderRun: an encoder and a decoder learn over many documents, in the seed's two stages
-// (002_d7cecee0a3a0e3c5.txt, section 3). The encoder, LoRA and virtual tokens behind a window of a
-// document, makes the window's memory; the decoder, LoRA behind memories, first says the window
-// from its memory (stage 1, ICAE's reconstruction), then what a teacher with the window in its
-// context says, from the memories of the whole document (stage 2), and before that, where that is
-// asked for, from the window's memory alone, as ICAE has it. Gradients go through the
-// memories into the encoder. A step depends on documents, settings and its own number alone, so a
-// run that goes on from a checkpoint ends with the same bits. On whatever device the trainer has.
-// One thread.
+// EncoderRun: an encoder and a decoder learn over many documents, in two stages, as "Dynamic
+// LoRA serving system for offline context learning" (Cao and Tan, section 3) has them. The encoder,
+// LoRA and virtual tokens behind a window of a document, makes the window's memory; the decoder,
+// LoRA behind memories, first says the window from its memory (stage 1, ICAE's reconstruction),
+// then what a teacher with the window in its context says, from the memories of the whole document
+// (stage 2), and before that, where that is asked for, from the window's memory alone, as ICAE has
+// it. Gradients go through the memories into the encoder. A step depends on documents, settings and
+// its own number alone, so a run that goes on from a checkpoint ends with the same bits. On
+// whatever device the trainer has. One thread.
 #pragma once
 
 #include <cstdint>

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/fault.h"
+#include "base/file.h"
 #include "base/json.h"
 #include "model/adapter_folder.h"
 #include "model/safetensors_writer.h"
@@ -179,6 +180,17 @@ Result<std::string> WriteLearnedFolder(const std::string& path, const ModelConfi
   fs::remove_all(old, ignored);
   fs::remove_all(fresh, ignored);
   return hash;
+}
+
+Status AddToScores(const std::string& path, const std::string& field, const OrderedJson& value) {
+  const std::string file = path + "/graft.json";
+  ASSIGN_OR_RETURN(const std::string text, ReadFile(file));
+  OrderedJson json = OrderedJson::parse(text, nullptr, /*allow_exceptions=*/false);
+  if (!json.is_object() || !json.value("scores", OrderedJson::object()).is_object()) {
+    return DataLossError(file + " is not what was written there");
+  }
+  json["scores"][field] = value;
+  return WriteWholeFile(file, FileText(json));
 }
 
 }  // namespace graft

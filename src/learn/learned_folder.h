@@ -30,4 +30,8 @@ Result<std::string> WriteLearnedFolder(const std::string& path, const ModelConfi
                                        const std::string& base_model,
                                        const OrderedJson& provenance);
 
+// Adds a field to the scores in the graft.json of such a folder. What an adapter is known by does
+// not depend on them.
+Status AddToScores(const std::string& path, const std::string& field, const OrderedJson& value);
+
 }  // namespace graft

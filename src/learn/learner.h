@@ -53,9 +53,16 @@ struct LearnerInput {
 // Which of a teacher's hidden states an adapter is to come near to.
 enum class HiddenStates : uint8_t { kNone, kLast, kAll };
 
+// A question as a model is asked it, and what the base answers with the document before it.
+struct AskedQuestion {
+  std::vector<int32_t> prompt;
+  std::vector<int32_t> answer;  // with what ends it
+};
+
 struct LearnerData {
   std::vector<TrainingExample> training;  // not empty
   std::vector<TrainingExample> held_out;  // may be empty: the document is short
+  std::vector<AskedQuestion> asked;       // the questions among held_out
   // About nothing of it: learned, and in no score. So many of a pass, in turns.
   std::vector<TrainingExample> kept;
   int32_t kept_of_pass = 0;
@@ -138,7 +145,7 @@ struct DistillSettings {
   int32_t output_tokens = 128;
   std::shared_ptr<const QuestionForm>
       form;               // shared by copies of these settings; null: no questions
-  int32_t questions = 0;  // of each window, about
+  int32_t questions = 0;  // of a whole window, about; a shorter one has fewer
   // Texts that hold the adapter to the base where nobody asks about the document, so many of each
   // pass. They are pieces of the given texts, if there are any; else the base writes them behind
   // each of these starts in turn, none of which is empty. Other passes have others, while there
@@ -153,16 +160,16 @@ struct DistillSettings {
 std::unique_ptr<Learner> MakeDistillLearner(DistillSettings settings);
 
 // Virtual tokens of the document alone, which begin as tokens spread over it and are taught as an
-// adapter of distill is; with LoRA where a rank is asked for (OCL's cheap form of the memory tokens
-// of 002_d7cecee0a3a0e3c5.txt).
+// adapter of distill is; with LoRA where a rank is asked for (a cheap form of the memory tokens of
+// "Dynamic LoRA serving system for offline context learning", Cao and Tan).
 std::unique_ptr<Learner> MakeMemoryLearner(DistillSettings settings);
 
 // Cartridges (Eyuboglu et al. 2025): keys and values of every layer, which begin as the base's own
 // of the document's first tokens and are taught likewise.
 std::unique_ptr<Learner> MakePrefixLearner(DistillSettings settings);
 
-// The seed's form of memory: an encoder that makes virtual tokens of any document, and a decoder's
-// LoRA behind them, taught over many documents (encoder_run.h).
+// That paper's own form of memory: an encoder that makes virtual tokens of any document, and a
+// decoder's LoRA behind them, taught over many documents (encoder_run.h).
 std::unique_ptr<Learner> MakeEncoderLearner(DistillSettings settings);
 
 // A question, in the form that it will be asked in, and its answer.

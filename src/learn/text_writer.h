@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <string_view>
 #include <vector>
 
 #include "base/status.h"
@@ -35,6 +36,8 @@ inline constexpr int32_t kTextChoicesMax = 20;
 class TextWriter {
  public:
   virtual ~TextWriter() = default;
+  // What the orders of the next Write are, for people who watch: "questions".
+  virtual void Announce(std::string_view /*what*/) {}
   // In the orders' order.
   virtual Result<std::vector<TaughtText>> Write(std::span<const WriteOrder> orders) = 0;
   // Of all texts.

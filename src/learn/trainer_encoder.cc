@@ -1,4 +1,4 @@
-// An encoder (ICAE; the memory tokens of 002_d7cecee0a3a0e3c5.txt): its virtual tokens stand behind
+// An encoder (ICAE; the memory tokens of Cao and Tan): its virtual tokens stand behind
 // a text, and their final hidden states become virtual tokens in front of a decoder's rows.
 #include <algorithm>
 #include <numeric>

@@ -1,5 +1,5 @@
 // Memories by a frozen embedder and a linear map: the second kind of encoder of
-// 002_d7cecee0a3a0e3c5.txt, section 3.
+// offline context learning (Cao and Tan, section 3).
 #include <algorithm>
 #include <cmath>
 

@@ -280,6 +280,19 @@ Status ReadEos(const ConfigFields& fields, int32_t vocab_size, std::vector<int32
   return OkStatus();
 }
 
+// Where a model's folder was to be.
+Status ThisIsAnAdapter(const std::string& folder) {
+  std::string base;
+  const Result<Json> json = ParseJsonFile(folder + "/adapter_config.json");
+  if (json.ok() && json->is_object()) {
+    const Json name = json->value("base_model_name_or_path", Json());
+    if (name.is_string()) base = name.get<std::string>();
+  }
+  return InvalidArgumentError(folder + " is an adapter, not a model: give its base" +
+                              (base.empty() ? "" : " (" + base + ")") +
+                              " as the model, and the folder above it with --adapters");
+}
+
 }  // namespace
 
 std::string_view ArchitectureName(Architecture architecture) {
@@ -342,6 +355,7 @@ Result<ModelConfig> LoadModelConfig(const std::string& model_dir) {
   };
   const std::string path = model_dir + "/config.json";
   if (!FileExists(path)) {
+    if (FileExists(model_dir + "/adapter_config.json")) return ThisIsAnAdapter(model_dir);
     return NotFoundError("there is no " + path +
                          ": a model is a folder on this machine, as Hugging Face writes it; "
                          "nothing is downloaded (hf download NAME --local-dir DIR does that)");

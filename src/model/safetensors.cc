@@ -353,8 +353,12 @@ Result<SafetensorsSet> SafetensorsSet::Open(const std::string& dir, const std::s
     return set;
   }
   if (!FileExists(index)) {
+    const bool is_adapter = FileExists(dir + "/adapter_config.json");
     return NotFoundError("folder " + dir + " has neither " + stem + ".safetensors nor " + stem +
-                         ".safetensors.index.json; other formats (.bin, .gguf) must be converted");
+                         ".safetensors.index.json; " +
+                         (is_adapter ? "it is an adapter, not a model: give its base as the model, "
+                                       "and the folder above it with --adapters"
+                                     : "other formats (.bin, .gguf) must be converted"));
   }
   RETURN_IF_ERROR(set.AddShards(dir, index));
   return set;

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <functional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -19,6 +20,12 @@ struct OptionGroup {
   std::vector<Option> options;
 };
 
+// A flag of other programs, and what stands in its place: "use --context-tokens-max".
+struct ForeignFlag {
+  const char* name;  // without the dashes
+  const char* advice;
+};
+
 struct Command {
   std::string name;
   std::string help;                  // lines that begin with two spaces are examples
@@ -28,6 +35,7 @@ struct Command {
   bool is_hidden = false;            // from help: not for people
   // Before the options' names in capitals; "" for none of them, and no --config.
   std::string environment_prefix = "GRAFT_";
+  std::span<const ForeignFlag> foreign_flags = {};  // that people try; static
 };
 
 }  // namespace graft

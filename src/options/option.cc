@@ -1,6 +1,7 @@
 #include "options/option.h"
 
 #include <algorithm>
+#include <cctype>
 #include <charconv>
 #include <cmath>
 #include <cstdio>
@@ -91,12 +92,16 @@ NumberRange RangeOf(NumberRange range) {
   return range;
 }
 
+// In any case of the letters, as YAML has them: True, TRUE.
 Result<bool> ParseBoolean(const std::string& text) {
-  for (const char* yes : {"true", "1", "yes", "on"}) {
-    if (text == yes) return true;
+  std::string lower = text;
+  std::transform(lower.begin(), lower.end(), lower.begin(),
+                 [](unsigned char c) { return std::tolower(c); });
+  for (const char* yes : {"true", "1", "yes", "on", "y"}) {
+    if (lower == yes) return true;
   }
-  for (const char* no : {"false", "0", "no", "off"}) {
-    if (text == no) return false;
+  for (const char* no : {"false", "0", "no", "off", "n"}) {
+    if (lower == no) return false;
   }
   return InvalidArgumentError("must be true or false, got '" + text + "'");
 }

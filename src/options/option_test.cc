@@ -67,6 +67,20 @@ TEST(OptionTest, ListsOfNumbersTakeCommasAndRepetition) {
   EXPECT_EQ(ranks, (std::vector<int32_t>{1, 2, 3}));
 }
 
+TEST(OptionTest, BooleansAreYamlsInAnyCase) {
+  bool value = false;
+  const OptionTarget target = Boolean(value);
+  for (const char* yes : {"true", "True", "TRUE", "yes", "Yes", "ON", "1", "y"}) {
+    value = false;
+    EXPECT_TRUE(target.set({yes}).ok() && value) << yes;
+  }
+  for (const char* no : {"false", "False", "FALSE", "No", "OFF", "0", "n"}) {
+    value = true;
+    EXPECT_TRUE(target.set({no}).ok() && !value) << no;
+  }
+  EXPECT_EQ(ErrorOf(target, {"maybe"}), "must be true or false, got 'maybe'");
+}
+
 TEST(OptionTest, WordsAreThoseOfTheirTable) {
   Size size = Size::kLarge;
   const OptionTarget target = OneOf(size, kSizes);

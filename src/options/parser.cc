@@ -1,21 +1,30 @@
 #include "options/parser.h"
 
+#include <unistd.h>
+
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <cctype>
 #include <cstdio>
 #include <cstdlib>
 #include <map>
 #include <new>
 #include <optional>
+#include <string_view>
 #include <utility>
 
+#include "base/check.h"
+#include "base/log.h"
 #include "base/nearest_names.h"
+#include "base/server_log.h"
+#include "base/start_notes.h"
 #include "options/config_file.h"
 
 namespace graft {
 namespace {
 
 constexpr char kConfigName[] = "config";
+constexpr std::string_view kPrefix = "GRAFT_";  // of all commands' variables
 constexpr char kConfigHelp[] = "YAML or JSON file that holds any of these flags";
 
 // What one place says of an option; `where` is its name in errors.
@@ -35,6 +44,15 @@ std::string VariableOf(const std::string& prefix, const std::string& name) {
 std::string DidYouMean(const std::string& typed, const std::vector<std::string>& words) {
   const std::string nearest = NearestNames(typed, words, 1);
   return nearest.empty() ? "" : "; did you mean " + nearest + "?";
+}
+
+// What to write in place of another program's flag; "" for one that is not known.
+std::string AdviceFor(const Command& command, std::string name) {
+  std::replace(name.begin(), name.end(), '_', '-');
+  for (const ForeignFlag& flag : command.foreign_flags) {
+    if (name == flag.name) return flag.advice;
+  }
+  return "";
 }
 
 // The leaf that the first words name, or the last command that they do; its path from the program's
@@ -164,10 +182,21 @@ std::vector<std::string> FlagNames(const Picked& picked) {
 
 Status UnknownWord(const Picked& picked, const std::string& word) {
   const std::string see = "; see " + picked.path + " --help";
-  if (!word.starts_with("--")) return InvalidArgumentError("unexpected '" + word + "'" + see);
+  const std::vector<std::string> flags = FlagNames(picked);
+  if (!word.starts_with("--")) {
+    const bool takes_model = std::find(flags.begin(), flags.end(), "model") != flags.end();
+    return InvalidArgumentError("unexpected '" + word + "'" +
+                                (takes_model ? "; a model is named by --model DIR" : "") + see);
+  }
   const std::string name =
       word.substr(2, word.find('=') == std::string::npos ? std::string::npos : word.find('=') - 2);
-  return InvalidArgumentError("unknown flag --" + name + DidYouMean(name, FlagNames(picked)) + see);
+  const std::string advice = AdviceFor(*picked.command, name);
+  if (!advice.empty()) return InvalidArgumentError("unknown flag --" + name + ": " + advice + see);
+  const std::string nearest = NearestNames(name, flags, 1);
+  return InvalidArgumentError(
+      "unknown flag --" + name +
+      (nearest.empty() ? "" : "; did you mean --" + nearest.substr(1, nearest.size() - 2) + "?") +
+      see);
 }
 
 // Runs the library over the words. Text to print instead of running anything: help, the version.
@@ -210,10 +239,9 @@ std::optional<std::string> ReadVariable(const std::string& variable) {
   const char* text = std::getenv(variable.c_str());
   if (text == nullptr) return std::nullopt;
   if (!IsServiceLink(text)) return text;
-  std::fprintf(stderr,
-               "graft: %s is '%s', as Kubernetes sets it for a Service of that name: ignored "
-               "(enableServiceLinks: false in the pod's spec keeps it out)\n",
-               variable.c_str(), text);
+  NoteAtStart(variable + " is '" + text +
+              "', as Kubernetes sets it for a Service of that name: ignored (enableServiceLinks: "
+              "false in the pod's spec keeps it out)");
   return std::nullopt;
 }
 
@@ -248,9 +276,11 @@ Result<FileSettings> ReadFileSettings(const Picked& picked, const Parser& parser
       if (is_it && !option->is_positional) found = option;
     }
     if (found == nullptr) {
-      return InvalidArgumentError(*path + ": unknown key '" + entry.key + "'" +
-                                  DidYouMean(entry.key, FlagNames(picked)) + "; see " +
-                                  picked.path + " --help for the flags");
+      const std::string advice = AdviceFor(*picked.command, entry.key);
+      return InvalidArgumentError(
+          *path + ": unknown key '" + entry.key + "'" +
+          (advice.empty() ? DidYouMean(entry.key, FlagNames(picked)) : ": " + advice) + "; see " +
+          picked.path + " --help for the flags");
     }
     const bool takes_list = found->target.shape == OptionTarget::Shape::kMany;
     if (entry.is_list && !takes_list) {
@@ -297,6 +327,55 @@ Status Apply(const Option& option, const Setting& setting) {
   return Status(status.code(), setting.where + " " + status.message());
 }
 
+// The variables that some command of the program reads.
+void AddVariables(const Command& command, std::vector<std::string>* variables) {
+  for (const Command& one : command.subcommands) AddVariables(one, variables);
+  if (!TakesSettings(command) || command.groups.empty()) return;
+  variables->push_back(VariableOf(command.environment_prefix, kConfigName));
+  for (const OptionGroup& group : command.groups) {
+    for (const Option& option : group.options) {
+      if (option.is_positional) continue;
+      variables->push_back(VariableOf(command.environment_prefix, FirstName(option)));
+    }
+  }
+}
+
+// The variable that a misspelt one was meant to be: few letters differ, those of the prefix aside.
+std::string MeantVariable(const std::string& name, const std::vector<std::string>& variables) {
+  constexpr int kEditsMax = 2;
+  const auto edits_max = std::min(kEditsMax, static_cast<int>(name.size() - kPrefix.size()) / 4);
+  std::string nearest;
+  int least = edits_max + 1;
+  for (const std::string& variable : variables) {
+    const int edits = EditDistance(name, variable, edits_max);
+    if (edits >= least) continue;
+    least = edits;
+    nearest = variable;
+  }
+  return nearest;
+}
+
+// Notes what looks like a setting and is none: nothing would say that it does nothing. Other
+// programs and scripts may have variables of their own that begin like ours.
+void NoteUnknownVariables(const Command& program, const Command& command) {
+  std::vector<std::string> variables;
+  AddVariables(program, &variables);
+  for (char** entry = environ; *entry != nullptr; ++entry) {
+    const std::string text = *entry;
+    const std::string name = text.substr(0, text.find('='));
+    if (!name.starts_with(kPrefix) || name.find("_SERVICE_") != std::string::npos) continue;
+    if (std::find(variables.begin(), variables.end(), name) != variables.end()) continue;
+    std::string flag = name.substr(kPrefix.size());
+    std::transform(flag.begin(), flag.end(), flag.begin(),
+                   [](unsigned char c) { return std::tolower(c); });
+    const std::string advice = AdviceFor(command, flag);
+    const std::string meant = advice.empty() ? MeantVariable(name, variables) : "";
+    if (advice.empty() && meant.empty()) continue;
+    NoteAtStart("the variable " + name +
+                " sets nothing: " + (advice.empty() ? "did you mean " + meant + "?" : advice));
+  }
+}
+
 Status ApplySettings(const Picked& picked, const Parser& parser) {
   FileSettings file;
   if (TakesSettings(*picked.command)) {
@@ -340,17 +419,26 @@ Result<CommandRun> ParseCommandLine(const Command& program, const std::string& v
     });
   }
   RETURN_IF_ERROR(ApplySettings(picked, parser));
+  if (TakesSettings(*picked.command)) NoteUnknownVariables(program, *picked.command);
   return picked.command->run;
 }
 
 int RunProgram(const Command& program, const std::string& version, int argc,
                const char* const* argv) {
   constexpr int kFailure = 1, kWrongUse = 2;
+  CHECK(InitLog("info").ok());  // for commands that set up no log: lines look alike everywhere
   const Result<CommandRun> run =
       ParseCommandLine(program, version, std::vector<std::string>(argv + 1, argv + argc));
   const Status status = run.ok() ? RunOrGiveUp(*run) : run.status();
+  for (const std::string& note : TakeStartNotes()) {
+    std::fprintf(stderr, "%s: %s\n", program.name.c_str(), note.c_str());
+  }
   if (status.ok()) return 0;
-  std::fprintf(stderr, "%s: %s\n", program.name.c_str(), status.message().c_str());
+  if (ServerLog::is_json()) {
+    LOG_ERROR("{}", status.message());  // a reader of such a log expects nothing else on stderr
+  } else {
+    std::fprintf(stderr, "%s: %s\n", program.name.c_str(), status.message().c_str());
+  }
   const bool is_wrong_use =
       status.code() == StatusCode::kInvalidArgument || status.code() == StatusCode::kNotFound;
   return is_wrong_use ? kWrongUse : kFailure;

@@ -5,20 +5,26 @@
 #include <cstdlib>
 #include <fstream>
 #include <map>
+#include <set>
 #include <string>
 #include <vector>
 
 #include "base/out_of_memory.h"
+#include "base/start_notes.h"
 #include "options/command.h"
 
 namespace graft {
 namespace {
+
+constexpr ForeignFlag kForeign[] = {{"size", "sizes are --pool-gib's"},
+                                    {"max-size", "there is none"}};
 
 // `graft serve` and `graft bench step` with an option of each kind.
 class ParserTest : public testing::Test {
  protected:
   ~ParserTest() override {
     for (const auto& [name, unused] : variables_) unsetenv(name.c_str());
+    TakeStartNotes();
   }
 
   Command Program() {
@@ -37,26 +43,33 @@ class ParserTest : public testing::Test {
       ++runs_;
       return OkStatus();
     };
-    return {
-        .name = "graft",
-        .help = "help of graft",
-        .subcommands = {{.name = "serve", .help = "help of serve", .groups = options(), .run = run},
-                        {.name = "inspect",
-                         .help = "help of inspect",
-                         .groups = {{"Group",
-                                     {{.name = "paths",
-                                       .target = Texts(paths_),
-                                       .help = "folders",
-                                       .is_required = true,
-                                       .is_positional = true}}}},
-                         .run = run},
-                        {.name = "bench",
-                         .help = "help of bench",
-                         .subcommands = {{.name = "step",
-                                          .help = "help of step",
-                                          .groups = options(),
-                                          .run = run,
-                                          .environment_prefix = "GRAFT_BENCH_"}}}}};
+    return {.name = "graft",
+            .help = "help of graft",
+            .subcommands = {{.name = "serve",
+                             .help = "help of serve",
+                             .groups = options(),
+                             .run = run,
+                             .foreign_flags = kForeign},
+                            {.name = "generate",
+                             .help = "help of generate",
+                             .groups = {{"Group", {{"model", Text(api_keys_), "a folder"}}}},
+                             .run = run},
+                            {.name = "inspect",
+                             .help = "help of inspect",
+                             .groups = {{"Group",
+                                         {{.name = "paths",
+                                           .target = Texts(paths_),
+                                           .help = "folders",
+                                           .is_required = true,
+                                           .is_positional = true}}}},
+                             .run = run},
+                            {.name = "bench",
+                             .help = "help of bench",
+                             .subcommands = {{.name = "step",
+                                              .help = "help of step",
+                                              .groups = options(),
+                                              .run = run,
+                                              .environment_prefix = "GRAFT_BENCH_"}}}}};
   }
 
   // Parses the words. Returns the error's text, or "" after a run.
@@ -163,13 +176,55 @@ TEST_F(ParserTest, AnEmptyValueIsRefusedWhereverItComesFrom) {
 
 TEST_F(ParserTest, WhatKubernetesSetsForAServiceIsIgnoredAndSaid) {
   SetVariable("GRAFT_PORT", "tcp://10.0.0.1:8131");
-  testing::internal::CaptureStderr();
   EXPECT_EQ(Parse({"serve"}), "");
   EXPECT_EQ(port_, 8000);
-  const std::string said = testing::internal::GetCapturedStderr();
-  EXPECT_NE(said.find("GRAFT_PORT is 'tcp://10.0.0.1:8131'"), std::string::npos) << said;
+  const std::vector<std::string> said = TakeStartNotes();
+  ASSERT_EQ(said.size(), 1u);
+  EXPECT_NE(said[0].find("GRAFT_PORT is 'tcp://10.0.0.1:8131'"), std::string::npos) << said[0];
   SetVariable("GRAFT_PORT", "tcp://10.0.0.1");
   EXPECT_NE(Parse({"serve"}), "");
+}
+
+// What nothing reads is told where it is near to what something reads, or another program's.
+TEST_F(ParserTest, MisspeltVariablesAreTold) {
+  SetVariable("GRAFT_POOL_GB", "2");
+  SetVariable("GRAFT_BENCH_PROT", "2");
+  SetVariable("GRAFT_KV_GI", "2");
+  SetVariable("GRAFT_SIZE", "2");
+  EXPECT_EQ(Parse({"serve"}), "");
+  const std::vector<std::string> said = TakeStartNotes();
+  EXPECT_EQ(std::set<std::string>(said.begin(), said.end()),
+            (std::set<std::string>{
+                "the variable GRAFT_POOL_GB sets nothing: did you mean GRAFT_POOL_GIB?",
+                "the variable GRAFT_BENCH_PROT sets nothing: did you mean GRAFT_BENCH_PORT?",
+                "the variable GRAFT_SIZE sets nothing: sizes are --pool-gib's"}));
+  EXPECT_EQ(pool_gib_, 0.0);
+}
+
+TEST_F(ParserTest, VariablesOfOthersAreNotTold) {
+  SetVariable("GRAFT_PORT", "2");
+  SetVariable("GRAFT_BENCH_PORT", "2");  // another command's
+  SetVariable("GRAFT_SERVICE_PORT", "8131");
+  SetVariable("GRAFT_PORTS_SERVICE_HOST", "10.0.0.1");
+  SetVariable("GRAFT_PORT_8131_TCP", "tcp://10.0.0.1:8131");
+  SetVariable("GRAFT_BINARY", "x");
+  SetVariable("GRAFTS_PORT", "x");
+  EXPECT_EQ(Parse({"serve"}), "");
+  EXPECT_TRUE(TakeStartNotes().empty());
+}
+
+TEST_F(ParserTest, FlagsOfOtherProgramsAreAnsweredByWhatStandsInTheirPlace) {
+  for (const char* flag : {"--size", "--size=3"}) {
+    EXPECT_EQ(Parse({"serve", flag}),
+              "unknown flag --size: sizes are --pool-gib's; see graft serve --help");
+  }
+  EXPECT_EQ(Parse({"serve", "--max_size", "3"}),
+            "unknown flag --max_size: there is none; see graft serve --help");
+  const std::string path = Write("max-size: 3");
+  EXPECT_EQ(Parse({"serve", "--config", path}),
+            path + ": unknown key 'max-size': there is none; see graft serve --help for the flags");
+  EXPECT_EQ(Parse({"generate", "folder"}),
+            "unexpected 'folder'; a model is named by --model DIR; see graft generate --help");
 }
 
 TEST_F(ParserTest, BenchesHaveVariablesOfTheirOwn) {
@@ -182,14 +237,16 @@ TEST_F(ParserTest, BenchesHaveVariablesOfTheirOwn) {
 }
 
 TEST_F(ParserTest, WhatIsUnknownIsNamedWithWhatIsNear) {
-  EXPECT_EQ(
-      Parse({"serv"}),
-      "unknown command 'serv'; did you mean 'serve'?; graft takes one of serve, inspect, bench");
+  EXPECT_EQ(Parse({"serv"}),
+            "unknown command 'serv'; did you mean 'serve'?; graft takes one of serve, generate, "
+            "inspect, bench");
   EXPECT_EQ(Parse({"bench", "stap"}),
             "unknown command 'stap'; did you mean 'step'?; graft bench takes one of step");
   EXPECT_EQ(Parse({"serve", "--prot", "1"}),
-            "unknown flag --prot; did you mean 'port'?; see graft serve --help");
+            "unknown flag --prot; did you mean --port?; see graft serve --help");
   EXPECT_EQ(Parse({"serve", "word"}), "unexpected 'word'; see graft serve --help");
+  EXPECT_EQ(Parse({"bench", "step", "--prots=1"}),
+            "unknown flag --prots; did you mean --port?; see graft bench step --help");
   const std::string path = Write("prot: 1");
   EXPECT_EQ(
       Parse({"serve", "--config", path}),

@@ -1,4 +1,5 @@
-// One progress line on stderr for long work: a bar on a terminal, a line per tenth elsewhere. One
+// Progress of long work on stderr: a bar on a terminal, a line per tenth elsewhere. A server's
+// lines are those of its log, with their time and level, and so are all where the log is JSON. One
 // thread.
 #pragma once
 
@@ -11,7 +12,8 @@ namespace graft {
 class ProgressBar {
  public:
   ProgressBar(std::string what, bool quiet);
-  // 0 <= done <= total; the line ends when done reaches total. `note` stands behind the bar.
+  // 0 <= done <= total; the line ends when done reaches total. `note` stands behind the bar. Where
+  // the total grows, what was shown does not go back.
   void Update(int64_t done, int64_t total, const std::string& note = "");
 
  private:

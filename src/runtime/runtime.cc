@@ -2,13 +2,13 @@
 
 #include <algorithm>
 #include <cstdlib>
-#include <filesystem>
 
 #include "base/json.h"
 #include "base/log.h"
 #include "executor/arithmetic_id.h"
 #include "kernels/attention/attention.h"
 #include "kernels/common/cpu_isa.h"
+#include "model/model_folder.h"
 #include "runtime/adapter_priorities.h"
 #include "runtime/adapter_texts.h"
 #include "runtime/answer_grammars.h"
@@ -100,9 +100,7 @@ Result<std::unique_ptr<LoadedModel>> Load(const RuntimeOptions& options, const s
   WarnAboutContext(options, model->config);
   model->name = options.model_name;
   if (model->name.empty()) {
-    model->name = shape.empty()
-                      ? std::filesystem::weakly_canonical(options.model).filename().string()
-                      : "random";
+    model->name = shape.empty() ? ModelNameOf(options.model) : "random";
   }
   RETURN_IF_ERROR(CheckModelFits(options, *model, !shape.empty(), check));
   RETURN_IF_ERROR(ConnectRanks(options, communicator, model.get()));

@@ -4,6 +4,7 @@
 
 #include "base/thread_pool.h"
 #include "kernels/host_exchange/host_exchange.h"
+#include "model/model_folder.h"
 #include "runtime/adapter_priorities.h"
 #include "tensor/communicator.h"
 #include "tensor/host_memory.h"
@@ -13,6 +14,9 @@ namespace {
 
 // More of anything than this is a slip of the hand, and would end in a lack of memory.
 constexpr int kManyMax = 1 << 20;
+
+constexpr OptionWord<LogFormat> kLogFormatWords[] = {{LogFormat::kText, "text"},
+                                                     {LogFormat::kJson, "json"}};
 
 const OptionWord<std::string> kLogLevelWords[] = {
     {"debug", "debug"}, {"info", "info"}, {"warn", "warn"}, {"error", "error"}, {"off", "off"}};
@@ -122,30 +126,33 @@ Option TurnOptionRow(int& turn_ms) {
 }
 
 std::vector<Option> StepOptionRows(RuntimeOptions& o) {
-  return {{"step-tokens-max", Number(o.step_tokens_max, Between(0, kManyMax)),
-           "token rows of one step; long prompts are cut into chunks of it; 0: 2048 on a GPU, 512 "
-           "on the CPU"},
-          {"step-ms-max", Number(o.step_ms_max, AtLeast(0)),
-           "what a step with decoding sequences is expected to take at most, by fewer rows of "
-           "prompts in it, but 64 at least; 0: 50 on a GPU, no bound on the CPU"},
-          {"prefill-chunk-max", Number(o.prefill_chunk_max, AtLeast(0)),
-           "of them, rows of one request's prompt; 0: as many as there are"},
-          {"lora-kernel", OneOf(o.lora_kernel, kLoraKernelWords),
-           "segmented: rows are gathered where they lie, a few adapters' while a GPU multiplies "
-           "with the weights; to compare with, after: always after that; bmm: adapters are copied "
-           "for every request and step, padded to one rank, and multiplied one by one"},
-          {"merge", OneOf(o.merge, kMergeWords),
-           "auto: an adapter that has all requests for itself is merged into a second copy of the "
-           "projections' weights, and its rows round differently then"},
-          {"merge-after-steps", Number(o.merge_after_steps, AtLeast(0)),
-           "steps in a row that are one adapter's before it is merged; 0: as many as the merge "
-           "costs, 8 on a GPU, 64 on the CPU"},
-          {"run-ahead", Boolean(o.run_ahead),
-           "on a GPU, begin a decode step before the tokens of the one before it are known"},
-          {"speculate", Number(o.speculate, Between(0, 64)),
-           "tokens of a request that a step foresees at most, from what stood after the same "
-           "tokens in its prompt and output, and checks by drawing them; answers are the same; 0: "
-           "none"}};
+  return {
+      {"step-tokens-max", Number(o.step_tokens_max, Between(0, kManyMax)),
+       "token rows of one step; long prompts are cut into chunks of it; 0: 2048 on a GPU, 512 "
+       "on the CPU"},
+      {"step-ms-max", Number(o.step_ms_max, AtLeast(0)),
+       "what a step with decoding sequences is expected to take at most, by fewer rows of "
+       "prompts in it, but 64 at least; 0: 50 on a GPU, no bound on the CPU"},
+      {"prefill-chunk-max", Number(o.prefill_chunk_max, AtLeast(0)),
+       "token rows of one request's prompt in a step, at most; 0: as many as the step has room "
+       "for"},
+      {"lora-kernel", OneOf(o.lora_kernel, kLoraKernelWords),
+       "how a step adds its adapters' low-rank products. segmented: from the rows where they lie; "
+       "where a step has few adapters, a GPU computes them while it multiplies with the weights. "
+       "Two ways to compare with: after: as segmented, but always after the weights' product; bmm: "
+       "each request's adapter is copied in each step, padded to one rank, and multiplied alone"},
+      {"merge", OneOf(o.merge, kMergeWords),
+       "auto: an adapter that has all requests for itself is merged into a second copy of the "
+       "projections' weights, and its rows round differently then"},
+      {"merge-after-steps", Number(o.merge_after_steps, AtLeast(0)),
+       "steps in a row that are one adapter's before it is merged; 0: as many as the merge "
+       "costs, 8 on a GPU, 64 on the CPU"},
+      {"run-ahead", Boolean(o.run_ahead),
+       "on a GPU, begin a decode step before the tokens of the one before it are known"},
+      {"speculate", Number(o.speculate, Between(0, 64)),
+       "tokens of a request that a step foresees at most, from what stood after the same "
+       "tokens in its prompt and output, and checks by drawing them; answers are the same; 0: "
+       "none"}};
 }
 
 std::vector<Option> DeviceOptionRows(DeviceChoice& device, int& threads) {
@@ -154,9 +161,18 @@ std::vector<Option> DeviceOptionRows(DeviceChoice& device, int& threads) {
           {"threads", Number(threads, Between(0, 4096)), "kernel threads; 0: one per core"}};
 }
 
+OptionTarget ModelFolder(std::string& folder) {
+  OptionTarget target = Text(folder);
+  target.set = [&folder](const std::vector<std::string>& texts) -> Status {
+    ASSIGN_OR_RETURN(folder, ResolveModelFolder(texts.front()));
+    return OkStatus();
+  };
+  return target;
+}
+
 std::vector<Option> ModelOptionRows(RuntimeOptions& o) {
   std::vector<Option> rows = {
-      {"model", Text(o.model), "HF model folder (config.json, *.safetensors)"}};
+      {"model", ModelFolder(o.model), "HF model folder (config.json, *.safetensors)"}};
   for (Option& row : DeviceOptionRows(o.device, o.threads)) rows.push_back(std::move(row));
   rows.push_back(DTypeOptionRow(o.dtype));
   rows.push_back({"memory-gib", Number(o.memory_gib, AtLeast(0)),
@@ -207,6 +223,10 @@ Status CheckRankOptions(const RuntimeOptions& options) {
 int ThreadsOfRank(const RuntimeOptions& options) {
   const int threads = options.threads == 0 ? NumCpus() : options.threads;
   return std::max(1, threads / options.tensor_parallel);
+}
+
+Option LogFormatOptionRow(LogFormat& format) {
+  return {"log-format", OneOf(format, kLogFormatWords), "of the lines on stderr"};
 }
 
 Option LogLevelOptionRow(std::string& log_level) {

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "base/log_format.h"
 #include "base/status.h"
 #include "engine/cold_start.h"
 #include "model/gpu_exchange.h"
@@ -117,6 +118,9 @@ std::vector<Option> DeviceOptionRows(DeviceChoice& device, int& threads);
 std::vector<Option> StepOptionRows(RuntimeOptions& options);
 // Single rows, for commands that take a few.
 Option LogLevelOptionRow(std::string& log_level);
+Option LogFormatOptionRow(LogFormat& format);
+// A model's folder, or a repository's of Hugging Face's cache, which becomes its main revision's.
+OptionTarget ModelFolder(std::string& folder);
 Option DTypeOptionRow(std::optional<DType>& dtype);
 Option ContextOptionRow(int& context_tokens_max);
 Option SequencesOptionRow(int& sequences_max);

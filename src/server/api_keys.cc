@@ -240,6 +240,15 @@ Status ApiKeys::Replace(const Table& former, std::shared_ptr<Table> next) {
   return OkStatus();
 }
 
+std::map<std::string, std::string> ApiKeys::NamedModels() const {
+  const std::shared_ptr<const Table> current = table();
+  std::map<std::string, std::string> named;
+  for (const auto& [digest, key] : current->keys) {
+    for (const std::string& model : key->rights().models) named[model] = key->rights().tenant;
+  }
+  return named;
+}
+
 void ApiKeys::SetShares(const std::map<std::string, double>& per_minute) {
   const std::shared_ptr<const Table> current = table();
   const auto share_of = [&per_minute](const std::string& name) {

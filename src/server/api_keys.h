@@ -101,6 +101,8 @@ class ApiKeys {
   // Whether a request needs a key at all.
   bool required() const { return table()->required; }
   bool has_admin() const { return table()->has_admin; }
+  // Models that keys name one by one, each with a tenant whose key does.
+  std::map<std::string, std::string> NamedModels() const;
 
   // The caller behind an Authorization header's value, or 401. Without keys in force a missing
   // header gives the anonymous caller. Shared: the caller may outlive its key's entry in the file.

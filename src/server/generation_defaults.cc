@@ -1,5 +1,7 @@
 #include "server/generation_defaults.h"
 
+#include <functional>
+
 #include "base/file.h"
 #include "base/json.h"
 #include "request/generator.h"
@@ -8,20 +10,49 @@
 namespace graft {
 namespace {
 
+// Reads one field, unless what it has fits no request. Such files come from programs that search in
+// another way than was asked for, or have a default of another program's: none of it is a reason
+// not to serve the model.
+void TakeDefault(const Json& json, const char* name, const std::function<void(FieldReader&)>& read,
+                 GenerationDefaults* defaults) {
+  const GenerationDefaults before = *defaults;
+  if (!json.contains(name)) return;
+  const Json alone = {{name, json[name]}};
+  FieldReader reader(alone, "");
+  read(reader);
+  std::string wrong = reader.failed() ? reader.Finish()->message : "";
+  if (wrong.empty()) wrong = ValidateSamplingParams(defaults->sampling, kInt32Max).message();
+  if (wrong.empty()) return;
+  *defaults = before;
+  defaults->ignored.push_back(wrong);
+}
+
 // Its other fields say how to search, which tokens end a text (the model's config has those) or
 // where it comes from.
-Result<GenerationDefaults> ReadDefaults(const Json& json) {
+GenerationDefaults ReadDefaults(const Json& json) {
   GenerationDefaults defaults;
-  FieldReader reader(json, "");
-  reader.Float("temperature", &defaults.sampling.temperature);
-  reader.Float("top_p", &defaults.sampling.top_p);
-  reader.Int("top_k", -1, kInt32Max, &defaults.sampling.top_k);
-  if (defaults.sampling.top_k == -1) defaults.sampling.top_k = 0;
-  reader.Float("min_p", &defaults.sampling.min_p);
-  reader.Float("repetition_penalty", &defaults.sampling.repetition_penalty);
-  reader.OptionalInt("max_new_tokens", 1, kInt32Max, &defaults.tokens_max);
-  if (reader.failed()) return InvalidArgumentError(reader.Finish()->message);
-  RETURN_IF_ERROR(ValidateSamplingParams(defaults.sampling, kInt32Max));
+  SamplingParams& sampling = defaults.sampling;
+  const auto take_number = [&](const char* name, float* value) {
+    TakeDefault(
+        json, name, [=](FieldReader& reader) { reader.Float(name, value); }, &defaults);
+  };
+  take_number("temperature", &sampling.temperature);
+  take_number("top_p", &sampling.top_p);
+  take_number("min_p", &sampling.min_p);
+  take_number("repetition_penalty", &sampling.repetition_penalty);
+  TakeDefault(
+      json, "top_k",
+      [&](FieldReader& reader) {
+        reader.Int("top_k", -1, kInt32Max, &sampling.top_k);
+        if (sampling.top_k == -1) sampling.top_k = 0;
+      },
+      &defaults);
+  TakeDefault(
+      json, "max_new_tokens",
+      [&](FieldReader& reader) {
+        reader.OptionalInt("max_new_tokens", 1, kInt32Max, &defaults.tokens_max);
+      },
+      &defaults);
   return defaults;
 }
 
@@ -34,9 +65,10 @@ Result<GenerationDefaults> LoadGenerationDefaults(const std::string& model_dir) 
   if (!text.ok()) return text.status();
   const Result<Json> json = ParseJson(*text);
   if (!json.ok()) return json.status().WithContext(path);
-  Result<GenerationDefaults> defaults = ReadDefaults(*json);
-  if (defaults.ok()) return defaults;
-  return defaults.status().WithContext(path + " (--generation-config none leaves it aside)");
+  if (json->is_object()) return ReadDefaults(*json);
+  return InvalidArgumentError(path +
+                              ": expected a JSON object (--generation-config none leaves it "
+                              "aside)");
 }
 
 }  // namespace graft

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "base/status.h"
 #include "request/request.h"
@@ -15,10 +16,12 @@ struct GenerationDefaults {
   // temperature, top_p, top_k, min_p and repetition_penalty; the rest is as everywhere.
   SamplingParams sampling;
   std::optional<int32_t> tokens_max;  // max_new_tokens
+  // Fields with values that no request could have, and why: they are as if they were not there.
+  std::vector<std::string> ignored;
 };
 
 // The defaults in `model_dir`/generation_config.json, or OpenAI's where there is no such file.
-// kInvalidArgument names a field whose value no request could have.
+// kInvalidArgument: the file is no JSON object.
 Result<GenerationDefaults> LoadGenerationDefaults(const std::string& model_dir);
 
 }  // namespace graft

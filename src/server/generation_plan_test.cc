@@ -178,7 +178,24 @@ TEST(GenerationDefaultsTest, AreReadAsTheModelsFolderHasThem) {
   EXPECT_EQ(some->sampling.top_k, 0);
   EXPECT_EQ(some->sampling.repetition_penalty, 1.0f);
   EXPECT_EQ(some->tokens_max, 77);
-  for (const char* bad : {R"({"temperature": "hot"})", R"({"top_p": 7})", "[]", "{"}) {
+  const auto odd = load(R"({"temperature": "hot", "top_p": 0, "repetition_penalty": 0, "top_k": 5,
+      "max_new_tokens": 0, "min_p": 2})");
+  ASSERT_TRUE(odd.ok()) << odd.status().ToString();
+  EXPECT_EQ(odd->sampling.temperature, 1.0f);
+  EXPECT_EQ(odd->sampling.top_p, 1.0f);
+  EXPECT_EQ(odd->sampling.min_p, 0.0f);
+  EXPECT_EQ(odd->sampling.repetition_penalty, 1.0f);
+  EXPECT_EQ(odd->sampling.top_k, 5);
+  EXPECT_FALSE(odd->tokens_max.has_value());
+  ASSERT_EQ(odd->ignored.size(), 5u);
+  for (const char* name :
+       {"temperature", "top_p", "repetition_penalty", "max_new_tokens", "min_p"}) {
+    EXPECT_TRUE(std::any_of(odd->ignored.begin(), odd->ignored.end(), [name](const auto& text) {
+      return text.find(name) != std::string::npos;
+    })) << name;
+  }
+  EXPECT_TRUE(some->ignored.empty());
+  for (const char* bad : {"[]", "{"}) {
     const Status status = load(bad).status();
     EXPECT_EQ(status.code(), StatusCode::kInvalidArgument) << bad;
     EXPECT_NE(status.message().find("generation_config.json"), std::string::npos) << bad;

@@ -36,8 +36,16 @@ using boost::system::error_code;
 // The time that a shutdown gives requests past its deadline to be told so.
 constexpr std::chrono::milliseconds kAbortTime{1500};
 constexpr int32_t kHttpThreadsMax = 256;
+constexpr size_t kNamesToldMax = 16;  // of those that keys name in vain
 
 }  // namespace
+
+Status CheckFiles(const ServerOptions& options) {
+  ApiKeys keys(SteadyClock::Get());
+  if (!options.api_keys_file.empty()) RETURN_IF_ERROR(keys.LoadFile(options.api_keys_file));
+  if (!options.admin_key.empty()) RETURN_IF_ERROR(keys.SetAdminKey(options.admin_key));
+  return LoadTlsContext(options).status();
+}
 
 class HttpServer::Impl {
  public:
@@ -63,6 +71,8 @@ class HttpServer::Impl {
   using TlsContext = std::shared_ptr<asio::ssl::context>;
 
   Status LoadKeys();
+  // What keys name and is not there: a slip of the hand gives its tenant an empty list.
+  void WarnAboutNames() const;
   Status LoadTls();
   TlsContext tls() const {
     std::lock_guard lock(mutex_);
@@ -103,6 +113,7 @@ Status HttpServer::Impl::Start() {
     return InvalidArgumentError("--http-threads must be 1 to " + std::to_string(kHttpThreadsMax));
   }
   RETURN_IF_ERROR(LoadKeys());
+  WarnAboutNames();
   if (!options.admin_key.empty()) RETURN_IF_ERROR(state_.keys.SetAdminKey(options.admin_key));
   RETURN_IF_ERROR(LoadTls());
   state_.served_hosts = ServedHosts(options.allowed_hosts, options.host, state_.keys.required());
@@ -125,6 +136,26 @@ Status HttpServer::Impl::LoadKeys() {
   return state_.keys.LoadFile(state_.options.api_keys_file);
 }
 
+// A frontend's adapters are its runners', which may come later.
+void HttpServer::Impl::WarnAboutNames() const {
+  const ServerContext& context = state_.context;
+  if (context.fleet) return;
+  size_t num_told = 0, num_missing = 0;
+  for (const auto& [name, tenant] : state_.keys.NamedModels()) {
+    if (name == context.base_model || context.catalog.Find(name).ok()) continue;
+    if (name.starts_with(kLearnedPrefix)) continue;  // which its tenant may yet learn
+    ++num_missing;
+    if (num_told == kNamesToldMax) continue;
+    ++num_told;
+    const std::string near = context.catalog.NamesNear(name, {});
+    LOG_WARN("a key of the tenant '{}' names the adapter '{}', which is not there{}", tenant, name,
+             near.empty() ? "" : "; did it mean " + near + "?");
+  }
+  if (num_missing > num_told) {
+    LOG_WARN("keys name {} more adapters that are not there", num_missing - num_told);
+  }
+}
+
 Status HttpServer::Impl::LoadTls() {
   ASSIGN_OR_RETURN(TlsContext tls, LoadTlsContext(state_.options));
   std::lock_guard lock(mutex_);
@@ -135,6 +166,7 @@ Status HttpServer::Impl::LoadTls() {
 // Each of the two on its own: a mistake in one file does not keep the other from its place.
 Status HttpServer::Impl::Reload() {
   const Status keys = LoadKeys();
+  if (keys.ok()) WarnAboutNames();
   const Status tls = LoadTls();
   return keys.ok() ? tls : keys;
 }

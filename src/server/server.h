@@ -17,6 +17,8 @@ namespace graft {
 // Whether a server could listen there now: asked before what takes long to load is loaded. Nobody
 // else may need the port for the moment that this takes. The error says what to change.
 Status CheckAddress(const std::string& host, uint16_t port);
+// Likewise whether the files of keys and certificates can be used.
+Status CheckFiles(const ServerOptions& options);
 
 class HttpServer {
  public:

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string_view>
 
 #include "learn/text_writer.h"
 
@@ -13,6 +14,7 @@ class CountedWriter : public TextWriter {
   // `writer` is borrowed.
   CountedWriter(TextWriter& writer, int64_t bytes_max) : writer_(writer), bytes_max_(bytes_max) {}
 
+  void Announce(std::string_view what) override { writer_.Announce(what); }
   // kResourceExhausted, with what to do about it, once texts take more.
   Result<std::vector<TaughtText>> Write(std::span<const WriteOrder> orders) override;
   int32_t num_choices() const override { return writer_.num_choices(); }

@@ -96,6 +96,7 @@ Result<EngineWriter::Pending> EngineWriter::Submit(const WriteOrder& order) {
   request.id = next_id_++;
   request.tenant = settings_.tenant;
   request.tenant_weight = settings_.tenant_weight;
+  request.UseAdapter(settings_.adapter);
   request.prompt_tokens = order.prompt;
   request.prompt_tokens.insert(request.prompt_tokens.end(), order.given.begin(), order.given.end());
   request.sampling.tokens_max = order.given.empty() ? order.tokens_max : 1;

@@ -1,7 +1,7 @@
-// EngineWriter: the server's engine as a teacher that writes. Its requests share steps and the
-// pages of their prompts' beginnings; the likeliest tokens come with each token. What is written
-// does not depend on what else the engine serves: a text for which it has no room is ordered again
-// once it has. One thread.
+// EngineWriter: the server's engine as a teacher that writes, or as a pupil that is asked. Its
+// requests share steps and the pages of their prompts' beginnings; the likeliest tokens come with
+// each token. What is written does not depend on what else the engine serves: a text for which it
+// has no room is ordered again once it has. One thread.
 #pragma once
 
 #include <chrono>
@@ -10,6 +10,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <string_view>
 
 #include "learn/text_writer.h"
 #include "request/generator.h"
@@ -22,17 +23,23 @@ struct WriterSettings {
   float tenant_weight = 1.0f;
   size_t orders_at_once = 256;
   uint64_t first_id = 1;
+  std::string adapter = {};  // the key of one that answers; "": the base
   // After each text; false: to be given up.
-  std::function<bool(int64_t done, int64_t total)> on_text;
+  std::function<bool(int64_t done, int64_t total)> on_text = {};
   // Waits so long where the engine has no room; false: to be given up. Empty: it sleeps.
-  std::function<bool(std::chrono::seconds time)> wait;
+  std::function<bool(std::chrono::seconds time)> wait = {};
+  // What the next texts are (TextWriter::Announce).
+  std::function<void(std::string_view what)> on_stage = {};
 };
 
 class EngineWriter : public TextWriter {
  public:
-  // Borrows the generator, whose base model writes.
+  // Borrows the generator, whose base model writes, or its adapter.
   EngineWriter(Generator& generator, WriterSettings settings);
 
+  void Announce(std::string_view what) override {
+    if (settings_.on_stage) settings_.on_stage(what);
+  }
   // kCancelled: given up.
   Result<std::vector<TaughtText>> Write(std::span<const WriteOrder> orders) override;
   int32_t num_choices() const override;

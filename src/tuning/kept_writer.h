@@ -3,6 +3,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 
 #include "learn/text_writer.h"
 
@@ -13,6 +14,7 @@ class KeptWriter : public TextWriter {
   // `writer` is borrowed. `identity` names all that its texts depend on besides the orders.
   KeptWriter(TextWriter& writer, std::string folder, std::string identity);
 
+  void Announce(std::string_view what) override { writer_.Announce(what); }
   // A file that is damaged counts as none. Fails where the writer does; where the folder cannot be
   // written to the log says so, and the texts are there once.
   Result<std::vector<TaughtText>> Write(std::span<const WriteOrder> orders) override;

@@ -221,6 +221,9 @@ def test_a_servers_figures_are_those_of_metrics(browser):
         check_figures(browser, server.url,
                       {"graft_pages", "graft_requests_running", "graft_step_rows", "graft_output_tokens_total",
                        "graft_cold_starts_total", "graft_adapters", "graft_adapter_requests_total"})
+        # Rounding that adds a digit brings no exponent.
+        assert browser.run("[0.0996, 0.9996, 0.05, 1234.5].map(seconds)") == ["100 ms", "1000 ms", "50 ms", "1230 s"]
+        assert browser.run("[999.96e6, 99.96].map(short)") == ["1000 M", "100"]
         take_picture(browser, "server-1440")
         check_page(browser)
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""What adapters know of their documents, beside the base that reads them: the columns of 002_d7cecee0a3a0e3c5's Table
-1 and the controls that it lacks, on any Hugging Face folder.
+"""What adapters know of their documents, beside the base that reads them: the columns of table 1 of "Dynamic
+LoRA serving system for offline context learning" (Cao and Tan) and the controls that it lacks, on any Hugging Face folder.
 
   python3 tools/ocl_eval --model DIR --data FILE_OR_FOLDER --out DIR
 

@@ -22,7 +22,7 @@ NONE, WHOLE = "no context", "in context"
 
 
 def arms(options):
-    """In the order of the table. The first five are the seed's Table 1 in its order, as far as one document has an
+    """In the order of the table. The first five are the paper's table 1 in its order, as far as one document has an
     adapter of its own here."""
     rank = ["--rank", str(options.rank)]
     return [

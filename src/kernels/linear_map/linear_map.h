@@ -1,6 +1,7 @@
 // LinearMap: y = x M + b, fp32, and the gradient of the map: the second kind of encoder of
-// 002_d7cecee0a3a0e3c5.txt, section 3. The map's rows lie under each other and the bias is the last
-// one. A row of y depends on its own row of x alone.
+// "Dynamic LoRA serving system for offline context learning" (Cao and Tan), section 3. The map's
+// rows lie under each other and the bias is the last one. A row of y depends on its own row of x
+// alone.
 #pragma once
 
 #include <cstdint>

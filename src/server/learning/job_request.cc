@@ -81,11 +81,19 @@ class MethodReader {
   FieldReader reader_;
 };
 
+// OpenAI's own place for them was the body once, and each method has one now.
+void RefuseMisplaced(FieldReader& reader) {
+  const Json* const given = reader.Take("hyperparameters");
+  if (given == nullptr || given->empty()) return;
+  reader.Fail("hyperparameters", "is not read here; give it as method.document.hyperparameters");
+}
+
 std::optional<ApiError> ReadMethod(const Json& method, const LearningSetup& setup,
                                    DocumentMethod* out) {
   FieldReader reader(method, "method.");
   reader.OneOf("type", {"document"}, "the one that this server has");
   const Json* const document = reader.Take("document");
+  RefuseMisplaced(reader);
   if (auto error = reader.Finish()) return error;
   const Json nothing = Json::object();
   FieldReader inner(document == nullptr ? nothing : *document, "method.document.");
@@ -151,6 +159,7 @@ ApiResult<JobRequest> ParseJobRequest(const Json& body, const LearningSetup& set
   if (method == nullptr) {
     reader.Fail("method", "is required: {\"type\": \"document\"} makes an adapter of a document");
   }
+  RefuseMisplaced(reader);
   reader.TakeUnread();
   if (!reader.failed()) {
     if (auto error = ReadMethod(*method, setup, &job.method)) reader.Fail(*std::move(error));

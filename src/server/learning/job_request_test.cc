@@ -107,6 +107,16 @@ TEST(JobRequestTest, WhatIsWrongIsNamed) {
       {{{"hyperparameters", {{"n_epochs", 1}}}}, "hyperparameters"},
       {{{"integrations", {1}}}, "integrations"},
       {{{"colour", 1}}, "colour"}};
+  for (Json misplaced :
+       {Json{{"hyperparameters", {{"n_epochs", 1}}}},
+        Json{{"method", {{"type", "document"}, {"hyperparameters", {{"rank", 4}}}}}}}) {
+    Json body = Body();
+    body.update(misplaced);
+    EXPECT_NE(ParseJobRequest(body, SetupOfTest())
+                  .error()
+                  .message.find("give it as method.document.hyperparameters"),
+              std::string::npos);
+  }
   for (const auto& [change, param] : fields) {
     Json body = Body();
     body.update(change);

@@ -116,7 +116,7 @@ class Page {
       { title: "state", write: (cell, row) => this.writeJobState(cell, row) },
       { title: "", kind: "share rest", write: (cell, row) => this.writeJobShare(cell, row) },
       { title: "steps", kind: "number", write: (cell, row) => setText(cell, row.step === null ? "–" : row.total_steps === null ? whole(row.step) : `${whole(row.step)} of ${whole(row.total_steps)}`) },
-      { title: "loss", kind: "number rest", write: (cell, row) => setText(cell, row.loss === null ? "–" : row.loss.toPrecision(3)) },
+      { title: "loss", kind: "number rest", write: (cell, row) => setText(cell, row.loss === null ? "–" : digits(row.loss, 3)) },
       { title: "when", kind: "number rest", write: (cell, row) => setText(cell, this.timeOf(row)) },
     ]);
     this.latencies = new Table(bodyOf("latencies"), [

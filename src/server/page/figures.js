@@ -44,19 +44,25 @@ class Snapshot {
 
 const whole = (number) => Math.round(number).toLocaleString("en-US");
 
+// So many digits, without an exponent where rounding adds one: 99.6 by two digits is 100.
+function digits(number, count) {
+  const text = number.toPrecision(count);
+  return text.includes("e") ? String(Number(text)) : text;
+}
+
 function short(number) {
   if (number === null || number === undefined || Number.isNaN(number)) return "–";
   const size = Math.abs(number);
-  if (size >= 1e9) return (number / 1e9).toPrecision(3) + " G";
-  if (size >= 1e6) return (number / 1e6).toPrecision(3) + " M";
-  if (size >= 1e5) return (number / 1e3).toPrecision(3) + " k";
+  if (size >= 1e9) return digits(number / 1e9, 3) + " G";
+  if (size >= 1e6) return digits(number / 1e6, 3) + " M";
+  if (size >= 1e5) return digits(number / 1e3, 3) + " k";
   if (size >= 100 || Number.isInteger(number)) return whole(number);
-  return number.toPrecision(size >= 10 ? 3 : 2);
+  return digits(number, size >= 10 ? 3 : 2);
 }
 
 function seconds(number) {
   if (number === null || number === undefined || Number.isNaN(number)) return "–";
-  return number < 1 ? (number * 1e3).toPrecision(number < 0.1 ? 2 : 3) + " ms" : number.toPrecision(3) + " s";
+  return number < 1 ? digits(number * 1e3, number < 0.1 ? 2 : 3) + " ms" : digits(number, 3) + " s";
 }
 
 function bytes(number) {

@@ -1,0 +1,14 @@
+// Flags of vLLM's server, which people who come from it type, and what stands in their place. The
+// table of docs/cli.md has the same. Plain data.
+#pragma once
+
+#include <span>
+
+#include "options/command.h"
+
+namespace graft {
+
+// Of commands that serve a model.
+std::span<const ForeignFlag> VllmFlags();
+
+}  // namespace graft

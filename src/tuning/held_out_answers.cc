@@ -1,0 +1,85 @@
+#include "tuning/held_out_answers.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <utility>
+
+#include "base/json.h"
+#include "tuning/answer_score.h"
+
+namespace graft {
+namespace {
+
+constexpr size_t kQuestionsMax = 64;
+// That an answer may be longer than the right one: articles and punctuation do not count.
+constexpr int32_t kMoreTokens = 8;
+constexpr double kF1Min = 0.5;
+
+// An answer is a line.
+std::string FirstLine(const std::vector<int32_t>& tokens, const Tokenizer& tokenizer) {
+  const std::string text = tokenizer.Decode(tokens, /*skip_special_tokens=*/true);
+  const size_t begin = std::min(text.find_first_not_of(" \t\r\n"), text.size());
+  return text.substr(begin, text.find('\n', begin) - begin);
+}
+
+std::string InHundredths(double number) {
+  char text[32];
+  std::snprintf(text, sizeof(text), "%.2f", number);
+  return text;
+}
+
+}  // namespace
+
+HeldOutQuiz MakeQuiz(std::span<const AskedQuestion> questions, const Tokenizer& tokenizer) {
+  HeldOutQuiz quiz;
+  const size_t count = std::min(kQuestionsMax, questions.size());
+  for (size_t i = 0; i < count; ++i) {
+    const AskedQuestion& question = questions[i * questions.size() / count];
+    quiz.orders.push_back({.prompt = question.prompt,
+                           .tokens_max = static_cast<int32_t>(question.answer.size()) + kMoreTokens,
+                           .temperature = 0.0f});
+    quiz.right.push_back(FirstLine(question.answer, tokenizer));
+  }
+  return quiz;
+}
+
+Result<std::optional<HeldOutAnswers>> AskHeldOut(const HeldOutQuiz& quiz, TextWriter& adapter,
+                                                 TextWriter& base, const Tokenizer& tokenizer) {
+  if (quiz.orders.empty()) return std::optional<HeldOutAnswers>();
+  HeldOutAnswers answers;
+  answers.asked = static_cast<int32_t>(quiz.orders.size());
+  const auto ask = [&](TextWriter& writer, int32_t* right, double* f1) -> Status {
+    ASSIGN_OR_RETURN(const std::vector<TaughtText> said, writer.Write(quiz.orders));
+    for (size_t i = 0; i < said.size(); ++i) {
+      const AnswerScore score = ScoreAnswer(FirstLine(said[i].tokens, tokenizer), quiz.right[i]);
+      *right += score.is_exact ? 1 : 0;
+      *f1 += score.f1 / answers.asked;
+    }
+    return OkStatus();
+  };
+  RETURN_IF_ERROR(ask(adapter, &answers.right, &answers.f1));
+  RETURN_IF_ERROR(ask(base, &answers.right_base, &answers.f1_base));
+  return std::optional(answers);
+}
+
+std::string DescribeAnswers(const HeldOutAnswers& answers) {
+  return std::to_string(answers.right) + " of " + std::to_string(answers.asked) +
+         " questions that it was not taught right, F1 " + InHundredths(answers.f1) + " (base " +
+         std::to_string(answers.right_base) + ", F1 " + InHundredths(answers.f1_base) + ")";
+}
+
+OrderedJson HeldOutAnswersJson(const HeldOutAnswers& answers) {
+  return {{"asked", answers.asked},
+          {"right", answers.right},
+          {"right_base", answers.right_base},
+          {"f1", answers.f1},
+          {"f1_base", answers.f1_base}};
+}
+
+std::string WarnOfAnswers(const HeldOutAnswers& answers, const std::string& advice) {
+  if (answers.f1 >= kF1Min && answers.f1 >= answers.f1_base) return "";
+  return "the adapter answers little of what it was not taught word by word (" +
+         DescribeAnswers(answers) + "); " + advice;
+}
+
+}  // namespace graft

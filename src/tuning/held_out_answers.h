@@ -1,0 +1,46 @@
+// What an adapter knows of its document, asked as users ask: the questions that the base had about
+// it and that the adapter was not taught, each answered by the adapter and by the base, without the
+// document. Right is what the base answers with the document before it. One thread.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/json_fwd.h"
+#include "base/status.h"
+#include "learn/learner.h"
+#include "learn/text_writer.h"
+#include "text/tokenizer.h"
+
+namespace graft {
+
+struct HeldOutAnswers {
+  int32_t asked = 0;
+  // Whose first line has the words of the right one (ScoreAnswer), of the adapter and the base.
+  int32_t right = 0, right_base = 0;
+  double f1 = 0.0, f1_base = 0.0;  // mean over the questions
+};
+
+// As orders to a writer: as many of the questions as are worth the time, spread over all of them.
+struct HeldOutQuiz {
+  std::vector<WriteOrder> orders;
+  std::vector<std::string> right;  // of each order
+};
+HeldOutQuiz MakeQuiz(std::span<const AskedQuestion> questions, const Tokenizer& tokenizer);
+
+// Nothing where there are no questions.
+Result<std::optional<HeldOutAnswers>> AskHeldOut(const HeldOutQuiz& quiz, TextWriter& adapter,
+                                                 TextWriter& base, const Tokenizer& tokenizer);
+
+// "7 of 8 right (base 0)".
+std::string DescribeAnswers(const HeldOutAnswers& answers);
+OrderedJson HeldOutAnswersJson(const HeldOutAnswers& answers);
+// What is to be said of an adapter that answers worse than the base, or less than half of what it
+// is asked (F1 below 0.5); "" otherwise.
+// `advice`: what would help.
+std::string WarnOfAnswers(const HeldOutAnswers& answers, const std::string& advice);
+
+}  // namespace graft
