@@ -3,6 +3,7 @@
 import hashlib
 import json
 import os
+import re
 import resource
 import shutil
 import signal
@@ -24,9 +25,9 @@ ONE_THREAD = {"GRAFT_LEARN_THREADS": "1"}
 SMALL = [*PATIENT, "--passes", "12"]
 
 
-def learn(*args, env=None, **kwargs):
+def learn(*args, env=None, quiet=True, **kwargs):
     model = [] if "--model" in args else ["--model", str(DEMO / "base")]
-    command = [binary(), "learn", *model, "--quiet", *map(str, args)]
+    command = [binary(), "learn", *model, *(["--quiet"] if quiet else []), *map(str, args)]
     return subprocess.run(command, capture_output=True, text=True, timeout=300,
                           env={**os.environ, **ONE_THREAD, **(env or {})}, **kwargs)
 
@@ -155,8 +156,11 @@ def test_what_an_adapter_knows_is_asked_and_told(tmp_path):
     """Questions that it was not taught, of the adapter and of the base."""
     (tmp_path / "light.txt").write_text(TEXT)
     done = learn(tmp_path / "light.txt", "--adapters", tmp_path, "--rank", "4", "--window-tokens", "64", "--questions",
-                 "48", "--outputs", "0", "--keep", "0", "--passes", "1", "--log-level", "warn")
+                 "48", "--outputs", "0", "--keep", "0", "--passes", "1", quiet=False)
     assert done.returncode == 0, done.stderr
+    stages = [line for line in done.stderr.splitlines() if line.endswith("100 %")]
+    assert stages[1:3] == ["writing questions 100 %", "writing answers 100 %"], "each stage has a name of its own"
+    assert re.search(r"^about \d+ s until the adapter is there$", done.stderr, re.MULTILINE), done.stderr
     known = graft_json(tmp_path / "light")["scores"]["held_out_answers"]
     assert known["asked"] >= 1 and 0 <= known["right"] <= known["asked"] and 0 <= known["f1"] <= 1
     said = next(line for line in done.stdout.splitlines() if line.startswith("light knows"))

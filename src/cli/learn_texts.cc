@@ -1,6 +1,7 @@
 #include "cli/learn_texts.h"
 
 #include <algorithm>
+#include <cstdio>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -21,6 +22,12 @@ namespace {
 // Documents whose texts are written at once. A GPU has room for more than one has; on the CPU one
 // fills the steps.
 constexpr size_t kDocumentsOnGpu = 8;
+// What learning takes in all, by the time in which the questions were written on a CPU: their
+// answers and the other texts, and each pass over all of them. Of demo/base; the work is by the
+// model's size in both, so that others differ little.
+constexpr double kTextsByQuestions = 2.0;
+constexpr double kPassByQuestions = 1.8;
+constexpr size_t kWindowsOfShort = 8;
 constexpr int kRequestsMin = 256;  // that wait or run, so that no place of a step stays empty
 
 // What texts depend on besides what is asked for.
@@ -32,14 +39,18 @@ std::string WrittenBy(const LoadedModel& model, const BaseIdentity& base) {
 // The engine that writes, and the writers of documents that share it.
 class Writing {
  public:
-  Writing(const LearnOptions& options, size_t num_documents)
-      : options_(options), num_documents_(num_documents) {}
+  Writing(const LearnOptions& options, size_t num_documents, size_t num_windows, int32_t passes)
+      : options_(options),
+        num_documents_(num_documents),
+        num_windows_(num_windows),
+        passes_(passes) {}
 
   Status Begin(LoadedModel& model, const BaseIdentity& base) {
     ASSIGN_OR_RETURN(runtime_, Runtime::Create(options_.runtime, model, /*lora=*/false));
     runtime_->engine().Start();
     const size_t count = model.device.is_cpu() ? 1 : std::min(num_documents_, kDocumentsOnGpu);
     stages_.resize(count);
+    is_gpu_ = !model.device.is_cpu();
     // Texts are taken in order: those behind an unfinished one must not leave places empty.
     const auto requests = static_cast<size_t>(std::min(
         std::max(kRequestsMin, 2 * options_.runtime.sequences_max), options_.runtime.requests_max));
@@ -69,13 +80,26 @@ class Writing {
   // come at once, and one bar counts the texts of all.
   void BeginStage(size_t writer, std::string_view what) {
     const std::lock_guard lock(mutex_);
+    if (what == "answers") TellTime();
     stages_[writer] = {};
+    stage_ns_ = SteadyClock::Get().NowNs();
     const bool is_alone = stages_.size() == 1;
     if (bar_.has_value() && !is_alone) return;
     done_ = total_ = 0;
     bar_.emplace(is_alone ? "writing " + std::string(what)
                           : "writing for " + std::to_string(num_documents_) + " documents",
                  options_.quiet);
+  }
+
+  // Behind the questions of a short document alone, the first stage that takes long. Those of a
+  // long one are written part by part, and those that were kept are not written.
+  void TellTime() const {
+    const bool is_short = num_windows_ <= kWindowsOfShort;
+    if (num_documents_ != 1 || !is_short || is_gpu_ || options_.quiet) return;
+    if (!options_.texts.empty()) return;
+    const double seconds = NsToSeconds(SteadyClock::Get().NowNs() - stage_ns_);
+    const double left = seconds * (kTextsByQuestions - 1.0 + kPassByQuestions * passes_);
+    std::fprintf(stderr, "about %.0f s until the adapter is there\n", std::max(1.0, left));
   }
 
   // Of one writer's stage. Any thread.
@@ -94,6 +118,9 @@ class Writing {
 
   const LearnOptions& options_;
   const size_t num_documents_;
+  const size_t num_windows_;
+  const int32_t passes_;
+  bool is_gpu_ = false;
   std::unique_ptr<Runtime> runtime_;
   std::vector<std::unique_ptr<EngineWriter>> engine_writers_;
   std::vector<std::unique_ptr<KeptWriter>> kept_writers_;
@@ -103,6 +130,7 @@ class Writing {
   // With the mutex held.
   std::vector<Stage> stages_;  // of each writer, the one that it is at
   std::optional<ProgressBar> bar_;
+  int64_t stage_ns_ = 0;          // when a stage began
   int64_t done_ = 0, total_ = 0;  // texts that the bar shows
 };
 
@@ -112,7 +140,12 @@ Result<std::vector<LearnerData>> PrepareDocuments(const LearnOptions& options, L
                                                   LoadedModel& model, const BaseIdentity& base,
                                                   std::span<const DocumentToPrepare> documents) {
   const int64_t begin_ns = SteadyClock::Get().NowNs();
-  Writing writing(options, documents.size());
+  size_t num_windows = 0;
+  for (const DocumentToPrepare& document : documents) {
+    const auto num_tokens = static_cast<int64_t>(document.input->tokens.size());
+    num_windows += WindowsOf(num_tokens, document.input->window_tokens).size();
+  }
+  Writing writing(options, documents.size(), num_windows, RatesOf(options.recipe, learner).passes);
   if (learner.writes()) RETURN_IF_ERROR(writing.Begin(model, base));
   std::vector<const LearnerInput*> inputs;
   for (const DocumentToPrepare& document : documents) inputs.push_back(document.input);

@@ -18,6 +18,7 @@
 #include "learn/learned_folder.h"
 #include "tuning/counted_writer.h"
 #include "tuning/engine_writer.h"
+#include "tuning/held_out_answers.h"
 #include "tuning/kept_writer.h"
 #include "tuning/learn_memory.h"
 
@@ -30,6 +31,7 @@ constexpr float kWeightMin = 0.001f;  // of a tenant
 constexpr float kWeightMax = 1000.0f;
 // No request over HTTP comes to have such an id.
 constexpr uint64_t kFirstWriterId = uint64_t{1} << 62;
+constexpr uint64_t kIdsOfWriter = uint64_t{1} << 40;
 constexpr int64_t kNsOfSecond = 1'000'000'000;
 constexpr int64_t kLookForOthersNs = 5 * kNsOfSecond;
 
@@ -133,7 +135,11 @@ Result<LearnRecipe> RecipeOf(const LearningJob& job) {
 
 JobAtWork::JobAtWork(const JobRunnerParts& parts, const JobRunnerSettings& settings,
                      LearningJob job)
-    : parts_(parts), settings_(settings), store_(parts.jobs.store()), job_(std::move(job)) {}
+    : parts_(parts),
+      settings_(settings),
+      store_(parts.jobs.store()),
+      job_(std::move(job)),
+      next_writer_id_(kFirstWriterId) {}
 
 void JobAtWork::Tell(const std::string& message, const Json& data) {
   const Status told =
@@ -243,6 +249,7 @@ Status JobAtWork::Run() {
   Tell("Fine-tuning job started: " + std::to_string(input.tokens.size()) + " tokens");
   ASSIGN_OR_RETURN(LearnerData data, Prepare(*learner, input, fit.data_bytes_max));
   RETURN_IF_ERROR(CheckExamples(data, sizes));
+  asked_ = std::move(data.asked);
   const LearnerRates rates = RatesOf(recipe_, *learner);
   job_.trained_tokens = TokensIn(data) * rates.passes;
   const TrainedShape shape = ShapeOf(recipe_, *learner, data.text.size());
@@ -266,7 +273,26 @@ Status JobAtWork::Run() {
 }
 
 // Beside other tenants' requests the texts are those of a tenant that has the share of learning.
-// They are kept with the checkpoints: whoever goes on with the job finds them there.
+WriterSettings JobAtWork::WriterOf(const std::function<bool()>& goes_on,
+                                   const std::string& adapter) {
+  const double share = settings_.share;
+  const uint64_t first_id = next_writer_id_;
+  next_writer_id_ += kIdsOfWriter;
+  return {.tenant = job_.tenant + " (learning)",
+          .tenant_weight =
+              std::clamp(static_cast<float>(share / (1.0 - share)), kWeightMin, kWeightMax),
+          .orders_at_once = kOrdersAtOnce,
+          .first_id = first_id,
+          .adapter = adapter,
+          .on_text = [goes_on](int64_t, int64_t) { return goes_on(); },
+          .wait =
+              [this, goes_on](std::chrono::seconds time) {
+                parts_.jobs.WaitForStop(time);
+                return goes_on();
+              }};
+}
+
+// The texts are kept with the checkpoints: whoever goes on with the job finds them there.
 Result<LearnerData> JobAtWork::Prepare(Learner& learner, const LearnerInput& input,
                                        int64_t bytes_max) {
   // What a document is too short for shows here.
@@ -280,7 +306,6 @@ Result<LearnerData> JobAtWork::Prepare(Learner& learner, const LearnerInput& inp
     return data;
   }
   Tell("The base model writes about the document");
-  const double share = settings_.share;
   Status wanted;
   const auto goes_on = [this, &wanted] {
     wanted = CheckWanted();
@@ -288,18 +313,7 @@ Result<LearnerData> JobAtWork::Prepare(Learner& learner, const LearnerInput& inp
     return wanted.ok();
   };
   turn_ns_ = NowNs();
-  EngineWriter writer(parts_.generator,
-                      {.tenant = job_.tenant + " (learning)",
-                       .tenant_weight = std::clamp(static_cast<float>(share / (1.0 - share)),
-                                                   kWeightMin, kWeightMax),
-                       .orders_at_once = kOrdersAtOnce,
-                       .first_id = kFirstWriterId,
-                       .on_text = [&goes_on](int64_t, int64_t) { return goes_on(); },
-                       .wait =
-                           [this, &goes_on](std::chrono::seconds time) {
-                             parts_.jobs.WaitForStop(time);
-                             return goes_on();
-                           }});
+  EngineWriter writer(parts_.generator, WriterOf(goes_on, ""));
   KeptWriter kept(writer, texts_folder(), WrittenBy(parts_.model, settings_.base));
   CountedWriter counted(kept, bytes_max);
   Result<LearnerData> data = learner.Prepare(input, &counted);
@@ -389,6 +403,32 @@ Status JobAtWork::SaveCheckpoint(TrainingRun& run) {
   return OkStatus();
 }
 
+// The questions that it was not taught, to the adapter and to the base. What is not known of it
+// costs no job: the adapter is there.
+void JobAtWork::TellWhatIsKnown(const AdapterInfo& adapter) {
+  const HeldOutQuiz quiz = MakeQuiz(asked_, parts_.tokenizer);
+  if (quiz.orders.empty()) return;
+  const auto goes_on = [this] { return CheckWanted().ok(); };
+  EngineWriter pupil(parts_.generator, WriterOf(goes_on, adapter.key()));
+  EngineWriter base(parts_.generator, WriterOf(goes_on, ""));
+  const auto answers = AskHeldOut(quiz, pupil, base, parts_.tokenizer);
+  if (!answers.ok()) {
+    LOG_WARN("fine-tuning job {}: what its adapter knows is not known: {}", job_.id,
+             answers.status().message());
+    return;
+  }
+  const OrderedJson json = HeldOutAnswersJson(**answers);
+  const Status added = AddToScores(folder(), "held_out_answers", json);
+  if (!added.ok()) LOG_WARN("fine-tuning job {}: {}", job_.id, added.message());
+  const std::string warning = WarnOfAnswers(**answers, "more n_epochs or questions teach it more");
+  const Status told = store_.AddEvent(
+      job_.id,
+      {.level = warning.empty() ? "info" : "warn",
+       .message = warning.empty() ? "The model answers " + DescribeAnswers(**answers) : warning,
+       .data = json.dump()});
+  if (!told.ok()) LOG_WARN("fine-tuning job {}: {}", job_.id, told.message());
+}
+
 // A kill at any point in here leaves a job that runs, and whose end comes out the same.
 Status JobAtWork::Publish(TrainingRun& run, const OrderedJson& origin) {
   RETURN_IF_ERROR(CheckLearned("the document", run.scores(), "lower learning_rate_multiplier"));
@@ -418,6 +458,7 @@ Status JobAtWork::Publish(TrainingRun& run, const OrderedJson& origin) {
   job_.num_virtual_tokens = adapter.num_virtual_tokens;
   job_.bytes = adapter.bytes;
   job_.base_hash = settings_.base.text_hash + settings_.base.weights_hash;
+  TellWhatIsKnown(adapter);
   const TrainingScores& scores = run.scores();
   Tell("New fine-tuned model created",
        {{"step", run.step()},

@@ -2,11 +2,14 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "base/json_fwd.h"
 #include "learn/training_run.h"
+#include "tuning/engine_writer.h"
 #include "tuning/job_runner.h"
 #include "tuning/recipe.h"
 
@@ -55,6 +58,9 @@ class JobAtWork {
   // is an end.
   Status SaveCheckpoint(TrainingRun& run);
   Status Publish(TrainingRun& run, const OrderedJson& origin);
+  void TellWhatIsKnown(const AdapterInfo& adapter);
+  // Of texts that `adapter` writes, "" for the base, while `goes_on`.
+  WriterSettings WriterOf(const std::function<bool()>& goes_on, const std::string& adapter);
   void Tell(const std::string& message, const Json& data);
   void Tell(const std::string& message);
   std::string texts_folder() const { return settings_.checkpoints + "/" + job_.id + ".texts"; }
@@ -64,6 +70,8 @@ class JobAtWork {
   LearningStore& store_;
   LearningJob job_;
   LearnRecipe recipe_;
+  std::vector<AskedQuestion> asked_;  // that the adapter is not taught
+  uint64_t next_writer_id_;
   Stage stage_ = Stage::kReading;
   bool made_way_ = false;
   bool lacks_memory_ = false;

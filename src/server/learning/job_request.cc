@@ -82,10 +82,14 @@ class MethodReader {
 };
 
 // OpenAI's own place for them was the body once, and each method has one now.
-void RefuseMisplaced(FieldReader& reader) {
+void RefuseMisplaced(FieldReader& reader, const std::string& path) {
   const Json* const given = reader.Take("hyperparameters");
-  if (given == nullptr || given->empty()) return;
-  reader.Fail("hyperparameters", "is not read here; give it as method.document.hyperparameters");
+  if (given == nullptr || (given->is_structured() && given->empty()) || *given == "") return;
+  const std::string name = path + "hyperparameters";
+  ApiError error = InvalidRequestError(
+      name, "'" + name + "' is not read here; give it as method.document.hyperparameters");
+  error.code = "unsupported";
+  reader.Fail(std::move(error));
 }
 
 std::optional<ApiError> ReadMethod(const Json& method, const LearningSetup& setup,
@@ -93,7 +97,7 @@ std::optional<ApiError> ReadMethod(const Json& method, const LearningSetup& setu
   FieldReader reader(method, "method.");
   reader.OneOf("type", {"document"}, "the one that this server has");
   const Json* const document = reader.Take("document");
-  RefuseMisplaced(reader);
+  RefuseMisplaced(reader, "method.");
   if (auto error = reader.Finish()) return error;
   const Json nothing = Json::object();
   FieldReader inner(document == nullptr ? nothing : *document, "method.document.");
@@ -159,7 +163,7 @@ ApiResult<JobRequest> ParseJobRequest(const Json& body, const LearningSetup& set
   if (method == nullptr) {
     reader.Fail("method", "is required: {\"type\": \"document\"} makes an adapter of a document");
   }
-  RefuseMisplaced(reader);
+  RefuseMisplaced(reader, "");
   reader.TakeUnread();
   if (!reader.failed()) {
     if (auto error = ReadMethod(*method, setup, &job.method)) reader.Fail(*std::move(error));
