@@ -167,15 +167,14 @@ TEST(ServerLimitsTest, AClientThatDoesNotReadIsDropped) {
   ServerOptions options;
   options.write_timeout = milliseconds(200);
   TestServer test(options);
-  RawClient client(test.port());
-  client.SetReceiveBuffer(4096);
+  RawClient client(test.port(), /*tls=*/false, /*is_narrow=*/true);
   // Twenty logprobs per token: soon more than the sockets' buffers hold. However slow the server
-  // is, they do not end by themselves: all but the last of them are held back.
-  const Json body = {{"model", "demo"}, {"prompt", "x"},  {"max_tokens", 700},
-                     {"stream", true},  {"logprobs", 20}, {"n", 32}};
-  test.generator.set_hold_at(699);
+  // is, they do not end by themselves: each is held back before its last token.
+  const Json body = {{"model", "demo"}, {"prompt", "x"},  {"max_tokens", 300},
+                     {"stream", true},  {"logprobs", 20}, {"n", 8}};
+  test.generator.set_hold_at(299);
   client.Send(PostText("/v1/completions", body.dump()));
-  ASSERT_TRUE(test.generator.WaitForRunning(32));
+  ASSERT_TRUE(test.generator.WaitForRunning(8));
   EXPECT_TRUE(test.generator.WaitForRunning(0));
   EXPECT_GT(test.generator.num_cancelled(), 0);
   RawClient other(test.port());

@@ -3,6 +3,7 @@
 #include <arpa/inet.h>
 #include <gtest/gtest.h>
 #include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <sys/socket.h>
 #include <sys/time.h>
 #include <unistd.h>
@@ -19,7 +20,7 @@ namespace graft {
 namespace {
 
 // Nobody waits it out but who fails.
-constexpr std::chrono::seconds kPatience{60};
+constexpr std::chrono::seconds kPatience{120};
 
 std::string DemoDir() {
   const char* source_dir = std::getenv("GRAFT_SOURCE_DIR");
@@ -337,11 +338,16 @@ std::vector<std::string> RawResponse::events() const {
   return events;
 }
 
-RawClient::RawClient(uint16_t port, bool tls) {
+RawClient::RawClient(uint16_t port, bool tls, bool is_narrow) {
   fd_ = ::socket(AF_INET, SOCK_STREAM, 0);
   const timeval patience{.tv_sec = kPatience.count(), .tv_usec = 0};
   setsockopt(fd_, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience));
   setsockopt(fd_, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof(patience));
+  if (is_narrow) {  // a sender's buffer grows with the size of its segments
+    const int segment_bytes = 536;
+    setsockopt(fd_, IPPROTO_TCP, TCP_MAXSEG, &segment_bytes, sizeof(segment_bytes));
+    SetReceiveBuffer(4096);
+  }
   sockaddr_in address{};
   address.sin_family = AF_INET;
   address.sin_port = htons(port);

@@ -165,7 +165,8 @@ inline const std::string kPostCompletion =
 // A socket that sends exactly what it is told to. One thread.
 class RawClient {
  public:
-  explicit RawClient(uint16_t port, bool tls = false);
+  // `is_narrow`: a hundred kilobytes that it does not read hold their sender up; else megabytes do.
+  explicit RawClient(uint16_t port, bool tls = false, bool is_narrow = false);
   ~RawClient();
   RawClient(const RawClient&) = delete;
   RawClient& operator=(const RawClient&) = delete;
