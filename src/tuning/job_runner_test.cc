@@ -375,8 +375,8 @@ TEST_P(JobRunnerTest, TextsOutliveTheServerThatHadThemWritten) {
 // The first look at a document goes on where the server before ended, and can be cancelled.
 TEST_P(JobRunnerTest, AJobIsCancelledWhileItOnlyLooks) {
   Learn();
-  std::string text;
-  for (int i = 0; i < 400; ++i) text += kText;
+  std::string text;  // thousands of batches, of which the first ones are enough
+  for (int i = 0; i < 4000; ++i) text += kText;
   const LearningJob job = Order({.passes = 1, .batch = 1}, text);
   // Behind each batch of the first pass there is a checkpoint, of step 0.
   while (service_->jobs().store().ListCheckpoints("t", job.id, {})->items.empty()) {

@@ -91,5 +91,13 @@ TEST_F(QuestionFormTest, QuestionsAreFoundHoweverTheyAreWritten) {
   EXPECT_EQ(count("Question: Who is " + longer + "old?\nAnswer: he"), 0u);
 }
 
+// A job's client reads it, too: no folder, and no flag of a command.
+TEST(TeacherPromptsTest, AModelWithoutATemplateIsSaidWithoutItsFolder) {
+  const Status status = LoadChatTemplate("/no/such/model").status();
+  EXPECT_EQ(status.code(), StatusCode::kFailedPrecondition);
+  EXPECT_EQ(status.message().find('/'), std::string::npos) << status.message();
+  EXPECT_EQ(status.message().find("--"), std::string::npos) << status.message();
+}
+
 }  // namespace
 }  // namespace graft
