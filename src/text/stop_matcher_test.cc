@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -160,6 +161,82 @@ TEST_F(SpecialStopTest, ATokenThatStopsNothingIsNoText) {
   StopMatcher other = Of({second_});
   EXPECT_EQ(PushFirst(&other).stopped, false);
   EXPECT_EQ(other.Push("a").text + other.Flush(), "a");
+}
+
+// What a stream of texts and special tokens (1 and 2) gives, found by looking at all of it: each
+// stop in the stream without the special tokens that it does not spell out.
+std::string NaiveCut(const std::string& stream, const std::vector<std::string>& stops,
+                     const std::map<char, std::string>& specials) {
+  size_t first_end = std::string::npos;  // in bytes of the whole stream, special tokens spelled out
+  size_t longest = 0;
+  size_t num_visible = 0;
+  for (const std::string& stop : stops) {
+    std::string seen;
+    std::vector<size_t> ends;      // of each byte that is seen, in the whole stream
+    std::vector<size_t> visibles;  // and how many visible ones come before it
+    size_t at = 0, visible = 0;
+    for (const char c : stream) {
+      const auto special = specials.find(c);
+      const std::string text = special == specials.end() ? std::string(1, c) : special->second;
+      const bool sees = special == specials.end() || stop.find(text) != std::string::npos;
+      for (const char byte : text) {
+        ++at;
+        if (!sees) continue;
+        seen += byte;
+        ends.push_back(at);
+        visibles.push_back(visible);
+      }
+      visible += special == specials.end() ? 1 : 0;
+    }
+    const size_t begin = seen.find(stop);
+    if (begin == std::string::npos) continue;
+    const size_t end = ends[begin + stop.size() - 1];
+    if (end > first_end || (end == first_end && stop.size() < longest)) continue;
+    first_end = end;
+    longest = stop.size();
+    num_visible = visibles[begin];
+  }
+  std::string text;
+  for (const char c : stream) text += specials.contains(c) ? "" : std::string(1, c);
+  return first_end == std::string::npos ? text : text.substr(0, num_visible);
+}
+
+TEST_F(SpecialStopTest, StopsWhereAStopIsInWhatItSees) {
+  const std::map<char, std::string> specials = {{'1', first_}, {'2', second_}};
+  Random random(9);
+  const auto random_stream = [&random](size_t size) {
+    std::string stream(size, 'a');
+    for (char& c : stream) c = "aab12"[random.Below(5)];
+    return stream;
+  };
+  int num_stopped = 0;
+  for (int round = 0; round < 5'000; ++round) {
+    std::vector<std::string> stops;
+    for (uint64_t i = 1 + random.Below(3); i > 0; --i) {
+      std::string stop;
+      for (const char c : random_stream(1 + random.Below(4))) {
+        stop += specials.contains(c) ? specials.at(c) : std::string(1, c);
+      }
+      stops.push_back(std::move(stop));
+    }
+    const std::string stream = random_stream(random.Below(16));
+    StopMatcher matcher = Of(stops);
+    std::string sent;
+    bool stopped = false;
+    for (const char c : stream) {
+      if (stopped) break;
+      const StopMatcher::Output output =
+          c == '1' || c == '2'
+              ? matcher.PushSpecial(specials_[static_cast<size_t>(c - '1')], specials.at(c))
+              : matcher.Push(std::string(1, c));
+      sent += output.text;
+      stopped = output.stopped;
+    }
+    sent += matcher.Flush();
+    num_stopped += stopped ? 1 : 0;
+    EXPECT_EQ(sent, NaiveCut(stream, stops, specials)) << stream << " " << stops[0];
+  }
+  EXPECT_GT(num_stopped, 1000);
 }
 
 }  // namespace
