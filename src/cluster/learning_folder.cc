@@ -74,12 +74,14 @@ int SweepPart(const std::string& part, std::chrono::seconds grace, const IsWante
   const auto now = fs::file_time_type::clock::now();
   std::error_code error;
   int num_removed = 0;
-  for (const auto& entry : fs::directory_iterator(part, error)) {
-    if (is_wanted(entry.path().filename().string())) continue;
+  for (fs::directory_iterator it(part, error); it != fs::directory_iterator();
+       it.increment(error)) {
+    const fs::path path = it->path();
+    if (is_wanted(path.filename().string())) continue;
     std::error_code unknown;
-    const auto touched = fs::last_write_time(entry.path(), unknown);
+    const auto touched = fs::last_write_time(path, unknown);
     if (unknown || now - touched <= grace) continue;
-    fs::remove_all(entry.path(), unknown);
+    fs::remove_all(path, unknown);
     num_removed += unknown ? 0 : 1;
   }
   return num_removed;

@@ -29,9 +29,11 @@ Status WriteCheckpoint(const std::string& path, std::span<const CheckpointPart> 
 Result<std::optional<Checkpoint>> Checkpoint::Open(const std::string& path,
                                                    const std::string& identity) {
   using Maybe = std::optional<Checkpoint>;
-  if (!FileExists(path)) return Maybe();
-  Result<SafetensorsFile> file = SafetensorsFile::Open(path);
+  const Status found = StampFile(path).status();
+  if (found.code() == StatusCode::kNotFound) return Maybe();
   // What cannot be read for a moment is not to be learned anew.
+  if (IsPassing(found)) return found;
+  Result<SafetensorsFile> file = SafetensorsFile::Open(path);
   if (IsPassing(file.status())) return file.status();
   if (!file.ok()) return Maybe();  // another file, or another program's
   const auto& metadata = file->metadata();

@@ -14,6 +14,7 @@
 #include <tuple>
 #include <utility>
 
+#include "base/fault.h"
 #include "base/file.h"
 #include "base/json.h"
 
@@ -245,7 +246,7 @@ Result<SafetensorsFile> SafetensorsFile::Open(const std::string& path) {
   if (fd < 0) {
     const int error = errno;
     if (error == ENOENT) return NotFoundError(path + " does not exist");
-    return FailedPreconditionError("cannot open " + path + ": " + std::strerror(error));
+    return SystemError(error, "cannot open " + path);
   }
   struct stat stat {};
   const bool is_file = fstat(fd, &stat) == 0 && S_ISREG(stat.st_mode);

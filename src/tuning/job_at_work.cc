@@ -268,7 +268,7 @@ Status JobAtWork::Run() {
   Status ended = Train(run, *trainer);
   if (ended.ok()) ended = Publish(run, origin);
   // A job that is left goes on from where it is.
-  if (ended.code() == StatusCode::kAborted) RETURN_IF_ERROR(SaveCheckpoint(run));
+  if (ended.code() == StatusCode::kAborted && has_resumed_) RETURN_IF_ERROR(SaveCheckpoint(run));
   return ended;
 }
 
@@ -337,6 +337,7 @@ Status JobAtWork::BetweenBatches(TrainingRun& run) {
 Status JobAtWork::Train(TrainingRun& run, Trainer& trainer) {
   const Result<bool> resumed = run.Resume(settings_.checkpoints + "/" + job_.checkpoint_name());
   if (!resumed.ok()) return LeftBy(resumed.status());
+  has_resumed_ = true;
   if (*resumed) Tell("Going on from step " + std::to_string(run.step()));
   saved_ns_ = NowNs();
   run.set_on_batch([this, &run] { return BetweenBatches(run); });

@@ -6,6 +6,7 @@
 #include <new>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "base/log.h"
 #include "tensor/cuda_memory.h"
@@ -109,6 +110,7 @@ void JobRunner::RunJob(LearningJob job) {
   if (!is_settled) {
     // Whether a name leads to what was learned is somebody else's business by now.
     if (!ended.adapter.empty()) (void)parts_.catalog.Unload(ended.adapter, ended.tenant);
+    LeaveJob(work.job(), "its end could not be written down", false);
     return;
   }
   RemoveCheckpoints(ended.id);
@@ -124,10 +126,12 @@ void JobRunner::LeaveJob(const LearningJob& job, const std::string& why, bool is
 // Those of all runners that had the job, and its texts.
 void JobRunner::RemoveCheckpoints(const std::string& job) const {
   std::error_code ignored;
-  for (const auto& entry : std::filesystem::directory_iterator(settings_.checkpoints, ignored)) {
-    if (!entry.path().filename().string().starts_with(job)) continue;
-    std::filesystem::remove_all(entry.path(), ignored);
+  std::vector<std::filesystem::path> files;
+  std::filesystem::directory_iterator entry(settings_.checkpoints, ignored);
+  for (; entry != std::filesystem::directory_iterator(); entry.increment(ignored)) {
+    if (entry->path().filename().string().starts_with(job)) files.push_back(entry->path());
   }
+  for (const std::filesystem::path& file : files) std::filesystem::remove_all(file, ignored);
 }
 
 bool JobRunner::Settle(const LearningJob& job, const std::string& message) {

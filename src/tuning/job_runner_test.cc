@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -327,6 +328,33 @@ TEST_P(JobRunnerTest, WhatCannotBeWrittenForNowLosesNothing) {
   }
   const LearningJob ended = WaitForEnd(job.id);
   ASSERT_EQ(ended.status, JobStatus::kSucceeded) << ended.error.message;
+  EXPECT_EQ(FileText(folder_ + "/adapters/" + job.id + "/adapter_model.safetensors"),
+            LearnedAlone(job));
+}
+
+// A checkpoint that cannot be read for now is neither taken for none nor written over.
+TEST_P(JobRunnerTest, WhatCannotBeReadForNowIsReadLater) {
+  Learn();
+  const LearningJob job = Order({.passes = 20, .batch = 1});
+  while (service_->jobs().store().ListCheckpoints("t", job.id, {})->items.empty()) {
+    std::this_thread::yield();
+  }
+  Stop();
+  const fs::path checkpoint = folder_ + "/checkpoints/" + job.id;
+  const fs::path aside = folder_ + "/aside";
+  fs::rename(checkpoint, aside);
+  ASSERT_EQ(mknod(checkpoint.c_str(), S_IFSOCK | 0600, 0), 0);  // what opens it fails by ENXIO
+  Start();
+  Learn();
+  const auto num_begun = [&] { return std::ranges::count(Messages(job.id), "The job goes on"); };
+  while (num_begun() < 2) std::this_thread::yield();  // and was left in between
+  Stop();
+  EXPECT_TRUE(fs::is_socket(checkpoint));
+  fs::rename(aside, checkpoint);
+  Start();
+  Learn();
+  ASSERT_EQ(WaitForEnd(job.id).status, JobStatus::kSucceeded);
+  EXPECT_TRUE(HasSaid(job.id, "Going on from step"));
   EXPECT_EQ(FileText(folder_ + "/adapters/" + job.id + "/adapter_model.safetensors"),
             LearnedAlone(job));
 }
