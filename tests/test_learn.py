@@ -345,7 +345,7 @@ def test_a_pdf_is_read_by_pdftotext(tmp_path):
     ("a.txt", 10_000_000, "a.txt has 10000000 bytes"),
     ("a.html", b"<script>only</script>", "a.html: there is no text in it"),
     ("a.docx", b"PK\x03\x04", "a.docx: this is an archive"),
-    ("a.jsonl", b'{"messages": [{"role": "user", "content": "Hi"}]}\n' * 9, "a.jsonl: these are lines of chats"),
+    ("a.jsonl", b'{"messages": [{"role": "user", "content": "Hi"}]}\n' * 9, "a.jsonl: these are chats"),
     ("a.txt", "\ue001\ue002 \ufffd\ue003 abc".encode(), "OCR"),
     ("a.txt", b"Two words", "a: the document has 3 tokens")])
 def test_what_is_no_document_is_refused_by_reason(tmp_path, name, content, words):

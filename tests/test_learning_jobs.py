@@ -178,7 +178,7 @@ def learning(tmp_path_factory):
     ("a.txt", b"", "the file is empty"), ("a.txt", b"ab\0cd", "this is binary"),
     ("a.txt", "Grüße".encode("latin1"), "this is not UTF-8"), ("a.txt", b"x" * 10_000_000, "has 10000000 bytes"),
     ("a.docx", b"PK\x03\x04", "this is an archive"), ("a.html", b"<script>only</script>", "no text in it"),
-    ("a.jsonl", b'{"messages": [{"role": "user", "content": "Hi"}]}\n' * 9, "these are lines of chats"),
+    ("a.jsonl", b'{"messages": [{"role": "user", "content": "Hi"}]}\n' * 9, "these are chats"),
     ("a.txt", "\ue001\ue002 \ufffd\ue003 abc".encode(), "OCR")],
     ids=["empty", "binary", "latin1", "large", "archive", "no-text", "chats", "lost"])
 def test_what_is_no_document_is_refused_by_reason(learning, name, content, words):

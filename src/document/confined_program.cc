@@ -97,15 +97,19 @@ Status OpenInput(const std::string& input, Descriptor* file) {
 // All that the child needs, made before there is one.
 struct ChildOrder {
   int standard[3];  // its input, output and complaints
-  int files_but_proc;
+  int file_walls;
   const ProgramLimits* limits;
   const char* program;
   char* const* words;
   char* const* variables;
 };
 
+// A lower one of this process's own holds on.
 void SetLimit(int which, int64_t value) {
-  const rlimit limit{static_cast<rlim_t>(value), static_cast<rlim_t>(value)};
+  rlimit limit = {};
+  if (getrlimit(static_cast<__rlimit_resource_t>(which), &limit) != 0) _exit(kCannotBegin);
+  limit.rlim_max = std::min(limit.rlim_max, static_cast<rlim_t>(value));
+  limit.rlim_cur = limit.rlim_max;
   if (setrlimit(static_cast<__rlimit_resource_t>(which), &limit) != 0) _exit(kCannotBegin);
 }
 
@@ -138,15 +142,15 @@ void ResetSignals() {
   }
   prctl(PR_SET_PDEATHSIG, SIGKILL);  // it dies with the thread that waits for it
   prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
-  ReadNoProc(order.files_but_proc);
+  RaiseFileWalls(order.file_walls);
   CloseFrom(3);
-  ForbidSockets();
   ResetSignals();
   SetLimit(RLIMIT_CPU, order.limits->cpu_seconds);
   SetLimit(RLIMIT_NOFILE, order.limits->files);
   SetLimit(RLIMIT_FSIZE, 0);  // pipes are no files
   SetLimit(RLIMIT_CORE, 0);
   SetLimit(RLIMIT_AS, order.limits->memory_bytes);
+  ForbidCalls();
   execve(order.program, order.words, order.variables);
   _exit(kCannotBegin);
 }
@@ -264,10 +268,10 @@ Result<ProgramEnd> RunConfined(const std::vector<std::string>& words, const std:
   std::vector<char*> word_pointers;
   for (const std::string& word : words) word_pointers.push_back(const_cast<char*>(word.c_str()));
   word_pointers.push_back(nullptr);
-  const Descriptor files_but_proc(OpenFilesButProc());
+  const Descriptor file_walls(MakeFileWalls());
   ASSIGN_OR_RETURN(const pid_t child,
                    Start({.standard = {in.get(), out.write_end.get(), complaints.write_end.get()},
-                          .files_but_proc = files_but_proc.get(),
+                          .file_walls = file_walls.get(),
                           .limits = &limits,
                           .program = program.c_str(),
                           .words = word_pointers.data(),

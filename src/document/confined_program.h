@@ -30,8 +30,8 @@ struct ProgramEnd {
 
 // `words`: the program, found by PATH where it has no /, and its arguments. `is_wanted` is asked
 // several times a second. kNotFound: there is no such program. Starting it takes a moment however
-// much memory this process has. Where the system knows how, the program is also kept from sockets
-// and from other processes' /proc.
+// much memory this process has. Where the system knows how, the program is also kept from sockets,
+// from other processes and their /proc, and from changing any file.
 Result<ProgramEnd> RunConfined(const std::vector<std::string>& words, const std::string& input,
                                const ProgramLimits& limits,
                                const std::function<bool()>& is_wanted = nullptr);

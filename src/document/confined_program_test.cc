@@ -9,6 +9,9 @@
 #include <unistd.h>
 
 #include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
 #include <thread>
 
 namespace graft {
@@ -24,6 +27,14 @@ ProgramEnd RunScript(const std::string& script, const ProgramLimits& limits = {}
   CHECK(end.ok()) << end.status().message();
   return std::move(*end);
 }
+
+struct Folder {
+  Folder() { CHECK(mkdtemp(path.data()) != nullptr); }
+  ~Folder() { std::filesystem::remove_all(path); }
+  Folder(const Folder&) = delete;
+  Folder& operator=(const Folder&) = delete;
+  std::string path = (std::filesystem::temp_directory_path() / "graft_confined_XXXXXX").string();
+};
 
 TEST(RunConfinedTest, GivesInputAndTakesOutput) {
   const std::string large(3 << 20, 'x');  // more than pipes hold
@@ -54,11 +65,13 @@ TEST(RunConfinedTest, HasNothingOfThisProcess) {
   for (const int end : sockets) close(end);
 }
 
+bool HasLandlock() {
+  return syscall(SYS_landlock_create_ruleset, nullptr, 0, LANDLOCK_CREATE_RULESET_VERSION) >= 1;
+}
+
 // The walls that the system may lack are looked for first.
 TEST(RunConfinedTest, LooksIntoNoOtherProcess) {
-  if (syscall(SYS_landlock_create_ruleset, nullptr, 0, LANDLOCK_CREATE_RULESET_VERSION) < 1) {
-    GTEST_SKIP() << "this system has no Landlock";
-  }
+  if (!HasLandlock()) GTEST_SKIP() << "this system has no Landlock";
   const ProgramEnd end =
       RunScript("cat /proc/" + std::to_string(getpid()) + "/environ && echo read");
   EXPECT_EQ(end.output, "");
@@ -72,6 +85,63 @@ TEST(RunConfinedTest, MakesNoSocket) {
   const ProgramEnd end =
       *RunConfined({"python3", "-c", "import socket; socket.socket(); print('made')"}, "", {});
   EXPECT_EQ(end.output, "");
+}
+
+TEST(RunConfinedTest, SignalsNoOtherProcess) {
+  const std::string pid = std::to_string(getpid());
+  EXPECT_EQ(RunScript("kill -0 " + pid + " && echo signalled").output, "");
+  EXPECT_EQ(RunScript("kill -TERM $$").kind, Kind::kSignal);
+}
+
+TEST(RunConfinedTest, ChangesNoFile) {
+  const Folder folder;
+  const std::string file = folder.path + "/kept";
+  std::ofstream(file) << "kept";
+  const std::string with_names = "f=" + file + "; d=" + folder.path + "; ";
+  for (const char* const change : {"rm $f", "mv $f $d/other", "ln $f $d/other", "chmod 700 $f",
+                                   "touch $f", "mkdir $d/made", "ln -s $f $d/link"}) {
+    EXPECT_NE(RunScript(with_names + change).code, 0) << change;
+  }
+  if (HasLandlock()) {
+    EXPECT_NE(RunScript(with_names + ": >$f").code, 0);
+    EXPECT_NE(RunScript(with_names + ": >$d/made").code, 0);
+  }
+  std::ifstream kept(file);
+  EXPECT_EQ(std::string(std::istreambuf_iterator<char>(kept), {}), "kept");
+  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder.path), {}), 1);
+  // What a script around a program does may go on.
+  EXPECT_EQ(RunScript(with_names + "echo x 2>/dev/null >/dev/null && cat $f").output, "kept");
+}
+
+// What no shell has words for, and what programs do that mean no harm.
+TEST(RunConfinedTest, ForbidsByArgumentsAndLetsThreadsRun) {
+  if (RunConfined({"python3", "-c", ""}, "", {}).status().code() == StatusCode::kNotFound) {
+    GTEST_SKIP() << "this machine has no python3";
+  }
+  const Folder folder;
+  const std::string file = folder.path + "/kept";
+  std::ofstream(file) << "kept";
+  const std::string script = R"(
+import os, resource, sys, threading
+def attempt(name, call):
+    try:
+        call()
+        print(name)
+    except OSError as error:
+        assert error.errno == 1, (name, error)
+file = sys.argv[1]
+attempt('emptied', lambda: os.open(file, os.O_RDONLY | os.O_TRUNC))
+attempt('cut', lambda: os.truncate(file, 0))
+attempt('limited', lambda: resource.prlimit(os.getppid(), resource.RLIMIT_CORE))
+attempt('read', lambda: os.open(file, os.O_RDONLY))
+attempt('knows its limits', lambda: resource.prlimit(0, resource.RLIMIT_CORE))
+thread = threading.Thread(target=print, args=('threads',))
+thread.start()
+thread.join()
+)";
+  const ProgramEnd end = *RunConfined({"python3", "-c", script, file}, "", {});
+  EXPECT_EQ(end.output, "read\nknows its limits\nthreads\n") << end.complaint;
+  EXPECT_EQ(std::filesystem::file_size(file), 4U);
 }
 
 TEST(RunConfinedTest, EndsAtEachLimit) {

@@ -4,13 +4,15 @@
 
 namespace graft {
 
-// Made before the child, closed by the caller; negative where the system has no such walls. With it
-// ReadNoProc keeps the calling thread's process from opening anything in /proc.
-int OpenFilesButProc();
-void ReadNoProc(int files_but_proc);
+// Made before the child, closed by the caller; negative where the system has no such walls. Behind
+// them the calling thread's process opens nothing in /proc, and nothing to write to but
+// /dev/null.
+int MakeFileWalls();
+void RaiseFileWalls(int walls);
 
-// From here on no socket is made or used, and no other process looked into. Where the system cannot
-// do it, nothing happens.
-void ForbidSockets();
+// From here on no socket is made or used, no other process looked into, signalled or limited, and
+// no file emptied, renamed, removed or given other rights: such a call fails, and the program goes
+// on. Where the system cannot do it, nothing happens.
+void ForbidCalls();
 
 }  // namespace graft

@@ -37,6 +37,8 @@ constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
 constexpr double kControlsMax = 0.05;  // no text has any
 constexpr double kUnreadableMax = 0.3;
 
+constexpr size_t kExampleBytesMax = size_t{1} << 20;  // of training data, of those that are known
+
 enum class FileKind { kText, kHtml, kXhtml, kPdf };
 
 std::string Lower(std::string_view text) {
@@ -111,20 +113,41 @@ FileKind KindOf(std::string_view text, std::string_view file_name) {
   return FileKind::kText;
 }
 
-// Lines of JSON that other servers train on look like text, and would be learned letter by letter.
+// What `text`, which begins with a bracket, has up to the bracket that ends it; else nothing.
+std::string_view FirstInBrackets(std::string_view text) {
+  int64_t depth = 0;
+  bool is_string = false;
+  for (size_t i = 0; i < text.size(); ++i) {
+    const char c = text[i];
+    if (c == '"') {
+      is_string = !is_string;
+    } else if (is_string) {
+      i += c == '\\' ? 1 : 0;
+    } else if (c == '{' || c == '[') {
+      ++depth;
+    } else if ((c == '}' || c == ']') && --depth == 0) {
+      return text.substr(0, i + 1);
+    }
+  }
+  return {};
+}
+
+// Lines or a list of JSON objects that other servers train on look like text, and would be learned
+// letter by letter. The first one tells.
 Status CheckIsNoTrainingData(std::string_view text) {
   text = WithoutBlanksBefore(text);
+  if (text.starts_with('[')) text = WithoutBlanksBefore(text.substr(1));
   if (!text.starts_with('{')) return OkStatus();
-  const Result<Json> line = ParseJson(text.substr(0, text.find('\n')));
-  if (!line.ok() || !line->is_object()) return OkStatus();
-  const auto has = [&](const char* key) { return line->contains(key); };
-  const bool is_chat = has("messages") && (*line)["messages"].is_array();
+  const Result<Json> first = ParseJson(FirstInBrackets(text.substr(0, kExampleBytesMax)));
+  if (!first.ok() || !first->is_object()) return OkStatus();
+  const auto has = [&](const char* key) { return first->contains(key); };
+  const bool is_chat = has("messages") && (*first)["messages"].is_array();
   if (!is_chat && !(has("prompt") && has("completion")) &&
       !(has("input") && has("preferred_output"))) {
     return OkStatus();
   }
   return InvalidArgumentError(
-      "these are lines of " + std::string(is_chat ? "chats ({\"messages\": ...})" : "examples") +
+      "these are " + std::string(is_chat ? "chats ({\"messages\": ...})" : "examples") +
       " for supervised fine-tuning, and what is learned here is a document: save what is to be "
       "known as text, Markdown, HTML or PDF");
 }

@@ -87,9 +87,14 @@ TEST(DocumentTextTest, TrainingDataIsNoDocument) {
     const std::string lines = "\n" + std::string(line) + "\n" + line + "\n";
     EXPECT_THAT(TextOf(lines, "a.jsonl"), HasSubstr("supervised fine-tuning"));
     EXPECT_FALSE(CheckDocument(lines, "a.txt").ok());
+    const std::string list = "[\n  " + std::string(line) + ",\n  " + line + "\n]\n";
+    EXPECT_THAT(TextOf(list, "a.json"), HasSubstr("supervised fine-tuning"));
   }
-  for (const char* const line : {R"({"question":"a","answer":"b"})", R"({"messages":"none"})",
-                                 R"({"messages": [)", R"(A line is {"messages": [...]}.)"}) {
+  EXPECT_THAT(TextOf("{\n \"messages\": [\n {\"content\": \"\\\"]}\"}\n ]\n}", "a.json"),
+              HasSubstr("supervised fine-tuning"));
+  for (const char* const line :
+       {R"({"question":"a","answer":"b"})", R"({"messages":"none"})", R"({"messages": [)",
+        R"([{"messages": 1}])", R"([1, {"messages": []}])", R"(A line is {"messages": [...]}.)"}) {
     EXPECT_EQ(TextOf(line, "a.jsonl"), line);
   }
 }

@@ -50,6 +50,8 @@ constexpr void MarkContents(Table& table) {
   Mark(table, kLeftOut | kSpecial,
        {LXB_TAG_IFRAME, LXB_TAG_NOEMBED, LXB_TAG_NOFRAMES, LXB_TAG_NOSCRIPT, LXB_TAG_SCRIPT,
         LXB_TAG_STYLE, LXB_TAG_TEMPLATE});
+  // What stands in these is for browsers that do not know them, or for a menu of the page.
+  Mark(table, kLeftOut, {LXB_TAG_AUDIO, LXB_TAG_CANVAS, LXB_TAG_DATALIST, LXB_TAG_VIDEO});
   Mark(table, kFormatting,
        {LXB_TAG_A, LXB_TAG_B, LXB_TAG_BIG, LXB_TAG_CODE, LXB_TAG_EM, LXB_TAG_FONT, LXB_TAG_I,
         LXB_TAG_NOBR, LXB_TAG_S, LXB_TAG_SMALL, LXB_TAG_STRIKE, LXB_TAG_STRONG, LXB_TAG_TT,

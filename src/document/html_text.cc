@@ -67,8 +67,11 @@ bool StyleHides(std::string_view style) {
   return hides;
 }
 
-// Of equal attributes the first one counts.
-bool AttributesHide(const lxb_html_token_t& token) {
+// Of equal attributes the first one counts. aria-hidden hides from screen readers alone: an inline
+// element with it is an icon mostly, and no text, but a block may be the whole page, saved while a
+// dialog was open over it.
+bool AttributesHide(const lxb_html_token_t& token, uint32_t marks) {
+  const bool is_inline = (marks & (html_tag::kBlock | html_tag::kCell)) == 0;
   bool has_style = false;
   bool has_aria = false;
   for (const auto* attribute = token.attr_first; attribute != nullptr;
@@ -79,7 +82,8 @@ bool AttributesHide(const lxb_html_token_t& token) {
     const std::string_view value = View(attribute->value, attribute->value_size);
     if (name == "hidden") return true;
     if (name == "style" && !std::exchange(has_style, true) && StyleHides(value)) return true;
-    if (name == "aria-hidden" && !std::exchange(has_aria, true) && EqualsNoCase(value, "true")) {
+    if (name == "aria-hidden" && !std::exchange(has_aria, true) && is_inline &&
+        EqualsNoCase(value, "true")) {
       return true;
     }
   }
@@ -241,7 +245,7 @@ class PageReader {
     const bool closes_itself =
         (token.type & LXB_HTML_TOKEN_TYPE_CLOSE_SELF) != 0 &&
         (syntax_ == HtmlSyntax::kXhtml || is_foreign || (marks & html_tag::kForeign) != 0);
-    bool hides = (marks & html_tag::kLeftOut) != 0 || AttributesHide(token);
+    bool hides = (marks & html_tag::kLeftOut) != 0 || AttributesHide(token, marks);
     if (tag == LXB_TAG_TITLE && !is_foreign) hides |= std::exchange(has_title_, true);
     const bool is_void = (marks & html_tag::kVoid) != 0 && !is_foreign;
     if (!is_void) open_.Open(tag, hides);

@@ -88,6 +88,10 @@ TEST(HtmlTextTest, LeavesOutWhatIsHidden) {
   ExpectTexts({
       {"a<div hidden>b<p>c</p></div>d", "ad"},
       {"a<span aria-hidden=\"TRUE\">b</span><i aria-hidden=false>c</i>", "ac"},
+      {"<main aria-hidden=true><p>b</p></main><table><tr><td aria-hidden=true>c</table>",
+       "b\n\nc\n"},
+      {"a<video src=x>b<p>c</p></video>d<canvas>e</canvas><audio>f</audio>g", "adg"},
+      {"a<datalist><option>b<option>c</datalist>d", "ad"},
       {"a<b style='color:red; DISPLAY : none !important;display:block'>b</b>c", "ac"},
       {"a<b style='display:none;display:inline'>b</b><i style=\"content:'display:none'\">c</i>",
        "abc"},

@@ -17,6 +17,7 @@ Status TookTooLong(int seconds) {
 Status StatusOfExit(const ProgramEnd& end) {
   constexpr int kCannotOpen = 1;
   constexpr int kForbidden = 3;
+  constexpr int kNotBegun = 126, kNotFound = 127;  // also where it is a script that begins another
   const std::string complaint = end.complaint.empty() ? "" : ": " + end.complaint;
   switch (end.code) {
     case 0:
@@ -25,6 +26,9 @@ Status StatusOfExit(const ProgramEnd& end) {
       return InvalidArgumentError("pdftotext cannot read it as a PDF" + complaint);
     case kForbidden:
       return InvalidArgumentError("the PDF forbids that its text is taken out" + complaint);
+    case kNotBegun:
+    case kNotFound:
+      return InternalError("pdftotext could not be started" + complaint);
     default:
       return InvalidArgumentError("pdftotext cannot read the PDF within its limits" + complaint);
   }

@@ -14,6 +14,10 @@ namespace {
 // A store that failed is asked again after so long.
 constexpr std::chrono::seconds kRetry{5};
 
+// Reading a page takes up to twelve times its bytes of memory for a moment, which nobody counts: of
+// pages of more bytes one is read at a time. Smaller ones wait for none.
+constexpr size_t kReadAloneBytes = 256 << 10;
+
 // Whose bytes are what is learned; Markdown's are, too.
 bool IsPlainText(const std::string& name) {
   return name.ends_with(".txt") || name.ends_with(".md");
@@ -34,7 +38,7 @@ LearningJobs::LearningJobs(LearningStore& store, LearningSetup setup)
 Result<LearningFile> LearningJobs::Upload(const std::string& tenant, const std::string& name,
                                           const std::string& purpose, const std::string& content,
                                           int64_t seconds) {
-  RETURN_IF_ERROR(CheckDocument(content, name));
+  RETURN_IF_ERROR(CheckContent(name, content));
   LearningFile file;
   file.id = NewLearningId("file-");
   file.tenant = tenant;
@@ -46,6 +50,12 @@ Result<LearningFile> LearningJobs::Upload(const std::string& tenant, const std::
   if (kept > 0) file.expires_at = file.created_at + kept;
   RETURN_IF_ERROR(store_.AddFile(file, content, setup_.limits.tenant_file_bytes_max));
   return file;
+}
+
+Status LearningJobs::CheckContent(const std::string& name, const std::string& content) {
+  std::unique_lock alone(reading_, std::defer_lock);
+  if (content.size() > kReadAloneBytes) alone.lock();
+  return CheckDocument(content, name);
 }
 
 Result<LearningJob> LearningJobs::Create(LearningJob order) {

@@ -76,12 +76,15 @@ class LearningJobs {
   bool WaitForStop(std::chrono::seconds time);
 
  private:
+  // Whether a document may be read of it.
+  Status CheckContent(const std::string& name, const std::string& content);
   // kInvalidArgument where the file's text alone is more than a job may learn from.
   Status CheckLength(const LearningJob& order, const LearningFile& file) const;
   void Ring();
 
   LearningStore& store_;
   const LearningSetup setup_;
+  std::mutex reading_;  // a large file
   std::mutex mutex_;
   std::condition_variable rung_;
   bool has_news_ = true;  // there may be a job
