@@ -14,7 +14,7 @@ namespace graft {
 namespace {
 
 constexpr int64_t kCancelLookNs = 500'000'000;
-constexpr int kTakeBackTries = 5;  // each time somebody else's change was made meanwhile
+constexpr int kLeaveTries = 5;  // each time somebody else's change was made meanwhile
 
 Status Lost(const std::string& job) {
   return Status(StatusCode::kAborted, "fine-tuning job " + job +
@@ -37,9 +37,13 @@ Result<std::optional<LearningJob>> EtcdLearningStore::NextJob() {
                               EtcdOperation::GetPrefix(std::string(kJobClaimsPrefix)),
                               EtcdOperation::GetPrefix(std::string(kLearningTurnsPrefix))}}));
   std::map<std::string, const EtcdKeyValue*> claims;
+  std::set<std::string> own_claims;
   for (const EtcdKeyValue& item : all.found[1]) {
-    claims[NameInKey(item.key, kJobClaimsPrefix)] = &item;
+    const std::string job = NameInKey(item.key, kJobClaimsPrefix);
+    claims[job] = &item;
+    if (item.lease == lease) own_claims.insert(job);
   }
+  RETURN_IF_ERROR(TakeBackNotLeft(own_claims));
   std::map<std::string, int64_t> turns;
   for (const EtcdKeyValue& item : all.found[2]) {
     turns[NameInKey(item.key, kLearningTurnsPrefix)] = item.mod_revision;
@@ -52,7 +56,7 @@ Result<std::optional<LearningJob>> EtcdLearningStore::NextJob() {
   });
   for (const OpenJob& job : open) {
     const auto claim = claims.find(job.id);
-    const bool is_own = claim != claims.end() && claim->second->lease == lease;
+    const bool is_own = own_claims.contains(job.id);
     if (claim != claims.end() && !is_own) continue;
     ASSIGN_OR_RETURN(std::optional<LearningJob> claimed,
                      TryClaim(job, lease, is_own ? claim->second->create_revision : 0));
@@ -100,7 +104,7 @@ Result<std::optional<LearningJob>> EtcdLearningStore::TryClaim(const OpenJob& op
   // Of this claim alone: whoever had the job before may still write to its own.
   job.folder = job.id + "-" + std::to_string(claim.revision);
   claim.folder = job.folder;
-  job.begins = claim.begins = begun.begins;
+  job.begins = begun.begins;
   std::lock_guard lock(mutex_);
   claims_[job.id] = std::move(claim);
   return std::optional<LearningJob>(std::move(job));
@@ -183,29 +187,56 @@ Status EtcdLearningStore::Finish(const LearningJob& job, const JobEvent& told) {
 void EtcdLearningStore::Leave(const LearningJob& job, bool is_fault) {
   const Result<Claim> claim = ClaimOf(job.id);
   if (!claim.ok()) return;
-  // Where etcd is away the lease ends, or the next look finds the claim. The job itself may be
-  // gone, with its tenant.
-  const std::string key = JobClaimKey(job.id), open_key = OpenJobKey(job.id);
-  const OpenJob open = {.tenant = claim->tenant,
-                        .has_begun = true,
-                        .begins = std::max(0, claim->begins - (is_fault ? 0 : 1))};
-  const EtcdCompare is_own = EtcdCompare::CreateRevision(key, claim->revision);
-  Result<EtcdOutcome> outcome = store_.Commit(
-      {.compares = {is_own, EtcdCompare::Present(open_key)},
-       .then = {EtcdOperation::Delete(key), EtcdOperation::Put(open_key, open.Value())}});
-  if (outcome.ok() && !outcome->succeeded) {
-    outcome = store_.Commit({.compares = {is_own}, .then = {EtcdOperation::Delete(key)}});
-  }
-  Status left = outcome.status();
-  if (outcome.ok() && !outcome->succeeded && !is_fault) left = TakeBackBegin(job.id);
+  const Status left = TryLeave(job.id, *claim, is_fault);
   if (!left.ok()) LOG_WARN("fine-tuning job {}: {}", job.id, left.message());
   std::lock_guard lock(mutex_);
   claims_.erase(job.id);
+  // Where etcd is away the lease ends, or the next look finds the claim.
+  if (!left.ok() && !is_fault) not_left_.insert(job.id);
+}
+
+Status EtcdLearningStore::TryLeave(const std::string& job, const Claim& claim, bool is_fault) {
+  const std::string key = JobClaimKey(job), open_key = OpenJobKey(job);
+  const EtcdCompare is_own = EtcdCompare::CreateRevision(key, claim.revision);
+  for (int i = 0; i < kLeaveTries; ++i) {
+    ASSIGN_OR_RETURN(
+        const EtcdOutcome known,
+        store_.Commit({.then = {EtcdOperation::Get(open_key), EtcdOperation::Get(key)}}));
+    const bool is_lost =
+        known.found[1].empty() || known.found[1][0].create_revision != claim.revision;
+    if (is_lost) return is_fault ? OkStatus() : TakeBackBegin(job);
+    EtcdTransaction leave = {.compares = {is_own}, .then = {EtcdOperation::Delete(key)}};
+    // The job itself may be gone, with its tenant.
+    for (OpenJob& open : OpenJobsOf(known.found[0])) {
+      if (!is_fault) open.begins = std::max(0, open.begins - 1);
+      leave.compares.push_back(EtcdCompare::ModRevision(open_key, open.mod_revision));
+      leave.then.push_back(EtcdOperation::Put(open_key, open.Value()));
+    }
+    ASSIGN_OR_RETURN(const EtcdOutcome outcome, store_.Commit(std::move(leave)));
+    if (outcome.succeeded) return OkStatus();
+  }
+  return Status(StatusCode::kAborted, "others keep changing its record: it is left with its lease");
+}
+
+// Of jobs that were left while etcd was away. A claim that stands still is gone on with, and counts
+// once.
+Status EtcdLearningStore::TakeBackNotLeft(const std::set<std::string>& own_claims) {
+  std::set<std::string> jobs;
+  {
+    std::lock_guard lock(mutex_);
+    jobs = not_left_;
+  }
+  for (const std::string& job : jobs) {
+    if (!own_claims.contains(job)) RETURN_IF_ERROR(TakeBackBegin(job));
+    std::lock_guard lock(mutex_);
+    not_left_.erase(job);
+  }
+  return OkStatus();
 }
 
 Status EtcdLearningStore::TakeBackBegin(const std::string& job) {
   const std::string key = OpenJobKey(job);
-  for (int i = 0; i < kTakeBackTries; ++i) {
+  for (int i = 0; i < kLeaveTries; ++i) {
     ASSIGN_OR_RETURN(const EtcdOutcome known, store_.Commit({.then = {EtcdOperation::Get(key)}}));
     std::vector<OpenJob> open = OpenJobsOf(known.found[0]);
     if (open.empty() || open[0].begins == 0) return OkStatus();

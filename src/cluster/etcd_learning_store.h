@@ -101,7 +101,6 @@ class EtcdLearningStore : public LearningStore {
     std::string tenant;
     int64_t revision = 0;  // that made the key
     int64_t next_event = 1;
-    int32_t begins = 0;
     std::deque<int64_t> steps;  // of its checkpoints
     std::string folder;
     int64_t looked_ns = 0;  // for whether it is cancelled
@@ -132,6 +131,8 @@ class EtcdLearningStore : public LearningStore {
   static std::vector<OpenJob> OpenJobsOf(const std::vector<EtcdKeyValue>& items);
   Result<std::optional<LearningJob>> TryClaim(const OpenJob& open, int64_t lease,
                                               int64_t own_claim);
+  Status TryLeave(const std::string& job, const Claim& claim, bool is_fault);
+  Status TakeBackNotLeft(const std::set<std::string>& own_claims);
   // The runner that lost its claim lives: what was counted as its end was none.
   Status TakeBackBegin(const std::string& job);
   Result<Claim> ClaimOf(const std::string& job);
@@ -148,6 +149,7 @@ class EtcdLearningStore : public LearningStore {
   bool has_joined_ = false;
   int64_t sweep_at_ns_ = 0;
   std::map<std::string, Claim> claims_;  // by job
+  std::set<std::string> not_left_;       // jobs that etcd does not know to be left
 };
 
 }  // namespace graft

@@ -314,6 +314,43 @@ TEST_F(EtcdLearningStoreTest, BeginsWithoutAnEndAreCounted) {
   EXPECT_EQ(Claim(*fourth).begins, 4) << "of the two one was a fault";
 }
 
+// Also where another runner has the job by then: what that one writes of it later counts on.
+TEST_F(EtcdLearningStoreTest, ARunnerThatWasCutOffTakesItsBeginBack) {
+  AddJob("a", AddFile("a", "x").id);
+  const int64_t lease = Lease();
+  const auto first = Open("first", lease), second = Open("second", Lease());
+  const LearningJob mine = Claim(*first);
+  ASSERT_TRUE(client_->RevokeLease(lease).ok());
+  const LearningJob theirs = Claim(*second);
+  EXPECT_EQ(theirs.begins, 2);
+  first->Leave(mine, /*is_fault=*/false);
+  second->Leave(theirs, /*is_fault=*/true);
+  EXPECT_EQ(Claim(*second).begins, 2);
+}
+
+TEST_F(EtcdLearningStoreTest, AJobThatIsLeftWhileEtcdIsAwayIsLeftLater) {
+  AddJob("a", AddFile("a", "x").id);
+  const int64_t lease = Lease();
+  const auto first = Open("first", lease), second = Open("second", Lease());
+  LearningJob mine = Claim(*first);
+  const auto leave_without_etcd = [&] {
+    etcd_.Pause();
+    first->Leave(mine, /*is_fault=*/false);
+    etcd_.Resume();
+    EXPECT_TRUE(Eventually([&] { return first->FindJob("a", mine.id).ok(); }));
+  };
+  leave_without_etcd();
+  mine = Claim(*first);
+  EXPECT_EQ(mine.begins, 1) << "its claim stands still";
+  leave_without_etcd();
+  ASSERT_TRUE(client_->RevokeLease(lease).ok());
+  const LearningJob theirs = Claim(*second);
+  EXPECT_EQ(theirs.begins, 2);
+  EXPECT_FALSE(first->NextJob()->has_value());
+  second->Leave(theirs, /*is_fault=*/true);
+  EXPECT_EQ(Claim(*second).begins, 2);
+}
+
 TEST_F(EtcdLearningStoreTest, AnOperatorFindsAJobsTenant) {
   const LearningJob job = AddJob("a", AddFile("a", "x").id);
   EXPECT_EQ(*frontend_->TenantOf(job.id), "a");
