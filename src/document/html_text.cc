@@ -69,9 +69,10 @@ bool StyleHides(std::string_view style) {
 
 // Of equal attributes the first one counts. aria-hidden hides from screen readers alone: an inline
 // element with it is an icon mostly, and no text, but a block may be the whole page, saved while a
-// dialog was open over it.
-bool AttributesHide(const lxb_html_token_t& token, uint32_t marks) {
-  const bool is_inline = (marks & (html_tag::kBlock | html_tag::kCell)) == 0;
+// dialog was open over it. Dialogs that are not open, and popovers, wait for a click.
+bool AttributesHide(const lxb_html_token_t& token, HtmlTag tag) {
+  const bool is_inline = (HtmlTagMarks(tag) & (html_tag::kBlock | html_tag::kCell)) == 0;
+  bool is_closed = tag == LXB_TAG_DIALOG;
   bool has_style = false;
   bool has_aria = false;
   for (const auto* attribute = token.attr_first; attribute != nullptr;
@@ -80,14 +81,15 @@ bool AttributesHide(const lxb_html_token_t& token, uint32_t marks) {
     const lexbor_hash_entry_t& entry = attribute->name->entry;
     const std::string_view name = View(lexbor_hash_entry_str(&entry), entry.length);
     const std::string_view value = View(attribute->value, attribute->value_size);
-    if (name == "hidden") return true;
+    if (name == "hidden" || name == "popover") return true;
+    if (name == "open") is_closed = false;
     if (name == "style" && !std::exchange(has_style, true) && StyleHides(value)) return true;
     if (name == "aria-hidden" && !std::exchange(has_aria, true) && is_inline &&
         EqualsNoCase(value, "true")) {
       return true;
     }
   }
-  return false;
+  return is_closed;
 }
 
 // CDATA sections, which XHTML has, as the text that they are.
@@ -245,7 +247,7 @@ class PageReader {
     const bool closes_itself =
         (token.type & LXB_HTML_TOKEN_TYPE_CLOSE_SELF) != 0 &&
         (syntax_ == HtmlSyntax::kXhtml || is_foreign || (marks & html_tag::kForeign) != 0);
-    bool hides = (marks & html_tag::kLeftOut) != 0 || AttributesHide(token, marks);
+    bool hides = (marks & html_tag::kLeftOut) != 0 || AttributesHide(token, tag);
     if (tag == LXB_TAG_TITLE && !is_foreign) hides |= std::exchange(has_title_, true);
     const bool is_void = (marks & html_tag::kVoid) != 0 && !is_foreign;
     if (!is_void) open_.Open(tag, hides);

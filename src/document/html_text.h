@@ -26,12 +26,12 @@ struct HtmlWork {
 
 // Valid UTF-8 without NUL in and out. Tags and comments go; so does with its content what browsers
 // never show (script, style, template, noscript, datalist, a head but its title, what stands in
-// iframe, audio, video and canvas, elements with `hidden` or display:none) and what is no text
-// (svg, math, inline elements with aria-hidden="true"). Blocks begin lines, and spaces are one
-// space but within <pre>. Character references, attributes and comments are read as browsers read
-// them, and characters have their plain form (document/plain_characters.h). `is_wanted` is asked
-// now and then. kInvalidArgument: a tag has too many attributes. kCancelled: it is not wanted any
-// more. kResourceExhausted: no memory.
+// iframe, audio, video and canvas, dialogs that are not open, elements with `hidden`, `popover` or
+// display:none) and what is no text (svg, math, inline elements with aria-hidden="true"). Blocks
+// begin lines, and spaces are one space but within <pre>. Character references, attributes and
+// comments are read as browsers read them, and characters have their plain form
+// (document/plain_characters.h). `is_wanted` is asked now and then. kInvalidArgument: a tag has too
+// many attributes. kCancelled: it is not wanted any more. kResourceExhausted: no memory.
 Result<std::string> HtmlText(std::string_view html, HtmlSyntax syntax = HtmlSyntax::kHtml,
                              const std::function<bool()>& is_wanted = nullptr,
                              HtmlWork* work = nullptr);

@@ -91,6 +91,7 @@ TEST(HtmlTextTest, LeavesOutWhatIsHidden) {
       {"<main aria-hidden=true><p>b</p></main><table><tr><td aria-hidden=true>c</table>",
        "b\n\nc\n"},
       {"a<video src=x>b<p>c</p></video>d<canvas>e</canvas><audio>f</audio>g", "adg"},
+      {"a<dialog>b<p>c</dialog>d<dialog open>e</dialog>f<div popover=auto>g</div>h", "ad\ne\nfh"},
       {"a<datalist><option>b<option>c</datalist>d", "ad"},
       {"a<b style='color:red; DISPLAY : none !important;display:block'>b</b>c", "ac"},
       {"a<b style='display:none;display:inline'>b</b><i style=\"content:'display:none'\">c</i>",
