@@ -16,9 +16,10 @@ constexpr int64_t kAheadMax = int64_t{1} << 24;  // more tokens than any answer 
 }  // namespace
 
 AnswerBounds::AnswerBounds(std::shared_ptr<const SharedGrammar> grammar,
-                           const ReasoningBound& reasoning, GrammarStore* grammars,
+                           const ReasoningBound& reasoning, Ends ends, GrammarStore* grammars,
                            std::string tenant)
     : grammar_(std::move(grammar)),
+      ends_(std::move(ends)),
       grammars_(grammars),
       tenant_(std::move(tenant)),
       reasoning_(reasoning),
@@ -63,8 +64,20 @@ bool AnswerBounds::FillByGrammar(std::span<const int32_t> output, std::span<uint
     }
     is_stuck_ = match_.is_stuck;
   }
-  if (is_stuck_) std::fill(words.begin(), words.end(), 0);
+  if (is_stuck_) {
+    std::fill(words.begin(), words.end(), 0);
+  } else {
+    AddEnds(words);
+  }
   return true;
+}
+
+// An adapter that learned to end its answers with a token of its own would otherwise have to go on
+// where the form is complete, or end with a token that it does not know as an end.
+void AnswerBounds::AddEnds(std::span<uint32_t> words) const {
+  const auto may_come = [&](int32_t token) { return IsInMask(words.data(), token); };
+  if (std::none_of(ends_.of_model.begin(), ends_.of_model.end(), may_come)) return;
+  for (const int32_t token : ends_.of_request) AddToMask(token, words.data());
 }
 
 // `tokens` are those that the matcher has not accepted; `for_each`: the time is for one call alone.

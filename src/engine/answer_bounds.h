@@ -27,9 +27,15 @@ class AnswerBounds {
   // Of a core, for masks: what counts as one token that its tenant was served.
   static constexpr int64_t kServedTokenNs = 1'000'000;
 
+  // Tokens that end an answer. A grammar knows the model's.
+  struct Ends {
+    std::vector<int32_t> of_model;
+    std::vector<int32_t> of_request;  // may come wherever one of the model's may
+  };
+
   // `grammar`: null: any text will do. `grammars`, borrowed, has it and works for `tenant`.
   AnswerBounds(std::shared_ptr<const SharedGrammar> grammar, const ReasoningBound& reasoning,
-               GrammarStore* grammars, std::string tenant);
+               Ends ends, GrammarStore* grammars, std::string tenant);
   ~AnswerBounds();
   AnswerBounds(const AnswerBounds&) = delete;
   AnswerBounds& operator=(const AnswerBounds&) = delete;
@@ -79,12 +85,14 @@ class AnswerBounds {
                            GrammarTime* time);
   static void MakeMask(Work& work);
   bool FillByGrammar(std::span<const int32_t> output, std::span<uint32_t> words);
+  void AddEnds(std::span<uint32_t> words) const;
   void TakeWork();
   // Whether `output` has reasoned for as long as it may, and goes on.
   bool MustEndReasoning(std::span<const int32_t> output);
 
   const Status ok_;
   const std::shared_ptr<const SharedGrammar> grammar_;
+  const Ends ends_;
   GrammarStore* const grammars_;
   const std::string tenant_;
   Match match_;

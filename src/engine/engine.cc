@@ -156,8 +156,9 @@ Result<std::unique_ptr<AnswerBounds>> Engine::BoundsOf(const Request& request) c
     ASSIGN_OR_RETURN(grammar, grammars_->Want(request.grammar, request.tenant));
   }
   if (grammar == nullptr && !request.reasoning.is_bound()) return std::unique_ptr<AnswerBounds>();
-  return std::make_unique<AnswerBounds>(std::move(grammar), request.reasoning, grammars_,
-                                        request.tenant);
+  AnswerBounds::Ends ends = {scheduler_.end_token_ids(), request.sampling.stop_token_ids};
+  return std::make_unique<AnswerBounds>(std::move(grammar), request.reasoning, std::move(ends),
+                                        grammars_, request.tenant);
 }
 
 Result<AdapterLease> Engine::AcquireAdapter(const Request& request) const {

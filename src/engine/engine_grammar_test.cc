@@ -5,6 +5,7 @@
 #include <chrono>
 #include <cstddef>
 #include <functional>
+#include <set>
 #include <thread>
 
 #include "engine/engine_testing.h"
@@ -151,6 +152,22 @@ TEST_F(EngineGrammarTest, NothingIsDrawnThatItForbidsAndItsEndEndsTheAnswer) {
   EXPECT_EQ(free->output(), harness_->Reference(free->request));
   EXPECT_EQ(cut->output().size(), 4u);
   EXPECT_EQ(cut->last().finish_reason, FinishReason::kLength);
+}
+
+// Where the form is complete they may come as the model's own end may, and nowhere else.
+TEST_F(EngineGrammarTest, ARequestsOwnEndsMayComeWhereItMayEnd) {
+  Make();
+  const int32_t own = TestLimits().vocab_size / 6 * 3;  // of remainder 0: the grammar has none
+  std::set<int32_t> ends;
+  for (int32_t prompt_tokens = 5; prompt_tokens < 25; ++prompt_tokens) {
+    Request request = Ask("7", 20, prompt_tokens);
+    request.sampling.stop_token_ids = {own};
+    const std::vector<int32_t> output = OutputOf(request);
+    ASSERT_EQ(output.size(), 8u);
+    for (size_t i = 0; i < 7; ++i) EXPECT_EQ(output[i] % 3, static_cast<int32_t>(1 + i % 2)) << i;
+    ends.insert(output.back());
+  }
+  EXPECT_EQ(ends, (std::set<int32_t>{kEosToken, own}));
 }
 
 TEST_F(EngineGrammarTest, TheOthersStepsDoNotWaitForACompilation) {
