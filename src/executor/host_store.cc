@@ -109,7 +109,9 @@ HostStore::Held HostStore::Hold(Entry& entry) {
 void HostStore::LetGo(Entry& entry) {
   const std::lock_guard lock(mutex_);
   CHECK_GT(entry.num_holds, 0);
-  if (--entry.num_holds == 0) victims_.insert(VictimOf(entry));
+  if (--entry.num_holds > 0) return;
+  victims_.insert(VictimOf(entry));
+  ++num_changes_;
 }
 
 // Counts a use. The entry must be held, or else its place among the victims would change.
@@ -147,6 +149,7 @@ void HostStore::SetPriority(const std::string& hash, int32_t priority) {
     priorities_[hash] = priority;
   }
   if (is_victim) victims_.insert(VictimOf(*it->second));
+  ++num_changes_;
 }
 
 HostStore::Held HostStore::Find(const std::string& hash) {
@@ -233,11 +236,13 @@ HostStore::Held HostStore::Put(HostAdapter adapter, AdapterWeights weights, int6
     pages = PackEvicting(adapter);
     // Others whose adapters find room are put meanwhile.
     const int64_t until_ns = SteadyClock::Get().NowNs() + wait_ns;
+    uint64_t seen = num_changes_;
     while (!pages.has_value() && SteadyClock::Get().NowNs() < until_ns) {
       lock.unlock();
       std::this_thread::sleep_for(kRoomPoll);
       lock.lock();
-      pages = PackEvicting(adapter);
+      // To look through all that may go takes milliseconds where they are thousands.
+      if (std::exchange(seen, num_changes_) != num_changes_) pages = PackEvicting(adapter);
     }
   }
   if (!pages.has_value()) {
@@ -250,10 +255,12 @@ HostStore::Held HostStore::Put(HostAdapter adapter, AdapterWeights weights, int6
   // Memory may run out: pages are given back under the lock.
   struct LockAgain {
     std::unique_lock<std::mutex>& lock;
+    uint64_t& num_changes;
     ~LockAgain() {
       if (!lock.owns_lock()) lock.lock();
+      ++num_changes;
     }
-  } const lock_again{lock};
+  } const lock_again{lock, num_changes_};
   lock.unlock();
   // Copying takes milliseconds: who asks what is there does not wait for it.
   const std::lock_guard fill_lock(fill_mutex_);

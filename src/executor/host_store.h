@@ -126,6 +126,7 @@ class HostStore {
   std::unordered_map<std::string, std::unique_ptr<Entry>> entries_;
   std::unordered_map<std::string, int32_t> priorities_;
   std::set<Victim> victims_;  // the entries that nobody holds
+  uint64_t num_changes_ = 0;  // of what has room or may go: a Put that waits looks again then
   int64_t num_uses_ = 0;
   prometheus::Gauge& bytes_gauge_;
   prometheus::Gauge& adapters_gauge_;

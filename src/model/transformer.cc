@@ -166,6 +166,7 @@ const float* Transformer::Forward(const HostBatch& batch, Stream& stream, Forwar
 DeviceBatch Transformer::Put(const HostBatch& batch, const BatchUpload::Padding& padding,
                              Stream& stream) {
   CheckBatch(batch);
+  exchanges_done_ = 0;  // also after a recording that found no memory: no exchange of it came about
   const DeviceBatch put = upload_.Put(batch, padding, stream);
   num_rows_ = static_cast<int32_t>(put.tokens.size());
   return put;

@@ -4,8 +4,9 @@
 #include <utility>
 
 namespace graft {
+namespace {
 
-rpc::Adapter ToProto(const ListedAdapter& adapter) {
+rpc::Adapter WithoutText(const ListedAdapter& adapter) {
   rpc::Adapter proto;
   proto.set_name(adapter.info.name);
   proto.set_hash(adapter.info.hash);
@@ -17,6 +18,13 @@ rpc::Adapter ToProto(const ListedAdapter& adapter) {
   proto.set_tenant(adapter.info.tenant);
   proto.set_loaded_at(adapter.info.loaded_at);
   proto.set_state(static_cast<uint32_t>(adapter.state));
+  return proto;
+}
+
+}  // namespace
+
+rpc::Adapter ToProto(const ListedAdapter& adapter) {
+  rpc::Adapter proto = WithoutText(adapter);
   proto.set_text(EncodeAdapterText(adapter.info.text));
   return proto;
 }
@@ -45,13 +53,15 @@ void ToProto(const std::vector<ListedAdapter>& adapters, AdapterProtos* protos) 
   std::unordered_map<AdapterTextPtr, uint32_t> places;
   for (const ListedAdapter& adapter : adapters) {
     rpc::Adapter* const proto = protos->Add();
-    *proto = ToProto(adapter);
+    *proto = WithoutText(adapter);
     if (adapter.info.text == nullptr) continue;
     const auto [place, is_new] =
         places.emplace(adapter.info.text, static_cast<uint32_t>(protos->size()));
-    if (is_new) continue;
-    proto->clear_text();
-    proto->set_text_of(place->second);
+    if (is_new) {
+      proto->set_text(EncodeAdapterText(adapter.info.text));
+    } else {
+      proto->set_text_of(place->second);
+    }
   }
 }
 
