@@ -2,8 +2,10 @@
 and the messages of folders that are no adapter say what to do."""
 
 import contextlib
+import hashlib
 import json
 import shutil
+import sqlite3
 import struct
 import subprocess
 import urllib.error
@@ -139,11 +141,14 @@ def test_start_and_loads_say_what_to_do(served, adapters):
         status, message = post(served, "/v1/load_lora_adapter", lora_name="x", lora_path=path)
         assert status in (400, 404) and what in message, message
     status, loaded = post(served, "/v1/load_lora_adapter", lora_name="x", lora_path="deep/checkpoint-10")
-    assert status == 200 and loaded["chat_template"] == "base"
+    assert status == 200 and loaded["chat_template"] == "base" and "chat_template_error" not in loaded
+    status, loaded = post(served, "/v1/load_lora_adapter", lora_name="y", lora_path="broken")
+    assert status == 200 and "line 2" in loaded["chat_template_error"]
     with Server("--dtype", "fp32", adapters=adapters) as again:
         assert again.stop() == 0
         log = again.log()
-    for what in ("adapter 'wider' is not served", "checkpoint-10", "mlx-lm", "idle changes nothing"):
+    for what in ("adapter 'wider' is not served", "checkpoint-10", "mlx-lm", "idle changes nothing",
+                 "broken: chat with it is refused: "):
         assert what in log, log
 
 
@@ -168,6 +173,43 @@ def test_the_bases_texts_can_hold_for_all(adapters, drawn):
         assert tokens_of(plain, "own") == tokens_of(plain, "base")
         assert complete(plain, "own").token_ids == drawn
         assert complete(plain, "wider").token_ids == drawn
+
+
+def test_an_answer_in_a_form_may_end_as_the_adapter_does(adapters, tmp_path):
+    """Where the form is complete one of the adapter's own ends is the likeliest: biased, it is drawn."""
+    start = json.loads((DEMO / "base" / "tokenizer_config.json").read_text())
+    assert start["eos_token"] != "<|start|>"
+    with Server("--dtype", "fp32", adapters=adapters) as running:
+        answers = [running.client().completions.create(
+            model=model, prompt=PROMPT, max_tokens=20, temperature=0, logit_bias={"2": 100},
+            extra_body={"return_token_ids": True, "guided_choice": ["yes", "no"]}).choices[0] for model in ("own", "same")]
+    for answer in answers:
+        assert answer.finish_reason == "stop" and answer.text in ("yes", "no")
+    assert answers[0].token_ids[-1] == 2
+    assert answers[1].token_ids[-1] != 2
+
+
+def test_what_an_earlier_version_remembered_has_its_texts_now(adapters, tmp_path):
+    """That version's hash of an adapter was of its config and its weights alone."""
+    folder = tmp_path / "adapters"
+    folder.mkdir()
+    own = shutil.copytree(adapters / "own", folder / "own")
+    registry = tmp_path / "registry.db"
+    options = ("--dtype", "fp32", "--admin-key", ADMIN_KEY, "--registry", registry)
+    with Server(*options, adapters=folder) as running:
+        status, now = post(running, "/v1/load_lora_adapter", lora_name="mine", lora_path="own")
+        assert status == 200
+    former = hashlib.sha256()
+    for file in ("adapter_config.json", "adapter_model.safetensors"):
+        data = (own / file).read_bytes()
+        former.update(struct.pack("<Q", len(data)) + data)
+    with contextlib.closing(sqlite3.connect(registry)) as rows:
+        assert rows.execute("UPDATE adapter SET hash = ?", (former.hexdigest(),)).rowcount == 1
+        rows.commit()
+    with Server(*options, adapters=folder) as running:
+        models = {model.id: model for model in running.client().models.list().data}
+        assert models["mine"].hash == now["hash"] and models["mine"].chat_template == "adapter"
+        assert complete(running, "mine").text
 
 
 @needs_cluster

@@ -121,11 +121,24 @@ Result<std::string> AdapterStore::Keep(const std::string& hash, const std::strin
       }
     }
     RETURN_IF_ERROR(CopyThose(kAdapterTextFiles, folder, copy));
-    ASSIGN_OR_RETURN(const std::string found, hash_folder_(copy));
-    if (found == hash) return OkStatus();
+    ASSIGN_OR_RETURN(const bool is_it, MakeContent(hash, copy));
+    if (is_it) return OkStatus();
     fs::remove_all(copy, error);
     return DataLossError(folder + " has other content");
   });
+}
+
+Result<bool> AdapterStore::MakeContent(const std::string& hash, const std::string& folder) const {
+  ASSIGN_OR_RETURN(std::string found, hash_folder_(folder));
+  if (found == hash) return true;
+  bool had_texts = false;
+  for (const char* const file : kAdapterTextFiles) {
+    std::error_code error;
+    had_texts |= fs::remove(folder + "/" + file, error);
+  }
+  if (!had_texts) return false;
+  ASSIGN_OR_RETURN(found, hash_folder_(folder));
+  return found == hash;
 }
 
 Result<std::string> AdapterStore::Make(const std::string& hash, const std::string& part,
@@ -180,8 +193,8 @@ Status AdapterStore::FetchInto(const std::string& hash, const std::vector<std::s
     ASSIGN_OR_RETURN(const auto client, AdapterClient::Make(peer, tls_));
     const Status fetched = client->Fetch(hash, folder);
     if (fetched.ok()) {
-      const Result<std::string> found = hash_folder_(folder);
-      if (found.ok() && *found == hash) {
+      const Result<bool> is_it = MakeContent(hash, folder);
+      if (is_it.ok() && *is_it) {
         LOG_INFO("adapter {:.12} was fetched from {}", hash, peer);
         return OkStatus();
       }

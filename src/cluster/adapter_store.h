@@ -48,6 +48,10 @@ class AdapterStore {
   Status FetchInto(const std::string& hash, const std::vector<std::string>& peers,
                    const std::string& folder) const;
 
+  // Whether the folder, which is the store's alone, has this content. Earlier versions of this
+  // program hashed no files of texts: where it has the content but for them, they are removed.
+  Result<bool> MakeContent(const std::string& hash, const std::string& folder) const;
+
   std::string root_;
   TlsFiles tls_;
   HashFolder hash_folder_;

@@ -198,6 +198,22 @@ TEST_F(AdapterStoreTest, WhatLiesBesideTheWeightsComesWithThem) {
   EXPECT_FALSE(FileExists(*got + "/tokenizer.json"));
 }
 
+TEST_F(AdapterStoreTest, ByAnEarlierVersionsHashItIsKeptAndFetchedWithoutTexts) {
+  std::ofstream(source_ + "/chat_template.jinja") << "hi";
+  ASSERT_NE(*HashOf(source_), hash_);
+  Peer with(Folders{{hash_, source_}});
+  const Result<std::string> got = Store().Get(hash_, {with.address()});
+  ASSERT_TRUE(got.ok()) << got.status().ToString();
+  const AdapterStore keeper = *AdapterStore::Open(root_ + "/keeper", {}, HashOf);
+  const Result<std::string> kept = keeper.Keep(hash_, source_);
+  ASSERT_TRUE(kept.ok()) << kept.status().ToString();
+  for (const std::string& folder : {*got, *kept}) {
+    EXPECT_EQ(*HashOf(folder), hash_);
+    EXPECT_FALSE(FileExists(folder + "/chat_template.jinja"));
+  }
+  EXPECT_TRUE(FileExists(source_ + "/chat_template.jinja"));
+}
+
 TEST_F(AdapterStoreTest, WhatIsKeptStaysWhatItIs) {
   const AdapterStore store = Store();
   EXPECT_EQ(store.Find(hash_).status().code(), StatusCode::kNotFound);

@@ -32,6 +32,14 @@ void WarnOfNoEffect(const AdapterFacts& facts, const std::string& path) {
       path);
 }
 
+void WarnOfTextsLeftOut(const AdapterFacts& facts, const std::string& path) {
+  if (!facts.leaves_texts_out) return;
+  LOG_WARN(
+      "{} is served as an earlier version loaded it, without its chat template and its ends of "
+      "answers; load it again to have them",
+      path);
+}
+
 }  // namespace
 
 EngineAdapterCatalog::EngineAdapterCatalog(AdapterTable& table, AdapterBackend& backend,
@@ -129,7 +137,8 @@ Result<EngineAdapterCatalog::Content> EngineAdapterCatalog::ContentOf(
   if (!load.path.empty() || load.hash.empty()) {
     const Result<std::string> inside =
         load.owner.has_value() ? folders_.ResolveLearned(load.path) : folders_.Resolve(load.path);
-    const Result<std::string> hash = inside.ok() ? backend_.Hash(*inside) : inside.status();
+    const Result<std::string> hash =
+        inside.ok() ? backend_.HashAs(*inside, load.hash) : inside.status();
     failure = hash.status();
     if (hash.ok()) content = {*inside, *hash};
     if (hash.ok() && (load.hash.empty() || load.hash == *hash)) return content;
@@ -159,7 +168,7 @@ Result<AdapterInfo> EngineAdapterCatalog::MakeServable(const std::string& path,
     }
   }
   const std::string stamp = AdapterFolders::StampOf(path);
-  ASSIGN_OR_RETURN(const AdapterFacts facts, backend_.Read(path));
+  ASSIGN_OR_RETURN(const AdapterFacts facts, backend_.ReadAs(path, hash));
   if (facts.hash != hash) {
     return Status(StatusCode::kAborted, path + " changed while it was read; load it again");
   }
@@ -170,12 +179,13 @@ Result<AdapterInfo> EngineAdapterCatalog::MakeServable(const std::string& path,
   } else {
     RETURN_IF_ERROR(published);
   }
-  RememberFolder(path, stamp, facts);
+  if (!facts.leaves_texts_out) RememberFolder(path, stamp, facts);
   AdapterInfo info;
   info.path = path;
   Describe(facts, &info);
   info.text = facts.text;
   WarnOfNoEffect(facts, path);
+  WarnOfTextsLeftOut(facts, path);
   return info;
 }
 
@@ -389,15 +399,23 @@ Status EngineAdapterCatalog::RestoreEntry(const RegistryEntry& entry) {
   if (known != nullptr && known->hash == entry.hash) {
     return ListKnown(entry.name, *known, entry.tenant);
   }
-  ASSIGN_OR_RETURN(const std::string hash, backend_.Hash(inside));
+  ASSIGN_OR_RETURN(const std::string hash, backend_.HashAs(inside, entry.hash));
   if (hash != entry.hash) {
     return FailedPreconditionError("its content is not what was loaded under this name (" +
                                    entry.hash.substr(0, kHashDigitsShown) +
                                    "); load it again to serve the new content");
   }
-  return LoadLocked({.name = entry.name, .path = inside, .tenant = entry.tenant},
-                    /*remember=*/false)
-      .status();
+  ASSIGN_OR_RETURN(const AdapterInfo info,
+                   LoadLocked({.name = entry.name, .path = inside, .tenant = entry.tenant},
+                              /*remember=*/false));
+  if (info.hash == entry.hash) return OkStatus();
+  LOG_INFO(
+      "adapter '{}' was remembered by a version that knew no texts beside weights; its own hold "
+      "from now on",
+      entry.name);
+  const Status remembered = Remember(info);  // else the next start does this again
+  if (!remembered.ok()) LOG_WARN("{}", remembered.message());
+  return OkStatus();
 }
 
 // Those whose names are free: neither taken, nor remembered for another content.

@@ -43,6 +43,20 @@ class FakeBackend : public AdapterBackend {
         .hash = hash, .base_model = "base", .rank_max = 8, .bytes = 100, .text = std::move(text)};
   }
 
+  // Of an earlier version.
+  Result<std::string> HashAs(const std::string& path, const std::string& hash) override {
+    ASSIGN_OR_RETURN(std::string own, Hash(path));
+    return hash == "former " + own ? hash : own;
+  }
+  Result<AdapterFacts> ReadAs(const std::string& path, const std::string& hash) override {
+    ASSIGN_OR_RETURN(AdapterFacts facts, Read(path));
+    if (hash != "former " + facts.hash) return facts;
+    facts.hash = hash;
+    facts.text = nullptr;
+    facts.leaves_texts_out = true;
+    return facts;
+  }
+
   // The file's text is its template.
   Result<AdapterTextPtr> ReadText(const std::string& path) override {
     const Result<std::string> text = ReadFile(path + "/chat_template.jinja");
@@ -114,6 +128,33 @@ TEST_F(AdapterCatalogTest, NamesAreAliasesOfContent) {
   EXPECT_TRUE(catalog_->Unload("y", "").ok());
   EXPECT_FALSE(table_.Contains("hash of one"));
   EXPECT_EQ(catalog_->Unload("y", "").code(), StatusCode::kNotFound);
+}
+
+TEST_F(AdapterCatalogTest, WhatAnEarlierVersionRememberedIsServedWithItsTextsNow) {
+  Write("a", "one");
+  std::ofstream(root_ / "a" / "chat_template.jinja") << "hello";
+  ASSERT_TRUE(Load("x", "a").ok());
+  RegistryEntry entry = registry_->List()->front();
+  entry.hash = "former hash of one";
+  ASSERT_TRUE(registry_->Put(entry, /*replace=*/true).ok());
+  AdapterTable table(3);
+  EngineAdapterCatalog next(table, backend_, *registry_, AdapterFolders(root_, {}), "base");
+  EXPECT_EQ(next.RestoreFromRegistry()->num_loaded, 1);
+  EXPECT_EQ(next.Find("x")->hash, "hash of one");
+  EXPECT_EQ(next.Find("x")->text->chat_template, "hello");
+  EXPECT_EQ(registry_->List()->front().hash, "hash of one");
+}
+
+TEST_F(AdapterCatalogTest, AskedForByAnEarlierVersionsHashItHasNoTexts) {
+  Write("a", "one");
+  std::ofstream(root_ / "a" / "chat_template.jinja") << "hello";
+  const auto former =
+      catalog_->Load({.name = "x", .path = "a", .tenant = "", .hash = "former hash of one"});
+  ASSERT_TRUE(former.ok()) << former.status().ToString();
+  EXPECT_EQ(former->hash, "former hash of one");
+  EXPECT_EQ(former->text, nullptr);
+  EXPECT_TRUE(registry_->ListFolders()->empty()) << "the folder itself has another hash";
+  EXPECT_EQ(Load("x", "a", /*replace=*/true)->text->chat_template, "hello");
 }
 
 TEST_F(AdapterCatalogTest, ReplacingKeepsTheOldContentForItsRequests) {

@@ -10,6 +10,7 @@
 
 #include "base/adapter_files.h"
 #include "base/json.h"
+#include "base/log.h"
 #include "cache/adapter_sum.h"
 #include "executor/adapter_sum.h"
 #include "model/adapter_folder.h"
@@ -28,6 +29,7 @@ struct LoadedAdapter {
   AdapterWeights weights;
   std::vector<int32_t> invocation_tokens;  // see AdapterFacts
   AdapterTextPtr text = nullptr;
+  bool leaves_texts_out = false;  // see AdapterFacts
 };
 
 // Longer than any tokenizer's file.
@@ -49,6 +51,12 @@ Result<AdapterTextPtr> TextOf(const std::string& path, const AdapterTextFiles& f
   Result<AdapterTextPtr> text = hooks.read(ReaderOf(files));
   if (!text.ok()) return text.status().WithContext(path);
   return text;
+}
+
+void WarnOf(const std::string& path, const AdapterTextPtr& text, const AdapterTextHooks& hooks) {
+  if (text == nullptr || !hooks.warning) return;
+  const std::string warning = hooks.warning(*text);
+  if (!warning.empty()) LOG_WARN("{}: {}", path, warning);
 }
 
 // Such files are most of what lies in many folders, so that they are read once they are wanted.
@@ -111,13 +119,14 @@ bool DoesNothing(const AdapterWeights& weights, const ModelConfig& config) {
   return !weights.virtual_tokens.has_value() && ChangesNothing(weights.lora, config);
 }
 
-Result<LoadedAdapter> LoadAdapter(const std::string& path, const ModelConfig& config,
-                                  const VirtualTokenDTypes& dtypes, const FileJail& jail,
-                                  const AdapterTextHooks& hooks) {
+// `wanted`: the hash that it is known by; "": none.
+Result<LoadedAdapter> LoadAdapter(const std::string& path, const std::string& wanted,
+                                  const ModelConfig& config, const VirtualTokenDTypes& dtypes,
+                                  const FileJail& jail, const AdapterTextHooks& hooks) {
   ASSIGN_OR_RETURN(AdapterContent content, ReadAdapter(path, AdapterWeightsBytesMax(config), jail));
-  std::string hash = ContentHash(content);
+  const bool has_texts = !content.texts.empty();
+  std::string hash = HashAs(wanted, &content);
   ASSIGN_OR_RETURN(AdapterTextPtr text, TextOf(path, content.texts, hooks));
-  RETURN_IF_ERROR(CheckVocabulary(path, jail, hooks));
   std::optional<LoadedAdapter> all;
   for (AdapterFolder& folder : content.folders) {
     if (folder.path.empty()) continue;  // a bundle without it
@@ -130,26 +139,55 @@ Result<LoadedAdapter> LoadAdapter(const std::string& path, const ModelConfig& co
   }
   all->hash = std::move(hash);
   all->text = std::move(text);
+  all->leaves_texts_out = has_texts && content.texts.empty();
   return std::move(*all);
 }
 
 }  // namespace
 
-Result<std::string> LoraAdapterBackend::Hash(const std::string& path) {
-  ASSIGN_OR_RETURN(const AdapterContent content,
+Result<std::string> LoraAdapterBackend::Hash(const std::string& path) { return HashAs(path, ""); }
+
+Result<std::string> LoraAdapterBackend::HashAs(const std::string& path, const std::string& hash) {
+  ASSIGN_OR_RETURN(AdapterContent content,
                    ReadAdapter(path, AdapterWeightsBytesMax(config_), jail_));
-  return ContentHash(content);
+  return graft::HashAs(hash, &content);
 }
 
 Result<AdapterTextPtr> LoraAdapterBackend::ReadText(const std::string& path) {
   if (!texts_.read) return AdapterTextPtr();
   ASSIGN_OR_RETURN(const AdapterTextFiles files, ReadAdapterTextFiles(path, jail_));
-  return TextOf(path, files, texts_);
+  ASSIGN_OR_RETURN(AdapterTextPtr text, TextOf(path, files, texts_));
+  WarnOf(path, text, texts_);
+  return text;
 }
 
-Result<AdapterFacts> LoraAdapterBackend::Read(const std::string& path) {
-  ASSIGN_OR_RETURN(const HostStore::Held held, Fetch(path, ""));
+Result<AdapterFacts> LoraAdapterBackend::Read(const std::string& path) { return ReadAs(path, ""); }
+
+Result<AdapterFacts> LoraAdapterBackend::ReadAs(const std::string& path, const std::string& hash) {
+  ASSIGN_OR_RETURN(const HostStore::Held held, Fetch(path, hash));
+  WarnOf(path, held->facts.text, texts_);
   return held->facts;
+}
+
+Status LoraAdapterBackend::CheckVocabularyOnce(const std::string& path) {
+  if (!texts_.check_vocabulary) return OkStatus();
+  constexpr size_t kRememberedMax = 16384;
+  std::string stamps = path;
+  for (const char* const file : kVocabularyFiles) {
+    const Result<FileStamp> stamp = StampFile(path + "/" + file);
+    if (!stamp.ok()) continue;
+    stamps += std::string("\n") + file + " " + std::to_string(stamp->bytes) + " " +
+              std::to_string(stamp->modified_ns);
+  }
+  {
+    const std::lock_guard lock(vocabularies_mutex_);
+    if (vocabularies_.contains(stamps)) return OkStatus();
+  }
+  RETURN_IF_ERROR(CheckVocabulary(path, jail_, texts_));
+  const std::lock_guard lock(vocabularies_mutex_);
+  if (vocabularies_.size() >= kRememberedMax) vocabularies_.clear();
+  vocabularies_.insert(std::move(stamps));
+  return OkStatus();
 }
 
 Result<HostStore::Held> LoraAdapterBackend::Fetch(const std::string& path,
@@ -168,7 +206,8 @@ Result<HostStore::Held> LoraAdapterBackend::Fetch(const std::string& path,
 
 Result<HostStore::Held> LoraAdapterBackend::ReadFolder(const std::string& path,
                                                        const std::string& hash) {
-  ASSIGN_OR_RETURN(LoadedAdapter adapter, LoadAdapter(path, config_, dtypes_, jail_, texts_));
+  RETURN_IF_ERROR(CheckVocabularyOnce(path));
+  ASSIGN_OR_RETURN(LoadedAdapter adapter, LoadAdapter(path, hash, config_, dtypes_, jail_, texts_));
   if (!hash.empty() && adapter.hash != hash) {
     return FailedPreconditionError(
         path + " has changed: it held " + hash.substr(0, kHashDigitsShown) + " and holds " +
@@ -178,6 +217,7 @@ Result<HostStore::Held> LoraAdapterBackend::ReadFolder(const std::string& path,
       DescribeHostAdapter(adapter.weights, config_, adapter.hash, adapter.base_model);
   described.facts.invocation_tokens = std::move(adapter.invocation_tokens);
   described.facts.text = std::move(adapter.text);
+  described.facts.leaves_texts_out = adapter.leaves_texts_out;
   described.facts.changes_nothing = DoesNothing(adapter.weights, config_);
   return Keep(path, std::move(described), std::move(adapter.weights));
 }
@@ -274,8 +314,10 @@ void TellText(const AdapterTextPtr& text, OrderedJson* json) {
 
 Result<OrderedJson> InspectAdapter(const std::string& path, const ModelConfig& config, DType dtype,
                                    const AdapterTextHooks& texts, AdapterTextPtr* text) {
+  RETURN_IF_ERROR(CheckVocabulary(path, FileJail(), texts));
+  const VirtualTokenDTypes dtypes = {dtype, KvDType(dtype, Device())};
   ASSIGN_OR_RETURN(const LoadedAdapter adapter,
-                   LoadAdapter(path, config, {dtype, KvDType(dtype, Device())}, FileJail(), texts));
+                   LoadAdapter(path, "", config, dtypes, FileJail(), texts));
   const LoraWeights& lora = adapter.weights.lora;
   const std::optional<VirtualTokens>& tokens = adapter.weights.virtual_tokens;
   OrderedJson json = {{"path", path},

@@ -2,8 +2,10 @@
 #pragma once
 
 #include <functional>
+#include <mutex>
 #include <optional>
 #include <string>
+#include <unordered_set>
 #include <utility>
 #include <vector>
 
@@ -21,6 +23,8 @@ namespace graft {
 struct AdapterTextHooks {
   std::function<Result<AdapterTextPtr>(const ReadBesideAdapter& read)> read;
   std::function<Status(const ReadBesideAdapter& read)> check_vocabulary;
+  // Why a text that was read cannot be used as it should; "": it can. It is served all the same.
+  std::function<std::string(const AdapterText& text)> warning;
 };
 
 class LoraAdapterBackend : public AdapterBackend {
@@ -41,6 +45,8 @@ class LoraAdapterBackend : public AdapterBackend {
   Result<std::string> Hash(const std::string& path) override;
   // Errors carry the path and name the key or tensor.
   Result<AdapterFacts> Read(const std::string& path) override;
+  Result<std::string> HashAs(const std::string& path, const std::string& hash) override;
+  Result<AdapterFacts> ReadAs(const std::string& path, const std::string& hash) override;
   Result<AdapterTextPtr> ReadText(const std::string& path) override;
   bool Has(const std::string& hash) const override { return store_.Has(hash); }
   void SetPriority(const std::string& hash, int32_t priority) override {
@@ -65,6 +71,8 @@ class LoraAdapterBackend : public AdapterBackend {
 
  private:
   Result<HostStore::Held> ReadFolder(const std::string& path, const std::string& hash);
+  // Of files that are as they were when they were accepted nothing is read.
+  Status CheckVocabularyOnce(const std::string& path);
   // `whole` describes the weights; `what` is it that finds no room.
   Result<HostStore::Held> Keep(const std::string& what, HostAdapter whole, AdapterWeights weights);
 
@@ -74,6 +82,8 @@ class LoraAdapterBackend : public AdapterBackend {
   const FileJail jail_;
   const AdapterSlicer slicer_;  // any rank's: all slices have the same shape
   const AdapterTextHooks texts_;
+  std::mutex vocabularies_mutex_;
+  std::unordered_set<std::string> vocabularies_;  // accepted: folders with their files' stamps
 };
 
 // The output of `graft adapters inspect` for a folder that this model can serve: identity, ranks,

@@ -95,7 +95,10 @@ TEST_F(AdapterBackendTest, WhatLiesBesideTheWeightsIsHandedOn) {
   // As it was read, the store has it; a second look at the folder finds the same.
   WriteFile(path + "/tokenizer.json", "theirs");
   EXPECT_TRUE(backend.Read(path).ok());
-  refused_vocabulary = "theirs";
+  // What was accepted is looked at again once it has changed.
+  refused_vocabulary = "another's";
+  EXPECT_TRUE(backend.Read(path).ok());
+  WriteFile(path + "/tokenizer.json", "another's");
   EXPECT_THAT(backend.Read(path).status().message(), HasSubstr(path + ": tokenizer.json: no"));
   WriteFile(Folder("b") + "/generation_config.json", "{}");
   EXPECT_THAT(backend.ReadText(dir_.File("b")).status().message(),
@@ -103,6 +106,37 @@ TEST_F(AdapterBackendTest, WhatLiesBesideTheWeightsIsHandedOn) {
   // Whoever asks for no texts gets the weights alone, under the same hash.
   EXPECT_EQ(backend_.Read(path)->hash, facts->hash);
   EXPECT_EQ(*backend_.ReadText(path), nullptr);
+}
+
+TEST_F(AdapterBackendTest, AnEarlierVersionsHashLeadsToTheWeightsAlone) {
+  int num_vocabularies = 0;
+  LoraAdapterBackend backend(model_, DType::kF32, store_, {}, {}, {},
+                             {.read = [](const ReadBesideAdapter&) -> Result<AdapterTextPtr> {
+                                return ShareAdapterText({.chat_template = "hi"});
+                              },
+                              .check_vocabulary = [&](const ReadBesideAdapter&) -> Status {
+                                ++num_vocabularies;
+                                return OkStatus();
+                              }});
+  const std::string path = Folder("a");
+  const std::string former = *backend.Hash(path);
+  WriteFile(path + "/chat_template.jinja", "hi");
+  WriteFile(path + "/tokenizer.json", "{}");
+  const std::string now = *backend.Hash(path);
+  ASSERT_NE(now, former);
+  EXPECT_EQ(*backend.HashAs(path, former), former);
+  EXPECT_EQ(*backend.HashAs(path, now), now);
+  EXPECT_EQ(*backend.HashAs(path, std::string(64, 'a')), now);
+  const AdapterFacts facts = backend.ReadAs(path, former).value();
+  EXPECT_EQ(facts.hash, former);
+  EXPECT_EQ(facts.text, nullptr);
+  EXPECT_TRUE(facts.leaves_texts_out);
+  const AdapterFacts whole = backend.ReadAs(path, now).value();
+  EXPECT_EQ(whole.hash, now);
+  EXPECT_EQ(whole.text->chat_template, "hi");
+  EXPECT_FALSE(whole.leaves_texts_out);
+  EXPECT_FALSE(backend.ReadAs(path, std::string(64, 'a')).ok());
+  EXPECT_EQ(num_vocabularies, 1) << "as it was when it was accepted";
 }
 
 TEST_F(AdapterBackendTest, TellsWhatChangesNothing) {
@@ -172,6 +206,12 @@ TEST_F(AdapterBackendTest, ReadsABundle) {
   // The hash that graft.json gives is checked.
   WriteFile(path + "/graft.json", R"({"format": 1, "hash": ")" + facts->hash + R"("})");
   EXPECT_EQ(Refusal(path), "accepted");
+  // Files of texts may come later; the bundle is another content with them.
+  WriteFile(path + "/chat_template.jinja", "hi");
+  EXPECT_NE(backend_.Read(path).value().hash, facts->hash);
+  WriteFile(path + "/graft.json", R"({"format": 1, "hash": ")" + *backend_.Hash(path) + R"("})");
+  EXPECT_EQ(Refusal(path), "accepted");
+  WriteFile(path + "/graft.json", R"({"format": 1, "hash": ")" + facts->hash + R"("})");
   Folder("both/lora", R"("r": 6, "lora_alpha": 8)");
   EXPECT_THAT(Refusal(path), AllOf(HasSubstr("DATA_LOSS"), HasSubstr(path + "/graft.json"),
                                    HasSubstr(facts->hash), HasSubstr("changed")));

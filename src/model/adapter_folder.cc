@@ -25,15 +25,31 @@ void HashFile(Sha256& hash, const std::string& bytes) {
 constexpr int64_t kManifestBytesMax = int64_t{1} << 20;
 constexpr int kManifestFormat = 1;
 
+std::string HashOf(const std::vector<AdapterFolder>& folders, const AdapterTextFiles& texts) {
+  Sha256 hash;
+  for (const AdapterFolder& folder : folders) {
+    HashFile(hash, folder.config);
+    HashFile(hash, folder.weights);
+  }
+  for (const auto& [file, bytes] : texts) {
+    HashFile(hash, file);
+    HashFile(hash, bytes);
+  }
+  return hash.HexDigest();
+}
+
 // Whether the files are those that graft.json was written for; what else it tells is for people.
-Status CheckManifest(const std::string& text, const std::string& hash) {
+Status CheckManifest(const std::string& text, const AdapterContent& content) {
   ASSIGN_OR_RETURN(const Json json, ParseJson(text));
   if (!json.is_object()) return InvalidArgumentError("expected a JSON object");
   if (json.value("format", Json()) != kManifestFormat) {
     return UnimplementedError("\"format\" is not 1, the only one that this program knows");
   }
   const Json stated = json.value("hash", Json());
-  if (stated.is_null() || stated == hash) return OkStatus();
+  const std::string hash = ContentHash(content);
+  if (stated.is_null() || stated == hash || stated == HashOf(content.folders, {})) {
+    return OkStatus();
+  }
   return DataLossError("\"hash\" is " + stated.dump(-1, ' ', true, Json::error_handler_t::replace) +
                        ", but the files beside it have " + hash +
                        ": they were changed since it was written");
@@ -170,22 +186,21 @@ Result<AdapterContent> ReadAdapter(const std::string& path, int64_t weights_byte
   RETURN_IF_ERROR(CheckParts(path, content));
   ASSIGN_OR_RETURN(content.texts, ReadAdapterTextFiles(path, jail));
   ASSIGN_OR_RETURN(const std::string text, jail.Read(manifest, kManifestBytesMax));
-  const Status checked = CheckManifest(text, ContentHash(content));
+  const Status checked = CheckManifest(text, content);
   if (!checked.ok()) return checked.WithContext(manifest);
   return content;
 }
 
 std::string ContentHash(const AdapterContent& content) {
-  Sha256 hash;
-  for (const AdapterFolder& folder : content.folders) {
-    HashFile(hash, folder.config);
-    HashFile(hash, folder.weights);
-  }
-  for (const auto& [file, bytes] : content.texts) {
-    HashFile(hash, file);
-    HashFile(hash, bytes);
-  }
-  return hash.HexDigest();
+  return HashOf(content.folders, content.texts);
+}
+
+std::string HashAs(const std::string& wanted, AdapterContent* content) {
+  std::string hash = ContentHash(*content);
+  if (wanted.empty() || hash == wanted || content->texts.empty()) return hash;
+  if (HashOf(content->folders, {}) != wanted) return hash;
+  content->texts.clear();
+  return wanted;
 }
 
 }  // namespace graft

@@ -49,12 +49,17 @@ struct AdapterContent {
 
 // A folder without adapter_config.json that has a graft.json is a bundle of its folders lora and
 // prompt. Errors are as ReadAdapterFolder's; kDataLoss where graft.json has another hash than comes
-// out.
+// out, with the files of texts or without them, which may have come later.
 Result<AdapterContent> ReadAdapter(const std::string& path, int64_t weights_bytes_max,
                                    const FileJail& jail = {});
 
 // The adapter's identity: as AdapterHash, over all folders, of which a missing one counts as two
 // empty files, and then over the name and the bytes of each file of texts.
 std::string ContentHash(const AdapterContent& content);
+
+// The same for whoever knows the content as `wanted`. Earlier versions of this program hashed no
+// files of texts: where `wanted` is such a hash of the content, it is the answer, and the content's
+// texts are dropped. "": a hash of nobody's.
+std::string HashAs(const std::string& wanted, AdapterContent* content);
 
 }  // namespace graft

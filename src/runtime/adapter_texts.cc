@@ -2,9 +2,14 @@
 
 #include <memory>
 #include <mutex>
+#include <optional>
+#include <unordered_map>
 #include <utility>
 
+#include "base/adapter_files.h"
+#include "base/sha256.h"
 #include "text/adapter_text_reader.h"
+#include "text/chat_template.h"
 
 namespace graft {
 namespace {
@@ -33,6 +38,82 @@ class LateReader {
   std::unique_ptr<AdapterTextReader> reader_;
 };
 
+// What files of texts were understood to say. Trainers leave the same ones beside thousands of
+// adapters, and reading them takes milliseconds: of what was looked at the answers are remembered.
+class TextMemory {
+ public:
+  Result<AdapterTextPtr> Read(LateReader& late, const ReadBesideAdapter& read) {
+    ASSIGN_OR_RETURN(const std::string key, KeyOf(read));
+    if (std::optional<AdapterTextPtr> known = Find(key)) return *std::move(known);
+    ASSIGN_OR_RETURN(const AdapterTextReader* const reader, late.Get());
+    ASSIGN_OR_RETURN(AdapterTextPtr text, reader->Read(read));
+    const std::lock_guard lock(mutex_);
+    if (texts_.size() >= kRememberedMax) texts_.clear();
+    texts_[key] = {text == nullptr, text};
+    return text;
+  }
+
+ private:
+  // Of an adapter that may be gone by now.
+  struct Known {
+    bool is_none = false;
+    std::weak_ptr<const AdapterText> text;
+  };
+
+  static Result<std::string> KeyOf(const ReadBesideAdapter& read) {
+    Sha256 hash;
+    for (const char* const file : kAdapterTextFiles) {
+      ASSIGN_OR_RETURN(const std::optional<std::string> bytes, read(file));
+      if (!bytes.has_value()) continue;
+      hash.Update(std::string(file) + " " + std::to_string(bytes->size()) + " ");
+      hash.Update(*bytes);
+    }
+    return hash.HexDigest();
+  }
+  std::optional<AdapterTextPtr> Find(const std::string& key) {
+    const std::lock_guard lock(mutex_);
+    const auto known = texts_.find(key);
+    if (known == texts_.end()) return std::nullopt;
+    AdapterTextPtr text = known->second.text.lock();
+    if (text == nullptr && !known->second.is_none) return std::nullopt;
+    return text;
+  }
+
+  static constexpr size_t kRememberedMax = 1024;
+  std::mutex mutex_;
+  std::unordered_map<std::string, Known> texts_;  // by SHA-256
+};
+
+// Why chat templates cannot be used. Thousands of adapters may bring the same one: of what was
+// looked at the answers are remembered.
+class TemplateCheck {
+ public:
+  std::string Of(const AdapterText& text) {
+    if (text.chat_template.empty()) return "";
+    Sha256 hash;
+    hash.Update(text.chat_template);
+    hash.Update("", 1);  // no template has a zero
+    hash.Update(text.tool_template);
+    const std::string key = hash.HexDigest();
+    {
+      const std::lock_guard lock(mutex_);
+      const auto known = errors_.find(key);
+      if (known != errors_.end()) return known->second;
+    }
+    const Status parsed = ChatTemplate::Parse(text.chat_template, text.tool_template).status();
+    std::string error;
+    if (!parsed.ok()) error = "chat with it is refused: " + parsed.message();
+    const std::lock_guard lock(mutex_);
+    if (errors_.size() >= kRememberedMax) errors_.clear();
+    return errors_[key] = error;
+  }
+
+ private:
+  static constexpr size_t kRememberedMax = 1024;
+  std::mutex mutex_;
+  std::unordered_map<std::string, std::string> errors_;  // by SHA-256; "": it can be used
+};
+
 }  // namespace
 
 Option AdapterTextOptionRow(AdapterTextUse& use) {
@@ -44,15 +125,16 @@ Option AdapterTextOptionRow(AdapterTextUse& use) {
 AdapterTextHooks MakeAdapterTextHooks(AdapterTextUse use, const std::string& model_dir,
                                       const ModelConfig& model) {
   if (use == AdapterTextUse::kBase) return {};
-  const auto late = std::make_shared<LateReader>(model_dir, model);  // of both functions
-  return {.read = [late](const ReadBesideAdapter& read) -> Result<AdapterTextPtr> {
-            ASSIGN_OR_RETURN(const AdapterTextReader* const reader, late->Get());
-            return reader->Read(read);
-          },
-          .check_vocabulary = [late](const ReadBesideAdapter& read) -> Status {
-            ASSIGN_OR_RETURN(const AdapterTextReader* const reader, late->Get());
-            return reader->CheckVocabulary(read);
-          }};
+  const auto late = std::make_shared<LateReader>(model_dir, model);  // of two functions
+  const auto memory = std::make_shared<TextMemory>();
+  const auto check = std::make_shared<TemplateCheck>();
+  return {
+      .read = [late, memory](const ReadBesideAdapter& read) { return memory->Read(*late, read); },
+      .check_vocabulary = [late](const ReadBesideAdapter& read) -> Status {
+        ASSIGN_OR_RETURN(const AdapterTextReader* const reader, late->Get());
+        return reader->CheckVocabulary(read);
+      },
+      .warning = [check](const AdapterText& text) { return check->Of(text); }};
 }
 
 }  // namespace graft

@@ -214,6 +214,13 @@ HttpResponse LoadAdapter(const ServerState& state, const Json& body, const ApiKe
            adapter->hash);
   HttpResponse response;
   AppendAdapterEntry(state, *adapter, key, &response.body);
+  const std::string error = ChatTextOf(state.context, adapter->text).error;
+  const bool brings_template = adapter->text != nullptr && !adapter->text->chat_template.empty();
+  if (brings_template && !error.empty()) {
+    LOG_WARN("chat with adapter {} is refused: {}", load->name, error);
+    response.body.back() = ',';
+    response.body += R"("chat_template_error":)" + DumpJson(error) + '}';
+  }
   return response;
 }
 

@@ -29,8 +29,9 @@ struct AdapterFacts {
   bool has_virtual_kv = false;
   // It acts from where these tokens stand last in a prompt (activated LoRA); empty: everywhere.
   std::vector<int32_t> invocation_tokens;
-  AdapterTextPtr text;           // what it says of texts
-  bool changes_nothing = false;  // the base answers in its place
+  AdapterTextPtr text;            // what it says of texts
+  bool leaves_texts_out = false;  // its folder has such files, of which its hash does not know
+  bool changes_nothing = false;   // the base answers in its place
 };
 
 // PEFT folders into the host's memory. Any thread.
@@ -42,6 +43,14 @@ class AdapterBackend {
   // Reads, checks and self-tests the PEFT folder, and keeps what the device will want in the host's
   // memory, as far as it has room.
   virtual Result<AdapterFacts> Read(const std::string& path) = 0;
+  // The same for whoever knows the content as `hash`. Earlier versions of this program hashed no
+  // files of texts; by such a hash the folder is served as it was, without them.
+  virtual Result<std::string> HashAs(const std::string& path, const std::string& /*hash*/) {
+    return Hash(path);
+  }
+  virtual Result<AdapterFacts> ReadAs(const std::string& path, const std::string& /*hash*/) {
+    return Read(path);
+  }
   // What lies beside the folder's weights says of texts, without reading these. Null: nothing.
   virtual Result<AdapterTextPtr> ReadText(const std::string& /*path*/) { return AdapterTextPtr(); }
   // Whether the content is in the host's memory.
