@@ -68,14 +68,18 @@ LearningJob JobOf(SqliteStatement& row) {
   return job;
 }
 
-// Documents of all tenants: SQLite gives the files beside it the same rights.
+// Documents of all tenants: no other user reads the file, nor what SQLite has beside it, which gets
+// the file's rights when it is made and may be left of a server that was killed.
 Status MakeOwn(const std::string& path) {
   const int fd = open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
   if (fd < 0) return SystemError(errno, "cannot open " + path);
-  const int changed = fchmod(fd, 0600);
-  const int error_number = errno;
   close(fd);
-  return changed == 0 ? OkStatus() : SystemError(error_number, "cannot make " + path + " private");
+  for (const char* const part : {"", "-wal", "-shm"}) {
+    if (chmod((path + part).c_str(), 0600) == 0 || errno == ENOENT) continue;
+    // Another user's, or a disk that has no rights: it was served from so far.
+    LOG_WARN("other users may read {}: {}", path + part, SystemError(errno, "chmod").message());
+  }
+  return OkStatus();
 }
 
 // The rows that `read` makes of one more than the page has say whether there are more.

@@ -307,7 +307,12 @@ TEST(LearningStoreFileTest, AKilledProcessLeavesWhatItWrote) {
   waitpid(child, &state, 0);
   ASSERT_TRUE(WIFSIGNALED(state));
   // Whatever the umask, and whatever an older version left.
-  ASSERT_EQ(chmod(path.c_str(), 0644), 0);
+  int num_left = 0;
+  for (const auto& file : fs::directory_iterator(folder)) {
+    ASSERT_EQ(chmod(file.path().c_str(), 0644), 0);
+    ++num_left;
+  }
+  EXPECT_EQ(num_left, 3) << "the database, and what SQLite had beside it";
   const auto store = *SqliteLearningStore::Open(path);
   for (const auto& file : fs::directory_iterator(folder)) {
     EXPECT_EQ(file.status().permissions(), fs::perms::owner_read | fs::perms::owner_write)
