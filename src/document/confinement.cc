@@ -31,6 +31,9 @@ constexpr uint32_t kArchitecture = 0;
 // x86-64 has a second set of numbers, from here on.
 constexpr uint32_t kOtherNumbers = 0x40000000;
 
+// Newer than some systems' headers.
+constexpr uint32_t kFchmodat2 = 452, kSetxattrat = 463, kRemovexattrat = 466;
+
 // Sockets, other processes, and changes to files, which Landlock does not know in all versions.
 constexpr uint32_t kForbidden[] = {
     SYS_socket,
@@ -75,6 +78,9 @@ constexpr uint32_t kForbidden[] = {
     SYS_removexattr,
     SYS_lremovexattr,
     SYS_fremovexattr,
+    kFchmodat2,
+    kSetxattrat,
+    kRemovexattrat,
 #ifdef SYS_renameat
     SYS_renameat,
 #endif

@@ -47,6 +47,9 @@ TEST_F(PdfTextTest, SaysWhatFailed) {
   EXPECT_THAT(failed.message(), HasSubstr("cannot read it as a PDF: Syntax Error: no trailer"));
   EXPECT_THAT(Run("exit 3").status().message(), HasSubstr("forbids"));
   EXPECT_THAT(Run("exit 99").status().message(), HasSubstr("within its limits"));
+  for (const char* const script : {"exec /no/such/program", "exec /"}) {
+    EXPECT_EQ(Run(script).status().code(), StatusCode::kInternal) << script;
+  }
   EXPECT_THAT(Run("kill -SEGV $$").status().message(), HasSubstr("crashed"));
   limits_.program = folder_ + "/nothing";
   const Status missing = PdfText("%PDF-1.4", limits_).status();
