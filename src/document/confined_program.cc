@@ -105,11 +105,11 @@ struct ChildOrder {
 };
 
 // A lower one of this process's own holds on.
-void SetLimit(int which, int64_t value) {
+void SetLimit(int which, int64_t value, int64_t beyond = 0) {
   rlimit limit = {};
   if (getrlimit(static_cast<__rlimit_resource_t>(which), &limit) != 0) _exit(kCannotBegin);
-  limit.rlim_max = std::min(limit.rlim_max, static_cast<rlim_t>(value));
-  limit.rlim_cur = limit.rlim_max;
+  limit.rlim_max = std::min(limit.rlim_max, static_cast<rlim_t>(value + beyond));
+  limit.rlim_cur = std::min(limit.rlim_max, static_cast<rlim_t>(value));
   if (setrlimit(static_cast<__rlimit_resource_t>(which), &limit) != 0) _exit(kCannotBegin);
 }
 
@@ -145,7 +145,7 @@ void ResetSignals() {
   RaiseFileWalls(order.file_walls);
   CloseFrom(3);
   ResetSignals();
-  SetLimit(RLIMIT_CPU, order.limits->cpu_seconds);
+  SetLimit(RLIMIT_CPU, order.limits->cpu_seconds, 1);  // SIGXCPU, by which the limit is known
   SetLimit(RLIMIT_NOFILE, order.limits->files);
   SetLimit(RLIMIT_FSIZE, 0);  // pipes are no files
   SetLimit(RLIMIT_CORE, 0);

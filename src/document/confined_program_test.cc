@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <linux/landlock.h>
+#include <signal.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -157,6 +158,7 @@ TEST(RunConfinedTest, EndsAtEachLimit) {
   limits.cpu_seconds = 1;
   const ProgramEnd busy = RunScript("while :; do :; done", limits);
   EXPECT_EQ(busy.kind, Kind::kSignal);
+  EXPECT_EQ(busy.code, SIGXCPU);
   EXPECT_NE(RunScript("echo x > /tmp/graft_confined_file").code, 0)
       << "a file that holds something";
   EXPECT_THAT(RunScript("ulimit -v; ulimit -n; ulimit -c").output, HasSubstr("1048576\n32\n0\n"));

@@ -39,7 +39,11 @@ Status StatusOfEnd(const ProgramEnd& end, const ProgramLimits& limits) {
     case ProgramEnd::Kind::kExited:
       return StatusOfExit(end);
     case ProgramEnd::Kind::kSignal:
-      if (end.code == SIGXCPU || end.code == SIGKILL) return TookTooLong(limits.cpu_seconds);
+      if (end.code == SIGXCPU) return TookTooLong(limits.cpu_seconds);
+      // Not the file's fault: no limit of the child's ends it so.
+      if (end.code == SIGKILL) {
+        return InternalError("pdftotext was killed, by a system that lacks memory mostly");
+      }
       return InvalidArgumentError("pdftotext crashed over the PDF");
     case ProgramEnd::Kind::kTooLong:
       return TookTooLong(limits.seconds);

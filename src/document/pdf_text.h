@@ -16,7 +16,8 @@ struct PdfTextLimits {
 };
 
 // UTF-8; what is none of pdftotext's output is U+FFFD. kFailedPrecondition: no such program.
-// kInvalidArgument: it failed, or met a limit. kCancelled: `is_wanted` said no.
+// kInvalidArgument: it failed, or met a limit. kInternal: it could not be started, or was killed.
+// kCancelled: `is_wanted` said no.
 Result<std::string> PdfText(const std::string& pdf, const PdfTextLimits& limits = {},
                             const std::function<bool()>& is_wanted = nullptr);
 

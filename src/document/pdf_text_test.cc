@@ -50,6 +50,7 @@ TEST_F(PdfTextTest, SaysWhatFailed) {
   for (const char* const script : {"exec /no/such/program", "exec /"}) {
     EXPECT_EQ(Run(script).status().code(), StatusCode::kInternal) << script;
   }
+  EXPECT_EQ(Run("kill -KILL $$").status().code(), StatusCode::kInternal);
   EXPECT_THAT(Run("kill -SEGV $$").status().message(), HasSubstr("crashed"));
   limits_.program = folder_ + "/nothing";
   const Status missing = PdfText("%PDF-1.4", limits_).status();
