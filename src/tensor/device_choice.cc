@@ -6,8 +6,8 @@ namespace graft {
 namespace {
 
 // Whether code of one architecture runs on the card: compiled for its own generation and no later
-// member of it, or as text that the driver compiles for later cards. One with a letter runs on no
-// other card.
+// member of it, or as text that the driver compiles for later cards. With an "a" it runs on no
+// other card, with an "f" on none of another generation.
 bool RunsOn(std::string_view architecture, int major, int minor) {
   int number = 0;
   const char* const end = architecture.data() + architecture.size();
@@ -15,7 +15,8 @@ bool RunsOn(std::string_view architecture, int major, int minor) {
   if (error != std::errc()) return true;
   const std::string_view suffix(rest, static_cast<size_t>(end - rest));
   const int card = major * 10 + minor;
-  if (suffix.starts_with("a") || suffix.starts_with("f")) return number == card;
+  if (suffix.starts_with("a")) return number == card;
+  if (suffix.starts_with("f")) return number / 10 == major && number <= card;
   const bool has_code = number / 10 == major && number <= card;
   const bool has_text = number <= card;
   return (suffix != "-virtual" && has_code) || (suffix != "-real" && has_text);

@@ -172,6 +172,8 @@ TEST(DeviceTest, CodeForACardIsToldByItsCapability) {
   EXPECT_TRUE(HasCodeFor("80-virtual", 12, 0)) << "the driver compiles it";
   EXPECT_TRUE(HasCodeFor("80", 9, 0));
   EXPECT_FALSE(HasCodeFor("90a", 10, 0));
+  EXPECT_TRUE(HasCodeFor("100f-real", 10, 3));
+  EXPECT_FALSE(HasCodeFor("100f", 12, 0));
   EXPECT_TRUE(HasCodeFor("native", 8, 6));
 }
 
