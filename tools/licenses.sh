@@ -5,6 +5,5 @@ cd "$(dirname "$0")/.."
 rm -rf "$1"
 mkdir -p "$1/lexbor" "$1/xgrammar"
 cp build/lexbor/LICENSE build/lexbor/NOTICE "$1/lexbor"
-archive=$(echo build/grammar/xgrammar-*.tar.gz)
-name=$(basename "$archive" .tar.gz)
-tar -xf "$archive" -C "$1/xgrammar" --strip-components 1 "$name/LICENSE" "$name/NOTICE"
+name=xgrammar-$(sed -n 's/^version=//p' tools/grammar.sh)
+tar -xf "build/grammar/$name.tar.gz" -C "$1/xgrammar" --strip-components 1 "$name/LICENSE" "$name/NOTICE"
