@@ -3,6 +3,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
+
+#include "base/unwanted_work.h"
 #include "server/generation_plan.h"
 #include "server/server_testing.h"
 #include "server/token_endpoints.h"
@@ -101,6 +104,18 @@ TEST_F(ChatTextTest, ATemplateThatDoesNotParseForbidsChatAlone) {
   EXPECT_THAT(chat.error().message, HasSubstr("This adapter's chat template cannot be used"));
   EXPECT_THAT(chat.error().message, HasSubstr("line 2"));
   EXPECT_THAT(Stops(Complete({{"model", "austen"}})), ElementsAre(5));
+}
+
+// The template is parsed once, so what is found then must not depend on who came first.
+TEST_F(ChatTextTest, AClientThatLeavesSpoilsNoTemplateForOthers) {
+  catalog_.SetText("austen", {.chat_template = "{% for m in messages %}{% for part in m.content %}"
+                                               "{{ part.text }}{% endfor %}{% endfor %}"});
+  {
+    const std::atomic<bool> has_left = true;
+    const WatchedWork work(has_left);
+    EXPECT_FALSE(Chat({{"model", "austen"}}).ok());
+  }
+  EXPECT_EQ(Prompt(Chat({{"model", "austen"}})), "hi");
 }
 
 TEST_F(ChatTextTest, ASumHasTheTemplateThatItsAdaptersAgreeOn) {

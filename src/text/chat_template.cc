@@ -1,9 +1,11 @@
 #include "text/chat_template.h"
 
 #include <algorithm>
+#include <atomic>
 #include <utility>
 
 #include "base/clock.h"
+#include "base/unwanted_work.h"
 #include "text/chat_template_source.h"
 #include "text/content_form.h"
 #include "text/jinja/interpreter.h"
@@ -150,6 +152,10 @@ Result<Compiled> Compile(std::string_view source, bool with_tools) {
   RenderOptions options;
   options.now = 0;
   options.work_max = 200'000;  // of a conversation of a few words
+  // What is found holds for all conversations: it is found to its end, also where nobody waits any
+  // more for the one that came first.
+  const std::atomic<bool> is_unwanted = false;
+  const WatchedWork work(is_unwanted);
   compiled.forms = FindContentForms(with_tools, [&](const OrderedJson& context) {
     return RenderBlock(compiled.block, context, options, nullptr);
   });
