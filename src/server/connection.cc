@@ -417,7 +417,7 @@ Connection::Awaitable<bool> Connection::AnswerListing(Exchange& exchange) {
     }
     return AnswerGet(state_, match, *exchange.key);
   };
-  co_return co_await AnswerOn(exchange, std::move(run), answer, /*stops_at_end=*/is_post);
+  co_return co_await AnswerOn(exchange, std::move(run), answer, HasLongBody(exchange));
 }
 
 Connection::Awaitable<bool> Connection::AnswerTokens(Exchange& exchange) {
@@ -428,7 +428,13 @@ Connection::Awaitable<bool> Connection::AnswerTokens(Exchange& exchange) {
       [&, answer] {
         return answer(state_.context, state_.options.request_limits, *exchange.key, body);
       },
-      /*stops_at_end=*/true);
+      HasLongBody(exchange));
+}
+
+// A client may end its side of the connection behind its request and wait for the answer, which
+// looks as if it had left: short work is done and answered all the same, whoever waits.
+bool Connection::HasLongBody(const Exchange& exchange) const {
+  return static_cast<int64_t>(exchange.request->body.size()) > state_.options.inline_body_bytes_max;
 }
 
 // On a worker, too: an hour's history is long.
