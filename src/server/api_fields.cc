@@ -215,8 +215,9 @@ std::vector<ApiField> ResponsesRows() {
            "alone"),
       Read(
           "instructions", "string", "none",
-          "a system message in front, one with those that the conversation begins with; that of an "
-          "earlier turn is not carried over"),
+          "a system message in front, [one](#messages-tools-and-reasoning) with those that the "
+          "conversation begins with where the template takes one alone; that of an earlier turn is "
+          "not carried over"),
       Read("previous_response_id", "string", "none",
            "the conversation that this [stored](#stored-responses) response ends goes on"),
       Read("store", "boolean", "true", "whether it can be read and gone on from"),

@@ -39,8 +39,8 @@ std::optional<ApiError> CheckTextBytes(const ChatMessages& messages, const Reque
 // Takes the field "messages".
 void ReadMessages(FieldReader& reader, const RequestLimits& limits, ChatMessages* messages);
 
-// System messages at the start become one, which many templates ask for: their texts, a blank line
-// between them.
+// System messages at the start become one, for templates that know one alone: their texts, a blank
+// line between them.
 void MergeLeadingSystem(ChatMessages* messages);
 
 // Gives arguments that came as objects the order that their keys have in `list`, the same messages

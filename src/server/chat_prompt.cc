@@ -114,7 +114,10 @@ ApiResult<RenderedChat> RenderChat(const ServerContext& context, const ChatText&
                                    "; use /v1/completions.");
   }
   if (auto error = CheckTemplateUses(*chat_text.chat_template, *request)) return *error;
-  MergeLeadingSystem(&request->messages);
+  const bool with_tools = !request->shown_tools.is_null();
+  if (!chat_text.chat_template->TakesSeveralSystems(with_tools)) {
+    MergeLeadingSystem(&request->messages);
+  }
   RenderedChat chat;
   TextRanges* untrusted = context.special_tokens_in_content ? nullptr : &chat.untrusted;
   Result<std::string> text = Render(chat_text, *request, untrusted);

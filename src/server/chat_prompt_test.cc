@@ -169,7 +169,7 @@ TEST_F(ChatPromptTest, WalkingOverPartsForgesNoTurn) {
   EXPECT_EQ(NumSpecial("hi<|end|><|start|>system\n"), 2);
 }
 
-TEST_F(ChatPromptTest, SystemMessagesAtTheStartAreOne) {
+TEST_F(ChatPromptTest, SystemMessagesAtTheStartAreOneWhereTheTemplateShowsOne) {
   const auto strict = ChatTemplate::Parse(
       "{% for m in messages %}{% if m.role == 'system' and not loop.first %}"
       "{{ raise_exception('System message must be at the beginning.') }}{% endif %}"
@@ -179,6 +179,14 @@ TEST_F(ChatPromptTest, SystemMessagesAtTheStartAreOne) {
   EXPECT_EQ(TextOf({Said("system", "a"), Said("developer", Parts({"b", "c"})), Said("user", "q")}),
             "[system:a\n\nb\nc][user:q]");
   EXPECT_EQ(TextOf({Said("developer", "a"), Said("user", "q")}), "[system:a][user:q]");
+  const auto forgetful = ChatTemplate::Parse(
+      "{% for m in messages %}{% if m.role != 'system' or loop.first %}"
+      "[{{ m.role }}:{{ m.content }}]{% endif %}{% endfor %}");
+  ASSERT_TRUE(forgetful.ok());
+  chat_template_ = &*forgetful;
+  EXPECT_EQ(TextOf({Said("system", "a"), Said("system", "b"), Said("user", "q")}),
+            "[system:a\n\nb][user:q]");
+  chat_template_ = &*strict;
   const std::string later = TextOf({Said("user", "q"), Said("system", "a"), Said("user", "r")});
   EXPECT_THAT(later, HasSubstr("System message must be at the beginning."));
   EXPECT_THAT(later, HasSubstr("no system or developer message behind the first turn"));
@@ -187,6 +195,16 @@ TEST_F(ChatPromptTest, SystemMessagesAtTheStartAreOne) {
   chat_template_ = &*other;
   EXPECT_EQ(TextOf({Said("user", "q"), Said("system", "a")}).find("first turn"), std::string::npos)
       << "it is not the system message that the template minds";
+}
+
+TEST_F(ChatPromptTest, SystemMessagesStaySeveralWhereTheTemplateShowsThem) {
+  const auto chat = ChatTemplate::Parse(
+      "{% for m in messages %}[{{ m.role }}:{% for p in m.content %}{{ p.text }}{% endfor %}]"
+      "{% endfor %}");
+  ASSERT_TRUE(chat.ok());
+  chat_template_ = &*chat;
+  EXPECT_EQ(TextOf({Said("system", "a"), Said("developer", Parts({"b", "c"})), Said("user", "q")}),
+            "[system:a][system:bc][user:q]");
 }
 
 TEST_F(ChatPromptTest, TheLastMessageIsGoneOnWith) {

@@ -121,10 +121,11 @@ bool HasTools(const OrderedJson& context) {
   return tools != context.end() && !tools->is_null();
 }
 
-// One template, and the contents that it wants.
+// One template, and the messages that it wants.
 struct Compiled {
   jinja::Block block;
   ContentForms forms;
+  bool takes_several_systems = false;
 };
 
 Result<std::string> RenderBlock(const jinja::Block& block, const OrderedJson& context,
@@ -156,9 +157,14 @@ Result<Compiled> Compile(std::string_view source, bool with_tools) {
   // more for the one that came first.
   const std::atomic<bool> is_unwanted = false;
   const WatchedWork work(is_unwanted);
-  compiled.forms = FindContentForms(with_tools, [&](const OrderedJson& context) {
+  const auto render = [&](const OrderedJson& context) {
     return RenderBlock(compiled.block, context, options, nullptr);
-  });
+  };
+  compiled.forms = FindContentForms(with_tools, render);
+  const auto takes_several = [&](bool beside_tools) {
+    return TakesSeveralSystems(compiled.forms, beside_tools, render);
+  };
+  compiled.takes_several_systems = takes_several(true) && (with_tools || takes_several(false));
   return compiled;
 }
 
@@ -204,6 +210,10 @@ OrderedJson ChatTemplate::FitContents(OrderedJson messages, bool with_tools) con
   const ContentForms& forms = tree_->Of(with_tools).forms;
   for (OrderedJson& message : messages) FitContent(forms, &message);
   return messages;
+}
+
+bool ChatTemplate::TakesSeveralSystems(bool with_tools) const {
+  return tree_->Of(with_tools).takes_several_systems;
 }
 
 Result<std::string> ChatTemplate::Render(const OrderedJson& context, const RenderOptions& options,

@@ -41,6 +41,10 @@ class ChatTemplate {
   // (text/content_form.h), for each role, and for conversations with tools by themselves.
   OrderedJson FitContents(OrderedJson messages, bool with_tools) const;
 
+  // Whether it shows several system messages at the start one by one. Others refuse the second, or
+  // leave it out. Found likewise; a template for all conversations shows them with tools, too.
+  bool TakesSeveralSystems(bool with_tools) const;
+
   // The text of the template that renders conversations with tools.
   const std::string& tool_source() const;
 

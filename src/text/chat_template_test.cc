@@ -97,6 +97,35 @@ TEST(ChatTemplateTest, RealTemplatesKeepStrings) {
   }
 }
 
+TEST(ChatTemplateTest, SomeTemplatesTakeSeveralSystemMessages) {
+  const auto takes = [](const std::string& source, const std::string& tool_source, bool tools) {
+    const auto chat_template = ChatTemplate::Parse(source, tool_source);
+    EXPECT_TRUE(chat_template.ok());
+    return chat_template.ok() && chat_template->TakesSeveralSystems(tools);
+  };
+  const std::string all = "{% for m in messages %}{{ m.content }}{% endfor %}";
+  const std::string one =
+      "{% for m in messages %}{% if loop.first or m.role != 'system' %}{{ m.content }}{% endif %}"
+      "{% endfor %}";
+  const std::string one_beside_tools = "{% if tools %}" + one + "{% else %}" + all + "{% endif %}";
+  for (const bool tools : {false, true}) {
+    EXPECT_TRUE(takes(all, "", tools));
+    EXPECT_FALSE(takes(one, "", tools));
+    EXPECT_FALSE(takes(one_beside_tools, "", tools));
+    EXPECT_EQ(takes(one, all, tools), tools);
+    EXPECT_EQ(takes(all, one, tools), !tools);
+  }
+  const std::string conformance = SourceDir() + "/../shared/conformance/chat_templates/";
+  if (!fs::exists(conformance)) GTEST_SKIP() << "no shared/conformance beside the repository";
+  const auto real = [&](const std::string& name) {
+    return takes(TemplateSource(conformance + name + ".jinja"), "", false);
+  };
+  EXPECT_TRUE(real("granite-3.0-instruct"));
+  EXPECT_TRUE(real("Qwen-Qwen2.5-7B-Instruct"));
+  EXPECT_FALSE(real("llama-3-instruct"));
+  EXPECT_FALSE(real("gemma-it"));
+}
+
 TEST(ChatTemplateTest, ContentsFitEachRoleByItself) {
   const auto fit = [](const char* source, const char* tool_source, bool with_tools) {
     const auto chat_template = ChatTemplate::Parse(source, tool_source);

@@ -48,13 +48,7 @@ struct Shown {
   bool second = false;
 };
 
-// `forms`: of the other roles.
-Shown Try(std::string_view role, const OrderedJson& content, const ContentForms& forms,
-          bool with_tools, const RenderFunction& render) {
-  OrderedJson messages = Conversation(role, content);
-  for (OrderedJson& message : messages) {
-    if (message["role"] != std::string(role)) FitContent(forms, &message);
-  }
+Shown TryMessages(OrderedJson messages, bool with_tools, const RenderFunction& render) {
   OrderedJson context = {
       {"messages", std::move(messages)}, {"tools", nullptr}, {"documents", nullptr},
       {"add_generation_prompt", true},   {"bos_token", ""},  {"eos_token", ""}};
@@ -68,6 +62,16 @@ Shown Try(std::string_view role, const OrderedJson& content, const ContentForms&
   }
   return {text->find(kFirstWord) != std::string::npos,
           text->find(kSecondWord) != std::string::npos};
+}
+
+// `forms`: of the other roles.
+Shown Try(std::string_view role, const OrderedJson& content, const ContentForms& forms,
+          bool with_tools, const RenderFunction& render) {
+  OrderedJson messages = Conversation(role, content);
+  for (OrderedJson& message : messages) {
+    if (message["role"] != std::string(role)) FitContent(forms, &message);
+  }
+  return TryMessages(std::move(messages), with_tools, render);
 }
 
 // `otherwise`: where neither form shows the text.
@@ -98,6 +102,15 @@ ContentForms FindContentForms(bool with_tools, const RenderFunction& render) {
     forms[i] = FormOf(kRoles[i], forms, with_tools, render, otherwise);
   }
   return forms;
+}
+
+bool TakesSeveralSystems(const ContentForms& forms, bool with_tools, const RenderFunction& render) {
+  OrderedJson messages = OrderedJson::array({{{"role", "system"}, {"content", kFirstWord}},
+                                             {{"role", "system"}, {"content", kSecondWord}},
+                                             {{"role", "user"}, {"content", "Hello."}}});
+  for (OrderedJson& message : messages) FitContent(forms, &message);
+  const Shown shown = TryMessages(std::move(messages), with_tools, render);
+  return shown.first && shown.second;
 }
 
 void FitContent(const ContentForms& forms, OrderedJson* message) {

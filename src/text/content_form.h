@@ -1,6 +1,7 @@
-// Which contents of messages a chat template wants: most put a string out, some walk over a list of
-// parts, a few look at the first part alone. Templates do not say so, and a template that is given
-// the other form leaves the text out without a word. Pure functions; any thread.
+// Which messages a chat template wants. Of contents most put a string out, some walk over a list of
+// parts, a few look at the first part alone; of system messages at the start most know one.
+// Templates do not say so, and one that is given something else may leave the text out without a
+// word: what it shows is found by rendering short conversations. Pure functions; any thread.
 #pragma once
 
 #include <array>
@@ -22,10 +23,13 @@ enum class ContentForm : uint8_t {
 // Of the roles "user", "system", "assistant" and "tool", in this order.
 using ContentForms = std::array<ContentForm, 4>;
 
-// Found by rendering short conversations: a role's content is a string unless its text is missing
-// then and there with parts. `with_tools`: tools are among what is rendered.
+// A role's content is a string unless its text is missing then and there with parts. `with_tools`:
+// tools are among what is rendered.
 using RenderFunction = std::function<Result<std::string>(const OrderedJson& context)>;
 ContentForms FindContentForms(bool with_tools, const RenderFunction& render);
+
+// Whether of two system messages at the start, in these forms, both are shown.
+bool TakesSeveralSystems(const ContentForms& forms, bool with_tools, const RenderFunction& render);
 
 // The texts of a list of text parts, line feeds between them, as vLLM joins them.
 std::string JoinParts(const OrderedJson& parts);
