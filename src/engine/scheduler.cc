@@ -104,8 +104,8 @@ void Scheduler::TakeOverAhead() {
 }
 
 // A row for every sequence that lacks the KV of its last token only, unless its mask is not to be
-// had yet. Who finds no page makes room
-// by preempting another (VictimFor), or itself, but not for an adapter on its way.
+// had yet. A sequence that finds no page makes room by preempting another one (VictimFor), or
+// itself, but not for an adapter on its way.
 int32_t Scheduler::PlanDecodes(int32_t rows_left) {
   decoding_.clear();
   num_awaiting_masks_ = 0;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -79,9 +80,9 @@ ApiResult<OrderedJson> ArgumentsFormat(const ChatRequest& request, const OutputO
 }
 
 // A name that calls are bound to stands in the grammar as it is, between quotes, and tells its
-// function from the others.
+// function from the others. `is_first`: of the tools of this name.
 std::optional<ApiError> CheckBoundName(const ChatRequest& request, const OutputOptions& output,
-                                       size_t idx) {
+                                       size_t idx, bool is_first) {
   const std::string& name = output.tools[idx].name;
   const bool is_nested = std::string_view(request.messages.field) == "messages";
   const std::string param =
@@ -89,7 +90,7 @@ std::optional<ApiError> CheckBoundName(const ChatRequest& request, const OutputO
   const auto refuse = [&](const std::string& why) {
     return InvalidRequestError(param, "'" + param + "' " + why);
   };
-  if (FindTool(output.tools, name) != &output.tools[idx]) {
+  if (!is_first) {
     return refuse("is that of an earlier tool, too, and calls are bound to it: '" + name + "'");
   }
   const auto is_odd = [](unsigned char c) { return c <= 0x20 || c == '"' || c == '\\'; };
@@ -103,10 +104,12 @@ std::optional<ApiError> CheckBoundName(const ChatRequest& request, const OutputO
 ApiResult<std::vector<TagFormat>> CallTags(const ChatRequest& request, const OutputOptions& output,
                                            const CallForm& form, SchemaWork& work) {
   std::vector<TagFormat> tags;
+  std::set<std::string_view> names;
   for (size_t i = 0; i < output.tools.size(); ++i) {
     const std::string& name = output.tools[i].name;
     if (!request.tools.named.empty() && name != request.tools.named) continue;
-    if (auto error = CheckBoundName(request, output, i)) return *error;
+    const bool is_first = names.insert(name).second;
+    if (auto error = CheckBoundName(request, output, i, is_first)) return *error;
     ApiResult<OrderedJson> arguments = ArgumentsFormat(request, output, i, work);
     if (!arguments.ok()) return arguments.error();
     tags.push_back(
