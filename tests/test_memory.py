@@ -54,6 +54,9 @@ def test_a_context_that_no_pool_can_hold_is_refused(tmp_path):
     model = tmp_path / "model"
     model.mkdir()
     (model / "config.json").write_text(json.dumps({**config, "max_position_embeddings": 1_000_000}))
+    # The tokenizer is looked at before memory is planned, and both before weights are read: there are none here.
+    for name in ("tokenizer.json", "tokenizer_config.json"):
+        (model / name).symlink_to(DEMO / "base" / name)
     text = refusal("serve", "--model", model, "--device", "cpu", "--memory-gib", "2")
     assert "page pool of one full context, 1000000 tokens (--context-tokens-max)" in text
 
