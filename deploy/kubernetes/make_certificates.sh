@@ -10,7 +10,7 @@ mkdir -p "$folder"
 cd "$folder"
 umask 077
 curve=(-newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes)
-if [ ! -f ca.key ]; then
+if [ ! -f ca.key ] || [ ! -f signer.crt ]; then
   openssl req -x509 "${curve[@]}" -keyout ca.key -out new.crt -days 3650 -subj "/CN=graft in $namespace" 2>/dev/null
   former=$(cat ca.crt 2>/dev/null || true)
   { cat new.crt; if [ -n "$former" ]; then echo "$former"; fi; } >ca.crt

@@ -1,5 +1,9 @@
 #include "rpc/credentials.h"
 
+#include <grpcpp/security/tls_certificate_provider.h>
+#include <grpcpp/security/tls_credentials_options.h>
+#include <openssl/ssl.h>
+
 #include <algorithm>
 #include <initializer_list>
 
@@ -8,9 +12,34 @@
 namespace graft {
 namespace {
 
+constexpr int64_t kPemBytesMax = 1 << 20;
+
 struct TlsTexts {
   std::string cert, key, ca;
 };
+
+// A key that asks for a passphrase is refused: nobody is there to type one.
+int NoPassphrase(char* /*text*/, int /*size*/, int /*writes*/, void* /*none*/) { return -1; }
+
+// As TLS takes them: what gRPC itself cannot use fails at each connection, and it does not say why.
+Status CheckPair(const TlsFiles& files) {
+  const std::unique_ptr<SSL_CTX, decltype(&SSL_CTX_free)> tls(SSL_CTX_new(TLS_method()),
+                                                              SSL_CTX_free);
+  SSL_CTX_set_default_passwd_cb(tls.get(), NoPassphrase);
+  if (SSL_CTX_use_certificate_chain_file(tls.get(), files.cert.c_str()) != 1) {
+    return InvalidArgumentError("--rpc-cert: " + files.cert + " has no certificate in PEM");
+  }
+  if (SSL_CTX_use_PrivateKey_file(tls.get(), files.key.c_str(), SSL_FILETYPE_PEM) != 1) {
+    return InvalidArgumentError("--rpc-key: " + files.key +
+                                " is not the private key, in PEM and without a passphrase, of the "
+                                "certificate in " +
+                                files.cert);
+  }
+  if (SSL_CTX_load_verify_locations(tls.get(), files.ca.c_str(), nullptr) != 1) {
+    return InvalidArgumentError("--rpc-ca: " + files.ca + " has no certificate in PEM");
+  }
+  return OkStatus();
+}
 
 Result<TlsTexts> ReadTlsFiles(const TlsFiles& files) {
   if (files.cert.empty() || files.key.empty() || files.ca.empty()) {
@@ -18,17 +47,15 @@ Result<TlsTexts> ReadTlsFiles(const TlsFiles& files) {
         "TLS between machines needs all three of --rpc-cert, --rpc-key and --rpc-ca");
   }
   const auto read = [](const char* flag, const std::string& path) -> Result<std::string> {
-    Result<std::string> text = ReadFile(path, 1 << 20);
+    Result<std::string> text = ReadFile(path, kPemBytesMax);
     if (!text.ok()) return text.status().WithContext(flag);
-    if (text->find("-----BEGIN ") == std::string::npos) {
-      return InvalidArgumentError(std::string(flag) + ": " + path + " is no PEM file");
-    }
     return text;
   };
   TlsTexts texts;
   ASSIGN_OR_RETURN(texts.cert, read("--rpc-cert", files.cert));
   ASSIGN_OR_RETURN(texts.key, read("--rpc-key", files.key));
   ASSIGN_OR_RETURN(texts.ca, read("--rpc-ca", files.ca));
+  RETURN_IF_ERROR(CheckPair(files));
   return texts;
 }
 
@@ -36,12 +63,14 @@ Result<TlsTexts> ReadTlsFiles(const TlsFiles& files) {
 
 Result<std::shared_ptr<grpc::ServerCredentials>> MakeServerCredentials(const TlsFiles& files) {
   if (!files.is_on()) return grpc::InsecureServerCredentials();
-  ASSIGN_OR_RETURN(TlsTexts texts, ReadTlsFiles(files));
-  grpc::SslServerCredentialsOptions options(
-      GRPC_SSL_REQUEST_AND_REQUIRE_CLIENT_CERTIFICATE_AND_VERIFY);
-  options.pem_root_certs = std::move(texts.ca);
-  options.pem_key_cert_pairs.push_back({std::move(texts.key), std::move(texts.cert)});
-  return grpc::SslServerCredentials(options);
+  RETURN_IF_ERROR(ReadTlsFiles(files).status());
+  const auto watcher = std::make_shared<grpc::experimental::FileWatcherCertificateProvider>(
+      files.key, files.cert, files.ca, files.reread_s);
+  grpc::experimental::TlsServerCredentialsOptions options(watcher);
+  options.watch_root_certs();
+  options.watch_identity_key_cert_pairs();
+  options.set_cert_request_type(GRPC_SSL_REQUEST_AND_REQUIRE_CLIENT_CERTIFICATE_AND_VERIFY);
+  return grpc::experimental::TlsServerCredentials(options);
 }
 
 Result<std::shared_ptr<grpc::ChannelCredentials>> MakeChannelCredentials(const TlsFiles& files) {

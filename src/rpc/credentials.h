@@ -1,5 +1,5 @@
 // TLS on both sides of every connection between machines: each shows a certificate of the same
-// authority. gRPC's objects from PEM files.
+// authority. gRPC's objects from PEM files. Any thread.
 #pragma once
 
 #include <grpcpp/security/credentials.h>
@@ -11,8 +11,13 @@
 
 namespace graft {
 
-// Without files: unencrypted, for machines that trust their network.
+// Without files: unencrypted, for machines that trust their network. kInvalidArgument: a file is no
+// PEM, or the key is another certificate's.
+//
+// A server looks at its files again by itself, and shows later connections what they have then; one
+// that was changed between a key and its certificate takes no connections until it looks again.
 Result<std::shared_ptr<grpc::ServerCredentials>> MakeServerCredentials(const TlsFiles& files);
+// A channel keeps what the files had.
 Result<std::shared_ptr<grpc::ChannelCredentials>> MakeChannelCredentials(const TlsFiles& files);
 
 // Why a connection failed, as gRPC has it, and what to look at.

@@ -103,6 +103,8 @@ class GrpcLink : public RunnerLink {
   // One connection, from its begin to its end; whether it came up. On a channel of its own: one
   // that has failed refuses for seconds without asking, and asks a name's addresses every 30 s.
   bool Run() {
+    // The certificates may be others by now. While they cannot be read the former ones hold.
+    if (auto read = MakeChannelCredentials(options_.tls); read.ok()) credentials_ = *read;
     const std::unique_ptr<rpc::Runner::Stub> stub = rpc::Runner::NewStub(
         grpc::CreateCustomChannel(options_.address, credentials_, ChannelArgumentsOf()));
     grpc::ClientContext context;
@@ -205,7 +207,7 @@ class GrpcLink : public RunnerLink {
   const RunnerLinkOptions options_;
   const size_t runner_;
   RunnerListener& listener_;
-  const std::shared_ptr<grpc::ChannelCredentials> credentials_;  // shared with its channels
+  std::shared_ptr<grpc::ChannelCredentials> credentials_;  // shared with its channels
   std::atomic<int64_t> heard_ns_{0};
   std::mutex mutex_;
   std::condition_variable wake_;
