@@ -7,6 +7,7 @@ import json
 import os
 import re
 import shutil
+import socket
 import signal
 import subprocess
 import threading
@@ -443,6 +444,26 @@ def test_certificates_of_another_authority_are_refused(tmp_path):
     plain.wait_for("if it wants TLS: --rpc-cert")
     assert [one.ready()[0] for one in (stranger, mistaken, plain)] == [503] * 3
     assert [one.stop() for one in (welcome, stranger, mistaken, plain, runner)] == [0] * 5
+
+
+def has_ipv6():
+    try:
+        with socket.socket(socket.AF_INET6) as one:
+            one.bind(("::1", 0))
+        return True
+    except OSError:
+        return False
+
+
+@pytest.mark.skipif(not has_ipv6(), reason="this machine has no IPv6")
+@pytest.mark.parametrize("host", ["::1", "[::1]"])
+def test_a_runner_listens_on_ipv6(host):
+    runner = Runner("--rpc-host", host).start()
+    runner.wait_for(re.escape(f"runner of base on [::1]:{runner.port}"))
+    frontend = Frontend([], "--runners", f"[::1]:{runner.port}", "--host", host).start()
+    frontend.wait_for("is up")
+    frontend.wait_for(re.escape(f"serving on http://[::1]:{frontend.port}"))
+    assert [frontend.stop(), runner.stop()] == [0, 0]
 
 
 def test_a_program_without_the_library_says_what_is_missing(tmp_path):

@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/host_port.h"
 #include "base/log.h"
 #include "base/random.h"
 #include "base/server_log.h"
@@ -132,7 +133,7 @@ Result<std::unique_ptr<RunnersInReach>> Reach(const FrontendOptions& options,
     if (server.port == 0) {
       return InvalidArgumentError("which port? --port, or --advertise HOST:PORT");
     }
-    cluster.place.address = server.host + ":" + std::to_string(server.port);
+    cluster.place.address = HostAndPort(server.host, server.port);
   }
   cluster.on_keys = [&keys](const std::string& json) { keys.SetKeys(json); };
   cluster.take_demand = [&keys] { return keys.TakeDemand(); };
@@ -272,7 +273,7 @@ Command FrontendCommand() {
   const std::vector<Option> store_rows = {
       {"adapter-store", Text(options->adapter_store),
        "folder of the cluster's adapters by content hash, for runners that lack one"},
-      {"rpc-host", Text(options->rpc_host), "address on which runners are given them"},
+      {"rpc-host", HostTarget(options->rpc_host), "address on which runners are given them"},
       {"rpc-port", Number(options->rpc_port), "0: any free one"}};
   group.options.insert(group.options.end(), store_rows.begin(), store_rows.end());
   return {.name = "frontend",

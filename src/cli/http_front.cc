@@ -5,8 +5,10 @@
 #include <cstring>
 #include <utility>
 
+#include "base/host_port.h"
 #include "base/log.h"
 #include "base/server_log.h"
+#include "cli/rpc_options.h"
 #include "cli/service_notify.h"
 #include "cli/tracing.h"
 #include "runtime/runtime_options.h"
@@ -89,7 +91,7 @@ void LogAccess(const ServerOptions& server) {
 
 std::string DescribeServing(const ServerOptions& server, uint16_t port) {
   return std::string("serving on ") + (server.tls_cert_file.empty() ? "http" : "https") + "://" +
-         server.host + ":" + std::to_string(port);
+         HostAndPort(server.host, port);
 }
 
 Result<ModelText> LoadModelText(const std::string& folder, int32_t vocab_size,
@@ -168,7 +170,7 @@ OptionGroup HttpFrontOptionGroup(HttpFrontOptions& options) {
   ServerOptions& server = options.server;
   return {
       "Server",
-      {{"host", Text(server.host), "address to listen on"},
+      {{"host", HostTarget(server.host), "address to listen on"},
        {"port", Number(server.port), "0: any free one"},
        {"http-threads", Number(server.threads_max, Between(1, 256)),
         "threads for sockets, and as many for long bodies",

@@ -15,6 +15,7 @@
 #include "base/clock.h"
 #include "base/fault.h"
 #include "base/file.h"
+#include "base/host_port.h"
 #include "base/log.h"
 #include "base/server_log.h"
 #include "cli/cluster_loader.h"
@@ -204,8 +205,9 @@ Status RunRunner(RunnerOptions options) {
   if (ranks != nullptr) ranks->BeginServing();
   signals.BeginServing();
   engine.Start();
-  LOG_INFO("runner of {} on {}:{}, {} adapters, {}", model->name, options.service.host,
-           served->port(), runtime->catalog().List().size(), options.service.arithmetic_id);
+  LOG_INFO("runner of {} on {}, {} adapters, {}", model->name,
+           HostAndPort(options.service.host, served->port()), runtime->catalog().List().size(),
+           options.service.arithmetic_id);
   WarnAboutPlainRpc(options.service.tls, options.service.host, "ask this runner for anything");
   if (LearningStore* const jobs = served->learning(); jobs != nullptr) {
     RETURN_IF_ERROR(learning->StartShared(*runtime, *tokenizer, *jobs));
@@ -231,7 +233,7 @@ Command RunnerCommand() {
   const auto options = std::make_shared<RunnerOptions>();  // lives as long as the command
   std::vector<OptionGroup> groups = RuntimeOptionGroups(options->runtime);
   OptionGroup group = {"Runner",
-                       {{"rpc-host", Text(options->service.host), "address to listen on"},
+                       {{"rpc-host", HostTarget(options->service.host), "address to listen on"},
                         {"rpc-port", Number(options->service.port), "0: any free one"},
                         {"drain-seconds", Number(options->drain_seconds, AtLeast(0)),
                          "after SIGTERM, for requests that nobody can take over"},

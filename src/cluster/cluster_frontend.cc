@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "base/host_port.h"
 #include "base/log.h"
 #include "cluster/ask_in_turns.h"
 #include "cluster/cluster_base.h"
@@ -95,8 +96,8 @@ Status ClusterFrontend::ServeContents() {
   options.hash_folder = options_.hash_folder;
   ASSIGN_OR_RETURN(contents_, ContentServer::Start(options, *watcher_));
   const std::string& advertised = options_.contents_advertised_host;
-  contents_address_ = (advertised.empty() ? options_.contents_host : advertised) + ":" +
-                      std::to_string(contents_->port());
+  contents_address_ =
+      HostAndPort(advertised.empty() ? options_.contents_host : advertised, contents_->port());
   return OkStatus();
 }
 

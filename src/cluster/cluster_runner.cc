@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/file.h"
+#include "base/host_port.h"
 #include "base/log.h"
 #include "cluster/cluster_base.h"
 #include "cluster/cluster_keys.h"
@@ -69,7 +70,7 @@ Status ClusterRunner::Begin(Generator& generator) {
   ASSIGN_OR_RETURN(service_, RunnerService::Start(service_options_, generator, catalog_, load_,
                                                   adapters_.get()));
   address_ = options_.place.address;
-  if (address_.empty()) address_ = service_options_.host + ":" + std::to_string(service_->port());
+  if (address_.empty()) address_ = HostAndPort(service_options_.host, service_->port());
   {
     std::lock_guard lock(mutex_);
     serving_ = service_.get();

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "base/host_port.h"
 #include "base/log.h"
 #include "base/milliseconds.h"
 #include "rpc/adapter_service.h"
@@ -33,7 +34,7 @@ class ContentServer::Server {
   Status Listen(const Options& options) {
     ASSIGN_OR_RETURN(const auto credentials, MakeServerCredentials(options.tls));
     grpc::ServerBuilder builder;
-    const std::string address = options.host + ":" + std::to_string(options.port);
+    const std::string address = HostAndPort(options.host, options.port);
     builder.AddListeningPort(address, credentials, &port_);
     builder.RegisterService(&service_.grpc_service());
     builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);

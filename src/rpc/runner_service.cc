@@ -12,6 +12,7 @@
 #include <thread>
 #include <utility>
 
+#include "base/host_port.h"
 #include "base/log.h"
 #include "base/random.h"
 #include "rpc/adapter_proto.h"
@@ -72,7 +73,7 @@ class RunnerService::Impl : public rpc::Runner::Service {
     grpc::EnableDefaultHealthCheckService(true);
     ASSIGN_OR_RETURN(const auto credentials, MakeServerCredentials(options_.tls));
     grpc::ServerBuilder builder;
-    const std::string address = options_.host + ":" + std::to_string(options_.port);
+    const std::string address = HostAndPort(options_.host, options_.port);
     builder.AddListeningPort(address, credentials, &port_);
     builder.RegisterService(this);
     if (adapters_ != nullptr) builder.RegisterService(&adapters_->grpc_service());
