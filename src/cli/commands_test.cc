@@ -108,7 +108,7 @@ TEST(CommandsTest, ThePageHasVllmsFlags) {
   for (const ForeignFlag& flag : VllmFlags()) {
     const std::string name = flag.name;
     EXPECT_NE(page.str().find("`--" + name), std::string::npos) << name;
-    for (const std::string command : {"serve", "runner", "generate"}) {
+    for (const std::string command : {"serve", "runner", "frontend", "generate"}) {
       EXPECT_EQ(Help(program, {command}, name), "") << name;
       EXPECT_EQ(Find(program, {command})->foreign_flags.size(), VllmFlags().size()) << command;
     }

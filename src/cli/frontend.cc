@@ -14,6 +14,7 @@
 #include "cli/commands.h"
 #include "cli/etcd_options.h"
 #include "cli/folder_hash.h"
+#include "cli/foreign_flags.h"
 #include "cli/http_front.h"
 #include "cli/placement_options.h"
 #include "cli/rpc_options.h"
@@ -282,7 +283,8 @@ Command FrontendCommand() {
               "  graft frontend --model demo/base --runners localhost:7001,localhost:7002",
           .groups = {std::move(group), HttpFrontOptionGroup(options->http),
                      OptionGroup{"Learning", LearningFrontendRows(options->learning)}},
-          .run = [options] { return RunFrontend(*options); }};
+          .run = [options] { return RunFrontend(*options); },
+          .foreign_flags = VllmFlags()};
 }
 
 }  // namespace graft

@@ -46,11 +46,33 @@ std::string DidYouMean(const std::string& typed, const std::vector<std::string>&
   return nearest.empty() ? "" : "; did you mean " + nearest + "?";
 }
 
-// What to write in place of another program's flag; "" for one that is not known.
+bool HasFlag(const Command& command, std::string_view name) {
+  for (const OptionGroup& group : command.groups) {
+    for (const Option& option : group.options) {
+      const std::vector<std::string> names = AllNames(option);
+      if (std::find(names.begin(), names.end(), name) != names.end()) return true;
+    }
+  }
+  return false;
+}
+
+// Whether the command has each "--flag" that is named in the text.
+bool HasFlagsIn(const Command& command, std::string_view text) {
+  constexpr std::string_view kLetters = "abcdefghijklmnopqrstuvwxyz-";
+  for (size_t at = text.find("--"); at != std::string_view::npos; at = text.find("--", at)) {
+    at += 2;
+    const size_t end = std::min(text.find_first_not_of(kLetters, at), text.size());
+    if (!HasFlag(command, text.substr(at, end - at))) return false;
+  }
+  return true;
+}
+
+// What to write in place of another program's flag; "" for one that is not known, or whose place
+// is taken by flags that this command does not have.
 std::string AdviceFor(const Command& command, std::string name) {
   std::replace(name.begin(), name.end(), '_', '-');
   for (const ForeignFlag& flag : command.foreign_flags) {
-    if (name == flag.name) return flag.advice;
+    if (name == flag.name) return HasFlagsIn(command, flag.advice) ? flag.advice : "";
   }
   return "";
 }
@@ -364,6 +386,7 @@ void NoteUnknownVariables(const Command& program, const Command& command) {
     const std::string text = *entry;
     const std::string name = text.substr(0, text.find('='));
     if (!name.starts_with(kPrefix) || name.find("_SERVICE_") != std::string::npos) continue;
+    if (name.size() < text.size() && IsServiceLink(text.substr(name.size() + 1))) continue;
     if (std::find(variables.begin(), variables.end(), name) != variables.end()) continue;
     std::string flag = name.substr(kPrefix.size());
     std::transform(flag.begin(), flag.end(), flag.begin(),

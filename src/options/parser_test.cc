@@ -17,7 +17,8 @@ namespace graft {
 namespace {
 
 constexpr ForeignFlag kForeign[] = {{"size", "sizes are --pool-gib's"},
-                                    {"max-size", "there is none"}};
+                                    {"max-size", "there is none"},
+                                    {"elsewhere", "use --not-of-serve"}};
 
 // `graft serve` and `graft bench step` with an option of each kind.
 class ParserTest : public testing::Test {
@@ -207,6 +208,7 @@ TEST_F(ParserTest, VariablesOfOthersAreNotTold) {
   SetVariable("GRAFT_SERVICE_PORT", "8131");
   SetVariable("GRAFT_PORTS_SERVICE_HOST", "10.0.0.1");
   SetVariable("GRAFT_PORT_8131_TCP", "tcp://10.0.0.1:8131");
+  SetVariable("GRAFT_BENCH_PART", "tcp://10.0.0.1:8131");  // but for that near to GRAFT_BENCH_PORT
   SetVariable("GRAFT_BINARY", "x");
   SetVariable("GRAFTS_PORT", "x");
   EXPECT_EQ(Parse({"serve"}), "");
@@ -223,6 +225,8 @@ TEST_F(ParserTest, FlagsOfOtherProgramsAreAnsweredByWhatStandsInTheirPlace) {
   const std::string path = Write("max-size: 3");
   EXPECT_EQ(Parse({"serve", "--config", path}),
             path + ": unknown key 'max-size': there is none; see graft serve --help for the flags");
+  // Nothing is advised that the command would refuse.
+  EXPECT_EQ(Parse({"serve", "--elsewhere"}), "unknown flag --elsewhere; see graft serve --help");
   EXPECT_EQ(Parse({"generate", "folder"}),
             "unexpected 'folder'; a model is named by --model DIR; see graft generate --help");
 }
