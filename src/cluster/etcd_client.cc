@@ -113,7 +113,13 @@ Status CallEtcd(EtcdChannels& etcd, const std::string& what, bool repeatable,
     ASSIGN_OR_RETURN(const std::shared_ptr<grpc::Channel> channel, etcd.Connect(deadline));
     grpc::ClientContext context;
     context.set_deadline(std::min(deadline, system_clock::now() + share));
-    RETURN_IF_ERROR(etcd.Prepare(channel, &context));
+    const Status prepared = etcd.Prepare(channel, &context);
+    if (prepared.code() == StatusCode::kUnavailable && system_clock::now() < deadline) {
+      etcd.Leave(channel);  // nothing was asked yet: somebody else may let it sign in
+      std::this_thread::sleep_for(kElectionPause);
+      continue;
+    }
+    RETURN_IF_ERROR(prepared);
     const grpc::Status status = call(channel, &context);
     if (status.ok()) return OkStatus();
     const bool stale_token = status.error_code() == grpc::StatusCode::UNAUTHENTICATED;
@@ -289,7 +295,11 @@ Status EtcdChannels::Prepare(const std::shared_ptr<grpc::Channel>& channel,
     etcdserverpb::AuthenticateResponse response;
     const grpc::Status status =
         etcdserverpb::Auth::NewStub(channel)->Authenticate(&login, request, &response);
-    if (!status.ok()) return Explain(status, "cannot sign in as '" + options.user + "'");
+    const std::string what = "cannot sign in as '" + options.user + "'";
+    if (IsConnectionFault(status)) {
+      return UnavailableError(name + ": " + what + ": " + status.error_message());
+    }
+    if (!status.ok()) return Explain(status, what);
     token = response.token();
   }
   context->AddMetadata("token", token);

@@ -131,7 +131,8 @@ class OwnEtcd : public etcdserverpb::KV::Service,
   std::atomic<bool> hears_others{true};
   std::atomic<int> num_signs{0};
   std::atomic<int> num_changes{0};
-  std::atomic<int> num_refusals{0};  // of changes, still to come
+  std::atomic<int> num_refusals{0};       // of changes, still to come
+  std::atomic<int> num_refused_users{0};  // likewise
   std::set<std::string> without_leader() {
     std::lock_guard lock(mutex_);
     return without_leader_;
@@ -199,6 +200,10 @@ class OwnEtcd : public etcdserverpb::KV::Service,
   grpc::Status Authenticate(grpc::ServerContext* context, const etcdserverpb::AuthenticateRequest*,
                             etcdserverpb::AuthenticateResponse* response) override {
     Note("signing in", *context);
+    if (num_refused_users > 0) {
+      --num_refused_users;
+      return {grpc::StatusCode::UNAVAILABLE, "etcdserver: no leader"};
+    }
     response->set_token("token");
     return grpc::Status::OK;
   }
@@ -259,6 +264,21 @@ TEST(EtcdLeaderLossTest, AChangeThatIsRefusedForWantOfALeaderIsMadeOnce) {
   EtcdOptions hasty = etcd.Options();
   hasty.deadline_ms = 200;
   EXPECT_FALSE(PutOne(**EtcdClient::Make(hasty), "a").ok());
+  EXPECT_EQ(etcd.num_changes, 1);
+}
+
+TEST(EtcdLeaderLossTest, AUserSignsInOnceThereIsALeader) {
+  OwnEtcd etcd;
+  etcd.num_refused_users = 3;
+  EtcdOptions options = etcd.Options();
+  options.user = "root";
+  options.password = "secret";
+  EXPECT_TRUE(PutOne(**EtcdClient::Make(options), "a").ok());
+  etcd.num_refused_users = 1 << 20;
+  options.deadline_ms = 200;
+  const Status refused = PutOne(**EtcdClient::Make(options), "a");
+  EXPECT_EQ(refused.code(), StatusCode::kUnavailable);
+  EXPECT_THAT(refused.message(), HasSubstr("cannot sign in as 'root'"));
   EXPECT_EQ(etcd.num_changes, 1);
 }
 
