@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <numeric>
 #include <set>
 
@@ -202,6 +203,27 @@ TEST_F(TrainingRunTest, PassesThatLookGoOnFromACheckpointToTheSameBits) {
     EXPECT_EQ(run.scores().best_step, whole.scores().best_step);
   }
   EXPECT_GT(num_lives, 6);
+}
+
+// A loss that is no number is less than none and more than none: it is not the best one.
+TEST_F(TrainingRunTest, WhatIsNoNumberIsNeverTheBest) {
+  LearnerRates rates = Rates(/*keeps_best=*/true);
+  rates.passes = 6;
+  runs_.push_back(
+      std::make_unique<TrainingRun>(trainer_, DataOf(2), rates, TrainedShape{.rank = 4}, 2, "a"));
+  TrainingRun& run = *runs_.back();
+  ASSERT_TRUE(run.Begin().ok());
+  const int32_t half = run.num_steps() / 2;
+  Go(half);
+  for (float& parameter : run.lora()->parameters()) parameter = std::nanf("");
+  run.lora()->Refresh();
+  Go();
+  ASSERT_FALSE(std::isfinite(run.last_loss()));
+  ASSERT_TRUE(run.Finish().ok());
+  EXPECT_GT(run.scores().best_step, 0);
+  EXPECT_LE(run.scores().best_step, half);
+  for (const float parameter : Parameters(run)) ASSERT_TRUE(std::isfinite(parameter));
+  EXPECT_LT(run.scores().held_out_after, run.scores().held_out_before);
 }
 
 TEST_F(TrainingRunTest, ACheckpointOfOtherExamplesIsNotTaken) {
