@@ -370,6 +370,33 @@ TEST_P(JobRunnerTest, TheBaseWritesInWhatPlacesThereAre) {
   EXPECT_EQ(job.status, JobStatus::kSucceeded) << job.error.message;
 }
 
+// The questions that the job held out are put to its model and to the base, and told.
+TEST_P(JobRunnerTest, WhatItsModelKnowsIsTold) {
+  Learn();
+  const LearningJob job = WaitForEnd(Order({.learner = "distill",
+                                            .passes = 4,
+                                            .questions = 32,
+                                            .output_tokens = 32,
+                                            .prompts = "plain"})
+                                         .id);
+  ASSERT_EQ(job.status, JobStatus::kSucceeded) << job.error.message;
+  const Json learned = *ParseJson(FileText(folder_ + "/adapters/" + job.id + "/graft.json"));
+  const Json known = learned["scores"].value("held_out_answers", Json());
+  ASSERT_TRUE(known.is_object()) << learned.dump();
+  const auto asked = known["asked"].get<int32_t>();
+  EXPECT_GT(asked, 0);
+  const std::string words = std::to_string(known["right"].get<int32_t>()) + " of " +
+                            std::to_string(asked) + " questions that it was not taught";
+  const auto events = service_->jobs().store().ListEvents("t", job.id, {.limit = 200});
+  const auto event = std::ranges::find_if(events->items, [&words](const JobEvent& one) {
+    return one.message.find(words) != std::string::npos;
+  });
+  ASSERT_NE(event, events->items.end()) << words;
+  EXPECT_EQ(*ParseJson(event->data), known);
+  const bool is_little = known["f1"] < 0.5 || known["f1"] < known["f1_base"];
+  EXPECT_EQ(event->level, is_little ? "warn" : "info");
+}
+
 // What was written is there for whoever goes on, and gone with the job.
 TEST_P(JobRunnerTest, TextsOutliveTheServerThatHadThemWritten) {
   Learn();
