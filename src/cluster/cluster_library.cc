@@ -8,6 +8,7 @@
 #include "cluster/cluster_store.h"
 #include "cluster/etcd_client.h"
 #include "cluster/runner_set.h"
+#include "rpc/grpc_log.h"
 #include "rpc/runner_service.h"
 
 namespace graft {
@@ -86,6 +87,7 @@ class GrpcClusterLibrary : public ClusterLibrary {
 }  // namespace graft
 
 const graft::ClusterLibrary* graft_cluster_library() {
+  graft::TakeGrpcLog();
   static const graft::GrpcClusterLibrary library;
   return &library;
 }
