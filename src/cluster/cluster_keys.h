@@ -33,6 +33,7 @@ std::string SlicesKey();
 std::string HintKey();
 // Stands once the cluster has had keys, also when the last is taken away: it asks for one.
 std::string KeysRequiredKey();
+inline constexpr char kKeysRequired[] = "true";  // its value: that it is there is what counts
 std::string RunnerKey(const std::string& id);
 std::string FrontendKey(const std::string& id);
 // Stands where the runner is to go.

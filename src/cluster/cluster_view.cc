@@ -138,7 +138,7 @@ void ClusterMirror::Put(const std::string& key, const std::string& text) {
       registry().requires_key = true;
     }
   } else if (key == KeysRequiredKey()) {
-    registry().requires_key = true;
+    registry().requires_key = registry().says_so = true;
   } else if (HasPrefix(key, kLeavingPrefix)) {
     leaving_[NameInKey(key, kLeavingPrefix)] = text;
   } else if (key == LeaderKey()) {
@@ -168,15 +168,17 @@ void ClusterMirror::Erase(const std::string& key) {
   frontends_.erase(HasPrefix(key, kFrontendsPrefix) ? NameInKey(key, kFrontendsPrefix) : "");
   leaving_.erase(HasPrefix(key, kLeavingPrefix) ? NameInKey(key, kLeavingPrefix) : "");
   const bool registered = HasPrefix(key, kAdaptersPrefix) || HasPrefix(key, kTenantsPrefix) ||
-                          HasPrefix(key, kApiKeysPrefix);
+                          HasPrefix(key, kApiKeysPrefix) || key == KeysRequiredKey();
   if (!registered) return;
   if (next_registry_ == nullptr) next_registry_ = std::make_shared<RegistryView>(*registry_);
   if (HasPrefix(key, kAdaptersPrefix)) {
     next_registry_->adapters.erase(NameInKey(key, kAdaptersPrefix));
   } else if (HasPrefix(key, kTenantsPrefix)) {
     next_registry_->tenants.erase(NameInKey(key, kTenantsPrefix));
-  } else {
+  } else if (HasPrefix(key, kApiKeysPrefix)) {
     next_registry_->keys.erase(NameInKey(key, kApiKeysPrefix));
+  } else {
+    next_registry_->says_so = false;
   }
 }
 

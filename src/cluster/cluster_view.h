@@ -24,6 +24,7 @@ struct RegistryView {
   std::map<std::string, TenantRecord> tenants;     // by name
   std::map<std::string, Json> keys;                // a keys file's entries, by digest
   bool requires_key = false;                       // the cluster has keys, or has had some
+  bool says_so = false;                            // by a record, which outlives the keys
 };
 
 // What the leader has decided.

@@ -11,8 +11,6 @@
 namespace graft {
 namespace {
 
-// What stands at KeysRequiredKey. The key's being there is what counts.
-constexpr char kRequired[] = "true";
 // Each time somebody else's change was made meanwhile.
 constexpr int kTriesMax = 20;
 
@@ -206,7 +204,7 @@ Status EtcdRegistry::SetKeys(const Json& entries) {
   ASSIGN_OR_RETURN(
       const EtcdOutcome before,
       store_.Commit({.then = {EtcdOperation::GetPrefix(std::string(kApiKeysPrefix))}}));
-  transaction.then.push_back(EtcdOperation::Put(KeysRequiredKey(), kRequired));
+  transaction.then.push_back(EtcdOperation::Put(KeysRequiredKey(), kKeysRequired));
   for (const EtcdKeyValue& item : before.found[0]) {
     if (kept.contains(NameInKey(item.key, kApiKeysPrefix))) continue;
     if (transaction.then.size() + 1 == kEtcdOperationsMax) {
@@ -243,7 +241,7 @@ Result<EtcdRegistry::Forgotten> EtcdRegistry::ForgetTenant(const std::string& te
       const auto num_records = static_cast<int32_t>(transaction.then.size());
       // Before the last key can be gone: a cluster of a former version has no such record.
       if (takes_keys) {
-        transaction.then.push_back(EtcdOperation::Put(KeysRequiredKey(), kRequired));
+        transaction.then.push_back(EtcdOperation::Put(KeysRequiredKey(), kKeysRequired));
       }
       ASSIGN_OR_RETURN(const EtcdOutcome outcome,
                        store_.Change(std::move(transaction), {by_, "forget", tenant, tenant}));

@@ -83,9 +83,16 @@ std::vector<EtcdOperation> HintWrites(const ClusterView& view, const ScaleHint& 
 }
 
 std::vector<EtcdOperation> LeaderWrites(const ClusterView& view, int64_t lease_id) {
+  std::vector<EtcdOperation> writes;
+  // Of a cluster whose keys were set by a former version, which would take the last one away and
+  // leave nothing that asks for a key.
+  if (view.registry->requires_key && !view.registry->says_so) {
+    writes.push_back(EtcdOperation::Put(KeysRequiredKey(), kKeysRequired));
+  }
   const auto slices = LendSlices(view);
-  if (slices == view.leader.slices) return {};
-  return {EtcdOperation::Put(SlicesKey(), DumpJson(slices), lease_id)};
+  if (slices == view.leader.slices) return writes;
+  writes.push_back(EtcdOperation::Put(SlicesKey(), DumpJson(slices), lease_id));
+  return writes;
 }
 
 }  // namespace graft

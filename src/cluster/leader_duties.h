@@ -34,7 +34,7 @@ std::vector<EtcdOperation> HintWrites(const ClusterView& view, const ScaleHint& 
                                       int64_t lease_id);
 
 // What of that differs from the view's, to be written by the leader under its lease: what is lent
-// is over with its place.
+// is over with its place. That the cluster asks for keys is written for good.
 std::vector<EtcdOperation> LeaderWrites(const ClusterView& view, int64_t lease_id);
 
 }  // namespace graft

@@ -187,5 +187,20 @@ TEST(LeaderDutiesTest, WritesWhatHasChangedUnderItsLease) {
   EXPECT_TRUE(LeaderWrites(view, 7).empty());
 }
 
+TEST(LeaderDutiesTest, KeysThatAFormerVersionSetAreAskedForForGood) {
+  ClusterMirror mirror;
+  const EtcdKeyValue key = {ApiKeyKey("d"), R"({"key_sha256": "d"})"};
+  mirror.SetAll({key}, 5, /*set_back=*/false);
+  const auto writes = LeaderWrites(*mirror.View(OkStatus()), 7);
+  ASSERT_EQ(writes.size(), 1u);
+  EXPECT_EQ(writes[0].key, KeysRequiredKey());
+  EXPECT_EQ(writes[0].lease, 0) << "it outlives who wrote it";
+  const EtcdKeyValue record = {writes[0].key, writes[0].value};
+  mirror.SetAll({key, record}, 6, /*set_back=*/false);
+  EXPECT_TRUE(LeaderWrites(*mirror.View(OkStatus()), 7).empty());
+  mirror.SetAll({}, 7, /*set_back=*/false);
+  EXPECT_EQ(LeaderWrites(*mirror.View(OkStatus()), 7).size(), 1u) << "whoever took it away";
+}
+
 }  // namespace
 }  // namespace graft
