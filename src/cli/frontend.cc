@@ -15,6 +15,7 @@
 #include "cli/etcd_options.h"
 #include "cli/folder_hash.h"
 #include "cli/foreign_flags.h"
+#include "cli/host_option.h"
 #include "cli/http_front.h"
 #include "cli/placement_options.h"
 #include "cli/rpc_options.h"

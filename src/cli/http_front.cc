@@ -8,7 +8,7 @@
 #include "base/host_port.h"
 #include "base/log.h"
 #include "base/server_log.h"
-#include "cli/rpc_options.h"
+#include "cli/host_option.h"
 #include "cli/service_notify.h"
 #include "cli/tracing.h"
 #include "runtime/runtime_options.h"

@@ -1,18 +1,8 @@
 #include "cli/rpc_options.h"
 
-#include "base/host_port.h"
 #include "base/log.h"
 
 namespace graft {
-
-OptionTarget HostTarget(std::string& host) {
-  OptionTarget target = Text(host);
-  target.set = [&host](const std::vector<std::string>& texts) {
-    host = WithoutBrackets(texts.front());
-    return OkStatus();
-  };
-  return target;
-}
 
 std::vector<Option> RpcTlsOptionRows(TlsFiles& files) {
   return {{"rpc-cert", Text(files.cert), "PEM certificate chain, between machines"},

@@ -9,8 +9,6 @@
 
 namespace graft {
 
-// An address to listen on or a name, kept without the brackets that an IPv6 address may have.
-OptionTarget HostTarget(std::string& host);
 std::vector<Option> RpcTlsOptionRows(TlsFiles& files);
 
 // Of an open port, and `what` whoever reaches it may do. On this machine alone that is no mistake.

@@ -23,6 +23,7 @@
 #include "cli/etcd_options.h"
 #include "cli/folder_hash.h"
 #include "cli/foreign_flags.h"
+#include "cli/host_option.h"
 #include "cli/rpc_options.h"
 #include "cli/service_notify.h"
 #include "cli/start_checks.h"
