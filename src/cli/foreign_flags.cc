@@ -40,6 +40,8 @@ constexpr ForeignFlag kVllmFlags[] = {
     {"trust-remote-code", "leave it out: no code of a model is run"},
     {"download-dir", "leave it out: nothing is downloaded; --model names a folder"},
     {"enforce-eager", "leave it out"},
+    {"swap-space",
+     "leave it out: a request whose pages another one needed is computed again, not swapped"},
     {"speculative-config", "use --speculate, which foresees tokens from the request's own text"}};
 
 }  // namespace

@@ -398,6 +398,11 @@ ApiResult<AdapterLoad> ParseLoadAdapterRequest(const Json& body) {
     reader.Fail("lora_path", "must not hold a zero byte");
   }
   reader.Bool("load_inplace", &load.replace);
+  bool stacks_experts = false;
+  reader.Bool("is_3d_lora_weight", &stacks_experts);  // vLLM's
+  if (stacks_experts) {
+    reader.Fail("is_3d_lora_weight", "must be false: stacked weights of experts are not served");
+  }
   reader.Ignore({"base_model_name"});  // vLLM's; the adapter's own config is what is checked
   for (const char c : load.name) {
     if (static_cast<unsigned char>(c) < 0x20) {

@@ -403,6 +403,10 @@ TEST(AdapterRequestTest, NamesAndPathsAreChecked) {
   EXPECT_EQ(load->name, "a");
   EXPECT_EQ(load->path, "b/c");
   EXPECT_TRUE(load->replace);
+  Json plain = {{"lora_name", "a"}, {"lora_path", "b"}, {"is_3d_lora_weight", false}};
+  EXPECT_TRUE(ParseLoadAdapterRequest(plain).ok());
+  plain["is_3d_lora_weight"] = true;
+  EXPECT_EQ(ParseLoadAdapterRequest(plain).error().param, "is_3d_lora_weight");
   EXPECT_EQ(ParseLoadAdapterRequest({{"lora_name", "a"}}).error().param, "lora_path");
   EXPECT_EQ(ParseLoadAdapterRequest({{"lora_path", "a"}}).error().param, "lora_name");
   EXPECT_EQ(ParseLoadAdapterRequest({{"lora_name", "a\nb"}, {"lora_path", "a"}}).error().param,

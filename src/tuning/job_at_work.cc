@@ -354,7 +354,7 @@ Status JobAtWork::MakeSteps(TrainingRun& run, Trainer& trainer) {
   const int64_t begin_ns = NowNs();
   turn_ns_ = begin_ns;
   const int32_t first = run.step();
-  const int32_t every = std::max(1, run.num_steps() / kEventsMax);
+  const int32_t every = std::max(1, (run.num_steps() + kEventsMax - 1) / kEventsMax);
   TrainingRun* const runs[] = {&run};
   while (!run.is_done()) {
     {
