@@ -68,6 +68,9 @@ Result<AdapterInfo> RunnerCatalog::Find(const std::string& name) const {
   std::shared_lock lock(mutex_);
   const auto it = by_name_.find(name);
   if (it != by_name_.end()) return it->second.info;
+  if (by_runner_.empty()) {
+    return UnavailableError("no runner has told yet which adapters it has; try again soon");
+  }
   return NotFoundError("there is no adapter '" + name + "'");
 }
 

@@ -28,6 +28,7 @@ class RunnerCatalog : public AdapterCatalog {
   std::string NameOf(const std::string& hash) const;
 
   std::vector<AdapterInfo> ListAfter(const std::string& name, size_t infos_max) const override;
+  // kUnavailable instead of kNotFound until a first runner has told what it has.
   Result<AdapterInfo> Find(const std::string& name) const override;
   std::string NamesNear(const std::string& name, const NameFilter& allows) const override;
   AdapterState StateOf(const AdapterInfo& adapter) const override;

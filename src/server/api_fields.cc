@@ -64,7 +64,8 @@ std::vector<ApiField> SamplingRows() {
 std::vector<ApiField> AnswerRows() {
   return {
       Read("max_tokens", "integer", "completions 16, chat the rest of the context",
-           "more than fits beside the prompt is 400 `context_length_exceeded`; -1: all that fits"),
+           "more than fits beside the prompt is refused (400 `context_length_exceeded`); -1: all "
+           "that fits"),
       Read("n", "integer, 1 to 128", "1", "choices per prompt"),
       Read("skip_special_tokens", "boolean", "true"),
       Read("add_special_tokens", "boolean", "completions true, chat false",

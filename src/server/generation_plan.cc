@@ -467,7 +467,11 @@ ApiResult<AdapterInfo> FindModel(const ServerContext& context, const ApiKey& key
     Result<AdapterInfo> adapter = context.catalog.Find(name);
     if (adapter.ok() && key.MayUse(*adapter)) return std::move(*adapter);
     if (!adapter.ok() && adapter.status().code() != StatusCode::kNotFound && key.Allows(name)) {
-      return ErrorFromStatus(adapter.status(), "model");
+      ApiError error = ErrorFromStatus(adapter.status(), "model");
+      if (adapter.status().code() == StatusCode::kUnavailable) {
+        error.retry_after_s = context.UnavailableRetryAfterS();
+      }
+      return error;
     }
   }
   return ModelNotFoundError(name, AllowedNamesNear(context, key, name));
