@@ -695,6 +695,8 @@ TEST_F(RunnerSetTest, WhoIsGoneIsForgotten) {
     Submit(20);
     ExpectWholeAnswers();
     one_.Die();
+    // Else the next round takes the dead runner for the one that it waits for.
+    WaitUntil([this] { return !set_->ready().ok(); });
   }
   WaitUntil([this] { return set_->num_known() == 1; });
   set_->SetRunners({});
