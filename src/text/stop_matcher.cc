@@ -41,12 +41,9 @@ bool StopMatcher::Step(size_t stop_idx, char byte) {
   const StopStrings::Stop& stop = stops_->stops()[stop_idx];
   State& state = states_[stop_idx];
   ++state.num_seen;
-  for (;;) {
-    ++num_compared_;
-    if (stop.text[state.num_matched] == byte) return ++state.num_matched == stop.text.size();
-    if (state.num_matched == 0) return false;
-    state.num_matched = stop.prefixes[state.num_matched - 1];
-  }
+  const auto stop_at = [&stop](size_t i) { return stop.text[i]; };
+  state.num_matched = NextMatched(state.num_matched, byte, stop_at, stop.prefixes, &num_compared_);
+  return state.num_matched == stop.text.size();
 }
 
 int64_t StopMatcher::VisibleBytes(size_t stop_idx) {

@@ -5,19 +5,6 @@
 namespace graft {
 namespace {
 
-// How much of a text whose j-th character is `at(j)` ends with `character`, where `matched` of it
-// ended in front of that: what follows the longest beginning that can go on.
-template <typename At>
-uint32_t NextMatched(uint32_t matched, char character, At at, const std::vector<uint32_t>& prefixes,
-                     uint64_t* num_compared) {
-  for (;;) {
-    ++*num_compared;
-    if (at(matched) == character) return matched + 1;
-    if (matched == 0) return 0;
-    matched = prefixes[matched - 1];
-  }
-}
-
 // The prefix function of the text whose i-th character is `at(i)`.
 template <typename At>
 std::vector<uint32_t> PrefixesOf(size_t size, At at, uint64_t* num_compared) {

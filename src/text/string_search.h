@@ -10,6 +10,20 @@
 
 namespace graft {
 
+// How much of a part whose j-th character is `at(j)` a text ends with once `character` has come,
+// where `matched` of it, less than the whole, ended the text before: the longest beginning that can
+// go on. `prefixes`: the part's PrefixFunction. Each comparison is added to `num_compared`.
+template <typename At>
+uint32_t NextMatched(uint32_t matched, char character, const At& at,
+                     const std::vector<uint32_t>& prefixes, uint64_t* num_compared) {
+  for (;;) {
+    ++*num_compared;
+    if (at(matched) == character) return matched + 1;
+    if (matched == 0) return 0;
+    matched = prefixes[matched - 1];
+  }
+}
+
 // For each length of a beginning of `part`, less one: how many characters at its end are a
 // beginning of `part` again, of which it is not the whole.
 std::vector<uint32_t> PrefixFunction(std::string_view part);
