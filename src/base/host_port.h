@@ -17,4 +17,9 @@ inline std::string WithoutBrackets(const std::string& host) {
   return has_them ? host.substr(1, host.size() - 2) : host;
 }
 
+// Whether it is this machine alone, by its name or by an address, in brackets or not.
+inline bool IsLoopback(const std::string& host) {
+  return host == "localhost" || WithoutBrackets(host) == "::1" || host.starts_with("127.");
+}
+
 }  // namespace graft

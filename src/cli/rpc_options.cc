@@ -1,5 +1,6 @@
 #include "cli/rpc_options.h"
 
+#include "base/host_port.h"
 #include "base/log.h"
 
 namespace graft {
@@ -11,7 +12,7 @@ std::vector<Option> RpcTlsOptionRows(TlsFiles& files) {
 }
 
 void WarnAboutPlainRpc(const TlsFiles& files, const std::string& host, const std::string& what) {
-  if (files.is_on() || host == "localhost" || host == "::1" || host.starts_with("127.")) return;
+  if (files.is_on() || IsLoopback(host)) return;
   LOG_WARN("whoever reaches {} may {}: --rpc-cert, --rpc-key, --rpc-ca", host, what);
 }
 

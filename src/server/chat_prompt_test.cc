@@ -25,18 +25,10 @@ class ChatPromptTest : public ::testing::Test {
   ApiResult<GenerationPlan> PlanMessages(const Json& messages, const Json& more = Json::object()) {
     Json body = {{"model", "demo"}, {"max_tokens", 4}, {"messages", messages}};
     body.update(more);
-    ServerContext context{.generator = generator_,
-                          .catalog = catalog_,
-                          .tokenizer = DemoTokenizer(),
-                          .chat_template = chat_template_,
-                          .chat_template_error = chat_template_error_,
-                          .special_tokens_in_content = special_tokens_in_content_,
-                          .metrics = metrics_,
-                          .clock = clock_,
-                          .base_model = "demo",
-                          .adapters_dir = "",
-                          .defaults = {},
-                          .ready = {}};
+    ServerContext context = DemoContext(generator_, catalog_, metrics_, clock_);
+    context.chat_template = chat_template_;
+    context.chat_template_error = chat_template_error_;
+    context.special_tokens_in_content = special_tokens_in_content_;
     const ApiKey key({.tenant = "", .all_models = true, .models = {}}, 0);
     return PlanGeneration(context, RequestLimits(), key, /*is_chat=*/true, DumpJson(body));
   }

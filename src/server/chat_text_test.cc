@@ -23,17 +23,9 @@ constexpr char kBracketed[] =
 class ChatTextTest : public testing::Test {
  protected:
   ServerContext Context() {
-    return {.generator = generator_,
-            .catalog = catalog_,
-            .tokenizer = DemoTokenizer(),
-            .chat_template = &DemoChatTemplate(),
-            .adapter_templates = templates_,
-            .metrics = metrics_,
-            .clock = clock_,
-            .base_model = "demo",
-            .adapters_dir = "",
-            .defaults = {},
-            .ready = {}};
+    ServerContext context = DemoContext(generator_, catalog_, metrics_, clock_);
+    context.adapter_templates = templates_;
+    return context;
   }
   ApiResult<GenerationPlan> Chat(Json more) {
     Json body = {{"messages", {{{"role", "user"}, {"content", "hi"}}}}, {"max_tokens", 4}};

@@ -53,17 +53,7 @@ class ConnectionTest : public ::testing::Test {
   FakeCatalog catalog_;
   Metrics metrics_;
   AtomicClock clock_;
-  ServerState state_{ServerContext{.generator = generator_,
-                                   .catalog = catalog_,
-                                   .tokenizer = DemoTokenizer(),
-                                   .chat_template = &DemoChatTemplate(),
-                                   .metrics = metrics_,
-                                   .clock = clock_,
-                                   .base_model = "demo",
-                                   .adapters_dir = "",
-                                   .defaults = {},
-                                   .ready = {}},
-                     ServerOptions()};
+  ServerState state_{DemoContext(generator_, catalog_, metrics_, clock_), ServerOptions()};
   std::vector<int64_t> queued_;  // bytes of the work that was given to workers
 };
 

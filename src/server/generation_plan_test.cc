@@ -14,16 +14,10 @@ namespace {
 class GenerationPlanTest : public testing::Test {
  protected:
   ServerContext Context(const GenerationDefaults& defaults = {}) {
-    return {.generator = generator_,
-            .catalog = catalog_,
-            .tokenizer = DemoTokenizer(),
-            .chat_template = &template_,
-            .metrics = metrics_,
-            .clock = clock_,
-            .base_model = "demo",
-            .adapters_dir = "",
-            .defaults = defaults,
-            .ready = {}};
+    ServerContext context = DemoContext(generator_, catalog_, metrics_, clock_);
+    context.chat_template = &template_;
+    context.defaults = defaults;
+    return context;
   }
   ApiResult<GenerationPlan> Plan(const std::string& body, bool is_chat = false,
                                  const GenerationDefaults& defaults = {}) {

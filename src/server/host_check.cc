@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "base/host_port.h"
+
 namespace graft {
 namespace {
 
@@ -16,10 +18,6 @@ std::string HostName(std::string_view host) {
     if (c >= 'A' && c <= 'Z') c = static_cast<char>(c + 32);
   }
   return name;
-}
-
-bool IsLoopback(const std::string& host) {
-  return host == "localhost" || host == "::1" || host == "[::1]" || host.starts_with("127.");
 }
 
 }  // namespace

@@ -514,6 +514,20 @@ TestServer::TestServer(ServerOptions options, const ChatTemplate* chat_template,
 
 TestServer::~TestServer() { server.reset(); }
 
+ServerContext DemoContext(FakeGenerator& generator, FakeCatalog& catalog, Metrics& metrics,
+                          const AtomicClock& clock) {
+  return {.generator = generator,
+          .catalog = catalog,
+          .tokenizer = DemoTokenizer(),
+          .chat_template = &DemoChatTemplate(),
+          .metrics = metrics,
+          .clock = clock,
+          .base_model = "demo",
+          .adapters_dir = "",
+          .defaults = {},
+          .ready = {}};
+}
+
 std::string WriteTempFile(const std::string& name, const std::string& bytes) {
   const std::string path = testing::TempDir() + "graft_" + std::to_string(getpid()) + "_" + name;
   std::ofstream(path, std::ios::binary) << bytes;

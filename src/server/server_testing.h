@@ -148,6 +148,10 @@ class AtomicClock : public Clock {
   std::atomic<int64_t> now_ns_{1};
 };
 
+// What a server of these fakes borrows: the demo's tokenizer and template, no folder of adapters.
+ServerContext DemoContext(FakeGenerator& generator, FakeCatalog& catalog, Metrics& metrics,
+                          const AtomicClock& clock);
+
 struct RawResponse {
   int status = 0;
   std::map<std::string, std::string> headers;  // names in lower case

@@ -32,7 +32,8 @@ struct alignas(16) AttentionSplit {
 
 // On a GPU the arrays of numbers, and the pool but for the last position of each sequence of one
 // row, may be read while earlier kernels of the stream still run: write them with copies, or in
-// steps that were launched before.
+// steps that were launched before. What VirtualKv writes may be read so in the same step: it lets
+// no later kernel start until it has written.
 struct AttentionArgs {
   KvLayout layout;
   int32_t layer = 0;

@@ -12,7 +12,6 @@ constexpr int kWidth = 8;
 
 template <typename T, bool kVectors>
 __global__ void __launch_bounds__(kThreads) VirtualKvKernel(VirtualKvArgs args) {
-  LetNextStart();
   WaitForPrevious();
   const KvLayout& layout = args.layout;
   const VirtualRun run = args.runs[blockIdx.y];
@@ -36,6 +35,11 @@ __global__ void __launch_bounds__(kThreads) VirtualKvKernel(VirtualKvArgs args) 
              side * layout.KeyElements() + begin;
     StoreRun<kVectors>(values, count, out);
   }
+  // Not earlier: attention reads what is old before it waits, and all kernels between may start at
+  // once (see AttentionArgs).
+  __threadfence();
+  __syncthreads();
+  LetNextStart();
 }
 
 }  // namespace
