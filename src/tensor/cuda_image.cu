@@ -1,27 +1,34 @@
 #include "tensor/cuda_image.h"
 
-#include "tensor/cuda_check.h"
+#include <cuda_runtime.h>
+
+#include <thread>
 
 namespace graft {
 namespace {
 
 __global__ void ProbeKernel() {}
 
+std::string Probe(int device) {
+  cudaError_t error = cudaSetDevice(device);
+  cudaFuncAttributes attributes;
+  if (error == cudaSuccess) error = cudaFuncGetAttributes(&attributes, ProbeKernel);
+  cudaGetLastError();  // a missing image is no error of a later call
+  if (error == cudaSuccess) return "";
+  if (error == cudaErrorNoKernelImageForDevice || error == cudaErrorInvalidDeviceFunction) {
+    return "this binary has no code that runs there";
+  }
+  return cudaGetErrorString(error);
+}
+
 }  // namespace
 
-bool HasCudaImage(int device) {
-  int current = 0;
-  CUDA_CHECK(cudaGetDevice(&current));
-  CUDA_CHECK(cudaSetDevice(device));
-  cudaFuncAttributes attributes;
-  const cudaError_t error = cudaFuncGetAttributes(&attributes, ProbeKernel);
-  cudaGetLastError();  // a missing image is no error of a later call
-  CUDA_CHECK(cudaSetDevice(current));
-  if (error == cudaErrorNoKernelImageForDevice || error == cudaErrorInvalidDeviceFunction) {
-    return false;
-  }
-  CUDA_CHECK(error);
-  return true;
+// The thread is there for its current device: a caller that has used none yet would otherwise be
+// set back to the first device, which makes a context on that one, too.
+std::string WhyNoCudaImage(int device) {
+  std::string why;
+  std::thread([&] { why = Probe(device); }).join();
+  return why;
 }
 
 }  // namespace graft

@@ -65,9 +65,11 @@ std::vector<CudaCard> ListCudaCards() {
 }
 
 Status CheckRunsCode(const Device& device) {
-  if (device.is_cpu() || HasCudaImage(device.index)) return OkStatus();
-  return FailedPreconditionError(device.ToString() + " (" + DescribeDevice(device) +
-                                 "): this binary has no code that runs there; use --device cpu");
+  if (device.is_cpu()) return OkStatus();
+  const std::string why = WhyNoCudaImage(device.index);
+  if (why.empty()) return OkStatus();
+  return FailedPreconditionError(device.ToString() + " (" + DescribeDevice(device) + "): " + why +
+                                 "; use --device cpu, or another GPU by --device cuda:N");
 }
 
 std::string DescribeDevice(const Device& device) {
