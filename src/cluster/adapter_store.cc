@@ -150,7 +150,7 @@ Result<std::string> AdapterStore::Make(const std::string& hash, const std::strin
   const std::string lock_path = root_ + "/fetching/" + hash + ".lock";
   const FolderLock lock(lock_path);
   if (!lock.ok()) return SystemError(errno, "cannot write in the adapters' store");
-  if (FileExists(place)) return place;  // by whoever had the lock
+  if (FileExists(place)) return place;  // another process fetched it meanwhile
   RETURN_IF_ERROR(fill(folder));
   std::error_code error;
   fs::rename(folder, place, error);
@@ -165,7 +165,7 @@ int AdapterStore::Sweep(const std::set<std::string>& wanted, std::chrono::second
   std::vector<fs::path> unwanted;
   for (const auto& entry : fs::directory_iterator(contents(), error)) {
     if (wanted.contains(entry.path().filename().string())) {
-      fs::last_write_time(entry.path(), now, error);  // for the others who sweep
+      fs::last_write_time(entry.path(), now, error);  // seen by other processes' sweeps
     } else if (const auto touched = fs::last_write_time(entry.path(), error);
                !error && now - touched > grace) {
       unwanted.push_back(entry.path());
@@ -173,7 +173,7 @@ int AdapterStore::Sweep(const std::set<std::string>& wanted, std::chrono::second
   }
   int num_removed = 0;
   for (const fs::path& path : unwanted) {
-    // In one piece: who looks finds all of it or nothing.
+    // The rename removes it in one piece: readers find all of it or nothing.
     const fs::path gone = root_ + "/fetching/" + path.filename().string() + ".gone";
     fs::rename(path, gone, error);
     if (error) continue;

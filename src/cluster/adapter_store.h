@@ -1,7 +1,7 @@
 // AdapterStore: a folder of adapters by content hash, shared by the processes of one machine. What
 // is not there is fetched from another machine, once however many processes ask: the others wait
-// for the first. A fetch that broke off goes on where it was, and only content whose hash is right
-// gets its place, where nobody writes it any more. Thread-safe; calls block.
+// for the first. A fetch that broke off is continued where it stopped. Only content with the right
+// hash gets its place, where nothing writes to it any more. Thread-safe; calls block.
 #pragma once
 
 #include <chrono>
@@ -15,7 +15,7 @@
 
 namespace graft {
 
-// How long a content stays in a store that nobody wants any more.
+// How long unwanted content stays in a store.
 inline constexpr std::chrono::minutes kContentGrace(10);
 
 class AdapterStore {
@@ -35,8 +35,8 @@ class AdapterStore {
   Result<std::string> Keep(const std::string& hash, const std::string& folder) const;
   // The folder of that content, which counts as wanted for a while; kNotFound.
   Result<std::string> Find(const std::string& hash) const;
-  // Removes contents that are not `wanted`, and have been by nobody who swept or asked for as long
-  // as `grace`. How many.
+  // Removes contents that are not in `wanted`, and that no sweep or request of any process has
+  // wanted for `grace`. Returns how many.
   int Sweep(const std::set<std::string>& wanted, std::chrono::seconds grace) const;
 
  private:

@@ -124,7 +124,7 @@ TEST_F(AdapterStoreTest, FetchesOnceHoweverManyAsk) {
   EXPECT_TRUE(store.Get(hash_, {}).ok());  // it is in the store already
 }
 
-// Whoever may write in a folder of adapters must not read this machine's other files by it.
+// Write access to a folder of adapters must not give read access to this machine's other files.
 TEST_F(AdapterStoreTest, ALinkThatLeadsOutOfTheFoldersIsNotFollowed) {
   std::ofstream(root_ + "/secret") << "the machine's own";
   fs::create_directories(root_ + "/adapters/blobs");

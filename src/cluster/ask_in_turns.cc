@@ -20,13 +20,13 @@ bool IsVerdict(const Result<AdapterInfo>& answer) {
   return !IsAway(code) && code != StatusCode::kNotFound && code != StatusCode::kPermissionDenied;
 }
 
-// Of one question; its threads share it.
+// The state of one question, shared by its threads.
 struct Asked {
   std::mutex mutex;
   std::condition_variable changed;
   size_t num_open = 0;
   std::optional<Result<AdapterInfo>> verdict;
-  Status best;  // of those without one
+  Status best;  // of the answers that are no verdict
   bool somebody_looked = false;
 
   void Take(Result<AdapterInfo> answer) {

@@ -17,9 +17,9 @@ struct AdapterAsk {
   std::function<void()> cancel;              // any thread, also after the answer: `ask` ends soon
 };
 
-// A machine that is away, hangs or does not have what it is asked for gives no verdict. Where none
-// does, the answer is that of one which looked, else of the first. `patience_ms`: before the next
-// one is asked beside those that have not answered. `nobody`: the answer where there are none.
+// A machine that is away, hangs or does not have what it is asked for gives no verdict. Without a
+// verdict the answer is that of a machine that was reached, else the first one. After `patience_ms`
+// without an answer the next machine is asked, too. `nobody`: the answer if `asks` is empty.
 Result<AdapterInfo> AskInTurns(const std::vector<AdapterAsk>& asks, int64_t patience_ms,
                                Status nobody);
 

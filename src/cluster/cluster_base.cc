@@ -35,7 +35,7 @@ Status JoinBase(ClusterStore& store, const BaseModelId& base) {
       mod_revision = outcome.found[0][0].mod_revision;
     }
     RETURN_IF_ERROR(CheckBase(base, known, store.client().name()));
-    // Who has no weights does not know their hash.
+    // A process without weights does not know their hash.
     const bool says_more = (known.text_hash.empty() && !base.text_hash.empty()) ||
                            (known.weights_hash.empty() && !base.weights_hash.empty());
     if (!says_more) return OkStatus();

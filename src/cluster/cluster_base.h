@@ -1,4 +1,4 @@
-// The one base model of a cluster: whoever comes first writes down which it is, and everybody else
+// The one base model of a cluster: the first process to come records which it is, and all others
 // must have the same. Any thread; calls block as EtcdClient's do.
 #pragma once
 

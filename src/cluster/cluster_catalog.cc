@@ -119,7 +119,7 @@ Result<AdapterInfo> ClusterCatalog::Load(const AdapterLoad& load) {
   info.tenant = load.tenant;
   info.loaded_at = unix_seconds_();
   RETURN_IF_ERROR(registry_.Put(EntryOf(info), load.replace));
-  // Whoever asks next finds what was just changed.
+  // The next caller must find what was just changed.
   WaitForView(watcher_, [&](const ClusterView& now) {
     const auto it = now.registry->adapters.find(load.name);
     return it != now.registry->adapters.end() && it->second.entry.hash == info.hash;

@@ -134,7 +134,8 @@ std::vector<EtcdOperation> ClusterFrontend::WhatToWrite(int64_t lease_id) {
   return writes;
 }
 
-// Of an audit log that is far too long a part goes at each of the leader's turns.
+// Deletes the oldest lines of an audit log that is too long; of one far too long, a part at each of
+// the leader's turns.
 std::vector<EtcdOperation> ClusterFrontend::TrimsThatAreDue() {
   const int64_t now_ns = SteadyClock::Get().NowNs();
   if (now_ns < trim_at_ns_) return {};
@@ -160,7 +161,7 @@ ScaleHint ClusterFrontend::hint() const {
   return runners_->hint();
 }
 
-// Of a leader that is not heard nothing holds.
+// A hint counts only while etcd answers and a leader stands: otherwise no runner is spare.
 void ClusterFrontend::TakeHint(const ClusterView& view) {
   const bool consolidates =
       view.away.ok() && view.leader.hint.has_value() && view.leader.hint->consolidates;
@@ -190,7 +191,7 @@ void ClusterFrontend::Take(const ClusterView& view) {
                          told_->requires_key == view.registry->requires_key;
   told_ = view.registry;
   if (same_keys) return;
-  // Everybody may call a cluster that has never had keys. An empty list lets nobody in.
+  // A cluster that has never had keys is open to all callers. An empty list admits none.
   if (view.registry->requires_key) options_.on_keys(DumpJson(view.KeysList()));
 }
 

@@ -19,7 +19,7 @@ inline constexpr std::string_view kTenantsPrefix = "graft/tenants/";
 inline constexpr std::string_view kApiKeysPrefix = "graft/keys/";
 inline constexpr std::string_view kLeavingPrefix = "graft/leaving/";
 inline constexpr std::string_view kAuditPrefix = "graft-audit/";
-// Learning. Whose turn was when; jobs that are not finished, and which runner has them.
+// Learning: the tenants' last turns, jobs that are not finished, and which runner has claimed each.
 inline constexpr std::string_view kLearningTurnsPrefix = "graft-learning/turns/";
 inline constexpr std::string_view kOpenJobsPrefix = "graft-learning/open/";
 inline constexpr std::string_view kJobClaimsPrefix = "graft-learning/claims/";

@@ -30,7 +30,7 @@ class ServedRunner {
   virtual int port() const = 0;
   // The engine's thread, after every step's events.
   virtual void OnDelivered() = 0;
-  // Likewise, see Engine::SetOnStep.
+  // The engine's thread, see Engine::SetOnStep.
   virtual void OnStep(const StepNews& news) = 0;
   // Frontends are told to go elsewhere; what they leave is finished.
   virtual void BeginDrain() = 0;
@@ -48,7 +48,7 @@ class RunnersInReach {
   virtual Status ready() const = 0;
   // How many there should be: the leader's word, or this frontend's own where none leads.
   virtual ScaleHint hint() const = 0;
-  // Runners whose devices are thought to hold the content.
+  // The number of runners thought to hold the content on their devices.
   virtual int32_t NumHolders(const std::string& hash) const = 0;
   // The cluster's files and jobs; null without a folder of learning.
   virtual LearningStore* learning() { return nullptr; }
@@ -65,7 +65,7 @@ struct FrontendRunnersOptions {
   // startup_seconds 0: as long as the slowest runner took.
   ScaleOptions scale = {.startup_seconds = 0.0};
   bool consolidates = false;   // runners beyond the number wanted are emptied
-  Metrics* metrics = nullptr;  // null: nobody reads them
+  Metrics* metrics = nullptr;  // null: without metrics
   // How long a request waits for a runner that takes it or goes on with it.
   int64_t runner_wait_ns = 30'000'000'000;
 };
@@ -79,8 +79,8 @@ class ClusterLibrary {
       std::function<RunnerLoad()> load) const = 0;
   virtual Result<std::unique_ptr<RunnersInReach>> ReachRunners(
       const FrontendRunnersOptions& options) const = 0;
-  // The same in a cluster: who is there, adapters and keys are in etcd. The addresses of `runners`
-  // are not looked at.
+  // The same in a cluster: etcd has the list of processes, the adapters and the keys. The addresses
+  // of `runners` are not looked at.
   virtual Result<std::unique_ptr<ServedRunner>> ServeClusterRunner(
       const RunnerServiceOptions& service, const ClusterRunnerOptions& options,
       Generator& generator, AdapterCatalog& catalog, std::function<RunnerLoad()> load) const = 0;

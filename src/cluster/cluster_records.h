@@ -15,7 +15,7 @@
 
 namespace graft {
 
-// Whose etcd this is. Never changed: every change of the others holds only while it is there.
+// The cluster that owns this etcd. Never changed: other records are written only while it stands.
 struct ClusterRecord {
   std::string id;  // random
   std::string base_name;
@@ -24,7 +24,7 @@ struct ClusterRecord {
   bool operator==(const ClusterRecord&) const = default;
 };
 
-// Which process of which machine has a record, for people who look for it.
+// The machine and process that wrote a record, for people who look for it.
 struct ProcessPlace {
   std::string host;
   int32_t pid = 0;  // 0: it does not say

@@ -194,7 +194,8 @@ RunnerRecord ClusterRunner::Describe() {
   return record;
 }
 
-// What no name of the registry leads to, or has led to, and nobody serves goes from the disk.
+// Removes contents from the disk that are not served here and that no name in the registry leads
+// to, now or in a kept version.
 void ClusterRunner::SweepStore() const {
   if (!watcher_->view()->away.ok()) return;
   std::set<std::string> wanted = watcher_->Contents();

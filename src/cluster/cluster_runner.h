@@ -45,7 +45,7 @@ class ClusterRunner : public ServedRunner {
   void LeaveIfMarked();
   Result<std::string> Locate(const RegistryEntry& entry, ContentSource source) const;
   Result<AdapterInfo> Serve(const AdapterLoad& load);
-  // Who may have contents of adapters.
+  // Addresses of processes that may have contents of adapters.
   std::vector<std::string> Peers() const;
   Result<std::string> FolderOf(const std::string& hash) const;
   RunnerRecord Describe();
@@ -73,8 +73,8 @@ class ClusterRunner : public ServedRunner {
   RunnerService* serving_ = nullptr;
   RegistryFollower* following_ = nullptr;
   const ProcessPlace process_ = ProcessPlace::Own();
-  int num_tells_ = 0;        // the telling thread's, like the next
-  bool is_leaving_ = false;  // likewise
+  int num_tells_ = 0;        // only the telling thread's
+  bool is_leaving_ = false;  // only the telling thread's
   std::thread teller_;
 };
 

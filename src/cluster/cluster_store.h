@@ -20,7 +20,7 @@ struct AuditLine {
   std::string by;      // a frontend, an operator at a terminal, the leader
   std::string change;  // "load", "unload", "roll back", ...
   std::string subject;
-  std::string tenant;  // whose request it was, if anybody's
+  std::string tenant;  // that asked for the change; "": none
 };
 
 struct AuditEntry {

@@ -189,7 +189,7 @@ std::shared_ptr<const ClusterView> ClusterMirror::View(const Status& away) const
   view->leader = leader_;
   view->leaving = leaving_;
   view->away = away;
-  // One whose first record could not be read has no id.
+  // A process has no id while its first record cannot be read.
   for (const auto& [id, runner] : runners_) {
     if (!runner.id.empty()) view->runners[id] = runner;
   }
@@ -253,7 +253,7 @@ Result<ClusterMirror> ReadViewFile(const std::string& path) {
 Status WriteViewFile(const std::string& path, const ClusterMirror& mirror) {
   const std::string text = mirror.Encode();
   const std::string fresh = path + ".new";
-  // Keys' digests are nobody else's business.
+  // The file holds digests of keys: only its owner may read it.
   const int fd = open(fresh.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
   if (fd < 0) return SystemError(errno, "cannot write " + fresh);
   size_t written = 0;

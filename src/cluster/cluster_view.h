@@ -1,5 +1,5 @@
-// ClusterView: what one process knows of its cluster, as of one revision of etcd. A value: whoever
-// has one keeps it as it is. It can be written to a file and read back, for the time that etcd is
+// ClusterView: what one process knows of its cluster, as of one revision of etcd. A value: a
+// reader's copy never changes. It can be written to a file and read back, for the time that etcd is
 // away. Built by ClusterMirror on one thread; read by any.
 #pragma once
 
@@ -68,7 +68,7 @@ class ClusterMirror {
   std::string ClusterText() const;
   // Hashes of all that names lead to, and of their versions that are kept.
   std::set<std::string> Contents() const;
-  // What ClusterStore::Restore writes back: all that nobody's life keeps.
+  // What ClusterStore::Restore writes back: all records but those of living processes.
   std::map<std::string, std::string> LastingRecords() const;
 
   // The file's text, and what it says; kDataLoss for what is no such file.

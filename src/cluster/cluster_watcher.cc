@@ -28,8 +28,8 @@ Result<std::unique_ptr<ClusterWatcher>> ClusterWatcher::Start(EtcdClient& client
   Result<std::unique_ptr<ClusterStore>> store = ClusterStore::Open(client, options.now);
   Status away;
   if (!store.ok()) {
-    // Without a cluster it may be one that lost its data: who serves goes on, who starts waits for
-    // whoever knows.
+    // An etcd without a cluster may have lost its data: running processes go on, but a start fails
+    // until the data is restored.
     const bool silent = store.status().code() != StatusCode::kFailedPrecondition;
     if (known.empty() || !silent) return store.status();
     away = store.status();

@@ -1,6 +1,6 @@
 // ClusterWatcher: a process's view of its cluster, kept up to date by a watch of etcd, and kept on
-// disk for a start while etcd is away. Nothing that etcd does not say, or that another etcd says,
-// takes anything out of the view. Thread-safe.
+// disk for a start while etcd is away. Only a deletion reported by our own etcd removes an entry.
+// Thread-safe.
 #pragma once
 
 #include <condition_variable>
@@ -63,13 +63,13 @@ class ClusterWatcher : public EtcdListener {
   bool heard_ = false;  // etcd has told all once
   bool unsaved_ = false;
   std::string save_failure_;  // that the log has told of; "": none
-  int64_t let_go_at_ns_ = 0;  // 0: nobody is waited for
+  int64_t let_go_at_ns_ = 0;  // when entries missing since etcd was set back go; 0: there are none
   ClusterMirror mirror_;
   Status away_;
   std::shared_ptr<const ClusterView> view_;
   std::unique_ptr<EtcdWatch> watch_;
   std::unique_ptr<ClusterWorld::Thread>
-      thread_;  // writes the view, and lets go of who does not come back
+      thread_;  // writes the view, and removes entries that have not come back
 };
 
 }  // namespace graft

@@ -28,16 +28,16 @@ struct EtcdChannels {
 
   // The current channel once it is connected, or another that is; kUnavailable if none is.
   Result<std::shared_ptr<grpc::Channel>> Connect(EtcdDeadline deadline);
-  // Someone else's turn: `failed` did not answer.
+  // Makes the next endpoint the current one, because `failed` did not answer.
   void Leave(const std::shared_ptr<grpc::Channel>& failed);
-  // Tells in the call's metadata who asks, and that only a member with a leader may answer.
+  // Adds to the call's metadata the user's token, and that only a member with a leader may answer.
   Status Prepare(const std::shared_ptr<grpc::Channel>& channel, grpc::ClientContext* context);
   void ForgetToken();
   // What a failed call means for its caller; `what` was asked.
   Status Explain(const grpc::Status& status, const std::string& what) const;
 };
 
-// Of a client that EtcdClient::Make gave.
+// The channels of a client that EtcdClient::Make gave.
 EtcdChannels& ChannelsOf(EtcdClient& client);
 
 }  // namespace graft

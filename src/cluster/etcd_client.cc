@@ -115,7 +115,7 @@ Status CallEtcd(EtcdChannels& etcd, const std::string& what, bool repeatable,
     context.set_deadline(std::min(deadline, system_clock::now() + share));
     const Status prepared = etcd.Prepare(channel, &context);
     if (prepared.code() == StatusCode::kUnavailable && system_clock::now() < deadline) {
-      etcd.Leave(channel);  // nothing was asked yet: somebody else may let it sign in
+      etcd.Leave(channel);  // nothing was asked yet: another endpoint may let it sign in
       std::this_thread::sleep_for(kElectionPause);
       continue;
     }
@@ -261,8 +261,7 @@ Result<std::shared_ptr<grpc::Channel>> EtcdChannels::Connect(EtcdDeadline deadli
     const EtcdDeadline patience = std::min(turn, system_clock::now() + kReconnectPatience);
     grpc_connectivity_state state = channel->GetState(true);
     while (state != GRPC_CHANNEL_READY && state != GRPC_CHANNEL_SHUTDOWN) {
-      // A channel makes progress only while somebody waits for it, so one that failed before is
-      // waited for, too.
+      // A channel makes progress only while a call waits, so a failed one is waited for, too.
       const bool failed = state == GRPC_CHANNEL_TRANSIENT_FAILURE;
       if (!channel->WaitForStateChange(state, failed ? patience : turn)) break;
       state = channel->GetState(true);
@@ -409,7 +408,7 @@ Result<EtcdLeaseGrant> GrpcEtcdClient::GrantLease(int64_t ttl_s) {
   etcdserverpb::LeaseGrantRequest request;
   request.set_ttl(ttl_s);
   etcdserverpb::LeaseGrantResponse response;
-  // One that nobody heard of ends by itself.
+  // The call may be repeated: if an answer is lost, its lease ends by itself.
   RETURN_IF_ERROR(
       CallEtcd(*channels_, "a lease", true, [&](const auto& channel, grpc::ClientContext* context) {
         return etcdserverpb::Lease::NewStub(channel)->LeaseGrant(context, request, &response);

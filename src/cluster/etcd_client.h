@@ -25,7 +25,7 @@ struct EtcdOptions {
   std::string cert_file, key_file;     // ours, if etcd asks for one
   std::string user, password;          // "": without
   int deadline_ms = 3000;              // of one call, all endpoints together
-  int sign_ms = 5000;                  // between two signs of life of who tells the changes
+  int sign_ms = 5000;  // between two checks that a watch's member still hears the others
 };
 
 struct EtcdKeyValue {
@@ -160,9 +160,9 @@ class EtcdClient {
   // All changes of keys with this prefix from now on.
   virtual Result<std::unique_ptr<EtcdWatchStream>> Watch(const std::string& prefix) = 0;
 
-  // Of the messages and logs: "etcd at a:1, b:2".
+  // How messages and logs name it: "etcd at a:1, b:2".
   virtual const std::string& name() const = 0;
-  // Whose time and threads its users have.
+  // The clock and the threads of its users.
   virtual ClusterWorld& world() { return ClusterWorld::Real(); }
 };
 

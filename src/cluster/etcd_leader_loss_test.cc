@@ -1,6 +1,6 @@
-// What a client does where one of etcd's members has lost the others: it asks elsewhere, and says
-// so where there is nobody else. Against real etcds, of which most are stopped, and against one of
-// this test's own that tells what it was asked.
+// What a client does when an etcd member has lost the others: it asks another one, and says so if
+// there is none. Runs against real etcds, most of which are stopped, and against a fake one that
+// records its calls.
 #include <gmock/gmock.h>
 #include <grpcpp/grpcpp.h>
 #include <gtest/gtest.h>
@@ -104,7 +104,8 @@ TEST(EtcdLeaderLossTest, ChangesWaitForAnElection) {
   }
 }
 
-// Of etcd what a watch needs. Notes calls that would take an answer from a member without a leader.
+// The services of etcd that a watch needs. Notes calls that would take an answer from a member
+// without a leader.
 class OwnEtcd : public etcdserverpb::KV::Service,
                 public etcdserverpb::Watch::Service,
                 public etcdserverpb::Lease::Service,
@@ -131,8 +132,8 @@ class OwnEtcd : public etcdserverpb::KV::Service,
   std::atomic<bool> hears_others{true};
   std::atomic<int> num_signs{0};
   std::atomic<int> num_changes{0};
-  std::atomic<int> num_refusals{0};       // of changes, still to come
-  std::atomic<int> num_refused_users{0};  // likewise
+  std::atomic<int> num_refusals{0};       // of changes that are still to come
+  std::atomic<int> num_refused_users{0};  // of users' sign-ins that are still to come
   std::set<std::string> without_leader() {
     std::lock_guard lock(mutex_);
     return without_leader_;

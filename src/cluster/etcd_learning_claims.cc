@@ -14,7 +14,7 @@ namespace graft {
 namespace {
 
 constexpr int64_t kCancelLookNs = 500'000'000;
-constexpr int kLeaveTries = 5;  // each time somebody else's change was made meanwhile
+constexpr int kLeaveTries = 5;  // while other processes change the same records
 
 Status Lost(const std::string& job) {
   return Status(StatusCode::kAborted, "fine-tuning job " + job +
@@ -24,11 +24,11 @@ Status Lost(const std::string& job) {
 
 }  // namespace
 
-// Those of the tenant whose turn was longest ago; among them those that were begun go first.
+// Claims a job of the tenant that had its turn longest ago; its jobs that were begun go first.
 Result<std::optional<LearningJob>> EtcdLearningStore::NextJob() {
   RETURN_IF_ERROR(JoinFolder());
   const int64_t lease = options_.lease_id ? options_.lease_id() : 0;
-  // At the start, and while etcd is away, which others tell.
+  // There is no lease at the start and while etcd is away, which other code reports.
   if (lease == 0) return std::optional<LearningJob>();
   SweepNowAndThen();
   ASSIGN_OR_RETURN(
@@ -101,7 +101,7 @@ Result<std::optional<LearningJob>> EtcdLearningStore::TryClaim(const OpenJob& op
       job.checkpoint = file;
     }
   }
-  // Of this claim alone: whoever had the job before may still write to its own.
+  // The folder is this claim's alone: a runner that had the job before may still write to its own.
   job.folder = job.id + "-" + std::to_string(claim.revision);
   claim.folder = job.folder;
   job.begins = begun.begins;
@@ -218,8 +218,8 @@ Status EtcdLearningStore::TryLeave(const std::string& job, const Claim& claim, b
   return Status(StatusCode::kAborted, "others keep changing its record: it is left with its lease");
 }
 
-// Of jobs that were left while etcd was away. A claim that stands still is gone on with, and counts
-// once.
+// For jobs that were left while etcd was away. If the claim still stands, the job is continued
+// under it and stays counted once; otherwise its begin is not counted.
 Status EtcdLearningStore::TakeBackNotLeft(const std::set<std::string>& own_claims) {
   std::set<std::string> jobs;
   {
@@ -285,7 +285,7 @@ Result<bool> EtcdLearningStore::IsCancelled(const std::string& job) {
 Status EtcdLearningStore::AddEvent(const std::string& job, const JobEvent& told) {
   ASSIGN_OR_RETURN(const Claim claim, ClaimOf(job));
   {
-    // A number is never given twice, also where nobody knows whether its event was written.
+    // A number is never given twice, even if it is unknown whether its event was written.
     std::lock_guard lock(mutex_);
     claims_[job].next_event = claim.next_event + 1;
   }
@@ -334,7 +334,8 @@ void EtcdLearningStore::SweepNowAndThen() {
   if (!swept.ok()) LOG_WARN("--learn-dir: {}", swept.message());
 }
 
-// Of files whose time has come the records go, too; then what no record leads to.
+// Deletes the records of expired files, unless their tenant has an open job. Then deletes the
+// content that no record leads to.
 Status EtcdLearningStore::Sweep() {
   ASSIGN_OR_RETURN(
       const EtcdOutcome all,
@@ -343,7 +344,7 @@ Status EtcdLearningStore::Sweep() {
                               EtcdOperation::GetPrefix(std::string(kAdaptersPrefix)),
                               EtcdOperation::GetPrefix(std::string(kVersionsPrefix))}}));
   LearningFolder::Wanted wanted;
-  std::set<std::string> busy;  // tenants, whose jobs may need what has expired
+  std::set<std::string> busy;  // tenants with open jobs, which may need expired files
   for (const OpenJob& job : OpenJobsOf(all.found[1])) {
     wanted.jobs.insert(job.id);
     busy.insert(job.tenant);

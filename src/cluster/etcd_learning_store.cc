@@ -14,9 +14,9 @@
 namespace graft {
 namespace {
 
-// Each time somebody else's change was made meanwhile.
+// Attempts at a change while other processes change the same records.
 constexpr int kLearningTriesMax = 20;
-// A transaction has so many operations for what is dropped by the way.
+// Old files or jobs that one transaction may drop besides its change.
 constexpr size_t kDroppedMax = 20;
 constexpr size_t kOpenJobsRead = 60;  // in one transaction, with two reads each
 
@@ -145,7 +145,7 @@ Status EtcdLearningStore::AddFile(const LearningFile& file, std::string_view con
     added = TryAddFile(file, content, tenant_bytes_max);
   }
   if (added.ok() && *added) return OkStatus();
-  // Where nobody knows whether the record was made, the content stays until it is swept.
+  // If it is unknown whether the record was made, the content stays until it is swept.
   if (added.status().code() != StatusCode::kDeadlineExceeded) folder_.RemoveFile(file.id);
   return added.ok() ? TooManyRaces() : added.status();
 }
@@ -284,8 +284,8 @@ Result<bool> EtcdLearningStore::TryAddJob(const LearningJob& job, const JobLimit
   return outcome.succeeded;
 }
 
-// Of jobs that ended long ago the events and checkpoints go, which are most of what etcd keeps of
-// them, and the jobs stay. Those that ended since the job before was added are few.
+// Deletes the events and checkpoints of jobs that ended long ago, which are most of what etcd keeps
+// of them; the jobs stay. Few have ended since the last job was added.
 void EtcdLearningStore::TrimFinished(const Tenant& tenant, EtcdTransaction* transaction) const {
   std::vector<std::string> finished;  // oldest first
   for (const Kept<LearningJob>& job : tenant.jobs) {

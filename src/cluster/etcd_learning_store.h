@@ -31,8 +31,8 @@ class EtcdLearningStore : public LearningStore {
   struct Options {
     std::string folder;  // --learn-dir
     std::string by;      // for the audit log
-    // Of a runner that learns: the lease that its claims stand under; 0: none does. Empty: it
-    // claims nothing.
+    // For a runner that learns: the lease that its claims stand under; 0: it has none now. An empty
+    // function: this process claims nothing.
     std::function<int64_t()> lease_id;
     std::function<int64_t()> unix_seconds = UnixTimeSeconds;
     // Finished jobs of a tenant without an adapter; older ones are forgotten. And a job's
@@ -121,7 +121,7 @@ class EtcdLearningStore : public LearningStore {
   Status JoinFolder();
   Result<Tenant> ReadTenant(const std::string& tenant) const;
   bool IsGone(const LearningFile& file, const Tenant& tenant) const;
-  // Tries once; false: somebody else was faster.
+  // Tries once; false: another process changed the tenant's records first.
   Result<bool> TryAddFile(const LearningFile& file, std::string_view content,
                           int64_t tenant_bytes_max);
   void TrimFinished(const Tenant& tenant, EtcdTransaction* transaction) const;

@@ -1,4 +1,4 @@
-// Files and jobs in a real etcd, whose runners come and go.
+// Files and jobs in a real etcd, with runners that come and go.
 #include "cluster/etcd_learning_store.h"
 
 #include <gmock/gmock.h>
@@ -136,7 +136,7 @@ TEST_F(EtcdLearningStoreTest, AFileGoesWithItsTimeUnlessAJobNeedsIt) {
   EXPECT_EQ(frontend_->ListFiles("a", "", {})->items, std::vector<LearningFile>{used});
   EXPECT_EQ(frontend_->Cancel("a", job.id)->status, JobStatus::kCancelled);
   EXPECT_EQ(frontend_->FindFile("a", used.id).status().code(), StatusCode::kNotFound);
-  // Whoever learns takes them out of the folder, too.
+  // A runner that learns removes them from the folder, too.
   const auto runner = Open("runner", Lease());
   EXPECT_TRUE(FindsNothing(*runner));
   EXPECT_TRUE(FindsNothing(*runner));
@@ -253,7 +253,7 @@ TEST_F(EtcdLearningStoreTest, CancellingEndsAJobThatNobodyHasAtOnce) {
   EXPECT_EQ(frontend_->Cancel("a", job.id)->status, JobStatus::kQueued);
   EXPECT_TRUE(frontend_->FindJob("a", job.id)->is_cancelled);
   EXPECT_TRUE(Eventually([&] { return *runner->IsCancelled(job.id); }));
-  // Its runner goes away first: whoever has it next hears of it, too.
+  // If its runner goes away first, the next one hears of the cancellation, too.
   runner->Leave(mine, false);
   mine = Claim(*runner);
   EXPECT_TRUE(*runner->IsCancelled(job.id));

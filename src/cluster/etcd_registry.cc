@@ -11,7 +11,7 @@
 namespace graft {
 namespace {
 
-// Each time somebody else's change was made meanwhile.
+// Attempts at a change while other processes change the same records.
 constexpr int kTriesMax = 20;
 
 Status TooManyRaces(const std::string& name) {
@@ -20,7 +20,7 @@ Status TooManyRaces(const std::string& name) {
 }
 
 // What a tenant learned is its own: an admin's load would give its requests other content, or give
-// its content to everybody.
+// its content to all tenants.
 Status WasLearned(const std::string& name) {
   return FailedPreconditionError("'" + name +
                                  "' was learned, and is its owner's alone: choose another name");
@@ -30,7 +30,7 @@ bool IsSameContent(const RegistryEntry& left, const RegistryEntry& right) {
   return left.hash == right.hash && left.path == right.path;
 }
 
-// Of an adapter, a version, a key or a job that is open.
+// The tenant that the record of an adapter, a version, a key or an open job names; "": none.
 std::string TenantOfRecord(const std::string& text) {
   const Result<Json> json = ParseJson(text);
   if (!json.ok() || !json->is_object()) return "";
@@ -233,7 +233,7 @@ Result<EtcdRegistry::Forgotten> EtcdRegistry::ForgetTenant(const std::string& te
     for (size_t begin = 0; begin < items.size(); begin += batch) {
       EtcdTransaction transaction;
       for (size_t j = begin; j < std::min(items.size(), begin + batch); ++j) {
-        // What somebody else has written there meanwhile is theirs.
+        // What another process has written there meanwhile is not deleted.
         transaction.compares.push_back(
             EtcdCompare::ModRevision(items[j].key, items[j].mod_revision));
         transaction.then.push_back(EtcdOperation::Delete(items[j].key));
@@ -253,7 +253,7 @@ Result<EtcdRegistry::Forgotten> EtcdRegistry::ForgetTenant(const std::string& te
 
 // All records that are the tenant's.
 Result<std::vector<EtcdKeyValue>> EtcdRegistry::FindOf(const std::string& tenant) const {
-  // Of these only the records that name the tenant.
+  // Records of all tenants have these prefixes: only those that name the tenant count.
   const std::string_view shared[] = {kAdaptersPrefix, kVersionsPrefix, kApiKeysPrefix,
                                      kOpenJobsPrefix};
   std::vector<EtcdOperation> looks;

@@ -15,7 +15,7 @@
 
 namespace graft {
 
-// Of a name: the newest are kept.
+// The newest versions of a name are kept, at most so many.
 inline constexpr size_t kVersionsKept = 16;
 
 class EtcdRegistry : public AdapterRegistry {
@@ -54,7 +54,7 @@ class EtcdRegistry : public AdapterRegistry {
 
   Result<Known> Look(const std::string& name) const;
   Result<std::vector<EtcdKeyValue>> FindOf(const std::string& tenant) const;
-  // Tries once; false: somebody else was faster.
+  // Tries once; false: another process was faster.
   Result<bool> TryPut(const Known& known, const AdapterVersion& next, const std::string& change);
 
   ClusterStore& store_;

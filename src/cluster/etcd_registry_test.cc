@@ -148,7 +148,7 @@ TEST(EtcdRegistryTest, ThatThereWereKeysOutlivesThem) {
   EXPECT_FALSE(is_noted());
   ASSERT_TRUE(own.registry().SetKeys({{{"key_sha256", "d1"}, {"tenant", "t"}}}).ok());
   EXPECT_TRUE(is_noted());
-  // As in a cluster whose keys a former version wrote.
+  // As in a cluster with keys that an earlier version wrote.
   ASSERT_TRUE(own.store().Commit({.then = {EtcdOperation::Delete(KeysRequiredKey())}}).ok());
   ASSERT_TRUE(own.registry().ForgetTenant("t").ok());
   EXPECT_TRUE(is_noted());

@@ -81,8 +81,8 @@ std::vector<int64_t> CountsOf(const RunnerFigures& figures) {
 constexpr const char* kMeetsWords[] = {"base", "resident", "cold"};
 constexpr const char* kMoveWords[] = {"died", "drained", "refused", "evicted", "spare"};
 
-// Runners whose counts are kept by their addresses after they have gone. An address has a port,
-// which the other word has not.
+// So many runners that have gone keep series under their addresses. The others' are summed under a
+// word that is no address, since it has no port.
 constexpr size_t kGoneMax = 256;
 constexpr const char* kGone = "gone";
 
@@ -120,7 +120,7 @@ class FrontendMetrics::RunnerSeries {
     AddGauges();
     const std::vector<int64_t> gauges = GaugesOf(view);
     for (size_t i = 0; i < gauges.size(); ++i) gauges_[i]->Set(static_cast<double>(gauges[i]));
-    // Until it speaks its figures are zeros that are nobody's.
+    // Until the runner has spoken its figures are zeros of no process: they are not counted.
     if (view.is_up && view.has_told) Count(view);
   }
   void Placed(Meets meets) { placements_[static_cast<size_t>(meets)]->Increment(); }

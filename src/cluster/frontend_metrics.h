@@ -31,9 +31,9 @@ class FrontendMetrics {
     return adapters_.Of(hash, number);
   }
   void SetRunner(const RunnerView& view);
-  // What it is is removed. What it has counted stays, for sums over all runners never go back, and
-  // goes on if it comes back. Of very many that are gone the first ones' counts become those of
-  // runner "gone".
+  // Removes the runner's gauges. Its counters stay, because sums over all runners must never go
+  // back, and go on if it comes back. Once very many runners are gone, the counts of the first ones
+  // move to runner "gone".
   void ForgetRunner(const std::string& address);
   void Placed(const std::string& address, Meets meets);
   void Moved(Move move);

@@ -61,7 +61,7 @@ void Leader::Campaign() {
   if (!outcome.ok()) return;
   int64_t elected_at = outcome->revision;
   if (!outcome->succeeded) {
-    // Ours, if it was taken for us by a call whose answer was lost.
+    // The place is ours if a call took it and its answer was lost.
     const std::vector<EtcdKeyValue>& holder = outcome->found[0];
     if (holder.empty() || holder[0].lease != lease_id) return;
     elected_at = holder[0].create_revision;

@@ -21,7 +21,7 @@ namespace graft {
 class Leader {
  public:
   struct Options {
-    std::string id;         // who stands for election
+    std::string id;         // of this candidate
     int64_t ttl_s = 2;      // a dead one's place is free after at most this and etcd's own delay
     int64_t turn_ms = 500;  // between two duties, and between two looks at a taken place
   };

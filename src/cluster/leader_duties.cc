@@ -7,7 +7,7 @@
 namespace graft {
 namespace {
 
-// Of a budget, for all frontends alike.
+// The part of a budget that is divided evenly among the frontends.
 constexpr double kEvenPart = 0.5;
 
 using Budgets = std::map<std::string, double>;
@@ -84,8 +84,8 @@ std::vector<EtcdOperation> HintWrites(const ClusterView& view, const ScaleHint& 
 
 std::vector<EtcdOperation> LeaderWrites(const ClusterView& view, int64_t lease_id) {
   std::vector<EtcdOperation> writes;
-  // Of a cluster whose keys were set by a former version, which would take the last one away and
-  // leave nothing that asks for a key.
+  // Keys that an earlier version set come without this record. If that version took the last key
+  // away, nothing would ask for a key any more.
   if (view.registry->requires_key && !view.registry->says_so) {
     writes.push_back(EtcdOperation::Put(KeysRequiredKey(), kKeysRequired));
   }

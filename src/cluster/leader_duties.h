@@ -18,7 +18,7 @@ namespace graft {
 // they were asked.
 std::map<std::string, std::map<std::string, double>> LendSlices(const ClusterView& view);
 
-// By budget, what each frontend may let through while nobody lends: equal parts.
+// By budget, what each frontend may let through while no leader lends: equal parts.
 std::map<std::string, double> EvenSlice(const ClusterView& view);
 
 // By budget, what this frontend may let through now: its part of what is lent. What was lent

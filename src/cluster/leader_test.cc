@@ -13,7 +13,7 @@ namespace {
 
 constexpr int kTermS = 4;  // renewed in time by a machine that is busy
 
-// Who leads, and who writes "mark" at its turns.
+// A candidate that writes "mark" at its turns once it leads.
 std::unique_ptr<Leader> Stand(ClusterStore& store, const std::string& id) {
   return std::make_unique<Leader>(
       store, Leader::Options{.id = id, .ttl_s = kTermS, .turn_ms = 50}, [id](int64_t lease_id) {
@@ -128,7 +128,7 @@ TEST(LeaderDutiesTest, TokensAndTenantsHaveBudgetsOfTheirOwn) {
 TEST(LeaderDutiesTest, WithoutALeaderThePartsAreEqual) {
   ClusterView view = ViewWith({{"d", {{"requests_per_minute", 60}}}, {"free", {{"tenant", "t"}}}});
   using Slice = std::map<std::string, double>;
-  EXPECT_EQ(EvenSlice(view), (Slice{{"d", 60}}));  // who asks is a frontend itself
+  EXPECT_EQ(EvenSlice(view), (Slice{{"d", 60}}));  // the frontend that asks counts as one
   view.frontends["f1"] = {"f1", "", {{"d", 90.0}}};
   view.frontends["f2"] = {"f2", "", {}};
   EXPECT_EQ(EvenSlice(view), (Slice{{"d", 30}}));
@@ -142,7 +142,7 @@ TEST(LeaderDutiesTest, AFrontendUsesItsPartWhileThatCannotBeAnothers) {
   view.frontends["f1"] = {"f1", "", {{"d", 90.0}}};
   view.frontends["f2"] = {"f2", "", {}};
   const Slice even = {{"d", 30}, {"new", 5}};
-  EXPECT_EQ(SharesOf(view, "f1", true), even);  // nobody has lent so far
+  EXPECT_EQ(SharesOf(view, "f1", true), even);  // no leader has lent so far
   // "gone" is a key that was taken away since.
   view.leader.slices = {{"f1", {{"d", 45}, {"gone", 7}}}, {"f2", {{"d", 15}, {"gone", 7}}}};
   EXPECT_EQ(SharesOf(view, "f1", true), (Slice{{"d", 45}, {"new", 5}}));

@@ -41,7 +41,7 @@ std::string RandomName() {
   return digits;
 }
 
-// "CLUSTER ID" of whoever was first.
+// Reads the file's "CLUSTER ID", which the first process to come has written.
 Result<std::string> ReadOrMakeId(const std::string& path, const std::string& cluster_id) {
   if (!FileExists(path)) {
     const std::string own = path + "." + RandomName();

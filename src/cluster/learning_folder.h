@@ -26,7 +26,7 @@ class LearningFolder {
   Result<std::string> ReadFile(const std::string& id) const;
   void RemoveFile(const std::string& id) const;
 
-  // The learned folder stays for the grace, for whoever still reads it.
+  // The learned folder stays for the grace, since processes may still read it.
   void LetGo(const std::string& adapter) const;
 
   struct Wanted {

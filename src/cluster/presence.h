@@ -30,7 +30,7 @@ class Presence {
   // Why the record does not stand; OK: it does.
   Status status() const { return lease_->status(); }
   int64_t lease_id() const { return lease_->id(); }
-  // Nobody can have been told yet that its owner is gone.
+  // True while no process can have been told that this record's owner is gone.
   bool stands() const { return lease_->stands(); }
 
  private:

@@ -81,7 +81,7 @@ void RegistryFollower::KeepContent(const AdapterInfo& info) {
   if (kept.ok()) OwnContent(name);
 }
 
-// Of more than may stay the one that goes first anyway goes now.
+// Keeps the content for former_ms. If there are too many, the one that would go first goes now.
 void RegistryFollower::OwnContent(const std::string& name) {
   std::lock_guard lock(mutex_);
   owned_[name] = options_.world->NowNs() + MsToNs(options_.former_ms);
@@ -144,8 +144,8 @@ bool RegistryFollower::ApplyOne(const std::string& name, const RegistryEntry& en
   const Result<AdapterInfo> found = catalog_.Find(name);
   if (found.ok()) {
     std::lock_guard lock(mutex_);
-    // What was learned here has its name before the registry does, and is of no folder. Nobody was
-    // told of it yet.
+    // A name learned here is in the catalog before the registry has it, and comes from no folder.
+    // Frontends have not been told of it yet.
     const bool is_learned = entry.owner.has_value();
     if (!owned_.contains(name)) {
       if (is_learned) {

@@ -30,7 +30,7 @@ bool IsRunnersOwnName(const std::string& name);
 // Where a content is looked for.
 enum class ContentSource : uint8_t {
   kFolder,     // the registry's own
-  kCopy,       // of that folder, where nobody writes it any more
+  kCopy,       // a copy of that folder, which nothing writes to any more
   kElsewhere,  // another machine, or where it was kept
 };
 
@@ -91,7 +91,7 @@ class RegistryFollower {
   std::shared_ptr<const ClusterView> view_;
   std::map<std::string, int64_t> owned_;  // loaded for the registry; 0, or until when it stays so
   std::map<std::string, Failure> failures_;     // by name; the thread's
-  std::map<std::string, AdapterInfo> folders_;  // what registered names led to before; likewise
+  std::map<std::string, AdapterInfo> folders_;  // what the names led to before; the thread's
   std::unique_ptr<ClusterWorld::Thread> thread_;
 };
 

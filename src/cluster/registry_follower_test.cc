@@ -151,7 +151,7 @@ TEST_F(RegistryFollowerTest, OtherContentThanRegisteredIsNotServedUnderTheName) 
   EXPECT_EQ(catalog_.HashOf("gone"), "");
 }
 
-// Real time, in which nobody waits for long, and each wait is counted.
+// Real time, in which no wait is long and each is counted.
 class HastyWorld : public ClusterWorld {
  public:
   int64_t NowNs() const override { return Real().NowNs(); }
@@ -192,7 +192,7 @@ TEST_F(RegistryFollowerTest, WhatIsLoadedIsServedFromACopy) {
     const auto info = catalog_.Find("a");
     return info.ok() && info->path == "/copy/1";
   }));
-  // Whose copy cannot be made is served all the same.
+  // An adapter that cannot be copied is served all the same.
   follower_->Follow(ViewOf({{.name = "a", .hash = "h2", .path = "/2"}}));
   EXPECT_TRUE(Eventually([&] { return catalog_.HashOf("a") == "h2"; }));
 }
@@ -212,7 +212,7 @@ TEST_F(RegistryFollowerTest, WhatWasLearnedGoesWithItsName) {
       Eventually([&] { return catalog_.HashOf("ft:a") == "" && catalog_.HashOf("ft:b") == ""; }));
 }
 
-// Whose it is the runners do not tell.
+// Runners do not tell which tenant owns an adapter.
 TEST(RunnerCatalogTest, WhatRunnersLearnedIsNotListedByThem) {
   RunnerCatalog catalog("base");
   ListedAdapter learned, own;

@@ -25,7 +25,7 @@ void RunnerCatalog::SetRunner(size_t runner, const std::vector<ListedAdapter>& a
       Content& content = contents_[adapter.info.hash];
       content.rank = adapter.info.rank_max;
       if (IsRunnersOwnName(adapter.info.name)) continue;
-      // Whose that is the registry alone says.
+      // Only the registry says which tenant owns a learned adapter.
       if (adapter.info.name.starts_with(kLearnedPrefix)) continue;
       if (content.name.empty()) content.name = adapter.info.name;
       const auto [it, is_new] = by_name_.emplace(adapter.info.name, adapter);

@@ -22,7 +22,7 @@ class RunnerCatalog : public AdapterCatalog {
   void SetRunner(size_t runner, const std::vector<ListedAdapter>& adapters);
   // Whether any runner has ever been heard to have it.
   bool HasContent(const std::string& hash) const;
-  // The largest rank of the content; 0: nobody has it.
+  // The largest rank of the content; 0: no runner has it.
   int32_t RankOf(const std::string& hash) const;
   // A name that clients know the content by; "": none.
   std::string NameOf(const std::string& hash) const;

@@ -52,7 +52,8 @@ void RunnerChooser::ForgetAdapters(int64_t now_ns) {
   }
 }
 
-// Of those that no adapter acts on from a later position alone: which that is only runners know.
+// The names of the prompt's pages. Empty if an adapter acts from a later position only: which pages
+// it leaves alone, only runners know.
 std::vector<uint64_t> RunnerChooser::PrefixOf(const Request& request) const {
   if (page_tokens_ <= 0 || !policy_->reads_prefixes() || request.activation_position > 0) return {};
   std::string tenant = request.tenant;

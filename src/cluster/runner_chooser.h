@@ -21,7 +21,7 @@ class RunnerChooser {
 
   // A new request for an adapter of this rank (0: not known), as the calls below name it.
   PlacedRequest Arrive(const Request& request, int32_t rank, int64_t now_ns);
-  // Of those that `allowed` names, by runner. kNoRunner: none, or it has to wait for room.
+  // One of the runners with a 1 in `allowed`. kNoRunner: none, or it has to wait for room.
   int32_t Pick(const std::vector<RunnerView>& runners, std::span<const uint8_t> allowed,
                const PlacedRequest& request, int64_t now_ns);
   // Leaves those that are spare out of `allowed`, where another one has room.
@@ -36,9 +36,9 @@ class RunnerChooser {
   bool Holds(size_t runner, const PlacedRequest& request) const {
     return runner < fleet_.num_runners() && fleet_.Holds(runner, request.adapter);
   }
-  // Runners whose devices are thought to hold the content.
+  // The number of runners thought to hold the content on their devices.
   int32_t NumHolders(const std::string& hash) const;
-  // Who finds no room holds up those behind it.
+  // Whether a request that finds no room holds up those behind it.
   bool keeps_order() const { return policy_->keeps_order(); }
 
   void OnPlaced(size_t runner, const PlacedRequest& request) { fleet_.Place(runner, request); }
@@ -49,11 +49,11 @@ class RunnerChooser {
   void OnEnded(double seconds, size_t output_tokens) {
     fleet_.End(seconds, static_cast<int64_t>(output_tokens));
   }
-  // It has gone, and another may come in its place. Its requests have left.
+  // The runner has gone, and another may come in its place. Its requests have left.
   void Forget(size_t runner);
-  // What its prefix cache has, as PrefixDigest::Read gives it.
+  // What the runner's prefix cache has, as PrefixDigest::Read gives it.
   void SetPrefixes(size_t runner, std::span<const uint64_t> words);
-  // Of the request's prompt, tokens that the runner is thought to have cached.
+  // Tokens of the request's prompt that the runner is thought to have cached.
   int32_t CachedTokensOn(size_t runner, const PlacedRequest& request) const {
     return fleet_.CachedTokensOn(runner, request);
   }

@@ -189,7 +189,7 @@ PlacementNeeds RunnerSet::NeedsOf(const InFlight& one) const {
   return {.adapters = one.request.adapters, .pool = one.pool, .refused = one.refused};
 }
 
-// kNoRunner: it waits. Where order is kept nobody goes before those that wait for room alone.
+// kNoRunner: the request waits. Where the policy keeps order, it passes no older one in line_.
 int32_t RunnerSet::Choose(InFlight& one) {
   line_.erase(&one);
   std::vector<uint8_t> can = WhoCanTake(views_, NeedsOf(one));
@@ -267,14 +267,14 @@ void RunnerSet::PlaceWaiting(int64_t now_ns) {
     Retry(*one);
     Place(*one);
     if (one->runner != kNowhere) continue;
-    // Nobody can take it, however much room there is.
+    // Requests in line wait for room alone, and without a time limit.
     if (line_.contains(one)) continue;
     if (now_ns - one->waiting_since_ns < options_.runner_wait_ns) continue;
     End(*one, FailedEvent(WhyItWaited(*one)));
   }
 }
 
-// Somebody has room again: those that were held up go on at once.
+// A runner has room again: the requests that were held up go on at once.
 void RunnerSet::PlaceLine() {
   while (!line_.empty()) {
     InFlight* const first = *line_.begin();
@@ -322,7 +322,8 @@ bool RunnerSet::IsRefusal(const InFlight& one, const TokenEvent& event) const {
          event.status.code() == StatusCode::kUnavailable;
 }
 
-// Of a request whose runner cannot use the adapter. One that is registered waits for who can.
+// Whether another runner may serve a request after its runner could not use the adapter. A
+// registered adapter's request waits until some runner can serve it.
 bool RunnerSet::AnotherMayHaveIt(const InFlight& one) const {
   PlacementNeeds needs = NeedsOf(one);
   if (needs.adapters.empty()) return false;
@@ -374,14 +375,15 @@ bool RunnerSet::MayHaveKilled(const InFlight& one) const {
   return !view.tells_steps || view.undrawn_in_step.contains(one.number);
 }
 
-// Of a request whose runner died in a step that held it.
+// Counts the death of a runner in a step that held the request; true: that was one too many.
 bool RunnerSet::IsGivenUp(InFlight& one) {
   ++one.num_deaths;
   one.request.runs_alone = one.num_deaths >= options_.deaths_max;
   return one.num_deaths > options_.deaths_max;
 }
 
-// `left`: the runner has gone, with all that it had. Else it drains: what another can go on with.
+// `left`: the runner has gone, and all of its requests leave it. Else it drains, and those leave
+// that another runner can go on with.
 void RunnerSet::MoveAway(size_t runner, bool left, bool died) {
   std::vector<InFlight*> moving;
   for (const auto& [number, one] : by_number_) {
@@ -489,8 +491,8 @@ void RunnerSet::OnStep(size_t runner, std::vector<uint64_t> undrawn) {
   views_[runner].undrawn_in_step = {undrawn.begin(), undrawn.end()};
 }
 
-// Punica 5.3: it goes where there is room for all that it may draw. Where nobody has that much it
-// stays in its runner's line.
+// Punica 5.3: the request moves to a runner with room for all that it may draw. If no runner has
+// that much, it stays in its runner's line.
 void RunnerSet::OnEvicted(size_t runner, uint64_t number) {
   std::lock_guard lock(mutex_);
   InFlight* const one = FindOn(runner, number);
@@ -557,7 +559,7 @@ void RunnerSet::TickLoop() {
   }
 }
 
-// Who was stopped itself has heard nobody, and nobody is dead for that.
+// If this process was suspended it missed heartbeats: no runner is declared dead for that.
 void RunnerSet::Tick() {
   std::unique_lock lock(mutex_);
   const int64_t now_ns = NowNs();

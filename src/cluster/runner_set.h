@@ -1,7 +1,7 @@
 // A cluster's runners as one Generator: places each request on one of those that can take it, as
 // the placement policy chooses, and moves it, with the tokens drawn so far, when its runner dies,
-// drains or has no room. Whoever reads the stream sees no token lost, doubled or changed: a request
-// that has drawn is moved only where the arithmetic is the same. Thread-safe; a thread of its own
+// drains or has no room. A stream's reader sees no token lost, doubled or changed: a request that
+// has drawn is moved only to a runner with the same arithmetic. Thread-safe; a thread of its own
 // looks for silence, unless the owner's world has another clock.
 #pragma once
 
@@ -44,7 +44,7 @@ struct RunnerSetOptions {
   ScaleOptions scale = {.startup_seconds = 0.0};
   // Runners beyond the number wanted are emptied; where they come later SetSpare says which.
   bool consolidates = false;
-  Metrics* metrics = nullptr;  // null: nobody reads them
+  Metrics* metrics = nullptr;  // null: a private one
   // So many runners may die in steps that hold a request which has drawn nothing there; after that
   // it runs alone in its steps, and is given up if that kills a runner, too.
   int32_t deaths_max = 3;
@@ -56,7 +56,7 @@ struct RunnerSetOptions {
 struct RunnerSetWorld {
   const Clock* clock = &SteadyClock::Get();
   StartLink start_link = StartGrpcLink;
-  uint64_t frontend = RandomSeed();  // nobody else's in the cluster
+  uint64_t frontend = RandomSeed();  // unique in the cluster
   bool has_ticker = true;            // false: the owner calls Tick
 };
 
@@ -83,7 +83,7 @@ class RunnerSet : public Generator, private RunnerListener {
 
   static Result<std::unique_ptr<RunnerSet>> Start(const RunnerSetOptions& options,
                                                   const RunnerSetWorld& world = {});
-  // Nothing may be in flight that anybody still waits for.
+  // No request may be in flight that a reader still waits for.
   ~RunnerSet() override;
 
   Status Submit(Request request, std::shared_ptr<TokenStream> stream) override;
@@ -96,7 +96,7 @@ class RunnerSet : public Generator, private RunnerListener {
   void SetRunners(const std::vector<std::string>& runners);
   // A request for an adapter that is registered waits until a runner has it.
   void SetRegistry(RegistryFacts registry);
-  // What waiting requests need and somebody may still have.
+  // Contents that waiting requests need, and that some process may still have.
   std::vector<MissingContent> FindMissing() const;
   // How many runners there should be, as of the last second.
   ScaleHint hint() const;
@@ -105,16 +105,17 @@ class RunnerSet : public Generator, private RunnerListener {
   int64_t num_waiting() const;
   // Addresses of runners that are emptied, and take requests where no other one has room.
   void SetSpare(const std::vector<std::string>& addresses);
-  // Of runners that are listed, or were and are in use.
+  // The number of runners that are listed, or were listed and are in use.
   size_t num_known() const;
 
-  // Every kTickNs, where the world has no ticker: looks for silence, and for room for who waits.
+  // Looks for silent runners, and for room for waiting requests. Without a ticker the owner calls
+  // it every kTickNs.
   void Tick();
 
   RunnerCatalog& catalog() { return catalog_; }
   // Whether any runner is up; else why not.
   Status ready() const;
-  // Runners whose devices are thought to hold the content.
+  // The number of runners thought to hold the content on their devices.
   int32_t NumHolders(const std::string& hash) const;
 
  private:
@@ -122,9 +123,9 @@ class RunnerSet : public Generator, private RunnerListener {
 
   struct InFlight {
     Request request;                      // output_tokens: drawn so far
-    RequestId id;                         // whoever submitted calls it so
+    RequestId id;                         // the caller's id of it
     uint64_t arrival = 0;                 // how many came before it
-    std::shared_ptr<TokenStream> stream;  // the reader's, too, who may end first
+    std::shared_ptr<TokenStream> stream;  // shared with its reader, which may end first
     int64_t accepted_ns = 0;
     int64_t waiting_since_ns = 0;
     size_t runner = kNowhere;
@@ -133,7 +134,7 @@ class RunnerSet : public Generator, private RunnerListener {
     bool is_cancelled = false;
     int32_t num_deaths = 0;  // of runners in steps that held it, and where it drew nothing
     std::string pool;        // arithmetic of what was drawn; "": nothing so far
-    // Where its adapters lay when it was accepted; "": who knows.
+    // Where its adapters lay when it was accepted; "": not known.
     std::vector<std::string> adapter_paths;
     std::string last_refusal;     // what the last runner said that did not go on with it
     std::vector<size_t> refused;  // runners without room, since it waits
@@ -143,7 +144,7 @@ class RunnerSet : public Generator, private RunnerListener {
     std::shared_ptr<const AdapterCounters> counters;  // with others of its adapter
   };
 
-  // Of requests accepted at one time, who came first.
+  // By time of acceptance, then in the order of arrival.
   struct IsOlder {
     bool operator()(const InFlight* a, const InFlight* b) const {
       return std::tie(a->accepted_ns, a->arrival) < std::tie(b->accepted_ns, b->arrival);
@@ -179,8 +180,8 @@ class RunnerSet : public Generator, private RunnerListener {
   void TakeEvent(InFlight& one, TokenEvent event);
   bool IsRefusal(const InFlight& one, const TokenEvent& event) const;
   bool AnotherMayHaveIt(const InFlight& one) const;
-  // Who had no room may have some by now. One that has drawn is never ended for its adapter: who
-  // could not use that is asked again.
+  // Runners that had no room may have some by now. A request that has drawn is not given up for its
+  // adapter: runners that could not use it are asked again.
   static void Retry(InFlight& one) {
     if (!one.pool.empty()) one.lacking.clear();
     one.refused = one.lacking;
@@ -199,13 +200,13 @@ class RunnerSet : public Generator, private RunnerListener {
   void Call(size_t runner);
   std::vector<std::unique_ptr<RunnerLink>> TakeDeadLinks();
   void Forget();
-  // Of runner_set_places.cc. FindPlace may end another tenant's request.
+  // In runner_set_places.cc. FindPlace may end another tenant's request.
   Status FindPlace(const Request& request);
   bool TakePlace(const Request& request);
   void EnterPlace(InFlight& one);
   void NoteDrawn(InFlight& one);
   void LeavePlace(InFlight& one, bool gives_place);
-  // Of runner_set_scaling.cc.
+  // In runner_set_scaling.cc.
   int32_t CountKnown() const;
   void Advise(int64_t now_ns);
   void MarkSpare(const std::vector<std::string>& addresses);
@@ -230,8 +231,8 @@ class RunnerSet : public Generator, private RunnerListener {
   ScaleAdvisor advisor_;
   ScaleHint hint_;
   int64_t waiting_elsewhere_ = 0;
-  std::vector<RunnerView> views_;           // address "": free, for the next runner
-  std::set<size_t> ending_;                 // whose links are about to end, and may still speak
+  std::vector<RunnerView> views_;  // address "": free, for the next runner
+  std::set<size_t> ending_;        // by runner: their links are about to end, and may still speak
   std::vector<GeneratorLimits> limits_of_;  // by runner; requests_max 0: never up
   std::vector<Status> why_down_;
   std::string weights_hash_;  // of the first runner that came up
@@ -241,10 +242,10 @@ class RunnerSet : public Generator, private RunnerListener {
   std::unordered_map<RequestId, std::unique_ptr<InFlight>> in_flight_;
   std::unordered_map<uint64_t, InFlight*> by_number_;
   TenantPlaces places_;  // of those in flight
-  // By tenant, those that have drawn nothing; no set is empty.
+  // By tenant, requests that have drawn nothing; no set is empty.
   std::unordered_map<std::string, std::set<InFlight*, IsOlder>> undrawn_;
   std::set<InFlight*, IsOlder> waiting_;
-  // Of these, those that hold up whoever came after them, see RunnerChooser::keeps_order.
+  // Waiting requests that hold up those that came after them, see RunnerChooser::keeps_order.
   std::set<InFlight*, IsOlder> line_;
   std::vector<std::unique_ptr<RunnerLink>> links_;  // null: down, and not listed
   std::thread ticker_;

@@ -142,7 +142,7 @@ TEST_F(RunnerSetLinksTest, ARunnerThatComesUpAgainHasLostWhatItHad) {
   EXPECT_EQ(stream->Pop().token, 12);
 }
 
-// Its figures between the connection and its first word are nobody's, and its counts go on.
+// The figures that a view has before the runner's first word are not counted.
 TEST_F(RunnerSetLinksTest, ARunnerThatWasSilentIsNotCountedTwice) {
   const std::string line = "graft_runner_output_tokens_total{runner=\"zero:1\"} ";
   for (int i = 0; i < 3; ++i) {
@@ -153,7 +153,7 @@ TEST_F(RunnerSetLinksTest, ARunnerThatWasSilentIsNotCountedTwice) {
   }
 }
 
-// Over the connection, also where nobody lists runners.
+// It is told over the connection, so also with a fixed list of runners.
 TEST_F(RunnerSetLinksTest, WhatARunnersDeviceHoldsItTellsItself) {
   Up(0, {"aa", "bb"});
   EXPECT_EQ(set_->NumHolders("aa"), 0);
@@ -178,7 +178,7 @@ TEST_F(RunnerSetLinksTest, NoTenantHasAllPlaces) {
     return TrySubmit("", tenant, std::make_shared<TokenStream>());
   };
   EXPECT_EQ(refused("flood").code(), StatusCode::kResourceExhausted);
-  // The newest whose answer has not begun makes place, and its runner hears of it.
+  // The newest request without a token gives its place, and its runner hears of it.
   for (size_t displaced : {size_t{9}, size_t{8}}) {
     const size_t asked = NumAsked(0);
     const auto stream = Submit("", "other");
@@ -199,7 +199,7 @@ TEST_F(RunnerSetLinksTest, NoTenantHasAllPlaces) {
   EXPECT_EQ(refused("third").code(), StatusCode::kResourceExhausted);
   EXPECT_EQ(flood[0]->Pop().token, 11) << "and nobody's answer was cut";
   EXPECT_FALSE(flood[0]->TryPop().has_value());
-  // Places that become free are anybody's.
+  // Any tenant may take places that become free.
   for (size_t i = 0; i < 2; ++i) {
     std::vector<TokenEvent> events(1);
     events[0] = {.finish_reason = FinishReason::kStop};

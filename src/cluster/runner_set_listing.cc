@@ -40,7 +40,8 @@ void RunnerSet::Call(size_t runner) {
   if (!added.ok()) LOG_WARN("runner {} is not called: {}", views_[runner].address, added.message());
 }
 
-// Links that nobody needs; they end outside the lock, for their threads may wait for it.
+// Links that are not needed any more. The caller ends them outside the lock, since their threads
+// may wait for it.
 std::vector<std::unique_ptr<RunnerLink>> RunnerSet::TakeDeadLinks() {
   std::vector<std::unique_ptr<RunnerLink>> dead;
   for (size_t i = 0; i < views_.size(); ++i) {

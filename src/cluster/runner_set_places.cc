@@ -8,8 +8,8 @@
 namespace graft {
 namespace {
 
-// For tenants with few requests, where all answers of who has the most have begun: one beyond so
-// many places.
+// Where all answers of the tenant with the most requests have begun, tenants with few may take one
+// place beyond the limit for so many places.
 constexpr int32_t kPlacesForOneMore = 8;
 
 }  // namespace

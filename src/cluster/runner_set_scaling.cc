@@ -11,8 +11,8 @@ namespace {
 
 // Where no runner says how long it took.
 constexpr double kStartupSeconds = 30.0;
-// Tokens that are computed anew for a tick of this frontend's: about a step's, so that those who
-// draw notice little.
+// Tokens that are computed anew in a tick of this frontend: about as many as a step has, so that
+// running requests are hardly slowed.
 constexpr int64_t kMovedTokensMax = 512;
 
 }  // namespace
@@ -20,7 +20,7 @@ constexpr int64_t kMovedTokensMax = 512;
 ScaleHint RunnerSet::hint() const {
   std::lock_guard lock(mutex_);
   ScaleHint hint = hint_;
-  // That nobody is up is no reason to start fewer.
+  // That no runner is up is no reason to start fewer.
   if (hint.runners == 0) hint.runners_wanted = std::max(hint.runners_wanted, CountKnown());
   return hint;
 }

@@ -336,7 +336,7 @@ class RunnerSetTest : public testing::Test {
     }
   }
 
-  // The sum over all series of this name whose labels have `label` in them.
+  // The sum over all series of this name that have `label` among their labels.
   double Metric(const std::string& name, const std::string& label = "") const {
     double sum = 0.0;
     std::istringstream page(metrics_.Render());
@@ -533,7 +533,7 @@ TEST_F(RunnerSetTest, APoisonedRequestRunsAloneAndIsGivenUp) {
   ExpectWholeAnswers();
 }
 
-// It was in the runner's line whenever that died, and can be nobody's poison.
+// The request was in the runner's line at each death, not in a step: it has caused none.
 TEST_F(RunnerSetTest, ADeathOutsideItsStepsDoesNotCount) {
   one_.generator.set_poison(1, /*in_step=*/false);
   one_.Serve();

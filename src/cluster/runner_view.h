@@ -25,7 +25,7 @@ struct RunnerView {
   RunnerLoad load;                           // as it said last
   int64_t num_sent = 0;                      // requests, since then
   int64_t num_in_flight = 0;                 // this frontend's
-  int32_t page_tokens = 0;                   // 0: it does not say; likewise:
+  int32_t page_tokens = 0;                   // 0, here and in the next four: it does not say
   int32_t batch_max = 0;                     // requests in one step
   int32_t adapters_max = 0;                  // on its device
   int64_t num_pages = 0;                     // of its pool
@@ -63,7 +63,7 @@ int64_t RequestsOf(const RunnerView& runner);
 // Pages that so many tokens fill; 0 where it does not say.
 int64_t PagesOf(const RunnerView& runner, int64_t tokens);
 
-// It could have `tokens` of a request in pages that nobody uses, with nobody in line.
+// The runner has unused pages for `tokens` of a request, and no request waits there.
 bool HasPagesFor(const RunnerView& runner, int64_t tokens);
 
 }  // namespace graft
