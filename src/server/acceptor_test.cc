@@ -44,7 +44,7 @@ std::string ReadAll(int descriptor) {
   return all;
 }
 
-// An acceptor whose handlers send one word and close.
+// An acceptor with handlers that send one word and close.
 class AcceptorTest : public testing::Test {
  protected:
   void SetUp() override {

@@ -13,7 +13,7 @@ using AnswerKind = AnswerFormat::Kind;
 
 constexpr size_t kFormBytesMax = size_t{64} << 10;
 constexpr size_t kChoicesMax = 1024;
-// Of a form that comes as a text within the body, which has these limits, too.
+// Limits of a form that comes as a text within the body; the body has the same ones.
 constexpr JsonLimits kFormLimits = {.keys_max = 4096, .tree_bytes_max = int64_t{128} << 20};
 
 bool Claim(FieldReader& reader, const std::string& name, const std::string& path, AnswerKind kind,

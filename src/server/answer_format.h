@@ -40,7 +40,7 @@ void UseOrderOf(std::string_view body, AnswerFormat* format);
 // One format of a grammar (grammar/grammar_text.h). 400 names the keyword that is not followed.
 // `work` is what reading all schemas of the request may take.
 ApiResult<OrderedJson> GrammarFormatOf(const AnswerFormat& format, SchemaWork& work);
-// Of a request without other schemas.
+// The same for a request without other schemas.
 ApiResult<OrderedJson> GrammarFormatOf(const AnswerFormat& format);
 // The same of one schema; `param` is its field.
 ApiResult<OrderedJson> SchemaFormatOf(const OrderedJson& schema, const std::string& param,

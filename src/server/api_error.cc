@@ -119,7 +119,7 @@ ApiError ErrorFromStatus(const Status& status, std::string param) {
     case StatusCode::kAborted:
       error = HttpError(503, "unavailable", status.message());
       break;
-    case StatusCode::kCancelled:  // nobody but the server itself cancels what a client still awaits
+    case StatusCode::kCancelled:  // only the server itself cancels what a client still awaits
       error = HttpError(503, "unavailable", status.message());
       error.retry_after_s = 1;
       break;
@@ -150,8 +150,8 @@ std::string HidePath(const std::string& message, const std::string& path, const 
     if (i > 0 && !given.empty() && told.compare(i - 1, given.size() + 2, "'" + given + "'") == 0) {
       continue;
     }
-    // In quotes it has an end. Of a place that an adapter's own files name, say of the base that it
-    // was trained on, the last name is what helps.
+    // Quotes show where the path ends. Its last name is kept, which helps where an adapter's own
+    // files name the path, say of the base that it was trained on.
     const size_t end = EndOfQuotes(told, i);
     if (end == std::string::npos) return "that failed; the server's log says why";
     const size_t name = told.find_last_not_of('/', end - 1);

@@ -208,7 +208,7 @@ std::vector<ApiField> ChatRows() {
   };
 }
 
-// Of OpenAI's openai 3.57 and vLLM's.
+// The fields of /v1/responses in OpenAI's openai 3.57 and in vLLM.
 std::vector<ApiField> ResponsesRows() {
   return {
       Read("input", "string or list of up to 4,096 [items](#responses)", "required",

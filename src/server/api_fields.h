@@ -20,11 +20,11 @@ enum class FieldUse : uint8_t {
 struct ApiField {
   const char* name;
   FieldUse use = FieldUse::kRead;
-  // Of kRead, for people.
+  // For kRead, as texts for people.
   const char* type = "";
   const char* initial = "";
   const char* note = "";
-  // Of kRefused: JSON of the value that asks for nothing, besides null and what is empty.
+  // For kRefused: JSON of the value that asks for nothing, besides null and what is empty.
   const char* neutral = "null";
 };
 

@@ -28,17 +28,17 @@ namespace graft {
 class ApiKey {
  public:
   struct Rights {
-    std::string id;  // the first digits of the key's digest, for logs; "": nobody's
+    std::string id;  // the first digits of the key's digest, for logs; "": no key
     std::string tenant;
     float tenant_weight = 1.0f;  // share of the engine among tenants
     bool all_models = false;
     std::set<std::string> models;             // names of adapters, or the base model's
-    std::vector<std::string> model_patterns;  // likewise, with "*" for any characters
+    std::vector<std::string> model_patterns;  // patterns of such names, with "*" for any characters
     bool admin = false;                       // may load and unload adapters
     WorkLimits limits;
     WorkLimits tenant_limits;  // of all its keys together
   };
-  // Names that are one tenant's, by patterns: nobody else's key may use or see them.
+  // Patterns of names that belong to one tenant: other tenants' keys may neither use nor see them.
   using Owned = std::vector<std::pair<std::string, std::string>>;  // pattern, tenant
 
   ApiKey(Rights rights, int64_t now_ns);
@@ -74,12 +74,12 @@ class ApiKey {
   const Rights rights_;
   const std::shared_ptr<WorkMeter> meter_;
   const std::shared_ptr<WorkMeter> tenant_meter_;
-  std::shared_ptr<const Owned> owned_;  // null: nobody owns anything
+  std::shared_ptr<const Owned> owned_;  // null: no name belongs to a tenant
 };
 
 class ApiKeys {
  public:
-  // No keys: everybody is one tenant "", may use every model, and is no admin.
+  // No keys: all callers are one tenant "", which may use every model and is no admin.
   explicit ApiKeys(const Clock& clock);
 
   // The keys file, see docs/http-api.md. Errors name the entry and the field. Loading again puts
@@ -88,7 +88,7 @@ class ApiKeys {
   Status LoadFile(const std::string& path);
   Status Load(const Json& list);
   // A cluster's keys, which hold at once: none of the former ones stays. From then on a key is
-  // asked for, also where the list is empty. What cannot be read gives no rights to anybody; its
+  // asked for, also where the list is empty. An entry that cannot be read gives no rights; its
   // error is returned.
   Status LoadText(const std::string& json);
   // One more key, which may do everything. It does not close the server to those without a key.
@@ -101,7 +101,7 @@ class ApiKeys {
   // Whether a request needs a key at all.
   bool required() const { return table()->required; }
   bool has_admin() const { return table()->has_admin; }
-  // Models that keys name one by one, each with a tenant whose key does.
+  // Models that keys name one by one, each with the tenant of a key that names it.
   std::map<std::string, std::string> NamedModels() const;
 
   // The caller behind an Authorization header's value, or 401. Without keys in force a missing

@@ -100,7 +100,7 @@ std::optional<ApiError> CheckBoundName(const ChatRequest& request, const OutputO
   return std::nullopt;
 }
 
-// Of each function that may be called; a tag's beginning is without its opening.
+// One tag for each function that may be called; a tag's beginning is without its opening.
 ApiResult<std::vector<TagFormat>> CallTags(const ChatRequest& request, const OutputOptions& output,
                                            const CallForm& form, SchemaWork& work) {
   std::vector<TagFormat> tags;

@@ -171,7 +171,7 @@ TEST_F(ChatGrammarTest, AnAnswerHasItsFormOrIsCalls) {
   EXPECT_FALSE(Takes(R"({"ok": 1})"));
   EXPECT_FALSE(Takes(Hermes("weather", R"({"days": 3})")));
   EXPECT_FALSE(Takes(call + R"({"ok": true})"));
-  // Not strict: any object. And of a model whose calls are not bound, the answer alone.
+  // Not strict: any object. A model with calls that cannot be bound gives the answer alone.
   Bind(Tools(false) + format, ToolFormat::kHermes);
   EXPECT_TRUE(Takes(Hermes("weather", R"({"days": 3})")));
   Bind(Tools(true) + format, ToolFormat::kMistral);

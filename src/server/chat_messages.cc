@@ -10,7 +10,7 @@ namespace {
 
 // All texts together are bounded by the request's own limit.
 constexpr size_t kReasoningBytesMax = size_t{4} << 20;
-// Of a call's arguments: what has more is a text to the template.
+// Limits of a call's arguments: larger ones reach the template as a text.
 constexpr JsonLimits kArgumentLimits = {.keys_max = 4096, .tree_bytes_max = int64_t{128} << 20};
 
 // What the parts of a content say.
@@ -19,7 +19,7 @@ struct PartTexts {
   std::string reasoning;  // of parts that show how an assistant came to its answer
 };
 
-// A text, or a list of objects with a "text" each, as some write what was thought.
+// A text, or a list of objects with a "text" each, as some servers write reasoning.
 void ReadPartText(FieldReader& part, const char* name, std::string* text) {
   const Json* value = part.Take(name);
   if (part.failed()) return;
@@ -37,7 +37,7 @@ void ReadPartText(FieldReader& part, const char* name, std::string* text) {
   if (!is_good) part.Fail(name, "must be a string");
 }
 
-// `is_answer`: of an assistant or a tool, whose parts come in the forms of several servers.
+// `is_answer`: an assistant's or a tool's message. Its parts may have the forms of several servers.
 std::optional<ApiError> ReadPart(const Json& json, const std::string& path, bool is_answer,
                                  PartTexts* texts) {
   FieldReader part(json, path);

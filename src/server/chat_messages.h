@@ -20,7 +20,7 @@ struct ChatMessages {
   // The same arguments in the client's own words, in the order of the calls: what some templates
   // expect in their place.
   std::vector<std::string> argument_texts;
-  bool has_argument_objects = false;  // some came as objects, whose keys have lost their order
+  bool has_argument_objects = false;  // some came as objects: the order of their keys is lost
 };
 
 // A message's content of these texts: the one text, or a list of parts.

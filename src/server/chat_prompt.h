@@ -23,7 +23,7 @@ ApiResult<RenderedChat> RenderChat(const ServerContext& context, const ChatText&
                                    ChatRequest* request);
 
 // How the answer to `prompt` is taken apart, or null where it is text alone. Moves the request's
-// tools out. 400 where nobody knows how this model writes calls.
+// tools out. 400 where it is not known how this model writes calls.
 ApiResult<std::shared_ptr<const OutputOptions>> OutputOptionsOf(const ChatText& chat_text,
                                                                 ChatRequest* request,
                                                                 const std::string& prompt);

@@ -71,7 +71,7 @@ ChatText ChatTextOf(const ServerContext& context, const AdapterTextPtr& text);
 // What the adapters of one request bring together.
 class AskedTexts {
  public:
-  // Of an adapter that acts. Its stop tokens end the answer as the request's own do.
+  // Adds the text of an adapter that acts. Its stop tokens end the answer as the request's own do.
   void Add(const AdapterTextPtr& text, SamplingParams* sampling);
   // What a conversation with all of them is written with: where several bring a template, it has to
   // be the same one.

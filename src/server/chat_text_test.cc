@@ -98,7 +98,7 @@ TEST_F(ChatTextTest, ATemplateThatDoesNotParseForbidsChatAlone) {
   EXPECT_THAT(Stops(Complete({{"model", "austen"}})), ElementsAre(5));
 }
 
-// The template is parsed once, so what is found then must not depend on who came first.
+// The template is parsed once. What is found then must not depend on which client came first.
 TEST_F(ChatTextTest, AClientThatLeavesSpoilsNoTemplateForOthers) {
   catalog_.SetText("austen", {.chat_template = "{% for m in messages %}{% for part in m.content %}"
                                                "{{ part.text }}{% endfor %}{% endfor %}"});

@@ -37,7 +37,7 @@ struct ChoicePiece {
   bool has_calls = false;        // the choice has whole calls
   std::vector<ChoiceLogprob> logprobs;
   std::vector<TokenLogprob> tops;  // the alternatives of all `logprobs`, in their order
-  // Of the prompt, where they are asked for by themselves.
+  // The prompt's, where they are asked for by themselves.
   std::vector<ChoiceLogprob> prompt_logprobs;
   std::vector<TokenLogprob> prompt_tops;
   // Where they are asked for: the tokens that were drawn, and with the first piece the prompt's.
@@ -59,7 +59,7 @@ struct ChoiceOptions {
   // The output continues the prompt's text (completions), rather than starting a text of its own
   // (chat): it matters where a tokenizer drops the space before a text's first word.
   bool continues_prompt = false;
-  std::shared_ptr<const PromptEcho> echo;  // null: the prompt is not echoed; shared likewise
+  std::shared_ptr<const PromptEcho> echo;  // null: the prompt is not echoed; all choices share it
   // Takes the text apart; null: it stays one text. All choices of a request share it.
   std::shared_ptr<const OutputOptions> output;
   std::vector<int32_t> kept_tokens;  // special tokens that are not skipped
@@ -85,7 +85,7 @@ class Choice {
   const Status& status() const { return status_; }  // why, if finish() is kError
   bool started() const { return started_; }         // some event has come
   int32_t output_tokens() const { return output_tokens_; }
-  // Of the output that waits for TakePiece, about.
+  // Bytes of the output that waits for TakePiece, about.
   int64_t held_bytes() const;
   int32_t cached_tokens() const { return cached_tokens_; }  // known once closed
 

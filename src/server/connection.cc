@@ -32,7 +32,7 @@ namespace asio = boost::asio;
 // them.
 constexpr int64_t kReleaseBytesMin = 16 << 20;
 // A body or an answer up to here needs no share of the memory: connections_max bounds what such
-// ones take together, and everybody's small requests go on while large ones have used it up.
+// ones take together, and small requests go on while large ones have used it up.
 constexpr int64_t kUncountedBytes = 64 << 10;
 // How many trees of a body there may be at once: one to read, and one of its parts in their order.
 constexpr int64_t kTreesOfBody = 2;
@@ -431,8 +431,8 @@ Connection::Awaitable<bool> Connection::AnswerTokens(Exchange& exchange) {
       HasLongBody(exchange));
 }
 
-// A client may end its side of the connection behind its request and wait for the answer, which
-// looks as if it had left: short work is done and answered all the same, whoever waits.
+// A client may end its side of the connection after its request and still wait for the answer,
+// which looks as if it had left. So short work is done and answered in any case.
 bool Connection::HasLongBody(const Exchange& exchange) const {
   return static_cast<int64_t>(exchange.request->body.size()) > state_.options.inline_body_bytes_max;
 }

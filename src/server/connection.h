@@ -106,8 +106,8 @@ class Connection : public std::enable_shared_from_this<Connection> {
                               bool stops_at_end);
   // A worker for work worth `bytes`. Tenants take turns there; without keys connections do.
   ServerState::Runner Worker(const Exchange& exchange, int64_t bytes);
-  // Waits to be notified. False once `deadline` has passed. There is one bell for everything: who
-  // comes back from here, or from what waits here, must look at all it waits for again.
+  // Waits to be notified. False once `deadline` has passed. One bell rings for everything: after
+  // this call, or one that waits here, the caller must look again at all that it waits for.
   Awaitable<bool> WaitUntil(SteadyTime::time_point deadline);
   // Sends `data`. False if the client is gone, or takes nothing for the write timeout; with
   // `stop_at_end` also once it has ended its side.

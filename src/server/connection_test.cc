@@ -1,4 +1,4 @@
-// One connection by itself, whose workers are the test's own.
+// One connection by itself; the test runs its workers.
 #include "server/connection.h"
 
 #include <gtest/gtest.h>

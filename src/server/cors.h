@@ -14,8 +14,8 @@ namespace graft {
 bool MayPagesCall(const std::string& allowed_origin, const std::string& origin);
 
 // What a preflight is answered with besides the methods. The pages of an allowed origin may send
-// whatever headers they ask for: the server reads those that it knows, and its keys decide who may
-// do what. And they may reach a server in a private network, where the browser asks for that.
+// whatever headers they ask for: the server reads those that it knows, and its keys decide what
+// each caller may do. Pages may reach a private network's server, too, if browsers ask.
 std::vector<std::pair<std::string, std::string>> PreflightHeaders(const std::string& allowed_origin,
                                                                   const HttpRequest& request);
 

@@ -1,6 +1,6 @@
 // What /metrics and the dashboard show: snapshots of all series, each with a number of its own, and
-// an hour's history. Whoever asks takes a snapshot; one that another has just taken is shown again
-// on the dashboard, so that a figure there is that of the /metrics page with the same number.
+// an hour's history. Each request for /metrics takes a snapshot. The dashboard shows one that was
+// just taken again, so that its figures are those of the /metrics page with the same number.
 // Thread-safe; a thread of its own, between Start and Stop, adds to the history.
 #pragma once
 
@@ -25,7 +25,7 @@ struct DashboardParts {
   Metrics& metrics;
   const AdapterCatalog& catalog;
   std::string base_model;
-  // Runners whose devices are thought to hold a content; empty: this process has the device.
+  // The number of runners thought to hold a content on their devices; empty: the device is here.
   std::function<int32_t(const std::string& hash)> num_holders;
   LearningJobs* learning = nullptr;  // null: this server has no jobs
 };
@@ -35,7 +35,7 @@ class Dashboard {
   explicit Dashboard(DashboardParts parts);
   ~Dashboard();  // Stop()s
 
-  // `sample`: writes what is only read off when somebody asks for the metrics.
+  // `sample` sets the figures that are read only when the metrics are asked for.
   void Start(std::function<void()> sample);
   void Stop();
 
@@ -72,7 +72,7 @@ class Dashboard {
 
   std::mutex take_mutex_;  // a snapshot's number is in it
   uint64_t num_taken_ = 0;
-  std::shared_ptr<const Snapshot> last_;  // shared with whoever still writes it
+  std::shared_ptr<const Snapshot> last_;  // shared with requests that still write it out
 
   std::mutex history_mutex_;
   SeriesHistory history_;

@@ -10,7 +10,7 @@ namespace {
 
 constexpr int32_t kJobsShown = 20;
 
-// Of a job that has not told of a step: null.
+// One job as a row. Its figures are null before it has told of a step.
 Json RowJson(const JobsOverview::Row& row) {
   const LearningJob& job = row.job;
   const Result<Json> told = ParseJson(row.progress);

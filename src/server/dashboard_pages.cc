@@ -11,7 +11,7 @@ namespace graft {
 namespace {
 
 constexpr std::string_view kPageName = "dashboard.html";
-// The page runs its own files and asks its own server, and nobody frames it.
+// The page runs only its own files, asks only its own server, and cannot be put into a frame.
 constexpr const char* kContentPolicy =
     "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src data:; "
     "base-uri 'none'; form-action 'none'; frame-ancestors 'none'";

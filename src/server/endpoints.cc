@@ -15,8 +15,8 @@
 namespace graft {
 namespace {
 
-// Of one model in one process there is nothing to scale, and "/" is for browsers: a program that
-// asks there has forgotten a path, and hears which ones there are.
+// /scale is served only by a frontend: one process has nothing to scale. "/" is for browsers: a
+// program that asks for it has forgotten a path, and is told which ones there are.
 bool IsServed(const ServerState& state, Route route, const HttpRequest& request) {
   if (route == Route::kStart) return request.accept.find("text/html") != std::string::npos;
   return route != Route::kUnknown && (route != Route::kScale || state.context.fleet);
@@ -128,7 +128,7 @@ void AppendBaseEntry(const ServerState& state, std::string* out) {
                   state.context.generator.limits().context_tokens_max, out);
 }
 
-// Only admins see whose load it was.
+// Only admins see which tenant loaded an adapter.
 void AppendAdapterEntry(const ServerState& state, const AdapterInfo& adapter, const ApiKey& key,
                         std::string* out) {
   AppendAdapterModel(adapter, state.context.catalog.StateOf(adapter), state.context.base_model,
@@ -136,8 +136,8 @@ void AppendAdapterEntry(const ServerState& state, const AdapterInfo& adapter, co
                      /*with_tenant=*/key.rights().admin, out);
 }
 
-// There may be tens of thousands: they come out of the catalog in pieces, so that nobody who loads
-// or unloads waits for all of them, and go straight into the text.
+// There may be tens of thousands of adapters. They come out of the catalog in pieces, so that no
+// load or unload waits for all of them, and go straight into the text.
 HttpResponse ModelsResponse(const ServerState& state, const ApiKey& key) {
   constexpr size_t kPieceInfos = 512;
   std::string body = R"({"object":"list","data":[)";
@@ -268,7 +268,7 @@ std::optional<ApiError> CheckHead(const ServerState& state, const RouteMatch& ma
                      request.method.substr(0, 20) + " is not allowed here, use " +
                          RouteMethod(match.route) + ".");
   }
-  // Also where no key is needed: it tells whose the request is.
+  // Also where no key is needed: a caller's key tells its tenant.
   ApiResult<std::shared_ptr<ApiKey>> caller = state.keys.Authenticate(request.authorization);
   if (NeedsKey(state, match.route)) {
     if (!caller.ok()) return caller.error();

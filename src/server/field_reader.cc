@@ -10,8 +10,8 @@ namespace graft {
 namespace {
 
 constexpr size_t kKeyBytesShown = 80;
-// Of a body's tree. The largest lists are of token ids, 32 bytes each. No field has more keys than
-// logit_bias; what a template or a schema has is looked up key by key.
+// Limits of a body's tree. The largest lists are of token ids, 32 bytes each. No field has more
+// keys than logit_bias; what a template or a schema has is looked up key by key.
 constexpr JsonLimits kBodyLimits = {.keys_max = 4096, .tree_bytes_max = int64_t{128} << 20};
 
 // A client's text may be megabytes; an error quotes its start.

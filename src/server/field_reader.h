@@ -1,6 +1,6 @@
-// Strict reading of one JSON object from a client: every field is taken by name and type, and what
-// nobody took is refused by name. The first failure is kept and the rest become no-ops, so that a
-// parser reads as a list of its fields. A null field equals an absent one. One thread.
+// Strict reading of one JSON object from a client: every field is taken by name and type, and the
+// fields left over are refused by name. The first failure is kept and the rest become no-ops, so
+// that a parser reads as a list of its fields. A null field equals an absent one. One thread.
 #pragma once
 
 #include <cstdint>
@@ -20,14 +20,14 @@ namespace graft {
 // The end of a range that has none of its own.
 inline constexpr int32_t kInt32Max = std::numeric_limits<int32_t>::max();
 
-// Of names of models, tools, roles and the like.
+// Bytes of names of models, tools, roles and the like.
 inline constexpr size_t kNameBytesMax = 256;
 
 // The JSON type's name as an error shows it: "a string", "a number", ...
 const char* JsonTypeName(const Json& json);
 
-// A request's body. What is no JSON, would be a tree without measure, or has a key twice in one
-// object, of which one would be ignored without a word, is 400.
+// Parses a request's body. 400 if it is no JSON, its tree would be too large, or an object has a
+// key twice, one of which would be ignored silently.
 ApiResult<Json> ParseBody(std::string_view body);
 
 class FieldReader {

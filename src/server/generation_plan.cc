@@ -19,7 +19,7 @@ using TokenIds = std::vector<int32_t>;
 
 constexpr int32_t kCompletionTokensDefault = 16;  // OpenAI's
 
-// What a prompt and its answer may have, and by whom.
+// The context limit, and what sets it: the model or the key.
 struct ContextLimit {
   int64_t tokens_max = 0;
   const char* whose = "model";
@@ -389,7 +389,7 @@ std::string AllowedNamesNear(const ServerContext& context, const ApiKey& key,
   const bool names_few =
       !rights.all_models && rights.model_patterns.empty() && rights.models.size() <= kLookedAtMax;
   if (!names_few) {
-    // What tenants have learned is no name that one mistypes, also of those who may use it.
+    // No one mistypes a learned adapter's name, so none is suggested, even to its owner.
     return context.catalog.NamesNear(name, [&key](const std::string& model) {
       return !model.starts_with(kLearnedPrefix) && key.Allows(model);
     });

@@ -244,7 +244,7 @@ TEST_F(GenerationPlanTest, WhatATenantLearnedIsNobodyElses) {
     EXPECT_EQ(found.ok(), MayUseModel(context, key, name));
     return found.ok();
   };
-  // A key's names are of what everybody may have.
+  // A key's list of names is of shared models: it neither hides nor grants what a tenant owns.
   EXPECT_TRUE(find({.tenant = "t", .models = {"demo"}}));
   EXPECT_FALSE(find({.tenant = "other", .all_models = true}));
   EXPECT_FALSE(find({.tenant = "other", .models = {name}}));

@@ -34,12 +34,12 @@ class GenerationSession {
   const std::string& model() const { return model_; }
   // The usage of all choices, so far.
   ResponseUsage SumUsage() const;
-  // Of choices that have begun to answer: their prompts, and what was drawn.
+  // The tokens of choices that have begun to answer: their prompts, and what was drawn.
   int64_t NumTokensOfBegun() const;
-  // What has come and was not taken yet, and what the answer's end repeats, about as it lies in
+  // Bytes of what has come and was not taken yet, and of what the answer's end repeats, about as in
   // memory.
   int64_t held_bytes() const { return pending_bytes() + writer_->kept_bytes(); }
-  // What AppendEvents or Body will go through next, likewise.
+  // Bytes that AppendEvents or Body will go through next, about as in memory.
   int64_t bytes_to_write() const { return pending_bytes() + (done() ? writer_->kept_bytes() : 0); }
   // The first token of any choice has come, or a failure.
   bool started() const;

@@ -24,9 +24,9 @@ struct HttpRequest {
   std::string cors_request_headers;   // Access-Control-Request-Headers
   bool cors_private_network = false;  // Access-Control-Request-Private-Network
   std::string accept;                 // Accept
-  std::string origin;                 // of the page whose script asks, as browsers say
-  std::string host;                   // the target's own if it has one, else the Host header's
-  bool keep_alive = true;             // the client would send another one
+  std::string origin;      // of the page that the asking script belongs to, as browsers say
+  std::string host;        // the target's own if it has one, else the Host header's
+  bool keep_alive = true;  // the client would send another one
   bool is_http_1_0 = false;
   std::string body;
 };

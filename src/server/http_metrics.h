@@ -25,9 +25,9 @@ class HttpMetrics {
   void RequestEnded(Route route, int status, double seconds);
   // The client went away before its answer was complete.
   void ClientGone() { clients_gone_.Increment(); }
-  // Of a request for text that has ended.
+  // Counts the tokens of a request for text that has ended.
   void AddTokens(int64_t prompt_tokens, int64_t output_tokens);
-  // What is read off when somebody asks for the metrics.
+  // Sets the figures that are read only when the metrics are asked for.
   void Sample(int64_t body_bytes, int64_t log_lines_dropped);
   void SampleFleet(const FleetFigures& fleet);
   TenantSeries& tenants() { return tenants_; }

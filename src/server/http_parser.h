@@ -44,7 +44,7 @@ class HttpParser {
   struct State;
 
   void TakeHead();
-  // Refuses heads whose bounds another program might read in another way than we do.
+  // Refuses heads with bounds that another program might read differently.
   void CheckFraming();
   void FailSyntax(const std::string& message);
 

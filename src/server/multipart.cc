@@ -115,7 +115,7 @@ ApiResult<std::vector<FormPart>> ParseForm(std::string_view content_type, std::s
   }
   const std::string first = "--" + *boundary;
   const std::string next = "\r\n" + first;
-  // What stands before the first boundary is nobody's.
+  // Text before the first boundary belongs to no part.
   size_t at = body.starts_with(first) ? first.size() : body.find(next);
   if (at == std::string_view::npos) return NoForm("its boundary is not in it");
   if (at != first.size() || !body.starts_with(first)) at += next.size();

@@ -196,8 +196,8 @@ void ReadContinuation(FieldReader& reader, ChatRequest* request) {
   }
 }
 
-// What templates are told besides. A model whose template has no use for documents or an effort
-// would answer as if there were none.
+// Further values for templates. The plan refuses documents or an effort that the model's template
+// does not use: the answer would ignore them.
 void ReadTemplateValues(FieldReader& reader, ChatRequest* request) {
   if (const Json* documents = reader.Take("documents")) {
     if (!documents->is_array()) return reader.Fail("documents", "must be a list of objects");

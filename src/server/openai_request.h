@@ -53,7 +53,7 @@ struct GenerationParams {
   std::optional<uint64_t> seed;
   int32_t n = 1;
   int32_t priority = 0;  // the smallest goes first
-  // Of the key, not of the body: prompt and output at most; 0: as the model.
+  // Set by the key, not the body: tokens of prompt and output at most; 0: the model's limit.
   int32_t context_tokens_max = 0;
   AnswerFormat answer;
   std::optional<int32_t> reasoning_tokens_max;

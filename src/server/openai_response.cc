@@ -316,7 +316,7 @@ void AppendBaseModel(const std::string& name, int64_t created, int32_t context_t
 
 namespace {
 
-// Whose chat template holds for it, and which tokens end its answers beside the base's.
+// Whether it brings a chat template, and which tokens end its answers beside the base's.
 void AppendAdapterText(const AdapterTextPtr& text, std::string* out) {
   const bool has_template = text != nullptr && !text->chat_template.empty();
   *out += std::string(R"(,"chat_template":)") + (has_template ? R"("adapter")" : R"("base")");

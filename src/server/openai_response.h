@@ -18,7 +18,7 @@ namespace graft {
 struct ResponseHead {
   bool is_chat = false;
   bool logprobs = false;           // asked for; otherwise the field is null
-  bool prompt_logprobs = false;    // likewise
+  bool prompt_logprobs = false;    // the same for the prompt's
   bool include_usage = false;      // every chunk but the last then says "usage": null
   bool continuous_usage = false;   // or the usage so far
   bool shows_token_ids = false;    // tokens of log-probabilities are named by their ids
@@ -35,7 +35,7 @@ void AppendJsonString(std::string_view text, std::string* out);
 // OpenAI's word, "stop", "tool_calls" or "length".
 const char* FinishReasonName(FinishReason finish, bool has_calls);
 
-// Of completions and chats.
+// Writes the answers of completions and chats.
 class ResponseWriter : public AnswerWriter {
  public:
   ResponseWriter(const Tokenizer& tokenizer, ResponseHead head);

@@ -285,7 +285,7 @@ TEST(ResponseWriterTest, TokensAreAChoicesAndThePromptsAreAChatsOnce) {
   }
 }
 
-// Of both the engine has as many alternatives as the one that wants more.
+// The engine gives both as many alternatives as the one that wants more.
 TEST(ChoiceTest, APromptsLogprobsAreItsOwn) {
   const std::vector<int32_t> prompt = Tokens("say one");
   const int32_t one = Tokens(" one")[0], two = Tokens(" two")[0];

@@ -14,8 +14,7 @@ namespace graft {
 
 struct PromptEcho {
   std::string text;
-  // Of each token, where its text begins in `text`, in code points: as many as there are tokens, or
-  // none where nobody asked.
+  // For each token, where its text begins in `text`, in code points. Empty if not asked for.
   std::vector<int32_t> offsets;
 };
 

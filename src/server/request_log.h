@@ -17,7 +17,7 @@ struct RequestRecord {
   Route route = Route::kUnknown;
   int status = 0;  // 499: the client left before its answer
   double seconds = 0;
-  std::string key;  // its first digits of SHA-256; "": nobody's
+  std::string key;  // its first digits of SHA-256; "": no key
   std::string tenant;
   std::string model;           // "": none was found
   int64_t prompt_tokens = -1;  // -1: nothing was generated

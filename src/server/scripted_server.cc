@@ -1,5 +1,5 @@
-// A server whose model says what a file tells it to, for tests of clients that no small model can
-// drive: {"chat_template": "...", "answers": ["...", ...]}, an answer for each request in turn.
+// A server with a model that says what a file tells it to, for tests of clients that no small model
+// can drive: {"chat_template": "...", "answers": ["...", ...]}, an answer for each request in turn.
 // Prints "port N" among the lines of the log, and serves until its input ends.
 #include <cstdio>
 #include <iostream>

@@ -15,7 +15,7 @@
 
 namespace graft {
 
-// A histogram whose quantiles are shown.
+// A histogram that is shown by its quantiles.
 struct LatencyRow {
   const char* key;  // its name for the page
   const char* family;

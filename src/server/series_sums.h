@@ -23,8 +23,8 @@ struct SeriesSelector {
 const prometheus::MetricFamily* FindFamily(const Metrics::Families& families,
                                            std::string_view family);
 
-// Of counters and gauges; of histograms the number of what they observed. Nothing where the family
-// is not there.
+// The sum of the counters or gauges; for histograms, the number of observations. Nothing if there
+// is no such family.
 std::optional<double> SumOf(const Metrics::Families& families, const SeriesSelector& selector);
 
 // How many observations were at most as large as each bound, all series of a family together.

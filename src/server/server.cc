@@ -175,8 +175,8 @@ Status HttpServer::Impl::BoundConnections() {
   const int32_t wanted = state_.options.connections_max;
   const int64_t limit = RaiseDescriptorLimit();
   ASSIGN_OR_RETURN(connections_max_, ConnectionsThatFit(wanted, limit, CountDescriptors()));
-  // Whose a newcomer is shows once its head is read: where tenants share the connections, some are
-  // kept for that.
+  // A new connection's tenant is known only once its head is read. Where tenants share the
+  // connections, some are kept for connections that have not come that far.
   const int32_t kept = state_.keys.required() ? (connections_max_ + 15) / 16 : 0;
   state_.busy_connections.SetMax(std::max(connections_max_ - kept, 1));
   if (connections_max_ < wanted) {

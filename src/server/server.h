@@ -14,10 +14,10 @@
 
 namespace graft {
 
-// Whether a server could listen there now: asked before what takes long to load is loaded. Nobody
-// else may need the port for the moment that this takes. The error says what to change.
+// Whether a server could listen there now; asked before anything slow is loaded. It takes the port
+// for a moment. The error says what to change.
 Status CheckAddress(const std::string& host, uint16_t port);
-// Likewise whether the files of keys and certificates can be used.
+// Whether the files of keys and certificates can be used; asked early for the same reason.
 Status CheckFiles(const ServerOptions& options);
 
 class HttpServer {
@@ -36,7 +36,7 @@ class HttpServer {
   // connections that there are go on as they began. With an error what was in force stays so.
   Status Reload();
 
-  // Puts these keys, a keys file's text, in the place of those in force; likewise.
+  // Puts these keys, a keys file's text, in the place of those in force. An error changes none.
   Status SetKeys(const std::string& json);
   // By a key's digest, how many of its requests a minute this server may let through, where other
   // servers share the budget. Keys that are not named have all of theirs.

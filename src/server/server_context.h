@@ -39,38 +39,38 @@ struct ServerContext {
   const ChatTemplate* chat_template = nullptr;  // null: the model has none, chat is refused
   // Why the model's template cannot be used, for clients; "" where it has none or it can.
   std::string chat_template_error = {};
-  // Whether special tokens that a message's text spells out are special tokens, with which whoever
-  // writes the text can write turns of others.
+  // Whether special tokens that a message's text spells out are taken as such. Then the writer of
+  // one text can write turns of others.
   bool special_tokens_in_content = false;
   // How the model writes calls of tools and its reasoning.
   ToolFormat tool_format = ToolFormat::kNone;
   ReasoningFormat reasoning_format = ReasoningFormat::kNone;
-  // Of adapters that bring a template of their own; copies of the context share them.
+  // Templates of adapters that bring their own; copies of the context share them.
   std::shared_ptr<AdapterTemplates> adapter_templates = std::make_shared<AdapterTemplates>();
   Metrics& metrics;
   const Clock& clock;      // arrival times and rate limits; socket timeouts are real time
   std::string base_model;  // the name that clients give for no adapter
   // Where adapters are loaded from, links resolved, so that answers need not tell; "" if nowhere.
   std::string adapters_dir;
-  int32_t adapters_max = 0;     // on the device at once; 0: nobody knows
+  int32_t adapters_max = 0;     // on the device at once; 0: not known
   GenerationDefaults defaults;  // of requests that do not say how to draw
   // Whether requests can be served now; what fails shows on /ready. Empty: always.
   std::function<Status()> ready;
   // Empty: the model is in this process.
   std::function<FleetFigures()> fleet = {};
-  // Of a frontend: runners whose devices are thought to hold a content.
+  // For a frontend: the number of runners thought to hold a content on their devices.
   std::function<int32_t(const std::string& hash)> num_holders;
   SpanExporter* spans = nullptr;  // null: requests are not traced
   LearningJobs* learning = nullptr;
-  // Seconds until what was unavailable may be there: where no runner serves, as long as one takes
-  // to start. Else nobody knows, and it is 1.
+  // Seconds until what was unavailable may be there. Without a runner it is the time that one takes
+  // to start; else it is not known, and 1.
   int32_t UnavailableRetryAfterS() const {
     const FleetFigures figures = fleet ? fleet() : FleetFigures{.runners = 1};
     if (figures.runners > 0) return 1;
     constexpr double kMax = PlaceSchedule::kRetryAfterMax;
     return static_cast<int32_t>(std::clamp(std::ceil(figures.startup_seconds), 1.0, kMax));
   }
-  // Of a server without, for clients: why, and what has it.
+  // For a server without learning: tells clients why, and what has it.
   std::string learning_refusal =
       "This server has no files and no fine-tuning jobs: start graft serve with --learn-dir DIR.";
 };

@@ -317,7 +317,7 @@ TEST(ServerKeysTest, KeysDecideWhatIsSeen) {
   EXPECT_EQ(client.Post("/v1/unload_lora_adapter", unload, root).status, 404);
 }
 
-// Its requests would get other content, or its content would be everybody's.
+// The tenant's requests would get other content, or its content would be open to all tenants.
 TEST(ServerKeysTest, WhatATenantLearnedIsReplacedByNoLoad) {
   TestServer test({.admin_key = "secret"});
   ASSERT_TRUE(test.catalog.Load({.name = "ft:base:1", .path = "good/learned", .owner = "t"}).ok());

@@ -34,19 +34,19 @@ struct ServerOptions {
   std::string admin_key;      // may load adapters; "": only keys with "admin" may
   // Names that a Host header may have, "*" for any; see ServedHosts for none.
   std::vector<std::string> allowed_hosts;
-  bool metrics_need_admin = false;  // /metrics names adapters, and may be nobody else's business
+  bool metrics_need_admin = false;  // /metrics names adapters, which may be confidential
   std::string cors_allow_origin;    // "*" or one origin; "": browsers' scripts are kept out
 
   bool logs_requests = true;  // a line for each
 
   RequestLimits request_limits;
   HttpParserLimits parser_limits;
-  // Of all requests' bodies, the trees made of them, and answers that wait to be read.
+  // Bytes of all requests' bodies, the trees made of them, and answers that wait to be read.
   int64_t body_bytes_total_max = int64_t{512} << 20;
   ResponseStoreLimits responses;
   Pooling pooling = Pooling::kLast;  // what embeddings are made of
   int32_t connections_max = 8192;
-  // A body longer than this is parsed and tokenised by a worker, so that it holds up nobody else.
+  // A longer body is parsed and tokenised by a worker, so that it holds up no other connection.
   int64_t inline_body_bytes_max = 16 << 10;
 
   std::chrono::milliseconds handshake_timeout{10'000};

@@ -1,5 +1,5 @@
-// A real server whose tenants share its memory and connections: bodies, their trees and answers
-// that nobody reads count, and no tenant keeps the others out.
+// A real server with tenants that share its memory and connections: bodies, their trees and unread
+// answers count, and no tenant keeps the others out.
 #include <gtest/gtest.h>
 
 #include <chrono>
@@ -212,7 +212,7 @@ TEST(ServerSharesTest, AnAnswerThatFindsNoRoomIsCutOff) {
   EXPECT_TRUE(test.generator.WaitForRunning(0)) << "nothing is computed for it any more";
 }
 
-// Of a body that is one list of empty objects the tree has thirty times its bytes.
+// The tree of a body that is one list of empty objects has thirty times the body's bytes.
 TEST(ServerSharesTest, TreesOfBodiesCount) {
   ServerOptions options = WithTenants();
   options.body_bytes_total_max = 16 << 20;

@@ -19,7 +19,7 @@
 namespace graft {
 namespace {
 
-// Nobody waits it out but who fails.
+// Only a test that fails waits so long.
 constexpr std::chrono::seconds kPatience{120};
 
 std::string DemoDir() {

@@ -33,8 +33,8 @@ const Tokenizer& DemoTokenizer();
 const ChatTemplate& DemoChatTemplate();
 
 // One thread that gives every running request a token per tick. The tokens are `script`, over and
-// over, until the request's tokens_max. Who pools gets the sum and the number of the prompt's
-// tokens. Thread-safe.
+// over, until the request's tokens_max. A pooling request gets the sum and the number of its
+// prompt's tokens. Thread-safe.
 class FakeGenerator : public Generator {
  public:
   FakeGenerator();
@@ -209,8 +209,8 @@ class TestServer {
  public:
   explicit TestServer(ServerOptions options = {}, bool with_template = true,
                       std::function<FleetFigures()> fleet = {});
-  // Of a model with this template, which must outlive the server; it also tells the form of calls
-  // and of reasoning.
+  // With a model that has this template, which must outlive the server; it also tells the form of
+  // calls and of reasoning.
   TestServer(ServerOptions options, const ChatTemplate* chat_template,
              std::function<FleetFigures()> fleet = {});
   ~TestServer();

@@ -87,7 +87,7 @@ TEST(SharedPlacesTest, AWeightIsASizeOfTheShare) {
   ASSERT_TRUE(Holder(places, "third", 1.0).lease.Hold(1)) << "1 is less than either";
 }
 
-// Of a MiB, 900,000 bytes are always held, and each second 100,000 of them become free.
+// 900,000 bytes of the MiB are always held, and each second 100,000 of them become free.
 TEST(SharedPlacesTest, WhoFindsNoRoomHearsWhenEnoughWillBeFree) {
   ManualClock clock;
   SharedPlaces places(1 << 20, clock);

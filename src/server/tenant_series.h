@@ -1,5 +1,5 @@
 // The Prometheus series of each tenant: requests for text, their tokens, and those that a limit
-// refused. Of many tenants only those that asked last have series, so that labels are bounded; a
+// refused. If tenants are many, only those that asked last have series, which bounds the labels; a
 // series that comes back begins at 0, as after a restart. Thread-safe.
 #pragma once
 

@@ -36,7 +36,7 @@ void AppendRate(const char* what, const WorkMeter::Rate& a, const WorkMeter::Rat
 }  // namespace
 
 double MinuteBucket::Capacity() const {
-  constexpr double kShareMin = 0.01;  // of a minute's worth: somebody's turn comes
+  constexpr double kShareMin = 0.01;  // a minute, so that every caller's turn comes
   return share_ < 0.0 ? per_minute_ : std::max(share_, kShareMin);
 }
 

@@ -39,14 +39,14 @@ class MinuteBucket {
 
   // From now on another rate; what was used counts on.
   void SetRate(double per_minute) { per_minute_ = per_minute; }
-  // Of the rate, where other servers share it. Negative: all of it.
+  // This server's part of the rate, where other servers share it. Negative: all of it.
   void SetShare(double per_minute) { share_ = per_minute; }
   bool is_limited() const { return per_minute_ > 0.0; }
   double per_minute() const { return per_minute_; }
 
-  // Seconds until so much may be taken; 0: now. More than a minute's worth may be when it is full.
+  // Seconds until so much may be taken; 0: now. More than a minute's worth needs a full bucket.
   double WaitFor(double amount, int64_t now_ns);
-  // May leave less than nothing; a negative amount is given back.
+  // May leave a negative level; a negative amount is given back.
   void Take(double amount) { level_ -= amount; }
   double level(int64_t now_ns);
   double SecondsUntilFull(int64_t now_ns);

@@ -35,7 +35,7 @@ class WorkQueue {
   using Line = std::map<std::pair<int64_t, int64_t>, std::function<void()>>;
 
   void Loop();
-  // The line whose first piece comes next; null if none may.
+  // The line with the next piece at its head; null if none may run.
   Line* NextLine();
 
   const int32_t num_threads_;

@@ -254,7 +254,7 @@ ApiError NotLearnedError(const ServerContext& context, const std::string& name) 
   return HttpError(403, "permission_denied", std::move(message));
 }
 
-// Of a server that learns nothing.
+// Answers on a server without learning.
 HttpResponse RefuseDelete(const ServerContext& context, const std::string& name,
                           const ApiKey& key) {
   ApiResult<AdapterInfo> model = FindModel(context, key, name);

@@ -109,7 +109,7 @@ Json ReadCallOutputItem(FieldReader& reader, const std::string& path) {
 }
 
 Json ReadReasoningItem(FieldReader& reader, const std::string& path) {
-  // What another server has encrypted nobody can read here.
+  // What another server has encrypted cannot be read here.
   reader.Refuse("encrypted_content");
   reader.DropUnread();
   return {{"id", IdOf(reader, "rs_")},
@@ -119,7 +119,7 @@ Json ReadReasoningItem(FieldReader& reader, const std::string& path) {
 
 std::optional<ApiError> ReadItem(const Json& json, const std::string& path, Json* items) {
   FieldReader reader(json, path);
-  // OpenAI's short form of a message says only whose it is.
+  // OpenAI's short form of a message has a role and no type.
   const bool is_short = json.is_object() && json.value("type", Json()).is_null();
   const std::string type =
       is_short

@@ -14,8 +14,8 @@ namespace graft {
 // Takes the field "input", a text or a list of items, as a JSON list of whole items.
 void ReadInput(FieldReader& reader, size_t items_max, Json* items);
 
-// Gives arguments of calls that came as objects the order that their keys have in `body`, whose
-// field "input" was `input`.
+// Gives arguments of calls that came as objects the order of their keys in `body`, the body that
+// had `input` as its field "input".
 void UseArgumentOrder(const Json& input, std::string_view body, Json* items);
 
 }  // namespace graft

@@ -1,6 +1,6 @@
 // The responses of /v1/responses that may be read again and gone on from. They lie in this
-// process's memory: whole tenants never see each other's, and whoever holds the most loses the
-// oldest first where room is short. Thread-safe.
+// process's memory. Tenants never see each other's. When room is short, the tenant that holds the
+// most loses its oldest. Thread-safe.
 #pragma once
 
 #include <cstdint>

@@ -97,7 +97,7 @@ TEST_F(ResponseStoreTest, AgeCountsFromTheLastUse) {
   EXPECT_EQ(store.Find("a", "r2"), nullptr);
   EXPECT_NE(store.Find("a", "r1"), nullptr);
   EXPECT_EQ(store.num_responses(), 2);
-  store.Put("a", Response("r4"));  // sweeps: nobody has asked for b's
+  store.Put("a", Response("r4"));  // sweeps b's, which were not used
   EXPECT_EQ(store.num_responses(), 2);
 }
 

@@ -12,7 +12,7 @@ struct ResponseTurn {
   std::string input;     // whole items, a JSON list
   std::string previous_id;
   std::string tenant;
-  ResponseStore* store = nullptr;  // null: nobody wants to read it again
+  ResponseStore* store = nullptr;  // null: the response is not stored
 };
 
 }  // namespace graft

@@ -1,5 +1,5 @@
-// The body of POST /v1/responses as values: a chat whose messages are yet to come, and what the
-// answer repeats. Pure functions; any thread.
+// The body of POST /v1/responses as values: a chat without its messages, and what the answer
+// repeats. Pure functions; any thread.
 #pragma once
 
 #include <optional>

@@ -251,7 +251,7 @@ TEST(ResponsesKeysTest, TenantsAndKeysSeeTheirOwn) {
   const std::string id = response["id"];
   EXPECT_EQ(client.Get("/v1/responses/" + id, as_a).status, 200);
   EXPECT_EQ(client.Get("/v1/responses/" + id, "Authorization: Bearer b\r\n").status, 404);
-  // Of the same tenant, but the model does not exist for that key.
+  // A key of the same tenant, for which the model does not exist.
   EXPECT_EQ(client.Get("/v1/responses/" + id, "Authorization: Bearer a2\r\n").status, 404);
   EXPECT_EQ(client.Get("/v1/responses/" + id).status, 401);
   const RawResponse other = client.Post(
