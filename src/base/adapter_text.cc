@@ -53,7 +53,7 @@ std::string Encode(const AdapterText& text) {
 }  // namespace
 
 AdapterTextPtr ShareAdapterText(AdapterText text) {
-  static SharedTexts* const texts = new SharedTexts;  // those who hold a text may outlive all else
+  static SharedTexts* const texts = new SharedTexts;  // never destroyed: texts may outlive all else
   if (text == AdapterText()) return nullptr;
   const std::string encoded = Encode(text);
   return texts->Of(std::move(text), encoded);

@@ -32,11 +32,11 @@ struct AdapterText {
 // Null: all is as the base has it.
 using AdapterTextPtr = std::shared_ptr<const AdapterText>;
 
-// The same text has the same pointer for as long as anybody holds it: thousands of adapters may
-// bring one template, and each of many lists of them would have a copy. Null for an empty text.
+// Equal texts share one pointer while any of them lives: thousands of adapters may bring one
+// template, and each of many lists would have a copy. Null for an empty text.
 AdapterTextPtr ShareAdapterText(AdapterText text);
 
-// Of one line, for records and messages; "" for null.
+// As one line, for records and messages; "" for null.
 std::string EncodeAdapterText(const AdapterTextPtr& text);
 // What it was made of. Fields that are not known are skipped; kDataLoss for what is no such text.
 Result<AdapterTextPtr> DecodeAdapterText(std::string_view encoded);

@@ -444,8 +444,8 @@ TEST(ThreadPoolTest, TellsTheCallerThatMemoryRanOut) {
   }
 }
 
-// More threads than any machine has cores for, as where it is shared: each call comes once all the
-// same, whoever makes it.
+// More threads than any machine has cores, as on a shared machine: each part runs once all the
+// same, whichever thread runs it.
 TEST(ThreadPoolTest, OneThreadMayDoThePartsOfOthers) {
   ThreadPool pool(64);
   for (int round = 0; round < 300; ++round) {

@@ -16,7 +16,7 @@ class Clock {
 class SteadyClock : public Clock {
  public:
   int64_t NowNs() const override;
-  // One for everybody; it holds no state.
+  // One instance for all callers; it holds no state.
   static SteadyClock& Get();
 };
 

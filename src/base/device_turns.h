@@ -20,11 +20,11 @@ namespace graft {
 class TurnMarks {
  public:
   virtual ~TurnMarks() = default;
-  // What steps are given from now on runs behind the last piece.
+  // What steps launch from now on runs behind the last piece.
   virtual void BeginStep() = 0;
   // All of the step is launched.
   virtual void EndStep() = 0;
-  // Likewise, behind the last step.
+  // What pieces launch from now on runs behind the last step.
   virtual void BeginPiece() = 0;
   virtual void EndPiece() = 0;
   // Waits until the device has done the last piece. How long it took, by the device's clock.
@@ -43,7 +43,7 @@ class DeviceTurns {
   // The device has done a step, and took so long for it. Returns what it took for pieces since the
   // last call.
   int64_t OnStepDone(int64_t ns);
-  // There is no step until somebody comes.
+  // No step follows until a request comes.
   void OnIdle();
   // A piece is on its way: a step that is launched once the last one has ended is early enough.
   bool has_piece() const;

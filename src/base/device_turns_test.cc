@@ -12,7 +12,7 @@ namespace {
 
 constexpr int64_t kOneMs = 1'000'000;
 
-// A device that has done each piece once somebody waits for it, in `piece_ns`. Says what runs
+// A device that does each piece, in `piece_ns`, once WaitForPiece is called. Records what runs
 // behind what.
 class FakeMarks : public TurnMarks {
  public:
@@ -137,7 +137,7 @@ TEST_F(DeviceTurnsTest, APieceOnItsWayLosesNothing) {
   EXPECT_TRUE(PieceWaits(turns));
 }
 
-// What a piece took before the first request came is nobody's time.
+// What a piece took before the first request came is not charged.
 TEST_F(DeviceTurnsTest, IdleTimeIsFree) {
   DeviceTurns turns(0.5, marks, clock);
   marks.meanwhile = [&] {

@@ -1,8 +1,8 @@
 // Faults that pass and faults that stay. kUnavailable, kResourceExhausted, kAborted and
 // kDeadlineExceeded are what may be gone when the same is asked again a moment later: no descriptor
-// or memory was free, a disk or a queue did not answer, somebody wrote meanwhile. Every other
-// failure stays until somebody changes what was asked for or what is there. Whoever makes a Status
-// picks its code by this rule; a client is told to try again by it. Pure functions; any thread.
+// or memory was free, a disk or a queue did not answer, another write came between. Every other
+// failure stays until the request or the world changes. Code that makes a Status picks its code by
+// this rule, and clients are told to try again by it. Pure functions; any thread.
 #pragma once
 
 #include <string>

@@ -27,7 +27,7 @@ class FileDescriptor {
     return *this;
   }
   ~FileDescriptor() {
-    const int error_number = errno;  // of whoever looks at it next
+    const int error_number = errno;  // which the caller may look at next
     if (fd_ >= 0) close(fd_);
     errno = error_number;
   }
@@ -38,7 +38,7 @@ class FileDescriptor {
   int fd_;
 };
 
-// A pipe's end or a device could keep whoever opens it waiting for ever.
+// Without O_NONBLOCK opening a pipe's end or a device could wait for ever.
 constexpr int kReadFlags = O_RDONLY | O_CLOEXEC | O_NONBLOCK;
 
 Status OpenError(int error_number, const std::string& path) {

@@ -22,7 +22,7 @@ struct FileStamp {
   int64_t bytes = 0;
   int64_t modified_ns = 0;  // since 1970-01-01
 };
-// kNotFound where there is no file; other codes where nobody can tell.
+// kNotFound where there is no file; other codes where that cannot be told.
 Result<FileStamp> StampFile(const std::string& path);
 
 // `path` (absolute, or relative to `root`) with every link resolved, if it lies inside `root`;
@@ -30,9 +30,9 @@ Result<FileStamp> StampFile(const std::string& path);
 // links resolved, `path` as it was given.
 Result<std::string> ResolveInside(const std::string& root, const std::string& path);
 
-// The folders that reads stay inside, wherever links in them lead. Whoever may write in a root can
-// change links at any moment: Read looks at the file that it opens, not at what its name meant
-// before. Without roots, reads go anywhere. Immutable; any thread.
+// The folders that reads stay inside, wherever links in them lead. A writer in a root can change
+// links at any moment, so Read checks the file that it has opened, not what the name meant before.
+// Without roots, reads go anywhere. Immutable; any thread.
 class FileJail {
  public:
   FileJail() = default;

@@ -20,8 +20,7 @@ constexpr int64_t kOwnedBytes = 64;
 constexpr int64_t kKeyBytes = 96;
 
 Status NotJson(std::string message) {
-  // "[json.exception.parse_error.101] parse error at line 1, column 5: ...": the tag helps
-  // nobody.
+  // "[json.exception.parse_error.101] parse error at line 1, column 5: ...": the tag is left out.
   const size_t end_of_tag = message.find("] ");
   if (end_of_tag != std::string::npos) message.erase(0, end_of_tag + 2);
   if (message.size() > kMessageBytesMax) message = message.substr(0, kMessageBytesMax) + " ...";
@@ -55,7 +54,7 @@ class OrderedReader : public nlohmann::json_sax<OrderedJson> {
   bool start_object(size_t /*size*/) override { return Open(OrderedJson::object()); }
   bool start_array(size_t /*size*/) override { return Open(OrderedJson::array()); }
   bool key(std::string& value) override {
-    // Of the vector beneath: it does not look for the key.
+    // The vector beneath appends without a search for the key.
     open_.back()->get_ref<Object&>().emplace_back(std::move(value), nullptr);
     return true;
   }
@@ -110,7 +109,7 @@ class OrderedReader : public nlohmann::json_sax<OrderedJson> {
       const int order = key_of(a).compare(key_of(b));
       return order != 0 ? order < 0 : a < b;
     });
-    std::vector<size_t> source(by_key.size(), kNone);  // whose value stands at a place
+    std::vector<size_t> source(by_key.size(), kNone);  // by place: the index of its value
     bool has_twice = false;
     for (size_t i = 0; i < by_key.size();) {
       size_t last = i;
@@ -215,7 +214,7 @@ std::optional<std::string> FindDuplicateKey(std::string_view text) {
     const char c = text[i];
     if (c == '{' || c == '[') levels.push_back({c == '{', {}});
     if ((c == '}' || c == ']') && !levels.empty()) {
-      // Sorted: whoever chooses keys could choose such that share a place of a hash table.
+      // Sorted, not hashed: a client could choose keys that collide in a hash table.
       std::vector<std::string>& keys = levels.back().keys;
       std::sort(keys.begin(), keys.end());
       const auto twice = std::adjacent_find(keys.begin(), keys.end());

@@ -19,8 +19,8 @@ namespace graft {
 
 inline constexpr int kJsonDepthMax = 64;
 
-// What a text's tree will be like, counted outside of strings. Of a text that is not JSON it is
-// what a parser may have made until it finds that out.
+// What a text's tree will be like, counted outside of strings. For a text that is not JSON: what a
+// parser may have made until it finds that out.
 struct JsonFigures {
   int64_t depth = 0;       // of brackets
   int64_t keys = 0;        // of the object that has most
@@ -30,21 +30,21 @@ JsonFigures MeasureJson(std::string_view text);
 
 struct JsonLimits {
   int64_t depth_max = kJsonDepthMax;
-  // Reading an OrderedJson's key takes a time that grows with the keys of its object: whoever looks
-  // up keys that a client has chosen bounds them.
+  // Reading an OrderedJson's key takes a time that grows with the keys of its object: code that
+  // looks up keys of a client's choice bounds them.
   int64_t keys_max = std::numeric_limits<int64_t>::max();  // of one object
   int64_t tree_bytes_max = std::numeric_limits<int64_t>::max();
 };
 
-// What of `figures` is beyond `limits`: kInvalidArgument, for whoever sent the text.
+// kInvalidArgument, for the text's sender, if `figures` are beyond `limits`.
 Status CheckJson(const JsonFigures& figures, const JsonLimits& limits);
 
 // kInvalidArgument with line and column where the text is not JSON or not UTF-8, or where it is
 // beyond `limits`.
 Result<Json> ParseJson(std::string_view text, const JsonLimits& limits = {});
 
-// The same with the keys in their order. Of a key that an object has twice the last value stays, in
-// the place of the first.
+// The same with the keys in their order. If an object has a key twice, the last value stays, in the
+// place of the first.
 Result<OrderedJson> ParseOrderedJson(std::string_view text, const JsonLimits& limits = {});
 
 // A key that an object in `text`, which is valid JSON, has twice: parsers keep the last one and say

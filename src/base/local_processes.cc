@@ -35,7 +35,7 @@ sockaddr_in Loopback(int port) {
   return address;
 }
 
-// 0: there is none, or it has ended and nobody has looked yet.
+// 0: there is no such process, or it has ended and is a zombie.
 int64_t StartTimeOf(pid_t pid) {
   std::ifstream file("/proc/" + std::to_string(pid) + "/stat");
   std::string text;

@@ -1,5 +1,5 @@
 // Processes that outlive the command that starts them: written down in a file, so that a later
-// command finds them. One that has ended, whose number another process has by now, is not taken for
+// command finds them. Another process that has got the number of one that ended is not taken for
 // it. One thread.
 #pragma once
 
@@ -30,7 +30,7 @@ void EndProcesses(const std::vector<LocalProcess>& processes, int patience_s);
 Json ToJson(const std::vector<LocalProcess>& processes);
 std::vector<LocalProcess> ProcessesFromJson(const Json& json);
 
-// Somebody listens there, on this machine.
+// Whether a process listens there, on this machine.
 bool Listens(int port);
 
 }  // namespace graft

@@ -9,7 +9,7 @@
 namespace graft {
 namespace {
 
-// A name is short; what is longer than this is nobody's misspelling.
+// Names are short: a longer text is no misspelled name.
 constexpr size_t kNameBytesMax = 128;
 constexpr int kEditsMax = 8;
 // Entries of trigrams' lists that one search reads.

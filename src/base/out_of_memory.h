@@ -1,6 +1,6 @@
-// OutOfMemory: memory has run out where no sum foresaw it. It is thrown, as operator new throws
-// std::bad_alloc, which it is: whoever can give up a piece of work catches that for both. A step
-// costs its requests then, a load its adapter, a command ends with a sentence. Any thread.
+// OutOfMemory: memory has run out where no sum foresaw it. It is thrown as a std::bad_alloc, as
+// operator new throws one, and code that can give up a piece of work catches both. A step then
+// costs its requests, a load its adapter, and a command ends with a message. Any thread.
 #pragma once
 
 #include <new>

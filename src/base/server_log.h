@@ -1,7 +1,7 @@
 // The log of a process that serves: its lines are text or JSON and leave by a thread of their own,
-// so that threads that log never wait for a reader. When nobody reads, the oldest lines that wait
-// are dropped, and counted. LOG_INFO and the like write to it. Thread-safe but for its begin and
-// end, which belong to the main thread.
+// so that threads that log never wait for a reader. If the reader falls behind, the oldest waiting
+// lines are dropped and counted. LOG_INFO and the like write to it. Thread-safe but for its begin
+// and end, which belong to the main thread.
 #pragma once
 
 #include <chrono>
@@ -27,7 +27,7 @@ struct ServerLogOptions {
 };
 
 // From Begin until it goes, the process's log is this one. One at a time. Its end writes what
-// waits, for `end_limit` at most if nobody reads; later lines are written at once or dropped.
+// waits, within `end_limit`; later lines are written at once or dropped.
 class ServerLog {
  public:
   static Result<std::unique_ptr<ServerLog>> Begin(const ServerLogOptions& options);

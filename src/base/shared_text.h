@@ -20,7 +20,7 @@ class SharedText {
     hash.Update(text);
     content_ = std::make_shared<const Content>(Content{std::move(text), hash.HexDigest()});
   }
-  SharedText(const char* text) : SharedText(std::string(text)) {}  // NOLINT: likewise
+  SharedText(const char* text) : SharedText(std::string(text)) {}  // NOLINT: implicit by design
 
   bool empty() const { return content_ == nullptr; }
   size_t size() const { return text().size(); }

@@ -1,6 +1,6 @@
 // What is to be said at a program's start before its log is there: an environment variable that no
-// command knows, for one. The log that begins says it, as warnings; where none begins, whoever ends
-// the program does. Main thread.
+// command knows, for one. The log writes it as warnings when it begins; if none begins, the code
+// that ends the program does. Main thread.
 #pragma once
 
 #include <string>

@@ -10,8 +10,7 @@
 namespace graft {
 namespace {
 
-// About 50 us of polling: longer than the serial gaps inside a step, shorter than anyone would
-// notice.
+// About 50 us of polling: longer than the serial gaps inside a step, too short to be noticed.
 constexpr int kSpinsMax = 20000;
 
 inline void Pause() {
@@ -71,8 +70,7 @@ void ThreadPool::RunErased(Erased function, const void* context) {
   if (out_of_memory_.exchange(false)) ThrowOutOfMemory("a worker found no memory");
 }
 
-// Of each generation's parts each is taken once, so that the one before is what is there until
-// then.
+// Each part of a generation is taken once. Until then the generation before stands there.
 bool ThreadPool::Take(int worker_idx, uint64_t generation) {
   uint64_t before = generation - 1;
   return taken_[static_cast<size_t>(worker_idx)].generation.compare_exchange_strong(

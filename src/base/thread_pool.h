@@ -55,7 +55,7 @@ class ThreadPool {
  private:
   using Erased = void (*)(const void* context, int worker_idx);
   void RunErased(Erased function, const void* context);
-  // The generation whose part of that worker somebody has taken last; a line of its own.
+  // The last generation of which this worker's part was taken; on a cache line of its own.
   struct alignas(64) Taken {
     std::atomic<uint64_t> generation{0};
   };

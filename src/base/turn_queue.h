@@ -40,7 +40,7 @@ class TurnQueue {
   std::optional<Order> TakeNext() {
     return TakeNext([](const Party&) { return true; });
   }
-  // Of each party the first ones that are meant.
+  // Takes each party's first orders for as long as they are meant.
   template <typename IsMeant>
   std::vector<Order> TakeFirstOnes(const IsMeant& is_meant) {
     std::vector<Order> taken;
@@ -66,7 +66,7 @@ class TurnQueue {
 
  private:
   std::map<Party, std::deque<Order>> orders_;  // by party, none empty
-  std::deque<Party> turns_;                    // those parties, who is next first
+  std::deque<Party> turns_;                    // the parties, the next one first
 };
 
 }  // namespace graft

@@ -22,7 +22,7 @@ Turns::Turns(double share, const Clock& clock, std::function<void(int64_t ns)> o
 void Turns::BeginStep() {
   std::unique_lock lock(mutex_);
   if (!std::exchange(is_busy_, true)) busy_since_ns_ = clock_.NowNs();
-  // Who waits with time owed would never find the threads free between two steps.
+  // A waiting piece that is owed time would never find the threads free between two steps.
   changed_.wait(lock, [this] { return !piece_runs_ && !(piece_waits_ && account_.owes()); });
   step_runs_ = true;
   step_begin_ns_ = clock_.NowNs();

@@ -20,8 +20,8 @@ class TurnAccount {
   // From 0 (nothing) to below 1.
   explicit TurnAccount(double share);
 
-  // What was not asked for is not saved up: it would hold up whoever comes later. With `is_asked`
-  // a piece is on its way whose time is not known yet, and what the step before earned is kept.
+  // Time that no piece asked for is not saved up: it would delay later steps. With `is_asked` a
+  // piece of unknown length is on its way, and what the step before earned is kept.
   void OnStep(int64_t ns, bool is_asked = false);
   // While steps followed each other.
   void OnPiece(int64_t ns) { owed_ns_ -= ns; }
@@ -44,7 +44,7 @@ class Turns {
   // Around each step.
   void BeginStep();
   void EndStep();
-  // There is no step until somebody comes.
+  // No step follows until a request comes.
   void OnIdle();
 
   // Around each piece. A piece waits until it may run.

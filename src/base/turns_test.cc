@@ -68,7 +68,7 @@ TEST(TurnsTest, WhatNobodyAskedForIsNotSavedUp) {
   waiting.join();
 }
 
-// What a piece takes before the first request comes is nobody's time.
+// What a piece takes before the first request comes is not charged.
 TEST(TurnsTest, AStepWaitsForThePieceThatRunsAndIdleTimeIsFree) {
   ManualClock clock;
   Turns turns(0.5, clock);

@@ -1,7 +1,7 @@
 // Whether the work that a thread does for a request is still wanted: its client may have left, or
 // the server ends. The thread that waits for the work says so in a flag, and work that may take
 // long asks once in a while and gives up with UnwantedWork(), without knowing what it is done for.
-// Work that nobody watches is always wanted. Any thread, each by itself.
+// Work without a WatchedWork is always wanted. Any thread, each by itself.
 #pragma once
 
 #include <atomic>
@@ -31,7 +31,7 @@ inline bool WorkIsUnwanted() {
   return WatchedWork::watched_ != nullptr && WatchedWork::watched_->load(std::memory_order_relaxed);
 }
 
-// What such work ends with. Nobody reads it but a log.
+// The end of such work. Only a log shows it.
 inline Status UnwantedWork() { return CancelledError("nobody waits for this any more"); }
 
 }  // namespace graft
