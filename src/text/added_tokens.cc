@@ -34,7 +34,7 @@ size_t SkipSpaceRight(std::string_view text, size_t pos) {
   return pos;
 }
 
-// <|...|>, also with the wide bars of some models, whose files do not call such tokens special.
+// <|...|>, also with wide bars: some models' files do not call such tokens special.
 bool LooksLikeControl(std::string_view content) {
   for (const std::string_view bar : {"|", "\xEF\xBD\x9C"}) {
     const std::string open = "<" + std::string(bar);

@@ -89,8 +89,8 @@ class BpeModel : public TokenModel {
   bool fuse_unk_ = false;
   bool byte_fallback_ = false;
   bool ignore_merges_ = false;
-  // No token goes on into a U+2581 after another character: a word can be cut there, which is where
-  // a sentencepiece-style vocabulary, whose one word is the whole text, has its words.
+  // No token goes on into a U+2581 after another character, so texts can be cut there into words. A
+  // sentencepiece-style vocabulary takes a whole text as one word and needs such cuts.
   bool cuts_at_metaspace_ = false;
   mutable WordCache cache_;
 };

@@ -153,8 +153,8 @@ Result<Compiled> Compile(std::string_view source, bool with_tools) {
   RenderOptions options;
   options.now = 0;
   options.work_max = 200'000;  // of a conversation of a few words
-  // What is found holds for all conversations: it is found to its end, also where nobody waits any
-  // more for the one that came first.
+  // What is found holds for all conversations: the search runs to its end, even if the client that
+  // came first has left.
   const std::atomic<bool> is_unwanted = false;
   const WatchedWork work(is_unwanted);
   const auto render = [&](const OrderedJson& context) {

@@ -31,18 +31,19 @@ class ChatTemplate {
   // `tool_source`, where it is not empty, is another template for conversations with tools.
   static Result<ChatTemplate> Parse(std::string_view source, std::string_view tool_source = "");
 
-  // Of the folder (see FindChatTemplate). Nothing if there is none.
+  // The template of the folder (see FindChatTemplate). Nothing if there is none.
   static Result<std::optional<ChatTemplate>> Load(const std::string& model_dir);
 
-  // Messages as the template wants their contents. `messages` is a list of objects whose "content"
-  // is a string or a list of text parts (or null, which stays). Most templates get strings, with
-  // parts joined by line feeds; those that walk over parts get lists, and those that look at the
-  // first part alone lists of one. Which it is was found by trying when the template was parsed
+  // Messages as the template wants their contents. `messages` is a list of objects with a
+  // "content": a string or a list of text parts (or null, which stays). Most templates get strings,
+  // with parts joined by line feeds; those that walk over parts get lists, and those that look at
+  // the first part alone lists of one. Which it is was found by trying when the template was parsed
   // (text/content_form.h), for each role, and for conversations with tools by themselves.
   OrderedJson FitContents(OrderedJson messages, bool with_tools) const;
 
   // Whether it shows several system messages at the start one by one. Others refuse the second, or
-  // leave it out. Found likewise; a template for all conversations shows them with tools, too.
+  // leave it out. Found by trying, too; a template for all conversations does so with tools as
+  // well.
   bool TakesSeveralSystems(bool with_tools) const;
 
   // The text of the template that renders conversations with tools.
@@ -54,8 +55,8 @@ class ChatTemplate {
   // have, kResourceExhausted past the limits on work, memory and output.
   //
   // `*untrusted` (where asked for) becomes the ranges of the text that stem from the context, other
-  // than its bos_token, its eos_token and roles that are plain words: whoever wrote the messages
-  // wrote them. Where a filter mixes both so that they cannot be told apart, all is untrusted.
+  // than its bos_token, its eos_token and roles that are plain words: the writer of the messages
+  // controls them. Where a filter mixes both so that they cannot be told apart, all is untrusted.
   Result<std::string> Render(const OrderedJson& context, const RenderOptions& options = {},
                              TextRanges* untrusted = nullptr) const;
 

@@ -21,7 +21,7 @@ struct ChatTemplateSource {
 // named ones, of which "default" and "tool_use" are taken. The latter may also be
 // additional_chat_templates/tool_use.jinja. `read` gives the folder's files.
 Result<ChatTemplateSource> FindChatTemplate(const ReadBesideAdapter& read);
-// The same of a folder that nobody else writes in.
+// The same for a folder that no other program writes in.
 Result<ChatTemplateSource> FindChatTemplateIn(const std::string& folder);
 
 }  // namespace graft

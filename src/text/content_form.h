@@ -1,7 +1,7 @@
-// Which messages a chat template wants. Of contents most put a string out, some walk over a list of
-// parts, a few look at the first part alone; of system messages at the start most know one.
-// Templates do not say so, and one that is given something else may leave the text out without a
-// word: what it shows is found by rendering short conversations. Pure functions; any thread.
+// Which messages a chat template wants. Most put a content out as a string, some walk over a list
+// of parts, a few look at the first part alone; most know one system message at the start.
+// Templates do not say so, and one that is given something else may silently leave the text out. So
+// what it shows is found by rendering short conversations. Pure functions; any thread.
 #pragma once
 
 #include <array>
@@ -20,7 +20,7 @@ enum class ContentForm : uint8_t {
   kOnePart,  // the same, of which the first alone is put out
 };
 
-// Of the roles "user", "system", "assistant" and "tool", in this order.
+// The forms of the roles "user", "system", "assistant" and "tool", in this order.
 using ContentForms = std::array<ContentForm, 4>;
 
 // A role's content is a string unless its text is missing then and there with parts. `with_tools`:
@@ -28,7 +28,7 @@ using ContentForms = std::array<ContentForm, 4>;
 using RenderFunction = std::function<Result<std::string>(const OrderedJson& context)>;
 ContentForms FindContentForms(bool with_tools, const RenderFunction& render);
 
-// Whether of two system messages at the start, in these forms, both are shown.
+// Whether both of two system messages at the start, in these forms, are shown.
 bool TakesSeveralSystems(const ContentForms& forms, bool with_tools, const RenderFunction& render);
 
 // The texts of a list of text parts, line feeds between them, as vLLM joins them.

@@ -21,7 +21,7 @@ class Detokenizer {
   std::string Push(int32_t id);
   // Whether this token is special and no part of the text.
   bool Skips(int32_t id) const;
-  // The text before a token that is not skipped for everybody: a run of byte tokens ends here.
+  // Ends a run of byte tokens, as before a token that is special: the text that was held for it.
   std::string EndByteRun();
   // What was held back; incomplete characters become U+FFFD. The next Push starts a new text.
   std::string Flush();

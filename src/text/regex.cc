@@ -72,7 +72,7 @@ Result<Regex> Regex::Compile(std::string_view pattern) {
   pcre2_set_newline(context.get(), PCRE2_NEWLINE_LF);
   int error = 0;
   PCRE2_SIZE where = 0;
-  // ^ and $ match at every line, as in Ruby, whose syntax the oracle reads.
+  // ^ and $ match at every line, as in Ruby: the oracle reads Ruby's syntax.
   CodePointer code(pcre2_compile(reinterpret_cast<PCRE2_SPTR>(translated.data()), translated.size(),
                                  PCRE2_UTF | PCRE2_UCP | PCRE2_MULTILINE | PCRE2_NEVER_BACKSLASH_C,
                                  &error, &where, context.get()));

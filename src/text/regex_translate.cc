@@ -96,7 +96,7 @@ class Translator {
     }
   }
 
-  // \p{L} and \x{2581}, whose braces are no interval.
+  // \p{L} and \x{2581}: their braces are no interval.
   Status CopyBraced() {
     if (pattern_.substr(pos_ + 2, 1) != "{") return Copy(2);
     const size_t close = pattern_.find('}', pos_);

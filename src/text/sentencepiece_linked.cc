@@ -1,4 +1,4 @@
-// Of the sentencepiece library what the program links.
+// The sentencepiece library that is linked into the program.
 #include "text/sentencepiece_library.h"
 
 namespace graft {

@@ -1,4 +1,4 @@
-// Of the sentencepiece library what lies apart from the program.
+// The sentencepiece library that lies apart from the program, and is opened at run time.
 #include <dlfcn.h>
 
 #include <filesystem>

@@ -5,7 +5,7 @@
 namespace graft {
 namespace {
 
-// The prefix function of the text whose i-th character is `at(i)`.
+// The prefix function of the text with `at(i)` as its i-th character.
 template <typename At>
 std::vector<uint32_t> PrefixesOf(size_t size, At at, uint64_t* num_compared) {
   CHECK_LE(size, size_t{UINT32_MAX});

@@ -10,7 +10,7 @@
 
 namespace graft {
 
-// How much of a part whose j-th character is `at(j)` a text ends with once `character` has come,
+// How much of a part with `at(j)` as its j-th character a text ends with once `character` has come,
 // where `matched` of it, less than the whole, ended the text before: the longest beginning that can
 // go on. `prefixes`: the part's PrefixFunction. Each comparison is added to `num_compared`.
 template <typename At>

@@ -143,7 +143,7 @@ std::string ByteLevelText(std::string_view bytes) {
   return text;
 }
 
-// tiktoken merges the pair whose joined token has the lowest rank. As a list of merges: every way
+// tiktoken merges the pair with the lowest rank of the joined token. As a list of merges: every way
 // to make a token of two others, by its rank.
 MergeList MergesOfRanks(const Vocabulary64& tokens) {
   std::unordered_map<std::string_view, int64_t> ranks;

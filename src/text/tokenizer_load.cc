@@ -12,7 +12,7 @@ Result<TokenizerParts> ParseModelFile(std::string bytes, const TokenizerConfig& 
   if (!IsTiktoken(bytes)) return ParseSentencePieceModel(std::move(bytes), config);
   ASSIGN_OR_RETURN(TokenizerJson file, ConvertTiktoken(bytes, config));
   ASSIGN_OR_RETURN(TokenizerParts parts, BuildTokenizer(std::move(file), config));
-  // Without a config nobody else names them.
+  // Without a config no other file names them.
   if (parts.bos_token.empty() && parts.added_tokens.Find("<|begin_of_text|>") != nullptr) {
     parts.bos_token = "<|begin_of_text|>";
   }

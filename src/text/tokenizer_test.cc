@@ -67,7 +67,7 @@ std::vector<std::string> SplitAt(const std::string& text, const std::string& sep
   return parts;
 }
 
-// Texts and ids of llama.cpp's tests, for the vocabularies whose tokenizers are available here.
+// Texts and ids of llama.cpp's tests, for the vocabularies that have a tokenizer here.
 TEST(TokenizerTest, PublicVectors) {
   if (!FileExists(ConformanceDir())) GTEST_SKIP() << "no ../shared/conformance";
   for (const auto& [vectors, model] :

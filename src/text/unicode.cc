@@ -56,7 +56,7 @@ bool IsUnicodeWord(char32_t c) {
 bool IsUnicodeMark(char32_t c) { return HasCategory(c, U_GC_M_MASK); }
 
 void AppendLowercase(char32_t c, std::string* out) {
-  // The only code point whose lower case is two whatever stands beside it.
+  // The only code point with two as its lower case in every context.
   if (c == 0x130) {
     out->append("i\xCC\x87");
     return;

@@ -1,8 +1,8 @@
 // Where the bytes of a rendering's texts come from: the template, or outside of it (messages, tools
 // and the rest of the context), which is not trusted to spell special tokens. A text's origin is
 // told by where it lies in memory: any view of a message's text is untrusted, however it was cut
-// out. Only who makes a new text says what it is made of. A handle that carries its OriginId spares
-// the search by address. One thread per rendering.
+// out. Only code that makes a new text says what it is made of. A handle that carries its OriginId
+// spares the search by address. One thread per rendering.
 #pragma once
 
 #include <cstdint>
@@ -39,7 +39,7 @@ class Origins {
   struct Area {
     const char* begin;
     size_t size;
-    // Of ranges_. None: all of the text.
+    // The part of ranges_ that is untrusted. Empty: all of the text is.
     size_t first_range;
     size_t num_ranges;
   };
@@ -62,7 +62,7 @@ class TextBuilder {
   void Append(std::string_view piece) { Append(piece, kByAddress); }
   // A string.
   inline void Append(const Value& piece);
-  // A piece of the template's or of nobody's: digits, white space to fill up with.
+  // A piece of the template's, or made here: digits, white space to fill up with.
   void AppendTrusted(std::string_view piece) { text_ += piece; }
   void MarkAll() {
     untrusted_.clear();

@@ -23,8 +23,8 @@ class Parser : public ExpressionParser {
  private:
   using EndNames = std::initializer_list<std::string_view>;
 
-  // Statements up to a tag named in `ends`, whose {% and name stay; up to the template's end if
-  // there are none. `line`: of the tag that opened the block.
+  // Statements up to a tag named in `ends`, of which {% and the name stay; up to the template's end
+  // if there are none. `line`: of the tag that opened the block.
   Result<Block> ParseBlock(int line, EndNames ends) {
     Block block;
     ++nesting_;

@@ -347,8 +347,8 @@ Result<Value> Map(Heap& heap, const Value& input, const Bound& bound) {
   return Iterator(heap, std::move(items));
 }
 
-// select, reject and their attr forms: the items, or those whose attribute, pass a test or are
-// true.
+// select, reject and their attr forms: keep items by whether they, or an attribute of them, pass a
+// test or are true.
 template <bool kByAttribute, bool kWanted>
 Result<Value> Select(Heap& heap, const Value& input, const Bound& bound) {
   if (!Truth(input)) return Iterator(heap, {});

@@ -1,4 +1,4 @@
-// Filters whose result is one text, number or other single value.
+// Filters that return one text, number or other single value.
 #include <algorithm>
 #include <cctype>
 #include <charconv>

@@ -68,19 +68,19 @@ class Value {
   bool is_number() const { return is_integral() || kind_ == Kind::kFloat; }
 
   bool boolean() const { return integer_ != 0; }
-  // Of kInt and kBool.
+  // For kInt and kBool.
   int64_t integer() const { return integer_; }
-  // Of every number.
+  // For every number.
   double number() const { return kind_ == Kind::kFloat ? float_ : static_cast<double>(integer_); }
-  // Of kString and kUndefined.
+  // For kString and kUndefined.
   std::string_view text() const { return std::string_view(text_.data, text_.size); }
-  // Of kString.
+  // For kString.
   OriginId origin() const { return origin_; }
   // `text`, a part of this string's bytes.
   Value Part(std::string_view text) const { return String(text, origin_); }
   Missing missing() const { return missing_; }
   Sequence& sequence() const { return *sequence_; }
-  Dict& dict() const { return *dict_; }  // of kDict and kNamespace
+  Dict& dict() const { return *dict_; }  // for kDict and kNamespace
   Loop& loop() const { return *loop_; }
   Callable& callable() const { return *callable_; }
 
@@ -192,7 +192,7 @@ struct Limits {
 };
 
 // Owns every value of one rendering and keeps the books. Spending past a limit does not fail at
-// once but makes status() a failure, which the interpreter looks at after each node; whoever is
+// once but makes status() a failure, which the interpreter looks at after each node; code that is
 // about to make something much larger than its inputs asks Fits first.
 class Heap {
  public:
@@ -202,10 +202,10 @@ class Heap {
 
   // A text of the template's own making, none of which comes from outside.
   Value TemplateText(std::string text);
-  // A text whose pieces keep their origins; NewText begins one.
+  // A text of pieces that keep their origins; NewText begins one.
   Value Text(TextBuilder text);
   TextBuilder NewText() const { return TextBuilder(&origins_); }
-  // A text that was made of the string `source` so that nobody knows which byte came from which: if
+  // A text that was made of the string `source` in a way that loses which byte came from which: if
   // any is untrusted, all are.
   Value Derived(std::string text, const Value& source);
   Value Undefined(std::string message);

@@ -53,7 +53,7 @@ class CallReader {
 // Where a reader begins.
 struct CallOpener {
   std::string_view mark;
-  // Whether the mark belongs to calls alone, so that nobody wants to read it.
+  // Whether the mark belongs to calls alone, so that half a call after it is not shown.
   bool is_control = true;
   std::function<std::unique_ptr<CallReader>()> make;
 };

@@ -18,7 +18,7 @@ struct OutputOptions {
   ToolFormat tool_format = ToolFormat::kNone;
   ReasoningFormat reasoning_format = ReasoningFormat::kNone;
   bool in_reasoning = false;     // the prompt ends with the opening mark
-  bool drops_reasoning = false;  // nobody wants to read it
+  bool drops_reasoning = false;  // it is left out
   bool has_one_call = false;     // the first call is the last
   std::vector<ToolSpec> tools;   // without any there are no calls
 };
@@ -37,7 +37,7 @@ class OutputParser {
   int num_calls() const { return num_calls_; }
 
  private:
-  // Text whose outer white space is left out: what stands between marks is nobody's.
+  // Text without its outer white space, which belongs to the marks around it.
   struct Channel {
     std::string blanks;  // that may turn out to be the last
     bool has_text = false;

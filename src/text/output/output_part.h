@@ -39,7 +39,7 @@ struct ToolSpec {
   bool strict = false;  // its arguments are bound to that
 };
 
-// Whether an argument of `tool`, which may be null, is a string, or nobody says what else it is.
+// Whether an argument of `tool`, which may be null, is a string, or no schema says what else it is.
 bool IsStringArgument(const ToolSpec* tool, const std::string& key);
 
 const ToolSpec* FindTool(const std::vector<ToolSpec>& tools, std::string_view name);

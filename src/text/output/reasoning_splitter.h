@@ -37,7 +37,7 @@ class ReasoningSplitter {
  private:
   enum class State {
     kStart,   // nothing but white space has come
-    kOpened,  // inside by the prompt, likewise
+    kOpened,  // inside by the prompt; nothing but white space has come
     kInside,
     kText,
   };

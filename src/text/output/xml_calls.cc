@@ -1,7 +1,7 @@
 // Qwen3-Coder: <tool_call><function=name><parameter=key>value</parameter></function></tool_call>,
-// with line feeds around values that are nobody's, and at times without <tool_call>. GLM-4.5:
-// <tool_call>name<arg_key>key</arg_key><arg_value>value</arg_value></tool_call>. Values are texts
-// as they are; the tool's schema tells which of them are something else.
+// with line feeds around values that are no part of them, and at times without <tool_call>.
+// GLM-4.5: <tool_call>name<arg_key>key</arg_key><arg_value>value</arg_value></tool_call>. Values
+// are texts as they are; the tool's schema tells which of them are something else.
 #include <cmath>
 #include <initializer_list>
 #include <utility>
@@ -85,7 +85,7 @@ class XmlReader : public CallReader {
     return Step::kNoCall;
   }
 
-  // Without its end nobody knows whether a call has all its arguments.
+  // Before its end it is unknown whether a call has all its arguments.
   bool Finish(CallWriter*) override { return stage_ == Stage::kClosing; }
 
  private:
