@@ -19,7 +19,7 @@ namespace graft {
 
 class DeathLedger {
  public:
-  // It has nothing. `tells_steps`: it says who is in its steps; else all may be.
+  // The runner has no requests. `tells_steps`: it tells which ones its steps hold; else any may be.
   void Clear(bool tells_steps) {
     *this = {};
     tells_steps_ = tells_steps;

@@ -11,11 +11,11 @@ namespace graft {
 namespace {
 
 constexpr int64_t kEtcdFaultsEndNs = MsToNs(12'000);
-// Then all that was begun ends, leases included, and everybody hears of it.
+// Then all that was begun ends, leases included, and all processes hear of it.
 constexpr int64_t kEtcdRestNs = MsToNs(24'000);
-// Of what was changed while all is well.
+// Processes go on changing the registry for so long after the last fault.
 constexpr int64_t kQuietNs = MsToNs(4'000);
-// After etcd was set back nobody knows of it before the next renewal.
+// Until the next renewals the processes do not know that etcd was set back.
 constexpr int64_t kForgivenNs = MsToNs(6'000);
 
 template <typename Versions>
@@ -96,7 +96,7 @@ void EtcdCluster::NoteRegistry() {
   lives_.back()[etcd_.revision()] = RegistryOfEtcd();
 }
 
-// Only who leads writes what only the leader may write, and nobody writes into another's etcd.
+// Only the leader writes what is the leader's, and no process writes into another cluster's etcd.
 void EtcdCluster::OnChange(const std::string& by, const EtcdKeyValue& made) {
   const auto leader = etcd_.items().find(LeaderKey());
   if (made.key == HintKey() && (leader == etcd_.items().end() || leader->second.value != by)) {
@@ -134,7 +134,7 @@ void EtcdCluster::OnPut(const std::string& hash, int64_t begun_ns, const Status&
 
 bool EtcdCluster::IsForgiven() const { return loop_.now_ns() - etcd_.set_back_ns() < kForgivenNs; }
 
-// By what they believe; who is stopped believes nothing.
+// By the candidates' own belief. A stopped process does not count.
 void EtcdCluster::CheckLeaders() {
   if (IsForgiven()) return;
   std::string leader;
@@ -146,7 +146,7 @@ void EtcdCluster::CheckLeaders() {
   }
 }
 
-// Whoever may rely on its record has one.
+// A process that relies on its record has one in etcd.
 void EtcdCluster::CheckRecords() {
   if (IsForgiven()) return;
   for (const auto& machine : machines_) {

@@ -17,7 +17,7 @@ namespace graft {
 class EtcdCluster {
  public:
   explicit EtcdCluster(const HostileOptions& options);
-  // Until all is well again, and everybody agrees; once.
+  // Until all is well again and all processes agree; once.
   HostileResult Run();
 
  private:
@@ -45,7 +45,7 @@ class EtcdCluster {
   void CheckRecords();
   void CheckEnd();
   bool IsForgiven() const;
-  // Of etcd_cluster_faults.cc.
+  // In etcd_cluster_faults.cc.
   void Fault();
   void StopAny();
   void CutAny();

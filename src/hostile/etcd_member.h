@@ -35,13 +35,13 @@ class EtcdMember {
     int64_t run = 0;  // no two processes' are the same
     // A view that it has by now.
     std::function<void(const ClusterView& view)> on_view;
-    // A change of the registry has ended: the hash that was to be put, and what came of it. Nobody
-    // hears of those of a process that has died.
+    // A change of the registry has ended: the hash that was to be put, and what came of it. Not
+    // called for changes of a process that has died.
     std::function<void(const std::string& hash, int64_t begun_ns, const Status& status)> on_put;
   };
 
   EtcdMember(std::string id, bool is_frontend, const World& world);
-  // As SIGKILL ends it: nobody hears of it.
+  // Ends it as SIGKILL does: no other process is told.
   ~EtcdMember();
 
   const std::string& id() const { return id_; }

@@ -37,8 +37,8 @@ class EventLoop {
   int64_t num_calls_ = 0;
 };
 
-// What is called in a process waits while that is stopped, and never runs after its end. A process
-// does not end itself: who ends it is called by the loop.
+// Calls into a process wait while it is stopped, and never run after its end. A process does not
+// end itself: a call of the loop ends it.
 class SimProcess {
  public:
   explicit SimProcess(EventLoop& loop) : loop_(loop), state_(std::make_shared<State>()) {}

@@ -16,7 +16,7 @@ namespace graft {
 
 class Findings {
  public:
-  // `keeps_lines`: for who wants to read what happened.
+  // `keeps_lines`: for readers of what happened.
   Findings(const VirtualClock& clock, bool keeps_lines)
       : clock_(clock), keeps_lines_(keeps_lines) {}
 

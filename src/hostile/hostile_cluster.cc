@@ -13,7 +13,8 @@ constexpr int64_t kMsNs = 1'000'000;
 constexpr int64_t kFaultsEndNs = 4'000 * kMsNs;
 // From the last fault on all requests end in that time, or something is wrong.
 constexpr int64_t kPatienceNs = 60'000 * kMsNs;
-// Then what is left of dead frontends goes, and calls that nobody took are given up and made anew.
+// Then the rest of dead frontends goes, and calls that were not answered are given up and made
+// anew.
 constexpr int64_t kRestNs = 7'000 * kMsNs;
 constexpr int32_t kNumAdapters = 3;
 constexpr int32_t kContextTokens = 64;
@@ -97,7 +98,7 @@ void HostileCluster::EndRunner(size_t runner, Ending ending) {
   ++machine.num_runs;
   machine.has_power = ending != Ending::kPower;
   const std::unique_ptr<HostileRunner> dead = std::move(machine.runner);
-  // Who ends in order is taken from the list at once, others when their leases end.
+  // A process that ends in order leaves the list at once, others when their leases end.
   const int64_t listed_ns = ending == Ending::kWritten ? 0 : (1000 + Draw(2000)) * kMsNs;
   loop_.After(listed_ns, [this, address = machine.address] { List(address, false); });
   if (ending == Ending::kWritten) dead->LeaveTruth();

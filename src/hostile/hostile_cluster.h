@@ -63,7 +63,7 @@ class HostileCluster {
     int32_t num_deaths = 0;
     std::weak_ptr<DeathLedger> asked;  // of the runner that was asked last
   };
-  // How a process ends: what it wrote arrives, or is lost, or nobody hears of its end.
+  // How a process ends: what it wrote arrives, or it is lost, or no other process hears of the end.
   enum class Ending : uint8_t { kWritten, kReset, kPower };
 
   int64_t Draw(int64_t below) {
@@ -88,7 +88,7 @@ class HostileCluster {
   void EndClient(Client& client, const TokenEvent& event);
   bool IsOffered(const Client& client) const;
   void CheckEnd();
-  // Of hostile_faults.cc.
+  // In hostile_faults.cc.
   void Fault();
   void StopAny(bool of_frontends);
   void CutAny();
@@ -117,7 +117,7 @@ class HostileCluster {
   std::vector<FrontendMachine> frontends_;
   uint64_t num_frontends_ = 0;                    // that ever ran
   std::vector<std::unique_ptr<Client>> clients_;  // by key
-  std::vector<int32_t> ready_;                    // clients whose streams have events
+  std::vector<int32_t> ready_;                    // clients with events in their streams
   std::set<int32_t> poison_;
   std::set<int32_t> open_;  // clients that have not ended
 };

@@ -53,7 +53,7 @@ uint64_t& HostileExecutor::Cell(const StepPlan& plan, const PlannedSequence& pla
                    static_cast<size_t>(position % limits_.page_tokens));
 }
 
-// What lies before its rows is what it computed, or somebody with the same tokens.
+// The cells before its rows were computed by it, or by a request with the same tokens.
 void HostileExecutor::CheckPages(const StepPlan& plan, const PlannedSequence& planned,
                                  const Sequence& sequence) {
   for (int32_t position = 0; position < planned.position_begin; ++position) {
@@ -68,7 +68,7 @@ void HostileExecutor::ComputeRows(const StepPlan& plan, const PlannedSequence& p
   for (int32_t i = 0; i < planned.num_tokens; ++i) {
     const int32_t position = planned.position_begin + i;
     const int32_t token = plan.tokens[static_cast<size_t>(planned.token_begin + i)];
-    // Of a plan that is ahead the token was drawn since.
+    // A token of a plan that is ahead was drawn since.
     if (static_cast<size_t>(position) >= sequence.tokens.size() ||
         (plan.ahead ? -1 : sequence.tokens[static_cast<size_t>(position)]) != token) {
       return findings_.Add("request {} is fed another token at {}", sequence.key, position);

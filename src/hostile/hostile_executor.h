@@ -28,7 +28,7 @@ class HostileExecutor : public Executor {
   // Also before end_ns(), of a runner that ends.
   StepResult Finish() override;
 
-  // Of the step begun first.
+  // When the step that was begun first ends.
   int64_t end_ns() const { return steps_.front().end_ns; }
   // Steps take so many times as long.
   void set_slowness(double slowness) { slowness_ = slowness; }
@@ -39,9 +39,9 @@ class HostileExecutor : public Executor {
   // The last tokens of the prompts in the step that runs, by which the simulation knows its
   // requests.
   std::vector<int32_t> InStep() const { return KeysOf(steps_.front()); }
-  // Likewise of the one that was begun last, ahead of the other's end.
+  // The same of the step that was begun last, ahead of the other's end.
   std::vector<int32_t> InLastBegun() const { return KeysOf(steps_.back()); }
-  // Likewise of those that drew in the last one.
+  // The same of the requests that drew in the last step.
   const std::vector<int32_t>& Drew() const { return drew_; }
 
  private:

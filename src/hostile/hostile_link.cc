@@ -100,7 +100,7 @@ void HostileLink::Tick(int64_t now_ns, bool forgives) {
     return;
   }
   if (now_ns - heard_ns_ <= (is_up_ ? options_.silence_ns : kConnectNs)) return;
-  // Whoever ticks holds a lock that its listener takes.
+  // The caller of Tick holds a lock that the listener takes.
   InProcess(0, [this, silent = stream_] {
     if (stream_ != silent) return;
     Break();

@@ -1,5 +1,5 @@
 // A frontend's link over a simulated stream: what StartGrpcLink's does with threads and gRPC, by
-// calls of the loop. Counts beside the RunnerSet whom deaths count against. One thread.
+// calls of the loop. Counts beside the RunnerSet which requests deaths count against. One thread.
 #pragma once
 
 #include <cstdint>

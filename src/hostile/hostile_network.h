@@ -18,7 +18,7 @@
 
 namespace graft {
 
-// Of a machine with a frontend to one with a runner, or back.
+// From a machine with a frontend to one with a runner, or back.
 enum class Way : uint8_t { kToRunner, kToFrontend };
 
 // Null: the other side has ended the stream.
@@ -29,7 +29,7 @@ using ToFrontend = std::shared_ptr<const rpc::RunnerMessage>;
 struct SimStream {
   int32_t frontend = 0;  // the machines' numbers
   int32_t runner = 0;
-  std::function<void(ToRunner)> at_runner;  // {}: nobody is there any more
+  std::function<void(ToRunner)> at_runner;  // {}: it has gone
   std::function<void(ToFrontend)> at_frontend;
 
   struct Lane {

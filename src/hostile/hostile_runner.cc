@@ -9,7 +9,7 @@
 namespace graft {
 namespace {
 
-// Of adapters, those that were unloaded while requests had them included.
+// The contents of adapters, including those that were unloaded while requests had them.
 constexpr int32_t kContentsMax = 1000;
 // From what an engine has to tell until a writer wakes.
 constexpr int64_t kWriteDelayMaxNs = 300'000;
@@ -81,7 +81,7 @@ void HostileRunner::SwitchAdapter(int32_t adapter) {
   }
   ++adapters_version_;
   for (const auto& [number, session] : sessions_) Write(*session, /*says_state=*/true);
-  BeginIfIdle();  // lets go of what nobody holds
+  BeginIfIdle();  // lets go of contents without requests
   Check();
 }
 
@@ -221,7 +221,7 @@ void HostileRunner::EndSession(Session& session, bool tells) {
   BeginIfIdle();  // takes in what is cancelled
 }
 
-// Who has not run itself has heard nobody, and nobody is dead for that.
+// If this process was stopped it has heard no frontend: none is dead for that.
 void HostileRunner::Beat() {
   const int64_t now_ns = loop_.now_ns();
   const bool was_stopped = now_ns - std::exchange(beat_ns_, now_ns) > kFrontendSilenceNs / 2;
@@ -292,7 +292,7 @@ void HostileRunner::CheckBegun() const {
   CheckOwners(keys);
 }
 
-// A step that ends its runner is known to whoever has newcomers in it.
+// A frontend with newcomers in a step is told before it, and so knows a step that ends the runner.
 void HostileRunner::CheckTold(const std::vector<int32_t>& keys) const {
   std::set<int32_t> newcomers(keys.begin(), keys.end());
   std::erase_if(newcomers,
@@ -305,7 +305,7 @@ void HostileRunner::CheckTold(const std::vector<int32_t>& keys) const {
   }
 }
 
-// Of frontends that are there, and have not taken it back.
+// Requests that frontends which are still there have not cancelled.
 std::multiset<int32_t> HostileRunner::Wanted() const {
   std::multiset<int32_t> wanted;
   for (const auto& [number, session] : sessions_) {
@@ -314,7 +314,7 @@ std::multiset<int32_t> HostileRunner::Wanted() const {
   return wanted;
 }
 
-// Somebody waits for each row, or did when the step before it began, where it is begun ahead.
+// A frontend waits for each row, or did when the step before began, if this one is begun ahead.
 void HostileRunner::CheckOwners(const std::vector<int32_t>& keys) const {
   std::multiset<int32_t> wanted = wanted_;
   for (const int32_t key : keys) {
@@ -348,7 +348,7 @@ void HostileRunner::AskForLoads() {
   });
 }
 
-// Who was to be in a step ahead has pages for tokens that are not there yet.
+// A sequence that was to be in a step ahead has pages for tokens that are not there yet.
 void HostileRunner::Check() const {
   if (looked_ahead_) return;
   const Status integrity = engine_.CheckIntegrity();

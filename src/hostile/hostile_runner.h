@@ -39,11 +39,11 @@ struct HostileRunnerOptions {
 
 class HostileRunner {
  public:
-  // `poison`: requests that end whoever computes them; `on_poisoned` is called in the step.
+  // `poison`: requests that end any runner that computes them; `on_poisoned` is called in the step.
   HostileRunner(const HostileRunnerOptions& options, const SimAdapters& adapters, EventLoop& loop,
                 HostileNetwork& network, Random& random, Findings& findings,
                 const std::set<int32_t>& poison, std::function<void()> on_poisoned);
-  // It dies with all that it has; its streams are whose they are.
+  // It dies with all that it has, except its streams, which their frontends hold, too.
   ~HostileRunner();
 
   // A frontend's first message.
@@ -115,7 +115,7 @@ class HostileRunner {
   int64_t num_sessions_ = 0;
   Engine engine_;
   std::set<int32_t> taken_;        // keys of all requests that ever came
-  std::set<int32_t> unsure_;       // of them, those that came again, whose steps are not told apart
+  std::set<int32_t> unsure_;       // of them, those that came again: their steps are not told apart
   std::multiset<int32_t> wanted_;  // keys that frontends waited for when the step began
   std::set<int32_t> alone_;        // requests that may share no step until they have drawn
   std::set<int32_t> drawn_;        // requests that have drawn since they came

@@ -21,7 +21,7 @@ class SimEtcd {
  public:
   // What a watch hears.
   using Hear = std::function<void(const EtcdNews& news)>;
-  // Looks at each change that is made, with who made it and what there was before.
+  // Looks at each record that is put, with the name of the process that puts it.
   using Look = std::function<void(const std::string& by, const EtcdKeyValue& made)>;
 
   SimEtcd(EventLoop& loop, Random& random, Defect defect)

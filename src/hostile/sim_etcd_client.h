@@ -17,7 +17,7 @@ namespace graft {
 
 // Between a process and etcd; the process's client and watches have it.
 struct EtcdWay {
-  bool is_cut = false;     // nothing arrives, and nobody hears of it
+  bool is_cut = false;     // nothing arrives, and neither side is told
   bool is_silent = false;  // what etcd tells its watches does not arrive; else all does
   int64_t delay_max_ns = 2'000'000;
 };

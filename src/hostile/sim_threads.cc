@@ -24,7 +24,7 @@ class SimThread : public ClusterWorld::Thread {
     Schedule(0);
   }
 
-  // Whoever ends it has told it to stop: what it still waits for is over at once.
+  // The owner has told it to stop before: what it still waits for is over at once.
   ~SimThread() override {
     *lives_ = false;
     is_joined_ = true;

@@ -34,7 +34,7 @@ class SimThreads : public ClusterWorld {
   // The calling thread waits for its waker, or so long. At once outside of these threads, and from
   // the end on.
   void Wait(int64_t ns);
-  // The process is dead: nobody waits for anything any more.
+  // The process is dead: no thread waits for anything any more.
   void End() { has_ended_ = true; }
   bool has_ended() const { return has_ended_; }
 
