@@ -1,5 +1,5 @@
-// CountedWriter: a teacher whose texts may take so much memory in all. What a document's texts come
-// to is known once they are written: this keeps them within what was planned. One thread.
+// CountedWriter: a teacher with a limit on the memory of all its texts. How much a document's texts
+// take is known only once they are written: this keeps them within what was planned. One thread.
 #pragma once
 
 #include <cstdint>

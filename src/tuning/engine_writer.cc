@@ -50,7 +50,7 @@ Result<std::vector<TaughtText>> EngineWriter::WriteAll(std::span<const WriteOrde
     const WriteOrder& order = orders[texts.size()];
     Result<TaughtText> text = Collect(order, *pending_.front().stream);
     while (text.status().code() == StatusCode::kResourceExhausted) {
-      // Its place was given to somebody else.
+      // Its place was given to another request.
       RETURN_IF_ERROR(WaitForRoom());
       Result<Pending> again = Submit(order);
       if (again.ok()) {

@@ -18,7 +18,7 @@
 namespace graft {
 
 struct WriterSettings {
-  // Whose requests they are to the engine, and that tenant's share of it.
+  // The tenant that the engine counts the requests to, and its share of the engine.
   std::string tenant;
   float tenant_weight = 1.0f;
   size_t orders_at_once = 256;
@@ -34,7 +34,7 @@ struct WriterSettings {
 
 class EngineWriter : public TextWriter {
  public:
-  // Borrows the generator, whose base model writes, or its adapter.
+  // Borrows the generator. Its base model writes, or the adapter of the settings.
   EngineWriter(Generator& generator, WriterSettings settings);
 
   void Announce(std::string_view what) override {

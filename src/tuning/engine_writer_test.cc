@@ -12,8 +12,8 @@
 namespace graft {
 namespace {
 
-// Takes so many requests at once, each of which has one token once all places are taken or somebody
-// waits; the token is the prompt's.
+// Takes so many requests at once. Each gets one token, which is its prompt's, once all places are
+// taken or a reader waits.
 class NarrowGenerator : public Generator {
  public:
   explicit NarrowGenerator(size_t places) : places_(places) {}

@@ -19,7 +19,7 @@ namespace graft {
 
 struct HeldOutAnswers {
   int32_t asked = 0;
-  // Whose first line has the words of the right one (ScoreAnswer), of the adapter and the base.
+  // Answers by the adapter and by the base with the right words in their first line (ScoreAnswer).
   int32_t right = 0, right_base = 0;
   double f1 = 0.0, f1_base = 0.0;  // mean over the questions
 };

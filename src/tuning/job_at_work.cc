@@ -292,10 +292,10 @@ WriterSettings JobAtWork::WriterOf(const std::function<bool()>& goes_on,
               }};
 }
 
-// The texts are kept with the checkpoints: whoever goes on with the job finds them there.
+// The texts are kept with the checkpoints, where the job finds them when it goes on.
 Result<LearnerData> JobAtWork::Prepare(Learner& learner, const LearnerInput& input,
                                        int64_t bytes_max) {
-  // What a document is too short for shows here.
+  // A document that is too short is found out here.
   const auto of_file = [this](const Status& status) {
     if (status.code() == StatusCode::kInvalidArgument) stage_ = Stage::kReading;
     return LeftBy(status);
@@ -430,10 +430,10 @@ void JobAtWork::TellWhatIsKnown(const AdapterInfo& adapter) {
   if (!told.ok()) LOG_WARN("fine-tuning job {}: {}", job_.id, told.message());
 }
 
-// A kill at any point in here leaves a job that runs, and whose end comes out the same.
+// A kill at any point in here leaves a job that runs, and that comes to the same end.
 Status JobAtWork::Publish(TrainingRun& run, const OrderedJson& origin) {
   RETURN_IF_ERROR(CheckLearned("the document", run.scores(), "lower learning_rate_multiplier"));
-  // What fails behind this is the server's business, and where it may pass, the job's later one.
+  // What fails from here on is the server's fault. If it may pass, the job goes on later.
   const auto own = [this](const Status& status) {
     lacks_memory_ = status.code() == StatusCode::kResourceExhausted;
     return IsPassing(status) ? LeftBy(status) : InternalError(status.message());

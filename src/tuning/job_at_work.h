@@ -32,7 +32,7 @@ class JobAtWork {
   Stage stage() const { return stage_; }
   // After kAborted: it made way for another tenant's job.
   bool made_way() const { return made_way_; }
-  // Likewise: there was no memory for what was learned.
+  // After kAborted: there was no memory for what was learned.
   bool lacks_memory() const { return lacks_memory_; }
   // With what is known of it by now.
   const LearningJob& job() const { return job_; }
@@ -59,7 +59,7 @@ class JobAtWork {
   Status SaveCheckpoint(TrainingRun& run);
   Status Publish(TrainingRun& run, const OrderedJson& origin);
   void TellWhatIsKnown(const AdapterInfo& adapter);
-  // Of texts that `adapter` writes, "" for the base, while `goes_on`.
+  // The settings for texts that `adapter` ("": the base) writes while `goes_on` holds.
   WriterSettings WriterOf(const std::function<bool()>& goes_on, const std::string& adapter);
   void Tell(const std::string& message, const Json& data);
   void Tell(const std::string& message);

@@ -108,7 +108,7 @@ void JobRunner::RunJob(LearningJob job) {
     is_settled = Settle(ended, ended.error.message);
   }
   if (!is_settled) {
-    // Whether a name leads to what was learned is somebody else's business by now.
+    // The job's next runner decides whether a name leads to what was learned.
     if (!ended.adapter.empty()) (void)parts_.catalog.Unload(ended.adapter, ended.tenant);
     LeaveJob(work.job(), "its end could not be written down", false);
     return;
@@ -143,7 +143,7 @@ bool JobRunner::Settle(const LearningJob& job, const std::string& message) {
     if (written.ok()) break;
     LOG_ERROR("fine-tuning job {}: {}", job.id, written.message());
     if (written.code() == StatusCode::kAborted) return false;
-    // A job whose end was not written down is done again from its checkpoint.
+    // A job without its end on record is done again from its checkpoint.
     if (parts_.jobs.WaitForStop(kStoreRetry)) return false;
   }
   LOG_INFO("fine-tuning job {}{} {}", job.id, OfTenant(job), JobStatusName(job.status));

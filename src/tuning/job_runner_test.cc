@@ -255,7 +255,7 @@ TEST_P(JobRunnerTest, WhatIsNotLearnedLeavesNoFolder) {
 // A job that ends its server is begun by no fourth one.
 TEST_P(JobRunnerTest, AJobThatEndedThreeServersIsNotBegunAgain) {
   Learn();
-  service_->jobs().Stop();  // nobody learns
+  service_->jobs().Stop();  // no thread learns any more
   Stop();
   {
     const auto store = *SqliteLearningStore::Open(folder_ + "/learning.db");
@@ -397,7 +397,7 @@ TEST_P(JobRunnerTest, WhatItsModelKnowsIsTold) {
   EXPECT_EQ(event->level, is_little ? "warn" : "info");
 }
 
-// What was written is there for whoever goes on, and gone with the job.
+// Texts that were written are there when the job goes on, and go with the job.
 TEST_P(JobRunnerTest, TextsOutliveTheServerThatHadThemWritten) {
   Learn();
   const LearningJob job =
@@ -442,8 +442,7 @@ TEST_P(JobRunnerTest, AJobIsCancelledWhileItOnlyLooks) {
   EXPECT_EQ(service_->jobs().store().ListCheckpoints("t", job.id, {})->items[0].step, 0);
 }
 
-// Texts of a base whose tokenizer puts an EOS behind each of them: the document's begin with BOS
-// alone.
+// The base's tokenizer puts an EOS behind each text: texts of the document begin with BOS alone.
 TEST_P(JobRunnerTest, ATokenizerThatEndsItsTextsLearnsToo) {
   Stop();
   const std::string demo = std::string(std::getenv("GRAFT_SOURCE_DIR")) + "/demo/base";

@@ -1,5 +1,5 @@
-// KeptWriter: a teacher whose texts stay in a folder. Who wants the same ones again, for another
-// learner or another rank, gets them from there, and the base writes nothing. One thread.
+// KeptWriter: a teacher that keeps its texts in a folder. Another learner or rank that wants the
+// same ones gets them from there, and the base writes nothing. One thread.
 #pragma once
 
 #include <string>

@@ -13,7 +13,8 @@ namespace {
 
 constexpr const char* kRowFlags = " (--batch, --window-tokens, --together)";
 
-// Of what is left; a GPU is not shared with other programs as a machine's memory is.
+// The share of the memory left that is used for it; a GPU is not shared with other programs as a
+// machine's memory is.
 constexpr double kKeptShareOfCpu = 0.5, kKeptShareOfGpu = 0.875;
 
 int64_t LayerBytes(const ServedShape& shape, int32_t rows) {
@@ -21,7 +22,7 @@ int64_t LayerBytes(const ServedShape& shape, int32_t rows) {
                                : GpuLayerActivationBytes(shape.config, shape.dtype, rows);
 }
 
-// Of the output head at once. A GPU reads its weights as long as it multiplies few rows with them.
+// Rows that the output head takes at once. With few rows a GPU mostly reads the head's weights.
 int32_t LogitsRowsOf(const ServedShape& shape) { return shape.device.is_cpu() ? 128 : 1024; }
 
 // Activations first: a layer that is computed again costs more than one that is transposed again.
@@ -67,7 +68,7 @@ constexpr int64_t kTextsSlack = 8;
 // More than any memory has room for, so that a sum says so.
 constexpr int64_t kRowsMax = int64_t{1} << 30;
 
-// Of a step: of one adapter, and of all.
+// The rows of a step: one adapter's, and all adapters'.
 struct StepRows {
   int32_t least = 0, most = 0;
 };
@@ -83,7 +84,7 @@ StepRows RowsOf(const LearnSizes& sizes) {
   return {within(rows), within(sizes.num_adapters * std::min(kRowsMax, rows))};
 }
 
-// But for what is kept.
+// All limits but those of what is kept.
 TrainingLimits LeastLimits(const LearnSizes& sizes, const ServedShape& shape) {
   TrainingLimits limits;
   if (sizes.taught_rows > 0) {
@@ -193,7 +194,7 @@ TrainingLimits PlanTraining(const LearnSizes& sizes, const ServedShape& shape,
     tried.rows_max = rows;
     return BytesToKeep(sizes, shape, budget, *sum, tried);
   };
-  // The most rows of a group whose activations are all kept, if one adapter's are.
+  // The most rows of a group with all activations kept, if those of one adapter are.
   auto [least, most] = RowsOf(sizes);
   while (least < most) {
     const int32_t rows = least + (most - least + 1) / 2;

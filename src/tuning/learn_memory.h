@@ -29,7 +29,7 @@ struct LearnSizes {
   int64_t taught_rows = 0;
   bool all_hidden_states = false;
   int32_t teacher_tokens_max = 0;
-  // Of adapters that are there and learn nothing: the largest, texts that one reads at once, their
+  // Adapters that are there and learn nothing: the largest, texts that one reads at once, their
   // bytes in the host's memory, and what a GPU has of them, too.
   struct Frozen {
     int32_t rank = 0, embeddings = 0, keys_values = 0, sequences = 0;
@@ -40,12 +40,13 @@ struct LearnSizes {
   int threads = 1;
 };
 
-// Of adapters of these documents, but for how many learn at once, what is kept and the threads.
+// The sizes for adapters of these documents. The caller sets how many learn at once, what is kept
+// and the threads.
 LearnSizes SizesOfDocuments(const LearnRecipe& recipe, const Learner& learner,
                             std::span<const LearnerInput* const> inputs);
 
-// The limits of its training, whose memory is added to `sum`, the weights' terms. What is kept from
-// the forward to the backward is chosen by what the sum then leaves of the budget.
+// Plans the limits of a training, and adds its memory to `sum`, which has the weights' terms. What
+// is kept from the forward to the backward is chosen by what the sum then leaves of the budget.
 TrainingLimits PlanTraining(const LearnSizes& sizes, const ServedShape& shape,
                             const MemoryBudget& budget, MemorySum* sum);
 
@@ -53,9 +54,9 @@ TrainingLimits PlanTraining(const LearnSizes& sizes, const ServedShape& shape,
 // more than their document.
 Status CheckExamples(const LearnerData& data, const LearnSizes& sizes);
 
-// The same within so many bytes of the device, and what there is of the host's memory beside a GPU;
-// and what examples may take of the host's. kResourceExhausted: they are fewer than the least that
-// it takes.
+// Plans the limits of a training within two bounds: `bytes_max` of the device's memory, and the
+// host's memory that `budget` has left. Also tells what examples may take of the host's.
+// kResourceExhausted: a bound is below the least that training takes.
 struct TrainingFit {
   TrainingLimits limits;
   int64_t data_bytes_max = 0;

@@ -21,8 +21,8 @@ ModelConfig SmallConfig() {
   return config;
 }
 
-// Of a step of four adapters with 100 rows each, as many rows at once as activations are kept of;
-// one adapter's at least.
+// A step of four adapters with 100 rows each takes as many rows at once as activations are kept of,
+// and at least one adapter's.
 TEST(LearnMemoryTest, AStepIsAsLargeAsWhatIsKept) {
   const ModelConfig config = SmallConfig();
   const ServedShape shape = {config, DType::kF32, {}};
@@ -41,7 +41,7 @@ TEST(LearnMemoryTest, AStepIsAsLargeAsWhatIsKept) {
   }
 }
 
-// Where nobody says how much is kept, it fits, and less memory means smaller groups.
+// If it is not set how much is kept, what is kept fits, and less memory means smaller groups.
 TEST(LearnMemoryTest, WhatIsKeptFits) {
   const ModelConfig config = SmallConfig();
   const ServedShape shape = {config, DType::kF32, {}};

@@ -20,7 +20,7 @@ constexpr const char* kSummaryPlain = "\n\nA summary of the preceding passage:\n
 // The same to a model that follows messages: the window comes first in the teacher's.
 constexpr const char* kSummaryChat = "Summarize the preceding passage.";
 
-// Passes with kept texts of their own, whose writing takes time; the others have the same ones.
+// So many passes have kept texts of their own, which take time to write; the others repeat them.
 constexpr int32_t kKeptPassesMax = 8;
 // What the base writes of itself: anything, and pages with a title.
 constexpr const char* kKeptStarts[] = {"", "# "};

@@ -37,18 +37,18 @@ inline constexpr OptionWord<TeacherPrompts> kTeacherPromptsWords[] = {
 inline constexpr OptionWord<HiddenStates> kHiddenStatesWords[] = {
     {HiddenStates::kNone, "none"}, {HiddenStates::kLast, "last"}, {HiddenStates::kAll, "all"}};
 
-// Who makes an encoder's memories (Embedder).
+// What makes an encoder's memories (Embedder).
 inline constexpr OptionWord<Embedder> kEmbedderWords[] = {
     {Embedder::kTrained, "none"}, {Embedder::kLast, "last"}, {Embedder::kMean, "mean"}};
 
 struct LearnRecipe {
   LearnerKind learner = LearnerKind::kDistill;
-  int questions = 192;  // these four: of learners that have texts written
+  int questions = 192;  // these four: for learners that have texts written
   int outputs = 1;
   int output_tokens = 128;
-  int keep = 32;                     // texts of nothing, of a pass, of all but encoder
+  int keep = 32;  // texts of a pass that are not about the document, for all learners but encoder
   double keep_weight = 2.0;          // of their tokens in the loss; the document's count 1
-  std::vector<Document> keep_texts;  // whose pieces these are; none: the base writes them
+  std::vector<Document> keep_texts;  // cut into those texts; none: the base writes them
   TeacherPrompts prompts = TeacherPrompts::kAuto;
   HiddenStates hidden = HiddenStates::kNone;
   double alpha = 0.0;  // 0: the rank
@@ -68,8 +68,9 @@ struct LearnRecipe {
 // `prompts` are no longer auto then: chat where the folder has a template.
 Status ResolvePrompts(const std::string& model_dir, LearnRecipe* recipe);
 
-// Of learners whose data are documents; `prompts` are resolved. `model_dir` has the chat template;
-// kFailedPrecondition where that is asked for and is not there. The tokenizer outlives the learner.
+// A learner that has documents as its data; `prompts` are resolved. `model_dir` has the chat
+// template; kFailedPrecondition where that is asked for and is not there. The tokenizer outlives
+// the learner.
 Result<std::unique_ptr<Learner>> MakeLearner(const LearnRecipe& recipe, const Tokenizer& tokenizer,
                                              const std::string& model_dir);
 // The learner of that name; of task, which has its data from a file, an empty one.
@@ -78,7 +79,7 @@ std::unique_ptr<Learner> MakeDocumentLearner(LearnerKind kind, DistillSettings s
 std::string OwnOfLearners(const std::function<double(const Learner& learner)>& value);
 LearnerRates RatesOf(const LearnRecipe& recipe, const Learner& learner);
 LearnerParts PartsOf(const LearnRecipe& recipe, const Learner& learner);
-// Of an adapter of a document whose virtual tokens can begin with so many.
+// The shape of a document's adapter; its virtual tokens can begin with so many tokens of text.
 TrainedShape ShapeOf(const LearnRecipe& recipe, const Learner& learner, size_t text_tokens);
 
 // What looks like a special token in a document is text.
@@ -98,7 +99,7 @@ OrderedJson OriginJson(const LearnRecipe& recipe, const Learner& learner, const 
 std::string RunIdentity(const OrderedJson& origin, const LoadedModel& model);
 OrderedJson ScoresJson(const TrainingScores& scores);
 
-// kFailedPrecondition for an adapter that is worse than none, which is nobody's. `advice`: what to
+// kFailedPrecondition for an adapter that is no better than none: it is not kept. `advice`: what to
 // do about it.
 Status CheckLearned(const std::string& name, const TrainingScores& scores,
                     const std::string& advice);
