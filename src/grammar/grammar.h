@@ -12,14 +12,14 @@
 
 namespace graft {
 
-// How much of a core calls may take; each takes its own from it. Of one thread.
+// How much of a core calls may take; each takes its own from it. One thread.
 struct GrammarTime {
   int64_t left_ns = 0;
   // Once it is true a call ends as if it had taken all. Borrowed; null: it never is.
   const std::atomic<bool>* stops = nullptr;
 };
 
-// kOutOfTime: nobody knows, and the matcher that was asked is of no use any more.
+// kOutOfTime: the answer is not known, and the matcher is of no use any more.
 enum class GrammarAnswer : uint8_t { kYes, kNo, kOutOfTime };
 
 // Where one answer stands in its grammar. One thread at a time.
@@ -45,7 +45,7 @@ class CompiledGrammar {
 class GrammarCompiler {
  public:
   virtual ~GrammarCompiler() = default;
-  // Of a text that grammar_text.h made. Null: *error says what is wrong with it, or is empty:
+  // Compiles a text that grammar_text.h made. Null: *error says what is wrong with it, or is empty:
   // `stops`, which is asked now and then, became true.
   virtual std::shared_ptr<const CompiledGrammar> Compile(const std::string& grammar,
                                                          const std::function<bool()>& stops,

@@ -13,10 +13,10 @@ namespace {
 
 // Its requests wait for one grammar each, and others are compiled at the same time.
 constexpr int kThreadsPerGrammar = 1;
-// Of a core, for one grammar, and while it is compiled.
+// Limits of compiling one grammar: time of a core, and memory meanwhile.
 constexpr int64_t kCompileNsMax = 10'000'000'000;
 constexpr int64_t kCompileBytesMax = int64_t{256} << 20;
-// Of the tokens so far, in the matcher of one answer.
+// The limit on a matcher's memory for the tokens of one answer so far.
 constexpr int64_t kMatcherBytesMax = int64_t{64} << 20;
 
 // Without the place in the library's sources.

@@ -91,7 +91,7 @@ Status GrammarStore::CheckHeld(const std::string& tenant) const {
       "later, or send a smaller schema or grammar");
 }
 
-// Under the lock. It is told by the last of those that it gave it to that it is idle.
+// Under the lock. Once its last holder lets go, the grammar is idle.
 std::shared_ptr<const SharedGrammar> GrammarStore::Hold(const Shared& grammar) {
   if (grammar->num_holders_++ == 0) {
     idle_.erase(grammar->idle_);
@@ -118,7 +118,7 @@ void GrammarStore::LetGo(const Shared& grammar) {
     idle_bytes_ += grammar->bytes_;
     gone = Evict();
   }
-  // Large ones take a while, and who let go may be the engine's thread.
+  // Freeing large ones takes a while, and the engine's thread may be the one that lets go.
   if (!gone.empty()) threads_.Post("", [gone = std::move(gone)] {});
 }
 
@@ -139,7 +139,7 @@ void GrammarStore::SetBytes(SharedGrammar& grammar, int64_t bytes) {
   }
 }
 
-// Under the lock: who holds it goes on to.
+// Under the lock. Its holders keep it.
 void GrammarStore::Forget(const SharedGrammar& grammar) {
   if (grammar.num_holders_ == 0) {
     idle_bytes_ -= grammar.bytes_;
@@ -148,7 +148,7 @@ void GrammarStore::Forget(const SharedGrammar& grammar) {
   by_key_.erase(grammar.key_);
 }
 
-// Under the lock: what goes. What is being compiled stays.
+// Under the lock: takes out what is over the limit, but for what is being compiled.
 SharedGrammar::Idle GrammarStore::Evict() {
   SharedGrammar::Idle gone;
   for (auto it = idle_.end(); idle_bytes_ > options_.bytes_max && it != idle_.begin();) {
@@ -164,7 +164,7 @@ SharedGrammar::Idle GrammarStore::Evict() {
   return gone;
 }
 
-// Null: another order was first, or nobody waits for it any more.
+// Null: another order was first, or no request waits for it any more.
 GrammarStore::Shared GrammarStore::Begin(const std::string& key) {
   std::lock_guard lock(mutex_);
   const auto found = by_key_.find(key);
@@ -180,7 +180,7 @@ void GrammarStore::Compile(const std::string& key) {
   {
     std::lock_guard lock(mutex_);
     if (status.code() == StatusCode::kAborted && grammar->num_holders_ > 0 && !stops_) {
-      // Somebody wants it again.
+      // A request wants it again.
       grammar->is_begun_ = false;
       Order(key, grammar->tenant_);
       return;
@@ -202,7 +202,7 @@ void GrammarStore::Compile(const std::string& key) {
   Wake();
 }
 
-// kAborted: nobody waits for it any more.
+// kAborted: no request waits for it any more.
 Status GrammarStore::TryCompile(SharedGrammar& grammar) {
   Status status;
   const GrammarCompiler* const compiler = Compiler(&status);

@@ -1,6 +1,6 @@
 // The grammars that requests ask for, compiled on threads of their own and kept by their text's
-// hash. What requests hold is bounded, in all and for each tenant; of what no request holds the
-// least used is dropped. The compiler is made with the first of them.
+// hash. What requests hold is bounded, in all and for each tenant. What no request holds is
+// dropped, the least used first, beyond another bound. The compiler is made with the first of them.
 #pragma once
 
 #include <atomic>
@@ -46,7 +46,7 @@ class SharedGrammar {
   // Under the store's lock.
   bool is_begun_ = false;
   int64_t bytes_ = 0;
-  Idle::iterator idle_;  // where nobody holds it
+  Idle::iterator idle_;  // if no request holds it
 };
 
 struct GrammarStoreOptions {
@@ -73,11 +73,11 @@ class GrammarStore {
                                                     const std::string& tenant);
   // Work for a request beside its steps, in its tenant's turn.
   void Run(const std::string& tenant, std::function<void()> job);
-  // Called on a thread of the store whenever a grammar or a job is done; {}: nobody.
+  // Called on a thread of the store whenever a grammar or a job is done; {}: none.
   void SetWaker(std::function<void()> waker);
 
   int64_t num_compiled() const { return num_compiled_; }
-  // Of grammars, and of texts that wait to be compiled.
+  // Bytes of grammars, and of texts that wait to be compiled.
   int64_t bytes_held() const;
   int64_t bytes_idle() const;
 

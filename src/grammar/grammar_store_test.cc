@@ -1,4 +1,4 @@
-// Compiling beside those who wait, keeping, dropping; over a compiler that counts.
+// GrammarStore compiles while requests wait, keeps and drops; over a compiler that counts.
 #include "grammar/grammar_store.h"
 
 #include <gtest/gtest.h>
@@ -166,7 +166,7 @@ TEST(GrammarStoreTest, TextsThatWaitAreBounded) {
   may_go_on = true;
 }
 
-// One that was left is not compiled to its end, and begun again where somebody wants it after all.
+// A compilation without requests is broken off, and begun again if a request wants it after all.
 TEST(GrammarStoreTest, ACompilationThatNobodyWaitsForStops) {
   std::atomic<bool> may_go_on{false};
   GrammarStore store([&may_go_on]() -> Result<std::unique_ptr<GrammarCompiler>> {
@@ -183,7 +183,7 @@ TEST(GrammarStoreTest, ACompilationThatNobodyWaitsForStops) {
   EXPECT_TRUE(wanted->status().ok());
 }
 
-// Who held the thread up is the first; the second nobody waits for any more.
+// The first one holds the thread up. No request waits for the second any more.
 TEST(GrammarStoreTest, WhatNobodyWaitsForIsNotCompiled) {
   std::atomic<bool> may_go_on{false};
   GrammarStore store(
@@ -211,7 +211,7 @@ TEST(GrammarStoreTest, ATenantsHostileGrammarsHoldUpItsOwnAlone) {
   }
   flood.push_back(store.Want("shared", "flood").value());
   WaitUntilDone(*store.Want("mine", "other").value());
-  // What both want comes by the turn of who has one.
+  // A grammar that both want comes by the turn of the one that has a turn.
   WaitUntilDone(*store.Want("shared", "other").value());
   EXPECT_TRUE(flood.back()->is_done());
   EXPECT_FALSE(flood[0]->is_done());

@@ -24,7 +24,7 @@ OrderedJson OptionalFormat(OrderedJson format);
 OrderedJson RepeatedFormat(OrderedJson format);  // any number of times
 // Any text up to `end`, and that.
 OrderedJson TextUntilFormat(std::string_view begin, std::string_view end);
-// Text, and wherever one of `triggers` comes in it a tag whose beginning starts with it.
+// Text, and a tag wherever one of `triggers` comes in it, which the tag's beginning starts with.
 struct TagFormat {
   std::string begin;
   OrderedJson content;

@@ -1,6 +1,6 @@
 // How much the library may do for one grammar: XGrammar's loops count what they do here
 // (tools/grammar_patches.py), so that a hostile grammar ends with an error, and not the thread or
-// the memory that compiles it. Of each thread its own.
+// the memory that compiles it. Each thread has its own.
 #pragma once
 
 #include <time.h>
@@ -47,14 +47,14 @@ class GrammarWork {
     now_.is_over = now_.is_over || CpuNs() > now_.until_ns || (*now_.stops)();
     return !now_.is_over;
   }
-  // Something that takes memory, likewise.
+  // Counts something that takes memory. False: it is too much, and so is all after it.
   static bool CountMade(int64_t bytes) { return CountBytes(GrammarMemory::kMade, bytes); }
   static bool CountKept(int64_t bytes) { return CountBytes(GrammarMemory::kKept, bytes); }
   static bool is_over() { return now_.is_over; }
   static int64_t bytes() { return now_.bytes; }
   int64_t used_ns() const { return CpuNs() - begin_ns_; }
 
-  // What was wrong, after one was too many.
+  // What is wrong once a count was too many.
   static const char* Refusal() {
     return "it takes too much time to compile, or has too many states; send a smaller one";
   }

@@ -416,7 +416,8 @@ Result<Schema> SchemaReader::ReadOptions(const Keywords& keywords, const char* n
   return Schema(OrderedJson{{"anyOf", std::move(options)}});
 }
 
-// A value of two alternatives would be of none. Of a reference's target that is known at the end.
+// oneOf is taken as anyOf, so no value may fit two alternatives. A reference's target is known only
+// at the end.
 Status SchemaReader::NoteAlternatives(const OrderedJson& options, const std::string& path) {
   Alternatives alternatives = {.path = path, .marks = {}, .references = {}};
   for (const OrderedJson& option : options) {

@@ -11,8 +11,8 @@
 
 namespace graft {
 
-// kUnimplemented or kInvalidArgument, whose message begins with the place of what is refused, for
-// example "properties.tags.uniqueItems: ..."; kCancelled where `work` was told to stop.
+// kUnimplemented or kInvalidArgument, with a message that begins with the place of what is refused,
+// for example "properties.tags.uniqueItems: ..."; kCancelled where `work` was told to stop.
 Result<OrderedJson> ReadSchema(const OrderedJson& schema, SchemaWork& work);
 // With a budget of its own.
 Result<OrderedJson> ReadSchema(const OrderedJson& schema);

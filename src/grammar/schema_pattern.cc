@@ -58,7 +58,7 @@ class PatternReader {
     return true;
   }
 
-  // Of a group; outside of groups the next one.
+  // Reads the alternatives of a group; outside of groups the next one.
   Status ReadAlternatives() {
     bool can_repeat = false;
     while (!rest_.empty() && rest_.front() != ')') {

@@ -11,9 +11,9 @@
 
 namespace graft {
 
-// A pattern that matches a whole string, each of whose strings has a match of `pattern` somewhere
-// in it, as JSON Schema has it, and none of which needs an escape in JSON. kUnimplemented names
-// what is not supported.
+// A pattern for whole strings. Each string that it matches has a match of `pattern` somewhere in
+// it, as JSON Schema has it, and needs no escape in JSON. kUnimplemented names what is not
+// supported.
 Result<std::string> ReadPattern(std::string_view pattern);
 
 // All strings that have a match of it, where they are few and the pattern says so by itself:

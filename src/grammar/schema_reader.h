@@ -58,7 +58,7 @@ Status RefusedKeyword(const std::string& path, const std::string& name, const st
 Status WrongKeyword(const std::string& path, const std::string& name, const std::string& why);
 std::string InnerPath(const std::string& path, const std::string& name);
 
-// Of an object that has no such member yet, which is not looked for.
+// Adds a member that the object does not have; it is not looked for.
 void AddMember(OrderedJson* object, std::string name, OrderedJson value);
 
 // Adds what `more` says; kUnimplemented where both say something that cannot be put together.
@@ -72,7 +72,7 @@ std::string ValueKey(const OrderedJson& value);
 
 // What tells the values of a schema from those of others.
 struct SchemaMarks {
-  uint32_t types = 0;  // a bit each, one for both kinds of numbers; 0: any, or nobody knows
+  uint32_t types = 0;  // a bit each, one for both kinds of numbers; 0: any, or not known
   bool is_enum = false;
   std::vector<std::string> values;            // of an enum: their keys, in order
   std::map<std::string, SchemaMarks> needed;  // properties that all of them have

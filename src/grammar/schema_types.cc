@@ -58,8 +58,8 @@ Result<std::vector<std::string>> SchemaReader::NamesIn(const Keywords& keywords,
   return names;
 }
 
-// A type that nobody names is told by the keywords: what else the schema lets through is not
-// drawn.
+// Without the keyword "type" the other keywords tell the types; other values that the schema would
+// let through are not drawn.
 Result<std::vector<std::string>> SchemaReader::TypesOf(const Keywords& keywords,
                                                        const std::string& path) {
   Names types;

@@ -42,7 +42,7 @@ class SchemaWork {
   int64_t steps_ = 0;
 };
 
-// Of a text, and of all that is in a value.
+// The steps for a text, and for all that is in a value.
 inline int64_t StepsOf(const std::string& text) {
   return 1 + static_cast<int64_t>(text.size()) / 32;
 }
