@@ -87,7 +87,7 @@ std::string TemplateError(const AdapterTextPtr& text) {
   return ChatTemplate::Parse(text->chat_template, text->tool_template).status().message();
 }
 
-// Of an adapter that can be served: what is special about it.
+// What is special about an adapter that can be served.
 std::string Verdict(const OrderedJson& facts, const AdapterTextPtr& text) {
   std::string verdict = "ok, self-test passed";
   if (text != nullptr) {

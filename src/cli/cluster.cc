@@ -35,14 +35,14 @@ constexpr int kDownPatienceS = 40;
 struct ClusterFlags {
   EtcdFlags etcd;
   std::string folder = "graft-cluster";
-  // Of up.
+  // Flags of `up`.
   std::string model;
   std::string adapters;
   int num_runners = 3;
   int num_frontends = 2;
   uint16_t port = 8000;
   int wait_seconds = 120;
-  // Of the others.
+  // Flags of the other commands.
   std::string view_file;
   std::string keys_file;
   std::string name;
@@ -83,7 +83,7 @@ Status WriteLocalCluster(const ClusterFlags& flags, const LocalCluster& cluster)
   return file.good() ? OkStatus() : UnavailableError("cannot write " + StateFile(flags));
 }
 
-// Of --etcd, or of the cluster on this machine.
+// The cluster of --etcd, or the one on this machine.
 Result<std::unique_ptr<ClusterAdmin>> Administer(const ClusterFlags& flags) {
   ASSIGN_OR_RETURN(const ClusterLibrary* const library, LoadClusterLibrary());
   EtcdFlags etcd = flags.etcd;
@@ -249,7 +249,8 @@ Status RunDown(const ClusterFlags& flags) {
   return OkStatus();
 }
 
-// Of the cluster on this machine: "process 17" in a line is the runner or frontend of this name.
+// Puts the names of this machine's runners and frontends beside their process numbers: `text` has
+// lines with "process 17".
 std::string WithNames(std::string text, const LocalCluster& cluster) {
   for (const LocalProcess& process : cluster.processes) {
     const std::string number = ", process " + std::to_string(process.pid) + " of ";
@@ -365,7 +366,7 @@ Result<std::string> InitCluster(ClusterAdmin& admin, const ClusterFlags& flags) 
   return made;
 }
 
-// Of the cluster as a whole.
+// The commands for a cluster as a whole.
 std::vector<Command> WholeCommands(const std::shared_ptr<ClusterFlags>& flags) {
   Option view{.name = "view",
               .target = Text(flags->view_file),

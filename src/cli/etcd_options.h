@@ -17,7 +17,7 @@ struct EtcdFlags {
 };
 
 std::vector<Option> EtcdOptionRows(EtcdFlags& flags);
-// And who this process is there.
+// The same, and options for this process's own address and view.
 std::vector<Option> ClusterPlaceRows(EtcdFlags& flags, ClusterPlace& place);
 Result<EtcdOptions> ReadEtcdFlags(const EtcdFlags& flags);
 // Whether etcd answers and has a cluster, or is to be done without for a start by the view on disk.

@@ -1,4 +1,4 @@
-// The content hash of an adapter's folder, for who keeps adapters by it. Any thread.
+// The content hash of an adapter's folder, for code that keeps adapters by it. Any thread.
 #pragma once
 
 #include <string>

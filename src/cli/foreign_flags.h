@@ -8,7 +8,7 @@
 
 namespace graft {
 
-// Of commands that serve a model.
+// The flags for commands that serve a model.
 std::span<const ForeignFlag> VllmFlags();
 
 }  // namespace graft

@@ -67,8 +67,8 @@ void Reload(HttpServer& server) {
   NotifyService("READY=1");
 }
 
-// Threads still do work that nobody waits for, with all that is taken apart next: the process ends
-// without them, once the log is written.
+// Threads still do unwanted work with objects that are destroyed next. So the process ends without
+// waiting for them, once the log is written.
 [[noreturn]] void LeaveAtOnce() {
   constexpr std::chrono::seconds kLogTime{1};
   ServerLog::Flush(kLogTime);
@@ -77,8 +77,7 @@ void Reload(HttpServer& server) {
 
 }  // namespace
 
-// A server that everybody may call is no mistake on a machine of one's own, and one everywhere
-// else.
+// A server that is open to all callers is no mistake on one's own machine, but is one elsewhere.
 void LogAccess(const ServerOptions& server) {
   if (server.api_keys_file.empty()) {
     LOG_INFO("API keys: off, whoever reaches {} is served (--api-keys FILE); {}", server.host,

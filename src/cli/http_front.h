@@ -51,7 +51,7 @@ struct ModelText {
   ReasoningFormat reasoning_format = ReasoningFormat::kNone;
   GenerationDefaults defaults;
 };
-// Of an HF folder. Says in the log what is not as it should be.
+// Loads the text parts of an HF folder. The log says what is wrong with them.
 Result<ModelText> LoadModelText(const std::string& folder, int32_t vocab_size,
                                 const HttpFrontOptions& options);
 
@@ -63,10 +63,10 @@ struct HttpFrontParts {
   Metrics& metrics;
   std::string base_model;
   std::string adapters_dir;                                          // see ServerContext
-  int32_t adapters_max = 0;                                          // likewise
-  std::function<Status()> ready;                                     // likewise
-  std::function<FleetFigures()> fleet = {};                          // likewise
-  std::function<int32_t(const std::string& hash)> num_holders = {};  // likewise
+  int32_t adapters_max = 0;                                          // see ServerContext
+  std::function<Status()> ready;                                     // see ServerContext
+  std::function<FleetFigures()> fleet = {};                          // see ServerContext
+  std::function<int32_t(const std::string& hash)> num_holders = {};  // see ServerContext
   SpanExporter* spans = nullptr;      // null: requests are not traced
   LearningJobs* learning = nullptr;   // null: this server learns nothing
   std::string learning_refusal = {};  // in place of ServerContext's, where it is not ""
@@ -85,7 +85,7 @@ Status ServeHttp(const HttpFrontOptions& options, StopSignals& signals, HttpFron
 
 // "serving on http://...".
 std::string DescribeServing(const ServerOptions& server, uint16_t port);
-// Who may call, into the log.
+// Logs which callers are served.
 void LogAccess(const ServerOptions& server);
 
 }  // namespace graft

@@ -12,8 +12,8 @@
 
 namespace graft {
 
-// The questions that each adapter was not taught, to it and to the base: what they know is printed,
-// and graft.json has it. Then those of --ask, likewise, with their answers.
+// Asks each adapter and the base the questions that the adapter was not taught, prints what they
+// know, and writes that to graft.json. Then asks them those of --ask, and prints the answers.
 Status AskAll(const LearnOptions& options, const Tokenizer& tokenizer, LoadedModel& model,
               const std::vector<LearnJob>& jobs);
 

@@ -76,7 +76,7 @@ class LearnGroup {
     told_ns_ = now_ns;
   }
 
-  // Of the run that has most of them.
+  // The steps left of the run that has the most.
   int64_t StepsLeft() const {
     int64_t left = 0;
     for (const auto& run : runs_) left = std::max<int64_t>(left, run->num_steps() - run->step());

@@ -1,4 +1,5 @@
-// A group of documents whose adapters `graft learn` trains side by side, and writes. Main thread.
+// The adapters of a group of documents: `graft learn` trains them side by side and writes them.
+// Main thread.
 #pragma once
 
 #include <span>
@@ -14,14 +15,14 @@
 
 namespace graft {
 
-// Trains the jobs, whose data go, from their checkpoints where they have any; writes and reports
-// their adapters. The others are finished where one fails, and its error is returned. A checkpoint
-// stays until its adapter is there.
+// Trains the jobs, from their checkpoints where they have any, and frees their data; writes and
+// reports their adapters. If one fails, the others are finished, and its error is returned. A
+// checkpoint stays until its adapter is there.
 Status LearnTogether(const LearnOptions& options, const TaskSet& task, Learner& learner,
                      LoadedModel& model, const BaseIdentity& base, const TrainingLimits& limits,
                      std::span<LearnJob> jobs);
 
-// Of the adapter that is a task's, so named, and a document's in one.
+// The name of an adapter that joins a task's, of this name, with a document's.
 std::string JoinedName(const TaskSet::FrozenDocument& document, const std::string& name);
 
 }  // namespace graft

@@ -19,12 +19,12 @@
 namespace graft {
 namespace {
 
-// Documents whose texts are written at once. A GPU has room for more than one has; on the CPU one
-// fills the steps.
+// Documents with texts that are written at once. A GPU has room for more texts than one document
+// has; on the CPU one document fills the steps.
 constexpr size_t kDocumentsOnGpu = 8;
-// What learning takes in all, by the time in which the questions were written on a CPU: their
-// answers and the other texts, and each pass over all of them. Of demo/base; the work is by the
-// model's size in both, so that others differ little.
+// What learning takes in all, in units of the time in which the questions were written on a CPU:
+// their answers and the other texts, and each pass over all of them. Measured with demo/base; both
+// parts grow with the model's size, so other models differ little.
 constexpr double kTextsByQuestions = 2.0;
 constexpr double kPassByQuestions = 1.8;
 constexpr size_t kWindowsOfShort = 8;
@@ -102,7 +102,7 @@ class Writing {
     std::fprintf(stderr, "about %.0f s until the adapter is there\n", std::max(1.0, left));
   }
 
-  // Of one writer's stage. Any thread.
+  // Notes how far one writer's stage is. Any thread.
   bool Tell(size_t writer, int64_t done, int64_t total) {
     const std::lock_guard lock(mutex_);
     Stage& stage = stages_[writer];

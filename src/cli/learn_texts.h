@@ -19,7 +19,7 @@ struct DocumentToPrepare {
   const LearnerInput* input;
 };
 
-// Of each document, in their order.
+// The data of each document, in their order.
 Result<std::vector<LearnerData>> PrepareDocuments(const LearnOptions& options, Learner& learner,
                                                   LoadedModel& model, const BaseIdentity& base,
                                                   std::span<const DocumentToPrepare> documents);

@@ -11,7 +11,8 @@ namespace graft {
 
 std::vector<Option> RpcTlsOptionRows(TlsFiles& files);
 
-// Of an open port, and `what` whoever reaches it may do. On this machine alone that is no mistake.
+// Warns of a port without TLS: each client that reaches it may do `what`. On this machine alone
+// that is no mistake.
 void WarnAboutPlainRpc(const TlsFiles& files, const std::string& host, const std::string& what);
 
 }  // namespace graft

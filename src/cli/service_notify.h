@@ -1,5 +1,5 @@
 // Tells the service manager that started this process the process's state (systemd's Type=notify
-// and Type=notify-reload). Any thread; nothing happens where nobody asked to be told.
+// and Type=notify-reload). Any thread; nothing happens if none asked to be told.
 #pragma once
 
 #include <string>
