@@ -26,9 +26,9 @@ namespace {
 // A load reads, hashes and self-tests; a file is as long as a slow network makes it.
 constexpr std::chrono::minutes kLoadPatience(5);
 constexpr std::chrono::minutes kFetchPatience(30);
-// Of a content that requests wait for, no longer than they do.
+// For a content that requests wait for: no longer than they do.
 constexpr std::chrono::seconds kRecallPatience(30);
-// Of a peer that says nothing.
+// For a peer that says nothing.
 constexpr int kPeerKeepaliveMs = 5000;
 constexpr int64_t kAdapterFileBytesMax = int64_t{1} << 40;
 
@@ -51,7 +51,7 @@ Status WriteAll(int fd, const std::string& data, int64_t offset) {
   return OkStatus();
 }
 
-// A bundle may lack one of its folders. Who has no bundle either has nothing: `missing`.
+// A bundle may lack one of its folders. `missing`: the status if the peer has no bundle either.
 Status FetchBundle(const std::function<Status(uint32_t)>& fetch, const std::string& folder,
                    const Status& missing) {
   std::error_code error;

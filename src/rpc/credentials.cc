@@ -18,7 +18,7 @@ struct TlsTexts {
   std::string cert, key, ca;
 };
 
-// A key that asks for a passphrase is refused: nobody is there to type one.
+// A key that asks for a passphrase is refused: nothing here can type one.
 int NoPassphrase(char* /*text*/, int /*size*/, int /*writes*/, void* /*none*/) { return -1; }
 
 // As TLS takes them: what gRPC itself cannot use fails at each connection, and it does not say why.

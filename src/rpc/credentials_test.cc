@@ -86,7 +86,7 @@ class CredentialsTest : public testing::Test {
         " 2>/dev/null";
     CHECK_EQ(std::system(make.c_str()), 0);
   }
-  // As whoever renews a certificate does it.
+  // Replaces the files as a renewal of certificates does.
   void Replace(const std::string& name, const std::string& by) {
     for (const char* const part : {".key", ".pem"}) fs::rename(File(by + part), File(name + part));
   }
@@ -107,7 +107,7 @@ class CredentialsTest : public testing::Test {
                                      arguments);
   }
   std::string Address() const { return "127.0.0.1:" + std::to_string(port_); }
-  // Whom the certificate of who answers there is for; "": nobody answers.
+  // The name in the certificate of the server that answers there; "": none answers.
   static std::string NameBehind(const std::shared_ptr<grpc::Channel>& channel) {
     grpc::GenericStub stub(channel);
     grpc::ClientContext context;

@@ -1,6 +1,6 @@
 // One frontend's requests at a runner: what its messages ask for goes to the generator, and what
 // comes of that into messages to it. Knows no stream. Thread-safe: events come on the engine's
-// thread, and whoever writes to the frontend collects them.
+// thread, and the frontend's writer collects them.
 #pragma once
 
 #include <cstdint>
@@ -32,11 +32,11 @@ class FrontendRequests {
   void Flush();
   // The engine's thread: what of it is this frontend's is to be told.
   void TellStep(const StepNews& news);
-  // Puts what is to be told into the message; whether it says who is in the step. Then OnTold is
-  // called once the message is on its way.
+  // Puts what is to be told into the message. Returns whether it tells which requests the step
+  // holds; then the caller calls OnTold once the message is on its way.
   bool Collect(rpc::RunnerMessage* message);
   void OnTold();
-  // Somebody is new in the step whom the frontend was not told of.
+  // Whether the step holds requests that the frontend was not told of.
   bool has_newcomers() const;
   // Whatever is in flight is cancelled. Streams do not call back any more when this returns.
   void End();

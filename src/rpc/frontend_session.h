@@ -47,7 +47,8 @@ class FrontendSession {
   void Flush() { requests_.Flush(); }
   // The engine's thread: what of it is this frontend's is told soon.
   void TellStep(const StepNews& news) { requests_.TellStep(news); }
-  // Then: until it is told who is new in the step. A frontend that takes nothing is not waited for.
+  // After TellStep: waits until `until` for the frontend to be told of the step's newcomers. A
+  // frontend that takes nothing is not waited for.
   void AwaitTold(std::chrono::steady_clock::time_point until);
   // Any thread: ends the stream of a frontend that was silent, or took nothing, for `silence_ns`.
   void EndIfDead(int64_t now_ns, int64_t silence_ns);

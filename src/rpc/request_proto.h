@@ -1,5 +1,5 @@
-// Request and its message, both ways, every field. What comes from outside has any values: who
-// takes a Request checks them (ValidateSamplingParams, RefuseUnserved).
+// Request and its message, both ways, every field. What comes from outside has any values: code
+// that takes a Request checks them (ValidateSamplingParams, RefuseUnserved).
 #pragma once
 
 #include "request/request.h"

@@ -21,7 +21,7 @@ struct RunnerFacts {
   BaseModelId base;
   std::string arithmetic_id;
   GeneratorLimits limits;
-  int32_t page_tokens = 0;  // 0: it does not say; likewise:
+  int32_t page_tokens = 0;  // 0, here and in the next four: it does not say
   int32_t batch_max = 0;
   int32_t adapters_max = 0;
   int64_t num_pages = 0;
@@ -41,7 +41,7 @@ class RunnerListener {
   virtual void OnState(size_t runner, const RunnerLoad& load, bool draining) = 0;
   // It has other adapters than it said before.
   virtual void OnAdapters(size_t /*runner*/, std::vector<ListedAdapter> /*adapters*/) {}
-  // Of the requests that it has, those in its step that have drawn nothing there.
+  // The runner's step has these of its requests, and they have drawn nothing there.
   virtual void OnStep(size_t /*runner*/, std::vector<uint64_t> /*undrawn*/) {}
   // It has put the request back in its line, for older ones need the pages.
   virtual void OnEvicted(size_t /*runner*/, uint64_t /*number*/) {}
@@ -65,8 +65,8 @@ class RunnerLink {
   // Between OnUp and OnDown; else they are dropped.
   virtual void Submit(const Request& request) = 0;
   virtual void Cancel(uint64_t number) = 0;
-  // Every 100 ms or more often: who was silent for too long is dead. `forgives`: the caller did not
-  // run itself meanwhile, so silence says nothing.
+  // Called every 100 ms or more often: a runner that was silent for too long is dead. `forgives`:
+  // the caller was suspended meanwhile, so silence says nothing.
   virtual void Tick(int64_t now_ns, bool forgives) = 0;
 };
 

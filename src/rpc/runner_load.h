@@ -13,16 +13,16 @@ namespace graft {
 
 // What operators look at; no choice depends on it.
 struct RunnerFigures {
-  int64_t pages_free = 0;  // used by nobody; with the next three all of the pool
+  int64_t pages_free = 0;  // not in use; with the next three all of the pool
   int64_t pages_cached = 0;
   int64_t pages_referenced = 0;
   int64_t pages_adapters = 0;
   int64_t adapters_resident = 0;
-  int64_t step_sequences = 0;  // of the last step; likewise:
+  int64_t step_sequences = 0;  // of the last step, as the next three
   int64_t step_adapters = 0;
   int64_t step_prompt_rows = 0;
   int64_t step_decode_rows = 0;
-  int64_t steps = 0;  // since its start; likewise:
+  int64_t steps = 0;  // since its start, as the next five
   int64_t prompt_tokens = 0;
   int64_t output_tokens = 0;
   int64_t preemptions = 0;
@@ -35,7 +35,7 @@ struct RunnerFigures {
 inline constexpr size_t kHeldToldMax = 1024;
 struct HeldAdapters {
   std::vector<std::string> resident;  // content hashes
-  std::vector<std::string> loading;   // likewise, on their way to it
+  std::vector<std::string> loading;   // content hashes, on their way to it
   bool is_whole = true;
   bool operator==(const HeldAdapters&) const = default;
 };
@@ -43,7 +43,7 @@ struct HeldAdapters {
 struct RunnerLoad {
   int64_t requests_waiting = 0;
   int64_t requests_running = 0;
-  // Or kept for prefixes and adapters alone that nobody uses: new requests take them.
+  // Pages that are free, or kept only for unused prefixes and adapters: new requests take them.
   int64_t pages_free = 0;
   RunnerFigures figures = {};
   // Which prefixes it has cached, as PrefixDigest::Read has it; {}: as it said last.

@@ -8,7 +8,7 @@ namespace graft {
 
 RunnerFacts FactsOf(const rpc::Welcome& welcome);
 
-// Of a message after the welcome.
+// Tells the listener what a message after the welcome says.
 void TellListener(const rpc::RunnerMessage& message, size_t runner, RunnerListener* listener);
 
 }  // namespace graft

@@ -26,10 +26,10 @@ namespace {
 
 // A prompt's log-probabilities come in one message.
 constexpr int kMessageBytesMax = 1 << 30;
-// A step waits so long for frontends to be told who is new in it.
+// A step waits so long for frontends to be told of its newcomers.
 constexpr std::chrono::milliseconds kTellingMax(2);
-// Between two digests of prefixes to one frontend, where they have changed and where not: what it
-// sent meanwhile it thinks is cached until the next one.
+// Between two digests of prefixes to one frontend, if they have changed and if not. Until the next
+// one the frontend takes what it has sent meanwhile for cached.
 constexpr int64_t kPrefixesEveryNs = 1'000'000'000;
 constexpr int64_t kPrefixesAnywayNs = 10'000'000'000;
 // Looking through all adapters is done at every so many looks for dead frontends.
@@ -133,7 +133,7 @@ class RunnerService::Impl : public rpc::Runner::Service {
         [this](FrontendSession::Told* told) { return State(told); }, adapters_told,
         options_.logs_requests);
     {
-      // Before the welcome: whoever has that is told of every step from then on.
+      // Before the welcome: from then on the frontend is told of every step.
       std::lock_guard lock(mutex_);
       if (stopping_) return grpc::Status::CANCELLED;
       sessions_.insert(&session);
@@ -246,7 +246,7 @@ class RunnerService::Impl : public rpc::Runner::Service {
         lock.lock();
       }
       const int64_t now_ns = SteadyClock::Get().NowNs();
-      // Who has not run itself hears nothing either: nobody is dead for that.
+      // If this process was suspended it missed heartbeats: no frontend is declared dead.
       const bool was_stopped = now_ns - watched_ns_ > options_.frontend_silence_ns / 2;
       watched_ns_ = now_ns;
       if (was_stopped) continue;

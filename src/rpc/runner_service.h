@@ -1,6 +1,6 @@
 // A Generator and its adapters, served to frontends over gRPC: one stream for each frontend, all
-// that a step drew for it in one message. Whoever reads too slowly, or is silent, loses its
-// requests, and the engine waits for nobody. Thread-safe; per frontend a thread of gRPC's reads and
+// that a step drew for it in one message. A frontend that reads too slowly, or is silent, loses its
+// requests; the engine does not wait for it. Thread-safe; per frontend a thread of gRPC's reads and
 // one of its own writes.
 #pragma once
 
@@ -34,7 +34,7 @@ class RunnerService {
   void OnDelivered();
   // The engine's thread, see Engine::SetOnStep. Waits until newcomers are told, 2 ms at most.
   void OnStep(const StepNews& news);
-  // Frontends are told to take their requests elsewhere, and health checks that nobody is taken.
+  // Frontends are told to take their requests elsewhere, and health checks fail.
   void BeginDrain();
   // Frontends are told what the catalog has now.
   void OnAdaptersChanged();

@@ -12,7 +12,7 @@ namespace graft {
 struct TlsFiles {
   std::string cert;        // PEM chain
   std::string key;         // PEM
-  std::string ca;          // PEM: who signed the others' certificates
+  std::string ca;          // PEM: the authority that signed the others' certificates
   uint32_t reread_s = 10;  // between two looks of a server whether they have changed
 
   bool is_on() const { return !cert.empty() || !key.empty() || !ca.empty(); }
