@@ -14,11 +14,11 @@ namespace {
 // A store that failed is asked again after so long.
 constexpr std::chrono::seconds kRetry{5};
 
-// Reading a page takes up to twelve times its bytes of memory for a moment, which nobody counts: of
-// pages of more bytes one is read at a time. Smaller ones wait for none.
+// Reading a page takes up to twelve times its bytes of memory for a moment, which no limit counts.
+// So pages of more bytes are read one at a time; smaller ones wait for none.
 constexpr size_t kReadAloneBytes = 256 << 10;
 
-// Whose bytes are what is learned; Markdown's are, too.
+// Whether the file's bytes are what is learned, as Markdown's are, too.
 bool IsPlainText(const std::string& name) {
   return name.ends_with(".txt") || name.ends_with(".md");
 }
@@ -75,7 +75,7 @@ Result<LearningJob> LearningJobs::Create(LearningJob order) {
 
 Result<LearningJob> LearningJobs::Cancel(const std::string& tenant, const std::string& id) {
   ASSIGN_OR_RETURN(LearningJob job, store_.Cancel(tenant, id));
-  // A server that does not train has nobody else to end it.
+  // On a server that does not train no thread would end it.
   if (setup_.is_own && !IsFinished(job.status) && !trains().ok()) {
     job.status = JobStatus::kCancelled;
     job.finished_at = store_.now();

@@ -34,7 +34,7 @@ struct LearningSetup {
   int32_t rank_max = 0;               // of adapters
   int32_t batch_max = 0;              // examples of a step
   std::function<Status()> trains;     // why nothing is trained here, or OK; empty: OK
-  // Whoever trains is this process: else a job is cancelled by the store alone.
+  // This process trains the jobs; otherwise the store alone cancels them.
   bool is_own = true;
   // How often jobs of other processes are looked for; 0: there are none.
   std::chrono::milliseconds look{0};

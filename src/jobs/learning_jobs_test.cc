@@ -77,7 +77,7 @@ TEST_F(LearningJobsTest, AJobThatIsTooLongIsRefusedWithWhatToLower) {
   EXPECT_NE(passes.message().find("lower n_epochs"), std::string::npos) << passes.message();
   order.method = {.learner = "distill", .passes = 1, .window_tokens = 16, .questions = 10};
   EXPECT_EQ(jobs.Create(order).status().code(), StatusCode::kInvalidArgument);
-  // Of markup nobody knows so far how much text it has.
+  // How much text markup has is not known before it is read.
   order.training_file = jobs.Upload("t", "a.html", "fine-tune", text, 0)->id;
   EXPECT_TRUE(jobs.Create(order).ok());
   EXPECT_EQ(CheckJobLength(1, 0, 10).code(), StatusCode::kOk);

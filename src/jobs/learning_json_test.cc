@@ -54,7 +54,7 @@ TEST(LearningJsonTest, WhatIsNoRecordIsRefused) {
     EXPECT_EQ(LearningJobOf(text).status().code(), StatusCode::kDataLoss) << text;
     EXPECT_EQ(JobEventOf(text).status().code(), StatusCode::kDataLoss) << text;
   }
-  // Of a later version: what has another type is left alone.
+  // A later version's record: a field of another type is left alone.
   EXPECT_EQ(LearningJobOf(R"({"id":"j","seed":"many","new":1})")->seed, 0U);
 }
 

@@ -84,14 +84,14 @@ struct LearningJob {
   int64_t estimated_finish = 0;
   int64_t trained_tokens = 0;
   JobError error;
-  // Of what was learned.
+  // What was learned:
   std::string adapter;  // its name; "" once it is deleted
   std::string hash;
   int32_t rank_max = 0;
   int32_t num_virtual_tokens = 0;
   int64_t bytes = 0;
   std::string base_hash;  // of the base that it was learned on
-  // Of a job that NextJob gave: how often it was begun so far without an end, this time included.
+  // For a job that NextJob gave: how often it was begun so far without an end, this time included.
   int32_t begins = 0;
   // On a cluster: its folder among those of what was learned, and its file among checkpoints, of
   // the runner that has it or had it last; "": they have the job's id. And the file of the last

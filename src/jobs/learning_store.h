@@ -16,7 +16,7 @@
 
 namespace graft {
 
-// Of a tenant.
+// The files of a tenant, at most.
 inline constexpr size_t kTenantFilesMax = 1000;
 struct JobLimits {
   int32_t unfinished_max = 0;
@@ -31,7 +31,7 @@ class LearningStore {
   // Unix seconds.
   virtual int64_t now() const = 0;
 
-  // Files. One whose time has come is gone, unless a job that is not finished needs it.
+  // Files. One that has expired is gone, unless a job that is not finished needs it.
   // kResourceExhausted where the tenant's would be more than `tenant_bytes_max` in all, or than
   // kTenantFilesMax.
   virtual Status AddFile(const LearningFile& file, std::string_view content,
@@ -51,7 +51,7 @@ class LearningStore {
   virtual Status AddJob(const LearningJob& job, const JobLimits& limits) = 0;
   virtual Result<LearningJob> FindJob(const std::string& tenant, const std::string& id) = 0;
   virtual Result<Page<LearningJob>> ListJobs(const std::string& tenant, const PageQuery& query) = 0;
-  // A job that nobody has begun is cancelled at once, one that runs by the thread that learns.
+  // A job that was not begun is cancelled at once; one that runs, by the thread that learns.
   // kFailedPrecondition: it is finished.
   virtual Result<LearningJob> Cancel(const std::string& tenant, const std::string& id) = 0;
   // Newest first.
@@ -60,7 +60,7 @@ class LearningStore {
   virtual Result<Page<JobCheckpoint>> ListCheckpoints(const std::string& tenant,
                                                       const std::string& job,
                                                       const PageQuery& query) = 0;
-  // Whose a job is that is not finished, for an operator. kNotFound.
+  // The tenant of a job that is not finished, for an operator. kNotFound.
   virtual Result<std::string> TenantOf(const std::string& job) = 0;
   // The job that learned it. kNotFound.
   virtual Result<LearningJob> FindLearned(const std::string& tenant,
@@ -73,9 +73,9 @@ class LearningStore {
 
   // For the thread that learns. On a cluster kAborted: another runner has the job by now, or its
   // tenant is forgotten: what was learned of it is of no more use.
-  // The next job, of the tenant whose turn was longest ago: one that was begun, else the oldest. No
-  // other thread that learns is given it until it is finished or left. That it is begun is written
-  // down first: what ends its server is known by it.
+  // The next job, of the tenant that had its turn longest ago: one that was begun, else the oldest.
+  // No other thread that learns is given it until it is finished or left. It is first written down
+  // that the job is begun, by which a job that ends its server is known.
   virtual Result<std::optional<LearningJob>> NextJob() = 0;
   // Whether another tenant's job could be had.
   virtual Result<bool> OthersWait(const LearningJob& job) = 0;
@@ -84,8 +84,8 @@ class LearningStore {
   // The same of one that is finished, and the event that says so, in one piece. On a cluster what
   // it learned is then the cluster's.
   virtual Status Finish(const LearningJob& job, const JobEvent& event) = 0;
-  // Whoever asks for the next job may have it. It is as if it had not been begun, unless that is by
-  // a fault of the job's own.
+  // Gives the job back for any later NextJob. It is as if it had not been begun, unless it is left
+  // for a fault of its own.
   virtual void Leave(const LearningJob& job, bool is_fault) = 0;
   virtual Result<bool> IsCancelled(const std::string& job) = 0;
   virtual Status AddEvent(const std::string& job, const JobEvent& event) = 0;
@@ -94,7 +94,7 @@ class LearningStore {
 };
 
 inline constexpr int64_t kCheckpointsKept = 100;  // of a job
-// Of a job without an end: one that ended so many servers is begun by no other.
+// A job that has ended so many servers without an end of its own is not begun again.
 inline constexpr int32_t kJobBeginsMax = 3;
 // Beside what it has in --learn-dir: a cluster's folder has a file of the first name, one server's
 // of the other.

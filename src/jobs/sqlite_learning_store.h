@@ -20,13 +20,13 @@ namespace graft {
 
 class SqliteLearningStore : public LearningStore {
  public:
-  // `path`, which nobody else may read then, or ":memory:". Errors as SqliteDatabase's.
+  // `path`, which then only this user may read, or ":memory:". Errors as SqliteDatabase's.
   // `unix_seconds`: any thread asks it.
   static Result<std::unique_ptr<SqliteLearningStore>> Open(
       const std::string& path, std::function<int64_t()> unix_seconds = UnixTimeSeconds);
 
   int64_t now() const override { return unix_seconds_(); }
-  // Those whose adapters there are, of all tenants.
+  // The jobs of all tenants that have a learned adapter.
   Result<std::vector<LearningJob>> ListLearned();
 
   Status AddFile(const LearningFile& file, std::string_view content,

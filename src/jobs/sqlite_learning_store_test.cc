@@ -177,8 +177,8 @@ TEST_F(SqliteLearningStoreTest, FilesAndModelsHaveABoundBesideTheirNumberOfBytes
   EXPECT_TRUE(store_->AddJob(next, {9, 9, 71}).ok());
 }
 
-// One tenant's jobs, many or long, do not hold up another's: who had a turn comes last, and goes on
-// with what was begun.
+// One tenant's jobs, many or long, do not hold up another's: a tenant that had a turn comes last,
+// and goes on with its begun job.
 TEST_F(SqliteLearningStoreTest, TenantsTakeTurnsAndABegunJobIsTheFirstOfItsTenant) {
   const LearningFile of_a = AddFile("a", "x");
   const LearningFile of_b = AddFile("b", "x");
