@@ -118,8 +118,8 @@ void CloseFrom(int first) {
   for (int fd = first; fd < kDescriptorsMax; ++fd) close(fd);  // an old system
 }
 
-// Of this process no handler may run in the child, which has its memory until exec. By system calls
-// alone: the C library and sanitizers keep notes of handlers there.
+// No handler of this process may run in the child, which shares its memory until exec. By system
+// calls alone: the C library and sanitizers keep notes of handlers there.
 void ResetSignals() {
   constexpr int kNumSignals = 64;
   struct {
@@ -135,7 +135,7 @@ void ResetSignals() {
   syscall(SYS_rt_sigprocmask, SIG_SETMASK, &none, nullptr, sizeof(none));
 }
 
-// In the child, whose memory is this process's until exec: nothing is allocated or locked.
+// In the child, which shares this process's memory until exec: nothing is allocated or locked.
 [[noreturn]] __attribute__((noinline)) void RunChild(const ChildOrder& order) {
   for (int fd = 0; fd < 3; ++fd) {
     if (dup2(order.standard[fd], fd) < 0) _exit(kCannotBegin);

@@ -1,6 +1,6 @@
-// A program that reads what nobody vouches for: it has its input on its standard input, may take so
-// much memory and time and no more, may open few files and write none, has no descriptor, variable
-// or socket of this process, and so much of its output is read. Any thread; several at once.
+// A program that reads untrusted data: it has its input on its standard input, may take so much
+// memory and time and no more, may open few files and write none, has no descriptor, variable or
+// socket of this process, and so much of its output is read. Any thread; several at once.
 #pragma once
 
 #include <cstdint>

@@ -152,8 +152,8 @@ constexpr void AddArgument(const ForbiddenArgument& one, size_t at, Filter& filt
 }
 
 // Is it this architecture, is it one of its common calls, is it none of the forbidden ones, and is
-// it not forbidden by an argument? Where a call is not known at all (openat2, whose flags cannot be
-// seen here), a program takes an older one.
+// it not forbidden by an argument? openat2 is answered as not known, since its flags cannot be seen
+// here: a program then takes an older call.
 constexpr Filter MakeFilter(uint32_t own_pid) {
   Filter filter = {};
   filter[0] = Statement(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, arch));

@@ -33,7 +33,7 @@ constexpr Signature kSignatures[] = {
     {"\xFF\xFE", "UTF-16; save it as UTF-8"},
     {"\xFE\xFF", "UTF-16; save it as UTF-8"}};
 constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
-// Of what came out of a file, white space aside: with more of them a text is no use.
+// Shares of what came out of a file, white space aside: a text with more of them is of no use.
 constexpr double kControlsMax = 0.05;  // no text has any
 constexpr double kUnreadableMax = 0.3;
 

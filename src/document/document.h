@@ -1,7 +1,7 @@
-// A document's text, read from a file that nobody vouches for: plain text, Markdown (kept as it is
-// written), HTML (its text) and PDF (by pdftotext, in a child process with limits). What is no
-// document is refused by reason, and what came out of a file is checked like text that lay in it.
-// Pure functions; any thread.
+// A document's text, read from an untrusted file: plain text, Markdown (kept as it is written),
+// HTML (its text) and PDF (by pdftotext, in a child process with limits). What is no document is
+// refused by reason, and what came out of a file is checked like text that lay in it. Pure
+// functions; any thread.
 #pragma once
 
 #include <cstdint>

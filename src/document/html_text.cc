@@ -67,7 +67,7 @@ bool StyleHides(std::string_view style) {
   return hides;
 }
 
-// Of equal attributes the first one counts. aria-hidden hides from screen readers alone: an inline
+// The first of equal attributes counts. aria-hidden hides from screen readers alone: an inline
 // element with it is an icon mostly, and no text, but a block may be the whole page, saved while a
 // dialog was open over it. Dialogs that are not open, and popovers, wait for a click.
 bool AttributesHide(const lxb_html_token_t& token, HtmlTag tag) {
@@ -157,8 +157,8 @@ class PageReader {
     if (tokenizer_ == nullptr || lxb_html_tokenizer_init(tokenizer_.get()) != LXB_STATUS_OK) {
       return false;
     }
-    // Mistakes are not asked for. Of equal attributes the first one counts, which is seen here:
-    // lexbor would compare each with all before it.
+    // Parse errors are not collected. The first of equal attributes counts, which this file sees
+    // to: lexbor would compare each with all before it.
     tokenizer_->parse_errors = lexbor_array_obj_destroy(tokenizer_->parse_errors, true);
     lxb_html_tokenizer_keep_duplicate_set(tokenizer_.get(), true);
     lxb_html_tokenizer_callback_token_done_set(tokenizer_.get(), OnToken, this);

@@ -8,7 +8,7 @@
 namespace graft {
 namespace {
 
-// Marks whose innermost bearer is known at all times.
+// For each of these marks the innermost element that bears it is known at all times.
 enum Wall { kScopeWall, kButtonWall, kListWall, kTableWall, kSpecialWall, kForeignWall };
 constexpr uint32_t kWalls[] = {html_tag::kScope,     html_tag::kButtonScope,
                                html_tag::kListScope, html_tag::kTableScope,

@@ -1,5 +1,5 @@
 // The same text in fewer characters: what only a layout needs becomes what a reader types, so that
-// a word has the same tokens wherever it came from. And which characters nobody can read. Pure
+// a word has the same tokens wherever it came from. And which characters cannot be read. Pure
 // functions; any thread.
 #pragma once
 
@@ -27,7 +27,7 @@ struct UnreadableCount {
   int64_t controls = 0;    // of them
   int64_t unreadable = 0;  // of them, controls included
 };
-// Of valid UTF-8. Leaves those out that cannot be read.
+// Takes valid UTF-8, and leaves out the characters that cannot be read.
 UnreadableCount LeaveOutUnreadable(std::string* text);
 
 }  // namespace graft
