@@ -1,5 +1,5 @@
-// Subcommands: a tree of names, whose leaves have options and something to run. Plain data, no
-// parser in it. One thread.
+// Subcommands: a tree of names. Its leaves have options and something to run. Plain data, no parser
+// in it. One thread.
 #pragma once
 
 #include <functional>

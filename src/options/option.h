@@ -116,7 +116,7 @@ OptionTarget SomeOf(std::vector<T>& values, const OptionWord<T> (&words)[N]) {
                      });
 }
 
-// A value with a parser of its own, whose errors read "must be ...".
+// A value with a parser of its own, which gives errors that read "must be ...".
 template <typename T>
 OptionTarget Parsed(T& value, Result<T> (*parse)(const std::string&), std::string type,
                     std::string initial) {

@@ -67,8 +67,8 @@ bool HasFlagsIn(const Command& command, std::string_view text) {
   return true;
 }
 
-// What to write in place of another program's flag; "" for one that is not known, or whose place
-// is taken by flags that this command does not have.
+// What to write in place of another program's flag; "" if the flag is not known, or if this command
+// lacks the flags that replace it.
 std::string AdviceFor(const Command& command, std::string name) {
   std::replace(name.begin(), name.end(), '_', '-');
   for (const ForeignFlag& flag : command.foreign_flags) {
@@ -316,7 +316,7 @@ Result<FileSettings> ReadFileSettings(const Picked& picked, const Parser& parser
   return settings;
 }
 
-// What counts for the option; nothing where nobody says anything.
+// The setting that counts for the option; nothing if it is set nowhere.
 std::optional<Setting> SettingOf(const Command& command, const Option& option,
                                  const CLI::Option& parsed, const FileSettings& file) {
   const std::string name = FirstName(option);
@@ -334,7 +334,7 @@ std::optional<Setting> SettingOf(const Command& command, const Option& option,
   return found->second;
 }
 
-// An empty value is nobody's wish: of --api-keys it would open the server to everybody.
+// An empty value is a mistake: for --api-keys it would open the server to all callers.
 Status Apply(const Option& option, const Setting& setting) {
   for (const std::string& text : setting.texts) {
     if (text.empty()) {
