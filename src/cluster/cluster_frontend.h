@@ -69,7 +69,7 @@ class ClusterFrontend : public RunnersInReach {
   std::unique_ptr<Leader> leader_;
   int64_t trim_at_ns_ = 0;  // the leader's thread's
   std::mutex view_mutex_;
-  std::shared_ptr<const RegistryView> told_;  // what of it concerns requests and keys
+  std::shared_ptr<const RegistryView> told_;  // the registry that requests and keys follow
   std::mutex mutex_;
   std::condition_variable wake_;
   bool stopping_ = false;

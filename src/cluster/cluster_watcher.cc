@@ -110,7 +110,7 @@ void ClusterWatcher::Publish(std::unique_lock<std::mutex> lock) {
 void ClusterWatcher::OnAll(const std::vector<EtcdKeyValue>& items, int64_t revision,
                            bool set_back) {
   std::unique_lock lock(mutex_);
-  // What was read from the disk may be of before etcd was set back.
+  // If the view on disk is of a later revision, etcd was set back meanwhile.
   set_back = set_back || (!heard_ && revision < view_->revision);
   mirror_.SetAll(items, revision, set_back);
   if (set_back) {

@@ -65,14 +65,14 @@ Result<std::optional<LearningJob>> EtcdLearningStore::NextJob() {
   return std::optional<LearningJob>();
 }
 
-// `own_claim`: of this runner's that it could not leave; 0: none.
+// `own_claim`: the revision of a claim that this runner could not leave; 0: none.
 Result<std::optional<LearningJob>> EtcdLearningStore::TryClaim(const OpenJob& open, int64_t lease,
                                                                int64_t own_claim) {
   const std::string claim_key = JobClaimKey(open.id), open_key = OpenJobKey(open.id);
   EtcdTransaction transaction;
   transaction.compares = {EtcdCompare::CreateRevision(claim_key, own_claim),
                           EtcdCompare::ModRevision(open_key, open.mod_revision)};
-  // One that this runner could not leave it has not begun again.
+  // A job that this runner could not leave was not begun again.
   OpenJob begun = open;
   begun.has_begun = true;
   if (own_claim == 0) ++begun.begins;
@@ -175,7 +175,7 @@ Status EtcdLearningStore::Finish(const LearningJob& job, const JobEvent& told) {
     outcome = store_.Commit(std::move(transaction));
   }
   RETURN_IF_ERROR(outcome.status());
-  // What broke off the time before may have been done then.
+  // A call that broke off before may have done it.
   const bool was_done = !outcome->succeeded && !outcome->found.empty() &&
                         !outcome->found[0].empty() && outcome->found[0][0].value == text;
   if (!outcome->succeeded && !was_done) return Lost(job.id);

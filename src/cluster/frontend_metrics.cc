@@ -154,9 +154,9 @@ class FrontendMetrics::RunnerSeries {
     }
   }
 
-  // What it has counted since it was last heard. Another process at its address counts from 0, and
-  // may have come further than the former one; one that does not say which it is is another where
-  // it has counted less.
+  // Adds what the runner has counted since it was last heard. Another process at its address counts
+  // from 0, and may be ahead of the former one. A process that does not tell its instance is taken
+  // for another one if it has counted less.
   void Count(const RunnerView& view) {
     const std::vector<int64_t> counts = CountsOf(view.load.figures);
     const bool is_another = std::exchange(instance_, view.instance) != view.instance;

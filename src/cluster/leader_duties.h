@@ -33,8 +33,8 @@ std::map<std::string, double> SharesOf(const ClusterView& view, const std::strin
 std::vector<EtcdOperation> HintWrites(const ClusterView& view, const ScaleHint& hint,
                                       int64_t lease_id);
 
-// What of that differs from the view's, to be written by the leader under its lease: what is lent
-// is over with its place. That the cluster asks for keys is written for good.
+// What the leader is to write: slices that differ from the view's, under its lease, so that they
+// end with its place; and for good, that the cluster asks for keys.
 std::vector<EtcdOperation> LeaderWrites(const ClusterView& view, int64_t lease_id);
 
 }  // namespace graft

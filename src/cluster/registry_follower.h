@@ -18,11 +18,11 @@
 
 namespace graft {
 
-// What Prove loads goes by this and its name until the registry has it: what the name leads to in
-// the meantime stays.
+// Prove loads an adapter under this prefix and its name until the registry has it: what the name
+// leads to in the meantime stays.
 inline constexpr char kProofPrefix[] = "proof:";
-// What no registered name leads to any more goes by this and its hash for a while: requests that
-// began with it may come from a runner that dies.
+// A content without a registered name is kept under this prefix and its hash for a while: requests
+// that began with it may come from a runner that dies.
 inline constexpr char kContentPrefix[] = "content:";
 // A runner's name for itself, which no client may use.
 bool IsRunnersOwnName(const std::string& name);
