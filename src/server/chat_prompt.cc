@@ -9,7 +9,7 @@
 namespace graft {
 namespace {
 
-// Efforts that ask a model for nothing that it would not do.
+// Efforts that ask for no more than what a model does by itself.
 constexpr const char* kEffortAsItLikes = "auto";
 constexpr const char* kNoEffort = "none";
 

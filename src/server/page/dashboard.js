@@ -217,7 +217,7 @@ class Page {
     byId("login").hidden = true;
     byId("main").hidden = false;
     this.show(data);
-    const root = document.documentElement.dataset;  // for whoever tests the page
+    const root = document.documentElement.dataset;  // for tests of the page
     root.snapshot = data.snapshot;
     root.refreshes = ++this.num_refreshes;
   }

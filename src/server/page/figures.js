@@ -95,7 +95,7 @@ function setFigure(element, figure, format = short) {
   setText(element, format(figure.value));
 }
 
-// Of a histogram since the start, `quantile` "count" or "p50".
+// For a histogram since the start; `quantile` is "count" or "p50".
 function setQuantile(element, key, quantiles, quantile, format) {
   element.dataset.latency = `${key} ${quantile}`;
   element.dataset.value = quantiles[quantile];
@@ -114,7 +114,7 @@ function setBar(bar, parts) {
   });
 }
 
-// A table whose rows are kept from one refresh to the next. `columns`: {title, kind, write(cell, row)}; "rest": what a
+// A table that keeps its rows from one refresh to the next. `columns`: {title, kind, write(cell, row)}; "rest": what a
 // narrow page leaves out.
 class Table {
   constructor(parent, columns) {
