@@ -1,9 +1,9 @@
-// DeviceTurns: a device that does what it is given while its givers go on, such as a GPU, taken in
-// turn by a server's steps and by what works beside them in small pieces. Both are launched at any
-// time, one at a time: what is launched runs behind what was launched before it, so that the device
-// does not stand still between them. One piece at most is on its way. While steps follow each other
-// pieces take the share of the time that they may (TurnAccount); while none do, all of it.
-// Thread-safe: steps come from one thread, pieces from another.
+// DeviceTurns: a device that works while its callers go on, such as a GPU, taken in turn by a
+// server's steps and by work beside them in small pieces. Both are launched at any time, one at a
+// time, and run in the order of their launches, so that the device does not stand still between
+// them. One piece at most is on its way. While steps follow each other pieces take the share of the
+// time that they may (TurnAccount); while none do, all of it. Thread-safe: steps come from one
+// thread, pieces from another.
 #pragma once
 
 #include <condition_variable>

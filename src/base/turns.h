@@ -23,7 +23,7 @@ class TurnAccount {
   // Time that no piece asked for is not saved up: it would delay later steps. With `is_asked` a
   // piece of unknown length is on its way, and what the step before earned is kept.
   void OnStep(int64_t ns, bool is_asked = false);
-  // While steps followed each other.
+  // For a piece that ran while steps followed each other.
   void OnPiece(int64_t ns) { owed_ns_ -= ns; }
   void Clear() { owed_ns_ = 0; }
   bool owes() const { return owed_ns_ > 0; }
