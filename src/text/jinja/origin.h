@@ -58,7 +58,7 @@ class TextBuilder {
  public:
   explicit TextBuilder(const Origins* origins) : origins_(origins) {}
 
-  // A piece that lies where its origin is known by: in the template, the context or the heap.
+  // A piece that shows its origin by its address: in the template, the context or the heap.
   void Append(std::string_view piece) { Append(piece, kByAddress); }
   // A string.
   inline void Append(const Value& piece);
