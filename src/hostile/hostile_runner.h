@@ -55,7 +55,7 @@ class HostileRunner {
   void SwitchAdapter(int32_t adapter);
   SimProcess& process() { return process_; }
   HostileExecutor& executor() { return executor_; }
-  // What it dies of can be told from what its frontends count.
+  // Notes in its streams which requests its last step held, to compare with its frontends' counts.
   void LeaveTruth();
   std::vector<std::shared_ptr<SimStream>> Streams() const;
   // With no request in flight: whether anything is still held by one.
