@@ -78,7 +78,7 @@ class JobAtWork {
   int64_t turn_ns_ = 0;    // when it began to get on: to write, or to make steps
   int64_t looked_ns_ = 0;  // for whether others wait
   int64_t saved_ns_ = 0;
-  // What the job's checkpoint had is in its run: before, one of the run would take its place.
+  // The run has taken in the job's checkpoint. A new one made before that would replace it.
   bool has_resumed_ = false;
   bool has_warned_ = false;
 };

@@ -15,8 +15,8 @@ class KeptWriter : public TextWriter {
   KeptWriter(TextWriter& writer, std::string folder, std::string identity);
 
   void Announce(std::string_view what) override { writer_.Announce(what); }
-  // A file that is damaged counts as none. Fails where the writer does; where the folder cannot be
-  // written to the log says so, and the texts are there once.
+  // A damaged file counts as none. Fails where the writer does. If the folder cannot be written to,
+  // the log says so and the texts are not kept.
   Result<std::vector<TaughtText>> Write(std::span<const WriteOrder> orders) override;
   int32_t num_choices() const override { return writer_.num_choices(); }
   size_t orders_at_once() const override { return writer_.orders_at_once(); }

@@ -75,7 +75,7 @@ Result<std::unique_ptr<Learner>> MakeLearner(const LearnRecipe& recipe, const To
                                              const std::string& model_dir);
 // The learner of that name; of task, which has its data from a file, an empty one.
 std::unique_ptr<Learner> MakeDocumentLearner(LearnerKind kind, DistillSettings settings);
-// For people: a number of each learner's own, by its name, but for those that are 0.
+// A text for people: by each learner's name its number, but for those that are 0.
 std::string OwnOfLearners(const std::function<double(const Learner& learner)>& value);
 LearnerRates RatesOf(const LearnRecipe& recipe, const Learner& learner);
 LearnerParts PartsOf(const LearnRecipe& recipe, const Learner& learner);
