@@ -30,7 +30,7 @@ class FrontendRequests {
   void Take(const rpc::FrontendMessage& message);
   // The engine's thread: what is ready so far may leave, in one message.
   void Flush();
-  // The engine's thread: what of it is this frontend's is to be told.
+  // The engine's thread: the frontend's part of the news is to be told.
   void TellStep(const StepNews& news);
   // Puts what is to be told into the message. Returns whether it tells which requests the step
   // holds; then the caller calls OnTold once the message is on its way.

@@ -45,7 +45,7 @@ class FrontendSession {
   void Run();
   // The engine's thread: what is ready so far may leave, in one message.
   void Flush() { requests_.Flush(); }
-  // The engine's thread: what of it is this frontend's is told soon.
+  // The engine's thread: the frontend's part of the news is told soon.
   void TellStep(const StepNews& news) { requests_.TellStep(news); }
   // After TellStep: waits until `until` for the frontend to be told of the step's newcomers. A
   // frontend that takes nothing is not waited for.
