@@ -1,6 +1,6 @@
 // ClusterWatcher: a process's view of its cluster, kept up to date by a watch of etcd, and kept on
-// disk for a start while etcd is away. Only a deletion reported by our own etcd removes an entry.
-// Thread-safe.
+// disk for a start while etcd is away. Only our own etcd takes an entry out of the view: it reports
+// a deletion, or a full reading of it lacks the entry. Thread-safe.
 #pragma once
 
 #include <condition_variable>
