@@ -1,5 +1,5 @@
-// Waist 2, beside Executor: whoever moves adapters' bytes, from folders into the host's memory and
-// from there into pages of the device. The engine says what goes where and when.
+// Waist 2, beside Executor: the interfaces that move adapters' bytes from folders into the host's
+// memory, and from there into pages of the device. The engine says what goes where and when.
 #pragma once
 
 #include <cstdint>
@@ -43,15 +43,15 @@ class AdapterBackend {
   // Reads, checks and self-tests the PEFT folder, and keeps what the device will want in the host's
   // memory, as far as it has room.
   virtual Result<AdapterFacts> Read(const std::string& path) = 0;
-  // The same for whoever knows the content as `hash`. Earlier versions of this program hashed no
-  // files of texts; by such a hash the folder is served as it was, without them.
+  // For a caller that knows the content by `hash`. Earlier versions of this program hashed no files
+  // of texts; under such a hash the folder is served as it was, without them.
   virtual Result<std::string> HashAs(const std::string& path, const std::string& /*hash*/) {
     return Hash(path);
   }
   virtual Result<AdapterFacts> ReadAs(const std::string& path, const std::string& /*hash*/) {
     return Read(path);
   }
-  // What lies beside the folder's weights says of texts, without reading these. Null: nothing.
+  // What the files beside the folder's weights say of texts; reads no weights. Null: nothing.
   virtual Result<AdapterTextPtr> ReadText(const std::string& /*path*/) { return AdapterTextPtr(); }
   // Whether the content is in the host's memory.
   virtual bool Has(const std::string& hash) const = 0;
@@ -68,8 +68,8 @@ struct AdapterPart {
   float weight = 1.0f;
 };
 
-// Which content, by the engine's number for it; where its folder is; the hash that must come out,
-// "" if it was never read. `key` is what it goes by until then.
+// One content to fetch: `content` is the engine's number for it, `path` its folder, `hash` the hash
+// that must come out ("": it was never read), `key` its name until the hash is known.
 struct FetchOrder {
   int32_t content = -1;
   std::string path;
@@ -78,12 +78,12 @@ struct FetchOrder {
   // Not empty: it is the weighted sum of these, `path` tells people where they are, and `hash` is
   // AdapterSumHash's, "" if one of them was never read.
   std::vector<AdapterPart> parts;
-  // For whose requests, by a number; those of one are begun in order, different ones take turns.
+  // The number of the tenant that wants it. Its orders are begun in order; tenants take turns.
   int32_t holder = -1;
 };
 
 // A content's rows into pages; then `slot` of a plan means this adapter.
-// What is no longer in the host's memory is fetched again for it.
+// A content that is no longer in the host's memory is fetched again for it.
 struct CopyOrder {
   FetchOrder source;
   AdapterSlot slot = kNoAdapter;
@@ -91,8 +91,8 @@ struct CopyOrder {
 };
 
 struct LoadEvent {
-  // kSlow: a fetch takes so long that others go on without it; its kFetched follows. Neither of a
-  // fetch for a copy.
+  // kSlow: a fetch takes so long that others go on without it; its kFetched follows. A fetch for a
+  // copy makes neither of these events.
   enum class Kind : uint8_t { kFetched, kCopied, kSlow };
   Kind kind = Kind::kFetched;
   int32_t content = -1;
@@ -105,15 +105,15 @@ struct LoadEvent {
 // well and Copy or Drop the content is held in the host's memory. Pages and slot of a CopyOrder
 // belong to it until its kCopied; a slot named by a plan in flight is neither copied to nor freed.
 // Events are taken between steps; beside a plan in flight only by an engine that runs ahead, once
-// Begin has returned and unless the plan `assists`: all waits for rows stand in the stream by then,
-// so that a kCopied may end the arrival which they are of.
+// Begin has returned and unless the plan `assists`: all waits for rows are in the stream by then,
+// so a kCopied may end the arrival that they wait for.
 class AdapterLoader {
  public:
   virtual ~AdapterLoader() = default;
   virtual void Fetch(FetchOrder order) = 0;
   // True: it is in the host's memory, so nothing can fail any more, and plans may name the slot
-  // from now on. Its rows arrive layer by layer, and whoever runs such a plan waits before each
-  // layer for that layer's. False: not before kCopied, which follows in any case.
+  // from now on. Its rows arrive layer by layer, and an executor that runs such a plan waits before
+  // each layer for that layer's rows. False: not before kCopied, which follows in any case.
   virtual bool Copy(CopyOrder order) = 0;
   // The facts of a content that could be copied without reading its folder.
   virtual std::optional<AdapterFacts> FindInHost(const std::string& hash) const = 0;

@@ -15,7 +15,7 @@ struct AssistRates {
     double row_ns = 0.0;
   };
 
-  std::vector<OfRank> ranks;  // rising; none: the CPU computes for nobody
+  std::vector<OfRank> ranks;  // by rising rank; empty: the CPU computes for no adapter
   int32_t num_workers = 0;
 };
 

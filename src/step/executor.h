@@ -1,4 +1,4 @@
-// Waist 2, the interface: whoever runs a StepPlan.
+// Waist 2, the interface of what runs a StepPlan.
 #pragma once
 
 #include <atomic>
@@ -41,14 +41,14 @@ class Executor {
   // Work that Begin does, at most once a step, while it waits before it can launch the rest. {}:
   // none. To be set while no step runs.
   virtual void SetWorkWhileBlocked(std::function<void()> /*work*/) {}
-  // Who knows what sequences with masks may draw; null: plans have none. While no step runs.
+  // What sequences with masks may draw; null: plans have no masks. To be set while no step runs.
   virtual void SetMasks(MaskSource* /*masks*/) {}
   // Begins the step; an executor on a GPU returns while it runs, so that the caller can work beside
   // it. The plan stays as it is until Finish. One step at a time, but for a plan that is `ahead`,
   // which follows the one that runs.
   virtual void Begin(const StepPlan& plan) = 0;
-  // Once for a plan that was `ahead`: the step before it is booked, so that masks can be asked for.
-  // Before it is waited for.
+  // The step before a plan that was `ahead` is booked, so that masks can be asked for. Called once
+  // for such a plan, before it is waited for.
   virtual void Continue() {}
   // Waits for the step begun first, `timeout_ns` at most (kNever: as long as it takes; not above 0:
   // it only looks); false: `interrupted` is true, or the time has passed. An executor that computes
@@ -58,10 +58,10 @@ class Executor {
   }
   // Waits for the step begun first and returns what it drew. Once per Begin.
   virtual StepResult Finish() = 0;
-  // While a step runs: others have the device behind it, so that nothing is gained by beginning the
-  // next one ahead.
+  // Whether other work gets the device right after the step that runs, so that beginning the next
+  // step ahead would gain nothing.
   virtual bool IsFollowed() const { return false; }
-  // No step comes until somebody does: who works beside the steps may have the device.
+  // No step comes until a request does: work beside the steps may have the device.
   virtual void OnIdle() {}
 
   StepResult Run(const StepPlan& plan) {

@@ -16,10 +16,10 @@ class MaskSource {
  public:
   virtual ~MaskSource() = default;
   // For the idx-th sequence of `plan`, which has_mask: the tokens that may be drawn, as
-  // NumMaskWords(vocab_size) words. Of a plan that is `ahead` only after the step before it was
-  // booked. False: that would take longer than a step may wait, or its row is of no token any more;
-  // nothing is drawn for it (SequenceResult::left_out). Any thread, for sequences that differ at
-  // the same time.
+  // NumMaskWords(vocab_size) words. For a plan that is `ahead` it is called only after the step
+  // before was booked. False: the mask would take longer than a step may wait, or the row belongs
+  // to no token any more; then nothing is drawn for it (SequenceResult::left_out). Called on any
+  // thread, at the same time for different sequences.
   virtual bool FillMask(const StepPlan& plan, size_t idx, std::span<uint32_t> words) = 0;
 };
 

@@ -71,7 +71,7 @@ struct PlannedSequence {
   int32_t page_begin = 0;  // into StepPlan::pages
   int32_t num_pages = 0;   // covers position_begin + num_tokens positions
   bool samples = false;    // draw a token after the last row that is no draft
-  // What must not be drawn: ids whose logits become -inf.
+  // Token ids that must not be drawn: their logits become -inf.
   int32_t banned_begin = 0;  // into StepPlan::banned_tokens
   int32_t num_banned = 0;
   bool has_mask = false;  // the executor asks its MaskSource what may be drawn
@@ -89,18 +89,18 @@ struct StepPlan {
   std::vector<int32_t> banned_tokens;  // of all sequences
   int32_t num_drafts = 0;              // of all sequences
   // Not kNoAdapter: all rows are of this adapter, and are computed on the weights that it was
-  // merged into; where `merges`, it is merged into them first, instead of what was.
+  // merged into; where `merges`, it is merged into them first, in place of the last one.
   AdapterSlot merged_slot = kNoAdapter;
   bool merges = false;
-  // Begun while the step before still runs, before the tokens that it draws are known: the
-  // sequences are those of that step, in its order, each of which draws, with one row more. The
-  // executor puts in the tokens, which are -1 here. No slot is given or freed between the two, and
-  // no draw depends on the token before it but through the model; or through a mask, in which case
-  // nothing is drawn before Executor::Continue. Neither of the two has prompt_logprobs: they are
-  // formed from what the later one writes over; or drafts.
+  // Begun while the step before still runs, before the tokens that it draws are known. The
+  // sequences are those of that step in its order, each of which draws, with one row more. The
+  // executor puts in the tokens, which are -1 here. Between the two no slot is given or freed. A
+  // draw depends on the token before it only through the model or through a mask; with a mask
+  // nothing is drawn before Executor::Continue. Neither step has drafts, nor prompt_logprobs, which
+  // are formed from what the later one writes over.
   bool ahead = false;
   // Where rows of adapters are still on their way, the CPU computes what they add, as far as it
-  // can; else the step waits for them. Of an executor with no such CPU it waits anyway.
+  // can. If false, or with an executor that has no CPU assist, the step waits for the rows.
   bool assists = false;
 
   // Clears all but the plan's number; its memory stays.

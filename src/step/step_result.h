@@ -47,7 +47,7 @@ struct StepTimes {
   // How long the device had nothing to do between the step before and this one; -1: the executor
   // has not measured that.
   int64_t idle_ns = -1;
-  // Of the time since the step before ended, what the device was given to others for.
+  // How long other work had the device since the step before ended.
   int64_t others_ns = 0;
 };
 
