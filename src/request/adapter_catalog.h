@@ -23,12 +23,12 @@ struct AdapterInfo {
   std::string path;        // the PEFT folder
   std::string base_model;  // as adapter_config.json names it, may be empty
   int32_t rank_max = 0;    // the largest rank of any module; 0: no LoRA, or never read so far
-  int32_t num_virtual_tokens = 0;  // in front of every prompt, likewise
-  int64_t bytes = 0;               // weights in the served dtype, likewise
-  std::string tenant;              // whose load it was; "": nobody's, it was found at start
+  int32_t num_virtual_tokens = 0;  // in front of every prompt; 0 also if never read
+  int64_t bytes = 0;               // weights in the served dtype; 0: never read so far
+  std::string tenant;              // that loaded it; "": it was found at start
   int64_t loaded_at = 0;           // Unix seconds
   std::string unread_key;          // stands for the hash until it is known
-  // The tenant whose alone it is, as what a tenant had learned; none: whoever may use the name.
+  // The only tenant that may use it: the one that had it learned. None: any that may use the name.
   std::optional<std::string> owner = std::nullopt;
   // How conversations are written for it and what ends its answers, also where it was never read.
   AdapterTextPtr text = nullptr;
@@ -40,7 +40,7 @@ struct AdapterInfo {
 // Where an adapter's bytes are: the place nearest to the device. The place may have changed by the
 // time that this is read.
 enum class AdapterState : uint8_t {
-  kUnread,    // in its folder, which nobody has read yet
+  kUnread,    // in its folder, never read so far
   kFolder,    // in its folder, though read before
   kHost,      // in the host's memory
   kLoading,   // on its way to the device, for a request that wants it
@@ -52,7 +52,7 @@ struct AdapterLoad {
   std::string name;
   std::string path;      // the PEFT folder, inside the adapters folder
   bool replace = false;  // the content that the name has, if another
-  std::string tenant;    // who asks; to be remembered, not to be checked
+  std::string tenant;    // that asks; remembered, not checked
   // "": whatever the folder has. Else this content: kFailedPrecondition where the folder has other,
   // unless it is loaded already. That needs no folder: `path` may be "" then.
   std::string hash;
@@ -63,8 +63,8 @@ class AdapterCatalog {
  public:
   virtual ~AdapterCatalog() = default;
 
-  // Sorted by name: the first `infos_max` after `name` (itself excluded; "": from the start). Thus
-  // a long list is had piece by piece, and nobody waits for all of it.
+  // Sorted by name: the first `infos_max` after `name` (itself excluded; "": from the start). A
+  // long list can be had piece by piece, so that no caller waits for all of it.
   virtual std::vector<AdapterInfo> ListAfter(const std::string& name, size_t infos_max) const = 0;
   // All adapters.
   std::vector<AdapterInfo> List() const;
@@ -77,9 +77,9 @@ class AdapterCatalog {
   virtual AdapterState StateOf(const AdapterInfo& adapter) const = 0;
   // Reads, checks, self-tests and makes servable the PEFT folder. Blocks its caller for the whole
   // load. kAlreadyExists if the name is taken by other content, unless it is to be replaced: then
-  // new requests get the new content while requests in flight finish on the old. What is there
-  // already is its last loader's from now on. kFailedPrecondition: not with this server as it is
-  // (it lists as many as it may, or has no adapters folder).
+  // new requests get the new content while requests in flight finish on the old. A content that is
+  // there already is from now on the last loader's. kFailedPrecondition: this server cannot (it
+  // lists as many as it may, or has no adapters folder).
   virtual Result<AdapterInfo> Load(const AdapterLoad& load) = 0;
   // New requests no longer find the adapter; requests in flight finish. kNotFound.
   virtual Status Unload(const std::string& name, const std::string& tenant) = 0;

@@ -1,7 +1,7 @@
 // The Prometheus series of each adapter, by the name that it is served under. Thousands of adapters
-// must not become thousands of series: only the names used last have series, and an adapter that
-// nobody holds any more has none; a series that comes back begins at 0, as after a restart.
-// Thread-safe; takes locks, so not for the step.
+// must not become thousands of series: only the names used last have series, and an adapter that is
+// no longer held has none. A series that comes back begins at 0, as after a restart. Thread-safe;
+// takes locks, so not for the step.
 #pragma once
 
 #include <cstddef>
@@ -32,10 +32,10 @@ class AdapterSeries {
                 size_t names_max = 100);
 
   // The caller holds the content, which goes by `key` (-1 and "": the base model). Shared with the
-  // requests in flight: what one of them counts in is not taken away. Beyond names_max names that
-  // all have requests in flight it is "other"'s.
+  // requests in flight: counters that one of them uses are not taken away. Where names_max names
+  // all have requests in flight, a further name gets the counters of "other".
   std::shared_ptr<const AdapterCounters> Of(const std::string& key, int32_t content);
-  // Nobody holds the content any more.
+  // The content is no longer held.
   void Forget(int32_t content);
 
  private:

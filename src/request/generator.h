@@ -1,4 +1,4 @@
-// Waist 1, the interface: whoever turns a Request into TokenEvents. The engine is one; a remote
+// Waist 1, the interface of what turns a Request into TokenEvents. The engine is one; a remote
 // worker behind an RPC is another. Thread-safe.
 #pragma once
 
@@ -39,7 +39,7 @@ class Generator {
   virtual GeneratorLimits limits() const = 0;
 
   // After kResourceExhausted: seconds until a request of this tenant, of this weight, will be
-  // taken. Who asks is promised that, and others are told later times.
+  // taken. That time is promised to the caller; later callers are told later times.
   virtual int32_t RetryAfterS(const std::string& /*tenant*/, double /*weight*/) { return 1; }
 };
 

@@ -1,6 +1,6 @@
-// When somebody who found all places taken should come back: once as many as it wants have become
-// free, by the pace that was measured while more than half of them were taken, and behind those who
-// were told before. Not thread-safe; times are one clock's, in nanoseconds.
+// Says when a caller that found all places taken should come back: when as many as it wants will
+// have become free, at the pace measured while more than half were taken, and after the callers
+// that were told before it. Not thread-safe; times are one clock's, in nanoseconds.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,7 @@ namespace graft {
 
 class PlaceSchedule {
  public:
-  // Of one of those who share the places.
+  // The state of one party that shares the places.
   struct Turn {
     double num_freed = 0.0;  // of its places; what is long ago counts less
     double counted_s = 0.0;  // the scarce time that `num_freed` is of

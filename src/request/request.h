@@ -14,7 +14,7 @@
 
 namespace graft {
 
-// Who asked, and that one's count: unique among all frontends of a cluster.
+// The frontend that asked, and its own count: unique among all frontends of a cluster.
 struct RequestId {
   uint64_t frontend = 0;  // 0: the process that has the engine
   uint64_t number = 0;
@@ -77,7 +77,7 @@ struct Request {
   std::string tenant;  // "" without keys
   // Requests share pages of prompts with those of their tenant that have the same.
   std::string cache_salt;
-  // None: the base model. Of several, or with a weight, what acts is their weighted sum.
+  // Empty: the base model. Several, or one with a weight other than 1: their weighted sum acts.
   std::vector<AdapterUse> adapters;
   std::vector<int32_t> prompt_tokens;
   // What another engine has drawn for it so far. It goes on as if it had been drawn here: events
@@ -97,9 +97,9 @@ struct Request {
   SharedText grammar;  // what the answer must be of, see grammar/grammar_text.h; "": anything
   ReasoningBound reasoning;
 
-  // Who goes first (docs/engine.md, fair shares): the tenant's share of the engine, above 0; among
-  // its keys, which are told apart by the first digits of their digests; among a key's requests,
-  // whose is larger.
+  // The order of requests (docs/engine.md, fair shares): tenant_weight, above 0, is the tenant's
+  // share of the engine; key_id, the first digits of a key's digest, tells its keys apart; the
+  // larger priority goes first among a key's requests.
   float tenant_weight = 1.0f;
   std::string key_id;
   int32_t priority = 0;
@@ -115,9 +115,9 @@ struct Request {
   bool adds_adapters() const {
     return adapters.size() > 1 || (adapters.size() == 1 && adapters.front().weight != 1.0f);
   }
-  // Of a request with one adapter or none; of several the first one's.
+  // The hash of the only adapter, or of the first of several; "": the base model.
   std::string adapter_hash() const { return adapters.empty() ? "" : adapters.front().hash; }
-  // Of any: what tells it from others, as a word; "" of the base model's.
+  // A word that tells the adapter, or the sum of adapters, from any other; "": the base model.
   std::string adapter_key() const {
     if (!adds_adapters()) return adapter_hash();
     std::string key;

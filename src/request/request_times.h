@@ -16,7 +16,7 @@ struct RequestTimes {
   std::string log_id;
   std::string adapter_hash;   // "": the base model
   int64_t arrival_ns = 0;     // in this engine
-  int64_t load_begin_ns = 0;  // of its adapter's last load that ended after it came; likewise:
+  int64_t load_begin_ns = 0;  // of its adapter's last load that ended after the request came
   int64_t load_end_ns = 0;
   int64_t first_step_ns = 0;   // when the first step with it began
   int64_t first_token_ns = 0;  // that was drawn in this engine

@@ -1,5 +1,5 @@
-// Waist 1, beside TokenEvent: what an engine tells of its steps to who serves it to others. Plain
-// data.
+// Waist 1, beside TokenEvent: what an engine tells of its steps, for a runner to pass on to
+// frontends. Plain data.
 #pragma once
 
 #include <span>
@@ -9,9 +9,9 @@
 namespace graft {
 
 struct StepNews {
-  // The requests in the step that have drawn nothing in this engine so far, sorted. Said whenever
-  // that is another list than before: newcomers before the step begins, so that it is known of them
-  // if it kills the engine.
+  // The requests in the step that have drawn nothing in this engine so far, sorted. Told whenever
+  // the list has changed; newcomers before the step begins, so that they are known if the step
+  // kills the engine.
   std::span<const RequestId> undrawn;
   // Requests that gave their pages to older ones since the last news, and are in line again.
   std::span<const RequestId> evicted;

@@ -1,5 +1,6 @@
-// Places that tenants share: where all are taken, who has few for its weight takes one of who has
-// the most, and who gets none is told when to come back. Not thread-safe; times are one clock's.
+// Places that tenants share. Where all are taken, a tenant with few for its weight takes one from
+// the tenant with most, and one that gets none is told when to come back. Not thread-safe; one
+// clock.
 #pragma once
 
 #include <cstdint>
@@ -17,14 +18,14 @@ class TenantPlaces {
   // The tenant takes a place, or is done with one.
   void Enter(const std::string& tenant, int64_t now_ns);
   void Leave(const std::string& tenant, int64_t now_ns);
-  // It gives a place up that somebody else takes at once.
+  // The tenant gives up a place that another one takes at once.
   void Give(const std::string& tenant);
-  // Of one that has places.
+  // The tenant must have places.
   void SetWeight(const std::string& tenant, double weight);
-  // Who has the most places for its weight, if it still has no fewer than the taker when one of
-  // them is the taker's; null: nobody, or it has no more than `kept` places.
+  // The tenant with most places for its weight, if it still has no fewer for it than the taker once
+  // one is the taker's. Null: there is none, or it has no more than `kept` places.
   const std::string* GiverTo(const std::string& taker, double weight, int32_t kept) const;
-  // Seconds until one that got no place, or has lost its own, will find one; see PlaceSchedule.
+  // Seconds until a tenant that got no place, or has lost one, will find one; see PlaceSchedule.
   int32_t RetryAfterS(const std::string& tenant, double weight, int64_t now_ns);
   int32_t num_taken() const { return num_taken_; }
 

@@ -28,7 +28,7 @@ TEST(TenantPlacesTest, WhoHasMostForItsWeightGives) {
   EXPECT_EQ(places.num_taken(), 3);
 }
 
-// Of ten places one becomes free each second, of "a" three times as often as of "b".
+// One of ten places becomes free each second, three times as often a place of "a" as one of "b".
 TEST(TenantPlacesTest, EachIsToldByItsOwnPace) {
   constexpr int64_t kSecond = 1'000'000'000;
   TenantPlaces places(10);

@@ -14,7 +14,7 @@ namespace graft {
 
 class TokenStream {
  public:
-  // Engine thread. Wakes the reader: calls `on_ready` if one is set, else whoever waits in Pop.
+  // Engine thread. Wakes the reader: calls `on_ready` if one is set, else the thread in Pop.
   void Push(TokenEvent&& event);
 
   // Reader. The next event, or nothing if none is there yet.
