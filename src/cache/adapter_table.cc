@@ -86,7 +86,7 @@ void AdapterTable::FillParts(AdapterSource* source, const Content& content) cons
   }
 }
 
-// Where there is none, the sum that went unused longest makes place.
+// Where no room is left, the sum that went unused longest is retired.
 Status AdapterTable::CheckRoomForSum(const std::string& tenant, Holds* retired) {
   int32_t oldest = -1;
   int32_t num_used = 0;
@@ -302,7 +302,7 @@ void AdapterTable::LetGo(const Holds& all) {
 }
 
 void AdapterTable::LetGo(std::atomic<int32_t>& holds, int32_t content) {
-  // Nobody can acquire a content without keys: at zero it stays.
+  // A content without keys cannot be acquired, so the count stays at zero.
   if (holds.fetch_sub(1, std::memory_order_acq_rel) != 1) return;
   std::lock_guard lock(mutex_);
   unused_.push_back(content);

@@ -1,11 +1,11 @@
 // Which adapter contents requests may ask for, and which are in use. A content goes by its key: its
 // hash, or until it was first read a key that stands for it. It is held by the table while it is
-// published and by every lease; Retire drops the table's hold, and once nobody holds it its id
-// comes out of TakeUnused: requests in flight finish on the content they started with, wherever its
-// bytes are by then. The mover of the bytes tells where they are. Thread-safe; outlives its leases.
+// published and by every lease; Retire drops the table's hold, and after the last hold its id comes
+// out of TakeUnused: requests in flight finish on the content they started with, wherever its bytes
+// are by then. The mover of the bytes tells where they are. Thread-safe; outlives its leases.
 // Letting go of a lease takes no lock unless it was the last. A weighted sum of contents is a
-// content of its own, published by who first wants it; it holds its parts, and is retired with the
-// first of them, or when it went unused for long and others want its place.
+// content of its own, published by the first request for it. It holds its parts, and is retired
+// with the first of them, or when it went unused for long and another sum wants its place.
 #pragma once
 
 #include <atomic>
@@ -100,7 +100,7 @@ class AdapterTable {
   AdapterPlace PlaceOf(int32_t content) const;
   // kElsewhere if the key is not published.
   AdapterPlace PlaceOf(const std::string& key) const;
-  // Contents that nobody holds any more. Their ids are given out again once recycled.
+  // Contents that are no longer held. Their ids are given out again once recycled.
   std::vector<int32_t> TakeUnused();
   void Recycle(int32_t content);
 
@@ -117,7 +117,7 @@ class AdapterTable {
     std::vector<std::string> keys;                  // under mutex_: that lead to it
     std::vector<std::pair<int32_t, float>> parts;   // under mutex_: of a sum, and their weights
     uint64_t used_at = 0;                           // under mutex_: of a sum, by all sums' uses
-    std::string tenant;                             // under mutex_: of a sum, for whom it is in use
+    std::string tenant;                             // under mutex_: of a sum, in use for it
     std::atomic<int32_t> holds{0};  // one per lease, and the table's own while it has keys
   };
 
@@ -142,7 +142,7 @@ class AdapterTable {
   uint64_t num_sum_uses_ = 0;
   int64_t num_key_visits_ = 0;
   std::vector<int32_t> free_;
-  std::vector<int32_t> unused_;  // held by nobody, not yet taken
+  std::vector<int32_t> unused_;  // no longer held, not yet taken
   std::function<void()> waker_;
 };
 

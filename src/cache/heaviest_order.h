@@ -1,5 +1,5 @@
 // Parties in the order of what they hold, heaviest first, to about an eighth: those that hold alike
-// lie in one bucket, and of them who came there first is first. Every change is O(1) and allocates
+// lie in one bucket, and within a bucket first in is first out. Every change is O(1) and allocates
 // nothing but for parties with new numbers. One thread.
 #pragma once
 
@@ -12,21 +12,21 @@ namespace graft {
 
 class HeaviestOrder {
  public:
-  // Of all that is held by weight; and before all of those.
+  // The bucket of what a party holds for its weight. kFirstBucket comes before all of these.
   static int32_t BucketOf(double held);
   static constexpr int32_t kNumBuckets = 512;
   static constexpr int32_t kFirstBucket = kNumBuckets - 1;
 
   // The party lies in this bucket from now on; where it lay there already, it keeps its place.
   void Put(int32_t party, int32_t bucket);
-  // Nothing where it is not there.
+  // Does nothing if the party is not there.
   void Remove(int32_t party);
-  // -1: there is nobody.
+  // -1: there is no party.
   int32_t First() const {
     const int32_t bucket = FirstBucket();
     return bucket < 0 ? -1 : ends_[static_cast<size_t>(bucket)].first;
   }
-  // The bucket of the first; -1: there is nobody.
+  // The bucket of the first party; -1: there is none.
   int32_t FirstBucket() const;
   bool Has(int32_t party) const {
     return static_cast<size_t>(party) < nodes_.size() && at(party).bucket >= 0;

@@ -1,6 +1,6 @@
-// Hashes of what clients choose, under a key that they do not know: nobody can send many prompts or
-// salts that share a bucket. Equal inputs have equal hashes under one key, in one process; nothing
-// is stored by them. Pure functions.
+// Hashes of what clients choose, under a key that they do not know, so that no client can send many
+// prompts or salts that share a bucket. Equal inputs have equal hashes under one key, in one
+// process; no hash is kept beyond it. Pure functions.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
 // The page pool's bookkeeping: ids and reference counts, no bytes (model/ owns those). A page is
-// free, referenced (by one or more PageRefs), or cached: nobody references it but the prefix tree
+// free, referenced (by one or more PageRefs), or cached: it has no reference, but the prefix tree
 // still knows its content, and it can be evicted. KV and adapters draw on the same pages, each up
 // to its quota. A page of KV has a holder, a tenant by its number (RoomShares), and what is cached
 // is in order by holder. Every change is O(1) and allocates nothing but for new holders.
@@ -56,7 +56,7 @@ class PageList {
   int32_t page(int32_t idx) const { return refs_[static_cast<size_t>(idx)].page(); }
   const PageRef& operator[](int32_t idx) const { return refs_[static_cast<size_t>(idx)]; }
   void Append(PageRef ref) { refs_.push_back(std::move(ref)); }
-  // New ones are empty, to be replaced.
+  // New references are empty, to be replaced.
   void Resize(int32_t size) { refs_.resize(static_cast<size_t>(size)); }
   void Replace(int32_t idx, PageRef ref) { refs_[static_cast<size_t>(idx)] = std::move(ref); }
   // Lets go of all but the first `size`; nothing where there are no more.
@@ -80,17 +80,17 @@ class PagePool {
  public:
   // Everything may be used for either.
   explicit PagePool(int32_t num_pages) : PagePool(num_pages, {num_pages, num_pages}) {}
-  // `shares`, borrowed, is told what holders have; null: nobody asks.
+  // `shares`, borrowed, is told what holders have; null: shares are not kept.
   PagePool(int32_t num_pages, const PageQuotas& quotas, RoomShares* shares = nullptr);
   ~PagePool();
   PagePool(const PagePool&) = delete;
   PagePool& operator=(const PagePool&) = delete;
 
-  // Whoever holds pages where nobody tells holders apart.
+  // The holder of all pages where holders are not told apart.
   static constexpr int32_t kOneHolder = 0;
 
   // The first reference to a free page; empty if no page is free or the use has its quota. A page
-  // of KV needs a holder, one of adapters is held by whose adapters lie in it.
+  // of KV needs a holder. A page of adapters has none: each adapter in it has its own.
   PageRef Allocate(PageUse use = PageUse::kKv, int32_t holder = kOneHolder);
   // One more reference to a referenced or cached page.
   PageRef Share(int32_t page);
@@ -98,7 +98,7 @@ class PagePool {
   // Called by the prefix tree. The referenced `page` will become cached, not free, when its last
   // reference goes.
   void Keep(int32_t page);
-  // The holder's cached page whose last reference went longest ago; -1 if it has none.
+  // The holder's page that has been cached longest; -1 if it has none.
   int32_t OldestCached(int32_t holder = kOneHolder) const {
     const auto idx = static_cast<size_t>(holder);
     return holder >= 0 && idx < cached_.size() ? cached_[idx].head : -1;

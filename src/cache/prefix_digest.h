@@ -1,7 +1,7 @@
-// Which prefixes a PrefixTree has, in 8 KB for whoever places requests: a bit for each class of
-// names (base/prefix_hash.h) that any of its pages is in. A bit may be set by another prefix of the
-// class; whoever looks for several pages in a row is hardly ever wrong by more than one. The engine
-// thread writes, any thread reads.
+// Which prefixes a PrefixTree has, in 8 KB for a frontend that places requests: a bit for each
+// class of names (base/prefix_hash.h) that any of its pages is in. A bit may be set by another
+// prefix of the class; a search for several pages in a row is hardly ever wrong by more than one.
+// The engine thread writes, any thread reads.
 #pragma once
 
 #include <array>
@@ -29,7 +29,7 @@ class PrefixDigest {
     if (--counts_[idx] == 0) Flip(idx);
     --num_names_;
   }
-  // These two: the engine thread.
+  // Has and num_names are for the engine thread.
   bool Has(uint64_t name) const { return counts_[PrefixClass(name)] > 0; }
   int64_t num_names() const { return num_names_; }
   // kPrefixClassWords words, the first class in the lowest bit of the first.
@@ -47,7 +47,7 @@ class PrefixDigest {
   }
 
   std::vector<uint32_t> counts_;  // of names, by class; the engine thread's
-  int64_t num_names_ = 0;         // likewise
+  int64_t num_names_ = 0;         // the engine thread's
   std::array<std::atomic<uint64_t>, kPrefixClassWords> words_{};
 };
 

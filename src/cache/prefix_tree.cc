@@ -74,7 +74,7 @@ PageList PrefixTree::Share(const PrefixMatch& match) const {
   return pages;
 }
 
-// Whoever references a page references those before it.
+// A reference to a page comes with references to the pages before it.
 int32_t PrefixTree::NumCached(const PrefixMatch& match) const {
   int32_t num_cached = 0;
   for (int32_t page = match.page; page >= 0 && pool_.references(page) == 0; ++num_cached) {
@@ -91,7 +91,7 @@ void PrefixTree::Insert(const PrefixKey& key, PageList& pages, int32_t idx,
   int32_t& bucket = buckets_[BucketOf(place, tokens)];
   const int32_t known = FindChildIn(bucket, place, tokens);
   if (known != kNone) {
-    // Also keeps the rule that whoever references a node references its parent.
+    // This also keeps the rule that a sequence that references a node references its parent.
     if (known != pages.page(idx)) pages.Replace(idx, pool_.Share(known));
     return;
   }
@@ -116,7 +116,7 @@ void PrefixTree::Insert(const PrefixKey& key, PageList& pages, int32_t idx,
   ++num_nodes_;
 }
 
-// 0: behind a branch, where nobody else can tell what is the adapter's own.
+// 0: behind a branch, where a name would not tell the adapter's own pages from others'.
 uint64_t PrefixTree::NameOf(const PrefixKey& key, const Place& place,
                             std::span<const int32_t> tokens) const {
   if (place.branch != kNone) return 0;
@@ -139,8 +139,8 @@ PrefixTree::Place PrefixTree::PlaceOf(const PrefixKey& key, const PageList& page
   return {parent, idx == num_base ? OpenRoot(key) : kNone};
 }
 
-// A holder's oldest cached page is a leaf: whoever references a node references its ancestors too
-// and lets go of them later (PageList), so ancestors, which it holds as well, are always younger.
+// A holder's oldest cached page is a leaf: a sequence that references a node also references its
+// ancestors and lets go of them later (PageList). They have the same holder, and are younger.
 bool PrefixTree::EvictOldest(int32_t holder) {
   const int32_t page = pool_.OldestCached(holder);
   if (page < 0) return false;

@@ -1,10 +1,10 @@
-// The prefix cache: which pages hold the KV of which leading tokens. A tree per (tenant, adapter
-// content hash), whose nodes are whole pages of tokens; nothing is ever shared across two roots but
-// what an adapter that acts later has of the base model, where it branches off the base's tree; and
-// an adapter reloaded under its old name has another hash, hence another root. Pages that nobody
-// references stay cached in the pool until EvictOldest takes them, leaves first. Found by hash,
-// under a key that no client knows; trusted only after comparing all tokens. Memory is fixed at
-// construction but for the roots. Engine thread only.
+// The prefix cache: which pages hold the KV of which leading tokens. There is a tree per (tenant,
+// adapter content hash); its nodes are whole pages of tokens. Two roots share nothing, except that
+// an adapter that acts from a position on has the base model's pages before it, and branches off
+// the base's tree there. An adapter reloaded with other content has another hash, hence another
+// root. Pages without references stay cached in the pool until EvictOldest takes them, leaves
+// first. Found by hash, under a key that no client knows; trusted only after comparing all tokens.
+// Memory is fixed at construction but for the roots. Engine thread only.
 #pragma once
 
 #include <cstdint>
@@ -19,8 +19,8 @@
 
 namespace graft {
 
-// Who may share pages: one tenant's requests on one adapter content ("" is the base model). Where
-// the adapter acts from a position on, the pages before that are the base model's.
+// The requests that may share pages: one tenant's on one adapter content ("" is the base model).
+// Where the adapter acts from a position on, the pages before that are the base model's.
 struct PrefixKey {
   std::string tenant;
   std::string adapter_hash;
@@ -44,14 +44,14 @@ class PrefixTree {
   // last page of `tokens` never matches.
   PrefixMatch Find(const PrefixKey& key, std::span<const int32_t> tokens) const;
   // Whether Find would find the same again: its last page is still known, and no page was inserted
-  // behind it. Never of a match of nothing, which is found again at once.
+  // behind it. False for a match of nothing, which is found again at once.
   bool IsCurrent(const PrefixMatch& match) const {
     return match.page >= 0 &&
            nodes_[static_cast<size_t>(match.page)].generation == match.generation;
   }
   // References to all pages of a match that is current.
   PageList Share(const PrefixMatch& match) const;
-  // How many pages of a match that is current nobody references.
+  // The number of pages without references in a match that is current.
   int32_t NumCached(const PrefixMatch& match) const;
   PageList Match(const PrefixKey& key, std::span<const int32_t> tokens) const {
     return Share(Find(key, tokens));
@@ -85,7 +85,7 @@ class PrefixTree {
   static constexpr int32_t kNone = -1;
   struct Node {  // index: page id
     int32_t parent = kNone;
-    int32_t branch = kNone;  // the root of whose key it is, where that is not its parent's
+    int32_t branch = kNone;  // the root of its own key, where that is not its parent's root
     int32_t num_children = 0;
     int32_t next_in_bucket = kNone;
     bool used = false;
@@ -94,7 +94,7 @@ class PrefixTree {
   };
   struct Root {
     int32_t num_children = 0;
-    const PrefixKey* key = nullptr;  // in root_of_key_, whose nodes do not move; null: id is free
+    const PrefixKey* key = nullptr;  // in root_of_key_, where keys do not move; null: id is free
   };
   static size_t RootIndex(int32_t root) { return static_cast<size_t>(-2 - root); }
 

@@ -104,7 +104,7 @@ TEST_F(PrefixTreeTest, ABranchGoesBeforeWhatItHangsOn) {
   EXPECT_EQ(Compute(later, tokens_).size(), 3);
   while (tree_.EvictOldest()) ExpectIntegrity();
   EXPECT_EQ(tree_.num_roots(), 0);
-  // What acts within the first page has all pages for itself.
+  // An adapter that acts from within the first page on has all pages for itself.
   Compute({"", "a", 3}, tokens_);
   EXPECT_EQ(tree_.num_roots(), 1);
   EXPECT_EQ(tree_.Match(base_, tokens_).size(), 0);

@@ -7,7 +7,7 @@ namespace {
 
 constexpr size_t Index(Evictable kind) { return static_cast<size_t>(kind); }
 
-// So that a slot of a tenant of great weight is not nothing.
+// Keeps a slot of a tenant of great weight above the lowest bucket.
 constexpr double kSlotUnits = 1 << 20;
 
 }  // namespace
@@ -102,7 +102,7 @@ void RoomShares::ForgetIfEmpty(int32_t number) {
   free_.push_back(number);
 }
 
-// Each is looked at once after it left.
+// Each holder that left is marked as past once.
 void RoomShares::NotePast() {
   if (leaving_.First() < 0) return;
   const int64_t now_ns = clock_.NowNs();

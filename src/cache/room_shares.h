@@ -1,9 +1,9 @@
-// Who holds how much of the device's room: pages of KV, bytes of adapters in pages, slots of
-// adapters, and places among the fetches. What is cached or idle is evicted of who holds most for
-// its weight, so a tenant that floods throws out what is its own. What was referred to counts as
-// held, too. A tenant that has had no request for long is the first to give. Every change is O(1).
-// A holder is a number for a tenant: from its first request on until it has no request and holds
-// nothing. Engine thread only.
+// How much of the device's room each tenant holds: pages of KV, bytes of adapters in pages, slots
+// of adapters, and places among the fetches. The tenant that holds most for its weight gives up
+// what it has cached or idle, so a tenant that floods throws out what is its own. Pages and
+// adapters in use count as held, too. A tenant that has had no request for long is the first to
+// give. Every change is O(1). A holder is a number for a tenant: from its first request on until it
+// has no request and holds nothing. Engine thread only.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,7 @@
 
 namespace graft {
 
-// What belongs to no tenant, as an adapter that stays for ever, is held by nobody.
+// The holder of what belongs to no tenant, such as an adapter that stays for ever.
 inline constexpr int32_t kNobody = -1;
 
 // What a holder may have that can be evicted.
@@ -33,7 +33,7 @@ class RoomShares {
   int32_t Enter(const std::string& tenant, double weight);
   void Leave(int32_t holder);
 
-  // Changes of what somebody holds; nothing for kNobody.
+  // Changes of what a holder has; without effect for kNobody.
   void AddPages(int32_t holder, int32_t num_pages);                // of KV
   void AddAdapter(int32_t holder, int64_t bytes, int32_t change);  // change: 1 or -1, with a slot
   void AddFetch(int32_t holder, int32_t change);
@@ -41,10 +41,10 @@ class RoomShares {
 
   // Whether the holder has something of the kind that can be evicted.
   void SetEvictable(int32_t holder, Evictable kind, bool has_some);
-  // Of those that have something of one of these kinds, who is to give it up, by what all hold in
-  // pages; -1: nobody has.
+  // The holder that is to give up something of one of these kinds: of the holders that have some,
+  // the one that holds most in pages. -1: none has any.
   int32_t GiverOfPages(bool of_prefixes, bool of_adapters);
-  // Who is to give up an idle adapter for its slot, by slots; -1: nobody has one.
+  // The holder of most slots, to give up an idle adapter for its slot; -1: none has one.
   int32_t GiverOfSlot();
 
   int32_t num_holders() const { return static_cast<int32_t>(holder_of_tenant_.size()); }
@@ -83,7 +83,7 @@ class RoomShares {
   std::unordered_map<std::string, int32_t> holder_of_tenant_;
   HeaviestOrder by_pages_[2];  // by Evictable: those that have some
   HeaviestOrder by_slots_;     // those that have idle adapters
-  HeaviestOrder leaving_;      // without requests and not past, all in one bucket: who left first
+  HeaviestOrder leaving_;      // without requests and not past, in one bucket: first left is first
 };
 
 }  // namespace graft

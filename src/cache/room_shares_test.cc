@@ -67,7 +67,7 @@ TEST_F(RoomSharesTest, WhoLeftLongAgoGivesFirst) {
   EXPECT_EQ(shares_.GiverOfPages(true, true), smallest);
   clock_.AdvanceNs(kShareKeptNs);
   EXPECT_EQ(shares_.GiverOfPages(true, true), smallest) << "it left first";
-  // One that comes back has its share again.
+  // A tenant that comes back has its share again.
   EXPECT_EQ(shares_.Enter("smallest", 1.0), smallest);
   EXPECT_EQ(shares_.GiverOfPages(true, true), small);
   EXPECT_EQ(shares_.Enter("small", 1.0), small);

@@ -126,9 +126,9 @@ void RowPacker::NoteHoles(int32_t page) {
   }
 }
 
-// Holes that make one fresh page less of it: the smallest that alone does, or else the largest
-// ones; none where no choice does. Of the last one no more is taken than that needs, so that what
-// lies in whole pages has them for itself.
+// Holes that save one fresh page: the smallest hole that suffices alone, or else several of the
+// largest; none where no choice suffices. The last hole is cut to what that needs, so that as many
+// rows as possible lie in whole pages of their own.
 std::vector<RowPacker::Hole> RowPacker::ChooseHoles(std::span<const RowRun> runs, int32_t num_fresh,
                                                     int64_t last_bytes) const {
   const auto suffices = [&](std::span<const Hole> chosen) {
@@ -137,8 +137,8 @@ std::vector<RowPacker::Hole> RowPacker::ChooseHoles(std::span<const RowRun> runs
     int64_t unused = 0;
     return NumFreshPages(cursor, &unused) < num_fresh;
   };
-  // Whether they do; the last one is cut to what it takes. Rows end where pages do not, so that it
-  // may be somewhat more than the bytes of the last page.
+  // Whether the holes suffice, with the last one cut to what is needed. Rows rarely end where pages
+  // do, so that may be somewhat more than the bytes of the last page.
   const auto trim = [&](std::span<Hole> chosen) {
     const int32_t whole = chosen.back().bytes;
     int64_t wanted = last_bytes;
@@ -160,7 +160,7 @@ std::vector<RowPacker::Hole> RowPacker::ChooseHoles(std::span<const RowRun> runs
   while (hole != holes.begin()) {
     --hole;
     if (trim({&*hole, 1})) return {*hole};
-    if (hole->bytes >= last_bytes + capacity_ / 8) break;  // it is not for want of bytes
+    if (hole->bytes >= last_bytes + capacity_ / 8) break;  // bytes are not what it lacks
   }
   if (holes.size() > static_cast<size_t>(holes_max_)) holes.resize(static_cast<size_t>(holes_max_));
   int64_t bytes = 0;
