@@ -21,9 +21,9 @@ struct RegistryEntry {
   int32_t rank_max = 0;
   int32_t num_virtual_tokens = 0;
   int64_t bytes = 0;
-  std::string tenant;     // whose load it was; "": nobody noted
+  std::string tenant;     // that loaded it; "": not noted
   int64_t loaded_at = 0;  // Unix seconds
-  // The tenant that learned it, whose alone it is. One server's registry has none of them.
+  // The tenant that learned it and alone may use it; never set in one server's registry.
   std::optional<std::string> owner = std::nullopt;
   // What it says of texts; one server's registry leaves that to the folder.
   AdapterTextPtr text = nullptr;

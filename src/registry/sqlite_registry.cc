@@ -37,7 +37,7 @@ constexpr char kCreate[] = R"(
     hash               TEXT PRIMARY KEY NOT NULL,
     num_virtual_tokens INTEGER NOT NULL
   ) STRICT)";
-// Of contents that have any; earlier versions' files have no such table.
+// For contents with virtual tokens; earlier versions' files have no such table.
 constexpr char kUpsertPrompt[] =
     "INSERT OR REPLACE INTO prompt (hash, num_virtual_tokens) VALUES (?, ?)";
 constexpr char kListPrompts[] = "SELECT hash, num_virtual_tokens FROM prompt";
@@ -107,7 +107,7 @@ Result<std::unique_ptr<SqliteRegistry>> SqliteRegistry::OpenForMemory(const std:
 }
 
 // Takes over what the file at `path` has, if it can be read without writing beside it: readers of a
-// write-ahead log need a file of their own, unless they are told that nobody writes.
+// write-ahead log need a file of their own, unless they are told that the file does not change.
 Status SqliteRegistry::Recall(const std::string& path) {
   std::string escaped;
   for (const char c : std::filesystem::absolute(path).string()) {
