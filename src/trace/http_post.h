@@ -20,7 +20,7 @@ struct HttpTarget {
 // "http://HOST[:PORT][/PATH]"; [] around an IPv6 address.
 Result<HttpTarget> ParseHttpTarget(const std::string& url);
 
-// The status of the answer. kUnavailable: nobody answered.
+// The status of the answer. kUnavailable: there was no answer.
 Result<int> PostJson(const HttpTarget& target, const std::string& body,
                      std::chrono::milliseconds timeout);
 

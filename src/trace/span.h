@@ -21,7 +21,7 @@ struct Span {
   TraceContext context;
   std::string parent_id;  // "": the trace begins with it
   SpanKind kind = SpanKind::kInternal;
-  int64_t begin_ns = 0;  // of the steady clock; likewise:
+  int64_t begin_ns = 0;  // of the steady clock, as end_ns
   int64_t end_ns = 0;
   std::vector<std::pair<std::string, Value>> attributes;
   std::string error;  // "": it went well

@@ -96,7 +96,7 @@ void SpanExporter::Loop() {
       const std::vector<Span> spans =
           SpansOf({std::make_move_iterator(entries.begin() + static_cast<ptrdiff_t>(begin)),
                    std::make_move_iterator(entries.begin() + static_cast<ptrdiff_t>(end))});
-      // Of a collector that is away one batch is enough to wait for.
+      // If the collector is away, one batch is enough to wait for.
       is_there = is_there && Send(spans);
       (is_there ? sent_ : dropped_).Increment(static_cast<double>(spans.size()));
     }
