@@ -13,8 +13,8 @@ namespace graft {
 // The most, and its negative the least, that --priority takes.
 inline constexpr int32_t kAdapterPriorityMax = 1000;
 
-// Priorities by adapter's name, of "NAME=N" and of `pins`, whose is HostStore::kPinned. No name has
-// two.
+// Priorities by adapter name, from "NAME=N" and from `pins`, which have HostStore::kPinned. A name
+// with two priorities is refused.
 Result<std::map<std::string, int32_t>> ParseAdapterPriorities(
     const std::vector<std::string>& priorities, const std::vector<std::string>& pins);
 

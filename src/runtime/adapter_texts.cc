@@ -54,7 +54,7 @@ class TextMemory {
   }
 
  private:
-  // Of an adapter that may be gone by now.
+  // What was read for an adapter, which may be gone by now.
   struct Known {
     bool is_none = false;
     std::weak_ptr<const AdapterText> text;

@@ -19,8 +19,8 @@ inline constexpr OptionWord<AdapterTextUse> kAdapterTextWords[] = {
 
 Option AdapterTextOptionRow(AdapterTextUse& use);
 
-// For adapters of the model in `model_dir`, whose tokenizer is read when the first adapter comes
-// that brings such files.
+// The hooks for adapters of the model in `model_dir`. Its tokenizer is read when the first adapter
+// comes that brings such files.
 AdapterTextHooks MakeAdapterTextHooks(AdapterTextUse use, const std::string& model_dir,
                                       const ModelConfig& model);
 

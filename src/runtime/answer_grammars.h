@@ -15,8 +15,8 @@ namespace graft {
 GrammarVocabulary GrammarVocabularyOf(const Tokenizer& tokenizer, int32_t vocab_size,
                                       const std::vector<int32_t>& end_tokens);
 
-// Reads the tokenizer of `folder` when the first grammar is asked for. kUnimplemented to who asks
-// where there is none, or no library for grammars.
+// Reads the tokenizer of `folder` when the first grammar is asked for. Without a tokenizer, or
+// without the library for grammars, asking for one gives kUnimplemented.
 std::unique_ptr<GrammarStore> MakeGrammarStore(const std::string& folder, int32_t vocab_size,
                                                const ModelConfig& config);
 

@@ -43,10 +43,10 @@ class MemorySum {
  public:
   explicit MemorySum(const Device& device) : device_(device) {}
 
-  // `what` says what it is and, in brackets, which flags it grows with. Of nothing no term is made.
-  // Equal words are one term.
+  // `what` names the term and, in brackets, the flags that it grows with. 0 bytes make no term;
+  // equal names are one term.
   void Add(const std::string& what, int64_t bytes);
-  // Of the host's memory, which on a CPU is the device's.
+  // Adds a term of the host's memory, which on a CPU is the device's.
   void AddOnHost(const std::string& what, int64_t bytes);
   void Add(const std::string& what, const BytesNeeded& needed) {
     Add(what, needed.on_device);

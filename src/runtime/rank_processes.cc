@@ -99,7 +99,7 @@ Status RankProcesses::Prepare(const RuntimeOptions& options, const std::string& 
   ASSIGN_OR_RETURN(memory_, SharedMemory::Create(Communicator::Bytes(communicator)));
   Communicator::Format(communicator, memory_.data());
   communicator_ = std::make_unique<Communicator>(memory_.data(), 0);
-  // How much of it will be used is chosen later; what nobody touches takes no memory.
+  // How much of it will be used is chosen later; parts that are never touched take no memory.
   const int64_t host_bytes =
       options.host_gib < 0.0 ? TotalHostBytes() : GibToBytes(options.host_gib);
   ASSIGN_OR_RETURN(host_memory_, SharedMemory::Create(HostStore::SharedBytes(host_bytes)));

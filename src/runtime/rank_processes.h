@@ -27,7 +27,7 @@ class RankProcesses {
   // LoadShard has it.
   static Result<std::unique_ptr<RankProcesses>> Start(const RuntimeOptions& options,
                                                       const std::string& shape = "");
-  // Ends the ranks: there is nothing in them that anybody misses.
+  // Kills the ranks; they hold nothing that is needed later.
   ~RankProcesses();
   RankProcesses(const RankProcesses&) = delete;
   RankProcesses& operator=(const RankProcesses&) = delete;
@@ -35,7 +35,7 @@ class RankProcesses {
   Communicator& communicator() { return *communicator_; }
   // What adapters are kept in, mapped by all ranks at the same address: for one host store.
   SharedMemory TakeHostMemory() { return std::move(host_memory_); }
-  // From here on the end of a rank ends the process. Before, whoever waits for the ranks is told.
+  // From here on the end of a rank ends the process. Before, only waits for the ranks fail.
   void BeginServing() { is_serving_ = true; }
   // Their processes, rank 1 first.
   const std::vector<pid_t>& processes() const { return processes_; }

@@ -70,7 +70,7 @@ Status CheckModelFits(const RuntimeOptions& options, const LoadedModel& model, b
   return (check ? check : ServerFits(options))(model.shape(), *model.budget, std::move(weights));
 }
 
-// Of options.model, or random ones of a `shape`.
+// Reads the weights of options.model, or makes random ones of a `shape`.
 Status ReadWeights(const RuntimeOptions& options, const std::string& shape,
                    const LoadProgress& progress, LoadedModel* model) {
   const DType dtype = model->weights.dtype;
@@ -133,8 +133,8 @@ int64_t UsefulPages(const ServedShape& shape, const ExecutorLimits& limits) {
          limits.adapters_max * PagesOfLargeAdapter(shape.config, shape.dtype, limits.page_bytes);
 }
 
-// What the pool may take of `left` bytes where nobody said, beside `others`: a machine has other
-// programs; a GPU is ours, but for what nobody counted.
+// What the pool may take of `left` bytes beside `others` where no option says. A host has other
+// programs; a GPU is ours, but for a reserve for what was not counted.
 int64_t PoolBytesMax(const Device& device, int64_t left, int64_t others) {
   constexpr int64_t kReserveBytes = int64_t{3} << 30;
   const int64_t share = device.is_cpu() ? left / 2 : std::max(left - kReserveBytes, left / 2);
@@ -214,7 +214,7 @@ std::vector<std::string> AssistWorkerCommand() {
 
 namespace {
 
-// Nobody who computes on the CPU asks what cards there are.
+// A server on the CPU does not ask what cards there are.
 std::vector<CudaCard> CardsFor(const DeviceChoice& choice) {
   if (choice.kind == DeviceChoice::Kind::kCpu) return {};
   return ListCudaCards();
@@ -347,8 +347,8 @@ Result<std::unique_ptr<Runtime>> Runtime::Create(const RuntimeOptions& options, 
   return runtime;
 }
 
-// Sums up what the server takes beside the weights, and chooses the sizes that nobody gave by what
-// is left.
+// Sums up what the server takes beside the weights, and chooses the sizes that no option gives by
+// what is left.
 Status Runtime::PlanMemory(bool lora, ExecutorLimits* limits) {
   const MemoryBudget& budget = *model_->budget;
   MemorySum sum(model_->device);

@@ -42,7 +42,7 @@ std::vector<std::string> AssistWorkerCommand();
 
 // The device asked for. Where there is a GPU and auto takes the CPU, the log says why.
 Result<Device> PickDevice(const DeviceChoice& choice);
-// The same of one of several ranks.
+// As PickDevice, for one of several ranks.
 Result<Device> PickRankDevice(const DeviceChoice& choice, const Shard& shard);
 
 // The parts that bench builds more than once from one set of weights.
@@ -55,7 +55,7 @@ struct LoadedModel {
   RankProcesses* ranks = nullptr;          // the others, on rank 0 of several
   std::unique_ptr<RankExchange> exchange;  // with them; null: there is one rank
   Turns* turns = nullptr;                  // of the threads, where training works beside the steps
-  DeviceTurns* device_turns = nullptr;     // likewise of the GPU
+  DeviceTurns* device_turns = nullptr;     // of the GPU, beside training
   std::unique_ptr<ThreadPool> threads;
   std::unique_ptr<OwnedStream> owned_stream;
   Stream stream;                       // owned_stream's
@@ -66,8 +66,8 @@ struct LoadedModel {
 };
 
 // Starts the threads and reads the weights of options.model, once `check` has found room for all
-// that is to be done with them; {}: for one server with LoRA. Of rank 0's slice where there are
-// other `ranks`.
+// that is to be done with them; {}: for one server with LoRA. Where there are other `ranks`, it
+// reads rank 0's slice.
 Result<std::unique_ptr<LoadedModel>> LoadModel(const RuntimeOptions& options, bool quiet,
                                                const CheckMemory& check = {},
                                                RankProcesses* ranks = nullptr);

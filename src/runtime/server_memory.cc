@@ -21,8 +21,8 @@ constexpr double kHostShare = 0.25;
 // the card could hold at once: for attention over prompts, which keeps up to 912 bytes a thread,
 // 247 MB on an H200 (132 multiprocessors of 2,048 threads).
 constexpr int64_t kDriverBytes = int64_t{512} << 20;
-// Of a step, whatever the number of sequences: they pay for few sequences alone, and each is a row
-// of logits.
+// The most drafts in a step, whatever the number of sequences: drafts pay for few sequences alone,
+// and each is a row of logits.
 constexpr int32_t kDraftsMax = 64;
 
 std::string Flags(const std::string& a, const std::string& b = "") {

@@ -56,7 +56,7 @@ KvLayout LayoutOf(const ServedShape& shape, const ExecutorLimits& limits);
 int64_t PagesPerContext(const ExecutorLimits& limits);
 Status CheckPage(const ExecutorLimits& limits);
 
-// Of adapters in the host's memory, where `left` bytes are free.
+// Room for adapters in the host's memory, where `left` bytes are free.
 int64_t HostStoreBytes(const RuntimeOptions& options, int64_t left);
 
 // What a process takes once: the weights, a GPU's driver, and where the weights are `drawn` at

@@ -114,7 +114,7 @@ TEST(ServerMemoryTest, WhatCannotFitIsRefusedBeforeAByteIsTaken) {
   EXPECT_THAT(RefusalOf(options), HasSubstr("adapters in the host's memory (--host-gib)"));
 }
 
-// Where nobody says how large the pool shall be, it makes do with what the rest leaves.
+// Where no option says how large the pool is, it makes do with what the rest leaves.
 TEST(ServerMemoryTest, ThePoolTakesWhatIsLeft) {
   RuntimeOptions options = DemoOptions();
   options.pool_gib = 0.0;

@@ -40,7 +40,7 @@ std::vector<T> GoldenValues(const SafetensorsFile& file, const std::string& name
   return values;
 }
 
-// A server of a golden model whose adapters are its golden prompt, alone and bundled with its LoRA.
+// A server of a golden model with two adapters: the golden prompt alone, and bundled with the LoRA.
 class PromptServer {
  public:
   PromptServer(const GoldenModel& golden, int32_t page_tokens, int32_t chunk_max,
@@ -112,7 +112,7 @@ std::vector<int32_t> TokensOf(const std::vector<TokenEvent>& events) {
   return tokens;
 }
 
-// Of `token`, by the golden logits of a row.
+// The log-probability of `token` by the golden logits of a row.
 double GoldenLogprob(const std::vector<float>& logits, size_t row, size_t vocab, int32_t token) {
   const float* first = logits.data() + row * vocab;
   double sum = 0.0;
