@@ -14,7 +14,7 @@ struct BytesNeeded {
   int64_t on_host = 0;
 };
 
-// Of the CPU: plain and page-locked ones.
+// The bytes allocated on the device; on the CPU, plain and page-locked ones.
 int64_t AllocatedBytes(const Device& device);
 
 // Books the bytes before they are allocated. OutOfMemory where an AllocationLimit forbids them.

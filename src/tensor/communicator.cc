@@ -76,9 +76,9 @@ struct Communicator::Words {
     std::strncpy(text, why.c_str(), kWhyBytes - 1);
     state.word.Announce(kSaid);
   }
-  // "": nobody has said anything.
+  // "": nothing was said.
   std::string Hear() const {
-    constexpr int kLooksMax = 10'000;  // who says it may be killed over it
+    constexpr int kLooksMax = 10'000;  // the rank that says it may be killed meanwhile
     for (int looks = 0; state.word.Load() == kSaying && looks < kLooksMax; ++looks) sched_yield();
     if (state.word.Load() == kNotSaid) return "";
     return state.word.Load() == kSaid ? text : "a rank cannot go on";
@@ -96,8 +96,8 @@ struct Communicator::Header {
   Flag reported[kRanksMax];
 };
 
-// What comes soon is waited for awake: with some polls at full speed, then with the core left to
-// whoever wants it. What does not come soon is slept for.
+// Waits awake at first: some polls at full speed, then polls that leave the core to any thread that
+// wants it. After kAwakeNs it sleeps.
 class Communicator::Waiting {
  public:
   Waiting(Communicator& communicator, int64_t timeout_ns)
@@ -122,7 +122,7 @@ class Communicator::Waiting {
       const int64_t look_ns = timeout_ns_ == kForEver ? kIdleLookNs : kLookNs;
       word.SleepWhile(seen, look_ns);
       const int64_t last_ns = std::exchange(now_ns, SteadyClock::Get().NowNs());
-      // While this process itself was stopped, nobody kept it waiting.
+      // A longer look means that this process was stopped: no time that the rank took.
       waited_ns += std::min(now_ns - last_ns, 4 * look_ns);
     }
   }
@@ -175,8 +175,8 @@ void Communicator::SetProcess(int32_t rank, pid_t process) {
   __atomic_store_n(&shared().processes[rank], process, __ATOMIC_SEQ_CST);
 }
 
-// Two places that take turns: who comes to an exchange has read all of the one before, and nobody
-// writes for the one after it until all have come.
+// Two places take turns. A rank that comes to an exchange has read all parts of the one before, and
+// no rank writes for the one after it until all have come.
 float* Communicator::PartAt(uint32_t exchange, int32_t rank) const {
   const CommunicatorLimits& limits = shared().limits;
   const int64_t place = int64_t{exchange % 2} * limits.num_ranks + rank;
@@ -325,7 +325,7 @@ Status Communicator::Look(int32_t rank, int64_t waited_ns, int64_t timeout_ns) {
   const ProcessState now = process == 0 ? ProcessState::kRuns : StateOfProcess(process);
   const std::string who =
       "rank " + std::to_string(rank) + " (process " + std::to_string(process) + ")";
-  // Whoever started it may know more of its end, and says so first.
+  // The process that started the rank may know more of its end, and is given time to say so first.
   if (now == ProcessState::kEnded && waited_ns > 0) {
     Break(who + " has ended");
   } else if (waited_ns >= timeout_ns) {

@@ -40,8 +40,8 @@ class Communicator {
   int32_t rank() const { return rank_; }
   int32_t num_ranks() const;
   int64_t part_floats() const;
-  // Which process a rank is, told by whoever started it: one that ends before it has an end of its
-  // own is noticed, too.
+  // Says which process a rank is. The process that started it calls this, so that a rank that ends
+  // before it has made its Communicator is noticed, too.
   void SetProcess(int32_t rank, pid_t process);
 
   // ---- Exchanges, which all ranks do in the same order ----
@@ -79,14 +79,14 @@ class Communicator {
   std::span<char> header() const;
   // Not 0 as soon as a rank cannot go on.
   const uint32_t* broken() const;
-  // Somebody has waited for the rank in vain, as long as anybody waits: says so to all.
+  // The rank was waited for in vain, for timeout_ns: says so to all.
   Status Blame(int32_t rank);
 
   // For a rank that waits for its device, which waits for the other ranks: fails where one of them
-  // is stopped, if that has lasted as long as anybody waits.
+  // is stopped, once `waited_ns` has reached timeout_ns.
   Status LookForStopped(int64_t waited_ns);
 
-  // This rank, or whoever looks after it, cannot go on: why, for all ranks. The first one counts.
+  // Tells all ranks why this rank, or what watches over it, cannot go on. The first reason counts.
   // Any thread.
   void Break(const std::string& why);
   // Why nothing works any more; OK while all is well. Any thread.
@@ -120,8 +120,8 @@ class Communicator {
   uint32_t ring_at_ = 0;    // where the next one lies in the ring
 };
 
-// Ends the process of a rank that cannot go on, and which nobody can serve without: rank 0 says why
-// in its log, the others are silent. Any thread.
+// Ends the process of a rank that cannot go on, as no rank can serve without the others. Rank 0
+// says why in its log, the others are silent. Any thread.
 [[noreturn]] void EndRank(int32_t rank, const Status& why);
 
 }  // namespace graft

@@ -75,7 +75,7 @@ class Ranks {
   std::vector<pid_t> processes_;
 };
 
-// Numbers whose sum depends on the order.
+// Numbers with a sum that depends on their order.
 float Element(int32_t rank, int64_t round, int64_t i) {
   const float sizes[] = {1e8f, 1.0f, -1e8f, 3e-3f, 7.0f};
   return sizes[(rank + i) % 5] * (1.0f + static_cast<float>((i * 7 + round * 3 + rank) % 11));
@@ -203,7 +203,7 @@ TEST(CommunicatorTest, AKilledRankIsToldToAll) {
   ranks.ExpectWell(2);
 }
 
-// It may end before it has come to anything; whoever started it knows its process.
+// A rank may end before it has a Communicator; the process that forked it knows its process.
 TEST(CommunicatorTest, ARankThatNeverCameIsToldToAll) {
   Ranks ranks({.num_ranks = 2, .part_floats = 1});
   Communicator first(ranks.memory(), 0);
@@ -308,7 +308,7 @@ TEST(CommunicatorTest, ReportsOfAllAreAwaited) {
   ranks.ForkOthers([](Communicator& rank) -> std::string {
     SleepMs(rank.rank() * 20);
     rank.Report(1);
-    SleepMs(1500);  // nobody hurries it
+    SleepMs(1500);  // without a limit
     rank.Report(2);
     for (;;) SleepMs(1000);
   });

@@ -16,7 +16,7 @@ struct Recording {
   ~Recording() {
     if (is_open) cudaStreamEndCapture(stream, &graph);
     if (graph != nullptr) cudaGraphDestroy(graph);
-    if (is_open) cudaGetLastError();  // of what was cut off, no error of a later call
+    if (is_open) cudaGetLastError();  // the error of what was cut off is no later call's
   }
   Recording(const Recording&) = delete;
   Recording& operator=(const Recording&) = delete;

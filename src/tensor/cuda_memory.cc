@@ -49,7 +49,7 @@ std::vector<CudaCard> ListCudaCards() {
   for (int index = 0; index < NumCudaDevices(); ++index) {
     cudaDeviceProp properties;
     const cudaError_t error = cudaGetDeviceProperties(&properties, index);
-    if (error != cudaSuccess) {  // one that fell off the bus is nothing to those who want another
+    if (error != cudaSuccess) {  // a card that fell off the bus does not keep others from use
       cudaGetLastError();
       cards.push_back({.name = cudaGetErrorString(error)});
       continue;

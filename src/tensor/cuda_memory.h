@@ -31,8 +31,8 @@ class OwnedStream {
 };
 
 // A point in a stream's work that others ask about or wait for; it can be recorded anew. On the CPU
-// work is done when its call returns: whatever was recorded has happened. So has what was never
-// recorded. Any thread asks.
+// work is done when its call returns: whatever was recorded has happened. An event that was never
+// recorded counts as happened. Any thread asks.
 class StreamEvent {
  public:
   // `timed`: for NsSince, at the price of a clock read by the device.
@@ -99,12 +99,12 @@ class PinnedBuffer {
   int64_t bytes_ = 0;
 };
 
-// Makes memory that somebody else allocated page-locked and visible to every GPU at the same
-// address; nothing where there is none. Both ends on borders of 4096 bytes.
+// Makes memory that was allocated elsewhere page-locked and visible to every GPU at the same
+// address; does nothing where there is no GPU. Both ends on borders of 4096 bytes.
 void LockPages(void* data, int64_t bytes);
 void UnlockPages(void* data);
 
-// Bytes of the device that nobody has taken; of the CPU, AvailableHostBytes.
+// Bytes of the device that no process has taken; for the CPU, AvailableHostBytes.
 int64_t FreeMemoryBytes(const Device& device);
 
 // What Buffer calls for memory of a GPU: zeroed. Null where it has not that much left.

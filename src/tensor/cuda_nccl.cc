@@ -1,5 +1,5 @@
-// The few of its functions that are needed are declared here: its header is not everywhere where
-// the program is built, and their types are part of its stable interface (NCCL 2).
+// The few functions of NCCL that are needed are declared here, because its header is not everywhere
+// where the program is built. Their types are part of its stable interface (NCCL 2).
 #include <dlfcn.h>
 
 #include <cstring>

@@ -1,6 +1,6 @@
 // NCCL among the ranks of a model, one GPU each: opened when it is asked for, as the program runs
-// without it. It moves bytes; whose order of summing may change with a message's size is not asked
-// to sum, but to be compared with.
+// without it. It moves bytes. Its order of summing may change with a message's size, so its sums
+// are only there to compare with.
 #pragma once
 
 #include <cstdint>
@@ -16,13 +16,13 @@ namespace graft {
 class Nccl {
  public:
   // All ranks call it at the same time. kFailedPrecondition says what is missing, on the ranks
-  // where it is; who waits for those is told by the communicator.
+  // where it is missing; ranks that wait for those are told by the communicator.
   static Result<std::unique_ptr<Nccl>> Join(Communicator& communicator, const Device& device);
   ~Nccl();
   Nccl(const Nccl&) = delete;
   Nccl& operator=(const Nccl&) = delete;
 
-  // Launches, in the same order on all ranks. On every rank, all [num_ranks, n] gets everybody's
+  // Launches, in the same order on all ranks. On every rank, all [num_ranks, n] gets every rank's
   // part [n]; out [n] the sum of the parts.
   void AllGather(const float* part, float* all, int64_t n, const Stream& stream);
   void AllReduce(const float* part, float* out, int64_t n, const Stream& stream);

@@ -9,8 +9,8 @@
 
 namespace graft {
 
-// Who is about to sleep counts first and compares then: either it finds the new value, or this
-// finds it counted.
+// A thread that is about to sleep counts itself first and compares then: either it finds the new
+// value, or this call finds it counted.
 void SharedWord::Announce(uint32_t value) {
   Store(value);
   if (__atomic_load_n(&num_sleeping_, __ATOMIC_SEQ_CST) == 0) return;

@@ -1,6 +1,6 @@
-// A 32-bit word in memory that processes share: one writer, who may wake those that sleep until it
-// changes. Numbers run around: of two that lie less than half of all apart, the later one is known.
-// Any thread.
+// A 32-bit word in memory that processes share: one writer, which may wake the threads that sleep
+// until it changes. Numbers run around: of two that lie less than half of all apart, the later one
+// is known. Any thread.
 #pragma once
 
 #include <cstdint>
@@ -16,12 +16,12 @@ class SharedWord {
     return __atomic_compare_exchange_n(&value_, &expected, value, false, __ATOMIC_SEQ_CST,
                                        __ATOMIC_SEQ_CST);
   }
-  // Stores, and wakes who sleeps for the word.
+  // Stores, and wakes the threads that sleep for the word.
   void Announce(uint32_t value);
   // Returns when the word is not `seen` any more, or after `timeout_ns`, or now and then for no
   // reason.
   void SleepWhile(uint32_t seen, int64_t timeout_ns) const;
-  // For who cannot call the above: a GPU.
+  // For a GPU, which cannot call the above.
   const uint32_t* address() const { return &value_; }
   bool HasReached(uint32_t number) const { return static_cast<int32_t>(Load() - number) >= 0; }
 

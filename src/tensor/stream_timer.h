@@ -31,8 +31,8 @@ class StreamTimer {
     int64_t begin_ = 0;  // nanoseconds, or the index of an event
   };
 
-  // Forgets scopes that nobody collected, whose totals may be gone: those of a step that ended by
-  // an exception.
+  // Forgets scopes that were not collected: those of a step that ended by an exception, where the
+  // totals may be gone.
   void Start();
 
   // Waits for the stream and adds every scope's nanoseconds to its total.
