@@ -36,7 +36,7 @@ void AdapterArrival::Begin(HostStore::Held held) {
 void AdapterArrival::QueuedLayer(const Stream& copies) {
   const int32_t layer = layers_queued_.load(std::memory_order_relaxed);
   events_[static_cast<size_t>(layer)].Record(copies);
-  // After the event: who sees the count waits for this recording of it and not for an older one.
+  // After the event: a thread that sees the count waits for this recording, not for an older one.
   layers_queued_.store(layer + 1, std::memory_order_release);
   layers_queued_.notify_all();
 }

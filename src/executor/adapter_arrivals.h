@@ -54,9 +54,9 @@ class AdapterArrivals {
  public:
   AdapterArrivals(const Device& device, int32_t num_layers, int32_t adapters_max);
 
-  // The content comes to `slot`, whose last arrival has ended. Any thread.
+  // The content begins to arrive in `slot`, where the last arrival has ended. Any thread.
   void Begin(AdapterSlot slot, HostStore::Held held);
-  // The copying thread's: of a slot whose copy was ordered.
+  // The copying thread's: the arrival in a slot that a copy was ordered for.
   AdapterArrival& At(AdapterSlot slot) { return *arrivals_[static_cast<size_t>(slot)]; }
   // The engine's: null if everything is there. For slots that a plan may name.
   const AdapterArrival* Find(AdapterSlot slot) const {
@@ -82,7 +82,7 @@ class ArrivalGate : public LayerGate {
  public:
   // Looks up the plan's adapters that are under way; null `arrivals`: none ever is.
   void Reset(const StepPlan& plan, const AdapterArrivals* arrivals);
-  // The same for a step that a rank is told of: nothing, and then adapter by adapter.
+  // The same for a step that a rank is told of: first nothing, then adapter by adapter.
   void Reset();
   void Add(AdapterSlot slot, const AdapterArrivals& arrivals);
   // `work` is done before the first layer that a step has to wait for, or when a few layers are

@@ -35,7 +35,7 @@ struct LoadedAdapter {
 // Longer than any tokenizer's file.
 constexpr int64_t kVocabularyBytesMax = int64_t{256} << 20;
 
-// Of the files that were read with an adapter.
+// Finds files among those that were read with an adapter.
 ReadBesideAdapter ReaderOf(const AdapterTextFiles& files) {
   return [&files](const std::string& name) -> Result<std::optional<std::string>> {
     for (const auto& [file, bytes] : files) {

@@ -71,9 +71,9 @@ class LoraAdapterBackend : public AdapterBackend {
 
  private:
   Result<HostStore::Held> ReadFolder(const std::string& path, const std::string& hash);
-  // Of files that are as they were when they were accepted nothing is read.
+  // Reads no file again that is as it was when it was accepted.
   Status CheckVocabularyOnce(const std::string& path);
-  // `whole` describes the weights; `what` is it that finds no room.
+  // `whole` describes the weights; `what` names it where it finds no room.
   Result<HostStore::Held> Keep(const std::string& what, HostAdapter whole, AdapterWeights weights);
 
   const ModelConfig config_;

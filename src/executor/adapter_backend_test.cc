@@ -103,7 +103,7 @@ TEST_F(AdapterBackendTest, WhatLiesBesideTheWeightsIsHandedOn) {
   WriteFile(Folder("b") + "/generation_config.json", "{}");
   EXPECT_THAT(backend.ReadText(dir_.File("b")).status().message(),
               HasSubstr("b: generation_config.json: no"));
-  // Whoever asks for no texts gets the weights alone, under the same hash.
+  // A backend that reads no texts has the weights alone, under the same hash.
   EXPECT_EQ(backend_.Read(path)->hash, facts->hash);
   EXPECT_EQ(*backend_.ReadText(path), nullptr);
 }
@@ -298,7 +298,7 @@ TEST_F(AdapterBackendTest, ContentIsIdentity) {
   EXPECT_THAT(backend_.Hash(dir_.File("nowhere")).status().ToString(), HasSubstr("NOT_FOUND"));
 }
 
-// Somebody with write access to one adapter's folder puts links there after it was listed.
+// A user with write access to one adapter's folder puts links there after it was listed.
 TEST_F(AdapterBackendTest, NothingOutsideTheJailIsRead) {
   Folder("outside");
   const std::string path = dir_.File("in/a");

@@ -168,8 +168,8 @@ void AdapterCopier::CopyNextLayer(Copy& copy) {
   halves_[0].Record(stream_.get());
   halves_[1].Wait();
   copy.rows.CopyUpTo(end);
-  // While the first layer's rows are under way. Nobody's tables are any more, as all halves before
-  // these have been waited for.
+  // The first layer's rows are under way meanwhile. No other adapter's tables are, because all
+  // halves before these have been waited for.
   if (copy.layer == 0) PlaceTables(copy);
   halves_[1].Record(stream_.get());
   copy.arrival.QueuedLayer(stream_.get());

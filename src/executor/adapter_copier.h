@@ -1,8 +1,8 @@
 // AdapterCopier: adapters from the host's memory into pages of the device, layer by layer, those of
 // several adapters in turns, on a stream of its own. Copies that share the bus all reach a step at
-// its pace: a layer is copied in less time than a step takes for one, so that a request whose
-// adapter was ordered behind another's need not wait for all of that one. For one thread, but where
-// a function says otherwise.
+// its pace: a layer is copied in less time than a step takes for one, so that an adapter that was
+// ordered behind another need not wait for all of that one. For one thread, but where a function
+// says otherwise.
 #pragma once
 
 #include <array>
@@ -34,8 +34,8 @@ struct CopiedAdapter {
 
 class AdapterCopier {
  public:
-  // Borrowed: adapters lie in the pages of `pool` and are told to `loras`. Any thread. Of
-  // `copies_at_once` adapters layers are copied in turns, and of each what the slicer keeps.
+  // Borrowed: adapters lie in the pages of `pool` and are told to `loras`. Any thread. Layers of
+  // `copies_at_once` adapters are copied in turns, each as far as the slicer keeps it.
   AdapterCopier(const ModelConfig& config, KvPool& pool, LoraStore& loras, const Device& device,
                 int32_t copies_at_once, AdapterSlicer slicer = {});
   ~AdapterCopier();
@@ -49,8 +49,8 @@ class AdapterCopier {
   bool is_full() const { return copies_.size() == copies_at_once_; }
   // Must not be full. `arrival` has the rows, and learns of every layer.
   void Add(CopyOrder order, AdapterArrival& arrival);
-  // The next layer of the adapter whose turn it is, which is returned if that was its last; not if
-  // empty. Waits until there is room for the layer in the stream.
+  // Copies the next layer of the adapter that has its turn, and returns the adapter if that was its
+  // last layer. Must not be empty. Waits until there is room for the layer in the stream.
   std::optional<CopiedAdapter> CopyLayer();
 
  private:
@@ -68,7 +68,7 @@ class AdapterCopier {
   OwnedStream stream_;
   std::array<StreamEvent, 2> halves_;         // of layers, the last ones in the stream
   PinnedBuffer tables_;                       // the tables of rows of one adapter
-  std::deque<std::unique_ptr<Copy>> copies_;  // whose turn is next first
+  std::deque<std::unique_ptr<Copy>> copies_;  // the next one's turn first
 };
 
 }  // namespace graft

@@ -1,5 +1,5 @@
-// Which bits come out: machines whose ids are equal give the same tokens and log-probabilities for
-// the same request, so that one can go on where another stopped. Pure function; any thread.
+// Which bits come out: machines with equal ids give the same tokens and log-probabilities for the
+// same request, so that one can go on where another stopped. Pure function; any thread.
 #pragma once
 
 #include <cstdint>

@@ -29,9 +29,9 @@ void Store(T& word, T value) {
   __atomic_store_n(&word, value, __ATOMIC_SEQ_CST);
 }
 
-// Waiting for what comes soon: some polls at full speed, then for a while with the core left to
-// whoever wants it, then with short sleeps in between. (Where cores are short, a thread that yields
-// stands behind all others, and one that wakes before them.)
+// Waits for what comes soon: some polls at full speed, then for a while polls that leave the core
+// to other threads, then polls with short sleeps in between. (Where cores are short, a thread that
+// yields runs after all others, and one that wakes runs before them.)
 class Patience {
  public:
   explicit Patience(int64_t awake_ns) : awake_ns_(awake_ns) {}
@@ -63,8 +63,8 @@ class Patience {
   bool is_over_ = false;
 };
 
-// As long as most kernels of a step take; and between steps, where a post wakes who sleeps and
-// comes ahead of the rows.
+// How long a wait polls before it sleeps: in a step, as long as most kernels take; between steps
+// less, because a post wakes the sleeping workers and comes ahead of the rows.
 constexpr int64_t kAwakeInStepNs = 300'000;
 constexpr int64_t kAwakeBetweenNs = 50'000;
 

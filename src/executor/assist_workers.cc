@@ -131,7 +131,7 @@ void AssistWorkers::WaitFor(int32_t worker, pid_t process) {
   while (waitid(P_PID, static_cast<id_t>(process), &unused, WEXITED | WNOWAIT) != 0 &&
          errno == EINTR) {
   }
-  // Its id is its own until it is waited for: nobody kills another one.
+  // The id is this process's until waitpid: the destructor cannot kill another one by it.
   const std::lock_guard lock(mutex_);
   processes_[static_cast<size_t>(worker)] = 0;
   while (waitpid(process, nullptr, 0) < 0 && errno == EINTR) {

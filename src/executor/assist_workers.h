@@ -32,7 +32,7 @@ class AssistWorkers {
   // `worker_threads`. Everything is borrowed.
   AssistWorkers(AssistExchange& exchange, const AssistProcesses& processes, Metrics& metrics,
                 int worker_threads = 1);
-  // Stops the exchange: its jobs are posted by nobody any more.
+  // Stops the exchange: no job is posted any more.
   ~AssistWorkers();
 
   // The workers' processes, 0 for those that are being started. Any thread.

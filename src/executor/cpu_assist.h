@@ -1,8 +1,8 @@
 // CpuAssist: while an adapter's rows are on their way into the device's memory, workers of the host
 // compute what it adds to each projection (CaraServe, section 4), so that its prefill need not wait
 // for them. The stream is never stopped: it hands over rows and waits for answers by flags in
-// memory that both sides see. A layer whose rows have arrived when it is launched is the device's
-// again. Engine thread only; the workers have threads or processes of their own.
+// memory that both sides see. A layer that has all its rows when it is launched is computed by the
+// device again. Engine thread only; the workers have threads or processes of their own.
 #pragma once
 
 #include <cstdint>
@@ -32,7 +32,7 @@ struct CpuAssistOptions {
   // To compare with: the host waits until the stream has handed over x, and for the answers, which
   // it copies to the device.
   bool synchronises = false;
-  // Likewise: kernels that split their work over so many threads. Of worker threads, not processes.
+  // To compare with: kernels split their work over so many threads, in worker threads alone.
   int worker_threads = 1;
 };
 

@@ -315,7 +315,7 @@ TEST_P(CpuAssistTest, KilledWorkersAreReplacedAndTheirSharesComputed) {
     kill(AnyProcess(assist_->workers()), SIGKILL);
   });
   ExpectStep(segments);
-  // The processes are stopped before they answer, and then killed: nobody may wait for them.
+  // The processes are stopped before they answer, and then killed: the step must not wait for them.
   AnyProcess(assist_->workers());
   for (const pid_t process : assist_->workers().processes()) {
     if (process != 0) kill(process, SIGSTOP);

@@ -126,7 +126,7 @@ void DecodeGraphs::Record(int32_t rank_max, Stream& stream, const Progress& prog
   }
 }
 
-// Records a step whose rows all are padding, unless it was before.
+// Records a step of padding rows alone, unless it was recorded before.
 CapturedGraph* DecodeGraphs::Find(const Key& key, Stream& stream) {
   const auto found = graphs_.find(key);
   if (found != graphs_.end()) return found->second.has_value() ? &*found->second : nullptr;

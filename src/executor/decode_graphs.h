@@ -36,7 +36,7 @@ class DecodeGraphs {
   // memory is left for a graph, the step is launched kernel by kernel.
   const float* Run(const HostBatch& batch, Stream& stream);
 
-  // The rows that such a step computes, with those for nobody.
+  // The rows that such a step computes, padding included.
   int32_t PaddedRows(int32_t num_rows) const;
 
   // About what the driver keeps on the GPU for the graphs of all batch sizes and of ranks of up to

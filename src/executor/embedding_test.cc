@@ -1,5 +1,5 @@
-// One vector of a prompt's hidden states: the same bits however the prompt is cut and whoever is in
-// its steps, on the CPU and on a GPU.
+// One vector of a prompt's hidden states: the same bits however the prompt is cut and whatever else
+// is in its steps, on the CPU and on a GPU.
 #include <gtest/gtest.h>
 
 #include <cmath>

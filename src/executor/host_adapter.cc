@@ -198,7 +198,7 @@ HostRows HostRowsOf(const HostAdapter& adapter) {
   return found;
 }
 
-// Embeddings are every rank's, as hidden states are. Of keys and values a rank has its heads'.
+// Every rank has all embeddings, as it has all hidden states, and the keys and values of its heads.
 HostAdapter AdapterSlicer::VirtualTokensOf(const HostAdapter& whole) const {
   HostAdapter slice;
   const HostAdapter::Virtual& from = whole.virtual_tokens;

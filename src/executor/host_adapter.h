@@ -25,7 +25,7 @@ struct HostAdapter {
     int64_t b_row_bytes = 0;
     int64_t tables_begin = 0;  // [2][rank] pointers: A's, then B's
   };
-  // Its virtual tokens, whose rows begin the source.
+  // Its virtual tokens; their rows begin the source.
   struct Virtual {
     int32_t num_tokens = 0;
     int64_t row_bytes = 0;
@@ -46,12 +46,12 @@ struct HostAdapter {
   Virtual virtual_tokens;
   std::vector<Matrix> matrices;     // [layers * kLoraModules]
   std::vector<int64_t> layer_ends;  // [layers] where a layer's rows end and the next one's begin
-  // Of the weights, in order; between those of a slice there may be gaps, of bytes that mean
-  // nothing.
+  // The stretches of the weights, in order; between those of a slice there may be gaps of bytes
+  // that mean nothing.
   std::vector<Stretch> stretches;
 };
 
-// The adapter whose rows lie in `weights`, which outlives it.
+// The adapter that has its rows in `weights`, which outlive it.
 HostAdapter DescribeHostAdapter(const AdapterWeights& weights, const ModelConfig& model,
                                 std::string hash, std::string base_model);
 HostAdapter DescribeHostAdapter(const LoraWeights& weights, const ModelConfig& model,
@@ -66,7 +66,7 @@ struct HostRows {
 };
 HostRows HostRowsOf(const HostAdapter& adapter);
 
-// What of every adapter of a model one of its ranks keeps. Any thread.
+// Cuts out the part that one rank of a model keeps of each adapter. Any thread.
 class AdapterSlicer {
  public:
   AdapterSlicer() = default;  // of one rank, which keeps all
@@ -74,7 +74,7 @@ class AdapterSlicer {
       : model_(model), shard_(shard), dtypes_(dtypes) {}
 
   bool keeps_all() const { return shard_.num_ranks == 1; }
-  // The slice as an adapter of its own, whose stretches are pieces of the whole one's.
+  // The slice as an adapter of its own; its stretches are pieces of the whole one's.
   HostAdapter Slice(const HostAdapter& whole) const;
 
  private:

@@ -122,8 +122,8 @@ void HostStore::CountUse(Entry& entry) {
   entry.used_at = num_uses_;
 }
 
-// The logarithm of bytes times uses, these as they would have counted when the store was new: as
-// all lose in the same time the same share, who costs less stays so until somebody is used.
+// The logarithm of bytes times uses, as these would have counted when the store was new. All uses
+// fade alike, so the order of two adapters changes only when one of them is used.
 double HostStore::CostOf(const Entry& entry) {
   return std::log2(static_cast<double>(entry.adapter.weight_bytes) * entry.popularity) +
          static_cast<double>(entry.used_at) / kHalfLifeUses;
@@ -234,7 +234,7 @@ HostStore::Held HostStore::Put(HostAdapter adapter, AdapterWeights weights, int6
   std::optional<PackedRows> pages;
   if (num_pages >= 0 && num_pages <= bytes_max_ / kPageBytes) {
     pages = PackEvicting(adapter);
-    // Others whose adapters find room are put meanwhile.
+    // Other threads put adapters that find room meanwhile.
     const int64_t until_ns = SteadyClock::Get().NowNs() + wait_ns;
     uint64_t seen = num_changes_;
     while (!pages.has_value() && SteadyClock::Get().NowNs() < until_ns) {
@@ -262,7 +262,7 @@ HostStore::Held HostStore::Put(HostAdapter adapter, AdapterWeights weights, int6
     }
   } const lock_again{lock, num_changes_};
   lock.unlock();
-  // Copying takes milliseconds: who asks what is there does not wait for it.
+  // Copying takes milliseconds, and lookups must not wait for it.
   const std::lock_guard fill_lock(fill_mutex_);
   std::vector<HostAdapter::Stretch> stretches;
   for (const PageExtent& extent : pages->extents()) {
@@ -275,7 +275,7 @@ HostStore::Held HostStore::Put(HostAdapter adapter, AdapterWeights weights, int6
   entry->adapter = std::move(adapter);
   entry->pages = std::move(*pages);
   lock.lock();
-  // Another thread may have put the same content meanwhile, for which people may wait already.
+  // Another thread may have put the same content meanwhile, and requests may wait for that already.
   if (const auto it = entries_.find(hash); it != entries_.end()) {
     entry.reset();
     return Hold(*it->second);

@@ -37,14 +37,14 @@ class HostStore {
   HostStore(const HostStore&) = delete;
   HostStore& operator=(const HostStore&) = delete;
 
-  // An adapter that stays in memory while somebody holds it. The store outlives it.
+  // A hold on an adapter, which stays in memory as long. The store outlives it.
   class Held {
    public:
     Held() = default;
     Held(Held&& other) noexcept;
     Held& operator=(Held&& other) noexcept;
     ~Held() { Release(); }
-    // An adapter of no store, whose bytes somebody else keeps.
+    // An adapter of no store; the caller keeps its bytes.
     static Held Of(HostAdapter adapter);
 
     explicit operator bool() const { return adapter_ != nullptr; }
@@ -125,7 +125,7 @@ class HostStore {
   std::vector<Slab> slabs_;
   std::unordered_map<std::string, std::unique_ptr<Entry>> entries_;
   std::unordered_map<std::string, int32_t> priorities_;
-  std::set<Victim> victims_;  // the entries that nobody holds
+  std::set<Victim> victims_;  // the entries that are not held
   uint64_t num_changes_ = 0;  // of what has room or may go: a Put that waits looks again then
   int64_t num_uses_ = 0;
   prometheus::Gauge& bytes_gauge_;

@@ -106,7 +106,7 @@ TEST_F(HostStoreTest, SharedMemoryHoldsTheRows) {
   EXPECT_EQ(bytes, expected);
 }
 
-// Who must have it in the store, as ranks do, waits for those that hold all room.
+// A Put that needs room in the store, as ranks do, waits for the adapters that hold all of it.
 TEST_F(HostStoreTest, WaitsForRoomWhereItIsAsked) {
   std::vector<HostStore::Held> held;
   for (int i = 0; held.empty() || held.back().is_in_store(); ++i) {
@@ -172,7 +172,7 @@ class EvictionRule {
     for (const auto& [hash, uses] : uses_) hashes.insert(hash);
     return hashes;
   }
-  // The adapters that must go for `newcomer`, among those that nobody holds.
+  // The adapters that must go for `newcomer`, among those that are not held.
   std::set<std::string> Victims(const std::string& newcomer, const std::string& held,
                                 size_t count) {
     std::vector<std::tuple<int32_t, double, std::string>> costs;
@@ -283,7 +283,7 @@ TEST_F(HostStoreTest, NothingIsEvictedInVain) {
   EXPECT_EQ(adapters.Value(), 3);
 }
 
-// Without the first one's leave: it may wait for as long as the adapters that hold its room run.
+// A Put that waits holds up no other: it may wait as long as the adapters that hold its room run.
 TEST_F(HostStoreTest, WhatFitsIsPutWhileAnotherWaitsForRoom) {
   HostStore::Held held = Put("held", 64);
   std::atomic<bool> is_done = false;

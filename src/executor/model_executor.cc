@@ -166,7 +166,7 @@ void ModelExecutor::Continue() {
   step.done.Record(stream_);
 }
 
-// What was launched before memory ran out runs to its end, and its results are nobody's.
+// Work that was launched before memory ran out runs to its end; its results are dropped.
 void ModelExecutor::Try(RunningStep& step, const std::function<void()>& part) {
   if (!step.status.ok()) return;
   try {
@@ -183,14 +183,14 @@ void ModelExecutor::Try(RunningStep& step, const std::function<void()>& part) {
   }
 }
 
-// Where another rank found no memory, too.
+// Fails the step if another rank found no memory.
 void ModelExecutor::FailWithRanks(RunningStep& step) {
   if (parts_.ranks == nullptr) return;
   const std::string why = parts_.ranks->TakeFailure();
   if (!why.empty()) Try(step, [&] { ThrowOutOfMemory(why); });
 }
 
-// Looks again and again, which is what waiting for a stream does, too.
+// Polls, as CUDA's wait for a stream does, too.
 bool ModelExecutor::Wait(const std::atomic<bool>& interrupted, int64_t timeout_ns) {
   const RunningStep& step = first_step();
   const int64_t begin_ns = SteadyClock::Get().NowNs();
@@ -339,8 +339,8 @@ const float* ModelExecutor::Forward(RunningStep& step, ForwardTimes* times) {
   return logits;
 }
 
-// What the other ranks have begun. Where this one finds no memory, they come to an end all the
-// same.
+// Computes a part that the other ranks have begun. If this rank finds no memory, it still takes
+// part in their exchanges, so that they come to an end.
 void ModelExecutor::WithRanks(int64_t num_rows, bool has_logits,
                               const std::function<void()>& part) {
   struct Guard {
@@ -358,8 +358,8 @@ void ModelExecutor::WithRanks(int64_t num_rows, bool has_logits,
   guard.is_done = true;
 }
 
-// On a GPU the step's rows are being computed meanwhile. One mask may take a hundred times as long
-// as another; for those that take longer than that a token of any kind is drawn, which is dropped.
+// A GPU computes the step's rows meanwhile. One mask may take a hundred times as long as another.
+// Without a mask in time, a sequence draws any token, which is dropped.
 void ModelExecutor::FillMasks(RunningStep& step) {
   const StepPlan& plan = *step.plan;
   step.left_out.assign(plan.sequences.size(), 0);
@@ -387,7 +387,7 @@ void ModelExecutor::FillMasks(RunningStep& step) {
   }
 }
 
-// What was launched ahead and waited draws with all that is known by now.
+// A step that was launched ahead and waited draws with all that is known by now.
 void ModelExecutor::SampleRows(RunningStep& step) {
   const StepPlan& plan = *step.plan;
   FillMasks(step);

@@ -33,14 +33,14 @@ struct ExecutorParts {
   const AdapterArrivals* arrivals = nullptr;  // null: plans name what is wholly there alone
   CpuAssist* assist = nullptr;                // null: all steps wait for what arrives
   MergedWeights* merged = nullptr;            // null: plans merge nothing
-  RankLink* ranks = nullptr;                  // null: nobody else computes the steps
-  Turns* turns = nullptr;                     // null: nobody works beside the steps of a CPU
-  DeviceTurns* device_turns = nullptr;        // likewise of a GPU
+  RankLink* ranks = nullptr;                  // null: there is one rank
+  Turns* turns = nullptr;                     // null: no other work beside the steps of a CPU
+  DeviceTurns* device_turns = nullptr;        // null: none beside those of a GPU
 };
 
 class ModelExecutor : public Executor {
  public:
-  // Everything is borrowed. `loras` is null for a server without LoRA, whose plans name no adapter.
+  // Everything is borrowed. `loras` is null for a server without LoRA; its plans name no adapter.
   ModelExecutor(Transformer& transformer, const LoraStore* loras, const ExecutorLimits& limits,
                 Stream& stream, const ExecutorParts& parts = {});
 
@@ -98,7 +98,7 @@ class ModelExecutor : public Executor {
     PinnedBuffer sampled;     // SampledToken [logits rows]
   };
 
-  // Rows of a prompt whose log-probabilities the device forms while the host reads those before.
+  // Rows of a prompt. The device forms their log-probabilities while the host reads those before.
   struct PromptBatch {
     PromptBatch(const Device& device, int32_t rows_max)
         : rows(rows_max * int64_t{sizeof(int32_t)}, device),
@@ -148,7 +148,8 @@ class ModelExecutor : public Executor {
   std::unique_ptr<DecodeGraphs> graphs_;
   std::vector<SequenceSampler> samplers_;  // [sequences_max]
   PooledStates pooled_;
-  // Taking turns: up to two that were begun, and the last finished, whose end the next is timed by.
+  // In turns: up to two steps that were begun, and the last finished, as the next is timed by its
+  // end.
   static constexpr size_t kSteps = 3;
   std::array<RunningStep, kSteps> steps_;
   uint64_t num_begun_ = 0;

@@ -696,7 +696,7 @@ TEST_P(ModelExecutorTest, MergesAndGoesBackToTheBit) {
   EXPECT_EQ(Generate(replaying, same, 12, 1), merged);
 }
 
-// The merge takes rows whose arrival ended just before it.
+// The merge takes rows that arrived just before it.
 TEST_P(ModelExecutorTest, MergesAfterAStepThatWaited) {
   const std::vector<Wanted> one = {Company()[3]};
   MergedWeights weights(config_, weights_);

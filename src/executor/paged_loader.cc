@@ -63,7 +63,7 @@ PagedLoader::~PagedLoader() {
     watched_changed_.notify_one();
     copies_wanted_.came.notify_one();
   }
-  // Nobody adds readers any more.
+  // After this thread has ended, no reader is added.
   watching_.join();
   for (std::thread& reader : readers_) reader.join();
   copying_.join();
@@ -80,7 +80,7 @@ bool PagedLoader::FindReader() {
   return true;
 }
 
-// Whether the holder may have one more thread. Those whose folders hang are not its own any more.
+// Whether the holder may have one more thread. Threads that hang on a folder do not count.
 bool PagedLoader::MayRead(int32_t holder) const {
   const auto num_reading =
       std::count_if(readings_.begin(), readings_.end(), [holder](const Reading& reading) {
@@ -184,7 +184,7 @@ int64_t PagedLoader::GiveUpLate(int64_t now_ns) {
     hanging_gauge_.Increment();
     give_up(reading.job);
   }
-  // Where all threads hang.
+  // Jobs in line are late where all threads hang.
   const std::vector<FetchJob> late = fetches_.orders.TakeFirstOnes(
       [&](const FetchJob& job) { return is_late(job, limits_.give_up_ns); });
   for (const FetchJob& job : late) give_up(job);
@@ -200,8 +200,8 @@ void PagedLoader::MakePlaceFor(Reading& reading) {
   Push(std::move(event));
 }
 
-// What is to be copied is in the host's memory. The other ranks have their order before anybody can
-// send them a step with the slot.
+// The adapter to copy is in the host's memory. The other ranks get their orders before a step with
+// the slot can be sent to them.
 void PagedLoader::BeginCopy(CopyOrder order, HostStore::Held held) {
   uint32_t rank_copy = 0;
   if (ranks_ != nullptr) rank_copy = ranks_->Copy(order, *held);

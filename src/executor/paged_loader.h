@@ -1,12 +1,11 @@
 // PagedLoader: adapters from folders into the host's memory on a few threads, and from there into
-// pages of the device on another, with a stream of its own, so that a copy never waits for a disk
-// nor a step for either. Rows are copied layer by layer, so that a step may begin before they all
-// are there. A holder's orders are begun in order of arrival, different holders' take turns, and
-// nobody's fetches take all threads: where they are busy for others there are more. A folder whose
-// storage does not answer holds up its own requests alone: a fetch that takes long gets a thread
-// more in its place, and is given up in the end; its thread stays with it until the storage
-// answers, which the destructor waits for. Its interface is the engine thread's; it outlives the
-// engine.
+// pages of the device on another, with a stream of its own. So a copy never waits for a disk, nor a
+// step for either. Rows are copied layer by layer, so that a step may begin before they all are
+// there. Orders of one holder are begun in order of arrival, and holders take turns; where threads
+// are busy for other holders, there are more. A folder on storage that does not answer holds up its
+// own requests alone: a fetch that takes long gets a thread more in its place, and is given up in
+// the end. Its thread stays with it until the storage answers, which the destructor waits for. The
+// interface is the engine thread's; the loader outlives the engine.
 #pragma once
 
 #include <condition_variable>
@@ -34,7 +33,7 @@ namespace graft {
 
 struct FetchLimits {
   int32_t threads = 2;  // that read folders for one holder
-  // Beyond those: for other holders, and in the place of those whose folders hang.
+  // Further threads: for other holders, and in the place of threads that hang on a folder.
   int32_t threads_more = 16;
   // After this a fetch is slow (LoadEvent::kSlow), and another thread takes its place.
   int64_t slow_ns = 2'000'000'000;
@@ -58,8 +57,8 @@ class PagedLoader : public AdapterLoader {
               const FetchLimits& limits = {}, const LoaderRanks& ranks = {});
   ~PagedLoader() override;
 
-  // Told, on the loader's threads and before the engine is, what came out of a folder whose hash
-  // was not known. Before the first order.
+  // `on_read` is told, on the loader's threads and before the engine is, what came out of a folder
+  // with a hash that was not known. To be set before the first order.
   void SetOnRead(std::function<void(const std::string& key, const AdapterFacts&)> on_read) {
     on_read_ = std::move(on_read);
   }
@@ -146,7 +145,7 @@ class PagedLoader : public AdapterLoader {
   std::unordered_map<int32_t, HostStore::Held> held_;  // by content, until copied or dropped
   std::vector<LoadEvent> events_;
   std::vector<uint32_t> rank_copies_;  // by slot, the numbers of the other ranks' copies
-  std::vector<AdapterSlot> arrived_;   // slots whose last event is among them
+  std::vector<AdapterSlot> arrived_;   // slots that have their last event in events_
   std::condition_variable event_came_;
   int32_t num_under_way_ = 0;
   std::function<void()> waker_;

@@ -25,7 +25,7 @@ class PooledStates {
 
  private:
   Transformer& transformer_;
-  std::vector<std::vector<double>> sums_;  // [sequences_max]; empty where nobody pools
+  std::vector<std::vector<double>> sums_;  // [sequences_max]; empty: not pooled
   PinnedBuffer rows_;                      // int32_t [step_tokens_max]
   PinnedBuffer host_sums_;                 // double [hidden]
   Buffer device_sums_;                     // double [hidden], on a GPU

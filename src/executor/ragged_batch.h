@@ -40,8 +40,8 @@ class RaggedBatch {
   // As BatchArrays has them.
   const std::vector<VirtualRun>& virtual_embeddings() const { return virtual_embeddings_; }
   const std::vector<VirtualRun>& virtual_kv() const { return virtual_kv_; }
-  // Of each sequence that samples, in the plan's order: the last row that is no draft, and then
-  // those of its drafts.
+  // The rows that draws follow, by sequence that samples, in the plan's order: its last row that is
+  // no draft, and then those of its drafts.
   const std::vector<int32_t>& sample_rows() const { return sample_rows_; }
   // The row at which the plan's sequence begins.
   int32_t first_row(size_t sequence_idx) const { return first_rows_[sequence_idx]; }

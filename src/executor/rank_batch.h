@@ -23,8 +23,8 @@ void ForEachArray(Arrays& arrays, const Use& use) {
 // CHECKs that the step has nothing that ranks cannot do.
 void WriteBatch(const HostBatch& batch, MessageWriter* message);
 
-// Its arrays lie in the message. Of the rank itself: its table of adapters (the step brings its
-// bound on ranks), their virtual tokens. The rank's gate is added by whoever knows it.
+// The batch's arrays lie in the message. The table of adapters and their virtual tokens are the
+// rank's own; the step brings the table's bound on ranks. The caller adds the rank's gate.
 HostBatch ReadBatch(const LoraTable& own_adapters, const VirtualRows* own_virtual_rows,
                     MessageReader& message);
 

@@ -17,7 +17,7 @@ class Filler {
   template <typename T>
   void operator()(std::span<const T>& values) const {
     static_assert(sizeof(T) % sizeof(int32_t) == 0);
-    // Of lengths that leave what follows off its border, unless somebody sees to that.
+    // Lengths that put what follows off its border, unless the writer pads.
     const size_t num_values = 1 + static_cast<size_t>(*next_) % 3;
     std::vector<int32_t>& words = words_->emplace_back(num_values * sizeof(T) / sizeof(int32_t));
     for (int32_t& word : words) word = ++*next_;

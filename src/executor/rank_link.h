@@ -38,7 +38,7 @@ class RankLink {
   // memory, so that the step means nothing; "" where all did. Once.
   std::string TakeFailure() { return communicator_.TakeFailure(); }
 
-  // For who has waited so long for a step to end.
+  // For a caller that has waited so long for a step to end.
   void LookForStopped(int64_t waited_ns);
 
   // The other ranks copy their slices of the adapter, which stays where it is in the host store

@@ -183,7 +183,7 @@ void RankWorker::CopyAdapters() {
     }
     lock.lock();
     arrived_.push_back(slot);
-    // Rank 0 lets nobody have the slot before this.
+    // Rank 0 gives the slot to no other adapter before this.
     parts_.communicator.Report(job.number);
   }
 }

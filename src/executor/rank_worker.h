@@ -1,6 +1,6 @@
 // RankWorker: one of the ranks behind rank 0: a slice of the model, of every page and of every
 // adapter, which computes the steps that rank 0's RankLink sends. It decides nothing: rank 0 has
-// the engine, draws the tokens, and knows which page is whose. The main thread computes; another
+// the engine, draws the tokens, and knows what each page is for. The main thread computes; another
 // one copies adapters into pages beside that, layer by layer, and steps wait for the layers they
 // read.
 #pragma once

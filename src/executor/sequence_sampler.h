@@ -27,7 +27,7 @@ class SequenceSampler {
 
   int32_t num_logprobs() const { return spec_.num_logprobs; }
   const std::vector<int32_t>& prompt_tokens() const { return prompt_tokens_; }
-  // Of the prompt's first token.
+  // The position of the prompt's first token.
   int32_t prompt_position() const { return prompt_position_; }
 
  private:
