@@ -1,30 +1,28 @@
 // Graft's own policy: the runner where all requests together, those there and the new one, are
-// predicted to wait least, in milliseconds.
+// predicted to wait least, in milliseconds. What counts:
 //
-//  - Those there: their steps take longer by what the request adds to them, for as long as both
-//    run, and they wait for its prompt. That is much to those who came just before: they have few
-//    tokens to share it out over, and some end soon. So prompts come to a runner one after the
-//    other.
-//  - Where kernels pad, what is computed for nothing: a larger rank than those there makes all
-//  their
-//    rows longer, a smaller one has longer rows itself. Those who come later pay for it, too.
-//  - Of the prompt only what the runner has not cached counts, as far as its digest of prefixes
-//    says.
-//  - The request: until the batch has a place and the runner pages, for the prompts before its own,
-//    then for what those there add to its steps.
+//  - The requests there: their steps take longer by what the new one adds, for as long as both run,
+//    and they wait for its prompt. That wait costs most for requests that came just before: they
+//    have few tokens to spread it over, and some end soon. So prompts come to a runner one after
+//    the other.
+//  - Padding, where kernels pad: a rank above those there makes all their rows longer, and a rank
+//    below the largest has longer rows itself. Requests that come later pay for it, too.
+//  - The prompt: only the part that the runner has not cached, as its digest of prefixes says.
+//  - The request itself: it waits until the batch has a place and the runner pages, then for the
+//    prompts before its own, then for what the requests there add to its steps.
 //  - The bound on a token's time: requests that are pushed beyond it count as if their tokens took
 //    longer by a part of the bound. Near the bound requests are kept below it; where there are too
-//    many for all to be, few runners bear them.
-//  - A load, where the runner lacks the adapter: it waits for those before it and for a place, and
-//    takes that of an adapter which requests may ask for again there soon. An adapter has as many
-//    copies as its load fills runners; each further one costs more, so copies grow with the load
-//    and not with every burst.
+//    many for that, few runners bear them.
+//  - A load, where the runner lacks the adapter: it waits for the loads before it and for a place,
+//    and takes the place of an adapter that may soon be asked for there again. An adapter has as
+//    many copies as its load fills runners; each further one costs more, so copies grow with the
+//    load and not with every burst.
 //  - A tenant that has more in flight than its share makes others wait: their time counts by how
 //    many times it has more.
-//  - Opening an idle runner costs a little, so that where nobody would notice, runners stay idle.
+//  - Opening an idle runner costs a little, so that it stays idle where the difference is small.
 //
-// Of equally good runners the adapter's hash decides, so that rare adapters come back to a runner
-// which has them in its memory.
+// Among equally good runners the adapter's hash decides, so that rare adapters come back to a
+// runner that has them in its memory.
 #include <algorithm>
 #include <cmath>
 
@@ -37,39 +35,40 @@ namespace {
 constexpr double kCopyLoad = 16.0;
 // The share of a batch that one adapter fills before it gets another copy.
 constexpr double kCopyShareOfBatch = 0.5;
-// What was thrown out is missed if it is asked for again so soon.
+// An adapter that was thrown out is missed if it is asked for again so soon.
 constexpr double kMissedSeconds = 4.0;
-// The part of a request's time alone that an idle runner may save before it is opened.
+// An idle runner is opened if it saves more than this part of a request's time alone.
 constexpr double kIdleShare = 0.01;
-// What the adapter's own order of runners is worth, of a load.
+// What the adapter's own order of runners is worth, as a share of a load.
 constexpr double kOrderShare = 0.25;
-// Of the wait for others' pages: half of an answer's time until some are given back.
+// The wait for others' pages, as a share of an answer's time: by then some are given back.
 constexpr double kPagesShare = 0.5;
-// A request beyond the bound counts as so much of the bound more a token.
+// A token of a request beyond the bound counts as longer by this share of the bound.
 constexpr double kBeyondShare = 0.05;
-// Whether it will be is predicted as well as this: the middle and the width, of the bound.
+// How well being beyond is predicted: the middle and the width of the curve, in shares of the
+// bound.
 constexpr double kBeyondMiddle = 1.03;
 constexpr double kBeyondWidth = 0.02;
-// Requests of other frontends come unseen. As far as those there are others', the bound counts
-// more, and from so much earlier on.
+// Requests of other frontends come unseen. The more of the requests there are others', the more the
+// bound counts, and the earlier.
 constexpr double kBeyondMoreForOthers = 2.0;
 constexpr double kBeyondEarlierForOthers = 0.06;
-// Both of two requests wait for each other, whichever came first: half of it counts on either side.
+// Two requests slow each other down, whichever came first: half of it counts on either side.
 constexpr double kPairShare = 0.5;
-// Padding is borne by those who come for as long as the ranks stay mixed: for everybody in the
-// batch it counts so many times.
+// Padding lasts for as long as ranks stay mixed, so later requests bear it, too: it counts so many
+// times for each request in the batch.
 constexpr double kPaddingWeight = 3.0;
-// A prompt counts for who came just now as for so many more, and less with each step since.
+// For a prompt, a request that came just now counts as so many more; fewer with each step since.
 constexpr double kYoungWeight = 8.0;
 constexpr double kYoungSteps = 15.0;
-// Who waits for a first token sees nothing, and holds up those behind: that counts so many times.
+// A wait for the first token shows nothing and holds up requests behind: it counts so many times.
 constexpr double kWaitWeight = 8.0;
 // No step is shorter, whatever a cost file says.
 constexpr double kLeastStepMs = 0.01;
 // Loads that a runner has under way at once.
 constexpr double kLoadsAtOnce = 4.0;
 
-// By which age is counted in steps. A cost file may have 0 where all of a step goes by its rows.
+// The step by which age is counted. A cost file may have 0 where all of a step goes by its rows.
 double StepMsOfOne(const CostModel& costs) {
   if (costs.step_ms > 0.0) return costs.step_ms;
   BatchRanks one;
@@ -100,7 +99,7 @@ class Auto : public PlacementPolicy {
   }
 
  private:
-  // Of the request, the same on every runner.
+  // What is the same on every runner, for one request.
   struct Common {
     double mean_tokens = 1.0;            // of an answer
     double output_tokens = 0.0;          // expected
@@ -114,12 +113,12 @@ class Auto : public PlacementPolicy {
     HolderWalk holders;
     std::span<const RunnerCount> own;  // of the tenant, what is left of them
   };
-  // Requests that came to a runner of late, older ones counting less, as of then.
+  // Requests that came to a runner of late, older ones counting less, as of `ns`.
   struct Young {
     double num = 0.0;
     int64_t ns = 0;
   };
-  // Of a runner's requests.
+  // How fast a runner's requests go.
   struct Pace {
     double step_ms = 0.0;   // without prompts
     double token_ms = 0.0;  // with as many prompts as those there bring
@@ -144,7 +143,7 @@ class Auto : public PlacementPolicy {
     return common;
   }
 
-  // The tenant's own there: their time counts as ever.
+  // The tenant's own requests there; their time counts once.
   static double OwnRequests(size_t idx, Common* common) {
     const auto number = static_cast<int32_t>(idx);
     while (!common->own.empty() && common->own.front().runner < number) {
@@ -166,7 +165,7 @@ class Auto : public PlacementPolicy {
     return {step_ms, step_ms + (token_ms * prompt_tokens + with_prompts_ms) / mean_tokens};
   }
 
-  // Of prompts on the runner that nobody has drawn with yet, as long as those that came of late.
+  // The time for the runner's prompts that have drawn nothing yet, each as long as those of late.
   double UndrawnMs(const Fleet& fleet, size_t idx, const BatchRanks& ranks) const {
     const auto tokens = static_cast<double>(fleet.UndrawnPromptTokens(idx));
     if (tokens <= 0.0 || ranks.num_requests == 0) return 0.0;
@@ -176,7 +175,7 @@ class Auto : public PlacementPolicy {
            costs_.step_ms_with_prompts * std::max(1.0, tokens / each);
   }
 
-  // Of a token, for those that are likely beyond the bound.
+  // What a token adds by being likely beyond the bound.
   double BeyondMs(double token_ms, double share_of_others) const {
     const double middle = kBeyondMiddle - kBeyondEarlierForOthers * share_of_others;
     const double share = 1.0 / (1.0 + std::exp((middle - token_ms / slo_ms_) / kBeyondWidth));
@@ -231,7 +230,7 @@ class Auto : public PlacementPolicy {
     return cost;
   }
 
-  // Until the batch has a place for it, and the pool pages.
+  // The wait until the batch has a place for the request, and the pool has pages.
   double WaitMs(const Fleet& fleet, size_t idx, const PlacementQuery& query,
                 double answer_ms) const {
     const RunnerState& runner = fleet.runner(idx);
@@ -244,8 +243,8 @@ class Auto : public PlacementPolicy {
     return wait_ms;
   }
 
-  // The load itself after those before it, what it throws out or the wait until something can be,
-  // and how far it is beyond the copies that the adapter's load fills.
+  // The cost of the load itself after those before it, of what it throws out or the wait until
+  // something can go, and of a copy beyond those that the adapter's load fills.
   double LoadMs(const Fleet& fleet, size_t idx, const PlacementQuery& query, const Common& common,
                 double answer_ms) const {
     const RunnerState& runner = fleet.runner(idx);

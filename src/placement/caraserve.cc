@@ -1,7 +1,7 @@
 // CaraServe, section 5, Algorithm 1: by linear cost models, what the request would cost those that
 // a runner serves: each of their tokens takes longer by what the step does, and all wait for its
 // prompt once, shared out over the tokens of an answer. A runner that would then be slower than the
-// bound on a token's time pays a penalty, which whatever meets the bound is cheaper than.
+// bound on a token's time pays a penalty, so that every runner that meets the bound is cheaper.
 #include "placement/policy.h"
 
 namespace graft {

@@ -5,7 +5,7 @@
 namespace graft {
 namespace {
 
-// Of what is saved, the part that moving may cost: predictions are not exact.
+// The part of what is saved that moving may cost, as predictions are not exact.
 constexpr double kCostShareMax = 0.5;
 
 double MoveMs(const MovableRequest& request, const CostModel& costs) {
@@ -37,7 +37,7 @@ bool IsWorthEmptying(const Fleet& fleet, size_t runner, std::span<const MovableR
   for (size_t i = 0; i < fleet.num_runners(); ++i) {
     const RunnerState& other = fleet.runner(i);
     if (i == runner || !other.is_open || is_target[i] == 0) continue;
-    if (other.batch_max <= 0) return false;  // nobody knows what it could take
+    if (other.batch_max <= 0) return false;  // it does not say what it could take
     num_places += std::max<int64_t>(0, other.batch_max - other.num_requests);
   }
   if (num_places < static_cast<int64_t>(requests.size())) return false;

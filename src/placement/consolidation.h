@@ -18,13 +18,14 @@ struct MovableRequest {
   int32_t rank = 0;             // its adapter's largest; 0: base, or it is not known
 };
 
-// Moving this one costs its client and those beside it less than half of what it still takes where
-// it is.
+// Whether moving the request costs its client, and the requests beside it, less than half of the
+// time that it still takes where it is.
 bool IsWorthMoving(const Fleet& fleet, size_t runner, const MovableRequest& request,
                    const CostModel& costs);
 
-// Others have places for all of the runner's requests, and moving these costs less than half of the
-// time that the runner is free earlier. `is_target`: by runner, whether requests may go there.
+// Whether others have places for all of the runner's requests, and moving these costs less than
+// half of the time that the runner is free earlier. `is_target`: by runner, whether requests may go
+// there.
 bool IsWorthEmptying(const Fleet& fleet, size_t runner, std::span<const MovableRequest> requests,
                      std::span<const uint8_t> is_target, const CostModel& costs);
 

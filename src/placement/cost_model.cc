@@ -72,7 +72,7 @@ Status ReadLine(const Json& json, const char* name, CostLine* line) {
   return ReadNumber(part, name, "r_squared", &line->r_squared);
 }
 
-// Of files that graft profile wrote before it timed served requests there is none.
+// Files that graft profile wrote before it timed served requests have no such part.
 Status ReadServed(const Json& json, ServedCosts* served) {
   if (!json.is_object() || !json.contains("served")) return OkStatus();
   const Json& part = json.at("served");
@@ -107,11 +107,11 @@ OrderedJson LineJson(const CostLine& line, const char* unit) {
           {"r_squared", line.r_squared}};
 }
 
-// Of a column's square, what rounding leaves where others say all of it.
+// The share of a column's square that rounding leaves where other columns determine all of it.
 constexpr double kOwnShareMin = 1e-10;
 
 // Normal equations of the columns named by `used`, each row divided by its time, by elimination.
-// Empty: they depend on each other.
+// Empty: the columns depend on each other.
 std::vector<double> SolveColumns(const std::vector<std::vector<double>>& rows,
                                  std::span<const double> ms, const std::vector<size_t>& used) {
   const size_t n = used.size();
@@ -124,8 +124,8 @@ std::vector<double> SolveColumns(const std::vector<std::vector<double>>& rows,
       a[i][n] += weighted * ms[row];
     }
   }
-  // What is left of a column's own square once the columns before it are taken out says how much of
-  // it they do not say. The matrix is positive, so that its diagonal needs no other pivots.
+  // What is left of a column's square once the columns before it are taken out is the part that
+  // they do not determine. The matrix is positive, so that its diagonal needs no other pivots.
   std::vector<double> square(n);
   for (size_t i = 0; i < n; ++i) square[i] = a[i][i];
   for (size_t i = 0; i < n; ++i) {

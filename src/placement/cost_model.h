@@ -40,7 +40,7 @@ struct BatchRanks {
 struct StepWork {
   BatchRanks ranks;            // of all sequences in it
   int64_t prompt_tokens = 0;   // rows beyond one of each sequence
-  int64_t context_tokens = 0;  // of all sequences, whose keys and values its rows read
+  int64_t context_tokens = 0;  // of all sequences; rows read their keys and values
   // Pairs of a row beyond one of its sequence and a token that it attends to, for most of what long
   // prompts take.
   int64_t prompt_pairs = 0;
@@ -61,16 +61,16 @@ struct StepWork {
 struct ServedCosts {
   // From a request to its first token, beyond its step, at a runner that was idle.
   double first_token_ms = 0.0;
-  // Of a step with one row, and of each further row. Below 0 where the engine hides what a step
-  // that is timed alone shows.
+  // What a step with one row takes more, and each further row. Below 0 where the engine hides time
+  // that shows when a step is timed alone.
   double step_ms = 0.0;
   double ms_per_row = 0.0;
-  // How many times as long steps take while i + 1 runners of one machine compute, whose cores,
-  // caches and memory they share; the first is 1. Empty: not measured.
+  // How many times as long steps take while i + 1 runners of one machine compute and share its
+  // cores, caches and memory; the first is 1. Empty: not measured.
   std::vector<double> decode_slowness;
   std::vector<double> prompt_slowness;  // of what prompts' tokens take in a step
 
-  // Beyond what was measured all share what that many get.
+  // Beyond the number measured, all runners share what the runners of that number get.
   double DecodeSlowness(int32_t num_busy) const { return SlownessOf(decode_slowness, num_busy); }
   double PromptSlowness(int32_t num_busy) const { return SlownessOf(prompt_slowness, num_busy); }
 
@@ -94,8 +94,8 @@ struct CostModel {
   double step_ms_per_context_token = 6e-5;
   double step_ms_per_prompt_pair = 0.0;
   double step_ms_per_prompt_unit = 0.0;
-  // Of a step in which any request has an adapter, and of one with any prompt: on a GPU the one
-  // launches kernels that others do not need, and the other is launched kernel by kernel.
+  // What a step takes more with any adapter in it, and with any prompt: on a GPU the first launches
+  // kernels that others do not need, and the second is launched kernel by kernel.
   double step_ms_with_adapters = 0.0;
   double step_ms_with_prompts = 0.0;
   double step_r_squared = 0.0;
@@ -115,21 +115,21 @@ struct CostModel {
     return static_cast<double>(pads ? work.prompt_tokens * work.ranks.largest : work.prompt_ranks);
   }
   double DecodeMs(const BatchRanks& ranks) const { return decode.At(UnitsOf(ranks)); }
-  // Of the executor alone.
+  // A step in the executor alone.
   double ExecutorMs(const StepWork& work) const {
     return step_ms + step_ms_per_row * static_cast<double>(work.ranks.num_requests) +
            step_ms_per_unit * UnitsOf(work.ranks) + PromptMs(work) +
            (work.ranks.sum > 0 ? step_ms_with_adapters : 0.0) +
            step_ms_per_context_token * static_cast<double>(work.context_tokens);
   }
-  // As it is served. Never below a tenth of the executor's, however little was measured.
+  // A step as it is served; never below a tenth of the executor's, however little was measured.
   double StepMs(const StepWork& work) const {
     const double executor_ms = ExecutorMs(work);
     const double served_ms =
         served.step_ms + served.ms_per_row * static_cast<double>(work.ranks.num_requests - 1);
     return std::max(executor_ms + served_ms, 0.1 * executor_ms);
   }
-  // Of a step, what its prompts' tokens take.
+  // The part of a step that its prompts' tokens take.
   double PromptMs(const StepWork& work) const {
     if (work.prompt_tokens == 0) return 0.0;
     return step_ms_with_prompts +
@@ -138,18 +138,18 @@ struct CostModel {
            step_ms_per_prompt_unit * PromptUnitsOf(work);
   }
   // What a request's prompt takes of the steps that compute it: so many tokens after those that are
-  // cached, by its rank, in steps whose largest rank is `largest_rank`. Numbers may be means.
+  // cached, by its rank, in steps with `largest_rank` as the largest. Numbers may be means.
   double PromptMsOf(double tokens, double cached_tokens, double rank, double largest_rank) const {
     if (tokens <= 0.0) return 0.0;
     return step_ms_with_prompts +
            tokens * PromptTokenMs(cached_tokens + tokens / 2.0, rank, largest_rank);
   }
-  // Of one of its tokens, which attends to so many before it.
+  // What one of its tokens takes, which attends to so many before it.
   double PromptTokenMs(double tokens_before, double rank, double largest_rank) const {
     return step_ms_per_prompt_token + step_ms_per_prompt_pair * tokens_before +
            step_ms_per_prompt_unit * (pads ? std::max(rank, largest_rank) : rank);
   }
-  // Of a step that padding takes: rows below the largest rank are computed as if they had it.
+  // What padding takes of a step: rows below the largest rank are computed as if they had it.
   double PaddingMs(const BatchRanks& ranks) const {
     return pads ? step_ms_per_unit * (UnitsOf(ranks) - static_cast<double>(ranks.sum)) : 0.0;
   }

@@ -8,9 +8,9 @@ namespace {
 
 // Arrivals count a 2.7th after so long.
 constexpr double kRateSeconds = 30.0;
-// Of what ended of late, one more counts so much. The first ones count no more: they are short.
+// What one more request counts in a mean of late. The first to end count no more: they are short.
 constexpr double kEndedShare = 1.0 / 64;
-// A rate is none that is a request in two weeks.
+// A rate below a request in two weeks counts as none.
 constexpr double kForgottenRate = 1e-6;
 
 double SecondsBetween(int64_t from_ns, int64_t to_ns) {
@@ -114,7 +114,7 @@ void Fleet::Use(size_t idx, int32_t adapter, int32_t change) {
   AdapterAt(adapter).num_in_flight += change;
   if (held.num_in_flight > 0) return;
   held.place = runner.idle.insert(runner.idle.end(), adapter);
-  SetComing(idx, held, false);  // nobody asks for it any more
+  SetComing(idx, held, false);  // no request there asks for it any more
 }
 
 void Fleet::SetComing(size_t idx, Held& held, bool is_coming) {
@@ -240,7 +240,7 @@ void Fleet::SetHeld(size_t idx, std::span<const int32_t> adapters, bool is_whole
     Hold(idx, adapter);
     SetComing(idx, runner.held.at(adapter), false);
   }
-  // Of these that are this owner's requests' it knows; others' loads are not counted as its own.
+  // This owner knows the loads for its own requests; loads for others' are not counted as coming.
   for (const int32_t adapter : coming) Hold(idx, adapter);
 }
 

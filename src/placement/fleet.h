@@ -28,10 +28,10 @@ struct RunnerState {
   int32_t adapters_max = 0;      // on its device at once; 0: it does not say
   int32_t page_tokens = 0;       // 0: it does not say what pages it has
   bool has_prefix_cache = true;  // false: what is placed there is computed whole each time
-  int64_t pages_free = 0;        // that nobody uses or is promised
+  int64_t pages_free = 0;        // neither used nor promised
   int64_t num_pages = 0;         // 0: it does not say
   int64_t pages_used = 0;        // by requests and their adapters
-  int64_t num_requests = 0;      // everybody's, waiting ones included
+  int64_t num_requests = 0;      // of all owners, waiting ones included
 };
 
 // A request, as far as a choice depends on it.
@@ -43,12 +43,12 @@ struct PlacedRequest {
   float tenant_weight = 1.0f;  // share of the fleet among tenants, above 0
   int32_t prompt_tokens = 0;   // with what it has drawn so far
   int32_t output_tokens_max = 0;
-  std::vector<uint64_t> prefix;  // names of its prompt's leading pages; {}: nobody looks
+  std::vector<uint64_t> prefix;  // names of its prompt's leading pages; {}: not looked at
   int32_t cached_tokens = 0;     // of the prompt, that its runner is thought to have cached
 };
 
-// Who holds an adapter, asked for one runner after the other, in order of their numbers. The base
-// model is everybody's.
+// Which runners hold an adapter, asked for one after the other, in order of their numbers. All hold
+// the base model.
 class HolderWalk {
  public:
   HolderWalk(std::span<const int32_t> holders, bool is_base) : rest_(holders), is_base_(is_base) {}
@@ -75,12 +75,12 @@ class Fleet {
   size_t num_runners() const { return runners_.size(); }
   RunnerState& runner(size_t idx) { return runners_[idx].state; }
   const RunnerState& runner(size_t idx) const { return runners_[idx].state; }
-  // It has lost all that it had, or is another one by now.
+  // The runner has lost all that it had, or its number is another runner's by now.
   void Reset(size_t idx);
 
   // What the runners' prefix caches have.
   PrefixIndex& prefixes() { return prefixes_; }
-  // Of the request's prompt, tokens that each runner is thought to have cached; empty: none has.
+  // Tokens of the request's prompt that each runner is thought to have cached; empty: none has any.
   std::vector<int32_t> CachedTokens(const PlacedRequest& request) const;
   int32_t CachedTokensOn(size_t idx, const PlacedRequest& request) const;
 
@@ -96,46 +96,46 @@ class Fleet {
   // A request has ended well, `seconds` after it came, with so many tokens drawn.
   void End(double seconds, int64_t output_tokens);
   // What the runner says it holds, instead of what was thought; adapters of requests that are there
-  // stay. Where the list is not whole it only adds. `coming`: on their way to its device, for
-  // whosever requests; who asks for one of them need not have it loaded elsewhere.
+  // stay. Where the list is not whole it only adds. `coming`: on their way to its device, for any
+  // owner's requests; a request for one of them need not have it loaded elsewhere.
   void SetHeld(size_t idx, std::span<const int32_t> adapters, bool is_whole,
                std::span<const int32_t> coming = {});
 
   bool Holds(size_t idx, int32_t adapter) const;
-  // In order of their numbers; of the base model none, which all have.
+  // In order of their numbers; empty for the base model, which all have.
   std::span<const int32_t> Holders(int32_t adapter) const;
   HolderWalk WalkHolders(int32_t adapter) const { return {Holders(adapter), adapter < 0}; }
   size_t NumHeld(size_t idx) const { return runners_[idx].held.size(); }
-  // What would go if the runner had to take one more, after those that are coming; kBaseModel: none
-  // has to, or none can.
+  // The adapter that would go if the runner had to take one more, after those that are coming;
+  // kBaseModel: none has to, or none can.
   int32_t FirstToGo(size_t idx) const;
-  // Adapters of requests there that nobody has drawn a token with since they came to the runner:
-  // they are loaded, or wait for that.
+  // Adapters of requests there that have drawn no token since they came to the runner: they are
+  // being loaded, or wait for that.
   int32_t NumComing(size_t idx) const { return runners_[idx].num_coming; }
-  // Adapters of requests there beyond those that its device holds at once.
+  // Adapters of requests there beyond the number that its device holds at once.
   int64_t NumBeyondPlaces(size_t idx) const;
 
   // Ranks of all requests there. Those of other owners count as the mean of this one's.
   BatchRanks RanksOf(size_t idx) const;
-  // Of the requests there, how large a part is of other owners.
+  // The part of the requests there that is of other owners.
   double ShareOfOthers(size_t idx) const;
-  // That the runner has to compute before all there have drawn.
+  // Tokens that the runner has to compute before all requests there have drawn.
   int64_t UndrawnPromptTokens(size_t idx) const { return runners_[idx].undrawn_tokens; }
-  // Of all requests there. Those of other owners count as the mean of this one's.
+  // Prompt tokens of all requests there. Those of other owners count as the mean of this one's.
   double PromptTokensOf(size_t idx) const;
 
   // Requests a second for the adapter, of late.
   double RateOf(int32_t adapter, int64_t now_ns) const;
   // Requests that are in flight for it at once, expected from its rate, or seen.
   double LoadOf(int32_t adapter, int64_t now_ns) const;
-  // Nobody holds it, has requests for it, or has asked of late: its number may become another's.
+  // No runner holds it, and no request is in flight or came of late: its number may be given away.
   bool IsForgotten(int32_t adapter, int64_t now_ns) const;
   double MeanSeconds() const { return mean_seconds_; }
   double MeanOutputTokens() const { return mean_output_tokens_; }
-  // Of those that were placed of late.
+  // The mean over requests that were placed of late.
   double MeanPromptTokens() const { return mean_prompt_tokens_; }
 
-  // Of this owner's requests, where the tenant has any, in order of the runners' numbers.
+  // The tenant's requests among this owner's, by runner that has any, in order of their numbers.
   std::span<const RunnerCount> TenantRequests(uint64_t tenant) const;
   // By how many times the tenant has more in flight than its share; 1 at least.
   double Pressure(uint64_t tenant, float weight) const;
@@ -144,7 +144,7 @@ class Fleet {
   struct Held {
     int32_t num_in_flight = 0;
     bool is_coming = false;
-    std::list<int32_t>::iterator place;  // while it has none
+    std::list<int32_t>::iterator place;  // in idle, while no request there uses it
   };
   struct Runner {
     RunnerState state;

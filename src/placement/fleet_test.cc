@@ -99,7 +99,7 @@ TEST(FleetTest, RanksOfOthersCountAsTheMeanOfOnes) {
   Fleet fleet;
   fleet.SetNumRunners(2);
   fleet.runner(0).num_requests = 2;
-  fleet.runner(1).num_requests = 4;  // two of them somebody else's
+  fleet.runner(1).num_requests = 4;  // two of them another owner's
   fleet.Place(0, For(1, 8));
   fleet.Place(0, For(1, 32));
   fleet.Place(1, For(2, 8));
@@ -162,7 +162,7 @@ TEST(FleetTest, AdaptersInUseBeyondThePlacesAreCounted) {
 TEST(FleetTest, PromptsOfOthersCountAsTheMeanOfOnes) {
   Fleet fleet;
   fleet.SetNumRunners(2);
-  fleet.runner(0).num_requests = 3;  // two of them somebody else's
+  fleet.runner(0).num_requests = 3;  // two of them another owner's
   fleet.runner(1).num_requests = 1;
   fleet.Place(0, For(1));
   PlacedRequest longer = For(2);

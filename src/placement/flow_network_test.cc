@@ -40,7 +40,7 @@ TEST(FlowNetworkTest, TakesBackWhatStandsInTheWay) {
   EXPECT_EQ(network.FlowOf(middle), 0);
 }
 
-// Of all ways to give each of n tasks a worker of its own.
+// Against all ways to give each of n tasks a worker of its own.
 TEST(FlowNetworkTest, IsAsCheapAsTheBestAssignment) {
   Random random(3);
   for (int round = 0; round < 200; ++round) {

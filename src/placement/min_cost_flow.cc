@@ -1,9 +1,9 @@
 // Placement as a min-cost flow, solved once a second: the busiest adapters are sources of as much
 // flow as they have load, runners take it up to their even share at no cost and beyond at a rising
 // one, and a unit that goes to a runner which lacks the adapter costs a copy. Requests follow the
-// flow; those of other adapters, and those that find no room there but elsewhere, rendezvous
-// hashing. Where nobody has room they wait where the flow has them. A busy adapter can go to its
-// holders and to the runners that its hash puts first.
+// flow. Requests of other adapters, and those that find room only elsewhere, follow rendezvous
+// hashing. Where no runner has room, requests wait where the flow has them. A busy adapter can go
+// to its holders and to the runners that its hash puts first.
 #include <algorithm>
 #include <cmath>
 #include <unordered_map>
@@ -79,7 +79,7 @@ class MinCostFlow : public PlacementPolicy {
     int64_t taken = 0;  // requests, since it was planned
   };
 
-  // Of the runners that have a share of the adapter and fit, the one that is furthest behind it.
+  // The runner that is furthest behind its share of the adapter, among those that have one and fit.
   template <typename Fits>
   int32_t PickPlanned(const PlacementQuery& query, const Fits& fits, const Fleet& fleet) {
     const auto it = plan_.find(query.request.adapter);

@@ -41,7 +41,7 @@ const char* NameOf(PlacementKind kind);
 struct PlacementOptions {
   PlacementKind kind = PlacementKind::kAuto;
   CostModel costs;
-  // Of a token after the first; 0: 1.5 times a step of one row of rank 64 (CaraServe, section 7.5).
+  // Bound on a token's time, after the first; 0: 1.5 steps of one row of rank 64 (CaraServe, 7.5).
   double slo_ms = 0.0;
   uint64_t seed = 1;
 
@@ -63,19 +63,19 @@ class PlacementPolicy {
  public:
   virtual ~PlacementPolicy() = default;
 
-  // A runner that is open and allowed, or kNoRunner: the request waits in line. Where nobody has
-  // room all but Punica's still choose one, in whose line it waits.
+  // A runner that is open and allowed, or kNoRunner: the request waits in line. Where no runner has
+  // room, all policies but Punica's still choose one, and the request waits in its line.
   virtual int32_t Pick(const Fleet& fleet, const PlacementQuery& query) = 0;
 
-  // It asks what prompts' leading pages are called.
+  // Whether the policy reads the names of prompts' leading pages.
   virtual bool reads_prefixes() const { return false; }
 
-  // Whoever cannot be placed holds up those behind it in line.
+  // Whether a request that cannot be placed holds up those behind it in line.
   virtual bool keeps_order() const { return false; }
 
   // A new request, before its first Pick.
   virtual void OnArrival(const PlacedRequest& /*request*/) {}
-  // Once a second: what takes too long for a choice.
+  // Called once a second, for work that takes too long for a choice.
   virtual void Plan(const Fleet& /*fleet*/) {}
 };
 
@@ -96,12 +96,12 @@ inline bool CanServe(const Fleet& fleet, size_t idx, const PlacementQuery& query
   return fleet.runner(idx).is_open && (query.allowed.empty() || query.allowed[idx] != 0);
 }
 
-// Its pages do not suffice for what the request has and a page more. What a runner does not say is
-// no limit.
+// The runner's pages do not suffice for what the request has and a page more. A number that a
+// runner does not say is no limit.
 bool LacksPages(const RunnerState& runner, const PlacedRequest& request);
 
-// The next step could have it: its batch is not full, and it has pages; one that nobody uses gives
-// all of them.
+// The runner's next step could have the request: its batch is not full, and it has pages. A runner
+// without requests gives all its pages.
 bool HasRoom(const Fleet& fleet, size_t idx, const PlacementQuery& query);
 
 // Rendezvous hashing: the runner with the largest of these has the adapter.

@@ -13,8 +13,8 @@ namespace {
 
 constexpr int32_t kNumAdapters = 60;
 
-// Whether who has room comes before who has none, whatever else. The most idle runner has the most
-// room as a rule; auto weighs the wait against all else.
+// Whether runners with room come before those without, whatever else differs. The most idle runner
+// has the most room as a rule; auto weighs the wait against all else.
 bool FillsFirst(PlacementKind kind, int32_t adapter) {
   if (kind == PlacementKind::kMostIdle || kind == PlacementKind::kAuto) return false;
   const bool hashes = kind == PlacementKind::kRendezvous || kind == PlacementKind::kMinCostFlow;

@@ -165,7 +165,7 @@ TEST_F(PolicyTest, RendezvousMovesOnlyWhatMust) {
   EXPECT_THAT(heirs, testing::ElementsAre(0, 1, 3, 4));
 }
 
-// Four adapters of equal load, four runners: each has one, and who has it already keeps it.
+// Four adapters of equal load, four runners: each has one, and a runner that holds one keeps it.
 TEST_F(PolicyTest, MinCostFlowGivesEqualLoadsARunnerEach) {
   Use(PlacementKind::kMinCostFlow);
   MakeFleet({0, 0, 0, 0});
@@ -302,7 +302,7 @@ class AutoTest : public PolicyTest {
     options_.costs.load_ms_per_rank = 0;
     options_.slo_ms = 1e6;
   }
-  // Which have their requests since long.
+  // Runners that have had their requests for long.
   void MakeRunners(const std::vector<int32_t>& num_requests) {
     Use(PlacementKind::kAuto, options_);
     MakeFleet(num_requests);
@@ -311,7 +311,7 @@ class AutoTest : public PolicyTest {
   PlacementOptions options_;
 };
 
-// A row more there costs 1 x 50 + 1.6 of those there, and half of 100 + 1.6 of the request, whose
+// A row more costs the requests there 1 x 50 + 1.6, and the new one half of 100 + 1.6, as its
 // tokens wait for as many prompts as are there: 102.4 ms. A load is 40, and up to 10 for its place
 // in the adapter's order.
 TEST_F(AutoTest, GoesToTheAdapterUnlessItIsBusier) {
@@ -374,8 +374,8 @@ TEST_F(AutoTest, KeepsTokensBelowTheBound) {
   }
 }
 
-// Of 4 requests of another rank and 9 of its own the fewer are cheaper by the steps alone: 136 and
-// 152 ms for a larger rank, 72 and 76 for a smaller one. Padding adds 480 and 120 ms there.
+// One runner has 4 requests of another rank, the other 9 of its own. By steps alone 4 are cheaper:
+// 136 and 152 ms for a larger rank, 72 and 76 for a smaller one. Padding adds 480 and 120 ms there.
 TEST_F(AutoTest, KeepsRanksApartWhereKernelsPad) {
   options_.costs.step_ms_per_row = options_.costs.step_ms_per_prompt_token = 0;
   options_.costs.step_ms_per_unit = 0.01;
@@ -466,7 +466,7 @@ TEST_F(AutoTest, PromptsCostWhateverPartOfTheCostsTheirTimeLiesIn) {
       for (size_t i = 0; i < 2; ++i) fleet_.runner(i).page_tokens = 100;
       fleet_.prefixes().Add(holder, std::span(request.prefix).first(3));
       EXPECT_EQ(Pick(request), static_cast<int32_t>(holder));
-      // Of two with the same requests the one waits for a prompt still.
+      // Both runners have the same requests, but one still has a prompt to compute.
       MakeRunners({1, 1});
       PlacedRequest other = request;
       other.prefix.clear();
@@ -499,8 +499,8 @@ TEST_F(AutoTest, WaitsForNobodyWhereThereIsRoom) {
   EXPECT_EQ(Pick(RequestFor(5)), 1) << "no pages";
 }
 
-// What is thrown out is missed by its rate: not at all where nobody asks for it, as much as another
-// copy where it is busy.
+// An adapter that is thrown out is missed by its rate: not at all where no request asks for it, as
+// much as another copy where it is busy.
 TEST_F(AutoTest, SparesWhatIsAskedFor) {
   for (const size_t busy : {0, 1}) {
     MakeRunners({1, 1});

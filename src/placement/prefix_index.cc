@@ -39,7 +39,7 @@ void PrefixIndex::Begin(size_t runner) {
   added_[runner].resize(kPrefixClassWords);
 }
 
-// Of one word of what the runner said.
+// Flips bits in one word of what the runner said.
 void PrefixIndex::Flip(size_t runner, size_t word, uint64_t bits) {
   said_[runner][word] ^= bits;
   for (; bits != 0; bits &= bits - 1) {
@@ -98,7 +98,7 @@ size_t PrefixIndex::num_bytes() const {
   return num_words * sizeof(uint64_t);
 }
 
-// A runner is written once, at the page that it lacks: a prompt's first pages may be everybody's.
+// A runner is written once, at the page that it lacks, as all may have a prompt's first pages.
 std::vector<int32_t> PrefixIndex::Match(std::span<const uint64_t> names) const {
   if (rows_.empty() || names.empty()) return {};
   const std::span<const uint64_t> first = Row(PrefixClass(names[0]));

@@ -21,10 +21,10 @@ class PrefixIndex {
   void Add(size_t runner, std::span<const uint64_t> names);
   void Clear(size_t runner);
 
-  // How many of the prompt's leading pages each runner has; empty: nobody has any.
+  // How many of the prompt's leading pages each runner has; empty: none has any.
   std::vector<int32_t> Match(std::span<const uint64_t> names) const;
   int32_t MatchOn(size_t runner, std::span<const uint64_t> names) const;
-  // That it takes.
+  // Memory that the index takes.
   size_t num_bytes() const;
 
  private:
@@ -40,7 +40,7 @@ class PrefixIndex {
   size_t width_ = 0;                          // words of a row
   std::vector<uint64_t> rows_;                // [kPrefixClasses][width_]; empty: nothing is known
   std::vector<std::vector<uint64_t>> said_;   // by runner, [kPrefixClassWords]; empty: nothing
-  std::vector<std::vector<uint64_t>> added_;  // likewise, of those what was added since Set
+  std::vector<std::vector<uint64_t>> added_;  // as said_, but only what was added since Set
 };
 
 }  // namespace graft

@@ -58,7 +58,7 @@ TEST(PrefixIndexTest, TellsHowManyLeadingPagesEachHas) {
   EXPECT_THAT(index.Match(names), IsEmpty());
 }
 
-// As of a frontend whose runner never tells that anything has changed, or has no cache at all.
+// As in a frontend with a runner that never tells of a change, or has no cache at all.
 TEST(PrefixIndexTest, WhatIsAddedAgainAndAgainTakesNoMoreMemory) {
   PrefixIndex index;
   index.SetNumRunners(2);

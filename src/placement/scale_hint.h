@@ -19,7 +19,7 @@ struct ScaleOptions {
   double batch_share = 1.0;       // of a runner's batch that requests are meant to fill
 };
 
-// What whoever can start and end runners is told.
+// What is told to the system that can start and end runners.
 struct ScaleHint {
   int32_t runners = 0;  // that take requests
   int32_t runners_wanted = 1;
@@ -70,8 +70,8 @@ class ScaleAdvisor {
 // Numbers in names count as numbers: "runner-9" before "runner-10".
 bool ComesBefore(const std::string& name, const std::string& other);
 
-// Of the runners that are open, those beyond the number wanted: the last by name, which are those
-// that Kubernetes takes away from a StatefulSet.
+// The open runners beyond the number wanted: the last by name, which are those that Kubernetes
+// takes away from a StatefulSet.
 std::vector<size_t> RunnersToSpare(std::span<const std::string> names,
                                    std::span<const uint8_t> is_open, int32_t num_wanted);
 

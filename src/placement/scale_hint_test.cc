@@ -1,4 +1,4 @@
-// How many runners are wanted for loads that rise, fall and jump, and who may go.
+// How many runners are wanted for loads that rise, fall and jump, and which may go.
 #include "placement/scale_hint.h"
 
 #include <gmock/gmock.h>
