@@ -125,7 +125,7 @@ SimFrontend& ClusterSimulation::FrontendOf(int64_t request) {
   return *frontends_[bits % frontends_.size()];
 }
 
-// Where nobody looks at prompts all are of one token.
+// Without a prefix cache prompts are not looked at, and repeat one token.
 std::vector<int32_t> ClusterSimulation::PromptOf(int64_t request) const {
   const SimRequest& asked = workload_.requests[static_cast<size_t>(request)];
   std::vector<int32_t> tokens(static_cast<size_t>(asked.prompt_tokens), kSimToken);

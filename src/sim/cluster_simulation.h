@@ -33,7 +33,7 @@ struct SimWorkload {
   SimAdapters adapters;
   std::vector<SimRequest> requests;  // in order of arrival
   std::vector<double> fetch_ms;      // of which the time of each fetch is drawn; with host_adapters
-  // What all of them say that they may draw: nobody knows beforehand what they will.
+  // What all requests say that they may draw; what they will draw is not known beforehand.
   int32_t output_tokens_told = 1024;
 };
 
@@ -60,7 +60,7 @@ struct SimClusterOptions {
   SimFailures failures;
   // Requests that arrive before are served, and not counted in times.
   double warm_seconds = 0.0;
-  // Whenever some more have ended; {}: nobody asks.
+  // Called whenever some more have ended; {}: not called.
   std::function<void(int64_t done, int64_t total)> on_progress;
 };
 
@@ -94,7 +94,7 @@ struct SimResult {
   int64_t failures = 0;        // of runners
   double paid_seconds = 0.0;   // of runners, from their orders to their ends
   int64_t starts = 0;          // of runners; with scaling
-  int32_t paid_max = 0;        // runners at once, those that start included; likewise
+  int32_t paid_max = 0;        // runners at once, those that start included; with scaling
 };
 
 class ClusterSimulation {
@@ -133,7 +133,7 @@ class ClusterSimulation {
   int64_t ArrivalNs(int64_t request) const;
   bool knows_at_once() const { return options_.view_ms <= 0.0; }
 
-  // Of cluster_simulation_scaling.cc.
+  // These are in cluster_simulation_scaling.cc.
   void Equip(size_t runner);
   void Collect(size_t runner);
   void Scale();
@@ -142,7 +142,7 @@ class ClusterSimulation {
   bool Empty(size_t runner, int64_t* tokens_left);
   bool Move(int64_t request);
 
-  // Of cluster_simulation_failures.cc.
+  // These are in cluster_simulation_failures.cc.
   void AskForFailure();
   void FailOne();
   void Fail(size_t runner);
@@ -160,11 +160,11 @@ class ClusterSimulation {
   std::vector<std::unique_ptr<SimMachine>> machines_;  // which runners point to; empty: none share
   std::vector<std::unique_ptr<SimRunner>> runners_;    // null while one is down
   std::vector<int64_t> num_equipped_;                  // by runner, how often
-  std::vector<int64_t> num_requests_;                  // by runner, everybody's
+  std::vector<int64_t> num_requests_;                  // by runner, of all frontends
   std::vector<int64_t> busy_since_ns_;                 // by runner, while it has requests
   std::vector<std::set<int64_t>> on_;  // by runner, its requests; with scaling or failures
   std::vector<Flight> flights_;        // by request
-  std::vector<int64_t> ready_;         // requests whose streams have events
+  std::vector<int64_t> ready_;         // requests with events in their streams
   int64_t num_ended_ = 0;
   SimResult result_;
 };

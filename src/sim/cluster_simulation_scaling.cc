@@ -12,8 +12,8 @@ namespace {
 
 constexpr int64_t kScaleEveryNs = 1'000'000'000;
 constexpr int64_t kEmptyEveryNs = 50'000'000;
-// Tokens that are computed anew for each kEmptyEveryNs: about a step's, so that nobody who draws
-// notices much.
+// Tokens that are computed anew for each kEmptyEveryNs: about a step's, so that requests that draw
+// are slowed little.
 constexpr int64_t kMovedTokensMax = 512;
 
 }  // namespace

@@ -249,8 +249,8 @@ TEST(ClusterSimulationTest, FetchesTakeTurnsAtTwoReaders) {
   EXPECT_EQ(first_ms_of(5000), 2000 + 5000 + 40 + 11);
 }
 
-// Steps of 11 ms. Whoever has drawn two tokens when its runner dies, at 22 ms or later, goes on
-// with the third: its prompt and what it has drawn are computed anew.
+// Steps of 11 ms. A request that has drawn two tokens when its runner dies, at 22 ms or later, goes
+// on with the third: its prompt and what it has drawn are computed anew.
 TEST(ClusterSimulationTest, ARequestGoesOnElsewhereWhenItsRunnerFails) {
   SimClusterOptions options = TestCluster(2, PlacementKind::kMostIdle);
   options.failures = {.every_seconds = 0.05, .down_seconds = 0.01, .slowness = 3.0};
@@ -389,7 +389,7 @@ TEST_P(EveryPlacement, EndsEveryRequest) {
   ExpectEachEndsOnce(workload, RunOf(workload, options));
 }
 
-// Likewise where runners fail and frontends know late; and once more it does the same.
+// Every request ends once where runners fail and frontends know late; a second run does the same.
 TEST_P(EveryPlacement, EndsEveryRequestAmongFailuresTheSameWay) {
   std::string first;
   for (int run = 0; run < 2; ++run) {

@@ -11,16 +11,16 @@
 
 namespace graft {
 
-// By request whether its adapter must be loaded for it: of what was loaded stays what is asked for
-// again soonest (Belady, 1966), and what was loaded last need not stay.
+// By request, whether its adapter must be loaded for it. The adapters that are asked for again
+// soonest stay (Belady, 1966), and the one loaded last need not be among them.
 std::vector<bool> FewestLoads(std::span<const SimRequest> requests, int64_t places);
 
 struct LoadBound {
   double loads_a_request = 0.0;
-  // Those requests wait for a fetch each, whose times nobody chooses.
+  // Those requests wait for a fetch each, and no policy chooses how long fetches take.
   double first_token_p99_ms = 0.0;
 };
-// Of what arrives after the warm time; zeros where fetches take no time.
+// The bound for requests that arrive after the warm time; zeros where fetches take no time.
 LoadBound LoadBoundOf(const SimWorkload& workload, const SimClusterOptions& options);
 
 }  // namespace graft

@@ -9,7 +9,7 @@
 namespace graft {
 namespace {
 
-// Of one runner, as a whole.
+// The time of one runner.
 struct RunnerTime {
   double seconds = 0.0;  // of those that are over, with their starts
   int64_t since_ns = -1;

@@ -1,5 +1,4 @@
-// The least time of runners that anybody could do with who knew all requests beforehand. Pure
-// functions.
+// The least time of runners that suffices where all requests are known beforehand. Pure functions.
 #pragma once
 
 #include <cstdint>

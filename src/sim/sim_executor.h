@@ -25,7 +25,7 @@ class SimExecutor : public Executor {
 
   const ExecutorLimits& limits() const override { return limits_; }
   void Begin(const StepPlan& plan) override;
-  // Before end_ns() nobody calls it.
+  // Not called before end_ns().
   StepResult Finish() override;
 
   // Steps take so many times what the costs say, from the next one on.
@@ -41,7 +41,7 @@ class SimExecutor : public Executor {
   int64_t num_rows() const { return num_rows_; }
 
  private:
-  // Of the whole step, with as many runners busy as there are.
+  // The time of the whole step, with as many runners busy as there are.
   int64_t StepNs() const;
 
   const ExecutorLimits limits_;
@@ -51,8 +51,8 @@ class SimExecutor : public Executor {
   const StepPlan* plan_ = nullptr;
   double slowness_ = 1.0;
   int32_t num_busy_ = 1;
-  // Of the step that was begun: what it takes alone; how much of it was done by `since_ns_`, and
-  // when it ends at the soonest, for its adapters' sake.
+  // The step that was begun: the time that it takes alone; the share done by `since_ns_`; and when
+  // it ends at the soonest, for its adapters' sake.
   double prompt_ms_ = 0.0, other_ms_ = 0.0;
   double share_done_ = 0.0;
   int64_t since_ns_ = 0, soonest_ns_ = 0;

@@ -1,5 +1,5 @@
-// A frontend of a simulation: the real policy over what this frontend knows. Of its own requests it
-// knows everything at once; of others' what it saw when it looked last. One thread.
+// A frontend of a simulation: the real policy over what this frontend knows. It knows everything of
+// its own requests at once, and of others' what it saw when it looked last. One thread.
 #pragma once
 
 #include <cstdint>
@@ -23,9 +23,9 @@ class SimFrontend {
   }
 
   Fleet& fleet() { return fleet_; }
-  // A new runner, in a former one's place, whose requests have left it.
+  // A new runner in the place of a former one, which has no requests any more.
   void Equip(size_t runner, bool is_open);
-  // How the runner is now: everybody's requests, and its pages.
+  // How the runner is now: the requests of all frontends, and its pages.
   void Look(size_t runner, int64_t num_requests, int64_t pages_free);
   // By now what was sent before is in the runner's pages.
   void OnStepEnd(size_t runner) { pages_sent_[runner] = 0; }

@@ -42,7 +42,7 @@ class SimLoader : public AdapterLoader {
   void Drop(int32_t content) override { held_.erase(content); }
   void Free(AdapterSlot slot) override;
   std::vector<LoadEvent> TakeEvents() override;
-  // In a simulation nobody waits but for a runner's end: all that is under way ends at once.
+  // A simulation waits only at a runner's end: all that is under way ends at once.
   void WaitForEvent() override { is_ending_ = true; }
   void SetWaker(std::function<void()> /*waker*/) override {}
 

@@ -1,5 +1,5 @@
-// A machine of a simulation, whose runners share its cores, caches and memory: with more of them
-// computing each step takes longer, as `graft profile --serve-runners` measured. One thread.
+// A machine of a simulation. Its runners share cores, caches and memory: the more of them compute,
+// the longer each step takes, as `graft profile --serve-runners` measured. One thread.
 #pragma once
 
 #include <cstdint>

@@ -11,7 +11,7 @@ SimScaling::SimScaling(const SimScalingOptions& options, const CostModel& costs,
   for (size_t i = 0; i < runners_.size(); ++i) {
     Set(i, !options_.is_on || i == 0 ? Phase::kUp : Phase::kOff);
   }
-  // Whoever serves at 0 was ordered before.
+  // The runner that serves at 0 was ordered before.
   if (options_.is_on) {
     runners_[0].since_ns = -static_cast<int64_t>(options_.scale.startup_seconds * 1e9);
     num_starts_ = 1;

@@ -34,9 +34,9 @@ class SimScaling {
   void LetGo(int64_t now_ns);
 
   bool is_on() const { return options_.is_on; }
-  // It is going, and takes no requests.
+  // Runners that are going and take no requests.
   std::vector<size_t> Going() const;
-  // Of all runners, from orders to ends, until now.
+  // The time of all runners, from orders to ends, until now.
   double PaidSeconds(int64_t now_ns) const;
   int64_t num_starts() const { return num_starts_; }
   int32_t num_paid_max() const { return num_paid_max_; }

@@ -1,4 +1,4 @@
-// Simulated fleets whose runners come and go: nothing is lost, and no more is paid for than is
+// Simulated fleets with runners that come and go: nothing is lost, and no more is paid for than is
 // wanted.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -84,7 +84,7 @@ TEST(SimulatedScalingTest, ARunnerThatIsEmptiedGoesEarlier) {
   SimWorkload workload;
   workload.adapters.ranks = {8};
   for (int i = 0; i < 40; ++i) workload.requests.push_back({.output_tokens = 50});
-  // It comes when nobody else is there, and still draws when the others are forgotten.
+  // It comes when no other request is there, and still draws when the others are forgotten.
   for (int i = 0; i < 2; ++i) {
     workload.requests.push_back({.arrival_ns = 12'000'000'000, .output_tokens = 725});
   }

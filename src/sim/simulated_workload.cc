@@ -55,7 +55,7 @@ std::vector<double> PopularityOf(const SimWorkloadOptions& options) {
                                  : StretchWeights(options.weights, options.num_adapters);
 }
 
-// Of one token of each request of a batch, with as many prompts as those requests bring.
+// The time of one token of each request of a batch, with as many prompts as those requests bring.
 double TokenMsOf(double batch, const SimWorkloadOptions& workload, const CostModel& costs) {
   const MeanLengths mean = MeanOf(workload);
   const double rank = MeanRankOf(workload);
@@ -110,7 +110,7 @@ class Arrivals {
   double now_ = 0.0;
 };
 
-// Who asks for which adapter: places by popularity, and who has them.
+// Which adapters requests ask for: places by popularity, and the adapters in them.
 class Adapters {
  public:
   Adapters(const SimWorkloadOptions& options, Random& random)

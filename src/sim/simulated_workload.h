@@ -29,7 +29,7 @@ struct SimWorkloadOptions {
   double crowd_at_seconds = 0.0;
   double crowd_seconds = 0.0;
   double crowd_share = 0.5;
-  // After so long on average an adapter is replaced by one that nobody knows; 0: never.
+  // After so long on average an adapter is replaced by a new one; 0: never.
   double adapter_life_seconds = 0.0;
   // Lengths in these pairs, drawn all alike; none: geometrically distributed with these means.
   std::vector<RequestLengths> lengths;

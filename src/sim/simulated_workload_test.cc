@@ -148,7 +148,7 @@ TEST(SimulatedWorkloadTest, AdaptersComeAndGo) {
     ASSERT_LT(static_cast<size_t>(one.adapter), workload.adapters.ranks.size());
     num_first_ones += one.arrival_ns > 60'000'000'000 && one.adapter < 100 ? 1 : 0;
   }
-  // Of 4,000 requests e^-3 and less, falling to e^-5: 86.
+  // The share of 4,000 requests is e^-3 at first and falls to e^-5: 86.
   EXPECT_NEAR(static_cast<double>(num_first_ones), 86, 60);
 }
 

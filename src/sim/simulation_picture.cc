@@ -19,13 +19,13 @@ constexpr double kPanelHead = 34;
 constexpr double kPanelGap = 18;
 constexpr double kTitleHeight = 30;
 constexpr size_t kColumns = 2;
-// Of placements, in turns. They differ for those who do not tell red from green, too.
+// The colors of placements, in turns. They differ without telling red from green, too.
 constexpr const char* kColors[] = {"#0b6e99", "#c8553d", "#5b8c3a", "#7a4e9f",
                                    "#b58900", "#555555", "#d081b8", "#3aa6a0"};
-// What becomes known of runners that come and go alone.
+// Runs have this only if runners come and go.
 constexpr const char* kPaid = "paid_runner_hours";
 
-// Of one placement, a figure by seed.
+// One placement: a figure by seed.
 struct Row {
   std::string label;
   std::vector<double> values;

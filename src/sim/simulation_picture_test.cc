@@ -61,7 +61,7 @@ TEST(SimulationPictureTest, RunnersThatComeAndGoHaveABarOfTheirOwn) {
   EXPECT_NE(svg.find(">punica, as wanted<"), std::string::npos);
 }
 
-// Of nothing that counts there are no times.
+// A run without requests that count has no times.
 TEST(SimulationPictureTest, WhatWasNotCountedIsDrawnAsNothing) {
   OrderedJson run = RunOf("auto", 1, 5.0, 0.0);
   run["first_token_ms"] = run["token_ms"] = nullptr;

@@ -20,18 +20,16 @@ struct TraceRequest {
 
 // In order of arrival. The format is told from the first line:
 //   TIMESTAMP,ContextTokens,GeneratedTokens           Azure's LLM services, 2023
-//   req_id,req_time_s,adapter,prompt_len,output_len   LMSYS' arena, as in S-LoRA's and VTC's
-//   artifacts gmt_create,...,groupId,...                        Alibaba's generative AI, arrivals
-//   by tenant
+//   req_id,req_time_s,adapter,prompt_len,output_len   LMSYS' arena, in S-LoRA's artifact and VTC's
+//   gmt_create,...,groupId,...                        Alibaba's generative AI, by tenant
 //   {"timestamp","input_length","output_length"}      Mooncake, JSON lines, milliseconds
-//   {"ts","il","ol"}                                  RTP-LLM, likewise
+//   {"ts","il","ol"}                                  RTP-LLM, JSON lines, milliseconds
 // kInvalidArgument names the file and, where one is broken, the line.
 Result<std::vector<TraceRequest>> ReadTrace(const std::string& path);
 
 // How often each adapter was asked for, most popular first. Reads the traces above that name
 // adapters, and two that have no single arrivals:
-//   HashFunction,...,minute_1,...   Azure's functions, 2019 (each stands for an adapter, as in
-//   CaraServe)
+//   HashFunction,...,minute_1,...   Azure's functions, 2019 (each an adapter, as in CaraServe)
 //   ...,lora_args                   Alibaba's generative AI: every LoRA of every request
 Result<std::vector<double>> ReadPopularity(const std::string& path);
 

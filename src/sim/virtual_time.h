@@ -52,12 +52,12 @@ class VirtualTime {
  public:
   VirtualClock& clock() { return clock_; }
   int64_t now_ns() const { return clock_.NowNs(); }
-  // What should have been is now.
+  // An event of the past comes now.
   void At(int64_t ns, SimEventKind kind, int64_t target) {
     events_.push({std::max(ns, now_ns()), num_events_++, kind, target});
   }
   bool empty() const { return events_.empty(); }
-  // The next one, whose time it is by then.
+  // The next event; the clock shows its time by then.
   SimEvent Next() {
     const SimEvent event = events_.top();
     events_.pop();

@@ -32,7 +32,7 @@ std::vector<std::string> SplitCsvLine(const std::string& line) {
   return fields;
 }
 
-// The first column whose lower-cased name holds one of `words`, or -1.
+// The first column with one of `words` in its lower-cased name, or -1.
 int FindColumn(const std::vector<std::string>& names, const std::vector<std::string>& words) {
   for (size_t i = 0; i < names.size(); ++i) {
     std::string name = names[i];

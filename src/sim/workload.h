@@ -31,9 +31,9 @@ struct RequestLengths {
   int32_t output_tokens = 0;
 };
 
-// (prompt, output) lengths from a CSV whose first line names the columns; takes the columns whose
-// names hold "prompt", "input", "context" or "prefill", and "response", "output", "generated" or
-// "decode". Rows with a zero are left out.
+// (prompt, output) lengths from a CSV with column names in its first line: the columns with
+// "prompt", "input", "context" or "prefill", and "response", "output", "generated" or "decode" in
+// their names. Rows with a zero are left out.
 Result<std::vector<RequestLengths>> ReadLengths(const std::string& path);
 
 struct Percentiles {
