@@ -57,7 +57,7 @@ struct AdapterBenchOptions {
   double alpha = 1.0;                             // of the popularity's power law; 1: uniform
   double zipf = 0.0;                              // exponent of Zipf's law, instead; 0: alpha's
   double load = 0.7;                              // of the capacity measured first
-  std::vector<double> loads;                      // that a suite goes through, likewise
+  std::vector<double> loads;                      // of the capacity, that a suite goes through
   std::vector<double> rates;                      // requests/s that throughput-by-adapters does
   std::vector<double> variations = {1, 2, 4, 8};  // of gaps between arrivals
   std::vector<double> alphas = {0.1, 0.3, 0.6, 1.0};
@@ -67,7 +67,7 @@ struct AdapterBenchOptions {
   std::vector<PoolKind> pools = {PoolKind::kShared,
                                  PoolKind::kStatic};  // of throughput-by-adapters
   std::vector<std::string> traces;
-  std::string popularity;  // a file whose adapters are asked for as often; "" for uniform
+  std::string popularity;  // a file with adapters' popularity; "" for uniform
   int probes = 20;
   uint64_t seed = 1;
 };
@@ -81,8 +81,8 @@ struct Workload {
   std::vector<TraceRequest> trace;  // lengths as recorded, and in an open loop arrivals
 };
 
-// The figures of a served load. Latencies are those of requests that were due after the warm-up; in
-// a closed loop, whose end cuts requests off, a wait that had not ended counts as long as it was.
+// The figures of a served load. Latencies are those of requests that were due after the warm-up;
+// the end of a closed loop cuts requests off, and a wait that it cuts counts as long as it was.
 struct LoadFigures {
   double requests_per_second = 0.0;  // that came to their end
   double tokens_per_second = 0.0;    // of output

@@ -49,7 +49,7 @@ class StallBench {
  private:
   int32_t batch() const { return bench_.options().runtime.sequences_max; }
   int32_t num_ranks() const { return static_cast<int32_t>(bench_.options().ranks.size()); }
-  // The first adapter that nobody runs on, of the first rank.
+  // The first adapter of the first rank that no request runs on.
   int32_t first_probe() const { return (batch() + num_ranks() - 1) / num_ranks() * num_ranks(); }
   Status CheckFits(int32_t output_tokens) const;
   std::vector<LoadRequest> MakeRunning(int32_t output_tokens) const;

@@ -41,7 +41,7 @@ struct BenchExchangeOptions {
 constexpr int kSumsOfGraph = 20;
 constexpr int64_t kTimeoutNs = 30'000'000'000;
 
-// Numbers whose sum depends on the order.
+// Numbers with a sum that depends on their order.
 float Element(int32_t rank, int64_t i) {
   const float sizes[] = {1e8f, 1.0f, -1e8f, 3e-3f, 7.0f};
   return sizes[static_cast<size_t>(rank + i) % 5] *

@@ -85,7 +85,7 @@ class OpenLoad {
   OpenLoadResult result_;
 };
 
-// When to look around next though nobody rang.
+// When to look next if no event comes before.
 int64_t OpenLoad::Deadline() const {
   constexpr int64_t kLookNs = 20'000'000;  // for `stop`
   int64_t deadline_ns = SteadyClock::Get().NowNs() + kLookNs;

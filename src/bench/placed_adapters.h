@@ -17,8 +17,8 @@ struct PlacedAdapters {
   std::list<CutAdapter> cuts;
 };
 
-// Fills all slots, ranks in turn. Of adapters that are cut on both sides a few are cut again and
-// again; each slot's rows are its own.
+// Fills all slots, ranks in turn. Where adapters are cut on both sides, a few are cut again and
+// again, so that each slot has rows of its own.
 Result<PlacedAdapters> PlaceSyntheticAdapters(const LoadedModel& model,
                                               const std::vector<int>& ranks, uint64_t seed,
                                               bool cuts_both_sides, Runtime& runtime);

@@ -32,7 +32,7 @@ struct ProfileOptions {
   uint64_t seed = 1;
 };
 
-// Of requests that are served at once: each has a thread of the client's.
+// The most requests that are served at once: each has a thread in the client.
 constexpr int kServedBatchMax = 16;
 
 // A step that is timed.

@@ -26,8 +26,8 @@ namespace {
 constexpr std::chrono::seconds kUpMax(120);
 constexpr std::chrono::milliseconds kUpPoll(20);
 constexpr int kDownPatienceS = 20;
-// Before whatever is timed: a runner that has slept finds its weights in none of the caches, and
-// its threads have to be woken.
+// The pause before a measurement: a runner that has slept finds its weights in none of the caches,
+// and its threads have to be woken.
 constexpr std::chrono::milliseconds kServedIdle(100);
 // So many requests of each kind at least are timed in a round.
 constexpr int kServedTimes = 6;
@@ -138,7 +138,7 @@ class ServedProfile {
         random_(options.seed) {}
 
   Status Run() {
-    // Everybody is asked once by each before anything is timed.
+    // All runners are asked once before anything is timed.
     RETURN_IF_ERROR(Ask(one_, 1, kServedPrompt, kServedOutput).status());
     RETURN_IF_ERROR(Ask(all_, options_.num_runners, kServedPrompt, kServedOutput).status());
     for (int round = 0; round < options_.rounds; ++round) RETURN_IF_ERROR(RunRound());

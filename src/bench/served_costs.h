@@ -13,19 +13,19 @@
 
 namespace graft {
 
-// Of requests that are timed by their tokens: the prompt is short, so that all draw at once.
+// Requests that are timed by their tokens: the prompt is short, so that all draw at once.
 inline constexpr int32_t kServedPrompt = 8;
 inline constexpr int32_t kServedOutput = 64;
-// What those draw that are timed by their first token: while it is on its way the runner computes
+// Tokens of requests that are timed by their first one: while it is on its way the runner computes
 // further ones, on cores that the way needs, too.
 inline constexpr int32_t kServedFirst = 8;
 
 struct ServedCostsOptions {
   std::string model;  // HF folder
-  // Of `graft runner`, or serve, besides the model and the port.
+  // Arguments of `graft runner`, or serve, besides the model and the port.
   std::vector<std::string> runner_arguments;
   int32_t vocab_size = 0;
-  int num_runners = 1;       // of them one to all compute at once; 1: a server, without a frontend
+  int num_runners = 1;       // one to all of them compute at once; 1: a server, without a frontend
   std::vector<int> batches;  // requests at once at one runner
   std::vector<int> prompts;  // tokens of them
   int rounds = 5;            // of all measurements, in turns

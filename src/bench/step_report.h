@@ -28,7 +28,7 @@ struct DraftsRow {
 struct StepRow {
   std::string name;
   int32_t batch = 0;    // of a decode step
-  int32_t context = 0;  // likewise, and context_min
+  int32_t context = 0;  // of a decode step, as context_min
   int32_t context_min = 0;
   int32_t prompt_tokens = 0;
   double median_ms = 0.0;
