@@ -102,7 +102,7 @@ Result<AdapterInfo> EngineAdapterCatalog::LoadLocked(const AdapterLoad& load, bo
   const bool is_same = old.ok() && old->hash == hash;
   if (is_same && old->path == inside && table_.SetPath(hash, inside)) {
     if (!remember) return old;
-    // One of the folder's own was listed at start, and not because anybody asked for it.
+    // A name from the folder was listed at start, for no tenant; now `load.tenant` asks for it.
     old->tenant = load.tenant;
     RETURN_IF_ERROR(Remember(*old));
     SetName(*old);
@@ -203,7 +203,7 @@ void EngineAdapterCatalog::SetName(const AdapterInfo& info) {
 void EngineAdapterCatalog::EraseName(const std::string& name) {
   std::unique_lock lock(names_mutex_);
   const auto it = names_.find(name);
-  // As it is now: it may have been read since whoever unloads it looked.
+  // The entry as it is now: it may have been read since the caller looked.
   const AdapterInfo old = std::move(it->second);
   names_.erase(it);
   name_index_.Erase(name);
@@ -267,18 +267,18 @@ void EngineAdapterCatalog::OnRead(const std::string& key, const AdapterFacts& fa
     names_of_key_.erase(names);
     names_of_key_[facts.hash].insert(renamed.begin(), renamed.end());
     UpdatePriority(facts.hash);
-    // Under the lock: whoever finds the new hash can ask for it.
+    // Under the lock: a caller that finds the new hash can ask for it.
     table_.Identify(key, facts.hash);
   }
   WarnOfNoEffect(facts, path);
   RememberFolder(path, stamp, facts);
 }
 
-// A registry that cannot be written costs the next start a reading, and nobody else anything.
+// A registry that cannot be written costs the next start a reading, and nothing else.
 void EngineAdapterCatalog::RememberFolder(const std::string& path, const std::string& stamp,
                                           const AdapterFacts& facts) {
   if (AdapterFolders::StampOf(path) != stamp) return;  // written while it was read
-  if (folders_.IsLearned(path)) return;                // who learned it remembers it
+  if (folders_.IsLearned(path)) return;                // the learning jobs remember it
   const Status remembered =
       registry_.RememberFolder({.path = path,
                                 .stamp = stamp,
@@ -418,7 +418,7 @@ Status EngineAdapterCatalog::RestoreEntry(const RegistryEntry& entry) {
   return OkStatus();
 }
 
-// Those whose names are free: neither taken, nor remembered for another content.
+// The folders with free names: neither taken, nor remembered for another content.
 Result<std::vector<EngineAdapterCatalog::Folder>> EngineAdapterCatalog::FindFolders(
     StartReport* report) const {
   ASSIGN_OR_RETURN(AdapterFolders::Found found, folders_.Find());

@@ -52,7 +52,7 @@ class EngineAdapterCatalog : public AdapterCatalog {
     int32_t num_skipped = 0;
   };
   // Lists again what the registry remembers. An adapter that vanished or changed is logged with the
-  // reason and skipped. Folders whose stamp is the remembered one are not read.
+  // reason and skipped. Folders that have the remembered stamp are not read.
   Result<StartReport> RestoreFromRegistry();
   // Lists every adapter that AdapterFolders finds, under its own name unless the name is taken, or
   // the registry remembers it for another content. If the weights of all of them are at most
@@ -61,7 +61,7 @@ class EngineAdapterCatalog : public AdapterCatalog {
   // deleted is forgotten.
   Result<StartReport> LoadFolder(int64_t read_bytes_max);
 
-  // Lists an adapter that was learned here, whose facts are known, without reading it.
+  // Lists an adapter that was learned here, without reading it: its facts are known.
   Status ListOwned(const AdapterInfo& info);
 
   // A folder that was listed unread has been read: its names have this hash from now on.
@@ -82,7 +82,7 @@ class EngineAdapterCatalog : public AdapterCatalog {
   Result<Content> ContentOf(const AdapterLoad& load) const;
   // The content of `path` published, whether it was there before or is read now.
   Result<AdapterInfo> MakeServable(const std::string& path, const std::string& hash);
-  // The folders whose names are free; the report counts the others, the log says why.
+  // The folders with free names; the report counts the others, the log says why.
   Result<std::vector<Folder>> FindFolders(StartReport* report) const;
   void ForgetDeletedFolders();
   Status ListUnread(const Folder& folder);
@@ -116,7 +116,7 @@ class EngineAdapterCatalog : public AdapterCatalog {
 
   std::mutex load_mutex_;  // taken before names_mutex_; one load or unload at a time
   std::unordered_map<std::string, RegistryFolder> recalled_;    // by path, while starting
-  std::set<std::string> not_restored_;                          // names, likewise
+  std::set<std::string> not_restored_;                          // names, while starting
   std::unordered_map<std::string, std::string> unread_stamps_;  // by key, when listed
   mutable std::shared_mutex names_mutex_;                       // the rest, and unread_stamps_
   std::map<std::string, AdapterInfo> names_;

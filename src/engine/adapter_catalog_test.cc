@@ -43,7 +43,7 @@ class FakeBackend : public AdapterBackend {
         .hash = hash, .base_model = "base", .rank_max = 8, .bytes = 100, .text = std::move(text)};
   }
 
-  // Of an earlier version.
+  // Knows an earlier version's hashes.
   Result<std::string> HashAs(const std::string& path, const std::string& hash) override {
     ASSIGN_OR_RETURN(std::string own, Hash(path));
     return hash == "former " + own ? hash : own;
@@ -104,7 +104,7 @@ class AdapterCatalogTest : public testing::Test {
   void WriteWeights(const std::string& folder, size_t bytes) {
     std::ofstream(root_ / folder / "adapter_model.safetensors") << std::string(bytes, 'w');
   }
-  // Recycles the contents that nobody holds, as the engine does.
+  // Recycles the contents that are no longer held, as the engine does.
   void Recycle() {
     for (const int32_t content : table_.TakeUnused()) table_.Recycle(content);
   }
@@ -172,7 +172,7 @@ TEST_F(AdapterCatalogTest, ReplacingKeepsTheOldContentForItsRequests) {
   EXPECT_EQ(table_.num_contents(), 1);
 }
 
-// Whoever says which content it wants gets that one, as long as a name leads to it.
+// A load that says which content it wants gets that one, as long as a name leads to it.
 TEST_F(AdapterCatalogTest, AContentIsLoadedByItsHash) {
   const auto load = [this](const std::string& name, const std::string& path,
                            const std::string& hash) {
@@ -263,7 +263,7 @@ TEST_F(AdapterCatalogTest, ARememberedNameServesNoOtherContent) {
   Write("a", "one");
   ASSERT_TRUE(catalog_->LoadFolder(kReadAll).ok());
   EXPECT_TRUE(registry_->List()->empty());
-  // "a" is listed already; now somebody asks to load it.
+  // "a" is listed already; now a client asks to load it.
   ASSERT_TRUE(Load("a", "a").ok());
   ASSERT_EQ(registry_->List()->size(), 1u);
   Write("a", "changed");
@@ -452,12 +452,12 @@ TEST_F(AdapterCatalogTest, AnUnreadAdapterCanBeLoadedReplacedAndUnloaded) {
   EXPECT_TRUE(catalog_->Unload("a", "").ok());
   EXPECT_TRUE(catalog_->Unload("b", "").ok());
   EXPECT_FALSE(table_.Contains("hash of one"));
-  // Somebody had asked before, so there is nothing new to tell.
+  // A request's read of it ends only now, and finds no name to tell of.
   catalog_->OnRead(key, AdapterFacts{.hash = "hash of one"});
   EXPECT_FALSE(table_.Contains("hash of one"));
 }
 
-// A request's fetch ends while somebody loads the same folder. Both have read the same content.
+// A request's fetch ends while a client loads the same folder. Both have read the same content.
 TEST_F(AdapterCatalogTest, ALoadBesideTheFirstReadKeepsTheName) {
   Write("x", "one");
   fs::create_directory_symlink(root_ / "x", root_ / "y");
@@ -714,8 +714,8 @@ TEST_F(AdapterCatalogTest, AHubsCacheIsServedByTheNamesOfItsRepositories) {
   EXPECT_EQ(Load("two", "models--two").status().code(), StatusCode::kPermissionDenied);
 }
 
-// A folder that nobody can look into is not taken for one without an adapter. (The test uses a link
-// to itself: reading it fails for root, too, who may read any folder.)
+// A folder that cannot be looked into is not taken for one without an adapter. (The test uses a
+// link to itself: reading it fails for root, too, which may read any folder.)
 TEST_F(AdapterCatalogTest, AFolderThatCannotBeReadIsRefusedAndCounted) {
   Write("good", "one");
   fs::create_directories(root_ / "loop");

@@ -53,7 +53,7 @@ std::vector<std::string> FilesOf(const std::string& path) {
   return files;
 }
 
-// Those beside its weights that are there, likewise.
+// The files beside its weights that are there, each from a slash on.
 std::vector<std::string> FilesBeside(const std::string& path) {
   std::vector<std::string> files;
   const auto add = [&](const char* name) {
@@ -191,7 +191,7 @@ Result<std::string> AdapterFolders::Resolve(const std::string& path) const {
   return inside;
 }
 
-// kNotFound: no adapter, and nobody's business.
+// kNotFound: no adapter, which is no failure.
 Result<AdapterFolders::Folder> AdapterFolders::Look(const std::string& name,
                                                     const std::string& path, bool is_link) const {
   Folder folder{.name = name, .path = path, .stamp = "", .weight_bytes = 0};

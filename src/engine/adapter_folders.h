@@ -1,7 +1,7 @@
 // Where PEFT folders lie: in the adapters folder, under their own names, or as a hub's cache keeps
-// them (models--ORG--NAME with snapshots/REVISION, whose files are links into blobs/), under the
-// name ORG/NAME. Links may lead into the adapters folder and into folders that the operator names
-// beside it; loads and lists of anything else are refused. Immutable; any thread.
+// them (models--ORG--NAME with snapshots/REVISION full of links into blobs/), under the name
+// ORG/NAME. Links may lead into the adapters folder and into folders that the operator names beside
+// it; loads and lists of anything else are refused. Immutable; any thread.
 #pragma once
 
 #include <cstdint>
@@ -31,13 +31,13 @@ class AdapterFolders {
   };
 
   // `root` "": nothing may be loaded. Links may also lead into `link_roots`. `learned`: where this
-  // server puts what it learns, which nobody names; "" for none.
+  // server puts what it learns, which no load names; "" for none.
   AdapterFolders(std::string root, std::vector<std::string> link_roots, std::string learned = "");
 
-  // Every sub-folder that holds an adapter_config.json or is a bundle, or has one that nobody may
-  // look at. Refused are also those that are none while folders in them are, and those whose names
-  // no request could give (CheckAdapterName). kInvalidArgument: the root is an adapter itself, and
-  // has none in it.
+  // Every sub-folder that holds an adapter_config.json or is a bundle. Refused are those with files
+  // that may not be looked at, those that are no adapter but have some below, and those with names
+  // that no request could give (CheckAdapterName). kInvalidArgument: the root is an adapter itself,
+  // and has none in it.
   Result<Found> Find() const;
 
   // `path` (absolute, or relative to the root) with its links resolved, if adapters may be loaded

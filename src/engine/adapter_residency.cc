@@ -73,7 +73,7 @@ std::vector<std::pair<int32_t, Status>> AdapterResidency::Update() {
     Grow(content).unused = true;
     Forget(content);
   }
-  // More than once in a step where loads block it: what is wanted in this one stays.
+  // Where loads block a step, this runs more than once in it: contents wanted in this step stay.
   std::erase_if(wanted_, [this](int32_t content) {
     Entry& entry = at(content);
     if (entry.wanted_at == pool_.time()) return false;
@@ -152,7 +152,7 @@ Status AdapterResidency::BookFetch(Entry& entry, LoadEvent event) {
   return status;
 }
 
-// Beside it a sequence needs a page at least.
+// A sequence needs at least one page beside the adapter.
 Status AdapterResidency::CheckFits(const AdapterFacts& facts) const {
   const int32_t num_pages = packer_.NumPages(facts.rows);
   if (num_pages < 0) {
@@ -173,7 +173,7 @@ Status AdapterResidency::CheckFits(const AdapterFacts& facts) const {
                                  " for adapters; start the server with a larger pool (--pool-gib)");
 }
 
-// Nobody holds the content: gone at once, or when what is under way has ended.
+// The content is no longer held: forgotten at once, or when what is under way for it has ended.
 void AdapterResidency::Forget(int32_t content) {
   Entry& entry = at(content);
   if (entry.state == State::kFetching || entry.state == State::kCopying ||
@@ -194,7 +194,7 @@ void AdapterResidency::Forget(int32_t content) {
   table_.Recycle(content);
 }
 
-// Once it was read, a content is what it was then, whether the table has been told or not.
+// A content that was read keeps its hash, whether the table has been told of it or not.
 FetchOrder AdapterResidency::OrderOf(int32_t content) const {
   AdapterSource source = table_.SourceOf(content);
   if (!at(content).facts.hash.empty()) source.hash = at(content).facts.hash;
@@ -223,8 +223,8 @@ void AdapterResidency::LetWantedGo() {
   wanted_.clear();
 }
 
-// The places are for all together. Who has none finds one beyond them, so that nobody's fetches
-// keep another's from beginning.
+// All holders share the places. A holder that has none gets one beyond them, so that no holder's
+// fetches keep another's from beginning.
 bool AdapterResidency::HasFetchPlace(int32_t holder) const {
   const int32_t num_taken = num_fetching_ - num_slow_ + static_cast<int32_t>(fetched_.size());
   if (num_taken < fetches_max_) return true;
@@ -260,8 +260,8 @@ AdapterResidency::Answer AdapterResidency::Want(int32_t content, int32_t holder,
   return Answer::kComing;
 }
 
-// What was read before, for whomever, need not be fetched, which would take a step. What does not
-// fit is: a fetch can say so.
+// A content that was read before, for any holder, need not be fetched, which would take a step. One
+// that does not fit is fetched all the same, because a fetch can fail with the reason.
 bool AdapterResidency::FindInHost(int32_t content) {
   Entry& entry = at(content);
   const std::string hash =
@@ -284,7 +284,7 @@ bool AdapterResidency::CanBePlaced(int32_t content, int32_t num_kv_pages, bool h
 
 bool AdapterResidency::CouldBePlaced(int32_t content, std::span<const int32_t> unused,
                                      int32_t num_kv_pages) {
-  // Tried out, since pages are shared: one is had only if all whose rows lie in it give it up.
+  // Tried out, since adapters share pages: a page is free only if all adapters in it give it up.
   bool has_slot = HasSlot();
   for (const int32_t other : unused) --at(other).num_running;
   for (const int32_t other : unused) {
@@ -300,7 +300,7 @@ bool AdapterResidency::CouldBePlaced(int32_t content, std::span<const int32_t> u
 
 AdapterResidency::Answer AdapterResidency::Place(int32_t content, int32_t holder,
                                                  const MakeRoom& make_room) {
-  // Nothing is thrown out in vain.
+  // Nothing is evicted in vain.
   if (!CanBePlaced(content, 0, HasSlot())) return Answer::kNoRoom;
   if (free_slots_.empty()) Evict(OldestIdle(shares_.GiverOfSlot()));
   Entry& entry = at(content);
@@ -319,7 +319,7 @@ AdapterResidency::Answer AdapterResidency::Place(int32_t content, int32_t holder
   const AdapterFacts& facts = entry.facts;
   forecast_.Ordered(content, {facts.bytes, facts.rank_max, facts.num_layers}, now_ns_);
   const bool in_host = loader_.Copy({OrderOf(content), entry.slot, entry.pages.extents()});
-  // Virtual tokens are read before the first layer: whoever has them waits for all of the adapter.
+  // Virtual tokens are read before the first layer, so such requests wait for the whole adapter.
   const bool usable = in_host && facts.num_virtual_tokens == 0;
   SetState(content, usable ? State::kArriving : State::kCopying);
   return usable ? NoteWanted(content) : Answer::kComing;
@@ -359,7 +359,7 @@ Status AdapterResidency::Pin(int32_t content, const MakeRoom& make_room) {
   return OkStatus();
 }
 
-// Anew: pages are shared, so that no content's can be added or taken away.
+// Counts anew: adapters share pages, so one content's cannot just be added or taken away.
 void AdapterResidency::CountPinned() {
   num_pinned_ = 0;
   std::set<int32_t> pages;
@@ -412,7 +412,7 @@ AdapterResidency::IdleLine& AdapterResidency::IdleLineOf(int32_t holder) {
   return idle_[static_cast<size_t>(holder)];
 }
 
-// Behind whoever was used no later: those that were are of the last step or two.
+// Enters behind all that were used no later. Those used later are of the last step or two.
 void AdapterResidency::EnterIdle(int32_t content) {
   Entry& entry = at(content);
   IdleLine& line = IdleLineOf(entry.holder);
@@ -495,8 +495,8 @@ Status AdapterResidency::CheckIntegrity(const std::vector<int32_t>& num_running,
   return CheckIdle();
 }
 
-// Idle are those that are resident, used by nobody and not pinned; not all that were wanted of
-// late.
+// Idle adapters are resident, unused and not pinned. Such an adapter that was wanted of late need
+// not be in the line.
 Status AdapterResidency::CheckIdle() const {
   size_t num_idle = 0;
   int64_t idle_bytes = 0;

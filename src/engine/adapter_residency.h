@@ -3,8 +3,8 @@
 // its requests want; the loader moves bytes beside the steps. What is copied from the host's memory
 // arrives layer by layer and can be used at once, by steps that wait for its layers. A resident
 // adapter that no running sequence uses is idle and can be evicted; one that is being copied, or in
-// use, cannot. Whose request wanted it while it was absent, or ran on it last, holds it
-// (RoomShares).
+// use, cannot. The tenant that caused the load holds the adapter (RoomShares); later the tenant
+// that used it last.
 // Engine thread only.
 #pragma once
 
@@ -40,8 +40,8 @@ struct ResidencyOptions {
   int64_t page_bytes = 0;      // of the pool's pages
   int32_t copies_at_once = 1;  // by the loader
   // Contents fetched or being fetched for requests that wait: more would only fill the host's
-  // memory before there are pages for them. A fetch that is slow counts no more. A tenant
-  // that has none of these places may have one more, of as many again.
+  // memory before there are pages for them. A slow fetch does not count. A tenant that has none of
+  // these places may have one of as many further ones.
   int32_t fetches_max = 4;
 };
 
@@ -60,8 +60,8 @@ class AdapterResidency {
   using MakeRoom = std::function<bool()>;
 
   // Once per step, before anything is wanted, or while nothing is on its way: books what the loader
-  // finished and forgets contents that nobody holds. Returns contents whose requests must fail, and
-  // why.
+  // finished and forgets contents that are no longer held. Returns the contents that requests must
+  // fail for, and why.
   std::vector<std::pair<int32_t, Status>> Update();
   // Orders and forecasts take the time that Update, or this function, has read last.
   void ReadClock() { now_ns_ = clock_.NowNs(); }
@@ -75,8 +75,8 @@ class AdapterResidency {
     kNoRoom,    // slots or pages are in use by others
   };
   // A holder's request that waits wants this content: begins what can be begun to make it resident.
-  // What is wanted in this step is not evicted for what is wanted after it.
-  // Without `make_room` it is at most fetched into the host's memory.
+  // A content wanted in this step is not evicted for one wanted after it. Without `make_room` it is
+  // at most fetched into the host's memory.
   Answer Want(int32_t content, int32_t holder, const MakeRoom* make_room);
   // Makes the content resident, and never evicts it: see `cached` in docs/adapters-paging.md. To be
   // called before the first step; waits for the loader.
@@ -117,7 +117,7 @@ class AdapterResidency {
   std::optional<ArrivalForecast> ForecastOf(int32_t content) {
     return forecast_.Of(content, now_ns_);
   }
-  // Of the content's last load, both 0 where there was none.
+  // The times of the content's last load, both 0 where there was none.
   struct LoadTimes {
     int64_t begin_ns = 0;
     int64_t end_ns = 0;  // 0, or of the load before, while it runs
@@ -143,7 +143,7 @@ class AdapterResidency {
     bool in_wanted = false;
     bool unused = false;       // the table gave the content up; forgotten once nothing is under way
     bool is_slow = false;      // its fetch
-    bool is_idle = false;      // in the line of those
+    bool is_idle = false;      // in its holder's IdleLine
     int32_t idle_before = -1;  // contents beside it there, used longer ago and later
     int32_t idle_after = -1;
     int32_t holder = kNobody;   // of what is on the device
@@ -157,7 +157,7 @@ class AdapterResidency {
     PackedRows pages;
   };
 
-  struct IdleLine {  // of those who can be evicted
+  struct IdleLine {  // a holder's adapters that can be evicted
     int32_t oldest = -1;
     int32_t newest = -1;
   };

@@ -11,7 +11,7 @@
 namespace graft {
 namespace {
 
-// Requests in line whose adapters are asked for before their turn has come.
+// Requests in line that have their adapters asked for before their turn has come.
 constexpr int32_t kPrefetchesMax = 16;
 // Requests of a tenant that are looked at in any case.
 constexpr int32_t kLookedAtMin = 16;
@@ -41,7 +41,7 @@ void AdmissionWalk::PlanPrompts(int32_t rows_left, int32_t num_rows) {
   if (state_.turn_is_over) ++sequences_.stats().turns;
 }
 
-// Whether there are any.
+// Returns whether there are any.
 bool AdmissionWalk::OfferPrefills() {
   bool has_any = false;
   for (const auto& sequence : sequences_.running()) {
@@ -52,7 +52,7 @@ bool AdmissionWalk::OfferPrefills() {
   return has_any;
 }
 
-// Of those that decode. Where a tenant is alone it is compared with nobody.
+// Counts the rows of decoding sequences for their tenants. A tenant alone needs no count.
 void AdmissionWalk::CountRows() {
   FairLine& line = sequences_.line();
   if (line.tenants().size() < 2) return;
@@ -61,8 +61,8 @@ void AdmissionWalk::CountRows() {
   }
 }
 
-// Nobody can begin: the walk would only ask for adapters. Whose these are is looked for again when
-// the line, or who runs, has changed.
+// No request can begin, so the walk would only ask for adapters. The requests to ask for are looked
+// up anew only when the line, or what runs, has changed.
 void AdmissionWalk::LoadFirst() {
   FairLine& line = sequences_.line();
   if (std::exchange(first_of_change_, line.num_changes()) != line.num_changes()) {
@@ -112,14 +112,14 @@ void AdmissionWalk::Walk(bool has_place) {
   }
 }
 
-// A flood of one tenant's does not hide the others' requests.
+// One tenant's flood does not hide the others' requests.
 bool AdmissionWalk::IsLookedAt(const TenantLine& tenant) const {
   const int32_t all = sequences_.options().waiting_looked_at;
   const auto num_tenants = static_cast<int32_t>(sequences_.line().tenants().size());
   return tenant.num_looked_at < std::min(all, std::max(kLookedAtMin, all / num_tenants));
 }
 
-// The walk goes on where it ended, but nobody can begin, or be preempted, any more.
+// The walk goes on where it ended, but no request can begin, or be preempted, any more.
 void AdmissionWalk::LoadAhead() {
   if (cold_start() == ColdStart::kBlocking) return;
   sequences_.adapters().ReadClock();
@@ -145,9 +145,9 @@ void AdmissionWalk::NoteRows(const Sequence& sequence) {
             num_rows == sequence.num_pending());
 }
 
-// Who gets a first token by the step waits for few that decode: of tenants that have more of them
-// than the prompt that ends has rows, only as many go on as make the step twice as long, the oldest
-// first. The others do in the next step, of which none gives way.
+// A step that finishes a prompt must stay short. A tenant with more decoding sequences than that
+// prompt has rows runs only its oldest ones in this step, so that the step at most doubles. The
+// rest run in the next step, in which none gives way.
 void AdmissionWalk::GiveWay() {
   const FairLine& line = sequences_.line();
   if (std::exchange(gave_way_, false) || !room_.ends_prompts() || line.tenants().size() < 2) return;
@@ -176,9 +176,9 @@ void AdmissionWalk::GiveWay() {
   }
 }
 
-// It may take the pages of others, see VictimFor; who would be the victim itself makes do with what
-// there is. But the oldest goes on even if requests before it in line wait for room, and their
-// adapters, which are there already, hold the last pages.
+// The sequence may take the pages of others (VictimFor); one that would be the victim itself makes
+// do with the pages that there are. The oldest goes on even if requests before it in line wait for
+// room and their adapters, which are there already, hold the last pages.
 void AdmissionWalk::GoOn(Sequence& sequence) {
   const int32_t rows_max = RowsFor(sequence);
   if (rows_max > 0) {
@@ -198,13 +198,13 @@ void AdmissionWalk::GoOn(Sequence& sequence) {
   sequences_.line().Pass(sequence);
 }
 
-// Where the tenant stands.
+// The tenant's place in virtual time.
 double AdmissionWalk::ServedOf(const TenantLine& tenant) const {
   sequences_.line().Book();
   return tenant.served();
 }
 
-// And once it was served what the sequence asks for now.
+// Its place once it has been served what the sequence asks for now.
 double AdmissionWalk::ServedWith(const TenantLine& tenant, const Sequence& sequence) const {
   return ServedOf(tenant) + sequence.num_tokens() / tenant.share.weight;
 }
@@ -239,7 +239,7 @@ AdmissionWalk::Next AdmissionWalk::Consider(Sequence& next) {
     }
   }
   if (!can_run) return Next::kPassed;
-  // At the turn's end those who found no room go first; others run ahead again in the next step.
+  // At the turn's end requests without room go first; others run ahead again in the next step.
   if (IsBlocked(tenant) && state_.turn_is_over) return Next::kPassed;
   return Begin(next, rows_max);
 }
@@ -253,10 +253,10 @@ AdmissionWalk::Next AdmissionWalk::Begin(Sequence& next, int32_t rows_max) {
   const PrefixMatch before = next.prefix_match;
   const PrefixMatch match = Find(next);
   if (!TakesRoom(next, match)) {
-    // Looked up, they count as used.
+    // Pages that were looked up count as used.
     if (match.generation != before.generation) sequences_.tree().Share(match);
     if (cold_start() == ColdStart::kBlocking) return Next::kStop;
-    // Of its tenant nobody behind it gets a page; but their adapters may come as far as the host.
+    // The tenant's requests behind it get no page, but their adapters may come as far as the host.
     TenantLine& tenant = sequences_.line().TenantOf(next);
     tenant.lacks_pages = true;
     state_.passes_lacking = std::min(state_.passes_lacking, ServedWith(tenant, next));
@@ -270,7 +270,7 @@ AdmissionWalk::Next AdmissionWalk::Begin(Sequence& next, int32_t rows_max) {
   return Next::kAdmitted;
 }
 
-// What was found for it stays true until a page comes or goes just there: who waits for room is not
+// A match stays true until a page comes or goes just there: a request that waits for room is not
 // looked up anew in every step.
 const PrefixMatch& AdmissionWalk::Find(Sequence& sequence) {
   PrefixTree& tree = sequences_.tree();
@@ -285,8 +285,9 @@ const PrefixMatch& AdmissionWalk::Find(Sequence& sequence) {
   return sequence.prefix_match;
 }
 
-// Asks for its adapter; one that arrives is waited for by the step. Pages are given in the order of
-// the line: behind somebody without room nobody gets any.
+// Asks for the sequence's adapter. False: the sequence may begin; the step waits for an adapter
+// that arrives. Pages are given in the order of the line: behind a request without room none gets
+// any.
 bool AdmissionWalk::WaitsForAdapter(Sequence& sequence, bool can_run) {
   using Answer = AdapterResidency::Answer;
   AdapterResidency& adapters = sequences_.adapters();
@@ -334,7 +335,7 @@ bool AdmissionWalk::BeginsWhileArriving(const Sequence& sequence) {
   return true;
 }
 
-// What the cold start's choice is made by, once it is asked for.
+// Counts what the choice of a cold start depends on, once it is asked for.
 void AdmissionWalk::CountStall() {
   if (cold_start() != ColdStart::kAuto || std::exchange(state_.counts_stall, true)) return;
   state_.num_planned = static_cast<int32_t>(
@@ -382,8 +383,8 @@ void AdmissionWalk::CountColdStart(Sequence& sequence) {
   sequence.waited_for_adapter = false;
 }
 
-// Once at the turn's end, for the first who has no room. And at once for who runs too little, by
-// those that run too much.
+// Makes room once at the turn's end, for the first request that has none; and at once for a tenant
+// that runs too little, by the one that runs too much.
 bool AdmissionWalk::MakesRoomFor(const Sequence& sequence) {
   const bool is_turn = state_.turn_is_over && !std::exchange(state_.has_made_room, true);
   const bool is_light =
@@ -394,10 +395,10 @@ bool AdmissionWalk::MakesRoomFor(const Sequence& sequence) {
   return !others.empty();
 }
 
-// Those that must make room, at the turn's end the younger ones of its tenant and of those that
-// were served more, and ever those of the tenant that runs too much: if that suffices, those of one
-// adapter that nobody else uses, the cheapest to compute anew; else all of them, if that suffices;
-// else none.
+// The sequences that make room. They are chosen from those of the tenant that runs too much and, at
+// the turn's end, from the younger ones of tenants that were served no less. If that suffices,
+// those of one adapter that no other sequence uses, the cheapest to compute anew; else all, if that
+// suffices; else none.
 std::vector<const Sequence*> AdmissionWalk::WhoMakesRoom(const Sequence& sequence, bool is_turn) {
   const TenantLine& tenant = sequence.line->tenant;
   const TenantLine* const giver = sequences_.line().GiverOfPlace(tenant);
@@ -438,14 +439,14 @@ bool AdmissionWalk::CouldMakeRoom(int32_t content, std::span<const Sequence* con
     if (one->adapter.content() >= 0) contents.push_back(one->adapter.content());
     for (int32_t i = 0; i < one->pages.size(); ++i) ++references[one->pages.page(i)];
   }
-  // What others share with them stays.
+  // Pages that others share with them stay.
   const auto num_pages = std::count_if(references.begin(), references.end(), [&](const auto& page) {
     return page.second == sequences_.pool().references(page.first);
   });
   return sequences_.adapters().CouldBePlaced(content, contents, static_cast<int32_t>(num_pages));
 }
 
-// A sequence and its adapter share the pool. What was promised beyond that ends earlier, as at the
+// A sequence and its adapter share the pool. An answer that would not fit ends earlier, as at the
 // end of the context.
 Status AdmissionWalk::CutToPool(Sequence& sequence) const {
   const SchedulerOptions& options = sequences_.options();
@@ -469,10 +470,10 @@ Status AdmissionWalk::CutToPool(Sequence& sequence) const {
   return OkStatus();
 }
 
-// Pages that are missing to room for all its tokens and one more, after what running prefills will
-// still take and a page of growth for everyone: without it the sequence would soon be preempted
-// again, or bounce straight back in the plan that preempted it. Alone it may always start, once no
-// adapter is on its way: then all else can be evicted, at the latest in the next step.
+// The pages that are missing for all its tokens and one more, after what running prefills will
+// still take and a page of growth for each running sequence. With less, the sequence would soon be
+// preempted again, or start again in the plan that preempted it. Alone it may always start, once no
+// adapter is on its way: then all else can be evicted, in the next step at the latest.
 int32_t AdmissionWalk::PagesMissing(const Sequence& sequence, const PrefixMatch& match) {
   const PagePool& pool = sequences_.pool();
   const AdapterResidency& adapters = sequences_.adapters();
@@ -482,7 +483,7 @@ int32_t AdmissionWalk::PagesMissing(const Sequence& sequence, const PrefixMatch&
       pool.quota(PageUse::kKv) - pool.num_used(PageUse::kKv) + pool.num_cached();
   const int32_t available = std::min(by_pages, by_quota);
   const bool is_alone = sequences_.running().empty() && !adapters.is_copying();
-  // What an adapter has keys and values of is written in one step.
+  // Keys and values that an adapter brings are written in one step.
   int32_t needed = std::max(1, sequences_.PagesFor(sequence.next_position() + 1) - match.num_pages);
   if (!is_alone) {
     needed = sequences_.PagesFor(sequence.num_tokens() + 1) - match.num_pages + state_.pages_kept;
@@ -494,7 +495,7 @@ int32_t AdmissionWalk::PagesMissing(const Sequence& sequence, const PrefixMatch&
   return needed + sequences_.tree().NumCached(match) - available;
 }
 
-// A place among those that run, and pages: what there is, or others'.
+// Takes a place among those that run, and pages: free ones, or other tenants'.
 bool AdmissionWalk::TakesRoom(const Sequence& sequence, const PrefixMatch& match) {
   const int32_t num_missing = PagesMissing(sequence, match);
   if (num_missing > 0) {
@@ -517,8 +518,8 @@ int32_t AdmissionWalk::NumOwnPages(const Sequence& sequence) const {
   return num_own;
 }
 
-// The newest of the tenants that hold more pages for their weight than the sequence's will, as many
-// as suffice; else none.
+// The newest sequences of tenants that hold more pages for their weight than the sequence's tenant
+// will, as many as suffice; else none.
 std::vector<const Sequence*> AdmissionWalk::WhoGivesPages(const Sequence& sequence,
                                                           int32_t num_missing) const {
   if (sequences_.line().tenants().size() < 2) return {};
@@ -534,7 +535,7 @@ std::vector<const Sequence*> AdmissionWalk::WhoGivesPages(const Sequence& sequen
     if (&giver == &taker || !MayTake(taker.share, then, giver.share, left)) continue;
     pages[&giver] = left;
     givers.push_back(it->get());
-    num_missing -= 1 + NumOwnPages(**it);  // and that of its growth
+    num_missing -= 1 + NumOwnPages(**it);  // and the page of its growth
   }
   return num_missing > 0 ? std::vector<const Sequence*>() : givers;
 }

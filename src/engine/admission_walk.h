@@ -1,11 +1,11 @@
-// Which prompts have rows in the next step: those that were begun go on, and who of the line
-// begins. It is a walk along the line, from the hindmost tenant (FairLine), with the rows that a
-// plan has left. A request whose adapter is not on the device is passed by, or begins while the
-// rows arrive. Others of its tenant may run ahead of it while its adapter is on its way, and until
-// the turn ends where the adapter finds no room (docs/adapters-paging.md). Other tenants may
-// overtake one that lacks room until they have been served as much as it asks for. Otherwise nobody
-// overtakes. Who runs too little for its weight takes the place and the pages of who runs too much.
-// Beside a step the walk goes on, to load adapters alone. Engine thread only.
+// Decides which prompts have rows in the next step: which of those begun go on, and which requests
+// of the line begin. It walks along the line, from the hindmost tenant (FairLine), with the rows
+// that a plan has left. A request without its adapter on the device is passed by, or begins while
+// the rows arrive. Others of its tenant may run ahead of it while its adapter is on its way and,
+// where the adapter finds no room, until the turn ends (docs/adapters-paging.md). Other tenants may
+// overtake one that lacks room until they have been served as much as it asks for. There is no
+// other overtaking. A tenant that runs too little for its weight takes places and pages from one
+// that runs too much. Beside a step the walk goes on, to load adapters alone. Engine thread only.
 #pragma once
 
 #include <cstdint>
@@ -26,10 +26,9 @@ class AdmissionWalk {
   AdmissionWalk(Sequences& sequences, const ColdStartCosts& costs, const Clock& clock)
       : sequences_(sequences), costs_(costs), clock_(clock), room_(costs.steps) {}
 
-  // For a plan in which those that decode have their rows, num_rows, already.
+  // For a plan in which the decoding sequences have their rows already: num_rows.
   void PlanPrompts(int32_t rows_left, int32_t num_rows);
-  // While the plan runs: asks for the adapters of requests that came since, as a plan
-  // would.
+  // While the plan runs: asks for the adapters of requests that came since, as a plan would.
   void LoadAhead();
   // For a plan that was made ahead: such a plan admits no request.
   void Skip() { state_ = {}; }
@@ -54,17 +53,17 @@ class AdmissionWalk {
     int32_t num_planned = 0;      // sequences
     ArrivalStall stall;           // the step's, as far as is known
     int32_t num_early = 0;        // that begin while their adapter arrives
-    bool is_beside_step = false;  // which nobody can be taken out of
+    bool is_beside_step = false;  // no sequence can be taken out of it
     bool turn_is_over = false;
-    bool has_made_room = false;   // at the turn's end, for the first who had none
-    bool has_blocked = false;     // somebody's adapter finds no room
-    bool stops_for_load = false;  // the steps do
-    bool has_stopped = false;     // nobody further back gets anything
+    bool has_made_room = false;   // at the turn's end, for the first that had none
+    bool has_blocked = false;     // a request's adapter finds no room
+    bool stops_for_load = false;  // the steps stop
+    bool has_stopped = false;     // no request further back gets anything
     int32_t num_looked_at = 0;    // in vain
     int32_t num_prefetches = 0;   // adapters asked for, for requests that could not run
-    int32_t pages_kept = 0;       // for older requests whose adapters are on their way
-    // Where others may overtake a tenant that is blocked, or lacks pages: their place in virtual
-    // time is not beyond this.
+    int32_t pages_kept = 0;       // for older requests with adapters on their way
+    // Other tenants may overtake one that is blocked, or that lacks pages, up to this place in
+    // virtual time.
     double passes_blocked = kNobody;
     double passes_lacking = kNobody;
   };
@@ -109,7 +108,7 @@ class AdmissionWalk {
   State state_;                   // of the last plan
   std::vector<Sequence*> first_;  // of the line, with adapters
   uint64_t first_of_change_ = 0;  // of the line, after which they were looked for
-  int64_t turn_begin_ns_ = -1;    // -1: everybody who waits for an adapter has room for it
+  int64_t turn_begin_ns_ = -1;    // -1: every adapter that a request waits for has room
 };
 
 }  // namespace graft

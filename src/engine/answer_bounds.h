@@ -20,11 +20,11 @@ namespace graft {
 
 class AnswerBounds {
  public:
-  // For one token of one answer, of a core: within a step, which holds up all others, and beside
-  // the steps.
+  // The most time of a core for one token of one answer: within a step, which holds up all others,
+  // and beside the steps.
   static constexpr int64_t kStepNsMax = 3'000'000;
   static constexpr int64_t kTokenNsMax = 1'000'000'000;
-  // Of a core, for masks: what counts as one token that its tenant was served.
+  // Time of a core for masks that counts as one token served to the tenant.
   static constexpr int64_t kServedTokenNs = 1'000'000;
 
   // Tokens that end an answer. A grammar knows the model's.
@@ -68,7 +68,7 @@ class AnswerBounds {
     size_t num_accepted = 0;
     bool is_stuck = false;
   };
-  // A mask that is made beside the steps. Whoever waits for it may go meanwhile.
+  // A mask that is made beside the steps. The sequence that waits for it may go meanwhile.
   struct Work {
     std::shared_ptr<const SharedGrammar> grammar;
     Match match;

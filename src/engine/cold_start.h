@@ -10,7 +10,7 @@ enum class ColdStart : uint8_t {
   kBlocking,   // the steps stop: what peers do, to compare with
   kJoinLater,  // the steps go on, the request joins when its adapter is there (Punica, section 5.2)
   kLayerwise,  // the request begins at once; its steps wait before each layer for the layer's rows
-  kAuto,       // of the two before and the next, per request, what costs all the least waiting
+  kAuto,       // per request join-later, layerwise or cpu-assist: the least waiting for all
   kCpuAssist,  // as kLayerwise, but where rows are missing the CPU computes (CaraServe, section 4)
   kCached,     // everything is made resident before the first step, and stays
 };

@@ -128,7 +128,7 @@ void CopyForecast::Enter(size_t idx) {
   last_begin_.sharing.push_back({idx, copy.bytes_left});
 }
 
-// As if nobody came after the last one.
+// As if no copy came after the last one.
 void CopyForecast::ForeseeEnds() {
   moment_ = last_begin_;
   while (!moment_.sharing.empty()) GoOnToNextEnd(moment_);

@@ -139,7 +139,7 @@ struct ArrivalStall {
   double wait_ns = 0.0;    // if it waits for rows before its layers
   double assist_ns = 0.0;  // if the CPU computes where rows are missing; the same where none does
   AssistWork work;         // that is the CPU's then
-  ArrivalForecast last;    // who is there last
+  ArrivalForecast last;    // of the adapter that is there last
 
   // Cores are taken for a gain alone.
   bool assists() const { return assist_ns < wait_ns; }

@@ -60,7 +60,7 @@ bool DraftPlanner::AreWorthWaitingFor(std::span<Sequence* const> planned) {
   if (options.draft_tokens_max == 0) return false;
   candidates_.clear();
   for (Sequence* const sequence : planned) {
-    if (!sequence->drafts.empty()) return true;  // what it will have drawn nobody knows
+    if (!sequence->drafts.empty()) return true;  // its draws are not known yet
     if (sequence->lookup == nullptr || !Foresee(*sequence)) continue;
     // The token that is being drawn must be the one that is foreseen, too.
     const double acceptance = sequence->lookup->Acceptance(acceptance_);
@@ -80,8 +80,8 @@ bool DraftPlanner::Foresee(Sequence& sequence) {
   return sequence.lookup->has_match() && RoomOf(sequence) > 0;
 }
 
-// One draft after the other to whose chance is best, as long as tokens become cheaper by it. After
-// a while without, all that there is room for are tried, and what they cost is learned anew.
+// Gives draft by draft to the sequence with the best chance, as long as that makes tokens cheaper.
+// After a while without drafts it tries all that there is room for, to learn anew what they cost.
 DraftPlanner::Choice DraftPlanner::Choose(int32_t num_rows, int32_t rows_left) {
   Choice choice = {num_rows, 0, static_cast<double>(num_rows)};
   given_.clear();

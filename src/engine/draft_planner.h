@@ -1,10 +1,10 @@
-// How many rows of a step are spent on tokens that are foreseen and not yet drawn (PromptLookup).
-// The step draws after each of them too, as long as the draw before was what was foreseen: the
-// tokens are those that would have been drawn one by one, several a step. A row is worth it where
-// the chance that its token comes is larger than what the row costs, measured by what the step's
-// tokens cost otherwise; and all of a step's drafts are, where tokens come faster by them than in
-// steps without, which an executor may begin ahead: that is asked for each step anew, since it
-// depends on how many of its sequences foresee anything. Engine thread only.
+// Decides how many rows of a step are spent on drafts: tokens that are foreseen (PromptLookup) and
+// not yet drawn. The step draws after each of them too, as long as the draw before was the draft:
+// the tokens are those that would have been drawn one by one, several a step. A draft is worth its
+// row where the chance that its token comes is larger than the row's cost in tokens of the step. A
+// step's drafts are worth it where tokens come faster by them than in steps without, which an
+// executor may begin ahead. That is asked for each step anew, since it depends on how many of its
+// sequences foresee anything. Engine thread only.
 #pragma once
 
 #include <cstdint>
@@ -26,7 +26,7 @@ class DraftPlanner {
  public:
   explicit DraftPlanner(Sequences& sequences);
 
-  // Gives rows of drafts to sequences that decode in this step, out of those that nobody else
+  // Gives rows of drafts to sequences that decode in this step, out of those that nothing else
   // needs. `rows_left` are of the step's limit.
   void Plan(int32_t rows_left);
   // Whether the step after the one that runs is likely to be faster by drafts, which need the
@@ -65,8 +65,8 @@ class DraftPlanner {
   };
 
   Sequences& sequences_;
-  // Of steps in which nobody reads a prompt: those without drafts, begun ahead if any are; and
-  // those with.
+  // The costs of steps without rows of prompts: of those without drafts (only those begun ahead, if
+  // any are), and of those with drafts.
   StepCost single_costs_, draft_costs_;
   bool has_run_ahead_ = false;
   bool has_drafted_ = false;  // a step before had drafts

@@ -11,8 +11,8 @@ namespace {
 // In metric labels, of all weighted sums.
 constexpr char kSumLabel[] = "sum";
 
-// A context longer than the whole pool could never be filled: the smaller one is the limit, so that
-// every request that is accepted fits alone, but for the room that its adapter takes.
+// The pool may have room for less than the model's context. The smaller of the two is the limit, so
+// that every accepted request fits alone, apart from the room of its adapter.
 GeneratorLimits LimitsOf(const ExecutorLimits& limits, const EngineOptions& options) {
   const int64_t pool_tokens =
       int64_t{limits.num_pages - options.adapter_pages} * limits.page_tokens;
@@ -89,7 +89,7 @@ Engine::Engine(Executor& executor, AdapterTable& adapters, AdapterLoader& loader
   executor_.SetMasks(&scheduler_);
   if (grammars_ != nullptr) grammars_->SetWaker([this] { queue_.Wake(); });
   loader.SetWaker([this] { queue_.Wake(); });
-  // What nobody holds any more is given back at once, not with the next request.
+  // Contents that are no longer held are given back at once, not with the next request.
   adapters_.SetWaker([this] { queue_.Wake(); });
   // Where a step waits for an adapter's layers, Begin returns only once the last one is on its way.
   executor_.SetWorkWhileBlocked([this] { Deliver(); });
@@ -137,7 +137,7 @@ Status Engine::Submit(Request request, std::shared_ptr<TokenStream> stream) {
                                          limits_.context_tokens_max - sequence->num_prompt_tokens);
   sequence->sampling = std::move(request.sampling);
   sequence->pooling = RowPoolingOf(request.pooling);
-  // What may be drawn behind a draft depends on it where the answer is bound.
+  // Where the answer is bound, what may be drawn after a draft depends on the draft.
   if (sequence->bounds == nullptr) {
     sequence->draft_tokens_max = DraftTokensMax(request.draft_tokens_max, sequence->sampling);
   }
@@ -171,7 +171,7 @@ Result<AdapterLease> Engine::AcquireAdapter(const Request& request) const {
   return adapters_.AcquireSum(std::move(parts), request.tenant);
 }
 
-// As many as the request asks for, and the engine allows, of whose draws none waits for another.
+// What the request asks for and the engine allows; 0 where a draw has to wait for the last one.
 int32_t Engine::DraftTokensMax(int32_t wanted, const SamplingParams& sampling) const {
   const int32_t most = scheduler_.draft_tokens_max();
   if (!CanDraft(sampling)) return 0;
@@ -261,7 +261,7 @@ void Engine::Loop() {
     }
     if (RunStep() || scheduler_.empty()) continue;
     if (!scheduler_.adapters().is_busy() && !scheduler_.awaits_masks()) continue;
-    // Requests wait for adapters or masks alone: who makes them rings.
+    // Requests wait for adapters or masks alone: their makers wake the queue.
     Deliver();
     executor_.OnIdle();
     if (!queue_.WaitForWork()) return;
@@ -385,7 +385,7 @@ void Engine::RecordStep(const StepPlan& plan, const StepTimes& times, int64_t fi
 }
 
 void Engine::Deliver() {
-  // Booked before the streams hear of it: who reads a last event finds the counts right.
+  // Booked before the streams hear of it: a reader of a last event finds the counts right.
   if (!finished_.empty()) queue_.Finished(std::exchange(finished_, {}));
   if (events_.empty()) return;
   for (auto& [stream, event] : events_) stream->Push(std::move(event));
@@ -561,7 +561,7 @@ void Engine::TellTimes(Sequence& sequence) {
   RequestTimes& times = *sequence.times;
   const AdapterResidency::LoadTimes load =
       scheduler_.adapters().LoadTimesOf(sequence.adapter.content());
-  // What it asked for may have been a folder that nobody had read.
+  // The request may have named a folder that had not been read: by now its hash is known.
   if (load.end_ns > 0)
     times.adapter_hash = scheduler_.adapters().HashOf(sequence.adapter.content());
   times.load_begin_ns = load.begin_ns;

@@ -1,9 +1,9 @@
 // The engine: requests in, token events out, one step at a time over whatever executor it is given.
-// Submit and Cancel are thread-safe; everything else happens on one thread: the engine's own after
-// Start(); or the caller's, who then calls Step(), or the events that a step consists of, so that
-// one thread can drive many engines on a clock of its own. No event waits for anything, but EndStep
-// for an executor whose step is not done. State crosses threads through queues: RequestQueue
-// downwards, TokenStream upwards, and the adapters' (AdapterTable, AdapterLoader).
+// Submit and Cancel are thread-safe; everything else happens on one thread: after Start() on the
+// engine's own, else on the caller's, which calls Step(), or the events that a step consists of, so
+// that one thread can drive many engines on a clock of its own. No event waits for anything, except
+// EndStep for an executor that has not done its step. State crosses threads through queues:
+// RequestQueue downwards, TokenStream upwards, and the adapters' (AdapterTable, AdapterLoader).
 #pragma once
 
 #include <chrono>
@@ -53,9 +53,9 @@ struct EngineOptions {
   // Begins a step before the one that runs has ended, where the executor can and only its tokens
   // are unknown.
   bool runs_ahead = true;
-  // So long before a step ends the next one is planned and launched if nobody new can be in it: a
-  // few times what that takes, so that whoever comes meanwhile, and has to wait for one step more,
-  // is rare.
+  // So long before a step ends the next one is planned and launched, if no new request can be in
+  // it. That is a few times what planning takes: few requests come meanwhile and have to wait for
+  // one step more.
   int64_t ahead_ns = 700'000;
   // Adapters that are fetched from their folders at once, or wait fetched, for requests in line.
   int32_t fetches_max = 4;
@@ -64,7 +64,7 @@ struct EngineOptions {
   // What the prefix cache hashes under: its own in every process, unless told otherwise.
   uint64_t prefix_hash_key = RandomSeed();
   std::vector<int32_t> eos_token_ids;
-  // Who compiles the grammars of requests, and outlives the engine; null: such are refused.
+  // Compiles the grammars of requests, and outlives the engine; null: such requests are refused.
   GrammarStore* grammars = nullptr;
   // Names an adapter in metric labels, given its hash; called on submitting threads. Empty: the
   // hash's first digits.
@@ -87,8 +87,8 @@ class Engine : public Generator {
     return queue_.RetryAfterS(tenant, weight);
   }
 
-  // What the engine's thread does when all events of a step have been pushed: who sends them on can
-  // send them together. {}: nothing. Not while the thread runs.
+  // Called on the engine's thread when all events of a step have been pushed, so that they can be
+  // sent on together. {}: nothing. Not to be set while the thread runs.
   void SetOnDelivered(std::function<void()> on_delivered) {
     on_delivered_ = std::move(on_delivered);
   }
@@ -97,8 +97,8 @@ class Engine : public Generator {
   // runs.
   void SetOnStep(StepTeller::Listener on_step) { steps_.SetListener(std::move(on_step)); }
 
-  // Who takes the times of requests that came with a traceparent, when they end. {}: nobody. Before
-  // the first request.
+  // Takes the times of requests that came with a traceparent, when they end. {}: they are dropped.
+  // To be set before the first request.
   void SetOnTimes(RequestTimesListener on_times) { on_times_ = std::move(on_times); }
 
   // Starts the engine's thread; once.
@@ -115,11 +115,11 @@ class Engine : public Generator {
   bool Step();
 
   // What Step() consists of, for a caller that has more to do than to wait. BeginStep, while none
-  // runs: takes in who came and was cancelled, plans, has the executor begin, and delivers the last
-  // step's events. False: there is nothing to run until somebody is submitted or cancelled or the
+  // runs: takes in new requests and cancels, plans, has the executor begin, and delivers the last
+  // step's events. False: there is nothing to run until a request is submitted or cancelled or the
   // loader has an event; then all events are delivered.
   bool BeginStep();
-  // While a step runs: somebody was submitted.
+  // While a step runs: a request was submitted.
   void OnSubmitted();
   // While a step runs, at ahead_time_ns(): begins the next one if it can be.
   void OnAheadTime();
@@ -162,7 +162,7 @@ class Engine : public Generator {
   void AdmitNewRequests();
   void Add(std::vector<std::unique_ptr<Sequence>> submitted);
   void GiveUp(const std::vector<std::string>& tenants);
-  // Those whose grammars are compiled by now join the line, or fail with them.
+  // Requests with grammars that are compiled by now join the line, or fail with them.
   void AddCompiled();
   void Cancel(const RequestQueue::Batch& batch);
   // Waits until the step is done. Meanwhile the adapters of requests that come are loaded beside
@@ -198,7 +198,7 @@ class Engine : public Generator {
   GrammarStore* const grammars_;
   std::vector<std::unique_ptr<Sequence>> compiling_;  // wait for their grammars
   // The last step's events that are not pushed yet, and the requests that ended with them. The
-  // pointers are shared with the readers, who may hang up first.
+  // pointers are shared with the readers, which may hang up first.
   std::vector<std::pair<std::shared_ptr<TokenStream>, TokenEvent>> events_;
   std::vector<std::string> finished_;  // their tenants
   std::function<void()> on_delivered_;

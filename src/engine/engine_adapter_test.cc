@@ -287,7 +287,7 @@ TEST_F(EngineAdapterTest, TheTurnEndsAYoungerOnesRun) {
   ExpectAnswered(*younger, "aa");
 }
 
-// If only younger requests run on two adapters, the one whose loss costs less goes. A second
+// If only younger requests run on two adapters, the adapter that costs less to lose goes. A second
 // request that finds no room waits for the next turn, or for the end of a running request.
 TEST_F(EngineAdapterTest, ATurnMakesRoomForOneByTheCheapestAdapter) {
   ExecutorLimits limits = TestLimits();

@@ -59,8 +59,8 @@ TEST_F(EngineAheadTest, DecodeStepsAreBegunAheadUntilALengthEnds) {
   Make();
   auto longer = Submit(5, 9);
   auto shorter = Submit(6, 4);
-  // Step 2 is the first one without a prompt, and nobody knows how long it takes. Step 4 is begun
-  // ahead. Step 5 is not, since a request ends before it. The other's steps 6 to 9 are.
+  // Step 2 is the first one without a prompt, and its duration is not known. Step 4 is begun ahead.
+  // Step 5 is not, since a request ends before it. The other's steps 6 to 9 are.
   EXPECT_EQ(RunAll(), 1 + 4);
   EXPECT_EQ(Now().steps, 9);
   ExpectAnswered(*longer);

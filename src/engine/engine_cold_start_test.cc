@@ -1,5 +1,5 @@
-// What happens to requests whose adapter is not resident, and to those beside them, in every way of
-// a cold start.
+// What happens to requests without a resident adapter, and to those beside them, in every way of a
+// cold start.
 #include "engine/engine_testing.h"
 
 namespace graft {
@@ -181,7 +181,7 @@ TEST_F(EngineColdStartTest, AutoLetsAShortCopyBeJoinedAndALongOneBeWaitedFor) {
   ExpectAnswered(*running, "");
 }
 
-// Copies take 500 ns and steps about as long. Nobody waits for an adapter of ten times the bytes,
+// Copies take 500 ns and steps about as long. No step waits for an adapter of ten times the bytes,
 // unless there is a CPU assist that computes a layer in no time.
 TEST_F(EngineColdStartTest, AutoTakesTheCpuWhereItIsFasterThanTheCopy) {
   for (const double row_ns : {1e-6, 1.0}) {

@@ -21,8 +21,8 @@ struct Gates {
   std::atomic<int> num_accepted{0};  // tokens
 };
 
-// "N": N tokens whose remainders by 3 are 1, 2, 1, 2, ..., then the end. "stuck": one token, and
-// nothing can follow. "N/M": each mask takes M milliseconds of a core, as it says.
+// "N": N tokens with remainders by 3 of 1, 2, 1, 2, and so on, then the end. "stuck": one token,
+// and nothing can follow. "N/M": each mask takes M milliseconds of a core, as it says.
 class CountingMatcher : public GrammarMatcher {
  public:
   CountingMatcher(int length, int64_t cost_ns, Gates& gates)
@@ -320,8 +320,8 @@ TEST_F(EngineGrammarTest, AMaskThatTakesMoreThanASecondEndsItsRequestAlone) {
   EXPECT_EQ(free->output(), harness_->Reference(free->request));
 }
 
-// A millisecond is as much as a token: the tenant whose masks took two seconds is behind the one
-// that was drawn a hundred tokens.
+// A millisecond is as much as a token: a tenant with masks of two seconds goes after one with a
+// hundred drawn tokens.
 TEST_F(EngineGrammarTest, WhatMasksTakeIsServiceToTheirTenant) {
   ExecutorLimits limits = TestLimits();
   limits.step_tokens_max = 8;
@@ -442,7 +442,7 @@ TEST_F(EngineReasoningTest, ItsEndIsDrawnWhereItHasHadItsTokens) {
     const Request plain = harness.MakeRequest(Prompt(5), 20);
     const std::vector<int32_t> free = harness.Reference(plain);
     const std::vector<int32_t> marks = Unused(free, 2);
-    // Of one that opens in the answer only what comes behind that counts.
+    // Where reasoning opens in the answer, only what comes after that counts.
     size_t begin = 2;
     while (std::count(free.begin(), free.end(), free[begin]) > 1) ++begin;
     ASSERT_LT(begin + 5, free.size());

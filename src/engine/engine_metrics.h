@@ -38,7 +38,7 @@ struct EngineSnapshot {
   int64_t prompt_steps = 0;         // with rows of a prompt in them
   int64_t prompt_iteration_ns = 0;  // of these, from the end of the step before while requests ran
   int64_t decode_iteration_ns = 0;  // of all others
-  int64_t step_sequences = 0;       // of the last step; likewise:
+  int64_t step_sequences = 0;       // of the last step, as the next three
   int64_t step_adapters = 0;        // distinct
   int64_t step_prompt_rows = 0;
   int64_t step_decode_rows = 0;
@@ -88,7 +88,7 @@ class EngineMetrics {
                                                      int32_t content) {
     return adapter_series_.Of(adapter_key, content);
   }
-  // Nobody holds the content any more.
+  // The content is no longer held.
   void ForgetAdapter(int32_t content) { adapter_series_.Forget(content); }
   EngineSnapshot Snapshot() const;
 

@@ -96,7 +96,7 @@ class RandomRun {
       harness_.loader.SetRows(hash, {{kRowAlignment * (1 + Below(4)), 1 + Below(6)}});
       harness_.AddAdapter(hash);
     }
-    // Few, since who has them never begins while they arrive.
+    // Few, since requests for such adapters never begin while these arrive.
     harness_.loader.SetVirtualTokens("c2", 3, false);
     harness_.loader.SetVirtualTokens("c6", 7, true);
     // Two that act from the tokens on that prompts hold once or never, and from what all end with.
@@ -221,7 +221,7 @@ class RandomRun {
       case 0:
         harness_.loader.ClearHost();
         break;
-      case 1:  // a folder that nobody has read yet, by a key of its own
+      case 1:  // a folder that was not read yet, by a key of its own
         unread_[harness_.AddUnread("folder " + std::to_string(unread_.size()), hash)] = hash;
         break;
       case 2:  // broken, changed, mended

@@ -106,7 +106,7 @@ TEST(EngineResumeTest, DrawnPagesAreSharedOnlyWhereTheyMay) {
   }
 }
 
-// Of the first token that it draws here nobody knows how long ago the one before it was drawn.
+// The time between the first token drawn here and the one before it is not known.
 TEST(EngineResumeTest, OnlyTimesBetweenTokensThatWereDrawnHereAreTold) {
   EngineHarness harness;
   Request request = harness.MakeRequest(Prompt(7), 12);

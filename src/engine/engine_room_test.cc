@@ -1,4 +1,4 @@
-// Room that tenants share: whose cached prefixes and idle adapters go, and whose adapters come.
+// Room that tenants share: which tenant's cached prefixes and adapters go, and which come.
 #include <gtest/gtest.h>
 
 #include <string>
@@ -107,12 +107,12 @@ TEST_F(EngineRoomTest, WhoWantedNothingForLongLosesItsShare) {
 TEST_F(EngineRoomTest, AFloodOfColdAdaptersEvictsItsOwnForSlots) {
   Make(TestLimits());  // four slots
   harness_->AddAdapter("mine");
-  Run("other", OfNumber(0), "mine");  // it has pages of KV, too, and still is who has less
+  Run("other", OfNumber(0), "mine");  // it has pages of KV, too, and still holds less
   FloodWithAdapters("flood", 10);
   EXPECT_TRUE(IsResident("mine"));
   EXPECT_TRUE(IsResident("cold 9"));
   EXPECT_FALSE(IsResident("cold 0"));
-  // Who runs on it holds it: it goes by the flood's last use once that is later.
+  // The tenant that ran on it last holds it: it goes by the flood's last use once that is later.
   Run("flood", Prompt(5), "mine");
   FloodWithAdapters("flood", 4);
   EXPECT_FALSE(IsResident("mine"));
@@ -140,7 +140,7 @@ TEST_F(EngineRoomTest, AFloodOfColdAdaptersEvictsItsOwnForPages) {
   EXPECT_TRUE(IsResident("large 11"));
 }
 
-// Whoever fetches nothing may begin to beside a flood that has all places.
+// A tenant that fetches nothing may begin a fetch beside a flood that has all places.
 TEST_F(EngineRoomTest, AFloodOfFetchesKeepsNobodysFromBeginning) {
   constexpr int kDelay = 30;
   ExecutorLimits limits = TestLimits();

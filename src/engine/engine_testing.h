@@ -141,7 +141,7 @@ inline std::vector<int32_t> Prompt(int32_t num_tokens, int32_t first = 2) {
   return tokens;
 }
 
-// A fixture for engines whose adapters come and go.
+// A fixture for engines with adapters that come and go.
 class EngineAdapterTest : public testing::Test {
  protected:
   void Make(const ExecutorLimits& limits = TestLimits(), EngineOptions options = TestOptions(),

@@ -163,8 +163,8 @@ class LateCompiler : public GrammarCompiler {
   }
 };
 
-// Its thread sleeps while all of its requests wait for masks, and hears of each; whoever leaves
-// meanwhile leaves nothing behind.
+// The engine's thread sleeps while all of its requests wait for masks, and hears of each; a request
+// that leaves meanwhile leaves nothing behind.
 TEST(EngineThreadTest, MasksThatAreMadeBesideTheStepsWakeIt) {
   GrammarStore grammars([]() -> Result<std::unique_ptr<GrammarCompiler>> {
     return std::unique_ptr<GrammarCompiler>(std::make_unique<LateCompiler>());
@@ -200,7 +200,7 @@ TEST(EngineThreadTest, MasksThatAreMadeBesideTheStepsWakeIt) {
   EXPECT_EQ(grammars.bytes_held(), 0);
 }
 
-// An executor whose steps are slow, so that a deadline passes first.
+// An executor with slow steps, so that a deadline passes first.
 class SlowExecutor : public Executor {
  public:
   explicit SlowExecutor(Executor& inner) : inner_(inner) {}

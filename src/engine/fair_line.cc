@@ -36,8 +36,8 @@ Sequence* KeyLine::Next(bool passes_waiting) const {
   return goes_on == nullptr || begins->priority > goes_on->priority ? begins : goes_on;
 }
 
-// The past is looked for once in a while, and when nobody is left. Not while somebody leaves, which
-// may be on the walk.
+// Parties of the past are looked for once in a while, and when none is active; not while one
+// leaves, since the walk may be at it.
 template <typename Parties, typename Time>
 void FairLine::ForgetPast(Parties& parties, const Time& time) {
   const size_t num_active = time.active().size();
@@ -94,7 +94,7 @@ void FairLine::NoteTaken(const Sequence& sequence) {
 
 std::unique_ptr<Sequence> FairLine::Take(const Sequence& sequence) {
   KeyLine& line = *sequence.line;
-  // The walk takes whom it looks at.
+  // The walk takes the sequence that it looks at.
   const size_t looked_at = std::min(line.num_passed, line.waiting.size());
   const auto is_it = [&sequence](const auto& one) { return one.get() == &sequence; };
   auto place = std::find_if(line.waiting.begin() + static_cast<ptrdiff_t>(looked_at),
@@ -249,7 +249,7 @@ void FairLine::BeginWalk(bool has_place) {
   std::make_heap(turns_.begin(), turns_.end(), IsBehind);
 }
 
-// A tenant whose turn comes may have nobody left.
+// A tenant may have no request left when its turn comes.
 Sequence* FairLine::Next() {
   if (TenantLine* const last = std::exchange(current_, nullptr); last != nullptr) {
     PutTurn(*last);
@@ -273,14 +273,14 @@ bool FairLine::Withdraw(const Sequence& sequence) {
 
 void FairLine::Pass(const Sequence& sequence) {
   if (Withdraw(sequence)) return;
-  // If somebody came before it meanwhile, that one is next.
+  // If another request came before it meanwhile, that one is next.
   KeyLine& key = *sequence.line;
   const bool is_next =
       key.num_passed < key.waiting.size() && key.waiting[key.num_passed].get() == &sequence;
   if (is_next) ++key.num_passed;
 }
 
-// Who runs most for its weight; null: there is none whose place another could take.
+// The tenant that runs most for its weight; null: it has no place that another could take.
 const TenantLine* FairLine::Heaviest() const {
   if (tenants().size() < 2) return nullptr;
   if (!std::exchange(heaviest_is_known_, true)) {

@@ -1,7 +1,7 @@
-// The requests that wait, and who of them is next: the hindmost tenant in virtual time
-// (ServedTime), of it the hindmost key, of that the greatest priority, of equals who came first.
-// With one tenant and one key that is the order of arrival. Invariant: a sequence has a line from
-// Add until Leave; a line whose requests are all gone is forgotten as soon as that changes nothing.
+// The requests that wait, and which of them is next: one of the hindmost tenant in virtual time
+// (ServedTime), there of the hindmost key, there of the greatest priority; among equals the first
+// that came. With one tenant and one key that is the order of arrival. Invariant: a sequence has a
+// line from Add until Leave; a line without requests is forgotten as soon as that changes nothing.
 // Engine thread only.
 #pragma once
 
@@ -32,13 +32,13 @@ struct KeyLine {
   const std::string id;
   Share share;
   Waiting waiting;  // in the order in which they are to begin
-  // Of the plan that is being made, if `plan` is its number.
+  // These are of the plan that is being made, if `plan` is its number.
   uint64_t plan = 0;
   std::vector<Sequence*> prefilling;  // that run, and may have rows of their prompts, oldest first
   size_t num_passed = 0;              // leading ones of `waiting` that were looked at in vain
 
-  // Who is next; null: nobody. Prompts that were begun go on before others begin, but for others of
-  // a greater priority.
+  // The next sequence; null: none. Prompts that were begun go on before others begin, except others
+  // of a greater priority.
   Sequence* Next(bool passes_waiting) const;
 };
 
@@ -52,14 +52,14 @@ struct TenantLine {
   uint64_t since = 0;  // the change by which its first request of those in flight came
   int32_t num_waiting = 0;
   int32_t num_with_adapters = 0;  // of those that wait
-  // Of the plan that is being made, if `plan` is its number.
+  // These are of the plan that is being made, if `plan` is its number.
   uint64_t plan = 0;
   int32_t num_prefilling = 0;
   int32_t num_rows = 0;
   int32_t num_looked_at = 0;   // in vain
   int32_t num_prefetches = 0;  // adapters asked for, for requests that could not run
   bool is_blocked = false;     // by an adapter that finds no room
-  bool lacks_pages = false;    // one whose adapter is there does
+  bool lacks_pages = false;    // a request with its adapter there does
 
   // Its place once the plan's rows are computed.
   double served() const { return share.served + num_rows / share.weight; }
@@ -77,14 +77,14 @@ class FairLine {
   std::unique_ptr<Sequence> Take(const Sequence& sequence);
   // All that wait and are meant, in order of arrival.
   List TakeIf(const std::function<bool(const Sequence&)>& is_meant);
-  // The last that came of those of a tenant that wait and have drawn nothing; null: there is none.
+  // The newest of a tenant's requests that wait and have drawn nothing; null: there is none.
   Sequence* NewestOf(const std::string& tenant) const;
   // The sequence, which does not wait, is gone for good.
   void Leave(Sequence& sequence);
   // It begins to run, or ends to.
   void CountRunning(Sequence& sequence, int32_t change);
-  // It was served so many tokens. Booked when somebody is to be compared: a step in which nobody
-  // begins or ends touches no line.
+  // The sequence was served so many tokens. Booked when tenants are to be compared: a step in which
+  // no sequence begins or ends touches no line.
   void Charge(Sequence& sequence, int32_t tokens) {
     if (tokens == 0) return;
     if (sequence.num_unbooked == 0) {
@@ -105,7 +105,7 @@ class FairLine {
   size_t num_tenants_known() const { return tenants_.size(); }
   bool AllOf(const std::function<bool(const Sequence&)>& holds) const;
 
-  // A plan begins: no tenant has rows in it, nobody was looked at.
+  // A plan begins: no tenant has rows in it, no request was looked at.
   void BeginPlan() { ++plan_; }
   // Rows of the plan.
   void AddRows(const Sequence& sequence, int32_t num_rows);
@@ -113,7 +113,7 @@ class FairLine {
   void OfferPrefill(Sequence& sequence);
   // The way along the line, from the hindmost: those that were offered or wait are next, each once
   // in a plan. After Next comes Take, or Pass, or PassTenant for all of its tenant. Where there is
-  // no place for one more that runs, it leads past tenants that need one and may take nobody's.
+  // no place for one more that runs, it leads past tenants that need one and may take none.
   // It may be begun again in a plan, and goes on where it was.
   void BeginWalk(bool has_place);
   Sequence* Next();
@@ -126,7 +126,7 @@ class FairLine {
   // The tenant that may give a place among those that run to the taker: that which has most of them
   // for its weight. Null: none.
   const TenantLine* GiverOfPlace(const TenantLine& taker) const;
-  // Whether there is one for anybody who waits.
+  // Whether there is one for any tenant that waits.
   bool CouldTakePlace() const;
 
   // Counts agree. For tests.

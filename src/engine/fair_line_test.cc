@@ -66,7 +66,7 @@ TEST_F(FairLineTest, TenantsTakeTurnsByRowsNotByRequests) {
   EXPECT_EQ(Begin(100), Order({1, 2, 5, 3, 6, 4}));
 }
 
-// What is served is booked later, but for whoever leaves.
+// Service is booked later, except for a sequence that leaves.
 TEST_F(FairLineTest, WhoLeavesTakesNobodysPlaceInTime) {
   std::vector<Sequence*> runs;
   for (const char* const tenant : {"a", "b", "c", "d"}) {
@@ -96,7 +96,7 @@ TEST_F(FairLineTest, KeysOfATenantTakeTurns) {
   Add("a", "other");
   line_.Charge(flood, 10);
   Add("b");
-  // Of a, the key that was served less; then b, and a's first again.
+  // First the key of a that was served less; then b, and a's first key again.
   EXPECT_EQ(Begin(5, 3), Order({5, 6, 1}));
 }
 

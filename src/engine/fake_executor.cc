@@ -370,7 +370,7 @@ FakeExecutor::Cell& FakeExecutor::CellOf(const StepPlan& plan, const PlannedSequ
                 static_cast<size_t>(position % limits_.page_tokens)];
 }
 
-// What it leaves in its pages and in the merged weights is nothing that anybody may read.
+// Nothing that the step leaves in its pages and in the merged weights may be read.
 void FakeExecutor::Fail(const StepPlan& plan, StepResult* result) {
   result->status = UnavailableError("memory ran out");
   result->sequences.resize(plan.sequences.size());

@@ -27,9 +27,9 @@ namespace graft {
 // Prompt tokens from here on make the step's result not finite.
 inline constexpr int32_t kPoisonToken = 1;
 
-// What a request must produce, whose adapter_hash is a content ("" for base) that acts from
-// activation_position on, computed without any pages. `eos_token_ids` and the request's stops end
-// it; `context_tokens_max` cuts it. Its adapter puts `num_virtual_tokens` in front.
+// What a request must produce, computed without any pages. Its adapter_hash is a content ("" for
+// base) that acts from activation_position on. `eos_token_ids` and the request's stops end it;
+// `context_tokens_max` cuts it. Its adapter puts `num_virtual_tokens` in front.
 std::vector<int32_t> ReferenceOutput(const Request& request, std::span<const int32_t> eos_token_ids,
                                      const ExecutorLimits& limits, int32_t num_virtual_tokens = 0);
 
@@ -77,7 +77,7 @@ class FakeExecutor : public Executor {
                   const std::vector<PageExtent>& extents = {});
   // The rows are written now, unless a step has waited for them. The slot is as it was set.
   void FinishArrival(int32_t slot);
-  // Steps so far that named a slot whose rows had not arrived.
+  // Steps so far that named a slot with rows that had not arrived.
   int64_t num_gated_steps() const { return num_gated_steps_; }
 
   // Steps so far that computed such a slot from its content, and what each such step takes longer.
@@ -122,7 +122,7 @@ class FakeExecutor : public Executor {
   static void Pool(const PlannedSequence& planned, size_t position, SlotState& slot,
                    SequenceResult* result);
   SequenceResult RunSequence(const StepPlan& plan, const PlannedSequence& planned);
-  // Of the adapter's keys and values, where the plan has them written.
+  // Writes the adapter's keys and values, where the plan says so.
   void WriteVirtualKv(const StepPlan& plan, const PlannedSequence& planned, uint64_t adapter,
                       uint64_t seed);
   void ReadRow(const StepPlan& plan, const PlannedSequence& planned, int32_t row, int32_t token,

@@ -24,7 +24,7 @@ class FakeLoader : public AdapterLoader {
 
   // The folder at `path` holds this content from now on; "" breaks it.
   void SetFolder(const std::string& path, const std::string& hash) { folders_[path] = hash; }
-  // The rows of a content; {} restores the rows that everybody has.
+  // The rows of a content; {} restores the rows that all contents have at first.
   void SetRows(const std::string& hash, std::vector<RowRun> rows) { rows_[hash] = std::move(rows); }
   // The content puts so many virtual tokens in front of prompts.
   void SetVirtualTokens(const std::string& hash, int32_t num_tokens, bool has_kv) {
@@ -44,7 +44,7 @@ class FakeLoader : public AdapterLoader {
   void HangFolder(const std::string& path) { hung_.insert(path); }
   // They end at the next look: with what is there, or with this status.
   void ReleaseFolder(const std::string& path, const Status& status = OkStatus());
-  // Of a sum, once its parts were read: what they are.
+  // The hash of a sum of `parts` that were read.
   static std::string HashOfSum(std::vector<AdapterPart> parts);
   // Forgets what it fetched: the next fetch reads the folder again.
   void ClearHost() { host_.clear(); }

@@ -32,7 +32,7 @@ class PromptBudget {
     row_ns_ = std::max((step_ns - decode_ns_) / prompt_rows + 1, row_ns_ - row_ns_ / 8);
   }
 
-  // For a step in which somebody decodes.
+  // For a step with sequences that decode.
   int32_t RowsMax() const {
     if (step_ns_max_ == 0) return std::numeric_limits<int32_t>::max();
     if (row_ns_ == 0) return kRowsFirst;

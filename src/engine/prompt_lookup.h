@@ -1,7 +1,7 @@
 // Foresees a sequence's next tokens without a model: where the last few tokens stood before in its
 // own prompt or output, the text may go on as it did there (prompt lookup decoding). Costs a hash
-// and a comparison a token. What it foresaw is compared with what was drawn, whether or not anybody
-// computed with it, so that it knows how often it is right. Engine thread only.
+// and a comparison a token. What it foresaw is compared with what was drawn, whether or not it
+// became a draft, so that it knows how often it is right. Engine thread only.
 #pragma once
 
 #include <cstddef>
@@ -16,7 +16,7 @@ class PromptLookup {
   // So many tokens in a row must have stood before.
   static constexpr int32_t kGramTokens = 3;
 
-  // Of the tokens that one call took in: those that were foreseen, and those foreseen rightly.
+  // How many of the tokens that one call took in were foreseen, and how many rightly.
   struct Forecasts {
     int32_t num = 0;
     int32_t num_right = 0;

@@ -44,7 +44,7 @@ TEST(PromptLookupTest, FindsTheLastPlaceUnlessItFollowsAnother) {
   PromptLookup lookup;
   lookup.Extend(tokens, 15);
   EXPECT_EQ(Foreseen(lookup, tokens, 1), std::vector<int32_t>({60}));
-  // Of what is followed the next token is foreseen, though 51, 52, 1 stands in one place alone.
+  // While a place is followed, its next token is foreseen, though 3, 4, 5 also stood later.
   std::vector<int32_t> followed = {9, 1, 2, 3, 4, 5, 6, 0, 3, 4, 5, 7, 8, 9, 1, 2, 3, 4, 5};
   PromptLookup follower;
   follower.Extend(followed, 19);

@@ -116,7 +116,7 @@ bool RequestQueue::WaitForWork() {
   asleep_ = true;
   idle_came_.notify_all();
   work_came_.wait(lock, [this] { return has_work() || stopped_; });
-  if (!has_work()) return false;  // stays "asleep": whoever waits for idleness need not wait
+  if (!has_work()) return false;  // stays "asleep", so that WaitUntilIdle returns
   asleep_ = false;
   return true;
 }

@@ -1,8 +1,7 @@
 // The way into the engine: submissions and cancels from any thread, taken in one go by the engine
 // thread before each step. Bounds the requests in flight (waiting or running): where all places are
-// taken, a tenant with few for its weight takes one of the tenant with the most, whose newest
-// request that waits is given up. And it is where the engine thread sleeps when it has none.
-// Thread-safe.
+// taken, a tenant with few for its weight takes one from the tenant with the most, which loses its
+// newest request that waits. The engine thread sleeps here when it has no work. Thread-safe.
 #pragma once
 
 #include <atomic>
@@ -59,8 +58,8 @@ class RequestQueue {
 
   // Engine thread. What came in since the last call.
   Batch Take();
-  // Engine thread. The submissions alone, while a step runs whose sequences a cancel would take
-  // away.
+  // Engine thread. The submissions alone, while a step runs that cancels would take sequences out
+  // of.
   std::vector<std::unique_ptr<Sequence>> TakeSubmitted();
   // Whether there are submissions to take.
   const std::atomic<bool>& has_submitted() const { return has_submitted_; }
@@ -87,7 +86,7 @@ class RequestQueue {
   std::condition_variable work_came_;
   std::condition_variable idle_came_;
   Batch batch_;
-  std::atomic<bool> has_submitted_{false};  // what batch_ says, for who does not take the lock
+  std::atomic<bool> has_submitted_{false};  // what batch_ says, to be read without the lock
   TenantPlaces places_;                     // of the requests in flight
   bool woken_ = false;
   bool closed_ = false;

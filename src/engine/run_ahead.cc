@@ -17,7 +17,7 @@ bool CanRunAhead(Sequence& sequence) {
          sampling.presence_penalty == 0.0f && sampling.bad_words.empty();
 }
 
-// Those whose masks are not there yet would have no row in a plan that is made now either.
+// Sequences without their masks would have no row in a plan that is made now either.
 size_t NumLeftOut(const Sequences::List& running) {
   return static_cast<size_t>(std::count_if(running.begin(), running.end(), [](const auto& one) {
     return one->num_planned == 0 && one->num_pending() == 1 && one->bounds != nullptr &&
@@ -27,8 +27,8 @@ size_t NumLeftOut(const Sequences::List& running) {
 
 }  // namespace
 
-// Whoever waits might be admitted instead, or be given an adapter. That a sequence ends by its
-// length is known before its token is.
+// Nothing is planned ahead where a request that waits might be admitted, or be given an adapter.
+// That a sequence ends by its length is known before its token is.
 bool RunAhead::CanPlan(const StepPlan& running, std::span<Sequence* const> planned) const {
   const SchedulerOptions& options = sequences_.options();
   if (sequences_.is_ahead() || running.assists || options.merge_after_steps > 0) return false;
@@ -48,7 +48,7 @@ bool RunAhead::CanPlan(const StepPlan& running, std::span<Sequence* const> plann
 
 const StepPlan* RunAhead::Plan(const StepPlan& running, const std::vector<Sequence*>& planned) {
   if (!CanPlan(running, planned)) return nullptr;
-  // What nobody holds any more, and what has arrived while this step, which waited for it, runs.
+  // Contents may be held no longer, and adapters that this step waited for have arrived.
   sequences_.UpdateAdapters();
   if (sequences_.adapters().is_busy()) return nullptr;
   for (Sequence* const sequence : planned) {

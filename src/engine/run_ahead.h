@@ -1,5 +1,5 @@
-// The step after the one that runs, so that the device need not wait until the host has read a
-// step's tokens: decoding goes on with the same sequences nearly always. Engine thread only.
+// Plans the step after the one that runs, so that the device need not wait until the host has read
+// a step's tokens. Decoding nearly always goes on with the same sequences. Engine thread only.
 #pragma once
 
 #include <span>
@@ -18,10 +18,10 @@ class RunAhead {
   RunAhead(Sequences& sequences, const AdmissionWalk& walk, DraftPlanner& drafts)
       : sequences_(sequences), walk_(walk), drafts_(drafts) {}
 
-  // While `running` runs, whose rows are those of `planned`: the same with a row more for each, if
+  // While `running` runs, with the rows of `planned`: the same plan with a row more for each, if
   // that is sure whatever is drawn (StepPlan::ahead); else null. The caller must begin it.
   const StepPlan* Plan(const StepPlan& running, const std::vector<Sequence*>& planned);
-  // Its turn has come: it takes the place of the plan that has run, whose memory is used again.
+  // The plan's turn has come: it takes the place, and later the memory, of the one that has run.
   void TakeOver(StepPlan** plan, std::vector<Sequence*>* planned);
 
  private:

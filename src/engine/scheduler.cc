@@ -135,8 +135,8 @@ int32_t Scheduler::PlanDecodes(int32_t rows_left) {
   return rows_left;
 }
 
-// What may have killed engines elsewhere shares its steps with nobody; the others run in the next
-// ones.
+// A request that may have killed engines elsewhere shares its steps with no other; the others run
+// in the next ones.
 void Scheduler::LeaveAlone() {
   const Sequences::List& running = sequences_.running();
   const auto alone = std::find_if(running.begin(), running.end(), [](const auto& one) {

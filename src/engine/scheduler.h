@@ -1,6 +1,6 @@
 // The step planner: which sequences get which rows and pages in the next step, and what becomes of
 // them when its tokens are there. Iteration-level batching (Orca, Punica 5): a plan holds a row per
-// decoding sequence, then chunks of prompts, begun ones and those of who is admitted
+// decoding sequence, then chunks of prompts, of those begun and of requests that are admitted
 // (AdmissionWalk); RunAhead makes the plan that is begun before the one before it has ended.
 // Invariants: tenants are served by what they were served (FairLine), those of one tenant and key
 // in the order of arrival but for adapters on their way and for turns; the oldest sequence that
@@ -55,7 +55,7 @@ class Scheduler : public MaskSource {
   // meanwhile still has a row in it.
   const StepPlan* PlanAhead() { return ahead_.Plan(*plan_, planned_); }
   // Sequences that run were left out of the last Plan, as their masks are being made beside the
-  // steps; who makes them wakes the engine.
+  // steps; the engine is woken when one is made.
   bool awaits_masks() const { return num_awaiting_masks_ > 0; }
   // A plan was made ahead and Plan() has not returned it yet.
   bool is_ahead() const { return sequences_.is_ahead(); }
@@ -68,14 +68,14 @@ class Scheduler : public MaskSource {
   // The sequence of the plan's entry i; null: it ended since. Valid until the next Plan or Remove,
   // and those that finished as long as what TakeFinished returned lives.
   std::span<Sequence* const> planned() const { return planned_; }
-  // Of a sequence of the plan; a step in which it has ended draws what nobody reads.
+  // The mask of a sequence of the plan. False also if the sequence has ended: its draw is dropped.
   bool FillMask(const StepPlan& plan, size_t idx, std::span<uint32_t> words) override;
   // Books the step's tokens; sequences that ended have a finish reason, and no pages any more.
   void Commit(const StepPlan& plan, const StepResult& result);
   // The sequences that ended in the last Commit.
   Sequences::List TakeFinished() { return sequences_.TakeFinished(); }
 
-  // Of the model, which end an answer.
+  // The model's tokens that end an answer.
   const std::vector<int32_t>& end_token_ids() const { return options_.eos_token_ids; }
   int32_t draft_tokens_max() const { return options_.draft_tokens_max; }
   bool empty() const { return sequences_.empty(); }
@@ -85,7 +85,7 @@ class Scheduler : public MaskSource {
   const PrefixDigest& prefixes() const { return sequences_.tree().digest(); }
   const SchedulerStats& stats() const { return sequences_.stats(); }
   const AdapterResidency& adapters() const { return sequences_.adapters(); }
-  // Tokens of a sequence whose KV the whole pool can hold.
+  // The most tokens of a sequence that the whole pool can hold the KV of.
   int64_t tokens_max() const { return sequences_.tokens_max(); }
 
   // Makes the content resident and keeps it there. Before the first Plan.
@@ -124,7 +124,7 @@ class Scheduler : public MaskSource {
   RunAhead ahead_;
   int32_t num_awaiting_masks_ = 0;  // of those that run, when they were planned
   int64_t preemptions_before_ = 0;  // this plan
-  bool has_arrivals_ = false;       // the plan names an adapter whose rows still arrive
+  bool has_arrivals_ = false;       // the plan names an adapter that still arrives
   ArrivalStall arrival_stall_;      // of such a plan, where costs decide
   StepPlan first_plan_;             // reused, so that a step allocates nothing once warm
   StepPlan* plan_ = &first_plan_;   // the next step's, or of the one that runs

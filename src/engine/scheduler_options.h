@@ -32,7 +32,7 @@ struct SchedulerOptions {
   // What happens while an adapter loads for a request that could run otherwise.
   ColdStart cold_start = ColdStart::kAuto;
   AssistRates assist_rates;  // the executor's
-  // How long younger requests run ahead of one whose adapter finds no room.
+  // How long younger requests run ahead of one that has no room for its adapter.
   int64_t turn_ns = 0;
   // How long a tenant without requests keeps its share of what is cached, see RoomShares.
   int64_t share_kept_ns = 300'000'000'000;
@@ -42,7 +42,7 @@ struct SchedulerOptions {
   bool prefix_cache = true;
   // Whether others may find what drawn rows left in pages, where those round otherwise than the
   // rows of a prompt: an adapter's, and where tells_base_rows the base model's too. If they may, an
-  // answer depends on who drew the one before it.
+  // answer depends on whether the one before it was drawn here.
   bool shares_drawn_pages = true;
   bool tells_base_rows = false;
   uint64_t prefix_hash_key = 0;  // see PrefixTree

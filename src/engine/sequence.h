@@ -27,7 +27,7 @@ namespace graft {
 struct AdapterCounters;
 struct KeyLine;
 
-// Who goes first: who was accepted first, wherever that was; of equals who came here first.
+// The order of requests: by when they were accepted, on any machine, then by when they came here.
 struct ArrivalOrder {
   int64_t arrival_ns = 0;
   uint64_t number = 0;
@@ -65,7 +65,7 @@ struct Sequence {
   ArrivalOrder order;                     // smaller goes first
   KeyLine* line = nullptr;                // where it waits, and what it is served is counted
   int32_t holder = -1;                    // its tenant's number, by which it holds room
-  int32_t num_served = 0;                 // leading tokens whose computation was counted
+  int32_t num_served = 0;                 // leading tokens that were counted as served
   int32_t num_unbooked = 0;               // served tokens that its line does not know of yet
   size_t unbooked_idx = 0;                // among the sequences with such
   int32_t sequence_slot = -1;             // -1: waiting
@@ -74,7 +74,7 @@ struct Sequence {
   bool has_virtual_kv = false;            // their keys and values are written, not computed
   bool started = false;                   // the executor knows it (since its slot was given)
   PageList pages;                         // of positions [0, pages.size() * page_tokens)
-  int32_t num_computed = 0;               // leading tokens whose KV is in `pages`
+  int32_t num_computed = 0;               // leading tokens with their KV in `pages`
   int32_t num_indexed_pages = 0;          // leading pages that are in the prefix tree
   int32_t num_planned = 0;                // rows in the plan being made or run, without drafts
   std::vector<int32_t> drafts;            // foreseen tokens with a row in that plan
@@ -90,7 +90,7 @@ struct Sequence {
   // What the client is told.
   int32_t cached_tokens = -1;  // prompt tokens found in the prefix cache at first; -1: not yet run
   int64_t last_token_ns = -1;  // -1: none was drawn here
-  std::unique_ptr<RequestTimes> times;  // null: nobody traces it
+  std::unique_ptr<RequestTimes> times;  // null: it is not traced
   std::vector<TokenLogprob> prompt_logprobs;
   std::vector<std::vector<TokenLogprob>> prompt_top_logprobs;
 
@@ -106,12 +106,12 @@ struct Sequence {
   std::span<const int32_t> output() const {
     return std::span(tokens).subspan(static_cast<size_t>(num_prompt_tokens));
   }
-  // Of so many rows from a position on, those before the adapter acts.
+  // The rows before the adapter acts, among so many from a position on.
   int32_t NumBaseRows(int32_t position, int32_t num_rows) const {
     return std::clamp(prefix_key.active_from - position, 0, num_rows);
   }
   // Prompt log-probabilities travel with the first output token; afterwards (when a preempted
-  // sequence is computed again) nobody wants them.
+  // sequence is computed again) they are not wanted any more.
   bool wants_prompt_logprobs() const {
     return sampling.prompt_logprobs && num_output_tokens() == 0;
   }

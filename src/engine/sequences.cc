@@ -15,7 +15,7 @@ SchedulerOptions CompletedOptions(SchedulerOptions options) {
   CHECK_GT(options.page_tokens, 0);
   CHECK_GE(options.prefill_chunk_max, 0);
   CHECK_GT(options.waiting_looked_at, 0);
-  // With a row for everyone, decodes never crowd out an older sequence's prefill.
+  // With a row for each, decodes never crowd out an older sequence's prefill.
   options.sequences_max = std::min(options.sequences_max, options.step_tokens_max);
   if (options.prefill_chunk_max == 0) options.prefill_chunk_max = options.step_tokens_max;
   if (options.kv_pages_max == 0) options.kv_pages_max = options.num_pages;
@@ -102,7 +102,7 @@ void Sequences::UpdateAdapters() {
   for (const auto& [content, status] : adapters_.Update()) FailWaitingFor(content, status);
 }
 
-// Whoever runs on a content has it; whoever waits for it waits in vain.
+// Sequences that run on a content have it; those that wait for it wait in vain.
 void Sequences::FailWaitingFor(int32_t content, const Status& status) {
   for (auto& sequence :
        line_.TakeIf([content](const Sequence& one) { return one.adapter.content() == content; })) {
@@ -220,9 +220,9 @@ bool Sequences::TakePage(Sequence& sequence) {
   return true;
 }
 
-// One rule for both: of the cached prefixes and the idle adapters of who holds most for its weight,
-// what went unused longest; an adapter before a prefix of the same step. A use that its quota keeps
-// from free pages can only take from itself.
+// One rule for both uses: the tenant that holds most for its weight gives, of its cached prefixes
+// and idle adapters, what went unused longest; an adapter before a prefix of the same step. A use
+// that is kept from free pages by its quota can only take from itself.
 bool Sequences::EvictFor(PageUse use) {
   const bool own_only = pool_.num_free() >= pool_.quota(use) - pool_.num_used(use);
   const bool of_prefixes = !own_only || use == PageUse::kKv;

@@ -1,8 +1,8 @@
 // The sequences of the scheduler: those in line, those that run, and what they hold of the device:
 // pages, slots, adapters. The scheduler's parts decide; this class carries out and keeps account.
 // Invariants: those that run are in the order of arrival; a page belongs to the sequences that
-// refer to it, to the prefix tree, to adapters, or to nobody; what a step begun ahead may still
-// read or write is given to nobody before that step is done. Engine thread only.
+// refer to it, to the prefix tree or to adapters, or is free; what a step begun ahead may still
+// read or write is not given away before that step is done. Engine thread only.
 #pragma once
 
 #include <algorithm>
@@ -37,7 +37,7 @@ class Sequences {
   Sequences(const SchedulerOptions& options, AdapterTable& table, AdapterLoader& loader,
             const Clock& clock);
 
-  // With what was left open decided.
+  // The options, with what was left open decided.
   const SchedulerOptions& options() const { return options_; }
   const PagePool& pool() const { return pool_; }
   PrefixTree& tree() { return tree_; }
@@ -56,11 +56,11 @@ class Sequences {
   int32_t PagesFor(int32_t num_tokens) const {
     return (num_tokens + options_.page_tokens - 1) / options_.page_tokens;
   }
-  // What is made of a whole prompt needs the whole prompt computed.
+  // Results that are made of a whole prompt need the whole prompt computed.
   bool CanReusePages(const Sequence& sequence) const {
     return options_.prefix_cache && !sequence.wants_whole_prompt();
   }
-  // The number of leading tokens whose pages it may share with other sequences.
+  // The number of leading tokens in pages that it may share with other sequences.
   int32_t SharableTokens(const Sequence& sequence, int32_t num_tokens) const {
     const bool shares_all = options_.shares_drawn_pages ||
                             (sequence.adapter.content() < 0 && !options_.tells_base_rows);
@@ -71,7 +71,7 @@ class Sequences {
     if (!options_.prefix_cache) return 0;
     return SharableTokens(sequence, sequence.num_computed) / options_.page_tokens;
   }
-  // Tokens of a sequence whose KV the whole pool can hold.
+  // The most tokens of a sequence that the whole pool can hold the KV of.
   int64_t tokens_max() const { return int64_t{options_.kv_pages_max} * options_.page_tokens; }
 
   // Puts the sequence into the line.
@@ -79,13 +79,13 @@ class Sequences {
   // Takes these out, wherever they stand, and gives back what they hold; unknown ids are ignored.
   List Remove(std::span<const RequestId> ids);
   List RemoveAll();
-  // Tick moves the pool's time on. Update books the loader's work; sequences whose adapter cannot
-  // be had fail.
+  // Tick moves the pool's time on. UpdateAdapters books the loader's work; sequences that cannot
+  // have their adapter fail.
   void Tick() { pool_.Tick(); }
   void UpdateAdapters();
   // Takes one out of the line, for the reason that `status` gives.
   void FailWaiting(const Sequence& sequence, const Status& status);
-  // The newest of the tenant's that wait and have drawn nothing; false: there is none.
+  // Fails the newest of the tenant's that wait and have drawn nothing; false: there is none.
   bool FailNewestWaiting(const std::string& tenant, const Status& status);
   List TakeFailed() { return std::exchange(failed_, {}); }
   bool has_failed() const { return !failed_.empty(); }
@@ -101,10 +101,10 @@ class Sequences {
   bool TakePage(Sequence& sequence);
   // Puts a running sequence back to its place in the line. Its tokens stay.
   void Preempt(const Sequence& sequence);
-  // Who is preempted where the sequence lacks a page: maybe itself. Of the tenant that holds most
-  // pages for its weight, the newest of the least priority; the oldest of all is nobody's victim.
+  // The sequence to preempt where this one lacks a page, maybe itself: the newest of the least
+  // priority, of the tenant with most pages for its weight. The oldest of all gives way to none.
   const Sequence& VictimFor(const Sequence& sequence) const;
-  // The newest of this tenant's.
+  // This tenant's newest sequence that runs.
   const Sequence& NewestOf(const TenantLine& tenant) const;
   std::vector<RequestId> TakeEvicted() { return std::exchange(evicted_, {}); }
   // What Want and Pin of the adapters evict with.
@@ -112,7 +112,7 @@ class Sequences {
 
   // Adds its rows to a plan, with the pages that they read and write.
   void AppendRows(const Sequence& sequence, PlannedSequence planned, StepPlan* plan) const;
-  // Gives back the pages that only drafts were in, which nobody else has seen.
+  // Gives back the pages that only drafts were in; no other sequence refers to them.
   void TrimPages(Sequence& sequence) const {
     sequence.pages.Truncate(PagesFor(sequence.num_tokens()));
   }

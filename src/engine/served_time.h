@@ -1,8 +1,8 @@
 // Virtual time of parties that share a machine by work: the virtual token counter of "Fairness in
 // Serving Large Language Models" (OSDI 2024). Each party has a place in this time: the tokens that
-// it was served, over its weight. Whoever stands furthest back goes next. A party that comes back
-// begins where the hindmost of the others stands, so that nobody saves up time in which it wanted
-// nothing, and nobody loses what others did meanwhile. One thread.
+// it was served, over its weight. The party that stands furthest back goes next. A party that comes
+// back begins where the hindmost of the others stands, so that no party saves up time in which it
+// wanted nothing, and none loses what others did meanwhile. One thread.
 #pragma once
 
 #include <algorithm>
@@ -62,7 +62,7 @@ class ServedTime {
 
   const std::vector<Party*>& active() const { return active_; }
   // Whether the party may be forgotten: if it came back it would begin at the same place, or there
-  // is nobody to be compared with.
+  // is no other party.
   bool IsPast(const Party& party) const {
     return party.share.num_in_flight == 0 && (active_.empty() || party.share.served <= now_);
   }

@@ -1,8 +1,8 @@
 // How many rows of prompts a tenant may have in a step beside prompts of others that end in it.
-// Who gets a first token by the step is not made to wait for others' long prompts: these have as
-// many rows as the largest of those tenants has, or what lengthens the step by half at most. A
-// tenant alone, or before others, may have all. Nor is it made to wait for many that decode, see
-// AdmissionWalk::GiveWay. Used by the engine's thread.
+// A tenant that gets a first token by the step must not wait for others' long prompts: these have
+// as many rows as the largest of such tenants has, or what lengthens the step by half at most. A
+// tenant alone, or before others, may have all. Many decoding sequences give way, too
+// (AdmissionWalk::GiveWay). Used by the engine's thread.
 #pragma once
 
 #include <algorithm>
@@ -35,13 +35,13 @@ class StepRoom {
 
   // Whether a prompt ends in the step.
   bool ends_prompts() const { return first_.tenant != nullptr; }
-  // As many rows, for the weight, as the largest of the other tenants whose prompts end in the step
-  // has; kNoBound: there is none.
+  // As many rows, for the weight, as the largest of the other tenants with prompts that end in the
+  // step has; kNoBound: there is none.
   int32_t AsOthers(const void* tenant, double weight) const {
     const Ended& others = first_.tenant == tenant ? second_ : first_;
     return others.tenant == nullptr ? kNoBound : static_cast<int32_t>(others.rows * weight);
   }
-  // So many rows more take as long as a step with `num_rows`.
+  // The number of further rows that take as long as a step with `num_rows`.
   int32_t AsLongAs(int32_t num_rows) const {
     if (cost_.is_known()) {
       const double step_ns = cost_.At(num_rows);

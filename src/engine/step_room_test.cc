@@ -29,7 +29,7 @@ TEST_F(StepRoomTest, LongPromptsBeforeOthersHaveAll) {
 
 TEST_F(StepRoomTest, BesideAFirstTokenOthersLengthenTheStepByHalf) {
   room_.Begin(8);                              // of a
-  room_.Add(&b_, 32, 1.0, 32, true);           // whose prompt ends
+  room_.Add(&b_, 32, 1.0, 32, true);           // b's prompt ends
   EXPECT_EQ(room_.RowsFor(&a_, 8, 1.0), 24);   // as many as b has
   EXPECT_EQ(room_.RowsFor(&a_, 30, 1.0), 20);  // half of 40
   room_.Add(&a_, 42, 1.0, 12, false);

@@ -1,5 +1,5 @@
-// Says who is in the engine's steps without having drawn, and who was evicted, whenever either
-// changes. Costs nothing where nobody listens. Engine thread only.
+// Tells which requests are in the engine's steps without having drawn, and which were evicted,
+// whenever either changes. Costs nothing without a listener. Engine thread only.
 #pragma once
 
 #include <functional>
@@ -18,10 +18,9 @@ class StepTeller {
   void SetListener(Listener listener) { listener_ = std::move(listener); }
   bool has_listener() const { return listener_ != nullptr; }
 
-  // Before a step with these sequences (null: ended) begins, or none does. Tells at once who is
-  // new.
+  // Before a step with these sequences (null: ended) begins, or none does. Tells newcomers at once.
   void BeforeStep(std::span<Sequence* const> planned, std::vector<RequestId> evicted);
-  // Once the last step's events are delivered: who has only left did so by one of them, mostly.
+  // Once the last step's events are delivered, which mostly tell of requests that have only left.
   void AfterDelivery();
 
  private:
