@@ -12,7 +12,7 @@ help:
 	@echo "make demo          build, serve the bundled model with its eight adapters, one batch, answers side by side;"
 	@echo "                   then a page of text becomes an adapter, which is asked about it"
 	@echo "make serve         the same server, kept up on port $(or $(PORT),8000)"
-	@echo "make test          build and run the checks (what CI runs); docs/checks.md says which"
+	@echo "make test          build and run the checks (what CI runs); docs/inside/checks.md says which"
 	@echo "make test-all      those and the long ones: at most an hour"
 	@echo "make build         the release binary, build/release/graft"
 	@echo "make grammar       build/grammar/libgraft_grammar.so, for answers in a given form (response_format)"

@@ -33,7 +33,7 @@ if(GRAFT_BUILD_TESTS)
   find_package(GTest REQUIRED)
 endif()
 if(GRAFT_BUILD_BENCHES)
-  # Only gemm_onednn_bench links oneDNN (docs/kernels.md says why the product does not). Debian's
+  # Only gemm_onednn_bench links oneDNN (docs/inside/kernels.md says why the product does not). Debian's
   # dnnl-config.cmake asks for OpenCL headers, which only its GPU backend needs.
   find_library(DNNL_LIBRARY dnnl)
 endif()

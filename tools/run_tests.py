@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Runs the checks of the project, stage by stage; `make test` calls it, `make test-all` with --all.
 
-docs/checks.md says which stage checks what. Stages can be named on the command line (make test STAGES="tidy
+docs/inside/checks.md says which stage checks what. Stages can be named on the command line (make test STAGES="tidy
 unit"). Each prints its time; output of a stage is kept in build/logs/ and shown where it failed. The last line
 counts passed and failed checks. Stages of one row run side by side: they wait for different things. Programs that
 passed and have not changed since are not run again, unless stages are named.

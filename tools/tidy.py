@@ -192,7 +192,7 @@ def main():
         # CUDA's and the CPU kernels' are compiled one by one; no_ files stand in for others.
         if is_source and path.endswith(".cc") and not re.search(r"(_cpu|_fuzz|onednn_bench|/no_\w+)\.cc$", path):
             check_file_local(path, text, file_local)
-        if re.fullmatch(r"docs/[\w-]+\.md|README\.md|ARCHITECTURE\.md", path):
+        if re.fullmatch(r"docs/(inside/)?[\w-]+\.md|(README|ARCHITECTURE|CONTRIBUTING|SECURITY)\.md", path):
             check_prose(path, text)
         if is_source or is_text:
             check_words(path, text)

@@ -134,8 +134,8 @@ std::vector<RowRun> LlamaRows(int32_t rank) {
   return runs;
 }
 
-// The figure of docs/adapters-paging.md: ranks 8 to 128 mixed, KV of 16-token pages beside, both
-// coming and going.
+// The figure of docs/inside/adapters-paging.md: ranks 8 to 128 mixed, KV of 16-token pages beside,
+// both coming and going.
 TEST(RowPackerWasteTest, StaysBelowFivePercentUnderChurn) {
   constexpr int64_t kLlamaPageBytes = int64_t{32} * 2 * 32 * 16 * 128 * 2;
   PagePool pool(8000);

@@ -78,8 +78,8 @@ class AdapterResidency {
   // A content wanted in this step is not evicted for one wanted after it. Without `make_room` it is
   // at most fetched into the host's memory.
   Answer Want(int32_t content, int32_t holder, const MakeRoom* make_room);
-  // Makes the content resident, and never evicts it: see `cached` in docs/adapters-paging.md. To be
-  // called before the first step; waits for the loader.
+  // Makes the content resident, and never evicts it: see `cached` in
+  // docs/inside/adapters-paging.md. To be called before the first step; waits for the loader.
   Status Pin(int32_t content, const MakeRoom& make_room);
 
   // What was wanted in this step so far can be evicted like all that is idle.

@@ -2,10 +2,11 @@
 // of the line begin. It walks along the line, from the hindmost tenant (FairLine), with the rows
 // that a plan has left. A request without its adapter on the device is passed by, or begins while
 // the rows arrive. Others of its tenant may run ahead of it while its adapter is on its way and,
-// where the adapter finds no room, until the turn ends (docs/adapters-paging.md). Other tenants may
-// overtake one that lacks room until they have been served as much as it asks for. There is no
-// other overtaking. A tenant that runs too little for its weight takes places and pages from one
-// that runs too much. Beside a step the walk goes on, to load adapters alone. Engine thread only.
+// where the adapter finds no room, until the turn ends (docs/inside/adapters-paging.md). Other
+// tenants may overtake one that lacks room until they have been served as much as it asks for.
+// There is no other overtaking. A tenant that runs too little for its weight takes places and pages
+// from one that runs too much. Beside a step the walk goes on, to load adapters alone. Engine
+// thread only.
 #pragma once
 
 #include <cstdint>

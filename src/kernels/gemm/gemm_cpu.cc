@@ -1,7 +1,7 @@
 // The one GEMM kernel, for every m: a tile of rows times a panel of columns in registers, each
 // element of y summed by one accumulator over k in ascending order. Nothing about a row depends on
 // how many rows there are or on how threads share the panels: that is the header's promise, by
-// construction. docs/kernels.md has the reasons and the figures.
+// construction. docs/inside/kernels.md has the reasons and the figures.
 #include <cstring>
 
 #include "kernels/common/simd.h"

@@ -1,7 +1,7 @@
 // LoRA shrink and expand: register tiles of rows times rank (shrink) or rows times columns
 // (expand), so that a segment of many rows computes from cache; a lone row streams its adapter, a
 // few rows of A or B at a time. Each sum has one accumulator in one fixed order, whatever the tile:
-// a row's bits do not depend on its batch. docs/kernels.md has the reasons and the figures.
+// a row's bits do not depend on its batch. docs/inside/kernels.md has the reasons and the figures.
 #include "kernels/lora/lora.h"
 
 #include "kernels/common/simd.h"
