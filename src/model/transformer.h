@@ -155,7 +155,7 @@ class Transformer {
 
   // Activations, a row per token. The residual stream and what GEMMs return are fp32; what
   // GEMMs read is in activation_dtype_: fp32 on the CPU, since rounding it to bf16 in every layer
-  // costs up to 0.1 of a log-probability (docs/models.md).
+  // costs up to 0.1 of a log-probability (docs/inside/model.md).
   Buffer hidden_;        // fp32 [step_tokens_max, hidden]
   Buffer normed_;        // [step_tokens_max, hidden]
   Buffer branch_;        // fp32 [step_tokens_max, hidden] where LayerSpec::output_norms, else empty

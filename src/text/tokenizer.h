@@ -22,7 +22,7 @@
 
 namespace graft {
 
-// What a tokenizer is made of; see docs/text.md for the path of a text through it.
+// What a tokenizer is made of; see docs/inside/text.md for the path of a text through it.
 struct TokenizerParts {
   AddedTokens added_tokens;
   Normalizer normalizer;
