@@ -100,7 +100,7 @@ TEST(CommandsTest, ThePageHoldsTheTables) {
 
 // What the errors say of vLLM's flags the page has as a table; and none of them is a flag here.
 TEST(CommandsTest, ThePageHasVllmsFlags) {
-  std::ifstream file(std::string(std::getenv("GRAFT_SOURCE_DIR")) + "/docs/cli.md");
+  std::ifstream file(std::string(std::getenv("GRAFT_SOURCE_DIR")) + "/docs/coming-from-vllm.md");
   std::stringstream page;
   page << file.rdbuf();
   const Command program = GraftProgram();

@@ -1,5 +1,5 @@
 // Flags of vLLM's server, which people who come from it type, and what stands in their place. The
-// table of docs/cli.md has the same. Plain data.
+// table of docs/coming-from-vllm.md has the same. Plain data.
 #pragma once
 
 #include <span>
