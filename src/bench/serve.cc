@@ -17,7 +17,7 @@
 #include "bench/report.h"
 #include "bench/stand_in_tokenizer.h"
 #include "bench/synthetic_adapter.h"
-#include "kernels/common/peak.h"
+#include "kernels/peak/peak.h"
 #include "runtime/runtime.h"
 #include "server/server.h"
 #include "sim/workload.h"

@@ -15,7 +15,7 @@
 #include "bench/step_report.h"
 #include "bench/synthetic_adapter.h"
 #include "kernels/common/bench_data.h"
-#include "kernels/common/peak.h"
+#include "kernels/peak/peak.h"
 #include "runtime/runtime.h"
 #include "sim/workload.h"
 

@@ -14,7 +14,7 @@
 #include <string>
 #include <vector>
 
-#include "kernels/common/peak.h"
+#include "kernels/peak/peak.h"
 #include "tensor/buffer.h"
 #include "tensor/dtype.h"
 #include "tensor/stream.h"

@@ -1,4 +1,4 @@
-#include "kernels/common/peak.h"
+#include "kernels/peak/peak.h"
 
 #include <algorithm>
 #include <vector>

@@ -1,6 +1,6 @@
-#include "kernels/common/peak.h"
 #include "kernels/common/simd.h"
 #include "kernels/common/unroll.h"
+#include "kernels/peak/peak.h"
 
 namespace graft::GRAFT_CPU_NAMESPACE {
 namespace {
