@@ -14,6 +14,7 @@
 
 #include "base/file.h"
 #include "base/sha256.h"
+#include "text/chat_template_source.h"
 #include "text/text_test_util.h"
 
 namespace graft {
