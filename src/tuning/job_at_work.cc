@@ -157,6 +157,7 @@ Status JobAtWork::CheckWanted() {
 }
 
 Status JobAtWork::CheckTurn() {
+  if (!got_on_) return OkStatus();
   const int64_t now_ns = NowNs();
   if (now_ns - turn_ns_ < int64_t{settings_.turn_seconds} * kNsOfSecond) return OkStatus();
   if (now_ns - looked_ns_ < kLookForOthersNs) return OkStatus();
@@ -314,7 +315,8 @@ Result<LearnerData> JobAtWork::Prepare(Learner& learner, const LearnerInput& inp
   };
   turn_ns_ = NowNs();
   EngineWriter writer(parts_.generator, WriterOf(goes_on, ""));
-  KeptWriter kept(writer, texts_folder(), WrittenBy(parts_.model, settings_.base));
+  KeptWriter kept(writer, texts_folder(), WrittenBy(parts_.model, settings_.base),
+                  [this] { got_on_ = true; });
   CountedWriter counted(kept, bytes_max);
   Result<LearnerData> data = learner.Prepare(input, &counted);
   RETURN_IF_ERROR(wanted);
@@ -360,6 +362,7 @@ Status JobAtWork::MakeSteps(TrainingRun& run, Trainer& trainer) {
     {
       const Piece piece(parts_.turns);
       StepTogether(trainer, runs);
+      got_on_ = true;
       RETURN_IF_ERROR(run.Look());
     }
     if (!std::isfinite(run.last_loss())) {

@@ -50,7 +50,8 @@ class JobAtWork {
   Status CheckWanted();
   // The same within one, behind a batch that is only looked at.
   Status BetweenBatches(TrainingRun& run);
-  // kAborted where the job has had its turn and another tenant's waits.
+  // kAborted where the job has had its turn, got on in it, and another tenant's waits. A job that
+  // made way before anything of it is kept would begin at the same place each time.
   Status CheckTurn();
   void TellStep(const TrainingRun& run, double seconds_a_step);
   bool IsCheckpointDue() const;
@@ -74,6 +75,7 @@ class JobAtWork {
   uint64_t next_writer_id_;
   Stage stage_ = Stage::kReading;
   bool made_way_ = false;
+  bool got_on_ = false;  // in this turn: it made a step, or texts of it are kept
   bool lacks_memory_ = false;
   int64_t turn_ns_ = 0;    // when it began to get on: to write, or to make steps
   int64_t looked_ns_ = 0;  // for whether others wait

@@ -69,7 +69,9 @@ class JobRunnerTest : public testing::TestWithParam<DeviceChoice::Kind> {
     options.threads = 1;
     options.device = {.kind = GetParam()};
     if (requests_max_ > 0) options.requests_max = requests_max_;
-    service_ = LearningService::Create(OptionsIn(folder_), &options).value();
+    LearningOptions learning = OptionsIn(folder_);
+    if (turn_seconds_ >= 0) learning.turn_seconds = turn_seconds_;
+    service_ = LearningService::Create(learning, &options).value();
     model_ = LoadModel(options, /*quiet=*/true).value();
     service_->SetModel(*model_);
     tokenizer_ = Tokenizer::Load(options.model).value();
@@ -161,6 +163,7 @@ class JobRunnerTest : public testing::TestWithParam<DeviceChoice::Kind> {
   std::string folder_;
   std::string model_dir_;  // "": the demo's
   int requests_max_ = 0;   // 0: the default
+  int turn_seconds_ = -1;  // likewise below 0
   std::unique_ptr<LearningService> service_;
   std::unique_ptr<LoadedModel> model_;
   std::unique_ptr<Tokenizer> tokenizer_;
@@ -369,6 +372,34 @@ TEST_P(JobRunnerTest, TheBaseWritesInWhatPlacesThereAre) {
   const LearningJob job =
       WaitForEnd(Order({.learner = "distill", .passes = 2, .questions = 4, .output_tokens = 8}).id);
   EXPECT_EQ(job.status, JobStatus::kSucceeded) << job.error.message;
+}
+
+// A turn that is over before anything is kept is none: two jobs would take turns for ever.
+TEST_P(JobRunnerTest, AJobGetsOnInEachOfItsTurns) {
+  Stop();
+  {
+    const auto store = *SqliteLearningStore::Open(folder_ + "/learning.db");
+    for (const char* const tenant : {"a", "t"}) {
+      const std::string file = std::string("file-") + tenant, id = std::string("ftjob-") + tenant;
+      ASSERT_TRUE(
+          store->AddFile({.id = file, .tenant = tenant, .name = "a.txt"}, kText, 1000).ok());
+      LearningJob job = {.id = id, .tenant = tenant, .base_model = "base", .training_file = file};
+      job.method = {.learner = "distill", .passes = 1, .rank = 4, .window_tokens = 24};
+      job.method.questions = 4;
+      job.method.output_tokens = 8;
+      ASSERT_TRUE(store->AddJob(job, {9, 9}).ok());
+    }
+  }
+  turn_seconds_ = 0;
+  Start();
+  Learn();
+  const auto num_turns = [&] { return std::ranges::count(Messages("ftjob-t"), "The job goes on"); };
+  LearningStore& store = service_->jobs().store();
+  while (!IsFinished(store.FindJob("t", "ftjob-t")->status) && num_turns() < 40) {
+    std::this_thread::yield();
+  }
+  EXPECT_TRUE(IsFinished(store.FindJob("t", "ftjob-t")->status));
+  EXPECT_GT(num_turns(), 0);
 }
 
 // The questions that the job held out are put to its model and to the base, and told.

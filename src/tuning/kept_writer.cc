@@ -72,8 +72,12 @@ std::optional<std::vector<TaughtText>> Unpacked(std::string_view bytes, size_t n
 
 }  // namespace
 
-KeptWriter::KeptWriter(TextWriter& writer, std::string folder, std::string identity)
-    : writer_(writer), folder_(std::move(folder)), identity_(std::move(identity)) {}
+KeptWriter::KeptWriter(TextWriter& writer, std::string folder, std::string identity,
+                       std::function<void()> on_kept)
+    : writer_(writer),
+      folder_(std::move(folder)),
+      identity_(std::move(identity)),
+      on_kept_(std::move(on_kept)) {}
 
 std::string KeptWriter::PathOf(std::span<const WriteOrder> orders) const {
   Sha256 sha;
@@ -104,6 +108,7 @@ Result<std::vector<TaughtText>> KeptWriter::Write(std::span<const WriteOrder> or
   std::error_code ignored;
   std::filesystem::create_directories(folder_, ignored);  // else the writing says why
   const Status kept = WriteWholeFile(path, Packed(texts));
+  if (kept.ok() && on_kept_) on_kept_();
   if (!kept.ok() && !std::exchange(has_warned_, true)) {
     LOG_WARN("what the base wrote is not kept, and would be written again: {}", kept.message());
   }

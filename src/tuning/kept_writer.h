@@ -2,6 +2,7 @@
 // same ones gets them from there, and the base writes nothing. One thread.
 #pragma once
 
+#include <functional>
 #include <string>
 #include <string_view>
 
@@ -12,7 +13,9 @@ namespace graft {
 class KeptWriter : public TextWriter {
  public:
   // `writer` is borrowed. `identity` names all that its texts depend on besides the orders.
-  KeptWriter(TextWriter& writer, std::string folder, std::string identity);
+  // `on_kept` is told of each Write whose texts are in the folder now and were not before.
+  KeptWriter(TextWriter& writer, std::string folder, std::string identity,
+             std::function<void()> on_kept = nullptr);
 
   void Announce(std::string_view what) override { writer_.Announce(what); }
   // A damaged file counts as none. Fails where the writer does. If the folder cannot be written to,
@@ -27,6 +30,7 @@ class KeptWriter : public TextWriter {
   TextWriter& writer_;
   const std::string folder_;
   const std::string identity_;
+  const std::function<void()> on_kept_;
   bool has_warned_ = false;
 };
 

@@ -64,6 +64,14 @@ TEST_F(KeptWriterTest, TheSameOrdersAreWrittenOnce) {
   }
 }
 
+TEST_F(KeptWriterTest, WhatIsKeptForTheFirstTimeIsTold) {
+  int num_told = 0;
+  for (int i = 0; i < 2; ++i) {
+    ExpectTexts(KeptWriter(writer_, folder_, "base", [&] { ++num_told; }).Write(orders_));
+    EXPECT_EQ(num_told, 1);
+  }
+}
+
 TEST_F(KeptWriterTest, WhateverDiffersIsWrittenAnew) {
   std::vector<std::vector<WriteOrder>> others(6, orders_);
   others[0][0].prompt = {1, 3};
@@ -109,7 +117,7 @@ TEST_F(KeptWriterTest, NothingIsKeptOfAWriterThatFails) {
 // What took hours to write is not lost to a full disk.
 TEST_F(KeptWriterTest, AFolderThatCannotBeMadeCostsNoText) {
   std::ofstream(folder_) << "a file";
-  ExpectTexts(KeptWriter(writer_, folder_, "base").Write(orders_));
+  ExpectTexts(KeptWriter(writer_, folder_, "base", [] { ADD_FAILURE(); }).Write(orders_));
 }
 
 }  // namespace
