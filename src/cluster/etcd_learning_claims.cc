@@ -184,6 +184,24 @@ Status EtcdLearningStore::Finish(const LearningJob& job, const JobEvent& told) {
   return OkStatus();
 }
 
+Status EtcdLearningStore::GotOn(const std::string& job) {
+  ASSIGN_OR_RETURN(const Claim claim, ClaimOf(job));
+  const std::string key = OpenJobKey(job);
+  for (int i = 0; i < kLeaveTries; ++i) {
+    ASSIGN_OR_RETURN(const EtcdOutcome known, store_.Commit({.then = {EtcdOperation::Get(key)}}));
+    std::vector<OpenJob> open = OpenJobsOf(known.found[0]);
+    if (open.empty()) return Lost(job);
+    open[0].begins = 1;
+    ASSIGN_OR_RETURN(
+        const EtcdOutcome outcome,
+        store_.Commit({.compares = {EtcdCompare::CreateRevision(JobClaimKey(job), claim.revision),
+                                    EtcdCompare::ModRevision(key, open[0].mod_revision)},
+                       .then = {EtcdOperation::Put(key, open[0].Value())}}));
+    if (outcome.succeeded) return OkStatus();
+  }
+  return Lost(job);
+}
+
 void EtcdLearningStore::Leave(const LearningJob& job, bool is_fault) {
   const Result<Claim> claim = ClaimOf(job.id);
   if (!claim.ok()) return;

@@ -77,6 +77,7 @@ class EtcdLearningStore : public LearningStore {
   Result<bool> OthersWait(const LearningJob& job) override;
   Status Update(const LearningJob& job) override;
   Status Finish(const LearningJob& job, const JobEvent& event) override;
+  Status GotOn(const std::string& job) override;
   void Leave(const LearningJob& job, bool is_fault) override;
   // As it was at most half a second ago.
   Result<bool> IsCancelled(const std::string& job) override;

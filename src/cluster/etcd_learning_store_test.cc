@@ -314,6 +314,19 @@ TEST_F(EtcdLearningStoreTest, BeginsWithoutAnEndAreCounted) {
   EXPECT_EQ(Claim(*fourth).begins, 4) << "of the two one was a fault";
 }
 
+TEST_F(EtcdLearningStoreTest, AJobThatGotOnCountsAnew) {
+  const LearningJob job = AddJob("a", AddFile("a", "x").id);
+  const auto first = Open("first", Lease());
+  LearningJob begun = Claim(*first);
+  first->Leave(begun, /*is_fault=*/true);
+  begun = Claim(*first);
+  EXPECT_EQ(begun.begins, 2);
+  EXPECT_TRUE(first->GotOn(job.id).ok());
+  first->Leave(begun, /*is_fault=*/true);
+  EXPECT_EQ(first->GotOn(job.id).code(), StatusCode::kAborted) << "it is nobody's";
+  EXPECT_EQ(Claim(*first).begins, 2);
+}
+
 // Also where another runner has the job by then: what that one writes of it later counts on.
 TEST_F(EtcdLearningStoreTest, ARunnerThatWasCutOffTakesItsBeginBack) {
   AddJob("a", AddFile("a", "x").id);

@@ -84,8 +84,10 @@ class LearningStore {
   // The same of one that is finished, and the event that says so, in one piece. On a cluster what
   // it learned is then the cluster's.
   virtual Status Finish(const LearningJob& job, const JobEvent& event) = 0;
-  // Gives the job back for any later NextJob. It is as if it had not been begun, unless it is left
-  // for a fault of its own.
+  // A checkpoint or a text of it is new: it counts as begun for the first time.
+  virtual Status GotOn(const std::string& job) = 0;
+  // Whoever asks for the next job may have it. It is as if it had not been begun, unless that is by
+  // a fault of the job's own.
   virtual void Leave(const LearningJob& job, bool is_fault) = 0;
   virtual Result<bool> IsCancelled(const std::string& job) = 0;
   virtual Status AddEvent(const std::string& job, const JobEvent& event) = 0;
@@ -94,7 +96,7 @@ class LearningStore {
 };
 
 inline constexpr int64_t kCheckpointsKept = 100;  // of a job
-// A job that has ended so many servers without an end of its own is not begun again.
+// Of a job without an end that did not get on: one that ended so many servers is begun by no other.
 inline constexpr int32_t kJobBeginsMax = 3;
 // Beside what it has in --learn-dir: a cluster's folder has a file of the first name, one server's
 // of the other.

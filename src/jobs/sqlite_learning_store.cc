@@ -463,6 +463,11 @@ Result<bool> SqliteLearningStore::OthersWait(const LearningJob& job) {
   return there_is;
 }
 
+Status SqliteLearningStore::GotOn(const std::string& job) {
+  std::lock_guard lock(mutex_);
+  return SqliteStatement(database_, "UPDATE begun SET begins = 1 WHERE job = ?").Bind(job).Run();
+}
+
 // The next start has it, or this one's next look.
 void SqliteLearningStore::Leave(const LearningJob& job, bool is_fault) {
   if (is_fault) return;

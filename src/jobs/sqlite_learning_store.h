@@ -52,6 +52,7 @@ class SqliteLearningStore : public LearningStore {
   Result<bool> OthersWait(const LearningJob& job) override;
   Status Update(const LearningJob& job) override;
   Status Finish(const LearningJob& job, const JobEvent& event) override;
+  Status GotOn(const std::string& job) override;
   void Leave(const LearningJob& job, bool is_fault) override;
   Result<bool> IsCancelled(const std::string& job) override;
   Status AddEvent(const std::string& job, const JobEvent& event) override;

@@ -213,6 +213,8 @@ TEST_F(SqliteLearningStoreTest, BeginsWithoutAnEndAreCounted) {
   EXPECT_EQ(begun.begins, 3) << "a server that ends by itself leaves no mark";
   store_->Leave(begun, /*is_fault=*/true);
   EXPECT_EQ((*store_->NextJob())->begins, 4);
+  EXPECT_TRUE(store_->GotOn(job.id).ok());
+  EXPECT_EQ((*store_->NextJob())->begins, 2) << "it ended one server since";
 }
 
 TEST_F(SqliteLearningStoreTest, AnOperatorFindsAJobsTenant) {

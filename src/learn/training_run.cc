@@ -61,6 +61,15 @@ TrainingRun::TrainingRun(Trainer& trainer, LearnerData data, const LearnerRates&
   if (lora() != nullptr) lora()->Initialize(seed);
 }
 
+int64_t TrainingRun::progress() const {
+  size_t progress = static_cast<size_t>(state_.step);
+  for (const Mean* mean :
+       {&state_.before, &state_.held_out_before, &state_.after, &state_.held_out_after}) {
+    progress += mean->next;
+  }
+  return static_cast<int64_t>(progress);
+}
+
 Status TrainingRun::TakeTeacherStates() {
   if (data_.hidden == HiddenStates::kNone) return OkStatus();
   for (std::vector<TrainingExample>* examples : {&data_.training, &data_.held_out, &data_.kept}) {

@@ -46,6 +46,9 @@ class TrainingRun {
   bool is_done() const { return state_.step == num_steps_; }
   int32_t step() const { return state_.step; }
   int32_t num_steps() const { return num_steps_; }
+  // Changes with all that a checkpoint has more of: steps, and what the passes that only look have
+  // looked at.
+  int64_t progress() const;
   double last_loss() const { return state_.last_loss; }
   // What a step has left to look at, of what is held out; nothing mostly: steps look by themselves.
   Status Look();

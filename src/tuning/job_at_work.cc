@@ -168,13 +168,24 @@ Status JobAtWork::CheckTurn() {
   return Status(StatusCode::kAborted, "it is another tenant's turn");
 }
 
+void JobAtWork::GetOn() {
+  got_on_ = true;
+  if (job_.begins <= 1) return;
+  const Status told = store_.GotOn(job_.id);
+  if (told.ok()) {
+    job_.begins = 1;
+  } else {
+    LOG_WARN("fine-tuning job {}: {}", job_.id, told.message());
+  }
+}
+
 Status JobAtWork::Begin() {
   RETURN_IF_ERROR(CheckWanted());
   if (job_.begins > kJobBeginsMax) {
-    return FailedPreconditionError(
-        std::to_string(kJobBeginsMax) +
-        " servers ended while they ran this job, and it is not begun again: create another one, "
-        "with less to learn at once");
+    return FailedPreconditionError(std::to_string(kJobBeginsMax) +
+                                   " servers ended while they ran this job before it got on, and "
+                                   "it is not begun again: create another one, with less to learn "
+                                   "at once");
   }
   const std::string& base = parts_.jobs.setup().base_model;
   if (!base.empty() && job_.base_model != base) {
@@ -316,7 +327,7 @@ Result<LearnerData> JobAtWork::Prepare(Learner& learner, const LearnerInput& inp
   turn_ns_ = NowNs();
   EngineWriter writer(parts_.generator, WriterOf(goes_on, ""));
   KeptWriter kept(writer, texts_folder(), WrittenBy(parts_.model, settings_.base),
-                  [this] { got_on_ = true; });
+                  [this] { GetOn(); });
   CountedWriter counted(kept, bytes_max);
   Result<LearnerData> data = learner.Prepare(input, &counted);
   RETURN_IF_ERROR(wanted);
@@ -340,6 +351,7 @@ Status JobAtWork::Train(TrainingRun& run, Trainer& trainer) {
   const Result<bool> resumed = run.Resume(settings_.checkpoints + "/" + job_.checkpoint_name());
   if (!resumed.ok()) return LeftBy(resumed.status());
   has_resumed_ = true;
+  saved_progress_ = run.progress();
   if (*resumed) Tell("Going on from step " + std::to_string(run.step()));
   saved_ns_ = NowNs();
   run.set_on_batch([this, &run] { return BetweenBatches(run); });
@@ -398,6 +410,7 @@ Status JobAtWork::SaveCheckpoint(TrainingRun& run) {
   const Status added =
       saved.ok() ? store_.AddCheckpoint(job_.id, {.step = run.step(), .loss = run.last_loss()})
                  : saved;
+  if (added.ok() && std::exchange(saved_progress_, run.progress()) != run.progress()) GetOn();
   if (added.ok() || added.code() == StatusCode::kAborted) return added;
   LOG_WARN("fine-tuning job {}: no checkpoint at step {}: {}", job_.id, run.step(),
            added.message());

@@ -53,6 +53,8 @@ class JobAtWork {
   // kAborted where the job has had its turn, got on in it, and another tenant's waits. A job that
   // made way before anything of it is kept would begin at the same place each time.
   Status CheckTurn();
+  // What it has now that is new is there for whoever begins it next.
+  void GetOn();
   void TellStep(const TrainingRun& run, double seconds_a_step);
   bool IsCheckpointDue() const;
   // A checkpoint that is not made costs steps, not the job; only one that the job's store refuses
@@ -80,7 +82,8 @@ class JobAtWork {
   int64_t turn_ns_ = 0;    // when it began to get on: to write, or to make steps
   int64_t looked_ns_ = 0;  // for whether others wait
   int64_t saved_ns_ = 0;
-  // The run has taken in the job's checkpoint. A new one made before that would replace it.
+  int64_t saved_progress_ = 0;  // of the run, as its checkpoint has it
+  // What the job's checkpoint had is in its run: before, one of the run would take its place.
   bool has_resumed_ = false;
   bool has_warned_ = false;
 };

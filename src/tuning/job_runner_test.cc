@@ -304,6 +304,32 @@ TEST_P(JobRunnerTest, AJobThatWasLeftManyTimesGoesOn) {
   EXPECT_EQ(WaitForEnd(job.id).status, JobStatus::kCancelled);
 }
 
+// Neither do kills count before a job got on.
+TEST_P(JobRunnerTest, AJobThatGetsOnIsBegunAsOftenAsItTakes) {
+  Learn();
+  const LearningJob job = Order({.passes = 100'000, .batch = 1});
+  const auto step = [&] {
+    const auto made = service_->jobs().store().ListCheckpoints("t", job.id, {.limit = 1});
+    return made->items.empty() ? 0 : made->items[0].step;
+  };
+  while (step() == 0) std::this_thread::yield();
+  Stop();
+  // Servers that begin it and are killed.
+  const auto begin = [this](int32_t times) {
+    const auto store = *SqliteLearningStore::Open(folder_ + "/learning.db");
+    int32_t begins = 0;
+    for (int32_t i = 0; i < times; ++i) begins = (*store->NextJob())->begins;
+    return begins;
+  };
+  EXPECT_EQ(begin(2), 2);
+  Start();
+  Learn();
+  const int64_t before = step();
+  while (step() == before) std::this_thread::yield();
+  Stop();
+  EXPECT_EQ(begin(1), 1);
+}
+
 // No file is opened for as long as it lives.
 class NoDescriptors {
  public:
