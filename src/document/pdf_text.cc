@@ -9,9 +9,9 @@
 namespace graft {
 namespace {
 
-Status TookTooLong(int seconds) {
-  return InvalidArgumentError("pdftotext had not read the PDF after " + std::to_string(seconds) +
-                              " s and was stopped");
+// What somebody else ended, a system that lacks memory mostly, and no limit of the child's own.
+bool IsFromOutside(int signal) {
+  return signal == SIGKILL || signal == SIGTERM || signal == SIGINT || signal == SIGHUP;
 }
 
 Status StatusOfExit(const ProgramEnd& end) {
@@ -39,14 +39,19 @@ Status StatusOfEnd(const ProgramEnd& end, const ProgramLimits& limits) {
     case ProgramEnd::Kind::kExited:
       return StatusOfExit(end);
     case ProgramEnd::Kind::kSignal:
-      if (end.code == SIGXCPU) return TookTooLong(limits.cpu_seconds);
-      // Not the file's fault: no limit of the child's ends it so.
-      if (end.code == SIGKILL) {
-        return InternalError("pdftotext was killed, by a system that lacks memory mostly");
+      if (end.code == SIGXCPU) {
+        return InvalidArgumentError("pdftotext had not read the PDF after " +
+                                    std::to_string(limits.cpu_seconds) +
+                                    " s of computing and was stopped");
+      }
+      if (IsFromOutside(end.code)) {
+        return UnavailableError("pdftotext was killed, by a system that lacks memory mostly");
       }
       return InvalidArgumentError("pdftotext crashed over the PDF");
     case ProgramEnd::Kind::kTooLong:
-      return TookTooLong(limits.seconds);
+      return Status(StatusCode::kDeadlineExceeded, "pdftotext had not read the PDF after " +
+                                                       std::to_string(limits.seconds) +
+                                                       " s and was stopped: the machine is busy");
     case ProgramEnd::Kind::kTooMuch:
       return InvalidArgumentError("the PDF has more than " +
                                   std::to_string(limits.output_bytes >> 20) + " MiB of text");

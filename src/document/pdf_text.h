@@ -16,8 +16,9 @@ struct PdfTextLimits {
 };
 
 // UTF-8; what is none of pdftotext's output is U+FFFD. kFailedPrecondition: no such program.
-// kInvalidArgument: it failed, or met a limit. kInternal: it could not be started, or was killed.
-// kCancelled: `is_wanted` said no.
+// kInvalidArgument: it failed, or met a limit. kInternal: it could not be started. What passes
+// (base/fault.h): it was killed, or its time by the wall's clock was over before its computing
+// time, as on a busy machine. kCancelled: `is_wanted` said no.
 Result<std::string> PdfText(const std::string& pdf, const PdfTextLimits& limits = {},
                             const std::function<bool()>& is_wanted = nullptr);
 

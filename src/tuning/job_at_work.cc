@@ -11,6 +11,7 @@
 
 #include "base/clock.h"
 #include "base/fault.h"
+#include "base/file.h"
 #include "base/json.h"
 #include "base/log.h"
 #include "base/sha256.h"
@@ -232,6 +233,11 @@ Result<std::unique_ptr<Learner>> JobAtWork::MakeItsLearner() {
   return learner;
 }
 
+Status JobAtWork::LackOfHost(const Status& status) const {
+  const bool had_enough = FileExists(settings_.checkpoints + "/" + job_.checkpoint_name());
+  return {had_enough ? StatusCode::kAborted : StatusCode::kResourceExhausted, status.message()};
+}
+
 // Before anything is written or computed.
 Status JobAtWork::CheckLength(const Learner& learner, const LearnerInput& input) {
   const int64_t of_pass = learner.DataMax(input, kTextChoicesMax).tokens;
@@ -254,8 +260,10 @@ Status JobAtWork::Run() {
   const LearnerInput* const inputs[] = {&input};
   LearnSizes sizes = SizesOfDocuments(recipe_, *learner, inputs);
   sizes.threads = parts_.model.threads->num_threads();
-  ASSIGN_OR_RETURN(const TrainingFit fit, FitTraining(sizes, parts_.model.shape(),
-                                                      settings_.bytes_max, *parts_.model.budget));
+  const Result<TrainingFit> fits =
+      FitTraining(sizes, parts_.model.shape(), settings_.bytes_max, *parts_.model.budget);
+  if (fits.status().code() == StatusCode::kUnavailable) return LackOfHost(fits.status());
+  ASSIGN_OR_RETURN(const TrainingFit fit, fits);
   job_.status = JobStatus::kRunning;
   RETURN_IF_ERROR(LeftBy(store_.Update(job_)));
   Tell("Fine-tuning job started: " + std::to_string(input.tokens.size()) + " tokens");
@@ -331,7 +339,9 @@ Result<LearnerData> JobAtWork::Prepare(Learner& learner, const LearnerInput& inp
   CountedWriter counted(kept, bytes_max);
   Result<LearnerData> data = learner.Prepare(input, &counted);
   RETURN_IF_ERROR(wanted);
-  if (data.status().code() == StatusCode::kResourceExhausted) return data;
+  if (data.status().code() == StatusCode::kResourceExhausted) {
+    return parts_.model.device.is_cpu() ? data.status() : LackOfHost(data.status());
+  }
   if (!data.ok()) return of_file(data.status());
   data->hidden = recipe_.hidden;
   return data;

@@ -42,6 +42,9 @@ class JobAtWork {
   Status Begin();
   Result<Document> ReadDocument();
   Result<std::unique_ptr<Learner>> MakeItsLearner();
+  // What the host lacks beside a GPU is what others have for now. The job waits for it where it had
+  // enough once: it has a checkpoint. Else kResourceExhausted.
+  Status LackOfHost(const Status& status) const;
   Status CheckLength(const Learner& learner, const LearnerInput& input);
   Result<LearnerData> Prepare(Learner& learner, const LearnerInput& input, int64_t bytes_max);
   Status Train(TrainingRun& run, Trainer& trainer);

@@ -541,7 +541,7 @@ TEST_P(JobRunnerTest, AJobThatIsTooLongIsRefusedBeforeItIsBegun) {
 
 // What is kept never goes past what there is.
 TEST_P(JobRunnerTest, TrainingFitsWhatItIsGiven) {
-  const LearnSizes sizes = {.batch = 4, .example_tokens_max = 25, .rank = 4, .threads = 1};
+  LearnSizes sizes = {.batch = 4, .example_tokens_max = 25, .rank = 4, .threads = 1};
   const ServedShape shape = model_->shape();
   const Result<TrainingFit> none = FitTraining(sizes, shape, 1 << 20, *model_->budget);
   ASSERT_FALSE(none.ok());
@@ -563,6 +563,10 @@ TEST_P(JobRunnerTest, TrainingFitsWhatItIsGiven) {
     last = limits->activation_bytes_max;
   }
   EXPECT_GT(last, 0);
+  // Texts are in the host's memory, which beside a GPU others may give back.
+  sizes.data.bytes = int64_t{1} << 50;
+  EXPECT_EQ(FitTraining(sizes, shape, 192 << 20, *model_->budget).status().code(),
+            on_cpu ? StatusCode::kResourceExhausted : StatusCode::kUnavailable);
 }
 
 INSTANTIATE_TEST_SUITE_P(Devices, JobRunnerTest,

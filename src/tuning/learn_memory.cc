@@ -222,17 +222,18 @@ Result<TrainingFit> FitTraining(const LearnSizes& sizes, const ServedShape& shap
                                   what_to_do);
   }
   if (least.on_host() > budget.LeftOnHost()) {
-    return ResourceExhaustedError("training takes " + BytesText(least.on_host()) +
-                                  " of the host's memory, and " + budget.HostText() + what_to_do);
+    return UnavailableError("training takes " + BytesText(least.on_host()) +
+                            " of the host's memory, and " + budget.HostText() + what_to_do);
   }
   const bool is_cpu = shape.device.is_cpu();
   const int64_t left =
       is_cpu ? bytes_max - least.on_device() : budget.LeftOnHost() - least.on_host();
   if (sizes.data.bytes / kTextsSlack > left) {
-    return ResourceExhaustedError(
+    return Status(
+        is_cpu ? StatusCode::kResourceExhausted : StatusCode::kUnavailable,
         "what the base writes about the document may take " + BytesText(sizes.data.bytes) +
-        ", and this server has " + BytesText(left) +
-        " for it: lower questions, outputs or output_tokens, or learn the document in parts");
+            ", and this server has " + BytesText(left) +
+            " for it: lower questions, outputs or output_tokens, or learn the document in parts");
   }
   fit.data_bytes_max = std::min(sizes.data.bytes, left);
   SetKept(bytes_max - least.on_device() - (is_cpu ? fit.data_bytes_max : 0), shape, &fit.limits);

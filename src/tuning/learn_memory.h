@@ -54,9 +54,9 @@ TrainingLimits PlanTraining(const LearnSizes& sizes, const ServedShape& shape,
 // more than their document.
 Status CheckExamples(const LearnerData& data, const LearnSizes& sizes);
 
-// Plans the limits of a training within two bounds: `bytes_max` of the device's memory, and the
-// host's memory that `budget` has left. Also tells what examples may take of the host's.
-// kResourceExhausted: a bound is below the least that training takes.
+// The same within so many bytes of the device, and what there is of the host's memory beside a GPU;
+// and what examples may take of the host's. kResourceExhausted: they are fewer than the least that
+// it takes; kUnavailable: the host's beside a GPU are, for now.
 struct TrainingFit {
   TrainingLimits limits;
   int64_t data_bytes_max = 0;
