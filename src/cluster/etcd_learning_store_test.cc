@@ -452,5 +452,20 @@ TEST_F(EtcdLearningStoreTest, AllProcessesHaveOneFolder) {
   fs::remove_all(other.folder);
 }
 
+// Whatever the umask, and whatever an older version left.
+TEST(LearningFolderTest, WhatHoldsDocumentsIsForOneUser) {
+  const fs::path folder = fs::temp_directory_path() / ("graft_folder_" + std::to_string(getpid()));
+  fs::create_directories(folder / "checkpoints");
+  fs::permissions(folder / "checkpoints", fs::perms::all);
+  ASSERT_TRUE(LearningFolder::Open(folder, "cluster").ok());
+  for (const char* const part : {"files", "checkpoints", "adapters"}) {
+    EXPECT_EQ(fs::status(folder / part).permissions(), fs::perms::owner_all) << part;
+    fs::permissions(folder / part, fs::perms::all);
+  }
+  EXPECT_FALSE(LearningFolder::Open(folder, "another").ok());
+  EXPECT_EQ(fs::status(folder / "files").permissions(), fs::perms::all) << "it is not the other's";
+  fs::remove_all(folder);
+}
+
 }  // namespace
 }  // namespace graft

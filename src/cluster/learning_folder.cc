@@ -11,6 +11,7 @@
 
 #include "base/fault.h"
 #include "base/file.h"
+#include "base/log.h"
 #include "base/random.h"
 #include "jobs/learning_store.h"
 
@@ -20,6 +21,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr int64_t kIdBytesMax = 1024;
+constexpr const char* kParts[] = {"/files", "/checkpoints", "/adapters"};
 
 Status WriteThrough(const std::string& path, std::string_view content, int flags) {
   const int fd = open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | flags, 0600);
@@ -87,12 +89,19 @@ int SweepPart(const std::string& part, std::chrono::seconds grace, const IsWante
   return num_removed;
 }
 
+// Documents, what was written of them and what was learned are all tenants', and no other user's.
+void KeepToThisUser(const std::string& folder) {
+  std::error_code error;
+  fs::permissions(folder, fs::perms::owner_all, error);
+  if (error) LOG_WARN("other users may read {}: {}", folder, error.message());
+}
+
 }  // namespace
 
 Result<LearningFolder> LearningFolder::Open(const std::string& path,
                                             const std::string& cluster_id) {
   std::error_code error;
-  for (const char* part : {"/files", "/checkpoints", "/adapters"}) {
+  for (const char* part : kParts) {
     fs::create_directories(path + part, error);
     if (error) return SystemError(error.value(), "--learn-dir: cannot make " + path + part);
   }
@@ -104,11 +113,12 @@ Result<LearningFolder> LearningFolder::Open(const std::string& path,
   }
   ASSIGN_OR_RETURN(const std::string text,
                    ReadOrMakeId(root + "/" + kClusterFolderFile, cluster_id));
-  if (text.starts_with(cluster_id + " ")) {
-    return LearningFolder(root, text.substr(cluster_id.size() + 1));
+  if (!text.starts_with(cluster_id + " ")) {
+    return FailedPreconditionError("--learn-dir " + path +
+                                   ": another cluster has it; give each its own");
   }
-  return FailedPreconditionError("--learn-dir " + path +
-                                 ": another cluster has it; give each its own");
+  for (const char* part : kParts) KeepToThisUser(root + part);
+  return LearningFolder(root, text.substr(cluster_id.size() + 1));
 }
 
 Status LearningFolder::WriteFile(const std::string& id, std::string_view content) const {

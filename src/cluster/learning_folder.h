@@ -14,7 +14,8 @@ namespace graft {
 
 class LearningFolder {
  public:
-  // Makes what is not there. kFailedPrecondition: another cluster has it, or a single server.
+  // Makes what is not there, for this process's user alone, which all that share it have.
+  // kFailedPrecondition: another cluster has it, or a single server.
   static Result<LearningFolder> Open(const std::string& path, const std::string& cluster_id);
 
   // The same on all machines that share it, and nowhere else.
