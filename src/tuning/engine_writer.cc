@@ -36,6 +36,9 @@ Result<std::vector<TaughtText>> EngineWriter::Write(std::span<const WriteOrder> 
   Result<std::vector<TaughtText>> texts = WriteAll(orders);
   for (const Pending& pending : pending_) generator_.Cancel(pending.id);
   pending_.clear();
+  if (texts.status().code() == StatusCode::kInvalidArgument) {
+    return InternalError("the engine takes no such text: " + texts.status().message());
+  }
   return texts;
 }
 

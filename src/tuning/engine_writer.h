@@ -40,7 +40,8 @@ class EngineWriter : public TextWriter {
   void Announce(std::string_view what) override {
     if (settings_.on_stage) settings_.on_stage(what);
   }
-  // kCancelled: given up.
+  // kCancelled: given up. kInternal: the engine never takes such an order, which is no fault of the
+  // document.
   Result<std::vector<TaughtText>> Write(std::span<const WriteOrder> orders) override;
   int32_t num_choices() const override;
   size_t orders_at_once() const override { return settings_.orders_at_once; }

@@ -20,6 +20,7 @@ class NarrowGenerator : public Generator {
 
   Status Submit(Request request, std::shared_ptr<TokenStream> stream) override {
     ++num_submits;
+    if (request.prompt_tokens.size() > 100) return InvalidArgumentError("too long");
     if (running_.size() >= places_) return ResourceExhaustedError("the queue is full");
     TokenEvent event;
     event.token = request.prompt_tokens[0];
@@ -108,6 +109,12 @@ TEST_F(EngineWriterTest, ATextWhosePlaceWasGivenAwayIsOrderedAgain) {
   EngineWriter writer(generator_, Settings());
   ExpectTexts(writer.Write(Orders(4)), 4);
   EXPECT_EQ(waits_.size(), 3u);
+}
+
+TEST_F(EngineWriterTest, AnOrderThatIsTooLongIsNoFaultOfTheDocument) {
+  EngineWriter writer(generator_, Settings());
+  const std::vector<WriteOrder> orders = {{.prompt = std::vector<int32_t>(101), .tokens_max = 1}};
+  EXPECT_EQ(writer.Write(orders).status().code(), StatusCode::kInternal);
 }
 
 TEST_F(EngineWriterTest, AWaitCanBeGivenUp) {

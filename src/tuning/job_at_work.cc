@@ -238,6 +238,21 @@ Status JobAtWork::LackOfHost(const Status& status) const {
   return {had_enough ? StatusCode::kAborted : StatusCode::kResourceExhausted, status.message()};
 }
 
+Status JobAtWork::CheckTexts(const Learner& learner, const LearnerInput& input) const {
+  const auto window = static_cast<int32_t>(
+      std::min(input.tokens.size(), static_cast<size_t>(recipe_.window_tokens)));
+  const int32_t tokens = learner.TeacherTokensMax(window);
+  const int32_t tokens_max = parts_.generator.limits().context_tokens_max;
+  if (tokens <= tokens_max) return OkStatus();
+  LOG_WARN("fine-tuning job {}: texts of {} tokens take more --context-tokens-max or --pool-gib",
+           job_.id, tokens);
+  return InvalidArgumentError("the base would read and write up to " + std::to_string(tokens) +
+                              " tokens at once, and this server takes " +
+                              std::to_string(tokens_max) + ": lower window_tokens (" +
+                              std::to_string(recipe_.window_tokens) + ") or output_tokens (" +
+                              std::to_string(recipe_.output_tokens) + ")");
+}
+
 // Before anything is written or computed.
 Status JobAtWork::CheckLength(const Learner& learner, const LearnerInput& input) {
   const int64_t of_pass = learner.DataMax(input, kTextChoicesMax).tokens;
@@ -256,6 +271,7 @@ Status JobAtWork::Run() {
                    LearnerInputOf(recipe_, document.text, parts_.tokenizer));
   stage_ = Stage::kTraining;
   RETURN_IF_ERROR(CheckContext(recipe_, *learner, parts_.model.config, "window_tokens"));
+  RETURN_IF_ERROR(CheckTexts(*learner, input));
   RETURN_IF_ERROR(CheckLength(*learner, input));
   const LearnerInput* const inputs[] = {&input};
   LearnSizes sizes = SizesOfDocuments(recipe_, *learner, inputs);

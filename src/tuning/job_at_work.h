@@ -45,6 +45,8 @@ class JobAtWork {
   // What the host lacks beside a GPU is what others have for now. The job waits for it where it had
   // enough once: it has a checkpoint. Else kResourceExhausted.
   Status LackOfHost(const Status& status) const;
+  // What the base writes goes through the engine, which may take less than the model would.
+  Status CheckTexts(const Learner& learner, const LearnerInput& input) const;
   Status CheckLength(const Learner& learner, const LearnerInput& input);
   Result<LearnerData> Prepare(Learner& learner, const LearnerInput& input, int64_t bytes_max);
   Status Train(TrainingRun& run, Trainer& trainer);

@@ -68,6 +68,7 @@ class JobRunnerTest : public testing::TestWithParam<DeviceChoice::Kind> {
     options.host_gib = 0.1;
     options.threads = 1;
     options.device = {.kind = GetParam()};
+    options.context_tokens_max = context_tokens_max_;
     if (requests_max_ > 0) options.requests_max = requests_max_;
     LearningOptions learning = OptionsIn(folder_);
     if (turn_seconds_ >= 0) learning.turn_seconds = turn_seconds_;
@@ -162,8 +163,9 @@ class JobRunnerTest : public testing::TestWithParam<DeviceChoice::Kind> {
 
   std::string folder_;
   std::string model_dir_;  // "": the demo's
-  int requests_max_ = 0;   // 0: the default
-  int turn_seconds_ = -1;  // likewise below 0
+  int requests_max_ = 0;   // 0: the default; likewise the context's
+  int context_tokens_max_ = 0;
+  int turn_seconds_ = -1;  // below 0: the default
   std::unique_ptr<LearningService> service_;
   std::unique_ptr<LoadedModel> model_;
   std::unique_ptr<Tokenizer> tokenizer_;
@@ -539,6 +541,20 @@ TEST_P(JobRunnerTest, AJobThatIsTooLongIsRefusedBeforeItIsBegun) {
   EXPECT_NE(job.error.message.find("lower n_epochs"), std::string::npos) << job.error.message;
 }
 
+// The engine takes less at once than the model would.
+TEST_P(JobRunnerTest, TextsThatTheEngineDoesNotTakeAreRefusedWithWhatToLower) {
+  Stop();
+  context_tokens_max_ = 128;
+  Start();
+  Learn();
+  const LearningJob job =
+      WaitForEnd(Order({.learner = "distill", .passes = 2, .output_tokens = 128}).id);
+  EXPECT_EQ(job.status, JobStatus::kFailed);
+  EXPECT_EQ(job.error.code, "training_failed");
+  EXPECT_NE(job.error.message.find("takes 128: lower window_tokens"), std::string::npos)
+      << job.error.message;
+}
+
 // What is kept never goes past what there is.
 TEST_P(JobRunnerTest, TrainingFitsWhatItIsGiven) {
   LearnSizes sizes = {.batch = 4, .example_tokens_max = 25, .rank = 4, .threads = 1};
@@ -574,36 +590,6 @@ INSTANTIATE_TEST_SUITE_P(Devices, JobRunnerTest,
                          [](const auto& info) {
                            return info.param == DeviceChoice::Kind::kCpu ? "Cpu" : "Gpu";
                          });
-
-TEST(RecipeTest, AJobsMethodIsTheRecipe) {
-  LearningJob job;
-  job.seed = 3;
-  job.method = {.learner = "distill",
-                .passes = 5,
-                .batch = 6,
-                .learning_rate_factor = 0.5,
-                .rank = 7,
-                .alpha = 14.0,
-                .window_tokens = 99,
-                .held_out_share = 0.1,
-                .questions = 2,
-                .outputs = 1,
-                .output_tokens = 11,
-                .keep = 12};
-  const LearnRecipe recipe = *RecipeOf(job);
-  EXPECT_EQ(recipe.learner, LearnerKind::kDistill);
-  const auto learner = MakeNextTokenLearner();
-  EXPECT_EQ(ShapeOf(recipe, *learner, 0).scale, 2.0f);
-  const LearnerRates rates = RatesOf(recipe, *learner);
-  EXPECT_EQ(rates.passes, 5);
-  EXPECT_EQ(rates.batch, 6);
-  EXPECT_EQ(rates.learning_rate, 0.5 * learner->rates().learning_rate);
-  EXPECT_EQ(recipe.window_tokens, 99);
-  EXPECT_EQ(recipe.keep, 12);
-  EXPECT_EQ(recipe.seed, 3U);
-  job.method.learner = "magic";
-  EXPECT_FALSE(RecipeOf(job).ok());
-}
 
 }  // namespace
 }  // namespace graft
