@@ -279,6 +279,8 @@ def test_documents_by_an_encoder(tmp_path):
     files = [tmp_path / "light.txt", tmp_path / "page.txt"]
     args[1], args[3] = tmp_path / "killed", tmp_path / "encoder2"
     kill_with(tmp_path / "encoder2.learning", *files, *args, *learns, "--checkpoint-seconds", "0")
+    # Of this arithmetic and these answers, as other learners' checkpoints.
+    assert re.search(rb"kv-[a-z0-9]+ page.*examples [0-9a-f]{64}", (tmp_path / "encoder2.learning").read_bytes())
     done = learn(*files, *args, *learns)
     assert done.returncode == 0 and "the encoder goes on from step" in done.stderr
     assert not (tmp_path / "encoder2.learning").exists()

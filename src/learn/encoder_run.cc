@@ -10,6 +10,7 @@
 #include "base/json.h"
 #include "base/random.h"
 #include "base/shuffle.h"
+#include "learn/training_run.h"
 
 namespace graft {
 namespace {
@@ -34,6 +35,14 @@ TrainingExample Reconstruction(std::span<const int32_t> tokens, int32_t end_toke
   std::iota(example.rows.begin(), example.rows.end(), -1);
   example.probabilities.assign(example.ids.size(), 1.0f);
   return example;
+}
+
+std::string HashesOf(const std::vector<EncoderDocument>& documents) {
+  std::string hashes;
+  for (const EncoderDocument& document : documents) {
+    hashes += "\nexamples " + HashOfExamples(document.answers);
+  }
+  return hashes;
 }
 
 }  // namespace
@@ -77,7 +86,10 @@ int32_t EncoderRun::RowsBeforeMax(std::span<const size_t> document_tokens,
 
 EncoderRun::EncoderRun(Trainer& trainer, std::vector<EncoderDocument> documents,
                        const EncoderSettings& settings)
-    : trainer_(trainer), documents_(std::move(documents)), settings_(settings) {
+    : trainer_(trainer),
+      documents_(std::move(documents)),
+      settings_(settings),
+      identity_(settings.identity + HashesOf(documents_)) {
   std::vector<size_t> sizes;
   std::vector<int32_t> text;
   for (const EncoderDocument& document : documents_) {
@@ -423,13 +435,12 @@ std::vector<CheckpointPart> EncoderRun::State() {
 }
 
 Status EncoderRun::SaveCheckpoint(const std::string& path) {
-  return WriteCheckpoint(path, State(), settings_.identity,
+  return WriteCheckpoint(path, State(), identity_,
                          DumpJson({{"step", step_}, {"last_loss", last_loss_}}));
 }
 
 Result<bool> EncoderRun::Resume(const std::string& path) {
-  ASSIGN_OR_RETURN(const std::optional<Checkpoint> checkpoint,
-                   Checkpoint::Open(path, settings_.identity));
+  ASSIGN_OR_RETURN(const std::optional<Checkpoint> checkpoint, Checkpoint::Open(path, identity_));
   if (!checkpoint.has_value()) return false;
   RETURN_IF_ERROR(checkpoint->Read(State()));
   RETURN_IF_ERROR(ReadState(checkpoint->state()).WithContext(path));

@@ -42,7 +42,8 @@ struct EncoderSettings {
   Embedder embedder = Embedder::kTrained;
   int32_t hidden_size = 0;  // of the model, where that is not kTrained
   uint64_t seed = 0;
-  std::string identity;  // of all that the run depends on: no other one's checkpoint is taken
+  // Of all that the run depends on besides its answers: no other one's checkpoint is taken.
+  std::string identity;
 };
 
 class EncoderRun {
@@ -146,6 +147,7 @@ class EncoderRun {
   Trainer& trainer_;
   std::vector<EncoderDocument> documents_;
   const EncoderSettings settings_;
+  const std::string identity_;
   int32_t encoder_ = 0, decoder_ = 0;
   int32_t mark_ = 0;               // ICAE's [AE]: one row behind a memory that is to be said
   std::vector<int32_t> slots_;     // memories of the windows of a step

@@ -86,6 +86,13 @@ inline void ExpectGoesOn(const ModelConfig& config, const ModelWeights& weights,
     EXPECT_TRUE(NumbersOf(run) == expected);
     EXPECT_EQ(run.last_loss(), whole.last_loss());
   }
+  {
+    std::vector<EncoderDocument> others = documents;
+    others[1].answers.training[0].ids[0] += 1;
+    Trainer another(config, weights, limits, stream);
+    EncoderRun run(another, others, settings);
+    EXPECT_FALSE(*run.Resume(saved[0])) << "its answers were written anew";
+  }
   settings.identity = "other";
   Trainer another(config, weights, limits, stream);
   EncoderRun other(another, documents, settings);

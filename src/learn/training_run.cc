@@ -27,8 +27,9 @@ void Hash(const std::vector<T>& values, Sha256* sha) {
   sha->Update({reinterpret_cast<const char*>(values.data()), values.size() * sizeof(T)});
 }
 
-// What a run learns and looks at: texts that were written anew may be others.
-std::string HashOf(const LearnerData& data) {
+}  // namespace
+
+std::string HashOfExamples(const LearnerData& data) {
   Sha256 sha;
   for (const auto* examples : {&data.training, &data.held_out, &data.kept}) {
     for (const TrainingExample& example : *examples) {
@@ -42,8 +43,6 @@ std::string HashOf(const LearnerData& data) {
   return sha.HexDigest();
 }
 
-}  // namespace
-
 TrainingRun::TrainingRun(Trainer& trainer, LearnerData data, const LearnerRates& rates,
                          const TrainedShape& shape, uint64_t seed, std::string identity)
     : trainer_(trainer),
@@ -51,7 +50,7 @@ TrainingRun::TrainingRun(Trainer& trainer, LearnerData data, const LearnerRates&
       data_(std::move(data)),
       rates_(rates),
       seed_(seed),
-      identity_(std::move(identity) + "\nexamples " + HashOf(data_)),
+      identity_(std::move(identity) + "\nexamples " + HashOfExamples(data_)),
       num_steps_(rates.StepsFor(data_.training.size() + static_cast<size_t>(data_.kept_of_pass))) {
   CHECK(!data_.training.empty());
   CHECK_GE(data_.kept.size(), static_cast<size_t>(data_.kept_of_pass));

@@ -27,6 +27,9 @@ struct TrainingScores {
   int32_t best_step = 0;  // whose numbers the adapter has
 };
 
+// What a run learns and looks at: texts that were written anew may be others.
+std::string HashOfExamples(const LearnerData& data);
+
 class TrainingRun {
  public:
   // Adds an adapter to the trainer, which is borrowed. `identity` names all that the run depends

@@ -7,6 +7,7 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "learn/learned_folder.h"
+#include "tuning/recipe.h"
 #include "tuning/task_set.h"
 
 namespace graft {
@@ -52,15 +53,15 @@ Status WriteEncoder(const EncoderOrder& order, const LoadedModel& model,
 
 std::string CheckpointOf(const EncoderOrder& order) { return order.folder + ".learning"; }
 
-// All documents with their settings.
-std::string IdentityOf(const EncoderOrder& order) {
+// All documents with their settings, and how this machine computes.
+std::string IdentityOf(const EncoderOrder& order, const LoadedModel& model) {
   OrderedJson identity = {{"has_answers", order.settings.has_answers},
                           {"window_passes", order.settings.window_passes},
                           {"window_answer_passes", order.settings.window_answer_passes}};
   for (const EncodedDocument& document : order.documents) {
     identity["documents"].push_back(document.origin);
   }
-  return identity.dump();
+  return RunIdentity(identity, model);
 }
 
 Status Learn(const EncoderOrder& order, EncoderRun& run) {
@@ -124,7 +125,7 @@ Result<EncoderReport> LearnByEncoder(EncoderOrder order, LoadedModel& model,
     documents.push_back(std::move(document.document));
   }
   const bool is_there = HasEncoder(order.folder);
-  order.settings.identity = IdentityOf(order);
+  order.settings.identity = IdentityOf(order, model);
   if (is_there) order.settings.has_answers = false;
   EncoderRun run(trainer, std::move(documents), order.settings);
   EncoderReport report;

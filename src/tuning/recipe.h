@@ -94,8 +94,8 @@ Status CheckContext(const LearnRecipe& recipe, const Learner& learner, const Mod
 OrderedJson OriginJson(const LearnRecipe& recipe, const Learner& learner, const TrainedShape& shape,
                        const LoadedModel& model, const BaseIdentity& base, const Document& document,
                        size_t num_tokens);
-// All that a run's bits depend on besides its examples: where it comes from, and how this machine
-// computes.
+// All that a run's bits depend on besides its examples: where it or each of its documents comes
+// from, and how this machine computes.
 std::string RunIdentity(const OrderedJson& origin, const LoadedModel& model);
 OrderedJson ScoresJson(const TrainingScores& scores);
 
