@@ -108,10 +108,10 @@ def test_a_killed_command_goes_on_to_the_same_bits(tmp_path):
     assert graft_json(tmp_path / "killed" / "light")["hash"] == graft_json(tmp_path / "whole" / "light")["hash"]
 
 
-def no_room():
+def no_room(size=10_000):
     """For a process's files: writing more than this fails, as on a full disk."""
     signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (10_000, 10_000))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, size))
 
 
 def test_an_adapter_that_cannot_be_written_costs_no_training(tmp_path):
@@ -252,6 +252,25 @@ def test_a_task_is_learned_beside_documents(learned, tmp_path):
         (tmp_path / "asked.jsonl").write_text(json.dumps(line))
         done = learn(*args, "--name", "again")
         assert done.returncode in (1, 2) and words in done.stderr, done.stderr
+
+
+def test_a_short_training_is_not_lost_either(tmp_path):
+    """One that ends before its first checkpoint was due: another is behind its last step."""
+    (tmp_path / "light.txt").write_text(TEXT)
+    adapters = tmp_path / "adapters"
+    ranked = [word if before != "--rank" else "64" for before, word in zip(["", *PATIENT], PATIENT)]
+    assert learn(tmp_path / "light.txt", "--adapters", adapters, *ranked, "--passes", "4").returncode == 0
+    (tmp_path / "asked.jsonl").write_text(json.dumps({"adapter": "light", "question": "Who spoke?", "answer": "Solomon"}))
+    args = [tmp_path / "asked.jsonl", "--adapters", adapters, "--learner", "task", "--name", "asks", "--rank", "1",
+            "--passes", "4", "--learning-rate", "0.01"]
+    # What has both ranks finds no room, and all else does.
+    largest = (adapters / "light" / "adapter_model.safetensors").stat().st_size
+    failed = learn(*args, preexec_fn=lambda: no_room(largest))
+    assert failed.returncode == 1 and "cannot write" in failed.stderr, failed.stderr
+    assert (adapters / "asks.learning").exists() and not (adapters / "light.asks").exists()
+    again = learn(*args, "--replace")
+    assert again.returncode == 0 and "asks goes on from step 4 of 4" in again.stderr, again.stderr
+    assert (adapters / "light.asks").exists() and not (adapters / "asks.learning").exists()
 
 
 def test_documents_by_an_encoder(tmp_path):

@@ -6,6 +6,7 @@
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/json.h"
+#include "base/log.h"
 #include "learn/learned_folder.h"
 #include "tuning/recipe.h"
 #include "tuning/task_set.h"
@@ -71,11 +72,15 @@ Status Learn(const EncoderOrder& order, EncoderRun& run) {
   while (run.step() < run.num_steps()) {
     run.Step();
     order.on_step(run.step(), run.num_steps(), run.last_loss());
+    if (run.step() == run.num_steps()) break;
     const int64_t now_ns = SteadyClock::Get().NowNs();
     if (now_ns - saved_ns < int64_t{order.checkpoint_seconds} * 1'000'000'000) continue;
     RETURN_IF_ERROR(run.SaveCheckpoint(CheckpointOf(order)));
     saved_ns = now_ns;
   }
+  // As of other learners: what comes behind is done again from there.
+  const Status saved = run.SaveCheckpoint(CheckpointOf(order));
+  if (!saved.ok()) LOG_WARN("no checkpoint behind the last step: {}", saved.message());
   return OkStatus();
 }
 
