@@ -214,10 +214,11 @@ class DistillLearner : public Learner {
         settings_.kept_texts.empty() ? KeptToWrite(input, wanted) : KeptAsGiven(input, wanted);
     if (lessons.empty()) return OkStatus();
     writer.Announce("texts to keep");
-    ASSIGN_OR_RETURN(const std::vector<TaughtText> texts, WriteAll(lessons, writer));
+    ASSIGN_OR_RETURN(std::vector<TaughtText> texts, WriteAll(lessons, writer));
     for (size_t i = 0; i < lessons.size(); ++i) {
-      if (texts[i].tokens.empty()) continue;
-      data->kept.push_back(ExampleOf(lessons[i], texts[i], writer.num_choices(), Rest::kTaught));
+      const TaughtText text = std::move(texts[i]);
+      if (text.tokens.empty()) continue;
+      data->kept.push_back(ExampleOf(lessons[i], text, writer.num_choices(), Rest::kTaught));
       data->kept.back().weight = settings_.kept_weight;
     }
     data->kept_of_pass = static_cast<int32_t>(std::min(of_pass, data->kept.size()));
@@ -287,10 +288,11 @@ class DistillLearner : public Learner {
   // An example of each lesson whose text has as many tokens at least.
   Status Teach(const std::vector<Lesson>& lessons, size_t tokens_min, TextWriter& writer,
                std::vector<TrainingExample>* examples) const {
-    ASSIGN_OR_RETURN(const std::vector<TaughtText> texts, WriteAll(lessons, writer));
+    ASSIGN_OR_RETURN(std::vector<TaughtText> texts, WriteAll(lessons, writer));
     for (size_t i = 0; i < lessons.size(); ++i) {
-      if (texts[i].tokens.size() < tokens_min) continue;
-      examples->push_back(ExampleOf(lessons[i], texts[i], writer.num_choices(), own_rest()));
+      const TaughtText text = std::move(texts[i]);  // it goes once it is an example
+      if (text.tokens.size() < tokens_min) continue;
+      examples->push_back(ExampleOf(lessons[i], text, writer.num_choices(), own_rest()));
     }
     return OkStatus();
   }
@@ -301,9 +303,10 @@ class DistillLearner : public Learner {
     writer.Announce("answers");
     ASSIGN_OR_RETURN(std::vector<TaughtText> answers, WriteAll(questions, writer));
     for (size_t i = 0; i < questions.size(); ++i) {
-      CutBehind(settings_.form->AnswerTokens(answers[i].tokens), writer.num_choices(), &answers[i]);
-      if (answers[i].tokens.empty()) continue;
-      examples->push_back(ExampleOf(questions[i], answers[i], writer.num_choices(), own_rest()));
+      TaughtText answer = std::move(answers[i]);
+      CutBehind(settings_.form->AnswerTokens(answer.tokens), writer.num_choices(), &answer);
+      if (answer.tokens.empty()) continue;
+      examples->push_back(ExampleOf(questions[i], answer, writer.num_choices(), own_rest()));
     }
     return OkStatus();
   }

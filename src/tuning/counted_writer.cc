@@ -1,25 +1,50 @@
 #include "tuning/counted_writer.h"
 
+#include <algorithm>
+#include <iterator>
 #include <string>
+#include <utility>
 
 #include "learn/learner.h"
 #include "runtime/memory_sum.h"
 
 namespace graft {
 
-Result<std::vector<TaughtText>> CountedWriter::Write(std::span<const WriteOrder> orders) {
-  ASSIGN_OR_RETURN(std::vector<TaughtText> texts, writer_.Write(orders));
-  LearnerDataSize size;
-  for (size_t i = 0; i < texts.size(); ++i) {
-    const auto prompt = static_cast<int64_t>(orders[i].prompt.size());
-    size.Add(1, 0, prompt, static_cast<int64_t>(texts[i].tokens.size()), num_choices() + 1);
+// As many of them as there is room for whatever is written, or as are written side by side.
+size_t CountedWriter::PartOf(std::span<const WriteOrder> orders) const {
+  LearnerDataSize most;
+  for (size_t i = 0; i < orders.size(); ++i) {
+    const WriteOrder& order = orders[i];
+    const auto prompt = static_cast<int64_t>(order.prompt.size());
+    most.Add(1, 0, prompt,
+             order.given.empty() ? order.tokens_max : static_cast<int64_t>(order.given.size()),
+             num_choices() + 1);
+    if (bytes_ + most.bytes > bytes_max_ && i >= orders_at_once()) return i;
   }
-  bytes_ += size.bytes;
-  if (bytes_ <= bytes_max_) return texts;
-  return ResourceExhaustedError("what the base writes about the document takes more than the " +
-                                BytesText(bytes_max_) +
-                                " that this server has for it: lower questions, outputs or "
-                                "output_tokens, or learn the document in parts");
+  return orders.size();
+}
+
+Result<std::vector<TaughtText>> CountedWriter::Write(std::span<const WriteOrder> orders) {
+  std::vector<TaughtText> texts;
+  while (texts.size() < orders.size()) {
+    const std::span<const WriteOrder> left = orders.subspan(texts.size());
+    const std::span<const WriteOrder> part = left.first(PartOf(left));
+    ASSIGN_OR_RETURN(std::vector<TaughtText> written, writer_.Write(part));
+    LearnerDataSize size;
+    for (size_t i = 0; i < written.size(); ++i) {
+      const auto prompt = static_cast<int64_t>(part[i].prompt.size());
+      size.Add(1, 0, prompt, static_cast<int64_t>(written[i].tokens.size()), num_choices() + 1);
+    }
+    bytes_ += size.bytes;
+    if (bytes_ > bytes_max_) {
+      return ResourceExhaustedError("what the base writes about the document takes more than the " +
+                                    BytesText(bytes_max_) +
+                                    " that this server has for it: lower questions, outputs or "
+                                    "output_tokens, or learn the document in parts");
+    }
+    std::move(written.begin(), written.end(), std::back_inserter(texts));
+  }
+  return texts;
 }
 
 }  // namespace graft
