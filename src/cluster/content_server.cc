@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "base/file.h"
 #include "base/host_port.h"
 #include "base/log.h"
 #include "base/milliseconds.h"
@@ -14,17 +15,17 @@
 #include "rpc/credentials.h"
 
 namespace graft {
-namespace {}  // namespace
 
-// AdapterService on a port of its own.
+// AdapterService on a port of its own. A link in the store leads to no other file.
 class ContentServer::Server {
  public:
-  explicit Server(const AdapterStore& store)
+  Server(const AdapterStore& store, const std::string& folder)
       : service_(AdapterService::Handlers{
             .load = [](const AdapterLoad&) -> Result<AdapterInfo> {
               return UnimplementedError("a frontend serves no adapters: ask a runner");
             },
-            .folder_of = [&store](const std::string& hash) { return store.Find(hash); }}) {}
+            .folder_of = [&store](const std::string& hash) { return store.Find(hash); },
+            .jail = FileJail({folder})}) {}
   ~Server() {
     if (server_ == nullptr) return;
     server_->Shutdown(std::chrono::system_clock::now());
@@ -67,7 +68,7 @@ ContentServer::ContentServer(const Options& options, const ClusterWatcher& watch
     : options_(options),
       watcher_(watcher),
       store_(std::move(store)),
-      server_(std::make_unique<Server>(store_)) {}
+      server_(std::make_unique<Server>(store_, options_.store)) {}
 
 ContentServer::~ContentServer() {
   {

@@ -78,6 +78,16 @@ TEST_F(ContentServerTest, AContentOutlivesWhoHadIt) {
   EXPECT_TRUE(Store("third").Get(hash_, {AddressOf(*second)}).ok());
 }
 
+// Whoever may write in the store must not read the frontend's other files by it.
+TEST_F(ContentServerTest, ALinkThatLeadsOutOfTheStoreIsNotFollowed) {
+  const auto server = Serve("first");
+  const std::string weights = *Store("first").Find(hash_) + "/" + kPeftFiles[1];
+  std::filesystem::remove(weights);
+  std::filesystem::create_symlink(etcd_.folder() + "/adapter/" + kPeftFiles[1], weights);
+  const Result<std::string> got = Store("third").Get(hash_, {AddressOf(*server)});
+  EXPECT_THAT(got.status().message(), testing::HasSubstr("leads out of"));
+}
+
 TEST_F(ContentServerTest, LoadsNothing) {
   const auto server = Serve("first");
   const auto client = *AdapterClient::Make(AddressOf(*server), {});
