@@ -93,7 +93,8 @@ def test_a_job_outlives_the_runner_that_trains_it(cluster):
     file = upload(here)
     assert there.files.retrieve(file.id).bytes == file.bytes and there.files.content(file.id).read()
     # Nobody learns so far.
-    assert refused(there, lambda c: create(c, file.id), "--learn-share") == 409
+    assert refused(there, lambda c: create(c, file.id), "no runner of this cluster learns: start one with graft runner "
+                   "--etcd HOST:PORT --learn-dir DIR --learn-share 0.3'") == 409
     learners = [cluster.runner(*LEARNS, "--learn-dir", cluster.folder / name) for name in ("learn", "mount")]
     job = create(there, file.id, hyperparameters={"n_epochs": 60}, suffix="light")
     assert [listed.id for listed in here.fine_tuning.jobs.list()] == [job.id]
