@@ -52,6 +52,7 @@ SchemaMarks AllMarks(const OrderedJson& schema) {
     marks.is_enum = true;
     for (const OrderedJson& value : *values) marks.values.push_back(ValueKey(value));
     std::sort(marks.values.begin(), marks.values.end());
+    for (const std::string& value : marks.values) marks.steps += StepsOf(value);
   }
   const auto required = schema.find("required");
   if (required == schema.end()) return marks;
@@ -75,11 +76,11 @@ bool HaveNoneInCommon(const std::vector<std::string>& a, const std::vector<std::
 }
 
 Result<bool> TwoDiffer(const SchemaMarks& a, const SchemaMarks& b, SchemaWork& work) {
-  RETURN_IF_ERROR(work.Take(1 + static_cast<int64_t>(a.values.size() + b.values.size())));
+  RETURN_IF_ERROR(work.Take(1 + a.steps + b.steps));
   if (a.is_enum && b.is_enum) return HaveNoneInCommon(a.values, b.values);
   if (a.types != 0 && b.types != 0 && (a.types & b.types) == 0) return true;
   for (const auto& [name, marks] : a.needed) {
-    RETURN_IF_ERROR(work.Take(1));
+    RETURN_IF_ERROR(work.Take(StepsOf(name)));
     const auto it = b.needed.find(name);
     if (it == b.needed.end()) continue;
     ASSIGN_OR_RETURN(const bool differ, TwoDiffer(marks, it->second, work));
@@ -88,32 +89,41 @@ Result<bool> TwoDiffer(const SchemaMarks& a, const SchemaMarks& b, SchemaWork& w
   return false;
 }
 
+using ManyMarks = std::vector<const SchemaMarks*>;
+
+// Whether all are enums, and no value is of two of them.
+Result<bool> DifferByValues(const ManyMarks& schemas, SchemaWork& work) {
+  for (const SchemaMarks* const one : schemas) {
+    if (!one->is_enum) return false;
+  }
+  std::set<std::string_view> values;
+  for (const SchemaMarks* const one : schemas) {
+    RETURN_IF_ERROR(work.Take(one->steps));
+    const std::set<std::string_view> own(one->values.begin(), one->values.end());
+    for (const std::string_view value : own) {
+      if (!values.insert(value).second) return false;
+    }
+  }
+  return true;
+}
+
 // Whether one property, or their own values, tell all of them apart: what schemas are mostly like,
 // and seen without a look at each pair.
-bool DifferByOneMark(const std::vector<const SchemaMarks*>& schemas) {
-  const auto are_enums = [](const auto& all) {
-    return std::all_of(all.begin(), all.end(), [](const SchemaMarks* one) { return one->is_enum; });
-  };
-  const auto differ = [](const auto& all) {
-    std::set<std::string_view> values;
-    for (const SchemaMarks* one : all) {
-      const std::set<std::string_view> own(one->values.begin(), one->values.end());
-      for (const std::string_view value : own) {
-        if (!values.insert(value).second) return false;
-      }
-    }
-    return true;
-  };
-  if (are_enums(schemas)) return differ(schemas);
+Result<bool> DifferByOneMark(const ManyMarks& schemas, SchemaWork& work) {
+  RETURN_IF_ERROR(work.Take(static_cast<int64_t>(schemas.size())));
+  ASSIGN_OR_RETURN(const bool values_differ, DifferByValues(schemas, work));
+  if (values_differ) return true;
   for (const auto& [name, marks] : schemas.front()->needed) {
-    std::vector<const SchemaMarks*> properties;
+    ManyMarks properties;
     for (const SchemaMarks* const one : schemas) {
+      RETURN_IF_ERROR(work.Take(StepsOf(name)));
       const auto it = one->needed.find(name);
       if (it == one->needed.end()) break;
       properties.push_back(&it->second);
     }
-    const bool all_have = properties.size() == schemas.size();
-    if (all_have && are_enums(properties) && differ(properties)) return true;
+    if (properties.size() < schemas.size()) continue;
+    ASSIGN_OR_RETURN(const bool differ, DifferByValues(properties, work));
+    if (differ) return true;
   }
   return false;
 }
@@ -168,8 +178,9 @@ Result<bool> AllDiffer(const std::vector<const SchemaMarks*>& schemas, SchemaWor
   }
   if (overlaps) by_types = {{0, schemas}};
   for (const auto& [types, group] : by_types) {
-    RETURN_IF_ERROR(work.Take(static_cast<int64_t>(group.size())));
-    if (group.size() == 1 || DifferByOneMark(group)) continue;
+    if (group.size() == 1) continue;
+    ASSIGN_OR_RETURN(const bool differ_by_one, DifferByOneMark(group, work));
+    if (differ_by_one) continue;
     for (size_t i = 0; i < group.size(); ++i) {
       for (size_t k = 0; k < i; ++k) {
         ASSIGN_OR_RETURN(const bool differ, TwoDiffer(*group[i], *group[k], work));

@@ -135,11 +135,12 @@ Result<bool> ClosesOver(const Keywords& a, const Keywords& b, SchemaWork& work) 
   const OrderedJson none = OrderedJson::object();
   std::set<std::string_view> names;
   const OrderedJson& given = own == nullptr || !own->is_object() ? none : *own;
-  RETURN_IF_ERROR(work.Take(static_cast<int64_t>(given.size() + named->size())));
   for (const auto& [name, schema] : given.get_ref<const OrderedJson::object_t&>()) {
+    RETURN_IF_ERROR(work.Take(StepsOf(name)));
     names.insert(name);
   }
   for (const auto& [name, schema] : named->get_ref<const OrderedJson::object_t&>()) {
+    RETURN_IF_ERROR(work.Take(StepsOf(name)));
     if (!names.contains(name)) return true;
   }
   return false;

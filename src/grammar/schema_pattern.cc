@@ -1,9 +1,11 @@
 #include "grammar/schema_pattern.h"
 
+#include <algorithm>
 #include <bitset>
 #include <cctype>
 #include <charconv>
 #include <set>
+#include <utility>
 
 namespace graft {
 namespace {
@@ -22,6 +24,7 @@ constexpr std::string_view kNoWord = " !#-/:-@\\[\\]^`{-~";
 constexpr std::string_view kAnyText = "[^\"\\\\]*";
 
 constexpr size_t kStringsMax = 64;  // that are listed of a pattern
+using Strings = std::vector<std::string>;
 
 Status Unsupported(std::string_view what) {
   return UnimplementedError("has " + std::string(what) +
@@ -292,16 +295,18 @@ class PatternReader {
   bool ends_anchored_ = false;  // the alternative that is being read
 };
 
-// Patterns of literals, groups and alternatives.
+// Patterns of literals, groups and alternatives. Takes what it writes: as many as kStringsMax times
+// the bytes of the pattern, and a group's once more for each group around it.
 class StringLister {
  public:
-  explicit StringLister(std::string_view rest) : rest_(rest) {}
+  StringLister(std::string_view rest, SchemaWork& work) : rest_(rest), work_(work) {}
 
-  std::optional<std::vector<std::string>> List() {
-    if (!Skip('^')) return std::nullopt;
-    const std::vector<std::string> strings = ReadSequence();
-    if (!is_listed_ || rest_ != "$") return std::nullopt;
-    return strings;
+  Result<std::optional<Strings>> List() {
+    if (!Skip('^')) return std::optional<Strings>();
+    Strings strings;
+    RETURN_IF_ERROR(ReadSequence(&strings));
+    if (!is_listed_ || rest_ != "$") return std::optional<Strings>();
+    return std::optional<Strings>(std::move(strings));
   }
 
  private:
@@ -311,53 +316,77 @@ class StringLister {
     return true;
   }
 
-  std::vector<std::string> ReadGroup() {
+  Status TakeBytes(size_t bytes) {
+    bytes_ += bytes;
+    const size_t steps = bytes_ / kBytesOfStep;
+    bytes_ %= kBytesOfStep;
+    return steps == 0 ? OkStatus() : work_.Take(static_cast<int64_t>(steps));
+  }
+
+  Status ReadGroup(Strings* strings) {
     if (rest_.starts_with("?:")) rest_.remove_prefix(2);
     if (++depth_ > kGroupsMax) is_listed_ = false;
-    std::vector<std::string> strings;
     std::set<std::string> known;
     do {
-      for (const std::string& one : ReadSequence()) {
-        if (known.insert(one).second) strings.push_back(one);
+      Strings alternative;
+      RETURN_IF_ERROR(ReadSequence(&alternative));
+      for (const std::string& one : alternative) {
+        RETURN_IF_ERROR(TakeBytes(kBytesOfStep + one.size()));
+        if (known.insert(one).second) strings->push_back(one);
       }
     } while (is_listed_ && Skip('|'));
     --depth_;
     if (!Skip(')')) is_listed_ = false;
-    return strings;
+    return OkStatus();
   }
 
   // Up to what does not belong to it.
-  std::vector<std::string> ReadSequence() {
-    std::vector<std::string> strings = {""};
+  Status ReadSequence(Strings* strings) {
+    *strings = {""};
     while (is_listed_ && !rest_.empty()) {
-      const char c = rest_.front();
+      char c = rest_.front();
       if (c == '|' || c == ')' || c == '$') break;
       rest_.remove_prefix(1);
-      std::vector<std::string> next = {std::string(1, c)};
+      Strings group;
       if (c == '(') {
-        next = ReadGroup();
+        RETURN_IF_ERROR(ReadGroup(&group));
       } else if (c == '\\' && !rest_.empty() &&
                  std::ispunct(static_cast<unsigned char>(rest_[0]))) {
-        next = {std::string(1, rest_.front())};
+        c = rest_.front();
         rest_.remove_prefix(1);
       } else if (std::string_view("[]{}.\\^").find(c) != std::string_view::npos) {
         is_listed_ = false;
       }
-      if (rest_.starts_with('*') || rest_.starts_with('+') || rest_.starts_with('?') ||
-          rest_.starts_with('{') || strings.size() * next.size() > kStringsMax) {
-        is_listed_ = false;
-      }
+      const bool is_repeated =
+          !rest_.empty() && std::string_view("*+?{").find(rest_.front()) != std::string_view::npos;
+      const bool is_many = strings->size() * std::max(group.size(), size_t{1}) > kStringsMax;
+      if (is_repeated || is_many) is_listed_ = false;
       if (!is_listed_) break;
-      std::vector<std::string> longer;
-      for (const std::string& one : strings) {
-        for (const std::string& more : next) longer.push_back(one + more);
-      }
-      strings = std::move(longer);
+      RETURN_IF_ERROR(group.empty() ? AddCharacter(c, strings) : AddEachOf(group, strings));
     }
-    return strings;
+    return OkStatus();
+  }
+
+  Status AddCharacter(char c, Strings* strings) {
+    for (std::string& one : *strings) one += c;
+    return TakeBytes(strings->size());
+  }
+
+  Status AddEachOf(const Strings& group, Strings* strings) {
+    Strings longer;
+    for (const std::string& one : *strings) {
+      for (const std::string& more : group) {
+        RETURN_IF_ERROR(TakeBytes(kBytesOfStep + one.size() + more.size()));
+        longer.push_back(one + more);
+      }
+    }
+    *strings = std::move(longer);
+    return OkStatus();
   }
 
   std::string_view rest_;
+  SchemaWork& work_;
+  size_t bytes_ = 0;  // that were written, beyond whole steps
   size_t depth_ = 0;
   bool is_listed_ = true;
 };
@@ -366,8 +395,9 @@ class StringLister {
 
 Result<std::string> ReadPattern(std::string_view pattern) { return PatternReader(pattern).Read(); }
 
-std::optional<std::vector<std::string>> StringsOfPattern(std::string_view pattern) {
-  return StringLister(pattern).List();
+Result<std::optional<std::vector<std::string>>> StringsOfPattern(std::string_view pattern,
+                                                                 SchemaWork& work) {
+  return StringLister(pattern, work).List();
 }
 
 }  // namespace graft

@@ -1,5 +1,5 @@
 // The regular expressions of JSON schemas, as far as they are the same in ECMAScript and in the
-// grammars' library, inside a JSON string. Pure functions; any thread.
+// grammars' library, inside a JSON string. They keep nothing; any thread.
 #pragma once
 
 #include <optional>
@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/status.h"
+#include "grammar/schema_work.h"
 
 namespace graft {
 
@@ -18,6 +19,8 @@ Result<std::string> ReadPattern(std::string_view pattern);
 
 // All strings that have a match of it, where they are few and the pattern says so by itself:
 // "^(a|b)$". Else nothing.
-std::optional<std::vector<std::string>> StringsOfPattern(std::string_view pattern);
+// What is written meanwhile is taken from `work`.
+Result<std::optional<std::vector<std::string>>> StringsOfPattern(std::string_view pattern,
+                                                                 SchemaWork& work);
 
 }  // namespace graft

@@ -64,7 +64,7 @@ void AddMember(OrderedJson* object, std::string name, OrderedJson value);
 // Adds what `more` says; kUnimplemented where both say something that cannot be put together.
 Status MergeKeywords(const Keywords& more, Keywords* keywords, SchemaWork& work);
 
-Result<Schema> ReadStringSchema(const Keywords& keywords);
+Result<Schema> ReadStringSchema(const Keywords& keywords, SchemaWork& work);
 Result<Schema> ReadNumberSchema(const Keywords& keywords, bool is_integer);
 
 // The same text for equal values, whatever the order of their keys and the spelling of numbers.
@@ -75,6 +75,7 @@ struct SchemaMarks {
   uint32_t types = 0;  // a bit each, one for both kinds of numbers; 0: any, or not known
   bool is_enum = false;
   std::vector<std::string> values;            // of an enum: their keys, in order
+  int64_t steps = 0;                          // what a look at all of them takes
   std::map<std::string, SchemaMarks> needed;  // properties that all of them have
 };
 Result<SchemaMarks> MarksOf(const OrderedJson& schema, SchemaWork& work);

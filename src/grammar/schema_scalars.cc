@@ -118,7 +118,7 @@ Status CheckDecimals(const char* name, const std::optional<double>& bound) {
 
 }  // namespace
 
-Result<Schema> ReadStringSchema(const Keywords& keywords) {
+Result<Schema> ReadStringSchema(const Keywords& keywords, SchemaWork& work) {
   ASSIGN_OR_RETURN(const auto min, LengthOf(keywords, "minLength"));
   ASSIGN_OR_RETURN(const auto max, LengthOf(keywords, "maxLength"));
   const OrderedJson* const pattern = FindKeyword(keywords, "pattern");
@@ -129,18 +129,20 @@ Result<Schema> ReadStringSchema(const Keywords& keywords) {
       return UnimplementedError(
           "pattern: beside minLength or maxLength is not supported; say the length in the pattern");
     }
+    RETURN_IF_ERROR(work.Take(StepsOf(*pattern)));
     Result<std::string> read = ReadPattern(pattern->get_ref<const std::string&>());
     if (!read.ok()) return Status(read.status().code(), "pattern: " + read.status().message());
-    schema["pattern"] = *read;
+    RETURN_IF_ERROR(work.Take(StepsOf(*read)));  // some classes are written longer
+    schema["pattern"] = std::move(*read);
   } else if (min.value_or(0) > 0 || max.has_value()) {
     if (max.has_value() && *max < min.value_or(0)) return Schema();
     if (min.value_or(0) > 0) schema["minLength"] = *min;
     if (max.has_value()) schema["maxLength"] = *max;
   } else if (const OrderedJson* const format = FindKeyword(keywords, "format")) {
-    const std::string name = format->is_string() ? format->get<std::string>() : "";
-    const bool is_known =
-        std::find(std::begin(kFormats), std::end(kFormats), name) != std::end(kFormats);
-    if (is_known) schema["format"] = name;
+    const auto* const name = format->get_ptr<const std::string*>();
+    const bool is_known = name != nullptr && std::find(std::begin(kFormats), std::end(kFormats),
+                                                       *name) != std::end(kFormats);
+    if (is_known) schema["format"] = *name;
   }
   return Schema(std::move(schema));
 }

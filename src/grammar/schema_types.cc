@@ -95,7 +95,7 @@ Result<Schema> SchemaReader::ReadType(const std::string& type, const Keywords& k
   if (type == "object") return ReadObject(keywords, path);
   if (type == "array") return ReadArray(keywords, path);
   if (type == "string" || type == "number" || type == "integer") {
-    Result<Schema> schema = type == "string" ? ReadStringSchema(keywords)
+    Result<Schema> schema = type == "string" ? ReadStringSchema(keywords, work_)
                                              : ReadNumberSchema(keywords, type == "integer");
     if (!schema.ok()) return AtPlace(path, schema.status());
     return schema;
@@ -209,10 +209,9 @@ Result<Schema> SchemaReader::ReadPatternProperties(const Keywords& keywords,
   }
   const auto& [pattern, value] = patterns.get_ref<const OrderedJson::object_t&>().front();
   RETURN_IF_ERROR(work_.Take(StepsOf(pattern)));
-  if (const auto names = StringsOfPattern(pattern)) {
-    return ReadNamesByPattern(keywords, *names, value, path);
-  }
-  Result<Schema> key = ReadStringSchema({{"pattern", KeywordValue::Made(pattern)}});
+  ASSIGN_OR_RETURN(const auto names, StringsOfPattern(pattern, work_));
+  if (names.has_value()) return ReadNamesByPattern(keywords, *names, value, path);
+  Result<Schema> key = ReadStringSchema({{"pattern", KeywordValue::Made(pattern)}}, work_);
   if (!key.ok()) return AtPlace(InnerPath(path, "patternProperties"), key.status());
   const std::string inner = InnerPath(path, "patternProperties." + pattern);
   ASSIGN_OR_RETURN(Schema read, Read(value, inner));

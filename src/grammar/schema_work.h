@@ -7,6 +7,7 @@
 #include <atomic>
 #include <cstdint>
 #include <string>
+#include <string_view>
 
 #include "base/json.h"
 #include "base/status.h"
@@ -42,10 +43,13 @@ class SchemaWork {
   int64_t steps_ = 0;
 };
 
-// The steps for a text, and for all that is in a value.
-inline int64_t StepsOf(const std::string& text) {
-  return 1 + static_cast<int64_t>(text.size()) / 32;
+constexpr size_t kBytesOfStep = 32;
+
+// Of a text, and of all that is in a value.
+inline int64_t StepsOf(std::string_view text) {
+  return 1 + static_cast<int64_t>(text.size() / kBytesOfStep);
 }
+inline int64_t StepsOf(const std::string& text) { return StepsOf(std::string_view(text)); }
 inline int64_t StepsOf(const OrderedJson& value) {
   if (value.is_string()) return StepsOf(value.get_ref<const std::string&>());
   int64_t steps = 1;

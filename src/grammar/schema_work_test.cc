@@ -135,6 +135,65 @@ TEST(SchemaWorkTest, ManySchemasOfOnePropertyNestNoDeeper) {
   EXPECT_TRUE(StepsToRead({{"allOf", members}}, SchemaWork::kStepsMax).status.ok());
 }
 
+// `text` stands in one definition, and `num_uses` places refer to it.
+OrderedJson UsedOften(const OrderedJson& definition, int num_uses) {
+  OrderedJson options = OrderedJson::array();
+  for (int i = 0; i < num_uses; ++i) {
+    options.push_back({{"$ref", "#/$defs/d"}, {"type", definition["type"]}});
+  }
+  return {{"$defs", {{"d", definition}}}, {"anyOf", options}};
+}
+
+void ExpectTooMuch(const OrderedJson& schema) {
+  const Reading reading = StepsToRead(schema, SchemaWork::kStepsMax);
+  EXPECT_EQ(reading.status.code(), StatusCode::kUnimplemented);
+  EXPECT_TRUE(reading.status.message().starts_with("the schema: is too large"))
+      << reading.status.message();
+}
+
+// What is written of a pattern counts: all strings that a pattern of names lists, and a pattern of
+// strings once for each place.
+TEST(SchemaWorkTest, PatternsCountByWhatIsWrittenOfThem) {
+  const auto names = [](const std::string& pattern) {
+    return OrderedJson{{"type", "object"}, {"patternProperties", {{pattern, true}}}};
+  };
+  const std::string two = "(a|b)";
+  const std::string choices = two + two + two + two + two + two;  // 64 strings
+  ExpectLinear([&](int n) { return names("^" + std::string(static_cast<size_t>(n), 'x') + "$"); },
+               10000);
+  ExpectLinear(
+      [&](int n) { return names("^" + choices + std::string(static_cast<size_t>(n), 'x') + "$"); },
+      10000);
+  EXPECT_GE(StepsToRead(names("^" + choices + std::string(32000, 'x') + "$")).steps, 64000);
+  ExpectTooMuch(UsedOften(names("^" + choices + std::string(32000, 'x') + "$"), 20));
+
+  const OrderedJson string = {{"type", "string"}, {"pattern", std::string(32000, 'x')}};
+  EXPECT_GE(StepsToRead(UsedOften(string, 100)).steps, 100 * 2000);
+  ExpectTooMuch(UsedOften(string, 1000));
+}
+
+// All of them have all properties, whose values are told apart by none.
+TEST(SchemaWorkTest, LooksAtTheValuesOfAlternativesCount) {
+  OrderedJson options = OrderedJson::array();
+  const int num_options = 20;
+  const int num_names = 30;
+  for (int i = 0; i < num_options; ++i) {
+    OrderedJson option = {{"properties", OrderedJson::object()},
+                          {"required", Numbered(0, num_names)}};
+    for (int k = 0; k < num_names; ++k) {
+      // The last two share a value.
+      OrderedJson values = Numbered(i * 100, i * 100 + 100);
+      if (i == num_options - 1) values.push_back("v0");
+      option["properties"]["v" + std::to_string(k)] = {{"enum", values}};
+    }
+    options.push_back(option);
+  }
+  const int64_t read = StepsToRead({{"anyOf", options}}).steps;
+  const int64_t compared = StepsToRead({{"oneOf", options}}).steps - read;
+  // To note the values is one step for each, and to look at all of them another one.
+  EXPECT_GE(compared, 2 * num_options * num_names * 100);
+}
+
 TEST(SchemaWorkTest, OneBudgetHoldsForSeveralSchemas) {
   SchemaWork work(2000);
   const OrderedJson schema = {{"enum", Numbered(0, 300)}};
