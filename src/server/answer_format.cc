@@ -4,6 +4,7 @@
 
 #include "grammar/grammar_text.h"
 #include "grammar/schema.h"
+#include "server/inner_json.h"
 #include "server/structural_tag.h"
 
 namespace graft {
@@ -13,8 +14,6 @@ using AnswerKind = AnswerFormat::Kind;
 
 constexpr size_t kFormBytesMax = size_t{64} << 10;
 constexpr size_t kChoicesMax = 1024;
-// Limits of a form that comes as a text within the body; the body has the same ones.
-constexpr JsonLimits kFormLimits = {.keys_max = 4096, .tree_bytes_max = int64_t{128} << 20};
 
 bool Claim(FieldReader& reader, const std::string& name, const std::string& path, AnswerKind kind,
            AnswerFormat* format) {
@@ -28,6 +27,12 @@ bool Claim(FieldReader& reader, const std::string& name, const std::string& path
   return true;
 }
 
+// Of the text of one.
+Result<OrderedJson> FormOf(const Json& json) {
+  if (!json.is_string()) return InvalidArgumentError("is no text");
+  return ParseInnerOrderedJson(json.get_ref<const std::string&>());
+}
+
 // A schema, or the text of one.
 void ReadSchemaField(FieldReader& reader, const char* name, const std::string& path,
                      AnswerFormat* format) {
@@ -37,8 +42,7 @@ void ReadSchemaField(FieldReader& reader, const char* name, const std::string& p
     format->schema = OrderedJson(*json);
     return;
   }
-  const std::string text = json->is_string() ? json->get<std::string>() : "";
-  Result<OrderedJson> parsed = ParseOrderedJson(text, kFormLimits);
+  Result<OrderedJson> parsed = FormOf(*json);
   if (!parsed.ok() || !parsed->is_object()) {
     return reader.Fail(name, "must be a JSON schema, or the text of one");
   }
@@ -90,8 +94,7 @@ void ReadTagField(FieldReader& reader, const char* name, const std::string& path
     format->schema = OrderedJson(*json);
     return;
   }
-  const std::string text = json->is_string() ? json->get<std::string>() : "";
-  Result<OrderedJson> parsed = ParseOrderedJson(text, kFormLimits);
+  Result<OrderedJson> parsed = FormOf(*json);
   if (!parsed.ok() || !parsed->is_object()) {
     return reader.Fail(name, "must be a structural tag, or the text of one");
   }

@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "server/inner_json.h"
 #include "server/openai_request.h"
 #include "text/content_form.h"
 
@@ -10,8 +11,6 @@ namespace {
 
 // All texts together are bounded by the request's own limit.
 constexpr size_t kReasoningBytesMax = size_t{4} << 20;
-// Limits of a call's arguments: larger ones reach the template as a text.
-constexpr JsonLimits kArgumentLimits = {.keys_max = 4096, .tree_bytes_max = int64_t{128} << 20};
 
 // What the parts of a content say.
 struct PartTexts {
@@ -89,10 +88,10 @@ void ReadContent(FieldReader& reader, const std::string& path, bool is_answer, O
   *reasoning = std::move(texts.reasoning);
 }
 
-// The arguments as an object. What a model wrote that is none stays a text.
+// The arguments as an object. What a model wrote that is none, or is too large, stays a text.
 OrderedJson ArgumentsOf(const std::string& text) {
   if (text.empty()) return OrderedJson::object();
-  Result<OrderedJson> json = ParseOrderedJson(text, kArgumentLimits);
+  Result<OrderedJson> json = ParseInnerOrderedJson(text);
   if (!json.ok() || !json->is_object()) return text;
   return std::move(*json);  // templates show keys in the order that they came in
 }

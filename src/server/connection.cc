@@ -16,6 +16,7 @@
 #include "server/dashboard_pages.h"
 #include "server/endpoints.h"
 #include "server/host_check.h"
+#include "server/inner_json.h"
 #include "server/learning/learning_endpoints.h"
 #include "server/request_log.h"
 #include "server/request_trace.h"
@@ -36,6 +37,8 @@ constexpr int64_t kReleaseBytesMin = 16 << 20;
 constexpr int64_t kUncountedBytes = 64 << 10;
 // How many trees of a body there may be at once: one to read, and one of its parts in their order.
 constexpr int64_t kTreesOfBody = 2;
+// And of JSON within it: one that was read, and two copies for a template.
+constexpr int64_t kTreesOfInner = 3;
 // An answer up to here is copied behind its head, and leaves with it at once.
 constexpr size_t kJoinedBytesMax = 16 << 10;
 
@@ -303,11 +306,26 @@ std::optional<ApiError> Connection::HoldBytes(Exchange& exchange, int64_t bytes,
 
 // Before a body's tree is made. On the thread that makes it: a long body is looked at for a while.
 std::optional<ApiError> Connection::HoldTree(Exchange& exchange) {
+  if (exchange.match.route == Route::kFiles) return std::nullopt;  // no JSON
   const std::string& body = exchange.request->body;
   const auto body_bytes = static_cast<int64_t>(body.size());
   if (body_bytes <= state_.options.inline_body_bytes_max) return std::nullopt;
   const int64_t bytes = body_bytes + kTreesOfBody * MeasureJson(body).tree_bytes;
   return HoldBytes(exchange, bytes, bytes);
+}
+
+// Calls `make` once there is room for the body's tree, and holds room for those of JSON within it.
+// Nothing: it was called, and its result is good. On the thread that makes them.
+std::optional<ApiError> Connection::WithTrees(Exchange& exchange,
+                                              const std::function<void()>& make) {
+  if (std::optional<ApiError> error = HoldTree(exchange)) return error;
+  const int64_t held = exchange.num_bytes;
+  const InnerTrees trees([&](int64_t bytes) {
+    const int64_t all = held + kTreesOfInner * bytes;
+    return HoldBytes(exchange, all, all);
+  });
+  make();
+  return trees.error();
 }
 
 ApiError Connection::LossError() const {
@@ -377,10 +395,8 @@ Connection::Awaitable<bool> Connection::AnswerOn(Exchange& exchange, ServerState
                                                  bool stops_at_end) {
   HttpResponse response;
   const auto work = [&] {
-    const bool has_tree =
-        exchange.request->method == "POST" && exchange.match.route != Route::kFiles;
-    const std::optional<ApiError> error = has_tree ? HoldTree(exchange) : std::nullopt;
-    response = error.has_value() ? ErrorResponse(*error) : answer();
+    const std::optional<ApiError> error = WithTrees(exchange, [&] { response = answer(); });
+    if (error.has_value()) response = ErrorResponse(*error);
   };
   const WorkEnd end = co_await OnThread(run, work, stops_at_end);
   if (end == WorkEnd::kGone) co_return false;

@@ -119,6 +119,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   std::optional<ApiError> TakeShares(Exchange& exchange);
   std::optional<ApiError> HoldBytes(Exchange& exchange, int64_t bytes, int64_t wanted);
   std::optional<ApiError> HoldTree(Exchange& exchange);
+  std::optional<ApiError> WithTrees(Exchange& exchange, const std::function<void()>& make);
   bool HasLongBody(const Exchange& exchange) const;
   // Why the request cannot go on, if it cannot: the server ends, or its place went to another one.
   std::optional<ApiError> CutOff();

@@ -50,9 +50,9 @@ Connection::Awaitable<std::optional<ApiResult<GenerationPlan>>> Connection::Plan
   const std::string& body = exchange.request->body;
   const Route route = exchange.match.route;
   const auto make_plan = [&] {
-    const std::optional<ApiError> error = HoldTree(exchange);
-    plan.emplace(error.has_value() ? ApiResult<GenerationPlan>(*error)
-                                   : PlanFor(state_, route, *exchange.key, body));
+    const std::optional<ApiError> error =
+        WithTrees(exchange, [&] { plan.emplace(PlanFor(state_, route, *exchange.key, body)); });
+    if (error.has_value()) plan.emplace(*error);
   };
   auto bytes = static_cast<int64_t>(body.size());
   if (route != Route::kResponses && bytes <= state_.options.inline_body_bytes_max &&

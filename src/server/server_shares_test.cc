@@ -234,6 +234,50 @@ TEST(ServerSharesTest, TreesOfBodiesCount) {
   }
 }
 
+// Texts of JSON within a body, and the stored turns that a request goes on with.
+TEST(ServerSharesTest, TreesOfJsonBesideTheBodyCount) {
+  ServerOptions options = WithTenants();
+  options.body_bytes_total_max = 16 << 20;
+  TestServer test(options);
+  RawClient client(test.port());
+  const std::string item = R"({"role":"user","content":"x"},)";
+  const std::string turns =
+      R"({"model":"demo","max_output_tokens":1,"input":[)" + Repeat(item, 999) + item;
+  const RawResponse stored =
+      client.Post("/v1/responses", turns.substr(0, turns.size() - 1) + "]}", kKeyA);
+  ASSERT_EQ(stored.status, 200) << stored.body.substr(0, 500);
+  const std::string id = stored.json()["id"].get<std::string>();
+  RawClient holder(test.port());
+  holder.Send(PostHead("/v1/completions", kKeyA, 14'000'001) + std::string(14'000'000, ' '));
+  ASSERT_TRUE(WaitForBytes(test.port(), 14'000'000));
+  const auto status_of = [&](const std::string& path, const std::string& fields) {
+    return client.Post(path, R"({"model":"demo",)" + fields + "}", kKeyA).status;
+  };
+  const std::string large = "[" + Repeat("{},", 100'000) + "{}]";
+  const std::string small(large.size(), ' ');
+  const auto chat = [](const std::string& arguments) {
+    return R"("messages":[{"role":"user","content":"x"},{"role":"assistant","tool_calls":
+              [{"id":"c","type":"function","function":{"name":"f","arguments":")" +
+           arguments + R"("}}]}])";
+  };
+  const auto schema = [](const std::string& text) {
+    return R"("messages":[{"role":"user","content":"x"}],"response_format":{"type":"json_schema",
+              "json_schema":{"name":"a","schema":")" +
+           text + R"("}})";
+  };
+  for (const std::string path : {"/v1/chat/completions", "/tokenize"}) {
+    EXPECT_EQ(status_of(path, chat(large)), 503) << path;
+    EXPECT_NE(status_of(path, chat(small)), 503) << path;
+  }
+  EXPECT_EQ(status_of("/v1/chat/completions", schema(large)), 503);
+  EXPECT_EQ(status_of("/v1/chat/completions", schema(small)), 400);
+  EXPECT_EQ(status_of("/v1/responses", R"("input":"y","previous_response_id":")" + id + "\""), 503);
+  EXPECT_EQ(client.Get("/v1/responses/" + id + "/input_items", kKeyA).status, 503);
+  holder.Reset();
+  ASSERT_TRUE(WaitForBytes(test.port(), 0));
+  EXPECT_EQ(client.Get("/v1/responses/" + id + "/input_items", kKeyA).status, 200);
+}
+
 // What becomes a grammar may take long, however short the body: not on the thread of the sockets.
 TEST(ServerSharesTest, BodiesWithAFormArePlannedByWorkers) {
   ServerOptions options;

@@ -78,7 +78,9 @@ class TagReader {
  public:
   explicit TagReader(SchemaWork& work) : work_(work) {}
 
-  ApiResult<OrderedJson> Read(const OrderedJson& json, const std::string& path);
+  // `type_otherwise`: of what names none, if that may be so.
+  ApiResult<OrderedJson> Read(const OrderedJson& json, const std::string& path,
+                              const char* type_otherwise = nullptr);
 
  private:
   ApiResult<OrderedJson> ReadField(const OrderedJson& json, const std::string& path,
@@ -103,11 +105,7 @@ ApiResult<OrderedJson> TagReader::ReadList(const OrderedJson& json, const std::s
   OrderedJson list = OrderedJson::array();
   for (size_t i = 0; i < json.size(); ++i) {
     const std::string place = path + "[" + std::to_string(i) + "]";
-    OrderedJson element = json[i];
-    if (kind == ValueKind::kTags && element.is_object() && !element.contains("type")) {
-      element["type"] = "tag";
-    }
-    ApiResult<OrderedJson> read = Read(element, place);
+    ApiResult<OrderedJson> read = Read(json[i], place, kind == ValueKind::kTags ? "tag" : nullptr);
     if (!read.ok()) return read.error();
     if (kind == ValueKind::kTags && (*read)["type"] != "tag") return Wrong(place, "must be a tag");
     list.push_back(std::move(*read));
@@ -129,7 +127,7 @@ ApiResult<OrderedJson> TagReader::ReadField(const OrderedJson& json, const std::
       if (!json.is_boolean()) return Wrong(path, "must be a boolean");
       return json;
     case ValueKind::kCount:
-      if (!IntegerOf(Json(json), 0, kRepeatsMax).has_value()) {
+      if (!json.is_number() || !IntegerOf(Json(json), 0, kRepeatsMax).has_value()) {
         return Wrong(path, "must be an integer between 0 and " + std::to_string(kRepeatsMax));
       }
       return json;
@@ -144,11 +142,14 @@ ApiResult<OrderedJson> TagReader::ReadField(const OrderedJson& json, const std::
   return ReadList(json, path, kind);
 }
 
-ApiResult<OrderedJson> TagReader::Read(const OrderedJson& json, const std::string& path) {
-  if (!json.is_object() || !json.contains("type") || !json["type"].is_string()) {
+ApiResult<OrderedJson> TagReader::Read(const OrderedJson& json, const std::string& path,
+                                       const char* type_otherwise) {
+  const auto given = json.is_object() ? json.find("type") : json.end();
+  const bool names_type = given != json.end();
+  if (!json.is_object() || (names_type ? !given->is_string() : type_otherwise == nullptr)) {
     return Wrong(path, "must be an object with a \"type\"");
   }
-  const std::string name = json["type"].get<std::string>();
+  const std::string name = names_type ? given->get<std::string>() : type_otherwise;
   const auto type = std::find_if(TagTypes().begin(), TagTypes().end(),
                                  [&](const TagType& one) { return one.name == name; });
   if (type == TagTypes().end()) {
@@ -157,7 +158,7 @@ ApiResult<OrderedJson> TagReader::Read(const OrderedJson& json, const std::strin
     return error;
   }
   OrderedJson out = {{"type", name}};
-  size_t num_known = 1;
+  size_t num_known = names_type ? 1 : 0;
   for (const TagField& field : type->fields) {
     const auto found = json.find(field.name);
     if (found == json.end() || found->is_null()) {

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "server/field_reader.h"
+#include "server/inner_json.h"
 #include "server/responses/conversation.h"
 #include "server/responses/responses_request.h"
 
@@ -20,9 +21,13 @@ std::optional<ApiError> FillMessages(const RequestLimits& limits, const std::str
   size_t num_items = request->input.size();
   for (const ResponseStore::Entry& turn : *turns) {
     for (const std::string* list : {&turn->input, &turn->output}) {
-      const Json items = ParseJson(*list).value();
-      num_items += items.size();
-      for (const Json& item : items) {
+      const Result<Json> items = ParseInnerJson(*list);
+      if (!items.ok()) {
+        return InvalidRequestError("previous_response_id",
+                                   "the conversation is too large: " + items.status().message());
+      }
+      num_items += items->size();
+      for (const Json& item : *items) {
         if (auto error = reader.Add(item, "input.")) return error;
       }
     }

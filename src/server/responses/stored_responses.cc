@@ -6,6 +6,7 @@
 
 #include "server/field_reader.h"
 #include "server/generation_plan.h"
+#include "server/inner_json.h"
 #include "server/query.h"
 
 namespace graft {
@@ -43,7 +44,9 @@ ApiResult<ItemsQuery> ParseItemsQuery(std::string_view query) {
 HttpResponse ItemsResponse(const StoredResponse& stored, std::string_view query) {
   ApiResult<ItemsQuery> parsed = ParseItemsQuery(query);
   if (!parsed.ok()) return ErrorResponse(parsed.error());
-  Json items = ParseJson(stored.input).value();
+  Result<Json> read = ParseInnerJson(stored.input);
+  if (!read.ok()) return ErrorResponse(ErrorFromStatus(read.status()));
+  Json& items = *read;
   if (!parsed->is_ascending) std::reverse(items.begin(), items.end());
   auto begin = items.begin();
   if (!parsed->after.empty()) {
