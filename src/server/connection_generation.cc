@@ -112,9 +112,12 @@ Connection::Awaitable<bool> Connection::Generate(Exchange& exchange) {
     keep = co_await AnswerWhole(exchange, session);
   }
   const ResponseUsage usage = session.SumUsage();
-  // What the server failed at before the first token costs nothing. A client that leaves pays.
-  lease->SetTokens(session.error().has_value() ? session.NumTokensOfBegun()
-                                               : work.prompt_tokens + usage.output_tokens);
+  // What the server failed at, or cut off, before the first token costs nothing. A client that
+  // leaves pays.
+  const bool is_cut_off = exchange.record.error_status != 0 && !session.done();
+  lease->SetTokens(session.error().has_value() || is_cut_off
+                       ? session.NumTokensOfBegun()
+                       : work.prompt_tokens + usage.output_tokens);
   exchange.record.prompt_tokens = usage.prompt_tokens;
   exchange.record.output_tokens = usage.output_tokens;
   state_.metrics.AddTokens(usage.prompt_tokens, usage.output_tokens);

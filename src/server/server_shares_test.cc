@@ -350,6 +350,28 @@ TEST(ServerSharesTest, WhatWasNotComputedIsNotCharged) {
   EXPECT_EQ(left_after(200), "8989");
 }
 
+// By its deadline, as by a shutdown or for another tenant.
+TEST(ServerSharesTest, WhatIsCutOffBeforeItsFirstTokenIsNotCharged) {
+  ServerOptions options;
+  options.api_keys_json =
+      R"([{"key":"a","tenant":"a","adapters":["*"],"tokens_per_minute":10000}])";
+  options.request_timeout = milliseconds(100);
+  TestServer test(options);
+  RawClient client(test.port());
+  const auto left_after = [&](const std::string& stream) {
+    const std::string body =
+        R"({"model":"demo","prompt":[1,2,3],"max_tokens":1000,"stream":)" + stream + "}";
+    EXPECT_EQ(client.Post("/v1/completions", body, kKeyA).status, 504);
+    return client.Get("/v1/models", kKeyA).headers.at("x-ratelimit-remaining-tokens");
+  };
+  test.generator.set_hold(true);
+  EXPECT_EQ(left_after("false"), "10000");
+  EXPECT_EQ(left_after("true"), "10000");
+  test.generator.set_hold(false);
+  test.generator.set_hold_at(2);
+  EXPECT_EQ(left_after("false"), "9995") << "its prompt, and what was drawn";
+}
+
 // What takes time with a request's bytes asks whether it is wanted.
 TEST(ServerSharesTest, WorkThatIsUnwantedEnds) {
   const std::string text = Repeat("many words ", 100'000);
