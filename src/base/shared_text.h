@@ -37,6 +37,24 @@ class SharedText {
     std::string text;
     std::string sha256;
   };
+
+ public:
+  // Finds the text again while a copy of it lives.
+  class Weak {
+   public:
+    explicit Weak(const SharedText& text) : content_(text.content_) {}
+    // Empty: none does any more.
+    SharedText Lock() const {
+      SharedText text;
+      text.content_ = content_.lock();
+      return text;
+    }
+
+   private:
+    std::weak_ptr<const Content> content_;
+  };
+
+ private:
   static const std::string& Empty() {
     static const std::string kEmpty;
     return kEmpty;

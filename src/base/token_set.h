@@ -31,6 +31,21 @@ class TokenSet {
   const int32_t* begin() const { return empty() ? nullptr : tokens_->data(); }
   const int32_t* end() const { return begin() + size(); }
 
+  // Finds the set again while a copy of it lives.
+  class Weak {
+   public:
+    explicit Weak(const TokenSet& set) : tokens_(set.tokens_) {}
+    // Empty: none does any more.
+    TokenSet Lock() const {
+      TokenSet set;
+      set.tokens_ = tokens_.lock();
+      return set;
+    }
+
+   private:
+    std::weak_ptr<const std::vector<int32_t>> tokens_;
+  };
+
   friend bool operator==(const TokenSet& a, const TokenSet& b) {
     return std::equal(a.begin(), a.end(), b.begin(), b.end());
   }

@@ -25,7 +25,7 @@ void FrontendRequests::Take(const rpc::FrontendMessage& message) {
 }
 
 void FrontendRequests::Submit(const rpc::Request& proto) {
-  Request request = FromProto(proto);
+  Request request = FromProto(proto, contents_);
   request.id = {frontend_, proto.number()};
   auto answer = std::make_shared<Answer>();
   answer->number = proto.number();

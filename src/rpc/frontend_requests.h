@@ -13,6 +13,7 @@
 
 #include "request/generator.h"
 #include "request/step_news.h"
+#include "rpc/request_contents.h"
 #include "rpc/runner.pb.h"
 
 namespace graft {
@@ -27,6 +28,7 @@ class FrontendRequests {
   FrontendRequests(const FrontendRequests&) = delete;
   FrontendRequests& operator=(const FrontendRequests&) = delete;
 
+  // On one thread.
   void Take(const rpc::FrontendMessage& message);
   // The engine's thread: what is ready so far may leave, in one message.
   void Flush();
@@ -62,6 +64,7 @@ class FrontendRequests {
   const uint64_t frontend_;
   const bool logs_requests_;
   const std::function<void()> on_news_;
+  RequestContents contents_;  // of Take's thread
   mutable std::mutex mutex_;
   // Shared with the callback of their streams.
   std::unordered_map<uint64_t, std::shared_ptr<Answer>> answers_;

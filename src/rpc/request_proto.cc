@@ -30,7 +30,7 @@ void SetSampling(const SamplingParams& params, rpc::SamplingParams* proto) {
   }
 }
 
-SamplingParams SamplingOf(const rpc::SamplingParams& proto) {
+SamplingParams SamplingOf(const rpc::SamplingParams& proto, RequestContents& contents) {
   SamplingParams params = {
       .temperature = proto.temperature(),
       .top_p = proto.top_p(),
@@ -46,7 +46,8 @@ SamplingParams SamplingOf(const rpc::SamplingParams& proto) {
       .tokens_min = proto.tokens_min(),
       .stop_token_ids = {proto.stop_token_ids().begin(), proto.stop_token_ids().end()},
       .allowed_token_ids =
-          std::vector<int32_t>(proto.allowed_token_ids().begin(), proto.allowed_token_ids().end()),
+          contents.TokensOf({proto.allowed_token_ids().data(),
+                             static_cast<size_t>(proto.allowed_token_ids().size())}),
       .ignore_eos = proto.ignore_eos()};
   for (const rpc::LogitBias& one : proto.logit_bias()) {
     params.logit_bias.emplace_back(one.token(), one.bias());
@@ -95,6 +96,11 @@ rpc::Request ToProto(const Request& request) {
 }
 
 Request FromProto(const rpc::Request& proto) {
+  RequestContents contents;
+  return FromProto(proto, contents);
+}
+
+Request FromProto(const rpc::Request& proto, RequestContents& contents) {
   Request request;
   request.id = {proto.frontend(), proto.number()};
   request.tenant = proto.tenant();
@@ -104,10 +110,10 @@ Request FromProto(const rpc::Request& proto) {
   }
   request.prompt_tokens.assign(proto.prompt_tokens().begin(), proto.prompt_tokens().end());
   request.output_tokens.assign(proto.output_tokens().begin(), proto.output_tokens().end());
-  request.sampling = SamplingOf(proto.sampling());
+  request.sampling = SamplingOf(proto.sampling(), contents);
   request.age_ns = proto.age_ns();
   request.activation_position = proto.activation_position();
-  request.grammar = proto.grammar();
+  request.grammar = contents.TextOf(proto.grammar());
   if (proto.has_reasoning()) {
     const rpc::ReasoningBound& reasoning = proto.reasoning();
     request.reasoning = {reasoning.tokens_max(), reasoning.opening(), reasoning.closing(),

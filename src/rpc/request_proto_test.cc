@@ -89,6 +89,35 @@ TEST(RequestProtoTest, DefaultsSurvive) {
   EXPECT_EQ(sent.sampling.num_logprobs, -1);
 }
 
+// The choices of a request have one grammar and one list, though each brings its own.
+TEST(RequestProtoTest, WhatRequestsHaveInCommonIsThereOnce) {
+  Request request;
+  request.grammar = std::string(1000, 'g');
+  request.sampling.allowed_token_ids = {1, 5, 9};
+  RequestContents contents;
+  const Request first = FromProto(ToProto(request), contents);
+  EXPECT_EQ(first.grammar.text(), request.grammar.text());
+  for (int i = 0; i < 10; ++i) {
+    const Request more = FromProto(ToProto(request), contents);
+    EXPECT_EQ(&more.grammar.text(), &first.grammar.text());
+    EXPECT_EQ(more.sampling.allowed_token_ids.begin(), first.sampling.allowed_token_ids.begin());
+  }
+  EXPECT_EQ(contents.num_known(), 2u);
+  request.sampling.allowed_token_ids = {1, 5};
+  EXPECT_EQ(FromProto(ToProto(request), contents).sampling.allowed_token_ids.size(), 2u);
+}
+
+TEST(RequestProtoTest, ContentsThatHaveGoneAreForgotten) {
+  RequestContents contents;
+  Request request;
+  for (int i = 0; i < 10'000; ++i) {
+    request.grammar = std::to_string(i);
+    (void)FromProto(ToProto(request), contents);
+  }
+  EXPECT_LE(contents.num_known(), 64u);
+  EXPECT_EQ(FromProto(ToProto(request), contents).grammar.text(), "9999");
+}
+
 // Any bytes give a Request or no message. Further checks are the engine's.
 TEST(RequestProtoTest, AnyBytesAreTaken) {
   Random random(2);

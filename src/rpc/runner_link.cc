@@ -9,6 +9,7 @@
 #include <mutex>
 #include <thread>
 #include <utility>
+#include <vector>
 
 #include "base/clock.h"
 #include "rpc/credentials.h"
@@ -23,6 +24,7 @@ constexpr int64_t kReconnectMinMs = 100;
 constexpr int64_t kReconnectMaxMs = 500;
 // From the first byte to the runner's welcome.
 constexpr int64_t kConnectNs = 5'000'000'000;
+constexpr size_t kMessageBytes = size_t{1} << 20;
 
 grpc::ChannelArguments ChannelArgumentsOf() {
   grpc::ChannelArguments arguments;
@@ -59,10 +61,10 @@ class GrpcLink : public RunnerLink {
   }
 
   void Submit(const Request& request) override {
-    rpc::Request proto = ToProto(request);
+    Request copy = request;
     std::lock_guard lock(mutex_);
     if (!is_up_) return;
-    *outbox_.add_submit() = std::move(proto);
+    outbox_.submit.push_back(std::move(copy));
     has_outbox_ = true;
     wake_.notify_all();
   }
@@ -70,7 +72,7 @@ class GrpcLink : public RunnerLink {
   void Cancel(uint64_t number) override {
     std::lock_guard lock(mutex_);
     if (!is_up_) return;
-    outbox_.add_cancel(number);
+    outbox_.cancel.push_back(number);
     has_outbox_ = true;
     wake_.notify_all();
   }
@@ -89,6 +91,13 @@ class GrpcLink : public RunnerLink {
   }
 
  private:
+  // What is to be sent. As requests, since the choices of one share what is large, and messages
+  // do not.
+  struct Outbox {
+    std::vector<Request> submit;
+    std::vector<uint64_t> cancel;
+  };
+
   void Loop() {
     int64_t wait_ms = kReconnectMinMs;
     while (true) {
@@ -163,7 +172,7 @@ class GrpcLink : public RunnerLink {
       std::lock_guard lock(mutex_);
       context_ = nullptr;
       is_up_ = false;
-      outbox_.Clear();
+      outbox_ = Outbox();
       has_outbox_ = false;
       was_silent = was_silent_;
       if (stopping_) return was_up;
@@ -187,18 +196,36 @@ class GrpcLink : public RunnerLink {
     TellListener(message, runner_, &listener_);
   }
 
+  // In messages of about kMessageBytes. What is cancelled was sent before.
+  static bool Send(Outbox outbox, Stream& stream) {
+    rpc::FrontendMessage message;
+    size_t bytes = 0;
+    for (Request& request : outbox.submit) {
+      rpc::Request* const proto = message.add_submit();
+      *proto = ToProto(request);
+      request = Request();
+      bytes += proto->ByteSizeLong();
+      if (bytes < kMessageBytes) continue;
+      if (!stream.Write(message)) return false;
+      message.Clear();
+      bytes = 0;
+    }
+    message.mutable_cancel()->Add(outbox.cancel.begin(), outbox.cancel.end());
+    return stream.Write(message);
+  }
+
   void WriteLoop(Stream& stream, grpc::ClientContext& context) {
     while (true) {
-      rpc::FrontendMessage message;
+      Outbox outbox;
       {
         std::unique_lock lock(mutex_);
         wake_.wait_for(lock, std::chrono::nanoseconds(kHeartbeatNs),
                        [this] { return stopping_ || !is_up_ || has_outbox_; });
         if (stopping_ || !is_up_) return;
-        message.Swap(&outbox_);
+        std::swap(outbox, outbox_);
         has_outbox_ = false;
       }
-      if (stream.Write(message)) continue;
+      if (Send(std::move(outbox), stream)) continue;
       context.TryCancel();  // Run sees the end
       return;
     }
@@ -212,7 +239,7 @@ class GrpcLink : public RunnerLink {
   std::mutex mutex_;
   std::condition_variable wake_;
   grpc::ClientContext* context_ = nullptr;  // of the connection that is, borrowed from Run
-  rpc::FrontendMessage outbox_;
+  Outbox outbox_;
   bool has_outbox_ = false;
   bool is_up_ = false;
   bool was_silent_ = false;

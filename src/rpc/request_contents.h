@@ -1,0 +1,39 @@
+// What requests have in common, as the choices of one request do: their grammars and the token ids
+// that they may draw come with each of them, and are there once for as long as one of them lives.
+// One thread.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <unordered_map>
+
+#include "base/shared_text.h"
+#include "base/token_set.h"
+
+namespace graft {
+
+class RequestContents {
+ public:
+  SharedText TextOf(const std::string& text);
+  // Of ids in ascending order one set is found again, of others none.
+  TokenSet TokensOf(std::span<const int32_t> tokens);
+
+  // Contents that a request has, or had when they were looked at last.
+  size_t num_known() const { return texts_.by_hash.size() + token_sets_.by_hash.size(); }
+
+ private:
+  template <typename Shared>
+  struct Table {
+    std::unordered_multimap<size_t, typename Shared::Weak> by_hash;
+    size_t swept_size = 0;
+  };
+  template <typename Shared, typename Content>
+  static Shared Find(const Content& content, size_t hash, Table<Shared>* table);
+
+  Table<SharedText> texts_;
+  Table<TokenSet> token_sets_;
+};
+
+}  // namespace graft
