@@ -266,7 +266,7 @@ void AddToolCall(const std::string& id, const std::string& name, std::string arg
 }
 
 std::optional<ApiError> CheckTextBytes(const ChatMessages& messages, const RequestLimits& limits) {
-  size_t bytes = 0;
+  size_t bytes = messages.num_dropped_bytes;
   for (const OrderedJson& message : messages.list) {
     for (const char* text : {"content", "reasoning_content"}) {
       const auto it = message.find(text);

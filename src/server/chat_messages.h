@@ -20,7 +20,8 @@ struct ChatMessages {
   // The same arguments in the client's own words, in the order of the calls: what some templates
   // expect in their place.
   std::vector<std::string> argument_texts;
-  bool has_argument_objects = false;  // some came as objects: the order of their keys is lost
+  size_t num_dropped_bytes = 0;       // of texts that no message shows, and that count all the same
+  bool has_argument_objects = false;  // some came as objects, whose keys have lost their order
 };
 
 // A message's content of these texts: the one text, or a list of parts.

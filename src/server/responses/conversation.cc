@@ -74,7 +74,9 @@ std::optional<ApiError> ConversationReader::Add(const Json& item, const std::str
     AddMessage(item);
   } else if (type == "reasoning") {
     std::string text = JoinedText(item["content"]);
-    if (text.empty()) text = JoinedText(item["summary"]);
+    std::string summary = JoinedText(item["summary"]);
+    if (text.empty()) std::swap(text, summary);
+    messages_.num_dropped_bytes += summary.size();
     if (!text.empty()) Assistant("reasoning_content")["reasoning_content"] = std::move(text);
   } else if (type == "function_call") {
     const std::string call_id = item["call_id"].get<std::string>();

@@ -224,6 +224,24 @@ TEST(ConversationReaderTest, OneTurnOfAnAssistantIsOneMessage) {
       {"role":"assistant","content":"done"}])"));
 }
 
+TEST(ConversationReaderTest, ASummaryThatNoMessageShowsCounts) {
+  const std::string text(100, 'x');
+  const auto bytes_fit = [&](const std::string& content, int64_t bytes_max) {
+    const Json item = {{"type", "reasoning"},
+                       {"summary", {{{"type", "summary_text"}, {"text", text}}}},
+                       {"content", content}};
+    ChatMessages messages;
+    EXPECT_FALSE(ConversationReader(&messages).Add(item, "").has_value());
+    RequestLimits limits;
+    limits.prompt_bytes_max = bytes_max;
+    return !CheckTextBytes(messages, limits).has_value();
+  };
+  EXPECT_TRUE(bytes_fit("", 100));
+  EXPECT_FALSE(bytes_fit("", 99));
+  EXPECT_TRUE(bytes_fit("hm", 102));
+  EXPECT_FALSE(bytes_fit("hm", 101));
+}
+
 TEST(ConversationReaderTest, TextBehindACallIsOfTheSameMessage) {
   const OrderedJson messages = MessagesOf(R"([
       {"type":"function_call","call_id":"c1","name":"f","arguments":"{}"},
