@@ -15,10 +15,10 @@ constexpr int64_t kAheadMax = int64_t{1} << 24;  // more tokens than any answer 
 
 }  // namespace
 
-AnswerBounds::AnswerBounds(std::shared_ptr<const SharedGrammar> grammar,
+AnswerBounds::AnswerBounds(const std::shared_ptr<const SharedGrammar>& grammar,
                            const ReasoningBound& reasoning, Ends ends, GrammarStore* grammars,
                            std::string tenant)
-    : grammar_(std::move(grammar)),
+    : origin_{.grammar = grammar, .room = grammar == nullptr ? nullptr : grammars->RoomOf(tenant)},
       ends_(std::move(ends)),
       grammars_(grammars),
       tenant_(std::move(tenant)),
@@ -30,7 +30,7 @@ AnswerBounds::~AnswerBounds() {
 }
 
 bool AnswerBounds::FillMask(std::span<const int32_t> output, std::span<uint32_t> words) {
-  if (grammar_ == nullptr) {
+  if (!has_grammar()) {
     std::fill(words.begin(), words.end(), ~uint32_t{0});
   } else if (!FillByGrammar(output, words)) {
     is_late_ = true;
@@ -56,7 +56,7 @@ bool AnswerBounds::FillByGrammar(std::span<const int32_t> output, std::span<uint
   } else if (!is_stuck_) {
     GrammarTime time = {.left_ns = kStepNsMax};
     const auto tokens = output.subspan(std::min(match_.num_accepted, output.size()));
-    const GrammarAnswer answer = Ask(*grammar_, tokens, /*for_each=*/false, &match_, words, &time);
+    const GrammarAnswer answer = Ask(origin_, tokens, /*for_each=*/false, &match_, words, &time);
     used_ns_ += kStepNsMax - time.left_ns;
     if (answer == GrammarAnswer::kOutOfTime) {
       num_ahead_ = std::exchange(next_ahead_, std::min(next_ahead_ * kMoreAhead, kAheadMax));
@@ -81,7 +81,7 @@ void AnswerBounds::AddEnds(std::span<uint32_t> words) const {
 }
 
 // `tokens` are those that the matcher has not accepted; `for_each`: the time is for one call alone.
-GrammarAnswer AnswerBounds::Ask(const SharedGrammar& grammar, std::span<const int32_t> tokens,
+GrammarAnswer AnswerBounds::Ask(const Origin& origin, std::span<const int32_t> tokens,
                                 bool for_each, Match* match, std::span<uint32_t> words,
                                 GrammarTime* time) {
   const int64_t limit_ns = time->left_ns;
@@ -92,7 +92,7 @@ GrammarAnswer AnswerBounds::Ask(const SharedGrammar& grammar, std::span<const in
     time->left_ns = limit_ns;
   };
   GrammarAnswer answer = GrammarAnswer::kYes;
-  if (match->matcher == nullptr) match->matcher = grammar.NewMatcher();
+  if (match->matcher == nullptr) match->matcher = origin.grammar->NewMatcher(origin.room);
   for (const int32_t token : tokens) {
     if (time->left_ns <= 0) return GrammarAnswer::kOutOfTime;  // the matcher may go on elsewhere
     answer = match->matcher->Accept(token, time);
@@ -113,10 +113,10 @@ GrammarAnswer AnswerBounds::Ask(const SharedGrammar& grammar, std::span<const in
 
 void AnswerBounds::WorkAhead(std::span<const int32_t> output) {
   const bool is_wanted = is_late_ || (num_ahead_ > 0 && !is_stuck_);
-  if (grammar_ == nullptr || num_words_ == 0 || work_ != nullptr || !is_wanted) return;
+  if (!has_grammar() || num_words_ == 0 || work_ != nullptr || !is_wanted) return;
   num_ahead_ = std::max<int64_t>(0, num_ahead_ - 1);
   work_ = std::make_shared<Work>();
-  work_->grammar = grammar_;
+  work_->origin = origin_;
   work_->match = std::exchange(match_, {});
   const auto tokens = output.subspan(std::min(work_->match.num_accepted, output.size()));
   work_->tokens.assign(tokens.begin(), tokens.end());
@@ -129,7 +129,7 @@ void AnswerBounds::MakeMask(Work& work) {
   if (!work.stops) {
     GrammarTime time = {.left_ns = kTokenNsMax, .stops = &work.stops};
     const GrammarAnswer answer =
-        Ask(*work.grammar, work.tokens, /*for_each=*/true, &work.match, work.words, &time);
+        Ask(work.origin, work.tokens, /*for_each=*/true, &work.match, work.words, &time);
     work.used_ns = kTokenNsMax - time.left_ns;
     work.is_over = answer == GrammarAnswer::kOutOfTime;
   }

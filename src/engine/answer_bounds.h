@@ -34,16 +34,16 @@ class AnswerBounds {
   };
 
   // `grammar`: null: any text will do. `grammars`, borrowed, has it and works for `tenant`.
-  AnswerBounds(std::shared_ptr<const SharedGrammar> grammar, const ReasoningBound& reasoning,
+  AnswerBounds(const std::shared_ptr<const SharedGrammar>& grammar, const ReasoningBound& reasoning,
                Ends ends, GrammarStore* grammars, std::string tenant);
   ~AnswerBounds();
   AnswerBounds(const AnswerBounds&) = delete;
   AnswerBounds& operator=(const AnswerBounds&) = delete;
 
-  bool has_grammar() const { return grammar_ != nullptr; }
+  bool has_grammar() const { return origin_.grammar != nullptr; }
   // Until then its request cannot run.
-  bool is_compiled() const { return grammar_ == nullptr || grammar_->is_done(); }
-  const Status& status() const { return grammar_ == nullptr ? ok_ : grammar_->status(); }
+  bool is_compiled() const { return !has_grammar() || origin_.grammar->is_done(); }
+  const Status& status() const { return has_grammar() ? origin_.grammar->status() : ok_; }
 
   // Within a step: the tokens that may follow `output`, as words of a mask; none where `output` is
   // not of the grammar, or no token of the vocabulary goes on with it. False: it takes too long,
@@ -62,6 +62,11 @@ class AnswerBounds {
   Status StuckStatus() const;
 
  private:
+  // What matchers are made of, and where their states count.
+  struct Origin {
+    std::shared_ptr<const SharedGrammar> grammar;
+    std::shared_ptr<GrammarRoom> room;
+  };
   // How far a matcher has come.
   struct Match {
     std::unique_ptr<GrammarMatcher> matcher;  // null: it must begin anew
@@ -70,7 +75,7 @@ class AnswerBounds {
   };
   // A mask that is made beside the steps. The sequence that waits for it may go meanwhile.
   struct Work {
-    std::shared_ptr<const SharedGrammar> grammar;
+    Origin origin;
     Match match;
     std::vector<int32_t> tokens;  // those that are not accepted yet
     std::vector<uint32_t> words;
@@ -80,9 +85,8 @@ class AnswerBounds {
     std::atomic<bool> is_done{false};
   };
 
-  static GrammarAnswer Ask(const SharedGrammar& grammar, std::span<const int32_t> tokens,
-                           bool for_each, Match* match, std::span<uint32_t> words,
-                           GrammarTime* time);
+  static GrammarAnswer Ask(const Origin& origin, std::span<const int32_t> tokens, bool for_each,
+                           Match* match, std::span<uint32_t> words, GrammarTime* time);
   static void MakeMask(Work& work);
   bool FillByGrammar(std::span<const int32_t> output, std::span<uint32_t> words);
   void AddEnds(std::span<uint32_t> words) const;
@@ -91,7 +95,7 @@ class AnswerBounds {
   bool MustEndReasoning(std::span<const int32_t> output);
 
   const Status ok_;
-  const std::shared_ptr<const SharedGrammar> grammar_;
+  const Origin origin_;
   const Ends ends_;
   GrammarStore* const grammars_;
   const std::string tenant_;

@@ -157,8 +157,8 @@ Result<std::unique_ptr<AnswerBounds>> Engine::BoundsOf(const Request& request) c
   }
   if (grammar == nullptr && !request.reasoning.is_bound()) return std::unique_ptr<AnswerBounds>();
   AnswerBounds::Ends ends = {scheduler_.end_token_ids(), request.sampling.stop_token_ids};
-  return std::make_unique<AnswerBounds>(std::move(grammar), request.reasoning, std::move(ends),
-                                        grammars_, request.tenant);
+  return std::make_unique<AnswerBounds>(grammar, request.reasoning, std::move(ends), grammars_,
+                                        request.tenant);
 }
 
 Result<AdapterLease> Engine::AcquireAdapter(const Request& request) const {

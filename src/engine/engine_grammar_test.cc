@@ -69,7 +69,7 @@ class CountingGrammar : public CompiledGrammar {
  public:
   CountingGrammar(int length, int64_t cost_ns, Gates& gates)
       : length_(length), cost_ns_(cost_ns), gates_(gates) {}
-  std::unique_ptr<GrammarMatcher> NewMatcher() const override {
+  std::unique_ptr<GrammarMatcher> NewMatcher(std::shared_ptr<GrammarRoom> /*room*/) const override {
     return std::make_unique<CountingMatcher>(length_, cost_ns_, gates_);
   }
   int64_t bytes() const override { return 100; }

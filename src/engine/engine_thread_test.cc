@@ -148,7 +148,7 @@ class LateMatcher : public GrammarMatcher {
 
 class LateGrammar : public CompiledGrammar {
  public:
-  std::unique_ptr<GrammarMatcher> NewMatcher() const override {
+  std::unique_ptr<GrammarMatcher> NewMatcher(std::shared_ptr<GrammarRoom> /*room*/) const override {
     return std::make_unique<LateMatcher>();
   }
   int64_t bytes() const override { return 1; }

@@ -22,6 +22,14 @@ struct GrammarTime {
 // kOutOfTime: the answer is not known, and the matcher is of no use any more.
 enum class GrammarAnswer : uint8_t { kYes, kNo, kOutOfTime };
 
+// Memory for states of matchers, which answers share. Any thread.
+class GrammarRoom {
+ public:
+  virtual ~GrammarRoom() = default;
+  // Below 0: gives so much back. False: there is not so much, and nothing is taken.
+  virtual bool Take(int64_t bytes) = 0;
+};
+
 // Where one answer stands in its grammar. One thread at a time.
 class GrammarMatcher {
  public:
@@ -37,7 +45,9 @@ class GrammarMatcher {
 class CompiledGrammar {
  public:
   virtual ~CompiledGrammar() = default;
-  virtual std::unique_ptr<GrammarMatcher> NewMatcher() const = 0;
+  // Shared with the matcher, which takes what it needs beyond a small part of its own; null: it
+  // takes as much as one may have.
+  virtual std::unique_ptr<GrammarMatcher> NewMatcher(std::shared_ptr<GrammarRoom> room) const = 0;
   virtual int64_t bytes() const = 0;
 };
 

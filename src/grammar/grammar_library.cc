@@ -18,6 +18,10 @@ constexpr int64_t kCompileNsMax = 10'000'000'000;
 constexpr int64_t kCompileBytesMax = int64_t{256} << 20;
 // The limit on a matcher's memory for the tokens of one answer so far.
 constexpr int64_t kMatcherBytesMax = int64_t{64} << 20;
+// Of these, what it has without asking for room, and what it asks for at once, before it needs it:
+// a matcher that finds none in the middle of a token must begin anew.
+constexpr int64_t kOwnBytes = int64_t{1} << 20;
+constexpr int64_t kPieceBytes = int64_t{4} << 20;
 
 // Without the place in the library's sources.
 std::string MessageOf(const std::exception& problem) {
@@ -31,10 +35,17 @@ std::string MessageOf(const std::exception& problem) {
 
 class XGrammarMatcher : public GrammarMatcher {
  public:
-  explicit XGrammarMatcher(const xgrammar::CompiledGrammar& grammar, int32_t vocab_size)
-      : matcher_(grammar), vocab_size_(vocab_size) {}
+  XGrammarMatcher(const xgrammar::CompiledGrammar& grammar, int32_t vocab_size,
+                  std::shared_ptr<GrammarRoom> room)
+      : matcher_(grammar), vocab_size_(vocab_size), room_(std::move(room)) {}
+  ~XGrammarMatcher() override {
+    if (num_taken_ > 0) (void)room_->Take(-num_taken_);
+  }
+  XGrammarMatcher(const XGrammarMatcher&) = delete;
+  XGrammarMatcher& operator=(const XGrammarMatcher&) = delete;
 
   GrammarAnswer Accept(int32_t token, GrammarTime* time) override {
+    MakeRoom();
     return Ask(time, GrammarMemory::kKept, [&] { return matcher_.AcceptToken(token); });
   }
 
@@ -57,7 +68,7 @@ class XGrammarMatcher : public GrammarMatcher {
   template <typename Part>
   GrammarAnswer Ask(GrammarTime* time, GrammarMemory memory, const Part& part) {
     const std::atomic<bool>* const stops = time->stops;
-    const GrammarWork work(time->left_ns, memory, kMatcherBytesMax - bytes_,
+    const GrammarWork work(time->left_ns, memory, bytes_max() - bytes_,
                            [stops] { return stops != nullptr && *stops; });
     GrammarAnswer answer = GrammarAnswer::kNo;
     try {
@@ -68,6 +79,19 @@ class XGrammarMatcher : public GrammarMatcher {
     bytes_ += GrammarWork::bytes();
     time->left_ns -= work.used_ns();
     return answer;
+  }
+
+  int64_t bytes_max() const {
+    return room_ == nullptr ? kMatcherBytesMax : std::min(kMatcherBytesMax, kOwnBytes + num_taken_);
+  }
+
+  // Most answers never ask.
+  void MakeRoom() {
+    if (bytes_ < kOwnBytes / 2) return;
+    while (bytes_max() < std::min(kMatcherBytesMax, bytes_ + kPieceBytes)) {
+      if (!room_->Take(kPieceBytes)) return;
+      num_taken_ += kPieceBytes;
+    }
   }
 
   void Fill(std::span<uint32_t> words) {
@@ -87,7 +111,9 @@ class XGrammarMatcher : public GrammarMatcher {
 
   xgrammar::GrammarMatcher matcher_;
   const int32_t vocab_size_;
-  int64_t bytes_ = 0;  // of what was accepted
+  const std::shared_ptr<GrammarRoom> room_;  // shared, since a matcher may be its last user
+  int64_t num_taken_ = 0;                    // bytes of it
+  int64_t bytes_ = 0;                        // of what was accepted
 };
 
 class XGrammarCompiled : public CompiledGrammar {
@@ -97,8 +123,8 @@ class XGrammarCompiled : public CompiledGrammar {
         bytes_(static_cast<int64_t>(grammar_.MemorySizeBytes())),
         vocab_size_(vocab_size) {}
 
-  std::unique_ptr<GrammarMatcher> NewMatcher() const override {
-    return std::make_unique<XGrammarMatcher>(grammar_, vocab_size_);
+  std::unique_ptr<GrammarMatcher> NewMatcher(std::shared_ptr<GrammarRoom> room) const override {
+    return std::make_unique<XGrammarMatcher>(grammar_, vocab_size_, std::move(room));
   }
   int64_t bytes() const override { return bytes_; }
 

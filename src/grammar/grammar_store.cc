@@ -13,6 +13,16 @@ constexpr int64_t kEntryBytes = 1024;
 
 }  // namespace
 
+class GrammarStore::Room : public GrammarRoom {
+ public:
+  Room(GrammarStore& store, std::string tenant) : store_(store), tenant_(std::move(tenant)) {}
+  bool Take(int64_t bytes) override { return store_.TakeRoom(tenant_, bytes); }
+
+ private:
+  GrammarStore& store_;
+  const std::string tenant_;
+};
+
 GrammarStore::GrammarStore(MakeCompiler make_compiler, const GrammarStoreOptions& options)
     : make_compiler_(std::move(make_compiler)),
       options_(options),
@@ -46,6 +56,21 @@ Result<std::shared_ptr<const SharedGrammar>> GrammarStore::Want(const SharedText
   SetBytes(*grammar, kEntryBytes + static_cast<int64_t>(text.size()));
   Order(key, tenant);
   return Hold(grammar);
+}
+
+std::shared_ptr<GrammarRoom> GrammarStore::RoomOf(const std::string& tenant) {
+  return std::make_shared<Room>(*this, tenant);
+}
+
+bool GrammarStore::TakeRoom(const std::string& tenant, int64_t bytes) {
+  std::lock_guard lock(mutex_);
+  const auto of_tenant = held_of_.find(tenant);
+  const int64_t own = of_tenant == held_of_.end() ? 0 : of_tenant->second;
+  const bool fits =
+      held_bytes_ + bytes <= options_.held_bytes_max && own + bytes <= options_.held_bytes_of_one;
+  if (bytes > 0 && !fits) return false;
+  CountHeld(tenant, bytes);
+  return true;
 }
 
 void GrammarStore::Order(const std::string& key, const std::string& tenant) {

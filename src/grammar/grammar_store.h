@@ -30,7 +30,9 @@ class SharedGrammar {
   bool is_done() const { return done_.load(std::memory_order_acquire); }
   // Once it is done: why it cannot be had, or a matcher of it.
   const Status& status() const { return status_; }
-  std::unique_ptr<GrammarMatcher> NewMatcher() const { return compiled_->NewMatcher(); }
+  std::unique_ptr<GrammarMatcher> NewMatcher(std::shared_ptr<GrammarRoom> room) const {
+    return compiled_->NewMatcher(std::move(room));
+  }
 
  private:
   friend class GrammarStore;
@@ -71,19 +73,23 @@ class GrammarStore {
   // the store's end. kInvalidArgument: it is too long; kResourceExhausted: requests hold too many.
   Result<std::shared_ptr<const SharedGrammar>> Want(const SharedText& text,
                                                     const std::string& tenant);
+  // Where states of a tenant's answers count, as what requests hold: before the store's end.
+  std::shared_ptr<GrammarRoom> RoomOf(const std::string& tenant);
   // Work for a request beside its steps, in its tenant's turn.
   void Run(const std::string& tenant, std::function<void()> job);
   // Called on a thread of the store whenever a grammar or a job is done; {}: none.
   void SetWaker(std::function<void()> waker);
 
   int64_t num_compiled() const { return num_compiled_; }
-  // Bytes of grammars, and of texts that wait to be compiled.
+  // Of grammars, of texts that wait to be compiled, and of answers' states.
   int64_t bytes_held() const;
   int64_t bytes_idle() const;
 
  private:
   using Shared = std::shared_ptr<SharedGrammar>;
+  class Room;
 
+  bool TakeRoom(const std::string& tenant, int64_t bytes);
   void Order(const std::string& key, const std::string& tenant);
   void Wake();
   Shared Begin(const std::string& key);

@@ -12,7 +12,9 @@ namespace {
 
 class NoGrammar : public CompiledGrammar {
  public:
-  std::unique_ptr<GrammarMatcher> NewMatcher() const override { return nullptr; }
+  std::unique_ptr<GrammarMatcher> NewMatcher(std::shared_ptr<GrammarRoom> /*room*/) const override {
+    return nullptr;
+  }
   int64_t bytes() const override { return 1 << 20; }
 };
 
@@ -218,6 +220,23 @@ TEST(GrammarStoreTest, ATenantsHostileGrammarsHoldUpItsOwnAlone) {
   may_go_on = true;
   for (const auto& grammar : flood) WaitUntilDone(*grammar);
   EXPECT_EQ(store.num_compiled(), 22) << "each once";
+}
+
+TEST(GrammarStoreTest, StatesOfAnswersCountAsWhatRequestsHold) {
+  GrammarStore store(MakeCounting, {.held_bytes_max = 100, .held_bytes_of_one = 60});
+  const auto a = store.RoomOf("a");
+  const auto more_of_a = store.RoomOf("a");
+  const auto b = store.RoomOf("b");
+  EXPECT_TRUE(a->Take(40));
+  EXPECT_FALSE(more_of_a->Take(21)) << "of one tenant";
+  EXPECT_TRUE(more_of_a->Take(20));
+  EXPECT_FALSE(b->Take(41)) << "of all";
+  EXPECT_EQ(store.bytes_held(), 60);
+  EXPECT_TRUE(a->Take(-40));
+  EXPECT_TRUE(b->Take(60));
+  EXPECT_TRUE(b->Take(-60));
+  EXPECT_TRUE(more_of_a->Take(-20));
+  EXPECT_EQ(store.bytes_held(), 0);
 }
 
 }  // namespace

@@ -39,7 +39,7 @@ double WeightOf(const GrammarVocabulary& vocabulary, int32_t token) {
 
 OrderedJson DrawAnswer(const GrammarVocabulary& vocabulary, const CompiledGrammar& grammar,
                        Random& random) {
-  const auto matcher = grammar.NewMatcher();
+  const auto matcher = grammar.NewMatcher(nullptr);
   std::vector<uint32_t> words(static_cast<size_t>(NumMaskWords(vocabulary.vocab_size)));
   std::string text;
   for (int i = 0; i < kTokensMax; ++i) {
@@ -66,7 +66,7 @@ OrderedJson DrawAnswer(const GrammarVocabulary& vocabulary, const CompiledGramma
 
 // By bytes, of which each is a token.
 bool IsAccepted(const std::string& text, const CompiledGrammar& grammar) {
-  const auto matcher = grammar.NewMatcher();
+  const auto matcher = grammar.NewMatcher(nullptr);
   for (const char c : text) {
     if (!Accepts(*matcher, 1 + static_cast<unsigned char>(c))) return false;
   }

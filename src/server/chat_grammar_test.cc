@@ -7,6 +7,7 @@
 #include <string>
 
 #include "grammar/grammar_loader.h"
+#include "grammar/grammar_text.h"
 #include "grammar/test_vocabulary.h"
 
 namespace graft {
@@ -58,7 +59,7 @@ class ChatGrammarTest : public ::testing::Test {
   }
   // By bytes, of which each is a token.
   bool Takes(const std::string& text) const {
-    const auto matcher = grammar_->NewMatcher();
+    const auto matcher = grammar_->NewMatcher(nullptr);
     const auto accepts = [&matcher](int32_t token) {
       GrammarTime time = {.left_ns = 10'000'000'000};
       return matcher->Accept(token, &time) == GrammarAnswer::kYes;
@@ -224,6 +225,49 @@ TEST_F(ChatGrammarTest, StructuralTagsAreRefusedByPlace) {
   EXPECT_EQ(param(R"("format": {"type": "repeat", "min": -1, "max": 2, "content":
                   {"type": "any_text"}})"),
             "response_format.format.min");
+}
+
+// Counts what matchers take, up to a bound.
+class CountingRoom : public GrammarRoom {
+ public:
+  explicit CountingRoom(int64_t bytes_max) : bytes_max_(bytes_max) {}
+  bool Take(int64_t bytes) override {
+    if (taken_ + bytes > bytes_max_) return false;
+    taken_ += bytes;
+    return true;
+  }
+  int64_t taken() const { return taken_; }
+
+ private:
+  const int64_t bytes_max_;
+  int64_t taken_ = 0;
+};
+
+// Each token of this grammar may end a part that began at any token before it.
+TEST_F(ChatGrammarTest, StatesOfAMatcherBeyondAFewNeedRoom) {
+  std::string error;
+  const auto grammar = compiler_->Compile(
+      GrammarText(EbnfFormat("root ::= e\ne ::= e e | \"a\"")), [] { return false; }, &error);
+  ASSERT_NE(grammar, nullptr) << error;
+  // The tokens that it takes.
+  const auto num_accepted = [](GrammarMatcher& matcher, int num_tokens) {
+    for (int i = 0; i < num_tokens; ++i) {
+      GrammarTime time = {.left_ns = 10'000'000'000};
+      if (matcher.Accept(1 + 'a', &time) != GrammarAnswer::kYes) return i;
+    }
+    return num_tokens;
+  };
+  const auto none = std::make_shared<CountingRoom>(0);
+  const auto without = grammar->NewMatcher(none);
+  const int num_without = num_accepted(*without, 2000);
+  EXPECT_GT(num_without, 10);
+  EXPECT_LT(num_without, 2000);
+  const auto some = std::make_shared<CountingRoom>(int64_t{8} << 20);
+  auto with = grammar->NewMatcher(some);
+  EXPECT_EQ(num_accepted(*with, num_without + 10), num_without + 10);
+  EXPECT_GT(some->taken(), 0);
+  with.reset();
+  EXPECT_EQ(some->taken(), 0);
 }
 
 }  // namespace
