@@ -29,10 +29,11 @@ AnswerBounds::~AnswerBounds() {
   if (work_ != nullptr) work_->stops = true;
 }
 
-bool AnswerBounds::FillMask(std::span<const int32_t> output, std::span<uint32_t> words) {
+bool AnswerBounds::FillMask(std::span<const int32_t> output, std::span<uint32_t> words,
+                            std::atomic<int64_t>* all_left_ns) {
   if (!has_grammar()) {
     std::fill(words.begin(), words.end(), ~uint32_t{0});
-  } else if (!FillByGrammar(output, words)) {
+  } else if (!FillByGrammar(output, words, all_left_ns)) {
     is_late_ = true;
     return false;
   }
@@ -44,20 +45,22 @@ bool AnswerBounds::FillMask(std::span<const int32_t> output, std::span<uint32_t>
   return true;
 }
 
-bool AnswerBounds::FillByGrammar(std::span<const int32_t> output, std::span<uint32_t> words) {
+bool AnswerBounds::FillByGrammar(std::span<const int32_t> output, std::span<uint32_t> words,
+                                 std::atomic<int64_t>* all_left_ns) {
   num_words_ = words.size();
   if (is_waiting()) return false;
   if (work_ != nullptr) TakeWork();
   if (!made_.empty()) {
     std::copy(made_.begin(), made_.end(), words.begin());
     made_.clear();
-  } else if (num_ahead_ > 0 && !is_stuck_) {
+  } else if ((num_ahead_ > 0 || *all_left_ns <= 0) && !is_stuck_) {
     return false;
   } else if (!is_stuck_) {
     GrammarTime time = {.left_ns = kStepNsMax};
     const auto tokens = output.subspan(std::min(match_.num_accepted, output.size()));
     const GrammarAnswer answer = Ask(origin_, tokens, /*for_each=*/false, &match_, words, &time);
     used_ns_ += kStepNsMax - time.left_ns;
+    *all_left_ns -= kStepNsMax - time.left_ns;
     if (answer == GrammarAnswer::kOutOfTime) {
       num_ahead_ = std::exchange(next_ahead_, std::min(next_ahead_ * kMoreAhead, kAheadMax));
       return false;

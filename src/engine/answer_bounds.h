@@ -24,7 +24,9 @@ class AnswerBounds {
   // and beside the steps.
   static constexpr int64_t kStepNsMax = 3'000'000;
   static constexpr int64_t kTokenNsMax = 1'000'000'000;
-  // Time of a core for masks that counts as one token served to the tenant.
+  // For all masks of a step together. Those that are begun within it are made to their ends.
+  static constexpr int64_t kAllNsMax = 30'000'000;
+  // Of a core, for masks: what counts as one token that its tenant was served.
   static constexpr int64_t kServedTokenNs = 1'000'000;
 
   // Tokens that end an answer. A grammar knows the model's.
@@ -47,8 +49,9 @@ class AnswerBounds {
 
   // Within a step: the tokens that may follow `output`, as words of a mask; none where `output` is
   // not of the grammar, or no token of the vocabulary goes on with it. False: it takes too long,
-  // and the words mean nothing.
-  bool FillMask(std::span<const int32_t> output, std::span<uint32_t> words);
+  // or the step's other masks have left it nothing of `all_left_ns`, and the words mean nothing.
+  bool FillMask(std::span<const int32_t> output, std::span<uint32_t> words,
+                std::atomic<int64_t>* all_left_ns);
   // Behind a step of which `output` is the outcome: begins on the next mask beside the steps, where
   // it takes long.
   void WorkAhead(std::span<const int32_t> output);
@@ -88,7 +91,8 @@ class AnswerBounds {
   static GrammarAnswer Ask(const Origin& origin, std::span<const int32_t> tokens, bool for_each,
                            Match* match, std::span<uint32_t> words, GrammarTime* time);
   static void MakeMask(Work& work);
-  bool FillByGrammar(std::span<const int32_t> output, std::span<uint32_t> words);
+  bool FillByGrammar(std::span<const int32_t> output, std::span<uint32_t> words,
+                     std::atomic<int64_t>* all_left_ns);
   void AddEnds(std::span<uint32_t> words) const;
   void TakeWork();
   // Whether `output` has reasoned for as long as it may, and goes on.

@@ -19,6 +19,7 @@ struct Gates {
   std::atomic<bool> may_compile{true};
   std::atomic<bool> may_mask{true};  // beside the steps
   std::atomic<int> num_accepted{0};  // tokens
+  std::atomic<int> num_within{0};    // masks that were made within steps
 };
 
 // "N": N tokens with remainders by 3 of 1, 2, 1, 2, and so on, then the end. "stuck": one token,
@@ -38,6 +39,7 @@ class CountingMatcher : public GrammarMatcher {
       time->left_ns = 0;
       return GrammarAnswer::kOutOfTime;
     }
+    if (time->stops == nullptr) ++gates_.num_within;
     if (cost_ns_ > AnswerBounds::kStepNsMax) {
       while (!gates_.may_mask && !*time->stops) std::this_thread::yield();
     }
@@ -288,6 +290,33 @@ TEST_F(EngineGrammarTest, AnswersAreTheSameWhereverTheirMasksAreMade) {
       const std::string& text = client->request.grammar.text();
       quick.grammar = text.substr(0, text.find('/'));
       EXPECT_EQ(client->output(), OutputOf(quick)) << text;
+    }
+  }
+}
+
+// Each of them may take its time within a step, and all of them together may not.
+TEST_F(EngineGrammarTest, TheMasksOfAStepTakeNoMoreTogetherThanIsBounded) {
+  constexpr int kWithinMax = AnswerBounds::kAllNsMax / 2'000'000;
+  for (const bool runs_ahead : {false, true}) {
+    ExecutorLimits limits = TestLimits();
+    limits.sequences_max = 2 * kWithinMax;
+    limits.step_tokens_max = 16 * kWithinMax;
+    limits.num_pages = 1000;
+    limits.runs_ahead = runs_ahead;
+    Make(limits);
+    std::vector<std::unique_ptr<TestClient>> clients;
+    for (int i = 0; i < 2 * kWithinMax; ++i) clients.push_back(harness_->Submit(Ask("7/2", 20)));
+    int num_most = 0;
+    gates_.num_within = 0;
+    while (harness_->Step()) {
+      num_most = std::max(num_most, gates_.num_within.exchange(0));
+      std::this_thread::sleep_for(std::chrono::microseconds(50));
+    }
+    EXPECT_LE(num_most, kWithinMax);
+    EXPECT_GT(num_most, 0);
+    for (auto& client : clients) {
+      client->Collect();
+      ExpectOfGrammar(client->output(), 7);
     }
   }
 }

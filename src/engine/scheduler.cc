@@ -259,12 +259,14 @@ void Scheduler::AppendToPlan(Sequence& sequence) {
 bool Scheduler::FillMask(const StepPlan& plan, size_t idx, std::span<uint32_t> words) {
   CHECK(&plan == plan_) << "another plan's masks";
   const Sequence* const sequence = planned_[idx];
-  return sequence != nullptr && sequence->bounds->FillMask(sequence->output(), words);
+  return sequence != nullptr &&
+         sequence->bounds->FillMask(sequence->output(), words, &masks_left_ns_);
 }
 
 void Scheduler::Commit(const StepPlan& plan, const StepResult& result) {
   CHECK_EQ(plan.sequences.size(), planned_.size());
   CHECK_EQ(result.sequences.size(), planned_.size());
+  masks_left_ns_ = AnswerBounds::kAllNsMax;
   if (result.status.ok()) ObserveCosts(plan, result);
   if (!result.status.ok() && plan.merges) merge_decision_.Forget();
   sequences_.GiveBackHeld();  // until this step's end

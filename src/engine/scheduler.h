@@ -7,6 +7,7 @@
 // runs always advances or its adapter is on its way, so every request ends. Engine thread only.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -16,6 +17,7 @@
 #include "base/clock.h"
 #include "cache/adapter_table.h"
 #include "engine/admission_walk.h"
+#include "engine/answer_bounds.h"
 #include "engine/cold_start_choice.h"
 #include "engine/draft_planner.h"
 #include "engine/merge_decision.h"
@@ -131,6 +133,7 @@ class Scheduler : public MaskSource {
   std::vector<Sequence*> planned_;
   std::vector<Sequence*> decoding_;  // scratch
   MergeDecision merge_decision_;
+  std::atomic<int64_t> masks_left_ns_{AnswerBounds::kAllNsMax};  // of the step; any thread
 };
 
 }  // namespace graft
