@@ -36,15 +36,23 @@ void ReadPartText(FieldReader& part, const char* name, std::string* text) {
   if (!is_good) part.Fail(name, "must be a string");
 }
 
-// `is_answer`: an assistant's or a tool's message. Its parts may have the forms of several servers.
+// What was thought, in the fields of several servers; "" where it is withheld or encrypted.
+void ReadReasoningPart(FieldReader& part, std::string* text) {
+  for (const char* const name : {"thinking", "text", "reasoning", "summary"}) {
+    if (part.Take(name) != nullptr) return ReadPartText(part, name, text);
+  }
+}
+
+// Besides its type and its text a part has what clients and gateways keep there. `is_answer`: an
+// assistant's or a tool's message. Its parts may have the forms of several servers.
 std::optional<ApiError> ReadPart(const Json& json, const std::string& path, bool is_answer,
                                  PartTexts* texts) {
   FieldReader part(json, path);
+  part.DropUnread();
   std::string text;
   if (!is_answer) {
     part.OneOf("type", {"text"}, "the only kind of content there is here");
     ReadPartText(part, "text", &text);
-    part.Ignore({"cache_control"});
     if (auto error = part.Finish()) return error;
     texts->texts.push_back(std::move(text));
     return std::nullopt;
@@ -52,9 +60,8 @@ std::optional<ApiError> ReadPart(const Json& json, const std::string& path, bool
   const std::string type = part.OneOf(
       "type", {"text", "output_text", "refusal", "thinking", "reasoning", "redacted_thinking"},
       "which are read of earlier turns");
-  part.DropUnread();
   if (type == "thinking" || type == "reasoning") {
-    ReadPartText(part, type == "thinking" ? "thinking" : "text", &text);
+    ReadReasoningPart(part, &text);
     texts->reasoning += text;
   } else if (type != "redacted_thinking") {
     ReadPartText(part, type == "refusal" ? "refusal" : "text", &text);

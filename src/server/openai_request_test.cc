@@ -344,6 +344,16 @@ TEST(ChatRequestTest, ArgumentsThatAreObjectsKeepTheirOrder) {
   EXPECT_EQ(calls[1]["function"]["arguments"].dump(), R"({"b":1,"a":2})");
 }
 
+TEST(ChatRequestTest, FieldsOfPartsAreDropped) {
+  for (const char* role : {"user", "system", "developer", "assistant", "tool"}) {
+    auto request = Chat(R"({"model":"m","messages":[{"role":")" + std::string(role) +
+                        R"(","content":[{"type":"text","text":"q","id":"lc_1","annotations":[],
+        "prompt_cache_breakpoint":{"mode":"explicit"},"cache_control":{},"extras":{"a":[1]}}]}]})");
+    ASSERT_TRUE(request.ok()) << role << ": " << request.error().message;
+    EXPECT_EQ(request->messages.list[0]["content"], "q");
+  }
+}
+
 TEST(ChatRequestTest, PartsOfEarlierAnswersAreRead) {
   const auto message = [](const std::string& fields) {
     auto request = Chat(R"({"model":"m","messages":[{"role":"assistant",)" + fields + "}]}");
@@ -356,6 +366,12 @@ TEST(ChatRequestTest, PartsOfEarlierAnswersAreRead) {
             R"({"role":"assistant","content":"yes","reasoning_content":"hm"})");
   EXPECT_EQ(message(R"("content":[{"type":"thinking","thinking":[{"type":"text","text":"hm"}]}])"),
             R"({"role":"assistant","content":"","reasoning_content":"hm"})");
+  EXPECT_EQ(message(R"("content":[{"type":"reasoning","reasoning":"a","id":"r"},{"type":"reasoning",
+                       "summary":[{"type":"summary_text","text":"b"}]}])"),
+            R"({"role":"assistant","content":"","reasoning_content":"ab"})");
+  EXPECT_EQ(message(R"("content":[{"type":"thinking","signature":"s"},{"type":"reasoning",
+                       "summary":[],"encrypted_content":"x"},{"type":"text","text":"yes"}])"),
+            R"({"role":"assistant","content":"yes"})");
   EXPECT_EQ(message(R"("content":[{"type":"refusal","refusal":"no"}])"),
             R"({"role":"assistant","content":"no"})");
   EXPECT_EQ(message(R"("content":null,"refusal":"no")"), R"({"role":"assistant","content":"no"})");

@@ -35,9 +35,9 @@ std::string RequiredString(FieldReader& reader, const char* name, size_t bytes_m
 }
 
 // A list of parts that are texts of certain kinds; a text alone is a list of one part of the first.
-// `is_answer`: of an earlier turn, where each server adds fields of its own.
+// Servers, clients and gateways add fields of their own to parts.
 Json ReadParts(FieldReader& reader, const std::string& path, const char* name,
-               std::initializer_list<const char*> kinds, bool is_answer = true) {
+               std::initializer_list<const char*> kinds) {
   Json parts = Json::array();
   const Json* json = reader.Take(name);
   if (json == nullptr) return parts;
@@ -55,8 +55,7 @@ Json ReadParts(FieldReader& reader, const std::string& path, const char* name,
     const std::string type = part.OneOf("type", kinds, "what this server reads");
     const char* const field = type == "refusal" ? "refusal" : "text";
     std::string text = RequiredString(part, field, kItemTextBytesMax);
-    part.Ignore({"annotations", "logprobs", "prompt_cache_breakpoint", "cache_control"});
-    if (is_answer) part.DropUnread();
+    part.DropUnread();
     if (auto error = part.Finish()) reader.Fail(*error);
     parts.push_back({{"type", type}, {"text", std::move(text)}});
   }
@@ -67,10 +66,9 @@ Json ReadMessageItem(FieldReader& reader, const std::string& path) {
   const std::string role = reader.OneOf("role", {"user", "assistant", "system", "developer"});
   if (!reader.failed() && reader.Take("content") == nullptr) reader.Fail("content", "is required");
   const bool is_answer = role == "assistant";
-  Json parts =
-      is_answer
-          ? ReadParts(reader, path, "content", {"output_text", "input_text", "refusal"})
-          : ReadParts(reader, path, "content", {"input_text", "output_text"}, /*is_answer=*/false);
+  Json parts = is_answer
+                   ? ReadParts(reader, path, "content", {"output_text", "input_text", "refusal"})
+                   : ReadParts(reader, path, "content", {"input_text", "output_text"});
   for (Json& part : parts) {
     part["type"] = is_answer ? "output_text" : "input_text";
     if (is_answer) part["annotations"] = Json::array();

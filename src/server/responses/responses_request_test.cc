@@ -204,7 +204,8 @@ TEST(ResponsesRequestTest, ArgumentsThatAreObjectsKeepTheirOrder) {
 TEST(ConversationReaderTest, OneTurnOfAnAssistantIsOneMessage) {
   EXPECT_EQ(MessagesOf(R"([
       {"role":"developer","content":"rules"},
-      {"role":"user","content":[{"type":"input_text","text":"a"},{"type":"input_text","text":"b"}]},
+      {"role":"user","content":[{"type":"input_text","text":"a","id":"lc_1","extras":{}},
+                                {"type":"input_text","text":"b","cache_control":{}}]},
       {"type":"reasoning","summary":[],"content":[{"type":"reasoning_text","text":"hm"}]},
       {"type":"message","role":"assistant","status":"completed","id":"msg_1",
        "content":[{"type":"output_text","text":"wait","annotations":[],"logprobs":[]}]},
