@@ -155,15 +155,15 @@ def test_a_repository_of_the_hubs_cache_is_served_by_its_name(tmp_path):
 def test_odd_generation_defaults_are_told_and_ignored(tmp_path):
     shutil.copytree(DEMO / "base", tmp_path / "base")
     (tmp_path / "base" / "generation_config.json").write_text(json.dumps(
-        {"top_p": 0, "repetition_penalty": 0, "max_new_tokens": 0, "temperature": 0.5}))
+        {"top_p": 0, "repetition_penalty": 0, "max_new_tokens": 0, "temperature": 0.5, "eos_token_id": [1, 99999]}))
     with Server(model=tmp_path / "base") as server:
         log, deadline = "", time.monotonic() + 30
         while "serving on" not in log and time.monotonic() < deadline:
             log += server.log()
             time.sleep(0.02)
         told = [line for line in log.splitlines() if "generation_config.json: " in line]
-        assert len(told) == 3 and all("it is ignored" in line for line in told), log
-        for name in ("top_p", "repetition_penalty", "max_new_tokens"):
+        assert len(told) == 4 and all("it is ignored" in line for line in told), log
+        for name in ("top_p", "repetition_penalty", "max_new_tokens", "99999"):
             assert any(name in line for line in told), name
         assert server.client().completions.create(model="base", prompt="It", max_tokens=1).usage.completion_tokens == 1
 

@@ -23,6 +23,7 @@
 #include "model/config.h"
 #include "model/model_folder.h"
 #include "runtime/base_identity.h"
+#include "runtime/runtime.h"
 #include "runtime/runtime_options.h"
 #include "tuning/learning_service.h"
 
@@ -189,6 +190,7 @@ Status RunFrontend(const FrontendOptions& options) {
   RETURN_IF_ERROR(CheckAddress(options.http.server.host, options.http.server.port));
   RETURN_IF_ERROR(CheckFiles(options.http.server));
   ASSIGN_OR_RETURN(const ModelConfig config, LoadModelConfig(options.model));
+  WarnOfIgnored(options.model, config);
   PlacementOptions placement = options.placement;
   placement.seed = RandomSeed();
   if (!options.placement_costs.empty()) {

@@ -280,6 +280,32 @@ Status ReadEos(const ConfigFields& fields, int32_t vocab_size, std::vector<int32
   return OkStatus();
 }
 
+// The same of generation_config.json, which other programs write for themselves: nothing in it is a
+// reason not to serve the model. What is no id is left out and told.
+void TakeEosOfGeneration(const Result<Json>& json, ModelConfig& config) {
+  const auto ignore = [&](const std::string& why) { config.ignored_of_generation.push_back(why); };
+  if (!json.ok()) return ignore(json.status().message());
+  if (!json->is_object()) return ignore("it is no JSON object");
+  const ConfigFields fields(*json, "");
+  const Json* value = fields.Find("eos_token_id");
+  if (value == nullptr) return;
+  const Json list = value->is_array() ? *value : Json::array({*value});
+  if (list.size() > kEosTokensMax) {
+    return ignore(fields.Wrong("eos_token_id", *value, "at most 64 token ids").message());
+  }
+  std::vector<int32_t> ids;
+  for (const Json& id : list) {
+    const Result<int32_t> token =
+        ConfigFields(Json{{"eos_token_id", id}}, "").Int("eos_token_id", 0, config.vocab_size - 1);
+    if (token.ok()) {
+      ids.push_back(*token);
+    } else {
+      ignore(token.status().message());
+    }
+  }
+  if (!ids.empty()) config.eos_token_ids = std::move(ids);
+}
+
 // Where a model's folder was to be.
 Status ThisIsAnAdapter(const std::string& folder) {
   std::string base;
@@ -366,13 +392,8 @@ Result<ModelConfig> LoadModelConfig(const std::string& model_dir) {
 
   const std::string generation_path = model_dir + "/generation_config.json";
   if (!FileExists(generation_path)) return config;
-  ASSIGN_OR_RETURN(const Json generation, read(generation_path));
-  if (!generation.is_object()) {
-    return InvalidArgumentError(generation_path + ": expected a JSON object");
-  }
-  const Status status =
-      ReadEos(ConfigFields(generation, ""), config->vocab_size, config->eos_token_ids);
-  if (!status.ok()) return status.WithContext(generation_path);
+  ASSIGN_OR_RETURN(const std::string generation, ReadFile(generation_path, kConfigBytesMax));
+  TakeEosOfGeneration(ParseJson(generation), *config);
   return config;
 }
 

@@ -83,6 +83,8 @@ struct ModelConfig {
   std::optional<DType> dtype;  // what the config says the checkpoint holds
   std::optional<int32_t> bos_token_id;
   std::vector<int32_t> eos_token_ids;  // any of them ends a sequence; may be empty
+  // Of generation_config.json: what was not taken, and why.
+  std::vector<std::string> ignored_of_generation;
 
   int64_t q_size() const { return int64_t{num_heads} * head_dim; }
   int64_t kv_size() const { return int64_t{num_kv_heads} * head_dim; }
@@ -100,7 +102,7 @@ struct ModelConfig {
 Result<ModelConfig> ParseModelConfig(const Json& json);
 
 // `model_dir`/config.json, with the end-of-sequence ids of generation_config.json where it has
-// some.
+// some. What makes no sense there is in ignored_of_generation, and no error.
 Result<ModelConfig> LoadModelConfig(const std::string& model_dir);
 
 }  // namespace graft

@@ -540,11 +540,33 @@ TEST(ModelConfigTest, GenerationConfigReplacesEos) {
   EXPECT_THAT(LoadModelConfig(dir.path())->eos_token_ids, ElementsAre(5, 6));
   WriteFile(dir.File("generation_config.json"), R"({"temperature": 0.5})");
   EXPECT_THAT(LoadModelConfig(dir.path())->eos_token_ids, ElementsAre(2));
-  WriteFile(dir.File("generation_config.json"), R"({"eos_token_id": 1000})");
-  EXPECT_THAT(LoadModelConfig(dir.path()).status().message(),
-              AllOf(HasSubstr("generation_config.json"), HasSubstr("1000")));
+  EXPECT_THAT(LoadModelConfig(dir.path())->ignored_of_generation, ElementsAre());
   WriteFile(dir.File("config.json"), "{not json");
   EXPECT_THAT(LoadModelConfig(dir.path()).status().message(), HasSubstr("config.json"));
+}
+
+TEST(ModelConfigTest, OddValuesOfAGenerationConfigAreLeftOutAndTold) {
+  const TempDir dir;
+  WriteFile(dir.File("config.json"), Merged(TinyLlama(), {{"eos_token_id", 2}}).dump());
+  const auto load = [&](const std::string& generation) {
+    WriteFile(dir.File("generation_config.json"), generation);
+    const Result<ModelConfig> config = LoadModelConfig(dir.path());
+    EXPECT_TRUE(config.ok()) << generation << ": " << config.status().ToString();
+    return config.ok() ? *config : ModelConfig();
+  };
+  const ModelConfig some = load(R"({"eos_token_id": [5, 1000, 6, -1]})");
+  EXPECT_THAT(some.eos_token_ids, ElementsAre(5, 6));
+  EXPECT_THAT(some.ignored_of_generation,
+              ElementsAre(AllOf(HasSubstr("eos_token_id"), HasSubstr("1000")), HasSubstr("-1")));
+  for (const char* bad :
+       {R"({"eos_token_id": 1000})", R"({"eos_token_id": -1})", R"({"eos_token_id": "</s>"})",
+        R"({"eos_token_id": {"a": 1}})", "[]", "{", "", "7"}) {
+    const ModelConfig config = load(bad);
+    EXPECT_THAT(config.eos_token_ids, ElementsAre(2)) << bad;
+    EXPECT_EQ(config.ignored_of_generation.size(), 1u) << bad;
+  }
+  const std::string many = Json{{"eos_token_id", std::vector<int>(1000, 1)}}.dump();
+  EXPECT_THAT(load(many).ignored_of_generation, ElementsAre(HasSubstr("at most 64")));
 }
 
 }  // namespace model_config_test

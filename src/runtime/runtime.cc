@@ -98,6 +98,7 @@ Result<std::unique_ptr<LoadedModel>> Load(const RuntimeOptions& options, const s
                    PrepareModel(options, ShardOf(communicator), shape));
   model->ranks = ranks;
   WarnAboutContext(options, model->config);
+  WarnOfIgnored(options.model, model->config);
   model->name = options.model_name;
   if (model->name.empty()) {
     model->name = shape.empty() ? ModelNameOf(options.model) : "random";
@@ -247,6 +248,12 @@ Result<ModelConfig> ReadModelShape(const RuntimeOptions& options, const std::str
   if (shape.empty()) return LoadModelConfig(options.model);
   ASSIGN_OR_RETURN(const Json json, ParseJsonFile(shape));
   return ParseModelConfig(json);
+}
+
+void WarnOfIgnored(const std::string& folder, const ModelConfig& config) {
+  for (const std::string& why : config.ignored_of_generation) {
+    LOG_WARN("{}/generation_config.json: {}; it is ignored", folder, why);
+  }
 }
 
 Result<std::unique_ptr<LoadedModel>> LoadModel(const RuntimeOptions& options, bool quiet,

@@ -87,6 +87,8 @@ Result<std::unique_ptr<LoadedModel>> LoadRankAlone(const RuntimeOptions& options
                                                    const LinkModel& link, const CheckMemory& check);
 // The whole model's shape, from either.
 Result<ModelConfig> ReadModelShape(const RuntimeOptions& options, const std::string& shape);
+// Logs what was not taken of the generation_config.json in a model's folder.
+void WarnOfIgnored(const std::string& folder, const ModelConfig& config);
 
 class Runtime {
  public:

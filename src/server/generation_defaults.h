@@ -20,8 +20,8 @@ struct GenerationDefaults {
   std::vector<std::string> ignored;
 };
 
-// The defaults in `model_dir`/generation_config.json, or OpenAI's where there is no such file.
-// kInvalidArgument: the file is no JSON object.
+// The defaults in `model_dir`/generation_config.json, or OpenAI's where there is no such file or it
+// is no JSON object, which the model's config tells (ignored_of_generation).
 Result<GenerationDefaults> LoadGenerationDefaults(const std::string& model_dir);
 
 }  // namespace graft
