@@ -86,6 +86,7 @@ def adapters(tmp_path_factory, drawn):
     for name in ("chat_template.jinja", "tokenizer_config.json", "tokenizer.json", "generation_config.json"):
         shutil.copy(DEMO / "base" / name, same / name)
     copy_of(folder / "broken", chat_template_jinja="fine\n{% include 'x' %}")
+    copy_of(folder / "long", chat_template_jinja="x" * (300 << 10))
     copy_of(folder / "wider", added_tokens_json={"<|new|>": 8192})
     without_b(copy_of(folder / "idle"))
     copy_of(folder / "deep" / "checkpoint-10")
@@ -123,9 +124,10 @@ def test_its_stop_tokens_end_its_answers(served, drawn):
 
 
 def test_a_broken_template_forbids_chat_alone(served):
-    with pytest.raises(openai.BadRequestError, match="line 2"):
-        served.client().chat.completions.create(model="broken", messages=MESSAGES, max_tokens=1)
-    assert complete(served, "broken").text
+    for name, why in (("broken", "line 2"), ("long", "307200 bytes, the limit is 262144")):
+        with pytest.raises(openai.BadRequestError, match=why):
+            served.client().chat.completions.create(model=name, messages=MESSAGES, max_tokens=1)
+        assert complete(served, name).text
 
 
 def test_models_tell(served, drawn):

@@ -44,6 +44,7 @@ std::string Encode(const AdapterText& text) {
   };
   add("chat_template", text.chat_template);
   add("tool_template", text.tool_template);
+  add("template_error", text.template_error);
   add("bos_token", text.bos_token);
   add("eos_token", text.eos_token);
   if (!text.stop_token_ids.empty()) json["stop_token_ids"] = text.stop_token_ids;
@@ -72,6 +73,7 @@ Result<AdapterTextPtr> DecodeAdapterText(std::string_view encoded) {
   AdapterText text;
   ReadField(*json, "chat_template", &text.chat_template);
   ReadField(*json, "tool_template", &text.tool_template);
+  ReadField(*json, "template_error", &text.template_error);
   ReadField(*json, "bos_token", &text.bos_token);
   ReadField(*json, "eos_token", &text.eos_token);
   const auto stops = json->find("stop_token_ids");

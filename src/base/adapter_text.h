@@ -20,12 +20,15 @@ struct AdapterText {
   std::string chat_template;
   // Another one for conversations with tools; "": there is none. Not without chat_template.
   std::string tool_template;
+  // Why it brings a template of which nothing can be kept; "": it does not.
+  std::string template_error;
   // What templates know by these names; "": the base's.
   std::string bos_token;
   std::string eos_token;
   // That end its answers, beside the base's. Ascending.
   std::vector<int32_t> stop_token_ids;
 
+  bool brings_template() const { return !chat_template.empty() || !template_error.empty(); }
   bool operator==(const AdapterText&) const = default;
 };
 

@@ -83,8 +83,8 @@ void PrintVerdict(const std::string& path, const std::string& verdict) {
 
 // Why the template that an adapter brings cannot be used; "": it brings none, or it can.
 std::string TemplateError(const AdapterTextPtr& text) {
-  if (text == nullptr || text->chat_template.empty()) return "";
-  return ChatTemplate::Parse(text->chat_template, text->tool_template).status().message();
+  if (text == nullptr || !text->brings_template()) return "";
+  return ChatTemplate::Parse(*text).status().message();
 }
 
 // What is special about an adapter that can be served.
@@ -92,7 +92,7 @@ std::string Verdict(const OrderedJson& facts, const AdapterTextPtr& text) {
   std::string verdict = "ok, self-test passed";
   if (text != nullptr) {
     const std::string error = TemplateError(text);
-    if (!text->chat_template.empty()) verdict += "; brings a chat template";
+    if (text->brings_template()) verdict += "; brings a chat template";
     if (!error.empty()) verdict += " that cannot be used: " + error;
     if (!text->stop_token_ids.empty()) {
       verdict += "; its answers also end at tokens " + OrderedJson(text->stop_token_ids).dump();

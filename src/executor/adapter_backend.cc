@@ -304,7 +304,7 @@ void TellModules(const LoraWeights& weights, const ModelConfig& config, OrderedJ
 
 void TellText(const AdapterTextPtr& text, OrderedJson* json) {
   const AdapterText told = text == nullptr ? AdapterText() : *text;
-  (*json)["chat_template"] = told.chat_template.empty() ? "base" : "adapter";
+  (*json)["chat_template"] = told.brings_template() ? "adapter" : "base";
   (*json)["stop_token_ids"] = told.stop_token_ids;
   if (!told.bos_token.empty()) (*json)["bos_token"] = told.bos_token;
   if (!told.eos_token.empty()) (*json)["eos_token"] = told.eos_token;

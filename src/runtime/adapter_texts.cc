@@ -89,18 +89,20 @@ class TextMemory {
 class TemplateCheck {
  public:
   std::string Of(const AdapterText& text) {
-    if (text.chat_template.empty()) return "";
+    if (!text.brings_template()) return "";
     Sha256 hash;
     hash.Update(text.chat_template);
     hash.Update("", 1);  // no template has a zero
     hash.Update(text.tool_template);
+    hash.Update("", 1);
+    hash.Update(text.template_error);
     const std::string key = hash.HexDigest();
     {
       const std::lock_guard lock(mutex_);
       const auto known = errors_.find(key);
       if (known != errors_.end()) return known->second;
     }
-    const Status parsed = ChatTemplate::Parse(text.chat_template, text.tool_template).status();
+    const Status parsed = ChatTemplate::Parse(text).status();
     std::string error;
     if (!parsed.ok()) error = "chat with it is refused: " + parsed.message();
     const std::lock_guard lock(mutex_);

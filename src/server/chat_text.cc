@@ -9,12 +9,13 @@ namespace graft {
 namespace {
 
 size_t SourceBytesOf(const AdapterText& text) {
-  return text.chat_template.size() + text.tool_template.size();
+  return text.chat_template.size() + text.tool_template.size() + text.template_error.size();
 }
 
 bool WriteTheSame(const AdapterText& one, const AdapterText& other) {
   return one.chat_template == other.chat_template && one.tool_template == other.tool_template &&
-         one.bos_token == other.bos_token && one.eos_token == other.eos_token;
+         one.template_error == other.template_error && one.bos_token == other.bos_token &&
+         one.eos_token == other.eos_token;
 }
 
 ChatText BaseChatText(const ServerContext& context) {
@@ -45,7 +46,7 @@ std::shared_ptr<const ChatText> AdapterTemplates::Of(const AdapterTextPtr& text)
 std::shared_ptr<const ChatText> AdapterTemplates::Parse(const AdapterText& text) const {
   auto chat = std::make_shared<ChatText>();
   chat->whose = "This adapter";
-  Result<ChatTemplate> parsed = ChatTemplate::Parse(text.chat_template, text.tool_template);
+  Result<ChatTemplate> parsed = ChatTemplate::Parse(text);
   if (!parsed.ok()) {
     chat->error = parsed.status().message();
     return chat;
@@ -87,7 +88,7 @@ size_t AdapterTemplates::source_bytes() const {
 ChatText ChatTextOf(const ServerContext& context, const AdapterTextPtr& text) {
   ChatText chat = BaseChatText(context);
   if (text == nullptr) return chat;
-  if (!text->chat_template.empty()) {
+  if (text->brings_template()) {
     std::string bos_token = std::move(chat.bos_token);
     std::string eos_token = std::move(chat.eos_token);
     chat = *context.adapter_templates->Of(text);
@@ -106,7 +107,7 @@ void AskedTexts::Add(const AdapterTextPtr& text, SamplingParams* sampling) {
     const bool is_known = std::find(stops.begin(), stops.end(), token) != stops.end();
     if (!is_known && !sampling->ignore_eos) stops.push_back(token);
   }
-  if (text->chat_template.empty() && text->bos_token.empty() && text->eos_token.empty()) return;
+  if (!text->brings_template() && text->bos_token.empty() && text->eos_token.empty()) return;
   differ_ = differ_ || (text_ != nullptr && !WriteTheSame(*text_, *text));
   text_ = text;
 }

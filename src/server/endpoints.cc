@@ -215,7 +215,7 @@ HttpResponse LoadAdapter(const ServerState& state, const Json& body, const ApiKe
   HttpResponse response;
   AppendAdapterEntry(state, *adapter, key, &response.body);
   const std::string error = ChatTextOf(state.context, adapter->text).error;
-  const bool brings_template = adapter->text != nullptr && !adapter->text->chat_template.empty();
+  const bool brings_template = adapter->text != nullptr && adapter->text->brings_template();
   if (brings_template && !error.empty()) {
     LOG_WARN("chat with adapter {} is refused: {}", load->name, error);
     response.body.back() = ',';

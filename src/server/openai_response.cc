@@ -318,7 +318,7 @@ namespace {
 
 // Whether it brings a chat template, and which tokens end its answers beside the base's.
 void AppendAdapterText(const AdapterTextPtr& text, std::string* out) {
-  const bool has_template = text != nullptr && !text->chat_template.empty();
+  const bool has_template = text != nullptr && text->brings_template();
   *out += std::string(R"(,"chat_template":)") + (has_template ? R"("adapter")" : R"("base")");
   *out += R"(,"stop_token_ids":[)";
   const char* comma = "";

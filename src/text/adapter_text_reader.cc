@@ -12,7 +12,6 @@
 #include "text/tokenizer_config.h"
 #include "text/tokenizer_convert.h"
 #include "text/tokenizer_json_reader.h"
-#include "text/utf8.h"
 
 namespace graft {
 namespace {
@@ -95,17 +94,11 @@ Result<AdapterTextPtr> AdapterTextReader::Read(const ReadBesideAdapter& read) co
 
 Status AdapterTextReader::ReadTemplate(const ReadBesideAdapter& read, AdapterText* text) const {
   ASSIGN_OR_RETURN(ChatTemplateSource found, FindChatTemplate(read));
-  if (!found.all.has_value() || WithoutEnds(*found.all).empty()) return OkStatus();
-  for (const std::string* source : {&*found.all, &found.with_tools}) {
-    if (source->size() > kChatTemplateBytesMax) {
-      return InvalidArgumentError(found.file + ": a chat template of " +
-                                  std::to_string(source->size()) + " bytes, the limit is " +
-                                  std::to_string(kChatTemplateBytesMax) + kWayOut);
-    }
-    if (!IsValidUtf8(*source)) {
-      return InvalidArgumentError(found.file + ": the chat template is not UTF-8");
-    }
+  if (!found.error.empty()) {
+    text->template_error = found.file + ": " + found.error;
+    return OkStatus();
   }
+  if (!found.all.has_value() || WithoutEnds(*found.all).empty()) return OkStatus();
   // What was saved by tools that know of one template alone has none for tools.
   const bool is_base = WithoutEnds(*found.all) == WithoutEnds(templates_.all.value_or("")) &&
                        (found.with_tools.empty() ||

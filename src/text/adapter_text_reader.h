@@ -26,7 +26,8 @@ class AdapterTextReader {
                                                          int32_t vocab_size);
 
   // What differs from the base; null: nothing. A template that is the base's but for white space
-  // around it and the ends of lines is the base's. kInvalidArgument names the file and what in it
+  // around it and the ends of lines is the base's; one that cannot be kept is an error in the text.
+  // kInvalidArgument names the file and what in it
   // makes no sense or is of another vocabulary. What is no file of text is not read:
   // CheckVocabulary does that.
   Result<AdapterTextPtr> Read(const ReadBesideAdapter& read) const;

@@ -5,6 +5,7 @@
 #include <map>
 
 #include "base/file.h"
+#include "text/chat_template.h"
 #include "text/text_test_util.h"
 
 namespace graft {
@@ -75,10 +76,24 @@ TEST_F(AdapterTextReaderTest, TakesTemplatesAsModelsHaveThem) {
   EXPECT_EQ(*Read(), (AdapterText{.chat_template = "a", .tool_template = "b"}));
   files_["chat_template.jinja"] = "{% bad";
   EXPECT_EQ(*Read(), AdapterText{.chat_template = "{% bad"});
-  files_ = {{"chat_template.jinja", "\xff"}};
-  EXPECT_THAT(Refusal(), HasSubstr("UTF-8"));
-  files_ = {{"chat_template.jinja", std::string(kChatTemplateBytesMax + 1, 'x')}};
-  EXPECT_THAT(Refusal(), HasSubstr("limit"));
+}
+
+// Chat alone is refused with the adapter then.
+TEST_F(AdapterTextReaderTest, ATemplateThatCannotBeKeptIsToldAndRefusesNothing) {
+  const std::string list = R"({"chat_template": [{"name": "tool_use", "template": "x"}]})";
+  const auto expect = [&](const std::string& file, const std::string& bytes, const char* why) {
+    files_ = {{file, bytes}, {"generation_config.json", R"({"eos_token_id": 2})"}};
+    const AdapterTextPtr text = Read();
+    ASSERT_NE(text, nullptr);
+    EXPECT_THAT(text->template_error, AllOf(HasSubstr(file), HasSubstr(why)));
+    EXPECT_EQ(*text, (AdapterText{.template_error = text->template_error, .stop_token_ids = {2}}));
+    EXPECT_EQ(ChatTemplate::Parse(*text).status().message(), text->template_error);
+    EXPECT_EQ(DecodeAdapterText(EncodeAdapterText(text)).value(), text);
+  };
+  expect("chat_template.jinja", "\xff", "UTF-8");
+  expect("chat_template.jinja", std::string(kChatTemplateBytesMax + 1, 'x'), "limit");
+  expect("tokenizer_config.json", list, "default");
+  expect("tokenizer_config.json", R"({"chat_template": 7})", "neither");
 }
 
 TEST_F(AdapterTextReaderTest, OfAGenerationConfigOnlyTheEndIsTaken) {

@@ -197,8 +197,14 @@ Result<ChatTemplate> ChatTemplate::Parse(std::string_view source, std::string_vi
   return ChatTemplate(std::move(tree));
 }
 
+Result<ChatTemplate> ChatTemplate::Parse(const AdapterText& text) {
+  if (!text.template_error.empty()) return InvalidArgumentError(text.template_error);
+  return Parse(text.chat_template, text.tool_template);
+}
+
 Result<std::optional<ChatTemplate>> ChatTemplate::Load(const std::string& model_dir) {
   ASSIGN_OR_RETURN(const ChatTemplateSource source, FindChatTemplateIn(model_dir));
+  if (!source.error.empty()) return InvalidArgumentError(source.file + ": " + source.error);
   if (!source.all.has_value()) return std::optional<ChatTemplate>();
   Result<ChatTemplate> parsed = Parse(*source.all, source.with_tools);
   // Clients may hear this: the file's name, not its folder.

@@ -9,6 +9,7 @@
 #include <string>
 #include <string_view>
 
+#include "base/adapter_text.h"
 #include "base/json.h"
 #include "base/status.h"
 #include "text/text_range.h"
@@ -30,6 +31,9 @@ class ChatTemplate {
   // does not have; both with the line.
   // `tool_source`, where it is not empty, is another template for conversations with tools.
   static Result<ChatTemplate> Parse(std::string_view source, std::string_view tool_source = "");
+
+  // What an adapter brings, if it brings one.
+  static Result<ChatTemplate> Parse(const AdapterText& text);
 
   // The template of the folder (see FindChatTemplate). Nothing if there is none.
   static Result<std::optional<ChatTemplate>> Load(const std::string& model_dir);

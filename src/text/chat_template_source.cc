@@ -4,6 +4,7 @@
 
 #include "base/file.h"
 #include "base/json.h"
+#include "text/utf8.h"
 
 namespace graft {
 namespace {
@@ -13,14 +14,18 @@ constexpr char kToolTemplateFile[] = "additional_chat_templates/tool_use.jinja";
 constexpr char kTokenizerConfigFile[] = "tokenizer_config.json";
 
 // The named templates of a tokenizer_config.json.
-Result<ChatTemplateSource> NamedTemplates(const Json& field) {
+ChatTemplateSource NamedTemplates(const Json& field) {
   ChatTemplateSource source;
+  source.file = kTokenizerConfigFile;
   if (field.is_null()) return source;
   if (field.is_string()) {
     source.all = field.get<std::string>();
     return source;
   }
-  if (!field.is_array()) return InvalidArgumentError("chat_template is neither text nor a list");
+  if (!field.is_array()) {
+    source.error = "chat_template is neither text nor a list";
+    return source;
+  }
   for (const Json& entry : field) {
     if (!entry.is_object()) continue;
     const auto name = entry.find("name");
@@ -29,13 +34,13 @@ Result<ChatTemplateSource> NamedTemplates(const Json& field) {
     if (*name == "default") source.all = text->get<std::string>();
     if (*name == "tool_use") source.with_tools = text->get<std::string>();
   }
-  if (source.all.has_value()) return source;
-  return InvalidArgumentError("chat_template is a list without an entry named \"default\"");
+  if (!source.all.has_value()) {
+    source.error = "chat_template is a list without an entry named \"default\"";
+  }
+  return source;
 }
 
-}  // namespace
-
-Result<ChatTemplateSource> FindChatTemplate(const ReadBesideAdapter& read) {
+Result<ChatTemplateSource> FindSource(const ReadBesideAdapter& read) {
   ChatTemplateSource source;
   source.file = kTemplateFile;
   ASSIGN_OR_RETURN(source.all, read(kTemplateFile));
@@ -50,10 +55,25 @@ Result<ChatTemplateSource> FindChatTemplate(const ReadBesideAdapter& read) {
   if (!config.ok()) return config.status().WithContext(kTokenizerConfigFile);
   const auto field = config->find("chat_template");
   if (!config->is_object() || field == config->end()) return source;
-  Result<ChatTemplateSource> named = NamedTemplates(*field);
-  if (!named.ok()) return named.status().WithContext(kTokenizerConfigFile);
-  named->file = kTokenizerConfigFile;
-  return named;
+  return NamedTemplates(*field);
+}
+
+// "": it can be parsed.
+std::string ErrorOf(const std::string& text) {
+  if (text.size() > kChatTemplateBytesMax) {
+    return "a chat template of " + std::to_string(text.size()) + " bytes, the limit is " +
+           std::to_string(kChatTemplateBytesMax);
+  }
+  return IsValidUtf8(text) ? "" : "the chat template is not UTF-8";
+}
+
+}  // namespace
+
+Result<ChatTemplateSource> FindChatTemplate(const ReadBesideAdapter& read) {
+  ASSIGN_OR_RETURN(ChatTemplateSource source, FindSource(read));
+  if (source.error.empty()) source.error = ErrorOf(source.all.value_or(""));
+  if (source.error.empty()) source.error = ErrorOf(source.with_tools);
+  return source;
 }
 
 Result<ChatTemplateSource> FindChatTemplateIn(const std::string& folder) {
