@@ -154,6 +154,10 @@ Result<std::string> FileJail::Resolve(const std::string& path) const {
   return first;
 }
 
+bool FileJail::LeadsOut(const std::string& path) const {
+  return !roots_.empty() && Resolve(path).status().code() == StatusCode::kPermissionDenied;
+}
+
 Result<std::string> FileJail::Read(const std::string& path, int64_t bytes_max) const {
   if (roots_.empty()) return ReadFile(path, bytes_max);
   // A link that is put in place of a name after it was resolved is not followed: another look.

@@ -43,6 +43,9 @@ class FileJail {
   // error names, too. There must be a root.
   Result<std::string> Resolve(const std::string& path) const;
 
+  // Whether links lead from `path` to a place outside. What is not there leads nowhere.
+  bool LeadsOut(const std::string& path) const;
+
   // ReadFile; kPermissionDenied if what would be opened lies outside.
   Result<std::string> Read(const std::string& path, int64_t bytes_max) const;
 

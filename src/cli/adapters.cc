@@ -31,9 +31,10 @@ struct Target {
   ModelConfig config;
   DType dtype = DType::kF32;
   AdapterTextHooks texts;
+  FileJail jail;  // of the folders in --adapters
 
   Result<OrderedJson> Inspect(const std::string& path, AdapterTextPtr* text = nullptr) const {
-    return InspectAdapter(path, config, dtype, texts, text);
+    return InspectAdapter(path, config, dtype, texts, jail, text);
   }
 };
 
@@ -49,11 +50,14 @@ Result<Target> LoadTarget(const AdaptersOptions& options) {
   return target;
 }
 
-// What a server would list, or refuse to.
-Result<AdapterFolders::Found> FindAdapters(const AdaptersOptions& options) {
+// What a server would list, or refuse to. They are looked at as it would.
+Result<AdapterFolders::Found> FindAdapters(const AdaptersOptions& options, Target* target) {
   if (options.adapters.empty()) {
     return InvalidArgumentError("which adapters? --adapters DIR, or their folders");
   }
+  std::vector<std::string> roots = options.roots;
+  roots.insert(roots.begin(), options.adapters);
+  target->jail = FileJail(std::move(roots));
   return AdapterFolders(options.adapters, options.roots).Find();
 }
 
@@ -105,8 +109,8 @@ std::string Verdict(const OrderedJson& facts, const AdapterTextPtr& text) {
 }
 
 Status RunList(const AdaptersOptions& options) {
-  ASSIGN_OR_RETURN(const Target target, LoadTarget(options));
-  ASSIGN_OR_RETURN(const AdapterFolders::Found found, FindAdapters(options));
+  ASSIGN_OR_RETURN(Target target, LoadTarget(options));
+  ASSIGN_OR_RETURN(const AdapterFolders::Found found, FindAdapters(options, &target));
   std::printf("%-24s %-7s %8s %-12s  %s\n", "name", "rank", "MiB", "hash", "modules");
   for (const auto& [name, path, stamp, bytes] : found.folders) {
     const Result<OrderedJson> facts = target.Inspect(path);
@@ -146,11 +150,11 @@ Status RunInspect(const AdaptersOptions& options) {
 }
 
 Status RunVerify(const AdaptersOptions& options) {
-  ASSIGN_OR_RETURN(const Target target, LoadTarget(options));
+  ASSIGN_OR_RETURN(Target target, LoadTarget(options));
   std::vector<std::string> paths = options.paths;
   size_t num_refused = 0;
   if (paths.empty()) {
-    ASSIGN_OR_RETURN(const AdapterFolders::Found found, FindAdapters(options));
+    ASSIGN_OR_RETURN(const AdapterFolders::Found found, FindAdapters(options, &target));
     for (const AdapterFolders::Folder& folder : found.folders) paths.push_back(folder.path);
     num_refused = found.refused.size();
     for (const auto& [name, why] : found.refused) {

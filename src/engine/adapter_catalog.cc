@@ -184,6 +184,7 @@ Result<AdapterInfo> EngineAdapterCatalog::MakeServable(const std::string& path,
   info.path = path;
   Describe(facts, &info);
   info.text = facts.text;
+  WarnOfLinks(path);
   WarnOfNoEffect(facts, path);
   WarnOfTextsLeftOut(facts, path);
   return info;
@@ -314,6 +315,15 @@ Status EngineAdapterCatalog::CheckName(const std::string& name) const {
   return OkStatus();
 }
 
+void EngineAdapterCatalog::WarnOfLinks(const std::string& path) const {
+  for (const std::string& file : folders_.TextsOutside(path)) {
+    LOG_WARN(
+        "{}: {} is a link out of the adapters folder and is ignored; put the file itself there, or "
+        "name the folder that it leads to with --adapters-root",
+        path, file);
+  }
+}
+
 const RegistryFolder* EngineAdapterCatalog::Recall(const std::string& path,
                                                    const std::string& stamp) {
   const auto it = recalled_.find(path);
@@ -323,6 +333,7 @@ const RegistryFolder* EngineAdapterCatalog::Recall(const std::string& path,
 Status EngineAdapterCatalog::ListKnown(const std::string& name, const RegistryFolder& folder,
                                        const std::string& tenant,
                                        std::optional<std::string> owner) {
+  WarnOfLinks(folder.path);
   ASSIGN_OR_RETURN(AdapterTextPtr text, backend_.ReadText(folder.path));
   if (!table_.Contains(folder.hash)) {
     RETURN_IF_ERROR(table_.Publish({.path = folder.path, .hash = folder.hash, .key = folder.hash}));
@@ -358,6 +369,7 @@ Status EngineAdapterCatalog::ListUnread(const Folder& folder) {
   AdapterInfo info;
   info.name = folder.name;
   info.path = folder.path;
+  WarnOfLinks(folder.path);
   ASSIGN_OR_RETURN(info.text, backend_.ReadText(folder.path));
   info.unread_key = "unread " + folder.path;
   info.loaded_at = unix_seconds_();

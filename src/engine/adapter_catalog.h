@@ -90,6 +90,7 @@ class EngineAdapterCatalog : public AdapterCatalog {
   const RegistryFolder* Recall(const std::string& path, const std::string& stamp);
   Status ListKnown(const std::string& name, const RegistryFolder& folder, const std::string& tenant,
                    std::optional<std::string> owner = std::nullopt);
+  void WarnOfLinks(const std::string& path) const;
   void RememberFolder(const std::string& path, const std::string& stamp, const AdapterFacts& facts);
   Status Remember(const AdapterInfo& info);
   Status RestoreEntry(const RegistryEntry& entry);

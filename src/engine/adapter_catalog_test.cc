@@ -623,9 +623,30 @@ TEST_F(AdapterCatalogTest, StampsTellWhatLiesBesideTheWeights) {
     fs::remove(root_ / "a" / file);
     EXPECT_EQ(AdapterFolders::StampOf(root_ / "a"), bare);
   }
-  std::ofstream(root_.parent_path() / "secret") << "secret";
-  fs::create_symlink(root_.parent_path() / "secret", root_ / "a" / "chat_template.jinja");
-  EXPECT_EQ(Load("x", "a").status().code(), StatusCode::kPermissionDenied);
+}
+
+TEST_F(AdapterCatalogTest, TextsBehindLinksThatLeaveTheFolderAreIgnored) {
+  Write("a", "one");
+  Write("b", "two");
+  fs::create_directories(root_.parent_path() / "base");
+  std::ofstream(root_.parent_path() / "base" / "secret") << "secret";
+  const auto link = [&](const char* file) {
+    fs::create_symlink(root_.parent_path() / "base" / "secret", root_ / "a" / file);
+  };
+  link("chat_template.jinja");
+  link("tokenizer.json");
+  std::ofstream(root_ / "b" / "chat_template.jinja") << "hi";
+  fs::create_symlink(root_ / "b" / "chat_template.jinja", root_ / "a" / "added_tokens.json");
+  EXPECT_EQ(AdapterFolders(root_, {}).TextsOutside(root_ / "a"),
+            (std::vector<std::string>{"chat_template.jinja", "tokenizer.json"}));
+  EXPECT_TRUE(Load("x", "a").ok());
+  EXPECT_EQ(catalog_->LoadFolder(0)->num_skipped, 0);
+  const auto wider = AdapterFolders(root_, {root_.parent_path() / "base"});
+  EXPECT_TRUE(wider.TextsOutside(root_ / "a").empty());
+  // Weights stay inside.
+  fs::remove(root_ / "a" / "adapter_model.safetensors");
+  link("adapter_model.safetensors");
+  EXPECT_EQ(Load("y", "a").status().code(), StatusCode::kPermissionDenied);
 }
 
 TEST_F(AdapterCatalogTest, FoldersOneLevelDeeperAreNamed) {

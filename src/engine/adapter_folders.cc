@@ -130,12 +130,10 @@ bool AdapterFolders::IsDeleted(const std::string& path) const {
   return !error && !is_empty;
 }
 
-// What is read lies inside as well as the folder that it is read from.
+// The weights lie inside as well as the folder that they are read from.
 Status AdapterFolders::CheckFilesInside(const std::string& path) const {
   std::vector<std::string> files = FilesOf(path);
-  files.insert(files.end(), {"/lora", "/prompt", "/additional_chat_templates"});
-  for (const char* const file : kAdapterTextFiles) files.push_back(std::string("/") + file);
-  for (const char* const file : kVocabularyFiles) files.push_back(std::string("/") + file);
+  files.insert(files.end(), {"/lora", "/prompt"});
   for (const std::string& file : files) {
     std::error_code unknown;
     if (!fs::is_symlink(path + file, unknown)) continue;
@@ -143,6 +141,14 @@ Status AdapterFolders::CheckFilesInside(const std::string& path) const {
     if (inside.code() == StatusCode::kPermissionDenied) return inside;
   }
   return OkStatus();
+}
+
+std::vector<std::string> AdapterFolders::TextsOutside(const std::string& path) const {
+  std::vector<std::string> outside;
+  for (const std::string& file : FilesBeside(path)) {
+    if (jail_.LeadsOut(path + file)) outside.push_back(file.substr(1));
+  }
+  return outside;
 }
 
 // The revision that refs/main names, else the only one.

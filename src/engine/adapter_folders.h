@@ -57,6 +57,10 @@ class AdapterFolders {
   // be looked into; so the doubtful stay.
   bool IsDeleted(const std::string& path) const;
 
+  // The files of texts and tokenizers in an adapter's folder that are links out of where reads may
+  // go: they count as not there.
+  std::vector<std::string> TextsOutside(const std::string& path) const;
+
   // A text that changes whenever one of the adapter's files is written, made or removed.
   static std::string StampOf(const std::string& path);
 

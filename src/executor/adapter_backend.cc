@@ -63,7 +63,9 @@ void WarnOf(const std::string& path, const AdapterTextPtr& text, const AdapterTe
 Status CheckVocabulary(const std::string& path, const FileJail& jail,
                        const AdapterTextHooks& hooks) {
   if (!hooks.check_vocabulary) return OkStatus();
-  const auto is_there = [&](const char* file) { return FileExists(path + "/" + file); };
+  const auto is_there = [&](const char* file) {
+    return FileExists(path + "/" + file) && !jail.LeadsOut(path + "/" + file);
+  };
   if (!std::any_of(kVocabularyFiles.begin(), kVocabularyFiles.end(), is_there)) return OkStatus();
   const Status checked =
       hooks.check_vocabulary([&](const std::string& file) -> Result<std::optional<std::string>> {
@@ -313,11 +315,11 @@ void TellText(const AdapterTextPtr& text, OrderedJson* json) {
 }  // namespace
 
 Result<OrderedJson> InspectAdapter(const std::string& path, const ModelConfig& config, DType dtype,
-                                   const AdapterTextHooks& texts, AdapterTextPtr* text) {
-  RETURN_IF_ERROR(CheckVocabulary(path, FileJail(), texts));
+                                   const AdapterTextHooks& texts, const FileJail& jail,
+                                   AdapterTextPtr* text) {
+  RETURN_IF_ERROR(CheckVocabulary(path, jail, texts));
   const VirtualTokenDTypes dtypes = {dtype, KvDType(dtype, Device())};
-  ASSIGN_OR_RETURN(const LoadedAdapter adapter,
-                   LoadAdapter(path, "", config, dtypes, FileJail(), texts));
+  ASSIGN_OR_RETURN(const LoadedAdapter adapter, LoadAdapter(path, "", config, dtypes, jail, texts));
   const LoraWeights& lora = adapter.weights.lora;
   const std::optional<VirtualTokens>& tokens = adapter.weights.virtual_tokens;
   OrderedJson json = {{"path", path},

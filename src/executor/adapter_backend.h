@@ -88,9 +88,9 @@ class LoraAdapterBackend : public AdapterBackend {
 
 // The output of `graft adapters inspect` for a folder that this model can serve: identity, ranks,
 // scales and layers per module, virtual tokens, bytes, what it says of texts (also in `*text`,
-// where that is asked for). Fails with the reason that a load would.
+// where that is asked for). Fails with the reason that a load in `jail` would.
 Result<OrderedJson> InspectAdapter(const std::string& path, const ModelConfig& config, DType dtype,
-                                   const AdapterTextHooks& texts = {},
+                                   const AdapterTextHooks& texts = {}, const FileJail& jail = {},
                                    AdapterTextPtr* text = nullptr);
 
 }  // namespace graft

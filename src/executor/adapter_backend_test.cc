@@ -108,6 +108,28 @@ TEST_F(AdapterBackendTest, WhatLiesBesideTheWeightsIsHandedOn) {
   EXPECT_EQ(*backend_.ReadText(path), nullptr);
 }
 
+TEST_F(AdapterBackendTest, LinksToTextsOutsideAreNotRead) {
+  Folder("in/a");
+  WriteFile(dir_.File("secret"), "secret");
+  const std::string path = dir_.File("in/a");
+  LoraAdapterBackend backend(model_, DType::kF32, store_, FileJail({dir_.File("in")}), {}, {},
+                             {.read = [](const ReadBesideAdapter&) -> Result<AdapterTextPtr> {
+                                return InvalidArgumentError("it was read");
+                              },
+                              .check_vocabulary = [](const ReadBesideAdapter&) -> Status {
+                                return InvalidArgumentError("it was compared");
+                              }});
+  const std::string bare = *backend.Hash(path);
+  for (const char* const file : {"chat_template.jinja", "tokenizer.json"}) {
+    std::filesystem::create_symlink(dir_.File("secret"), path + "/" + file);
+  }
+  EXPECT_EQ(*backend.Hash(path), bare);
+  EXPECT_EQ(*backend.ReadText(path), nullptr);
+  const Result<AdapterFacts> facts = backend.Read(path);
+  ASSERT_TRUE(facts.ok()) << facts.status().ToString();
+  EXPECT_EQ(facts->hash, bare);
+}
+
 TEST_F(AdapterBackendTest, AnEarlierVersionsHashLeadsToTheWeightsAlone) {
   int num_vocabularies = 0;
   LoraAdapterBackend backend(model_, DType::kF32, store_, {}, {}, {},

@@ -155,8 +155,9 @@ Result<AdapterFolder> ReadAdapterFolder(const std::string& path, int64_t weights
 Result<AdapterTextFiles> ReadAdapterTextFiles(const std::string& path, const FileJail& jail) {
   AdapterTextFiles texts;
   for (const char* const file : kAdapterTextFiles) {
-    if (!FileExists(path + "/" + file)) continue;
-    ASSIGN_OR_RETURN(std::string bytes, jail.Read(path + "/" + file, kTextFileBytesMax));
+    const std::string from = path + "/" + file;
+    if (!FileExists(from) || jail.LeadsOut(from)) continue;
+    ASSIGN_OR_RETURN(std::string bytes, jail.Read(from, kTextFileBytesMax));
     texts.emplace_back(file, std::move(bytes));
   }
   return texts;

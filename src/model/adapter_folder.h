@@ -35,7 +35,8 @@ Result<AdapterFolder> ReadAdapterFolder(const std::string& path, int64_t weights
 // bytes; 64 hexadecimal digits. The folder's name is no part of it.
 std::string AdapterHash(const AdapterFolder& folder);
 
-// The files beside the weights that are there of kAdapterTextFiles, by name, in that order.
+// The files beside the weights that are there of kAdapterTextFiles, by name, in that order. Links
+// out of `jail` count as none.
 using AdapterTextFiles = std::vector<std::pair<std::string, std::string>>;
 Result<AdapterTextFiles> ReadAdapterTextFiles(const std::string& path, const FileJail& jail = {});
 
