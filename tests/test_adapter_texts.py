@@ -175,6 +175,10 @@ def test_the_bases_texts_can_hold_for_all(adapters, drawn):
         assert tokens_of(plain, "own") == tokens_of(plain, "base")
         assert complete(plain, "own").token_ids == drawn
         assert complete(plain, "wider").token_ids == drawn
+        status, loaded = post(plain, "/v1/load_lora_adapter", lora_name="x", lora_path="own")
+        assert status == 200, loaded
+    told = [json.loads(run("inspect", adapters / name, "--adapter-text", "base").stdout)["hash"] for name in ("own", "same")]
+    assert told == [loaded["hash"]] * 2
 
 
 def test_an_answer_in_a_form_may_end_as_the_adapter_does(adapters, tmp_path):

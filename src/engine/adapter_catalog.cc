@@ -167,7 +167,7 @@ Result<AdapterInfo> EngineAdapterCatalog::MakeServable(const std::string& path,
       return info;
     }
   }
-  const std::string stamp = AdapterFolders::StampOf(path);
+  const std::string stamp = folders_.StampOf(path);
   ASSIGN_OR_RETURN(const AdapterFacts facts, backend_.ReadAs(path, hash));
   if (facts.hash != hash) {
     return Status(StatusCode::kAborted, path + " changed while it was read; load it again");
@@ -278,8 +278,8 @@ void EngineAdapterCatalog::OnRead(const std::string& key, const AdapterFacts& fa
 // A registry that cannot be written costs the next start a reading, and nothing else.
 void EngineAdapterCatalog::RememberFolder(const std::string& path, const std::string& stamp,
                                           const AdapterFacts& facts) {
-  if (AdapterFolders::StampOf(path) != stamp) return;  // written while it was read
-  if (folders_.IsLearned(path)) return;                // the learning jobs remember it
+  if (folders_.StampOf(path) != stamp) return;  // written while it was read
+  if (folders_.IsLearned(path)) return;         // the learning jobs remember it
   const Status remembered =
       registry_.RememberFolder({.path = path,
                                 .stamp = stamp,
@@ -407,7 +407,7 @@ Result<EngineAdapterCatalog::StartReport> EngineAdapterCatalog::RestoreFromRegis
 Status EngineAdapterCatalog::RestoreEntry(const RegistryEntry& entry) {
   RETURN_IF_ERROR(CheckName(entry.name));
   ASSIGN_OR_RETURN(const std::string inside, folders_.Resolve(entry.path));
-  const RegistryFolder* known = Recall(inside, AdapterFolders::StampOf(inside));
+  const RegistryFolder* known = Recall(inside, folders_.StampOf(inside));
   if (known != nullptr && known->hash == entry.hash) {
     return ListKnown(entry.name, *known, entry.tenant);
   }
@@ -422,8 +422,8 @@ Status EngineAdapterCatalog::RestoreEntry(const RegistryEntry& entry) {
                               /*remember=*/false));
   if (info.hash == entry.hash) return OkStatus();
   LOG_INFO(
-      "adapter '{}' was remembered by a version that knew no texts beside weights; its own hold "
-      "from now on",
+      "adapter '{}' was remembered by a version that knew no texts beside weights, or with another "
+      "--adapter-text; it is loaded as this server takes it",
       entry.name);
   const Status remembered = Remember(info);  // else the next start does this again
   if (!remembered.ok()) LOG_WARN("{}", remembered.message());

@@ -616,12 +616,16 @@ TEST_F(AdapterCatalogTest, WhatAnAdapterSaysOfTextsIsKnownBeforeItIsRead) {
 
 TEST_F(AdapterCatalogTest, StampsTellWhatLiesBesideTheWeights) {
   Write("a", "one");
-  const std::string bare = AdapterFolders::StampOf(root_ / "a");
+  const std::string bare = AdapterFolders(root_, {}).StampOf(root_ / "a");
   for (const char* file : {"chat_template.jinja", "generation_config.json", "tokenizer.json"}) {
     std::ofstream(root_ / "a" / file) << "{}";
-    EXPECT_NE(AdapterFolders::StampOf(root_ / "a"), bare) << file;
+    EXPECT_NE(AdapterFolders(root_, {}).StampOf(root_ / "a"), bare) << file;
     fs::remove(root_ / "a" / file);
-    EXPECT_EQ(AdapterFolders::StampOf(root_ / "a"), bare);
+    EXPECT_EQ(AdapterFolders(root_, {}).StampOf(root_ / "a"), bare);
+    std::ofstream(root_ / "a" / file) << "{}";
+    const AdapterFolders without(root_, {}, "", /*takes_texts=*/false);
+    EXPECT_EQ(without.StampOf(root_ / "a"), bare) << file;
+    fs::remove(root_ / "a" / file);
   }
 }
 
@@ -776,9 +780,9 @@ TEST_F(AdapterCatalogTest, BundlesAreFoundAndStampedByAllTheirFiles) {
   ASSERT_NE(listed, folders.end());
   EXPECT_EQ(listed->weight_bytes, 8);
   for (const char* file : {"prompt/adapter_model.safetensors", "lora/adapter_config.json"}) {
-    const std::string before = AdapterFolders::StampOf(bundle);
+    const std::string before = AdapterFolders(root_, {}).StampOf(bundle);
     write(file, "longer than it was");
-    EXPECT_NE(AdapterFolders::StampOf(bundle), before) << file;
+    EXPECT_NE(AdapterFolders(root_, {}).StampOf(bundle), before) << file;
   }
   // A link out of the folder is refused, of the two folders as well.
   fs::remove_all(bundle + "/lora");

@@ -97,19 +97,21 @@ std::string HubFolder(const std::string& name) {
 }  // namespace
 
 AdapterFolders::AdapterFolders(std::string root, std::vector<std::string> link_roots,
-                               std::string learned)
+                               std::string learned, bool takes_texts)
     : root_(std::move(root)),
       jail_(RootsOf(root_, std::move(link_roots))),
-      learned_(std::move(learned)) {}
+      learned_(std::move(learned)),
+      takes_texts_(takes_texts) {}
 
 Result<std::string> AdapterFolders::ResolveLearned(const std::string& path) const {
   if (learned_.empty()) return FailedPreconditionError("this server learns nothing");
   return ResolveInside(learned_, path);
 }
 
-std::string AdapterFolders::StampOf(const std::string& path) {
+std::string AdapterFolders::StampOf(const std::string& path) const {
   std::string stamp;
   for (const std::string& file : FilesOf(path)) stamp += StampPart(StampFile(path + file));
+  if (!takes_texts_) return stamp;
   for (const std::string& file : FilesBeside(path)) {
     stamp += file + "=" + StampPart(StampFile(path + file));
   }
@@ -145,6 +147,7 @@ Status AdapterFolders::CheckFilesInside(const std::string& path) const {
 
 std::vector<std::string> AdapterFolders::TextsOutside(const std::string& path) const {
   std::vector<std::string> outside;
+  if (!takes_texts_) return outside;
   for (const std::string& file : FilesBeside(path)) {
     if (jail_.LeadsOut(path + file)) outside.push_back(file.substr(1));
   }

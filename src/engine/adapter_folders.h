@@ -31,8 +31,10 @@ class AdapterFolders {
   };
 
   // `root` "": nothing may be loaded. Links may also lead into `link_roots`. `learned`: where this
-  // server puts what it learns, which no load names; "" for none.
-  AdapterFolders(std::string root, std::vector<std::string> link_roots, std::string learned = "");
+  // server puts what it learns, which no load names; "" for none. `takes_texts`: whether the files
+  // of texts and tokenizers in them count.
+  AdapterFolders(std::string root, std::vector<std::string> link_roots, std::string learned = "",
+                 bool takes_texts = true);
 
   // Every sub-folder that holds an adapter_config.json or is a bundle. Refused are those with files
   // that may not be looked at, those that are no adapter but have some below, and those with names
@@ -61,8 +63,8 @@ class AdapterFolders {
   // go: they count as not there.
   std::vector<std::string> TextsOutside(const std::string& path) const;
 
-  // A text that changes whenever one of the adapter's files is written, made or removed.
-  static std::string StampOf(const std::string& path);
+  // A text that changes whenever one of the adapter's files that count is written, made or removed.
+  std::string StampOf(const std::string& path) const;
 
  private:
   Result<std::string> SnapshotOf(const std::string& path) const;
@@ -72,6 +74,7 @@ class AdapterFolders {
   const std::string root_;
   const FileJail jail_;
   const std::string learned_;
+  const bool takes_texts_;
 };
 
 }  // namespace graft

@@ -121,13 +121,24 @@ bool DoesNothing(const AdapterWeights& weights, const ModelConfig& config) {
   return !weights.virtual_tokens.has_value() && ChangesNothing(weights.lora, config);
 }
 
+// Without the hooks that understand them files of texts say nothing, and are no part of a content.
+TextFileUse UseOf(const AdapterTextHooks& hooks) {
+  return hooks.read ? TextFileUse::kContent : TextFileUse::kNone;
+}
+
+std::string HashFor(const std::string& wanted, const std::string& path, const FileJail& jail,
+                    const AdapterTextHooks& hooks, AdapterContent* content) {
+  return hooks.read ? HashAs(wanted, content) : HashWithoutTexts(wanted, path, jail, *content);
+}
+
 // `wanted`: the hash that it is known by; "": none.
 Result<LoadedAdapter> LoadAdapter(const std::string& path, const std::string& wanted,
                                   const ModelConfig& config, const VirtualTokenDTypes& dtypes,
                                   const FileJail& jail, const AdapterTextHooks& hooks) {
-  ASSIGN_OR_RETURN(AdapterContent content, ReadAdapter(path, AdapterWeightsBytesMax(config), jail));
+  ASSIGN_OR_RETURN(AdapterContent content,
+                   ReadAdapter(path, AdapterWeightsBytesMax(config), jail, UseOf(hooks)));
   const bool has_texts = !content.texts.empty();
-  std::string hash = HashAs(wanted, &content);
+  std::string hash = HashFor(wanted, path, jail, hooks, &content);
   ASSIGN_OR_RETURN(AdapterTextPtr text, TextOf(path, content.texts, hooks));
   std::optional<LoadedAdapter> all;
   for (AdapterFolder& folder : content.folders) {
@@ -151,8 +162,8 @@ Result<std::string> LoraAdapterBackend::Hash(const std::string& path) { return H
 
 Result<std::string> LoraAdapterBackend::HashAs(const std::string& path, const std::string& hash) {
   ASSIGN_OR_RETURN(AdapterContent content,
-                   ReadAdapter(path, AdapterWeightsBytesMax(config_), jail_));
-  return graft::HashAs(hash, &content);
+                   ReadAdapter(path, AdapterWeightsBytesMax(config_), jail_, UseOf(texts_)));
+  return HashFor(hash, path, jail_, texts_, &content);
 }
 
 Result<AdapterTextPtr> LoraAdapterBackend::ReadText(const std::string& path) {

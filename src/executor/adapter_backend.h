@@ -19,7 +19,8 @@
 namespace graft {
 
 // How the files beside an adapter's weights are understood, which takes the base's own: without
-// functions they say nothing. Called on any thread; errors begin with the file's name.
+// functions they say nothing, and are no part of its content. Called on any thread; errors begin
+// with the file's name.
 struct AdapterTextHooks {
   std::function<Result<AdapterTextPtr>(const ReadBesideAdapter& read)> read;
   std::function<Status(const ReadBesideAdapter& read)> check_vocabulary;

@@ -103,9 +103,34 @@ TEST_F(AdapterBackendTest, WhatLiesBesideTheWeightsIsHandedOn) {
   WriteFile(Folder("b") + "/generation_config.json", "{}");
   EXPECT_THAT(backend.ReadText(dir_.File("b")).status().message(),
               HasSubstr("b: generation_config.json: no"));
-  // A backend that reads no texts has the weights alone, under the same hash.
-  EXPECT_EQ(backend_.Read(path)->hash, facts->hash);
+}
+
+TEST_F(AdapterBackendTest, WhereTextsDoNotCountTheyAreNoPartOfTheContent) {
+  LoraAdapterBackend counts(model_, DType::kF32, store_, {}, {}, {},
+                            {.read = [](const ReadBesideAdapter&) -> Result<AdapterTextPtr> {
+                              return ShareAdapterText({.chat_template = "hi"});
+                            }});
+  const std::string path = Folder("a");
+  const std::string bare = *backend_.Hash(path);
+  WriteFile(path + "/chat_template.jinja", "hi");
+  const std::string with_texts = *counts.Hash(path);
+  ASSERT_NE(with_texts, bare);
+  EXPECT_EQ(*backend_.Hash(path), bare);
+  EXPECT_EQ(backend_.Read(path)->hash, bare);
   EXPECT_EQ(*backend_.ReadText(path), nullptr);
+  EXPECT_EQ((*InspectAdapter(path, model_, DType::kF32))["hash"], bare);
+  // Known by the hash of a server that takes them, it is the same weights without them.
+  EXPECT_EQ(*backend_.HashAs(path, with_texts), with_texts);
+  EXPECT_EQ(*backend_.HashAs(path, std::string(64, 'a')), bare);
+  const Result<AdapterFacts> facts = backend_.ReadAs(path, with_texts);
+  ASSERT_TRUE(facts.ok()) << facts.status().ToString();
+  EXPECT_EQ(facts->hash, with_texts);
+  EXPECT_EQ(facts->text, nullptr);
+  // Nor is one read that cannot be.
+  std::filesystem::remove(path + "/chat_template.jinja");
+  std::filesystem::create_directories(path + "/chat_template.jinja");
+  EXPECT_FALSE(counts.Hash(path).ok());
+  EXPECT_EQ(*backend_.Hash(path), bare);
 }
 
 TEST_F(AdapterBackendTest, LinksToTextsOutsideAreNotRead) {

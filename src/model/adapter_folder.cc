@@ -38,18 +38,20 @@ std::string HashOf(const std::vector<AdapterFolder>& folders, const AdapterTextF
   return hash.HexDigest();
 }
 
-// Whether the files are those that graft.json was written for; what else it tells is for people.
-Status CheckManifest(const std::string& text, const AdapterContent& content) {
+// Whether the files of the bundle in `path` are those that graft.json was written for, with those
+// of texts or without; what else it tells is for people.
+Status CheckManifest(const std::string& text, const std::string& path, const FileJail& jail,
+                     const AdapterContent& content) {
   ASSIGN_OR_RETURN(const Json json, ParseJson(text));
   if (!json.is_object()) return InvalidArgumentError("expected a JSON object");
   if (json.value("format", Json()) != kManifestFormat) {
     return UnimplementedError("\"format\" is not 1, the only one that this program knows");
   }
   const Json stated = json.value("hash", Json());
-  const std::string hash = ContentHash(content);
-  if (stated.is_null() || stated == hash || stated == HashOf(content.folders, {})) {
-    return OkStatus();
-  }
+  if (stated.is_null() || stated == HashOf(content.folders, {})) return OkStatus();
+  ASSIGN_OR_RETURN(const AdapterTextFiles texts, ReadAdapterTextFiles(path, jail));
+  const std::string hash = HashOf(content.folders, texts);
+  if (stated == hash) return OkStatus();
   return DataLossError("\"hash\" is " + stated.dump(-1, ' ', true, Json::error_handler_t::replace) +
                        ", but the files beside it have " + hash +
                        ": they were changed since it was written");
@@ -171,13 +173,15 @@ std::string AdapterHash(const AdapterFolder& folder) {
 }
 
 Result<AdapterContent> ReadAdapter(const std::string& path, int64_t weights_bytes_max,
-                                   const FileJail& jail) {
+                                   const FileJail& jail, TextFileUse use) {
   const std::string manifest = path + "/" + kBundleManifest;
   AdapterContent content;
+  if (use == TextFileUse::kContent) {
+    ASSIGN_OR_RETURN(content.texts, ReadAdapterTextFiles(path, jail));
+  }
   if (FileExists(path + "/adapter_config.json") || !FileExists(manifest)) {
     content.folders.resize(1);
     ASSIGN_OR_RETURN(content.folders[0], ReadAdapterFolder(path, weights_bytes_max, jail));
-    ASSIGN_OR_RETURN(content.texts, ReadAdapterTextFiles(path, jail));
     return content;
   }
   content.is_bundle = true;
@@ -185,9 +189,8 @@ Result<AdapterContent> ReadAdapter(const std::string& path, int64_t weights_byte
   ASSIGN_OR_RETURN(content.folders[0], ReadPart(path + "/lora", weights_bytes_max, jail));
   ASSIGN_OR_RETURN(content.folders[1], ReadPart(path + "/prompt", weights_bytes_max, jail));
   RETURN_IF_ERROR(CheckParts(path, content));
-  ASSIGN_OR_RETURN(content.texts, ReadAdapterTextFiles(path, jail));
   ASSIGN_OR_RETURN(const std::string text, jail.Read(manifest, kManifestBytesMax));
-  const Status checked = CheckManifest(text, content);
+  const Status checked = CheckManifest(text, path, jail, content);
   if (!checked.ok()) return checked.WithContext(manifest);
   return content;
 }
@@ -202,6 +205,14 @@ std::string HashAs(const std::string& wanted, AdapterContent* content) {
   if (HashOf(content->folders, {}) != wanted) return hash;
   content->texts.clear();
   return wanted;
+}
+
+std::string HashWithoutTexts(const std::string& wanted, const std::string& path,
+                             const FileJail& jail, const AdapterContent& content) {
+  std::string hash = ContentHash(content);
+  if (wanted.empty() || hash == wanted) return hash;
+  const Result<AdapterTextFiles> texts = ReadAdapterTextFiles(path, jail);
+  return texts.ok() && HashOf(content.folders, *texts) == wanted ? wanted : hash;
 }
 
 }  // namespace graft

@@ -2,6 +2,7 @@
 // a file that changes in between cannot slip in. Plain data; any thread.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <utility>
 #include <vector>
@@ -48,11 +49,15 @@ struct AdapterContent {
   AdapterTextFiles texts;
 };
 
+// Whether the files of texts are part of a content, or not read.
+enum class TextFileUse : uint8_t { kContent, kNone };
+
 // A folder without adapter_config.json that has a graft.json is a bundle of its folders lora and
 // prompt. Errors are as ReadAdapterFolder's; kDataLoss where graft.json has another hash than comes
 // out, with the files of texts or without them, which may have come later.
 Result<AdapterContent> ReadAdapter(const std::string& path, int64_t weights_bytes_max,
-                                   const FileJail& jail = {});
+                                   const FileJail& jail = {},
+                                   TextFileUse use = TextFileUse::kContent);
 
 // The adapter's identity: as AdapterHash, over all folders, of which a missing one counts as two
 // empty files, and then over the name and the bytes of each file of texts.
@@ -62,5 +67,10 @@ std::string ContentHash(const AdapterContent& content);
 // files of texts: where `wanted` is such a hash of the content, it is the answer, and the content's
 // texts are dropped. "": a hash of nobody's.
 std::string HashAs(const std::string& wanted, AdapterContent* content);
+
+// The same of a content of `path` that was read without its files of texts. Where its hash is not
+// `wanted`, these files are looked at: a server that takes them may have named it so.
+std::string HashWithoutTexts(const std::string& wanted, const std::string& path,
+                             const FileJail& jail, const AdapterContent& content);
 
 }  // namespace graft

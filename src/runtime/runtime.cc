@@ -340,7 +340,9 @@ Result<std::unique_ptr<Runtime>> Runtime::Create(const RuntimeOptions& options, 
   ASSIGN_OR_RETURN(runtime->registry_, OpenRegistry(options.registry, runtime->metrics_));
   runtime->catalog_ = std::make_unique<EngineAdapterCatalog>(
       *runtime->adapter_table_, *runtime->backend_, *runtime->registry_,
-      AdapterFolders(options.adapters, options.adapters_roots, options.learned), model.name);
+      AdapterFolders(options.adapters, options.adapters_roots, options.learned,
+                     options.adapter_text == AdapterTextUse::kAdapter),
+      model.name);
   runtime->loader_->SetOnRead(
       [catalog = runtime->catalog_.get()](const std::string& key, const AdapterFacts& facts) {
         catalog->OnRead(key, facts);
