@@ -133,7 +133,7 @@ def test_names_in_keys_that_are_not_there_are_told(tmp_path):
     keys.write_text(json.dumps([{"key": "k", "tenant": "t", "adapters": ["autsen", "austen", "base", "do*", "ft:base:x:1"]}]))
     with Server("--api-keys", keys) as server:
         assert server.says("a key of the tenant 't' names the adapter 'autsen', which is not there; did it mean 'austen'?")
-        keys.write_text(json.dumps([{"key": "k", "tenant": "t", "adapters": ["doyl"]}]))
+        keys.write_text(json.dumps([{"key": "k", "tenant": "t", "adapters": ["*"], "tenant_adapters": ["aus*", "doyl"]}]))
         server.process.send_signal(signal.SIGHUP)
         assert server.says("names the adapter 'doyl'")
 

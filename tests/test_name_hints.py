@@ -43,8 +43,20 @@ def frontend(*args):
     assert [process.stop() for process in (running, runner)] == [0, 0]
 
 
-@pytest.mark.parametrize("start", [Server, pytest.param(frontend, marks=pytest.mark.skipif(
-    not os.path.exists(os.path.join(os.path.dirname(binary()), "libgraft_cluster.so")), reason="built without gRPC"))])
+needs_cluster = pytest.mark.skipif(
+    not os.path.exists(os.path.join(os.path.dirname(binary()), "libgraft_cluster.so")), reason="built without gRPC")
+
+
+@needs_cluster
+def test_a_frontend_tells_of_names_in_keys_that_no_runner_has(tmp_path):
+    keys = tmp_path / "keys.json"
+    keys.write_text(json.dumps([{"key": "k", "tenant": "t", "adapters": ["autsen"], "tenant_adapters": ["doyl"]}]))
+    with frontend("--api-keys", keys) as running:
+        running.wait_for("names the adapter 'autsen', which is not there; did it mean 'austen'?")
+        running.wait_for("names the adapter 'doyl'")
+
+
+@pytest.mark.parametrize("start", [Server, pytest.param(frontend, marks=needs_cluster)])
 def test_hints_are_of_what_the_key_may_use(start, tmp_path):
     keys = tmp_path / "keys.json"
     keys.write_text(json.dumps(KEYS))

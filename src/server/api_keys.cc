@@ -246,6 +246,9 @@ std::map<std::string, std::string> ApiKeys::NamedModels() const {
   for (const auto& [digest, key] : current->keys) {
     for (const std::string& model : key->rights().models) named[model] = key->rights().tenant;
   }
+  for (const auto& [pattern, tenant] : current->owned) {
+    if (pattern.find('*') == std::string::npos) named[pattern] = tenant;
+  }
   return named;
 }
 
@@ -284,7 +287,7 @@ std::map<std::string, int64_t> ApiKeys::TakeDemand() {
 
 // A table that is to be put in force: its limits hold for what was counted before, too.
 void ApiKeys::Settle(Table* table) {
-  const auto owned = std::make_shared<const ApiKey::Owned>(std::move(table->owned));
+  const auto owned = std::make_shared<const ApiKey::Owned>(table->owned);
   for (const auto& [digest, key] : table->keys) {
     key->meter()->SetLimits(key->rights().limits);
     if (!owned->empty()) key->SetOwned(owned);

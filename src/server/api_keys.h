@@ -101,7 +101,8 @@ class ApiKeys {
   // Whether a request needs a key at all.
   bool required() const { return table()->required; }
   bool has_admin() const { return table()->has_admin; }
-  // Models that keys name one by one, each with the tenant of a key that names it.
+  // Models that entries name one by one, in `adapters` or `tenant_adapters`, each with the tenant
+  // of such an entry.
   std::map<std::string, std::string> NamedModels() const;
 
   // The caller behind an Authorization header's value, or 401. Without keys in force a missing

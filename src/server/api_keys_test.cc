@@ -234,6 +234,11 @@ TEST(ApiKeysTest, WhatATenantOwnsIsNobodyElses) {
   EXPECT_FALSE(allows("b", "acme-1"));
   EXPECT_TRUE(allows("b", "base"));
   EXPECT_TRUE(allows("ops", "acme-1")) << "an admin loads and unloads it";
+  using Named = std::map<std::string, std::string>;
+  EXPECT_EQ(keys.NamedModels(), (Named{{"acme-1", "other"}}));
+  ASSERT_TRUE(
+      keys.LoadText(R"([{"key":"a","tenant":"acme","tenant_adapters":["x*","pirat"]}])").ok());
+  EXPECT_EQ(keys.NamedModels(), (Named{{"pirat", "acme"}}));
   // It holds as long as the file says so.
   ASSERT_TRUE(keys.LoadText(R"([{"key":"b","tenant":"other","adapters":["*"]}])").ok());
   EXPECT_TRUE(allows("b", "acme-1"));

@@ -3,6 +3,7 @@
 #include <sys/socket.h>
 
 #include <algorithm>
+#include <atomic>
 #include <boost/asio/executor_work_guard.hpp>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/ip/tcp.hpp>
@@ -71,8 +72,9 @@ class HttpServer::Impl {
   using TlsContext = std::shared_ptr<asio::ssl::context>;
 
   Status LoadKeys();
-  // What keys name and is not there: a slip of the hand gives its tenant an empty list.
-  void WarnAboutNames() const;
+  // What keys name and is not there: a slip of the hand gives its tenant an empty list, or leaves
+  // an adapter to all.
+  void WarnAboutNames();
   Status LoadTls();
   TlsContext tls() const {
     std::lock_guard lock(mutex_);
@@ -100,6 +102,7 @@ class HttpServer::Impl {
   std::vector<std::thread> threads_;
   int32_t connections_max_ = 0;
   bool started_ = false;
+  std::atomic<bool> names_looked_at_ = false;  // that keys name
 
   mutable std::mutex mutex_;
   TlsContext tls_;  // null: plain. A connection keeps what it began with
@@ -136,10 +139,11 @@ Status HttpServer::Impl::LoadKeys() {
   return state_.keys.LoadFile(state_.options.api_keys_file);
 }
 
-// A frontend's adapters are its runners', which may come later.
-void HttpServer::Impl::WarnAboutNames() const {
+// A frontend's adapters are its runners': it looks once it knows some.
+void HttpServer::Impl::WarnAboutNames() {
   const ServerContext& context = state_.context;
-  if (context.fleet) return;
+  if (context.fleet && context.catalog.ListAfter("", 1).empty()) return;
+  names_looked_at_ = true;
   size_t num_told = 0, num_missing = 0;
   for (const auto& [name, tenant] : state_.keys.NamedModels()) {
     if (name == context.base_model || context.catalog.Find(name).ok()) continue;
@@ -211,6 +215,7 @@ Status HttpServer::Impl::StartThreads() {
   state_.dashboard->Start([this] {
     state_.metrics.Sample(state_.memory.num_taken(), ServerLog::num_dropped());
     if (state_.context.fleet) state_.metrics.SampleFleet(state_.context.fleet());
+    if (!names_looked_at_) WarnAboutNames();
   });
   acceptor_.Start();
   return OkStatus();
