@@ -146,6 +146,9 @@ def test_start_and_loads_say_what_to_do(served, adapters):
     assert status == 200 and loaded["chat_template"] == "base" and "chat_template_error" not in loaded
     status, loaded = post(served, "/v1/load_lora_adapter", lora_name="y", lora_path="broken")
     assert status == 200 and "line 2" in loaded["chat_template_error"]
+    status, loaded = post(served, "/v1/load_lora_adapter", lora_name="z", lora_path="idle")
+    assert status == 200 and "z changes nothing" in loaded["warning"] and "warning" not in post(
+        served, "/v1/load_lora_adapter", lora_name="x", lora_path="deep/checkpoint-10")[1]
     with Server("--dtype", "fp32", adapters=adapters) as again:
         assert again.stop() == 0
         log = again.log()

@@ -22,14 +22,11 @@ void Describe(const Facts& facts, AdapterInfo* info) {
   info->rank_max = facts.rank_max;
   info->num_virtual_tokens = facts.num_virtual_tokens;
   info->bytes = facts.bytes;
+  info->changes_nothing = facts.changes_nothing;
 }
 
-void WarnOfNoEffect(const AdapterFacts& facts, const std::string& path) {
-  if (!facts.changes_nothing) return;
-  LOG_WARN(
-      "{} changes nothing: A, B or alpha is zero in all modules, so that the base's answers go by "
-      "its name; was it saved before it was trained?",
-      path);
+void WarnOfNoEffect(bool changes_nothing, const std::string& path) {
+  if (changes_nothing) LOG_WARN("{} {}", path, kChangesNothing);
 }
 
 void WarnOfTextsLeftOut(const AdapterFacts& facts, const std::string& path) {
@@ -185,7 +182,7 @@ Result<AdapterInfo> EngineAdapterCatalog::MakeServable(const std::string& path,
   Describe(facts, &info);
   info.text = facts.text;
   WarnOfLinks(path);
-  WarnOfNoEffect(facts, path);
+  WarnOfNoEffect(facts.changes_nothing, path);
   WarnOfTextsLeftOut(facts, path);
   return info;
 }
@@ -271,7 +268,7 @@ void EngineAdapterCatalog::OnRead(const std::string& key, const AdapterFacts& fa
     // Under the lock: a caller that finds the new hash can ask for it.
     table_.Identify(key, facts.hash);
   }
-  WarnOfNoEffect(facts, path);
+  WarnOfNoEffect(facts.changes_nothing, path);
   RememberFolder(path, stamp, facts);
 }
 
@@ -287,7 +284,8 @@ void EngineAdapterCatalog::RememberFolder(const std::string& path, const std::st
                                 .base_model = facts.base_model,
                                 .rank_max = facts.rank_max,
                                 .bytes = facts.bytes,
-                                .num_virtual_tokens = facts.num_virtual_tokens});
+                                .num_virtual_tokens = facts.num_virtual_tokens,
+                                .changes_nothing = facts.changes_nothing});
   if (!remembered.ok()) LOG_WARN("{}", remembered.message());
 }
 
@@ -333,6 +331,7 @@ const RegistryFolder* EngineAdapterCatalog::Recall(const std::string& path,
 Status EngineAdapterCatalog::ListKnown(const std::string& name, const RegistryFolder& folder,
                                        const std::string& tenant,
                                        std::optional<std::string> owner) {
+  WarnOfNoEffect(folder.changes_nothing, folder.path);
   WarnOfLinks(folder.path);
   ASSIGN_OR_RETURN(AdapterTextPtr text, backend_.ReadText(folder.path));
   if (!table_.Contains(folder.hash)) {

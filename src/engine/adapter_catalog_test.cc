@@ -39,8 +39,12 @@ class FakeBackend : public AdapterBackend {
     host_.insert(hash);
     if (while_reading_) while_reading_(hash);
     ASSIGN_OR_RETURN(AdapterTextPtr text, ReadText(path));
-    return AdapterFacts{
-        .hash = hash, .base_model = "base", .rank_max = 8, .bytes = 100, .text = std::move(text)};
+    return AdapterFacts{.hash = hash,
+                        .base_model = "base",
+                        .rank_max = 8,
+                        .bytes = 100,
+                        .text = std::move(text),
+                        .changes_nothing = hash == "hash of idle"};
   }
 
   // Knows an earlier version's hashes.
@@ -612,6 +616,26 @@ TEST_F(AdapterCatalogTest, WhatAnAdapterSaysOfTextsIsKnownBeforeItIsRead) {
     return next.Find("x")->text->chat_template;
   };
   EXPECT_EQ(start(), "good day");
+}
+
+// The log tells of it each time.
+TEST_F(AdapterCatalogTest, ThatAnAdapterChangesNothingIsKnownWithoutReadingItAgain) {
+  Write("a", "idle");
+  Write("b", "one");
+  EXPECT_EQ(catalog_->LoadFolder(kReadAll)->num_loaded, 2);
+  const auto known = [&] {
+    return std::pair(catalog_->Find("a")->changes_nothing, catalog_->Find("b")->changes_nothing);
+  };
+  EXPECT_EQ(known(), std::pair(true, false));
+  EXPECT_TRUE(Load("x", "a")->changes_nothing);
+  AdapterTable table(10);
+  const int num_reads = backend_.num_reads_;
+  EngineAdapterCatalog next(table, backend_, *registry_, AdapterFolders(root_, {}), "base");
+  EXPECT_TRUE(next.RestoreFromRegistry().ok());
+  EXPECT_EQ(next.LoadFolder(0)->num_listed, 2);
+  EXPECT_EQ(backend_.num_reads_, num_reads);
+  EXPECT_TRUE(next.Find("a")->changes_nothing && next.Find("x")->changes_nothing);
+  EXPECT_FALSE(next.Find("b")->changes_nothing);
 }
 
 TEST_F(AdapterCatalogTest, StampsTellWhatLiesBesideTheWeights) {

@@ -3,6 +3,7 @@
 #include <cstdio>
 #include <filesystem>
 #include <map>
+#include <set>
 #include <utility>
 
 #include "base/file.h"
@@ -36,11 +37,17 @@ constexpr char kCreate[] = R"(
   CREATE TABLE IF NOT EXISTS prompt (
     hash               TEXT PRIMARY KEY NOT NULL,
     num_virtual_tokens INTEGER NOT NULL
+  ) STRICT;
+  CREATE TABLE IF NOT EXISTS idle (
+    hash TEXT PRIMARY KEY NOT NULL
   ) STRICT)";
 // For contents with virtual tokens; earlier versions' files have no such table.
 constexpr char kUpsertPrompt[] =
     "INSERT OR REPLACE INTO prompt (hash, num_virtual_tokens) VALUES (?, ?)";
 constexpr char kListPrompts[] = "SELECT hash, num_virtual_tokens FROM prompt";
+// Contents that change nothing, in a table that earlier versions' files lack, too.
+constexpr char kUpsertIdle[] = "INSERT OR REPLACE INTO idle (hash) VALUES (?)";
+constexpr char kListIdle[] = "SELECT hash FROM idle";
 constexpr char kUpsertFolder[] =
     "INSERT OR REPLACE INTO folder (path, stamp, hash, base_model, rank_max, bytes) "
     "VALUES (?, ?, ?, ?, ?, ?)";
@@ -71,6 +78,13 @@ std::map<std::string, int32_t> ListPrompts(SqliteDatabase& database) {
   SqliteStatement list(database, kListPrompts);
   while (list.Next()) prompts[list.Text(0)] = static_cast<int32_t>(list.Integer(1));
   return prompts;
+}
+
+std::set<std::string> ListIdle(SqliteDatabase& database) {
+  std::set<std::string> idle;
+  SqliteStatement list(database, kListIdle);
+  while (list.Next()) idle.insert(list.Text(0));
+  return idle;
 }
 
 int32_t TokensOf(const std::map<std::string, int32_t>& prompts, const std::string& hash) {
@@ -193,6 +207,9 @@ Result<std::vector<RegistryEntry>> SqliteRegistry::List() const {
 Status SqliteRegistry::RememberFolder(const RegistryFolder& folder) {
   std::lock_guard lock(mutex_);
   RETURN_IF_ERROR(RememberPrompt(*database_, folder.hash, folder.num_virtual_tokens));
+  if (folder.changes_nothing) {
+    RETURN_IF_ERROR(SqliteStatement(*database_, kUpsertIdle).Bind(folder.hash).Run());
+  }
   SqliteStatement upsert(*database_, kUpsertFolder);
   return upsert.Bind(folder.path)
       .Bind(folder.stamp)
@@ -217,6 +234,7 @@ Result<std::vector<RegistryFolder>> SqliteRegistry::ListFolders() const {
   std::lock_guard lock(mutex_);
   SqliteStatement list(*database_, kListFolders);
   const std::map<std::string, int32_t> prompts = ListPrompts(*database_);
+  const std::set<std::string> idle = ListIdle(*database_);
   std::vector<RegistryFolder> folders;
   while (list.Next()) {
     folders.push_back({.path = list.Text(0),
@@ -225,7 +243,8 @@ Result<std::vector<RegistryFolder>> SqliteRegistry::ListFolders() const {
                        .base_model = list.Text(3),
                        .rank_max = static_cast<int32_t>(list.Integer(4)),
                        .bytes = list.Integer(5),
-                       .num_virtual_tokens = TokensOf(prompts, list.Text(2))});
+                       .num_virtual_tokens = TokensOf(prompts, list.Text(2)),
+                       .changes_nothing = idle.contains(list.Text(2))});
   }
   RETURN_IF_ERROR(list.status());
   return folders;

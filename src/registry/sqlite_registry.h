@@ -25,6 +25,7 @@ struct RegistryFolder {
   int32_t rank_max = 0;
   int64_t bytes = 0;
   int32_t num_virtual_tokens = 0;
+  bool changes_nothing = false;
 
   bool operator==(const RegistryFolder&) const = default;
 };

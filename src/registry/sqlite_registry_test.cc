@@ -48,7 +48,7 @@ TEST_F(SqliteRegistryTest, SurvivesAKilledProcess) {
 
 TEST_F(SqliteRegistryTest, RemembersFoldersBesideNames) {
   const RegistryFolder first = {"/a/x", "10:20", "h1", "base", 8, int64_t{5} << 32};
-  const RegistryFolder second = {"/a/y", "1:2", "h2", "", 64, 7, 20};
+  const RegistryFolder second = {"/a/y", "1:2", "h2", "", 64, 7, 20, true};
   {
     auto registry = *SqliteRegistry::Open(path_);
     EXPECT_TRUE(registry->RememberFolder({"/a/x", "old", "h0", "", 1, 1}).ok());

@@ -32,10 +32,16 @@ struct AdapterInfo {
   std::optional<std::string> owner = std::nullopt;
   // How conversations are written for it and what ends its answers, also where it was never read.
   AdapterTextPtr text = nullptr;
+  bool changes_nothing = false;  // the base answers in its place; false where it was never read
 
   // What a Request carries.
   const std::string& key() const { return hash.empty() ? unread_key : hash; }
 };
+
+// What to say of an adapter behind its name.
+inline constexpr char kChangesNothing[] =
+    "changes nothing: A, B or alpha is zero in all modules, so that the base's answers go by its "
+    "name; was it saved before it was trained?";
 
 // Where an adapter's bytes are: the place nearest to the device. The place may have changed by the
 // time that this is read.

@@ -17,6 +17,7 @@ rpc::Adapter WithoutText(const ListedAdapter& adapter) {
   proto.set_bytes(adapter.info.bytes);
   proto.set_tenant(adapter.info.tenant);
   proto.set_loaded_at(adapter.info.loaded_at);
+  proto.set_changes_nothing(adapter.info.changes_nothing);
   proto.set_state(static_cast<uint32_t>(adapter.state));
   return proto;
 }
@@ -39,7 +40,8 @@ ListedAdapter FromProto(const rpc::Adapter& proto) {
                   .num_virtual_tokens = proto.num_virtual_tokens(),
                   .bytes = proto.bytes(),
                   .tenant = proto.tenant(),
-                  .loaded_at = proto.loaded_at()};
+                  .loaded_at = proto.loaded_at(),
+                  .changes_nothing = proto.changes_nothing()};
   if (proto.state() <= static_cast<uint32_t>(AdapterState::kResident)) {
     adapter.state = static_cast<AdapterState>(proto.state());
   }

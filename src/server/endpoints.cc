@@ -214,12 +214,16 @@ HttpResponse LoadAdapter(const ServerState& state, const Json& body, const ApiKe
            adapter->hash);
   HttpResponse response;
   AppendAdapterEntry(state, *adapter, key, &response.body);
+  const auto add = [&response](const std::string& field, const std::string& text) {
+    response.body.back() = ',';
+    response.body += '"' + field + R"(":)" + DumpJson(text) + '}';
+  };
+  if (adapter->changes_nothing) add("warning", load->name + " " + kChangesNothing);
   const std::string error = ChatTextOf(state.context, adapter->text).error;
   const bool brings_template = adapter->text != nullptr && adapter->text->brings_template();
   if (brings_template && !error.empty()) {
     LOG_WARN("chat with adapter {} is refused: {}", load->name, error);
-    response.body.back() = ',';
-    response.body += R"("chat_template_error":)" + DumpJson(error) + '}';
+    add("chat_template_error", error);
   }
   return response;
 }
