@@ -77,6 +77,10 @@ Result<std::unique_ptr<AdapterTextReader>> AdapterTextReader::Load(
   } else if (tokenizer.status().code() != StatusCode::kNotFound) {
     return tokenizer.status();
   }
+  const Result<TokenizerConfig> config = LoadTokenizerConfig(model_dir);
+  if (config.ok()) {
+    reader->special_tokens_.insert(config->special_tokens.begin(), config->special_tokens.end());
+  }
   // One that cannot be used is no template that an adapter's could equal.
   Result<ChatTemplateSource> templates = FindChatTemplateIn(model_dir);
   if (templates.ok()) reader->templates_ = *std::move(templates);
@@ -126,7 +130,16 @@ Status AdapterTextReader::ReadTokens(const ReadBesideAdapter& read, AdapterText*
   TokenizerConfig config;
   for (const char* const file : {kTokenizerConfig, kSpecialTokens}) {
     ASSIGN_OR_RETURN(const std::optional<Json> json, ReadObject(read, file));
-    if (json.has_value()) RETURN_IF_ERROR(config.Merge(*json).WithContext(file));
+    if (!json.has_value()) continue;
+    const size_t num_before = config.special_tokens.size();
+    RETURN_IF_ERROR(config.Merge(*json).WithContext(file));
+    // They have no ids here: a base that lacks one would spell it out.
+    for (size_t i = num_before; i < config.special_tokens.size(); ++i) {
+      const std::string& token = config.special_tokens[i];
+      if (tokenizer_->TokenId(token).has_value() || special_tokens_.contains(token)) continue;
+      return OtherVocabulary(
+          file, "the special token '" + token.substr(0, 100) + "' is no token of the base");
+    }
   }
   RETURN_IF_ERROR(CheckTokens(kTokenizerConfig, ListOf(config.added_tokens)));
   ASSIGN_OR_RETURN(const std::optional<Json> added, ReadObject(read, kAddedTokens));

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -54,6 +55,7 @@ class AdapterTextReader {
 
   std::string model_dir_;
   std::unique_ptr<Tokenizer> tokenizer_;  // null: the folder has none
+  std::set<std::string> special_tokens_;  // that the folder names without their ids
   ChatTemplateSource templates_;
   std::vector<int32_t> eos_token_ids_;
   int32_t vocab_size_ = 0;

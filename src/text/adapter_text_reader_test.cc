@@ -125,6 +125,12 @@ TEST_F(AdapterTextReaderTest, AnotherVocabularyIsRefusedByItsFirstOtherToken) {
   files_ = {
       {"tokenizer_config.json", R"({"added_tokens_decoder": {"5": {"content": "<|start|>"}}})"}};
   EXPECT_THAT(Refusal(), AllOf(HasSubstr("<|start|>"), HasSubstr("as 2")));
+  for (const char* const file : {"special_tokens_map.json", "tokenizer_config.json"}) {
+    files_ = {{file, R"({"additional_special_tokens": ["<|start|>"]})"}};
+    EXPECT_EQ(Read(), nullptr);
+    files_ = {{file, R"({"additional_special_tokens": ["<|start|>", {"content": "<|new|>"}]})"}};
+    EXPECT_THAT(Refusal(), AllOf(HasSubstr("<|new|>"), HasSubstr("another vocabulary")));
+  }
   Json tokenizer = Json::parse(OfBase("tokenizer.json"));
   files_ = {{"tokenizer.json", tokenizer.dump(4)}};  // of the same content
   EXPECT_TRUE(reader_->CheckVocabulary(Files()).ok());
