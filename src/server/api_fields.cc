@@ -155,7 +155,7 @@ std::vector<ApiField> CompletionRows() {
            "the prompt goes before the text; with `logprobs` its tokens too. `max_tokens: 0` "
            "scores a prompt"),
       Read("logprobs", "integer, 0 to 20", "none",
-           "`{tokens, token_logprobs, top_logprobs, text_offset}`"),
+           "`{tokens, token_logprobs, top_logprobs, text_offset}`; false: none"),
       Read("best_of", "integer", "`n`", "must equal `n`"),
       Refused("suffix"),
   };
@@ -199,7 +199,7 @@ std::vector<ApiField> ChatRows() {
       Refused("modalities", "[\"text\"]"),
       Refused("web_search_options"),
       Refused("chat_template"),
-      Refused("verbosity"),
+      Refused("verbosity", "\"medium\""),
       Refused("moderation"),
       Refused("return_prompt_text", "false"),
       Refused("mm_processor_kwargs"),

@@ -343,7 +343,9 @@ ApiResult<CompletionRequest> ParseCompletionRequest(const Json& body, const Requ
   ReadPrompts(reader, "prompt", limits.prompts_max, limits, &request.prompts);
   reader.Bool("echo", &request.echo);
   std::optional<int32_t> logprobs;
-  reader.OptionalInt("logprobs", 0, kTopLogprobsMax, &logprobs);
+  const Json* given = reader.Take("logprobs");
+  const bool is_off = given != nullptr && *given == false;  // chat's word for none
+  if (!is_off) reader.OptionalInt("logprobs", 0, kTopLogprobsMax, &logprobs);
   UseLogprobs(logprobs, &request.params);
   request.params.sampling.prompt_logprobs |= request.echo && logprobs.has_value();
   int32_t best_of = request.params.n;

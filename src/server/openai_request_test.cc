@@ -102,6 +102,14 @@ TEST(CompletionRequestTest, PromptsComeInFourShapes) {
   EXPECT_EQ(Completion(R"({"prompt":"p"})").error().param, "model");
 }
 
+TEST(CompletionRequestTest, LogprobsMayBeOffInChatsWay) {
+  auto off = Completion(R"({"model":"m","prompt":"p","logprobs":false})");
+  ASSERT_TRUE(off.ok()) << off.error().message;
+  EXPECT_FALSE(off->params.logprobs);
+  EXPECT_EQ(off->params.sampling.num_logprobs, -1);
+  ExpectRefused(R"("logprobs":true)", "logprobs");
+}
+
 TEST(CompletionRequestTest, NullEqualsAbsence) {
   auto request = Completion(R"({"model":"m","prompt":"p","max_tokens":null,"stop":null,
     "logprobs":null,"stream":null,"stream_options":null,"logit_bias":null,"seed":null,
@@ -410,6 +418,8 @@ TEST(ChatRequestTest, BadMessagesAreRefusedByPath) {
   ExpectChatRefused(good + R"("chat_template_kwargs":{"messages":[]}})",
                     "chat_template_kwargs.messages");
   ExpectChatRefused(good + R"("prompt":"x"})", "prompt");
+  ExpectChatRefused(good + R"("verbosity":"low"})", "verbosity");
+  EXPECT_TRUE(Chat(good + R"("verbosity":"medium"})").ok());
 }
 
 TEST(AdapterRequestTest, NamesAndPathsAreChecked) {
