@@ -92,6 +92,8 @@ def adapters(tmp_path_factory, drawn):
     copy_of(folder / "deep" / "checkpoint-10")
     mlx = copy_of(folder / "mlx")
     (mlx / "adapter_model.safetensors").rename(mlx / "adapters.safetensors")
+    (copy_of(folder / "bare") / "adapter_config.json").unlink()
+    (same / "adapter_model.bin").write_bytes(b"pickle")
     return folder
 
 
@@ -153,13 +155,14 @@ def test_start_and_loads_say_what_to_do(served, adapters):
         assert again.stop() == 0
         log = again.log()
     for what in ("adapter 'wider' is not served", "checkpoint-10", "mlx-lm", "idle changes nothing",
-                 "broken: chat with it is refused: "):
+                 "broken: chat with it is refused: ", "adapter 'bare' is not served", "no adapter_config.json",
+                 "same: adapter_model.safetensors is served, adapter_model.bin beside it is not read"):
         assert what in log, log
 
 
 def test_list_verify_and_inspect_say_it(adapters):
     listed = run("list", "--adapters", adapters).stdout
-    for what in ("checkpoint-10", "mlx-lm", "<|new|>"):
+    for what in ("checkpoint-10", "mlx-lm", "<|new|>", "it has adapter_model.safetensors and no adapter_config.json"):
         assert what in listed
     verified = run("verify", "--adapters", adapters).stdout
     lines = {line.split(":")[0].rsplit("/", 1)[-1]: line for line in verified.splitlines()}
@@ -171,6 +174,13 @@ def test_list_verify_and_inspect_say_it(adapters):
     assert facts["chat_template"] == "adapter" and facts["eos_token"] == "<|start|>"
     assert json.loads(run("inspect", adapters / "idle").stdout)["changes_nothing"] is True
     assert "line 2" in json.loads(run("inspect", adapters / "broken").stdout)["chat_template_error"]
+
+
+def test_an_empty_folder_is_told(tmp_path):
+    (tmp_path / "notes").mkdir()
+    assert run("list", "--adapters", tmp_path).stdout.startswith(f"no adapters in {tmp_path}: ")
+    with Server(adapters=tmp_path) as server:
+        assert server.says(f"no adapters in {tmp_path}: put a folder for each there")
 
 
 def test_the_bases_texts_can_hold_for_all(adapters, drawn):

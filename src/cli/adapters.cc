@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/adapter_files.h"
 #include "base/json.h"
 #include "base/log.h"
 #include "base/log_format.h"
@@ -111,6 +112,11 @@ std::string Verdict(const OrderedJson& facts, const AdapterTextPtr& text) {
 Status RunList(const AdaptersOptions& options) {
   ASSIGN_OR_RETURN(Target target, LoadTarget(options));
   ASSIGN_OR_RETURN(const AdapterFolders::Found found, FindAdapters(options, &target));
+  if (found.folders.empty() && found.refused.empty()) {
+    std::printf("no adapters in %s: each is a folder in it, with %s and %s\n",
+                EscapeForLog(options.adapters).c_str(), kPeftFiles[0], kPeftFiles[1]);
+    return OkStatus();
+  }
   std::printf("%-24s %-7s %8s %-12s  %s\n", "name", "rank", "MiB", "hash", "modules");
   for (const auto& [name, path, stamp, bytes] : found.folders) {
     const Result<OrderedJson> facts = target.Inspect(path);

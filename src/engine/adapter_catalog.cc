@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/fault.h"
+#include "base/file.h"
 #include "base/log.h"
 #include "registry/adapter_entry.h"
 #include "request/adapter_name.h"
@@ -27,6 +28,13 @@ void Describe(const Facts& facts, AdapterInfo* info) {
 
 void WarnOfNoEffect(bool changes_nothing, const std::string& path) {
   if (changes_nothing) LOG_WARN("{} {}", path, kChangesNothing);
+}
+
+// A trainer that wrote both wrote the same twice.
+void TellOfPickle(const std::string& path) {
+  if (!FileExists(path + "/adapter_model.bin")) return;
+  LOG_INFO("{}: adapter_model.safetensors is served, adapter_model.bin beside it is not read",
+           path);
 }
 
 void WarnOfTextsLeftOut(const AdapterFacts& facts, const std::string& path) {
@@ -182,6 +190,7 @@ Result<AdapterInfo> EngineAdapterCatalog::MakeServable(const std::string& path,
   Describe(facts, &info);
   info.text = facts.text;
   WarnOfLinks(path);
+  TellOfPickle(path);
   WarnOfNoEffect(facts.changes_nothing, path);
   WarnOfTextsLeftOut(facts, path);
   return info;
@@ -269,6 +278,7 @@ void EngineAdapterCatalog::OnRead(const std::string& key, const AdapterFacts& fa
     table_.Identify(key, facts.hash);
   }
   WarnOfNoEffect(facts.changes_nothing, path);
+  TellOfPickle(path);
   RememberFolder(path, stamp, facts);
 }
 

@@ -677,13 +677,19 @@ TEST_F(AdapterCatalogTest, TextsBehindLinksThatLeaveTheFolderAreIgnored) {
   EXPECT_EQ(Load("y", "a").status().code(), StatusCode::kPermissionDenied);
 }
 
-TEST_F(AdapterCatalogTest, FoldersOneLevelDeeperAreNamed) {
+TEST_F(AdapterCatalogTest, FoldersThatAreAlmostAdaptersAreNamed) {
   Write("x/checkpoint-10", "one");
   Write("x/mine", "two");
   fs::create_directories(root_ / "nothing" / "in");
-  const auto found = AdapterFolders(root_, {}).Find();
+  fs::create_directories(root_ / "y");
+  WriteWeights("y", 10);
+  auto found = AdapterFolders(root_, {}).Find();
   ASSERT_TRUE(found.ok());
-  ASSERT_EQ(found->refused.size(), 1u);
+  ASSERT_EQ(found->refused.size(), 2u);
+  std::sort(found->refused.begin(), found->refused.end(),
+            [](const auto& a, const auto& b) { return a.name < b.name; });
+  EXPECT_EQ(found->refused[1].name, "y");
+  EXPECT_NE(found->refused[1].why.message().find("no adapter_config.json"), std::string::npos);
   EXPECT_EQ(found->refused[0].name, "x");
   EXPECT_NE(found->refused[0].why.message().find("checkpoint-10, mine"), std::string::npos);
   EXPECT_TRUE(Load("mine", "x/mine").ok());

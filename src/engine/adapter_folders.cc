@@ -65,6 +65,18 @@ std::vector<std::string> FilesBeside(const std::string& path) {
   return files;
 }
 
+// What to say of a folder that has an adapter's weights and no config; "" of another.
+std::string TellMissingConfig(const std::string& path) {
+  for (const char* const file :
+       {"adapter_model.safetensors", "adapter_model.bin", "adapters.safetensors", "adapters.npz"}) {
+    if (!IsThere(StampFile(path + "/" + file))) continue;
+    return std::string("it has ") + file +
+           " and no adapter_config.json, which says what the weights are of; copy that file from "
+           "where the adapter was trained, or save the adapter again with PEFT's save_pretrained";
+  }
+  return "";
+}
+
 bool HasSnapshots(const std::string& path) {
   std::error_code error;
   return fs::is_directory(path + "/snapshots", error);
@@ -216,8 +228,9 @@ Result<AdapterFolders::Folder> AdapterFolders::Look(const std::string& name,
   if (!IsBundle(folder.path)) {
     const Result<FileStamp> config = StampFile(folder.path + kConfigFile);
     const bool is_missing = config.status().code() == StatusCode::kNotFound;
-    const std::string below = is_missing ? TellAdaptersBelow(folder.path) : "";
-    if (!below.empty()) return FailedPreconditionError(below);
+    std::string why = is_missing ? TellMissingConfig(folder.path) : "";
+    if (is_missing && why.empty()) why = TellAdaptersBelow(folder.path);
+    if (!why.empty()) return FailedPreconditionError(why);
     if (!config.ok()) return config.status();
   }
   RETURN_IF_ERROR(CheckFilesInside(folder.path));

@@ -37,9 +37,9 @@ class AdapterFolders {
                  bool takes_texts = true);
 
   // Every sub-folder that holds an adapter_config.json or is a bundle. Refused are those with files
-  // that may not be looked at, those that are no adapter but have some below, and those with names
-  // that no request could give (CheckAdapterName). kInvalidArgument: the root is an adapter itself,
-  // and has none in it.
+  // that may not be looked at, those with weights alone, those that are no adapter but have some
+  // below, and those with names that no request could give (CheckAdapterName). kInvalidArgument:
+  // the root is an adapter itself, and has none in it.
   Result<Found> Find() const;
 
   // `path` (absolute, or relative to the root) with its links resolved, if adapters may be loaded

@@ -64,17 +64,17 @@ struct OtherWeights {
   const char* file;
   const char* advice;
 };
+constexpr char kMlxAdvice[] =
+    "is mlx-lm's format, which is not read: its matrices are PEFT's transposed, under other names. "
+    "Write lora_a [in, rank] as base_model.model.<module>.lora_A.weight [rank, in] and lora_b "
+    "[rank, out] as .lora_B.weight [out, rank] into adapter_model.safetensors, with PEFT's keys in "
+    "adapter_config.json (lora_alpha is mlx-lm's scale times the rank)";
 // In place of adapter_model.safetensors.
 constexpr OtherWeights kOtherFormats[] = {
     {"adapter_model.bin",
      "is a pickle, which can run code; save the adapter again with safe_serialization=True"},
-    {"adapters.safetensors",
-     "is mlx-lm's format, which is not read: its matrices are PEFT's transposed, under other "
-     "names. "
-     "Write lora_a [in, rank] as base_model.model.<module>.lora_A.weight [rank, in] and lora_b "
-     "[rank, out] as .lora_B.weight [out, rank] into adapter_model.safetensors, with PEFT's keys "
-     "in "
-     "adapter_config.json (lora_alpha is mlx-lm's scale times the rank)"},
+    {"adapters.safetensors", kMlxAdvice},
+    {"adapters.npz", kMlxAdvice},
     {"adapter_model.safetensors.index.json",
      "says that the weights are in several files; save the adapter as one, with a larger "
      "max_shard_size"}};

@@ -112,10 +112,12 @@ TEST(AdapterFolderTest, WhatItSaysOfTextsIsPartOfItsContent) {
 TEST(AdapterFolderTest, OtherToolsWeightsAreRefusedWithWhatToDo) {
   const TempDir dir;
   WriteFile(dir.File("adapter_config.json"), kConfig);
-  WriteFile(dir.File("adapters.safetensors"), kWeights);
-  EXPECT_THAT(HashOf(dir.path()),
-              AllOf(HasSubstr("UNIMPLEMENTED"), HasSubstr("mlx-lm"), HasSubstr("lora_A.weight")));
-  std::filesystem::remove(dir.File("adapters.safetensors"));
+  for (const char* file : {"adapters.safetensors", "adapters.npz"}) {
+    WriteFile(dir.File(file), kWeights);
+    EXPECT_THAT(HashOf(dir.path()), AllOf(HasSubstr("UNIMPLEMENTED"), HasSubstr(file),
+                                          HasSubstr("mlx-lm"), HasSubstr("lora_A.weight")));
+    std::filesystem::remove(dir.File(file));
+  }
   WriteFile(dir.File("adapter_model.safetensors.index.json"), "{}");
   EXPECT_THAT(HashOf(dir.path()), HasSubstr("max_shard_size"));
   WriteFile(dir.File("adapter_model.safetensors"), kWeights);

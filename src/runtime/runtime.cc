@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdlib>
 
+#include "base/adapter_files.h"
 #include "base/json.h"
 #include "base/log.h"
 #include "executor/arithmetic_id.h"
@@ -446,6 +447,15 @@ Status Runtime::LoadAdapters() {
            restored.num_loaded, found.num_loaded, found.num_listed,
            restored.num_skipped + found.num_skipped,
            NsToSeconds(SteadyClock::Get().NowNs() - begin_ns));
+  const bool has_none = restored.num_loaded + restored.num_skipped + found.num_loaded +
+                            found.num_listed + found.num_skipped ==
+                        0;
+  if (has_none) {
+    LOG_WARN(
+        "no adapters in {}: put a folder for each there, with {} and {}, and start again, or load "
+        "it with /v1/load_lora_adapter",
+        options_.adapters, kPeftFiles[0], kPeftFiles[1]);
+  }
   for (const auto& [name, priority] : priorities) {
     if (catalog_->Find(name).ok()) continue;
     return NoSuchAdapter(*catalog_, name).WithContext(PriorityFlag(name, priority));
