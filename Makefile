@@ -14,7 +14,7 @@ help:
 	@echo "make serve         the same server, kept up on port $(or $(PORT),8000)"
 	@echo "make test          build and run the checks (what CI runs); docs/inside/checks.md says which"
 	@echo "make test-all      those and the long ones: at most an hour"
-	@echo "make build         the release binary, build/release/graft"
+	@echo "make build         the release binary, build/release/graft, and what make grammar builds"
 	@echo "make grammar       build/grammar/libgraft_grammar.so, for answers in a given form (response_format)"
 	@echo "make bench         the figures of docs/benchmarks.md on this machine"
 	@echo "make dist          an archive that runs on other machines, build/graft-VERSION-ARCH.tar.zst"
@@ -33,6 +33,7 @@ install-demo:
 build: install
 	@mkdir -p build/release && touch build/release/with-all
 	@tools/build.sh release graft $(settings)
+	@tools/grammar.sh
 
 grammar:
 	@tools/install.sh grammar
