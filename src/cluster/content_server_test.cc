@@ -78,7 +78,7 @@ TEST_F(ContentServerTest, AContentOutlivesWhoHadIt) {
   EXPECT_TRUE(Store("third").Get(hash_, {AddressOf(*second)}).ok());
 }
 
-// Whoever may write in the store must not read the frontend's other files by it.
+// Write access to the store must not give read access to the frontend's other files.
 TEST_F(ContentServerTest, ALinkThatLeadsOutOfTheStoreIsNotFollowed) {
   const auto server = Serve("first");
   const std::string weights = *Store("first").Find(hash_) + "/" + kPeftFiles[1];

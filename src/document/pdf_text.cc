@@ -9,7 +9,8 @@
 namespace graft {
 namespace {
 
-// What somebody else ended, a system that lacks memory mostly, and no limit of the child's own.
+// The signal came from outside, mostly because the system lacks memory. The child's own limits end
+// it otherwise.
 bool IsFromOutside(int signal) {
   return signal == SIGKILL || signal == SIGTERM || signal == SIGINT || signal == SIGHUP;
 }

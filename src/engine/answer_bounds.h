@@ -26,7 +26,7 @@ class AnswerBounds {
   static constexpr int64_t kTokenNsMax = 1'000'000'000;
   // For all masks of a step together. Those that are begun within it are made to their ends.
   static constexpr int64_t kAllNsMax = 30'000'000;
-  // Of a core, for masks: what counts as one token that its tenant was served.
+  // So much of a core's time for masks counts as one token that the tenant was served.
   static constexpr int64_t kServedTokenNs = 1'000'000;
 
   // Tokens that end an answer. A grammar knows the model's.

@@ -18,8 +18,8 @@ constexpr int64_t kCompileNsMax = 10'000'000'000;
 constexpr int64_t kCompileBytesMax = int64_t{256} << 20;
 // The limit on a matcher's memory for the tokens of one answer so far.
 constexpr int64_t kMatcherBytesMax = int64_t{64} << 20;
-// Of these, what it has without asking for room, and what it asks for at once, before it needs it:
-// a matcher that finds none in the middle of a token must begin anew.
+// A matcher has so many of these bytes without asking for room. It asks for as many at a time, and
+// before it needs them: if it finds none in the middle of a token, it must begin anew.
 constexpr int64_t kOwnBytes = int64_t{1} << 20;
 constexpr int64_t kPieceBytes = int64_t{4} << 20;
 

@@ -81,7 +81,7 @@ class GrammarStore {
   void SetWaker(std::function<void()> waker);
 
   int64_t num_compiled() const { return num_compiled_; }
-  // Of grammars, of texts that wait to be compiled, and of answers' states.
+  // Bytes of grammars, of texts that wait to be compiled, and of answers' states.
   int64_t bytes_held() const;
   int64_t bytes_idle() const;
 

@@ -45,7 +45,7 @@ class SchemaWork {
 
 constexpr size_t kBytesOfStep = 32;
 
-// Of a text, and of all that is in a value.
+// The steps that a text counts, and all that is in a value.
 inline int64_t StepsOf(std::string_view text) {
   return 1 + static_cast<int64_t>(text.size() / kBytesOfStep);
 }

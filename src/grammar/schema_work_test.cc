@@ -172,7 +172,7 @@ TEST(SchemaWorkTest, PatternsCountByWhatIsWrittenOfThem) {
   ExpectTooMuch(UsedOften(string, 1000));
 }
 
-// All of them have all properties, whose values are told apart by none.
+// All of them have all properties, and no property's values tell them apart.
 TEST(SchemaWorkTest, LooksAtTheValuesOfAlternativesCount) {
   OrderedJson options = OrderedJson::array();
   const int num_options = 20;

@@ -91,8 +91,8 @@ struct LearningJob {
   int32_t num_virtual_tokens = 0;
   int64_t bytes = 0;
   std::string base_hash;  // of the base that it was learned on
-  // Of a job that NextJob gave: how often it was begun so far without an end since it last got on,
-  // this time included.
+  // For a job that NextJob gave: how often it was begun without an end since it last got on, this
+  // time included.
   int32_t begins = 0;
   // On a cluster: its folder among those of what was learned, and its file among checkpoints, of
   // the runner that has it or had it last; "": they have the job's id. And the file of the last

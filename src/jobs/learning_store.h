@@ -86,8 +86,8 @@ class LearningStore {
   virtual Status Finish(const LearningJob& job, const JobEvent& event) = 0;
   // A checkpoint or a text of it is new: it counts as begun for the first time.
   virtual Status GotOn(const std::string& job) = 0;
-  // Whoever asks for the next job may have it. It is as if it had not been begun, unless that is by
-  // a fault of the job's own.
+  // Gives the job back for any later NextJob. It is as if it had not been begun, unless it is left
+  // for a fault of its own.
   virtual void Leave(const LearningJob& job, bool is_fault) = 0;
   virtual Result<bool> IsCancelled(const std::string& job) = 0;
   virtual Status AddEvent(const std::string& job, const JobEvent& event) = 0;
@@ -96,7 +96,8 @@ class LearningStore {
 };
 
 inline constexpr int64_t kCheckpointsKept = 100;  // of a job
-// Of a job without an end that did not get on: one that ended so many servers is begun by no other.
+// A job that has ended so many servers since it last got on, without an end of its own, is not
+// begun again.
 inline constexpr int32_t kJobBeginsMax = 3;
 // Beside what it has in --learn-dir: a cluster's folder has a file of the first name, one server's
 // of the other.

@@ -17,7 +17,7 @@ namespace graft {
 class RequestContents {
  public:
   SharedText TextOf(const std::string& text);
-  // Of ids in ascending order one set is found again, of others none.
+  // A set of ids in ascending order is found again, one in another order is not.
   TokenSet TokensOf(std::span<const int32_t> tokens);
 
   // Contents that a request has, or had when they were looked at last.

@@ -27,7 +27,7 @@ bool Claim(FieldReader& reader, const std::string& name, const std::string& path
   return true;
 }
 
-// Of the text of one.
+// A form that comes as its text.
 Result<OrderedJson> FormOf(const Json& json) {
   if (!json.is_string()) return InvalidArgumentError("is no text");
   return ParseInnerOrderedJson(json.get_ref<const std::string&>());

@@ -21,7 +21,7 @@ struct ChatMessages {
   // expect in their place.
   std::vector<std::string> argument_texts;
   size_t num_dropped_bytes = 0;       // of texts that no message shows, and that count all the same
-  bool has_argument_objects = false;  // some came as objects, whose keys have lost their order
+  bool has_argument_objects = false;  // some came as objects, and their keys have lost their order
 };
 
 // A message's content of these texts: the one text, or a list of parts.

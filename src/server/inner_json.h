@@ -17,7 +17,7 @@ namespace graft {
 
 class InnerTrees {
  public:
-  // Of all of one request together, as of its body.
+  // The bound of all trees of one request together, as of its body's.
   static constexpr int64_t kBytesMax = int64_t{128} << 20;
   // Holds room for trees of so many bytes in all, or says why there is none.
   using Hold = std::function<std::optional<ApiError>(int64_t bytes)>;
@@ -31,7 +31,8 @@ class InnerTrees {
   // Why a tree found no room, whatever its reader made of that: the request ends with it.
   const std::optional<ApiError>& error() const { return error_; }
 
-  // Of a text that is about to be parsed on this thread. kResourceExhausted: it must not be.
+  // Counts the tree of a text that is about to be parsed on this thread. kResourceExhausted: it
+  // must not be parsed.
   static Status Count(std::string_view text);
 
  private:

@@ -1,6 +1,6 @@
-// CountedWriter: a teacher whose texts may take so much memory in all. What a document's texts come
-// is known once they are written: this keeps them within what was planned, but for as many as are
-// written side by side. One thread.
+// CountedWriter: a teacher with a bound on the memory of all its texts. How much a document's texts
+// take is known once they are written: this keeps them within what was planned, but for as many as
+// are written side by side. One thread.
 #pragma once
 
 #include <cstdint>

@@ -36,8 +36,8 @@ TEST(CountedWriterTest, TextsAreWrittenUpToWhatTheyMayTake) {
   EXPECT_NE(full.message().find("lower questions"), std::string::npos) << full.message();
 }
 
-// Of orders that may come to more than there is room for, no more are written than fit, but for as
-// many as are written side by side.
+// If the orders may come to more than there is room for, only as many are written as fit, and at
+// least as many as are written side by side.
 TEST(CountedWriterTest, ALargeOrderIsWrittenInParts) {
   const std::vector<WriteOrder> orders(
       100, WriteOrder{.prompt = std::vector<int32_t>(5), .tokens_max = 40});

@@ -58,7 +58,7 @@ class JobAtWork {
   // kAborted where the job has had its turn, got on in it, and another tenant's waits. A job that
   // made way before anything of it is kept would begin at the same place each time.
   Status CheckTurn();
-  // What it has now that is new is there for whoever begins it next.
+  // Something new of the job is kept, and the next run of it will find that.
   void GetOn();
   void TellStep(const TrainingRun& run, double seconds_a_step);
   bool IsCheckpointDue() const;

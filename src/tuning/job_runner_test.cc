@@ -163,7 +163,7 @@ class JobRunnerTest : public testing::TestWithParam<DeviceChoice::Kind> {
 
   std::string folder_;
   std::string model_dir_;  // "": the demo's
-  int requests_max_ = 0;   // 0: the default; likewise the context's
+  int requests_max_ = 0;   // 0: the default
   int context_tokens_max_ = 0;
   int turn_seconds_ = -1;  // below 0: the default
   std::unique_ptr<LearningService> service_;

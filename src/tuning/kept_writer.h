@@ -13,7 +13,7 @@ namespace graft {
 class KeptWriter : public TextWriter {
  public:
   // `writer` is borrowed. `identity` names all that its texts depend on besides the orders.
-  // `on_kept` is told of each Write whose texts are in the folder now and were not before.
+  // `on_kept` is called after each Write that put texts into the folder.
   KeptWriter(TextWriter& writer, std::string folder, std::string identity,
              std::function<void()> on_kept = nullptr);
 
