@@ -262,7 +262,7 @@ def test_a_short_training_is_not_lost_either(tmp_path):
     assert learn(tmp_path / "light.txt", "--adapters", adapters, *ranked, "--passes", "4").returncode == 0
     (tmp_path / "asked.jsonl").write_text(json.dumps({"adapter": "light", "question": "Who spoke?", "answer": "Solomon"}))
     args = [tmp_path / "asked.jsonl", "--adapters", adapters, "--learner", "task", "--name", "asks", "--rank", "1",
-            "--passes", "4", "--learning-rate", "0.01"]
+            "--passes", "4", "--batch", "1", "--learning-rate", "0.01"]
     # What has both ranks finds no room, and all else does.
     largest = (adapters / "light" / "adapter_model.safetensors").stat().st_size
     failed = learn(*args, preexec_fn=lambda: no_room(largest))

@@ -330,6 +330,7 @@ TEST_P(JobRunnerTest, AJobThatGetsOnIsBegunAsOftenAsItTakes) {
   while (step() == before) std::this_thread::yield();
   Stop();
   EXPECT_EQ(begin(1), 1);
+  Start();
 }
 
 // No file is opened for as long as it lives.
