@@ -13,8 +13,6 @@ Command GenerateCommand();
 Command LearnCommand();
 Command AdaptersCommand();
 Command SimulateCommand();
-// Hidden from help: the server starts its worker processes by it.
-Command AssistCommand();
 
 // All subcommands, bench and help included.
 Command GraftProgram();

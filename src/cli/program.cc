@@ -1,7 +1,8 @@
 // graft: its subcommands together.
 #include "bench/bench.h"
 #include "cli/commands.h"
-#include "cli/help.h"
+#include "options/help.h"
+#include "runtime/assist_command.h"
 
 namespace graft {
 
@@ -30,7 +31,7 @@ Command GraftProgram() {
       .subcommands = {ServeCommand(), RunnerCommand(), FrontendCommand(), ClusterCommand(),
                       GenerateCommand(), LearnCommand(), AdaptersCommand(), BenchCommand(),
                       ProfileCommand(), SimulateCommand(), AssistCommand(),
-                      HelpCommand(GraftProgram)}};
+                      HelpCommand(GraftProgram, "graft help serve")}};
 }
 
 }  // namespace graft

@@ -36,6 +36,8 @@ struct Command {
   // Before the options' names in capitals; "" for none of them, and no --config.
   std::string environment_prefix = "GRAFT_";
   std::span<const ForeignFlag> foreign_flags = {};  // that people try; static
+  // OK, or why there is no such command here: its name is known, and whatever follows, it fails so.
+  Status refusal;
 };
 
 }  // namespace graft

@@ -7,8 +7,8 @@
 
 namespace graft {
 
-// A command of that name which takes any words and ends with UNIMPLEMENTED, naming what builds the
-// program with it. Main thread.
+// A command of that name which fails with UNIMPLEMENTED, naming what builds the program with it.
+// Main thread.
 Command LeftOutCommand(const std::string& name, const std::string& help);
 
 }  // namespace graft

@@ -432,6 +432,7 @@ Status RunOrGiveUp(const CommandRun& run) {
 Result<CommandRun> ParseCommandLine(const Command& program, const std::string& version,
                                     const std::vector<std::string>& args) {
   ASSIGN_OR_RETURN(const Picked picked, PickCommand(program, args));
+  RETURN_IF_ERROR(picked.command->refusal);
   Parser parser;
   MakeParser(picked, version, &parser);
   ASSIGN_OR_RETURN(const std::optional<std::string> text, ParseWords(picked, parser));

@@ -70,7 +70,10 @@ class ParserTest : public testing::Test {
                                               .help = "help of step",
                                               .groups = options(),
                                               .run = run,
-                                              .environment_prefix = "GRAFT_BENCH_"}}}}};
+                                              .environment_prefix = "GRAFT_BENCH_"}}},
+                            {.name = "gone",
+                             .is_hidden = true,
+                             .refusal = InvalidArgumentError("gone is elsewhere")}}};
   }
 
   // Parses the words. Returns the error's text, or "" after a run.
@@ -229,6 +232,14 @@ TEST_F(ParserTest, FlagsOfOtherProgramsAreAnsweredByWhatStandsInTheirPlace) {
   EXPECT_EQ(Parse({"serve", "--elsewhere"}), "unknown flag --elsewhere; see graft serve --help");
   EXPECT_EQ(Parse({"generate", "folder"}),
             "unexpected 'folder'; a model is named by --model DIR; see graft generate --help");
+}
+
+TEST_F(ParserTest, ACommandThatIsNotThereSaysWhyWhateverFollowsIt) {
+  for (const std::vector<std::string>& words : {std::vector<std::string>{"gone"},
+                                                {"gone", "step", "--port", "1", "-x"},
+                                                {"gone", "--help"}}) {
+    EXPECT_EQ(Parse(words), "gone is elsewhere");
+  }
 }
 
 TEST_F(ParserTest, BenchesHaveVariablesOfTheirOwn) {

@@ -1,9 +1,8 @@
-// graft assist-worker: one worker process of the CPU assist, started by the server.
-#include "executor/assist_worker.h"
+#include "runtime/assist_command.h"
 
 #include <memory>
 
-#include "cli/commands.h"
+#include "executor/assist_worker.h"
 
 namespace graft {
 

@@ -1,4 +1,4 @@
-#include "cli/help.h"
+#include "options/help.h"
 
 #include <cstdio>
 #include <memory>
@@ -29,17 +29,17 @@ Status RunHelp(const HelpOptions& options, const Command& program) {
 
 }  // namespace
 
-Command HelpCommand(Command (*make_program)()) {
+Command HelpCommand(Command (*make_program)(), const std::string& example) {
   const auto options = std::make_shared<HelpOptions>();  // lives as long as the command
   return {.name = "help",
-          .help = "What a command takes.\n  graft help serve",
+          .help = "What a command takes.\n  " + example,
           .groups = {{"Options",
                       {{.name = "command",
                         .target = Texts(options->words),
                         .help = "a command's words",
                         .is_positional = true},
                        {"markdown", Switch(options->markdown),
-                        "all commands' flags, as tables of docs/cli.md"}}}},
+                        "all commands' flags, as a page's tables"}}}},
           .run = [options, make_program] { return RunHelp(*options, make_program()); },
           .environment_prefix = ""};
 }
