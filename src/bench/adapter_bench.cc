@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "base/clock.h"
-#include "bench/report.h"
+#include "profile/report.h"
 #include "runtime/progress.h"
 #include "runtime/runtime.h"
 #include "sim/arrivals.h"

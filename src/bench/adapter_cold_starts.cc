@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "base/check.h"
-#include "bench/report.h"
+#include "profile/report.h"
 #include "sim/workload.h"
 
 namespace graft {

@@ -10,7 +10,7 @@
 #include "bench/adapter_cold_starts.h"
 #include "bench/adapter_merged.h"
 #include "bench/adapter_stall.h"
-#include "bench/report.h"
+#include "profile/report.h"
 #include "sim/arrivals.h"
 #include "sim/slo.h"
 

@@ -8,7 +8,7 @@
 #include "base/log.h"
 #include "bench/adapter_bench.h"
 #include "bench/commands.h"
-#include "bench/report.h"
+#include "profile/report.h"
 
 namespace graft {
 namespace {

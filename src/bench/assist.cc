@@ -9,9 +9,9 @@
 #include "base/random.h"
 #include "bench/assist_ipc.h"
 #include "bench/commands.h"
-#include "bench/report.h"
-#include "bench/synthetic_adapter.h"
 #include "executor/cpu_assist.h"
+#include "profile/report.h"
+#include "profile/synthetic_adapter.h"
 #include "runtime/runtime.h"
 
 namespace graft {

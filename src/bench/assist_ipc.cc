@@ -19,11 +19,11 @@
 #include "base/clock.h"
 #include "base/random.h"
 #include "base/thread_pool.h"
-#include "bench/report.h"
 #include "executor/assist_exchange.h"
 #include "executor/assist_profile.h"
 #include "executor/assist_worker.h"
 #include "kernels/host_exchange/host_exchange.h"
+#include "profile/report.h"
 #include "tensor/dtype.h"
 #include "tensor/shared_memory.h"
 

@@ -4,17 +4,6 @@
 
 namespace graft {
 
-std::vector<Option> BenchModelOptionRows(std::string& shape, RuntimeOptions& runtime) {
-  std::vector<Option> rows = ModelOptionRows(runtime);
-  rows.push_back({"shape", Text(shape),
-                  "an HF config.json whose shape gets random weights, instead of --model"});
-  return rows;
-}
-
-Option JsonOptionRow(std::string& path) {
-  return {"json", Text(path), "write the figures to this file, too"};
-}
-
 // GRAFT_ADAPTERS is a server's folder, and a bench's --adapters a number: variables of their own.
 Command BenchCommand() {
   Command bench = {

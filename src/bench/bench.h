@@ -1,5 +1,5 @@
-// graft bench and graft profile: all that they measure, behind two functions, so that a program of
-// its own, or one without it, is a matter of linking. Main thread.
+// graft bench: all that it measures, behind one function, so that a program without it is a matter
+// of linking. Main thread.
 #pragma once
 
 #include "options/command.h"
@@ -8,8 +8,5 @@ namespace graft {
 
 // `bench` with its subcommands.
 Command BenchCommand();
-
-// `profile`: what steps take on this machine, for placement and simulations.
-Command ProfileCommand();
 
 }  // namespace graft

@@ -1,11 +1,7 @@
 // The subcommands of graft bench, one file each. Main thread.
 #pragma once
 
-#include <string>
-#include <vector>
-
 #include "options/command.h"
-#include "runtime/runtime_options.h"
 
 namespace graft {
 
@@ -16,9 +12,5 @@ Command BenchOpsCommand();
 Command BenchParallelCommand();
 Command BenchServeCommand();
 Command BenchStepCommand();
-
-// Option rows that several subcommands have.
-std::vector<Option> BenchModelOptionRows(std::string& shape, RuntimeOptions& runtime);
-Option JsonOptionRow(std::string& path);
 
 }  // namespace graft

@@ -18,9 +18,9 @@
 
 #include "base/log.h"
 #include "bench/commands.h"
-#include "bench/report.h"
 #include "kernels/rank_sum/rank_sum.h"
 #include "model/gpu_exchange.h"
+#include "profile/report.h"
 #include "tensor/cuda_graph.h"
 #include "tensor/cuda_memory.h"
 #include "tensor/nccl.h"

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "base/status.h"
-#include "bench/load_generator.h"
+#include "profile/load_generator.h"
 #include "request/generator.h"
 
 namespace graft {

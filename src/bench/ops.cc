@@ -3,8 +3,8 @@
 #include <memory>
 
 #include "bench/commands.h"
-#include "bench/report.h"
 #include "kernels/common/bench.h"
+#include "profile/report.h"
 #include "runtime/runtime.h"
 #include "tensor/cuda_memory.h"
 

@@ -10,8 +10,8 @@
 #include "base/clock.h"
 #include "base/random.h"
 #include "bench/commands.h"
-#include "bench/report.h"
-#include "bench/synthetic_adapter.h"
+#include "profile/report.h"
+#include "profile/synthetic_adapter.h"
 #include "request/token_stream.h"
 #include "runtime/runtime.h"
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "bench/synthetic_adapter.h"
+#include "profile/synthetic_adapter.h"
 
 namespace graft {
 

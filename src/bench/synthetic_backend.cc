@@ -4,7 +4,7 @@
 #include <optional>
 #include <utility>
 
-#include "bench/synthetic_adapter.h"
+#include "profile/synthetic_adapter.h"
 
 namespace graft {
 namespace {

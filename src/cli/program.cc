@@ -2,6 +2,7 @@
 #include "bench/bench.h"
 #include "cli/commands.h"
 #include "options/help.h"
+#include "profile/profile.h"
 #include "runtime/assist_command.h"
 
 namespace graft {

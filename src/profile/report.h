@@ -1,4 +1,4 @@
-// What the benchmark subcommands share: their model, and results as JSON. Main thread.
+// What programs that measure share: their options, their model, and results as JSON. Main thread.
 #pragma once
 
 #include <memory>
@@ -8,9 +8,14 @@
 #include "base/json.h"
 #include "base/json_file.h"
 #include "base/status.h"
+#include "options/command.h"
 #include "runtime/runtime.h"
 
 namespace graft {
+
+// Option rows that several subcommands have.
+std::vector<Option> BenchModelOptionRows(std::string& shape, RuntimeOptions& runtime);
+Option JsonOptionRow(std::string& path);
 
 // What a benchmark runs: random weights of the shape in a config.json, or options.model where none
 // is given; `check` as in LoadModel. Second, the model's name in the results.

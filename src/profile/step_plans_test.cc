@@ -1,9 +1,7 @@
-#include "bench/step_plans.h"
+#include "profile/step_plans.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-
-#include "bench/step_report.h"
 
 namespace graft {
 namespace {
@@ -43,17 +41,6 @@ TEST(StepPlansTest, MasksAllowHalfOfTheTokensAndStayTheSame) {
   int num_allowed = 0;
   for (int32_t token = 0; token < kVocabSize; ++token) num_allowed += IsInMask(words.data(), token);
   EXPECT_NEAR(num_allowed, kVocabSize / 2, 150);
-}
-
-TEST(StepReportTest, DraftsBringWhatIsAcceptedForWhatTheyCost) {
-  const std::vector<DraftsRow> rows = SpeedupsOfDrafts(2, 0.5, {0.0, 0.5, 1.0});
-  ASSERT_EQ(rows.size(), 3u);
-  EXPECT_DOUBLE_EQ(rows[0].tokens, 1.0);
-  EXPECT_DOUBLE_EQ(rows[0].ratio, 0.5);
-  EXPECT_DOUBLE_EQ(rows[1].tokens, 1.75);
-  EXPECT_DOUBLE_EQ(rows[2].tokens, 3.0);
-  EXPECT_DOUBLE_EQ(rows[2].ratio, 1.5);
-  EXPECT_EQ(DraftsText({rows[1]}), "  accepted with 0.50: 1.75 tokens a step, 0.875 of base");
 }
 
 }  // namespace

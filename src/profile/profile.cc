@@ -1,19 +1,18 @@
-// graft profile: what steps take on this machine, over batches, ranks, contexts and prompts, what
-// serving adds to them, and the lines through all that (placement/cost_model.h), in a file that
-// `graft frontend --placement-costs` reads.
+// Steps over batches, ranks, contexts and prompts, what serving adds to them, and the lines through
+// all that (placement/cost_model.h), in a file that `graft frontend --placement-costs` reads.
+#include "profile/profile.h"
+
 #include <algorithm>
 #include <cstdio>
 #include <functional>
 #include <memory>
 
 #include "base/clock.h"
-#include "bench/bench.h"
-#include "bench/commands.h"
-#include "bench/report.h"
-#include "bench/served_costs.h"
-#include "bench/step_plans.h"
-#include "bench/synthetic_adapter.h"
 #include "placement/cost_model.h"
+#include "profile/report.h"
+#include "profile/served_costs.h"
+#include "profile/step_plans.h"
+#include "profile/synthetic_adapter.h"
 #include "runtime/runtime.h"
 
 namespace graft {

@@ -1,4 +1,4 @@
-#include "bench/served_costs.h"
+#include "profile/served_costs.h"
 
 #include <stdlib.h>
 
@@ -17,8 +17,8 @@
 #include "base/free_port.h"
 #include "base/local_processes.h"
 #include "base/random.h"
-#include "bench/load_generator.h"
-#include "bench/report.h"
+#include "profile/load_generator.h"
+#include "profile/report.h"
 
 namespace graft {
 namespace {

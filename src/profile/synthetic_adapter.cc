@@ -1,4 +1,4 @@
-#include "bench/synthetic_adapter.h"
+#include "profile/synthetic_adapter.h"
 
 #include <algorithm>
 #include <optional>

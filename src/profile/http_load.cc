@@ -10,7 +10,7 @@
 #include <string_view>
 
 #include "base/json.h"
-#include "bench/load_generator.h"
+#include "profile/load_generator.h"
 
 namespace graft {
 namespace {

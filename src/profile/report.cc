@@ -1,4 +1,4 @@
-#include "bench/report.h"
+#include "profile/report.h"
 
 #include <algorithm>
 #include <cstddef>
@@ -26,6 +26,17 @@ std::string CpuInfo(const std::string& key) {
 }
 
 }  // namespace
+
+std::vector<Option> BenchModelOptionRows(std::string& shape, RuntimeOptions& runtime) {
+  std::vector<Option> rows = ModelOptionRows(runtime);
+  rows.push_back({"shape", Text(shape),
+                  "an HF config.json whose shape gets random weights, instead of --model"});
+  return rows;
+}
+
+Option JsonOptionRow(std::string& path) {
+  return {"json", Text(path), "write the figures to this file, too"};
+}
 
 Result<std::unique_ptr<LoadedModel>> LoadBenchModel(const RuntimeOptions& options,
                                                     const std::string& shape,

@@ -1,9 +1,11 @@
-// graft simulate where it is left out (GRAFT_BENCH=OFF).
+// graft profile and graft simulate where they are left out (GRAFT_BENCH=OFF).
 #include "cli/commands.h"
 #include "options/left_out.h"
+#include "profile/profile.h"
 
 namespace graft {
 
+Command ProfileCommand() { return LeftOutCommand("profile", "Measure what steps take"); }
 Command SimulateCommand() {
   return LeftOutCommand("simulate", "Serve a workload by a simulated cluster");
 }

@@ -1,4 +1,4 @@
-#include "bench/step_plans.h"
+#include "profile/step_plans.h"
 
 #include <algorithm>
 

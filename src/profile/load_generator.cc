@@ -1,4 +1,4 @@
-#include "bench/load_generator.h"
+#include "profile/load_generator.h"
 
 #include <algorithm>
 #include <atomic>
