@@ -1,12 +1,12 @@
 # The front door. `make demo` and `make test` install what is missing, say what they do, and skip what is
 # already done on the next run.
-.PHONY: help demo serve test test-all build grammar install install-demo format lint bench dist deb build-report clean
+.PHONY: help demo serve test test-all build build-bench grammar install install-demo format lint bench dist deb build-report clean
 
 # CUDA_ARCHITECTURES=90a builds for that GPU, whatever this machine shows; CUDA=OFF builds without.
 settings := $(if $(CUDA_ARCHITECTURES),-DGRAFT_CUDA=ON "-DCMAKE_CUDA_ARCHITECTURES=$(CUDA_ARCHITECTURES)") $(if $(CUDA),-DGRAFT_CUDA=$(CUDA))
 # What the demo does not run is not compiled for it, nor kernels for other processors, and all but the kernels is
 # optimised less, what runs at the start or once a request not at all, until `make build` was asked for once.
-parts := $(if $(wildcard build/release/with-all),,-DGRAFT_BENCH=OFF -DGRAFT_CLUSTER=OFF -DGRAFT_CPU_ISAS=native "-DGRAFT_OPTIMISE=-O1;-DNDEBUG" -DGRAFT_OPTIMISE_COLD=-O0)
+parts := $(if $(wildcard build/release/with-all),,-DGRAFT_PROFILE=OFF -DGRAFT_CLUSTER=OFF -DGRAFT_CPU_ISAS=native "-DGRAFT_OPTIMISE=-O1;-DNDEBUG" -DGRAFT_OPTIMISE_COLD=-O0)
 
 help:
 	@echo "make demo          build, serve the bundled model with its eight adapters, one batch, answers side by side;"
@@ -15,6 +15,7 @@ help:
 	@echo "make test          build and run the checks (what CI runs); docs/inside/checks.md says which"
 	@echo "make test-all      those and the long ones: at most an hour"
 	@echo "make build         the release binary, build/release/graft, and what make grammar builds"
+	@echo "make build-bench   the program that measures kernels, steps and loads, build/release/graft-bench"
 	@echo "make grammar       build/grammar/libgraft_grammar.so, for answers in a given form (response_format)"
 	@echo "make bench         the figures of docs/benchmarks.md on this machine"
 	@echo "make dist          an archive that runs on other machines, build/graft-VERSION-ARCH.tar.zst"
@@ -34,6 +35,10 @@ build: install
 	@mkdir -p build/release && touch build/release/with-all
 	@tools/build.sh release graft $(settings)
 	@tools/grammar.sh
+
+build-bench: install
+	@mkdir -p build/release && touch build/release/with-all
+	@tools/build.sh release graft-bench $(settings)
 
 grammar:
 	@tools/install.sh grammar
@@ -58,7 +63,7 @@ lint:
 	@tools/install.sh test-all
 	@python3 tools/run_tests.py lint
 
-bench: build
+bench: build-bench
 	@bench/cpu.sh
 
 dist:

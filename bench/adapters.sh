@@ -13,7 +13,7 @@ mkdir -p "$out"
 export LD_LIBRARY_PATH=$programs:${LD_LIBRARY_PATH:-}
 if [ $# -eq 1 ]; then
   [ -f build/gpu/build.ninja ] || cmake --preset gpu >"$out/build.log" 2>&1 || { cat "$out/build.log"; exit 1; }
-  cmake --build build/gpu --target graft || exit 1
+  cmake --build build/gpu --target graft-bench || exit 1
 fi
 
 # NAME SUITE ARGUMENT...
@@ -61,11 +61,11 @@ END
 measure() {
   local gpu=$1 name=$2 suite=$3 begin=$SECONDS ended=passed
   shift 3
-  local command=(bench assist)
-  [ "$suite" = assist ] || command=(bench adapters --suite "$suite")
+  local command=(assist)
+  [ "$suite" = assist ] || command=(adapters --suite "$suite")
   [[ " $* " == *" --context-tokens-max "* || $suite == assist ]] || command+=(--context-tokens-max 4096)
   [[ " $* " == *" --ipc "* ]] || command+=(--device cuda:0)
-  CUDA_VISIBLE_DEVICES=$gpu timeout 300 "$programs/graft" "${command[@]}" "$@" --json "$out/$name.json" \
+  CUDA_VISIBLE_DEVICES=$gpu timeout 300 "$programs/graft-bench" "${command[@]}" "$@" --json "$out/$name.json" \
     >"$out/$name.log" 2>"$out/$name.err" || ended=FAILED
   echo "$ended  $name ($((SECONDS - begin)) s, GPU $gpu)" >>"$out/summary"
   cat "$out/$name.log"

@@ -1,21 +1,21 @@
 #!/bin/sh
 # The figures of docs/benchmarks.md (CPU) on this machine: `make bench`. Each ratio is between runs of
 # one invocation; a machine that does other work meanwhile, or real-time priority, which starves the
-# bench's own client, spoils them. GRAFT names another binary.
+# bench's own client, spoils them. GRAFT names another graft, whose graft-bench lies beside it.
 set -eu
 cd "$(dirname "$0")/.."
-graft=${GRAFT:-build/release/graft}
+bench=${GRAFT:-build/release/graft}-bench
 out=$(mktemp -d)
 trap 'rm -rf "$out"' EXIT
 
 echo "== TinyLlama-1.1B's shape, batch 8, 8 distinct rank-16 adapters"
-"$graft" bench serve --shape bench/shapes/tinyllama-1.1b.json --device cpu --adapters 8 --rank 16 --batch 8 \
+"$bench" serve --shape bench/shapes/tinyllama-1.1b.json --device cpu --adapters 8 --rank 16 --batch 8 \
   --prompt-tokens 32 --output-tokens 48 --rounds "${ROUNDS:-3}" --context-tokens-max 256 --json "$out/serve.json"
 
 echo
 echo "== kernels, with their share of the peak measured beside them"
 for op in gemm lora attention; do
-  "$graft" bench ops --device cpu --filter "$op" --json "$out/$op.json"
+  "$bench" ops --device cpu --filter "$op" --json "$out/$op.json"
 done
 
 echo

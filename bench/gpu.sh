@@ -20,7 +20,7 @@ export GRAFT_SOURCE_DIR=$PWD LD_LIBRARY_PATH=$programs:${LD_LIBRARY_PATH:-}
 
 if [ $# -eq 0 ]; then
   [ -f build/gpu/build.ninja ] || cmake --preset gpu >"$out/build.log" 2>&1 || { cat "$out/build.log"; exit 1; }
-  cmake --build build/gpu --target graft "${tests[@]}" "${op_benches[@]}" || exit 1
+  cmake --build build/gpu --target graft graft-bench "${tests[@]}" "${op_benches[@]}" || exit 1
 fi
 
 # check NAME COMMAND...: runs it into $out/NAME.log and notes how it ended. $wanted: what the log must
@@ -109,15 +109,15 @@ if [[ $parts == *" ops "* ]]; then
     check "$bench" "$programs/$bench"
     cat "$out/$bench.log"
   done
-  check bench-ops "$programs/graft" bench ops --device cuda:0 --seconds-per-case 0.03 --json "$out/ops.json"
+  check bench-ops "$programs/graft-bench" ops --device cuda:0 --seconds-per-case 0.03 --json "$out/ops.json"
 fi
 if [[ $parts == *" step "* ]]; then
-  check step "$programs/graft" bench step --shape bench/shapes/llama-2-7b.json --device cuda:0 --batch 32 \
+  check step "$programs/graft-bench" step --shape bench/shapes/llama-2-7b.json --device cuda:0 --batch 32 \
     --context 512 --ranks 16 --prefill-tokens 2048 --steps 50 --json "$out/step.json"
   cat "$out/step.log"
 fi
 if [[ $parts == *" serve "* ]]; then
-  check serve "$programs/graft" bench serve --shape bench/shapes/llama-2-7b.json --device cuda:0 --batch 32 \
+  check serve "$programs/graft-bench" serve --shape bench/shapes/llama-2-7b.json --device cuda:0 --batch 32 \
     --adapters 32 --rank 16 --requests 200 --prompt-tokens 128 --output-tokens 128 --rounds 1 \
     --context-tokens-max 2048 --skip-single --json "$out/serve.json"
   cat "$out/serve.log"

@@ -6,7 +6,7 @@
 //
 // (CPATH and LIBRARY_PATH: CUDA's include and lib64), then
 //
-//   KERNEL_TRACE=trace.txt LD_PRELOAD=./libkernel_trace.so build/gpu/graft bench step ...
+//   KERNEL_TRACE=trace.txt LD_PRELOAD=./libkernel_trace.so build/gpu/graft-bench step ...
 //
 // KERNEL_TRACE_ALL=1 keeps the kernels of all steps, not of two of sixteen: training wants that.
 //

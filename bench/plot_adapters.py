@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Draws what `graft bench adapters --json` and `graft bench assist --json` wrote, S-LoRA's and CaraServe's figures.
+"""Draws what `graft-bench adapters --json` and `graft-bench assist --json` wrote, S-LoRA's and CaraServe's figures.
 
   bench/plot_adapters.py bench/results/adapters-*-h200.json bench/results/assist*-h200.json --out docs/plots
 

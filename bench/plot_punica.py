@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Draws Punica's Figures 7 to 11 from what `graft bench ops`, `step` and `serve` wrote with --json.
+"""Draws Punica's Figures 7 to 11 from what `graft-bench ops`, `step` and `serve` wrote with --json.
 
   bench/plot_punica.py bench/results/ops-h200.json --out docs/plots
   bench/plot_punica.py build/punica-results/*.json --out docs/plots

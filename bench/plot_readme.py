@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Draws README's picture, throughput against the number of adapters, from what `graft bench adapters --suite
+"""Draws README's picture, throughput against the number of adapters, from what `graft-bench adapters --suite
 throughput-by-adapters --json` wrote.
 
   bench/plot_readme.py bench/results/adapters-throughput-h200.json bench/results/adapters-throughput-bmm-h200.json

@@ -34,7 +34,7 @@ def line(axis, index, xs, ys, label):
 def read_arguments(doc, what):
     """What the files named on the command line hold, and the folder for the figures."""
     parser = argparse.ArgumentParser(description=doc.split("\n")[0])
-    parser.add_argument("json", nargs="+", help=f"what graft bench {what} --json wrote")
+    parser.add_argument("json", nargs="+", help=f"what graft-bench {what} --json wrote")
     parser.add_argument("--out", default="docs/plots", help="folder for the figures")
     args = parser.parse_args()
     runs = []

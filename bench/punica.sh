@@ -18,12 +18,12 @@ mkdir -p "$out"
 export LD_LIBRARY_PATH=$programs:${LD_LIBRARY_PATH:-}
 if [ $# -eq 1 ]; then
   [ -f build/gpu/build.ninja ] || cmake --preset gpu >"$out/build.log" 2>&1 || { cat "$out/build.log"; exit 1; }
-  cmake --build build/gpu --target graft || exit 1
+  cmake --build build/gpu --target graft-bench || exit 1
 fi
 
 failed=0
 if [[ $figures == *" 10 "* ]]; then
-  "$programs/graft" bench step "${model[@]}" --batch "${BATCHES:-1,2,4,8,16,32}" --context "${CONTEXTS:-512,2048}" \
+  "$programs/graft-bench" step "${model[@]}" --batch "${BATCHES:-1,2,4,8,16,32}" --context "${CONTEXTS:-512,2048}" \
     --ranks 16 --prefill-tokens 0 --steps 25 --json "$out/step.json" >"$out/step.log" 2>"$out/step.err" || failed=1
   cat "$out/step.log"
 fi
@@ -34,7 +34,7 @@ serve() {
   shift 2
   local more=()
   [ $# -eq 0 ] || more=(--laws "$(IFS=,; echo "$*")")
-  CUDA_VISIBLE_DEVICES=$gpu "$programs/graft" bench serve "${model[@]}" --batch 32 --queued "${QUEUED:-32}" \
+  CUDA_VISIBLE_DEVICES=$gpu "$programs/graft-bench" serve "${model[@]}" --batch 32 --queued "${QUEUED:-32}" \
     --adapters 64 --rank 16 \
     --requests "${REQUESTS:-1000}" --lengths "$lengths" --rounds 1 --context-tokens-max 2049 --skip-single \
     --skip-http --skip-base-rows --popularity "$first" "${more[@]}" --json "$out/serve-$first.json" \

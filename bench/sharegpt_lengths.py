@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The lengths that `graft bench serve --lengths` draws ShareGPT's conversations from.
+"""The lengths that `graft-bench serve --lengths` draws ShareGPT's conversations from.
 
   bench/sharegpt_lengths.py sharegpt_lengths.csv.gz lengths.csv
 

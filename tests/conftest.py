@@ -28,6 +28,11 @@ def binary():
     return os.environ.get("GRAFT_BINARY", str(ROOT / "build" / "dev" / "graft"))
 
 
+def bench_binary():
+    """graft-bench, beside graft."""
+    return f"{binary()}-bench"
+
+
 class Server:
     """graft serve in a process of its own."""
 

@@ -1,4 +1,4 @@
-"""Every suite of `graft bench adapters` on a tiny shape, on the CPU: it runs, and its figures can be true."""
+"""Every suite of `graft-bench adapters` on a tiny shape, on the CPU: it runs, and its figures can be true."""
 
 import json
 import math
@@ -6,7 +6,7 @@ import subprocess
 
 import pytest
 
-from conftest import DEMO, binary
+from conftest import DEMO, bench_binary
 
 TINY = ["--shape", str(DEMO / "base" / "config.json"), "--device", "cpu", "--threads", "1", "--sequences-max", "4",
         "--step-tokens-max", "64", "--context-tokens-max", "512", "--pool-gib", "0.05", "--ranks", "4,8",
@@ -18,7 +18,7 @@ LATENCIES = ["first_token_ms", "token_ms", "total_ms"]
 def bench(tmp_path, suite, *args):
     """The rows of a suite."""
     out = tmp_path / "out.json"
-    command = [binary(), "bench", "adapters", "--suite", suite, *TINY, "--json", str(out), *args]
+    command = [bench_binary(), "adapters", "--suite", suite, *TINY, "--json", str(out), *args]
     done = subprocess.run(command, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr[-2000:]
     result = json.loads(out.read_text())
@@ -182,7 +182,7 @@ def test_traces(tmp_path):
 
 def bench_assist(tmp_path, *args):
     out = tmp_path / "out.json"
-    command = [binary(), "bench", "assist", "--shape", str(DEMO / "base" / "config.json"), "--rows", "5", "--rank", "4",
+    command = [bench_binary(), "assist", "--shape", str(DEMO / "base" / "config.json"), "--rows", "5", "--rank", "4",
                "--steps", "3", "--json", str(out), *args]
     done = subprocess.run(command, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr[-2000:]
@@ -212,5 +212,5 @@ def test_assist_ipc(tmp_path):
                                              (["--suite", "throughput-by-adapters", "--rates", "0"], "--rates"),
                                              (["--suite", "pool", "--shares", "-1"], "--shares")])
 def test_what_is_wrong_is_named(args, words):
-    done = subprocess.run([binary(), "bench", "adapters", *TINY, *args], capture_output=True, text=True, timeout=300)
+    done = subprocess.run([bench_binary(), "adapters", *TINY, *args], capture_output=True, text=True, timeout=300)
     assert done.returncode == 2 and words in done.stderr

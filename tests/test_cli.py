@@ -11,12 +11,16 @@ import time
 
 import pytest
 
-from conftest import DEMO, Server, binary, free_port
+from conftest import DEMO, Server, bench_binary, binary, free_port
 
 
-def run(*args, env=None):
-    return subprocess.run([binary(), *map(str, args)], capture_output=True, text=True, timeout=300,
+def run(*args, env=None, program=binary):
+    return subprocess.run([program(), *map(str, args)], capture_output=True, text=True, timeout=300,
                           env={**os.environ, **(env or {})})
+
+
+def run_bench(*args, env=None):
+    return run(*args, env=env, program=bench_binary)
 
 
 @pytest.mark.parametrize(("args", "code", "words"), [
@@ -26,7 +30,8 @@ def run(*args, env=None):
     ([], 2, "which command?"),
     (["nothing"], 2, "unknown command 'nothing'"),
     (["serv"], 2, "did you mean 'serve'?"),
-    (["bench", "stpe"], 2, "did you mean 'step'?"),
+    (["bench", "step", "--batch", "1"], 2, "write graft-bench instead; make build-bench builds it"),
+    (["help", "bench"], 2, "write graft-bench instead"),
     (["serve", "--nothing"], 2, "--nothing"),
     (["serve", "--adpaters", "x"], 2, "did you mean --adapters?"),
     (["adapters", "inspect"], 2, "which paths?"),
@@ -43,6 +48,18 @@ def run(*args, env=None):
     (["serve", "--model", DEMO / "base", "--connections-max", "0"], 2, "--connections-max")])
 def test_exit_codes(args, code, words):
     done = run(*args)
+    assert done.returncode == code, done.stderr
+    assert words in done.stdout + done.stderr
+
+
+@pytest.mark.parametrize(("args", "code", "words"), [
+    (["--version"], 0, ""),
+    (["step", "--help"], 0, "--ablations"),
+    (["help", "step"], 0, "--ablations"),
+    (["stpe"], 2, "graft-bench: unknown command 'stpe'; did you mean 'step'?"),
+    (["step", "--nothing"], 2, "see graft-bench step --help")])
+def test_exit_codes_of_benches(args, code, words):
+    done = run_bench(*args)
     assert done.returncode == code, done.stderr
     assert words in done.stdout + done.stderr
 
@@ -233,9 +250,9 @@ def test_a_context_beyond_the_models_is_cut_and_said():
 
 
 def test_a_bench_has_variables_of_its_own():
-    done = run("bench", "step", "--shape", "nowhere.json", env={"GRAFT_ADAPTERS": "/srv/adapters"})
+    done = run_bench("step", "--shape", "nowhere.json", env={"GRAFT_ADAPTERS": "/srv/adapters"})
     assert done.returncode == 2 and "nowhere.json" in done.stderr, done.stderr
-    done = run("bench", "step", "--shape", "nowhere.json", env={"GRAFT_BENCH_ADAPTERS": "/srv/adapters"})
+    done = run_bench("step", "--shape", "nowhere.json", env={"GRAFT_BENCH_ADAPTERS": "/srv/adapters"})
     assert done.returncode == 2 and "GRAFT_BENCH_ADAPTERS must be a whole number" in done.stderr
 
 
@@ -249,12 +266,12 @@ def test_a_bench_beyond_the_memory_says_what_to_lower(tmp_path, changes, args, w
     """Before, such a bench ended by a failed check, or was killed for its memory."""
     config = json.loads((DEMO / "base" / "config.json").read_text())
     (tmp_path / "config.json").write_text(json.dumps({**config, **changes}))
-    done = run("bench", "step", "--device", "cpu", "--shape", tmp_path / "config.json", *args)
+    done = run_bench("step", "--device", "cpu", "--shape", tmp_path / "config.json", *args)
     assert done.returncode in (1, 2) and words in done.stderr, done.stderr
 
 
 def test_bench_serve_needs_no_folder_beside_it(tmp_path):
-    done = subprocess.run([binary(), "bench", "serve", "--shape", DEMO / "base" / "config.json", "--device", "cpu",
+    done = subprocess.run([bench_binary(), "serve", "--shape", DEMO / "base" / "config.json", "--device", "cpu",
                            "--batch", "2", "--adapters", "2", "--prompt-tokens", "4", "--output-tokens", "4",
                            "--context-tokens-max", "64", "--rounds", "1", "--skip-single", "--skip-base-rows"],
                           cwd=tmp_path, capture_output=True, text=True, timeout=300)

@@ -2,21 +2,19 @@
 memory is cut by --memory-gib."""
 
 import json
-import os
 import re
 import subprocess
 
 import pytest
 
-from conftest import DEMO, Server, binary
+from conftest import DEMO, Server, bench_binary, binary
 
 SHAPE = str(DEMO / "base" / "config.json")
-BENCHES = not os.environ.get("GRAFT_NO_BENCH")
 
 
-def refusal(*args):
+def refusal(*args, program=binary):
     """What the command says on its way out, without a failed check."""
-    done = subprocess.run([binary(), *map(str, args)], capture_output=True, text=True, timeout=120)
+    done = subprocess.run([program(), *map(str, args)], capture_output=True, text=True, timeout=120)
     assert done.returncode == 1, (done.returncode, done.stderr)
     assert "CHECK" not in done.stderr and "loading" not in done.stderr, done.stderr
     return done.stderr
@@ -66,7 +64,7 @@ def test_what_fits_is_served_within_the_limit_and_said():
         assert server.says("memory beside the weights: ")
 
 
-BENCH_STEP = ["bench", "step", "--shape", SHAPE, "--device", "cpu"]
+BENCH_STEP = ["step", "--shape", SHAPE, "--device", "cpu"]
 
 
 def test_a_bench_of_a_large_models_large_batches_is_refused_with_the_sum(tmp_path):
@@ -75,8 +73,8 @@ def test_a_bench_of_a_large_models_large_batches_is_refused_with_the_sum(tmp_pat
              "num_hidden_layers": 32, "num_attention_heads": 32, "num_key_value_heads": 8, "vocab_size": 128256,
              "head_dim": 128, "max_position_embeddings": 131072, "tie_word_embeddings": False}
     (tmp_path / "shape.json").write_text(json.dumps(shape))
-    text = refusal("bench", "step", "--shape", tmp_path / "shape.json", "--device", "cpu", "--memory-gib", "79",
-                   "--batch", "1,32,128", "--context", "512,4096", "--prefill-tokens", "8192")
+    text = refusal("step", "--shape", tmp_path / "shape.json", "--device", "cpu", "--memory-gib", "79", "--batch",
+                   "1,32,128", "--context", "512,4096", "--prefill-tokens", "8192", program=bench_binary)
     summed, total = terms(text)
     assert "2 x keys and values of a server (--batch, --context, --prefill-tokens)" in summed[0][1]
     assert total > 150 * 2**30
@@ -89,15 +87,15 @@ def test_a_bench_of_a_large_models_large_batches_is_refused_with_the_sum(tmp_pat
      ["2 x keys and values of a server (--batch, --context, --prefill-tokens)", "adapters of a server (--batch"]),
     ([*BENCH_STEP, "--ablations", "--batch", "64", "--context", "256", "--prefill-tokens", "256", "--memory-gib", "0.3"],
      ["4 x keys and values", "3 x adapters of a server", "padded copies", "a second copy of the projections"]),
-    (["bench", "serve", "--shape", SHAPE, "--device", "cpu", "--batch", "64", "--adapters", "200", "--rank", "64",
+    (["serve", "--shape", SHAPE, "--device", "cpu", "--batch", "64", "--adapters", "200", "--rank", "64",
       "--memory-gib", "0.3"], ["2 x page pool of one full context", "adapters, made and kept (--adapters, --rank)"]),
-    (["bench", "adapters", "--suite", "throughput-by-adapters", "--shape", SHAPE, "--device", "cpu", "--memory-gib", "0.02"],
+    (["adapters", "--suite", "throughput-by-adapters", "--shape", SHAPE, "--device", "cpu", "--memory-gib", "0.02"],
      ["weights in bf16"]),
-    (["bench", "assist", "--shape", SHAPE, "--device", "cpu", "--rows", "200000", "--memory-gib", "0.3"],
+    (["assist", "--shape", SHAPE, "--device", "cpu", "--rows", "200000", "--memory-gib", "0.3"],
      ["a step of 200000 rows (--rows)", "3 x the CPU assist of 200000 rows (--rows)"]),
     (["profile", "--shape", SHAPE, "--device", "cpu", "--batch", "256", "--memory-gib", "0.3"],
      ["adapters (--batch, --ranks)"])])
 def test_benches_count_all_their_servers(args, words):
-    text = refusal(*args)
+    text = refusal(*args, program=binary if args[0] == "profile" else bench_binary)
     for word in words:
         assert word in text, text

@@ -14,7 +14,7 @@ import time
 import openai
 import pytest
 
-from conftest import ADMIN_KEY, DEMO, Server, binary, complete, complete_all
+from conftest import ADMIN_KEY, DEMO, Server, bench_binary, binary, complete, complete_all
 from test_features import ask_admin
 
 ADAPTERS = ["austen", "burroughs", "carroll", "doyle", "lovecraft", "montgomery", "wells", "wodehouse"]
@@ -176,10 +176,10 @@ def test_generate(count):
     assert "doyle" in one and several == one
 
 
-@pytest.mark.skipif(bool(os.environ.get("GRAFT_NO_BENCH")), reason="a program without benches")
+@pytest.mark.skipif(bool(os.environ.get("GRAFT_NO_BENCH")), reason="without graft-bench")
 def test_bench_of_one_process_and_ranks(tmp_path):
     path = tmp_path / "figures.json"
-    subprocess.run([binary(), "bench", "parallel", "--shape", DEMO / "base" / "config.json", "--device", "cpu", "--rounds",
+    subprocess.run([bench_binary(), "parallel", "--shape", DEMO / "base" / "config.json", "--device", "cpu", "--rounds",
                     "2", "--output-tokens", "3", "--batch", "3", "--json", path], check=True, timeout=300,
                    capture_output=True)
     figures = json.loads(path.read_text())
@@ -188,11 +188,11 @@ def test_bench_of_one_process_and_ranks(tmp_path):
         assert len(row["one_tokens_per_second"]) == len(row["ranks_tokens_per_second"]) == 2 and row["ratio"] > 0
 
 
-@pytest.mark.skipif(bool(os.environ.get("GRAFT_NO_BENCH")), reason="a program without benches")
+@pytest.mark.skipif(bool(os.environ.get("GRAFT_NO_BENCH")), reason="without graft-bench")
 @pytest.mark.parametrize("cut", [[], ["--both-sides"]])
 def test_bench_of_one_rank_alone(cut, tmp_path):
     path = tmp_path / "figures.json"
-    done = subprocess.run([binary(), "bench", "step", "--shape", DEMO / "base" / "config.json", "--device", "cpu",
+    done = subprocess.run([bench_binary(), "step", "--shape", DEMO / "base" / "config.json", "--device", "cpu",
                            "--rank-of", "2", "--batch", "2", "--context", "8", "--steps", "2", "--prefill-tokens", "0",
                            "--prefill-adapters", "1", "--link-us", "5", "--json", path, *cut], check=True,
                           timeout=300, capture_output=True, text=True)
@@ -202,8 +202,8 @@ def test_bench_of_one_rank_alone(cut, tmp_path):
     assert all(row["median_ms"] > 0 for row in figures["decode"])
 
 
-@pytest.mark.skipif(bool(os.environ.get("GRAFT_NO_BENCH")), reason="a program without benches")
+@pytest.mark.skipif(bool(os.environ.get("GRAFT_NO_BENCH")), reason="without graft-bench")
 def test_adapters_of_one_process_are_not_cut():
-    done = subprocess.run([binary(), "bench", "step", "--shape", DEMO / "base" / "config.json", "--both-sides"],
+    done = subprocess.run([bench_binary(), "step", "--shape", DEMO / "base" / "config.json", "--both-sides"],
                           timeout=300, capture_output=True, text=True)
     assert done.returncode != 0 and "--both-sides is for --rank-of" in done.stderr

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Puts the options' tables into docs/cli.md, as the program has them.
+"""Puts the options' tables into the pages, as the programs have them.
 
-  tools/cli_tables.py build/release/graft
+  tools/cli_tables.py build/release/graft build/release/graft-bench
 """
 
 import pathlib
@@ -9,17 +9,21 @@ import re
 import subprocess
 import sys
 
-PAGE = pathlib.Path(__file__).resolve().parent.parent / "docs" / "cli.md"
-BEGIN, END = "<!-- graft help --markdown -->\n", "<!-- end -->\n"
+DOCS = pathlib.Path(__file__).resolve().parent.parent / "docs"
+PAGES = {"graft": DOCS / "cli.md", "graft-bench": DOCS / "inside" / "graft-bench.md"}
+END = "<!-- end -->\n"
 
 
 def main():
-    tables = subprocess.run([sys.argv[1], "help", "--markdown"], capture_output=True, text=True, check=True).stdout
-    text = PAGE.read_text()
-    pattern = re.compile(re.escape(BEGIN) + ".*" + re.escape(END), re.DOTALL)
-    if not pattern.search(text):
-        sys.exit(f"{PAGE}: no {BEGIN.strip()} ... {END.strip()}")
-    PAGE.write_text(pattern.sub(lambda _: f"{BEGIN}\n{tables}\n{END}", text))
+    for program in map(pathlib.Path, sys.argv[1:]):
+        tables = subprocess.run([program, "help", "--markdown"], capture_output=True, text=True, check=True).stdout
+        page = PAGES[program.name]
+        begin = f"<!-- {program.name} help --markdown -->\n"
+        text = page.read_text()
+        pattern = re.compile(re.escape(begin) + ".*" + re.escape(END), re.DOTALL)
+        if not pattern.search(text):
+            sys.exit(f"{page}: no {begin.strip()} ... {END.strip()}")
+        page.write_text(pattern.sub(lambda _: f"{begin}\n{tables}\n{END}", text))
 
 
 if __name__ == "__main__":

@@ -208,21 +208,21 @@ def pytest(preset, log, env=None, files=None, venv="venv"):
 
 
 def stage_program(log):
-    """The whole program, under ASan and UBSan, and the official client."""
-    program = os.path.join(ROOT, "build", "dev", "graft")
+    """The whole programs, under ASan and UBSan, and the official client."""
+    programs = {name: os.path.join(ROOT, "build", "dev", name) for name in ("graft", "graft-bench")}
     passed = Passed("program", SKIPS_WHAT_PASSED)
-    if passed.skip("pytest", program):
-        print("   program: it is as it was when it passed", flush=True)
+    if all(passed.skip(name, program) for name, program in programs.items()):
+        print("   program: both are as they were when they passed", flush=True)
         return 0, 0
     results = pytest("dev", log, {} if "--all" in sys.argv else ONE_THREAD)
     if results[0] and not results[1]:
-        passed.add({"pytest": program})
+        passed.add(programs)
     return results
 
 
 def stage_release(log):
     """The same with the program as operators run it, and what takes long."""
-    if not build("release", ["graft"], log) or not build("dev", ["schema_answers"], log):
+    if not build("release", ["graft", "graft-bench"], log) or not build("dev", ["schema_answers"], log):
         return 0, 1
     return pytest("release", log, LONG)
 

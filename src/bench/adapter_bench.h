@@ -1,4 +1,4 @@
-// What the suites of `graft bench adapters` share: one model, servers of synthetic adapters on it
+// What the suites of `graft-bench adapters` share: one model, servers of synthetic adapters on it
 // one after the other, workloads, and the figures of a served load. Main thread.
 #pragma once
 

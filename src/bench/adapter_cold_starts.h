@@ -1,4 +1,4 @@
-// Suite cold-starts of `graft bench adapters`: CaraServe's Figures 3 (left) and 10 to 14. Main
+// Suite cold-starts of `graft-bench adapters`: CaraServe's Figures 3 (left) and 10 to 14. Main
 // thread.
 #pragma once
 

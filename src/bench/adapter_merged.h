@@ -1,4 +1,4 @@
-// Suite merged of `graft bench adapters`: S-LoRA's Figure 7. Main thread.
+// Suite merged of `graft-bench adapters`: S-LoRA's Figure 7. Main thread.
 #pragma once
 
 #include "base/json.h"

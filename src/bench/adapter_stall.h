@@ -1,4 +1,4 @@
-// The suite `stall` of `graft bench adapters`. Main thread.
+// The suite `stall` of `graft-bench adapters`. Main thread.
 #pragma once
 
 #include "base/json.h"

@@ -1,4 +1,4 @@
-// The suites of `graft bench adapters`: S-LoRA's and CaraServe's evaluations on this machine. What
+// The suites of `graft-bench adapters`: S-LoRA's and CaraServe's evaluations on this machine. What
 // each shows stands in docs/benchmarks.md.
 #include <algorithm>
 #include <cstdio>

@@ -1,4 +1,4 @@
-// graft bench adapters: thousands of synthetic adapters on one model, the evaluations of S-LoRA and
+// graft-bench adapters: thousands of synthetic adapters on one model, the evaluations of S-LoRA and
 // CaraServe as suites.
 #include <algorithm>
 #include <cstdio>
@@ -109,7 +109,7 @@ Command BenchAdaptersCommand() {
   return {.name = "adapters",
           .help =
               "Serve thousands of synthetic adapters: S-LoRA's and CaraServe's evaluations.\n"
-              "  graft bench adapters --suite throughput-by-adapters --shape "
+              "  graft-bench adapters --suite throughput-by-adapters --shape "
               "bench/shapes/llama-2-7b.json",
           .groups = {{"Suite",
                       {{"suite", Text(options->suite), "which; without it they are listed"},

@@ -1,4 +1,4 @@
-// graft bench assist: one prefill step with its adapter on the device, and the same step while the
+// graft-bench assist: one prefill step with its adapter on the device, and the same step while the
 // CPU computes for it: handed over by flags, with the stream stopped for it, and by one worker with
 // threaded kernels (CaraServe, section 4.2, Figures 16 and 18); and the hand-off alone (17).
 #include <algorithm>

@@ -1,4 +1,4 @@
-// `graft bench assist --ipc`: rows handed to worker processes and their answers taken back, through
+// `graft-bench assist --ipc`: rows handed to worker processes and their answers taken back, through
 // shared memory and through UNIX domain sockets (CaraServe, Figure 17). Needs no GPU. Main thread,
 // before the process has any other: it forks.
 #pragma once

@@ -1,4 +1,4 @@
-// The subcommands of graft bench, one file each. Main thread.
+// The subcommands of graft-bench, one file each. Main thread.
 #pragma once
 
 #include "options/command.h"
@@ -12,5 +12,8 @@ Command BenchOpsCommand();
 Command BenchParallelCommand();
 Command BenchServeCommand();
 Command BenchStepCommand();
+
+// All of them, and help.
+Command BenchProgram();
 
 }  // namespace graft

@@ -1,4 +1,4 @@
-// graft bench exchange: sums of all ranks' numbers between GPUs, size by size: by kernels that read
+// graft-bench exchange: sums of all ranks' numbers between GPUs, size by size: by kernels that read
 // each other's memory, by NCCL moving and these kernels summing, and NCCL's own all-reduce beside
 // them. Every way's sums are compared with those formed on the host, bit by bit where the order is
 // ours.

@@ -1,4 +1,4 @@
-// graft bench ops: every kernel against what this machine's memory and arithmetic allow.
+// graft-bench ops: every kernel against what this machine's memory and arithmetic allow.
 #include <cstdio>
 #include <memory>
 

@@ -1,4 +1,4 @@
-// graft bench parallel: decode on one process's threads and on as many cores' ranks, in turns, so
+// graft-bench parallel: decode on one process's threads and on as many cores' ranks, in turns, so
 // that whatever else the machine does falls on both alike: tokens per second and their ratio. On
 // GPUs: on one and on as many as there are ranks.
 #include <algorithm>

@@ -1,4 +1,4 @@
-// graft bench serve: tokens per second and latencies of a whole server, always beside a run of the
+// graft-bench serve: tokens per second and latencies of a whole server, always beside a run of the
 // base model alone, so that what LoRA costs is one number. Scenarios alternate within each round,
 // so that a noisy machine is noisy for all of them; a round during which the machine's bandwidth
 // changed is run again, since its ratios would compare two machines.
@@ -523,7 +523,7 @@ Command BenchServeCommand() {
           .help =
               "Throughput and latency of a whole server with synthetic adapters, beside the base\n"
               "model alone in the same run.\n"
-              "  graft bench serve --shape bench/shapes/tinyllama-1.1b.json --adapters 8 --rank 16",
+              "  graft-bench serve --shape bench/shapes/tinyllama-1.1b.json --adapters 8 --rank 16",
           .groups = BenchServeOptionGroups(*options),
           .run = [options] {
             RETURN_IF_ERROR(InitLog(options->runtime.log_level));

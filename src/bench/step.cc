@@ -1,4 +1,4 @@
-// graft bench step: the executor alone, step by step: decode steps at given batches and contexts
+// graft-bench step: the executor alone, step by step: decode steps at given batches and contexts
 // for each mix of adapters, and a prefill step, against the least time that their bytes allow.
 #include <algorithm>
 #include <cstdio>

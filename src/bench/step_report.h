@@ -1,4 +1,4 @@
-// The rows of `graft bench step`: what it prints of a step's parts, and what --json gets.
+// The rows of `graft-bench step`: what it prints of a step's parts, and what --json gets.
 #pragma once
 
 #include <cstdint>

@@ -14,7 +14,7 @@ Command LearnCommand();
 Command AdaptersCommand();
 Command SimulateCommand();
 
-// All subcommands, bench and help included.
+// All subcommands, profile and help included.
 Command GraftProgram();
 
 }  // namespace graft

@@ -1,4 +1,4 @@
-// graft profile and graft simulate where they are left out (GRAFT_BENCH=OFF).
+// graft profile and graft simulate where they are left out (GRAFT_PROFILE=OFF).
 #include "cli/commands.h"
 #include "options/left_out.h"
 #include "profile/profile.h"

@@ -1,11 +1,22 @@
 // graft: its subcommands together.
-#include "bench/bench.h"
 #include "cli/commands.h"
 #include "options/help.h"
 #include "profile/profile.h"
 #include "runtime/assist_command.h"
 
 namespace graft {
+namespace {
+
+// It was a part of this program.
+Command FormerBenchCommand() {
+  return {.name = "bench",
+          .is_hidden = true,
+          .refusal = InvalidArgumentError(
+              "graft bench is a program of its own: write graft-bench instead; make build-bench "
+              "builds it, build/release/graft-bench")};
+}
+
+}  // namespace
 
 Command GraftProgram() {
   return {
@@ -21,16 +32,13 @@ Command GraftProgram() {
           "  graft generate --model DIR --prompt TEXT         print a completion\n"
           "  graft learn FILE --model DIR --name NAME         make an adapter of a document\n"
           "  graft adapters inspect --model DIR ADAPTER_DIR   what is in an adapter\n"
-          "  graft bench ops                                  each kernel against this machine's "
-          "peaks\n"
           "  graft simulate --runners 60                      a cluster by a virtual clock, per "
           "placement\n"
           "\n"
           "Every flag may also stand in a YAML or JSON file (--config) or in the environment\n"
-          "(--step-tokens-max is GRAFT_STEP_TOKENS_MAX; of graft bench,\n"
-          "GRAFT_BENCH_STEP_TOKENS_MAX).",
+          "(--step-tokens-max is GRAFT_STEP_TOKENS_MAX).",
       .subcommands = {ServeCommand(), RunnerCommand(), FrontendCommand(), ClusterCommand(),
-                      GenerateCommand(), LearnCommand(), AdaptersCommand(), BenchCommand(),
+                      GenerateCommand(), LearnCommand(), AdaptersCommand(), FormerBenchCommand(),
                       ProfileCommand(), SimulateCommand(), AssistCommand(),
                       HelpCommand(GraftProgram, "graft help serve")}};
 }

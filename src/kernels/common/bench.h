@@ -1,4 +1,4 @@
-// `graft bench ops`: times every op on buffers rotated past the last-level cache and states what
+// `graft-bench ops`: times every op on buffers rotated past the last-level cache and states what
 // share of the machine's roof it reaches (peak.h). On the CPU the roof is measured between the runs
 // of each case, so that both see the same machine. On a GPU runs are captured in a graph and timed
 // together by the device, as a model's step launches them; the roof is measured once. One thread.

@@ -1,4 +1,4 @@
-// What this machine can do, measured: the roofs under which `graft bench ops` puts every kernel.
+// What this machine can do, measured: the roofs under which `graft-bench ops` puts every kernel.
 // On the CPU the reading loop and the multiply-add loops are the fastest we know for the active
 // instruction set; one call takes about a millisecond, so that a bench can repeat it between its
 // own runs (a shared host's bandwidth drifts by a factor of two within minutes). On a GPU they are
