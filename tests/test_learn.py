@@ -324,15 +324,18 @@ def test_documents_by_an_encoder(tmp_path):
     assert done.returncode == 2 and "virtual tokens" in done.stderr and "context" in done.stderr
 
 
-@pytest.mark.parametrize("hidden", ["last", "all"])
-def test_chat_prompts_and_hidden_states(tmp_path, hidden):
+def test_chat_prompts_and_a_flag_that_was_removed(tmp_path):
     (tmp_path / "light.txt").write_text(TEXT)
-    done = learn(tmp_path / "light.txt", "--adapters", tmp_path, "--learner", "distill", "--rank", "4", "--window-tokens",
-                 "24", "--questions", "1", "--outputs", "1", "--output-tokens", "8", "--passes", "4", "--batch", "4", "--learning-rate",
-                 "0.01", "--prompts", "chat", "--hidden-states", hidden)
+    args = [tmp_path / "light.txt", "--adapters", tmp_path, "--learner", "distill", "--rank", "4", "--window-tokens", "24",
+            "--questions", "1", "--outputs", "1", "--output-tokens", "8", "--passes", "4", "--batch", "4", "--learning-rate",
+            "0.01", "--prompts", "chat"]
+    done = learn(*args, "--hidden-states", "all")
+    assert done.returncode == 2
+    assert "--hidden-states was removed since it gained too little; use distill without it" in done.stderr
+    done = learn(*args, "--hidden-states", "none")
     assert done.returncode == 0, done.stderr
     made = graft_json(tmp_path / "light")
-    assert made["learner"]["prompts"] == "chat" and made["learner"]["hidden_states"] == hidden
+    assert made["learner"]["prompts"] == "chat" and "hidden_states" not in made["learner"]
     assert made["scores"]["loss"] < made["scores"]["loss_base"]
 
 

@@ -210,7 +210,6 @@ Status PrepareAll(const LearnOptions& options, Learner& learner, LoadedModel& mo
     LearnJob& job = jobs[i];
     job.data = std::move(data[i]);
     job.asked = std::move(job.data.asked);
-    job.data.hidden = learner.writes() ? options.recipe.hidden : HiddenStates::kNone;
     job.shape = ShapeOf(options.recipe, learner, job.data.text.size());
   }
   return OkStatus();

@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "jobs/learning_records.h"
 #include "model/prompt_config.h"
 
 namespace graft {
@@ -80,9 +81,9 @@ std::vector<Option> LearnerRows(LearnOptions& o) {
       {"prompts", OneOf(o.recipe.prompts, kTeacherPromptsWords),
        "how the base is told what to write, and how it and --ask ask: plain text to go on with, or "
        "its chat template's messages; auto: these where it has a template"},
-      {"hidden-states", OneOf(o.recipe.hidden, kHiddenStatesWords),
-       "all but next-token: which of the teacher's hidden states the adapter is to come near to, "
-       "besides its probabilities; they are kept in memory"}};
+      {.name = "hidden-states",
+       .target = Removed("none", kHiddenStatesRemoved),
+       .is_removed = true}};
 }
 
 std::vector<Option> EncoderRows(LearnOptions& o) {

@@ -12,6 +12,7 @@
 #include "cluster/cluster_keys.h"
 #include "cluster/etcd_registry.h"
 #include "cluster/etcd_testing.h"
+#include "jobs/old_learning_records.h"
 
 namespace graft {
 namespace {
@@ -362,6 +363,47 @@ TEST_F(EtcdLearningStoreTest, AJobThatIsLeftWhileEtcdIsAwayIsLeftLater) {
   EXPECT_FALSE(first->NextJob()->has_value());
   second->Leave(theirs, /*is_fault=*/true);
   EXPECT_EQ(Claim(*second).begins, 2);
+}
+
+// As an earlier commit wrote them, key by key. What the jobs ask for is kept when they are written
+// again, also the word that has been removed.
+TEST_F(EtcdLearningStoreTest, OldRecordsAreRead) {
+  const auto put = [this](const std::string& key, const std::string& value) {
+    const std::string under = "graft-learning/" + key;
+    ASSERT_TRUE(client_->Commit({.then = {EtcdOperation::Put(under, value)}}).ok());
+  };
+  put("tenants/t", "");
+  put("files/t/file-old",
+      R"({"bytes":4,"created_at":900,"expires_at":0,"id":"file-old","name":"a.txt",)"
+      R"("purpose":"fine-tune","tenant":"t"})");
+  std::ofstream(folder_ + "/files/file-old") << "text";
+  const std::pair<std::string, std::string> jobs[] = {{"ftjob-hidden", "all"},
+                                                      {"ftjob-plain", "none"}};
+  for (const auto& [id, word] : jobs) {
+    put("jobs/t/" + id, OldEtcdJob(id, OldMethod("distill", word)));
+    put("open/" + id, R"({"begun":false,"tenant":"t"})");
+    put("events/t/" + id + "/0000000001",
+        R"({"created_at":900,"data":"","level":"info","message":"Created","number":1})");
+  }
+  EXPECT_EQ(frontend_->FindFile("t", "file-old")->name, "a.txt");
+  EXPECT_EQ(*frontend_->FileContent("t", "file-old"), "text");
+  EXPECT_EQ(frontend_->ListJobs("t", {})->items.size(), 2U);
+  const auto runner = Open("runner", Lease());
+  for (const auto& [id, word] : jobs) {
+    LearningJob mine = Claim(*runner);
+    EXPECT_EQ(mine.id, id);
+    EXPECT_EQ(mine.method.hidden_states, word);
+    EXPECT_EQ(mine.method.passes, 4);
+    EXPECT_EQ(mine.begins, 1);
+    EXPECT_EQ(Messages(mine), std::vector<std::string>{"Created"});
+    mine.status = JobStatus::kValidating;
+    EXPECT_TRUE(runner->Update(mine).ok());
+    EXPECT_EQ(frontend_->FindJob("t", id)->method, mine.method);
+    mine.status = JobStatus::kFailed;
+    mine.error = {"training_failed", "hidden_states was removed", ""};
+    EXPECT_TRUE(runner->Finish(mine, {.level = "error", .message = "no"}).ok());
+    EXPECT_EQ(frontend_->FindJob("t", id)->error, mine.error);
+  }
 }
 
 TEST_F(EtcdLearningStoreTest, AnOperatorFindsAJobsTenant) {

@@ -31,21 +31,22 @@ JobStatus JobStatusOf(const std::string& name) {
 }
 
 std::string ToJson(const DocumentMethod& method) {
-  return DumpJson({{"learner", method.learner},
-                   {"passes", method.passes},
-                   {"batch", method.batch},
-                   {"learning_rate_factor", method.learning_rate_factor},
-                   {"rank", method.rank},
-                   {"virtual_tokens", method.virtual_tokens},
-                   {"alpha", method.alpha},
-                   {"window_tokens", method.window_tokens},
-                   {"held_out_share", method.held_out_share},
-                   {"questions", method.questions},
-                   {"outputs", method.outputs},
-                   {"output_tokens", method.output_tokens},
-                   {"keep", method.keep},
-                   {"prompts", method.prompts},
-                   {"hidden_states", method.hidden_states}});
+  Json json = {{"learner", method.learner},
+               {"passes", method.passes},
+               {"batch", method.batch},
+               {"learning_rate_factor", method.learning_rate_factor},
+               {"rank", method.rank},
+               {"virtual_tokens", method.virtual_tokens},
+               {"alpha", method.alpha},
+               {"window_tokens", method.window_tokens},
+               {"held_out_share", method.held_out_share},
+               {"questions", method.questions},
+               {"outputs", method.outputs},
+               {"output_tokens", method.output_tokens},
+               {"keep", method.keep},
+               {"prompts", method.prompts}};
+  if (method.hidden_states != "none") json["hidden_states"] = method.hidden_states;
+  return DumpJson(json);
 }
 
 DocumentMethod DocumentMethodOf(const std::string& text) {

@@ -21,6 +21,10 @@ struct LearningFile {
   bool operator==(const LearningFile&) const = default;
 };
 
+// The answer to a flag and a field of a job, behind its name, unless it is "none".
+inline constexpr char kHiddenStatesRemoved[] =
+    "was removed since it gained too little; use distill without it";
+
 // How a document becomes an adapter, as the client asks. 0 and "": the learner's own.
 struct DocumentMethod {
   std::string learner;
@@ -36,8 +40,9 @@ struct DocumentMethod {
   int32_t outputs = 1;
   int32_t output_tokens = 128;
   int32_t keep = 32;
-  std::string prompts = "auto";        // how the base is told what to write
-  std::string hidden_states = "none";  // which of the teacher's are learned, too
+  std::string prompts = "auto";  // how the base is told what to write
+  // A job of an earlier commit may have another value, and fails by it.
+  std::string hidden_states = "none";
 
   bool operator==(const DocumentMethod&) const = default;
 };

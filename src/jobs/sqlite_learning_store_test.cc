@@ -8,6 +8,8 @@
 
 #include <filesystem>
 
+#include "jobs/old_learning_records.h"
+
 namespace graft {
 namespace {
 
@@ -326,6 +328,64 @@ TEST(LearningStoreFileTest, AKilledProcessLeavesWhatItWrote) {
   fs::remove_all(folder);
 }
 
+// The word that asks for hidden states is kept, so that the job fails by name.
+TEST(SqliteLearningStoreFileTest, AnOldDatabaseIsRead) {
+  const std::string folder = fs::temp_directory_path() / ("graft_old_" + std::to_string(getpid()));
+  fs::create_directories(folder);
+  const std::string path = folder + "/learning.db";
+  WriteOldLearningDatabase(path, "text");
+  for (int opens = 0; opens < 2; ++opens) {
+    const auto store = *SqliteLearningStore::Open(path);
+    EXPECT_EQ(*store->FindFile("t", "file-old"), (LearningFile{.id = "file-old",
+                                                               .tenant = "t",
+                                                               .name = "a.txt",
+                                                               .purpose = "fine-tune",
+                                                               .bytes = 4,
+                                                               .created_at = 900}));
+    EXPECT_EQ(*store->FileContent("t", "file-old"), "text");
+    const Page<LearningJob> jobs = *store->ListJobs("t", {});
+    ASSERT_EQ(jobs.items.size(), 3U);
+    const LearningJob &plain = jobs.items[0], &hidden = jobs.items[1], &done = jobs.items[2];
+    const DocumentMethod method = {.learner = "next-token",
+                                   .passes = 4,
+                                   .batch = 2,
+                                   .learning_rate_factor = 10.0,
+                                   .rank = 4,
+                                   .window_tokens = 24};
+    EXPECT_EQ(plain.id, "ftjob-plain");
+    EXPECT_EQ(plain.method, method);
+    EXPECT_EQ(hidden.method.learner, "distill");
+    EXPECT_EQ(hidden.method.hidden_states, "all");
+    LearningJob expected = {.id = "ftjob-done",
+                            .tenant = "t",
+                            .base_model = "base",
+                            .training_file = "file-old",
+                            .seed = 7,
+                            .method = method,
+                            .created_at = 900,
+                            .status = JobStatus::kSucceeded,
+                            .started_at = 901,
+                            .finished_at = 950,
+                            .trained_tokens = 1234,
+                            .adapter = "ft:base:ftjob-done",
+                            .hash = "a hash",
+                            .rank_max = 4,
+                            .bytes = 5678,
+                            .base_hash = "another base"};
+    expected.method.learner = "distill";
+    expected.method.hidden_states = "last";
+    EXPECT_EQ(done, expected);
+    EXPECT_EQ(store->ListEvents("t", "ftjob-done", {})->items[0].message,
+              "Created fine-tuning job: ftjob-done");
+    EXPECT_EQ(store->ListCheckpoints("t", "ftjob-done", {})->items[0].loss, 0.5);
+    const LearningJob next = **store->NextJob();
+    EXPECT_EQ(next.id, "ftjob-hidden");
+    EXPECT_EQ(next.method, hidden.method);
+    EXPECT_TRUE(store->Update(next).ok());
+  }
+  fs::remove_all(folder);
+}
+
 TEST(LearningRecordsTest, AMethodGoesToJsonAndBack) {
   const DocumentMethod method = {.learner = "distill",
                                  .passes = 5,
@@ -340,9 +400,12 @@ TEST(LearningRecordsTest, AMethodGoesToJsonAndBack) {
                                  .outputs = 1,
                                  .output_tokens = 11,
                                  .keep = 12,
-                                 .prompts = "chat",
-                                 .hidden_states = "all"};
+                                 .prompts = "chat"};
   EXPECT_EQ(DocumentMethodOf(ToJson(method)), method);
+  EXPECT_EQ(ToJson(method).find("hidden_states"), std::string::npos);
+  const DocumentMethod old = DocumentMethodOf(OldMethod("distill", "last"));
+  EXPECT_EQ(old.hidden_states, "last");
+  EXPECT_EQ(DocumentMethodOf(ToJson(old)), old);
   EXPECT_EQ(DocumentMethodOf("no json"), DocumentMethod());
   for (const JobStatus status :
        {JobStatus::kQueued, JobStatus::kValidating, JobStatus::kRunning, JobStatus::kSucceeded,

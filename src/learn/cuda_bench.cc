@@ -107,7 +107,7 @@ void RunCase(const BenchOptions& options, const BenchCase& c, const ModelConfig&
   double loss = 0.0;
   for (int32_t step = 0; step <= options.steps; ++step) {
     const int64_t begin = SteadyClock::Get().NowNs();
-    loss = trainer.Accumulate(pointers)[0].total();
+    loss = trainer.Accumulate(pointers)[0].tokens;
     trainer.Apply(updates);
     Synchronize(stream);
     if (step > 0) seconds.push_back(NsToSeconds(SteadyClock::Get().NowNs() - begin));

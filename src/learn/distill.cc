@@ -54,9 +54,8 @@ TrainingExample ExampleOf(const Lesson& lesson, const TaughtText& text, int32_t 
   example.num_choices = num_choices + (rest == Rest::kLeft ? 0 : 1);
   example.tokens = Joined(lesson.student_prompt, text.tokens);
   const auto before = static_cast<int32_t>(lesson.student_prompt.size());
-  example.teacher_prompt = lesson.order.prompt;
   example.window = lesson.window;
-  example.num_replaced = before;
+  example.num_prompt_tokens = before;
   const size_t n = text.tokens.size();
   example.rows.reserve(n);
   example.ids.reserve(n * static_cast<size_t>(example.num_choices));
@@ -112,49 +111,30 @@ class DistillLearner : public Learner {
                      KeptTokensMax()});
   }
 
-  int64_t TaughtRowsMax(const LearnerInput& input) const override {
-    const auto num_tokens = static_cast<int64_t>(input.tokens.size());
-    const auto num_windows =
-        static_cast<int64_t>(WindowsOf(num_tokens, input.window_tokens).size());
-    const auto num_prompts = static_cast<int64_t>(settings_.prompts.size());
-    int64_t of_window = num_prompts * settings_.outputs * settings_.output_tokens;
-    if (asks()) of_window += int64_t{settings_.questions} * settings_.form->answer_tokens_max();
-    return num_windows * of_window + num_tokens +
-           int64_t{num_kept()} * settings_.kept_passes * kKeptTokens;
-  }
-
   LearnerDataSize DataMax(const LearnerInput& input, int32_t num_choices) const override {
     const auto num_tokens = static_cast<int64_t>(input.tokens.size());
     const auto num_windows =
         static_cast<int64_t>(WindowsOf(num_tokens, input.window_tokens).size());
     const int32_t choices = num_choices + 1;  // the rest, where it is taught
-    const auto length = [](const std::vector<int32_t>& part) {
-      return static_cast<int64_t>(part.size());
-    };
     LearnerDataSize size;
     for (const DistillPrompt& prompt : settings_.prompts) {
-      size.Add(num_windows * settings_.outputs, length(prompt.student),
-               length(prompt.before) + input.window_tokens + length(prompt.behind),
+      size.Add(num_windows * settings_.outputs, static_cast<int64_t>(prompt.student.size()),
                settings_.output_tokens, choices);
     }
     if (asks()) {
-      const int64_t asked = settings_.form->prompt_tokens_max();
-      size.Add(num_windows * settings_.questions, asked, asked + input.window_tokens,
+      size.Add(num_windows * settings_.questions, settings_.form->prompt_tokens_max(),
                settings_.form->answer_tokens_max(), choices);
       // The texts that questions are found in are no examples, but written.
-      const DistillPrompt& writes = settings_.form->writes();
       LearnerDataSize written;
       written.Add(num_windows * static_cast<int64_t>(num_question_texts()), 0,
-                  length(writes.before) + input.window_tokens + length(writes.behind),
                   settings_.output_tokens, choices);
       size.bytes += written.bytes;
     }
     const int32_t half = input.window_tokens / 2;
-    size.Add((num_tokens + half - 1) / half, settings_.start_tokens, settings_.start_tokens + half,
-             half, choices);
+    size.Add((num_tokens + half - 1) / half, settings_.start_tokens, half, choices);
     const int64_t start = KeptTokensMax() - kKeptTokens;
     const int64_t of_pass = std::min(int64_t{num_kept()}, size.examples / int64_t{kOwnOfKept});
-    size.Add(of_pass * settings_.kept_passes, start, start, kKeptTokens, choices);
+    size.Add(of_pass * settings_.kept_passes, start, kKeptTokens, choices);
     return size;
   }
 
@@ -448,7 +428,8 @@ class DistillLearner : public Learner {
       if (!held_out.insert(QuestionOf(answers[i])).second) continue;
       const TrainingExample& answer = answers[i];
       data.asked.push_back(
-          {QuestionOf(answer), {answer.tokens.begin() + answer.num_replaced, answer.tokens.end()}});
+          {QuestionOf(answer),
+           {answer.tokens.begin() + answer.num_prompt_tokens, answer.tokens.end()}});
       data.held_out.push_back(answer);
     }
     for (size_t i = 0; i < texts.size(); ++i) {
@@ -467,7 +448,7 @@ class DistillLearner : public Learner {
 
   // What the student reads before the answer.
   static std::vector<int32_t> QuestionOf(const TrainingExample& answer) {
-    return {answer.tokens.begin(), answer.tokens.begin() + answer.num_replaced};
+    return {answer.tokens.begin(), answer.tokens.begin() + answer.num_prompt_tokens};
   }
 
   const DistillSettings settings_;

@@ -148,7 +148,6 @@ TEST(DistillTest, QuestionsAreAskedAsTheyWillBe) {
     }
   }
   EXPECT_EQ(num_answers, 8u);
-  EXPECT_GE(learner->TaughtRowsMax(InputOf(34)), static_cast<int64_t>(3 * num_answers));
 }
 
 // A document shorter than a window has fewer questions, and the last window of one as many as
@@ -231,8 +230,7 @@ TEST(DistillTest, KeptTextsAreTheBasesOwnWithoutTheDocument) {
     EXPECT_EQ(orders[i].temperature, 1.0f);
     EXPECT_EQ(orders[i].top_p, 1.0f);
     const TrainingExample& example = data.kept[i];
-    EXPECT_EQ(example.teacher_prompt, start);
-    EXPECT_EQ(example.num_replaced, static_cast<int32_t>(start.size()));
+    EXPECT_EQ(example.num_prompt_tokens, static_cast<int32_t>(start.size()));
     EXPECT_EQ(example.rows.front(), static_cast<int32_t>(start.size()) - 1);
     EXPECT_EQ(example.rows.size() + start.size(), example.tokens.size());
     EXPECT_LE(static_cast<int32_t>(example.tokens.size()), learner->ExampleTokensMax(20));
@@ -348,59 +346,14 @@ TEST(DistillTest, KeptTextsAreLearnedAndInNoScore) {
   EXPECT_LT(loss_of_kept[1], loss_of_kept[0]);
 }
 
-// The states are those of the base behind the window; an adapter comes nearer to them.
-TEST(DistillTest, TheTeachersHiddenStatesAreThoseBehindTheWindow) {
-  LearnModel model(SourcePath("tests/goldens/llama"), DType::kF32);
-  FakeWriter writer;
-  DistillSettings settings = Settings();
-  settings.outputs = 1;
-  const auto learner = MakeDistillLearner(settings);
-  Trainer trainer(model.config, model.weights,
-                  {.rows_max = 4 * learner->TeacherTokensMax(20),
-                   .sequences_max = 4,
-                   .rank_max = 4,
-                   .logits_rows_max = 4},
-                  model.stream);
-  for (const HiddenStates hidden : {HiddenStates::kLast, HiddenStates::kAll}) {
-    LearnerData data = *learner->Prepare(InputOf(30), &writer);
-    TrainingExample whole = data.training[1];
-    trainer.TakeTeacherStates({&whole, 1}, hidden == HiddenStates::kAll);
-    // The same example with the teacher's prompt in it: the base itself is at no distance.
-    whole.tokens.erase(whole.tokens.begin(), whole.tokens.begin() + whole.num_replaced);
-    whole.tokens.insert(whole.tokens.begin(), whole.teacher_prompt.begin(),
-                        whole.teacher_prompt.end());
-    for (int32_t& row : whole.rows) {
-      row += static_cast<int32_t>(whole.teacher_prompt.size()) - whole.num_replaced;
-    }
-    const TrainingExample* const one[] = {&whole};
-    whole.adapter = trainer.Add(1, 1.0f);
-    EXPECT_LT(trainer.EvaluateWithout(one)[static_cast<size_t>(whole.adapter)].hidden, 1e-6);
-
-    data.hidden = hidden;
-    LearnerRates rates = learner->rates();
-    rates.batch = 4;
-    rates.passes = 4;
-    TrainingRun run(trainer, std::move(data), rates, {.rank = 4}, 1, "");
-    TrainingRun* const only[] = {&run};
-    ASSERT_TRUE(run.Begin().ok());
-    StepTogether(trainer, only);
-    const double first = run.last_loss();
-    while (!run.is_done()) StepTogether(trainer, only);
-    EXPECT_LT(run.last_loss(), first);
-    ASSERT_TRUE(run.Finish().ok());
-    EXPECT_LT(run.scores().after, run.scores().before);
-  }
-}
-
 int64_t BytesOf(const LearnerData& data, int64_t* tokens) {
   int64_t bytes = 0;
   for (const auto* examples : {&data.training, &data.held_out, &data.kept}) {
     for (const TrainingExample& example : *examples) {
       *tokens += static_cast<int64_t>(example.tokens.size());
-      bytes += static_cast<int64_t>(sizeof(example) +
-                                    4 * (example.tokens.capacity() + example.rows.capacity() +
-                                         example.ids.capacity() + example.probabilities.capacity() +
-                                         example.teacher_prompt.capacity()));
+      bytes += static_cast<int64_t>(
+          sizeof(example) + 4 * (example.tokens.capacity() + example.rows.capacity() +
+                                 example.ids.capacity() + example.probabilities.capacity()));
     }
   }
   return bytes;
@@ -465,7 +418,6 @@ TEST(DistillTest, TextsAreOrderedByAFewWindowsAtATime) {
   ASSERT_EQ(all.training.size(), few.training.size());
   for (size_t i = 0; i < all.training.size(); ++i) {
     EXPECT_EQ(all.training[i].tokens, few.training[i].tokens);
-    EXPECT_EQ(all.training[i].teacher_prompt, few.training[i].teacher_prompt);
   }
 }
 

@@ -24,8 +24,6 @@ class EncoderLearner : public StudyLearner {
   int32_t ExampleTokensMax(int32_t window_tokens) const override {
     return std::max(StudyLearner::ExampleTokensMax(window_tokens), window_tokens);
   }
-  // It learns by the texts' tokens alone.
-  int64_t TaughtRowsMax(const LearnerInput& /*input*/) const override { return 0; }
 };
 
 }  // namespace

@@ -129,7 +129,7 @@ class EncoderGradientsTest : public ::testing::Test {
 TEST_F(EncoderGradientsTest, AreThoseOfDoubles) {
   trainer_.Encode(encoder_, texts_);
   const TrainingExample* const both[] = {&examples_[0], &examples_[1]};
-  const double loss = trainer_.Accumulate(both)[static_cast<size_t>(decoder_)].total();
+  const double loss = trainer_.Accumulate(both)[static_cast<size_t>(decoder_)].tokens;
   trainer_.BackwardEncoder(encoder_, texts_);
 
   TrainedLora& encoder = *trainer_.lora(encoder_);
@@ -163,7 +163,7 @@ TEST_F(EncoderGradientsTest, OfAMapAreThoseOfDoubles) {
       {vectors.data() + kMemoryTokens * n, 2 * kMemoryTokens, memories_[1], 0}};
   trainer_.Map(map, rows);
   const TrainingExample* const both[] = {&examples_[0], &examples_[1]};
-  const double loss = trainer_.Accumulate(both)[static_cast<size_t>(decoder_)].total();
+  const double loss = trainer_.Accumulate(both)[static_cast<size_t>(decoder_)].tokens;
   trainer_.BackwardMap(map, rows);
 
   decoder_lora_ = {trainer_.lora(decoder_), Numbers(trainer_.lora(decoder_)->parameters())};

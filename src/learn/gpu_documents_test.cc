@@ -46,7 +46,7 @@ void ExpectGradients(const Trained& actual, const Trained& expected, double loss
                      void (*expect)(std::span<const float>, std::span<const float>)) {
   for (const size_t i : {2, 3}) {
     SCOPED_TRACE("adapter " + std::to_string(i));
-    EXPECT_NEAR(actual.losses[i].total(), expected.losses[i].total(), loss_error);
+    EXPECT_NEAR(actual.losses[i].tokens, expected.losses[i].tokens, loss_error);
     expect(actual.gradients[i], expected.gradients[i]);
   }
 }
@@ -83,7 +83,7 @@ TEST_F(GpuDocumentsTest, TogetherIsAloneAndComputedAgainIsKept) {
     const auto i = static_cast<size_t>(adapter);
     const Trained alone = TrainShapes(model, LimitsOf(kAll), MixedShapes(), own, 2);
     for (const Trained* other : {&alone, &again}) {
-      EXPECT_EQ(other->losses[i].total(), together.losses[i].total());
+      EXPECT_EQ(other->losses[i].tokens, together.losses[i].tokens);
       EXPECT_TRUE(other->gradients[i] == together.gradients[i]);
       EXPECT_TRUE(other->parameters[i] == together.parameters[i]);
     }

@@ -110,7 +110,7 @@ struct Trained {
     Learned learned;
     for (int update = 0; update <= updates; ++update) {
       trainer.Encode(kEncoder, chain.texts);
-      learned.loss = trainer.Accumulate(PointersTo(examples))[kDecoder].total();
+      learned.loss = trainer.Accumulate(PointersTo(examples))[kDecoder].tokens;
       trainer.BackwardEncoder(kEncoder, chain.texts);
       if (update < updates) trainer.Apply(steps);
     }
@@ -272,7 +272,7 @@ MappedStep LearnMap(DeviceModel& model, bool in_parts = false) {
   trainer.Map(map, last);
   std::vector<TrainingExample> examples = {RandomExample(50, kDecoder, 4)};
   examples[0].prompt = part;
-  step.loss = trainer.Accumulate(PointersTo(examples))[kDecoder].total();
+  step.loss = trainer.Accumulate(PointersTo(examples))[kDecoder].tokens;
   trainer.BackwardMap(map, last);
   const auto gradients = trainer.prompt(map)->gradients();
   const auto numbers = trainer.prompt(memory)->parameters();

@@ -61,7 +61,7 @@ void ExpectGradients(const Trained& actual, const Trained& expected, double loss
   for (size_t i = 0; i < actual.gradients.size(); ++i) {
     SCOPED_TRACE("adapter " + std::to_string(i));
     EXPECT_EQ(actual.losses[i].num_rows, expected.losses[i].num_rows);
-    EXPECT_NEAR(actual.losses[i].total(), expected.losses[i].total(), loss_error);
+    EXPECT_NEAR(actual.losses[i].tokens, expected.losses[i].tokens, loss_error);
     if (!expected.gradients[i].empty()) expect(actual.gradients[i], expected.gradients[i]);
     if (expected.prompt_gradients[i].empty()) continue;
     SCOPED_TRACE("virtual tokens");
@@ -71,7 +71,7 @@ void ExpectGradients(const Trained& actual, const Trained& expected, double loss
 
 void ExpectSame(const Trained& a, const Trained& b, size_t adapter) {
   SCOPED_TRACE("adapter " + std::to_string(adapter));
-  EXPECT_EQ(a.losses[adapter].total(), b.losses[adapter].total());
+  EXPECT_EQ(a.losses[adapter].tokens, b.losses[adapter].tokens);
   EXPECT_TRUE(a.gradients[adapter] == b.gradients[adapter]);
   EXPECT_TRUE(a.parameters[adapter] == b.parameters[adapter]);
   EXPECT_TRUE(a.prompt_gradients[adapter] == b.prompt_gradients[adapter]);
@@ -104,7 +104,7 @@ TEST_F(GpuPromptTest, StepsInFp32AreTheCpus) {
   const Trained expected = TrainShapes(cpu, LimitsOf(kAll), MixedShapes(), MixedExamples(), 3);
   const Trained actual = TrainShapes(gpu, LimitsOf(kAll), MixedShapes(), MixedExamples(), 3);
   for (size_t i = 0; i < expected.losses.size(); ++i) {
-    EXPECT_NEAR(actual.losses[i].total(), expected.losses[i].total(), 1e-3);
+    EXPECT_NEAR(actual.losses[i].tokens, expected.losses[i].tokens, 1e-3);
     for (size_t j = 0; j < expected.prompt_parameters[i].size(); ++j) {
       ASSERT_NEAR(actual.prompt_parameters[i][j], expected.prompt_parameters[i][j], 5e-3)
           << "adapter " << i << ", number " << j;
@@ -156,9 +156,9 @@ TEST_F(GpuPromptTest, OfTheDocumentsOwnIsTheDocumentInContext) {
       const TrainingExample* const in_context[] = {&whole};
       const TrainingExample* const behind[] = {&asked};
       const auto at = static_cast<size_t>(adapter);
-      const double loss = trainer.Evaluate(behind)[at].total();
-      EXPECT_EQ(loss, trainer.EvaluateWithout(in_context)[at].total());
-      EXPECT_NE(loss, trainer.EvaluateWithout(behind)[at].total());
+      const double loss = trainer.Evaluate(behind)[at].tokens;
+      EXPECT_EQ(loss, trainer.EvaluateWithout(in_context)[at].tokens);
+      EXPECT_NE(loss, trainer.EvaluateWithout(behind)[at].tokens);
     }
   }
 }
@@ -213,8 +213,8 @@ TEST_F(GpuPromptTest, GoesOnFromTheHostsNumbers) {
   step(resumed);
   EXPECT_TRUE(std::ranges::equal(whole.lora(0)->parameters(), resumed.lora(0)->parameters()));
   EXPECT_TRUE(std::ranges::equal(whole.prompt(0)->parameters(), resumed.prompt(0)->parameters()));
-  EXPECT_EQ(whole.Evaluate(PointersTo(examples))[0].total(),
-            resumed.Evaluate(PointersTo(examples))[0].total());
+  EXPECT_EQ(whole.Evaluate(PointersTo(examples))[0].tokens,
+            resumed.Evaluate(PointersTo(examples))[0].tokens);
 }
 
 TEST_F(GpuPromptTest, TheSumIsWhatIsTaken) {

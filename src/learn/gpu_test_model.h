@@ -95,7 +95,6 @@ inline TrainingLimits LimitsOf(int64_t activation_bytes, int64_t transposed_byte
           .prefix_tokens_max = 37,
           .rank_max = 20,
           .logits_rows_max = 100,
-          .taught_states_max = 4,
           .activation_bytes_max = activation_bytes,
           .transposed_bytes_max = transposed_bytes};
 }

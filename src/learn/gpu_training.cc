@@ -132,10 +132,6 @@ GpuTraining::GpuTraining(const ModelConfig& config, const ModelWeights& weights,
   logits_ = Buffer(sizes.logits, device);
   d_logits_ = Buffer(sizes.d_logits, device);
   losses_ = Buffer(sizes.losses, device);
-  taught_ = Buffer(sizes.taught, device);
-  signs_ = Buffer(sizes.signs, device);
-  shares_ = Buffer(sizes.shares, device);
-  distances_ = Buffer(sizes.distances, device);
   head_states_ = Buffer(sizes.head_states, device);
 }
 
@@ -304,14 +300,12 @@ void GpuTraining::PutBatch(const TrainingBatch& batch, const TrainingTargets& ta
   CopyToDevice(batch_bytes_.data(), batch_on_host_.data(), bytes, stream_);
 }
 
-TargetLosses GpuTraining::Run(const TrainingBatch& batch,
-                              std::span<const AdapterInTraining> adapters,
-                              const TrainingTargets& targets, const TaughtStates& taught,
-                              bool backward) {
+std::vector<double> GpuTraining::Run(const TrainingBatch& batch,
+                                     std::span<const AdapterInTraining> adapters,
+                                     const TrainingTargets& targets, bool backward) {
   for (const int32_t id : targets.ids) CHECK(id >= kTokenRest && id < config_.vocab_size) << id;
   FollowAdapters(adapters);
   PutBatch(batch, targets);
-  PutTaught(taught);
   learns_ = backward;
   {
     const GpuPieces::Scope piece(pieces_);
@@ -320,14 +314,9 @@ TargetLosses GpuTraining::Run(const TrainingBatch& batch,
     RunHead(backward);
     if (backward) Backward();
   }
-  TargetLosses losses;
-  const auto bytes = static_cast<int64_t>(targets.rows.size() * sizeof(double));
-  losses.tokens.resize(targets.rows.size());
-  CopyFromDevice(losses.tokens.data(), losses_.data(), bytes, stream_);
-  if (!taught.states.empty()) {
-    losses.hidden.resize(targets.rows.size());
-    CopyFromDevice(losses.hidden.data(), distances_.data(), bytes, stream_);
-  }
+  std::vector<double> losses(targets.rows.size());
+  const auto bytes = static_cast<int64_t>(losses.size() * sizeof(double));
+  CopyFromDevice(losses.data(), losses_.data(), bytes, stream_);
   Synchronize(stream_);
   return losses;
 }

@@ -35,9 +35,8 @@ class GpuTraining : public TrainingDevice {
               Stream& stream, DeviceTurns* turns = nullptr);
 
   int32_t page_tokens() const override { return pool_.layout().page_tokens; }
-  TargetLosses Run(const TrainingBatch& batch, std::span<const AdapterInTraining> adapters,
-                   const TrainingTargets& targets, const TaughtStates& taught,
-                   bool backward) override;
+  std::vector<double> Run(const TrainingBatch& batch, std::span<const AdapterInTraining> adapters,
+                          const TrainingTargets& targets, bool backward) override;
   void Apply(std::span<const Update> updates) override;
   void Fetch(int32_t adapter, TrainedLora& lora) override;
   void Fetch(int32_t adapter, TrainedPrompt& prompt) override;
@@ -53,7 +52,7 @@ class GpuTraining : public TrainingDevice {
   void BackwardMap(std::span<const AdapterInTraining> adapters, int32_t map,
                    std::span<const MappedRows> rows) override;
   void BeginPrompt(const TrainingBatch& batch, TrainedPrompt& prompt) override;
-  void TakeStates(const TrainingBatch& batch, std::span<const int32_t> rows, bool all,
+  void TakeStates(const TrainingBatch& batch, std::span<const int32_t> rows,
                   float* states) override;
 
  private:
@@ -158,16 +157,6 @@ class GpuTraining : public TrainingDevice {
   int64_t RankStride() const { return LoraGradientRankStride(limits_.rank_max); }
   LoraArgs MakeLoraArgs(const Product& product, int32_t layer, const void* x, float* y) const;
 
-  void PutTaught(const TaughtStates& taught);
-  bool IsTaught(int32_t boundary) const {
-    return !taught_index_.empty() && taught_index_[static_cast<size_t>(boundary)] >= 0;
-  }
-  // Brings what is taught at a boundary; of the rows `states`, targets [begin, begin + count).
-  void BringTaught(int32_t boundary);
-  void CompareStates(int32_t boundary, const float* states, const int32_t* rows, int32_t begin,
-                     int32_t count);
-  void AddStateGradients(int32_t boundary, float* d_states, const int32_t* rows, int32_t begin,
-                         int32_t count, void* copy);
   // Of these rows of the batch: what goes into the final norm, and what comes out in fp32.
   void PickStates(const int32_t* rows, int64_t num_rows);
   const float* NormPicked(int64_t num_rows);
@@ -264,13 +253,7 @@ class GpuTraining : public TrainingDevice {
   Buffer attention_scratch_, backward_scratch_;
   Buffer d_prefixes_;  // of one layer, fp32
   Buffer head_hidden_, head_input_, head_normed_, head_d_normed_, logits_, d_logits_, losses_;
-  // A teacher's states at one boundary, which way the student's differ from them at all, what a
-  // unit of distance counts, and the distances.
-  Buffer taught_, signs_, shares_, distances_;
-  Buffer head_states_;                     // [logits_rows_max, hidden], fp32
-  std::span<const float* const> on_host_;  // TaughtStates::states
-  std::vector<int32_t> taught_index_;      // of a boundary, into signs_ and shares_; -1: none
-  std::vector<float> taught_on_host_;      // of one boundary
+  Buffer head_states_;  // [logits_rows_max, hidden], fp32
   Buffer norms_, adamw_scratch_;
 };
 

@@ -21,8 +21,6 @@ void GpuTraining::Backward() {
     BackwardMlp(layer, activations);
     BackwardAttention(layer, activations);
     if (layer == 0) break;  // nothing is learned before the embeddings
-    AddStateGradients(layer, d_hidden_.as<float>(), batch_.rows, 0, batch_.num_targets,
-                      d_hidden_copy_.data());
     pieces_.AfterLayer();
   }
   AddPromptGradients(batch_.embeddings, d_hidden_, config_.hidden_size, config_.hidden_size, 0);

@@ -15,7 +15,6 @@ void GpuTraining::PutEncoderBatch(const TrainingBatch& batch,
                                   std::span<const AdapterInTraining> adapters) {
   FollowAdapters(adapters);
   PutBatch(batch, {});
-  PutTaught({});
 }
 
 GpuMasters& GpuTraining::EmbeddingsOf(int32_t adapter) {

@@ -19,8 +19,6 @@ void GpuTraining::Forward() {
     if (layer < first_kept()) {
       CopyOnDevice(inputs_[static_cast<size_t>(layer)].data(), hidden_.data(), bytes, stream_);
     }
-    BringTaught(layer);
-    CompareStates(layer, hidden_.as<float>(), batch_.rows, 0, batch_.num_targets);
     ComputeLayer(layer, ActivationsOf(layer));
     FinishLayer(layer);
     pieces_.AfterLayer();
@@ -223,14 +221,10 @@ void GpuTraining::NormForHead(const float* x, int64_t num_rows) {
 void GpuTraining::RunHead(bool backward) {
   const int64_t n = config_.hidden_size;
   const int64_t vocab = config_.vocab_size;
-  BringTaught(config_.num_layers);
   for (int32_t begin = 0; begin < batch_.num_targets; begin += limits_.logits_rows_max) {
     const int32_t num_rows = std::min(limits_.logits_rows_max, batch_.num_targets - begin);
     const int32_t* const rows = batch_.rows + begin;
     PickStates(rows, num_rows);
-    if (IsTaught(config_.num_layers)) {
-      CompareStates(config_.num_layers, NormPicked(num_rows), nullptr, begin, num_rows);
-    }
     NormForHead(head_hidden_.as<float>(), num_rows);
     pieces_.BeforeWork(FlopOf(weights_.lm_head, num_rows));
     Gemm({.x = head_normed_.data(),
@@ -265,8 +259,6 @@ void GpuTraining::RunHead(bool backward) {
           .y_stride = n,
           .x_is_fp32 = dtype_ == DType::kF32},
          stream_);
-    AddStateGradients(config_.num_layers, head_d_normed_.as<float>(), nullptr, begin, num_rows,
-                      nullptr);
     RmsNormBackward({.x = head_input_.data(),
                      .x_dtype = dtype_,
                      .weight = weights_.final_norm.as<float>(),

@@ -148,11 +148,6 @@ GpuTrainingBuffers GpuTrainingBuffersOf(const TrainingLimits& limits, const Mode
   sizes.d_logits = head_rows * config.vocab_size * element;
   sizes.losses = rows * int64_t{sizeof(double)};
   sizes.head_states = sizes.head_hidden;
-  if (limits.taught_states_max == 0) return sizes;
-  sizes.taught = sizes.hidden;
-  sizes.signs = limits.taught_states_max * rows * hidden;
-  sizes.shares = limits.taught_states_max * rows * int64_t{sizeof(double)};
-  sizes.distances = sizes.losses;
   return sizes;
 }
 
@@ -180,7 +175,6 @@ TrainingSizes GpuTrainingSizesOf(const TrainingLimits& limits, const ModelConfig
                  buffers.d_logits + buffers.losses + buffers.head_states;
   sizes.attention = buffers.attention_scratch + buffers.backward_scratch + buffers.d_prefixes +
                     GpuPoolLayout(config, dtype, device).PageBytes() * NumTrainingPages(limits);
-  sizes.taught = buffers.taught + buffers.signs + buffers.shares + buffers.distances;
   // Cosines, sines, and the sines of turns back.
   sizes.ropes = RopeTablesBytes(config, config.context_tokens_max) * 3 / 2;
   return sizes;

@@ -66,7 +66,7 @@ TEST_F(GpuTrainingTest, GradientsInFp32AreTheCpus) {
     const Trained actual = Train(gpu, LimitsOf(kAll), examples);
     for (size_t i = 0; i < 3; ++i) {
       EXPECT_EQ(actual.losses[i].num_rows, expected.losses[i].num_rows);
-      EXPECT_NEAR(actual.losses[i].total(), expected.losses[i].total(), 1e-5);
+      EXPECT_NEAR(actual.losses[i].tokens, expected.losses[i].tokens, 1e-5);
       ForEachMatrix(cpu.config, kMixedRanks[i], [&](size_t begin, size_t n) {
         ExpectNear(std::span(actual.gradients[i]).subspan(begin, n),
                    std::span(expected.gradients[i]).subspan(begin, n));
@@ -85,7 +85,7 @@ TEST_F(GpuTrainingTest, GradientsInBf16PointWhereTheCpusDo) {
     const Trained expected = Train(cpu, LimitsOf(kAll), MixedExamples(), 0, ranks);
     const Trained actual = Train(gpu, LimitsOf(kAll), MixedExamples(), 0, ranks);
     for (size_t i = 0; i < 3; ++i) {
-      EXPECT_NEAR(actual.losses[i].total(), expected.losses[i].total(), 2e-2);
+      EXPECT_NEAR(actual.losses[i].tokens, expected.losses[i].tokens, 2e-2);
       ForEachMatrix(config, ranks[i], [&](size_t begin, size_t n) {
         ExpectPointsAlong(std::span(actual.gradients[i]).subspan(begin, n),
                           std::span(expected.gradients[i]).subspan(begin, n));
@@ -107,7 +107,7 @@ TEST_F(GpuTrainingTest, GradientsAreThoseOfPyTorchAndPeft) {
   const auto losses = GoldenValues<float>(golden, "losses");
   for (int step = 0; step < 3; ++step) {
     const TrainingLoss loss = trainer.Accumulate(PointersTo(examples))[0];
-    EXPECT_NEAR(loss.total(), losses[static_cast<size_t>(step)], 1e-4);
+    EXPECT_NEAR(loss.tokens, losses[static_cast<size_t>(step)], 1e-4);
     if (step == 0) {
       EXPECT_LT(WorstError(model.config, trainer.adapter(0), trainer.adapter(0).gradients(), golden,
                            "grad."),
@@ -135,7 +135,7 @@ TEST_F(GpuTrainingTest, AdaptersTogetherAreAdaptersAlone) {
       }
       const auto i = static_cast<size_t>(adapter);
       const Trained alone = Train(model, LimitsOf(kAll), own, 2, ranks);
-      EXPECT_EQ(alone.losses[i].total(), together.losses[i].total());
+      EXPECT_EQ(alone.losses[i].tokens, together.losses[i].tokens);
       EXPECT_EQ(alone.gradients[i], together.gradients[i]);
       EXPECT_EQ(alone.parameters[i], together.parameters[i]);
     }
@@ -174,7 +174,7 @@ TEST_F(GpuTrainingTest, GroupsOfAdaptersChangeNothing) {
         EXPECT_EQ(in_groups.gradients, at_once.gradients);
         EXPECT_EQ(in_groups.parameters, at_once.parameters);
         for (size_t i = 0; i < 3; ++i) {
-          EXPECT_EQ(in_groups.losses[i].total(), at_once.losses[i].total());
+          EXPECT_EQ(in_groups.losses[i].tokens, at_once.losses[i].tokens);
         }
       }
     }
@@ -200,7 +200,7 @@ TEST_F(GpuTrainingTest, TheBestNumbersComeBack) {
     return all;
   };
   EXPECT_FALSE(trainer.has_best(adapter));
-  const double loss = trainer.Evaluate(PointersTo(examples))[0].total();
+  const double loss = trainer.Evaluate(PointersTo(examples))[0].tokens;
   trainer.KeepBest(adapter);
   const std::vector<float> best = numbers();
   for (int step = 0; step < 2; ++step) {
@@ -211,14 +211,14 @@ TEST_F(GpuTrainingTest, TheBestNumbersComeBack) {
   EXPECT_EQ(trainer.best(adapter), best);
   trainer.TakeBest(adapter);
   EXPECT_EQ(numbers(), best);
-  EXPECT_EQ(trainer.Evaluate(PointersTo(examples))[0].total(), loss);
+  EXPECT_EQ(trainer.Evaluate(PointersTo(examples))[0].tokens, loss);
   // Those of a checkpoint come from the host's memory.
   trainer.Accumulate(PointersTo(examples));
   trainer.Apply({&update, 1});
   trainer.set_best(adapter, best);
   trainer.TakeBest(adapter);
   EXPECT_EQ(numbers(), best);
-  EXPECT_EQ(trainer.Evaluate(PointersTo(examples))[0].total(), loss);
+  EXPECT_EQ(trainer.Evaluate(PointersTo(examples))[0].tokens, loss);
 }
 
 // A server's steps, which nobody takes here, and a GPU so slow that every product is cut into parts
@@ -258,7 +258,7 @@ TEST_F(GpuTrainingTest, InPiecesTheBitsAreTheSame) {
       EXPECT_EQ(cut.prompt_gradients, whole.prompt_gradients);
       EXPECT_EQ(cut.prompt_parameters, whole.prompt_parameters);
       for (size_t i = 0; i < shapes.size(); ++i) {
-        EXPECT_EQ(cut.losses[i].total(), whole.losses[i].total());
+        EXPECT_EQ(cut.losses[i].tokens, whole.losses[i].tokens);
       }
     }
   }
@@ -288,8 +288,8 @@ TEST_F(GpuTrainingTest, GoesOnFromTheHostsNumbers) {
   step(whole);
   step(resumed);
   EXPECT_TRUE(std::ranges::equal(whole.adapter(0).parameters(), resumed.adapter(0).parameters()));
-  EXPECT_EQ(whole.Evaluate(PointersTo(examples))[0].total(),
-            resumed.Evaluate(PointersTo(examples))[0].total());
+  EXPECT_EQ(whole.Evaluate(PointersTo(examples))[0].tokens,
+            resumed.Evaluate(PointersTo(examples))[0].tokens);
 }
 
 TEST_F(GpuTrainingTest, TheSumIsWhatIsTaken) {

@@ -50,9 +50,6 @@ struct LearnerInput {
   uint64_t seed = 0;
 };
 
-// Which of a teacher's hidden states an adapter is to come near to.
-enum class HiddenStates : uint8_t { kNone, kLast, kAll };
-
 // A question as a model is asked it, and what the base answers with the document before it.
 struct AskedQuestion {
   std::vector<int32_t> prompt;
@@ -67,7 +64,6 @@ struct LearnerData {
   std::vector<TrainingExample> kept;
   int32_t kept_of_pass = 0;
   std::vector<int32_t> text;  // of the document; where virtual tokens begin
-  HiddenStates hidden = HiddenStates::kNone;
 };
 
 // Of examples, before there are any: what they take, and the tokens that a pass goes over.
@@ -76,10 +72,8 @@ struct LearnerDataSize {
   int64_t bytes = 0;
   int64_t tokens = 0;
 
-  // So many examples, each of whose students reads and whose teachers read so many tokens before
-  // the rows that are looked at.
-  void Add(int64_t count, int64_t student_tokens, int64_t teacher_tokens, int64_t rows,
-           int32_t num_choices);
+  // So many examples, in each of which so many tokens stand before the rows that are looked at.
+  void Add(int64_t count, int64_t prompt_tokens, int64_t rows, int32_t num_choices);
 };
 
 // What a learner's adapters have, unless another size is asked for.
@@ -100,8 +94,6 @@ class Learner {
   // Whether it has texts written, whose prompts and answers take this many tokens at most.
   virtual bool writes() const { return false; }
   virtual int32_t TeacherTokensMax(int32_t /*window_tokens*/) const { return 0; }
-  // Rows at most that a document's examples look at, where a teacher has hidden states of them.
-  virtual int64_t TaughtRowsMax(const LearnerInput& /*input*/) const { return 0; }
   // What Prepare makes of the input at most, what it has written for it with so many choices a
   // token included.
   virtual LearnerDataSize DataMax(const LearnerInput& input, int32_t num_choices) const = 0;

@@ -50,7 +50,7 @@ class NextTokenLearner : public Learner {
   LearnerDataSize DataMax(const LearnerInput& input, int32_t /*num_choices*/) const override {
     const auto windows = WindowsOf(static_cast<int64_t>(input.tokens.size()), input.window_tokens);
     LearnerDataSize size;
-    size.Add(static_cast<int64_t>(windows.size()), start_tokens_, 0, input.window_tokens, 1);
+    size.Add(static_cast<int64_t>(windows.size()), start_tokens_, input.window_tokens, 1);
     return size;
   }
 
@@ -89,14 +89,13 @@ std::unique_ptr<Learner> MakeNextTokenLearner(int32_t start_tokens) {
   return std::make_unique<NextTokenLearner>(start_tokens);
 }
 
-void LearnerDataSize::Add(int64_t count, int64_t student_tokens, int64_t teacher_tokens,
-                          int64_t rows, int32_t num_choices) {
+void LearnerDataSize::Add(int64_t count, int64_t prompt_tokens, int64_t rows, int32_t num_choices) {
   constexpr int64_t kToken = sizeof(int32_t);
   constexpr int64_t kChoice = sizeof(int32_t) + sizeof(float);
   examples += count;
-  tokens += count * (student_tokens + rows);
+  tokens += count * (prompt_tokens + rows);
   // A row is a token, its place and its choices.
-  bytes += count * (int64_t{sizeof(TrainingExample)} + (student_tokens + teacher_tokens) * kToken +
+  bytes += count * (int64_t{sizeof(TrainingExample)} + prompt_tokens * kToken +
                     rows * (2 * kToken + num_choices * kChoice));
 }
 

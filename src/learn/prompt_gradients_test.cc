@@ -68,7 +68,7 @@ class PromptGradientsTest : public ::testing::Test {
     trainer.prompt(index)->Refresh();
     trainer.lora(document)->Refresh();
     for (TrainingExample& example : examples_) example.document = with_document ? document : -1;
-    const double loss = trainer.Accumulate(testing::PointersTo(examples_))[0].total();
+    const double loss = trainer.Accumulate(testing::PointersTo(examples_))[0].tokens;
 
     ReferenceLora learned{&lora, Doubles(lora.parameters())};
     const ReferenceLora frozen{trainer.lora(document),
@@ -136,7 +136,7 @@ std::vector<float> LogitsOf(LearnModel& model, TrainingTransformer& transformer,
   transformer.Forward(batch, adapters);
   std::vector<int32_t> rows(static_cast<size_t>(batch.num_rows() - first));
   std::iota(rows.begin(), rows.end(), first);
-  const float* logits = transformer.ComputeHead(rows).logits;
+  const float* logits = transformer.ComputeHead(rows);
   return {logits, logits + rows.size() * static_cast<size_t>(model.config.vocab_size)};
 }
 

@@ -62,7 +62,7 @@ class ReferenceModel {
     return rows;
   }
 
-  // As Trainer has it, without hidden states. The example's rows count from `before`.
+  // As Trainer has it. The example's rows count from `before`.
   double Loss(const Rows& normed, const TrainingExample& example, int32_t before) const {
     double sum = 0.0;
     const auto k = static_cast<size_t>(example.num_choices);

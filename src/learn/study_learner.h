@@ -21,9 +21,6 @@ class StudyLearner : public Learner {
   int32_t TeacherTokensMax(int32_t window_tokens) const override {
     return study_->TeacherTokensMax(window_tokens);
   }
-  int64_t TaughtRowsMax(const LearnerInput& input) const override {
-    return study_->TaughtRowsMax(input);
-  }
   LearnerDataSize DataMax(const LearnerInput& input, int32_t num_choices) const override {
     return study_->DataMax(input, num_choices);
   }

@@ -45,7 +45,7 @@ class TaskLearner : public Learner {
   LearnerDataSize DataMax(const LearnerInput& /*input*/, int32_t /*num_choices*/) const override {
     LearnerDataSize size;
     for (const TaskQuestion& question : questions_) {
-      size.Add(1, static_cast<int64_t>(question.prompt.size()), 0,
+      size.Add(1, static_cast<int64_t>(question.prompt.size()),
                static_cast<int64_t>(question.answer.size()), 1);
     }
     return size;

@@ -1,7 +1,6 @@
 #include "learn/trainer.h"
 
 #include <algorithm>
-#include <cmath>
 #include <numeric>
 #include <string>
 #include <utility>
@@ -194,7 +193,9 @@ void Trainer::RunGroup(std::span<const TrainingExample* const> sorted, bool back
     first_row += sequences.back().num_rows();
   }
   const TrainingBatch batch(sequences, page_tokens());
-  CountTargets(losses);
+  for (const Target& target : targets_) {
+    ++losses[static_cast<size_t>(target.example->adapter)].num_rows;
+  }
   if (device_ != nullptr) {
     RunOnDevice(batch, backward, losses);
   } else {
@@ -213,48 +214,16 @@ void Trainer::RunOnCpu(const TrainingBatch& batch, bool backward,
     begin += count;
     transformer_->Pause();
   }
-  for (int32_t layer = 0; layer < config_.num_layers; ++layer) {
-    AddDistance(targets_, layer, transformer_->hidden(layer), false, nullptr, losses);
-  }
-  if (!backward) return;
-  std::vector<TrainingLoss> counted(adapters_.size());
-  transformer_->Backward([&](int32_t layer, float* d_hidden) {
-    AddDistance(targets_, layer, transformer_->hidden(layer), false, d_hidden, counted);
-  });
+  if (backward) transformer_->Backward();
 }
 
 void Trainer::RunOnDevice(const TrainingBatch& batch, bool backward,
                           std::vector<TrainingLoss>& losses) {
   CHECK(!targets_.empty()) << "nothing is looked at";
   const TargetArrays arrays = ArraysOf(targets_, losses);
-  const TaughtArrays taught = TaughtOf(targets_);
-  const TargetLosses row_losses =
-      device_->Run(batch, Table(), arrays.AsTargets(targets_[0].example->num_choices),
-                   {taught.states, taught.shares}, backward);
-  AddTokenLosses(targets_, row_losses.tokens, losses);
-  for (size_t i = 0; i < row_losses.hidden.size(); ++i) {
-    losses[static_cast<size_t>(targets_[i].example->adapter)].hidden += row_losses.hidden[i];
-  }
-}
-
-Trainer::TaughtArrays Trainer::TaughtOf(std::span<const Target> targets) const {
-  TaughtArrays taught;
-  if (std::ranges::all_of(targets, [](const Target& t) { return t.example->hidden.empty(); })) {
-    return taught;
-  }
-  for (int32_t boundary = 0; boundary <= config_.num_layers; ++boundary) {
-    for (const Target& target : targets) {
-      taught.states.push_back(StatesTaught(target, boundary));
-      taught.shares.push_back(taught.states.back() == nullptr ? 0.0 : ShareOf(target, boundary));
-    }
-  }
-  return taught;
-}
-
-double Trainer::ShareOf(const Target& target, int32_t boundary) const {
-  const auto adapter = static_cast<size_t>(target.example->adapter);
-  return 1.0 / teacher_sums_[static_cast<size_t>(boundary)][adapter] /
-         static_cast<double>(NumBoundaries(*target.example));
+  const std::vector<double> row_losses =
+      device_->Run(batch, Table(), arrays.AsTargets(targets_[0].example->num_choices), backward);
+  AddTokenLosses(targets_, row_losses, losses);
 }
 
 Trainer::TargetArrays Trainer::ArraysOf(std::span<const Target> targets,
@@ -283,45 +252,12 @@ void Trainer::AddTokenLosses(std::span<const Target> targets, std::span<const do
   }
 }
 
-size_t Trainer::NumBoundaries(const TrainingExample& example) const {
-  const size_t one = example.rows.size() * static_cast<size_t>(config_.hidden_size);
-  const size_t all = static_cast<size_t>(config_.num_layers) + 1;
-  CHECK(example.hidden.size() == one || example.hidden.size() == all * one);
-  return example.hidden.size() / one;
-}
-
-const float* Trainer::StatesTaught(const Target& target, int32_t boundary) const {
-  const TrainingExample& example = *target.example;
-  if (example.hidden.empty()) return nullptr;
-  const size_t count = NumBoundaries(example);
-  if (count == 1 && boundary < config_.num_layers) return nullptr;
-  const size_t at = count == 1 ? 0 : static_cast<size_t>(boundary);
-  return example.hidden.data() + (at * example.rows.size() + static_cast<size_t>(target.index)) *
-                                     static_cast<size_t>(config_.hidden_size);
-}
-
-void Trainer::CountTargets(std::vector<TrainingLoss>& losses) {
-  const size_t num_boundaries = static_cast<size_t>(config_.num_layers) + 1;
-  teacher_sums_.assign(num_boundaries, std::vector<double>(adapters_.size()));
-  const auto n = static_cast<size_t>(config_.hidden_size);
-  for (const Target& target : targets_) {
-    const auto adapter = static_cast<size_t>(target.example->adapter);
-    ++losses[adapter].num_rows;
-    for (size_t boundary = 0; boundary < num_boundaries; ++boundary) {
-      const float* states = StatesTaught(target, static_cast<int32_t>(boundary));
-      if (states == nullptr) continue;
-      double& sum = teacher_sums_[boundary][adapter];
-      for (size_t i = 0; i < n; ++i) sum += std::fabs(static_cast<double>(states[i]));
-    }
-  }
-}
-
 void Trainer::RunHead(std::span<const Target> targets, bool backward,
                       std::vector<TrainingLoss>& losses) {
   const TargetArrays arrays = ArraysOf(targets, losses);
-  const TrainingTransformer::Head head = transformer_->ComputeHead(arrays.rows);
+  float* const logits = transformer_->ComputeHead(arrays.rows);
   std::vector<double> row_losses(arrays.rows.size());
-  TokenLoss({.logits = head.logits,
+  TokenLoss({.logits = logits,
              .num_rows = static_cast<int64_t>(arrays.rows.size()),
              .vocab_size = config_.vocab_size,
              .num_choices = targets[0].example->num_choices,
@@ -331,29 +267,7 @@ void Trainer::RunHead(std::span<const Target> targets, bool backward,
              .losses = row_losses.data()},
             stream_);
   AddTokenLosses(targets, row_losses, losses);
-  AddDistance(targets, config_.num_layers, head.normed, true, backward ? head.d_normed : nullptr,
-              losses);
   if (backward) transformer_->BackwardHead(arrays.rows);
-}
-
-void Trainer::AddDistance(std::span<const Target> targets, int32_t boundary, const float* states,
-                          bool packed, float* gradients, std::vector<TrainingLoss>& losses) const {
-  const auto n = static_cast<size_t>(config_.hidden_size);
-  for (size_t t = 0; t < targets.size(); ++t) {
-    const float* taught = StatesTaught(targets[t], boundary);
-    if (taught == nullptr) continue;
-    const auto adapter = static_cast<size_t>(targets[t].example->adapter);
-    const double share = ShareOf(targets[t], boundary);
-    const size_t row = (packed ? t : static_cast<size_t>(targets[t].row)) * n;
-    double sum = 0.0;
-    for (size_t i = 0; i < n; ++i) {
-      const float difference = states[row + i] - taught[i];
-      sum += std::fabs(static_cast<double>(difference));
-      if (gradients == nullptr || difference == 0.0f) continue;
-      gradients[row + i] += static_cast<float>(difference > 0.0f ? share : -share);
-    }
-    losses[adapter].hidden += sum * share;
-  }
 }
 
 std::vector<std::span<float>> Trainer::NumbersOf(int32_t index) {

@@ -35,14 +35,8 @@ struct TrainingExample {
   std::vector<float> probabilities;
   // What its rows count beside others in the tokens' gradients; losses are told without it.
   float weight = 1.0f;
-  // Empty, or a teacher's hidden states [num_layers + 1][rows][hidden]: the embeddings, the
-  // residual stream after each layer but the last, and the final norm's output; or the last of
-  // these alone.
-  std::vector<float> hidden;
-  int32_t window = -1;  // of the document, which it is about; -1: of no one alone
-  // What a teacher reads in place of the first `num_replaced` tokens; empty: there is none.
-  std::vector<int32_t> teacher_prompt;
-  int32_t num_replaced = 0;
+  int32_t window = -1;            // of the document, which it is about; -1: of no one alone
+  int32_t num_prompt_tokens = 0;  // of `tokens`, before what a teacher says behind them
 };
 
 // What an adapter of the table has.
@@ -72,8 +66,6 @@ enum class StatePooling : uint8_t { kLast, kMean };
 struct TrainingLoss {
   int64_t num_rows = 0;
   double tokens = 0.0;  // cross entropy, nats
-  double hidden = 0.0;  // distance to the teacher's hidden states, see docs/learning.md
-  double total() const { return tokens + hidden; }
 };
 
 class Trainer {
@@ -102,11 +94,6 @@ class Trainer {
   std::vector<TrainingLoss> Evaluate(std::span<const TrainingExample* const> examples);
   // Likewise, of the base and the examples' documents without what learns.
   std::vector<TrainingLoss> EvaluateWithout(std::span<const TrainingExample* const> examples);
-
-  // The base's hidden states behind each example's teacher_prompt become the example's: all of
-  // them, or the last one. Nothing happens to those without such a prompt. A teacher's sequence has
-  // at most rows_max rows.
-  void TakeTeacherStates(std::span<TrainingExample> examples, bool all_layers);
 
   // Memories by an encoder, an adapter with embeddings: what it makes of the texts, and, after an
   // Accumulate of examples behind these memories, its gradients anew. The forward is computed again
@@ -172,8 +159,7 @@ class Trainer {
   // At most logits_rows_max rows each.
   std::vector<EncodedRows> HeadParts(std::span<const EncodedRows> rows) const;
   // What TrainingDevice::TakeStates takes.
-  void TakeStates(const TrainingBatch& batch, std::span<const int32_t> rows, bool all,
-                  float* states);
+  void TakeStates(const TrainingBatch& batch, std::span<const int32_t> rows, float* states);
   void EncodeOnCpu(const TrainingBatch& batch, std::span<const EncodedRows> rows);
   void BackwardEncodedOnCpu(const TrainingBatch& batch, std::span<const EncodedRows> rows);
   int32_t page_tokens() const {
@@ -201,26 +187,9 @@ class Trainer {
   static void AddTokenLosses(std::span<const Target> targets, std::span<const double> row_losses,
                              std::vector<TrainingLoss>& losses);
   void RunOnCpu(const TrainingBatch& batch, bool backward, std::vector<TrainingLoss>& losses);
-  // [boundaries, targets] of all targets.
-  struct TaughtArrays {
-    std::vector<const float*> states;
-    std::vector<double> shares;
-  };
-  TaughtArrays TaughtOf(std::span<const Target> targets) const;
-  // What a unit of distance at `boundary` counts.
-  double ShareOf(const Target& target, int32_t boundary) const;
   void RunOnDevice(const TrainingBatch& batch, bool backward, std::vector<TrainingLoss>& losses);
   void ApplyOnDevice(std::span<const Update> updates);
   void RunHead(std::span<const Target> targets, bool backward, std::vector<TrainingLoss>& losses);
-  void CountTargets(std::vector<TrainingLoss>& losses);
-  // How many hidden states the example has, and where one of them lies; null: it has not this one.
-  size_t NumBoundaries(const TrainingExample& example) const;
-  const float* StatesTaught(const Target& target, int32_t boundary) const;
-  // What `states` of these targets differ from the teacher's at `boundary`, added to the losses;
-  // with `gradients`, rows as `states` are, its gradient is added there. Rows are the batch's, or,
-  // where `packed`, one a target.
-  void AddDistance(std::span<const Target> targets, int32_t boundary, const float* states,
-                   bool packed, float* gradients, std::vector<TrainingLoss>& losses) const;
 
   const ModelConfig config_;
   const TrainingLimits limits_;
@@ -231,7 +200,6 @@ class Trainer {
   std::unique_ptr<TrainingDevice> device_;
   std::vector<Adapter> adapters_;
   std::vector<Target> targets_;
-  std::vector<std::vector<double>> teacher_sums_;  // [boundary][adapter] of |teacher's states|
 };
 
 }  // namespace graft

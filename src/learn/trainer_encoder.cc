@@ -106,7 +106,7 @@ void Trainer::BackwardEncodedOnCpu(const TrainingBatch& batch, std::span<const E
     transformer_->BackwardNormed(batch_rows,
                                  memory.gradients().data() + part.first * memory.columns());
   }
-  transformer_->Backward([](int32_t, float*) {});
+  transformer_->Backward();
 }
 
 }  // namespace graft

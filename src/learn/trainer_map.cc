@@ -46,7 +46,7 @@ std::vector<float> Trainer::Embed(std::span<const std::span<const int32_t>> text
       num_rows += tokens;
     }
     std::vector<float> states(rows.size() * n);
-    TakeStates(TrainingBatch(sequences, page_tokens()), rows, false, states.data());
+    TakeStates(TrainingBatch(sequences, page_tokens()), rows, states.data());
     const float* next = states.data();
     for (size_t i = 0; i < counts.size(); ++i) {
       PoolRows(next, counts[i], n, vectors.data() + (begin + i) * n);
@@ -55,6 +55,19 @@ std::vector<float> Trainer::Embed(std::span<const std::span<const int32_t>> text
     begin += sequences.size();
   }
   return vectors;
+}
+
+void Trainer::TakeStates(const TrainingBatch& batch, std::span<const int32_t> rows, float* states) {
+  if (device_ != nullptr) return device_->TakeStates(batch, rows, states);
+  const auto n = static_cast<size_t>(config_.hidden_size);
+  transformer_->Forward(batch, {});
+  for (size_t begin = 0; begin < rows.size();) {
+    const size_t count =
+        std::min<size_t>(static_cast<size_t>(limits_.logits_rows_max), rows.size() - begin);
+    const float* normed = transformer_->ComputeNormed(rows.subspan(begin, count));
+    states = std::copy_n(normed, count * n, states);
+    begin += count;
+  }
 }
 
 void Trainer::Map(int32_t map, std::span<const MappedRows> rows) {

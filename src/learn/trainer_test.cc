@@ -77,7 +77,7 @@ std::vector<Trained> TrainTogether(LearnModel& model, const std::vector<int32_t>
     TrainedLora& lora = trainer.adapter(i);
     runs.push_back({{lora.parameters().begin(), lora.parameters().end()},
                     {lora.gradients().begin(), lora.gradients().end()},
-                    losses[static_cast<size_t>(i)].total()});
+                    losses[static_cast<size_t>(i)].tokens});
   }
   return runs;
 }
@@ -139,7 +139,7 @@ TEST(TrainerTest, AnExamplesWeightIsThatOfItsGradients) {
   std::vector<TrainingExample> examples = ExamplesOf(0);
   const auto gradients = [&](std::vector<float> weights) {
     for (size_t i = 0; i < 3; ++i) examples[i].weight = weights[i];
-    const double loss = trainer.Accumulate(testing::PointersTo(examples))[0].total();
+    const double loss = trainer.Accumulate(testing::PointersTo(examples))[0].tokens;
     return std::pair(loss, std::vector(lora.gradients().begin(), lora.gradients().end()));
   };
   const auto [loss, all] = gradients({1.0f, 1.0f, 1.0f});
@@ -180,7 +180,7 @@ TEST(TrainerTest, ForwardIsTheServers) {
       transformer.Forward(batch, adapters);
       std::vector<int32_t> rows(39);
       std::iota(rows.begin(), rows.end(), 0);
-      const float* logits = transformer.ComputeHead(rows).logits;
+      const float* logits = transformer.ComputeHead(rows);
 
       testing::TestSession session(model.config, model.weights, model.stream);
       const auto served = session.Step(

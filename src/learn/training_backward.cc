@@ -22,14 +22,12 @@ void TrainingTransformer::ZeroGradients() {
 void TrainingTransformer::BackwardHead(std::span<const int32_t> rows) {
   const auto num_rows = static_cast<int64_t>(rows.size());
   const int64_t n = config_.hidden_size;
-  // Added to what the caller put there.
   Gemm({.x = logits_.data(),
         .x_stride = config_.vocab_size,
         .m = num_rows,
         .weight = &transposed_head_,
         .y = head_d_normed_.as<float>(),
         .y_stride = n,
-        .accumulate = true,
         .x_is_fp32 = true},
        stream_);
   BackwardNormed(rows, head_d_normed_.as<float>());
@@ -54,14 +52,13 @@ void TrainingTransformer::BackwardNormed(std::span<const int32_t> rows, const fl
   }
 }
 
-void TrainingTransformer::Backward(const Inject& inject) {
+void TrainingTransformer::Backward() {
   const int32_t first_kept = config_.num_layers - num_kept_layers();
   for (int32_t layer = config_.num_layers - 1; layer >= 0; --layer) {
     Activations& activations = ActivationsOf(layer);
     if (layer < first_kept) ComputeLayer(layer, activations);
     BackwardMlp(layer, activations);
     BackwardAttention(layer, activations);
-    if (layer > 0) inject(layer, d_hidden_.as<float>());
     Pause();
   }
   AddEmbeddingGradients();

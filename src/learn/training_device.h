@@ -34,14 +34,6 @@ struct TrainingTargets {
   std::span<const float> weights;  // [rows]
 };
 
-// A teacher's hidden states, of each boundary between layers and behind the last one (the final
-// norm's): [num_layers + 1, targets] pointers to [hidden], null where nothing is taught; and what a
-// unit of distance counts. Empty: nothing is taught.
-struct TaughtStates {
-  std::span<const float* const> states;
-  std::span<const double> shares;
-};
-
 // Rows of a batch where an encoder's virtual tokens stand, and the numbers that their final states
 // are: those of a memory, an adapter with embeddings, from its token `first` on.
 struct EncodedRows {
@@ -60,12 +52,6 @@ struct MappedRows {
   int32_t first = 0;
 };
 
-// Of each target.
-struct TargetLosses {
-  std::vector<double> tokens;  // in nats, without its weight
-  std::vector<double> hidden;  // its shares of distances; empty where nothing is taught
-};
-
 class TrainingDevice {
  public:
   virtual ~TrainingDevice() = default;
@@ -73,10 +59,10 @@ class TrainingDevice {
   virtual int32_t page_tokens() const = 0;
 
   // `adapters`: all that there are, as the batch counts them. With `backward` the gradients of the
-  // batch's adapters, anew.
-  virtual TargetLosses Run(const TrainingBatch& batch, std::span<const AdapterInTraining> adapters,
-                           const TrainingTargets& targets, const TaughtStates& taught,
-                           bool backward) = 0;
+  // batch's adapters, anew. Returns each target's loss in nats, without its weight.
+  virtual std::vector<double> Run(const TrainingBatch& batch,
+                                  std::span<const AdapterInTraining> adapters,
+                                  const TrainingTargets& targets, bool backward) = 0;
 
   // A step of AdamW, the adapter's `step`th, from 1 on.
   struct Update {
@@ -117,9 +103,9 @@ class TrainingDevice {
   // numbers in the host's memory: the tokens' embeddings, or their keys and values.
   virtual void BeginPrompt(const TrainingBatch& batch, TrainedPrompt& prompt) = 0;
 
-  // The base's hidden states of these rows: with `all` of every boundary, else behind the final
-  // norm: [boundaries, rows, hidden], in the host's memory.
-  virtual void TakeStates(const TrainingBatch& batch, std::span<const int32_t> rows, bool all,
+  // The base's hidden states of these rows behind the final norm: [rows, hidden], in the host's
+  // memory.
+  virtual void TakeStates(const TrainingBatch& batch, std::span<const int32_t> rows,
                           float* states) = 0;
 };
 

@@ -234,9 +234,8 @@ const float* TrainingTransformer::ComputeNormed(std::span<const int32_t> rows) {
   return head_normed_.as<float>();
 }
 
-TrainingTransformer::Head TrainingTransformer::ComputeHead(std::span<const int32_t> rows) {
-  const float* const normed = ComputeNormed(rows);
-  Gemm({.x = normed,
+float* TrainingTransformer::ComputeHead(std::span<const int32_t> rows) {
+  Gemm({.x = ComputeNormed(rows),
         .x_stride = config_.hidden_size,
         .m = static_cast<int64_t>(rows.size()),
         .weight = &weights_.lm_head,
@@ -244,8 +243,7 @@ TrainingTransformer::Head TrainingTransformer::ComputeHead(std::span<const int32
         .y_stride = config_.vocab_size,
         .x_is_fp32 = true},
        stream_);
-  std::memset(head_d_normed_.data(), 0, static_cast<size_t>(head_d_normed_.bytes()));
-  return {logits_.as<float>(), normed, head_d_normed_.as<float>()};
+  return logits_.as<float>();
 }
 
 }  // namespace graft

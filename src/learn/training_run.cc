@@ -69,24 +69,11 @@ int64_t TrainingRun::progress() const {
   return static_cast<int64_t>(progress);
 }
 
-Status TrainingRun::TakeTeacherStates() {
-  if (data_.hidden == HiddenStates::kNone) return OkStatus();
-  for (std::vector<TrainingExample>* examples : {&data_.training, &data_.held_out, &data_.kept}) {
-    for (TrainingExample& example : *examples) {
-      if (!example.hidden.empty()) continue;
-      trainer_.TakeTeacherStates({&example, 1}, data_.hidden == HiddenStates::kAll);
-      if (on_batch_) RETURN_IF_ERROR(on_batch_());
-    }
-  }
-  return OkStatus();
-}
-
 Status TrainingRun::Begin() {
-  RETURN_IF_ERROR(TakeTeacherStates());
   if (state_.has_begun) return Look();
   RETURN_IF_ERROR(LookOn(data_.training, false, &state_.before));
   RETURN_IF_ERROR(LookOn(data_.held_out, false, &state_.held_out_before));
-  state_.best_loss = state_.held_out_before.loss().total();
+  state_.best_loss = state_.held_out_before.loss().tokens;
   // Which is somewhere already, unlike LoRA.
   if (prompt() != nullptr) {
     trainer_.BeginPrompt(adapter_, data_.text);
@@ -125,7 +112,6 @@ TrainingLoss TrainingRun::Mean::loss() const {
   TrainingLoss loss{.num_rows = num_rows};
   if (num_rows == 0) return loss;
   loss.tokens = tokens / static_cast<double>(num_rows);
-  loss.hidden = hidden / static_cast<double>(num_rows);
   return loss;
 }
 
@@ -149,7 +135,6 @@ Status TrainingRun::LookOn(const std::vector<TrainingExample>& examples, bool wi
         with_adapter ? trainer_.Evaluate(batch) : trainer_.EvaluateWithout(batch);
     const TrainingLoss& loss = losses[static_cast<size_t>(adapter_)];
     mean->tokens += loss.tokens * static_cast<double>(loss.num_rows);
-    mean->hidden += loss.hidden * static_cast<double>(loss.num_rows);
     mean->num_rows += loss.num_rows;
     mean->next += batch.size();
     if (on_batch_) RETURN_IF_ERROR(on_batch_());
@@ -205,7 +190,7 @@ Trainer::Update TrainingRun::Update() const {
 }
 
 void TrainingRun::OnStep(const TrainingLoss& loss) {
-  state_.last_loss = loss.total();
+  state_.last_loss = loss.tokens;
   ++state_.step;
   const int32_t every = std::max(1, num_steps_ / kLooks);
   state_.is_look_due = rates_.keeps_best && (state_.step % every == 0 || is_done());
@@ -215,7 +200,7 @@ void TrainingRun::OnStep(const TrainingLoss& loss) {
 Status TrainingRun::Look() {
   if (!state_.is_look_due || data_.held_out.empty()) return OkStatus();
   RETURN_IF_ERROR(LookOn(data_.held_out, true, &state_.look));
-  const double loss = std::exchange(state_.look, {}).loss().total();
+  const double loss = std::exchange(state_.look, {}).loss().tokens;
   state_.is_look_due = false;
   if (!(loss < state_.best_loss)) return OkStatus();  // nor where it is no number
   state_.best_loss = loss;
@@ -246,7 +231,7 @@ Status TrainingRun::Finish() {
 
 std::string TrainingRun::StateJson() const {
   const auto json = [](const Mean& mean) {
-    return Json::array({mean.tokens, mean.hidden, mean.num_rows, mean.next});
+    return Json::array({mean.tokens, mean.num_rows, mean.next});
   };
   return DumpJson({{"step", state_.step},
                    {"last_loss", state_.last_loss},
@@ -272,12 +257,11 @@ Result<TrainingRun::State> TrainingRun::StateOf(const std::string& text) {
     if (is_whole) json[key].get_to(*value);
   };
   const auto take_mean = [&](const char* key, Mean* mean) {
-    is_whole = is_whole && json.contains(key) && json[key].is_array() && json[key].size() == 4 &&
+    is_whole = is_whole && json.contains(key) && json[key].is_array() && json[key].size() == 3 &&
                std::ranges::all_of(json[key], [](const Json& one) { return one.is_number(); });
     if (!is_whole) return;
     const Json& numbers = json[key];
-    *mean = {numbers[0].get<double>(), numbers[1].get<double>(), numbers[2].get<int64_t>(),
-             numbers[3].get<size_t>()};
+    *mean = {numbers[0].get<double>(), numbers[1].get<int64_t>(), numbers[2].get<size_t>()};
   };
   State state;
   take("step", &state.step);

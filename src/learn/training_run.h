@@ -19,7 +19,7 @@
 
 namespace graft {
 
-// Losses are means over tokens, in nats: those of the tokens alone, without hidden states.
+// Losses are means over tokens, in nats.
 struct TrainingScores {
   double before = 0.0, after = 0.0;  // on what was trained on: the base's, and the adapter's
   double held_out_before = 0.0, held_out_after = 0.0;
@@ -43,8 +43,7 @@ class TrainingRun {
   // may be made in it.
   void set_on_batch(std::function<Status()> on_batch) { on_batch_ = std::move(on_batch); }
 
-  // A teacher's hidden states, and the losses before the first step unless Resume found them.
-  // Before all else but Resume.
+  // The losses before the first step unless Resume found them. Before all else but Resume.
   Status Begin();
   bool is_done() const { return state_.step == num_steps_; }
   int32_t step() const { return state_.step; }
@@ -87,7 +86,7 @@ class TrainingRun {
 
   // A mean over the rows of examples, as far as a pass over these has come.
   struct Mean {
-    double tokens = 0.0, hidden = 0.0;  // sums
+    double tokens = 0.0;  // a sum
     int64_t num_rows = 0;
     size_t next = 0;  // example
     TrainingLoss loss() const;
@@ -102,7 +101,6 @@ class TrainingRun {
     int32_t best_step = 0;
     Mean before, held_out_before, look, after, held_out_after;
   };
-  Status TakeTeacherStates();
   Status LookOn(const std::vector<TrainingExample>& examples, bool with_adapter, Mean* mean);
   std::string StateJson() const;
   static Result<State> StateOf(const std::string& json);

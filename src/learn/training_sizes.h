@@ -19,8 +19,6 @@ struct TrainingLimits {
   int32_t prefix_tokens_max = 0;  // keys and values that stand before a sequence
   int32_t rank_max = 0;
   int32_t logits_rows_max = 128;  // at once
-  // Hidden states that a teacher has of a row: none, the last one, or num_layers + 1. Of a GPU.
-  int32_t taught_states_max = 0;
   // Of activations that are kept from the forward to the backward, besides each layer's input.
   int64_t activation_bytes_max = 0;
   // Of layers' transposed weights that are kept; the others' are made anew in every backward.
@@ -39,12 +37,11 @@ struct TrainingSizes {
   int64_t logits = 0;
   int64_t attention = 0;
   int64_t ropes = 0;
-  int64_t taught = 0;       // a teacher's hidden states of one step
   int64_t thread_rows = 0;  // of the threads that multiply; no Buffers
 
   int64_t total() const {
     return layer_inputs + kept_activations + kept_transposed + made_transposed + gradients + lora +
-           logits + attention + ropes + taught + thread_rows;
+           logits + attention + ropes + thread_rows;
   }
 };
 TrainingSizes SizesOf(const TrainingLimits& limits, const ModelConfig& config, DType dtype,

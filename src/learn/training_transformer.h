@@ -55,13 +55,9 @@ class TrainingTransformer {
     return hidden_[static_cast<size_t>(layer)].as<float>();
   }
 
-  // The final norm and logits of these rows, at most logits_rows_max.
-  struct Head {
-    float* logits;        // [rows, vocab], to be replaced by their gradients
-    const float* normed;  // [rows, hidden]
-    float* d_normed;      // [rows, hidden], zeros: gradients besides those of logits
-  };
-  Head ComputeHead(std::span<const int32_t> rows);
+  // The logits [rows, vocab] of these rows, at most logits_rows_max; to be replaced by their
+  // gradients.
+  float* ComputeHead(std::span<const int32_t> rows);
   // The final norm alone, of as many rows; and its gradients [rows, hidden] into the residual
   // stream.
   const float* ComputeNormed(std::span<const int32_t> rows);
@@ -70,10 +66,8 @@ class TrainingTransformer {
   void ZeroGradients();
   // Takes the gradients of the last ComputeHead into the residual stream.
   void BackwardHead(std::span<const int32_t> rows);
-  // Adds to the adapters' gradients; those of prompts are in the order of the sequences. `inject`
-  // may add to the gradient of hidden(layer).
-  using Inject = std::function<void(int32_t layer, float* d_hidden)>;
-  void Backward(const Inject& inject);
+  // Adds to the adapters' gradients; those of prompts are in the order of the sequences.
+  void Backward();
 
   int32_t page_tokens() const { return pool_.layout().page_tokens; }
   int32_t num_kept_layers() const { return static_cast<int32_t>(kept_.size()); }

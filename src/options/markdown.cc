@@ -57,6 +57,7 @@ class Pages {
 
  private:
   void AddOption(const Option& option, std::string* rows, std::string* known) {
+    if (option.is_removed) return;
     const std::string row = RowText(option);
     if (std::find(rows_.begin(), rows_.end(), row) != rows_.end()) {
       *known += (known->empty() ? "" : ", ") + FlagText(option);

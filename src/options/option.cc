@@ -222,6 +222,13 @@ OptionTarget Addresses(std::vector<std::string>& values) {
           }};
 }
 
+OptionTarget Removed(std::string neutral, std::string why) {
+  return {.set = [neutral = std::move(neutral),
+                  why = std::move(why)](const std::vector<std::string>& texts) -> Status {
+    return texts.front() == neutral ? OkStatus() : InvalidArgumentError(why);
+  }};
+}
+
 OptionTarget Boolean(bool& value) {
   return {.type = "true|false",
           .initial = value ? "true" : "false",

@@ -39,6 +39,7 @@ struct Option {
   std::string default_help = {};  // where the value itself says nothing: "the folder's name"
   bool is_required = false;
   bool is_positional = false;  // words without a flag; on the command line alone
+  bool is_removed = false;     // known for one version more, and named in no help
 };
 
 // Numbers from `min` to `max`, both included; where `is_open`, neither.
@@ -65,6 +66,8 @@ OptionTarget Texts(std::vector<std::string>& values);
 OptionTarget Address(std::string& value);
 // Machines: several in one text have commas between them.
 OptionTarget Addresses(std::vector<std::string>& values);
+// For an option that was removed: `neutral` sets nothing, and the error for all else is `why`.
+OptionTarget Removed(std::string neutral, std::string why);
 OptionTarget Boolean(bool& value);
 OptionTarget Switch(bool& value);
 

@@ -107,7 +107,11 @@ TEST(OptionTest, MarkdownNamesAnOptionOnceWhereTwoCommandsHaveIt) {
           {.name = "serve",
            .groups = {{"A", {threads_row(threads), {"size,extent", OneOf(size, kSizes), "a|b"}}}}},
           {.name = "run", .groups = {{"A", {threads_row(threads)}}}},
-          {.name = "bench", .groups = {{"A", {threads_row(other), {"quiet", Switch(quiet), "q"}}}}},
+          {.name = "bench",
+           .groups = {{"A",
+                       {threads_row(other),
+                        {"quiet", Switch(quiet), "q"},
+                        {.name = "loud", .target = Removed("no", "?"), .is_removed = true}}}}},
           {.name = "worker", .groups = {{"A", {threads_row(other)}}}, .is_hidden = true}}};
   EXPECT_EQ(OptionsMarkdown(program),
             "### graft serve\n\n"

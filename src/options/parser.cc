@@ -152,6 +152,7 @@ CLI::Option* AddOption(CLI::App& app, const Option& option, const std::string& g
   }
   if (!OptionText(option).empty()) added->option_text(OptionText(option));
   if (!group.empty()) added->group(group);
+  if (option.is_removed) added->group("");
   return added;
 }
 
@@ -193,9 +194,8 @@ std::vector<std::string> FlagNames(const Picked& picked) {
   std::vector<std::string> names;
   for (const OptionGroup& group : picked.command->groups) {
     for (const Option& option : group.options) {
-      if (!option.is_positional) {
-        for (std::string& name : AllNames(option)) names.push_back(std::move(name));
-      }
+      if (option.is_positional || option.is_removed) continue;
+      for (std::string& name : AllNames(option)) names.push_back(std::move(name));
     }
   }
   if (TakesSettings(*picked.command)) names.emplace_back(kConfigName);

@@ -38,6 +38,9 @@ class ParserTest : public testing::Test {
                                         {"peers", Addresses(peers_), "machines"},
                                         {"self", Address(self_), "this machine"},
                                         {"quiet", Switch(quiet_), "no bars"},
+                                        {.name = "old-size",
+                                         .target = Removed("none", "was removed; use --size"),
+                                         .is_removed = true},
                                         {"cache", Boolean(cache_), "share"}}}};
     };
     const auto run = [this] {
@@ -240,6 +243,21 @@ TEST_F(ParserTest, ACommandThatIsNotThereSaysWhyWhateverFollowsIt) {
                                                 {"gone", "--help"}}) {
     EXPECT_EQ(Parse(words), "gone is elsewhere");
   }
+}
+
+TEST_F(ParserTest, WhatWasRemovedTakesItsNeutralValueAndNamesWhatToUse) {
+  EXPECT_EQ(Parse({"serve", "--old-size", "none", "--config", Write("old_size: none\n")}), "");
+  EXPECT_EQ(runs_, 1);
+  EXPECT_EQ(Parse({"serve", "--old-size=1"}), "--old-size was removed; use --size");
+  const std::string path = Write("old_size: 1\n");
+  EXPECT_EQ(Parse({"serve", "--config", path}), path + ": 'old-size' was removed; use --size");
+  SetVariable("GRAFT_OLD_SIZE", "1");
+  EXPECT_EQ(Parse({"serve"}), "GRAFT_OLD_SIZE was removed; use --size");
+  SetVariable("GRAFT_OLD_SIZE", "none");
+  EXPECT_EQ(Parse({"serve"}), "");
+  EXPECT_TRUE(TakeStartNotes().empty());
+  EXPECT_EQ(Printed({"serve", "--help"}).find("old-size"), std::string::npos);
+  EXPECT_EQ(Parse({"serve", "--old-siz", "1"}).find("old-size"), std::string::npos);
 }
 
 TEST_F(ParserTest, BenchesHaveVariablesOfTheirOwn) {

@@ -390,8 +390,7 @@ std::vector<ApiField> HyperparameterRows() {
       Read("prompts", "string", "`\"auto\"`",
            "how the base is told what to write and asked: `\"plain\"` text, or `\"chat\"`: by its "
            "chat template; `\"auto\"`: by that where there is one"),
-      Read("hidden_states", "string", "`\"none\"`",
-           "which of the teacher's are learned, too: `\"last\"`, `\"all\"`"),
+      Refused("hidden_states", "\"none\""),
   };
 }
 

@@ -16,7 +16,7 @@ size_t CountedWriter::PartOf(std::span<const WriteOrder> orders) const {
   for (size_t i = 0; i < orders.size(); ++i) {
     const WriteOrder& order = orders[i];
     const auto prompt = static_cast<int64_t>(order.prompt.size());
-    most.Add(1, 0, prompt,
+    most.Add(1, prompt,
              order.given.empty() ? order.tokens_max : static_cast<int64_t>(order.given.size()),
              num_choices() + 1);
     if (bytes_ + most.bytes > bytes_max_ && i >= orders_at_once()) return i;
@@ -33,7 +33,7 @@ Result<std::vector<TaughtText>> CountedWriter::Write(std::span<const WriteOrder>
     LearnerDataSize size;
     for (size_t i = 0; i < written.size(); ++i) {
       const auto prompt = static_cast<int64_t>(part[i].prompt.size());
-      size.Add(1, 0, prompt, static_cast<int64_t>(written[i].tokens.size()), num_choices() + 1);
+      size.Add(1, prompt, static_cast<int64_t>(written[i].tokens.size()), num_choices() + 1);
     }
     bytes_ += size.bytes;
     if (bytes_ > bytes_max_) {

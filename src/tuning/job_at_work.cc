@@ -112,8 +112,9 @@ Result<LearnRecipe> RecipeOf(const LearningJob& job) {
   const DocumentMethod& method = job.method;
   ASSIGN_OR_RETURN(recipe.learner, ValueOf(method.learner, kLearnerWords, "learner"));
   ASSIGN_OR_RETURN(recipe.prompts, ValueOf(method.prompts, kTeacherPromptsWords, "prompts"));
-  ASSIGN_OR_RETURN(recipe.hidden,
-                   ValueOf(method.hidden_states, kHiddenStatesWords, "hidden states"));
+  if (method.hidden_states != "none") {
+    return InvalidArgumentError(std::string("hidden_states ") + kHiddenStatesRemoved);
+  }
   recipe.questions = method.questions;
   recipe.outputs = method.outputs;
   recipe.output_tokens = method.output_tokens;
@@ -359,7 +360,6 @@ Result<LearnerData> JobAtWork::Prepare(Learner& learner, const LearnerInput& inp
     return parts_.model.device.is_cpu() ? data.status() : LackOfHost(data.status());
   }
   if (!data.ok()) return of_file(data.status());
-  data->hidden = recipe_.hidden;
   return data;
 }
 

@@ -18,6 +18,7 @@
 #include <utility>
 
 #include "base/json.h"
+#include "jobs/old_learning_records.h"
 #include "learn/learned_folder.h"
 #include "learn/training_device.h"
 #include "tensor/allocations.h"
@@ -256,6 +257,21 @@ TEST_P(JobRunnerTest, WhatIsNotLearnedLeavesNoFolder) {
   EXPECT_NE(worse.error.message.find("learning_rate_multiplier"), std::string::npos);
   EXPECT_FALSE(fs::exists(folder_ + "/adapters/" + worse.id));
   EXPECT_TRUE(fs::exists(folder_ + "/adapters/" + job.id));
+}
+
+TEST_P(JobRunnerTest, OldJobsAreLearnedUnlessTheyAskForWhatWasRemoved) {
+  Stop();
+  for (const char* part : {"", "-wal", "-shm"}) fs::remove(folder_ + "/learning.db" + part);
+  WriteOldLearningDatabase(folder_ + "/learning.db", kText);
+  Start();
+  Learn();
+  const LearningJob job = WaitForEnd("ftjob-hidden");
+  EXPECT_EQ(job.status, JobStatus::kFailed);
+  EXPECT_EQ(job.error.code, "training_failed");
+  EXPECT_EQ(job.error.message,
+            "hidden_states was removed since it gained too little; use distill without it");
+  const LearningJob plain = WaitForEnd("ftjob-plain");
+  EXPECT_EQ(plain.status, JobStatus::kSucceeded) << plain.error.message;
 }
 
 // A job that ends its server is begun by no fourth one.

@@ -55,12 +55,6 @@ int64_t BytesOnGpu(const TrainedShape& trained, const ServedShape& shape) {
   return bytes;
 }
 
-int64_t TaughtBytes(const LearnSizes& sizes, const ServedShape& shape) {
-  const int64_t states = sizes.all_hidden_states ? shape.config.num_layers + 1 : 1;
-  return sizes.num_adapters * sizes.taught_rows * states * shape.config.hidden_size *
-         int64_t{sizeof(float)};
-}
-
 // Texts take a part of what they might: answers end before their bound, and questions repeat. So
 // much of it must be there.
 constexpr int64_t kTextsSlack = 8;
@@ -77,7 +71,7 @@ StepRows RowsOf(const LearnSizes& sizes) {
   const int32_t before = std::max(is_embedding ? sizes.virtual_tokens : 0, sizes.frozen.embeddings);
   const int64_t rows = int64_t{sizes.batch} * (int64_t{sizes.example_tokens_max} + before);
   // Virtual tokens begin with a forward of as many.
-  const int64_t alone = std::max(sizes.virtual_tokens, sizes.teacher_tokens_max);
+  const int64_t alone = sizes.virtual_tokens;
   const auto within = [alone](int64_t step) {
     return static_cast<int32_t>(std::min(kRowsMax, std::max(step, alone)));
   };
@@ -85,11 +79,8 @@ StepRows RowsOf(const LearnSizes& sizes) {
 }
 
 // All limits but those of what is kept.
-TrainingLimits LeastLimits(const LearnSizes& sizes, const ServedShape& shape) {
+TrainingLimits LeastLimits(const LearnSizes& sizes) {
   TrainingLimits limits;
-  if (sizes.taught_rows > 0) {
-    limits.taught_states_max = sizes.all_hidden_states ? shape.config.num_layers + 1 : 1;
-  }
   // What is more is computed in groups.
   limits.sequences_max = std::min(
       kTrainingSequencesMax, std::max(sizes.num_adapters * sizes.batch, sizes.frozen.sequences));
@@ -118,12 +109,7 @@ void AddTerms(const LearnSizes& sizes, const TrainingLimits& limits, const Serve
   sum->Add("logits of " + std::to_string(limits.logits_rows_max) + " rows", needed.logits);
   sum->Add("attention of " + rows, needed.attention);
   sum->Add("rotary tables", needed.ropes);
-  sum->Add("a teacher's hidden states of a step (--hidden-states, --batch)", needed.taught);
   sum->Add("the threads' rows (--threads)", needed.thread_rows);
-  if (sizes.taught_rows > 0) {
-    sum->AddOnHost("a teacher's hidden states (--hidden-states, --together)",
-                   TaughtBytes(sizes, shape));
-  }
   const std::string documents = "the documents' adapters";
   sum->AddOnHost(documents, sizes.frozen.bytes);
   const std::string what = std::to_string(sizes.num_adapters) + " adapters of rank " +
@@ -173,13 +159,6 @@ LearnSizes SizesOfDocuments(const LearnRecipe& recipe, const Learner& learner,
   for (const LearnerInput* input : inputs) {
     sizes.data.bytes += learner.DataMax(*input, kTextChoicesMax).bytes;
   }
-  if (learner.writes() && recipe.hidden != HiddenStates::kNone) {
-    sizes.teacher_tokens_max = learner.TeacherTokensMax(window);
-    sizes.all_hidden_states = recipe.hidden == HiddenStates::kAll;
-    for (const LearnerInput* input : inputs) {
-      sizes.taught_rows = std::max(sizes.taught_rows, learner.TaughtRowsMax(*input));
-    }
-  }
   return sizes;
 }
 
@@ -187,7 +166,7 @@ TrainingLimits PlanTraining(const LearnSizes& sizes, const ServedShape& shape,
                             const MemoryBudget& budget, MemorySum* sum) {
   sum->AddOnHost("the documents' texts and what the base says of them (--questions, --outputs)",
                  sizes.data.bytes / kTextsSlack);
-  TrainingLimits limits = LeastLimits(sizes, shape);
+  TrainingLimits limits = LeastLimits(sizes);
   limits.logits_rows_max = std::min(LogitsRowsOf(shape), limits.rows_max);
   const auto bytes_to_keep = [&](int32_t rows) {
     TrainingLimits tried = limits;
@@ -209,7 +188,7 @@ TrainingLimits PlanTraining(const LearnSizes& sizes, const ServedShape& shape,
 
 Result<TrainingFit> FitTraining(const LearnSizes& sizes, const ServedShape& shape,
                                 int64_t bytes_max, const MemoryBudget& budget) {
-  TrainingFit fit = {LeastLimits(sizes, shape)};
+  TrainingFit fit = {LeastLimits(sizes)};
   MemorySum least(shape.device);
   AddTerms(sizes, fit.limits, shape, &least);
   const std::string what_to_do = ": lower batch_size (" + std::to_string(sizes.batch) +
@@ -243,18 +222,10 @@ Result<TrainingFit> FitTraining(const LearnSizes& sizes, const ServedShape& shap
 Status CheckExamples(const LearnerData& data, const LearnSizes& sizes) {
   for (const auto* examples : {&data.training, &data.held_out, &data.kept}) {
     for (const TrainingExample& example : *examples) {
-      const size_t taught = data.hidden == HiddenStates::kNone || example.teacher_prompt.empty()
-                                ? 0
-                                : example.teacher_prompt.size() + example.tokens.size() -
-                                      static_cast<size_t>(example.num_replaced);
-      if (std::cmp_less_equal(example.tokens.size(), sizes.example_tokens_max) &&
-          std::cmp_less_equal(taught, sizes.teacher_tokens_max)) {
-        continue;
-      }
+      if (std::cmp_less_equal(example.tokens.size(), sizes.example_tokens_max)) continue;
       return InternalError("an example has " + std::to_string(example.tokens.size()) +
-                           " tokens and its teacher reads " + std::to_string(taught) +
-                           ", where memory is for " + std::to_string(sizes.example_tokens_max) +
-                           " and " + std::to_string(sizes.teacher_tokens_max));
+                           " tokens, where memory is for " +
+                           std::to_string(sizes.example_tokens_max));
     }
   }
   return OkStatus();

@@ -25,10 +25,6 @@ struct LearnSizes {
   int32_t virtual_tokens = 0;  // in front of every example
   VirtualTokenKind kind = VirtualTokenKind::kEmbedding;
   LearnerDataSize data;  // of all documents that are prepared together
-  // Where hidden states are learned: of an adapter, and the tokens that a teacher reads at most.
-  int64_t taught_rows = 0;
-  bool all_hidden_states = false;
-  int32_t teacher_tokens_max = 0;
   // Adapters that are there and learn nothing: the largest, texts that one reads at once, their
   // bytes in the host's memory, and what a GPU has of them, too.
   struct Frozen {

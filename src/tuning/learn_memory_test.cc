@@ -100,11 +100,6 @@ TEST(LearnMemoryTest, AnExampleThatIsLongerThanReckonedIsRefused) {
   data.training[0].tokens.resize(25);
   EXPECT_TRUE(CheckExamples(data, {.example_tokens_max = 25}).ok());
   EXPECT_EQ(CheckExamples(data, {.example_tokens_max = 24}).code(), StatusCode::kInternal);
-  data.training[0].teacher_prompt.resize(10);
-  EXPECT_TRUE(CheckExamples(data, {.example_tokens_max = 25}).ok());
-  data.hidden = HiddenStates::kLast;
-  EXPECT_FALSE(CheckExamples(data, {.example_tokens_max = 25, .teacher_tokens_max = 34}).ok());
-  EXPECT_TRUE(CheckExamples(data, {.example_tokens_max = 25, .teacher_tokens_max = 35}).ok());
 }
 
 }  // namespace

@@ -90,8 +90,7 @@ OrderedJson SettingsJson(const LearnRecipe& recipe, const Learner& learner,
                  {"output_tokens", recipe.output_tokens},
                  {"keep", recipe.keep},
                  {"keep_weight", recipe.keep_weight},
-                 {"prompts", WordOf(recipe.prompts, kTeacherPromptsWords)},
-                 {"hidden_states", WordOf(recipe.hidden, kHiddenStatesWords)}});
+                 {"prompts", WordOf(recipe.prompts, kTeacherPromptsWords)}});
     for (const Document& document : recipe.keep_texts) {
       json["keep_texts"].push_back(document.hash);
     }

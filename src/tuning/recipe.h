@@ -34,8 +34,6 @@ inline constexpr OptionWord<TeacherPrompts> kTeacherPromptsWords[] = {
     {TeacherPrompts::kAuto, "auto"},
     {TeacherPrompts::kPlain, "plain"},
     {TeacherPrompts::kChat, "chat"}};
-inline constexpr OptionWord<HiddenStates> kHiddenStatesWords[] = {
-    {HiddenStates::kNone, "none"}, {HiddenStates::kLast, "last"}, {HiddenStates::kAll, "all"}};
 
 // What makes an encoder's memories (Embedder).
 inline constexpr OptionWord<Embedder> kEmbedderWords[] = {
@@ -50,7 +48,6 @@ struct LearnRecipe {
   double keep_weight = 2.0;          // of their tokens in the loss; the document's count 1
   std::vector<Document> keep_texts;  // cut into those texts; none: the base writes them
   TeacherPrompts prompts = TeacherPrompts::kAuto;
-  HiddenStates hidden = HiddenStates::kNone;
   double alpha = 0.0;  // 0: the rank
   // These: 0: the learner's own.
   int rank = 0;

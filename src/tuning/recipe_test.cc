@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include "jobs/learning_json.h"
+#include "jobs/old_learning_records.h"
 #include "tuning/job_at_work.h"
 
 namespace graft {
@@ -35,6 +37,18 @@ TEST(RecipeTest, AJobsMethodIsTheRecipe) {
   EXPECT_EQ(recipe.seed, 3U);
   job.method.learner = "magic";
   EXPECT_FALSE(RecipeOf(job).ok());
+}
+
+TEST(RecipeTest, AnOldRecordOfACluster) {
+  const auto recipe_of = [](const std::string& hidden_states) {
+    const std::string method = OldMethod("distill", hidden_states);
+    return RecipeOf(*LearningJobOf(OldEtcdJob("ftjob-old", method)));
+  };
+  EXPECT_EQ(recipe_of("none")->passes, 4);
+  for (const char* word : {"last", "all"}) {
+    EXPECT_EQ(recipe_of(word).status().message(),
+              "hidden_states was removed since it gained too little; use distill without it");
+  }
 }
 
 }  // namespace

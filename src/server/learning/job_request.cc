@@ -17,13 +17,18 @@ constexpr size_t kJobMetadataMax = 16;
 constexpr size_t kJobMetadataKeyBytesMax = 64;
 constexpr size_t kJobMetadataValueBytesMax = 512;
 
+constexpr char kMethodPath[] = "method.document.hyperparameters.";
+
+// Like null, it asks for nothing.
+bool IsEmpty(const Json& json) { return (json.is_structured() && json.empty()) || json == ""; }
+
 // "auto" asks for what the learner does by itself.
 bool IsAuto(const Json* json) { return json == nullptr || *json == "auto"; }
 
 class MethodReader {
  public:
   explicit MethodReader(const Json& object)
-      : reader_(object, "method.document.hyperparameters.", &HyperparameterFields()) {}
+      : reader_(object, kMethodPath, &HyperparameterFields()) {}
 
   void Int(const char* name, int32_t min, int32_t max, int32_t* out) {
     const Json* const json = reader_.Take(name);
@@ -56,6 +61,16 @@ class MethodReader {
     }
   }
 
+  // A field that has been removed, unless it asks for what is done without it.
+  void Removed(const char* name, const char* neutral, const char* why) {
+    const Json* const json = reader_.Take(name);
+    if (IsAuto(json) || IsEmpty(*json) || *json == neutral) return;
+    const std::string path = std::string(kMethodPath) + name;
+    ApiError error = InvalidRequestError(path, "'" + path + "' " + why);
+    error.code = "unsupported";
+    reader_.Fail(std::move(error));
+  }
+
   void Learner(const std::vector<std::string>& learners, std::string* out) {
     std::string name;
     reader_.String("learner", &name, kNameBytesMax);
@@ -84,7 +99,7 @@ class MethodReader {
 // OpenAI's own place for them was the body once, and each method has one now.
 void RefuseMisplaced(FieldReader& reader, const std::string& path) {
   const Json* const given = reader.Take("hyperparameters");
-  if (given == nullptr || (given->is_structured() && given->empty()) || *given == "") return;
+  if (given == nullptr || IsEmpty(*given)) return;
   const std::string name = path + "hyperparameters";
   ApiError error = InvalidRequestError(
       name, "'" + name + "' is not read here; give it as method.document.hyperparameters");
@@ -118,7 +133,7 @@ std::optional<ApiError> ReadMethod(const Json& method, const LearningSetup& setu
   fields.Int("output_tokens", 4, 4096, &out->output_tokens);
   fields.Int("keep", 0, 10'000, &out->keep);
   fields.Word("prompts", {"auto", "plain", "chat"}, &out->prompts);
-  fields.Word("hidden_states", {"none", "last", "all"}, &out->hidden_states);
+  fields.Removed("hidden_states", "none", kHiddenStatesRemoved);
   return fields.Finish();
 }
 

@@ -45,19 +45,25 @@ TEST(JobRequestTest, HyperparametersAreTheLearnersUnlessGiven) {
                                                     {"keep", 3},
                                                     {"virtual_tokens", 6},
                                                     {"prompts", "chat"},
-                                                    {"hidden_states", "last"}}),
+                                                    {"hidden_states", "none"}}),
                                               SetupOfTest());
   ASSERT_TRUE(all.ok()) << all.error().message;
   EXPECT_EQ(all->job.method,
-            (DocumentMethod{"distill", 3, 2, 0.5, 4, 6, 8.0, 64, 0.0, 5, 0, 9, 3, "chat", "last"}));
-  const Json automatic = {{"learner", "auto"},
-                          {"n_epochs", "auto"},
-                          {"batch_size", "auto"},
-                          {"learning_rate_multiplier", "auto"},
-                          {"rank", "auto"}};
+            (DocumentMethod{"distill", 3, 2, 0.5, 4, 6, 8.0, 64, 0.0, 5, 0, 9, 3, "chat"}));
+  const Json automatic = {{"learner", "auto"},    {"n_epochs", "auto"},
+                          {"batch_size", "auto"}, {"learning_rate_multiplier", "auto"},
+                          {"rank", "auto"},       {"hidden_states", "auto"}};
   ApiResult<JobRequest> same = ParseJobRequest(Body(automatic), SetupOfTest());
   ASSERT_TRUE(same.ok()) << same.error().message;
   EXPECT_EQ(same->job.method, expected);
+}
+
+TEST(JobRequestTest, WhatWasRemovedIsToldInOneSentence) {
+  const ApiError error = ParseJobRequest(Body({{"hidden_states", "all"}}), SetupOfTest()).error();
+  EXPECT_EQ(error.code, "unsupported");
+  EXPECT_EQ(error.message,
+            "'method.document.hyperparameters.hidden_states' was removed since it gained too "
+            "little; use distill without it");
 }
 
 TEST(JobRequestTest, SeedSuffixAndMetadataAreKept) {
@@ -86,7 +92,7 @@ TEST(JobRequestTest, WhatIsWrongIsNamed) {
       {{{"held_out", 0.6}}, "method.document.hyperparameters.held_out"},
       {{{"learner", "magic"}}, "method.document.hyperparameters.learner"},
       {{{"window_tokens", 8}}, "method.document.hyperparameters.window_tokens"},
-      {{{"hidden_states", "some"}}, "method.document.hyperparameters.hidden_states"},
+      {{{"hidden_states", "last"}}, "method.document.hyperparameters.hidden_states"},
       {{{"beta", 1}}, "method.document.hyperparameters.beta"}};
   for (const auto& [hyperparameters, param] : cases) {
     const ApiResult<JobRequest> request = ParseJobRequest(Body(hyperparameters), SetupOfTest());

@@ -24,8 +24,7 @@ Json HyperparametersJson(const DocumentMethod& method) {
           {"outputs", method.outputs},
           {"output_tokens", method.output_tokens},
           {"keep", method.keep},
-          {"prompts", method.prompts},
-          {"hidden_states", method.hidden_states}};
+          {"prompts", method.prompts}};
 }
 
 Json ObjectOf(const std::string& text) {
