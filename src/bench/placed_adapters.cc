@@ -1,35 +1,24 @@
 #include "bench/placed_adapters.h"
 
-#include <algorithm>
 #include <utility>
 
 #include "profile/synthetic_adapter.h"
 
 namespace graft {
 
-Result<PlacedAdapters> PlaceSyntheticAdapters(const LoadedModel& model,
-                                              const std::vector<int>& ranks, uint64_t seed,
-                                              bool cuts_both_sides, Runtime& runtime) {
-  constexpr int32_t kCutMax = 4;
-  const int32_t num_slots = runtime.limits().adapters_max;
+Result<std::vector<int64_t>> PlaceSyntheticAdapters(const LoadedModel& model,
+                                                    const std::vector<int>& ranks, uint64_t seed,
+                                                    Runtime& runtime) {
   ASSIGN_OR_RETURN(std::vector<LoraWeights> adapters,
-                   MakeSyntheticAdapters(cuts_both_sides ? model.config : model.rank_config,
-                                         cuts_both_sides ? std::min(num_slots, kCutMax) : num_slots,
-                                         ranks, model.weights.dtype, seed, *model.threads));
-  PlacedAdapters placed;
-  for (int32_t slot = 0; slot < num_slots; ++slot) {
-    LoraWeights& adapter = adapters[static_cast<size_t>(slot) % adapters.size()];
-    if (!cuts_both_sides) {
-      placed.bytes.push_back(adapter.bytes());
-      runtime.loras().Set(slot, std::move(adapter));
-      continue;
-    }
-    const CutAdapter& cut =
-        placed.cuts.emplace_back(CutBothSides(adapter, model.config, model.shard, model.stream));
-    placed.bytes.push_back(cut.bytes());
-    runtime.loras().Place(slot, cut.matrices, cut.bytes());
+                   MakeSyntheticAdapters(model.rank_config, runtime.limits().adapters_max, ranks,
+                                         model.weights.dtype, seed, *model.threads));
+  std::vector<int64_t> bytes;
+  for (LoraWeights& adapter : adapters) {
+    const auto slot = static_cast<int32_t>(bytes.size());
+    bytes.push_back(adapter.bytes());
+    runtime.loras().Set(slot, std::move(adapter));
   }
-  return placed;
+  return bytes;
 }
 
 }  // namespace graft

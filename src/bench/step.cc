@@ -107,7 +107,7 @@ class StepBench {
   const BenchStepOptions options_;
   int32_t batch_max_ = 0, context_max_ = 0, mixed_max_ = 0, drafts_max_ = 0;
   std::unique_ptr<LoadedModel> model_;
-  std::map<Server, PlacedAdapters> placed_;  // of those with LoRA
+  std::map<Server, std::vector<int64_t>> slot_bytes_;  // of those with LoRA
   std::unique_ptr<MaskSource> masks_;
   std::unique_ptr<Runtime> plain_;
   std::unique_ptr<Runtime> lora_;
@@ -131,9 +131,6 @@ Status StepBench::Prepare() {
   if (drafts_max_ + 2 > context_min) {
     return InvalidArgumentError("--drafts must leave two tokens of each context");
   }
-  if (o.runtime.cuts_both_sides && (o.rank_of == 1 || o.ablations)) {
-    return InvalidArgumentError("--both-sides is for --rank-of, and not beside --ablations");
-  }
   const auto check = [this](const ServedShape& shape, const MemoryBudget& budget, MemorySum sum) {
     return CheckFits(shape, budget, std::move(sum));
   };
@@ -151,8 +148,8 @@ Status StepBench::Prepare() {
       made->executor().SetMasks(masks_.get());
     }
     if (lora) {
-      ASSIGN_OR_RETURN(placed_[server], PlaceSyntheticAdapters(*model_, o.ranks, o.seed,
-                                                               o.runtime.cuts_both_sides, *made));
+      ASSIGN_OR_RETURN(slot_bytes_[server],
+                       PlaceSyntheticAdapters(*model_, o.ranks, o.seed, *made));
     }
   }
   return OkStatus();
@@ -359,7 +356,7 @@ StepParts StepBench::FloorOf(const Mix& mix, int64_t kv_tokens) const {
   const ModelWeights& weights = model_->weights;
   const KvLayout layout = MakeKvLayout(model_->rank_config, lora_->limits().page_tokens,
                                        KvDType(model_->weights.dtype, model_->device));
-  const std::vector<int64_t>& slot_bytes = placed_.at(Server::kLora).bytes;
+  const std::vector<int64_t>& slot_bytes = slot_bytes_.at(Server::kLora);
   int64_t adapter_bytes = 0;
   for (size_t i = 0; i < mix.adapters.size() && !mix.merged; ++i) {
     const bool first = i == 0 || mix.adapters[i] != mix.adapters[i - 1];
@@ -582,8 +579,7 @@ Command BenchStepCommand() {
              {"turn-steps", Number(options->turn_steps, AtLeast(1)),
               "decode steps of one merged adapter before the next one's turn"},
              JsonOptionRow(options->json)}},
-           {"One rank of several",
-            RankOfOptionRows(options->rank_of, options->runtime.cuts_both_sides, options->link)}},
+           {"One rank of several", RankOfOptionRows(options->rank_of, options->link)}},
       .run = [options] { return StepBench(*options).Run(); }};
 }
 

@@ -132,14 +132,15 @@ OrderedJson RankOfJson(int rank_of, const LinkModel& link) {
   return {{"of", rank_of}, {"link_us", link.us}, {"link_gbytes_per_s", link.gbytes_per_s}};
 }
 
-std::vector<Option> RankOfOptionRows(int& rank_of, bool& cuts_both_sides, LinkModel& link) {
+std::vector<Option> RankOfOptionRows(int& rank_of, LinkModel& link) {
   constexpr int kRankOfMax = 16;
   return {{"rank-of", Number(rank_of, Between(1, kRankOfMax)),
            "one rank of so many, alone: its slices of the model, the pages and the adapters; "
            "exchanges with the others take what is said of the link"},
-          {"both-sides", Switch(cuts_both_sides),
-           "with --rank-of: adapters are cut on both sides, as S-LoRA does, and four more "
-           "exchanges a layer sum up what lies between"},
+          {.name = "both-sides",
+           .target = RemovedSwitch("was removed, since servers keep one side of adapters whole; "
+                                   "time those without it"),
+           .is_removed = true},
           {"link-us", Number(link.us, AtLeast(0)),
            "what an exchange with --rank-of takes beside the bytes"},
           {"link-gbytes", Number(link.gbytes_per_s, AtLeast(0)),

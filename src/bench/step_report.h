@@ -70,6 +70,6 @@ OrderedJson TurnsJson(const std::vector<TurnsRow>& rows);
 // one.
 std::string RankOfText(int rank_of, int num_layers, const LinkModel& link);
 OrderedJson RankOfJson(int rank_of, const LinkModel& link);
-std::vector<Option> RankOfOptionRows(int& rank_of, bool& cuts_both_sides, LinkModel& link);
+std::vector<Option> RankOfOptionRows(int& rank_of, LinkModel& link);
 
 }  // namespace graft

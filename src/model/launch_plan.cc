@@ -16,33 +16,7 @@ void AddLora(const LaunchConditions& conditions, LoraRows rows, ProductPlan& pla
   plan.Add(LaunchKind::kExpand, rows);
 }
 
-// What is expanded must have been summed up before, over all ranks.
-void AddCutLora(const LaunchConditions& conditions, ProductPlan& plan) {
-  const auto add_all = [&](LaunchKind kind) {
-    if (conditions.has_drawn) plan.Add(kind, LoraRows::kDrawn);
-    if (conditions.has_prompts) plan.Add(kind, LoraRows::kPrompts);
-  };
-  add_all(LaunchKind::kShrink);
-  plan.Add(LaunchKind::kSumLora);
-  plan.Add(LaunchKind::kProduct);
-  add_all(LaunchKind::kExpand);
-}
-
-// Of several ranks that have cut both sides of adapters.
-ProductPlan PlanCutProduct(const LaunchConditions& conditions, LayerProduct product) {
-  CHECK(!conditions.assisted && !conditions.pads_lora) << "what one rank does alone";
-  const bool is_summand = product == LayerProduct::kO || product == LayerProduct::kDown;
-  ProductPlan plan;
-  AddCutLora(conditions, plan);
-  if (product == LayerProduct::kGateUp) plan.Add(LaunchKind::kActivate);
-  if (is_summand) plan.Add(LaunchKind::kSumRanks);
-  return plan;
-}
-
 ProductPlan PlanProduct(const LaunchConditions& conditions, LayerProduct product) {
-  if (conditions.sums_lora && (conditions.has_drawn || conditions.has_prompts)) {
-    return PlanCutProduct(conditions, product);
-  }
   const bool is_activated = product == LayerProduct::kGateUp;
   const bool assisted = conditions.assisted;
   const LoraRows drawn = assisted ? LoraRows::kSettledDrawn : LoraRows::kDrawn;

@@ -37,7 +37,6 @@ enum class LaunchKind : uint8_t {
   kPadded,        // both, over copies of one rank
   kAssistFinish,  // LoraAssist::Finish
   kActivate,      // what the product left to activate, see ProductPlan::keeps_drawn
-  kSumLora,       // h of all ranks, each of which has a part of A
   kSumRanks,      // y of all ranks, each of which has a part of the product's inputs
 };
 
@@ -92,7 +91,6 @@ struct LaunchConditions {
   bool can_follow = false;       // LoraArgs::follows_product, of products without LoRA in them
   bool assisted = false;         // LoraAssist computes for adapters under way
   bool sums_ranks = false;       // several ranks share the products
-  bool sums_lora = false;        // and both sides of adapters: TransformerLimits::cuts_both_sides
   bool fuses_activation = true;  // the MLP's is one that a product's kernel can do: SwiGLU's
   bool has_drawn = false;        // segments of drawn rows; where assisted, settled ones
   bool has_prompts = false;      // segments of prompts' rows, likewise

@@ -52,8 +52,6 @@ std::string TextOf(const ProductPlan& plan, const Launch& launch) {
       return "padded:" + NameOf(launch.rows);
     case LaunchKind::kActivate:
       return plan.keeps_drawn ? "activate:drawn" : "activate:all";
-    case LaunchKind::kSumLora:
-      return "sum-lora";
     case LaunchKind::kSumRanks:
       return "sum-ranks";
     case LaunchKind::kShrink:
@@ -194,8 +192,6 @@ TEST(LaunchPlanTest, StepsOfServers) {
   assisted.assisted = true;
   const LaunchConditions cpu{.has_drawn = true, .has_prompts = true};
   const LaunchConditions rank{.sums_ranks = true, .has_drawn = true};
-  const LaunchConditions cut{
-      .sums_ranks = true, .sums_lora = true, .has_drawn = true, .has_prompts = true};
   const std::vector<Row> rows = {
       {"base", {.on_gpu = true}, LayerProduct::kGateUp, {"product activates"}},
       {"decode",
@@ -206,16 +202,6 @@ TEST(LaunchPlanTest, StepsOfServers) {
        beside,
        LayerProduct::kGateUp,
        {"product beside:drawn activates spares"}},
-      {"both sides cut",
-       cut,
-       LayerProduct::kGateUp,
-       {"shrink:drawn", "shrink:prompts", "sum-lora", "product", "expand:drawn", "expand:prompts",
-        "activate:all"}},
-      {"both sides cut",
-       cut,
-       LayerProduct::kDown,
-       {"shrink:drawn", "shrink:prompts", "sum-lora", "product", "expand:drawn", "expand:prompts",
-        "sum-ranks"}},
       {"decode, beside the MLP's",
        beside,
        LayerProduct::kO,

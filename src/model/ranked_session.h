@@ -3,13 +3,11 @@
 #pragma once
 
 #include <functional>
-#include <list>
 #include <memory>
 #include <thread>
 #include <utility>
 #include <vector>
 
-#include "model/cut_adapter.h"
 #include "model/lora_store.h"
 #include "model/shard.h"
 #include "model/test_session.h"
@@ -39,14 +37,6 @@ class RankedSession {
   // Each rank takes its slice.
   void SetAdapter(int32_t slot, const LoraWeights& adapter) {
     for (const auto& rank : ranks_) rank->loras.Set(slot, adapter.SliceOf(config_, rank->shard));
-  }
-
-  // The same where TransformerLimits::cuts_both_sides.
-  void SetCutAdapter(int32_t slot, const LoraWeights& adapter) {
-    for (const auto& rank : ranks_) {
-      rank->cuts.push_back(CutBothSides(adapter, config_, rank->shard, rank->stream));
-      rank->loras.Place(slot, rank->cuts.back().matrices, rank->cuts.back().bytes());
-    }
   }
 
   // Runs one step on all ranks; the logits are rank 0's.
@@ -85,7 +75,6 @@ class RankedSession {
     ThreadPool threads{1};
     Stream stream{.device = {}, .cpu_threads = &threads};
     ModelWeights weights;
-    std::list<CutAdapter> cuts;
     LoraStore loras;
     Communicator communicator;
     const std::unique_ptr<RankExchange> exchange;

@@ -42,7 +42,8 @@ std::string CountsThatWork(const ModelConfig& config) {
 
 IndexRange Equal(int64_t total, const Shard& shard) {
   CHECK_EQ(total % shard.num_ranks, 0);
-  return EvenShare(total, shard);
+  const int64_t n = total / shard.num_ranks;
+  return {shard.rank * n, (shard.rank + 1) * n};
 }
 
 IndexRange Times(const IndexRange& range, int64_t n) { return {range.begin * n, range.end * n}; }
@@ -84,10 +85,6 @@ IndexRange IntermediateOf(const ModelConfig& config, const Shard& shard) {
 IndexRange VocabularyOf(const ModelConfig& config, const Shard& shard) {
   const int64_t n = VocabularySliceMax(config, shard.num_ranks);
   return {shard.rank * n, std::min<int64_t>((shard.rank + 1) * n, config.vocab_size)};
-}
-
-IndexRange EvenShare(int64_t total, const Shard& shard) {
-  return {shard.rank * total / shard.num_ranks, (shard.rank + 1) * total / shard.num_ranks};
 }
 
 int64_t VocabularySliceMax(const ModelConfig& config, int32_t num_ranks) {

@@ -46,10 +46,6 @@ IndexRange VocabularyOf(const ModelConfig& config, const Shard& shard);
 // The most that a rank has of it.
 int64_t VocabularySliceMax(const ModelConfig& config, int32_t num_ranks);
 
-// Of anything that need not divide: shares of all ranks lie side by side, and differ by one at
-// most.
-IndexRange EvenShare(int64_t total, const Shard& shard);
-
 // A module's inputs and outputs that a rank has of an adapter: columns of A, rows of B.
 struct LoraModuleSlice {
   IndexRange in;

@@ -12,7 +12,6 @@
 #include "kernels/rope_kv_write/rope_kv_write.h"
 #include "kernels/soft_cap/soft_cap.h"
 #include "model/merged_weights.h"
-#include "model/transformer_step.h"
 #include "model/virtual_batch.h"
 
 namespace graft {
@@ -63,7 +62,6 @@ int64_t ForwardTimes::*TimeOf(LaunchKind kind) {
     case LaunchKind::kPadded:
     case LaunchKind::kAssistFinish:
       return &ForwardTimes::lora_ns;
-    case LaunchKind::kSumLora:
     case LaunchKind::kSumRanks:
       return &ForwardTimes::ranks_ns;
     case LaunchKind::kAssistBegin:
@@ -74,6 +72,37 @@ int64_t ForwardTimes::*TimeOf(LaunchKind kind) {
 }
 
 }  // namespace
+
+struct Transformer::Step {
+  const DeviceBatch batch;
+  Stream& stream;
+  StreamTimer* timer;
+  ForwardTimes* times;
+  LaunchPlan plan;           // of layers that the device computes alone
+  LaunchPlan assisted_plan;  // where there is an assist, of those that it takes
+  bool assisted = false;     // in this layer batch.assist computes for adapters under way
+
+  const LaunchPlan& layer_plan() const { return assisted ? assisted_plan : plan; }
+  int64_t num_rows() const { return static_cast<int64_t>(batch.tokens.size()); }
+  int64_t* TotalOf(int64_t ForwardTimes::*part) const {
+    return times == nullptr ? nullptr : &(times->*part);
+  }
+  StreamTimer::Scope Time(int64_t ForwardTimes::*part) const { return {timer, TotalOf(part)}; }
+};
+
+struct Transformer::Projection {
+  const void* x;
+  const GemmWeight& weight;
+  const Buffer& bias;  // may be empty
+  float* y;
+  bool accumulate;
+  LayerProduct product;
+  LoraModule first;
+  std::span<const int64_t> slice_n;  // columns of each module in y
+  void* activated = nullptr;         // see GemmArgs::activated
+  Activation activation = Activation::kSilu;
+  Target sum = {};  // of all ranks' y
+};
 
 Transformer::Transformer(const ModelConfig& config, const ModelWeights& weights, KvPool& pool,
                          const TransformerLimits& limits, Stream& stream, RankExchange* ranks)
@@ -372,7 +401,6 @@ LaunchPlan Transformer::PlanOf(const DeviceBatch& batch, const Stream& stream,
        .can_follow = lora_words_.bytes() > 0,
        .assisted = assisted,
        .sums_ranks = ranks_ != nullptr,
-       .sums_lora = CutsBothSides(),
        .fuses_activation = std::ranges::all_of(
            config_.layers,
            [](const LayerSpec& layer) { return layer.activation == Activation::kSilu; }),
@@ -385,7 +413,7 @@ void Transformer::Project(const Projection& projection, int32_t layer, const Ste
   const ProductPlan& plan = step.layer_plan().of(projection.product);
   std::optional<StreamTimer::Scope> scope;
   int64_t ForwardTimes::*timed = nullptr;
-  LoraArgs lora = MakeLoraArgs(projection, layer, step);
+  const LoraArgs lora = MakeLoraArgs(projection, layer, step);
   for (const graft::Launch& launch : plan.launches()) {
     int64_t ForwardTimes::*const time = TimeOf(launch.kind);
     if (time != timed) {
@@ -398,8 +426,6 @@ void Transformer::Project(const Projection& projection, int32_t layer, const Ste
     } else {
       Launch(launch, projection, lora, step);
     }
-    // The ranks' next sum has parts of its own.
-    if (launch.kind == LaunchKind::kSumLora) lora = MakeLoraArgs(projection, layer, step);
   }
 }
 
@@ -414,8 +440,6 @@ void Transformer::Launch(const graft::Launch& launch, const Projection& projecti
       return step.batch.assist->Finish(lora, step.stream);
     case LaunchKind::kActivate:
       return Activate(projection, keeps_drawn ? step.batch.lora_rows : all, step);
-    case LaunchKind::kSumLora:
-      return SumLora(static_cast<int64_t>(projection.slice_n.size()), step);
     case LaunchKind::kSumRanks:
       return SumRanks(step.num_rows() * projection.weight.n(), projection.sum, step.stream);
     default:
@@ -431,7 +455,7 @@ void Transformer::Multiply(const graft::Launch& launch, const Projection& projec
                 .m = step.num_rows(),
                 .weight = &projection.weight,
                 .bias = projection.bias.as<float>(),
-                .y = YOf(projection),
+                .y = projection.y,
                 .y_stride = projection.weight.n(),
                 .accumulate = projection.accumulate,
                 .x_is_fp32 = activation_dtype_ == DType::kF32};
@@ -469,7 +493,6 @@ void Transformer::Activate(const Projection& projection, const GemmArgs::RowRang
 void Transformer::RunLora(const graft::Launch& launch, LoraArgs args, const Step& step) {
   args.precedes_product = launch.precedes_product;
   args.follows_product = launch.follows_product;
-  if (CutsBothSides() && launch.kind == LaunchKind::kShrink) args.h = ranks_->part();
   if (launch.kind == LaunchKind::kShrink) return LoraShrink(args, step.stream);
   if (launch.kind == LaunchKind::kExpand) return LoraExpand(args, step.stream);
   CHECK(launch.kind == LaunchKind::kPadded) << static_cast<int>(launch.kind);
@@ -503,7 +526,7 @@ LoraArgs Transformer::MakeLoraArgs(const Projection& projection, int32_t layer, 
                 .h = lora_h_.as<float>(),
                 .h_stride = batch.lora.rank_max,
                 .num_rows = static_cast<int32_t>(step.num_rows()),
-                .y = YOf(projection),
+                .y = projection.y,
                 .y_stride = projection.weight.n(),
                 .activated = activates ? projection.activated : nullptr,
                 .x_is_fp32 = activation_dtype_ == DType::kF32,
@@ -513,11 +536,6 @@ LoraArgs Transformer::MakeLoraArgs(const Projection& projection, int32_t layer, 
     args.slice_begin[slice] = column;
     args.slice_n[slice] = projection.slice_n[slice];
     column += projection.slice_n[slice];
-  }
-  if (CutsBothSides() && projection.sum.y != nullptr) {  // of what all ranks add to, a slice each
-    const IndexRange own = EvenShare(column, {ranks_->rank(), ranks_->num_ranks()});
-    args.slice_n[0] = own.size();
-    args.slice_begin[0] = own.begin;
   }
   return args;
 }

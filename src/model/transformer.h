@@ -115,9 +115,6 @@ class Transformer {
   // sum = or += what all ranks have written as their parts, n numbers.
   void SumRanks(int64_t n, const Target& sum, Stream& stream);
   void GatherLogits(int64_t num_rows, Stream& stream);
-  bool CutsBothSides() const { return ranks_ != nullptr && limits_.cuts_both_sides; }
-  // h of all ranks, of a product with so many slices, from their parts into lora_h_.
-  void SumLora(int64_t num_slices, const Step& step);
   void AddBranch(const LayerSpec& spec, const Buffer& weight, const Step& step);
   void AttendPages(int32_t layer, const Step& step);
   // y = x W^T + bias (+ y), with the adapters' share of the modules from `first` on, which lie side
@@ -126,7 +123,6 @@ class Transformer {
   LaunchPlan PlanOf(const DeviceBatch& batch, const Stream& stream, bool assisted) const;
   void Project(const Projection& projection, int32_t layer, const Step& step);
   // The same of o and down, which lead back to the residual stream: into the layer's target.
-  float* YOf(const Projection& projection);
   void ProjectBack(const void* x, const GemmWeight& weight, const Buffer& bias,
                    LayerProduct product, LoraModule module, int32_t layer, const Step& step);
   void Launch(const graft::Launch& launch, const Projection& projection, const LoraArgs& lora,

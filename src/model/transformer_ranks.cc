@@ -2,8 +2,6 @@
 // order: the beginning, the embeddings, two for each layer, and the logits.
 #include "model/transformer.h"
 
-#include "model/transformer_step.h"
-
 namespace graft {
 
 const int32_t* Transformer::BeginExchanges(std::span<const int32_t> tokens, Stream& stream) {
@@ -28,20 +26,8 @@ void Transformer::GatherLogits(int64_t num_rows, Stream& stream) {
   ranks_->Gather(num_rows, config_.vocab_size, logits_.as<float>(), stream);
 }
 
-// Parts of what a GPU sums up in parts, too: they add up alike.
-void Transformer::SumLora(int64_t num_slices, const Step& step) {
-  const int64_t splits = step.stream.device.is_cpu() ? 1 : kLoraSplits;
-  const int64_t n = splits * num_slices * step.num_rows() * step.batch.lora.rank_max;
-  SumRanks(n, {lora_h_.as<float>(), false}, step.stream);
-}
-
-// What a rank's product is written to, of which its part of the next exchange is made anew.
-float* Transformer::YOf(const Projection& projection) {
-  return ranks_ == nullptr || projection.sum.y == nullptr ? projection.y : PartOf(projection.sum).y;
-}
-
 void Transformer::GiveUp(int64_t num_rows, bool has_logits, Stream& stream) {
-  CHECK(ranks_ != nullptr && !limits_.cuts_both_sides) << "nobody waits, or for other exchanges";
+  CHECK(ranks_ != nullptr) << "no other rank waits";
   if (exchanges_done_ == 0) BeginExchanges({}, stream);
   const int64_t num_sums = num_rows == 0 ? 0 : 1 + int64_t{2} * config_.num_layers;
   for (; exchanges_done_ <= num_sums; ++exchanges_done_) {

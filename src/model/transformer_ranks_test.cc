@@ -112,14 +112,10 @@ std::vector<int32_t> Words(int64_t n, uint64_t seed) {
   return words;
 }
 
-RankedSession Session(const ModelConfig& config, int32_t num_ranks, DType dtype,
-                      bool cuts_both_sides = false) {
-  RankedSession session(
-      config, num_ranks,
-      [&](const Shard& shard, Stream& stream) {
-        return RandomWeights(config, dtype, 11, stream, {}, shard);
-      },
-      {.step_tokens_max = 512, .logits_rows_max = 512, .cuts_both_sides = cuts_both_sides});
+RankedSession Session(const ModelConfig& config, int32_t num_ranks, DType dtype) {
+  RankedSession session(config, num_ranks, [&](const Shard& shard, Stream& stream) {
+    return RandomWeights(config, dtype, 11, stream, {}, shard);
+  });
   const PeftConfig all = Peft(
       R"("r": 5, "target_modules": ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj",
          "up_proj", "down_proj"])");
@@ -127,12 +123,7 @@ RankedSession Session(const ModelConfig& config, int32_t num_ranks, DType dtype,
   int32_t slot = 0;
   for (const PeftConfig& peft : {all, some}) {
     const SafetensorsFile file = FileOf(LoraTestTensors(peft, config, "F32", 3));
-    const LoraWeights weights = std::move(*LoraWeights::Load(file, peft, config, dtype));
-    if (cuts_both_sides) {
-      session.SetCutAdapter(slot++, weights);
-    } else {
-      session.SetAdapter(slot++, weights);
-    }
+    session.SetAdapter(slot++, std::move(*LoraWeights::Load(file, peft, config, dtype)));
   }
   return session;
 }
@@ -199,21 +190,6 @@ TEST_P(RanksTest, AsManyAsThereAreComputeTheSame) {
     EXPECT_LT(LargestDifference(got, golden), dtype == DType::kF32 ? 1e-4 : 2e-3)
         << "adapter " << adapter_slot;
   }
-}
-
-// S-LoRA's cut of adapters gives what ours gives, of drawn rows and prompts, and of ranks that do
-// not divide.
-TEST_P(RanksTest, AdaptersCutOnBothSidesComputeTheSame) {
-  const auto& [num_ranks, dtype] = GetParam();
-  const ModelConfig config = BiasedModel();
-  RankedSession ours = Session(config, num_ranks, dtype);
-  RankedSession cut = Session(config, num_ranks, dtype, /*cuts_both_sides=*/true);
-  const std::vector<Chunk> chunks = {
-      {0, Words(20, 1), -1}, {1, Words(21, 2), 0}, {2, Words(9, 3), 1}};
-  const Rows expected = ours.Step(chunks);
-  std::vector<float> golden;
-  for (const auto& row : expected) golden.insert(golden.end(), row.begin(), row.end());
-  EXPECT_LT(LargestDifference(cut.Step(chunks), golden), dtype == DType::kF32 ? 1e-4 : 2e-3);
 }
 
 INSTANTIATE_TEST_SUITE_P(Counts, RanksTest,

@@ -45,11 +45,8 @@ ForwardBatchLimits BatchLimitsOf(const TransformerLimits& limits, const ModelCon
 
 int64_t PartFloatsOf(const TransformerLimits& limits, const ModelConfig& config,
                      int32_t num_ranks) {
-  const int64_t lora = limits.cuts_both_sides ? int64_t{limits.step_tokens_max} * kLoraSlicesMax *
-                                                    kLoraSplits * limits.lora_rank_max
-                                              : 0;
-  return std::max({int64_t{limits.step_tokens_max} * config.hidden_size,
-                   limits.logits_rows_max * VocabularySliceMax(config, num_ranks), lora});
+  return std::max(int64_t{limits.step_tokens_max} * config.hidden_size,
+                  limits.logits_rows_max * VocabularySliceMax(config, num_ranks));
 }
 
 TransformerSizes SizesOf(const TransformerLimits& limits, const ModelConfig& config, DType dtype,

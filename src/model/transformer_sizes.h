@@ -24,11 +24,6 @@ struct TransformerLimits {
   // batch's segments are one for each sequence then, of drawn rows and of prompts.
   int32_t padded_rank_max = 0;
 
-  // Of several ranks: adapters are cut on both sides, as in S-LoRA (section 5), and h is summed up
-  // between shrink and expand: four exchanges more a layer, and fewer bytes. Else one side of each
-  // module is whole on every rank. Also their tables must be made so (CutBothSides).
-  bool cuts_both_sides = false;
-
   int32_t num_sequences() const { return sequences_max == 0 ? step_tokens_max : sequences_max; }
 };
 

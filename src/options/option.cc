@@ -229,6 +229,12 @@ OptionTarget Removed(std::string neutral, std::string why) {
   }};
 }
 
+OptionTarget RemovedSwitch(std::string why) {
+  OptionTarget target = Removed("false", std::move(why));
+  target.shape = OptionTarget::Shape::kSwitch;
+  return target;
+}
+
 OptionTarget Boolean(bool& value) {
   return {.type = "true|false",
           .initial = value ? "true" : "false",

@@ -68,6 +68,7 @@ OptionTarget Address(std::string& value);
 OptionTarget Addresses(std::vector<std::string>& values);
 // For an option that was removed: `neutral` sets nothing, and the error for all else is `why`.
 OptionTarget Removed(std::string neutral, std::string why);
+OptionTarget RemovedSwitch(std::string why);  // false is neutral
 OptionTarget Boolean(bool& value);
 OptionTarget Switch(bool& value);
 

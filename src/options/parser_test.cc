@@ -41,6 +41,9 @@ class ParserTest : public testing::Test {
                                         {.name = "old-size",
                                          .target = Removed("none", "was removed; use --size"),
                                          .is_removed = true},
+                                        {.name = "old-way",
+                                         .target = RemovedSwitch("was removed; leave it out"),
+                                         .is_removed = true},
                                         {"cache", Boolean(cache_), "share"}}}};
     };
     const auto run = [this] {
@@ -246,9 +249,12 @@ TEST_F(ParserTest, ACommandThatIsNotThereSaysWhyWhateverFollowsIt) {
 }
 
 TEST_F(ParserTest, WhatWasRemovedTakesItsNeutralValueAndNamesWhatToUse) {
-  EXPECT_EQ(Parse({"serve", "--old-size", "none", "--config", Write("old_size: none\n")}), "");
+  EXPECT_EQ(
+      Parse({"serve", "--old-size", "none", "--config", Write("old_size: none\nold_way: false\n")}),
+      "");
   EXPECT_EQ(runs_, 1);
   EXPECT_EQ(Parse({"serve", "--old-size=1"}), "--old-size was removed; use --size");
+  EXPECT_EQ(Parse({"serve", "--old-way"}), "--old-way was removed; leave it out");
   const std::string path = Write("old_size: 1\n");
   EXPECT_EQ(Parse({"serve", "--config", path}), path + ": 'old-size' was removed; use --size");
   SetVariable("GRAFT_OLD_SIZE", "1");

@@ -75,7 +75,6 @@ struct RuntimeOptions {
   int tensor_parallel = 1;     // ranks that share the model
   int rank_timeout_seconds = 60;
   RankTransport rank_transport = RankTransport::kAuto;
-  bool cuts_both_sides = false;  // see TransformerLimits; for bench alone
   int sequences_max = 256;
   int step_tokens_max = 0;  // these two: 0: by the device, see StepTokensMax and StepMsMax
   int step_ms_max = 0;

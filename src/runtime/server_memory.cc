@@ -116,7 +116,6 @@ TransformerLimits TransformerLimitsOf(const RuntimeOptions& options, const Execu
   transformer.logits_rows_max = std::max(limits.draws_max, 64);
   transformer.sequences_max = limits.sequences_max;
   transformer.context_tokens_max = limits.context_tokens_max;
-  transformer.cuts_both_sides = options.cuts_both_sides;
   transformer.lora_beside = options.lora_kernel != LoraKernel::kAfter;
   if (lora && options.lora_kernel == LoraKernel::kPadded) {
     transformer.padded_rank_max = kLoraRankMax;
