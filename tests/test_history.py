@@ -88,7 +88,7 @@ def test_what_gateways_add_changes_nothing(tmp_path):
         one.update(extra_content={"google": {}}, thought_signature="s", cache_control={}, index=0)
         one["function"].update(arguments={"b": 1, "a": 2}, parsed_arguments={"b": 1})
         assert prompt(client, messages=told, tools=[{**tool, "cache_control": {"type": "ephemeral"}}]) == wanted
-        for messages in ([{**plain[0], "images": ["x"]}], [{**plain[0], "parsed": {}}]):
+        for messages in ([{**plain[0], "images": ["x"]}], [{**plain[0], "parsed": {"b": 1}}]):
             with pytest.raises(openai.BadRequestError, match="Unrecognized field"):
                 prompt(client, messages=messages)
 

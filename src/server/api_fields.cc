@@ -14,7 +14,7 @@ ApiField Read(const char* name, const char* type, const char* initial, const cha
 
 ApiField Ignored(const char* name) { return {.name = name, .use = kIgnored}; }
 
-ApiField Refused(const char* name, const char* neutral = "null") {
+ApiField Refused(const char* name, const char* neutral) {
   return {.name = name, .use = kRefused, .neutral = neutral};
 }
 
@@ -129,17 +129,8 @@ std::vector<ApiField> UnusedRows() {
       Refused("use_beam_search", "false"),
       Refused("length_penalty", "1.0"),
       Refused("spaces_between_special_tokens", "true"),
-      Refused("logits_processors"),
-      Refused("guided_whitespace_pattern"),
-      Refused("structural_tag"),
-      Refused("prompt_embeds"),
-      Refused("logprob_token_ids"),
-      Refused("repetition_detection"),
       Refused("watermarking", "false"),
       Refused("routed_experts_prompt_start", "0"),
-      Refused("kv_transfer_params"),
-      Refused("ec_transfer_params"),
-      Refused("vllm_xargs"),
       Refused("typical_p", "1.0"),
       Refused("mirostat", "0"),
   };
@@ -157,7 +148,7 @@ std::vector<ApiField> CompletionRows() {
       Read("logprobs", "integer, 0 to 20", "none",
            "`{tokens, token_logprobs, top_logprobs, text_offset}`; false: none"),
       Read("best_of", "integer", "`n`", "must equal `n`"),
-      Refused("suffix"),
+      Refused("suffix", "\"\""),
   };
 }
 
@@ -194,16 +185,9 @@ std::vector<ApiField> ChatRows() {
       Ignored("prediction"),
       Ignored("prompt_cache_options"),
       Refused("function_call", "\"none\""),
-      Refused("functions"),
-      Refused("audio"),
       Refused("modalities", "[\"text\"]"),
-      Refused("web_search_options"),
-      Refused("chat_template"),
       Refused("verbosity", "\"medium\""),
-      Refused("moderation"),
       Refused("return_prompt_text", "false"),
-      Refused("mm_processor_kwargs"),
-      Refused("media_io_kwargs"),
       Refused("echo", "false"),
   };
 }
@@ -256,22 +240,8 @@ std::vector<ApiField> ResponsesRows() {
       // Counts calls of tools that the server runs itself. There are none.
       Ignored("max_tool_calls"),
       Refused("background", "false"),
-      Refused("background_options"),
-      Refused("conversation"),
-      Refused("prompt"),
       Refused("truncation", "\"disabled\""),
-      Refused("context_management"),
-      Refused("moderation"),
-      Refused("image"),
-      Refused("access_programs"),
-      Refused("structured_outputs"),
-      Refused("previous_input_messages"),
-      Refused("previous_response"),
       Refused("enable_response_messages", "false"),
-      Refused("mm_processor_kwargs"),
-      Refused("media_io_kwargs"),
-      Refused("kv_transfer_params"),
-      Refused("vllm_xargs"),
   };
 }
 
@@ -293,19 +263,12 @@ std::vector<ApiField> EmbeddingRows() {
       Ignored("user"),
       Ignored("safety_identifier"),
       Ignored("request_id"),
-      Refused("dimensions"),
-      Refused("messages"),
-      Refused("instruction"),
       Refused("embed_dtype", "\"float32\""),
       Refused("endianness", "\"native\""),
       Refused("use_activation", "true"),
       Refused("padding", "\"do_not_pad\""),
       Refused("add_generation_prompt", "false"),
       Refused("continue_final_message", "false"),
-      Refused("chat_template"),
-      Refused("chat_template_kwargs"),
-      Refused("mm_processor_kwargs"),
-      Refused("media_io_kwargs"),
   };
 }
 
@@ -314,8 +277,6 @@ std::vector<ApiField> TokenizeRows() {
       Read("model", "string", "the base model"),
       Read("add_special_tokens", "boolean", "of a text true, of a chat false"),
       Read("return_token_strs", "boolean", "false", "`token_strs` are the tokens' texts"),
-      Refused("mm_processor_kwargs"),
-      Refused("media_io_kwargs"),
   };
 }
 
@@ -334,7 +295,6 @@ std::vector<ApiField> TokenizeChatRows() {
       Read("reasoning_effort", "string", "none"),
       Read("add_generation_prompt", "boolean", "true"),
       Read("continue_final_message", "boolean", "false"),
-      Refused("chat_template"),
   };
 }
 
@@ -357,9 +317,8 @@ std::vector<ApiField> FineTuningRows() {
       Read("seed", "integer, 0 to 2147483647", "random", "the same seed learns the same bits"),
       Read("metadata", "object of up to 16 strings", "none", "is in the answer, too"),
       Ignored("user"),
-      Refused("validation_file"),
-      Refused("hyperparameters"),
-      Refused("integrations"),
+      // Its refusal names the place where they are read.
+      Refused("hyperparameters", "{}"),
   };
 }
 
@@ -404,7 +363,9 @@ std::vector<ApiField> SharedRows() { return Joined(AnswerRows(), UnusedRows()); 
 std::string NameList(const std::vector<ApiField>& rows, FieldUse use) {
   std::string names;
   for (const ApiField& row : rows) {
-    if (row.use == use) names += (names.empty() ? "`" : ", `") + std::string(row.name) + "`";
+    if (row.use != use) continue;
+    names += (names.empty() ? "`" : ", `") + std::string(row.name) + "`";
+    if (use == kRefused) names += ": `" + std::string(row.neutral) + "`";
   }
   return names;
 }
@@ -423,8 +384,7 @@ std::string Markdown(const std::vector<ApiField>& rows) {
   const std::string refused = NameList(rows, kRefused);
   if (!refused.empty()) {
     text += "| " + refused +
-            " | | | known and refused, unless empty or neutral (the value that asks for nothing) "
-            "|\n";
+            " | | | refused unless null, empty or of this value, which asks for nothing |\n";
   }
   return text;
 }

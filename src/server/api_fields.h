@@ -1,5 +1,6 @@
-// What becomes of every field of OpenAI's and vLLM's requests for text: one row each, from which
-// bodies are read and docs/http-api.md's tables are made. Immutable; any thread.
+// What becomes of the fields of requests: one row each, from which bodies are read and
+// docs/http-api.md's tables are made. A field without a row is refused by name, unless its value
+// is null, {} or []. Immutable; any thread.
 #pragma once
 
 #include <cstddef>
@@ -14,7 +15,7 @@ namespace graft {
 enum class FieldUse : uint8_t {
   kRead,     // does what the row says
   kIgnored,  // changes no token, so that every client may send it
-  kRefused,  // is known and not served: refused unless it asks for nothing
+  kRefused,  // is not served, but clients send it with a value that asks for nothing
 };
 
 struct ApiField {
@@ -25,7 +26,7 @@ struct ApiField {
   const char* initial = "";
   const char* note = "";
   // For kRefused: JSON of the value that asks for nothing, besides null and what is empty.
-  const char* neutral = "null";
+  const char* neutral = "";
 };
 
 // The rows of one endpoint.

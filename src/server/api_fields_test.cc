@@ -58,42 +58,83 @@ std::optional<ApiError> ErrorOf(const ApiResult<T>& result) {
   return result.ok() ? std::nullopt : std::optional<ApiError>(result.error());
 }
 
-TEST(ApiFieldsTest, EveryRefusedFieldIsNamedAndItsNeutralValueIsNot) {
-  const Json chat = {{"model", "m"}, {"messages", {{{"role", "user"}, {"content", "x"}}}}};
-  ExpectUses(ChatFields(), chat,
-             [](const Json& body) { return ErrorOf(ParseChatRequest(body, RequestLimits())); });
-  ExpectUses(EmbeddingFields(), {{"model", "m"}, {"input", "x"}}, [](const Json& body) {
-    return ErrorOf(ParseEmbeddingRequest(body, RequestLimits()));
-  });
-  ExpectUses(ResponsesFields(), {{"model", "m"}, {"input", "x"}}, [](const Json& body) {
-    return ErrorOf(ParseResponsesRequest(body, body.dump(), RequestLimits()));
-  });
+// An endpoint's fields, its smallest body, and how a body is parsed.
+struct Endpoint {
+  const ApiFields* fields;
+  Json body;
+  ParseError error_of;
+};
+
+std::vector<Endpoint> Endpoints() {
+  const Json messages = {{{"role", "user"}, {"content", "x"}}};
+  const Json method = {{"type", "document"}};
+  return {{&CompletionFields(),
+           {{"model", "m"}, {"prompt", "x"}},
+           [](const Json& body) { return ErrorOf(ParseCompletionRequest(body, RequestLimits())); }},
+          {&ChatFields(),
+           {{"model", "m"}, {"messages", messages}},
+           [](const Json& body) { return ErrorOf(ParseChatRequest(body, RequestLimits())); }},
+          {&ResponsesFields(),
+           {{"model", "m"}, {"input", "x"}},
+           [](const Json& body) {
+             return ErrorOf(ParseResponsesRequest(body, body.dump(), RequestLimits()));
+           }},
+          {&EmbeddingFields(),
+           {{"model", "m"}, {"input", "x"}},
+           [](const Json& body) { return ErrorOf(ParseEmbeddingRequest(body, RequestLimits())); }},
+          {&FineTuningFields(),
+           {{"model", "m"}, {"training_file", "f"}, {"method", method}},
+           [](const Json& body) {
+             LearningSetup setup;
+             setup.learners = {"next-token"};
+             return ErrorOf(ParseJobRequest(body, setup));
+           }}};
 }
 
-// The fields of OpenAI's openai 3.57 and of vLLM's protocol.py, as they stood in November 2026.
-TEST(ApiFieldsTest, EveryFieldOfOpenAiAndVllmHasARow) {
+TEST(ApiFieldsTest, EveryRefusedFieldIsNamedAndItsNeutralValueIsNot) {
+  for (const Endpoint& endpoint : Endpoints()) {
+    ExpectUses(*endpoint.fields, endpoint.body, endpoint.error_of);
+  }
+}
+
+// OpenAI's and vLLM's fields that Graft does not have, and one that neither of them has.
+TEST(ApiFieldsTest, AFieldWithoutARowIsRefusedUnlessItsValueIsEmpty) {
+  for (const Endpoint& endpoint : Endpoints()) {
+    for (const char* name : {"kv_transfer_params", "mm_processor_kwargs", "moderation",
+                             "web_search_options", "validation_file", "zzzzzzzzzz"}) {
+      ASSERT_EQ(endpoint.fields->Find(name), nullptr) << name;
+      for (const char* value : {"1", "false", R"("")", R"({"some": "thing"})", "[null]"}) {
+        Json body = endpoint.body;
+        body[name] = Json::parse(value);
+        const std::optional<ApiError> error = endpoint.error_of(body);
+        ASSERT_TRUE(error.has_value()) << name << " " << value;
+        EXPECT_EQ(error->param, name);
+        EXPECT_EQ(error->code, "unknown_field");
+        EXPECT_NE(error->message.find("Graft does not have it"), std::string::npos);
+      }
+      for (const char* value : {"null", "{}", "[]"}) {
+        Json body = endpoint.body;
+        body[name] = Json::parse(value);
+        EXPECT_FALSE(endpoint.error_of(body).has_value()) << name << " " << value;
+      }
+    }
+  }
+}
+
+// Fields of OpenAI's openai 3.57 and of vLLM's protocol.py, as they stood in November 2026, that
+// clients may send with a value that is not empty.
+TEST(ApiFieldsTest, FieldsOfOpenAiAndVllmHaveRows) {
   const auto expect = [](const ApiFields& fields, std::initializer_list<const char*> names) {
     for (const char* name : names) EXPECT_NE(fields.Find(name), nullptr) << name;
   };
   for (const ApiFields* fields : {&CompletionFields(), &ChatFields()}) {
-    expect(*fields, {"prompt_logprobs", "truncation_side", "logprob_token_ids", "session_id",
-                     "thinking_token_budget", "repetition_detection", "watermarking",
-                     "routed_experts_prompt_start", "return_token_offsets", "return_mm_kwargs",
-                     "ec_transfer_params", "stream_interval"});
+    expect(*fields, {"prompt_logprobs", "truncation_side", "session_id", "thinking_token_budget",
+                     "watermarking", "routed_experts_prompt_start", "return_token_offsets",
+                     "return_mm_kwargs", "stream_interval"});
   }
-  expect(ChatFields(), {"moderation", "prompt_cache_options", "return_prompt_text"});
-  expect(ResponsesFields(), {"previous_response"});
-  expect(EmbeddingFields(), {"padding", "truncation_side", "add_generation_prompt",
-                             "continue_final_message", "chat_template", "media_io_kwargs"});
-  expect(TokenizeChatFields(), {"chat_template", "media_io_kwargs", "mm_processor_kwargs"});
-}
-
-TEST(ApiFieldsTest, WhatFineTuningRefusesIsNamed) {
-  LearningSetup setup;
-  setup.learners = {"next-token"};
-  ExpectUses(FineTuningFields(),
-             {{"model", "m"}, {"training_file", "f"}, {"method", {{"type", "document"}}}},
-             [&setup](const Json& body) { return ErrorOf(ParseJobRequest(body, setup)); });
+  expect(ChatFields(), {"prompt_cache_options", "return_prompt_text"});
+  expect(EmbeddingFields(),
+         {"padding", "truncation_side", "add_generation_prompt", "continue_final_message"});
 }
 
 // With GRAFT_WRITE_DOCS=1 the test writes the page instead.

@@ -26,6 +26,9 @@ std::string Quoted(const Json& json) {
   return json.is_structured() ? JsonTypeName(json) : Text(json);
 }
 
+// null, {} or []: a field of this value asks for nothing, whatever its name is.
+bool IsEmpty(const Json& json) { return (json.is_null() || json.is_structured()) && json.empty(); }
+
 std::string ElementName(const std::string& name, size_t idx) {
   return name + "[" + std::to_string(idx) + "]";
 }
@@ -243,8 +246,7 @@ void FieldReader::Refuse(const char* name, const Json& neutral) {
 }
 
 void FieldReader::RefuseUnless(const char* name, const Json& got, const Json& neutral) {
-  const bool is_empty = (got.is_structured() && got.empty()) || got == "";
-  if (is_empty || got == neutral) return;
+  if (IsEmpty(got) || got == "" || got == neutral) return;
   std::string message = "is not supported";
   if (!neutral.is_null()) message += " with values other than " + Text(neutral);
   ApiError error = InvalidRequestError(
@@ -287,14 +289,19 @@ std::optional<ApiError> FieldReader::Finish() {
   }
   if (drops_unread_) return std::nullopt;
   for (const auto& [key, value] : object_->items()) {
-    if (value.is_null() || IsKnown(key)) continue;
-    std::string message = "Unrecognized field: '" + path_ + key.substr(0, kKeyBytesShown) + "'";
+    if (IsEmpty(value) || IsKnown(key)) continue;
     std::vector<std::string> names = known_;
     if (fields_ != nullptr) {
-      for (const ApiField& row : fields_->rows()) names.emplace_back(row.name);
+      for (const ApiField& row : fields_->rows()) {
+        if (row.use != FieldUse::kRefused) names.emplace_back(row.name);
+      }
     }
     const std::string nearest = NearestNames(key, names, 1);
-    if (!nearest.empty()) message += ", did you mean " + nearest + "?";
+    const std::string message =
+        "Unrecognized field: '" + path_ + key.substr(0, kKeyBytesShown) + "'" +
+        (nearest.empty() ? ". Leave it out"
+                         : ", did you mean " + nearest + "? If not, leave it out") +
+        ": Graft does not have it here.";
     ApiError error = InvalidRequestError(path_ + key.substr(0, kKeyBytesShown), message);
     error.code = "unknown_field";
     return error;

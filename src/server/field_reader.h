@@ -1,6 +1,7 @@
 // Strict reading of one JSON object from a client: every field is taken by name and type, and the
-// fields left over are refused by name. The first failure is kept and the rest become no-ops, so
-// that a parser reads as a list of its fields. A null field equals an absent one. One thread.
+// fields left over are refused by name, unless their value is null, {} or []. The first failure is
+// kept and the rest become no-ops, so that a parser reads as a list of its fields. A null field
+// equals an absent one. One thread.
 #pragma once
 
 #include <cstdint>

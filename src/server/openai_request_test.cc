@@ -241,6 +241,8 @@ TEST(CompletionRequestTest, AdaptersComeWithWeights) {
 TEST(CompletionRequestTest, UnknownFieldsAreRefusedWithTheNearestName) {
   ExpectRefused(R"("max_token":3)", "max_token", "'max_tokens'");
   ExpectRefused(R"("Temprature":3)", "Temprature", "'temperature'");
+  ExpectRefused(R"("use_beam_serch":3)", "use_beam_serch", "'. Leave it out: Graft does not have");
+  ExpectRefused(R"("adapters":[{"name":"a","wight":0}])", "adapters[0].wight", "'weight'");
   ExpectRefused(R"("zzzzzzzzzz":3)", "zzzzzzzzzz", "Unrecognized");
 }
 

@@ -153,7 +153,7 @@ TEST(ResponsesRequestTest, MistakesAreNamed) {
       ResponseWith(R"("tools":[{"type":"function","name":"f","parameters":{"type":"dict"}}])").ok())
       << "nothing binds a call to it";
   ExpectResponseRefused(R"("max_tokens":3)", "max_tokens", "did you mean");
-  ExpectResponseRefused(R"("messages":[])", "messages", "Unrecognized");
+  ExpectResponseRefused(R"("messages":[3])", "messages", "Unrecognized");
 }
 
 TEST(ResponsesRequestTest, MistakesInItemsAreNamed) {
