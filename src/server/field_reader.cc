@@ -27,7 +27,9 @@ std::string Quoted(const Json& json) {
 }
 
 // null, {} or []: a field of this value asks for nothing, whatever its name is.
-bool IsEmpty(const Json& json) { return (json.is_null() || json.is_structured()) && json.empty(); }
+bool AsksForNothing(const Json& json) {
+  return (json.is_null() || json.is_structured()) && json.empty();
+}
 
 std::string ElementName(const std::string& name, size_t idx) {
   return name + "[" + std::to_string(idx) + "]";
@@ -246,7 +248,7 @@ void FieldReader::Refuse(const char* name, const Json& neutral) {
 }
 
 void FieldReader::RefuseUnless(const char* name, const Json& got, const Json& neutral) {
-  if (IsEmpty(got) || got == "" || got == neutral) return;
+  if (AsksForNothing(got) || got == "" || got == neutral) return;
   std::string message = "is not supported";
   if (!neutral.is_null()) message += " with values other than " + Text(neutral);
   ApiError error = InvalidRequestError(
@@ -289,7 +291,7 @@ std::optional<ApiError> FieldReader::Finish() {
   }
   if (drops_unread_) return std::nullopt;
   for (const auto& [key, value] : object_->items()) {
-    if (IsEmpty(value) || IsKnown(key)) continue;
+    if (AsksForNothing(value) || IsKnown(key)) continue;
     std::vector<std::string> names = known_;
     if (fields_ != nullptr) {
       for (const ApiField& row : fields_->rows()) {
