@@ -10,13 +10,13 @@
 
 namespace graft {
 
-// As many of them as there is room for whatever is written, or as are written side by side.
+// As many of them as there is room for whatever is written, or as are written side by side. What a
+// teacher reads before a text is kept by no example, and what a student reads is short.
 size_t CountedWriter::PartOf(std::span<const WriteOrder> orders) const {
   LearnerDataSize most;
   for (size_t i = 0; i < orders.size(); ++i) {
     const WriteOrder& order = orders[i];
-    const auto prompt = static_cast<int64_t>(order.prompt.size());
-    most.Add(1, prompt,
+    most.Add(1, 0,
              order.given.empty() ? order.tokens_max : static_cast<int64_t>(order.given.size()),
              num_choices() + 1);
     if (bytes_ + most.bytes > bytes_max_ && i >= orders_at_once()) return i;
@@ -31,9 +31,8 @@ Result<std::vector<TaughtText>> CountedWriter::Write(std::span<const WriteOrder>
     const std::span<const WriteOrder> part = left.first(PartOf(left));
     ASSIGN_OR_RETURN(std::vector<TaughtText> written, writer_.Write(part));
     LearnerDataSize size;
-    for (size_t i = 0; i < written.size(); ++i) {
-      const auto prompt = static_cast<int64_t>(part[i].prompt.size());
-      size.Add(1, prompt, static_cast<int64_t>(written[i].tokens.size()), num_choices() + 1);
+    for (const TaughtText& text : written) {
+      size.Add(1, 0, static_cast<int64_t>(text.tokens.size()), num_choices() + 1);
     }
     bytes_ += size.bytes;
     if (bytes_ > bytes_max_) {

@@ -42,14 +42,14 @@ TEST(CountedWriterTest, ALargeOrderIsWrittenInParts) {
   const std::vector<WriteOrder> orders(
       100, WriteOrder{.prompt = std::vector<int32_t>(5), .tokens_max = 40});
   LearnerDataSize size;
-  size.Add(10, 5, 40, 3);
+  size.Add(10, 0, 40, 3);
   TenWriter writer;
   CountedWriter counted(writer, size.bytes);
   EXPECT_EQ(counted.Write(orders).status().code(), StatusCode::kResourceExhausted);
   EXPECT_EQ(writer.writes.front(), 10u);
   size_t num_written = 0;
   LearnerDataSize of_text;
-  of_text.Add(1, 5, 10, 3);
+  of_text.Add(1, 0, 10, 3);
   for (const size_t count : writer.writes) num_written += count;
   EXPECT_LE(num_written, static_cast<size_t>(size.bytes / of_text.bytes) + 3);
   TenWriter all;
