@@ -184,7 +184,7 @@ def test_an_empty_folder_is_told(tmp_path):
 
 
 def test_the_bases_texts_can_hold_for_all(adapters, drawn):
-    with Server("--dtype", "fp32", "--adapter-text", "base", adapters=adapters) as plain:
+    with Server("--dtype", "fp32", "--adapter-text", "base", "--admin-key", ADMIN_KEY, adapters=adapters) as plain:
         assert tokens_of(plain, "own") == tokens_of(plain, "base")
         assert complete(plain, "own").token_ids == drawn
         assert complete(plain, "wider").token_ids == drawn

@@ -253,10 +253,18 @@ TEST_F(AdapterBackendTest, ReadsABundle) {
   // The hash that graft.json gives is checked.
   WriteFile(path + "/graft.json", R"({"format": 1, "hash": ")" + facts->hash + R"("})");
   EXPECT_EQ(Refusal(path), "accepted");
-  // Files of texts may come later; the bundle is another content with them.
+  // Files of texts may come later. The bundle is another content with them where they count, and
+  // graft.json may have either hash.
   WriteFile(path + "/chat_template.jinja", "hi");
-  EXPECT_NE(backend_.Read(path).value().hash, facts->hash);
-  WriteFile(path + "/graft.json", R"({"format": 1, "hash": ")" + *backend_.Hash(path) + R"("})");
+  EXPECT_EQ(backend_.Read(path).value().hash, facts->hash);
+  LoraAdapterBackend counts(model_, DType::kF32, store_, {}, {}, {},
+                            {.read = [](const ReadBesideAdapter&) -> Result<AdapterTextPtr> {
+                              return AdapterTextPtr();
+                            }});
+  const std::string with_texts = *counts.Hash(path);
+  EXPECT_NE(with_texts, facts->hash);
+  WriteFile(path + "/graft.json", R"({"format": 1, "hash": ")" + with_texts + R"("})");
+  EXPECT_TRUE(counts.Read(path).ok());
   EXPECT_EQ(Refusal(path), "accepted");
   WriteFile(path + "/graft.json", R"({"format": 1, "hash": ")" + facts->hash + R"("})");
   Folder("both/lora", R"("r": 6, "lora_alpha": 8)");
