@@ -235,9 +235,11 @@ TEST(ApiKeysTest, WhatATenantOwnsIsNobodyElses) {
   EXPECT_TRUE(allows("b", "base"));
   EXPECT_TRUE(allows("ops", "acme-1")) << "an admin loads and unloads it";
   using Named = std::map<std::string, std::string>;
-  EXPECT_EQ(keys.NamedModels(), (Named{{"acme-1", "other"}}));
-  ASSERT_TRUE(
-      keys.LoadText(R"([{"key":"a","tenant":"acme","tenant_adapters":["x*","pirat"]}])").ok());
+  EXPECT_EQ(keys.NamedModels().size(), 1u) << "patterns are no names";
+  EXPECT_EQ(keys.NamedModels().count("acme-1"), 1u);
+  ASSERT_TRUE(keys.LoadText(R"([{"key":"a","tenant":"acme","adapters":["*"],
+                                 "tenant_adapters":["x*","pirat"]}])")
+                  .ok());
   EXPECT_EQ(keys.NamedModels(), (Named{{"pirat", "acme"}}));
   // It holds as long as the file says so.
   ASSERT_TRUE(keys.LoadText(R"([{"key":"b","tenant":"other","adapters":["*"]}])").ok());
