@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "model/transformer.h"
+#include "tensor/allocations.h"
 #include "tensor/buffer.h"
 #include "tensor/cuda_memory.h"
 
