@@ -4,6 +4,10 @@ file(GLOB_RECURSE graft_headers CONFIGURE_DEPENDS RELATIVE ${PROJECT_SOURCE_DIR}
 if(NOT GRAFT_CLUSTER)
   list(FILTER graft_headers EXCLUDE REGEX "^(rpc|cluster)/")
 endif()
+# It includes CUDA's headers, which a machine without the toolkit lacks.
+if(NOT GRAFT_HAS_CUDA)
+  list(REMOVE_ITEM graft_headers tensor/cuda_check.h)
+endif()
 set(header_checks)
 foreach(header ${graft_headers})
   string(REPLACE "/" "_" stem ${header})
