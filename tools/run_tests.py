@@ -196,7 +196,9 @@ def pytest(preset, log, env=None, files=None, venv="venv"):
     env = {"GRAFT_BINARY": os.path.join(ROOT, "build", preset, "graft"),
            "LSAN_OPTIONS": f"suppressions={ROOT}/tools/lsan.supp:print_suppressions=0:use_tls=0", **(env or {})}
     command = f"build/{venv}/bin/python -m pytest -q -p no:cacheprovider --durations=5"
-    with concurrent.futures.ThreadPoolExecutor(3 if env.get("GRAFT_THREADS") == "1" else 2) as pool:
+    num_cores = os.cpu_count()
+    at_once = max(3, num_cores // 2) if env.get("GRAFT_THREADS") == "1" else max(2, num_cores // 8)
+    with concurrent.futures.ThreadPoolExecutor(at_once) as pool:
         results = list(pool.map(lambda file: run(f"{command} {file}", log, env), files))
     num_passed = num_failed = 0
     for code, output in results:
