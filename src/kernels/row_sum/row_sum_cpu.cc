@@ -1,6 +1,7 @@
 // Columns are shared out, and a task's sums stay in the first-level cache.
 #include <algorithm>
 
+#include "kernels/common/cpu_isa.h"
 #include "kernels/common/parallel_rows.h"
 #include "kernels/row_sum/row_sum.h"
 
