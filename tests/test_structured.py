@@ -108,6 +108,15 @@ def test_white_space_is_bounded():
         assert found["accepted"] == [True] * 4 + [False] * 3
 
 
+@needs_library
+def test_answers_are_utf8():
+    """Classes of characters leave out bytes that are none: in the drawn texts those would be U+FFFD."""
+    with Answers() as answers:
+        for pattern in ("^[^a]$", "^.{2}$", "^[^b]*$", "^[\u00e9-\U0001f600]$", "^[\u0400-\U0010ffff]$"):
+            found = answers.ask({"type": "string", "pattern": pattern}, 300)["answers"]
+            assert [answer for answer in found if "\ufffd" in answer["text"]] == [], pattern
+
+
 # Of each pattern texts that have a match of it, and texts that have none.
 PATTERNS = {
     r"\d{3}": (["123", "ab123cd", "\u00e9 1234"], ["12", "1a23"]),

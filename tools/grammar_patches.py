@@ -26,6 +26,14 @@ PATCHES = {
          "  }\n"
          "  // Ensure max and min are valid unicode value.\n"),
     ],
+    # A range over characters of several lengths begins at the least of each length, so that no character is written in
+    # more bytes than it needs, and ends at the last that there is.
+    "fsm_builder.h": [
+        ("kMin2BytesUnicode = 0xC080;", "kMin2BytesUnicode = 0xC280;"),
+        ("kMin3BytesUnicode = 0xE08080;", "kMin3BytesUnicode = 0xE0A080;"),
+        ("kMin4BytesUnicode = 0xF0808080;", "kMin4BytesUnicode = 0xF0908080;"),
+        ("kMax4BytesUnicode = 0xF7BFBFBF;", "kMax4BytesUnicode = 0xF48FBFBF;"),
+    ],
     # What a grammar may cost is counted.
     "fsm.cc": [
         ('#include "fsm.h"\n', '#include "fsm.h"\n' + INCLUDE),
