@@ -57,9 +57,13 @@ xargs -P "$(nproc)" -I{} sh -c 'out=$1/$(echo "$2" | tr / _).o; shift; file=$1; 
   sh "$objects" {} "${compiler[@]}" "${flags[@]}" <"$objects/files"
 rm -f "$library.new"
 ar rcs "$library.new" "$objects"/*.o
-# The headers, and the licence, which goes with every program that is handed on.
-rm -rf "$folder/include" && mkdir -p "$folder/include"
-(cd "$source" && find lexbor -name '*.h' -exec cp --parents {} "$OLDPWD/$folder/include" \;)
+# The headers, and the licence, which goes with every program that is handed on. Headers of this version stay as they
+# are, since builds that go on meanwhile read them.
+if [ "$version" != "$(cat "$folder/include/version" 2>/dev/null)" ]; then
+  rm -rf "$folder/include" && mkdir -p "$folder/include"
+  (cd "$source" && find lexbor -name '*.h' -exec cp --parents {} "$OLDPWD/$folder/include" \;)
+  echo "$version" >"$folder/include/version"
+fi
 cp "$source/../LICENSE" "$source/../NOTICE" "$folder"
 mv "$library.new" "$library"
 rm -rf "$objects" "$folder/selectolax-$version"
