@@ -59,10 +59,10 @@ rm -f "$library.new"
 ar rcs "$library.new" "$objects"/*.o
 # The headers, and the licence, which goes with every program that is handed on. Headers of this version stay as they
 # are, since builds that go on meanwhile read them.
-if [ "$version" != "$(cat "$folder/include/version" 2>/dev/null)" ]; then
+if [ "$version" != "$(cat "$folder/headers_version" 2>/dev/null)" ]; then
   rm -rf "$folder/include" && mkdir -p "$folder/include"
   (cd "$source" && find lexbor -name '*.h' -exec cp --parents {} "$OLDPWD/$folder/include" \;)
-  echo "$version" >"$folder/include/version"
+  echo "$version" >"$folder/headers_version"
 fi
 cp "$source/../LICENSE" "$source/../NOTICE" "$folder"
 mv "$library.new" "$library"
