@@ -112,7 +112,7 @@ def test_white_space_is_bounded():
 def test_answers_are_utf8():
     """Classes of characters leave out bytes that are none: in the drawn texts those would be U+FFFD."""
     with Answers() as answers:
-        for pattern in ("^[^a]$", "^.{2}$", "^[^b]*$", "^[\u00e9-\U0001f600]$", "^[\u0400-\U0010ffff]$"):
+        for pattern in ("^[^a]$", "^.{2}$", "^[^b]*$", r"^\W$", "^[^a-z]{3}$"):
             found = answers.ask({"type": "string", "pattern": pattern}, 300)["answers"]
             assert [answer for answer in found if "\ufffd" in answer["text"]] == [], pattern
 
