@@ -24,6 +24,8 @@ constexpr size_t kWhyBytes = 512;
 // A sleeping rank looks after the one that it waits for so often: within a step, and else.
 constexpr int64_t kLookNs = 50'000'000;
 constexpr int64_t kIdleLookNs = 500'000'000;
+// After so long the rank that waits says itself that another has ended.
+constexpr int64_t kEndIsSaidNs = 1'000'000'000;
 constexpr int64_t kForEver = INT64_MAX;
 // Where all numbers begin: every server sees them run around early, not one in a thousand.
 constexpr uint32_t kFirstNumber = 0u - 5000u;
@@ -326,7 +328,7 @@ Status Communicator::Look(int32_t rank, int64_t waited_ns, int64_t timeout_ns) {
   const std::string who =
       "rank " + std::to_string(rank) + " (process " + std::to_string(process) + ")";
   // The process that started the rank may know more of its end, and is given time to say so first.
-  if (now == ProcessState::kEnded && waited_ns > 0) {
+  if (now == ProcessState::kEnded && waited_ns >= kEndIsSaidNs) {
     Break(who + " has ended");
   } else if (waited_ns >= timeout_ns) {
     Break(who + (now == ProcessState::kStopped ? " is stopped and" : "") +
