@@ -202,10 +202,12 @@ def pytest(preset, log, env=None, files=None, venv="venv"):
         results = list(pool.map(lambda file: run(f"{command} {file}", log, env), files))
     num_passed = num_failed = 0
     for code, output in results:
-        passed = re.search(r"(\d+) passed", output)
-        failed = re.search(r"(\d+) (?:failed|error)", output)
+        # The last such line: what servers print stands before it, and may look alike.
+        summary = (re.findall(r"^\d+ (?:passed|failed|error|skipped).* in [\d.]+s", output, re.M) or [""])[-1]
+        passed = re.search(r"(\d+) passed", summary)
+        failed = sum(map(int, re.findall(r"(\d+) (?:failed|error)", summary)))
         num_passed += int(passed.group(1)) if passed else 0
-        num_failed += int(failed.group(1)) if failed else int(code != 0)
+        num_failed += failed or int(code != 0)
     return num_passed, num_failed
 
 
