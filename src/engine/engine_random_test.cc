@@ -2,7 +2,12 @@
 // more adapters than fit, of many sizes, some with virtual tokens; they are loaded, evicted,
 // retired, published again, replaced under their name, first read by a request, broken and
 // repaired. After every step all pages, references and slots are accounted for. Every output equals
-// what the request gives alone.
+// what the request gives alone. GRAFT_RANDOM_SEEDS=N says how many seeds each shape has, and prints
+// a hash of each run's plans, by which two builds are compared.
+#include <cinttypes>
+#include <cstdio>
+#include <cstdlib>
+
 #include "base/long_tests.h"
 #include "base/random.h"
 #include "engine/engine_testing.h"
@@ -158,6 +163,13 @@ class RandomRun {
   }
 
   int64_t num_failures() const { return num_failures_; }
+  void PrintHash(uint64_t seed) {
+    const EngineSnapshot snapshot = harness_.engine.Snapshot();
+    std::printf("%s, seed %" PRIu64 ": %" PRId64 " steps %016" PRIx64 ", %" PRId64
+                " preemptions, %" PRId64 " copies, %" PRId64 " evictions\n",
+                shape_.name, seed, harness_.executor.num_steps(), harness_.executor.plans_hash(),
+                snapshot.preemptions, snapshot.adapter_copies, snapshot.adapter_evictions);
+  }
 
  private:
   static EngineOptions OptionsOf(const Shape& shape) {
@@ -325,11 +337,15 @@ class EngineRandomTest : public testing::TestWithParam<Shape> {};
 
 TEST_P(EngineRandomTest, EveryOutputIsThatOfTheRequestAlone) {
   int64_t num_failures = 0;
-  const uint64_t num_seeds = LongTests() ? 5 : 2;
+  const char* const wanted = std::getenv("GRAFT_RANDOM_SEEDS");
+  const uint64_t num_seeds = wanted != nullptr ? std::strtoull(wanted, nullptr, 10)
+                             : LongTests()     ? 5
+                                               : 2;
   for (uint64_t seed = 1; seed <= num_seeds; ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
     RandomRun run(GetParam(), seed);
     run.Run();
+    if (wanted != nullptr) run.PrintHash(seed);
     if (HasFatalFailure()) return;
     num_failures += run.num_failures();
   }

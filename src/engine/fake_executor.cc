@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <initializer_list>
 #include <utility>
 
 #include "base/check.h"
@@ -47,6 +48,34 @@ float LogprobOf(uint64_t digest, int32_t token) {
 
 bool Contains(std::span<const int32_t> values, int32_t value) {
   return std::find(values.begin(), values.end(), value) != values.end();
+}
+
+uint64_t Fold(uint64_t digest, std::initializer_list<int64_t> values) {
+  for (const int64_t value : values) digest = Fold(digest, static_cast<uint64_t>(value));
+  return digest;
+}
+
+uint64_t Fold(uint64_t digest, std::span<const int32_t> values) {
+  digest = Fold(digest, values.size());
+  for (const int32_t value : values) digest = Fold(digest, static_cast<uint64_t>(value));
+  return digest;
+}
+
+// What sequences are sampled by is the requests', and no choice of the plan.
+uint64_t FoldPlan(uint64_t digest, const StepPlan& plan) {
+  digest = Fold(digest, plan.step_id);
+  for (const SequenceStart& start : plan.starts) {
+    digest = Fold(digest, {start.sequence_slot, start.num_virtual_tokens});
+    digest = Fold(Fold(digest, start.prompt_tokens), start.output_tokens);
+  }
+  for (const PlannedSequence& one : plan.sequences) {
+    digest = Fold(digest, {one.sequence_slot, one.adapter_slot, one.num_tokens, one.num_drafts,
+                           one.num_prompt_rows, one.num_base_rows, one.position_begin,
+                           one.num_virtual_rows, one.num_virtual_kv, one.num_pages, one.samples,
+                           one.num_banned, one.has_mask, one.prompt_logprobs});
+  }
+  digest = Fold(Fold(Fold(digest, plan.tokens), plan.pages), plan.banned_tokens);
+  return Fold(digest, {plan.ahead, plan.assists});
 }
 
 }  // namespace
@@ -213,6 +242,7 @@ StepResult FakeExecutor::Finish() {
   ApplyStarts(plan);
   if (plan.merges) merged_ = ReadAdapter(plan.merged_slot);
   last_plan_ = plan;
+  plans_hash_ = FoldPlan(plans_hash_, plan);
   ++num_steps_;
   StepResult result;
   result.step_id = plan.step_id;

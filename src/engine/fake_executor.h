@@ -91,6 +91,8 @@ class FakeExecutor : public Executor {
   // The last plan, for tests that look at one.
   const StepPlan& last_plan() const { return last_plan_; }
   int64_t num_steps() const { return num_steps_; }
+  // A hash of all plans so far, to compare two builds by.
+  uint64_t plans_hash() const { return plans_hash_; }
 
  private:
   struct Cell {
@@ -159,6 +161,7 @@ class FakeExecutor : public Executor {
   std::vector<uint32_t> words_;  // of the mask that was asked for last
   StepPlan last_plan_;
   int64_t num_steps_ = 0;
+  uint64_t plans_hash_ = 0;
   int64_t num_gated_steps_ = 0;
   int64_t num_assisted_steps_ = 0;
   int64_t assist_ns_ = 0;
