@@ -317,6 +317,7 @@ void HostileCluster::Read(Client& client, const TokenEvent& event) {
   const int32_t key = client.request.prompt_tokens.back();
   if (client.has_ended) return findings_.Add("request {} has ended, and has an event", key);
   if (event.token >= 0) {
+    findings_.Note("request {} reads token {}", key, event.token);
     bool is_right = false;
     for (std::vector<int32_t>& answer : client.answers) {
       if (client.num_tokens >= answer.size() || answer[client.num_tokens] != event.token) {

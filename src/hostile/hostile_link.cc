@@ -77,6 +77,8 @@ void HostileLink::Beat(const std::shared_ptr<SimStream>& stream) {
 
 void HostileLink::Submit(const Request& request) {
   if (!is_up_) return;
+  world_.findings->Note("frontend {} asks runner {} for number {}", world_.frontend,
+                        options_.address, request.id.number);
   world_.on_submit(request, ledger_);
   ledger_->OnSubmit(request);
 
@@ -87,6 +89,8 @@ void HostileLink::Submit(const Request& request) {
 
 void HostileLink::Cancel(uint64_t number) {
   if (!is_up_) return;
+  world_.findings->Note("frontend {} tells runner {} to stop number {}", world_.frontend,
+                        options_.address, number);
   ledger_->OnCancel(number);
   auto message = std::make_shared<rpc::FrontendMessage>();
   message->add_cancel(number);

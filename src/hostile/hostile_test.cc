@@ -1,6 +1,7 @@
 // Clusters among faults: what must hold of each does, a seed does the same each time, and defects
 // are found. GRAFT_HOSTILE_SEED=N runs that seed alone and prints what happens in it;
-// GRAFT_HOSTILE_SEEDS=N says how many there are.
+// GRAFT_HOSTILE_SEEDS=N says how many there are; GRAFT_HOSTILE_HASHES=N prints for each of so many
+// seeds a hash of what happens, for tools/same_behaviour.sh.
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -141,6 +142,17 @@ TEST_F(HostileTest, OneSeed) {
   const HostileResult result = RunSeed(std::strtoull(seed, nullptr, 10), /*keeps_lines=*/true);
   for (const std::string& line : result.lines) std::cout << line << "\n";
   EXPECT_EQ(result.found, "");
+}
+
+TEST_F(HostileTest, Hashes) {
+  const char* const wanted = std::getenv("GRAFT_HOSTILE_HASHES");
+  if (wanted == nullptr) GTEST_SKIP() << "GRAFT_HOSTILE_HASHES=N names no seeds";
+  const uint64_t num_seeds = std::strtoull(wanted, nullptr, 10);
+  for (uint64_t seed = 1; seed <= num_seeds; ++seed) {
+    const HostileResult result = RunSeed(seed);
+    std::cout << "hostile seed " << seed << " " << result.hash << "\n";
+    EXPECT_EQ(result.found, "") << "seed " << seed << "; " << HowToReplay(seed);
+  }
 }
 
 }  // namespace
