@@ -23,61 +23,82 @@ paper_costs() {
 END
 }
 
+# Each of these runs one program of the build $1 and leaves its results in the folder it is in.
+hostile() {
+  GRAFT_HOSTILE_HASHES=$seeds "$1/hostile_test" --gtest_filter=HostileTest.Hashes >../hostile.log ||
+    { echo "$1: hostile_test fails"; tail -5 ../hostile.log; return 1; }
+  grep '^hostile seed' ../hostile.log >hashes
+}
+
+plans() {
+  GRAFT_RANDOM_SEEDS=3 "$1/engine_test" --gtest_filter='*EngineRandomTest*' >../plans.log ||
+    { echo "$1: engine_test fails"; tail -5 ../plans.log; return 1; }
+  grep -E '^[a-z_]+, seed [0-9]+: ' ../plans.log >hashes
+}
+
 simulate() {  # BUILD NAME OPTIONS...
   local build=$1 name=$2
   shift 2
-  (cd "$build/same_behaviour" && "$build/graft" simulate --quiet --seed 7 --json "$name.json" "$@" >/dev/null)
+  "$build/graft" simulate --quiet --seed 7 --json "$name.json" "$@" >/dev/null
 }
 
-run_all() {  # BUILD
-  local build=$1 out=$1/same_behaviour load
-  if [ -f "$out/done-$seeds" ] && [ "$out/done-$seeds" -nt "$build/hostile_test" ] &&
-     [ "$out/done-$seeds" -nt "$build/graft" ] && [ "$out/done-$seeds" -nt "$build/engine_test" ]; then
-    return
-  fi
-  rm -rf "$out" && mkdir -p "$out"
-  GRAFT_HOSTILE_HASHES=$seeds "$build/hostile_test" --gtest_filter=HostileTest.Hashes >"$out/hostile.log" ||
-    { echo "$build: hostile_test fails"; tail -5 "$out/hostile.log"; return 1; }
-  grep '^hostile seed' "$out/hostile.log" >"$out/hostile.txt"
-  GRAFT_RANDOM_SEEDS=3 "$build/engine_test" --gtest_filter='*EngineRandomTest*' >"$out/plans.log" ||
-    { echo "$build: engine_test fails"; tail -5 "$out/plans.log"; return 1; }
-  grep -E '^[a-z_]+, seed [0-9]+: ' "$out/plans.log" >"$out/plans.txt"
-  paper_costs false 33.5 0.00234375 >"$out/costs-summed"
-  paper_costs true 31.8 0.00390625 >"$out/costs-padded"
+simulations() {
+  local load costs
+  paper_costs false 33.5 0.00234375 >costs-summed
+  paper_costs true 31.8 0.00390625 >costs-padded
   for load in 0.6 0.8 0.95; do
     for costs in summed padded; do
-      simulate "$build" "$costs-$load" --costs "costs-$costs" --load $load --zipf 1 --runners 60 --adapters 40000 \
-        --requests 700 --warm-seconds 5 --placement most-idle,caraserve,auto
+      simulate "$1" "$costs-$load" --costs "costs-$costs" --load $load --zipf 1 --runners 60 --adapters 40000 \
+        --requests 400 --warm-seconds 5 --placement most-idle,caraserve,auto
     done
-    simulate "$build" "ours-$load" --load $load --zipf 1 --runners 60 --adapters 40000 --requests 700 \
+    simulate "$1" "ours-$load" --load $load --zipf 1 --runners 60 --adapters 40000 --requests 400 \
       --warm-seconds 1 --placement most-idle,caraserve,auto
   done
-  simulate "$build" all-placements --load 0.8 --zipf 1 --runners 8 --adapters 1250 --requests 600 --placement $placements
-  simulate "$build" hot-spot --runners 16 --adapters 1000 --adapters-max 8 --host-adapters 8 --fetch-ms 300 --zipf 1 \
+  simulate "$1" all-placements --load 0.8 --zipf 1 --runners 8 --adapters 1250 --requests 600 --placement $placements
+  simulate "$1" hot-spot --runners 16 --adapters 1000 --adapters-max 8 --host-adapters 8 --fetch-ms 300 --zipf 1 \
     --load 0.8 --load-of places --requests 800 --placement most-idle,auto
-  simulate "$build" layerwise --runners 4 --adapters 200 --adapters-max 8 --pages 700 --cold-start layerwise --load 0.9 \
+  simulate "$1" layerwise --runners 4 --adapters 200 --adapters-max 8 --pages 700 --cold-start layerwise --load 0.9 \
     --requests 500 --placement most-idle,auto
-  simulate "$build" failures --load 0.8 --runners 20 --adapters 4000 --requests 800 --frontends 4 --view-ms 100 \
+  simulate "$1" failures --load 0.8 --runners 20 --adapters 4000 --requests 800 --frontends 4 --view-ms 100 \
     --fail-seconds 1 --down-seconds 2 --slowness 2 --slow-seconds 4 --placement most-idle,auto
-  simulate "$build" prefixes --runners 16 --adapters 100 --prefixes 4 --prefix-tokens 1500 --prompt-tokens 100 \
+  simulate "$1" prefixes --runners 16 --adapters 100 --prefixes 4 --prefix-tokens 1500 --prompt-tokens 100 \
     --output-tokens 150 --load 0.7 --requests 600 --placement most-idle,auto
-  simulate "$build" scale --runners 8 --adapters 100 --zipf 1.5 --load 0.8 --hill-seconds 60 --scale \
+  simulate "$1" scale --runners 8 --adapters 100 --zipf 1.5 --load 0.8 --hill-seconds 60 --scale \
     --runner-startup-seconds 5 --placement auto
-  touch "$out/done-$seeds"
 }
 
-run_all "$old" &
-run_all "$new"
-wait %1
+run() {  # PART PROGRAM BUILD
+  local out=$3/same_behaviour/$1
+  [ "$out.done-$seeds" -nt "$3/$2" ] && return
+  rm -rf "$out" && mkdir -p "$out" && cd "$out"
+  "$1" "$3"
+  touch "$out.done-$seeds"
+}
+
+# compare PART PROGRAM WHAT: by both builds at once, unless their programs are the same bytes.
 differs=0
-for file in "$old"/same_behaviour/*.txt "$old"/same_behaviour/*.json; do
-  cmp "$file" "$new/same_behaviour/$(basename "$file")" || differs=1
-done
-if ! diff "$old/same_behaviour/hostile.txt" "$new/same_behaviour/hostile.txt" | sed -n '2,5p' | grep .; then
-  echo "$(wc -l <"$new/same_behaviour/hostile.txt") clusters among faults do the same"
-else
-  echo "GRAFT_HOSTILE_SEED=N hostile_test --gtest_filter=HostileTest.OneSeed prints what happens in a seed"
-fi
-[ $differs = 0 ] || exit 1
-echo "$(wc -l <"$new/same_behaviour/plans.txt") runs of the engine plan the same;" \
-  "$(find "$new/same_behaviour" -name '*.json' | wc -l) simulations give the same figures"
+compare() {
+  local here first
+  if cmp -s "$old/$2" "$new/$2"; then
+    echo "$3: $2 is the same in both builds"
+    return
+  fi
+  run "$1" "$2" "$old" &
+  first=$!
+  run "$1" "$2" "$new" &
+  wait $first
+  wait $!
+  here=$new/same_behaviour/$1
+  if diff -r "$old/same_behaviour/$1" "$here" >"$here.diff"; then
+    echo "$3: the same, $(cat "$here"/* | wc -l) lines in $(find "$here" -type f | wc -l) files"
+  else
+    echo "$3 differ:"
+    head -5 "$here.diff"
+    differs=1
+  fi
+}
+
+compare hostile hostile_test "clusters among faults"
+compare plans engine_test "the engine's plans"
+compare simulations graft "simulations"
+exit $differs
