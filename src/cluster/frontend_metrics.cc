@@ -41,13 +41,13 @@ constexpr SeriesRow kGaugeRows[] = {
     {"step_rows", kRowsHelp, "kind", "decode"}};
 
 // In the order of kGaugeRows.
-std::vector<int64_t> GaugesOf(const RunnerView& view) {
-  const RunnerLoad& load = view.load;
+std::vector<int64_t> GaugesOf(const RemoteRunner& runner) {
+  const RunnerLoad& load = runner.load;
   const RunnerFigures& figures = load.figures;
-  if (!view.is_up) return std::vector<int64_t>(std::size(kGaugeRows));
+  if (!runner.is_up) return std::vector<int64_t>(std::size(kGaugeRows));
   return {1,
-          view.draining ? 1 : 0,
-          view.num_in_flight,
+          runner.draining ? 1 : 0,
+          runner.num_in_flight,
           load.requests_waiting,
           load.requests_running,
           figures.pages_free,
@@ -55,7 +55,7 @@ std::vector<int64_t> GaugesOf(const RunnerView& view) {
           figures.pages_referenced,
           figures.pages_adapters,
           figures.adapters_resident,
-          view.adapters_max,
+          runner.adapters_max,
           figures.step_sequences,
           figures.step_adapters,
           figures.step_prompt_rows,
@@ -116,12 +116,12 @@ class FrontendMetrics::RunnerSeries {
   RunnerSeries(const RunnerSeries&) = delete;
   RunnerSeries& operator=(const RunnerSeries&) = delete;
 
-  void Set(const RunnerView& view) {
+  void Set(const RemoteRunner& runner) {
     AddGauges();
-    const std::vector<int64_t> gauges = GaugesOf(view);
+    const std::vector<int64_t> gauges = GaugesOf(runner);
     for (size_t i = 0; i < gauges.size(); ++i) gauges_[i]->Set(static_cast<double>(gauges[i]));
     // Until the runner has spoken its figures are zeros of no process: they are not counted.
-    if (view.is_up && view.has_told) Count(view);
+    if (runner.is_up && runner.has_told) Count(runner);
   }
   void Placed(Meets meets) { placements_[static_cast<size_t>(meets)]->Increment(); }
 
@@ -157,12 +157,12 @@ class FrontendMetrics::RunnerSeries {
   // Adds what the runner has counted since it was last heard. Another process at its address counts
   // from 0, and may be ahead of the former one. A process that does not tell its instance is taken
   // for another one if it has counted less.
-  void Count(const RunnerView& view) {
-    const std::vector<int64_t> counts = CountsOf(view.load.figures);
-    const bool is_another = std::exchange(instance_, view.instance) != view.instance;
+  void Count(const RemoteRunner& runner) {
+    const std::vector<int64_t> counts = CountsOf(runner.load.figures);
+    const bool is_another = std::exchange(instance_, runner.instance) != runner.instance;
     if (is_another || told_.empty()) told_.assign(counts.size(), 0);
     for (size_t i = 0; i < counts.size(); ++i) {
-      if (view.instance == 0 && counts[i] < told_[i]) told_[i] = 0;
+      if (runner.instance == 0 && counts[i] < told_[i]) told_[i] = 0;
       if (counts[i] <= told_[i]) continue;
       counters_[i]->Increment(static_cast<double>(counts[i] - told_[i]));
       told_[i] = counts[i];
@@ -211,7 +211,9 @@ prometheus::Counter& FrontendMetrics::CounterOf(Move move) {
                           {{"reason", kMoveWords[static_cast<size_t>(move)]}});
 }
 
-void FrontendMetrics::SetRunner(const RunnerView& view) { SeriesOf(view.address).Set(view); }
+void FrontendMetrics::SetRunner(const RemoteRunner& runner) {
+  SeriesOf(runner.address).Set(runner);
+}
 
 void FrontendMetrics::ForgetRunner(const std::string& address) {
   const auto series = runners_.find(address);

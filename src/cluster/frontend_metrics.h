@@ -11,7 +11,7 @@
 #include <string>
 
 #include "base/metrics.h"
-#include "cluster/runner_view.h"
+#include "cluster/remote_runner.h"
 #include "request/adapter_series.h"
 
 namespace graft {
@@ -30,7 +30,7 @@ class FrontendMetrics {
   std::shared_ptr<const AdapterCounters> CountersFor(const std::string& hash, int32_t number) {
     return adapters_.Of(hash, number);
   }
-  void SetRunner(const RunnerView& view);
+  void SetRunner(const RemoteRunner& runner);
   // Removes the runner's gauges. Its counters stay, because sums over all runners must never go
   // back, and go on if it comes back. Once very many runners are gone, the counts of the first ones
   // move to runner "gone".

@@ -17,14 +17,14 @@ class FrontendMetricsTest : public testing::Test {
 };
 
 TEST_F(FrontendMetricsTest, ShowsWhatARunnerTells) {
-  RunnerView view;
-  view.address = "one:1";
-  view.is_up = true;
-  view.num_in_flight = 3;
-  view.adapters_max = 16;
-  view.load.requests_waiting = 5;
-  view.load.figures = {.pages_free = 10, .pages_adapters = 7, .step_decode_rows = 4};
-  counted_.SetRunner(view);
+  RemoteRunner runner;
+  runner.address = "one:1";
+  runner.is_up = true;
+  runner.num_in_flight = 3;
+  runner.adapters_max = 16;
+  runner.load.requests_waiting = 5;
+  runner.load.figures = {.pages_free = 10, .pages_adapters = 7, .step_decode_rows = 4};
+  counted_.SetRunner(runner);
   EXPECT_TRUE(Shows("graft_runner_up{runner=\"one:1\"} 1"));
   EXPECT_TRUE(Shows("graft_runner_requests_in_flight{runner=\"one:1\"} 3"));
   EXPECT_TRUE(Shows("graft_runner_requests_waiting{runner=\"one:1\"} 5"));
@@ -32,23 +32,23 @@ TEST_F(FrontendMetricsTest, ShowsWhatARunnerTells) {
   EXPECT_TRUE(Shows("graft_runner_pages{runner=\"one:1\",state=\"free\"} 10"));
   EXPECT_TRUE(Shows("graft_runner_pages{runner=\"one:1\",state=\"adapters\"} 7"));
   EXPECT_TRUE(Shows("graft_runner_step_rows{kind=\"decode\",runner=\"one:1\"} 4"));
-  view.is_up = false;
-  counted_.SetRunner(view);
+  runner.is_up = false;
+  counted_.SetRunner(runner);
   EXPECT_TRUE(Shows("graft_runner_up{runner=\"one:1\"} 0"));
   EXPECT_TRUE(Shows("graft_runner_pages{runner=\"one:1\",state=\"free\"} 0"));
 }
 
 TEST_F(FrontendMetricsTest, CountsOnWhereARunnerBeginsAnew) {
-  RunnerView view;
-  view.address = "one:1";
-  view.is_up = view.has_told = true;
-  view.load.figures.output_tokens = 100;
-  counted_.SetRunner(view);
-  view.load.figures.output_tokens = 120;
-  counted_.SetRunner(view);
+  RemoteRunner runner;
+  runner.address = "one:1";
+  runner.is_up = runner.has_told = true;
+  runner.load.figures.output_tokens = 100;
+  counted_.SetRunner(runner);
+  runner.load.figures.output_tokens = 120;
+  counted_.SetRunner(runner);
   EXPECT_TRUE(Shows("graft_runner_output_tokens_total{runner=\"one:1\"} 120"));
-  view.load.figures.output_tokens = 30;
-  counted_.SetRunner(view);
+  runner.load.figures.output_tokens = 30;
+  counted_.SetRunner(runner);
   EXPECT_TRUE(Shows("graft_runner_output_tokens_total{runner=\"one:1\"} 150"));
 }
 
@@ -65,55 +65,55 @@ TEST_F(FrontendMetricsTest, CountsPlacementsAndMoves) {
 // It was silent, or its link broke: between its coming up and its first word it has no figures.
 TEST_F(FrontendMetricsTest, ARunnerThatComesBackIsNotCountedAgain) {
   for (const uint64_t instance : {0, 7}) {
-    RunnerView view;
-    view.address = "of " + std::to_string(instance) + ":1";
-    const std::string line = "graft_runner_output_tokens_total{runner=\"" + view.address + "\"} ";
-    view.instance = instance;
-    view.is_up = view.has_told = true;
-    view.load.figures.output_tokens = 100;
-    counted_.SetRunner(view);
+    RemoteRunner runner;
+    runner.address = "of " + std::to_string(instance) + ":1";
+    const std::string line = "graft_runner_output_tokens_total{runner=\"" + runner.address + "\"} ";
+    runner.instance = instance;
+    runner.is_up = runner.has_told = true;
+    runner.load.figures.output_tokens = 100;
+    counted_.SetRunner(runner);
     for (int i = 0; i < 3; ++i) {
-      view.is_up = false;
-      counted_.SetRunner(view);
-      view.is_up = true;
-      view.has_told = false;
-      view.load = {};
-      counted_.SetRunner(view);
-      view.has_told = true;
-      view.load.figures.output_tokens = 100;
-      counted_.SetRunner(view);
+      runner.is_up = false;
+      counted_.SetRunner(runner);
+      runner.is_up = true;
+      runner.has_told = false;
+      runner.load = {};
+      counted_.SetRunner(runner);
+      runner.has_told = true;
+      runner.load.figures.output_tokens = 100;
+      counted_.SetRunner(runner);
     }
     EXPECT_TRUE(Shows(line + "100"));
   }
 }
 
 TEST_F(FrontendMetricsTest, AnotherProcessAtTheAddressIsCountedWhole) {
-  RunnerView view;
-  view.address = "one:1";
-  view.is_up = view.has_told = true;
-  view.instance = 1;
-  view.load.figures.output_tokens = 100;
-  counted_.SetRunner(view);
-  view.instance = 2;
-  view.load.figures.output_tokens = 130;  // more than the former one had
-  counted_.SetRunner(view);
+  RemoteRunner runner;
+  runner.address = "one:1";
+  runner.is_up = runner.has_told = true;
+  runner.instance = 1;
+  runner.load.figures.output_tokens = 100;
+  counted_.SetRunner(runner);
+  runner.instance = 2;
+  runner.load.figures.output_tokens = 130;  // more than the former one had
+  counted_.SetRunner(runner);
   EXPECT_TRUE(Shows("graft_runner_output_tokens_total{runner=\"one:1\"} 230"));
 }
 
 TEST_F(FrontendMetricsTest, ARunnerThatLeavesTakesNothingOutOfTheSums) {
-  RunnerView view;
-  view.address = "one:1";
-  view.is_up = view.has_told = true;
-  view.instance = 1;
-  view.load.figures.output_tokens = 100;
-  counted_.SetRunner(view);
+  RemoteRunner runner;
+  runner.address = "one:1";
+  runner.is_up = runner.has_told = true;
+  runner.instance = 1;
+  runner.load.figures.output_tokens = 100;
+  counted_.SetRunner(runner);
   counted_.Placed("one:1", FrontendMetrics::Meets::kBase);
   counted_.ForgetRunner("one:1");
   EXPECT_EQ(metrics_.Render().find("graft_runner_up{runner=\"one:1\"}"), std::string::npos);
   EXPECT_TRUE(Shows("graft_runner_output_tokens_total{runner=\"one:1\"} 100"));
   EXPECT_TRUE(Shows("graft_placements_total{adapter=\"base\",runner=\"one:1\"} 1"));
-  view.load.figures.output_tokens = 120;  // it comes back
-  counted_.SetRunner(view);
+  runner.load.figures.output_tokens = 120;  // it comes back
+  counted_.SetRunner(runner);
   EXPECT_TRUE(Shows("graft_runner_output_tokens_total{runner=\"one:1\"} 120"));
   EXPECT_TRUE(Shows("graft_runner_up{runner=\"one:1\"} 1"));
 }
@@ -121,12 +121,12 @@ TEST_F(FrontendMetricsTest, ARunnerThatLeavesTakesNothingOutOfTheSums) {
 TEST_F(FrontendMetricsTest, SumsOverVeryManyThatHaveLeftStay) {
   constexpr int kNumRunners = 400;
   for (int i = 0; i < kNumRunners; ++i) {
-    RunnerView view;
-    view.address = "host:" + std::to_string(i + 1);
-    view.is_up = view.has_told = true;
-    view.load.figures.output_tokens = 10;
-    counted_.SetRunner(view);
-    counted_.ForgetRunner(view.address);
+    RemoteRunner runner;
+    runner.address = "host:" + std::to_string(i + 1);
+    runner.is_up = runner.has_told = true;
+    runner.load.figures.output_tokens = 10;
+    counted_.SetRunner(runner);
+    counted_.ForgetRunner(runner.address);
   }
   const std::string page = metrics_.Render();
   double sum = 0;

@@ -85,36 +85,35 @@ void RunnerChooser::SetNumRunners(size_t num_runners) {
   told_.resize(num_runners);
 }
 
-void RunnerChooser::Look(const std::vector<RunnerView>& runners) {
+void RunnerChooser::Look(std::span<const RemoteRunner> runners) {
   if (runners.size() > fleet_.num_runners()) SetNumRunners(runners.size());
   for (size_t i = 0; i < runners.size(); ++i) {
-    const RunnerView& view = runners[i];
+    const RemoteRunner& runner = runners[i];
     RunnerState& state = fleet_.runner(i);
-    if (addresses_[i] != view.address) {
-      addresses_[i] = view.address;
-      state.id = IdOf(view.address);
+    if (addresses_[i] != runner.address) {
+      addresses_[i] = runner.address;
+      state.id = IdOf(runner.address);
     }
-    state.is_open = view.is_up && !view.draining;
-    state.batch_max = view.batch_max;
-    state.adapters_max = view.adapters_max > 0 ? view.adapters_max : kHeldMax;
-    state.page_tokens = view.page_tokens;
-    state.has_prefix_cache = view.has_prefix_cache;
-    if (view.page_tokens > 0) page_tokens_ = view.page_tokens;
-    state.pages_free = view.load.pages_free - view.pages_sent;
-    state.num_requests = view.is_up ? RequestsOf(view) : 0;
-    state.num_pages = view.num_pages;
-    state.pages_used = view.num_pages > 0 ? view.num_pages - view.load.pages_free : 0;
+    state.is_open = runner.IsOpen();
+    state.batch_max = runner.batch_max;
+    state.adapters_max = runner.adapters_max > 0 ? runner.adapters_max : kHeldMax;
+    state.page_tokens = runner.page_tokens;
+    state.has_prefix_cache = runner.has_prefix_cache;
+    if (runner.page_tokens > 0) page_tokens_ = runner.page_tokens;
+    state.pages_free = runner.load.pages_free - runner.pages_sent;
+    state.num_requests = runner.is_up ? runner.NumRequests() : 0;
+    state.num_pages = runner.num_pages;
+    state.pages_used = runner.num_pages > 0 ? runner.num_pages - runner.load.pages_free : 0;
   }
 }
 
-int32_t RunnerChooser::Pick(const std::vector<RunnerView>& runners,
-                            std::span<const uint8_t> allowed, const PlacedRequest& request,
-                            int64_t now_ns) {
+int32_t RunnerChooser::Pick(std::span<const RemoteRunner> runners, std::span<const uint8_t> allowed,
+                            const PlacedRequest& request, int64_t now_ns) {
   Look(runners);
   return policy_->Pick(fleet_, {.request = request, .allowed = allowed, .now_ns = now_ns});
 }
 
-void RunnerChooser::KeepWithRoom(const std::vector<RunnerView>& runners,
+void RunnerChooser::KeepWithRoom(std::span<const RemoteRunner> runners,
                                  const PlacedRequest& request, std::vector<uint8_t>* allowed) {
   Look(runners);
   const PlacementQuery query = {.request = request};
@@ -123,10 +122,10 @@ void RunnerChooser::KeepWithRoom(const std::vector<RunnerView>& runners,
   }
 }
 
-void RunnerChooser::LeaveSpareOut(const std::vector<RunnerView>& runners,
+void RunnerChooser::LeaveSpareOut(std::span<const RemoteRunner> runners,
                                   const PlacedRequest& request, std::vector<uint8_t>* allowed) {
   const bool has_spare = std::any_of(runners.begin(), runners.end(),
-                                     [](const RunnerView& view) { return view.is_spare; });
+                                     [](const RemoteRunner& runner) { return runner.is_spare; });
   if (!has_spare) return;
   std::vector<uint8_t> with_room = *allowed;
   KeepWithRoom(runners, request, &with_room);
@@ -174,7 +173,7 @@ void RunnerChooser::SetPrefixes(size_t runner, std::span<const uint64_t> words) 
   fleet_.prefixes().Set(runner, words);
 }
 
-void RunnerChooser::Plan(const std::vector<RunnerView>& runners, int64_t now_ns) {
+void RunnerChooser::Plan(std::span<const RemoteRunner> runners, int64_t now_ns) {
   Look(runners);
   policy_->Plan(fleet_);
   ForgetAdapters(now_ns);

@@ -1,5 +1,6 @@
 // A frontend's requests and runners in placement's words: numbers for adapters, ids that are the
-// same at every frontend, and the fleet as the runners' views have it at a choice. Its owner locks.
+// same at every frontend, and the fleet as the runners have told of it at a choice. Its owner
+// locks.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +10,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "cluster/runner_view.h"
+#include "cluster/remote_runner.h"
 #include "placement/policy.h"
 #include "request/request.h"
 
@@ -22,13 +23,13 @@ class RunnerChooser {
   // A new request for an adapter of this rank (0: not known), as the calls below name it.
   PlacedRequest Arrive(const Request& request, int32_t rank, int64_t now_ns);
   // One of the runners with a 1 in `allowed`. kNoRunner: none, or it has to wait for room.
-  int32_t Pick(const std::vector<RunnerView>& runners, std::span<const uint8_t> allowed,
+  int32_t Pick(std::span<const RemoteRunner> runners, std::span<const uint8_t> allowed,
                const PlacedRequest& request, int64_t now_ns);
   // Leaves those that are spare out of `allowed`, where another one has room.
-  void LeaveSpareOut(const std::vector<RunnerView>& runners, const PlacedRequest& request,
+  void LeaveSpareOut(std::span<const RemoteRunner> runners, const PlacedRequest& request,
                      std::vector<uint8_t>* allowed);
   // Leaves all out that have no room, or are spare.
-  void KeepWithRoom(const std::vector<RunnerView>& runners, const PlacedRequest& request,
+  void KeepWithRoom(std::span<const RemoteRunner> runners, const PlacedRequest& request,
                     std::vector<uint8_t>* allowed);
   // As of the runners at the last choice or plan.
   const Fleet& fleet() const { return fleet_; }
@@ -61,7 +62,7 @@ class RunnerChooser {
   void SetResident(size_t runner, std::span<const std::string> hashes, bool is_whole,
                    std::span<const std::string> loading = {});
   // Once a second.
-  void Plan(const std::vector<RunnerView>& runners, int64_t now_ns);
+  void Plan(std::span<const RemoteRunner> runners, int64_t now_ns);
 
  private:
   int32_t NumberOf(const std::string& hash);
@@ -69,7 +70,7 @@ class RunnerChooser {
   std::vector<uint64_t> PrefixOf(const Request& request) const;
   void ForgetAdapters(int64_t now_ns);
   void SetNumRunners(size_t num_runners);
-  void Look(const std::vector<RunnerView>& runners);
+  void Look(std::span<const RemoteRunner> runners);
 
   Fleet fleet_;
   const std::unique_ptr<PlacementPolicy> policy_;

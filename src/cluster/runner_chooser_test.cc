@@ -9,8 +9,8 @@ namespace {
 
 constexpr int64_t kMinuteNs = 60'000'000'000;
 
-std::vector<RunnerView> UpRunners(size_t num_runners) {
-  std::vector<RunnerView> runners(num_runners);
+std::vector<RemoteRunner> UpRunners(size_t num_runners) {
+  std::vector<RemoteRunner> runners(num_runners);
   for (size_t i = 0; i < num_runners; ++i) {
     runners[i].address = "runner" + std::to_string(i) + ":7001";
     runners[i].is_up = true;
@@ -39,7 +39,7 @@ class RunnerChooserTest : public testing::Test {
     const PlacedRequest request = chooser.Arrive(RequestFor(adapter), 8, 0);
     return chooser.Pick(runners_, std::vector<uint8_t>(runners_.size(), 1), request, 0);
   }
-  std::vector<RunnerView> runners_ = UpRunners(3);
+  std::vector<RemoteRunner> runners_ = UpRunners(3);
 };
 
 TEST_F(RunnerChooserTest, TakesTheMostIdle) {
@@ -129,7 +129,7 @@ TEST_F(RunnerChooserTest, PagesPromisedAreNotFree) {
 // Named as the runner's cache names them: tenant, salt, adapter and pages' size count.
 TEST_F(RunnerChooserTest, LooksForPrefixesThatRunnersTellOf) {
   RunnerChooser chooser = MakeChooser(PlacementKind::kAuto);
-  for (RunnerView& view : runners_) view.page_tokens = 2;
+  for (RemoteRunner& runner : runners_) runner.page_tokens = 2;
   chooser.Plan(runners_, 0);
   Request request = RequestFor("aa");
   request.prompt_tokens = {1, 2, 3, 4, 5};

@@ -1,91 +1,47 @@
 // A cluster's runners as one Generator: places each request on one of those that can take it, as
 // the placement policy chooses, and moves it, with the tokens drawn so far, when its runner dies,
 // drains or has no room. A stream's reader sees no token lost, doubled or changed: a request that
-// has drawn is moved only to a runner with the same arithmetic. Thread-safe; a thread of its own
-// looks for silence, unless the owner's world has another clock.
+// has drawn is moved only to a runner with the same arithmetic.
+//
+// This class decides and times: RequestsInFlight says where each request is, RemoteRunners what
+// each runner said, RunnerChooser asks the policy, FleetSizer how many runners there should be.
+// Thread-safe: one mutex over all of them, which links' threads and callers take. A thread of its
+// own looks for silence, unless the owner's world has another clock.
 #pragma once
 
 #include <condition_variable>
 #include <cstdint>
-#include <map>
 #include <memory>
 #include <mutex>
-#include <set>
 #include <span>
 #include <string>
 #include <thread>
-#include <tuple>
-#include <unordered_map>
 #include <utility>
 #include <vector>
 
-#include "base/clock.h"
-#include "base/metrics.h"
-#include "base/random.h"
+#include "cluster/fleet_sizer.h"
 #include "cluster/frontend_metrics.h"
+#include "cluster/remote_runners.h"
+#include "cluster/requests_in_flight.h"
 #include "cluster/runner_catalog.h"
 #include "cluster/runner_chooser.h"
-#include "cluster/runner_view.h"
-#include "placement/scale_hint.h"
+#include "cluster/runner_set_options.h"
 #include "request/generator.h"
-#include "request/tenant_places.h"
 #include "rpc/runner_link.h"
 
 namespace graft {
-
-struct RunnerSetOptions {
-  std::vector<std::string> addresses;  // host:port of each
-  bool addresses_come_later = false;   // by SetRunners; else there must be one
-  TlsFiles tls;
-  BaseModelId base;
-  GeneratorLimits limits;  // until a runner is up; its requests_max is the frontend's own
-  PlacementOptions placement;
-  // startup_seconds 0: as long as the slowest runner took.
-  ScaleOptions scale = {.startup_seconds = 0.0};
-  // Runners beyond the number wanted are emptied; where they come later SetSpare says which.
-  bool consolidates = false;
-  Metrics* metrics = nullptr;  // null: a private one
-  // So many runners may die in steps that hold a request which has drawn nothing there; after that
-  // it runs alone in its steps, and is given up if that kills a runner, too.
-  int32_t deaths_max = 3;
-  // How long a request that was begun waits for a runner that can go on with it.
-  int64_t runner_wait_ns = 30'000'000'000;
-};
-
-// What a RunnerSet has of the world outside. A simulation hands in its own.
-struct RunnerSetWorld {
-  const Clock* clock = &SteadyClock::Get();
-  StartLink start_link = StartGrpcLink;
-  uint64_t frontend = RandomSeed();  // unique in the cluster
-  bool has_ticker = true;            // false: the owner calls Tick
-};
-
-// What a cluster's registry says, as far as requests ask for it.
-struct RegisteredContent {
-  std::string path;  // where it lies
-  std::string name;
-};
-struct RegistryFacts {
-  std::unordered_map<std::string, RegisteredContent> adapters;  // by content hash
-  std::map<std::string, float> tenant_weights;                  // of others 1
-};
-
-// A content that requests began with, no name leads to, and no runner has that could go on.
-struct MissingContent {
-  std::string hash;
-  std::string path;                  // where it lay
-  std::vector<std::string> runners;  // addresses of those that could take it; the idlest first
-};
 
 class RunnerSet : public Generator, private RunnerListener {
  public:
   static constexpr int64_t kTickNs = 50'000'000;
 
+  // kInvalidArgument: no runner is named and none comes later; or a link's error.
   static Result<std::unique_ptr<RunnerSet>> Start(const RunnerSetOptions& options,
                                                   const RunnerSetWorld& world = {});
   // No request may be in flight that a reader still waits for.
   ~RunnerSet() override;
 
+  // Besides Generator's errors, kUnavailable: no runner is up, and why.
   Status Submit(Request request, std::shared_ptr<TokenStream> stream) override;
   void Cancel(RequestId id) override;
   GeneratorLimits limits() const override;
@@ -118,42 +74,14 @@ class RunnerSet : public Generator, private RunnerListener {
   // The number of runners thought to hold the content on their devices.
   int32_t NumHolders(const std::string& hash) const;
 
+  // Each request is where it belongs, and runners count those that they have. For tests.
+  Status CheckIntegrity() const;
+
  private:
-  static constexpr size_t kNowhere = static_cast<size_t>(-1);
-
-  struct InFlight {
-    Request request;                      // output_tokens: drawn so far
-    RequestId id;                         // the caller's id of it
-    uint64_t arrival = 0;                 // how many came before it
-    std::shared_ptr<TokenStream> stream;  // shared with its reader, which may end first
-    int64_t accepted_ns = 0;
-    int64_t waiting_since_ns = 0;
-    size_t runner = kNowhere;
-    uint64_t number = 0;          // on its runner
-    bool has_drawn_here = false;  // since it arrived there
-    bool is_cancelled = false;
-    int32_t num_deaths = 0;  // of runners in steps that held it, and where it drew nothing
-    std::string pool;        // arithmetic of what was drawn; "": nothing so far
-    // Where its adapters lay when it was accepted; "": not known.
-    std::vector<std::string> adapter_paths;
-    std::string last_refusal;     // what the last runner said that did not go on with it
-    std::vector<size_t> refused;  // runners without room, since it waits
-    std::vector<size_t> lacking;  // runners that list its adapter and said that they cannot use it
-    PlacedRequest placed;         // as the chooser knows it
-    int64_t last_token_ns = 0;
-    std::shared_ptr<const AdapterCounters> counters;  // with others of its adapter
-  };
-
-  // By time of acceptance, then in the order of arrival.
-  struct IsOlder {
-    bool operator()(const InFlight* a, const InFlight* b) const {
-      return std::tie(a->accepted_ns, a->arrival) < std::tie(b->accepted_ns, b->arrival);
-    }
-  };
-
   RunnerSet(const RunnerSetOptions& options, const RunnerSetWorld& world);
   Status StartLinks();
-  Status AddLink(size_t runner);
+  void TickLoop();
+  int64_t NowNs() const { return world_.clock->NowNs(); }
 
   Status OnUp(size_t runner, RunnerFacts facts) override;
   void OnEvents(size_t runner, uint64_t number, std::vector<TokenEvent> events) override;
@@ -163,59 +91,48 @@ class RunnerSet : public Generator, private RunnerListener {
   void OnEvicted(size_t runner, uint64_t number) override;
   void OnDown(size_t runner, const Status& why) override;
 
-  // All with mutex_ held.
-  Status WhyNoneIsUp() const;
-  void SetAdapters(size_t runner, const std::vector<ListedAdapter>& adapters);
-  PlacementNeeds NeedsOf(const InFlight& one) const;
-  int32_t Choose(InFlight& one);
+  // All below with mutex_ held.
+  // In runner_set.cc: requests come and end.
+  void Plan(int64_t now_ns);
+  Status FindPlace(const Request& request);
+  std::unique_ptr<InFlight> Accept(Request request, std::shared_ptr<TokenStream> stream);
+  void End(InFlight& one, TokenEvent event, bool gives_place = false);
+  static TokenEvent FailedEvent(Status why) {
+    return {.finish_reason = FinishReason::kError, .status = std::move(why)};
+  }
+  // In runner_set_placing.cc: which runner has which request.
+  static PlacementNeeds NeedsOf(const InFlight& one) {
+    return {.adapters = one.request.adapters, .pool = one.pool, .refused = one.refused};
+  }
   void Place(InFlight& one);
   void PlaceOn(InFlight& one, size_t runner);
-  void CountPlaced(const InFlight& one);
-  void CountToken(InFlight& one);
-  std::string LabelOf(const std::string& hash) const;
-  InFlight* FindOn(size_t runner, uint64_t number);
-  void LeaveRunner(InFlight& one);
+  void TakeOff(InFlight& one);
   void PlaceWaiting(int64_t now_ns);
   void PlaceLine();
-  void TakeEvent(InFlight& one, TokenEvent event);
-  bool IsRefusal(const InFlight& one, const TokenEvent& event) const;
-  bool AnotherMayHaveIt(const InFlight& one) const;
-  // Runners that had no room may have some by now. A request that has drawn is not given up for its
-  // adapter: runners that could not use it are asked again.
-  static void Retry(InFlight& one) {
-    if (!one.pool.empty()) one.lacking.clear();
-    one.refused = one.lacking;
-  }
-  void LoseRunner(size_t runner);
+  Status WhyItWaited(const InFlight& one) const;
+  FrontendMetrics::Meets MeetsOn(const InFlight& one) const;
+  bool MoveTo(InFlight& one, std::span<const uint8_t> allowed);
   void MoveAway(size_t runner, bool left, bool died);
   bool CanMove(const InFlight& one) const;
-  bool MayHaveKilled(const InFlight& one) const;
-  bool IsGivenUp(InFlight& one);
-  void End(InFlight& one, TokenEvent event, bool gives_place = false);
-  Status WhyItWaited(const InFlight& one) const;
-  bool IsMissing(const std::string& hash, const std::string& pool) const;
-  MissingContent Missing(const std::string& hash, const std::string& path,
-                         const std::string& pool) const;
-  size_t PlaceFor(const std::string& address);
-  void Call(size_t runner);
-  std::vector<std::unique_ptr<RunnerLink>> TakeDeadLinks();
-  void Forget();
-  // In runner_set_places.cc. FindPlace may end another tenant's request.
-  Status FindPlace(const Request& request);
-  bool TakePlace(const Request& request);
-  void EnterPlace(InFlight& one);
-  void NoteDrawn(InFlight& one);
-  void LeavePlace(InFlight& one, bool gives_place);
-  // In runner_set_scaling.cc.
-  int32_t CountKnown() const;
-  void Advise(int64_t now_ns);
-  void MarkSpare(const std::vector<std::string>& addresses);
+  bool IsGivenUp(InFlight& one) const;
+  // In runner_set_sparing.cc: requests leave runners that may go.
   void EmptySpare();
   void Empty(size_t runner);
-  bool MoveTo(InFlight& one, std::span<const uint8_t> allowed);
-
-  void TickLoop();
-  int64_t NowNs() const { return world_.clock->NowNs(); }
+  bool MoveFromSpare(InFlight& one);
+  // In runner_set_events.cc: what runners say.
+  void SetAdapters(size_t runner, const std::vector<ListedAdapter>& adapters);
+  void TakeEvent(InFlight& one, TokenEvent event);
+  void TakeRefusal(InFlight& one, const Status& why);
+  bool IsRefusal(const InFlight& one, const TokenEvent& event) const;
+  bool AnotherMayHaveIt(const InFlight& one) const;
+  void LoseRunner(size_t runner);
+  void CountToken(InFlight& one);
+  // In runner_set_listing.cc: which runners and which contents there are.
+  Status AddLink(size_t runner);
+  void Call(size_t runner);
+  void Forget();
+  bool IsMissing(const std::string& hash, const std::string& pool) const;
+  std::string LabelOf(const std::string& hash) const;
 
   const RunnerSetOptions options_;
   const RunnerSetWorld world_;
@@ -227,27 +144,12 @@ class RunnerSet : public Generator, private RunnerListener {
   const std::unique_ptr<Metrics> own_metrics_;  // null: others'
   FrontendMetrics metrics_;
   RunnerChooser chooser_;
-  int64_t planned_ns_ = 0;  // when the chooser last did
-  ScaleAdvisor advisor_;
-  ScaleHint hint_;
-  int64_t waiting_elsewhere_ = 0;
-  std::vector<RunnerView> views_;  // address "": free, for the next runner
-  std::set<size_t> ending_;        // by runner: their links are about to end, and may still speak
-  std::vector<GeneratorLimits> limits_of_;  // by runner; requests_max 0: never up
-  std::vector<Status> why_down_;
+  FleetSizer sizer_;
+  RequestsInFlight requests_;
+  RemoteRunners runners_;
   std::string weights_hash_;  // of the first runner that came up
-  uint64_t next_number_ = 1;
-  uint64_t num_arrivals_ = 0;
   int64_t ticked_ns_ = 0;
-  std::unordered_map<RequestId, std::unique_ptr<InFlight>> in_flight_;
-  std::unordered_map<uint64_t, InFlight*> by_number_;
-  TenantPlaces places_;  // of those in flight
-  // By tenant, requests that have drawn nothing; no set is empty.
-  std::unordered_map<std::string, std::set<InFlight*, IsOlder>> undrawn_;
-  std::set<InFlight*, IsOlder> waiting_;
-  // Waiting requests that hold up those that came after them, see RunnerChooser::keeps_order.
-  std::set<InFlight*, IsOlder> line_;
-  std::vector<std::unique_ptr<RunnerLink>> links_;  // null: down, and not listed
+  int64_t planned_ns_ = 0;  // when the chooser last did
   std::thread ticker_;
 };
 

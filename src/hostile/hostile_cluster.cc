@@ -383,6 +383,7 @@ HostileResult HostileCluster::Run() {
   while (findings_.found().empty()) {
     loop_.RunNext();
     ReadClients();
+    CheckFrontends();
     if (is_healed_ && open_.empty() && done_ns < 0) done_ns = loop_.now_ns();
     if (done_ns >= 0 && loop_.now_ns() > done_ns + kRestNs) break;
     if (loop_.now_ns() > kFaultsEndNs + kPatienceNs) {
@@ -391,6 +392,14 @@ HostileResult HostileCluster::Run() {
   }
   if (findings_.found().empty()) CheckEnd();
   return {findings_.found(), findings_.hash(), findings_.lines()};
+}
+
+void HostileCluster::CheckFrontends() {
+  for (size_t i = 0; i < frontends_.size(); ++i) {
+    if (frontends_[i].set == nullptr) continue;
+    const Status status = frontends_[i].set->CheckIntegrity();
+    if (!status.ok()) findings_.Add("frontend {}: {}", i, status.ToString());
+  }
 }
 
 void HostileCluster::CheckEnd() {

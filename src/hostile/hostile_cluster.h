@@ -87,6 +87,7 @@ class HostileCluster {
   void Read(Client& client, const TokenEvent& event);
   void EndClient(Client& client, const TokenEvent& event);
   bool IsOffered(const Client& client) const;
+  void CheckFrontends();
   void CheckEnd();
   // In hostile_faults.cc.
   void Fault();
