@@ -44,13 +44,15 @@ inline std::string HelpOf(const Command& program, const std::vector<std::string>
 }
 
 inline void CheckNames(const Command& command, const std::string& path) {
-  std::set<std::string> names = {"config", "help"};
+  std::set<std::string> names = {"config", "help", "tune"};
+  std::set<std::string> keys;
   for (const OptionGroup& group : command.groups) {
     for (const Option& option : group.options) {
       // What was removed is not shown.
       EXPECT_EQ(option.help.empty(), option.is_removed) << path << " " << option.name;
       for (const std::string& name : AllNames(option)) {
-        EXPECT_TRUE(names.insert(name).second) << path << " has --" << name << " twice";
+        EXPECT_TRUE((option.is_tuned ? keys : names).insert(name).second)
+            << path << " has " << name << " twice";
       }
     }
   }

@@ -4,13 +4,34 @@
 
 #include <algorithm>
 #include <set>
+#include <utility>
 
 namespace graft {
 namespace {
 
+std::string KeyOf(const YAML::Node& node) {
+  std::string key = node.as<std::string>();
+  std::replace(key.begin(), key.end(), '_', '-');
+  return key;
+}
+
+Status ReadPairs(const YAML::Node& value, ConfigEntry* entry) {
+  entry->is_mapping = true;
+  for (const auto& pair : value) {
+    ConfigPair read{.key = KeyOf(pair.first)};
+    if (pair.second.IsScalar()) {
+      read.value = pair.second.as<std::string>();
+    } else if (!pair.second.IsNull()) {
+      return InvalidArgumentError("'" + read.key + "' under '" + entry->key +
+                                  "' must be one value");
+    }
+    entry->pairs.push_back(std::move(read));
+  }
+  return OkStatus();
+}
+
 Result<ConfigEntry> ReadEntry(const YAML::Node& key, const YAML::Node& value) {
-  ConfigEntry entry{.key = key.as<std::string>()};
-  std::replace(entry.key.begin(), entry.key.end(), '_', '-');
+  ConfigEntry entry{.key = KeyOf(key)};
   entry.is_list = value.IsSequence();
   if (entry.is_list) {
     for (const YAML::Node& one : value) entry.texts.push_back(one.as<std::string>());
@@ -19,7 +40,7 @@ Result<ConfigEntry> ReadEntry(const YAML::Node& key, const YAML::Node& value) {
   } else if (value.IsNull()) {
     entry.texts.emplace_back();
   } else {
-    return InvalidArgumentError("'" + entry.key + "' must be one value or a list of them");
+    RETURN_IF_ERROR(ReadPairs(value, &entry));
   }
   return entry;
 }

@@ -1,7 +1,10 @@
 #include "options/markdown.h"
 
 #include <algorithm>
+#include <utility>
 #include <vector>
+
+#include "options/tune.h"
 
 namespace graft {
 namespace {
@@ -31,12 +34,20 @@ std::string DefaultText(const Option& option) {
   return option.default_help.empty() ? option.target.initial : option.default_help;
 }
 
+std::string ValuesText(const OptionTarget& target) {
+  if (!target.range.empty() || target.type.empty()) return target.range;
+  return "`" + Escaped(target.type) + "`";
+}
+
 std::string RowText(const Option& option) {
-  const OptionTarget& target = option.target;
-  std::string values = target.range.empty() ? target.type : target.range;
-  if (target.range.empty() && !target.type.empty()) values = "`" + Escaped(target.type) + "`";
-  return "| " + FlagText(option) + " | " + values + " | " + Escaped(DefaultText(option)) + " | " +
-         Escaped(option.help) + " |\n";
+  return "| " + FlagText(option) + " | " + ValuesText(option.target) + " | " +
+         Escaped(DefaultText(option)) + " | " + Escaped(option.help) + " |\n";
+}
+
+// All but its commands.
+std::string KeyRowText(const Option& option) {
+  return "| `" + FirstName(option) + "` | " + ValuesText(option.target) + " | " +
+         Escaped(DefaultText(option)) + " | " + option.unit + " | " + Escaped(option.help) + " | ";
 }
 
 class Pages {
@@ -47,15 +58,41 @@ class Pages {
     if (command.groups.empty()) return;
     std::string rows, known;
     for (const OptionGroup& group : command.groups) {
-      for (const Option& option : group.options) AddOption(option, &rows, &known);
+      for (const Option& option : group.options) {
+        option.is_tuned ? AddKey(option, path) : AddOption(option, &rows, &known);
+      }
+    }
+    if (!TunedRows(command).empty()) {
+      AddOption(TuneRow(command, /*with_keys=*/false), &rows, &known);
     }
     text_ += (text_.empty() ? "### " : "\n### ") + path + "\n";
     if (!rows.empty()) text_ += "\n| flag | values | default | |\n|---|---|---|---|\n" + rows;
     if (!known.empty()) text_ += "\n" + Wrapped("Also, as above: " + known + ".") + "\n";
   }
-  const std::string& text() const { return text_; }
+  // All tables; the keys of --tune come last.
+  std::string Text() const {
+    if (keys_.empty()) return text_;
+    std::string rows;
+    for (const auto& [row, commands] : keys_) rows += row + commands + " |\n";
+    return text_ +
+           "\n### Keys of --tune\n\n| key | values | default | unit | | of |\n"
+           "|---|---|---|---|---|---|\n" +
+           rows;
+  }
 
  private:
+  void AddKey(const Option& option, const std::string& path) {
+    const std::string row = KeyRowText(option);
+    const std::string command = "`" + path + "`";
+    for (auto& [text, commands] : keys_) {
+      if (text == row) {
+        commands += ", " + command;
+        return;
+      }
+    }
+    keys_.emplace_back(row, command);
+  }
+
   void AddOption(const Option& option, std::string* rows, std::string* known) {
     if (option.is_removed) return;
     const std::string row = RowText(option);
@@ -85,6 +122,7 @@ class Pages {
 
   std::string text_;
   std::vector<std::string> rows_;
+  std::vector<std::pair<std::string, std::string>> keys_;  // a key's row and its commands
 };
 
 }  // namespace
@@ -92,7 +130,7 @@ class Pages {
 std::string OptionsMarkdown(const Command& program) {
   Pages pages;
   pages.Add(program, program.name);
-  return pages.text();
+  return pages.Text();
 }
 
 }  // namespace graft

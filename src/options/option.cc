@@ -10,18 +10,6 @@
 namespace graft {
 namespace {
 
-std::vector<std::string> SplitAtCommas(const std::vector<std::string>& texts) {
-  std::vector<std::string> parts;
-  for (const std::string& text : texts) {
-    for (size_t begin = 0; begin <= text.size();) {
-      const size_t end = std::min(text.find(',', begin), text.size());
-      parts.push_back(text.substr(begin, end - begin));
-      begin = end + 1;
-    }
-  }
-  return parts;
-}
-
 template <typename T>
 std::string NumberText(T value) {
   if constexpr (std::is_floating_point_v<T>) {
@@ -134,6 +122,18 @@ bool IsAddress(const std::string& text) {
 }
 
 }  // namespace
+
+std::vector<std::string> SplitAtCommas(const std::vector<std::string>& texts) {
+  std::vector<std::string> parts;
+  for (const std::string& text : texts) {
+    for (size_t begin = 0; begin <= text.size();) {
+      const size_t end = std::min(text.find(',', begin), text.size());
+      parts.push_back(text.substr(begin, end - begin));
+      begin = end + 1;
+    }
+  }
+  return parts;
+}
 
 template <typename T>
 OptionTarget Number(T& value, NumberRange range) {
@@ -280,6 +280,12 @@ OptionTarget ChosenWords(std::vector<std::string> words, std::string initial,
             choose(chosen);
             return OkStatus();
           }};
+}
+
+Option Tuned(Option row, std::string unit) {
+  row.is_tuned = true;
+  row.unit = std::move(unit);
+  return row;
 }
 
 std::vector<std::string> AllNames(const Option& option) { return SplitAtCommas({option.name}); }

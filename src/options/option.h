@@ -40,7 +40,13 @@ struct Option {
   bool is_required = false;
   bool is_positional = false;  // words without a flag; on the command line alone
   bool is_removed = false;     // known for one version more, and named in no help
+  bool is_tuned = false;       // a key of --tune, see Tuned
+  std::string unit = {};       // of a tuned value: "ms"
 };
+
+// The row as a key of --tune instead of a flag of its own. For one version more its name is a flag
+// too, with a key in files and a variable, which warn. `unit`: where the values have one.
+Option Tuned(Option row, std::string unit = "");
 
 // Numbers from `min` to `max`, both included; where `is_open`, neither.
 struct NumberRange {
@@ -131,6 +137,9 @@ OptionTarget Parsed(T& value, Result<T> (*parse)(const std::string&), std::strin
             return OkStatus();
           }};
 }
+
+// The parts of all texts, empty ones too.
+std::vector<std::string> SplitAtCommas(const std::vector<std::string>& texts);
 
 // The option's first name, and all of them.
 std::string FirstName(const Option& option);

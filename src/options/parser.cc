@@ -19,6 +19,7 @@
 #include "base/server_log.h"
 #include "base/start_notes.h"
 #include "options/config_file.h"
+#include "options/tune.h"
 
 namespace graft {
 namespace {
@@ -26,12 +27,6 @@ namespace {
 constexpr char kConfigName[] = "config";
 constexpr std::string_view kPrefix = "GRAFT_";  // of all commands' variables
 constexpr char kConfigHelp[] = "YAML or JSON file that holds any of these flags";
-
-// What one place says of an option; `where` is its name in errors.
-struct Setting {
-  std::vector<std::string> texts;
-  std::string where;
-};
 
 std::string VariableOf(const std::string& prefix, const std::string& name) {
   std::string variable = prefix + name;
@@ -47,22 +42,31 @@ std::string DidYouMean(const std::string& typed, const std::vector<std::string>&
 }
 
 bool HasFlag(const Command& command, std::string_view name) {
+  if (name == kTuneName) return !TunedRows(command).empty();
   for (const OptionGroup& group : command.groups) {
     for (const Option& option : group.options) {
       const std::vector<std::string> names = AllNames(option);
-      if (std::find(names.begin(), names.end(), name) != names.end()) return true;
+      if (!option.is_tuned && std::find(names.begin(), names.end(), name) != names.end()) {
+        return true;
+      }
     }
   }
   return false;
 }
 
-// Whether the command has each "--flag" that is named in the text.
+// Whether the command has each "--flag" that is named in the text, and each "--tune key".
 bool HasFlagsIn(const Command& command, std::string_view text) {
   constexpr std::string_view kLetters = "abcdefghijklmnopqrstuvwxyz-";
+  const auto word_at = [&](size_t at) {
+    return text.substr(at, std::min(text.find_first_not_of(kLetters, at), text.size()) - at);
+  };
   for (size_t at = text.find("--"); at != std::string_view::npos; at = text.find("--", at)) {
     at += 2;
-    const size_t end = std::min(text.find_first_not_of(kLetters, at), text.size());
-    if (!HasFlag(command, text.substr(at, end - at))) return false;
+    const std::string_view name = word_at(at);
+    if (!HasFlag(command, name)) return false;
+    const size_t key_at = at + name.size() + 1;
+    if (name != kTuneName || key_at >= text.size()) continue;
+    if (FindTuned(command, word_at(key_at)) == nullptr) return false;
   }
   return true;
 }
@@ -152,7 +156,7 @@ CLI::Option* AddOption(CLI::App& app, const Option& option, const std::string& g
   }
   if (!OptionText(option).empty()) added->option_text(OptionText(option));
   if (!group.empty()) added->group(group);
-  if (option.is_removed) added->group("");
+  if (option.is_removed || option.is_tuned) added->group("");
   return added;
 }
 
@@ -165,6 +169,7 @@ struct Parser {
   CLI::App app;
   std::vector<std::pair<const Option*, CLI::Option*>> options;
   CLI::Option* config = nullptr;
+  CLI::Option* tune = nullptr;  // null: the command has no keys
 };
 
 void MakeParser(const Picked& picked, const std::string& version, Parser* parser) {
@@ -176,8 +181,12 @@ void MakeParser(const Picked& picked, const std::string& version, Parser* parser
   if (picked.path.find(' ') == std::string::npos) app.set_version_flag("--version", version);
   for (const OptionGroup& group : picked.command->groups) {
     for (const Option& option : group.options) {
+      if (option.is_tuned && FindNamesake(*picked.command, option) != nullptr) continue;
       parser->options.emplace_back(&option, AddOption(app, option, group.title));
     }
+  }
+  if (!TunedRows(*picked.command).empty()) {
+    parser->tune = AddOption(app, TuneRow(*picked.command, /*with_keys=*/true), "Tuning");
   }
   if (TakesSettings(*picked.command)) {
     parser->config = app.add_option(
@@ -194,10 +203,11 @@ std::vector<std::string> FlagNames(const Picked& picked) {
   std::vector<std::string> names;
   for (const OptionGroup& group : picked.command->groups) {
     for (const Option& option : group.options) {
-      if (option.is_positional || option.is_removed) continue;
+      if (option.is_positional || option.is_removed || option.is_tuned) continue;
       for (std::string& name : AllNames(option)) names.push_back(std::move(name));
     }
   }
+  if (!TunedRows(*picked.command).empty()) names.emplace_back(kTuneName);
   if (TakesSettings(*picked.command)) names.emplace_back(kConfigName);
   return names;
 }
@@ -214,11 +224,14 @@ Status UnknownWord(const Picked& picked, const std::string& word) {
       word.substr(2, word.find('=') == std::string::npos ? std::string::npos : word.find('=') - 2);
   const std::string advice = AdviceFor(*picked.command, name);
   if (!advice.empty()) return InvalidArgumentError("unknown flag --" + name + ": " + advice + see);
-  const std::string nearest = NearestNames(name, flags, 1);
-  return InvalidArgumentError(
-      "unknown flag --" + name +
-      (nearest.empty() ? "" : "; did you mean --" + nearest.substr(1, nearest.size() - 2) + "?") +
-      see);
+  std::vector<std::string> names = flags;
+  for (const Option* row : TunedRows(*picked.command)) names.push_back(FirstName(*row));
+  std::string nearest = NearestNames(name, names, 1);
+  if (!nearest.empty()) nearest = nearest.substr(1, nearest.size() - 2);  // unquoted
+  const bool is_key = std::find(flags.begin(), flags.end(), nearest) == flags.end();
+  const std::string meant = is_key ? std::string(kTuneName) + " " + nearest + "=VALUE" : nearest;
+  return InvalidArgumentError("unknown flag --" + name +
+                              (nearest.empty() ? "" : "; did you mean --" + meant + "?") + see);
 }
 
 // Runs the library over the words. Text to print instead of running anything: help, the version.
@@ -280,17 +293,25 @@ std::vector<std::string> SplitBrackets(const std::string& text) {
   return parts;
 }
 
-using FileSettings = std::map<std::string, Setting>;  // by the option's first name
-
-// The config file's, if there is one, each under an option that the command has.
-Result<FileSettings> ReadFileSettings(const Picked& picked, const Parser& parser) {
-  FileSettings settings;
+// The config file's, if there is one, each under an option that the command has. Those of --tune go
+// to `tuned`.
+Result<Settings> ReadFileSettings(const Picked& picked, const Parser& parser, Settings* tuned) {
+  Settings settings;
   std::optional<std::string> path =
       ReadVariable(VariableOf(picked.command->environment_prefix, kConfigName));
   if (parser.config->count() > 0) path = parser.config->results().front();
   if (!path.has_value()) return settings;
   ASSIGN_OR_RETURN(const std::vector<ConfigEntry> entries, ReadConfigFile(*path));
   for (const ConfigEntry& entry : entries) {
+    if (entry.key == kTuneName && parser.tune != nullptr) {
+      const std::string where = *path + ": '" + kTuneName + "'";
+      if (!entry.is_mapping) {
+        return InvalidArgumentError(where + " must be a mapping of keys to values");
+      }
+      RETURN_IF_ERROR(
+          AddTuned(*picked.command, entry.pairs, SettingPlace::kFile, where, {}, tuned));
+      continue;
+    }
     const Option* found = nullptr;
     for (const auto& [option, unused] : parser.options) {
       const std::vector<std::string> names = AllNames(*option);
@@ -304,11 +325,15 @@ Result<FileSettings> ReadFileSettings(const Picked& picked, const Parser& parser
           (advice.empty() ? DidYouMean(entry.key, FlagNames(picked)) : ": " + advice) + "; see " +
           picked.path + " --help for the flags");
     }
+    if (entry.is_mapping) {
+      return InvalidArgumentError(*path + ": '" + entry.key +
+                                  "' must be one value or a list of them");
+    }
     const bool takes_list = found->target.shape == OptionTarget::Shape::kMany;
     if (entry.is_list && !takes_list) {
       return InvalidArgumentError(*path + ": '" + entry.key + "' must be one value");
     }
-    const Setting setting{entry.texts, *path + ": '" + entry.key + "'"};
+    const Setting setting{entry.texts, *path + ": '" + entry.key + "'", SettingPlace::kFile};
     if (!settings.emplace(FirstName(*found), setting).second) {
       return InvalidArgumentError(setting.where + " is there under two names; keep one of them");
     }
@@ -318,7 +343,7 @@ Result<FileSettings> ReadFileSettings(const Picked& picked, const Parser& parser
 
 // The setting that counts for the option; nothing if it is set nowhere.
 std::optional<Setting> SettingOf(const Command& command, const Option& option,
-                                 const CLI::Option& parsed, const FileSettings& file) {
+                                 const CLI::Option& parsed, const Settings& file) {
   const std::string name = FirstName(option);
   if (parsed.count() > 0) {
     return Setting{parsed.results(), option.is_positional ? name : "--" + name};
@@ -327,7 +352,8 @@ std::optional<Setting> SettingOf(const Command& command, const Option& option,
   const std::string variable = VariableOf(command.environment_prefix, name);
   if (const std::optional<std::string> text = ReadVariable(variable)) {
     const bool takes_list = option.target.shape == OptionTarget::Shape::kMany;
-    return Setting{takes_list ? SplitBrackets(*text) : std::vector{*text}, variable};
+    return Setting{takes_list ? SplitBrackets(*text) : std::vector{*text}, variable,
+                   SettingPlace::kEnvironment};
   }
   const auto found = file.find(name);
   if (found == file.end()) return std::nullopt;
@@ -354,6 +380,9 @@ void AddVariables(const Command& command, std::vector<std::string>* variables) {
   for (const Command& one : command.subcommands) AddVariables(one, variables);
   if (!TakesSettings(command) || command.groups.empty()) return;
   variables->push_back(VariableOf(command.environment_prefix, kConfigName));
+  if (!TunedRows(command).empty()) {
+    variables->push_back(VariableOf(command.environment_prefix, kTuneName));
+  }
   for (const OptionGroup& group : command.groups) {
     for (const Option& option : group.options) {
       if (option.is_positional) continue;
@@ -399,12 +428,72 @@ void NoteUnknownVariables(const Command& program, const Command& command) {
   }
 }
 
-Status ApplySettings(const Picked& picked, const Parser& parser) {
-  FileSettings file;
+// The keys of all commands of the program that read the same variables.
+void AddTunedKeys(const Command& command, const std::string& prefix,
+                  std::vector<std::string>* keys) {
+  for (const Command& one : command.subcommands) AddTunedKeys(one, prefix, keys);
+  if (command.environment_prefix != prefix) return;
+  for (const Option* row : TunedRows(command)) keys->push_back(FirstName(*row));
+}
+
+// What --tune and its variable say, by key. One variable may be many commands': each passes over
+// the keys of others.
+Result<Settings> ReadTuned(const Command& program, const Command& command, const Parser& parser) {
+  Settings settings;
+  if (parser.tune == nullptr) return settings;
+  const std::string flag = std::string("--") + kTuneName;
+  ASSIGN_OR_RETURN(std::vector<ConfigPair> pairs, ParseTunePairs(parser.tune->results(), flag));
+  RETURN_IF_ERROR(AddTuned(command, pairs, SettingPlace::kCommandLine, flag, {}, &settings));
+  if (!TakesSettings(command)) return settings;
+  const std::string variable = VariableOf(command.environment_prefix, kTuneName);
+  const std::optional<std::string> text = ReadVariable(variable);
+  if (!text.has_value()) return settings;
+  if (text->empty()) {
+    return InvalidArgumentError(variable + " is empty; give it a value or leave it out");
+  }
+  std::vector<std::string> others;
+  AddTunedKeys(program, command.environment_prefix, &others);
+  ASSIGN_OR_RETURN(pairs, ParseTunePairs(SplitBrackets(*text), variable));
+  RETURN_IF_ERROR(
+      AddTuned(command, pairs, SettingPlace::kEnvironment, variable, others, &settings));
+  return settings;
+}
+
+// Applies a key of --tune, where no higher place says otherwise by its name alone: by the flag that
+// it was before, or by the namesake's, which was applied.
+Status ApplyTuned(const Command& command, const Option& option, const Parser& parser,
+                  const Settings& file, const Settings& tuned) {
+  const std::string key = FirstName(option);
+  const Option* const namesake = FindNamesake(command, option);
+  const Option* const spelled = namesake == nullptr ? &option : namesake;
+  std::optional<Setting> by_name;
+  for (const auto& [one, parsed] : parser.options) {
+    if (one == spelled) by_name = SettingOf(command, *one, *parsed, file);
+  }
+  const auto found = tuned.find(key);
+  const bool has_tuned = found != tuned.end();
+  if (has_tuned && by_name.has_value() && by_name->place == found->second.place &&
+      by_name->texts != found->second.texts) {
+    return Contradiction(*by_name, found->second);
+  }
+  if (by_name.has_value() && namesake == nullptr) {
+    const std::string variable = VariableOf(command.environment_prefix, kTuneName);
+    NoteAtStart(OldSpellingNote(key, *by_name, variable));
+  }
+  if (has_tuned && (!by_name.has_value() || found->second.place <= by_name->place)) {
+    return Apply(option, found->second);
+  }
+  return by_name.has_value() && namesake == nullptr ? Apply(option, *by_name) : OkStatus();
+}
+
+Status ApplySettings(const Command& program, const Picked& picked, const Parser& parser) {
+  Settings file;
+  ASSIGN_OR_RETURN(Settings tuned, ReadTuned(program, *picked.command, parser));
   if (TakesSettings(*picked.command)) {
-    ASSIGN_OR_RETURN(file, ReadFileSettings(picked, parser));
+    ASSIGN_OR_RETURN(file, ReadFileSettings(picked, parser, &tuned));
   }
   for (const auto& [option, parsed] : parser.options) {
+    if (option->is_tuned) continue;
     const auto setting = SettingOf(*picked.command, *option, *parsed, file);
     if (setting.has_value()) {
       RETURN_IF_ERROR(Apply(*option, *setting));
@@ -413,6 +502,9 @@ Status ApplySettings(const Picked& picked, const Parser& parser) {
           (option->is_positional ? "which " + option->name : "--" + FirstName(*option)) +
           (option->is_positional ? "?" : " is needed;") + " see " + picked.path + " --help");
     }
+  }
+  for (const Option* option : TunedRows(*picked.command)) {
+    RETURN_IF_ERROR(ApplyTuned(*picked.command, *option, parser, file, tuned));
   }
   return OkStatus();
 }
@@ -442,7 +534,7 @@ Result<CommandRun> ParseCommandLine(const Command& program, const std::string& v
       return OkStatus();
     });
   }
-  RETURN_IF_ERROR(ApplySettings(picked, parser));
+  RETURN_IF_ERROR(ApplySettings(program, picked, parser));
   if (TakesSettings(*picked.command)) NoteUnknownVariables(program, *picked.command);
   return picked.command->run;
 }

@@ -12,13 +12,19 @@
 #include "base/out_of_memory.h"
 #include "base/start_notes.h"
 #include "options/command.h"
+#include "options/markdown.h"
 
 namespace graft {
 namespace {
 
 constexpr ForeignFlag kForeign[] = {{"size", "sizes are --pool-gib's"},
                                     {"max-size", "there is none"},
-                                    {"elsewhere", "use --not-of-serve"}};
+                                    {"elsewhere", "use --not-of-serve"},
+                                    {"rounds", "use --tune turn-ms"},
+                                    {"lanes", "use --tune not-of-serve"}};
+
+constexpr OptionWord<int> kUsersWays[] = {{0, "plain"}, {1, "fast"}};
+constexpr OptionWord<int> kWays[] = {{0, "plain"}, {1, "fast"}, {2, "slow"}};
 
 // `graft serve` and `graft bench step` with an option of each kind.
 class ParserTest : public testing::Test {
@@ -30,21 +36,26 @@ class ParserTest : public testing::Test {
 
   Command Program() {
     const auto options = [this] {
-      return std::vector<OptionGroup>{{"Group",
-                                       {{"port", Number(port_), "a port"},
-                                        {"api-keys", Text(api_keys_), "a file"},
-                                        {"pool-gib,kv-gib", Number(pool_gib_), "a size"},
-                                        {"pin", Texts(pins_), "names"},
-                                        {"peers", Addresses(peers_), "machines"},
-                                        {"self", Address(self_), "this machine"},
-                                        {"quiet", Switch(quiet_), "no bars"},
-                                        {.name = "old-size",
-                                         .target = Removed("none", "was removed; use --size"),
-                                         .is_removed = true},
-                                        {.name = "old-way",
-                                         .target = RemovedSwitch("was removed; leave it out"),
-                                         .is_removed = true},
-                                        {"cache", Boolean(cache_), "share"}}}};
+      return std::vector<OptionGroup>{
+          {"Group",
+           {{"port", Number(port_), "a port"},
+            {"api-keys", Text(api_keys_), "a file"},
+            {"pool-gib,kv-gib", Number(pool_gib_), "a size"},
+            {"pin", Texts(pins_), "names"},
+            {"peers", Addresses(peers_), "machines"},
+            {"self", Address(self_), "this machine"},
+            {"quiet", Switch(quiet_), "no bars"},
+            {.name = "old-size",
+             .target = Removed("none", "was removed; use --size"),
+             .is_removed = true},
+            {.name = "old-way",
+             .target = RemovedSwitch("was removed; leave it out"),
+             .is_removed = true},
+            {"cache", Boolean(cache_), "share"},
+            {"way", OneOf(way_, kUsersWays), "a way"},
+            Tuned({"way", OneOf(way_, kWays), "any way"}),
+            Tuned({"turn-ms", Number(turn_ms_, AtLeast(0)), "a turn"}, "ms"),
+            Tuned({"ahead", Boolean(ahead_), "early"})}}};
     };
     const auto run = [this] {
       ++runs_;
@@ -59,7 +70,9 @@ class ParserTest : public testing::Test {
                              .foreign_flags = kForeign},
                             {.name = "generate",
                              .help = "help of generate",
-                             .groups = {{"Group", {{"model", Text(api_keys_), "a folder"}}}},
+                             .groups = {{"Group",
+                                         {{"model", Text(api_keys_), "a folder"},
+                                          Tuned({"share", Number(pool_gib_), "a share"})}}},
                              .run = run},
                             {.name = "inspect",
                              .help = "help of inspect",
@@ -109,7 +122,8 @@ class ParserTest : public testing::Test {
   double pool_gib_ = 0.0;
   std::string self_;
   std::vector<std::string> peers_, pins_, paths_;
-  bool quiet_ = false, cache_ = true;
+  bool quiet_ = false, cache_ = true, ahead_ = true;
+  int way_ = 0, turn_ms_ = 500;
   int runs_ = 0;
   std::map<std::string, std::string> variables_;
 };
@@ -264,6 +278,158 @@ TEST_F(ParserTest, WhatWasRemovedTakesItsNeutralValueAndNamesWhatToUse) {
   EXPECT_TRUE(TakeStartNotes().empty());
   EXPECT_EQ(Printed({"serve", "--help"}).find("old-size"), std::string::npos);
   EXPECT_EQ(Parse({"serve", "--old-siz", "1"}).find("old-size"), std::string::npos);
+}
+
+TEST_F(ParserTest, TunedKeysAreSetByFlagFileAndEnvironment) {
+  EXPECT_EQ(Parse({"serve", "--tune", "turn-ms=5", "--tune=ahead=false"}), "");
+  EXPECT_EQ(turn_ms_, 5);
+  EXPECT_FALSE(ahead_);
+  EXPECT_EQ(Parse({"serve", "--tune", "turn-ms=6,ahead=true"}), "");
+  EXPECT_EQ(turn_ms_, 6);
+  EXPECT_TRUE(ahead_);
+  const std::string path = Write("tune:\n  turn_ms: 7\n  ahead: false\n");
+  EXPECT_EQ(Parse({"serve", "--config", path}), "");
+  EXPECT_EQ(turn_ms_, 7);
+  EXPECT_FALSE(ahead_);
+  SetVariable("GRAFT_TUNE", "turn-ms=8,way=slow");
+  EXPECT_EQ(Parse({"serve"}), "");
+  EXPECT_EQ(turn_ms_, 8);
+  EXPECT_EQ(way_, 2);
+  SetVariable("GRAFT_TUNE", "[turn-ms=9, way=fast]");
+  EXPECT_EQ(Parse({"serve"}), "");
+  EXPECT_EQ(turn_ms_, 9);
+  EXPECT_EQ(way_, 1);
+  EXPECT_TRUE(TakeStartNotes().empty());
+}
+
+TEST_F(ParserTest, EachTunedKeyIsOfTheHighestPlaceThatHasIt) {
+  const std::string path = Write("tune: {turn-ms: 7, ahead: false, way: slow}\n");
+  SetVariable("GRAFT_TUNE", "turn-ms=8,way=fast");
+  EXPECT_EQ(Parse({"serve", "--config", path, "--tune", "turn-ms=9"}), "");
+  EXPECT_EQ(turn_ms_, 9);
+  EXPECT_EQ(way_, 1);
+  EXPECT_FALSE(ahead_);
+}
+
+TEST_F(ParserTest, TunedValuesAreCheckedAndNamedByTheirPlace) {
+  EXPECT_EQ(Parse({"serve", "--tune", "turn-ms=-1"}), "--tune turn-ms must be 0 or more, got -1");
+  EXPECT_EQ(Parse({"serve", "--tune", "turn-ms="}),
+            "--tune turn-ms is empty; give it a value or leave it out");
+  EXPECT_EQ(Parse({"serve", "--tune", "turn-ms"}), "--tune must be KEY=VALUE, got 'turn-ms'");
+  EXPECT_EQ(Parse({"serve", "--tune", "turn-ms=1", "--tune", "turn-ms=1"}),
+            "--tune turn-ms is there twice; keep one of them");
+  std::string path = Write("tune: {turn-ms: x}");
+  EXPECT_EQ(Parse({"serve", "--config", path}),
+            path + ": 'tune': 'turn-ms' must be a whole number 0 or more, got 'x'");
+  path = Write("tune: {turn-ms: }");
+  EXPECT_EQ(Parse({"serve", "--config", path}),
+            path + ": 'tune': 'turn-ms' is empty; give it a value or leave it out");
+  path = Write("tune: {turn-ms: [1]}");
+  EXPECT_EQ(Parse({"serve", "--config", path}),
+            path + ": 'turn-ms' under 'tune' must be one value");
+  for (const char* text : {"tune: 1", "tune: [turn-ms=1]"}) {
+    path = Write(text);
+    EXPECT_EQ(Parse({"serve", "--config", path}),
+              path + ": 'tune' must be a mapping of keys to values");
+  }
+  SetVariable("GRAFT_TUNE", "turn-ms=y");
+  EXPECT_EQ(Parse({"serve"}), "GRAFT_TUNE turn-ms must be a whole number 0 or more, got 'y'");
+  SetVariable("GRAFT_TUNE", "");
+  EXPECT_EQ(Parse({"serve"}), "GRAFT_TUNE is empty; give it a value or leave it out");
+  EXPECT_EQ(runs_, 0);
+}
+
+TEST_F(ParserTest, UnknownTunedKeysAreRefusedWithTheNearestAndAll) {
+  EXPECT_EQ(Parse({"serve", "--tune", "turn-m=1"}),
+            "--tune has no key 'turn-m'; did you mean 'turn-ms'?; its keys are way, turn-ms, "
+            "ahead");
+  EXPECT_EQ(Parse({"serve", "--tune", "share=1"}),
+            "--tune has no key 'share'; its keys are way, turn-ms, ahead");
+  const std::string path = Write("tune: {share: 1}");
+  EXPECT_EQ(Parse({"serve", "--config", path}),
+            path + ": 'tune' has no key 'share'; its keys are way, turn-ms, ahead");
+  SetVariable("GRAFT_TUNE", "share=1,turn-ms=3");  // another command's
+  EXPECT_EQ(Parse({"serve"}), "");
+  EXPECT_EQ(turn_ms_, 3);
+  SetVariable("GRAFT_TUNE", "shares=1");
+  EXPECT_EQ(Parse({"serve"}), "GRAFT_TUNE has no key 'shares'; its keys are way, turn-ms, ahead");
+  EXPECT_EQ(Parse({"inspect", "--tune", "turn-ms=1"}).rfind("unknown flag --tune", 0), 0u);
+}
+
+TEST_F(ParserTest, WhatATunedKeyWasBeforeWorksAndIsTold) {
+  const auto said = [this](const std::vector<std::string>& args) {
+    EXPECT_EQ(Parse(args), "");
+    const std::vector<std::string> notes = TakeStartNotes();
+    return notes.size() == 1 ? notes[0] : std::to_string(notes.size()) + " notes";
+  };
+  EXPECT_EQ(said({"serve", "--turn-ms", "5"}), "--turn-ms is now --tune turn-ms=5");
+  EXPECT_EQ(turn_ms_, 5);
+  const std::string path = Write("turn_ms: 6");
+  EXPECT_EQ(said({"serve", "--config", path}),
+            path + ": 'turn-ms' is now 'turn-ms: 6' under 'tune'");
+  EXPECT_EQ(turn_ms_, 6);
+  SetVariable("GRAFT_TURN_MS", "7");
+  EXPECT_EQ(said({"serve"}), "GRAFT_TURN_MS is now GRAFT_TUNE=turn-ms=7");
+  EXPECT_EQ(turn_ms_, 7);
+  // The places' order holds for both spellings.
+  EXPECT_EQ(said({"serve", "--tune", "turn-ms=8"}), "GRAFT_TURN_MS is now GRAFT_TUNE=turn-ms=7");
+  EXPECT_EQ(turn_ms_, 8);
+  EXPECT_EQ(said({"serve", "--turn-ms", "9", "--tune", "turn-ms=9"}),
+            "--turn-ms is now --tune turn-ms=9");
+  EXPECT_EQ(turn_ms_, 9);
+  EXPECT_EQ(Parse({"serve", "--turn-ms", "-1"}), "--turn-ms must be 0 or more, got -1");
+}
+
+TEST_F(ParserTest, TwoSpellingsOfOnePlaceMustAgree) {
+  EXPECT_EQ(Parse({"serve", "--turn-ms", "1", "--tune", "turn-ms=2"}),
+            "--turn-ms is 1 and --tune turn-ms is 2; keep one of them");
+  const std::string path = Write("turn-ms: 1\ntune: {turn-ms: 2}");
+  EXPECT_EQ(Parse({"serve", "--config", path}),
+            path + ": 'turn-ms' is 1 and " + path + ": 'tune': 'turn-ms' is 2; keep one of them");
+  SetVariable("GRAFT_TURN_MS", "1");
+  SetVariable("GRAFT_TUNE", "turn-ms=2");
+  EXPECT_EQ(Parse({"serve"}), "GRAFT_TURN_MS is 1 and GRAFT_TUNE turn-ms is 2; keep one of them");
+}
+
+// A key beside a flag of its name: the flag has the words for users, the key all of them.
+TEST_F(ParserTest, ATunedKeyMayHaveANamesake) {
+  EXPECT_EQ(Parse({"serve", "--way", "fast"}), "");
+  EXPECT_EQ(way_, 1);
+  EXPECT_EQ(Parse({"serve", "--way", "slow"}), "--way must be plain or fast, got 'slow'");
+  EXPECT_EQ(Parse({"serve", "--way", "fast", "--tune", "way=slow"}),
+            "--way is fast and --tune way is slow; keep one of them");
+  const std::string file_of_key = Write("tune: {way: slow}");
+  EXPECT_EQ(Parse({"serve", "--config", file_of_key, "--way", "fast"}), "");
+  EXPECT_EQ(way_, 1);
+  EXPECT_EQ(Parse({"serve", "--config", Write("way: fast"), "--tune", "way=slow"}), "");
+  EXPECT_EQ(way_, 2);
+  EXPECT_TRUE(TakeStartNotes().empty());
+}
+
+TEST_F(ParserTest, HelpHasTheKeysUnderTheirFlag) {
+  const std::string help = Printed({"serve", "--help"});
+  EXPECT_NE(help.find("--tune KEY=VALUE"), std::string::npos) << help;
+  EXPECT_NE(help.find("turn-ms (0 or more ms) [500]: a turn"), std::string::npos) << help;
+  EXPECT_EQ(help.find("--turn-ms"), std::string::npos) << help;
+  EXPECT_EQ(Parse({"serve", "--turn-mss", "1"}),
+            "unknown flag --turn-mss; did you mean --tune turn-ms=VALUE?; see graft serve --help");
+  EXPECT_EQ(Parse({"serve", "--rounds", "1"}),
+            "unknown flag --rounds: use --tune turn-ms; see graft serve --help");
+  EXPECT_EQ(Parse({"serve", "--lanes", "1"}).find("not-of-serve"), std::string::npos);
+}
+
+TEST_F(ParserTest, PagesHaveATableOfKeys) {
+  const std::string page = OptionsMarkdown(Program());
+  EXPECT_NE(page.find("| `--tune` | `KEY=VALUE` |  | what seldom needs to be set; may be repeated; "
+                      "keys: way, turn-ms, ahead |\n"),
+            std::string::npos)
+      << page;
+  EXPECT_NE(page.find("### Keys of --tune\n"), std::string::npos) << page;
+  EXPECT_NE(page.find("| `turn-ms` | 0 or more | 500 | ms | a turn | `graft serve`, "
+                      "`graft bench step` |\n"),
+            std::string::npos)
+      << page;
+  EXPECT_EQ(page.find("`--turn-ms`"), std::string::npos) << page;
 }
 
 TEST_F(ParserTest, BenchesHaveVariablesOfTheirOwn) {
