@@ -35,7 +35,6 @@ throughput-zipf $full --shape $seven --adapters 5,100,1000,2000,10000 --pools sh
 throughput-s1 $full --shape $seven --ranks 8 --adapters 5,100,1000,2000 --pools shared
 throughput-s4 $full --shape $thirteen --ranks 64,32,16 --adapters 2,100,1000 --pools shared
 throughput-batch-16 throughput-by-adapters --seconds 14 --warmup-seconds 2.5 --shape $seven --sequences-max 16 --in-flight 20 --adapters 5,2000,10000 --pools shared
-throughput-bmm $full --shape $seven --lora-kernel bmm --adapters 5,100,2000 --pools shared
 stall stall --shape $seven --sequences-max 32 --probes 15
 over-capacity $over --slots 64 --adapters 8,64,512,1024,4000 --in-flight 128 --seconds 6 --warmup-seconds 2.5
 over-capacity-16-slots $over --slots 16 --adapters 16,256 --in-flight 1024 --seconds 9 --warmup-seconds 3

@@ -35,7 +35,7 @@ def make_folders(folder, count):
 
 def start(binary, registry, folder):
     command = [binary, "serve", "--model", DEMO / "base", "--adapters", folder, "--port", "0", "--registry",
-               registry, "--read-at-start-gib", "0", "--quiet"]
+               registry, "--tune", "read-at-start-gib=0", "--quiet"]
     process = subprocess.Popen(list(map(str, command)), stderr=subprocess.PIPE, text=True)
     listed = ""
     for line in process.stderr:

@@ -143,7 +143,7 @@ def long_bodies(options, i):
 
 # Name, A's request, how many of its requests are in flight at once (0: all), flags of the server.
 FLOODS = [("long-prompts", long_prompts, 0, ()), ("choices", choices, 8, ()),
-          ("cold-adapters", cold_adapters, 0, ("--adapters-max", 2, "--read-at-start-gib", 0)),
+          ("cold-adapters", cold_adapters, 0, ("--adapters-max", 2, "--tune", "read-at-start-gib=0")),
           ("unknown-names", unknown_names, 64, ()), ("long-bodies", long_bodies, 16, ())]
 
 

@@ -21,7 +21,7 @@ from conftest import ADMIN_KEY, DEMO, LONG_TESTS, ROOT, Server, binary, complete
 ADAPTERS = ["austen", "burroughs", "carroll", "doyle", "lovecraft", "montgomery", "wells", "wodehouse"]
 PROMPTS = ["It was", "The old man", "She looked"] if LONG_TESTS else ["It was", "The old man"]
 # Two on the device, two or three in the host's memory, nothing read before it is asked for.
-TIGHT = ["--dtype", "fp32", "--adapters-max", "2", "--host-gib", "0.005", "--read-at-start-gib", "0", "--turn-ms", "50"]
+TIGHT = ["--dtype", "fp32", "--adapters-max", "2", "--host-gib", "0.005", "--tune", "read-at-start-gib=0", "--tune", "turn-ms=50"]
 
 
 def cached_tokens(server, model, prompt):
@@ -65,22 +65,22 @@ def test_more_adapters_than_fit(expected):
 
 # Settings that one server can have at once are tried together; each alone is in docs/features.md. `--cold-start auto` is
 # above.
-@pytest.mark.parametrize("args", [["--cold-start", "blocking", "--lora-kernel", "bmm", *TIGHT],
-                                  ["--cold-start", "join-later", "--pool", "static", "--adapter-share", "0.3", *TIGHT],
-                                  ["--cold-start", "layerwise", "--lora-kernel", "after", *TIGHT],
-                                  ["--cold-start", "cpu-assist", *TIGHT],
-                                  ["--cold-start", "cpu-assist", "--cpu-assist", "process", *TIGHT],
+@pytest.mark.parametrize("args", [["--tune", "cold-start=blocking", *TIGHT],
+                                  ["--tune", "cold-start=join-later", *TIGHT],
+                                  ["--tune", "cold-start=layerwise,lora=after", *TIGHT],
+                                  ["--tune", "cold-start=cpu-assist", *TIGHT],
+                                  ["--tune", "cold-start=cpu-assist", "--cpu-assist", "process", *TIGHT],
                                   ["--cold-start", "auto", "--cpu-assist", "thread", *TIGHT],
                                   ["--cold-start", "auto", "--cpu-assist", "process", *TIGHT],
                                   ["--cold-start", "cached", "--dtype", "fp32"]],
-                         ids=["blocking-bmm", "join-later-static", "layerwise-after", "cpu-assist",
+                         ids=["blocking", "join-later", "layerwise-after", "cpu-assist",
                               "cpu-assist-processes", "auto-threads", "auto-processes", "cached"])
 def test_every_way_gives_the_same_tokens(expected, args):
     with Server(*args) as server:
         cases = list(expected)
         for case, text in zip(cases, asyncio.run(complete_all(server, cases)), strict=True):
             assert text == expected[case], case
-        way = args[args.index("--cold-start") + 1]
+        way = args[1].removeprefix("cold-start=").split(",")[0]
         if way != "auto":
             begins_early = way in ("layerwise", "cpu-assist")
             assert (server.metric("graft_steps_with_arrivals_total") > 0) == begins_early
@@ -95,10 +95,10 @@ def test_every_way_gives_the_same_tokens(expected, args):
 
 
 def test_cpu_assist_off_refuses_what_needs_it():
-    done = subprocess.run([binary(), "serve", "--model", DEMO / "base", "--cold-start", "cpu-assist", "--cpu-assist",
+    done = subprocess.run([binary(), "serve", "--model", DEMO / "base", "--tune", "cold-start=cpu-assist", "--cpu-assist",
                            "off"], capture_output=True, text=True, timeout=300)
     assert done.returncode != 0
-    assert "--cold-start cpu-assist has nobody who computes with --cpu-assist off" in done.stderr
+    assert "--tune cold-start=cpu-assist has nothing to compute with under --cpu-assist off" in done.stderr
     assert "use --cpu-assist thread or process" in done.stderr
     done = subprocess.run([binary(), "serve", "--model", DEMO / "base", "--cpu-assist", "gpu"], capture_output=True,
                           text=True, timeout=300)
@@ -133,10 +133,9 @@ def test_a_flag_for_an_unknown_adapter_is_refused(flag):
     ("--host-gib 900000", "at most the machine's"),
     ("--priority austen=1 --priority austen=2", "--priority austen=2: 'austen' has priority 1 already"),
     ("--priority austen=1", "--priority austen=1: there are no adapters; name their folder"),
-    ("--page-tokens 350000", "2 GiB is the most; lower --page-tokens"),
+    ("--tune page-tokens=350000", "2 GiB is the most; lower --tune page-tokens"),
     ("--pool-gib 100000", "100000.0 GiB  page pool (--pool-gib)"),
-    ("--pool-gib 0.0001", "raise --pool-gib or lower --context-tokens-max"),
-    ("--pool static --adapter-share 0.99 --pool-gib 0.01", "or --adapter-share")])
+    ("--pool-gib 0.0001", "raise --pool-gib or lower --context-tokens-max")])
 def test_sizes_that_cannot_be_served_are_refused(args, words):
     done = subprocess.run([binary(), "serve", "--model", DEMO / "base", *args.split()], capture_output=True, text=True,
                           timeout=300)
@@ -161,7 +160,7 @@ def wait_for_two_workers(server):
 
 
 def test_killed_assist_workers_cost_nobody_an_answer(expected):
-    args = ["--cold-start", "cpu-assist", "--cpu-assist", "process", "--cpu-assist-workers", "2", *TIGHT]
+    args = ["--tune", "cold-start=cpu-assist", "--cpu-assist", "process", "--tune", "cpu-assist-workers=2", *TIGHT]
     with Server(*args) as server:
         first = wait_for_two_workers(server)
         stopping = threading.Event()
@@ -204,7 +203,7 @@ def folder(tmp_path):
 
 
 def test_failures_touch_their_own_requests_alone(folder, expected):
-    args = ["--dtype", "fp32", "--adapters-max", "1", "--host-gib", "0", "--read-at-start-gib", "0",
+    args = ["--dtype", "fp32", "--adapters-max", "1", "--host-gib", "0", "--tune", "read-at-start-gib=0",
             "--admin-key", ADMIN_KEY]
     with Server(*args, adapters=folder) as server:
         good = expected["austen", "It was"]
@@ -250,14 +249,14 @@ def test_an_adapter_too_large_for_the_pool_is_refused_with_the_reason(expected):
     # The pool has room for a context and a half. lovecraft, of rank 64, needs more.
     gib = 1.5 * 8 * page_bytes / 2**30
     with Server("--dtype", "fp32", "--pool-gib", f"{gib:.6f}", "--context-tokens-max", "128",
-                "--read-at-start-gib", "0") as server:
+                "--tune", "read-at-start-gib=0") as server:
         with pytest.raises(openai.BadRequestError, match="pages, the pool has"):
             complete(server, "lovecraft")
         assert complete(server, "base") == expected["base", "It was"]
 
 
 def test_a_restart_knows_what_was_read(tmp_path):
-    args = ["--registry", tmp_path / "registry.db", "--read-at-start-gib", "0"]
+    args = ["--registry", tmp_path / "registry.db", "--tune", "read-at-start-gib=0"]
     with Server(*args) as server:
         complete(server, "austen")
         first = server.client().models.retrieve("austen")
@@ -284,5 +283,5 @@ def test_ten_thousand_adapters_are_listed_at_a_start_within_two_seconds(tmp_path
 def test_generate_reads_an_adapter_when_it_is_asked_for(expected):
     done = subprocess.run([binary(), "generate", "--model", DEMO / "base", "--adapters", DEMO / "adapters", "--dtype",
                            "fp32", "--adapter", "wells", "--prompt", "It was", "--max-tokens", "12", "--temperature",
-                           "0", "--read-at-start-gib", "0", "--quiet"], capture_output=True, text=True, check=True)
+                           "0", "--tune", "read-at-start-gib=0", "--quiet"], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == expected["wells", "It was"].strip()

@@ -67,7 +67,7 @@ def test_zipf_repeats_adapters(tmp_path):
 
 
 def test_adapters_over_capacity(tmp_path):
-    rows = bench(tmp_path, "adapters-over-capacity", "--slots", "4", "--turn-ms", "50")
+    rows = bench(tmp_path, "adapters-over-capacity", "--slots", "4", "--tune", "turn-ms=50")
     assert [row["adapters"] for row in rows] == [4, 32, 64] * 2
     for row in rows:
         check_load(row)

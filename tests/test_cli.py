@@ -186,10 +186,30 @@ def test_odd_generation_defaults_are_told_and_ignored(tmp_path):
         assert server.client().completions.create(model="base", prompt="It", max_tokens=1).usage.completion_tokens == 1
 
 
+def test_settings_that_seldom_matter_are_keys_of_one_flag(tmp_path):
+    config = tmp_path / "graft.yaml"
+    config.write_text("tune:\n  turn_ms: 5\n  run-ahead: false\nstep-ms-max: 40\n")
+    with Server("--config", config, "--tune", "cold-start=layerwise,page-tokens=32", "--prefill-chunk-max", "32",
+                env={"GRAFT_TUNE": "lora=after,batch-share=0.5", "GRAFT_READ_AT_START_GIB": "0"}) as server:
+        assert server.client().completions.create(model="austen", prompt="It", max_tokens=1).usage.completion_tokens == 1
+        assert " x 32 tokens" in server.log()
+        for note in ("--prefill-chunk-max is now --tune prefill-chunk-max=32",
+                     "GRAFT_READ_AT_START_GIB is now GRAFT_TUNE=read-at-start-gib=0",
+                     f"{config}: 'step-ms-max' is now 'step-ms-max: 40' under 'tune'"):
+            assert server.log().count(note) == 1, note
+        assert server.metric("graft_cold_starts_total", 'way="layerwise"') == 1
+    for args, words in (("--turn-ms 5 --tune turn-ms=6", "--turn-ms is 5 and --tune turn-ms is 6; keep one of them"),
+                        ("--tune turn-m=5", "--tune has no key 'turn-m'; did you mean 'turn-ms'?"),
+                        ("--cold-start layerwise", "--tune cold-start=layerwise"),
+                        ("--pool static", "--pool was removed"), ("--lora-kernel bmm", "--lora-kernel was removed")):
+        done = run("serve", *args.split())
+        assert done.returncode == 2 and words in done.stderr, done.stderr
+
+
 @pytest.mark.parametrize(("text", "words"), [("port: [1, 2]", "'port' must be one value"),
                                              ("pin: {austen: 1}", "'pin' must be one value or a list of them"),
                                              ("nothing: 1", "unknown key 'nothing'"),
-                                             ("page_tokens: 16\npage-tokens: 32", "'page-tokens' is there twice"),
+                                             ("step_tokens_max: 16\nstep-tokens-max: 32", "'step-tokens-max' is there twice"),
                                              ("api-keys: ''", "'api-keys' is empty"),
                                              ("- 1", "one mapping of flag names to values")])
 def test_a_wrong_config_file_is_named(tmp_path, text, words):
@@ -285,7 +305,7 @@ def test_a_signal_during_the_start_ends_it(tmp_path):
     for name in map(str, range(1, 1000)):  # more than a second to be read and checked
         shutil.copytree(first, tmp_path / name, copy_function=os.link)
     server = subprocess.Popen([binary(), "serve", "--model", DEMO / "base", "--adapters", tmp_path, "--port", "0",
-                               "--read-at-start-gib", "100"], stderr=subprocess.PIPE, text=True)
+                               "--tune", "read-at-start-gib=100"], stderr=subprocess.PIPE, text=True)
     while "loading base" not in server.stderr.readline():
         assert server.poll() is None
     server.send_signal(signal.SIGTERM)

@@ -372,7 +372,7 @@ def test_a_frontend_that_starts_before_its_runner():
 def test_a_request_that_kills_its_runners_is_given_up(single):
     """The runner is killed whenever the request is in its steps, which one row at a time keeps it for seconds. Another
     request goes on."""
-    runner = Runner("--prefill-chunk-max", 1).start()
+    runner = Runner("--tune", "prefill-chunk-max=1").start()
     runner.wait_for("runner of")
     # However long a busy machine takes to start the runner anew.
     frontend = Frontend([runner], "--runner-wait-seconds", 600).start()

@@ -91,7 +91,7 @@ def test_who_wants_half_of_the_tokens_gets_it(keys):
 
 @pytest.mark.skipif(not LONG_TESTS, reason="engine_test has the same of one thread")
 def test_cold_adapters_without_room_do_not_hold_up_another_tenant(keys):
-    with Server("--api-keys", keys, "--adapters-max", 2, "--read-at-start-gib", 0) as server:
+    with Server("--api-keys", keys, "--adapters-max", 2, "--tune", "read-at-start-gib=0") as server:
         flood = Flood(server, 32, model=["austen", "carroll", "doyle", "montgomery"], prompt="Alice")
         wait_until_running(server, 1)
         for model in ("base", "doyle", "base"):

@@ -123,7 +123,7 @@ REQUESTS = {"mixed batch": mixed_batch, "streaming": streaming, "logprobs": logp
 
 
 def alike(ours, theirs):
-    """Equal, log-probabilities within rounding (merged and padded adapters sum in another order)."""
+    """Equal, log-probabilities within rounding (merged adapters sum in another order)."""
     if isinstance(ours, list):
         return len(ours) == len(theirs) and all(map(alike, ours, theirs))
     if isinstance(ours, float):
@@ -139,13 +139,12 @@ def expected(server):
 # Settings that one server can have at once. In `make test` they are tried together: what one of them broke would show,
 # at a third of the starts. GRAFT_LONG_TESTS tries each by itself.
 ROWS_AT_ONCE = [
-    ["`--pool shared`", "`--page-tokens 5`", "`--prefill-chunk-max 3`", "`--otlp-endpoint http://127.0.0.1:9`"],
-    ["`--pool static`", "`--adapters-max 2 --turn-ms 20`", "`--lora-kernel after`", "`--run-ahead false`"],
-    ["`--read-at-start-gib 0`", "`--cold-start join-later --read-at-start-gib 0`", "`--speculate 4`"],
-    ["`--cold-start cached`", "`--lora-kernel bmm`"],
+    ["`--tune page-tokens=5`", "`--tune prefill-chunk-max=3`", "`--otlp-endpoint http://127.0.0.1:9`"],
+    ["`--adapters-max 2 --tune turn-ms=20`", "`--tune lora=after`", "`--tune run-ahead=false`"],
+    ["`--tune read-at-start-gib=0`", "`--tune cold-start=join-later,read-at-start-gib=0`", "`--speculate 4`"],
 ]
 COLUMNS_AT_ONCE = [
-    ["`--pool static`", "`--cpu-assist off`", "`--lora-kernel bmm`", "`--adapters-max 2`"],
+    ["`--cpu-assist off`", "`--adapters-max 2`"],
     ["`--cpu-assist thread`", "`--merge auto`"],
 ]
 
@@ -159,13 +158,15 @@ def groups(names, at_once):
 
 
 def flags_of(names):
-    """The flags of several settings, each once."""
+    """The flags of several settings, each once, and each key of --tune."""
     found = {}
     for name in names:
         words = flags(name)
         for flag, value in zip(words[::2], words[1::2], strict=True):
-            assert found.setdefault(flag, value) == value, f"{flag} twice in {names}"
-    return list(itertools.chain(*found.items()))
+            pairs = [one.split("=") for one in value.split(",")] if flag == "--tune" else [("", value)]
+            for key, text in pairs:
+                assert found.setdefault((flag, key), text) == text, f"{flag} {key} twice in {names}"
+    return list(itertools.chain(*((flag, f"{key}={text}" if key else text) for (flag, key), text in found.items())))
 
 
 def settings():
@@ -202,7 +203,7 @@ def works_together():
     return found
 
 
-TOGETHER = ["--dtype", "fp32", "--read-at-start-gib", "0"]
+TOGETHER = ["--dtype", "fp32", "--tune", "read-at-start-gib=0"]
 
 
 @pytest.mark.parametrize(("row", "columns"), works_together(), ids=lambda names: "".join(names))

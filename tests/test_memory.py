@@ -33,8 +33,6 @@ def terms(text):
     (["--memory-gib", "0.02"], "weights in bf16 (--dtype)"),
     (["--memory-gib", "0.5", "--step-tokens-max", "300000"], "activations of 300000 rows (--step-tokens-max)"),
     (["--memory-gib", "0.5", "--pool-gib", "3"], "3.0 GiB  page pool (--pool-gib)"),
-    (["--memory-gib", "0.3", "--sequences-max", "2048", "--lora-kernel", "bmm"],
-     "padded copies of adapters (--lora-kernel, --sequences-max)"),
     (["--memory-gib", "0.5", "--host-gib", "0.6"], "adapters in the host's memory (--host-gib)"),
     (["--memory-gib", "0.5", "--adapters-max", "1000000"], "tables of 1000000 adapters (--adapters-max)")])
 @pytest.mark.parametrize("command", [["serve", "--port", "0"], ["generate", "--prompt", "It"], ["runner", "--rpc-port", "0"]])
@@ -86,7 +84,7 @@ def test_a_bench_of_a_large_models_large_batches_is_refused_with_the_sum(tmp_pat
     ([*BENCH_STEP, "--batch", "1,32,128", "--context", "256", "--prefill-tokens", "256", "--memory-gib", "0.3"],
      ["2 x keys and values of a server (--batch, --context, --prefill-tokens)", "adapters of a server (--batch"]),
     ([*BENCH_STEP, "--ablations", "--batch", "64", "--context", "256", "--prefill-tokens", "256", "--memory-gib", "0.3"],
-     ["4 x keys and values", "3 x adapters of a server", "padded copies", "a second copy of the projections"]),
+     ["3 x keys and values", "2 x adapters of a server", "a second copy of the projections"]),
     (["serve", "--shape", SHAPE, "--device", "cpu", "--batch", "64", "--adapters", "200", "--rank", "64",
       "--memory-gib", "0.3"], ["2 x page pool of one full context", "adapters, made and kept (--adapters, --rank)"]),
     (["adapters", "--suite", "throughput-by-adapters", "--shape", SHAPE, "--device", "cpu", "--memory-gib", "0.02"],

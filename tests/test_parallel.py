@@ -20,7 +20,7 @@ from test_features import ask_admin
 ADAPTERS = ["austen", "burroughs", "carroll", "doyle", "lovecraft", "montgomery", "wells", "wodehouse"]
 PROMPTS = ["It was", "The old man"]
 # Two adapters on the device, some of them in the host's memory, nothing read before it is asked for.
-TIGHT = ["--adapters-max", "2", "--host-gib", "0.009", "--read-at-start-gib", "0", "--turn-ms", "50"]
+TIGHT = ["--adapters-max", "2", "--host-gib", "0.009", "--tune", "read-at-start-gib=0", "--tune", "turn-ms=50"]
 
 
 def ranks(count, *args, **kwargs):

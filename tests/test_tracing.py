@@ -146,7 +146,7 @@ def check_trace(spans, request_id, runner_role):
     return server, queue, decode
 
 
-COLD = ("--read-at-start-gib", 0, "--cold-start", "join-later")
+COLD = ("--tune", "read-at-start-gib=0,cold-start=join-later")
 NAMES = ("POST /v1/completions", "queue", "adapter load", "prefill", "decode")
 
 

@@ -235,7 +235,7 @@ def test_a_small_pool_gives_the_same_answers(adapters, served):
     models = ["soft", "prefix", "base"]
     want = {model: text(served, model, max_tokens=60) for model in models}
     args = ("--dtype", "fp32", "--adapters-root", DEMO / "adapters", "--pool-gib", "0.006", "--context-tokens-max", "256",
-            "--adapters-max", "1", "--turn-ms", "20", "--prefill-chunk-max", "7")
+            "--adapters-max", "1", "--tune", "turn-ms=20", "--tune", "prefill-chunk-max=7")
     with Server(*args, adapters=adapters) as server:
         async def run():
             async with openai.AsyncOpenAI(base_url=server.url + "/v1", api_key="x", max_retries=0,

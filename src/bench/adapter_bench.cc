@@ -74,6 +74,21 @@ class Sampler {
   std::thread thread_;  // last: it uses the others
 };
 
+// One full context must fit into what is left to KV.
+Status SplitPool(Runtime& server, double adapter_share) {
+  const ExecutorLimits& limits = server.limits();
+  const int32_t adapter_pages = std::max(1, static_cast<int32_t>(limits.num_pages * adapter_share));
+  const int64_t kv_pages = limits.num_pages - adapter_pages;
+  if (kv_pages < PagesPerContext(limits)) {
+    return ResourceExhaustedError(
+        "a static pool would hold " + std::to_string(kv_pages) + " pages beside the adapters' " +
+        std::to_string(adapter_pages) + ", one full context needs " +
+        std::to_string(PagesPerContext(limits)) + "; raise --pool-gib or lower the share");
+  }
+  server.engine().SplitPool(adapter_pages);
+  return OkStatus();
+}
+
 // Counts what ended, and keeps the latencies of requests due in [begin, end).
 void Collect(const OpenLoadResult& result, bool is_closed, double begin, double end,
              LoadFigures* figures) {
@@ -214,7 +229,8 @@ RuntimeOptions AdapterBench::ServerOptions() const {
 }
 
 Result<std::unique_ptr<Runtime>> AdapterBench::Start(RuntimeOptions runtime,
-                                                     const SyntheticFleet& fleet) {
+                                                     const SyntheticFleet& fleet,
+                                                     double adapter_share) {
   const DType dtype = model_->weights.dtype;
   runtime.adapters_listed_max = fleet.num_adapters;
   runtime.host_gib = static_cast<double>(SyntheticBackend::HostBytes(fleet, model_->config, dtype) +
@@ -228,6 +244,7 @@ Result<std::unique_ptr<Runtime>> AdapterBench::Start(RuntimeOptions runtime,
   };
   ASSIGN_OR_RETURN(std::unique_ptr<Runtime> server,
                    Runtime::Create(runtime, *model_, /*lora=*/true, make_backend));
+  if (adapter_share > 0.0) RETURN_IF_ERROR(SplitPool(*server, adapter_share));
   std::vector<std::string> hashes;
   for (int32_t i = 0; i < fleet.num_adapters; ++i) hashes.push_back(SyntheticFleet::HashOf(i));
   RETURN_IF_ERROR(server->ListSynthetic(hashes));
@@ -349,7 +366,7 @@ OrderedJson AdapterBench::JsonHeader() const {
           {"step_tokens_max", StepTokensMax(o.runtime, model_->device)},
           {"pool_gib", o.runtime.pool_gib},
           {"cold_start", WordOf(o.runtime.cold_start, kColdStartWords)},
-          {"lora_kernel", WordOf(o.runtime.lora_kernel, kLoraKernelWords)},
+          {"lora", WordOf(o.runtime.lora, kLoraPlaceWords)},
           {"prompt_tokens", o.prompt},
           {"output_tokens", o.output},
           {"in_flight", o.in_flight},

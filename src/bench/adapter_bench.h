@@ -38,6 +38,13 @@ inline constexpr OptionWord<ColdStartWay> kColdStartWayWords[] = {
     {{ColdStart::kAuto}, "auto"},           {{ColdStart::kAuto, true}, "auto+cpu"},
     {{ColdStart::kCached}, "cached"}};
 
+enum class PoolKind : uint8_t {
+  kShared,
+  kStatic,  // adapters and KV each have their own pages: Engine::SplitPool
+};
+inline constexpr OptionWord<PoolKind> kPoolWords[] = {{PoolKind::kShared, "shared"},
+                                                      {PoolKind::kStatic, "static"}};
+
 struct AdapterBenchOptions {
   RuntimeOptions runtime;
   std::string shape;  // HF config.json with random weights, instead of --model
@@ -61,6 +68,7 @@ struct AdapterBenchOptions {
   std::vector<double> rates;                      // requests/s that throughput-by-adapters does
   std::vector<double> variations = {1, 2, 4, 8};  // of gaps between arrivals
   std::vector<double> alphas = {0.1, 0.3, 0.6, 1.0};
+  double adapter_share = 0.25;                     // of throughput-by-adapters' static pool
   std::vector<double> shares = {0.25, 0.5, 0.75};  // of a static pool that are adapters'
   std::vector<ColdStartWay> ways;  // cold starts beside cached; none: all but auto with the CPU
   double slo_ms = 6000.0;
@@ -140,7 +148,9 @@ class AdapterBench {
   Result<std::vector<double>> PopularityOf(int32_t num_adapters) const;
   SyntheticFleet Fleet(int32_t num_adapters) const;
   // A server of so many adapters, running. One at a time: each takes the pool's memory.
-  Result<std::unique_ptr<Runtime>> Start(RuntimeOptions runtime, const SyntheticFleet& fleet);
+  // `adapter_share`: of the pages, which are adapters' alone, the others KV's; 0: one pool.
+  Result<std::unique_ptr<Runtime>> Start(RuntimeOptions runtime, const SyntheticFleet& fleet,
+                                         double adapter_share = 0.0);
   // The options that every server has in common.
   RuntimeOptions ServerOptions() const;
   std::vector<LoadRequest> MakeRequests(const Workload& workload, const Runtime& runtime) const;

@@ -47,11 +47,10 @@ Result<OrderedJson> RunThroughput(AdapterBench& bench) {
   const std::vector<double> rates = asked.empty() ? std::vector<double>{0.0} : asked;
   OrderedJson rows = OrderedJson::array();
   for (const PoolKind pool : bench.options().pools) {
-    RuntimeOptions options = bench.ServerOptions();
-    options.pool = pool;
-    ASSIGN_OR_RETURN(
-        const std::unique_ptr<Runtime> server,
-        bench.Start(options, bench.Fleet(*std::max_element(counts.begin(), counts.end()))));
+    ASSIGN_OR_RETURN(const std::unique_ptr<Runtime> server,
+                     bench.Start(bench.ServerOptions(),
+                                 bench.Fleet(*std::max_element(counts.begin(), counts.end())),
+                                 pool == PoolKind::kStatic ? bench.options().adapter_share : 0.0));
     for (const double rate : rates) {
       RETURN_IF_ERROR(ServeCounts(bench, *server, counts, pool, rate, &rows));
     }
@@ -113,19 +112,18 @@ struct PoolFigures {
 
 Result<PoolFigures> ServePool(AdapterBench& bench, double share, const std::vector<int>& counts,
                               OrderedJson* rows) {
-  RuntimeOptions options = bench.ServerOptions();
-  options.pool = share == 0.0 ? PoolKind::kShared : PoolKind::kStatic;
-  if (share > 0.0) options.adapter_share = share;
+  const PoolKind kind = share == 0.0 ? PoolKind::kShared : PoolKind::kStatic;
   ASSIGN_OR_RETURN(
       const std::unique_ptr<Runtime> server,
-      bench.Start(options, bench.Fleet(*std::max_element(counts.begin(), counts.end()))));
+      bench.Start(bench.ServerOptions(),
+                  bench.Fleet(*std::max_element(counts.begin(), counts.end())), share));
   PoolFigures pool;
   for (const int count : counts) {
     Workload workload = {.seconds = bench.options().seconds};
     ASSIGN_OR_RETURN(workload.popularity, bench.PopularityOf(count));
     ASSIGN_OR_RETURN(const LoadFigures figures, bench.Serve(*server, workload));
     pool.tokens_per_second.push_back(figures.tokens_per_second);
-    bench.PrintLine(std::to_string(count) + " adapters, " + WordOf(options.pool, kPoolWords) +
+    bench.PrintLine(std::to_string(count) + " adapters, " + WordOf(kind, kPoolWords) +
                         (share == 0.0 ? "" : Text(", %.2f of it theirs", share)),
                     figures);
     std::printf(
@@ -133,7 +131,7 @@ Result<PoolFigures> ServePool(AdapterBench& bench, double share, const std::vect
         100.0 * figures.adapter_pages_mean, 100.0 * figures.free_pages_mean,
         100.0 * figures.waste_mean, 100.0 * figures.waste_max);
     OrderedJson row = ToJson(figures, bench.options().slo_ms);
-    row["pool"] = WordOf(options.pool, kPoolWords);
+    row["pool"] = WordOf(kind, kPoolWords);
     row["adapter_share"] = share;
     row["adapters"] = count;
     rows->push_back(std::move(row));
@@ -258,7 +256,7 @@ const std::vector<AdapterSuite>& AdapterSuites() {
       {"throughput-by-adapters", "requests without end or at --rates, 5 to 10,000 adapters",
        RunThroughput},
       {"adapters-over-capacity", "up to 16 times as many adapters as --slots", RunOverCapacity},
-      {"cold-starts", "every --cold-start way beside cached, --slots of 512 adapters",
+      {"cold-starts", "every way of a cold start beside cached, --slots of 512 adapters",
        RunColdStarts},
       {"merged", "a few adapters in one batch, and each merged in its turn", RunMerged},
       {"stall", "what a load does to the steps of others", RunStall},

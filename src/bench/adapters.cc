@@ -41,8 +41,8 @@ OptionGroup ServerOptionGroup(RuntimeOptions& o) {
   OptionGroup group{"Server",
                     {ContextOptionRow(o.context_tokens_max), SequencesOptionRow(o.sequences_max),
                      AdaptersMaxOptionRow(o.adapters_max), PoolGibOptionRow(o.pool_gib),
-                     AdapterShareOptionRow(o.adapter_share), ColdStartOptionRow(o.cold_start),
                      CpuAssistOptionRow(o.cpu_assist), TurnOptionRow(o.turn_ms)}};
+  for (Option& row : ColdStartOptionRows(o.cold_start)) group.options.push_back(std::move(row));
   for (Option& row : StepOptionRows(o)) group.options.push_back(std::move(row));
   return group;
 }
@@ -90,6 +90,8 @@ OptionGroup LoadOptionGroup(AdapterBenchOptions& o) {
        {"variations", Numbers(o.variations, AtLeast(0)),
         "coefficients of variation that slo goes through"},
        {"alphas", Numbers(o.alphas, Above(0)), "skews that slo goes through"},
+       {"adapter-share", Number(o.adapter_share, Inside(0, 1)),
+        "adapters' share of the static pool of throughput-by-adapters"},
        {"shares", Numbers(o.shares, Inside(0, 1)), "adapters' shares that pool goes through"},
        {"pools", SomeOf(o.pools, kPoolWords), "what throughput-by-adapters goes through"},
        {.name = "cold-starts",

@@ -3,6 +3,7 @@
 #include <memory>
 
 #include "bench/commands.h"
+#include "bench/lora_padded/lora_padded.h"
 #include "kernels/common/bench.h"
 #include "profile/report.h"
 #include "runtime/runtime.h"
@@ -10,6 +11,9 @@
 
 namespace graft {
 namespace {
+
+// Ops that no server has, to compare with.
+constexpr NamedOpBench kBaselines[] = {{"lora_padded", BenchLoraPadded}};
 
 struct BenchOpsOptions {
   DeviceChoice device;
@@ -63,7 +67,8 @@ Status RunBenchOps(const BenchOpsOptions& options) {
   bench_options.seconds_per_case = options.seconds_per_case;
   bench_options.on_row = [&](const OpBenchRow& row) { PrintRow(row, device.is_cpu()); };
   OrderedJson rows = OrderedJson::array();
-  for (const OpBenchRow& row : BenchOps(options.filter, owned_stream.get(), bench_options)) {
+  for (const OpBenchRow& row :
+       BenchOps(options.filter, owned_stream.get(), bench_options, kBaselines)) {
     rows.push_back(ToJson(row));
   }
   if (rows.empty()) return NotFoundError("no op's name contains '" + options.filter + "'");

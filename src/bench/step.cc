@@ -48,8 +48,8 @@ struct BenchStepOptions {
 
 constexpr double kGib = int64_t{1} << 30;
 
-// Without LoRA; with it; with LoRA over padded copies (LoraPadded).
-enum class Server : uint8_t { kPlain, kLora, kAfter, kPadded };
+// Without LoRA; with it; with LoRA always after the products.
+enum class Server : uint8_t { kPlain, kLora, kAfter };
 
 struct Mix {
   std::string name;
@@ -86,8 +86,6 @@ class StepBench {
         return lora_;
       case Server::kAfter:
         return after_;
-      case Server::kPadded:
-        return padded_;
     }
     return lora_;
   }
@@ -111,7 +109,7 @@ class StepBench {
   std::unique_ptr<MaskSource> masks_;
   std::unique_ptr<Runtime> plain_;
   std::unique_ptr<Runtime> lora_;
-  std::unique_ptr<Runtime> after_, padded_;  // for ablations
+  std::unique_ptr<Runtime> after_;  // for ablations
   double gbytes_per_s_ = 0.0;
   std::vector<StepRow> decode_, prefill_;
   double merge_ms_ = 0.0;
@@ -157,7 +155,7 @@ Status StepBench::Prepare() {
 
 std::vector<Server> StepBench::Servers() const {
   if (!options_.ablations) return {Server::kPlain, Server::kLora};
-  return {Server::kPlain, Server::kAfter, Server::kPadded, Server::kLora};
+  return {Server::kPlain, Server::kAfter, Server::kLora};
 }
 
 RuntimeOptions StepBench::ServerOptions(Server server) const {
@@ -171,8 +169,7 @@ RuntimeOptions StepBench::ServerOptions(Server server) const {
       std::max({batch_max_ * (1 + drafts_max_) + mixed_max_, o.prefill_tokens, 1});
   runtime.context_tokens_max = std::max({context_max_, mixed_max_, o.prefill_tokens}) + 1;
   runtime.adapters_max = std::max(batch_max_, o.prefill_adapters);
-  if (server == Server::kAfter) runtime.lora_kernel = LoraKernel::kAfter;
-  if (server == Server::kPadded) runtime.lora_kernel = LoraKernel::kPadded;
+  if (server == Server::kAfter) runtime.lora = LoraPlace::kAfter;
   if (server == Server::kLora && o.ablations) runtime.merge = Merge::kAuto;
   return runtime;
 }
@@ -252,13 +249,10 @@ std::vector<Mix> StepBench::Mixes(int32_t batch, int32_t context, int32_t prompt
   }
   if (options_.ablations) {
     const std::vector<Mix> with_lora(mixes.begin() + num_base_mixes, mixes.end());
-    for (const auto& [server, how] : {std::pair(Server::kAfter, ", after the products"),
-                                      std::pair(Server::kPadded, ", padded copies")}) {
-      for (Mix mix : with_lora) {
-        mix.name += how;
-        mix.server = server;
-        mixes.push_back(std::move(mix));
-      }
+    for (Mix mix : with_lora) {
+      mix.name += ", after the products";
+      mix.server = Server::kAfter;
+      mixes.push_back(std::move(mix));
     }
     mixes.push_back({"identical, merged", Server::kLora, std::vector<int32_t>(batch, 0),
                      /*merged=*/true});
@@ -422,7 +416,6 @@ void StepBench::RunPrefill() {
       {std::to_string(n) + " adapters", Server::kLora, slots}};
   if (options_.ablations) {
     const std::vector<int32_t> first(n, 0);
-    mixes.push_back({mixes.back().name + ", padded copies", Server::kPadded, slots});
     mixes.push_back({"1 adapter", Server::kLora, first});
     mixes.push_back({"1 adapter, merged", Server::kLora, first, /*merged=*/true});
   }
@@ -517,7 +510,7 @@ OrderedJson StepBench::ToJson() const {
 
 Status StepBench::Run() {
   RETURN_IF_ERROR(Prepare());
-  for (Runtime* server : {plain_.get(), lora_.get(), after_.get(), padded_.get()}) {
+  for (Runtime* server : {plain_.get(), lora_.get(), after_.get()}) {
     if (server != nullptr) server->RecordGraphs(/*quiet=*/false);
   }
   gbytes_per_s_ = MeasureCopyGbytesPerSecond(model_->stream);
@@ -574,8 +567,8 @@ Command BenchStepCommand() {
               "sequences of a prefill step, each with its own adapter"},
              {"steps", Number(options->steps, AtLeast(1)), "timed steps of each kind"},
              {"ablations", Switch(options->ablations),
-              "also LoRA after the products and over padded copies, one adapter merged into the "
-              "weights, and merged adapters in turns"},
+              "also LoRA after the products, one adapter merged into the weights, and merged "
+              "adapters in turns"},
              {"turn-steps", Number(options->turn_steps, AtLeast(1)),
               "decode steps of one merged adapter before the next one's turn"},
              JsonOptionRow(options->json)}},

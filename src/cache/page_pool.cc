@@ -18,15 +18,21 @@ void PageList::Truncate(int32_t size) {
 }
 
 PagePool::PagePool(int32_t num_pages, const PageQuotas& quotas, RoomShares* shares)
-    : quotas_(quotas), shares_(shares) {
+    : shares_(shares) {
   CHECK_GT(num_pages, 0);
-  CHECK(quotas.kv_max >= 0 && quotas.kv_max <= num_pages) << quotas.kv_max;
-  CHECK(quotas.adapters_max >= 0 && quotas.adapters_max <= num_pages) << quotas.adapters_max;
   pages_.resize(static_cast<size_t>(num_pages));
   for (int32_t page = 0; page < num_pages; ++page) PushBack(kFreeList, page);
+  SetQuotas(quotas);
 }
 
 PagePool::~PagePool() { CHECK_EQ(num_referenced(), 0) << "pages outlive their pool"; }
+
+void PagePool::SetQuotas(const PageQuotas& quotas) {
+  CHECK_EQ(num_free(), num_pages());
+  CHECK(quotas.kv_max >= 0 && quotas.kv_max <= num_pages()) << quotas.kv_max;
+  CHECK(quotas.adapters_max >= 0 && quotas.adapters_max <= num_pages()) << quotas.adapters_max;
+  quotas_ = quotas;
+}
 
 PageRef PagePool::Allocate(PageUse use, int32_t holder) {
   const int32_t page = free_.head;

@@ -116,6 +116,8 @@ class PagePool {
   int32_t num_allocatable(PageUse use) const {
     return std::min(num_free(), quota(use) - num_used(use));
   }
+  // Before anything is allocated.
+  void SetQuotas(const PageQuotas& quotas);
   int32_t quota(PageUse use) const {
     return use == PageUse::kKv ? quotas_.kv_max : quotas_.adapters_max;
   }
@@ -163,7 +165,7 @@ class PagePool {
   void PutFree(int32_t page);  // to be given out next: memory that was not touched stays so
   Status CheckList(ListId id, const List& list, int32_t holder) const;
 
-  const PageQuotas quotas_;
+  PageQuotas quotas_;
   RoomShares* const shares_;
   std::vector<Page> pages_;
   List free_;

@@ -26,7 +26,7 @@ constexpr ForeignFlag kVllmFlags[] = {
     {"data-parallel-size", "use graft runner once a GPU, and graft frontend before them"},
     {"api-key", "use --api-keys FILE, or --admin-key KEY for what an operator does"},
     {"enable-prefix-caching", "leave it out: --prefix-cache is on"},
-    {"block-size", "use --page-tokens"},
+    {"block-size", "use --tune page-tokens=N"},
     {"kv-cache-dtype", "leave it out: keys and values are in the weights' dtype, fp16 on a CPU"},
     {"chat-template", "put the template into the model's folder, as chat_template.jinja"},
     {"enable-auto-tool-choice", "leave it out; --tool-parser says how the model writes calls"},

@@ -30,4 +30,10 @@ OptionTarget SomePlacements(std::vector<PlacementKind>& kinds) {
   });
 }
 
+Option BatchShareOptionRow(double& batch_share) {
+  return Tuned({"batch-share", Number(batch_share, Above(0)),
+                "of a runner's batch that requests are meant to fill, for the number of runners "
+                "wanted"});
+}
+
 }  // namespace graft

@@ -1,4 +1,4 @@
-// The option rows of placement, of every subcommand that places requests.
+// The option rows of placement and scaling, of every subcommand that places requests.
 #pragma once
 
 #include <vector>
@@ -10,5 +10,6 @@ namespace graft {
 
 OptionTarget OnePlacement(PlacementKind& kind);
 OptionTarget SomePlacements(std::vector<PlacementKind>& kinds);
+Option BatchShareOptionRow(double& batch_share);
 
 }  // namespace graft

@@ -330,8 +330,10 @@ std::vector<Option> ClusterRows(SimulateOptions& o) {
            "prompts and answers are cut to half of it each"},
           {"adapters-max", Number(r.adapters_max, AtLeast(1)), "on a runner's device at once"},
           {"pages", Number(r.num_pages, AtLeast(1)), "of a runner's pool"},
-          {"page-tokens", Number(r.page_tokens, AtLeast(1)), "of a page"},
-          {"cold-start", OneOf(r.cold_start, kSimColdStartWords), "as of graft serve"},
+          {"page-tokens", Number(r.page_tokens, AtLeast(1)),
+           "of a page, as graft serve's --tune page-tokens"},
+          {"cold-start", OneOf(r.cold_start, kSimColdStartWords),
+           "one of the ways to compare, as graft serve's --tune cold-start"},
           {"host-adapters", Number(r.host_adapters, AtLeast(0)),
            "adapters that a runner's host memory holds; 0: all of them"},
           {"fetch-ms", Number(o.fetch_ms, AtLeast(0)), "of an adapter that it does not hold"},
@@ -359,8 +361,7 @@ std::vector<Option> ScalingRows(SimulateOptions& o) {
            "each placement runs once more with as many runners as are wanted, --runners at most"},
           {"runner-startup-seconds", Number(s.scale.startup_seconds, AtLeast(1)),
            "from a runner's order until it serves"},
-          {"batch-share", Number(s.scale.batch_share, Above(0)),
-           "of a runner's batch that requests are meant to fill"},
+          BatchShareOptionRow(s.scale.batch_share),
           {"consolidate", Boolean(s.consolidates),
            "a runner that is to go is emptied by computing its requests anew on others"}};
 }

@@ -158,7 +158,7 @@ Status AdapterResidency::CheckFits(const AdapterFacts& facts) const {
   if (num_pages < 0) {
     return FailedPreconditionError(
         "a row of the adapter is longer than a page of the pool; start the server with more "
-        "--page-tokens");
+        "--tune page-tokens");
   }
   if (num_pinned_ == slots_) {
     return FailedPreconditionError("all " + std::to_string(slots_) +
@@ -352,7 +352,7 @@ Status AdapterResidency::Pin(int32_t content, const MakeRoom& make_room) {
     }
     return FailedPreconditionError(
         "the adapters do not all fit on the device at once; start the server with a larger pool "
-        "(--pool-gib), more --adapters-max, or another --cold-start than cached");
+        "(--pool-gib), more --adapters-max, or --cold-start auto");
   }
   at(content).pinned = true;
   CountPinned();

@@ -14,8 +14,7 @@ constexpr char kSumLabel[] = "sum";
 // The pool may have room for less than the model's context. The smaller of the two is the limit, so
 // that every accepted request fits alone, apart from the room of its adapter.
 GeneratorLimits LimitsOf(const ExecutorLimits& limits, const EngineOptions& options) {
-  const int64_t pool_tokens =
-      int64_t{limits.num_pages - options.adapter_pages} * limits.page_tokens;
+  const int64_t pool_tokens = int64_t{limits.num_pages} * limits.page_tokens;
   return {.context_tokens_max =
               static_cast<int32_t>(std::min<int64_t>(limits.context_tokens_max, pool_tokens)),
           .vocab_size = limits.vocab_size,
@@ -34,8 +33,6 @@ SchedulerOptions SchedulerOptionsOf(const Executor& executor, const EngineOption
           .step_ns_max = options.step_ns_max,
           .context_tokens_max = LimitsOf(limits, options).context_tokens_max,
           .num_pages = limits.num_pages,
-          .kv_pages_max = limits.num_pages - options.adapter_pages,
-          .adapter_pages_max = options.adapter_pages,
           .page_bytes = limits.page_bytes,
           .page_tokens = limits.page_tokens,
           .adapters_max = limits.adapters_max,
@@ -94,6 +91,12 @@ Engine::Engine(Executor& executor, AdapterTable& adapters, AdapterLoader& loader
   // Where a step waits for an adapter's layers, Begin returns only once the last one is on its way.
   executor_.SetWorkWhileBlocked([this] { Deliver(); });
   metrics_.RecordState(scheduler_);
+}
+
+void Engine::SplitPool(int32_t adapter_pages) {
+  scheduler_.SplitPool(adapter_pages);
+  limits_.context_tokens_max =
+      static_cast<int32_t>(std::min<int64_t>(limits_.context_tokens_max, scheduler_.tokens_max()));
 }
 
 Engine::~Engine() {

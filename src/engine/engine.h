@@ -40,8 +40,6 @@ struct EngineOptions {
   ColdStart cold_start = ColdStart::kAuto;
   // While a request's adapter finds no room, younger ones run ahead of it for so long.
   int64_t turn_ns = 500'000'000;
-  // Pages of the pool set apart for adapters, the others being KV's; 0: they share all pages.
-  int32_t adapter_pages = 0;
   // An adapter that had so many steps for itself, and has the requests for itself, is merged into
   // the weights (see MergeDecision); 0: never.
   int32_t merge_after_steps = 0;
@@ -100,6 +98,10 @@ class Engine : public Generator {
   // Takes the times of requests that came with a traceparent, when they end. {}: they are dropped.
   // To be set before the first request.
   void SetOnTimes(RequestTimesListener on_times) { on_times_ = std::move(on_times); }
+
+  // Sets so many pages of the pool apart for adapters, the others being KV's, to compare with one
+  // pool for both. Before the first request, and before PinAdapters.
+  void SplitPool(int32_t adapter_pages);
 
   // Starts the engine's thread; once.
   void Start();
@@ -189,7 +191,7 @@ class Engine : public Generator {
   Executor& executor_;
   AdapterTable& adapters_;
   Clock& clock_;
-  const GeneratorLimits limits_;
+  GeneratorLimits limits_;  // const from the first request on
   const bool runs_ahead_;
   const int64_t ahead_ns_;
   EngineMetrics metrics_;

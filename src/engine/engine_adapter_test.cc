@@ -221,9 +221,8 @@ TEST_F(EngineAdapterTest, PrefixesAndAdaptersAreEvictedByOneRule) {
 TEST_F(EngineAdapterTest, ASplitPoolKeepsThemApart) {
   ExecutorLimits limits = TestLimits();
   limits.num_pages = 20;
-  EngineOptions options = TestOptions();
-  options.adapter_pages = 6;
-  Make(limits, options);
+  Make(limits);
+  harness_->engine.SplitPool(6);
   EXPECT_EQ(harness_->engine.limits().context_tokens_max, 14 * 4);
   for (const char* content : {"aa", "bb", "cc"}) AddOfThreePages(content);
   Run("aa");
@@ -354,7 +353,7 @@ TEST_F(EngineAdapterTest, AFailureIsItsOwnRequestsAlone) {
   EXPECT_THAT(reason(6), HasSubstr("is broken"));
   EXPECT_THAT(reason(2), HasSubstr("has changed"));
   EXPECT_THAT(reason(3), HasSubstr("the adapter takes 64 pages, the pool has 63"));
-  EXPECT_THAT(reason(4), HasSubstr("--page-tokens"));
+  EXPECT_THAT(reason(4), HasSubstr("--tune page-tokens"));
   EXPECT_EQ(harness_->loader.num_held(), 0);
   harness_->loader.SetFolder("broken", "broken");
   Run("broken");  // it has been repaired

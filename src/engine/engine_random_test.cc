@@ -96,6 +96,7 @@ class RandomRun {
  public:
   RandomRun(const Shape& shape, uint64_t seed)
       : shape_(shape), random_(seed), harness_(shape.limits, OptionsOf(shape), RatesOf(shape)) {
+    if (shape.adapter_pages > 0) harness_.engine.SplitPool(shape.adapter_pages);
     for (const std::string& hash : contents_) {
       // Up to three pages, which rows of 256 bytes do not fill exactly.
       harness_.loader.SetRows(hash, {{kRowAlignment * (1 + Below(4)), 1 + Below(6)}});
@@ -178,7 +179,6 @@ class RandomRun {
     options.prefix_cache = shape.prefix_cache;
     options.draft_tokens_max = shape.draft_tokens_max;
     options.cold_start = shape.cold_start;
-    options.adapter_pages = shape.adapter_pages;
     options.merge_after_steps = shape.merge_after_steps;
     options.turn_ns = 10'000;  // ten steps
     return options;

@@ -38,6 +38,9 @@ class Scheduler : public MaskSource {
   Scheduler(const SchedulerOptions& options, AdapterTable& table, AdapterLoader& loader,
             const Clock& clock);
 
+  // See Sequences::SplitPool.
+  void SplitPool(int32_t adapter_pages) { sequences_.SplitPool(adapter_pages); }
+
   // The sequence waits its turn. It must fit alone: see tokens_max().
   void Add(std::unique_ptr<Sequence> sequence) { sequences_.Add(std::move(sequence)); }
   // Takes sequences out between Commit and Plan, wherever they stand, and frees their pages, once

@@ -19,9 +19,6 @@ struct SchedulerOptions {
   int64_t step_ns_max = 0;
   int32_t context_tokens_max = 0;  // positions of one sequence
   int32_t num_pages = 0;
-  // Pages that KV and adapters may each hold; 0: as many as there are.
-  int32_t kv_pages_max = 0;
-  int32_t adapter_pages_max = 0;
   int64_t page_bytes = 0;
   int32_t page_tokens = 0;
   int32_t adapters_max = 0;  // adapter slots

@@ -18,8 +18,6 @@ SchedulerOptions CompletedOptions(SchedulerOptions options) {
   // With a row for each, decodes never crowd out an older sequence's prefill.
   options.sequences_max = std::min(options.sequences_max, options.step_tokens_max);
   if (options.prefill_chunk_max == 0) options.prefill_chunk_max = options.step_tokens_max;
-  if (options.kv_pages_max == 0) options.kv_pages_max = options.num_pages;
-  if (options.adapter_pages_max == 0) options.adapter_pages_max = options.num_pages;
   return options;
 }
 
@@ -37,7 +35,7 @@ Sequences::Sequences(const SchedulerOptions& options, AdapterTable& table, Adapt
                      const Clock& clock)
     : options_(CompletedOptions(options)),
       shares_(clock, options_.page_bytes, options_.share_kept_ns),
-      pool_(options_.num_pages, {options_.kv_pages_max, options_.adapter_pages_max}, &shares_),
+      pool_(options_.num_pages, {options_.num_pages, options_.num_pages}, &shares_),
       tree_(pool_, options_.page_tokens, options_.prefix_hash_key),
       adapters_(pool_, shares_, table, loader, clock,
                 {.slots = options_.adapters_max,
@@ -47,6 +45,12 @@ Sequences::Sequences(const SchedulerOptions& options, AdapterTable& table, Adapt
                 options_.on_forget_adapter),
       make_room_([this] { return EvictFor(PageUse::kAdapters); }) {
   for (int32_t slot = 0; slot < options_.sequences_max; ++slot) free_slots_.push(slot);
+}
+
+void Sequences::SplitPool(int32_t adapter_pages) {
+  pool_.SetQuotas({.kv_max = options_.num_pages - adapter_pages, .adapters_max = adapter_pages});
+  options_.context_tokens_max =
+      static_cast<int32_t>(std::min<int64_t>(options_.context_tokens_max, tokens_max()));
 }
 
 void Sequences::Add(std::unique_ptr<Sequence> sequence) {

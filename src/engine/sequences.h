@@ -72,7 +72,10 @@ class Sequences {
     return SharableTokens(sequence, sequence.num_computed) / options_.page_tokens;
   }
   // The most tokens of a sequence that the whole pool can hold the KV of.
-  int64_t tokens_max() const { return int64_t{options_.kv_pages_max} * options_.page_tokens; }
+  int64_t tokens_max() const { return int64_t{pool_.quota(PageUse::kKv)} * options_.page_tokens; }
+  // Before the first sequence: so many pages are adapters' alone and the others KV's alone, to
+  // compare with one pool for both.
+  void SplitPool(int32_t adapter_pages);
 
   // Puts the sequence into the line.
   void Add(std::unique_ptr<Sequence> sequence);
@@ -154,7 +157,7 @@ class Sequences {
   Status CheckRunning(const Sequence& sequence) const;
   Status CheckQueues() const;
 
-  const SchedulerOptions options_;
+  SchedulerOptions options_;
   RoomShares shares_;
   PagePool pool_;
   PrefixTree tree_;

@@ -33,7 +33,6 @@ std::string MakeArithmeticId(const Device& device, const ArithmeticParts& parts)
   id += " " + std::string(DTypeName(parts.weights)) + " kv-" + std::string(DTypeName(parts.kv));
   id += " page" + std::to_string(parts.page_tokens) + " ranks" + std::to_string(parts.ranks);
   if (parts.merges) id += " merges";
-  if (parts.pads) id += " padded";
   return id;
 }
 

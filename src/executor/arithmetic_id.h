@@ -16,7 +16,6 @@ struct ArithmeticParts {
   int32_t page_tokens = 0;
   int32_t ranks = 1;    // that share the products
   bool merges = false;  // adapters into weights
-  bool pads = false;    // adapters to one rank
 };
 
 // For example "k2 cpu-avx512bf16 bf16 kv-fp16 page16 ranks1".

@@ -1,6 +1,21 @@
 #include "executor/ragged_batch.h"
 
 namespace graft {
+namespace {
+
+// Adds rows to the last segment where they continue it.
+void AddSegment(const LoraSegment& rows, std::vector<LoraSegment>* segments) {
+  if (rows.adapter_slot == kNoAdapter || rows.row_begin == rows.row_end) return;
+  const bool extends = !segments->empty() && segments->back().row_end == rows.row_begin &&
+                       segments->back().adapter_slot == rows.adapter_slot;
+  if (extends) {
+    segments->back().row_end = rows.row_end;
+  } else {
+    segments->push_back(rows);
+  }
+}
+
+}  // namespace
 
 void RaggedBatch::Build(const StepPlan& plan) {
   for (auto* column :
@@ -51,19 +66,6 @@ BatchArrays RaggedBatch::arrays() const {
   arrays.virtual_embeddings = virtual_embeddings_;
   arrays.virtual_kv = virtual_kv_;
   return arrays;
-}
-
-// Adds rows to the last segment where they continue it.
-void RaggedBatch::AddSegment(const LoraSegment& rows, std::vector<LoraSegment>* segments) const {
-  if (rows.adapter_slot == kNoAdapter || rows.row_begin == rows.row_end) return;
-  const bool extends = joins_segments_ && !segments->empty() &&
-                       segments->back().row_end == rows.row_begin &&
-                       segments->back().adapter_slot == rows.adapter_slot;
-  if (extends) {
-    segments->back().row_end = rows.row_end;
-  } else {
-    segments->push_back(rows);
-  }
 }
 
 // Virtual token i is at position i. The sequence's pages are about to be added.

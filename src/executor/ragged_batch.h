@@ -14,10 +14,7 @@ namespace graft {
 
 class RaggedBatch {
  public:
-  // Unless `joins_segments` every sequence has segments of its own, whatever adapter its neighbour
-  // uses.
-  explicit RaggedBatch(int32_t page_tokens, bool joins_segments = true)
-      : page_tokens_(page_tokens), joins_segments_(joins_segments) {}
+  explicit RaggedBatch(int32_t page_tokens) : page_tokens_(page_tokens) {}
 
   // Replaces the contents. CHECKs that the plan's ranges lie inside its arrays.
   void Build(const StepPlan& plan);
@@ -50,10 +47,8 @@ class RaggedBatch {
   void Append(const StepPlan& plan, const PlannedSequence& sequence);
 
   void AddVirtualTokens(const PlannedSequence& sequence, int32_t row_begin);
-  void AddSegment(const LoraSegment& rows, std::vector<LoraSegment>* segments) const;
 
   const int32_t page_tokens_;
-  const bool joins_segments_;
   std::vector<int32_t> tokens_, positions_, row_page_, row_slot_, row_begin_, pages_, page_begin_,
       kv_tokens_, sample_rows_, first_rows_;
   std::vector<LoraSegment> segments_, prompt_segments_;

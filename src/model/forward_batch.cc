@@ -171,9 +171,7 @@ void BatchUpload::PutArrays(const HostBatch& batch, const Padding& padding, Devi
 void BatchUpload::PutSegments(const HostBatch& batch, const Padding& padding, DeviceBatch& put) {
   const auto padded = static_cast<size_t>(padding.num_rows);
   const auto num_rows = static_cast<int32_t>(batch.tokens.size());
-  const int32_t rows_max = !limits_.cuts_segments ? limits_.num_rows
-                           : padded == 0          ? kSegmentRowsMax
-                                                  : kLoraTileRows;
+  const int32_t rows_max = padded == 0 ? kSegmentRowsMax : kLoraTileRows;
   put.lora_segments = AppendSegments({batch.lora_segments}, rows_max,
                                      static_cast<size_t>(padding.lora_segments), num_rows);
   put.lora_segment_rows_max = rows_max;

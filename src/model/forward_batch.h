@@ -123,10 +123,9 @@ struct ForwardBatchLimits {
   int32_t num_rows = 0;
   int32_t num_sequences = 0;
   int32_t num_logits_rows = 0;
-  int64_t num_pages = 0;      // of all sequences together, shared ones counted each time
-  int32_t kv_tokens = 0;      // of a sequence
-  int32_t window = 0;         // of layers that do not attend to all positions; 0: there are none
-  bool cuts_segments = true;  // as the segmented kernels of a GPU like them
+  int64_t num_pages = 0;  // of all sequences together, shared ones counted each time
+  int32_t kv_tokens = 0;  // of a sequence
+  int32_t window = 0;     // of layers that do not attend to all positions; 0: there are none
   // AttentionTellsGivenRows. Otherwise no sequence is given in what BatchUpload puts.
   bool tells_given_rows = false;
 };

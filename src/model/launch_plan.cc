@@ -10,8 +10,7 @@ bool IsInScope(LoraBesideScope scope, LayerProduct product) {
   return scope == LoraBesideScope::kAll || (scope == LoraBesideScope::kMlp && is_mlp);
 }
 
-void AddLora(const LaunchConditions& conditions, LoraRows rows, ProductPlan& plan) {
-  if (conditions.pads_lora) return plan.Add(LaunchKind::kPadded, rows);
+void AddLora(LoraRows rows, ProductPlan& plan) {
   plan.Add(LaunchKind::kShrink, rows);
   plan.Add(LaunchKind::kExpand, rows);
 }
@@ -21,7 +20,7 @@ ProductPlan PlanProduct(const LaunchConditions& conditions, LayerProduct product
   const bool assisted = conditions.assisted;
   const LoraRows drawn = assisted ? LoraRows::kSettledDrawn : LoraRows::kDrawn;
   const LoraRows prompts = assisted ? LoraRows::kSettledPrompts : LoraRows::kPrompts;
-  const bool fuses = conditions.has_prompts && conditions.on_gpu && !conditions.pads_lora;
+  const bool fuses = conditions.has_prompts && conditions.on_gpu;
   const bool beside = conditions.has_drawn && conditions.can_beside && !fuses &&
                       IsInScope(conditions.beside_scope, product);
   // A shrink makes no difference between the rows, so one serves both.
@@ -35,11 +34,11 @@ ProductPlan PlanProduct(const LaunchConditions& conditions, LayerProduct product
   if (fuses) plan.Add(LaunchKind::kShrink, shrinks_both ? LoraRows::kDrawnAndPrompts : prompts);
   plan.Add(LaunchKind::kProduct);
   const size_t num_until_product = plan.launches().size();
-  if (conditions.has_prompts && !fuses) AddLora(conditions, prompts, plan);
+  if (conditions.has_prompts && !fuses) AddLora(prompts, plan);
   if (shrinks_both) {
     plan.Add(LaunchKind::kExpand, drawn);
   } else if (conditions.has_drawn && !beside) {
-    AddLora(conditions, drawn, plan);
+    AddLora(drawn, plan);
   }
   if (assisted) plan.Add(LaunchKind::kAssistFinish);
   if (is_activated) {

@@ -34,7 +34,6 @@ enum class LaunchKind : uint8_t {
   kShrink,        // h = x A^T of `rows`
   kProduct,       // y = x W^T + bias (+ y), and what ProductPlan says that its kernel does, too
   kExpand,        // y += h B^T of `rows`, and what ProductPlan says
-  kPadded,        // both, over copies of one rank
   kAssistFinish,  // LoraAssist::Finish
   kActivate,      // what the product left to activate, see ProductPlan::keeps_drawn
   kSumRanks,      // y of all ranks, each of which has a part of the product's inputs
@@ -86,7 +85,6 @@ LoraBesideScope ChooseBesideScope(int32_t rank_bound, int32_t num_tiles,
 // The properties of a step that its launches depend on.
 struct LaunchConditions {
   bool on_gpu = false;
-  bool pads_lora = false;        // TransformerLimits::padded_rank_max
   bool can_beside = false;       // Transformer::CanRunLoraBeside holds for its rows
   bool can_follow = false;       // LoraArgs::follows_product, of products without LoRA in them
   bool assisted = false;         // LoraAssist computes for adapters under way

@@ -48,8 +48,6 @@ std::string TextOf(const ProductPlan& plan, const Launch& launch) {
       return ProductText(plan, launch);
     case LaunchKind::kExpand:
       return "expand:" + NameOf(launch.rows) + (plan.expand_activates ? " activates" : "");
-    case LaunchKind::kPadded:
-      return "padded:" + NameOf(launch.rows);
     case LaunchKind::kActivate:
       return plan.keeps_drawn ? "activate:drawn" : "activate:all";
     case LaunchKind::kSumRanks:
@@ -84,7 +82,7 @@ class ByHand {
     const bool in_scope = c.beside_scope == LoraBesideScope::kAll ||
                           (c.beside_scope == LoraBesideScope::kMlp && is_mlp);
     if (c.assisted) texts_.push_back("assist-begin");
-    const bool fuses = c.has_prompts && c.on_gpu && !c.pads_lora;
+    const bool fuses = c.has_prompts && c.on_gpu;
     const bool beside = c.has_drawn && in_scope;
     const bool all_is_listed = c.on_gpu && c.has_drawn && c.has_prompts;
     const bool shrinks_all = fuses && !beside && !c.assisted && all_is_listed;
@@ -105,7 +103,7 @@ class ByHand {
     } else if (has_drawn_left) {
       Lora(drawn, !c.has_prompts && c.can_follow);
     }
-    if (activated && has_drawn_left && c.on_gpu && !fuses && !c.assisted && !c.pads_lora) {
+    if (activated && has_drawn_left && c.on_gpu && !fuses && !c.assisted) {
       texts_.back() += " activates";
       return;
     }
@@ -117,10 +115,6 @@ class ByHand {
 
  private:
   void Lora(const std::string& rows, bool follows) {
-    if (c_.pads_lora) {
-      texts_.push_back("padded:" + rows);
-      return;
-    }
     texts_.push_back("shrink:" + rows + (follows ? " follows" : ""));
     texts_.push_back("expand:" + rows);
   }
@@ -129,22 +123,21 @@ class ByHand {
   std::vector<std::string> texts_;
 };
 
-// Every possible step: on each device, padded or not, few enough rows for LoRA beside the products
-// or not, with a shrink that may follow its product or not, drawn rows and prompts with adapters or
-// without (base and merged steps have neither), assisted or not. Only recorded steps have LoRA
-// beside the products, and these have neither prompts nor an assist.
+// Every possible step: on each device, few enough rows for LoRA beside the products or not, with a
+// shrink that may follow its product or not, drawn rows and prompts with adapters or without (base
+// and merged steps have neither), assisted or not. Only recorded steps have LoRA beside the
+// products, and these have neither prompts nor an assist.
 std::vector<LaunchConditions> AllConditions() {
   std::vector<LaunchConditions> all;
-  for (int bits = 0; bits < 128; ++bits) {
+  for (int bits = 0; bits < 64; ++bits) {
     const LaunchConditions c{.on_gpu = (bits & 1) != 0,
-                             .pads_lora = (bits & 2) != 0,
-                             .can_beside = (bits & 4) != 0,
-                             .can_follow = (bits & 64) != 0,
+                             .can_beside = (bits & 2) != 0,
+                             .can_follow = (bits & 4) != 0,
                              .assisted = (bits & 8) != 0,
                              .has_drawn = (bits & 16) != 0,
                              .has_prompts = (bits & 32) != 0};
     if (c.can_beside && !c.can_follow) continue;
-    if (c.can_follow && (!c.on_gpu || c.pads_lora)) continue;
+    if (c.can_follow && !c.on_gpu) continue;
     all.push_back(c);
     if (!c.can_beside || c.assisted || c.has_prompts || !c.has_drawn) continue;
     for (const LoraBesideScope scope : {LoraBesideScope::kMlp, LoraBesideScope::kAll}) {
@@ -156,16 +149,15 @@ std::vector<LaunchConditions> AllConditions() {
 }
 
 std::string Describe(const LaunchConditions& c) {
-  return std::string(c.on_gpu ? "gpu" : "cpu") + (c.pads_lora ? " padded" : "") +
-         (c.can_beside ? " few-rows" : "") + (c.can_follow ? " follow" : "") +
-         (c.assisted ? " assisted" : "") + (c.has_drawn ? " drawn" : "") +
-         (c.has_prompts ? " prompts" : "") + " scope " +
+  return std::string(c.on_gpu ? "gpu" : "cpu") + (c.can_beside ? " few-rows" : "") +
+         (c.can_follow ? " follow" : "") + (c.assisted ? " assisted" : "") +
+         (c.has_drawn ? " drawn" : "") + (c.has_prompts ? " prompts" : "") + " scope " +
          std::to_string(static_cast<int>(c.beside_scope));
 }
 
 TEST(LaunchPlanTest, LaunchesWhatWasDecidedByHand) {
   const std::vector<LaunchConditions> all = AllConditions();
-  EXPECT_EQ(all.size(), 50u);
+  EXPECT_EQ(all.size(), 34u);
   for (const LaunchConditions& conditions : all) {
     for (const LayerProduct product : kAllProducts) {
       EXPECT_EQ(Planned(conditions, product), ByHand(conditions, product).texts())

@@ -7,7 +7,6 @@
 #include "kernels/embedding/embedding.h"
 #include "kernels/gated_activation/gated_activation.h"
 #include "kernels/gemm/gemm.h"
-#include "kernels/lora_padded/lora_padded.h"
 #include "kernels/rms_norm/rms_norm.h"
 #include "kernels/rope_kv_write/rope_kv_write.h"
 #include "kernels/soft_cap/soft_cap.h"
@@ -59,7 +58,6 @@ int64_t ForwardTimes::*TimeOf(LaunchKind kind) {
       return &ForwardTimes::gemm_ns;
     case LaunchKind::kShrink:
     case LaunchKind::kExpand:
-    case LaunchKind::kPadded:
     case LaunchKind::kAssistFinish:
       return &ForwardTimes::lora_ns;
     case LaunchKind::kSumRanks:
@@ -141,7 +139,6 @@ Transformer::Transformer(const ModelConfig& config, const ModelWeights& weights,
   gate_up_ = Buffer(sizes.gate_up, device);
   activated_ = Buffer(sizes.activated, device);
   lora_h_ = Buffer(sizes.lora_h, device);
-  padded_loras_ = Buffer(sizes.padded_loras, device);
   lora_delta_ = Buffer(sizes.lora_delta, device);
   lora_words_ = Buffer(sizes.lora_words, device);
   attention_scratch_ = Buffer(sizes.attention_scratch, device);
@@ -182,9 +179,7 @@ void Transformer::CheckBatch(const HostBatch& batch) const {
   if (!batch.lora_segments.empty() || !batch.lora_prompt_segments.empty()) {
     CHECK(batch.merged == nullptr) << "rows of an adapter beside merged weights";
     CHECK(batch.lora.matrices != nullptr) << "segments need the adapters' matrices";
-    CHECK_LE(batch.lora.rank_max, limits_.padded_rank_max == 0
-                                      ? limits_.lora_rank_max
-                                      : std::min(limits_.lora_rank_max, limits_.padded_rank_max));
+    CHECK_LE(batch.lora.rank_max, limits_.lora_rank_max);
   }
 }
 
@@ -396,7 +391,6 @@ LaunchPlan Transformer::PlanOf(const DeviceBatch& batch, const Stream& stream,
   const auto has = [&](LoraRows rows) { return !SegmentsOf(rows, batch).empty(); };
   return PlanLaunches(
       {.on_gpu = !stream.device.is_cpu(),
-       .pads_lora = limits_.padded_rank_max > 0,
        .can_beside = CanRunLoraBeside(static_cast<int64_t>(batch.tokens.size())),
        .can_follow = lora_words_.bytes() > 0,
        .assisted = assisted,
@@ -494,12 +488,8 @@ void Transformer::RunLora(const graft::Launch& launch, LoraArgs args, const Step
   args.precedes_product = launch.precedes_product;
   args.follows_product = launch.follows_product;
   if (launch.kind == LaunchKind::kShrink) return LoraShrink(args, step.stream);
-  if (launch.kind == LaunchKind::kExpand) return LoraExpand(args, step.stream);
-  CHECK(launch.kind == LaunchKind::kPadded) << static_cast<int>(launch.kind);
-  CHECK_LE(args.num_segments, limits_.num_sequences()) << "a segment per sequence";
-  LoraPadded(
-      {.lora = args, .rank = static_cast<int32_t>(args.h_stride), .scratch = padded_loras_.data()},
-      step.stream);
+  CHECK(launch.kind == LaunchKind::kExpand) << static_cast<int>(launch.kind);
+  LoraExpand(args, step.stream);
 }
 
 LoraBeside Transformer::MakeLoraBeside(const Projection& projection, int32_t layer,

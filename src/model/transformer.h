@@ -152,17 +152,16 @@ class Transformer {
   // Activations, a row per token. The residual stream and what GEMMs return are fp32; what
   // GEMMs read is in activation_dtype_: fp32 on the CPU, since rounding it to bf16 in every layer
   // costs up to 0.1 of a log-probability (docs/inside/model.md).
-  Buffer hidden_;        // fp32 [step_tokens_max, hidden]
-  Buffer normed_;        // [step_tokens_max, hidden]
-  Buffer branch_;        // fp32 [step_tokens_max, hidden] where LayerSpec::output_norms, else empty
-  Buffer qkv_;           // fp32 [step_tokens_max, q + k + v]
-  Buffer attended_;      // [step_tokens_max, q]
-  Buffer gate_up_;       // fp32 [step_tokens_max, 2 intermediate]
-  Buffer activated_;     // [step_tokens_max, intermediate]
-  Buffer lora_h_;        // LoraArgs::h of kLoraSlicesMax slices: LoraScratchFloats
-  Buffer padded_loras_;  // LoraPaddedArgs::scratch
-  Buffer lora_delta_;    // LoraBeside::delta, of the widest projection
-  Buffer lora_words_;    // LoraBeside::words, [num_layers * kLoraModules] of them
+  Buffer hidden_;      // fp32 [step_tokens_max, hidden]
+  Buffer normed_;      // [step_tokens_max, hidden]
+  Buffer branch_;      // fp32 [step_tokens_max, hidden] where LayerSpec::output_norms, else empty
+  Buffer qkv_;         // fp32 [step_tokens_max, q + k + v]
+  Buffer attended_;    // [step_tokens_max, q]
+  Buffer gate_up_;     // fp32 [step_tokens_max, 2 intermediate]
+  Buffer activated_;   // [step_tokens_max, intermediate]
+  Buffer lora_h_;      // LoraArgs::h of kLoraSlicesMax slices: LoraScratchFloats
+  Buffer lora_delta_;  // LoraBeside::delta, of the widest projection
+  Buffer lora_words_;  // LoraBeside::words, [num_layers * kLoraModules] of them
   Buffer attention_scratch_;
   Buffer logits_hidden_;  // fp32 [logits_rows_max, hidden]
   Buffer logits_normed_;  // [logits_rows_max, hidden]

@@ -4,7 +4,6 @@
 
 #include "kernels/attention/attention.h"
 #include "kernels/gemm/gemm.h"
-#include "kernels/lora_padded/lora_padded.h"
 #include "model/lora_module.h"
 #include "model/rope_table.h"
 #include "model/shard.h"
@@ -13,17 +12,6 @@ namespace graft {
 namespace {
 
 constexpr int64_t kFloat = sizeof(float);
-
-int64_t PaddedLoraBytes(const TransformerLimits& limits, const ModelConfig& config, DType dtype) {
-  if (limits.padded_rank_max == 0) return 0;
-  const int64_t hidden = config.hidden_size;
-  const int64_t intermediate = config.intermediate_size;
-  const auto bytes = [&](int32_t num_slices, int64_t k, int64_t n) {
-    return LoraPaddedBytes(limits.num_sequences(), num_slices, k, n, limits.padded_rank_max, dtype);
-  };
-  return std::max({bytes(3, hidden, config.qkv_size()), bytes(1, config.q_size(), hidden),
-                   bytes(2, hidden, 2 * intermediate), bytes(1, intermediate, hidden)});
-}
 
 }  // namespace
 
@@ -38,7 +26,6 @@ ForwardBatchLimits BatchLimitsOf(const TransformerLimits& limits, const ModelCon
   batch.num_pages = batch.num_sequences * context_pages;
   batch.kv_tokens = limits.context_tokens_max;
   batch.window = config.widest_window();
-  batch.cuts_segments = limits.padded_rank_max == 0;
   batch.tells_given_rows = AttentionTellsGivenRows(layout, device);
   return batch;
 }
@@ -64,9 +51,7 @@ TransformerSizes SizesOf(const TransformerLimits& limits, const ModelConfig& con
   sizes.gate_up = rows * 2 * config.intermediate_size * kFloat;
   sizes.activated = rows * config.intermediate_size * activation;
   sizes.lora_h = LoraScratchFloats(device, rows * kLoraSlicesMax, limits.lora_rank_max) * kFloat;
-  sizes.padded_loras = PaddedLoraBytes(limits, config, dtype);
-  if (limits.lora_beside && limits.lora_rank_max > 0 && limits.padded_rank_max == 0 &&
-      GemmRunsLoraBeside(dtype, 1, device)) {
+  if (limits.lora_beside && limits.lora_rank_max > 0 && GemmRunsLoraBeside(dtype, 1, device)) {
     const int64_t columns = std::max<int64_t>(
         {int64_t{2} * config.intermediate_size, int64_t{config.qkv_size()}, hidden});
     sizes.lora_delta = std::min<int64_t>(rows, kLoraBesideRowsMax) * columns * kFloat;

@@ -20,9 +20,6 @@ struct TransformerLimits {
   int32_t context_tokens_max = 0;  // positions
   int32_t lora_rank_max = kLoraRankMax;
   bool lora_beside = true;  // false: LoRA never runs beside the products, to compare with
-  // Above 0, LoRA runs over padded copies of up to this rank (LoraPadded), to compare with; the
-  // batch's segments are one for each sequence then, of drawn rows and of prompts.
-  int32_t padded_rank_max = 0;
 
   int32_t num_sequences() const { return sequences_max == 0 ? step_tokens_max : sequences_max; }
 };
@@ -31,7 +28,7 @@ struct TransformerLimits {
 // are.
 struct TransformerSizes {
   int64_t hidden = 0, normed = 0, branch = 0, qkv = 0, attended = 0, gate_up = 0, activated = 0;
-  int64_t lora_h = 0, padded_loras = 0, lora_delta = 0, lora_words = 0;
+  int64_t lora_h = 0, lora_delta = 0, lora_words = 0;
   int64_t attention_scratch = 0;
   int64_t logits_rows = 0, logits_hidden = 0, logits_normed = 0, logits = 0;
   int64_t ropes = 0;
@@ -45,7 +42,7 @@ struct TransformerSizes {
   int64_t lora() const { return lora_h + lora_delta + lora_words; }
   int64_t all_logits() const { return logits_rows + logits_hidden + logits_normed + logits; }
   int64_t on_device() const {
-    return activations() + lora() + padded_loras + attention_scratch + all_logits() + ropes + batch;
+    return activations() + lora() + attention_scratch + all_logits() + ropes + batch;
   }
 };
 

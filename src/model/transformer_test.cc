@@ -332,12 +332,12 @@ TEST_P(TransformerTest, ItsSizesAreWhatItTakes) {
   const Device device = device_.stream().device;
   const KvLayout layout =
       MakeKvLayout(config_, GetParam().page_tokens, KvDType(weights_.dtype, device));
-  for (const int32_t padded_rank_max : {0, 8}) {
+  for (const bool lora_beside : {true, false}) {
     const TransformerLimits limits = {.step_tokens_max = 33,
                                       .logits_rows_max = 12,
                                       .sequences_max = 5,
                                       .context_tokens_max = 100,
-                                      .padded_rank_max = padded_rank_max};
+                                      .lora_beside = lora_beside};
     const TransformerSizes sizes = SizesOf(limits, config_, weights_.dtype, layout, device);
     KvPool pool(layout, 4, device);
     const int64_t on_device = AllocatedBytes(device);

@@ -289,8 +289,7 @@ Status Profile::FitSteps(const std::vector<double>& ms) {
 }
 
 Status Profile::Fit() {
-  costs_.pads = options_.runtime.lora_kernel == LoraKernel::kPadded;
-  costs_.decode = FitDecodes(costs_.pads);
+  costs_.decode = FitDecodes(/*pads=*/false);
   std::vector<double> tokens, prompt_ms, ms, predicted;
   for (const ProfiledStep& one : steps_) {
     ms.push_back(one.median_ms);
@@ -320,8 +319,8 @@ void Profile::PrintLine(const char* of, const char* unit, const CostLine& line) 
 
 OrderedJson Profile::Figures() const {
   OrderedJson json = ToJson(costs_);
-  json["other_unit"] = {{"unit", costs_.pads ? "sum of ranks" : "batch times largest rank"},
-                        {"r_squared", FitDecodes(!costs_.pads).r_squared}};
+  json["other_unit"] = {{"unit", "batch times largest rank"},
+                        {"r_squared", FitDecodes(/*pads=*/true).r_squared}};
   json["machine"] = DescribeMachine();
   json["device"] = device_;
   json["model"] = BenchModelName(options_.runtime, options_.shape);
@@ -367,16 +366,14 @@ ServedCostsOptions Profile::ServedOptions() const {
   const int context = std::max(kServedPrompt + kServedOutput, prompt + kServedFirst);
   const int64_t pages = 2 * int64_t{batch} * (context / runtime.page_tokens + 2);
   const double pool_gib = static_cast<double>(pages * page_bytes_) / (int64_t{1} << 30);
-  served.runner_arguments = {
-      "--device=" + runtime.device.ToString(),
-      "--threads=" + std::to_string(runtime.threads),
-      std::string("--dtype=") + WordOf(runtime.dtype, kServingDTypeWords),
-      "--memory-gib=" + std::to_string(runtime.memory_gib),
-      std::string("--lora-kernel=") + WordOf(runtime.lora_kernel, kLoraKernelWords),
-      "--prefix-cache=false",
-      "--sequences-max=" + std::to_string(batch),
-      "--context-tokens-max=" + std::to_string(context),
-      "--pool-gib=" + std::to_string(pool_gib)};
+  served.runner_arguments = {"--device=" + runtime.device.ToString(),
+                             "--threads=" + std::to_string(runtime.threads),
+                             std::string("--dtype=") + WordOf(runtime.dtype, kServingDTypeWords),
+                             "--memory-gib=" + std::to_string(runtime.memory_gib),
+                             "--prefix-cache=false",
+                             "--sequences-max=" + std::to_string(batch),
+                             "--context-tokens-max=" + std::to_string(context),
+                             "--pool-gib=" + std::to_string(pool_gib)};
   return served;
 }
 
@@ -456,9 +453,9 @@ Command ProfileCommand() {
                    {"ranks", Numbers(options->ranks, Between(1, kLoraRankMax)),
                     "of the adapters, all of one rank, and all in turn"},
                    {"prompt", Numbers(options->prompts, AtLeast(2)), "tokens of prompts, in turn"},
-                   {"lora-kernel", OneOf(options->runtime.lora_kernel, kLoraKernelWords),
-                    "whose costs; those of bmm, which pads, go with the batch times its largest "
-                    "rank"},
+                   {.name = "lora-kernel",
+                    .target = Removed("segmented", "was removed: runners have one kernel"),
+                    .is_removed = true},
                    {"steps", Number(options->steps, AtLeast(1)), "timed steps of each kind"},
                    {"serve-runners", Number(options->serve_runners, Between(0, 64)),
                     "runners that are started with a frontend, to time served requests with one "

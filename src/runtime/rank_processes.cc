@@ -93,8 +93,8 @@ Status RankProcesses::Prepare(const RuntimeOptions& options, const std::string& 
   const ExecutorLimits limits = ExecutorLimitsOf(options, shape, /*lora=*/true);
   const CommunicatorLimits communicator = {
       .num_ranks = options.tensor_parallel,
-      .part_floats = PartFloatsOf(TransformerLimitsOf(options, limits, /*lora=*/true), config,
-                                  options.tensor_parallel),
+      .part_floats =
+          PartFloatsOf(TransformerLimitsOf(options, limits), config, options.tensor_parallel),
       .timeout_ns = int64_t{options.rank_timeout_seconds} * 1'000'000'000};
   ASSIGN_OR_RETURN(memory_, SharedMemory::Create(Communicator::Bytes(communicator)));
   Communicator::Format(communicator, memory_.data());

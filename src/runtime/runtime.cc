@@ -123,12 +123,6 @@ int64_t PagesOfLargeAdapter(const ModelConfig& config, DType dtype, int64_t page
   return config.num_layers * row_elements * kRank * DTypeBytes(dtype) / page_bytes + 1;
 }
 
-// The adapters' own pages in a static pool; 0 where they share it.
-int32_t AdapterPages(const RuntimeOptions& options, const ExecutorLimits& limits) {
-  if (options.pool != PoolKind::kStatic || limits.adapters_max == 0) return 0;
-  return std::max(1, static_cast<int32_t>(limits.num_pages * options.adapter_share));
-}
-
 // What every sequence at full context and every adapter on the device could use.
 int64_t UsefulPages(const ServedShape& shape, const ExecutorLimits& limits) {
   return PagesPerContext(limits) * limits.sequences_max +
@@ -160,19 +154,14 @@ void ChoosePool(const RuntimeOptions& options, const ServedShape& shape, const M
   limits->num_pages = static_cast<int32_t>(std::min<int64_t>(num_pages, 1 << 24));
 }
 
-Status CheckPool(const RuntimeOptions& options, const ExecutorLimits& limits) {
+Status CheckPool(const ExecutorLimits& limits) {
   const int64_t pages_per_context = PagesPerContext(limits);
-  const int32_t adapter_pages = AdapterPages(options, limits);
-  const int32_t kv_pages = limits.num_pages - adapter_pages;
-  if (kv_pages >= pages_per_context) return OkStatus();
+  if (limits.num_pages >= pages_per_context) return OkStatus();
   return ResourceExhaustedError(
-      "the page pool would hold " + std::to_string(kv_pages) + " pages of " +
-      std::to_string(limits.page_tokens) + " tokens" +
-      (adapter_pages > 0 ? " beside the adapters' " + std::to_string(adapter_pages) : "") +
-      ", one full context needs " + std::to_string(pages_per_context) +
-      "; raise --pool-gib or lower --context-tokens-max (now " +
-      std::to_string(limits.context_tokens_max) + ")" +
-      (adapter_pages > 0 ? " or --adapter-share" : ""));
+      "the page pool would hold " + std::to_string(limits.num_pages) + " pages of " +
+      std::to_string(limits.page_tokens) + " tokens, one full context needs " +
+      std::to_string(pages_per_context) + "; raise --pool-gib or lower --context-tokens-max (now " +
+      std::to_string(limits.context_tokens_max) + ")");
 }
 
 // The low-rank path costs a merge in 7 (rank 64) to 9 (rank 16) decode steps of an H200, in 70 of
@@ -199,7 +188,6 @@ EngineOptions EngineOptionsOf(const RuntimeOptions& options, const ExecutorLimit
   engine.turn_ns = int64_t{options.turn_ms} * 1'000'000;
   if (options.merge == Merge::kAuto)
     engine.merge_after_steps = MergeAfterSteps(options, model.device);
-  engine.adapter_pages = AdapterPages(options, limits);
   engine.adapter_label = [&catalog](const std::string& key) {
     return key.empty() ? std::string("base") : catalog.NameOf(key);
   };
@@ -323,14 +311,14 @@ Result<std::unique_ptr<Runtime>> Runtime::Create(const RuntimeOptions& options, 
   }
   RETURN_IF_ERROR(CheckPage(limits));
   RETURN_IF_ERROR(runtime->PlanMemory(lora, &limits));
-  RETURN_IF_ERROR(CheckPool(options, limits));
+  RETURN_IF_ERROR(CheckPool(limits));
   if (lora && options.merge == Merge::kAuto) {
     runtime->merged_ = std::make_unique<MergedWeights>(model.rank_config, model.weights);
   }
   runtime->pool_ =
       std::make_unique<KvPool>(LayoutOf(shape, limits), limits.num_pages, model.device);
   runtime->transformer_ = std::make_unique<Transformer>(
-      model.rank_config, model.weights, *runtime->pool_, TransformerLimitsOf(options, limits, lora),
+      model.rank_config, model.weights, *runtime->pool_, TransformerLimitsOf(options, limits),
       model.stream, model.exchange.get());
   runtime->loras_ = std::make_unique<LoraStore>(model.config, limits.adapters_max, model.device);
   RETURN_IF_ERROR(runtime->MakeHostStore(lora));
@@ -472,8 +460,7 @@ std::string Runtime::arithmetic_id() const {
                                            .kv = KvDType(model_->weights.dtype, model_->device),
                                            .page_tokens = limits().page_tokens,
                                            .ranks = model_->shard.num_ranks,
-                                           .merges = options_.merge == Merge::kAuto,
-                                           .pads = options_.lora_kernel == LoraKernel::kPadded});
+                                           .merges = options_.merge == Merge::kAuto});
 }
 
 Status Runtime::ReadPins() {

@@ -21,24 +21,27 @@ constexpr OptionWord<LogFormat> kLogFormatWords[] = {{LogFormat::kText, "text"},
 const OptionWord<std::string> kLogLevelWords[] = {
     {"debug", "debug"}, {"info", "info"}, {"warn", "warn"}, {"error", "error"}, {"off", "off"}};
 
+constexpr char kOnePool[] =
+    "was removed: KV and adapters take pages of one pool as they need them; graft-bench adapters "
+    "--suite pool compares that with pools of their own";
+
 OptionGroup MemoryOptionGroup(RuntimeOptions& o) {
   return {"Limits and memory",
           {SequencesOptionRow(o.sequences_max),
            {"requests-max", Number(o.requests_max, Between(1, 1 << 30)), "requests in flight"},
            ContextOptionRow(o.context_tokens_max),
-           {"page-tokens", Number(o.page_tokens, Between(1, kManyMax)),
-            "tokens per page of the KV pool"},
+           Tuned({"page-tokens", Number(o.page_tokens, Between(1, kManyMax)),
+                  "of a page of the KV pool"},
+                 "tokens"),
            PoolGibOptionRow(o.pool_gib),
-           {"pool", OneOf(o.pool, kPoolWords),
-            "shared: KV and adapters take pages of one pool as they need them; static: each has "
-            "its own"},
-           AdapterShareOptionRow(o.adapter_share),
+           {.name = "pool", .target = Removed("shared", kOnePool), .is_removed = true},
+           {.name = "adapter-share", .target = Removed("0.25", kOnePool), .is_removed = true},
            {"prefix-cache", Boolean(o.prefix_cache),
             "share pages among requests of one adapter and tenant with equal beginnings"}}};
 }
 
 OptionGroup AdapterOptionGroup(RuntimeOptions& o) {
-  return {
+  OptionGroup group{
       "Adapters",
       {{"adapters", Text(o.adapters),
         "folder whose sub-folders are PEFT adapters; also the jail of loads by HTTP"},
@@ -49,9 +52,10 @@ OptionGroup AdapterOptionGroup(RuntimeOptions& o) {
         "adapters that requests may ask for"},
        {"host-gib", Number(o.host_gib),
         "GiB of adapters kept in the host's memory; below 0: a quarter of what is free at start"},
-       {"read-at-start-gib", Number(o.read_at_start_gib, AtLeast(0)),
-        "an adapters folder of up to this size is read and checked before serving; a larger one "
-        "adapter by adapter at first use; 0: never at start"},
+       Tuned({"read-at-start-gib", Number(o.read_at_start_gib, AtLeast(0)),
+              "an adapters folder of up to this size is read and checked before serving; a larger "
+              "one adapter by adapter at first use; 0: never at start"},
+             "GiB"),
        {"pin", Texts(o.pins),
         "an adapter that is read at start and stays in the host's memory; may be repeated; the "
         "start fails if it finds no room there"},
@@ -59,11 +63,26 @@ OptionGroup AdapterOptionGroup(RuntimeOptions& o) {
         "NAME=N: an adapter that stays there longer than those of lower priorities (0 unless "
         "given), -1000 to 1000; is not read at start for it; may be repeated, for other names"},
        {"registry", Text(o.registry), "SQLite file that remembers loaded adapters across restarts"},
-       ColdStartOptionRow(o.cold_start),
        CpuAssistOptionRow(o.cpu_assist),
-       {"cpu-assist-workers", Number(o.cpu_assist_workers, Between(0, kHostFlagsMax)),
-        "its workers; 0: one per core but two"},
+       Tuned({"cpu-assist-workers", Number(o.cpu_assist_workers, Between(0, kHostFlagsMax)),
+              "workers of --cpu-assist; 0: one per core but two"}),
        TurnOptionRow(o.turn_ms)}};
+  for (Option& row : ColdStartOptionRows(o.cold_start)) group.options.push_back(std::move(row));
+  return group;
+}
+
+OptionTarget UsersColdStart(ColdStart& cold_start) {
+  OptionTarget target = OneOf(cold_start, kUsersColdStartWords);
+  target.set = [set = target.set](const std::vector<std::string>& texts) -> Status {
+    const Status status = set(texts);
+    for (const OptionWord<ColdStart>& way : kColdStartWords) {
+      if (status.ok() || texts.front() != way.word) continue;
+      return InvalidArgumentError(status.message() + "; it is a way to compare with: --tune " +
+                                  "cold-start=" + way.word);
+    }
+    return status;
+  };
+  return target;
 }
 
 }  // namespace
@@ -100,29 +119,30 @@ Option PoolGibOptionRow(double& pool_gib) {
           "memory (a GPU's: all but 3 GiB)"};
 }
 
-Option AdapterShareOptionRow(double& adapter_share) {
-  return {"adapter-share", Number(adapter_share, Inside(0, 1)), "adapters' share of a static pool"};
-}
-
-Option ColdStartOptionRow(ColdStart& cold_start) {
-  return {"cold-start", OneOf(cold_start, kColdStartWords),
-          "who waits while an adapter loads: join-later: its requests, others go on; layerwise: "
-          "they begin, and their steps wait for each layer's rows; cpu-assist: as layerwise, but "
-          "the CPU computes what is missing; auto: of these, per request, what costs all the least "
-          "waiting (cpu-assist where --cpu-assist says where); blocking: everybody; cached: "
-          "nobody, all are loaded before serving, and stay"};
+std::vector<Option> ColdStartOptionRows(ColdStart& cold_start) {
+  return {{"cold-start", UsersColdStart(cold_start),
+           "which requests wait while an adapter loads: auto: per request, what costs all the "
+           "least waiting; cached: none, as all adapters are loaded before serving, and stay"},
+          Tuned({"cold-start", OneOf(cold_start, kColdStartWords),
+                 "one way for all requests, to compare with auto: join-later: an adapter's "
+                 "requests wait until it is loaded, others go on; layerwise: they begin, and their "
+                 "steps wait for each layer's rows; cpu-assist: as layerwise, but the CPU computes "
+                 "what is missing (where --cpu-assist says); blocking: all requests wait; auto and "
+                 "cached as --cold-start's"})};
 }
 
 Option CpuAssistOptionRow(std::optional<CpuAssistPlace>& cpu_assist) {
-  return {"cpu-assist", OneOf(cpu_assist, kCpuAssistWords),
-          "where the CPU computes for adapters on their way, under --cold-start cpu-assist and "
-          "auto: nowhere, threads, or processes (one per worker, on a core of its own)",
-          "off; thread with --cold-start cpu-assist"};
+  return {
+      "cpu-assist", OneOf(cpu_assist, kCpuAssistWords),
+      "where the CPU computes for adapters on their way, where the cold start lets it: nowhere, "
+      "threads, or processes (one per worker, on a core of its own)",
+      "off; thread with --tune cold-start=cpu-assist"};
 }
 
 Option TurnOptionRow(int& turn_ms) {
-  return {"turn-ms", Number(turn_ms, AtLeast(0)),
-          "how long younger requests run ahead of one whose adapter finds no room"};
+  return Tuned({"turn-ms", Number(turn_ms, AtLeast(0)),
+                "how long younger requests run ahead of one whose adapter finds no room"},
+               "ms");
 }
 
 std::vector<Option> StepOptionRows(RuntimeOptions& o) {
@@ -130,25 +150,31 @@ std::vector<Option> StepOptionRows(RuntimeOptions& o) {
       {"step-tokens-max", Number(o.step_tokens_max, Between(0, kManyMax)),
        "token rows of one step; long prompts are cut into chunks of it; 0: 2048 on a GPU, 512 "
        "on the CPU"},
-      {"step-ms-max", Number(o.step_ms_max, AtLeast(0)),
-       "what a step with decoding sequences is expected to take at most, by fewer rows of "
-       "prompts in it, but 64 at least; 0: 50 on a GPU, no bound on the CPU"},
-      {"prefill-chunk-max", Number(o.prefill_chunk_max, AtLeast(0)),
-       "token rows of one request's prompt in a step, at most; 0: as many as the step has room "
-       "for"},
-      {"lora-kernel", OneOf(o.lora_kernel, kLoraKernelWords),
-       "how a step adds its adapters' low-rank products. segmented: from the rows where they lie; "
-       "where a step has few adapters, a GPU computes them while it multiplies with the weights. "
-       "Two ways to compare with: after: as segmented, but always after the weights' product; bmm: "
-       "each request's adapter is copied in each step, padded to one rank, and multiplied alone"},
+      Tuned({"step-ms-max", Number(o.step_ms_max, AtLeast(0)),
+             "what a step with decoding sequences is expected to take at most, by fewer rows of "
+             "prompts in it, but 64 at least; 0: 50 on a GPU, no bound on the CPU"},
+            "ms"),
+      Tuned({"prefill-chunk-max", Number(o.prefill_chunk_max, AtLeast(0)),
+             "rows of one request's prompt in a step, at most; 0: as many as the step has room "
+             "for"},
+            "tokens"),
+      Tuned({"lora", OneOf(o.lora, kLoraPlaceWords),
+             "when a step computes its adapters' low-rank products. auto: where it has few "
+             "adapters, a GPU does while it multiplies with the weights; after: always after that, "
+             "to compare with"}),
+      {.name = "lora-kernel",
+       .target = Removed("segmented",
+                         "was removed: after is --tune lora=after now, and graft-bench ops "
+                         "compares with bmm (--filter lora_padded)"),
+       .is_removed = true},
       {"merge", OneOf(o.merge, kMergeWords),
        "auto: an adapter that has all requests for itself is merged into a second copy of the "
        "projections' weights, and its rows round differently then"},
       {"merge-after-steps", Number(o.merge_after_steps, AtLeast(0)),
        "steps in a row that are one adapter's before it is merged; 0: as many as the merge "
        "costs, 8 on a GPU, 64 on the CPU"},
-      {"run-ahead", Boolean(o.run_ahead),
-       "on a GPU, begin a decode step before the tokens of the one before it are known"},
+      Tuned({"run-ahead", Boolean(o.run_ahead),
+             "on a GPU, begin a decode step before the tokens of the one before it are known"}),
       {"speculate", Number(o.speculate, Between(0, 64)),
        "tokens of a request that a step foresees at most, from what stood after the same "
        "tokens in its prompt and output, and checks by drawing them; answers are the same; 0: "
@@ -190,9 +216,9 @@ std::vector<Option> RankOptionRows(RuntimeOptions& o) {
            "in GiB are each rank's, threads are shared out"},
           {"rank-timeout-seconds", Number(o.rank_timeout_seconds, Between(1, 86'400)),
            "a rank that does not answer the others for so long ends the server"},
-          {"rank-transport", OneOf(o.rank_transport, kRankTransportWords),
-           "how GPUs' ranks exchange: peer: kernels read each other's memory; nccl: by NCCL, whose "
-           "library must be there; auto: the first of these that works"}};
+          Tuned({"rank-transport", OneOf(o.rank_transport, kRankTransportWords),
+                 "how GPUs' ranks exchange: peer: kernels read each other's memory; nccl: by NCCL, "
+                 "whose library must be there; auto: the first of these that works"})};
 }
 
 // What does not work on several ranks, by name.
@@ -207,7 +233,7 @@ Status CheckRankOptions(const RuntimeOptions& options) {
     return refused("--merge auto", "ranks merge no adapters: leave it off");
   }
   if (options.cold_start == ColdStart::kCpuAssist) {
-    return refused("--cold-start cpu-assist", "use auto, layerwise or join-later");
+    return refused("--tune cold-start=cpu-assist", "use auto, layerwise or join-later");
   }
   if (options.cpu_assist.value_or(CpuAssistPlace::kOff) != CpuAssistPlace::kOff) {
     return refused("--cpu-assist", "leave it off");
@@ -252,8 +278,8 @@ Status CheckOptions(const RuntimeOptions& options) {
   }
   if (options.cpu_assist == CpuAssistPlace::kOff && options.cold_start == ColdStart::kCpuAssist) {
     return InvalidArgumentError(
-        "--cold-start cpu-assist has nobody who computes with --cpu-assist off; use --cpu-assist "
-        "thread or process, or --cold-start auto or layerwise");
+        "--tune cold-start=cpu-assist has nothing to compute with under --cpu-assist off; use "
+        "--cpu-assist thread or process, or leave the cold start auto");
   }
   RETURN_IF_ERROR(CheckRankOptions(options));
   return ParseAdapterPriorities(options.priorities, options.pins).status();

@@ -19,22 +19,13 @@
 
 namespace graft {
 
-enum class PoolKind : uint8_t {
-  kShared,
-  kStatic,  // adapters and KV each have their own pages
+// When a step computes its adapters' low-rank products.
+enum class LoraPlace : uint8_t {
+  kAuto,   // while it multiplies with the weights, where that is faster
+  kAfter,  // always after that, to compare with
 };
-inline constexpr OptionWord<PoolKind> kPoolWords[] = {{PoolKind::kShared, "shared"},
-                                                      {PoolKind::kStatic, "static"}};
-
-enum class LoraKernel : uint8_t {
-  kSegmented,
-  // To compare with:
-  kAfter,   // never beside the products
-  kPadded,  // over padded copies
-};
-inline constexpr OptionWord<LoraKernel> kLoraKernelWords[] = {{LoraKernel::kSegmented, "segmented"},
-                                                              {LoraKernel::kAfter, "after"},
-                                                              {LoraKernel::kPadded, "bmm"}};
+inline constexpr OptionWord<LoraPlace> kLoraPlaceWords[] = {{LoraPlace::kAuto, "auto"},
+                                                            {LoraPlace::kAfter, "after"}};
 
 enum class Merge : uint8_t {
   kOff,
@@ -55,6 +46,9 @@ inline constexpr OptionWord<ColdStart> kColdStartWords[] = {{ColdStart::kJoinLat
                                                             {ColdStart::kCpuAssist, "cpu-assist"},
                                                             {ColdStart::kBlocking, "blocking"},
                                                             {ColdStart::kCached, "cached"}};
+// Those of --cold-start; the others are reached by --tune.
+inline constexpr OptionWord<ColdStart> kUsersColdStartWords[] = {{ColdStart::kAuto, "auto"},
+                                                                 {ColdStart::kCached, "cached"}};
 
 inline constexpr OptionWord<RankTransport> kRankTransportWords[] = {
     {RankTransport::kAuto, "auto"}, {RankTransport::kPeer, "peer"}, {RankTransport::kNccl, "nccl"}};
@@ -83,9 +77,7 @@ struct RuntimeOptions {
   int context_tokens_max = 0;  // 0: the model's own
   double memory_gib = 0.0;     // of the device's memory in all; 0: what is free
   double pool_gib = 0.0;       // of KV and adapters; 0: what can be used of a share of free memory
-  PoolKind pool = PoolKind::kShared;
-  double adapter_share = 0.25;  // of a static pool
-  int adapters_max = 1024;      // on the device at once
+  int adapters_max = 1024;     // on the device at once
   int adapters_listed_max = 65536;
   double host_gib = -1.0;        // of adapters in the host's memory; below 0: a share of it
   double read_at_start_gib = 1;  // adapters folders up to this size are read and checked at start
@@ -93,7 +85,7 @@ struct RuntimeOptions {
   std::optional<CpuAssistPlace> cpu_assist;  // none: thread for ColdStart::kCpuAssist, else off
   int cpu_assist_workers = 0;                // see ChooseAssistWorkers
   int turn_ms = 500;
-  LoraKernel lora_kernel = LoraKernel::kSegmented;
+  LoraPlace lora = LoraPlace::kAuto;
   Merge merge = Merge::kOff;
   int merge_after_steps = 0;            // 0: what the device's merge is worth
   std::vector<std::string> pins;        // adapters that stay in the host's memory
@@ -126,8 +118,8 @@ Option SequencesOptionRow(int& sequences_max);
 Option AdaptersRootOptionRow(std::vector<std::string>& roots);
 Option AdaptersMaxOptionRow(int& adapters_max);
 Option PoolGibOptionRow(double& pool_gib);
-Option AdapterShareOptionRow(double& adapter_share);
-Option ColdStartOptionRow(ColdStart& cold_start);
+// The flag, and the key of --tune that has all ways.
+std::vector<Option> ColdStartOptionRows(ColdStart& cold_start);
 Option CpuAssistOptionRow(std::optional<CpuAssistPlace>& cpu_assist);
 Option TurnOptionRow(int& turn_ms);
 

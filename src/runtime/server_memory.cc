@@ -109,23 +109,19 @@ ExecutorLimits ExecutorLimitsOf(const RuntimeOptions& options, const ServedShape
   return limits;
 }
 
-TransformerLimits TransformerLimitsOf(const RuntimeOptions& options, const ExecutorLimits& limits,
-                                      bool lora) {
+TransformerLimits TransformerLimitsOf(const RuntimeOptions& options, const ExecutorLimits& limits) {
   TransformerLimits transformer;
   transformer.step_tokens_max = limits.step_tokens_max;
   transformer.logits_rows_max = std::max(limits.draws_max, 64);
   transformer.sequences_max = limits.sequences_max;
   transformer.context_tokens_max = limits.context_tokens_max;
-  transformer.lora_beside = options.lora_kernel != LoraKernel::kAfter;
-  if (lora && options.lora_kernel == LoraKernel::kPadded) {
-    transformer.padded_rank_max = kLoraRankMax;
-  }
+  transformer.lora_beside = options.lora == LoraPlace::kAuto;
   return transformer;
 }
 
 GpuExchangeLimits ExchangeLimitsOf(const RuntimeOptions& options, const ServedShape& shape) {
   const TransformerLimits transformer =
-      TransformerLimitsOf(options, ExecutorLimitsOf(options, shape, /*lora=*/true), /*lora=*/true);
+      TransformerLimitsOf(options, ExecutorLimitsOf(options, shape, /*lora=*/true));
   return {.part_floats = PartFloatsOf(transformer, shape.config, shape.num_ranks),
           .tokens_max = transformer.step_tokens_max,
           .timeout_ns = int64_t{options.rank_timeout_seconds} * 1'000'000'000};
@@ -143,7 +139,7 @@ Status CheckPage(const ExecutorLimits& limits) {
   if (limits.page_bytes <= INT32_MAX) return OkStatus();
   return InvalidArgumentError("a page of " + std::to_string(limits.page_tokens) +
                               " tokens would have " + std::to_string(limits.page_bytes) +
-                              " bytes, 2 GiB is the most; lower --page-tokens");
+                              " bytes, 2 GiB is the most; lower --tune page-tokens");
 }
 
 int64_t HostStoreBytes(const RuntimeOptions& options, int64_t left) {
@@ -175,7 +171,7 @@ void AddServer(const RuntimeOptions& options, const ServedShape& shape, bool lor
   const ModelConfig& config = shape.config;
   const Device& device = shape.device;
   const ExecutorLimits limits = ExecutorLimitsOf(options, shape, lora);
-  const TransformerLimits transformer = TransformerLimitsOf(options, limits, lora);
+  const TransformerLimits transformer = TransformerLimitsOf(options, limits);
   const TransformerSizes sizes =
       SizesOf(transformer, config, shape.dtype, LayoutOf(shape, limits), device);
   const std::string rows = Count(limits.step_tokens_max, "rows" + Flags(flags.rows));
@@ -185,8 +181,6 @@ void AddServer(const RuntimeOptions& options, const ServedShape& shape, bool lor
   sum->Add("activations of " + rows, sizes.activations());
   sum->Add("training beside the serving (--learn-gib)", GibToBytes(options.learn_gib));
   sum->Add("LoRA of " + rows, sizes.lora());
-  sum->Add("padded copies of adapters" + Flags("--lora-kernel", flags.sequences),
-           sizes.padded_loras);
   sum->Add("attention and page tables of " + contexts,
            BytesNeeded{sizes.attention_scratch + sizes.batch, sizes.batch_on_host});
   sum->Add("logits and draws of " +

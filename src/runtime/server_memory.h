@@ -48,8 +48,7 @@ CpuAssistPlace CpuAssistOf(const RuntimeOptions& options);
 
 // All but num_pages.
 ExecutorLimits ExecutorLimitsOf(const RuntimeOptions& options, const ServedShape& shape, bool lora);
-TransformerLimits TransformerLimitsOf(const RuntimeOptions& options, const ExecutorLimits& limits,
-                                      bool lora);
+TransformerLimits TransformerLimitsOf(const RuntimeOptions& options, const ExecutorLimits& limits);
 // What the ranks of a model write for each other, on CPUs or on GPUs.
 GpuExchangeLimits ExchangeLimitsOf(const RuntimeOptions& options, const ServedShape& shape);
 KvLayout LayoutOf(const ServedShape& shape, const ExecutorLimits& limits);

@@ -62,12 +62,11 @@ void ExpectSumIsWhatIsTaken(RuntimeOptions options) {
 
 TEST(ServerMemoryTest, TheSumIsWhatAServerTakes) {
   ExpectSumIsWhatIsTaken(DemoOptions());
-  RuntimeOptions padded = DemoOptions();
-  padded.lora_kernel = LoraKernel::kPadded;
-  padded.merge = Merge::kAuto;
-  padded.cold_start = ColdStart::kCpuAssist;
-  padded.cpu_assist_workers = 1;
-  ExpectSumIsWhatIsTaken(padded);
+  RuntimeOptions more = DemoOptions();
+  more.merge = Merge::kAuto;
+  more.cold_start = ColdStart::kCpuAssist;
+  more.cpu_assist_workers = 1;
+  ExpectSumIsWhatIsTaken(more);
 }
 
 TEST(ServerMemoryTest, GpuTheSumIsWhatAServerTakes) {
@@ -81,7 +80,7 @@ TEST(ServerMemoryTest, AStepsBuffersAreSummedToTheByte) {
   const auto model = LoadModel(options, /*quiet=*/true).value();
   for (const bool lora : {false, true}) {
     const ExecutorLimits limits = ExecutorLimitsOf(options, model->shape(), lora);
-    const TransformerLimits transformer = TransformerLimitsOf(options, limits, lora);
+    const TransformerLimits transformer = TransformerLimitsOf(options, limits);
     const KvLayout layout = LayoutOf(model->shape(), limits);
     KvPool pool(layout, 10, model->device);
     const int64_t before = AllocatedBytes({});

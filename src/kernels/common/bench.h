@@ -11,6 +11,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -96,8 +97,14 @@ class OpBench {
   std::vector<OpBenchRow> rows_;
 };
 
-// Runs the benches of all ops whose name contains `filter`.
+struct NamedOpBench {
+  const char* op;
+  void (*run)(OpBench&);
+};
+
+// Runs the benches of all ops whose name contains `filter`: those in kernels/, then `more`.
 std::vector<OpBenchRow> BenchOps(const std::string& filter, Stream& stream,
-                                 const OpBenchOptions& options);
+                                 const OpBenchOptions& options,
+                                 std::span<const NamedOpBench> more = {});
 
 }  // namespace graft

@@ -3,12 +3,7 @@
 namespace graft {
 namespace {
 
-struct NamedBench {
-  const char* op;
-  void (*run)(OpBench&);
-};
-
-constexpr NamedBench kBenches[] = {
+constexpr NamedOpBench kBenches[] = {
     {"gemm", BenchGemm},
     {"lora", BenchLora},
     {"lora_merge", BenchLoraMerge},
@@ -24,12 +19,16 @@ constexpr NamedBench kBenches[] = {
 }  // namespace
 
 std::vector<OpBenchRow> BenchOps(const std::string& filter, Stream& stream,
-                                 const OpBenchOptions& options) {
+                                 const OpBenchOptions& options,
+                                 std::span<const NamedOpBench> more) {
   OpBench bench(stream, options);
-  for (const NamedBench& named : kBenches) {
-    if (std::string(named.op).find(filter) == std::string::npos) continue;
-    bench.SetOp(named.op);
-    named.run(bench);
+  for (const std::span<const NamedOpBench> benches :
+       {std::span<const NamedOpBench>(kBenches), more}) {
+    for (const NamedOpBench& named : benches) {
+      if (std::string(named.op).find(filter) == std::string::npos) continue;
+      bench.SetOp(named.op);
+      named.run(bench);
+    }
   }
   return bench.TakeRows();
 }

@@ -1,4 +1,4 @@
-#include "kernels/lora_padded/lora_padded.h"
+#include "bench/lora_padded/lora_padded.h"
 
 #include <gtest/gtest.h>
 

@@ -1,11 +1,13 @@
-// LoraPadded: what Lora does, done without kernels that gather, to compare with (S-LoRA's bmm,
-// section 6.1): A and B of every segment are copied into contiguous memory, padded with zeros to
-// one rank, and a batched product runs over the copies. The product is Lora's own, faster than a
-// library's batched one for shapes like these: copies and padding are all that differs.
+// LoraPadded: what Lora does, done without kernels that gather (S-LoRA's bmm, section 6.1), which
+// `graft-bench ops` compares Lora with: A and B of every segment are copied into contiguous memory,
+// padded with zeros to one rank, and a batched product runs over the copies. The product is Lora's
+// own, faster than a library's batched one for shapes like these: copies and padding are all that
+// differs.
 #pragma once
 
 #include <cstdint>
 
+#include "kernels/common/bench.h"
 #include "kernels/lora/lora.h"
 #include "tensor/dtype.h"
 #include "tensor/stream.h"
@@ -23,5 +25,8 @@ int64_t LoraPaddedBytes(int64_t num_segments, int32_t num_slices, int64_t k, int
                         int32_t rank, DType dtype);
 
 void LoraPadded(const LoraPaddedArgs& args, Stream& stream);
+
+// The op's bench, beside Lora's own figures for the same adapters.
+void BenchLoraPadded(OpBench& bench);
 
 }  // namespace graft

@@ -1,41 +1,43 @@
-#include "kernels/lora_padded/lora_padded.h"
+#include "bench/lora_padded/lora_padded.h"
 
 #include <cstring>
 
 #include "base/check.h"
-#include "kernels/lora_padded/lora_padded_work.h"
+#include "bench/lora_padded/lora_padded_work.h"
 #include "tensor/cuda_memory.h"
 
 namespace graft {
 namespace {
 
-constexpr int64_t kAlignment = 256;
+constexpr int64_t kCopyAlignment = 256;
 
-int64_t Aligned(int64_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
+int64_t AlignedCopy(int64_t bytes) {
+  return (bytes + kCopyAlignment - 1) / kCopyAlignment * kCopyAlignment;
+}
 
-struct Sizes {
+struct PaddedSizes {
   int64_t tables;
   int64_t matrices;
   int64_t segments;
 };
 
-Sizes SizesOf(int64_t num_segments, int32_t num_slices, int32_t rank) {
+PaddedSizes PaddedSizesOf(int64_t num_segments, int32_t num_slices, int32_t rank) {
   const int64_t pairs = num_segments * num_slices;
-  return {Aligned(pairs * 2 * rank * int64_t{sizeof(void*)}),
-          Aligned(pairs * int64_t{sizeof(LoraMatrix)}),
-          Aligned(num_segments * int64_t{sizeof(LoraSegment)})};
+  return {AlignedCopy(pairs * 2 * rank * int64_t{sizeof(void*)}),
+          AlignedCopy(pairs * int64_t{sizeof(LoraMatrix)}),
+          AlignedCopy(num_segments * int64_t{sizeof(LoraSegment)})};
 }
 
-LoraPaddedWork LayOut(const LoraPaddedArgs& args) {
+LoraPaddedWork LayOutPadded(const LoraPaddedArgs& args) {
   const LoraArgs& lora = args.lora;
   LoraPaddedWork work{.lora = lora, .rank = args.rank};
-  work.a_row_bytes = Aligned(lora.k * DTypeBytes(lora.dtype));
+  work.a_row_bytes = AlignedCopy(lora.k * DTypeBytes(lora.dtype));
   for (int32_t s = 0; s < lora.num_slices; ++s) {
     work.slice_begin[s] = work.segment_bytes;
-    work.b_row_bytes[s] = Aligned(lora.slice_n[s] * DTypeBytes(lora.dtype));
+    work.b_row_bytes[s] = AlignedCopy(lora.slice_n[s] * DTypeBytes(lora.dtype));
     work.segment_bytes += args.rank * (work.a_row_bytes + work.b_row_bytes[s]);
   }
-  const Sizes sizes = SizesOf(lora.num_segments, lora.num_slices, args.rank);
+  const PaddedSizes sizes = PaddedSizesOf(lora.num_segments, lora.num_slices, args.rank);
   char* next = static_cast<char*>(args.scratch);
   work.segments = reinterpret_cast<LoraSegment*>(next);
   work.matrices = reinterpret_cast<LoraMatrix*>(next += sizes.segments);
@@ -45,7 +47,7 @@ LoraPaddedWork LayOut(const LoraPaddedArgs& args) {
 }
 
 // Row j of a side: the adapter's, or zeros.
-void CopyRow(const void* const* rows, int32_t rank, int32_t j, int64_t bytes, char* to) {
+void CopyPaddedRow(const void* const* rows, int32_t rank, int32_t j, int64_t bytes, char* to) {
   if (j < rank) {
     std::memcpy(to, rows[j], static_cast<size_t>(bytes));
   } else {
@@ -53,7 +55,7 @@ void CopyRow(const void* const* rows, int32_t rank, int32_t j, int64_t bytes, ch
   }
 }
 
-void CopySlice(const LoraPaddedWork& work, int64_t segment, int32_t s) {
+void CopyPaddedSlice(const LoraPaddedWork& work, int64_t segment, int32_t s) {
   const LoraArgs& lora = work.lora;
   const LoraSegment& from = lora.segments[segment];
   LoraMatrix& copy = work.matrices[segment * lora.num_slices + s];
@@ -68,8 +70,8 @@ void CopySlice(const LoraPaddedWork& work, int64_t segment, int32_t s) {
   char* b = a + work.rank * work.a_row_bytes;
   const int64_t element_bytes = DTypeBytes(lora.dtype);
   for (int32_t j = 0; j < work.rank; ++j, a += work.a_row_bytes, b += work.b_row_bytes[s]) {
-    CopyRow(matrix.a_rows, matrix.rank, j, lora.k * element_bytes, a);
-    CopyRow(matrix.b_rows, matrix.rank, j, lora.slice_n[s] * element_bytes, b);
+    CopyPaddedRow(matrix.a_rows, matrix.rank, j, lora.k * element_bytes, a);
+    CopyPaddedRow(matrix.b_rows, matrix.rank, j, lora.slice_n[s] * element_bytes, b);
     table[j] = a;
     table[work.rank + j] = b;
   }
@@ -82,7 +84,7 @@ void CopyPaddedCpu(const LoraPaddedWork& work, Stream& stream) {
   }
   const auto copy = [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) {
-      CopySlice(work, i / lora.num_slices, static_cast<int32_t>(i % lora.num_slices));
+      CopyPaddedSlice(work, i / lora.num_slices, static_cast<int32_t>(i % lora.num_slices));
     }
   };
   stream.cpu_threads->ParallelFor(int64_t{lora.num_segments} * lora.num_slices, 1, copy);
@@ -92,11 +94,11 @@ void CopyPaddedCpu(const LoraPaddedWork& work, Stream& stream) {
 
 int64_t LoraPaddedBytes(int64_t num_segments, int32_t num_slices, int64_t k, int64_t n,
                         int32_t rank, DType dtype) {
-  const Sizes sizes = SizesOf(num_segments, num_slices, rank);
+  const PaddedSizes sizes = PaddedSizesOf(num_segments, num_slices, rank);
   const int64_t element_bytes = DTypeBytes(dtype);
   // However n is shared out among slices.
-  const int64_t row_bytes =
-      num_slices * (Aligned(k * element_bytes) + kAlignment) + Aligned(n * element_bytes);
+  const int64_t row_bytes = num_slices * (AlignedCopy(k * element_bytes) + kCopyAlignment) +
+                            AlignedCopy(n * element_bytes);
   return sizes.tables + sizes.matrices + sizes.segments + num_segments * rank * row_bytes;
 }
 
@@ -105,7 +107,7 @@ void LoraPadded(const LoraPaddedArgs& args, Stream& stream) {
       << args.rank << ", room for " << args.lora.h_stride;
   if (args.lora.num_segments == 0) return;
   CHECK(args.scratch != nullptr);
-  const LoraPaddedWork work = LayOut(args);
+  const LoraPaddedWork work = LayOutPadded(args);
   if (stream.device.is_cpu()) {
     CopyPaddedCpu(work, stream);
   } else {

@@ -1,9 +1,9 @@
 // A block per rank, slice and segment copies a row of A and one of B.
 #include <cuda_runtime.h>
 
+#include "bench/lora_padded/lora_padded_work.h"
 #include "kernels/common/cuda_launch.cuh"
 #include "kernels/common/cuda_vector.cuh"
-#include "kernels/lora_padded/lora_padded_work.h"
 
 namespace graft {
 namespace {
