@@ -147,7 +147,7 @@ void BenchShape(Model& model, const Shape& shape, size_t idx, int64_t m, bool al
                 100.0 * floor_us / us, tile.ToString().c_str());
   };
   if (all_tiles) {
-    for (const GemmTile& tile : HopperGemmTiles()) {
+    for (const GemmTile& tile : HopperGemmTiles(DType::kBF16)) {
       if (!activates || tile.activates(shape.n)) report(tile);
     }
   } else {
@@ -314,7 +314,7 @@ void BenchActivated(Model& model, int64_t m, bool all_tiles, Stream& stream) {
   const Shape& shape = kShapes[kGateUp];
   report(ChooseHopperGemmTile(m, shape.n, shape.k, {.activates = true}, stream.device));
   if (!all_tiles) return;
-  for (const GemmTile& tile : HopperGemmTiles()) {
+  for (const GemmTile& tile : HopperGemmTiles(DType::kBF16)) {
     if (tile.activates(shape.n)) report(tile);
   }
 }

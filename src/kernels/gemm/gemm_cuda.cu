@@ -119,7 +119,8 @@ void GemmCuda(const GemmCudaArgs& args, Stream& stream) {
         (gemm.transposed && gemm.lora != nullptr && gemm.lora->num_segments > 0 &&
          gemm.bias == nullptr && !gemm.accumulate));
   if (on_hopper) {
-    const GemmTileNeeds needs{.activates = product.gemm.activated != nullptr,
+    const GemmTileNeeds needs{.dtype = args.dtype,
+                              .activates = product.gemm.activated != nullptr,
                               .lora_beside = lora_beside,
                               .transposed = gemm.transposed};
     GemmHopper(product, ChooseHopperGemmTile(gemm.m, args.n, args.k, needs, stream.device), stream);

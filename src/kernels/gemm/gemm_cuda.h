@@ -68,7 +68,7 @@ struct GemmTile {
   }
   bool operator==(const GemmTile&) const = default;
 };
-std::vector<GemmTile> HopperGemmTiles();
+std::vector<GemmTile> HopperGemmTiles(DType dtype);  // bf16 or fp16
 // Where gemm.activated is given Hopper's kernel writes that alone: the tile must be one that can.
 // Whether it adds args.gemm.lora itself.
 inline bool HopperGemmTakesLora(const GemmCudaArgs& args) {
@@ -76,6 +76,7 @@ inline bool HopperGemmTakesLora(const GemmCudaArgs& args) {
 }
 // What of a GemmArgs the choice of a tile depends on.
 struct GemmTileNeeds {
+  DType dtype = DType::kBF16;
   bool activates = false;
   bool lora_beside = false;  // lora_after is given and computed beside the product
   bool transposed = false;

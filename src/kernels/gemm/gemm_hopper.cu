@@ -6,6 +6,7 @@
 #include <initializer_list>
 #include <iterator>
 #include <limits>
+#include <span>
 #include <tuple>
 #include <utility>
 
@@ -67,8 +68,8 @@ GemmLoraArgs LoraOf(const GemmArgs& gemm, int64_t n) {
 namespace {
 
 using hopper::IsOnBorder;
+using hopper::kF16Tiles;
 using hopper::kLoraProcessorsMin;
-using hopper::kNumTiles;
 using hopper::kTiles;
 using hopper::kTilesSplit;
 using hopper::LimitsOf;
@@ -145,19 +146,31 @@ double PredictCycles(const GemmTile& tile, int64_t m, int64_t n, int64_t k, int6
 
 // The kernels of one kind: bf16, fp16, or bf16 with LoRA.
 struct Kind {
-  hopper::Launcher (*low)(size_t tile);
-  hopper::Launcher (*high)(size_t tile);
+  std::span<const GemmTile> tiles;
+  hopper::Launcher (*low)(size_t tile);   // of the tiles before `split`
+  hopper::Launcher (*high)(size_t tile);  // and from there on
+  size_t split;
   hopper::Launcher (*copying)();
 };
 constexpr Kind kKinds[] = {
-    {hopper::LowTileBf16, hopper::HighTileBf16, hopper::CopyingBf16},
-    {hopper::LowTileF16, hopper::HighTileF16, hopper::CopyingF16},
-    {hopper::LowTileBf16Lora, hopper::HighTileBf16Lora, hopper::CopyingBf16Lora},
+    {kTiles, hopper::LowTileBf16, hopper::HighTileBf16, kTilesSplit, hopper::CopyingBf16},
+    {kF16Tiles, hopper::TileF16, nullptr, std::size(kF16Tiles), hopper::CopyingF16},
+    {kTiles, hopper::LowTileBf16Lora, hopper::HighTileBf16Lora, kTilesSplit,
+     hopper::CopyingBf16Lora},
 };
+
+std::span<const GemmTile> TilesOf(const GemmTileNeeds& needs) {
+  if (needs.transposed) return hopper::kTransposingTiles;
+  if (needs.dtype == DType::kF16) return kF16Tiles;
+  return kTiles;
+}
 
 }  // namespace
 
-std::vector<GemmTile> HopperGemmTiles() { return {std::begin(kTiles), std::end(kTiles)}; }
+std::vector<GemmTile> HopperGemmTiles(DType dtype) {
+  const std::span<const GemmTile> tiles = TilesOf({.dtype = dtype});
+  return {tiles.begin(), tiles.end()};
+}
 
 GemmTile ChooseHopperGemmTile(int64_t m, int64_t n, int64_t k, const GemmTileNeeds& needs,
                               const Device& device) {
@@ -175,12 +188,8 @@ GemmTile ChooseHopperGemmTile(int64_t m, int64_t n, int64_t k, const GemmTileNee
   };
   GemmTile best = {};
   auto best_cost = std::tuple(std::numeric_limits<int64_t>::max(), 0.0, 0);
-  for (const GemmTile& tile : kTiles) {
+  for (const GemmTile& tile : TilesOf(needs)) {
     if (tile.boxes > 2 && m > kTallStageRowsMax) continue;
-    if (needs.transposed &&
-        std::ranges::find(hopper::kTransposingTiles, tile) == std::end(hopper::kTransposingTiles)) {
-      continue;
-    }
     if (needs.activates && !tile.activates(n)) continue;
     if (needs.lora_beside && (tile.groups > 1 || tile.blocks > 1)) continue;
     const auto cost = cost_of(tile);
@@ -207,10 +216,9 @@ void GemmHopper(const GemmCudaArgs& args, const GemmTile& tile, Stream& stream,
   if (!IsOnBorder(gemm.x) || (gemm.m > 1 && gemm.x_stride % 8 != 0)) {
     return kind.copying()(args, shared_bytes_max, stream);
   }
-  const auto found = static_cast<size_t>(std::find(std::begin(kTiles), std::end(kTiles), tile) -
-                                         std::begin(kTiles));
-  CHECK_LT(found, kNumTiles) << "no such tile";
-  const auto launcher_of = found < kTilesSplit ? kind.low : kind.high;
+  const auto found = static_cast<size_t>(std::ranges::find(kind.tiles, tile) - kind.tiles.begin());
+  CHECK_LT(found, kind.tiles.size()) << "no such tile";
+  const auto launcher_of = found < kind.split ? kind.low : kind.high;
   launcher_of(found)(args, shared_bytes_max, stream);
 }
 

@@ -221,17 +221,22 @@ void Launch(const GemmCudaArgs& args, int shared_bytes_max, Stream& stream) {
 template <DType kType, bool kLora>
 using CopyingShape = HopperGemmShape<kType, 1, 32, 2, 1, false, false, true, kLora>;
 
+constexpr const GemmTile& TileOf(DType type, size_t tile) {
+  return type == DType::kF16 ? kF16Tiles[tile] : kTiles[tile];
+}
+
 template <size_t kTile, DType kType, bool kLora>
-using TileShape = HopperGemmShape<kType, kTiles[kTile].groups, kTiles[kTile].width,
-                                  kTiles[kTile].boxes, kTiles[kTile].blocks, kTiles[kTile].share_w,
-                                  kTiles[kTile].swapped, false, kLora>;
+using TileShape =
+    HopperGemmShape<kType, TileOf(kType, kTile).groups, TileOf(kType, kTile).width,
+                    TileOf(kType, kTile).boxes, TileOf(kType, kTile).blocks,
+                    TileOf(kType, kTile).share_w, TileOf(kType, kTile).swapped, false, kLora>;
 
 template <size_t kBegin, DType kType, bool kLora, size_t... kOffset>
 Launcher LauncherOf(size_t tile, std::index_sequence<kOffset...>) {
   static constexpr Launcher kLaunchers[] = {Launch<TileShape<kBegin + kOffset, kType, kLora>>...};
   return kLaunchers[tile - kBegin];
 }
-// Of tile `tile` of [kBegin, kEnd): instantiates the kernels of all of them.
+// The launcher of tile `tile` of [kBegin, kEnd): instantiates the kernels of all of them.
 template <size_t kBegin, size_t kEnd, DType kType, bool kLora>
 Launcher LauncherOf(size_t tile) {
   return LauncherOf<kBegin, kType, kLora>(tile, std::make_index_sequence<kEnd - kBegin>());

@@ -68,6 +68,19 @@ inline constexpr size_t kNumTiles = std::size(kTiles);
 // Those before it are compiled in one file, those behind in another.
 inline constexpr size_t kTilesSplit = kNumTiles / 2;
 
+// The tiles for fp16, which few bases are served in: half of bf16's, those whose lack would cost
+// most by the prediction in gemm_hopper.cu (workshop/cuda_gemm.md).
+inline constexpr GemmTile kF16Tiles[] = {
+    Straight(1, 16, 2, 1),  Straight(1, 32, 2, 1),  Straight(1, 40, 2, 1),  Straight(1, 48, 2, 1),
+    Straight(1, 64, 2, 1),  Straight(1, 96, 2, 1),  Straight(1, 120, 1, 1), Straight(1, 176, 1, 1),
+    Straight(1, 224, 1, 1), Straight(1, 64, 2, 2),  Straight(1, 128, 1, 3), Straight(1, 224, 1, 3),
+    Straight(1, 160, 1, 4), Straight(1, 256, 1, 4), Straight(1, 192, 1, 5), Swapped(3, 80),
+    Straight(2, 64, 2, 1),  Straight(2, 96, 2, 1),  Straight(2, 256, 1, 1), Straight(2, 192, 1, 2),
+    Straight(2, 224, 1, 2),
+};
+inline constexpr size_t kNumF16Tiles = std::size(kF16Tiles);
+static_assert(2 * kNumF16Tiles <= kNumTiles);
+
 // Those that read W transposed: a prompt's, and what does less. Whole groups of 64 columns for each
 // block of a cluster, and no activation.
 inline constexpr GemmTile kTransposingTiles[] = {
@@ -81,10 +94,10 @@ using Launcher = void (*)(const GemmCudaArgs& args, int shared_bytes_max, Stream
 // The launcher of kTiles[tile], on this side of kTilesSplit or that: gemm_hopper_*.cu.
 Launcher LowTileBf16(size_t tile);
 Launcher HighTileBf16(size_t tile);
-Launcher LowTileF16(size_t tile);
-Launcher HighTileF16(size_t tile);
 Launcher LowTileBf16Lora(size_t tile);
 Launcher HighTileBf16Lora(size_t tile);
+// The launcher of kF16Tiles[tile].
+Launcher TileF16(size_t tile);
 
 // Where x is no operand for the copy engine.
 Launcher CopyingBf16();

@@ -345,7 +345,7 @@ void CheckEachTile(int32_t huge_slot) {
     if constexpr (kHasCuda) {
       const Problem<Bfloat16> problem(c, stream);
       const std::vector<Reference> expected = problem.Expected();
-      for (const GemmTile& tile : HopperGemmTiles()) {
+      for (const GemmTile& tile : HopperGemmTiles(DType::kBF16)) {
         SCOPED_TRACE(tile.ToString());
         ExpectReference(problem, expected, stream,
                         [&](const GemmArgs& args) { GemmHopper(CudaArgsOf(args), tile, stream); });
@@ -436,7 +436,7 @@ void CheckTiles(const Case& c, const std::vector<int32_t>& batches) {
   ForFirstGpu([&](Stream& stream) {
     if constexpr (kHasCuda) {
       ExpectSameBits<T>(c, batches, stream, [&](auto& batch, const auto& expect) {
-        for (const GemmTile& tile : HopperGemmTiles()) {
+        for (const GemmTile& tile : HopperGemmTiles(DTypeOf<T>())) {
           if (::testing::Test::HasFailure()) return;
           GemmHopper(CudaArgsOf(batch.gemm), tile, stream);
           expect(tile.ToString());
@@ -537,7 +537,7 @@ void CheckActivated(Case c, bool on_cpu) {
     expect_same(some, on_gpu, false, [&] { Gemm(batch.gemm, stream); });
     if constexpr (kHasCuda && std::is_same_v<T, Bfloat16>) {
       if (stream.device.is_cpu() || batch.lora.num_segments == 0) return;
-      for (const GemmTile& tile : HopperGemmTiles()) {
+      for (const GemmTile& tile : HopperGemmTiles(DType::kBF16)) {
         if (!tile.activates(c.n)) continue;
         SCOPED_TRACE(tile.ToString());
         const auto compute = [&] { GemmHopper(CudaArgsOf(batch.gemm), tile, stream); };

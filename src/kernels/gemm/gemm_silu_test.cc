@@ -126,7 +126,7 @@ void CheckActivatedTiles(int64_t n, int64_t k, const std::vector<int64_t>& batch
   ForFirstGpu([&](Stream& stream) {
     if constexpr (kHasCuda) {
       const Activated<T> activated(n, k, batches.back(), true, stream);
-      for (const GemmTile& tile : HopperGemmTiles()) {
+      for (const GemmTile& tile : HopperGemmTiles(DTypeOf<T>())) {
         if (!tile.activates(activated.num_columns())) continue;
         SCOPED_TRACE(tile.ToString());
         for (const int64_t m : batches) {

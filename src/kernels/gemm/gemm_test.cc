@@ -412,7 +412,7 @@ void CheckTiles(int64_t n, int64_t k, const std::vector<int64_t>& batches) {
   ForFirstGpu([&](Stream& stream) {
     if constexpr (kHasCuda) {
       GpuRows<T> rows(n, k, batches.back(), true, stream);
-      for (const GemmTile& tile : HopperGemmTiles()) {
+      for (const GemmTile& tile : HopperGemmTiles(DTypeOf<T>())) {
         for (const int64_t m : batches) {
           SCOPED_TRACE(tile.ToString());
           rows.ExpectSame(
@@ -439,7 +439,7 @@ TEST(GemmTest, EachTileOnce) {
           {.parts = {264}, .k = 1480, .m = 70, .bias = true, .accumulate = true}, 42);
       const std::vector<Reference> expected = problem.Expected();
       const GemmWeight weight = GemmWeight::Pack(problem.views, DType::kBF16, stream);
-      for (const GemmTile& tile : HopperGemmTiles()) {
+      for (const GemmTile& tile : HopperGemmTiles(DType::kBF16)) {
         SCOPED_TRACE(tile.ToString());
         ExpectReference(problem, expected, weight, stream,
                         [&](const GemmArgs& args) { GemmHopper(CudaArgsOf(args), tile, stream); });
