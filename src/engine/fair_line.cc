@@ -187,10 +187,10 @@ TenantLine& FairLine::InPlan(TenantLine& tenant) const {
   tenant.plan = plan_;
   tenant.num_rows = 0;
   tenant.num_looked_at = 0;
-  tenant.num_prefetches = 0;
   tenant.num_prefilling = 0;
-  tenant.is_blocked = false;
   tenant.lacks_pages = false;
+  tenant.lacks_adapter_room = false;
+  tenant.num_decoding = 0;
   return tenant;
 }
 

@@ -56,10 +56,12 @@ struct TenantLine {
   uint64_t plan = 0;
   int32_t num_prefilling = 0;
   int32_t num_rows = 0;
-  int32_t num_looked_at = 0;   // in vain
-  int32_t num_prefetches = 0;  // adapters asked for, for requests that could not run
-  bool is_blocked = false;     // by an adapter that finds no room
-  bool lacks_pages = false;    // a request with its adapter there does
+  int32_t num_looked_at = 0;        // in vain
+  bool lacks_pages = false;         // a request with its adapter there does
+  bool lacks_adapter_room = false;  // a request does
+  int32_t num_decoding = 0;         // counted by GiveWay, and so are the next two
+  int32_t num_going_on = 0;         // of these, while others give way
+  int32_t num_pages = 0;            // of its sequences that run
 
   // Its place once the plan's rows are computed.
   double served() const { return share.served + num_rows / share.weight; }

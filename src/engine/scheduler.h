@@ -73,6 +73,8 @@ class Scheduler : public MaskSource {
   // The sequence of the plan's entry i; null: it ended since. Valid until the next Plan or Remove,
   // and those that finished as long as what TakeFinished returned lives.
   std::span<Sequence* const> planned() const { return planned_; }
+  // What the last Plan decided about the prompts and requests that it looked at.
+  std::span<const Verdict> verdicts() const { return walk_.verdicts(); }
   // The mask of a sequence of the plan. False also if the sequence has ended: its draw is dropped.
   bool FillMask(const StepPlan& plan, size_t idx, std::span<uint32_t> words) override;
   // Books the step's tokens; sequences that ended have a finish reason, and no pages any more.

@@ -1,8 +1,9 @@
-// How many rows of prompts a tenant may have in a step beside prompts of others that end in it.
-// A tenant that gets a first token by the step must not wait for others' long prompts: these have
-// as many rows as the largest of such tenants has, or what lengthens the step by half at most. A
-// tenant alone, or before others, may have all. Many decoding sequences give way, too
-// (AdmissionWalk::GiveWay). Used by the engine's thread.
+// The rows of the plan that is being made, and how many of those left a tenant's prompt may have.
+// A tenant with a prompt that ends in the step gets a first token by it, and must not wait for the
+// long prompts of others. So these have as many rows as the largest of such tenants has, or as many
+// as lengthen the step by half, whichever is more. A tenant that is alone, or has its turn before
+// any prompt ends in the step, may have all. Many decoding sequences give way, too (GiveWay).
+// Engine thread only.
 #pragma once
 
 #include <algorithm>
@@ -19,19 +20,24 @@ class StepRoom {
   // `cost` is that of the steps so far.
   explicit StepRoom(const StepCost& cost) : cost_(cost) {}
 
-  // A step with so many rows of sequences that decode.
-  void Begin(int32_t num_rows) {
+  // A step with so many rows of sequences that decode, and so many left for prompts.
+  void Begin(int32_t num_rows, int32_t rows_left) {
     num_rows_ = num_rows;
+    rows_left_ = rows_left;
     num_rows_max_ = -1;
     first_ = second_ = {};
   }
 
-  // A tenant's turn, which has so many rows in the step.
+  // How many rows more a tenant's prompt may have, where the tenant has so many in the step.
   int32_t RowsFor(const void* tenant, int32_t its_rows, double weight) const {
     const int32_t as_others = AsOthers(tenant, weight);
-    if (as_others == kNoBound) return kNoBound;
-    return std::max({as_others - its_rows, num_rows_max_ - num_rows_, 0});
+    if (as_others == kNoBound) return rows_left_;
+    const int32_t rows_max = std::max({as_others - its_rows, num_rows_max_ - num_rows_, 0});
+    return std::min(rows_left_, rows_max);
   }
+
+  int32_t num_rows() const { return num_rows_; }
+  int32_t rows_left() const { return rows_left_; }
 
   // Whether a prompt ends in the step.
   bool ends_prompts() const { return first_.tenant != nullptr; }
@@ -53,9 +59,10 @@ class StepRoom {
 
   static constexpr int32_t kNoBound = std::numeric_limits<int32_t>::max();
 
-  // It was given `num_rows` of them, and has its_rows now. They end a prompt, or not.
+  // The tenant was given `num_rows` rows, and has `its_rows` now. They end a prompt, or do not.
   void Add(const void* tenant, int32_t its_rows, double weight, int32_t num_rows, bool ends) {
     num_rows_ += num_rows;
+    rows_left_ -= num_rows;
     if (!ends) return;
     if (num_rows_max_ < 0) num_rows_max_ = num_rows_ + AsLongAs(num_rows_) / 2;
     const Ended ended = {.tenant = tenant, .rows = its_rows / weight};
@@ -77,6 +84,7 @@ class StepRoom {
 
   const StepCost& cost_;
   int32_t num_rows_ = 0;
+  int32_t rows_left_ = 0;
   int32_t num_rows_max_ = -1;  // -1: no prompt ends in the step so far
   Ended first_;                // the most rows
   Ended second_;               // of another tenant
