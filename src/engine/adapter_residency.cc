@@ -332,7 +332,7 @@ void AdapterResidency::CountHeld(const Entry& entry, int32_t change) {
 void AdapterResidency::SetHolder(int32_t content, int32_t holder) {
   Entry& entry = at(content);
   if (entry.holder == holder || entry.pinned) return;
-  const bool is_idle = entry.is_idle;
+  const bool is_idle = idle_.Has(content);
   if (is_idle) LeaveIdle(content);
   CountHeld(entry, -1);
   entry.holder = holder;
@@ -398,7 +398,7 @@ void AdapterResidency::NoteIdle(int32_t content) {
   Entry& entry = at(content);
   const bool is_idle = CouldBeEvicted(entry);
   entry.pages.SetReclaimable(is_idle);
-  if (is_idle == entry.is_idle) return;
+  if (is_idle == idle_.Has(content)) return;
   if (is_idle) {
     EnterIdle(content);
   } else {
@@ -406,46 +406,26 @@ void AdapterResidency::NoteIdle(int32_t content) {
   }
 }
 
-AdapterResidency::IdleLine& AdapterResidency::IdleLineOf(int32_t holder) {
-  CHECK_GE(holder, 0) << "nobody's adapters stay";
-  if (static_cast<size_t>(holder) >= idle_.size()) idle_.resize(static_cast<size_t>(holder) + 1);
-  return idle_[static_cast<size_t>(holder)];
-}
-
-// Enters behind all that were used no later. Those used later are of the last step or two.
 void AdapterResidency::EnterIdle(int32_t content) {
-  Entry& entry = at(content);
-  IdleLine& line = IdleLineOf(entry.holder);
-  int32_t before = line.newest;
-  for (; before >= 0 && at(before).used_at > entry.used_at; ++num_idle_visits_) {
-    before = at(before).idle_before;
-  }
-  entry.is_idle = true;
-  ++num_idle_;
+  const Entry& entry = at(content);
+  idle_.Put(content, entry.holder, entry.used_at);
   idle_bytes_ += entry.facts.bytes;
-  entry.idle_before = before;
-  entry.idle_after = before < 0 ? line.oldest : at(before).idle_after;
-  (before < 0 ? line.oldest : at(before).idle_after) = content;
-  (entry.idle_after < 0 ? line.newest : at(entry.idle_after).idle_before) = content;
   shares_.SetEvictable(entry.holder, Evictable::kAdapters, true);
 }
 
 void AdapterResidency::LeaveIdle(int32_t content) {
-  Entry& entry = at(content);
-  IdleLine& line = IdleLineOf(entry.holder);
-  entry.is_idle = false;
-  --num_idle_;
+  const Entry& entry = at(content);
+  idle_.Remove(content);
   idle_bytes_ -= entry.facts.bytes;
-  (entry.idle_before < 0 ? line.oldest : at(entry.idle_before).idle_after) = entry.idle_after;
-  (entry.idle_after < 0 ? line.newest : at(entry.idle_after).idle_before) = entry.idle_before;
-  entry.idle_before = entry.idle_after = -1;
-  if (line.oldest < 0) shares_.SetEvictable(entry.holder, Evictable::kAdapters, false);
+  if (idle_.Oldest(entry.holder) < 0) {
+    shares_.SetEvictable(entry.holder, Evictable::kAdapters, false);
+  }
 }
 
 void AdapterResidency::Evict(int32_t content) {
   Entry& entry = at(content);
   CHECK(entry.state == State::kResident && entry.num_running == 0) << "content " << content;
-  if (entry.is_idle) LeaveIdle(content);
+  if (idle_.Has(content)) LeaveIdle(content);
   --num_resident_;
   loader_.Free(entry.slot);
   free_slots_.push(std::exchange(entry.slot, kNoAdapter));
@@ -498,31 +478,22 @@ Status AdapterResidency::CheckIntegrity(const std::vector<int32_t>& num_running,
 // Idle adapters are resident, unused and not pinned. Such an adapter that was wanted of late need
 // not be in the line.
 Status AdapterResidency::CheckIdle() const {
-  size_t num_idle = 0;
+  int32_t num_idle = 0;
   int64_t idle_bytes = 0;
-  for (const Entry& entry : entries_) {
+  for (size_t i = 0; i < entries_.size(); ++i) {
+    const Entry& entry = entries_[i];
+    const int32_t holder = idle_.HolderOf(static_cast<int32_t>(i));
     const bool can_be = entry.state == State::kResident && entry.num_running == 0 && !entry.pinned;
-    if (entry.is_idle ? !can_be : can_be && !entry.in_wanted) {
+    if (holder != kNobody ? !can_be || holder != entry.holder : can_be && !entry.in_wanted) {
       return InternalError("an adapter is idle against its state");
     }
-    num_idle += entry.is_idle ? 1 : 0;
-    idle_bytes += entry.is_idle ? entry.facts.bytes : 0;
+    if (holder == kNobody) continue;
+    ++num_idle;
+    idle_bytes += entry.facts.bytes;
   }
   if (idle_bytes != idle_bytes_) return InternalError("the idle adapters' bytes do not add up");
-  if (static_cast<int32_t>(num_idle) != num_idle_) return InternalError("idle ones are miscounted");
-  for (size_t holder = 0; holder < idle_.size(); ++holder) {
-    int32_t before = -1;
-    for (int32_t content = idle_[holder].oldest; content >= 0; content = at(content).idle_after) {
-      if (num_idle-- == 0 || !at(content).is_idle || at(content).idle_before != before ||
-          at(content).holder != static_cast<int32_t>(holder) ||
-          (before >= 0 && at(before).used_at > at(content).used_at)) {
-        return InternalError("the idle adapters are not in order");
-      }
-      before = content;
-    }
-    if (idle_[holder].newest != before) return InternalError("an idle adapter is lost");
-  }
-  return num_idle == 0 ? OkStatus() : InternalError("an idle adapter is in no line");
+  if (num_idle != idle_.size()) return InternalError("idle adapters are miscounted");
+  return idle_.CheckIntegrity();
 }
 
 }  // namespace graft

@@ -20,6 +20,7 @@
 #include "base/clock.h"
 #include "base/status.h"
 #include "cache/adapter_table.h"
+#include "cache/idle_order.h"
 #include "cache/page_pool.h"
 #include "cache/room_shares.h"
 #include "cache/row_packer.h"
@@ -91,10 +92,7 @@ class AdapterResidency {
 
   // The holder's idle adapter that went unused longest, among those that were not wanted in this
   // step; -1 if there is none.
-  int32_t OldestIdle(int32_t holder) const {
-    const auto idx = static_cast<size_t>(holder);
-    return holder >= 0 && idx < idle_.size() ? idle_[idx].oldest : -1;
-  }
+  int32_t OldestIdle(int32_t holder) const { return idle_.Oldest(holder); }
   // The time of the pool at which an adapter was last used or wanted.
   uint64_t IdleSince(int32_t content) const { return at(content).used_at; }
   void Evict(int32_t content);
@@ -129,7 +127,7 @@ class AdapterResidency {
   const RowPacker& packer() const { return packer_; }
   const AdapterStats& stats() const { return stats_; }
   // Idle adapters that others were compared with so far, to keep them in order. For tests.
-  int64_t num_idle_visits() const { return num_idle_visits_; }
+  int64_t num_idle_visits() const { return idle_.num_visits(); }
 
   // Slots, pages and counts agree; `num_running` is by content. For tests.
   Status CheckIntegrity(const std::vector<int32_t>& num_running,
@@ -143,10 +141,7 @@ class AdapterResidency {
     bool in_wanted = false;
     bool unused = false;       // the table gave the content up; forgotten once nothing is under way
     bool is_slow = false;      // its fetch
-    bool is_idle = false;      // in its holder's IdleLine
-    int32_t idle_before = -1;  // contents beside it there, used longer ago and later
-    int32_t idle_after = -1;
-    int32_t holder = kNobody;   // of what is on the device
+    int32_t holder = kNobody;  // of what is on the device
     int32_t fetcher = kNobody;  // holder of its fetch, until it is copied or dropped
     AdapterSlot slot = kNoAdapter;
     int32_t num_running = 0;
@@ -155,11 +150,6 @@ class AdapterResidency {
     LoadTimes load_times;
     AdapterFacts facts;
     PackedRows pages;
-  };
-
-  struct IdleLine {  // a holder's adapters that can be evicted
-    int32_t oldest = -1;
-    int32_t newest = -1;
   };
 
   const Entry& at(int32_t content) const { return entries_[static_cast<size_t>(content)]; }
@@ -179,12 +169,11 @@ class AdapterResidency {
   void EnterIdle(int32_t content);
   void LeaveIdle(int32_t content);
   bool CanBePlaced(int32_t content, int32_t num_kv_pages, bool has_slot) const;
-  bool HasSlot() const { return !free_slots_.empty() || num_idle_ > 0; }
+  bool HasSlot() const { return !free_slots_.empty() || idle_.size() > 0; }
   bool HasFetchPlace(int32_t holder) const;
   Answer Place(int32_t content, int32_t holder, const MakeRoom& make_room);
   void CountHeld(const Entry& entry, int32_t change);
   void SetHolder(int32_t content, int32_t holder);
-  IdleLine& IdleLineOf(int32_t holder);
   Status Book(LoadEvent event);
   void DropUnwanted();
   Status BookFetch(Entry& entry, LoadEvent event);
@@ -209,10 +198,8 @@ class AdapterResidency {
   std::vector<int32_t> fetched_;  // contents, held in the host's memory until copied or dropped
   std::vector<int32_t> wanted_;   // usable contents, in this step
   std::priority_queue<int32_t, std::vector<int32_t>, std::greater<>> free_slots_;
-  std::vector<IdleLine> idle_;  // by holder
-  int32_t num_idle_ = 0;
+  IdleOrder idle_;          // contents that can be evicted
   int64_t idle_bytes_ = 0;  // of those
-  int64_t num_idle_visits_ = 0;
   int32_t num_resident_ = 0;
   int32_t num_fetching_ = 0;
   int32_t num_slow_ = 0;  // of them
