@@ -3,6 +3,8 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -18,5 +20,8 @@ void ReadField(const Json& json, const char* field, bool* out);
 void ReadField(const Json& json, const char* field, double* out);
 // Those of a list that are strings, behind what `out` has.
 void ReadField(const Json& json, const char* field, std::vector<std::string>* out);
+// Those of an object that are numbers, beside what `out` has.
+void ReadField(const Json& json, const char* field, std::map<std::string, double>* out);
+void ReadField(const Json& json, const char* field, std::optional<std::string>* out);
 
 }  // namespace graft

@@ -4,23 +4,88 @@
 
 #include <utility>
 
-#include "base/json.h"
-#include "base/json_fields.h"
+#include "base/record_fields.h"
 
 namespace graft {
-namespace {
 
-Result<Json> ParseRecord(const std::string& text, const std::string& what) {
-  Result<Json> json = ParseJson(text);
-  if (json.ok() && json->is_object()) return json;
-  return DataLossError("the record is not that of " + what);
+// The fields of each record, in no namespace of this file's own: templates find them by a record's
+// type.
+
+template <MaybeConst<ClusterRecord> Record, typename Visit>
+void VisitFields(Record& cluster, const Visit& visit) {
+  visit("id", cluster.id);
+  visit("base_name", cluster.base_name);
+  visit("made_at", cluster.made_at);
 }
 
-Status MissingField(const std::string& what, const std::string& field) {
-  return DataLossError("the record of " + what + " has no " + field);
+template <MaybeConst<RunnerRecord> Record, typename Visit>
+void VisitFields(Record& runner, const Visit& visit) {
+  visit("id", runner.id);
+  visit("address", runner.address);
+  visit("arithmetic_id", runner.arithmetic_id);
+  visit("base_id", runner.base_id);
+  visit("host", runner.process.host);
+  visit("pid", runner.process.pid);
+  visit("protocol", runner.protocol);
+  visit("capacity_requests", runner.capacity_requests);
+  visit("running_requests", runner.running_requests);
+  visit("waiting_requests", runner.waiting_requests);
+  visit("pages", runner.pages);
+  visit("free_pages", runner.free_pages);
+  visit("draining", runner.draining);
+  visit("learns", runner.learns);
+  visit("num_resident", runner.num_resident);
 }
 
-}  // namespace
+template <MaybeConst<FrontendRecord> Record, typename Visit>
+void VisitFields(Record& frontend, const Visit& visit) {
+  visit("id", frontend.id);
+  visit("address", frontend.address);
+  visit("host", frontend.process.host);
+  visit("pid", frontend.process.pid);
+  visit("demand", frontend.demand);
+  visit("contents_address", frontend.contents_address);
+  visit("waiting_requests", frontend.waiting_requests);
+}
+
+// But for its text, which another record has too.
+template <MaybeConst<AdapterVersion> Record, typename Visit>
+void VisitFields(Record& adapter, const Visit& visit) {
+  auto& entry = adapter.entry;
+  visit("version", adapter.version);
+  visit("name", entry.name);
+  visit("hash", entry.hash);
+  visit("path", entry.path);
+  visit("base_model", entry.base_model);
+  visit("rank_max", entry.rank_max);
+  visit("num_virtual_tokens", entry.num_virtual_tokens);
+  visit("bytes", entry.bytes);
+  visit("tenant", entry.tenant);
+  visit("loaded_at", entry.loaded_at);
+  visit("owner", entry.owner);
+}
+
+template <MaybeConst<TenantRecord> Record, typename Visit>
+void VisitFields(Record& tenant, const Visit& visit) {
+  visit("name", tenant.name);
+  visit("weight", tenant.weight);
+}
+
+template <MaybeConst<BaseModelId> Record, typename Visit>
+void VisitFields(Record& base, const Visit& visit) {
+  visit("name", base.name);
+  visit("text_hash", base.text_hash);
+  visit("weights_hash", base.weights_hash);
+}
+
+template <MaybeConst<ScaleHint> Record, typename Visit>
+void VisitFields(Record& hint, const Visit& visit) {
+  visit("runners", hint.runners);
+  visit("runners_wanted", hint.runners_wanted);
+  visit("startup_seconds", hint.startup_seconds);
+  visit("spare", hint.spare);
+  visit("consolidates", hint.consolidates);
+}
 
 ProcessPlace ProcessPlace::Own() {
   char host[256] = {};
@@ -28,79 +93,23 @@ ProcessPlace ProcessPlace::Own() {
   return {host, static_cast<int32_t>(getpid())};
 }
 
-std::string EncodeRecord(const RunnerRecord& runner) {
-  return DumpJson({{"id", runner.id},
-                   {"address", runner.address},
-                   {"arithmetic_id", runner.arithmetic_id},
-                   {"base_id", runner.base_id},
-                   {"host", runner.process.host},
-                   {"pid", runner.process.pid},
-                   {"protocol", runner.protocol},
-                   {"capacity_requests", runner.capacity_requests},
-                   {"running_requests", runner.running_requests},
-                   {"waiting_requests", runner.waiting_requests},
-                   {"pages", runner.pages},
-                   {"free_pages", runner.free_pages},
-                   {"draining", runner.draining},
-                   {"learns", runner.learns},
-                   {"num_resident", runner.num_resident}});
-}
-
-std::string EncodeRecord(const ClusterRecord& cluster) {
-  return DumpJson(
-      {{"id", cluster.id}, {"base_name", cluster.base_name}, {"made_at", cluster.made_at}});
-}
-
-std::string EncodeRecord(const FrontendRecord& frontend) {
-  return DumpJson({{"id", frontend.id},
-                   {"address", frontend.address},
-                   {"host", frontend.process.host},
-                   {"pid", frontend.process.pid},
-                   {"demand", frontend.demand},
-                   {"contents_address", frontend.contents_address},
-                   {"waiting_requests", frontend.waiting_requests}});
-}
+std::string EncodeRecord(const RunnerRecord& runner) { return DumpJson(FieldsOf(runner)); }
+std::string EncodeRecord(const ClusterRecord& cluster) { return DumpJson(FieldsOf(cluster)); }
+std::string EncodeRecord(const FrontendRecord& frontend) { return DumpJson(FieldsOf(frontend)); }
+std::string EncodeRecord(const TenantRecord& tenant) { return DumpJson(FieldsOf(tenant)); }
+std::string EncodeRecord(const BaseModelId& base) { return DumpJson(FieldsOf(base)); }
+std::string EncodeRecord(const ScaleHint& hint) { return DumpJson(FieldsOf(hint)); }
 
 std::string EncodeRecord(const AdapterVersion& adapter) {
-  const RegistryEntry& entry = adapter.entry;
-  Json json = {{"version", adapter.version},
-               {"name", entry.name},
-               {"hash", entry.hash},
-               {"path", entry.path},
-               {"base_model", entry.base_model},
-               {"rank_max", entry.rank_max},
-               {"num_virtual_tokens", entry.num_virtual_tokens},
-               {"bytes", entry.bytes},
-               {"tenant", entry.tenant},
-               {"loaded_at", entry.loaded_at}};
-  if (entry.owner.has_value()) json["owner"] = *entry.owner;
-  if (entry.text != nullptr) json["text"] = EncodeAdapterText(entry.text);
+  Json json = FieldsOf(adapter);
+  if (adapter.entry.text != nullptr) json["text"] = EncodeAdapterText(adapter.entry.text);
   return DumpJson(json);
-}
-
-std::string EncodeRecord(const TenantRecord& tenant) {
-  return DumpJson({{"name", tenant.name}, {"weight", tenant.weight}});
-}
-
-std::string EncodeRecord(const BaseModelId& base) {
-  return DumpJson(
-      {{"name", base.name}, {"text_hash", base.text_hash}, {"weights_hash", base.weights_hash}});
-}
-
-std::string EncodeRecord(const ScaleHint& hint) {
-  return DumpJson({{"runners", hint.runners},
-                   {"runners_wanted", hint.runners_wanted},
-                   {"startup_seconds", hint.startup_seconds},
-                   {"spare", hint.spare},
-                   {"consolidates", hint.consolidates}});
 }
 
 Result<ClusterRecord> DecodeClusterRecord(const std::string& text) {
   ASSIGN_OR_RETURN(const Json json, ParseRecord(text, "a cluster"));
   ClusterRecord cluster;
-  ReadField(json, "id", &cluster.id);
-  ReadField(json, "base_name", &cluster.base_name);
-  ReadField(json, "made_at", &cluster.made_at);
+  ReadFields(json, &cluster);
   if (cluster.id.empty()) return MissingField("a cluster", "id");
   return cluster;
 }
@@ -108,21 +117,7 @@ Result<ClusterRecord> DecodeClusterRecord(const std::string& text) {
 Result<RunnerRecord> DecodeRunnerRecord(const std::string& text) {
   ASSIGN_OR_RETURN(const Json json, ParseRecord(text, "a runner"));
   RunnerRecord runner;
-  ReadField(json, "id", &runner.id);
-  ReadField(json, "address", &runner.address);
-  ReadField(json, "arithmetic_id", &runner.arithmetic_id);
-  ReadField(json, "base_id", &runner.base_id);
-  ReadField(json, "host", &runner.process.host);
-  ReadField(json, "pid", &runner.process.pid);
-  ReadField(json, "protocol", &runner.protocol);
-  ReadField(json, "capacity_requests", &runner.capacity_requests);
-  ReadField(json, "running_requests", &runner.running_requests);
-  ReadField(json, "waiting_requests", &runner.waiting_requests);
-  ReadField(json, "pages", &runner.pages);
-  ReadField(json, "free_pages", &runner.free_pages);
-  ReadField(json, "draining", &runner.draining);
-  ReadField(json, "learns", &runner.learns);
-  ReadField(json, "num_resident", &runner.num_resident);
+  ReadFields(json, &runner);
   if (runner.id.empty()) return MissingField("a runner", "id");
   if (runner.address.empty()) return MissingField("runner " + runner.id, "address");
   return runner;
@@ -131,18 +126,7 @@ Result<RunnerRecord> DecodeRunnerRecord(const std::string& text) {
 Result<FrontendRecord> DecodeFrontendRecord(const std::string& text) {
   ASSIGN_OR_RETURN(const Json json, ParseRecord(text, "a frontend"));
   FrontendRecord frontend;
-  ReadField(json, "id", &frontend.id);
-  ReadField(json, "address", &frontend.address);
-  ReadField(json, "host", &frontend.process.host);
-  ReadField(json, "pid", &frontend.process.pid);
-  ReadField(json, "contents_address", &frontend.contents_address);
-  ReadField(json, "waiting_requests", &frontend.waiting_requests);
-  const auto demand = json.find("demand");
-  if (demand != json.end() && demand->is_object()) {
-    for (const auto& [digest, requests] : demand->items()) {
-      if (requests.is_number()) frontend.demand[digest] = requests.get<double>();
-    }
-  }
+  ReadFields(json, &frontend);
   if (frontend.id.empty()) return MissingField("a frontend", "id");
   return frontend;
 }
@@ -150,19 +134,8 @@ Result<FrontendRecord> DecodeFrontendRecord(const std::string& text) {
 Result<AdapterVersion> DecodeAdapterVersion(const std::string& text) {
   ASSIGN_OR_RETURN(const Json json, ParseRecord(text, "an adapter"));
   AdapterVersion adapter;
+  ReadFields(json, &adapter);
   RegistryEntry& entry = adapter.entry;
-  ReadField(json, "version", &adapter.version);
-  ReadField(json, "name", &entry.name);
-  ReadField(json, "hash", &entry.hash);
-  ReadField(json, "path", &entry.path);
-  ReadField(json, "base_model", &entry.base_model);
-  ReadField(json, "rank_max", &entry.rank_max);
-  ReadField(json, "num_virtual_tokens", &entry.num_virtual_tokens);
-  ReadField(json, "bytes", &entry.bytes);
-  ReadField(json, "tenant", &entry.tenant);
-  ReadField(json, "loaded_at", &entry.loaded_at);
-  const auto owner = json.find("owner");
-  if (owner != json.end() && owner->is_string()) entry.owner = owner->get<std::string>();
   std::string encoded;
   ReadField(json, "text", &encoded);
   ASSIGN_OR_RETURN(entry.text, DecodeAdapterText(encoded));
@@ -174,8 +147,7 @@ Result<AdapterVersion> DecodeAdapterVersion(const std::string& text) {
 Result<TenantRecord> DecodeTenantRecord(const std::string& text) {
   ASSIGN_OR_RETURN(const Json json, ParseRecord(text, "a tenant"));
   TenantRecord tenant;
-  ReadField(json, "name", &tenant.name);
-  ReadField(json, "weight", &tenant.weight);
+  ReadFields(json, &tenant);
   if (tenant.name.empty()) return MissingField("a tenant", "name");
   return tenant;
 }
@@ -183,9 +155,7 @@ Result<TenantRecord> DecodeTenantRecord(const std::string& text) {
 Result<BaseModelId> DecodeBaseModel(const std::string& text) {
   ASSIGN_OR_RETURN(const Json json, ParseRecord(text, "a base model"));
   BaseModelId base;
-  ReadField(json, "name", &base.name);
-  ReadField(json, "text_hash", &base.text_hash);
-  ReadField(json, "weights_hash", &base.weights_hash);
+  ReadFields(json, &base);
   return base;
 }
 
@@ -193,11 +163,7 @@ Result<ScaleHint> DecodeScaleHint(const std::string& text) {
   ASSIGN_OR_RETURN(const Json json, ParseRecord(text, "a hint"));
   ScaleHint hint;
   hint.runners_wanted = 0;
-  ReadField(json, "runners", &hint.runners);
-  ReadField(json, "runners_wanted", &hint.runners_wanted);
-  ReadField(json, "startup_seconds", &hint.startup_seconds);
-  ReadField(json, "spare", &hint.spare);
-  ReadField(json, "consolidates", &hint.consolidates);
+  ReadFields(json, &hint);
   if (hint.runners_wanted < 1) return MissingField("a hint", "runners_wanted");
   return hint;
 }

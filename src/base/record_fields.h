@@ -1,0 +1,49 @@
+// Records that name each of their fields once, for a JSON object that is kept: VisitFields(record,
+// visit), beside the record, calls visit(name, member) for each of them. A reader skips fields that
+// it does not know and leaves those that are missing or of another type (base/json_fields.h), so
+// that two versions share what is kept. Any thread.
+#pragma once
+
+#include <concepts>
+#include <optional>
+#include <string>
+#include <type_traits>
+
+#include "base/json.h"
+#include "base/json_fields.h"
+#include "base/status.h"
+
+namespace graft {
+
+// A Record, or a const one: VisitFields takes both.
+template <typename T, typename Record>
+concept MaybeConst = std::same_as<std::remove_const_t<T>, Record>;
+
+// A field of a type of its own has a WriteField and a ReadField beside that type.
+template <typename T>
+void WriteField(Json* json, const char* field, const T& value) {
+  (*json)[field] = value;
+}
+template <typename T>
+void WriteField(Json* json, const char* field, const std::optional<T>& value) {
+  if (value.has_value()) (*json)[field] = *value;
+}
+
+template <typename Record>
+Json FieldsOf(const Record& record) {
+  Json json = Json::object();
+  VisitFields(record,
+              [&json](const char* field, const auto& value) { WriteField(&json, field, value); });
+  return json;
+}
+
+template <typename Record>
+void ReadFields(const Json& json, Record* record) {
+  VisitFields(*record, [&json](const char* field, auto& value) { ReadField(json, field, &value); });
+}
+
+// kDataLoss for what is no object; `what` it would be of: "a runner".
+Result<Json> ParseRecord(const std::string& text, const std::string& what);
+Status MissingField(const std::string& what, const std::string& field);
+
+}  // namespace graft
