@@ -206,6 +206,19 @@ def test_a_document_that_is_too_short_costs_its_job(learning):
     assert failed.error.code == "invalid_training_file" and "tokens" in failed.error.message
 
 
+def test_a_job_leaves_alone_what_its_files_say(learning):
+    client = learning.client()
+    kept = upload(client, "The mill stands on the river Ember, and its wheel turns from March until the first frost.")
+    own = {"learner": "distill", "learning_rate_multiplier": 1, "n_epochs": 2, "questions": 4, "output_tokens": 8,
+           "keep": 2, "keep_weight": 3, "keep_text": [kept.id]}
+    job = create(client, upload(client).id, hyperparameters=own)
+    assert refused(client, lambda c: c.files.delete(kept.id), job.id) == 409
+    done = wait_for(client, job.id, "succeeded").to_dict()
+    shown = done["method"]["document"]["hyperparameters"]
+    assert {name: shown[name] for name in own} == own and shown["alpha"] == "auto"
+    client.files.delete(kept.id)
+
+
 def test_what_a_request_asks_wrongly_is_named(learning):
     client = learning.client()
     file = upload(client).id
@@ -215,6 +228,8 @@ def test_what_a_request_asks_wrongly_is_named(learning):
                         (lambda c: create(c, file, hyperparameters={"colour": 1}), "hyperparameters.colour"),
                         (lambda c: create(c, file, hyperparameters={"batch_size": 2049}), "hyperparameters.batch_size"),
                         (lambda c: create(c, file, hyperparameters={"learner": "magic"}), "'next-token'"),
+                        (lambda c: create(c, file, hyperparameters={"keep_weight": -1}), "hyperparameters.keep_weight"),
+                        (lambda c: create(c, file, hyperparameters={"keep_text": ["file-none"]}), "there is no file"),
                         (lambda c: create(c, file, validation_file=file), "validation_file"),
                         (lambda c: create(c, file, suffix="a b"), "suffix"),
                         (lambda c: c.fine_tuning.jobs.create(model="doyle", training_file=file, method={

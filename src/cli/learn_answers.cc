@@ -10,7 +10,6 @@
 #include "base/json.h"
 #include "base/log.h"
 #include "cli/answer_text.h"
-#include "learn/learned_folder.h"
 #include "tuning/engine_writer.h"
 #include "tuning/held_out_answers.h"
 #include "tuning/teacher_prompts.h"
@@ -46,10 +45,10 @@ Result<std::string> AnswerTo(Runtime& runtime, const Tokenizer& tokenizer,
 
 // Each question of --ask to the base and to each adapter, as a server would answer it.
 Status AskOwn(const LearnOptions& options, const Tokenizer& tokenizer, const LoadedModel& model,
-              const std::vector<LearnJob>& jobs, Runtime& runtime) {
+              const LearningPlan& plan, Runtime& runtime) {
   uint64_t id = kFirstOwnId;
   std::optional<ChatTemplate> chat;
-  if (options.recipe.prompts == TeacherPrompts::kChat) {
+  if (plan.recipe.prompts == TeacherPrompts::kChat) {
     ASSIGN_OR_RETURN(chat, LoadChatTemplate(options.runtime.model));
   }
   for (const std::string& question : options.questions) {
@@ -60,57 +59,60 @@ Status AskOwn(const LearnOptions& options, const Tokenizer& tokenizer, const Loa
     ASSIGN_OR_RETURN(const std::string base,
                      AnswerTo(runtime, tokenizer, "", prompt, options.answer_tokens, ++id));
     std::printf("  %-12s %s\n", model.name.c_str(), base.c_str());
-    for (const LearnJob& job : jobs) {
-      ASSIGN_OR_RETURN(const std::string text,
-                       AnswerTo(runtime, tokenizer, job.name, prompt, options.answer_tokens, ++id));
-      std::printf("  %-12s %s\n", job.name.c_str(), text.c_str());
+    for (const LearningDocument& document : plan.documents) {
+      ASSIGN_OR_RETURN(const std::string text, AnswerTo(runtime, tokenizer, document.name, prompt,
+                                                        options.answer_tokens, ++id));
+      std::printf("  %-12s %s\n", document.name.c_str(), text.c_str());
     }
   }
   return OkStatus();
 }
 
-Result<std::optional<HeldOutAnswers>> AskJob(const LearnJob& job, const Tokenizer& tokenizer,
-                                             Runtime& runtime, uint64_t* id) {
-  const HeldOutQuiz quiz = MakeQuiz(job.asked, tokenizer);
+Result<std::optional<HeldOutAnswers>> AskDocument(const LearningDocument& document,
+                                                  const Tokenizer& tokenizer, Runtime& runtime,
+                                                  uint64_t* id) {
+  const HeldOutQuiz quiz = MakeQuiz(document.asked, tokenizer);
   if (quiz.orders.empty()) return std::optional<HeldOutAnswers>();
-  ASSIGN_OR_RETURN(const AdapterInfo adapter, runtime.catalog().Find(job.name));
+  ASSIGN_OR_RETURN(const AdapterInfo adapter, runtime.catalog().Find(document.name));
   const uint64_t first = *id;
   *id += 2 * quiz.orders.size();
   EngineWriter pupil(runtime.engine(), {.first_id = first, .adapter = adapter.key()});
   EngineWriter base(runtime.engine(), {.first_id = first + quiz.orders.size()});
-  return AskHeldOut(quiz, pupil, base, tokenizer);
+  return JudgeByAnswers(document.folder, quiz, pupil, base, tokenizer);
 }
 
-Status TellWhatIsKnown(const Tokenizer& tokenizer, const std::vector<LearnJob>& jobs,
-                       Runtime& runtime) {
+// What is not known of an adapter costs nothing: it is there.
+void TellWhatIsKnown(const Tokenizer& tokenizer, const LearningPlan& plan, Runtime& runtime) {
   uint64_t id = 1;
-  for (const LearnJob& job : jobs) {
-    ASSIGN_OR_RETURN(const std::optional<HeldOutAnswers> answers,
-                     AskJob(job, tokenizer, runtime, &id));
+  for (const LearningDocument& document : plan.documents) {
+    const auto asked = AskDocument(document, tokenizer, runtime, &id);
+    if (!asked.ok()) {
+      LOG_WARN("what {} knows is not known: {}", document.name, asked.status().message());
+      continue;
+    }
+    const std::optional<HeldOutAnswers>& answers = *asked;
     if (!answers.has_value()) continue;
-    std::printf("%s knows  %s\n", job.name.c_str(), DescribeAnswers(*answers).c_str());
-    RETURN_IF_ERROR(AddToScores(job.folder, "held_out_answers", HeldOutAnswersJson(*answers)));
-    const std::string warning =
-        WarnOfAnswers(*answers, "more --questions or --passes teach it more");
-    if (!warning.empty()) LOG_WARN("{}: {}", job.name, warning);
+    std::printf("%s knows  %s\n", document.name.c_str(), DescribeAnswers(*answers).c_str());
+    const std::string warning = WarnOfAnswers(*answers, plan.words.teach_more);
+    if (!warning.empty()) LOG_WARN("{}: {}", document.name, warning);
   }
-  return OkStatus();
 }
 
 }  // namespace
 
 Status AskAll(const LearnOptions& options, const Tokenizer& tokenizer, LoadedModel& model,
-              const std::vector<LearnJob>& jobs) {
+              const LearningPlan& plan) {
   const bool is_asked =
-      std::any_of(jobs.begin(), jobs.end(), [](const LearnJob& job) { return !job.asked.empty(); });
+      std::any_of(plan.documents.begin(), plan.documents.end(),
+                  [](const LearningDocument& document) { return !document.asked.empty(); });
   if (!is_asked && options.questions.empty()) return OkStatus();
   RuntimeOptions served = options.runtime;
   served.adapters = options.adapters;
   ASSIGN_OR_RETURN(const auto runtime, Runtime::Create(served, model, /*lora=*/true));
   RETURN_IF_ERROR(runtime->LoadAdapters());
   runtime->engine().Start();
-  RETURN_IF_ERROR(TellWhatIsKnown(tokenizer, jobs, *runtime));
-  return AskOwn(options, tokenizer, model, jobs, *runtime);
+  TellWhatIsKnown(tokenizer, plan, *runtime);
+  return AskOwn(options, tokenizer, model, plan, *runtime);
 }
 
 }  // namespace graft

@@ -1,12 +1,14 @@
 // The options of `graft learn`. Plain data.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
+#include "jobs/document_method.h"
 #include "options/option.h"
 #include "runtime/runtime_options.h"
-#include "tuning/recipe.h"
+#include "tuning/encoder_folder.h"
 
 namespace graft {
 
@@ -18,14 +20,10 @@ struct LearnOptions {
   bool replace = false;
   std::vector<std::string> questions;
   int answer_tokens = 60;
-  LearnRecipe recipe;
-  std::vector<std::string> keep_texts;  // files
-  std::string encoder = "encoder";      // of the learner of that name
-  Embedder embedder = Embedder::kTrained;
-  bool reconstruction_only = false;
-  int reconstruction_passes = 0;
-  int window_answer_passes = 0;
-  std::string texts;  // folder of what the base wrote; "": it is not kept
+  DocumentMethod method;
+  uint64_t seed = 0;
+  EncoderChoices encoder;  // of the learner of that name
+  std::string texts;       // folder of what the base wrote; "": it is not kept
   int together = 4;
   double kept_gib = -1.0;
   int checkpoint_seconds = 60;

@@ -14,7 +14,7 @@
 #include "runtime/progress.h"
 #include "tuning/engine_writer.h"
 #include "tuning/kept_writer.h"
-#include "tuning/prepare_together.h"
+#include "tuning/recipe.h"
 
 namespace graft {
 namespace {
@@ -29,12 +29,6 @@ constexpr double kTextsByQuestions = 2.0;
 constexpr double kPassByQuestions = 1.8;
 constexpr size_t kWindowsOfShort = 8;
 constexpr int kRequestsMin = 256;  // that wait or run, so that no place of a step stays empty
-
-// What texts depend on besides what is asked for.
-std::string WrittenBy(const LoadedModel& model, const BaseIdentity& base) {
-  return base.text_hash + base.weights_hash + std::string(DTypeName(model.weights.dtype)) +
-         (model.device.is_cpu() ? "cpu" : "gpu");
-}
 
 // The engine that writes, and the writers of documents that share it.
 class Writing {
@@ -66,12 +60,13 @@ class Writing {
       writers_.push_back(engine_writers_.back().get());
       if (options_.texts.empty()) continue;
       kept_writers_.push_back(std::make_unique<KeptWriter>(*engine_writers_.back(), options_.texts,
-                                                           WrittenBy(model, base)));
+                                                           TextsIdentity(model, base)));
       writers_.back() = kept_writers_.back().get();
     }
     return OkStatus();
   }
 
+  GeneratorLimits limits() { return runtime_->engine().limits(); }
   std::span<TextWriter* const> writers() const { return writers_; }
   std::stop_source stop() const { return stop_; }
 
@@ -136,35 +131,24 @@ class Writing {
 
 }  // namespace
 
-Result<std::vector<LearnerData>> PrepareDocuments(const LearnOptions& options, Learner& learner,
-                                                  LoadedModel& model, const BaseIdentity& base,
-                                                  std::span<const DocumentToPrepare> documents) {
+Status PrepareDocuments(const LearnOptions& options, const LearnSizes& sizes, LoadedModel& model,
+                        const BaseIdentity& base, LearningPlan* plan) {
   const int64_t begin_ns = SteadyClock::Get().NowNs();
+  const size_t num_documents = plan->documents.size();
   size_t num_windows = 0;
-  for (const DocumentToPrepare& document : documents) {
-    const auto num_tokens = static_cast<int64_t>(document.input->tokens.size());
-    num_windows += WindowsOf(num_tokens, document.input->window_tokens).size();
+  for (const LearningDocument& document : plan->documents) {
+    const auto num_tokens = static_cast<int64_t>(document.input.tokens.size());
+    num_windows += WindowsOf(num_tokens, document.input.window_tokens).size();
   }
-  Writing writing(options, documents.size(), num_windows, RatesOf(options.recipe, learner).passes);
-  if (learner.writes()) RETURN_IF_ERROR(writing.Begin(model, base));
-  std::vector<const LearnerInput*> inputs;
-  for (const DocumentToPrepare& document : documents) inputs.push_back(document.input);
-  std::vector<Result<LearnerData>> prepared =
-      PrepareTogether(learner, inputs, writing.writers(), writing.stop());
-  for (size_t i = 0; i < prepared.size(); ++i) {
-    const Status& status = prepared[i].status();
-    if (!status.ok() && status.code() != StatusCode::kCancelled) {
-      return status.WithContext(documents[i].name);
-    }
+  Writing writing(options, num_documents, num_windows, RatesOf(*plan).passes);
+  if (plan->writes) {
+    RETURN_IF_ERROR(writing.Begin(model, base));
+    RETURN_IF_ERROR(CheckTexts(*plan, writing.limits()));
   }
-  std::vector<LearnerData> all;
-  for (Result<LearnerData>& data : prepared) {
-    ASSIGN_OR_RETURN(LearnerData own, std::move(data));
-    all.push_back(std::move(own));
-  }
-  LOG_INFO("texts of {} documents: {:.1f} s", documents.size(),
+  RETURN_IF_ERROR(PrepareAll(sizes, writing.writers(), writing.stop(), plan));
+  LOG_INFO("texts of {} documents: {:.1f} s", num_documents,
            NsToSeconds(SteadyClock::Get().NowNs() - begin_ns));
-  return all;
+  return OkStatus();
 }
 
 }  // namespace graft

@@ -2,26 +2,14 @@
 // alone. Main thread.
 #pragma once
 
-#include <span>
-#include <string>
-#include <vector>
-
 #include "base/status.h"
 #include "cli/learn_options.h"
-#include "learn/learner.h"
-#include "runtime/base_identity.h"
-#include "runtime/runtime.h"
+#include "tuning/learning_plan.h"
 
 namespace graft {
 
-struct DocumentToPrepare {
-  std::string name;
-  const LearnerInput* input;
-};
-
-// The data of each document, in their order.
-Result<std::vector<LearnerData>> PrepareDocuments(const LearnOptions& options, Learner& learner,
-                                                  LoadedModel& model, const BaseIdentity& base,
-                                                  std::span<const DocumentToPrepare> documents);
+// Makes the data of each document of the plan.
+Status PrepareDocuments(const LearnOptions& options, const LearnSizes& sizes, LoadedModel& model,
+                        const BaseIdentity& base, LearningPlan* plan);
 
 }  // namespace graft

@@ -66,6 +66,13 @@ void SortByPlace(std::vector<Record>* records) {
             [](const Record& left, const Record& right) { return left.place < right.place; });
 }
 
+// Whether a job that is not finished needs the file.
+bool Needs(const LearningJob& job, const std::string& file) {
+  if (IsFinished(job.status)) return false;
+  const std::vector<std::string> files = FilesOf(job);
+  return std::find(files.begin(), files.end(), file) != files.end();
+}
+
 }  // namespace
 
 EtcdLearningStore::EtcdLearningStore(ClusterStore& store, Options options, LearningFolder folder)
@@ -130,9 +137,8 @@ Result<EtcdLearningStore::Tenant> EtcdLearningStore::ReadTenant(const std::strin
 
 bool EtcdLearningStore::IsGone(const LearningFile& file, const Tenant& tenant) const {
   if (file.expires_at == 0 || file.expires_at > now()) return false;
-  return std::none_of(tenant.jobs.begin(), tenant.jobs.end(), [&file](const auto& job) {
-    return !IsFinished(job.record.status) && job.record.training_file == file.id;
-  });
+  return std::none_of(tenant.jobs.begin(), tenant.jobs.end(),
+                      [&file](const auto& job) { return Needs(job.record, file.id); });
 }
 
 // ---- files
@@ -206,8 +212,7 @@ Status EtcdLearningStore::DeleteFile(const std::string& tenant, const std::strin
                                    [&id](const auto& one) { return one.record.id == id; });
     if (file == all.files.end() || IsGone(file->record, all)) return NoSuchFile(id);
     for (const auto& job : all.jobs) {
-      if (IsFinished(job.record.status) || job.record.training_file != id) continue;
-      return FileIsNeeded(job.record.id);
+      if (Needs(job.record, id)) return FileIsNeeded(job.record.id);
     }
     const std::string guard = LearningTenantKey(tenant);
     ASSIGN_OR_RETURN(const EtcdOutcome outcome,
@@ -244,11 +249,10 @@ Status EtcdLearningStore::AddJob(const LearningJob& job, const JobLimits& limits
 
 Result<bool> EtcdLearningStore::TryAddJob(const LearningJob& job, const JobLimits& limits) {
   ASSIGN_OR_RETURN(const Tenant tenant, ReadTenant(job.tenant));
-  const auto file = std::find_if(tenant.files.begin(), tenant.files.end(), [&job](const auto& one) {
-    return one.record.id == job.training_file;
-  });
-  if (file == tenant.files.end() || IsGone(file->record, tenant)) {
-    return NoSuchFile(job.training_file);
+  for (const std::string& id : FilesOf(job)) {
+    const auto file = std::find_if(tenant.files.begin(), tenant.files.end(),
+                                   [&id](const auto& one) { return one.record.id == id; });
+    if (file == tenant.files.end() || IsGone(file->record, tenant)) return NoSuchFile(id);
   }
   JobRoom room;
   std::vector<std::string> old;  // that may be forgotten, oldest first

@@ -144,6 +144,19 @@ TEST_F(EtcdLearningStoreTest, AFileGoesWithItsTimeUnlessAJobNeedsIt) {
   EXPECT_TRUE(fs::is_empty(folder_ + "/files"));
 }
 
+TEST_F(EtcdLearningStoreTest, WhatAnAdapterIsToLeaveAloneIsNeeded) {
+  const LearningFile document = AddFile("a", "x"), kept = AddFile("a", "y", 1010);
+  LearningJob job = {.id = "ftjob-1", .tenant = "a", .training_file = document.id};
+  job.method.keep_text = {"file-none"};
+  EXPECT_EQ(frontend_->AddJob(job, {3, 4}).code(), StatusCode::kNotFound);
+  job.method.keep_text = {kept.id};
+  EXPECT_TRUE(frontend_->AddJob(job, {3, 4}).ok());
+  EXPECT_EQ(frontend_->DeleteFile("a", kept.id).code(), StatusCode::kFailedPrecondition);
+  now_ = 1010;
+  EXPECT_EQ(*frontend_->FileContent("a", kept.id), "y");
+  EXPECT_EQ(Claim(*Open("runner", Lease())).method.keep_text, job.method.keep_text);
+}
+
 TEST_F(EtcdLearningStoreTest, ListsComeInPages) {
   std::vector<std::string> ids;
   for (int i = 0; i < 5; ++i) ids.push_back(AddFile("a", "x").id);

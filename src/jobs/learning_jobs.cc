@@ -65,6 +65,7 @@ Result<LearningJob> LearningJobs::Create(LearningJob order) {
   order.created_at = store_.now();
   ASSIGN_OR_RETURN(const LearningFile file, store_.FindFile(order.tenant, order.training_file));
   RETURN_IF_ERROR(CheckLength(order, file));
+  RETURN_IF_ERROR(CheckKept(order));
   RETURN_IF_ERROR(
       store_.AddJob(order, {.unfinished_max = setup_.limits.tenant_jobs_max,
                             .adapters_max = setup_.limits.tenant_adapters_max,
@@ -100,6 +101,18 @@ Status LearningJobs::CheckLength(const LearningJob& order, const LearningFile& f
   // Each question has an answer, of one token at least.
   const int64_t written = method.learner == "next-token" ? 0 : windows * method.questions;
   return CheckJobLength(tokens + written, std::max(1, method.passes), setup_.limits.job_tokens_max);
+}
+
+Status LearningJobs::CheckKept(const LearningJob& order) {
+  int64_t bytes = 0;
+  for (const std::string& id : order.method.keep_text) {
+    ASSIGN_OR_RETURN(const LearningFile file, store_.FindFile(order.tenant, id));
+    bytes += file.bytes;
+  }
+  if (bytes <= kDocumentBytesMax) return OkStatus();
+  return InvalidArgumentError("the files of keep_text have " + std::to_string(bytes) +
+                              " bytes, and " + std::to_string(kDocumentBytesMax) +
+                              " together are read at most");
 }
 
 Status LearningJobs::DeleteAdapter(const std::string& tenant, const std::string& name) {

@@ -31,8 +31,6 @@ struct LearningSetup {
   LearningLimits limits;
   std::string base_model;             // the name that jobs give
   std::vector<std::string> learners;  // the first is the default
-  int32_t rank_max = 0;               // of adapters
-  int32_t batch_max = 0;              // examples of a step
   std::function<Status()> trains;     // why nothing is trained here, or OK; empty: OK
   // This process trains the jobs; otherwise the store alone cancels them.
   bool is_own = true;
@@ -80,6 +78,8 @@ class LearningJobs {
   Status CheckContent(const std::string& name, const std::string& content);
   // kInvalidArgument where the file's text alone is more than a job may learn from.
   Status CheckLength(const LearningJob& order, const LearningFile& file) const;
+  // Whether the files that an adapter is to leave alone are there and no more than one document.
+  Status CheckKept(const LearningJob& order);
   void Ring();
 
   LearningStore& store_;

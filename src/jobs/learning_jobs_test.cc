@@ -5,6 +5,7 @@
 #include <atomic>
 #include <thread>
 
+#include "document/document.h"
 #include "jobs/sqlite_learning_store.h"
 
 namespace graft {
@@ -82,6 +83,20 @@ TEST_F(LearningJobsTest, AJobThatIsTooLongIsRefusedWithWhatToLower) {
   EXPECT_TRUE(jobs.Create(order).ok());
   EXPECT_EQ(CheckJobLength(1, 0, 10).code(), StatusCode::kOk);
   EXPECT_FALSE(CheckJobLength(int64_t{1} << 62, int64_t{1} << 40, 10).ok());
+}
+
+TEST_F(LearningJobsTest, WhatIsToBeLeftAloneIsAsMuchAsADocument) {
+  LearningJobs& jobs = Jobs();
+  LearningJob order = Order(jobs.Upload("t", "a.txt", "fine-tune", "words", 0)->id);
+  const std::string half(static_cast<size_t>(kDocumentBytesMax / 2), 'x');
+  for (int i = 0; i < 2; ++i) {
+    order.method.keep_text.push_back(jobs.Upload("t", "b.txt", "fine-tune", half, 0)->id);
+  }
+  EXPECT_TRUE(jobs.Create(order).ok());
+  order.method.keep_text.push_back(jobs.Upload("t", "c.txt", "fine-tune", "x", 0)->id);
+  const Status status = jobs.Create(order).status();
+  EXPECT_EQ(status.code(), StatusCode::kInvalidArgument);
+  EXPECT_NE(status.message().find("keep_text"), std::string::npos) << status.message();
 }
 
 TEST_F(LearningJobsTest, AnOperatorCancelsAnybodysJob) {

@@ -6,6 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "jobs/document_method.h"
+
 namespace graft {
 
 // Times are Unix seconds; 0: not so far, or never.
@@ -20,34 +22,6 @@ struct LearningFile {
 
   bool operator==(const LearningFile&) const = default;
 };
-
-// The answer to a flag and a field of a job, behind its name, unless it is "none".
-inline constexpr char kHiddenStatesRemoved[] =
-    "was removed since it gained too little; use distill without it";
-
-// How a document becomes an adapter, as the client asks. 0 and "": the learner's own.
-struct DocumentMethod {
-  std::string learner;
-  int32_t passes = 0;
-  int32_t batch = 0;
-  double learning_rate_factor = 1.0;  // of the learner's own rate
-  int32_t rank = 0;
-  int32_t virtual_tokens = 0;
-  double alpha = 0.0;
-  int32_t window_tokens = 128;
-  double held_out_share = 0.05;
-  int32_t questions = 192;
-  int32_t outputs = 1;
-  int32_t output_tokens = 128;
-  int32_t keep = 32;
-  std::string prompts = "auto";  // how the base is told what to write
-  // A job of an earlier commit may have another value, and fails by it.
-  std::string hidden_states = "none";
-
-  bool operator==(const DocumentMethod&) const = default;
-};
-std::string ToJson(const DocumentMethod& method);
-DocumentMethod DocumentMethodOf(const std::string& json);
 
 enum class JobStatus : uint8_t {
   kQueued,

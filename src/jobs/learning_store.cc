@@ -39,6 +39,12 @@ int64_t NumberOfId(const std::string& id) {
   return number;
 }
 
+std::vector<std::string> FilesOf(const LearningJob& job) {
+  std::vector<std::string> files = {job.training_file};
+  files.insert(files.end(), job.method.keep_text.begin(), job.method.keep_text.end());
+  return files;
+}
+
 Status NoSuchFile(const std::string& id) {
   return NotFoundError("there is no file '" + id.substr(0, kIdBytesShown) + "'");
 }

@@ -10,6 +10,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "base/status.h"
 #include "jobs/learning_records.h"
@@ -110,6 +111,10 @@ std::string NewLearningId(const char* prefix);
 std::string EventId(const std::string& job, int64_t number);
 std::string CheckpointId(const std::string& job, int64_t step);
 int64_t NumberOfId(const std::string& id);
+
+// The files that a job needs until it is finished: its document, and what its adapter is to leave
+// alone.
+std::vector<std::string> FilesOf(const LearningJob& job);
 
 // What every store says.
 Status NoSuchFile(const std::string& id);

@@ -10,62 +10,26 @@
 
 #include "base/fault.h"
 #include "base/log.h"
-#include "jobs/sqlite_learning_schema.h"
+#include "jobs/sqlite_learning_rows.h"
 
 namespace graft {
 namespace {
 
-constexpr int kNumJobColumns = 24;   // of GRAFT_JOB_COLUMNS
 constexpr int64_t kJobsKept = 1000;  // of a tenant, besides those with adapters
 
 #define GRAFT_UNFINISHED "('queued', 'validating_files', 'running')"
-#define GRAFT_JOB_COLUMNS                                                               \
-  "id, tenant, base_model, training_file, suffix, metadata, seed, method, created_at, " \
-  "status, is_cancelled, started_at, finished_at, estimated_finish, trained_tokens, "   \
-  "error_code, error_message, error_param, adapter, hash, rank_max, bytes, base_hash, " \
-  "virtual_tokens"
-// And the last figures that it told of itself.
-#define GRAFT_JOB_PROGRESS                                                               \
-  GRAFT_JOB_COLUMNS                                                                      \
-  ", COALESCE((SELECT data FROM event WHERE event.job = job.id AND data != '' ORDER BY " \
-  "number DESC LIMIT 1), '')"
-#define GRAFT_FILE_COLUMNS "id, tenant, name, purpose, bytes, created_at, expires_at"
+// Jobs that need a file, as `job` and `file`: the document, and what its adapter is to leave alone.
+#define GRAFT_NEEDED_FILES                                                                      \
+  "(SELECT id AS job, tenant, training_file AS file FROM job WHERE status IN " GRAFT_UNFINISHED \
+  " UNION ALL SELECT job.id, job.tenant, kept.value FROM job, json_each("                       \
+  "CASE WHEN json_valid(job.method) THEN job.method ELSE '{}' END, '$.keep_text') AS kept "     \
+  "WHERE job.status IN " GRAFT_UNFINISHED ")"
 
-LearningFile FileOf(SqliteStatement& row) {
-  return {.id = row.Text(0),
-          .tenant = row.Text(1),
-          .name = row.Text(2),
-          .purpose = row.Text(3),
-          .bytes = row.Integer(4),
-          .created_at = row.Integer(5),
-          .expires_at = row.Integer(6)};
-}
-
-LearningJob JobOf(SqliteStatement& row) {
-  LearningJob job;
-  job.id = row.Text(0);
-  job.tenant = row.Text(1);
-  job.base_model = row.Text(2);
-  job.training_file = row.Text(3);
-  job.suffix = row.Text(4);
-  job.metadata = row.Text(5);
-  job.seed = static_cast<uint32_t>(row.Integer(6));
-  job.method = DocumentMethodOf(row.Text(7));
-  job.created_at = row.Integer(8);
-  job.status = JobStatusOf(row.Text(9));
-  job.is_cancelled = row.Integer(10) != 0;
-  job.started_at = row.Integer(11);
-  job.finished_at = row.Integer(12);
-  job.estimated_finish = row.Integer(13);
-  job.trained_tokens = row.Integer(14);
-  job.error = {row.Text(15), row.Text(16), row.Text(17)};
-  job.adapter = row.Text(18);
-  job.hash = row.Text(19);
-  job.rank_max = static_cast<int32_t>(row.Integer(20));
-  job.bytes = row.Integer(21);
-  job.base_hash = row.Text(22);
-  job.num_virtual_tokens = static_cast<int32_t>(row.Integer(23));
-  return job;
+// With the last figures that each told of itself.
+std::string JobsWithProgress() {
+  return "SELECT " + JobColumns() +
+         ", COALESCE((SELECT data FROM event WHERE event.job = job.id AND data != '' ORDER BY "
+         "number DESC LIMIT 1), '') FROM job ";
 }
 
 // Documents of all tenants: no other user reads the file, nor what SQLite has beside it, which gets
@@ -103,7 +67,7 @@ Result<std::unique_ptr<SqliteLearningStore>> SqliteLearningStore::Open(
     const std::string& path, std::function<int64_t()> unix_seconds) {
   std::unique_ptr<SqliteLearningStore> store(new SqliteLearningStore(std::move(unix_seconds)));
   if (path != ":memory:") RETURN_IF_ERROR(MakeOwn(path));
-  const Status opened = store->database_.Open(path, kLearningSchemaVersion, kLearningSchema);
+  const Status opened = store->database_.Open(path, kLearningSchemaVersion, LearningSchema());
   if (!opened.ok()) return opened.WithContext(path);
   return store;
 }
@@ -113,8 +77,7 @@ Status SqliteLearningStore::DropExpired() {
   if (!any.Bind(now()).Next()) return any.status();
   constexpr char kExpired[] =
       "DELETE FROM content WHERE place IN (SELECT place FROM file WHERE expires_at > 0 AND "
-      "expires_at <= ? AND id NOT IN (SELECT training_file FROM job WHERE status "
-      "IN " GRAFT_UNFINISHED "))";
+      "expires_at <= ? AND id NOT IN (SELECT file FROM " GRAFT_NEEDED_FILES "))";
   RETURN_IF_ERROR(SqliteStatement(database_, kExpired).Bind(now()).Run());
   return database_.Execute("DELETE FROM file WHERE place NOT IN (SELECT place FROM content)");
 }
@@ -137,17 +100,7 @@ Status SqliteLearningStore::AddFile(const LearningFile& file, std::string_view c
                    Count("SELECT COUNT(*) FROM file WHERE tenant = ?", file.tenant));
   RETURN_IF_ERROR(
       CheckFileRoom(static_cast<size_t>(num_files), bytes, file.bytes, tenant_bytes_max));
-  constexpr char kInsert[] =
-      "INSERT INTO file (" GRAFT_FILE_COLUMNS ") VALUES (?, ?, ?, ?, ?, ?, ?)";
-  RETURN_IF_ERROR(SqliteStatement(database_, kInsert)
-                      .Bind(file.id)
-                      .Bind(file.tenant)
-                      .Bind(file.name)
-                      .Bind(file.purpose)
-                      .Bind(file.bytes)
-                      .Bind(file.created_at)
-                      .Bind(file.expires_at)
-                      .Run());
+  RETURN_IF_ERROR(InsertFile(database_, file));
   constexpr char kContent[] =
       "INSERT INTO content (place, bytes) SELECT place, ? FROM file WHERE id = ?";
   RETURN_IF_ERROR(SqliteStatement(database_, kContent).BindBytes(content).Bind(file.id).Run());
@@ -159,7 +112,7 @@ Result<LearningFile> SqliteLearningStore::FindFile(const std::string& tenant,
   std::lock_guard lock(mutex_);
   RETURN_IF_ERROR(DropExpired());
   SqliteStatement find(database_,
-                       "SELECT " GRAFT_FILE_COLUMNS " FROM file WHERE tenant = ? AND id = ?");
+                       "SELECT " + FileColumns() + " FROM file WHERE tenant = ? AND id = ?");
   if (find.Bind(tenant).Bind(id).Next()) return FileOf(find);
   RETURN_IF_ERROR(find.status());
   return NoSuchFile(id);
@@ -183,8 +136,7 @@ Status SqliteLearningStore::DeleteFile(const std::string& tenant, const std::str
   RETURN_IF_ERROR(transaction.status());
   RETURN_IF_ERROR(DropExpired());
   SqliteStatement needs(
-      database_,
-      "SELECT id FROM job WHERE training_file = ? AND tenant = ? AND status IN " GRAFT_UNFINISHED);
+      database_, "SELECT job FROM " GRAFT_NEEDED_FILES " WHERE file = ? AND tenant = ? LIMIT 1");
   if (needs.Bind(id).Bind(tenant).Next()) {
     return FileIsNeeded(needs.Text(0));
   }
@@ -215,14 +167,11 @@ Result<Page<LearningFile>> SqliteLearningStore::ListFiles(const std::string& ten
   RETURN_IF_ERROR(DropExpired());
   ASSIGN_OR_RETURN(const int64_t place,
                    PlaceOf("SELECT place FROM file WHERE tenant = ? AND id = ?", tenant, query));
-  SqliteStatement list(
-      database_, query.is_ascending
-                     ? "SELECT " GRAFT_FILE_COLUMNS
-                       " FROM file WHERE tenant = ? AND place > ? AND (? = '' OR purpose = ?) "
-                       "ORDER BY place LIMIT ?"
-                     : "SELECT " GRAFT_FILE_COLUMNS
-                       " FROM file WHERE tenant = ? AND place < ? AND (? = '' OR purpose = ?) "
-                       "ORDER BY place DESC LIMIT ?");
+  const bool is_up = query.is_ascending;
+  SqliteStatement list(database_, "SELECT " + FileColumns() + " FROM file WHERE tenant = ? AND " +
+                                      (is_up ? "place > ?" : "place < ?") +
+                                      " AND (? = '' OR purpose = ?) ORDER BY place " +
+                                      (is_up ? "" : "DESC ") + "LIMIT ?");
   list.Bind(tenant).Bind(place).Bind(purpose).Bind(purpose).Bind(int64_t{query.limit} + 1);
   return PageOf<LearningFile>(list, query.limit, FileOf);
 }
@@ -232,10 +181,11 @@ Status SqliteLearningStore::AddJob(const LearningJob& job, const JobLimits& limi
   SqliteTransaction transaction(database_);
   RETURN_IF_ERROR(transaction.status());
   RETURN_IF_ERROR(DropExpired());
-  SqliteStatement file(database_, "SELECT 1 FROM file WHERE tenant = ? AND id = ?");
-  if (!file.Bind(job.tenant).Bind(job.training_file).Next()) {
+  for (const std::string& id : FilesOf(job)) {
+    SqliteStatement file(database_, "SELECT 1 FROM file WHERE tenant = ? AND id = ?");
+    if (file.Bind(job.tenant).Bind(id).Next()) continue;
     RETURN_IF_ERROR(file.status());
-    return NoSuchFile(job.training_file);
+    return NoSuchFile(id);
   }
   JobRoom room;
   ASSIGN_OR_RETURN(
@@ -250,25 +200,7 @@ Status SqliteLearningStore::AddJob(const LearningJob& job, const JobLimits& limi
                          "adapter != ''",
                          job.tenant));
   RETURN_IF_ERROR(CheckJobRoom(room, limits));
-  RETURN_IF_ERROR(
-      SqliteStatement(
-          database_,
-          "INSERT INTO job (id, tenant, base_model, training_file, suffix, "
-          "metadata, seed, method, created_at, status, is_cancelled, "
-          "started_at, finished_at, estimated_finish, trained_tokens, "
-          "error_code, error_message, error_param, adapter, hash, "
-          "rank_max, bytes, base_hash, virtual_tokens) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, "
-          "'queued', 0, 0, 0, 0, 0, '', '', '', '', '', 0, 0, '', 0)")
-          .Bind(job.id)
-          .Bind(job.tenant)
-          .Bind(job.base_model)
-          .Bind(job.training_file)
-          .Bind(job.suffix)
-          .Bind(job.metadata)
-          .Bind(int64_t{job.seed})
-          .Bind(ToJson(job.method))
-          .Bind(job.created_at)
-          .Run());
+  RETURN_IF_ERROR(InsertJob(database_, job));
   RETURN_IF_ERROR(WriteEvent(job.id, {.message = "Created fine-tuning job: " + job.id}));
   RETURN_IF_ERROR(DropOldJobs(job.tenant));
   return transaction.Commit();
@@ -287,7 +219,7 @@ Status SqliteLearningStore::DropOldJobs(const std::string& tenant) {
 
 Result<LearningJob> SqliteLearningStore::ReadJob(const std::string& tenant, const std::string& id) {
   SqliteStatement find(database_,
-                       "SELECT " GRAFT_JOB_COLUMNS " FROM job WHERE tenant = ? AND id = ?");
+                       "SELECT " + JobColumns() + " FROM job WHERE tenant = ? AND id = ?");
   if (find.Bind(tenant).Bind(id).Next()) return JobOf(find);
   RETURN_IF_ERROR(find.status());
   return NoSuchJob(id);
@@ -303,9 +235,9 @@ Result<Page<LearningJob>> SqliteLearningStore::ListJobs(const std::string& tenan
   std::lock_guard lock(mutex_);
   ASSIGN_OR_RETURN(const int64_t place,
                    PlaceOf("SELECT place FROM job WHERE tenant = ? AND id = ?", tenant, query));
-  SqliteStatement list(database_, "SELECT " GRAFT_JOB_COLUMNS
-                                  " FROM job WHERE tenant = ? AND place < ? "
-                                  "ORDER BY place DESC LIMIT ?");
+  SqliteStatement list(database_, "SELECT " + JobColumns() +
+                                      " FROM job WHERE tenant = ? AND place < ? "
+                                      "ORDER BY place DESC LIMIT ?");
   list.Bind(tenant).Bind(place).Bind(int64_t{query.limit} + 1);
   return PageOf<LearningJob>(list, query.limit, JobOf);
 }
@@ -342,12 +274,10 @@ Result<Page<JobEvent>> SqliteLearningStore::ListEvents(const std::string& tenant
   std::lock_guard lock(mutex_);
   ASSIGN_OR_RETURN(const int64_t after, AfterNumber(tenant, job, query));
   SqliteStatement list(database_,
-                       "SELECT number, created_at, level, message, data FROM event "
-                       "WHERE job = ? AND number < ? ORDER BY number DESC LIMIT ?");
+                       "SELECT " + EventColumns() +
+                           " FROM event WHERE job = ? AND number < ? ORDER BY number DESC LIMIT ?");
   list.Bind(job).Bind(after).Bind(int64_t{query.limit} + 1);
-  return PageOf<JobEvent>(list, query.limit, [](SqliteStatement& row) {
-    return JobEvent{row.Integer(0), row.Integer(1), row.Text(2), row.Text(3), row.Text(4)};
-  });
+  return PageOf<JobEvent>(list, query.limit, EventOf);
 }
 
 Result<Page<JobCheckpoint>> SqliteLearningStore::ListCheckpoints(const std::string& tenant,
@@ -355,20 +285,18 @@ Result<Page<JobCheckpoint>> SqliteLearningStore::ListCheckpoints(const std::stri
                                                                  const PageQuery& query) {
   std::lock_guard lock(mutex_);
   ASSIGN_OR_RETURN(const int64_t after, AfterNumber(tenant, job, query));
-  SqliteStatement list(database_,
-                       "SELECT step, created_at, loss FROM checkpoint "
-                       "WHERE job = ? AND step < ? ORDER BY step DESC LIMIT ?");
+  SqliteStatement list(
+      database_, "SELECT " + CheckpointColumns() +
+                     " FROM checkpoint WHERE job = ? AND step < ? ORDER BY step DESC LIMIT ?");
   list.Bind(job).Bind(after).Bind(int64_t{query.limit} + 1);
-  return PageOf<JobCheckpoint>(list, query.limit, [](SqliteStatement& row) {
-    return JobCheckpoint{row.Integer(0), row.Integer(1), row.Real(2)};
-  });
+  return PageOf<JobCheckpoint>(list, query.limit, CheckpointOf);
 }
 
 Result<std::vector<LearningJob>> SqliteLearningStore::ListLearned() {
   std::lock_guard lock(mutex_);
-  SqliteStatement list(database_, "SELECT " GRAFT_JOB_COLUMNS
-                                  " FROM job WHERE status = 'succeeded' AND adapter != '' "
-                                  "ORDER BY place");
+  SqliteStatement list(database_, "SELECT " + JobColumns() +
+                                      " FROM job WHERE status = 'succeeded' AND adapter != '' "
+                                      "ORDER BY place");
   std::vector<LearningJob> jobs;
   while (list.Next()) jobs.push_back(JobOf(list));
   RETURN_IF_ERROR(list.status());
@@ -387,8 +315,9 @@ Result<std::string> SqliteLearningStore::TenantOf(const std::string& job) {
 Result<LearningJob> SqliteLearningStore::FindLearned(const std::string& tenant,
                                                      const std::string& adapter) {
   std::lock_guard lock(mutex_);
-  SqliteStatement find(database_, "SELECT " GRAFT_JOB_COLUMNS
-                                  " FROM job WHERE tenant = ? AND adapter = ? AND adapter != ''");
+  SqliteStatement find(
+      database_,
+      "SELECT " + JobColumns() + " FROM job WHERE tenant = ? AND adapter = ? AND adapter != ''");
   if (find.Bind(tenant).Bind(adapter).Next()) return JobOf(find);
   RETURN_IF_ERROR(find.status());
   return NoSuchLearnedModel(adapter);
@@ -409,14 +338,12 @@ Result<JobsOverview> SqliteLearningStore::Overview(int32_t rows_max) {
   }
   RETURN_IF_ERROR(counts.status());
   constexpr const char* kLists[] = {
-      "SELECT " GRAFT_JOB_PROGRESS " FROM job WHERE status IN " GRAFT_UNFINISHED
-      " ORDER BY place DESC LIMIT ?",
-      "SELECT " GRAFT_JOB_PROGRESS " FROM job WHERE status NOT IN " GRAFT_UNFINISHED
-      " ORDER BY place DESC LIMIT ?"};
-  for (const char* const sql : kLists) {
-    SqliteStatement list(database_, sql);
+      "WHERE status IN " GRAFT_UNFINISHED " ORDER BY place DESC LIMIT ?",
+      "WHERE status NOT IN " GRAFT_UNFINISHED " ORDER BY place DESC LIMIT ?"};
+  for (const char* const which : kLists) {
+    SqliteStatement list(database_, JobsWithProgress() + which);
     list.Bind(int64_t{rows_max} - static_cast<int64_t>(overview.rows.size()));
-    while (list.Next()) overview.rows.push_back({JobOf(list), list.Text(kNumJobColumns)});
+    while (list.Next()) overview.rows.push_back({JobOf(list), list.Text(NumJobColumns())});
     RETURN_IF_ERROR(list.status());
   }
   return overview;
@@ -428,18 +355,18 @@ Result<std::optional<LearningJob>> SqliteLearningStore::NextJob() {
   RETURN_IF_ERROR(transaction.status());
   std::optional<LearningJob> job;
   {
-    SqliteStatement next(database_,
-                         "SELECT " GRAFT_JOB_COLUMNS
-                         ", COALESCE((SELECT begins FROM begun WHERE begun.job = waiting.id), 0) "
-                         "FROM job AS waiting WHERE status IN " GRAFT_UNFINISHED
-                         " ORDER BY COALESCE((SELECT number FROM turn "
-                         "WHERE turn.tenant = waiting.tenant), 0), started_at = 0, place LIMIT 1");
+    SqliteStatement next(
+        database_, "SELECT " + JobColumns() +
+                       ", COALESCE((SELECT begins FROM begun WHERE begun.job = waiting.id), 0) "
+                       "FROM job AS waiting WHERE status IN " GRAFT_UNFINISHED
+                       " ORDER BY COALESCE((SELECT number FROM turn "
+                       "WHERE turn.tenant = waiting.tenant), 0), started_at = 0, place LIMIT 1");
     if (!next.Next()) {
       RETURN_IF_ERROR(next.status());
       return job;
     }
     job = JobOf(next);
-    job->begins = static_cast<int32_t>(next.Integer(kNumJobColumns)) + 1;
+    job->begins = static_cast<int32_t>(next.Integer(NumJobColumns())) + 1;
   }
   RETURN_IF_ERROR(
       SqliteStatement(database_, "INSERT OR REPLACE INTO begun (job, begins) VALUES (?, ?)")
@@ -479,29 +406,7 @@ void SqliteLearningStore::Leave(const LearningJob& job, bool is_fault) {
   if (!left.ok()) LOG_WARN("fine-tuning job {}: {}", job.id, left.message());
 }
 
-Status SqliteLearningStore::Write(const LearningJob& job) {
-  return SqliteStatement(database_,
-                         "UPDATE job SET status = ?, started_at = ?, finished_at = ?, "
-                         "estimated_finish = ?, trained_tokens = ?, error_code = ?, "
-                         "error_message = ?, error_param = ?, adapter = ?, hash = ?, "
-                         "rank_max = ?, bytes = ?, base_hash = ?, virtual_tokens = ? WHERE id = ?")
-      .Bind(JobStatusName(job.status))
-      .Bind(job.started_at)
-      .Bind(job.finished_at)
-      .Bind(job.estimated_finish)
-      .Bind(job.trained_tokens)
-      .Bind(job.error.code)
-      .Bind(job.error.message)
-      .Bind(job.error.param)
-      .Bind(job.adapter)
-      .Bind(job.hash)
-      .Bind(int64_t{job.rank_max})
-      .Bind(job.bytes)
-      .Bind(job.base_hash)
-      .Bind(int64_t{job.num_virtual_tokens})
-      .Bind(job.id)
-      .Run();
-}
+Status SqliteLearningStore::Write(const LearningJob& job) { return UpdateJob(database_, job); }
 
 Status SqliteLearningStore::Update(const LearningJob& job) {
   std::lock_guard lock(mutex_);
@@ -525,17 +430,9 @@ Result<bool> SqliteLearningStore::IsCancelled(const std::string& job) {
 }
 
 Status SqliteLearningStore::WriteEvent(const std::string& job, const JobEvent& event) {
-  return SqliteStatement(database_,
-                         "INSERT INTO event (job, number, created_at, level, message, data) "
-                         "SELECT ?, COALESCE(MAX(number), 0) + 1, ?, ?, ?, ? FROM event "
-                         "WHERE job = ?")
-      .Bind(job)
-      .Bind(now())
-      .Bind(event.level)
-      .Bind(event.message)
-      .Bind(event.data)
-      .Bind(job)
-      .Run();
+  JobEvent written = event;
+  written.created_at = now();
+  return InsertEvent(database_, job, written);
 }
 
 Status SqliteLearningStore::AddEvent(const std::string& job, const JobEvent& event) {
@@ -547,14 +444,9 @@ Status SqliteLearningStore::AddCheckpoint(const std::string& job, const JobCheck
   std::lock_guard lock(mutex_);
   SqliteTransaction transaction(database_);
   RETURN_IF_ERROR(transaction.status());
-  constexpr char kInsert[] =
-      "INSERT OR REPLACE INTO checkpoint (job, step, created_at, loss) VALUES (?, ?, ?, ?)";
-  RETURN_IF_ERROR(SqliteStatement(database_, kInsert)
-                      .Bind(job)
-                      .Bind(checkpoint.step)
-                      .Bind(now())
-                      .Bind(checkpoint.loss)
-                      .Run());
+  JobCheckpoint written = checkpoint;
+  written.created_at = now();
+  RETURN_IF_ERROR(InsertCheckpoint(database_, job, written));
   constexpr char kOld[] =
       "DELETE FROM checkpoint WHERE job = ? AND step NOT IN "
       "(SELECT step FROM checkpoint WHERE job = ? ORDER BY step DESC LIMIT ?)";
@@ -563,8 +455,7 @@ Status SqliteLearningStore::AddCheckpoint(const std::string& job, const JobCheck
   return transaction.Commit();
 }
 
+#undef GRAFT_NEEDED_FILES
 #undef GRAFT_UNFINISHED
-#undef GRAFT_JOB_COLUMNS
-#undef GRAFT_FILE_COLUMNS
 
 }  // namespace graft

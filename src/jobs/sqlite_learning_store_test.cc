@@ -35,7 +35,8 @@ class SqliteLearningStoreTest : public testing::Test {
     return file;
   }
 
-  LearningJob AddJob(const std::string& tenant, const std::string& file) {
+  LearningJob AddJob(const std::string& tenant, const std::string& file,
+                     std::vector<std::string> keep_text = {}) {
     LearningJob job = {.id = NewLearningId("ftjob-"),
                        .tenant = tenant,
                        .base_model = "base",
@@ -44,6 +45,7 @@ class SqliteLearningStoreTest : public testing::Test {
                        .metadata = R"({"a":"b"})",
                        .seed = 7};
     job.method = {.learner = "next-token", .passes = 3, .learning_rate_factor = 0.5};
+    job.method.keep_text = std::move(keep_text);
     job.created_at = now_;
     const Status added = store_->AddJob(job, {3, 4});
     EXPECT_TRUE(added.ok()) << added.ToString();
@@ -100,6 +102,25 @@ TEST_F(SqliteLearningStoreTest, AFileGoesWithItsTimeUnlessAJobNeedsIt) {
   EXPECT_EQ(*store_->FileContent("a", used.id), "y");
   Finish(job, JobStatus::kSucceeded);
   EXPECT_EQ(store_->FindFile("a", used.id).status().code(), StatusCode::kNotFound);
+}
+
+TEST_F(SqliteLearningStoreTest, WhatAnAdapterIsToLeaveAloneIsNeeded) {
+  const LearningFile document = AddFile("a", "x"), first = AddFile("a", "y", 1010),
+                     second = AddFile("a", "z");
+  const LearningJob job = AddJob("a", document.id, {first.id, second.id});
+  EXPECT_EQ(store_->FindJob("a", job.id)->method.keep_text, job.method.keep_text);
+  EXPECT_EQ(store_->DeleteFile("a", second.id).code(), StatusCode::kFailedPrecondition);
+  now_ = 1010;
+  EXPECT_EQ(*store_->FileContent("a", first.id), "y");
+  LearningJob more = job;
+  more.id = "ftjob-more";
+  more.method.keep_text = {"file-none"};
+  EXPECT_EQ(store_->AddJob(more, {9, 9}).code(), StatusCode::kNotFound);
+  more.method.keep_text = {AddFile("b", "y").id};
+  EXPECT_EQ(store_->AddJob(more, {9, 9}).code(), StatusCode::kNotFound);
+  Finish(job, JobStatus::kSucceeded);
+  EXPECT_EQ(store_->FindFile("a", first.id).status().code(), StatusCode::kNotFound);
+  EXPECT_TRUE(store_->DeleteFile("a", second.id).ok());
 }
 
 TEST_F(SqliteLearningStoreTest, ListsComeInPages) {
@@ -400,11 +421,14 @@ TEST(LearningRecordsTest, AMethodGoesToJsonAndBack) {
                                  .outputs = 1,
                                  .output_tokens = 11,
                                  .keep = 12,
+                                 .keep_weight = 0.5,
+                                 .keep_text = {"file-1", "file-2"},
                                  .prompts = "chat"};
   EXPECT_EQ(DocumentMethodOf(ToJson(method)), method);
   EXPECT_EQ(ToJson(method).find("hidden_states"), std::string::npos);
   const DocumentMethod old = DocumentMethodOf(OldMethod("distill", "last"));
   EXPECT_EQ(old.hidden_states, "last");
+  EXPECT_EQ(old.keep_weight, DocumentMethod().keep_weight);
   EXPECT_EQ(DocumentMethodOf(ToJson(old)), old);
   EXPECT_EQ(DocumentMethodOf("no json"), DocumentMethod());
   for (const JobStatus status :

@@ -49,6 +49,8 @@ class SqliteDatabase {
 class SqliteStatement {
  public:
   SqliteStatement(SqliteDatabase& database, const char* sql);
+  SqliteStatement(SqliteDatabase& database, const std::string& sql)
+      : SqliteStatement(database, sql.c_str()) {}
   ~SqliteStatement();
   SqliteStatement(const SqliteStatement&) = delete;
   SqliteStatement& operator=(const SqliteStatement&) = delete;

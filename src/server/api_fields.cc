@@ -1,6 +1,10 @@
 #include "server/api_fields.h"
 
+#include <cstdio>
+#include <deque>
+
 #include "base/check.h"
+#include "jobs/document_method.h"
 
 namespace graft {
 namespace {
@@ -322,35 +326,60 @@ std::vector<ApiField> FineTuningRows() {
   };
 }
 
-std::vector<ApiField> HyperparameterRows() {
-  return {
-      Read("learner", "string", "the first of them", "one of the [learners](learning.md#learners)"),
-      Read("n_epochs", "integer, 1 to 100,000", "the learner's", "passes over the examples"),
-      Read("batch_size", "integer, 1 to 2,048", "the learner's", "examples of a step"),
-      Read("learning_rate_multiplier", "number, above 0, to 1,000", "1", "of the learner's rate"),
-      Read("rank", "integer", "the learner's", "of LoRA, on all modules"),
-      Read("virtual_tokens", "integer, 1 to 4,096", "the learner's",
-           "in front of every prompt, where the learner trains such"),
-      Read("alpha", "number, above 0", "the rank", "its products count alpha / rank"),
-      Read("window_tokens", "integer, 16 to 1,048,576", "128",
-           "of the document in one example, at most"),
-      Read("held_out", "number, 0 to 0.5", "0.05",
-           "share of the examples that are not learned but looked at"),
-      Read("questions", "integer, 0 to 10,000", "192",
-           "questions that the base asks itself about each window and answers, where the learner "
-           "has it write"),
-      Read("outputs", "integer, 0 to 1,000", "1",
-           "texts that the base writes for each window to go on, and as many to sum it up"),
-      Read("output_tokens", "integer, 4 to 4,096", "128", "of such a text, at most"),
-      Read("keep", "integer, 0 to 10,000", "32",
-           "short texts about nothing that the base writes, where the learner has it write: the "
-           "adapter is to leave them as likely as they are. One for eight of the document's at "
-           "most"),
-      Read("prompts", "string", "`\"auto\"`",
-           "how the base is told what to write and asked: `\"plain\"` text, or `\"chat\"`: by its "
-           "chat template; `\"auto\"`: by that where there is one"),
-      Refused("hidden_states", "\"none\""),
-  };
+// "1,048,576", "0.5".
+std::string NumberText(double number) {
+  char text[32];
+  std::snprintf(text, sizeof(text), "%.10g", number);
+  std::string all = text;
+  if (all.find_first_not_of("0123456789") != std::string::npos) return all;
+  for (size_t i = all.size(); i > 3; i -= 3) all.insert(i - 3, ",");
+  return all;
+}
+
+// What may be given for a setting of a method, and what stands where it is not given.
+struct SettingText {
+  std::string type, initial;
+};
+SettingText TextOf(const MethodRow& row, int32_t initial) {
+  const bool is_own = *row.own != '\0';
+  return {"integer, " + NumberText(row.min + (is_own ? 1 : 0)) + " to " + NumberText(row.max),
+          is_own ? row.own : NumberText(initial)};
+}
+SettingText TextOf(const MethodRow& row, double initial) {
+  const bool is_own = *row.own != '\0';
+  return {"number, " +
+              (is_own || row.is_above ? "above " + NumberText(row.min) + ", to "
+                                      : NumberText(row.min) + " to ") +
+              NumberText(row.max),
+          is_own ? row.own : NumberText(initial)};
+}
+SettingText TextOf(const MethodRow& row, const std::string& initial) {
+  if (*row.own != '\0') return {"string", row.own};
+  std::string words;
+  for (const char* const word : row.words) {
+    words += (words.empty() ? "`\"" : ", `\"") + std::string(word) + "\"`";
+  }
+  return {words, "`\"" + initial + "\"`"};
+}
+SettingText TextOf(const MethodRow& row, const std::vector<std::string>&) {
+  return {"list of up to " + NumberText(row.max) + " ids of files", row.own};
+}
+
+// From the rows of jobs/document_method.h; their texts are made once.
+const std::vector<ApiField>& HyperparameterRows() {
+  static std::deque<SettingText> texts;  // a row points into them
+  static const std::vector<ApiField> all = [] {
+    std::vector<ApiField> rows;
+    const DocumentMethod initial;
+    VisitMethod(initial, [&rows](const MethodRow& row, const auto& value) {
+      if (*row.field == '\0') return;
+      const SettingText& text = texts.emplace_back(TextOf(row, value));
+      rows.push_back(Read(row.field, text.type.c_str(), text.initial.c_str(), row.field_help));
+    });
+    rows.push_back(Refused("hidden_states", "\"none\""));
+    return rows;
+  }();
+  return all;
 }
 
 std::vector<ApiField> Joined(std::vector<ApiField> rows, const std::vector<ApiField>& others) {

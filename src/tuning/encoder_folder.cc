@@ -3,11 +3,9 @@
 #include <filesystem>
 #include <utility>
 
-#include "base/clock.h"
 #include "base/file.h"
 #include "base/json.h"
-#include "base/log.h"
-#include "learn/learned_folder.h"
+#include "model/prompt_config.h"
 #include "tuning/recipe.h"
 #include "tuning/task_set.h"
 
@@ -40,51 +38,88 @@ Status ReadEncoder(const std::string& folder, const ModelConfig& config, Encoder
   return ReadInto(decoder, config, &run.decoder(), nullptr).WithContext(folder);
 }
 
-Status WriteEncoder(const EncoderOrder& order, const LoadedModel& model,
+Status WriteEncoder(const std::string& folder, const LoadedModel& model,
                     const OrderedJson& provenance, EncoderRun& run) {
-  const DType dtype = model.weights.dtype;
-  ASSIGN_OR_RETURN(const std::string encoder,
-                   WriteLearnedFolder(order.folder + kEncoder, model.config,
-                                      {run.encoder_lora(), &run.encoder_tokens()}, dtype,
-                                      model.name, provenance));
-  return WriteLearnedFolder(order.folder + kDecoder, model.config, {.lora = &run.decoder()}, dtype,
-                            model.name, provenance)
-      .status();
+  RETURN_IF_ERROR(WriteAdapter(folder + kEncoder, {run.encoder_lora(), &run.encoder_tokens()},
+                               provenance, model)
+                      .status());
+  return WriteAdapter(folder + kDecoder, {.lora = &run.decoder()}, provenance, model).status();
 }
 
-std::string CheckpointOf(const EncoderOrder& order) { return order.folder + ".learning"; }
+// Where a document's adapter comes from. Its length alone limits its virtual tokens.
+OrderedJson OriginByEncoder(const EncoderChoices& choices, const LearningPlan& plan,
+                            const LearningDocument& document, const LoadedModel& model,
+                            const BaseIdentity& base) {
+  const TrainedShape shape = ShapeOf(plan.recipe, *plan.learner, kVirtualTokensMax);
+  OrderedJson origin = OriginJson(plan.recipe, *plan.learner, shape, model, base, document.document,
+                                  document.input.tokens.size());
+  if (choices.embedder != Embedder::kTrained) {
+    origin["learner"]["embedder"] = WordOf(choices.embedder, kEmbedderWords);
+  }
+  return origin;
+}
 
 // All documents with their settings, and how this machine computes.
-std::string IdentityOf(const EncoderOrder& order, const LoadedModel& model) {
-  OrderedJson identity = {{"has_answers", order.settings.has_answers},
-                          {"window_passes", order.settings.window_passes},
-                          {"window_answer_passes", order.settings.window_answer_passes}};
-  for (const EncodedDocument& document : order.documents) {
-    identity["documents"].push_back(document.origin);
-  }
+std::string IdentityOf(const EncoderSettings& settings, std::span<const OrderedJson> origins,
+                       const LoadedModel& model) {
+  OrderedJson identity = {{"has_answers", settings.has_answers},
+                          {"window_passes", settings.window_passes},
+                          {"window_answer_passes", settings.window_answer_passes}};
+  for (const OrderedJson& origin : origins) identity["documents"].push_back(origin);
   return RunIdentity(identity, model);
 }
 
-Status Learn(const EncoderOrder& order, EncoderRun& run) {
-  ASSIGN_OR_RETURN(const bool resumed, run.Resume(CheckpointOf(order)));
-  if (resumed) order.on_resume(run.step(), run.num_steps());
-  int64_t saved_ns = SteadyClock::Get().NowNs();
-  while (run.step() < run.num_steps()) {
-    run.Step();
-    order.on_step(run.step(), run.num_steps(), run.last_loss());
-    if (run.step() == run.num_steps()) break;
-    const int64_t now_ns = SteadyClock::Get().NowNs();
-    if (now_ns - saved_ns < int64_t{order.checkpoint_seconds} * 1'000'000'000) continue;
-    RETURN_IF_ERROR(run.SaveCheckpoint(CheckpointOf(order)));
-    saved_ns = now_ns;
+class EncoderSteps : public TrainedSteps {
+ public:
+  EncoderSteps(EncoderRun& run, std::string checkpoint, TrainingHost& host, int seconds)
+      : run_(run), checkpoint_(std::move(checkpoint)), host_(host), timer_(seconds) {}
+
+  Status Run() {
+    ASSIGN_OR_RETURN(const bool resumed, run_.Resume(checkpoint_));
+    host_.OnBegin("the encoder", progress(), resumed);
+    timer_.Reset();
+    return TrainSteps(*this, host_);
   }
-  // As of other learners: what comes behind is done again from there.
-  const Status saved = run.SaveCheckpoint(CheckpointOf(order));
-  if (!saved.ok()) LOG_WARN("no checkpoint behind the last step: {}", saved.message());
-  return OkStatus();
+
+  bool is_done() const override { return run_.step() == run_.num_steps(); }
+  TrainingProgress progress() const override {
+    return {.step = run_.step(),
+            .num_steps = run_.num_steps(),
+            .loss = run_.last_loss(),
+            .looked_at = run_.step()};
+  }
+  Status Step() override {
+    run_.Step();
+    return OkStatus();
+  }
+  bool is_save_due() const override { return timer_.IsDue(); }
+  Status Save() override {
+    const Status saved = run_.SaveCheckpoint(checkpoint_);
+    timer_.Reset();
+    return host_.OnCheckpoint("the encoder", progress(), saved);
+  }
+
+ private:
+  EncoderRun& run_;
+  const std::string checkpoint_;
+  TrainingHost& host_;
+  CheckpointTimer timer_;
+};
+
+// The encoder in its folder, or one that is learned now: then how many steps that took.
+Result<int32_t> GetEncoder(const EncoderChoices& choices, const OrderedJson& origin,
+                           const LoadedModel& model, EncoderRun& run, EncoderSteps& steps) {
+  if (HasEncoder(choices.folder)) {
+    RETURN_IF_ERROR(CheckEmbedder(choices.folder, origin));
+    RETURN_IF_ERROR(ReadEncoder(choices.folder, model.config, run));
+    return 0;
+  }
+  RETURN_IF_ERROR(steps.Run());
+  run.RoundMap();
+  return run.num_steps();
 }
 
-OrderedJson ScoresJson(const EncoderReport& report) {
+OrderedJson EncoderScoresJson(const EncoderReport& report) {
   const EncoderRun::Scores& scores = report.scores;
   return {{"reconstruction_loss", scores.reconstruction},
           {"loss_base", scores.answers_without},
@@ -99,6 +134,38 @@ OrderedJson ScoresJson(const EncoderReport& report) {
 bool HasEncoder(const std::string& folder) {
   return FileExists(folder + kEncoder + "/graft.json") &&
          FileExists(folder + kDecoder + "/graft.json");
+}
+
+Result<EncoderSettings> EncoderSettingsOf(const EncoderChoices& choices, const LearningPlan& plan,
+                                          const ModelConfig& config) {
+  if (choices.embedder != Embedder::kTrained && config.hidden_size >= kVirtualTokensMax) {
+    return UnimplementedError("--embedder takes models of a hidden size below " +
+                              std::to_string(kVirtualTokensMax));
+  }
+  const LearnerParts parts = PartsOf(plan.recipe, *plan.learner);
+  return EncoderSettings{.rates = RatesOf(plan),
+                         .rank = parts.rank,
+                         .memory_tokens = parts.virtual_tokens,
+                         .window_tokens = plan.recipe.method.window_tokens,
+                         .window_passes = choices.reconstruction_passes,
+                         .window_answer_passes = choices.window_answer_passes,
+                         .end_token = config.eos_token_ids.empty() ? 0 : config.eos_token_ids[0],
+                         .has_answers = !choices.reconstruction_only,
+                         .embedder = choices.embedder,
+                         .hidden_size = config.hidden_size,
+                         .seed = plan.recipe.seed};
+}
+
+Result<LearnSizes> SizesByEncoder(const EncoderChoices& choices, const LearningPlan& plan,
+                                  const ModelConfig& config) {
+  std::vector<size_t> tokens;
+  for (const LearningDocument& document : plan.documents) {
+    tokens.push_back(document.input.tokens.size());
+  }
+  ASSIGN_OR_RETURN(const EncoderSettings settings, EncoderSettingsOf(choices, plan, config));
+  LearnSizes sizes = SizesOfPlan(plan);
+  sizes.frozen = EncoderSizes(tokens, settings, config, DType::kF32);
+  return sizes;
 }
 
 LearnSizes::Frozen EncoderSizes(std::span<const size_t> document_tokens,
@@ -122,47 +189,46 @@ LearnSizes::Frozen EncoderSizes(std::span<const size_t> document_tokens,
   return sizes;
 }
 
-Result<EncoderReport> LearnByEncoder(EncoderOrder order, LoadedModel& model,
-                                     const TrainingLimits& limits) {
+Result<EncoderReport> LearnByEncoder(const EncoderChoices& choices, LearningPlan& plan,
+                                     LoadedModel& model, const BaseIdentity& base,
+                                     const TrainingLimits& limits, TrainingHost& host,
+                                     int checkpoint_seconds) {
   Trainer trainer(model.config, model.weights, limits, model.stream);
+  ASSIGN_OR_RETURN(EncoderSettings settings, EncoderSettingsOf(choices, plan, model.config));
+  std::vector<OrderedJson> origins;
   std::vector<EncoderDocument> documents;
-  for (EncodedDocument& document : order.documents) {
-    documents.push_back(std::move(document.document));
+  for (LearningDocument& document : plan.documents) {
+    LearnerData data = std::move(document.data);
+    origins.push_back(OriginByEncoder(choices, plan, document, model, base));
+    documents.push_back({document.input.tokens, std::move(data)});
   }
-  const bool is_there = HasEncoder(order.folder);
-  order.settings.identity = IdentityOf(order, model);
-  if (is_there) order.settings.has_answers = false;
-  EncoderRun run(trainer, std::move(documents), order.settings);
+  const bool is_there = HasEncoder(choices.folder);
+  const std::string checkpoint = choices.folder + ".learning";
+  settings.identity = IdentityOf(settings, origins, model);
+  if (is_there) settings.has_answers = false;
+  EncoderRun run(trainer, std::move(documents), settings);
+  EncoderSteps steps(run, checkpoint, host, checkpoint_seconds);
   EncoderReport report;
-  if (is_there) {
-    RETURN_IF_ERROR(CheckEmbedder(order.folder, order.documents[0].origin));
-    RETURN_IF_ERROR(ReadEncoder(order.folder, model.config, run));
-  } else {
-    RETURN_IF_ERROR(Learn(order, run));
-    run.RoundMap();
-    report.num_steps = run.num_steps();
-  }
+  ASSIGN_OR_RETURN(report.num_steps, GetEncoder(choices, origins[0], model, run, steps));
   run.EncodeAll();
   report.scores = run.Evaluate();
-  const bool is_better = report.scores.answers < report.scores.answers_without;
-  if (!is_there && order.settings.has_answers && !is_better) {  // NaN, too
-    return FailedPreconditionError("the encoder was not learned: the loss on the answers is " +
-                                   std::to_string(report.scores.answers) + ", the base's is " +
-                                   std::to_string(report.scores.answers_without) +
-                                   "; change --learning-rate or --prompt-learning-rate");
+  if (!is_there && settings.has_answers) {
+    const EncoderRun::Scores& scores = report.scores;
+    RETURN_IF_ERROR(CheckLearned("the encoder",
+                                 {.before = scores.answers_without, .after = scores.answers},
+                                 plan.words.lower_rates));
   }
-  for (size_t i = 0; i < order.documents.size(); ++i) {
-    OrderedJson provenance = order.documents[i].origin;
-    if (!is_there && i == 0) RETURN_IF_ERROR(WriteEncoder(order, model, provenance, run));
-    provenance["scores"] = ScoresJson(report);
+  if (!is_there) RETURN_IF_ERROR(WriteEncoder(choices.folder, model, origins[0], run));
+  for (size_t i = 0; i < origins.size(); ++i) {
+    OrderedJson provenance = origins[i];
+    provenance["scores"] = EncoderScoresJson(report);
     ASSIGN_OR_RETURN(std::string hash,
-                     WriteLearnedFolder(order.documents[i].folder, model.config,
-                                        {&run.decoder(), &run.memory(i)}, model.weights.dtype,
-                                        model.name, provenance));
+                     WriteAdapter(plan.documents[i].folder, {&run.decoder(), &run.memory(i)},
+                                  provenance, model));
     report.hashes.push_back(std::move(hash));
   }
   std::error_code ignored;
-  std::filesystem::remove(CheckpointOf(order), ignored);
+  std::filesystem::remove(checkpoint, ignored);
   return report;
 }
 

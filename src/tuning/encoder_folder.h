@@ -1,45 +1,44 @@
 // Documents by an encoder: it is learned from them, or was and lies in a folder; then each document
-// becomes a bundle of the decoder's LoRA and its own virtual tokens. One thread.
+// of the plan becomes a bundle of the decoder's LoRA and its own virtual tokens. One thread.
 #pragma once
 
-#include <functional>
+#include <span>
 #include <string>
 #include <vector>
 
-#include "base/json_fwd.h"
 #include "base/status.h"
 #include "learn/encoder_run.h"
 #include "runtime/runtime.h"
 #include "tuning/learn_memory.h"
+#include "tuning/learning_plan.h"
+#include "tuning/training_steps.h"
 
 namespace graft {
 
-struct EncodedDocument {
-  std::string name;
-  std::string folder;  // of its adapter
-  EncoderDocument document;
-  OrderedJson origin;
-};
-
-struct EncoderOrder {
-  std::string folder;  // of the encoder: bundle `encoder`, LoRA folder `decoder`
-  EncoderSettings settings;
-  std::vector<EncodedDocument> documents;
-  int32_t checkpoint_seconds = 60;
-  // It goes on from a checkpoint.
-  std::function<void(int32_t step, int32_t total)> on_resume;
-  // Steps done, of all, and the last loss.
-  std::function<void(int32_t done, int32_t total, double loss)> on_step;
+// What is asked of an encoder besides a document's method.
+struct EncoderChoices {
+  std::string folder = "encoder";  // bundle `encoder`, LoRA folder `decoder`
+  Embedder embedder = Embedder::kTrained;
+  bool reconstruction_only = false;
+  int reconstruction_passes = 0;
+  int window_answer_passes = 0;
 };
 
 // Whether the folder has an encoder.
 bool HasEncoder(const std::string& folder);
+
+// kUnimplemented for an embedder of a model as wide as this one.
+Result<EncoderSettings> EncoderSettingsOf(const EncoderChoices& choices, const LearningPlan& plan,
+                                          const ModelConfig& config);
 
 // What training it takes besides an adapter of LoRA and virtual tokens: of a trained encoder that
 // is itself, else the decoder.
 LearnSizes::Frozen EncoderSizes(std::span<const size_t> document_tokens,
                                 const EncoderSettings& settings, const ModelConfig& config,
                                 DType dtype);
+// What the plan takes (SizesOfPlan), by an encoder.
+Result<LearnSizes> SizesByEncoder(const EncoderChoices& choices, const LearningPlan& plan,
+                                  const ModelConfig& config);
 
 struct EncoderReport {
   EncoderRun::Scores scores;        // of the answers that there are
@@ -47,9 +46,11 @@ struct EncoderReport {
   std::vector<std::string> hashes;  // of the documents' adapters
 };
 
-// The folder's name with .learning is a checkpoint while it learns. kFailedPrecondition where an
-// encoder that was learned answers no better than the base.
-Result<EncoderReport> LearnByEncoder(EncoderOrder order, LoadedModel& model,
-                                     const TrainingLimits& limits);
+// Takes the documents' data. The folder's name with .learning is a checkpoint while it learns.
+// kFailedPrecondition where an encoder that was learned answers no better than the base.
+Result<EncoderReport> LearnByEncoder(const EncoderChoices& choices, LearningPlan& plan,
+                                     LoadedModel& model, const BaseIdentity& base,
+                                     const TrainingLimits& limits, TrainingHost& host,
+                                     int checkpoint_seconds);
 
 }  // namespace graft

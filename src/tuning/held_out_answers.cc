@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/json.h"
+#include "learn/learned_folder.h"
 #include "tuning/answer_score.h"
 
 namespace graft {
@@ -60,6 +61,17 @@ Result<std::optional<HeldOutAnswers>> AskHeldOut(const HeldOutQuiz& quiz, TextWr
   RETURN_IF_ERROR(ask(adapter, &answers.right, &answers.f1));
   RETURN_IF_ERROR(ask(base, &answers.right_base, &answers.f1_base));
   return std::optional(answers);
+}
+
+Result<std::optional<HeldOutAnswers>> JudgeByAnswers(const std::string& folder,
+                                                     const HeldOutQuiz& quiz, TextWriter& adapter,
+                                                     TextWriter& base, const Tokenizer& tokenizer) {
+  ASSIGN_OR_RETURN(std::optional<HeldOutAnswers> answers,
+                   AskHeldOut(quiz, adapter, base, tokenizer));
+  if (answers.has_value()) {
+    RETURN_IF_ERROR(AddToScores(folder, "held_out_answers", HeldOutAnswersJson(*answers)));
+  }
+  return answers;
 }
 
 std::string DescribeAnswers(const HeldOutAnswers& answers) {

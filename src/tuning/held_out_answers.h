@@ -35,6 +35,11 @@ HeldOutQuiz MakeQuiz(std::span<const AskedQuestion> questions, const Tokenizer& 
 Result<std::optional<HeldOutAnswers>> AskHeldOut(const HeldOutQuiz& quiz, TextWriter& adapter,
                                                  TextWriter& base, const Tokenizer& tokenizer);
 
+// The same, and what is known then is among the scores of graft.json in `folder`.
+Result<std::optional<HeldOutAnswers>> JudgeByAnswers(const std::string& folder,
+                                                     const HeldOutQuiz& quiz, TextWriter& adapter,
+                                                     TextWriter& base, const Tokenizer& tokenizer);
+
 // "7 of 8 right (base 0)".
 std::string DescribeAnswers(const HeldOutAnswers& answers);
 OrderedJson HeldOutAnswersJson(const HeldOutAnswers& answers);

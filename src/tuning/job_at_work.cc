@@ -1,7 +1,6 @@
 #include "tuning/job_at_work.h"
 
 #include <algorithm>
-#include <cmath>
 #include <cstdio>
 #include <filesystem>
 #include <functional>
@@ -16,12 +15,10 @@
 #include "base/log.h"
 #include "base/sha256.h"
 #include "document/document.h"
-#include "learn/learned_folder.h"
 #include "tuning/counted_writer.h"
 #include "tuning/engine_writer.h"
 #include "tuning/held_out_answers.h"
 #include "tuning/kept_writer.h"
-#include "tuning/learn_memory.h"
 
 namespace graft {
 namespace {
@@ -49,15 +46,6 @@ Result<Document> DocumentOf(const LearningFile& file, const std::string& content
   document.text = std::move(read.text);
   document.notes = std::move(read.notes);
   return document;
-}
-
-// The word's value.
-template <typename T, size_t N>
-Result<T> ValueOf(const std::string& word, const OptionWord<T> (&words)[N], const char* what) {
-  for (const OptionWord<T>& one : words) {
-    if (word == one.word) return one.value;
-  }
-  return InvalidArgumentError("this server has no " + std::string(what) + " '" + word + "'");
 }
 
 int64_t TokensIn(const LearnerData& data) {
@@ -93,12 +81,6 @@ class Rest {
 
 int64_t NowNs() { return SteadyClock::Get().NowNs(); }
 
-// What texts depend on besides what is asked for, as `graft learn --texts` has it.
-std::string WrittenBy(const LoadedModel& model, const BaseIdentity& base) {
-  return base.text_hash + base.weights_hash + std::string(DTypeName(model.weights.dtype)) +
-         (model.device.is_cpu() ? "cpu" : "gpu");
-}
-
 std::string Rounded(double number) {
   char text[32];
   std::snprintf(text, sizeof(text), "%.3f", number);
@@ -106,34 +88,6 @@ std::string Rounded(double number) {
 }
 
 }  // namespace
-
-Result<LearnRecipe> RecipeOf(const LearningJob& job) {
-  LearnRecipe recipe;
-  const DocumentMethod& method = job.method;
-  ASSIGN_OR_RETURN(recipe.learner, ValueOf(method.learner, kLearnerWords, "learner"));
-  ASSIGN_OR_RETURN(recipe.prompts, ValueOf(method.prompts, kTeacherPromptsWords, "prompts"));
-  if (method.hidden_states != "none") {
-    return InvalidArgumentError(std::string("hidden_states ") + kHiddenStatesRemoved);
-  }
-  recipe.questions = method.questions;
-  recipe.outputs = method.outputs;
-  recipe.output_tokens = method.output_tokens;
-  recipe.keep = method.keep;
-  recipe.rank = method.rank;
-  recipe.virtual_tokens = method.virtual_tokens;
-  recipe.alpha = method.alpha;
-  recipe.learning_rate_factor = method.learning_rate_factor;
-  recipe.passes = method.passes;
-  recipe.batch = method.batch;
-  if (recipe.batch > kTrainingSequencesMax) {
-    return InvalidArgumentError("batch_size is " + std::to_string(recipe.batch) + ", " +
-                                std::to_string(kTrainingSequencesMax) + " at most");
-  }
-  recipe.window_tokens = method.window_tokens;
-  recipe.held_out_share = method.held_out_share;
-  recipe.seed = job.seed;
-  return recipe;
-}
 
 JobAtWork::JobAtWork(const JobRunnerParts& parts, const JobRunnerSettings& settings,
                      LearningJob job)
@@ -204,10 +158,10 @@ Status JobAtWork::Begin() {
   return LeftBy(store_.Update(job_));
 }
 
-Result<Document> JobAtWork::ReadDocument() {
-  const Result<LearningFile> file = store_.FindFile(job_.tenant, job_.training_file);
+Result<Document> JobAtWork::ReadDocument(const std::string& id) {
+  const Result<LearningFile> file = store_.FindFile(job_.tenant, id);
   if (!file.ok()) return LeftBy(file.status());
-  const Result<std::string> content = store_.FileContent(job_.tenant, job_.training_file);
+  const Result<std::string> content = store_.FileContent(job_.tenant, id);
   if (!content.ok()) return LeftBy(content.status());
   Status wanted;
   Result<Document> document =
@@ -219,19 +173,23 @@ Result<Document> JobAtWork::ReadDocument() {
 }
 
 // What a client cannot help is this server's, and told in its log.
-Result<std::unique_ptr<Learner>> JobAtWork::MakeItsLearner() {
-  const auto own = [](const Status& status) {
+Status JobAtWork::MakeItsPlan() {
+  ASSIGN_OR_RETURN(LearnRecipe recipe, RecipeOf(job_.method, job_.seed));
+  for (const std::string& file : job_.method.keep_text) {
+    Result<Document> document = ReadDocument(file);
+    if (!document.ok()) return document.status().WithContext("keep_text");
+    recipe.keep_texts.push_back(std::move(*document));
+  }
+  Result<LearningPlan> plan =
+      MakePlan(std::move(recipe), WordsOfJobs(), parts_.tokenizer, settings_.model_dir);
+  if (!plan.ok()) {
+    const Status& status = plan.status();
     const bool is_asked_for = status.code() == StatusCode::kFailedPrecondition ||
                               status.code() == StatusCode::kUnimplemented;
-    if (is_asked_for || IsPassing(status)) return LeftBy(status);
-    return InternalError(status.message());
-  };
-  const Status resolved = ResolvePrompts(settings_.model_dir, &recipe_);
-  if (!resolved.ok()) return own(resolved);
-  Result<std::unique_ptr<Learner>> learner =
-      MakeLearner(recipe_, parts_.tokenizer, settings_.model_dir);
-  if (!learner.ok()) return own(learner.status());
-  return learner;
+    return is_asked_for || IsPassing(status) ? LeftBy(status) : InternalError(status.message());
+  }
+  plan_ = std::move(*plan);
+  return OkStatus();
 }
 
 Status JobAtWork::LackOfHost(const Status& status) const {
@@ -239,59 +197,45 @@ Status JobAtWork::LackOfHost(const Status& status) const {
   return {had_enough ? StatusCode::kAborted : StatusCode::kResourceExhausted, status.message()};
 }
 
-Status JobAtWork::CheckTexts(const Learner& learner, const LearnerInput& input) const {
-  const auto window = static_cast<int32_t>(
-      std::min(input.tokens.size(), static_cast<size_t>(recipe_.window_tokens)));
-  const int32_t tokens = learner.TeacherTokensMax(window);
-  const int32_t tokens_max = parts_.generator.limits().context_tokens_max;
-  if (tokens <= tokens_max) return OkStatus();
-  LOG_WARN("fine-tuning job {}: texts of {} tokens take more --context-tokens-max or --pool-gib",
-           job_.id, tokens);
-  return InvalidArgumentError("the base would read and write up to " + std::to_string(tokens) +
-                              " tokens at once, and this server takes " +
-                              std::to_string(tokens_max) + ": lower window_tokens (" +
-                              std::to_string(recipe_.window_tokens) + ") or output_tokens (" +
-                              std::to_string(recipe_.output_tokens) + ")");
-}
-
-// Before anything is written or computed.
-Status JobAtWork::CheckLength(const Learner& learner, const LearnerInput& input) {
-  const int64_t of_pass = learner.DataMax(input, kTextChoicesMax).tokens;
-  const int64_t passes = RatesOf(recipe_, learner).passes;
-  return CheckJobLength(of_pass, passes, settings_.job_tokens_max);
+// Before anything is written or computed. How much a job may learn is the server's to limit: a
+// command's user waits for as long as it takes.
+Status JobAtWork::CheckLengths() {
+  const Status texts = CheckTexts(plan_, parts_.generator.limits());
+  if (!texts.ok()) {
+    LOG_WARN("fine-tuning job {}: {}: more --context-tokens-max or --pool-gib takes them", job_.id,
+             texts.message());
+    return texts;
+  }
+  const int64_t of_pass = plan_.learner->DataMax(plan_.documents[0].input, kTextChoicesMax).tokens;
+  return CheckJobLength(of_pass, RatesOf(plan_).passes, settings_.job_tokens_max);
 }
 
 Status JobAtWork::Run() {
   RETURN_IF_ERROR(Begin());
-  ASSIGN_OR_RETURN(const Document document, ReadDocument());
+  ASSIGN_OR_RETURN(Document document, ReadDocument(job_.training_file));
   stage_ = Stage::kTraining;
-  ASSIGN_OR_RETURN(recipe_, RecipeOf(job_));
-  ASSIGN_OR_RETURN(const std::unique_ptr<Learner> learner, MakeItsLearner());
+  RETURN_IF_ERROR(MakeItsPlan());
   stage_ = Stage::kReading;
-  ASSIGN_OR_RETURN(const LearnerInput input,
-                   LearnerInputOf(recipe_, document.text, parts_.tokenizer));
+  RETURN_IF_ERROR(AddDocument({.document = std::move(document),
+                               .folder = folder(),
+                               .checkpoint = settings_.checkpoints + "/" + job_.folder_name(),
+                               .resume_from = settings_.checkpoints + "/" + job_.checkpoint_name()},
+                              parts_.tokenizer, &plan_));
   stage_ = Stage::kTraining;
-  RETURN_IF_ERROR(CheckContext(recipe_, *learner, parts_.model.config, "window_tokens"));
-  RETURN_IF_ERROR(CheckTexts(*learner, input));
-  RETURN_IF_ERROR(CheckLength(*learner, input));
-  const LearnerInput* const inputs[] = {&input};
-  LearnSizes sizes = SizesOfDocuments(recipe_, *learner, inputs);
+  LearnSizes sizes = SizesOfPlan(plan_);
   sizes.threads = parts_.model.threads->num_threads();
+  RETURN_IF_ERROR(CheckPlan(plan_, sizes, parts_.model.config));
+  RETURN_IF_ERROR(CheckLengths());
   const Result<TrainingFit> fits =
       FitTraining(sizes, parts_.model.shape(), settings_.bytes_max, *parts_.model.budget);
   if (fits.status().code() == StatusCode::kUnavailable) return LackOfHost(fits.status());
   ASSIGN_OR_RETURN(const TrainingFit fit, fits);
   job_.status = JobStatus::kRunning;
   RETURN_IF_ERROR(LeftBy(store_.Update(job_)));
-  Tell("Fine-tuning job started: " + std::to_string(input.tokens.size()) + " tokens");
-  ASSIGN_OR_RETURN(LearnerData data, Prepare(*learner, input, fit.data_bytes_max));
-  RETURN_IF_ERROR(CheckExamples(data, sizes));
-  asked_ = std::move(data.asked);
-  const LearnerRates rates = RatesOf(recipe_, *learner);
-  job_.trained_tokens = TokensIn(data) * rates.passes;
-  const TrainedShape shape = ShapeOf(recipe_, *learner, data.text.size());
-  const OrderedJson origin = OriginJson(recipe_, *learner, shape, parts_.model, settings_.base,
-                                        document, input.tokens.size());
+  Tell("Fine-tuning job started: " + std::to_string(plan_.documents[0].input.tokens.size()) +
+       " tokens");
+  RETURN_IF_ERROR(Prepare(sizes, fit.data_bytes_max));
+  job_.trained_tokens = TokensIn(plan_.documents[0].data) * RatesOf(plan_).passes;
   std::optional<Trainer> trainer;
   {
     const Piece piece(parts_.turns);
@@ -300,13 +244,21 @@ Status JobAtWork::Run() {
         [this] { parts_.turns->Pause(); }, parts_.device_turns);
   }
   // Its numbers are drawn and rounded by this thread alone, beside the steps.
-  TrainingRun run(*trainer, std::move(data), rates, shape, recipe_.seed,
-                  RunIdentity(origin, parts_.model));
-  Status ended = Train(run, *trainer);
-  if (ended.ok()) ended = Publish(run, origin);
+  TrainingGroup group(plan_, plan_.documents, parts_.model, settings_.base, *trainer, *this,
+                      settings_.checkpoint_seconds);
+  const Status ended = Learn(group);
   // A job that is left goes on from where it is.
-  if (ended.code() == StatusCode::kAborted && has_resumed_) RETURN_IF_ERROR(SaveCheckpoint(run));
+  if (ended.code() == StatusCode::kAborted && has_resumed_) RETURN_IF_ERROR(group.Save());
   return ended;
+}
+
+Status JobAtWork::Learn(TrainingGroup& group) {
+  RETURN_IF_ERROR(LeftBy(group.Begin()));
+  has_resumed_ = true;
+  RETURN_IF_ERROR(group.Train());
+  return group.Finish([this, &group](size_t, TrainingRun& run, const LearnedAdapter& learned) {
+    return Publish(group, run, learned);
+  });
 }
 
 // Beside other tenants' requests the texts are those of a tenant that has the share of learning.
@@ -329,117 +281,83 @@ WriterSettings JobAtWork::WriterOf(const std::function<bool()>& goes_on,
               }};
 }
 
-// The texts are kept with the checkpoints, where the job finds them when it goes on.
-Result<LearnerData> JobAtWork::Prepare(Learner& learner, const LearnerInput& input,
-                                       int64_t bytes_max) {
-  // A document that is too short is found out here.
-  const auto of_file = [this](const Status& status) {
-    if (status.code() == StatusCode::kInvalidArgument) stage_ = Stage::kReading;
-    return LeftBy(status);
-  };
-  if (!learner.writes()) {
-    Result<LearnerData> data = learner.Prepare(input, nullptr);
-    if (!data.ok()) return of_file(data.status());
-    return data;
-  }
-  Tell("The base model writes about the document");
+// The texts are kept with the checkpoints, where the job finds them when it goes on. They take no
+// more memory than the server has for them; a command of its own has all that there is.
+Status JobAtWork::Prepare(const LearnSizes& sizes, int64_t bytes_max) {
   Status wanted;
   const auto goes_on = [this, &wanted] {
     wanted = CheckWanted();
     if (wanted.ok()) wanted = CheckTurn();
     return wanted.ok();
   };
+  if (plan_.writes) Tell("The base model writes about the document");
   turn_ns_ = NowNs();
   EngineWriter writer(parts_.generator, WriterOf(goes_on, ""));
-  KeptWriter kept(writer, texts_folder(), WrittenBy(parts_.model, settings_.base),
+  KeptWriter kept(writer, texts_folder(), TextsIdentity(parts_.model, settings_.base),
                   [this] { GetOn(); });
   CountedWriter counted(kept, bytes_max);
-  Result<LearnerData> data = learner.Prepare(input, &counted);
+  std::vector<TextWriter*> writers;
+  if (plan_.writes) writers.push_back(&counted);
+  const Status prepared = PrepareAll(sizes, writers, {}, &plan_);
   RETURN_IF_ERROR(wanted);
-  if (data.status().code() == StatusCode::kResourceExhausted) {
-    return parts_.model.device.is_cpu() ? data.status() : LackOfHost(data.status());
+  if (plan_.writes && prepared.code() == StatusCode::kResourceExhausted) {
+    return parts_.model.device.is_cpu() ? prepared : LackOfHost(prepared);
   }
-  if (!data.ok()) return of_file(data.status());
-  return data;
+  // A document that is too short is found out here.
+  if (prepared.code() == StatusCode::kInvalidArgument) stage_ = Stage::kReading;
+  return LeftBy(prepared);
 }
 
-bool JobAtWork::IsCheckpointDue() const {
-  return NowNs() - saved_ns_ >= int64_t{settings_.checkpoint_seconds} * kNsOfSecond;
+Status JobAtWork::Compute(const std::function<Status()>& part) {
+  const Piece piece(parts_.turns);
+  return part();
 }
 
-Status JobAtWork::BetweenBatches(TrainingRun& run) {
+Status JobAtWork::BetweenBatches(const std::function<Status()>& save) {
   const Rest rest(parts_.turns);
   RETURN_IF_ERROR(CheckWanted());
-  return IsCheckpointDue() ? SaveCheckpoint(run) : OkStatus();
+  return save();
 }
 
-Status JobAtWork::Train(TrainingRun& run, Trainer& trainer) {
-  const Result<bool> resumed = run.Resume(settings_.checkpoints + "/" + job_.checkpoint_name());
-  if (!resumed.ok()) return LeftBy(resumed.status());
-  has_resumed_ = true;
-  saved_progress_ = run.progress();
-  if (*resumed) Tell("Going on from step " + std::to_string(run.step()));
-  saved_ns_ = NowNs();
-  run.set_on_batch([this, &run] { return BetweenBatches(run); });
-  {
-    const Piece piece(parts_.turns);
-    RETURN_IF_ERROR(run.Begin());
+void JobAtWork::OnBegin(const std::string&, const TrainingProgress& at, bool resumed) {
+  saved_progress_ = at.looked_at;
+  if (resumed) Tell("Going on from step " + std::to_string(at.step));
+}
+
+void JobAtWork::OnSteps(const TrainingProgress& at) {
+  first_step_ = at.step;
+  turn_ns_ = NowNs();
+}
+
+Status JobAtWork::OnStep(const TrainingProgress& at) {
+  const bool is_done = at.step == at.num_steps;
+  got_on_ = true;
+  const int32_t every = std::max(1, (at.num_steps + kEventsMax - 1) / kEventsMax);
+  if (at.step == first_step_ + 1 || at.step % every == 0 || is_done) {
+    TellStep(at, NsToSeconds(NowNs() - turn_ns_) / (at.step - first_step_));
   }
-  RETURN_IF_ERROR(MakeSteps(run, trainer));
-  const Piece piece(parts_.turns);
-  return run.Finish();
+  RETURN_IF_ERROR(CheckWanted());
+  return is_done ? OkStatus() : CheckTurn();
 }
 
-Status JobAtWork::MakeSteps(TrainingRun& run, Trainer& trainer) {
-  const int64_t begin_ns = NowNs();
-  turn_ns_ = begin_ns;
-  const int32_t first = run.step();
-  const int32_t every = std::max(1, (run.num_steps() + kEventsMax - 1) / kEventsMax);
-  TrainingRun* const runs[] = {&run};
-  while (!run.is_done()) {
-    {
-      const Piece piece(parts_.turns);
-      StepTogether(trainer, runs);
-      got_on_ = true;
-      RETURN_IF_ERROR(run.Look());
-    }
-    if (!std::isfinite(run.last_loss())) {
-      return FailedPreconditionError("the document was not learned: at step " +
-                                     std::to_string(run.step()) +
-                                     " its loss is no number any more; lower "
-                                     "learning_rate_multiplier");
-    }
-    if (run.step() == first + 1 || run.step() % every == 0 || run.is_done()) {
-      TellStep(run, NsToSeconds(NowNs() - begin_ns) / (run.step() - first));
-    }
-    RETURN_IF_ERROR(CheckWanted());
-    if (!run.is_done()) RETURN_IF_ERROR(CheckTurn());
-    // The last step's, too: whatever comes behind it is then done again from there.
-    if (run.is_done() || IsCheckpointDue()) RETURN_IF_ERROR(SaveCheckpoint(run));
-  }
-  return OkStatus();
-}
-
-void JobAtWork::TellStep(const TrainingRun& run, double seconds_a_step) {
-  Tell("Step " + std::to_string(run.step()) + "/" + std::to_string(run.num_steps()) +
-           ": training loss=" + Rounded(run.last_loss()),
-       {{"step", run.step()}, {"total_steps", run.num_steps()}, {"train_loss", run.last_loss()}});
+void JobAtWork::TellStep(const TrainingProgress& at, double seconds_a_step) {
+  Tell("Step " + std::to_string(at.step) + "/" + std::to_string(at.num_steps) +
+           ": training loss=" + Rounded(at.loss),
+       {{"step", at.step}, {"total_steps", at.num_steps}, {"train_loss", at.loss}});
   job_.estimated_finish =
-      store_.now() + static_cast<int64_t>(seconds_a_step * (run.num_steps() - run.step()) + 0.5);
+      store_.now() + static_cast<int64_t>(seconds_a_step * (at.num_steps - at.step) + 0.5);
   const Status written = store_.Update(job_);
   if (!written.ok()) LOG_WARN("fine-tuning job {}: {}", job_.id, written.message());
 }
 
-Status JobAtWork::SaveCheckpoint(TrainingRun& run) {
-  saved_ns_ = NowNs();
-  const Status saved = run.SaveCheckpoint(settings_.checkpoints + "/" + job_.folder_name());
+// Only one that the job's store refuses, since another runner has the job, is an end.
+Status JobAtWork::OnCheckpoint(const std::string&, const TrainingProgress& at,
+                               const Status& saved) {
   const Status added =
-      saved.ok() ? store_.AddCheckpoint(job_.id, {.step = run.step(), .loss = run.last_loss()})
-                 : saved;
-  if (added.ok() && std::exchange(saved_progress_, run.progress()) != run.progress()) GetOn();
+      saved.ok() ? store_.AddCheckpoint(job_.id, {.step = at.step, .loss = at.loss}) : saved;
+  if (added.ok() && std::exchange(saved_progress_, at.looked_at) != at.looked_at) GetOn();
   if (added.ok() || added.code() == StatusCode::kAborted) return added;
-  LOG_WARN("fine-tuning job {}: no checkpoint at step {}: {}", job_.id, run.step(),
-           added.message());
+  LOG_WARN("fine-tuning job {}: no checkpoint at step {}: {}", job_.id, at.step, added.message());
   if (!std::exchange(has_warned_, true)) {
     Tell("The server could not write a checkpoint; the job goes on");
   }
@@ -449,42 +367,36 @@ Status JobAtWork::SaveCheckpoint(TrainingRun& run) {
 // The questions that it was not taught, to the adapter and to the base. What is not known of it
 // costs no job: the adapter is there.
 void JobAtWork::TellWhatIsKnown(const AdapterInfo& adapter) {
-  const HeldOutQuiz quiz = MakeQuiz(asked_, parts_.tokenizer);
+  const HeldOutQuiz quiz = MakeQuiz(plan_.documents[0].asked, parts_.tokenizer);
   if (quiz.orders.empty()) return;
   const auto goes_on = [this] { return CheckWanted().ok(); };
   EngineWriter pupil(parts_.generator, WriterOf(goes_on, adapter.key()));
   EngineWriter base(parts_.generator, WriterOf(goes_on, ""));
-  const auto answers = AskHeldOut(quiz, pupil, base, parts_.tokenizer);
+  const auto answers = JudgeByAnswers(folder(), quiz, pupil, base, parts_.tokenizer);
   if (!answers.ok()) {
     LOG_WARN("fine-tuning job {}: what its adapter knows is not known: {}", job_.id,
              answers.status().message());
     return;
   }
-  const OrderedJson json = HeldOutAnswersJson(**answers);
-  const Status added = AddToScores(folder(), "held_out_answers", json);
-  if (!added.ok()) LOG_WARN("fine-tuning job {}: {}", job_.id, added.message());
-  const std::string warning = WarnOfAnswers(**answers, "more n_epochs or questions teach it more");
+  const std::string warning = WarnOfAnswers(**answers, plan_.words.teach_more);
   const Status told = store_.AddEvent(
       job_.id,
       {.level = warning.empty() ? "info" : "warn",
        .message = warning.empty() ? "The model answers " + DescribeAnswers(**answers) : warning,
-       .data = json.dump()});
+       .data = HeldOutAnswersJson(**answers).dump()});
   if (!told.ok()) LOG_WARN("fine-tuning job {}: {}", job_.id, told.message());
 }
 
 // A kill at any point in here leaves a job that runs, and that comes to the same end.
-Status JobAtWork::Publish(TrainingRun& run, const OrderedJson& origin) {
-  RETURN_IF_ERROR(CheckLearned("the document", run.scores(), "lower learning_rate_multiplier"));
+Status JobAtWork::Publish(const TrainingGroup& group, TrainingRun& run,
+                          const LearnedAdapter& learned) {
   // What fails from here on is the server's fault. If it may pass, the job goes on later.
   const auto own = [this](const Status& status) {
     lacks_memory_ = status.code() == StatusCode::kResourceExhausted;
     return IsPassing(status) ? LeftBy(status) : InternalError(status.message());
   };
-  OrderedJson provenance = origin;
-  provenance["scores"] = ScoresJson(run.scores());
   const Result<std::string> hash =
-      WriteLearnedFolder(folder(), parts_.model.config, {run.lora(), run.prompt()},
-                         parts_.model.weights.dtype, parts_.model.name, provenance);
+      WriteAdapter(folder(), learned, group.ProvenanceOf(0, run), parts_.model);
   if (!hash.ok()) return own(hash.status());
   const std::string name = LearnedName(job_);
   const Result<AdapterInfo> loaded = parts_.catalog.Load({.name = name,

@@ -109,7 +109,7 @@ class JobRunnerTest : public testing::TestWithParam<DeviceChoice::Kind> {
 
   // What graft learn makes of the text by the job's settings, as the file of its numbers.
   std::string LearnedAlone(const LearningJob& job) {
-    const LearnRecipe recipe = *RecipeOf(job);
+    const LearnRecipe recipe = *RecipeOf(job.method, job.seed);
     const LearnerInput input = *LearnerInputOf(recipe, kText, *tokenizer_);
     const auto learner = *MakeLearner(recipe, *tokenizer_, "");
     const LearnerInput* const inputs[] = {&input};
@@ -272,6 +272,35 @@ TEST_P(JobRunnerTest, OldJobsAreLearnedUnlessTheyAskForWhatWasRemoved) {
             "hidden_states was removed since it gained too little; use distill without it");
   const LearningJob plain = WaitForEnd("ftjob-plain");
   EXPECT_EQ(plain.status, JobStatus::kSucceeded) << plain.error.message;
+}
+
+TEST_P(JobRunnerTest, AJobLeavesAloneWhatItsFilesSay) {
+  Learn();
+  LearningJobs& jobs = service_->jobs();
+  const auto upload = [&jobs](const std::string& text) {
+    return jobs.Upload("t", "b.txt", "fine-tune", text, 0)->id;
+  };
+  const DocumentMethod method = {.learner = "distill",
+                                 .passes = 2,
+                                 .questions = 4,
+                                 .output_tokens = 8,
+                                 .keep = 2,
+                                 .keep_weight = 3.0,
+                                 .keep_text = {upload("The mill stands on the river Ember."),
+                                               upload("Its wheel turns from March on.")}};
+  const LearningJob job = WaitForEnd(Order(method).id);
+  ASSERT_EQ(job.status, JobStatus::kSucceeded) << job.error.message;
+  const Json learner =
+      (*ParseJson(FileText(folder_ + "/adapters/" + job.id + "/graft.json")))["learner"];
+  EXPECT_EQ(learner["keep_weight"], 3.0);
+  EXPECT_EQ(learner["keep_texts"].size(), 2U);
+  // What is no document is told by the field's name, and is not the training file's fault.
+  DocumentMethod bad = method;
+  bad.keep_text = {upload("%PDF-1.7 and no more")};
+  const LearningJob failed = WaitForEnd(Order(bad).id);
+  EXPECT_EQ(failed.status, JobStatus::kFailed);
+  EXPECT_EQ(failed.error.code, "training_failed");
+  EXPECT_NE(failed.error.message.find("keep_text"), std::string::npos) << failed.error.message;
 }
 
 // A job that ends its server is begun by no fourth one.

@@ -4,6 +4,7 @@
 #include <string>
 #include <utility>
 
+#include "base/log.h"
 #include "learn/trained_lora.h"
 #include "learn/trained_prompt.h"
 #include "learn/training_device.h"
@@ -148,7 +149,7 @@ LearnSizes SizesOfDocuments(const LearnRecipe& recipe, const Learner& learner,
     start = std::max(start, input->start.size());
   }
   const auto window =
-      static_cast<int32_t>(std::min(longest, static_cast<size_t>(recipe.window_tokens)));
+      static_cast<int32_t>(std::min(longest, static_cast<size_t>(recipe.method.window_tokens)));
   const TrainedShape shape = ShapeOf(recipe, learner, longest + start);
   LearnSizes sizes;
   sizes.batch = RatesOf(recipe, learner).batch;
@@ -184,6 +185,21 @@ TrainingLimits PlanTraining(const LearnSizes& sizes, const ServedShape& shape,
   SetKept(bytes_to_keep(least), shape, &limits);
   AddTerms(sizes, limits, shape, sum);
   return limits;
+}
+
+CheckMemory LearningFits(const RuntimeOptions& options, const LearnSizes& sizes, bool serves,
+                         TrainingLimits* limits) {
+  return [&options, sizes, serves, limits](const ServedShape& shape, const MemoryBudget& budget,
+                                           MemorySum sum) {
+    if (!shape.device.is_cpu()) {
+      RETURN_IF_ERROR(CheckTrainableOnGpu(shape.config, shape.dtype, shape.device));
+    }
+    if (serves) RETURN_IF_ERROR(ServerFits(options)(shape, budget, sum));
+    *limits = PlanTraining(sizes, shape, budget, &sum);
+    RETURN_IF_ERROR(sum.Check(budget));
+    LOG_INFO("memory: {}; {}", sum.ToString(), budget.DeviceText());
+    return OkStatus();
+  };
 }
 
 Result<TrainingFit> FitTraining(const LearnSizes& sizes, const ServedShape& shape,

@@ -12,6 +12,7 @@
 #include "learn/training_sizes.h"
 #include "model/prompt_config.h"
 #include "runtime/memory_sum.h"
+#include "runtime/runtime_options.h"
 #include "runtime/server_memory.h"
 #include "tuning/recipe.h"
 
@@ -46,13 +47,19 @@ LearnSizes SizesOfDocuments(const LearnRecipe& recipe, const Learner& learner,
 TrainingLimits PlanTraining(const LearnSizes& sizes, const ServedShape& shape,
                             const MemoryBudget& budget, MemorySum* sum);
 
+// The plan of a process that does nothing but learn: before it a server writes, where `serves`, or
+// after it one answers, and training must fit in place of that. Borrows `options`.
+CheckMemory LearningFits(const RuntimeOptions& options, const LearnSizes& sizes, bool serves,
+                         TrainingLimits* limits);
+
 // kInternal for examples that are longer than they were reckoned with: a bug, which is to cost no
 // more than their document.
 Status CheckExamples(const LearnerData& data, const LearnSizes& sizes);
 
-// The same within so many bytes of the device, and what there is of the host's memory beside a GPU;
-// and what examples may take of the host's. kResourceExhausted: they are fewer than the least that
-// it takes; kUnavailable: the host's beside a GPU are, for now.
+// The plan of a process that serves meanwhile: within so many bytes of the device, and what there
+// is of the host's memory beside a GPU; and what examples may take of the host's.
+// kResourceExhausted: they are fewer than the least that it takes; kUnavailable: the host's beside
+// a GPU are, for now.
 struct TrainingFit {
   TrainingLimits limits;
   int64_t data_bytes_max = 0;

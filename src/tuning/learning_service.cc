@@ -27,10 +27,11 @@ constexpr std::chrono::milliseconds kLook{1000};
 
 // Those that learn one document; the default is the first.
 std::vector<std::string> LearnerNames() {
-  std::vector<std::string> names = {WordOf(LearnRecipe().learner, kLearnerWords)};
-  for (const OptionWord<LearnerKind>& one : kLearnerWords) {
-    const bool is_of_many = one.value == LearnerKind::kTask || one.value == LearnerKind::kEncoder;
-    if (!is_of_many && one.value != LearnRecipe().learner) names.emplace_back(one.word);
+  std::vector<std::string> names;
+  for (const char* const name : kLearnerNames) {
+    const bool is_of_many =
+        name == WordOf(LearnerKind::kTask) || name == WordOf(LearnerKind::kEncoder);
+    if (!is_of_many) names.emplace_back(name);
   }
   return names;
 }
@@ -110,8 +111,6 @@ LearningSetup LearningSetupOf(const LearningOptions& options, const std::string&
                   .job_tokens_max = options.job_tokens_max};
   setup.base_model = base_model;
   setup.learners = LearnerNames();
-  setup.rank_max = kLoraRankMax;
-  setup.batch_max = kTrainingSequencesMax;
   return setup;
 }
 

@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <iterator>
 #include <optional>
+#include <type_traits>
 #include <utility>
 
 #include "base/check.h"
@@ -36,9 +38,9 @@ Result<DistillSettings> DistillSettingsOf(const LearnRecipe& recipe, const Token
   CHECK(recipe.prompts != TeacherPrompts::kAuto);
   DistillSettings settings;
   settings.start_tokens = static_cast<int32_t>(tokenizer.prefix_ids().size());
-  settings.outputs = recipe.outputs;
-  settings.output_tokens = recipe.output_tokens;
-  settings.questions = recipe.questions;
+  settings.outputs = recipe.method.outputs;
+  settings.output_tokens = recipe.method.output_tokens;
+  settings.questions = recipe.method.questions;
   ASSIGN_OR_RETURN(DistillPrompt going_on, PlainPrompt(tokenizer, ""));
   settings.prompts.push_back(std::move(going_on));
   std::optional<ChatTemplate> chat;
@@ -50,8 +52,8 @@ Result<DistillSettings> DistillSettingsOf(const LearnRecipe& recipe, const Token
     ASSIGN_OR_RETURN(summary, PlainPrompt(tokenizer, kSummaryPlain));
   }
   settings.prompts.push_back(std::move(summary));
-  if (recipe.learner != LearnerKind::kEncoder) settings.kept = recipe.keep;
-  settings.kept_weight = static_cast<float>(recipe.keep_weight);
+  if (recipe.learner != LearnerKind::kEncoder) settings.kept = recipe.method.keep;
+  settings.kept_weight = static_cast<float>(recipe.method.keep_weight);
   const int32_t passes = RatesOf(recipe, *MakeDocumentLearner(recipe.learner, {})).passes;
   settings.kept_passes = std::min(passes, kKeptPassesMax);
   for (const Document& document : recipe.keep_texts) {
@@ -82,15 +84,13 @@ OrderedJson SettingsJson(const LearnRecipe& recipe, const Learner& learner,
   }
   json.update({{"passes", rates.passes},
                {"batch", rates.batch},
-               {"window_tokens", recipe.window_tokens},
-               {"held_out_share", recipe.held_out_share}});
+               {"window_tokens", recipe.method.window_tokens},
+               {"held_out_share", recipe.method.held_out_share}});
   if (learner.writes()) {
-    json.update({{"questions", recipe.questions},
-                 {"outputs", recipe.outputs},
-                 {"output_tokens", recipe.output_tokens},
-                 {"keep", recipe.keep},
-                 {"keep_weight", recipe.keep_weight},
-                 {"prompts", WordOf(recipe.prompts, kTeacherPromptsWords)}});
+    VisitMethod(recipe.method, [&json](const MethodRow& row, const auto& value) {
+      if (row.is_written_by) json[row.name] = value;
+    });
+    json["prompts"] = WordOf(recipe.prompts);  // no longer auto
     for (const Document& document : recipe.keep_texts) {
       json["keep_texts"].push_back(document.hash);
     }
@@ -98,7 +98,49 @@ OrderedJson SettingsJson(const LearnRecipe& recipe, const Learner& learner,
   return json;
 }
 
+// The place of a word among `words`.
+template <size_t N>
+Result<size_t> PlaceOf(const std::string& word, const char* const (&words)[N], const char* what) {
+  const auto* const found = std::find(std::begin(words), std::end(words), word);
+  if (found != std::end(words)) return static_cast<size_t>(found - std::begin(words));
+  return InvalidArgumentError("this server has no " + std::string(what) + " '" + word + "'");
+}
+
+// The learner's own numbers, as a method would ask for them.
+DocumentMethod OwnOf(const Learner& learner) {
+  const LearnerRates rates = learner.rates();
+  const LearnerParts parts = learner.parts();
+  DocumentMethod own;
+  own.rank = parts.rank;
+  own.virtual_tokens = parts.virtual_tokens;
+  own.learning_rate = rates.learning_rate;
+  if (parts.virtual_tokens > 0) own.prompt_learning_rate = rates.prompt_learning_rate;
+  own.passes = rates.passes;
+  own.batch = rates.batch;
+  return own;
+}
+
 }  // namespace
+
+const char* WordOf(LearnerKind learner) { return kLearnerNames[static_cast<size_t>(learner)]; }
+const char* WordOf(TeacherPrompts prompts) { return kPromptWords[static_cast<size_t>(prompts)]; }
+
+Result<LearnRecipe> RecipeOf(const DocumentMethod& method, uint64_t seed) {
+  LearnRecipe recipe;
+  ASSIGN_OR_RETURN(const size_t learner, PlaceOf(method.learner, kLearnerNames, "learner"));
+  ASSIGN_OR_RETURN(const size_t prompts, PlaceOf(method.prompts, kPromptWords, "prompts"));
+  if (method.hidden_states != "none") {
+    return InvalidArgumentError(std::string("hidden_states ") + kHiddenStatesRemoved);
+  }
+  if (const std::string wrong = OutOfRange(method); !wrong.empty()) {
+    return InvalidArgumentError(wrong);
+  }
+  recipe.method = method;
+  recipe.learner = static_cast<LearnerKind>(learner);
+  recipe.prompts = static_cast<TeacherPrompts>(prompts);
+  recipe.seed = seed;
+  return recipe;
+}
 
 Status ResolvePrompts(const std::string& model_dir, LearnRecipe* recipe) {
   if (recipe->prompts != TeacherPrompts::kAuto) return OkStatus();
@@ -134,35 +176,39 @@ std::unique_ptr<Learner> MakeDocumentLearner(LearnerKind kind, DistillSettings s
   return MakeDistillLearner(std::move(settings));
 }
 
-std::string OwnOfLearners(const std::function<double(const Learner& learner)>& value) {
+std::string OwnOfLearners(const MethodRow& row) {
   std::string text;
-  for (const auto& [kind, word] : kLearnerWords) {
-    const std::unique_ptr<Learner> learner = MakeDocumentLearner(kind, {});
-    const double own = value(*learner);
-    if (own == 0.0) continue;
-    char number[32];
-    std::snprintf(number, sizeof(number), "%g", own);
-    text += (text.empty() ? "" : ", ") + std::string(word) + " " + number;
+  for (size_t i = 0; i < std::size(kLearnerNames); ++i) {
+    const DocumentMethod own = OwnOf(*MakeDocumentLearner(static_cast<LearnerKind>(i), {}));
+    VisitMethod(own, [&](const MethodRow& one, const auto& value) {
+      if constexpr (std::is_arithmetic_v<std::remove_cvref_t<decltype(value)>>) {
+        if (one.value != row.value || value == 0) return;
+        char number[32];
+        std::snprintf(number, sizeof(number), "%g", static_cast<double>(value));
+        text += (text.empty() ? "" : ", ") + std::string(kLearnerNames[i]) + " " + number;
+      }
+    });
   }
   return text;
 }
 
 LearnerRates RatesOf(const LearnRecipe& recipe, const Learner& learner) {
   LearnerRates rates = learner.rates();
-  if (recipe.learning_rate > 0.0) rates.learning_rate = recipe.learning_rate;
-  if (recipe.prompt_learning_rate > 0.0) rates.prompt_learning_rate = recipe.prompt_learning_rate;
-  rates.learning_rate *= recipe.learning_rate_factor;
-  rates.prompt_learning_rate *= recipe.learning_rate_factor;
-  if (recipe.passes > 0) rates.passes = recipe.passes;
-  if (recipe.batch > 0) rates.batch = recipe.batch;
+  if (recipe.method.learning_rate > 0.0) rates.learning_rate = recipe.method.learning_rate;
+  if (recipe.method.prompt_learning_rate > 0.0)
+    rates.prompt_learning_rate = recipe.method.prompt_learning_rate;
+  rates.learning_rate *= recipe.method.learning_rate_factor;
+  rates.prompt_learning_rate *= recipe.method.learning_rate_factor;
+  if (recipe.method.passes > 0) rates.passes = recipe.method.passes;
+  if (recipe.method.batch > 0) rates.batch = recipe.method.batch;
   return rates;
 }
 
 LearnerParts PartsOf(const LearnRecipe& recipe, const Learner& learner) {
   LearnerParts parts = learner.parts();
-  if (recipe.rank > 0) parts.rank = recipe.rank;
-  if (recipe.virtual_tokens > 0 && parts.virtual_tokens > 0) {
-    parts.virtual_tokens = recipe.virtual_tokens;
+  if (recipe.method.rank > 0) parts.rank = recipe.method.rank;
+  if (recipe.method.virtual_tokens > 0 && parts.virtual_tokens > 0) {
+    parts.virtual_tokens = recipe.method.virtual_tokens;
   }
   return parts;
 }
@@ -172,9 +218,9 @@ TrainedShape ShapeOf(const LearnRecipe& recipe, const Learner& learner, size_t t
   const auto virtual_tokens =
       std::min<size_t>(static_cast<size_t>(parts.virtual_tokens), text_tokens);
   return {.rank = parts.rank,
-          .scale = recipe.alpha == 0.0 || parts.rank == 0
+          .scale = recipe.method.alpha == 0.0 || parts.rank == 0
                        ? 1.0f
-                       : static_cast<float>(recipe.alpha / parts.rank),
+                       : static_cast<float>(recipe.method.alpha / parts.rank),
           .virtual_tokens = static_cast<int32_t>(virtual_tokens),
           .kind = parts.kind};
 }
@@ -184,20 +230,20 @@ Result<LearnerInput> LearnerInputOf(const LearnRecipe& recipe, const std::string
   LearnerInput input;
   input.start = tokenizer.prefix_ids();  // no EOS: what follows is the document
   ASSIGN_OR_RETURN(input.tokens, TokensOf(text, tokenizer));
-  input.window_tokens = recipe.window_tokens;
-  input.held_out_share = recipe.held_out_share;
+  input.window_tokens = recipe.method.window_tokens;
+  input.held_out_share = recipe.method.held_out_share;
   input.seed = recipe.seed;
   return input;
 }
 
 Status CheckContext(const LearnRecipe& recipe, const Learner& learner, const ModelConfig& config,
-                    const std::string& flag) {
+                    const std::string& window_tokens) {
   const int before = PartsOf(recipe, learner).virtual_tokens;
-  const int tokens = std::max(learner.ExampleTokensMax(recipe.window_tokens) + before,
-                              learner.TeacherTokensMax(recipe.window_tokens));
+  const int tokens = std::max(learner.ExampleTokensMax(recipe.method.window_tokens) + before,
+                              learner.TeacherTokensMax(recipe.method.window_tokens));
   if (tokens <= config.context_tokens_max) return OkStatus();
   return InvalidArgumentError(
-      flag + " " + std::to_string(recipe.window_tokens) +
+      window_tokens + " " + std::to_string(recipe.method.window_tokens) +
       (before == 0 ? "" : " behind " + std::to_string(before) + " virtual tokens") +
       " makes texts of up to " + std::to_string(tokens) +
       " tokens, more than the model's context of " + std::to_string(config.context_tokens_max));
@@ -225,6 +271,11 @@ std::string RunIdentity(const OrderedJson& origin, const LoadedModel& model) {
   const ArithmeticParts parts = {.weights = model.weights.dtype,
                                  .kv = KvDType(model.weights.dtype, model.device)};
   return origin.dump() + "\n" + MakeArithmeticId(model.device, parts);
+}
+
+std::string TextsIdentity(const LoadedModel& model, const BaseIdentity& base) {
+  return base.text_hash + base.weights_hash + std::string(DTypeName(model.weights.dtype)) +
+         (model.device.is_cpu() ? "cpu" : "gpu");
 }
 
 OrderedJson ScoresJson(const TrainingScores& scores) {

@@ -4,7 +4,8 @@
 
 #include "jobs/learning_json.h"
 #include "jobs/old_learning_records.h"
-#include "tuning/job_at_work.h"
+#include "learn/training_sizes.h"
+#include "model/prompt_config.h"
 
 namespace graft {
 namespace {
@@ -24,7 +25,7 @@ TEST(RecipeTest, AJobsMethodIsTheRecipe) {
                 .outputs = 1,
                 .output_tokens = 11,
                 .keep = 12};
-  const LearnRecipe recipe = *RecipeOf(job);
+  const LearnRecipe recipe = *RecipeOf(job.method, job.seed);
   EXPECT_EQ(recipe.learner, LearnerKind::kDistill);
   const auto learner = MakeNextTokenLearner();
   EXPECT_EQ(ShapeOf(recipe, *learner, 0).scale, 2.0f);
@@ -32,19 +33,36 @@ TEST(RecipeTest, AJobsMethodIsTheRecipe) {
   EXPECT_EQ(rates.passes, 5);
   EXPECT_EQ(rates.batch, 6);
   EXPECT_EQ(rates.learning_rate, 0.5 * learner->rates().learning_rate);
-  EXPECT_EQ(recipe.window_tokens, 99);
-  EXPECT_EQ(recipe.keep, 12);
+  EXPECT_EQ(recipe.method.window_tokens, 99);
+  EXPECT_EQ(recipe.method.keep, 12);
   EXPECT_EQ(recipe.seed, 3U);
   job.method.learner = "magic";
-  EXPECT_FALSE(RecipeOf(job).ok());
+  EXPECT_FALSE(RecipeOf(job.method, job.seed).ok());
+}
+
+TEST(RecipeTest, AMethodMayAskForWhatAdaptersAndTrainingTake) {
+  EXPECT_EQ(MethodRowOf("rank").max, kLoraRankMax);
+  EXPECT_EQ(MethodRowOf("virtual_tokens").max, kVirtualTokensMax);
+  EXPECT_EQ(MethodRowOf("batch").max, kTrainingSequencesMax);
+  DocumentMethod method = {.learner = "memory", .batch = kTrainingSequencesMax + 1};
+  EXPECT_EQ(RecipeOf(method, 0).status().message(), "batch_size is 2049, 2048 at most");
+  method.batch = kTrainingSequencesMax;
+  EXPECT_EQ(RecipeOf(method, 0)->learner, LearnerKind::kMemory);
+}
+
+TEST(RecipeTest, LearnersOwnNumbersAreTold) {
+  EXPECT_NE(OwnOfLearners(MethodRowOf("rank")).find("distill 16"), std::string::npos);
+  EXPECT_EQ(OwnOfLearners(MethodRowOf("virtual_tokens")).find("distill"), std::string::npos);
+  EXPECT_EQ(OwnOfLearners(MethodRowOf("alpha")), "");
 }
 
 TEST(RecipeTest, AnOldRecordOfACluster) {
   const auto recipe_of = [](const std::string& hidden_states) {
     const std::string method = OldMethod("distill", hidden_states);
-    return RecipeOf(*LearningJobOf(OldEtcdJob("ftjob-old", method)));
+    const LearningJob job = *LearningJobOf(OldEtcdJob("ftjob-old", method));
+    return RecipeOf(job.method, job.seed);
   };
-  EXPECT_EQ(recipe_of("none")->passes, 4);
+  EXPECT_EQ(recipe_of("none")->method.passes, 4);
   for (const char* word : {"last", "all"}) {
     EXPECT_EQ(recipe_of(word).status().message(),
               "hidden_states was removed since it gained too little; use distill without it");

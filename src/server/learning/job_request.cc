@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "base/json.h"
 #include "base/random.h"
@@ -30,35 +31,63 @@ class MethodReader {
   explicit MethodReader(const Json& object)
       : reader_(object, kMethodPath, &HyperparameterFields()) {}
 
-  void Int(const char* name, int32_t min, int32_t max, int32_t* out) {
-    const Json* const json = reader_.Take(name);
-    if (IsAuto(json)) return;
-    const std::optional<int64_t> value = IntegerOf(*json, min, max);
-    if (value.has_value()) {
+  // What the row's field says, if it is given.
+  void Read(const MethodRow& row, int32_t* out) {
+    const Json* const json = Given(row);
+    if (json == nullptr) return;
+    const int64_t min = LeastOf(row), max = static_cast<int64_t>(row.max);
+    if (const std::optional<int64_t> value = IntegerOf(*json, min, max)) {
       *out = static_cast<int32_t>(*value);
       return;
     }
-    reader_.Fail(name, "must be \"auto\" or an integer between " + std::to_string(min) + " and " +
-                           std::to_string(max));
+    reader_.Fail(row.field, "must be \"auto\" or an integer between " + std::to_string(min) +
+                                " and " + std::to_string(max));
   }
 
-  // Above `min`, or from `min` on where that is `closed`.
-  void Number(const char* name, double min, bool closed, double max, double* out) {
-    const Json* const json = reader_.Take(name);
-    if (IsAuto(json)) return;
-    const double value = json->is_number() ? json->get<double>() : min - 1.0;
-    if ((closed ? value >= min : value > min) && value <= max) {
+  void Read(const MethodRow& row, double* out) {
+    const Json* const json = Given(row);
+    if (json == nullptr) return;
+    const bool is_above = row.is_above || *row.own != '\0';
+    const double value = json->is_number() ? json->get<double>() : row.min - 1.0;
+    if ((is_above ? value > row.min : value >= row.min) && value <= row.max) {
       *out = value;
       return;
     }
-    reader_.Fail(name, "must be \"auto\" or a number " + std::string(closed ? "from " : "above ") +
-                           Short(min) + " to " + Short(max));
+    reader_.Fail(row.field, "must be \"auto\" or a number " +
+                                std::string(is_above ? "above " : "from ") + Short(row.min) +
+                                " to " + Short(row.max));
   }
 
-  void Word(const char* name, std::initializer_list<const char*> words, std::string* out) {
-    if (const Json* const json = reader_.Take(name); json != nullptr && *json != "auto") {
-      *out = reader_.OneOf(name, words);
+  // One of the row's words. Which learners there are, the server says.
+  void Read(const MethodRow& row, std::string* out) {
+    if (row.words.data() == kLearnerNames) return;
+    const Json* const json = Given(row);
+    if (json == nullptr) return;
+    std::string known;
+    for (const char* const word : row.words) {
+      if (*json == word) {
+        *out = word;
+        return;
+      }
+      known += (known.empty() ? "'" : ", '") + std::string(word) + "'";
     }
+    reader_.Fail(row.field, "must be one of " + known);
+  }
+
+  // Files' ids.
+  void Read(const MethodRow& row, std::vector<std::string>* out) {
+    const Json* const json = Given(row);
+    if (json == nullptr) return;
+    const auto is_id = [](const Json& one) {
+      return one.is_string() && one.get_ref<const std::string&>().size() <= kNameBytesMax;
+    };
+    if (json->is_array() && json->size() <= static_cast<size_t>(row.max) &&
+        std::all_of(json->begin(), json->end(), is_id)) {
+      *out = json->get<std::vector<std::string>>();
+      return;
+    }
+    reader_.Fail(row.field,
+                 "must be \"auto\" or a list of up to " + Short(row.max) + " ids of files");
   }
 
   // A field that has been removed, unless it asks for what is done without it.
@@ -86,6 +115,14 @@ class MethodReader {
   std::optional<ApiError> Finish() { return reader_.Finish(); }
 
  private:
+  // Null where nothing is asked for.
+  const Json* Given(const MethodRow& row) {
+    const Json* const json = reader_.Take(row.field);
+    return IsAuto(json) ? nullptr : json;
+  }
+  static int64_t LeastOf(const MethodRow& row) {
+    return static_cast<int64_t>(row.min) + (*row.own == '\0' ? 0 : 1);
+  }
   static std::string Short(double number) {
     std::string text = std::to_string(number);
     text.erase(text.find_last_not_of('0') + 1);
@@ -120,19 +157,9 @@ std::optional<ApiError> ReadMethod(const Json& method, const LearningSetup& setu
   if (auto error = inner.Finish()) return error;
   MethodReader fields(given == nullptr ? nothing : *given);
   fields.Learner(setup.learners, &out->learner);
-  fields.Int("n_epochs", 1, 100'000, &out->passes);
-  fields.Int("batch_size", 1, setup.batch_max, &out->batch);
-  fields.Number("learning_rate_multiplier", 0.0, false, 1000.0, &out->learning_rate_factor);
-  fields.Int("rank", 1, setup.rank_max, &out->rank);
-  fields.Int("virtual_tokens", 1, 4096, &out->virtual_tokens);
-  fields.Number("alpha", 0.0, false, 65536.0, &out->alpha);
-  fields.Int("window_tokens", 16, 1 << 20, &out->window_tokens);
-  fields.Number("held_out", 0.0, true, 0.5, &out->held_out_share);
-  fields.Int("questions", 0, 10'000, &out->questions);
-  fields.Int("outputs", 0, 1000, &out->outputs);
-  fields.Int("output_tokens", 4, 4096, &out->output_tokens);
-  fields.Int("keep", 0, 10'000, &out->keep);
-  fields.Word("prompts", {"auto", "plain", "chat"}, &out->prompts);
+  VisitMethod(*out, [&fields](const MethodRow& row, auto& value) {
+    if (*row.field != '\0') fields.Read(row, &value);
+  });
   fields.Removed("hidden_states", "none", kHiddenStatesRemoved);
   return fields.Finish();
 }

@@ -10,8 +10,6 @@ namespace {
 LearningSetup SetupOfTest() {
   LearningSetup setup;
   setup.learners = {"next-token", "distill"};
-  setup.rank_max = 64;
-  setup.batch_max = 2048;
   return setup;
 }
 
@@ -43,16 +41,33 @@ TEST(JobRequestTest, HyperparametersAreTheLearnersUnlessGiven) {
                                                     {"outputs", 0},
                                                     {"output_tokens", 9},
                                                     {"keep", 3},
+                                                    {"keep_weight", 0},
+                                                    {"keep_text", {"file-2", "file-3"}},
                                                     {"virtual_tokens", 6},
                                                     {"prompts", "chat"},
                                                     {"hidden_states", "none"}}),
                                               SetupOfTest());
   ASSERT_TRUE(all.ok()) << all.error().message;
-  EXPECT_EQ(all->job.method,
-            (DocumentMethod{"distill", 3, 2, 0.5, 4, 6, 8.0, 64, 0.0, 5, 0, 9, 3, "chat"}));
+  EXPECT_EQ(all->job.method, (DocumentMethod{.learner = "distill",
+                                             .passes = 3,
+                                             .batch = 2,
+                                             .learning_rate_factor = 0.5,
+                                             .rank = 4,
+                                             .virtual_tokens = 6,
+                                             .alpha = 8.0,
+                                             .window_tokens = 64,
+                                             .held_out_share = 0.0,
+                                             .questions = 5,
+                                             .outputs = 0,
+                                             .output_tokens = 9,
+                                             .keep = 3,
+                                             .keep_weight = 0.0,
+                                             .keep_text = {"file-2", "file-3"},
+                                             .prompts = "chat"}));
   const Json automatic = {{"learner", "auto"},    {"n_epochs", "auto"},
                           {"batch_size", "auto"}, {"learning_rate_multiplier", "auto"},
-                          {"rank", "auto"},       {"hidden_states", "auto"}};
+                          {"rank", "auto"},       {"keep_weight", "auto"},
+                          {"keep_text", "auto"},  {"hidden_states", "auto"}};
   ApiResult<JobRequest> same = ParseJobRequest(Body(automatic), SetupOfTest());
   ASSERT_TRUE(same.ok()) << same.error().message;
   EXPECT_EQ(same->job.method, expected);
@@ -82,7 +97,7 @@ TEST(JobRequestTest, SeedSuffixAndMetadataAreKept) {
 
 TEST(JobRequestTest, WhatIsWrongIsNamed) {
   const std::pair<Json, const char*> cases[] = {
-      {{{"rank", 65}}, "method.document.hyperparameters.rank"},
+      {{{"rank", 257}}, "method.document.hyperparameters.rank"},
       {{{"rank", 0}}, "method.document.hyperparameters.rank"},
       {{{"n_epochs", "many"}}, "method.document.hyperparameters.n_epochs"},
       {{{"batch_size", 1.5}}, "method.document.hyperparameters.batch_size"},
@@ -93,6 +108,13 @@ TEST(JobRequestTest, WhatIsWrongIsNamed) {
       {{{"learner", "magic"}}, "method.document.hyperparameters.learner"},
       {{{"window_tokens", 8}}, "method.document.hyperparameters.window_tokens"},
       {{{"hidden_states", "last"}}, "method.document.hyperparameters.hidden_states"},
+      {{{"keep_weight", 1001}}, "method.document.hyperparameters.keep_weight"},
+      {{{"keep_text", "file-2"}}, "method.document.hyperparameters.keep_text"},
+      {{{"keep_text", {1}}}, "method.document.hyperparameters.keep_text"},
+      {{{"keep_text", std::vector<std::string>(9, "f")}},
+       "method.document.hyperparameters.keep_text"},
+      {{{"prompts", "loud"}}, "method.document.hyperparameters.prompts"},
+      {{{"learning_rate", 0.1}}, "method.document.hyperparameters.learning_rate"},
       {{{"beta", 1}}, "method.document.hyperparameters.beta"}};
   for (const auto& [hyperparameters, param] : cases) {
     const ApiResult<JobRequest> request = ParseJobRequest(Body(hyperparameters), SetupOfTest());

@@ -1,5 +1,7 @@
 #include "server/learning/learning_answers.h"
 
+#include <type_traits>
+
 #include "jobs/learning_store.h"
 
 namespace graft {
@@ -7,24 +9,18 @@ namespace {
 
 Json TimeOrNull(int64_t seconds) { return seconds == 0 ? Json() : Json(seconds); }
 Json TextOrNull(const std::string& text) { return text.empty() ? Json() : Json(text); }
-// A learner's own value has no number here.
-Json NumberOrAuto(int32_t number) { return number == 0 ? Json("auto") : Json(number); }
 
+// What is the learner's own has no number here.
 Json HyperparametersJson(const DocumentMethod& method) {
-  return {{"learner", method.learner},
-          {"n_epochs", NumberOrAuto(method.passes)},
-          {"batch_size", NumberOrAuto(method.batch)},
-          {"learning_rate_multiplier", method.learning_rate_factor},
-          {"rank", NumberOrAuto(method.rank)},
-          {"virtual_tokens", NumberOrAuto(method.virtual_tokens)},
-          {"alpha", method.alpha == 0.0 ? Json("auto") : Json(method.alpha)},
-          {"window_tokens", method.window_tokens},
-          {"held_out", method.held_out_share},
-          {"questions", method.questions},
-          {"outputs", method.outputs},
-          {"output_tokens", method.output_tokens},
-          {"keep", method.keep},
-          {"prompts", method.prompts}};
+  Json json = Json::object();
+  VisitMethod(method, [&json](const MethodRow& row, const auto& value) {
+    if (*row.field == '\0') return;
+    json[row.field] = value;
+    if constexpr (std::is_arithmetic_v<std::remove_cvref_t<decltype(value)>>) {
+      if (row.is_own(static_cast<double>(value))) json[row.field] = "auto";
+    }
+  });
+  return json;
 }
 
 Json ObjectOf(const std::string& text) {
