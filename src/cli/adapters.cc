@@ -1,4 +1,5 @@
-// graft adapters: list, inspect and verify PEFT folders without serving them.
+// graft adapters: list, inspect and verify PEFT folders without serving them, and merge one into
+// its base.
 #include <cstdio>
 #include <memory>
 #include <optional>
@@ -9,9 +10,12 @@
 #include "base/json.h"
 #include "base/log.h"
 #include "base/log_format.h"
+#include "base/nearest_names.h"
 #include "cli/commands.h"
+#include "cli/merge_adapter.h"
 #include "engine/adapter_folders.h"
 #include "executor/adapter_backend.h"
+#include "request/adapter_name.h"
 #include "runtime/adapter_texts.h"
 #include "runtime/runtime.h"
 #include "text/chat_template.h"
@@ -26,6 +30,8 @@ struct AdaptersOptions {
   std::optional<DType> dtype;  // none: the checkpoint's
   AdapterTextUse text = AdapterTextUse::kAdapter;
   std::vector<std::string> paths;  // of inspect and verify
+  std::string adapter;             // of merge, its name
+  std::string out;                 // of merge
 };
 
 struct Target {
@@ -179,12 +185,75 @@ Status RunVerify(const AdaptersOptions& options) {
                                  std::to_string(num_adapters) + " adapters cannot be served");
 }
 
+// The folder of the adapter that a server would list by the name.
+Result<std::string> FindAdapter(const AdaptersOptions& options, Target* target) {
+  if (!CheckAdapterName(options.adapter).ok()) {
+    return InvalidArgumentError(
+        "--adapter takes the name of one adapter. A weighted sum of several is not merged: make it "
+        "an adapter with PEFT's add_weighted_adapter, and merge that");
+  }
+  ASSIGN_OR_RETURN(const AdapterFolders::Found found, FindAdapters(options, target));
+  std::vector<std::string> names;
+  for (const AdapterFolders::Folder& folder : found.folders) {
+    if (folder.name == options.adapter) return folder.path;
+    names.push_back(folder.name);
+  }
+  for (const auto& [name, why] : found.refused) {
+    if (name == options.adapter) return why.WithContext(name);
+  }
+  const std::string nearest = NearestNames(options.adapter, names);
+  return NotFoundError("no adapter '" + options.adapter + "' in " + options.adapters +
+                       (nearest.empty() ? "; graft adapters list shows what is there"
+                                        : "; did you mean " + nearest + "?"));
+}
+
+// Adapters that no weights answer like.
+Status CheckMergeable(const std::string& name, const OrderedJson& facts,
+                      const AdapterTextPtr& text) {
+  if (facts.contains("virtual_tokens")) {
+    return UnimplementedError(name +
+                              " has virtual tokens in front of every prompt, which no weights can "
+                              "hold: serve it with graft serve --adapters");
+  }
+  if (facts.contains("alora_invocation_tokens")) {
+    return UnimplementedError(name +
+                              " is an activated LoRA (alora_invocation_tokens), which leaves the "
+                              "tokens before these alone, and merged weights would not: serve it "
+                              "with graft serve --adapters");
+  }
+  const std::string error = TemplateError(text);
+  if (error.empty()) return OkStatus();
+  return FailedPreconditionError(name + " brings a chat template that cannot be used: " + error +
+                                 "; mend it, or keep the base's with --adapter-text base");
+}
+
+Status RunMerge(const AdaptersOptions& options) {
+  if (options.adapter.empty() || options.out.empty()) {
+    return InvalidArgumentError("which adapter, and where to? --adapter NAME --out DIR");
+  }
+  ASSIGN_OR_RETURN(Target target, LoadTarget(options));
+  ASSIGN_OR_RETURN(const std::string path, FindAdapter(options, &target));
+  AdapterTextPtr text;
+  ASSIGN_OR_RETURN(const OrderedJson facts, target.Inspect(path, &text));
+  RETURN_IF_ERROR(CheckMergeable(options.adapter, facts, text));
+  if (facts["changes_nothing"] == true) {
+    std::printf("warning: %s changes nothing, since A, B or alpha is zero in all modules\n",
+                options.adapter.c_str());
+  }
+  return MergeAdapter({.model = options.model,
+                       .name = options.adapter,
+                       .path = path,
+                       .jail = target.jail,
+                       .hash = facts["hash"].get<std::string>(),
+                       .takes_texts = options.text == AdapterTextUse::kAdapter,
+                       .text = text,
+                       .out = options.out},
+                      target.config);
+}
+
 Command Action(const std::string& name, const std::string& help,
                const std::shared_ptr<AdaptersOptions>& options, std::vector<Option> rows,
                Status (*action)(const AdaptersOptions&)) {
-  rows.push_back({"model", ModelFolder(options->model), "HF folder of the base model"});
-  rows.push_back(DTypeOptionRow(options->dtype));
-  rows.push_back(AdapterTextOptionRow(options->text));
   return {.name = name,
           .help = help,
           .groups = {{"Options", std::move(rows)}},
@@ -197,6 +266,9 @@ Command AdaptersCommand() {
   const auto options = std::make_shared<AdaptersOptions>();  // lives as long as the command
   const Option folder{"adapters", Text(options->adapters), "folder of PEFT folders"};
   const Option roots = AdaptersRootOptionRow(options->roots);
+  const Option model{"model", ModelFolder(options->model), "HF folder of the base model"};
+  const Option dtype = DTypeOptionRow(options->dtype);
+  const Option text = AdapterTextOptionRow(options->text);
   Option paths{.name = "paths",
                .target = Texts(options->paths),
                .help = "PEFT folders",
@@ -204,19 +276,31 @@ Command AdaptersCommand() {
   const Command verify = Action("verify",
                                 "Load each adapter, run its self-test, and say why it is refused.\n"
                                 "  graft adapters verify --model DIR --adapters DIR",
-                                options, {paths, folder, roots}, RunVerify);
+                                options, {paths, folder, roots, model, dtype, text}, RunVerify);
+  const Command merge = Action(
+      "merge",
+      "Write a model that has an adapter merged into its weights.\n"
+      "  graft adapters merge --model DIR --adapters DIR --adapter NAME --out DIR",
+      options,
+      {folder,
+       roots,
+       {"adapter", Text(options->adapter), "the adapter's name in --adapters"},
+       {"out", Text(options->out), "the new model's folder, which is not there yet or is empty"},
+       model,
+       text},
+      RunMerge);
   paths.is_required = true;
   return {.name = "adapters",
-          .help = "Look at PEFT adapters without serving them.",
+          .help = "Look at PEFT adapters without serving them, or merge one into its base.",
           .subcommands = {Action("list",
                                  "A line for each adapter of a folder.\n"
                                  "  graft adapters list --model DIR --adapters DIR",
-                                 options, {folder, roots}, RunList),
+                                 options, {folder, roots, model, dtype, text}, RunList),
                           Action("inspect",
                                  "Everything about an adapter, as JSON.\n"
                                  "  graft adapters inspect --model DIR ADAPTER_DIR",
-                                 options, {paths}, RunInspect),
-                          verify}};
+                                 options, {paths, model, dtype, text}, RunInspect),
+                          verify, merge}};
 }
 
 }  // namespace graft

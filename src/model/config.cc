@@ -22,7 +22,6 @@ constexpr int64_t kIntermediateMax = int64_t{1} << 19;
 constexpr int64_t kLayersMax = 1024;
 constexpr int64_t kHeadsMax = 1024;
 constexpr int64_t kConfigBytesMax = int64_t{4} << 20;
-constexpr size_t kEosTokensMax = 64;
 
 struct KnownArchitecture {
   Architecture architecture;

@@ -3,6 +3,7 @@
 // limit, so that no later product of two of them overflows 64 bits. Plain data, any thread.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -15,6 +16,8 @@
 #include "tensor/dtype.h"
 
 namespace graft {
+
+inline constexpr size_t kEosTokensMax = 64;  // of a model's eos_token_id
 
 enum class Architecture : uint8_t { kLlama, kMistral, kQwen2, kQwen3, kGemma2, kGemma3, kPhi3 };
 

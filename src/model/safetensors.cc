@@ -323,6 +323,10 @@ Status SafetensorsFile::ReadHeader() {
   return OkStatus();
 }
 
+std::span<const char> SafetensorsFile::header() const {
+  return {storage_->data(), static_cast<size_t>(data_begin_)};
+}
+
 Result<std::span<const char>> SafetensorsFile::Bytes(std::string_view name) const {
   const auto it = entries_.find(name);
   if (it == entries_.end()) return NotFoundError(label_ + " has no tensor " + Quoted(name));

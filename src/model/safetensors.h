@@ -46,6 +46,8 @@ class SafetensorsFile {
   const std::map<std::string, std::string, std::less<>>& metadata() const { return metadata_; }
   bool Contains(std::string_view name) const { return entries_.find(name) != entries_.end(); }
 
+  // The bytes before the data section: the header's length and the header.
+  std::span<const char> header() const;
   // An fp32, bf16 or fp16 tensor. kNotFound names the tensor, kUnimplemented its dtype. The data
   // may be misaligned for its type.
   Result<TensorView> Tensor(std::string_view name) const;

@@ -1,0 +1,45 @@
+#include "base/new_file.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+
+#include "base/fault.h"
+
+namespace graft {
+
+NewFile::NewFile(const std::string& path) : path_(path), new_path_(path + ".new") {
+  descriptor_ = open(new_path_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+  if (descriptor_ < 0) Fail("cannot write " + new_path_);
+}
+
+NewFile::~NewFile() {
+  if (descriptor_ >= 0) close(descriptor_);
+  if (!is_done_) unlink(new_path_.c_str());
+}
+
+void NewFile::Write(const void* data, size_t bytes) {
+  const char* at = static_cast<const char*>(data);
+  while (status_.ok() && bytes > 0) {
+    const ssize_t n = write(descriptor_, at, bytes);
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) return Fail("cannot write " + new_path_);
+    at += n;
+    bytes -= static_cast<size_t>(n);
+  }
+}
+
+Status NewFile::Finish() {
+  if (status_.ok() && fsync(descriptor_) != 0) Fail("cannot write " + new_path_);
+  if (status_.ok() && rename(new_path_.c_str(), path_.c_str()) != 0) {
+    Fail("cannot rename " + new_path_);
+  }
+  is_done_ = status_.ok();
+  return status_;
+}
+
+void NewFile::Fail(const std::string& what) { status_ = SystemError(errno, what); }
+
+}  // namespace graft

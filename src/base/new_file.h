@@ -1,0 +1,35 @@
+// A file beside `path` that takes its place once it is whole: at no moment does `path` hold a part
+// of it. What is not finished is removed. One thread.
+#pragma once
+
+#include <cstddef>
+#include <string>
+
+#include "base/status.h"
+
+namespace graft {
+
+class NewFile {
+ public:
+  explicit NewFile(const std::string& path);
+  ~NewFile();
+  NewFile(const NewFile&) = delete;
+  NewFile& operator=(const NewFile&) = delete;
+
+  // After a failure, which Finish tells, nothing is written.
+  void Write(const void* data, size_t bytes);
+  const Status& status() const { return status_; }
+  // The bytes are on the disk when it returns. SystemError's codes.
+  Status Finish();
+
+ private:
+  void Fail(const std::string& what);
+
+  const std::string path_;
+  const std::string new_path_;
+  int descriptor_ = -1;
+  bool is_done_ = false;
+  Status status_;
+};
+
+}  // namespace graft
