@@ -48,7 +48,6 @@ over-capacity-few-in-flight $over --slots 16 --adapters 16,256 --in-flight 128 -
 over-capacity-zipf $over --slots 64 --adapters 8,64,512,1024,4000 --zipf 1 --in-flight 128 --seconds 5 --warmup-seconds 2
 cold-starts-popularity $azure --adapters 128,256,512 --cold-starts blocking,auto
 cold-starts-loads $azure --adapters 512 --loads 0.3,0.6,0.9 --cold-starts blocking
-merged merged --shape $seven --sequences-max 32 --in-flight 64 --prompt-tokens 8,256 --output-tokens 8,64 --alphas 0.3,1 --adapters 1,2,4
 assist assist --shape $seven --modules qkv --rank 64 --rows 16,64,128 --workers 1,2,4,8,14 --steps 5
 cold-starts-alibaba $recorded $traces/alibaba_genai_lora_requests.csv --adapters 512 --cold-starts blocking,auto
 traces-long $traced --seconds 20 --warmup-seconds 5 --trace $traces/mooncake_conversation.jsonl --trace $traces/rtp_llm_online.jsonl

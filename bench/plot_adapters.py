@@ -198,26 +198,6 @@ def plot_cold_starts_by_rank(runs):
     return figure
 
 
-def plot_merged(runs):
-    run = runs[0]
-    figure, axis = panels(run, 1, "One adapter merged at a time (S-LoRA, Figure 7)")
-    figure.set_size_inches(5.6, 4)
-    index = 0
-    for way in dict.fromkeys(row["way"] for row in run["rows"]):
-        alone = [row for row in run["rows"] if row["way"] == way and row["adapters"] == 1]
-        for alpha in dict.fromkeys(row["alpha"] for row in run["rows"] if row["adapters"] > 1):
-            rows = alone + [row for row in run["rows"] if row["way"] == way and row["adapters"] > 1
-                            and row["alpha"] == alpha]
-            line(axis, index, [row["adapters"] for row in rows], [row["tokens_per_second"] for row in rows],
-                 f"{way}, alpha {alpha:g}")
-            index += 1
-    axis.set_ylim(bottom=0)
-    axis.set_xticks(sorted({row["adapters"] for row in run["rows"]}))
-    style(axis, "", "adapters", "tokens/s")
-    axis.legend(fontsize=8)
-    return figure
-
-
 def plot_assist(runs):
     run = runs[0]
     figure, (stopped, single, several) = bare_panels(
@@ -346,7 +326,7 @@ def cold_starts_figures(runs):
 
 
 PLOTS = {"throughput-by-adapters": plot_throughput, "adapters-over-capacity": plot_over_capacity, "stall": plot_stall,
-         "merged": plot_merged, "pool": plot_pool, "slo": plot_slo, "traces": plot_traces,
+         "pool": plot_pool, "slo": plot_slo, "traces": plot_traces,
          "assist": plot_assist,
          "assist-ipc": plot_assist_ipc}
 

@@ -63,7 +63,6 @@ def tokens_of(server, text):
 
 
 @pytest.mark.parametrize("flags", [(), ("--speculate", 4, "--tune", "cold-start=layerwise,read-at-start-gib=0"),
-                                   ("--merge", "auto", "--merge-after-steps", 1),
                                    ("--tensor-parallel", 2), ("--tensor-parallel", 2, "--speculate", 4)])
 def test_the_conversation_before_is_shared(folders, call, flags):
     with Server("--dtype", "fp32", *flags, adapters=folders) as server:

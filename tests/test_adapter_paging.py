@@ -184,17 +184,6 @@ def test_killed_assist_workers_cost_nobody_an_answer(expected):
         assert not wait_for_two_workers(server) & first
 
 
-def test_an_adapter_alone_is_merged(expected):
-    with Server("--merge", "auto", "--merge-after-steps", "2", "--dtype", "fp32") as server:
-        for model in ["austen", "base", "austen", "wells", "austen"]:
-            assert complete(server, model) == expected[model, "It was"], model
-        assert server.metric("graft_adapter_merges_total") == 3, "austen, wells, austen again"
-        assert server.metric("graft_merged_steps_total") > 20
-        cases = list(expected)
-        for case, text in zip(cases, asyncio.run(complete_all(server, cases)), strict=True):
-            assert text == expected[case], case
-
-
 @pytest.fixture
 def folder(tmp_path):
     for name in ADAPTERS:

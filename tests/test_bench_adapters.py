@@ -124,19 +124,6 @@ def test_cold_starts_by_adapters_and_load(tmp_path):
     assert rows[0]["popularity"] == sorted(rows[0]["popularity"], reverse=True)
 
 
-def test_merged(tmp_path):
-    rows = bench(tmp_path, "merged", "--adapters", "1,3", "--alphas", "0.3,1", "--in-flight", "8")
-    loads = [(1, 1.0), (3, 0.3), (3, 1.0)]
-    assert [(row["way"], row["adapters"], row["alpha"]) for row in rows] == \
-        [(way, *load) for way in ("on the fly", "merged") for load in loads]
-    for row in rows[:3]:
-        assert row["over_on_the_fly"] == 1 and row["turns"] == 1 and row["merges"] == row["merged_steps"] == 0
-    for row, turns_max in zip(rows[3:], (1, 9, 9)):
-        assert 0 < row["merges"] <= row["turns"] <= turns_max
-        assert 0 < row["merged_steps"] <= row["steps"]
-        assert row["tokens_per_second"] > 0
-
-
 def test_pool(tmp_path):
     rows = bench(tmp_path, "pool", "--adapters", "2,20", "--shares", "0.25")
     assert [(row["pool"], row["adapters"]) for row in rows] == [("shared", 2), ("shared", 20), ("static", 2),

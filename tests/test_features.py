@@ -123,7 +123,7 @@ REQUESTS = {"mixed batch": mixed_batch, "streaming": streaming, "logprobs": logp
 
 
 def alike(ours, theirs):
-    """Equal, log-probabilities within rounding (merged adapters sum in another order)."""
+    """Equal, log-probabilities within rounding (LoRA after a product sums in another order)."""
     if isinstance(ours, list):
         return len(ours) == len(theirs) and all(map(alike, ours, theirs))
     if isinstance(ours, float):
@@ -145,7 +145,6 @@ ROWS_AT_ONCE = [
 ]
 COLUMNS_AT_ONCE = [
     ["`--cpu-assist off`", "`--adapters-max 2`"],
-    ["`--cpu-assist thread`", "`--merge auto`"],
 ]
 
 

@@ -84,7 +84,7 @@ def test_a_bench_of_a_large_models_large_batches_is_refused_with_the_sum(tmp_pat
     ([*BENCH_STEP, "--batch", "1,32,128", "--context", "256", "--prefill-tokens", "256", "--memory-gib", "0.3"],
      ["2 x keys and values of a server (--batch, --context, --prefill-tokens)", "adapters of a server (--batch"]),
     ([*BENCH_STEP, "--ablations", "--batch", "64", "--context", "256", "--prefill-tokens", "256", "--memory-gib", "0.3"],
-     ["3 x keys and values", "2 x adapters of a server", "a second copy of the projections"]),
+     ["3 x keys and values", "2 x adapters of a server", "projections with an adapter merged"]),
     (["serve", "--shape", SHAPE, "--device", "cpu", "--batch", "64", "--adapters", "200", "--rank", "64",
       "--memory-gib", "0.3"], ["2 x page pool of one full context", "adapters, made and kept (--adapters, --rank)"]),
     (["adapters", "--suite", "throughput-by-adapters", "--shape", SHAPE, "--device", "cpu", "--memory-gib", "0.02"],

@@ -155,7 +155,6 @@ def test_a_rank_that_cannot_read_its_slice_says_why(tmp_path):
 
 @pytest.mark.parametrize(("args", "words"), [
     (["--tensor-parallel", "3"], "3 ranks cannot share the model's num_attention_heads 4 evenly; as many as can: 2, 4"),
-    (["--tensor-parallel", "2", "--merge", "auto"], "--merge auto does not go with --tensor-parallel 2"),
     (["--tensor-parallel", "2", "--cpu-assist", "thread"], "--cpu-assist does not go with --tensor-parallel 2"),
     (["--tensor-parallel", "2", "--host-gib", "0"], "--host-gib 0 does not go with --tensor-parallel 2")])
 @pytest.mark.parametrize("command", [["serve", "--port", "0"], ["generate", "--prompt", "It"], ["runner", "--rpc-port", "0"]])

@@ -141,8 +141,6 @@ EngineSnapshot Difference(const EngineSnapshot& before, EngineSnapshot after) {
   after.join_later_starts -= before.join_later_starts;
   after.steps_with_arrivals -= before.steps_with_arrivals;
   after.turns -= before.turns;
-  after.merges -= before.merges;
-  after.merged_steps -= before.merged_steps;
   return after;
 }
 

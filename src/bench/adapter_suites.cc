@@ -8,7 +8,6 @@
 
 #include "bench/adapter_bench.h"
 #include "bench/adapter_cold_starts.h"
-#include "bench/adapter_merged.h"
 #include "bench/adapter_stall.h"
 #include "profile/report.h"
 #include "sim/arrivals.h"
@@ -258,7 +257,6 @@ const std::vector<AdapterSuite>& AdapterSuites() {
       {"adapters-over-capacity", "up to 16 times as many adapters as --slots", RunOverCapacity},
       {"cold-starts", "every way of a cold start beside cached, --slots of 512 adapters",
        RunColdStarts},
-      {"merged", "a few adapters in one batch, and each merged in its turn", RunMerged},
       {"stall", "what a load does to the steps of others", RunStall},
       {"pool", "one pool against static ones of the same memory, few adapters and many", RunPool},
       {"slo", "first tokens in time by load, variation and skew", RunSlo},

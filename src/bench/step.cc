@@ -9,6 +9,7 @@
 #include "base/clock.h"
 #include "base/random.h"
 #include "bench/commands.h"
+#include "bench/merged_weights.h"
 #include "bench/placed_adapters.h"
 #include "bench/step_report.h"
 #include "kernels/common/bench_data.h"
@@ -55,7 +56,6 @@ struct Mix {
   std::string name;
   Server server = Server::kLora;
   std::vector<int32_t> adapters;  // per sequence, ascending; kNoAdapter: base
-  bool merged = false;            // on merged weights: adapters are all slot 0
   int32_t context = 0;            // tokens of a sequence in a decode step, see Contexts
   int32_t prompt_tokens = 0;      // that the first sequence computes instead, from its beginning
   int32_t drafts = 0;             // of each sequence in a decode step
@@ -170,7 +170,6 @@ RuntimeOptions StepBench::ServerOptions(Server server) const {
   runtime.context_tokens_max = std::max({context_max_, mixed_max_, o.prefill_tokens}) + 1;
   runtime.adapters_max = std::max(batch_max_, o.prefill_adapters);
   if (server == Server::kAfter) runtime.lora = LoraPlace::kAfter;
-  if (server == Server::kLora && o.ablations) runtime.merge = Merge::kAuto;
   return runtime;
 }
 
@@ -201,6 +200,10 @@ Status StepBench::CheckFits(const ServedShape& shape, const MemoryBudget& budget
                            .sequences = "--batch",
                            .context = "--context, --prefill-tokens",
                            .adapters = "--batch"};
+  if (options_.ablations) {
+    sum.Add("projections with an adapter merged into them (--ablations)",
+            MergedWeights::BytesFor(shape.config, shape.dtype, shape.device));
+  }
   for (const Server server : Servers()) {
     const RuntimeOptions runtime = ServerOptions(server);
     AddServer(runtime, shape, server != Server::kPlain, &sum, flags);
@@ -254,8 +257,6 @@ std::vector<Mix> StepBench::Mixes(int32_t batch, int32_t context, int32_t prompt
       mix.server = Server::kAfter;
       mixes.push_back(std::move(mix));
     }
-    mixes.push_back({"identical, merged", Server::kLora, std::vector<int32_t>(batch, 0),
-                     /*merged=*/true});
   }
   for (Mix& mix : mixes) {
     mix.context = context;
@@ -285,7 +286,6 @@ StepPlan StepBench::MakePlan(const Mix& mix, int32_t rows_each,
   }
   StepPlan plan =
       PlanRows(sequences, lora_->limits().page_tokens, model_->config.vocab_size, options_.seed);
-  if (mix.merged) plan.merged_slot = 0;
   return plan;
 }
 
@@ -352,7 +352,7 @@ StepParts StepBench::FloorOf(const Mix& mix, int64_t kv_tokens) const {
                                        KvDType(model_->weights.dtype, model_->device));
   const std::vector<int64_t>& slot_bytes = slot_bytes_.at(Server::kLora);
   int64_t adapter_bytes = 0;
-  for (size_t i = 0; i < mix.adapters.size() && !mix.merged; ++i) {
+  for (size_t i = 0; i < mix.adapters.size(); ++i) {
     const bool first = i == 0 || mix.adapters[i] != mix.adapters[i - 1];
     if (first && mix.adapters[i] != kNoAdapter) adapter_bytes += slot_bytes[mix.adapters[i]];
   }
@@ -415,9 +415,7 @@ void StepBench::RunPrefill() {
       {"base rows, LoRA server", Server::kLora, std::vector<int32_t>(n, kNoAdapter)},
       {std::to_string(n) + " adapters", Server::kLora, slots}};
   if (options_.ablations) {
-    const std::vector<int32_t> first(n, 0);
-    mixes.push_back({"1 adapter", Server::kLora, first});
-    mixes.push_back({"1 adapter, merged", Server::kLora, first, /*merged=*/true});
+    mixes.push_back({"1 adapter", Server::kLora, std::vector<int32_t>(n, 0)});
   }
   std::printf("\nprefill, %d tokens in %d sequences\n%-26s %8s %8s %7s%s\n",
               options_.prefill_tokens, n, "adapters", "ms", "tok/s", "/ base",
@@ -436,29 +434,27 @@ void StepBench::RunPrefill() {
   }
 }
 
-// What a merge adds to the step that orders it. Slot 0 is merged afterwards.
+// What it takes to merge an adapter into a copy of the weights.
 void StepBench::MeasureMerge() {
   constexpr int kMerges = 9;
-  const Mix merged{
-      .adapters = std::vector<int32_t>(batch_max_, 0), .merged = true, .context = context_max_};
-  StepPlan plan = MakeDecode(merged);
-  std::vector<double> with, without;
+  LoraStore& loras = lora_->loras();
+  const LoraTable table{.matrices = loras.matrices(0, LoraModule::kQ),
+                        .stride = loras.matrices_stride(),
+                        .rank_max = loras.rank_max()};
+  MergedWeights merged(model_->rank_config, model_->weights);
+  std::vector<double> times;
   for (int i = -1; i < kMerges; ++i) {
-    for (const bool merges : {true, false}) {
-      plan.merges = merges;
-      const int64_t begin_ns = SteadyClock::Get().NowNs();
-      RunStep(lora_->executor(), plan);
-      const double ms = static_cast<double>(SteadyClock::Get().NowNs() - begin_ns) / 1e6;
-      plan.starts.clear();
-      if (i >= 0) (merges ? with : without).push_back(ms);  // the first round warms up
-    }
+    const int64_t begin_ns = SteadyClock::Get().NowNs();
+    merged.Merge(table, 0, model_->stream);
+    const double ms = static_cast<double>(SteadyClock::Get().NowNs() - begin_ns) / 1e6;
+    if (i >= 0) times.push_back(ms);  // the first one warms up
   }
-  merge_ms_ = UpperMedian(std::move(with)) - UpperMedian(std::move(without));
+  merge_ms_ = UpperMedian(std::move(times));
   std::printf("\nmerging one adapter: %.2f ms\n", merge_ms_);
 }
 
 // S-LoRA's Figure 7: a batch of several adapters, or each in its turn alone, merged. What a turn
-// takes is put together from the merge and its steps.
+// takes is put together from the merge and its steps, which on merged weights are the base's.
 void StepBench::RunTurns() {
   std::printf("\n%d sequences of several adapters: in one batch, or in turns of %d steps, merged\n",
               batch_max_, options_.turn_steps);
@@ -467,8 +463,8 @@ void StepBench::RunTurns() {
   std::vector<Mix> mixes;
   for (int32_t n = 1; n <= std::min(batch_max_, 8); n *= 2) {
     mixes.push_back({.adapters = ShareOut(n, batch_max_), .context = context_max_});
-    mixes.push_back({.adapters = std::vector<int32_t>(batch_max_ / n, 0),
-                     .merged = true,
+    mixes.push_back({.server = Server::kPlain,
+                     .adapters = std::vector<int32_t>(batch_max_ / n, kNoAdapter),
                      .context = context_max_});
   }
   const std::vector<double> medians = MedianMs(mixes, &StepBench::MakeDecode);
@@ -567,8 +563,8 @@ Command BenchStepCommand() {
               "sequences of a prefill step, each with its own adapter"},
              {"steps", Number(options->steps, AtLeast(1)), "timed steps of each kind"},
              {"ablations", Switch(options->ablations),
-              "also LoRA after the products, one adapter merged into the weights, and merged "
-              "adapters in turns"},
+              "also LoRA after the products, and adapters in turns, each merged into the "
+              "weights"},
              {"turn-steps", Number(options->turn_steps, AtLeast(1)),
               "decode steps of one merged adapter before the next one's turn"},
              JsonOptionRow(options->json)}},

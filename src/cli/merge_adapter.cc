@@ -62,7 +62,7 @@ class NewFolder {
  public:
   static Result<NewFolder> Make(const std::string& path, int64_t bytes) {
     std::error_code error;
-    fs::path out = fs::weakly_canonical(path, error);
+    fs::path out = fs::weakly_canonical(fs::absolute(path), error);
     if (!out.has_filename()) out = out.parent_path();  // it ended with a slash
     if (error) return SystemError(error.value(), "cannot write " + path);
     RETURN_IF_ERROR(CheckFree(out));

@@ -41,7 +41,6 @@ SchedulerOptions SchedulerOptionsOf(const Executor& executor, const EngineOption
           .cold_start = options.cold_start,
           .assist_rates = executor.assist_rates(),
           .turn_ns = options.turn_ns,
-          .merge_after_steps = options.merge_after_steps,
           .draft_tokens_max = limits.draws_max > 0 ? options.draft_tokens_max : 0,
           .draws_max = limits.draws_max,
           .prefix_cache = options.prefix_cache,

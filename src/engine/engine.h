@@ -40,9 +40,6 @@ struct EngineOptions {
   ColdStart cold_start = ColdStart::kAuto;
   // While a request's adapter finds no room, younger ones run ahead of it for so long.
   int64_t turn_ns = 500'000'000;
-  // An adapter that had so many steps for itself, and has the requests for itself, is merged into
-  // the weights (see MergeDecision); 0: never.
-  int32_t merge_after_steps = 0;
   // Tokens of a sequence that are foreseen in a step, see DraftPlanner; 0: none.
   int32_t draft_tokens_max = 0;
   bool prefix_cache = true;

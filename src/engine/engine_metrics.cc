@@ -146,10 +146,6 @@ EngineMetrics::EngineMetrics(Metrics& metrics,
                           "Steps that waited, layer by layer, for an adapter on its way")),
       turns_total_(metrics.Counter("graft_adapter_turns_total",
                                    "Turns that ended for a request without room for its adapter")),
-      merges_total_(
-          metrics.Counter("graft_adapter_merges_total", "Adapters merged into the weights")),
-      merged_steps_total_(
-          metrics.Counter("graft_merged_steps_total", "Steps on weights with an adapter in them")),
       steps_ahead_total_(metrics.Counter(
           "graft_steps_ahead_total", "Steps that were begun before the one before them had ended")),
       drafts_total_(metrics.Counter("graft_drafts_total",
@@ -266,8 +262,6 @@ void EngineMetrics::RecordState(const Scheduler& scheduler) {
   Advance(join_later_starts_, *cold_starts_[2], stats.join_later_starts);
   Advance(steps_with_arrivals_, steps_with_arrivals_total_, stats.steps_with_arrivals);
   Advance(turns_, turns_total_, stats.turns);
-  Advance(merges_, merges_total_, stats.merges);
-  Advance(merged_steps_, merged_steps_total_, stats.merged_steps);
   Advance(steps_ahead_, steps_ahead_total_, stats.steps_ahead);
   Advance(drafts_, drafts_total_, stats.drafts);
   Advance(draft_tokens_, draft_tokens_total_, stats.draft_tokens);
@@ -328,8 +322,6 @@ EngineSnapshot EngineMetrics::Snapshot() const {
           .join_later_starts = join_later_starts_.value(),
           .steps_with_arrivals = steps_with_arrivals_.value(),
           .turns = turns_.value(),
-          .merges = merges_.value(),
-          .merged_steps = merged_steps_.value(),
           .drafts = drafts_.value(),
           .draft_tokens = draft_tokens_.value(),
           .accepted_draft_tokens = accepted_draft_tokens_.value()};

@@ -61,8 +61,6 @@ struct EngineSnapshot {
   int64_t join_later_starts = 0;    // of requests that waited until their adapter was there
   int64_t steps_with_arrivals = 0;  // that waited for layers
   int64_t turns = 0;                // that ended for a request without room for its adapter
-  int64_t merges = 0;               // of adapters into weights
-  int64_t merged_steps = 0;         // that ran on merged weights
   int64_t drafts = 0;               // see SchedulerStats
   int64_t draft_tokens = 0;
   int64_t accepted_draft_tokens = 0;
@@ -127,8 +125,8 @@ class EngineMetrics {
       requests_waiting_, requests_running_, pages_free_, pages_cached_, pages_referenced_,
       pages_adapters_, pages_adapters_idle_, adapters_resident_, adapter_fetches_, adapter_copies_,
       adapter_evictions_, adapter_failures_, layerwise_starts_, cpu_assist_starts_,
-      join_later_starts_, steps_with_arrivals_, turns_, merges_, merged_steps_, steps_ahead_,
-      drafts_, draft_tokens_, accepted_draft_tokens_;
+      join_later_starts_, steps_with_arrivals_, turns_, steps_ahead_, drafts_, draft_tokens_,
+      accepted_draft_tokens_;
 
   prometheus::Counter& steps_total_;
   prometheus::Counter& mixed_steps_total_;
@@ -157,8 +155,6 @@ class EngineMetrics {
   std::array<prometheus::Counter*, 3> cold_starts_;     // layerwise, cpu-assist, join-later
   prometheus::Counter& steps_with_arrivals_total_;
   prometheus::Counter& turns_total_;
-  prometheus::Counter& merges_total_;
-  prometheus::Counter& merged_steps_total_;
   prometheus::Counter& steps_ahead_total_;
   prometheus::Counter& drafts_total_;
   prometheus::Counter& draft_tokens_total_;

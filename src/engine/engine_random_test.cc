@@ -24,7 +24,6 @@ struct Shape {
   bool preempts;  // the pool is too small for all that run; else only turns preempt
   ColdStart cold_start = ColdStart::kJoinLater;
   int32_t adapter_pages = 0;
-  int32_t merge_after_steps = 0;
   double assist_row_ns = 0.0;    // the CPU assist's time for a byte; 0: there is none
   bool decodes_long = false;     // few arrivals, and hardly any that ban or count tokens
   int32_t draft_tokens_max = 0;  // most draw of few tokens, so that some are foreseen
@@ -61,36 +60,34 @@ std::vector<Shape> Shapes() {
     return limits;
   };
   const ColdStart later = ColdStart::kJoinLater;
-  return {
-      {"drafts", drawing(roomy, 40), 0, true, false, later, 0, 0, 0.0, false, 4},
-      {"drafts_tiny_chunks", drawing(odd_pages, 40), 3, true, true, ColdStart::kLayerwise, 0, 0,
-       0.0, false, 7},
-      {"drafts_one_token_pages", drawing(one_token_pages, 24), 7, true, true, later, 0, 0, 0.0,
-       false, 5},
-      {"drafts_ahead_tiny", drawing(ahead_tiny, 40), 0, true, true, later, 0, 0, 0.0, true, 4},
-      {"roomy", roomy, 0, true, false},
-      {"tiny", tiny, 0, true, true},
-      {"tiny_chunks", tiny, 3, true, true},
-      {"tiny_without_prefix_cache", tiny, 5, false, true},
-      {"one_row", one_row, 0, true, false},
-      {"one_token_pages", one_token_pages, 7, true, true},
-      {"few_slots", few_slots, 0, true, true},
-      {"one_adapter", one_adapter, 0, true, false},
-      {"odd_pages", odd_pages, 4, true, true},
-      {"blocking", tiny, 0, true, true, ColdStart::kBlocking},
-      {"layerwise", tiny, 0, true, true, ColdStart::kLayerwise},
-      {"layerwise_chunks", odd_pages, 3, true, true, ColdStart::kLayerwise},
-      {"layerwise_one_adapter", one_adapter, 0, true, false, ColdStart::kLayerwise},
-      {"auto", tiny, 0, true, true, ColdStart::kAuto},
-      {"auto_assisted", tiny, 0, true, true, ColdStart::kAuto, 0, 0, 1e-6},
-      {"auto_assisted_chunks", odd_pages, 3, true, true, ColdStart::kAuto, 0, 0, 1e-3},
-      {"cpu_assist", tiny, 0, true, true, ColdStart::kCpuAssist, 0, 0, 1.0},
-      {"split", tiny, 0, true, true, ColdStart::kJoinLater, 4},
-      {"merging", roomy, 0, true, false, ColdStart::kJoinLater, 0, 1},
-      {"ahead", ahead, 0, true, false, ColdStart::kJoinLater, 0, 0, 0.0, true},
-      {"ahead_tiny", ahead_tiny, 0, true, true, ColdStart::kJoinLater, 0, 0, 0.0, true},
-      {"ahead_layerwise", ahead_tiny, 3, true, true, ColdStart::kLayerwise, 0, 0, 0.0, true},
-      {"ahead_one_adapter", ahead_one_adapter, 0, true, false, ColdStart::kAuto, 0, 0, 0.0, true}};
+  return {{"drafts", drawing(roomy, 40), 0, true, false, later, 0, 0.0, false, 4},
+          {"drafts_tiny_chunks", drawing(odd_pages, 40), 3, true, true, ColdStart::kLayerwise, 0,
+           0.0, false, 7},
+          {"drafts_one_token_pages", drawing(one_token_pages, 24), 7, true, true, later, 0, 0.0,
+           false, 5},
+          {"drafts_ahead_tiny", drawing(ahead_tiny, 40), 0, true, true, later, 0, 0.0, true, 4},
+          {"roomy", roomy, 0, true, false},
+          {"tiny", tiny, 0, true, true},
+          {"tiny_chunks", tiny, 3, true, true},
+          {"tiny_without_prefix_cache", tiny, 5, false, true},
+          {"one_row", one_row, 0, true, false},
+          {"one_token_pages", one_token_pages, 7, true, true},
+          {"few_slots", few_slots, 0, true, true},
+          {"one_adapter", one_adapter, 0, true, false},
+          {"odd_pages", odd_pages, 4, true, true},
+          {"blocking", tiny, 0, true, true, ColdStart::kBlocking},
+          {"layerwise", tiny, 0, true, true, ColdStart::kLayerwise},
+          {"layerwise_chunks", odd_pages, 3, true, true, ColdStart::kLayerwise},
+          {"layerwise_one_adapter", one_adapter, 0, true, false, ColdStart::kLayerwise},
+          {"auto", tiny, 0, true, true, ColdStart::kAuto},
+          {"auto_assisted", tiny, 0, true, true, ColdStart::kAuto, 0, 1e-6},
+          {"auto_assisted_chunks", odd_pages, 3, true, true, ColdStart::kAuto, 0, 1e-3},
+          {"cpu_assist", tiny, 0, true, true, ColdStart::kCpuAssist, 0, 1.0},
+          {"split", tiny, 0, true, true, ColdStart::kJoinLater, 4},
+          {"ahead", ahead, 0, true, false, ColdStart::kJoinLater, 0, 0.0, true},
+          {"ahead_tiny", ahead_tiny, 0, true, true, ColdStart::kJoinLater, 0, 0.0, true},
+          {"ahead_layerwise", ahead_tiny, 3, true, true, ColdStart::kLayerwise, 0, 0.0, true},
+          {"ahead_one_adapter", ahead_one_adapter, 0, true, false, ColdStart::kAuto, 0, 0.0, true}};
 }
 
 class RandomRun {
@@ -153,8 +150,6 @@ class RandomRun {
       EXPECT_EQ(harness_.executor.num_gated_steps() > 20, layerwise);
     }
     EXPECT_EQ(harness_.executor.num_assisted_steps() > 20, shape_.assist_row_ns > 0.0);
-    EXPECT_EQ(snapshot.merges > 3, shape_.merge_after_steps > 0);
-    EXPECT_GE(snapshot.merged_steps, snapshot.merges);
     EXPECT_EQ(snapshot.steps_ahead > 20, shape_.limits.runs_ahead);
     EXPECT_EQ(snapshot.accepted_draft_tokens > 50, shape_.draft_tokens_max > 0);
     EXPECT_EQ(snapshot.draft_tokens > snapshot.accepted_draft_tokens, shape_.draft_tokens_max > 0);
@@ -189,7 +184,6 @@ class RandomRun {
     options.prefix_cache = shape.prefix_cache;
     options.draft_tokens_max = shape.draft_tokens_max;
     options.cold_start = shape.cold_start;
-    options.merge_after_steps = shape.merge_after_steps;
     options.turn_ns = 10'000;  // ten steps
     return options;
   }
@@ -222,10 +216,6 @@ class RandomRun {
       request.sampling.bad_words = {{token}, {50 - token, 1 + token}};
     }
     if (random_.Below(4) != 0) request.UseAdapter(contents_[random_.Below(contents_.size())]);
-    if (shape_.merge_after_steps > 0 && random_.Below(32) != 0) {
-      // For some time all requests are for one adapter, which may then be merged.
-      request.UseAdapter(contents_[static_cast<size_t>(num_steps_ / 64) % contents_.size()]);
-    }
     if (!unread_.empty() && random_.Below(8) == 0) request.UseAdapter(unread_.rbegin()->first);
     if (!harness_.adapters.Contains(request.adapter_hash())) request.UseAdapter("");
     if (shape_.draft_tokens_max > 0 && random_.Below(4) != 0) {

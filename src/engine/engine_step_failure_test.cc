@@ -68,27 +68,5 @@ TEST(EngineStepFailureTest, TakesTheStepThatWasBegunAheadWithIt) {
   ExpectAnswered(harness, *next);
 }
 
-TEST(EngineStepFailureTest, WeightsThatWereToBeMergedAreMergedAnew) {
-  EngineOptions options = TestOptions();
-  options.merge_after_steps = 2;
-  EngineHarness harness(TestLimits(), options);
-  ASSERT_TRUE(harness.AddAdapter("a"));
-  const auto submit = [&] {
-    Request request = harness.MakeRequest(Prompt(5), 8);
-    request.UseAdapter("a");
-    return harness.Submit(std::move(request));
-  };
-  auto failed = submit();
-  while (harness.engine.Snapshot().steps < 2) harness.Step();
-  harness.executor.FailNextStep();
-  harness.Step();
-  ASSERT_TRUE(harness.executor.last_plan().merges);
-  ExpectFailed(*failed, 2);
-  auto next = submit();
-  harness.RunAll();
-  ExpectAnswered(harness, *next);
-  EXPECT_EQ(harness.engine.Snapshot().merges, 2);
-}
-
 }  // namespace
 }  // namespace graft

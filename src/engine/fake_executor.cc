@@ -240,7 +240,6 @@ StepResult FakeExecutor::Finish() {
   const bool is_assisted = IsAssisted(plan);
   if (!is_assisted) AwaitArrivals(plan);
   ApplyStarts(plan);
-  if (plan.merges) merged_ = ReadAdapter(plan.merged_slot);
   last_plan_ = plan;
   plans_hash_ = FoldPlan(plans_hash_, plan);
   ++num_steps_;
@@ -282,7 +281,6 @@ void FakeExecutor::CheckPlan(const StepPlan& plan) const {
     CHECK(sequence_slots.insert(planned.sequence_slot).second) << "planned twice";
     CHECK_GT(planned.num_tokens, planned.num_drafts);
     CHECK(planned.num_base_rows >= 0 && planned.num_base_rows <= planned.num_tokens);
-    CHECK(planned.num_base_rows == 0 || plan.merged_slot == kNoAdapter) << "base rows when merged";
     CheckDrafts(plan, planned);
     num_drafts += planned.num_drafts;
     num_draws += planned.samples ? 1 + planned.num_drafts : 0;
@@ -307,13 +305,6 @@ void FakeExecutor::CheckPlan(const StepPlan& plan) const {
     const auto [it, is_new] = last_row_of_adapter.try_emplace(planned.adapter_slot, i);
     CHECK(is_new || it->second + 1 == i) << "rows of one adapter are not adjacent";
     it->second = i;
-  }
-  if (plan.merged_slot != kNoAdapter) {
-    CHECK(plan.merges || merged_.has_value()) << "nothing was merged";
-    CHECK(last_row_of_adapter.size() == 1 && last_row_of_adapter.contains(plan.merged_slot))
-        << "rows of others on merged weights";
-  } else {
-    CHECK(!plan.merges);
   }
   if (plan.assists) {
     CHECK(std::any_of(plan.sequences.begin(), plan.sequences.end(), [this](const auto& planned) {
@@ -340,7 +331,7 @@ void FakeExecutor::CheckAhead(const StepPlan& plan) const {
   CHECK_EQ(plan.step_id, before.step_id + 1);
   CHECK(plan.num_drafts == 0 && before.num_drafts == 0);
   CHECK(plan.starts.empty() && plan.banned_tokens.empty());
-  CHECK(plan.merged_slot == kNoAdapter && before.merged_slot == kNoAdapter && !plan.assists);
+  CHECK(!plan.assists);
   CHECK_EQ(plan.sequences.size(), before.sequences.size());
   for (size_t i = 0; i < plan.sequences.size(); ++i) {
     const PlannedSequence& planned = plan.sequences[i];
@@ -400,11 +391,10 @@ FakeExecutor::Cell& FakeExecutor::CellOf(const StepPlan& plan, const PlannedSequ
                 static_cast<size_t>(position % limits_.page_tokens)];
 }
 
-// Nothing that the step leaves in its pages and in the merged weights may be read.
+// Nothing that the step leaves in its pages may be read.
 void FakeExecutor::Fail(const StepPlan& plan, StepResult* result) {
   result->status = UnavailableError("memory ran out");
   result->sequences.resize(plan.sequences.size());
-  if (plan.merges) merged_ = 0;
   for (const PlannedSequence& planned : plan.sequences) {
     for (int32_t row = -planned.num_virtual_kv; row < planned.num_tokens; ++row) {
       CellOf(plan, planned, planned.position_begin + row) = {};
@@ -437,9 +427,8 @@ SequenceResult FakeExecutor::RunSequence(const StepPlan& plan, const PlannedSequ
   CHECK(slot.has_value()) << "slot " << planned.sequence_slot << " was never started";
   const SamplingSpec& sampling = slot->sampling;
   const uint64_t seed = sampling.seed;
-  const uint64_t adapter = plan.merged_slot != kNoAdapter       ? *merged_
-                           : planned.adapter_slot == kNoAdapter ? HashText("")
-                                                                : ReadAdapter(planned.adapter_slot);
+  const uint64_t adapter =
+      planned.adapter_slot == kNoAdapter ? HashText("") : ReadAdapter(planned.adapter_slot);
   SequenceResult result;
   if (plan.ahead || planned.num_drafts > 0) {
     CHECK(sampling.repetition_penalty == 1.0f && sampling.frequency_penalty == 0.0f &&

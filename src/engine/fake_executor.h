@@ -146,7 +146,6 @@ class FakeExecutor : public Executor {
   std::vector<uint64_t> units_;        // of kRowAlignment bytes of all pages, adapters' rows
   std::vector<SlotAdapter> adapters_;  // by slot
   std::vector<std::optional<SlotState>> slots_;  // by sequence slot
-  std::optional<uint64_t> merged_;               // what the slot merged last was then
   std::deque<const StepPlan*> plans_;            // begun, not finished
   bool fails_ = false;                           // the next step
   bool is_late_ = false;                         // the timeout has passed in this step

@@ -59,8 +59,7 @@ Scheduler::Scheduler(const SchedulerOptions& options, AdapterTable& table, Adapt
       budget_(options_.step_ns_max),
       walk_(sequences_, costs_, clock),
       drafts_(sequences_),
-      ahead_(sequences_, walk_, drafts_),
-      merge_decision_(options_.merge_after_steps) {}
+      ahead_(sequences_, walk_, drafts_) {}
 
 const StepPlan& Scheduler::Plan() {
   CHECK(!sequences_.has_finished()) << "TakeFinished comes between Commit and Plan";
@@ -168,7 +167,6 @@ void Scheduler::BuildPlan() {
   });
   for (Sequence* sequence : planned_) AppendToPlan(*sequence);
   PlanArrivals();
-  PlanMerge();
 }
 
 // The way is chosen for the step as a whole: a layer that waits for one adapter gains nothing from
@@ -183,32 +181,6 @@ void Scheduler::PlanArrivals() {
   if (options_.cold_start != ColdStart::kAuto) return;
   arrival_stall_ = walk_.StallOfPlanned();
   plan_->assists = arrival_stall_.assists();
-}
-
-void Scheduler::PlanMerge() {
-  if (options_.merge_after_steps == 0) return;
-  const Sequence& first = *planned_.front();  // sorted: if the last one's is the same, all are
-  const int32_t content = first.adapter.content();
-  const auto acts_later = [](const Sequence* one) { return one->prefix_key.active_from > 0; };
-  const bool one_adapter = first.adapter_slot != kNoAdapter &&
-                           planned_.back()->adapter_slot == first.adapter_slot &&
-                           std::none_of(planned_.begin(), planned_.end(), acts_later);
-  const auto is_of_it = [content](const auto& other) {
-    return other->adapter.content() == content;
-  };
-  const MergeDecision::Answer answer =
-      merge_decision_.Decide(one_adapter ? adapters().HashOf(content) : std::string(), [&] {
-        // What is merged is read at once, all of it.
-        return !has_arrivals_ && adapters().FactsOf(content).rank_max > 0 &&
-               std::all_of(sequences_.running().begin(), sequences_.running().end(), is_of_it) &&
-               sequences_.line().AllOf(
-                   [&](const Sequence& one) { return one.adapter.content() == content; });
-      });
-  if (!answer.merged) return;
-  plan_->merged_slot = first.adapter_slot;
-  plan_->merges = answer.merges;
-  ++sequences_.stats().merged_steps;
-  if (answer.merges) ++sequences_.stats().merges;
 }
 
 void Scheduler::AppendToPlan(Sequence& sequence) {
@@ -268,7 +240,6 @@ void Scheduler::Commit(const StepPlan& plan, const StepResult& result) {
   CHECK_EQ(result.sequences.size(), planned_.size());
   masks_left_ns_ = AnswerBounds::kAllNsMax;
   if (result.status.ok()) ObserveCosts(plan, result);
-  if (!result.status.ok() && plan.merges) merge_decision_.Forget();
   sequences_.GiveBackHeld();  // until this step's end
   for (size_t i = 0; i < planned_.size(); ++i) {
     if (planned_[i] == nullptr) continue;
@@ -284,7 +255,6 @@ void Scheduler::Commit(const StepPlan& plan, const StepResult& result) {
 
 void Scheduler::ObserveCosts(const StepPlan& plan, const StepResult& result) {
   const auto num_rows = static_cast<int64_t>(plan.tokens.size());
-  if (plan.merges) return;  // what a merge takes is no step's
   if (!has_arrivals_) {
     costs_.steps.Observe(num_rows, result.times.total_ns);
     budget_.Learn(plan, result.times.total_ns);

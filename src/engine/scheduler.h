@@ -20,7 +20,6 @@
 #include "engine/answer_bounds.h"
 #include "engine/cold_start_choice.h"
 #include "engine/draft_planner.h"
-#include "engine/merge_decision.h"
 #include "engine/prompt_budget.h"
 #include "engine/run_ahead.h"
 #include "engine/scheduler_options.h"
@@ -111,7 +110,6 @@ class Scheduler : public MaskSource {
   void BuildPlan();
   void AppendToPlan(Sequence& sequence);
   void PlanArrivals();
-  void PlanMerge();
 
   // After a step.
   void ObserveCosts(const StepPlan& plan, const StepResult& result);
@@ -136,8 +134,7 @@ class Scheduler : public MaskSource {
   StepPlan first_plan_;             // reused, so that a step allocates nothing once warm
   StepPlan* plan_ = &first_plan_;   // the next step's, or of the one that runs
   std::vector<Sequence*> planned_;
-  std::vector<Sequence*> decoding_;  // scratch
-  MergeDecision merge_decision_;
+  std::vector<Sequence*> decoding_;                              // scratch
   std::atomic<int64_t> masks_left_ns_{AnswerBounds::kAllNsMax};  // of the step; any thread
 };
 

@@ -105,8 +105,6 @@ class Run {
             .cold_start = kColdStarts[bytes.Below(4)],
             .assist_rates = RatesOf(limits),
             .turn_ns = bytes.Below(8),
-            // Uses no byte of its own, so that the corpus keeps its meaning.
-            .merge_after_steps = limits.sequences_max % 3,
             .prefix_cache = bytes.Below(4) != 0,
             .eos_token_ids = {0}};
   }

@@ -33,9 +33,8 @@ struct SchedulerOptions {
   int64_t turn_ns = 0;
   // How long a tenant without requests keeps its share of what is cached, see RoomShares.
   int64_t share_kept_ns = 300'000'000'000;
-  int32_t merge_after_steps = 0;  // see MergeDecision; 0: never
-  int32_t draft_tokens_max = 0;   // of a sequence in one step, see DraftPlanner; 0: none
-  int32_t draws_max = 0;          // of a step, those after drafts too
+  int32_t draft_tokens_max = 0;  // of a sequence in one step, see DraftPlanner; 0: none
+  int32_t draws_max = 0;         // of a step, those after drafts too
   bool prefix_cache = true;
   // Whether others may find what drawn rows left in pages, where those round otherwise than the
   // rows of a prompt: an adapter's, and where tells_base_rows the base model's too. If they may, an
@@ -62,8 +61,6 @@ struct SchedulerStats {
   int64_t join_later_starts = 0;
   int64_t steps_with_arrivals = 0;  // that waited for layers, or were assisted
   int64_t turns = 0;                // that ended for a request without room
-  int64_t merges = 0;               // of adapters into weights
-  int64_t merged_steps = 0;         // that ran on merged weights
   int64_t steps_ahead = 0;          // that were begun before the one before them had ended
   int64_t drafts = 0;               // rows of a sequence in a step, with so many tokens in all:
   int64_t draft_tokens = 0;

@@ -32,7 +32,6 @@ std::string MakeArithmeticId(const Device& device, const ArithmeticParts& parts)
   std::string id = "k" + std::to_string(kKernelsVersion) + " " + ProcessorOf(device);
   id += " " + std::string(DTypeName(parts.weights)) + " kv-" + std::string(DTypeName(parts.kv));
   id += " page" + std::to_string(parts.page_tokens) + " ranks" + std::to_string(parts.ranks);
-  if (parts.merges) id += " merges";
   return id;
 }
 

@@ -27,12 +27,10 @@ int32_t NumTiles(std::span<const LoraSegment> segments) {
 }  // namespace
 
 DecodeGraphs::DecodeGraphs(Transformer& transformer, int32_t sequences_max,
-                           int32_t draft_tokens_max, const LoraTable& lora,
-                           const MergedWeights* merged)
+                           int32_t draft_tokens_max, const LoraTable& lora)
     : transformer_(transformer),
       draft_tokens_max_(draft_tokens_max),
       lora_(lora),
-      merged_(merged),
       sizes_(BatchSizes(sequences_max)) {}
 
 // Close together where a step's time grows with the batch, further apart where it is wide.
@@ -56,7 +54,7 @@ int32_t DecodeGraphs::RankBound(int32_t rank_max) {
 
 // A launch with its arguments: a bound, as the driver does not say.
 int64_t DecodeGraphs::BytesFor(int32_t num_layers, int32_t sequences_max, int32_t rank_max,
-                               bool merged, bool drafts) {
+                               bool drafts) {
   constexpr int64_t kLaunchBytes = 4 << 10;
   constexpr int64_t kLaunchesOfLayer = 16;
   constexpr int64_t kScopes = 3;
@@ -67,7 +65,7 @@ int64_t DecodeGraphs::BytesFor(int32_t num_layers, int32_t sequences_max, int32_
   int64_t num_graphs = 0;
   for (const int32_t size : BatchSizes(sequences_max)) {
     const int64_t variants = size < kFewTilesRowsMin ? kScopes : kScopes + kTilesBounds - 1;
-    num_graphs += 1 + (merged ? 1 : 0) + num_bounds * variants;
+    num_graphs += 1 + num_bounds * variants;
   }
   return num_graphs * (drafts ? 2 : 1) * (num_layers + 1) * kLaunchesOfLayer * kLaunchBytes;
 }
@@ -99,7 +97,6 @@ BatchUpload::Padding DecodeGraphs::PaddingFor(const Key& key) const {
 
 std::vector<DecodeGraphs::Key> DecodeGraphs::KeysFor(int32_t num_rows, int32_t rank_max) const {
   std::vector<Key> keys = {{.num_rows = num_rows}};
-  if (merged_ != nullptr) keys.push_back({.num_rows = num_rows, .merged = true});
   if (lora_.matrices == nullptr) return keys;
   for (int32_t bound = RankBound(1); bound <= RankBound(rank_max); bound *= 2) {
     for (int32_t tiles = 1; tiles <= num_rows; ++tiles) {
@@ -139,7 +136,6 @@ CapturedGraph* DecodeGraphs::Find(const Key& key, Stream& stream) {
     empty.lora.rank_max = key.rank_bound;
   }
   empty.lora_beside = key.lora_beside;
-  if (key.merged) empty.merged = merged_;
   const DeviceBatch put = transformer_.Put(empty, PaddingFor(key), stream);
   transformer_.Run(put, stream);  // what is chosen at first use is chosen now
   Synchronize(stream);
@@ -178,9 +174,7 @@ bool DecodeGraphs::Covers(const HostBatch& batch) const {
 const float* DecodeGraphs::Run(const HostBatch& batch, Stream& stream) {
   const int32_t size = PaddedRows(static_cast<int32_t>(batch.tokens.size()));
   const int32_t rank_bound = batch.lora_segments.empty() ? 0 : RankBound(batch.lora.rank_max);
-  CHECK(batch.merged == nullptr || batch.merged == merged_) << "other merged weights";
   Key key = KeyFor(size, rank_bound, NumTiles(batch.lora_segments));
-  key.merged = batch.merged != nullptr;
   key.drafts = batch.kv_tokens.size() < batch.tokens.size();
   CapturedGraph* const graph = Find(key, stream);
   if (graph == nullptr) {

@@ -1,7 +1,7 @@
 // DecodeGraphs: the launches of a decode step recorded once per batch size and bound on the ranks,
-// and once on merged weights where there are any, and replayed for every batch within: any mix of
-// adapters, ranks and lengths, as all of these are read from the device's memory. Replaying costs
-// the host microseconds where launching costs milliseconds. GPUs only; engine thread only.
+// and replayed for every batch within: any mix of adapters, ranks and lengths, as all of these are
+// read from the device's memory. Replaying costs the host microseconds where launching costs
+// milliseconds. GPUs only; engine thread only.
 #pragma once
 
 #include <compare>
@@ -19,9 +19,9 @@ namespace graft {
 class DecodeGraphs {
  public:
   // For batches of up to `sequences_max` rows, of a sequence up to 1 + draft_tokens_max. The
-  // addresses of `lora` and `merged` are recorded; null matrices, null: none.
+  // addresses of `lora` are recorded; null matrices: none.
   DecodeGraphs(Transformer& transformer, int32_t sequences_max, int32_t draft_tokens_max,
-               const LoraTable& lora, const MergedWeights* merged);
+               const LoraTable& lora);
 
   // Called with graphs done and in total.
   using Progress = std::function<void(int64_t done, int64_t total)>;
@@ -41,8 +41,7 @@ class DecodeGraphs {
 
   // About what the driver keeps on the GPU for the graphs of all batch sizes and of ranks of up to
   // rank_max (0: no LoRA).
-  static int64_t BytesFor(int32_t num_layers, int32_t sequences_max, int32_t rank_max, bool merged,
-                          bool drafts);
+  static int64_t BytesFor(int32_t num_layers, int32_t sequences_max, int32_t rank_max, bool drafts);
 
   // The recorded batch sizes, ascending.
   static std::vector<int32_t> BatchSizes(int32_t sequences_max);
@@ -53,14 +52,12 @@ class DecodeGraphs {
 
  private:
   // What tells recordings apart: batch size, bounds on ranks and on LoRA's tiles of rows, the
-  // products beside which LoRA goes, whether on merged weights, and whether sequences may have
-  // several rows.
+  // products beside which LoRA goes, and whether sequences may have several rows.
   struct Key {
     int32_t num_rows = 0;
     int32_t rank_bound = 0;
     int32_t tiles_bound = 0;
     LoraBesideScope lora_beside = LoraBesideScope::kNone;
-    bool merged = false;
     bool drafts = false;
     auto operator<=>(const Key&) const = default;
   };
@@ -75,7 +72,6 @@ class DecodeGraphs {
   Transformer& transformer_;
   const int32_t draft_tokens_max_;
   const LoraTable lora_;
-  const MergedWeights* const merged_;
   const std::vector<int32_t> sizes_;
   std::map<Key, std::optional<CapturedGraph>> graphs_;
   const float* logits_ = nullptr;

@@ -108,7 +108,7 @@ std::span<SampledToken> ModelExecutor::RunningStep::ResetSampled(size_t num_rows
 void ModelExecutor::RecordGraphs(const DecodeGraphs::Progress& progress, int32_t rank_max) {
   UseDevice(stream_.device);
   graphs_ = std::make_unique<DecodeGraphs>(transformer_, limits_.sequences_max,
-                                           limits_.draft_tokens_max, Adapters(), parts_.merged);
+                                           limits_.draft_tokens_max, Adapters());
   if (loras_ != nullptr) rank_max = std::max(rank_max, loras_->rank_max());
   if (parts_.ranks != nullptr) parts_.ranks->Record(rank_max, loras_ != nullptr);
   graphs_->Record(rank_max, stream_, progress);
@@ -259,14 +259,6 @@ void ModelExecutor::Launch(RunningStep& step, ForwardTimes* times) {
   batch_.Build(plan);
   CHECK_LE(batch_.num_rows(), limits_.step_tokens_max);
   gate_.Reset(plan, parts_.arrivals);
-  if (plan.merged_slot != kNoAdapter) {
-    CHECK(loras_ != nullptr && parts_.merged != nullptr)
-        << "this executor has no weights to merge into";
-    if (plan.merges) {
-      step.begun.Record(stream_);
-      parts_.merged->Merge(Adapters(), plan.merged_slot, stream_);
-    }
-  }
   step.logits = Forward(step, times);
   step.draws_later = plan.ahead && HasMasks(plan);
   if (step.draws_later) return;
@@ -300,15 +292,11 @@ const float* ModelExecutor::Forward(RunningStep& step, ForwardTimes* times) {
   HostBatch batch;
   static_cast<BatchArrays&>(batch) = batch_.arrays();
   if (!gate_.is_open()) batch.gate = &gate_;
-  if (!plan.merges) batch.begun = &step.begun;
+  batch.begun = &step.begun;
   batch.avoids_copy_engine = parts_.arrivals != nullptr && parts_.arrivals->num_under_way() > 0;
   if (plan.ahead) batch.drawn_tokens = drawn_tokens_.as<int32_t>();
   if (loras_ != nullptr) batch.virtual_rows = loras_->virtual_rows();
-  if (plan.merged_slot != kNoAdapter) {
-    batch.merged = parts_.merged;
-    batch.lora_segments = {};
-    batch.lora_prompt_segments = {};
-  } else if (!batch.lora_segments.empty() || !batch.lora_prompt_segments.empty()) {
+  if (!batch.lora_segments.empty() || !batch.lora_prompt_segments.empty()) {
     CHECK(loras_ != nullptr) << "the plan names an adapter, this executor has none";
     batch.lora = Adapters();
     if (batch.lora.rank_max == 0) {  // virtual tokens alone

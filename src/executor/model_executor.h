@@ -21,7 +21,6 @@
 #include "executor/rank_link.h"
 #include "executor/sequence_sampler.h"
 #include "model/lora_store.h"
-#include "model/merged_weights.h"
 #include "model/transformer.h"
 #include "step/executor.h"
 #include "tensor/cuda_memory.h"
@@ -32,7 +31,6 @@ namespace graft {
 struct ExecutorParts {
   const AdapterArrivals* arrivals = nullptr;  // null: plans name what is wholly there alone
   CpuAssist* assist = nullptr;                // null: all steps wait for what arrives
-  MergedWeights* merged = nullptr;            // null: plans merge nothing
   RankLink* ranks = nullptr;                  // null: there is one rank
   Turns* turns = nullptr;                     // null: no other work beside the steps of a CPU
   DeviceTurns* device_turns = nullptr;        // null: none beside those of a GPU

@@ -639,77 +639,17 @@ TEST_P(ModelExecutorTest, GraphsOfManyRowsReplayTheVeryBits) {
   }
 }
 
-// Runs the steps of a single adapter on merged weights, and merges the adapter when it is not
-// merged yet. Other steps are not merged.
-class Merging : public Executor {
- public:
-  explicit Merging(Executor& executor) : executor_(executor) {}
-  const ExecutorLimits& limits() const override { return executor_.limits(); }
-  void Begin(const StepPlan& plan) override {
-    plan_ = plan;
-    const AdapterSlot slot = plan.sequences[0].adapter_slot;
-    const bool alone = std::all_of(plan.sequences.begin(), plan.sequences.end(),
-                                   [&](const auto& other) { return other.adapter_slot == slot; });
-    if (alone && slot != kNoAdapter) {
-      plan_.merged_slot = slot;
-      plan_.merges = std::exchange(merged_, slot) != slot;
     }
-    executor_.Begin(plan_);
   }
-  StepResult Finish() override { return executor_.Finish(); }
 
- private:
-  Executor& executor_;
-  StepPlan plan_;
-  AdapterSlot merged_ = kNoAdapter;
 };
 
-TEST_P(ModelExecutorTest, MergesAndGoesBackToTheBit) {
   const std::vector<Wanted> company = Company();
-  const std::vector<Drawn> before = Generate(*MakeExecutor(), company, 12);
-  std::vector<Wanted> same = {company[3], company[4], company[5]};
-  MergedWeights weights(config_, weights_);
-  const auto executor = MakeExecutor(nullptr, {.merged = &weights});
-  Merging merging(*executor);
-  const std::vector<Drawn> merged = Generate(merging, same, 12);
-  EXPECT_NE(merged[0].logprobs, before[3].logprobs) << "the weights were rounded with BA in them";
-  EXPECT_NEAR(merged[0].logprobs[0], before[3].logprobs[0],
-              std::get<1>(GetParam()) == DType::kF32 ? 1e-4 : 5e-2);
-  for (size_t i = 0; i < same.size(); ++i) {
-    EXPECT_EQ(Generate(merging, {same[i]}, 12)[0], merged[i]) << i;
   }
-  // Steps of several adapters are not merged: not a bit is different from before the merge.
-  EXPECT_EQ(Generate(merging, company, 12), before);
-  EXPECT_NE(Generate(merging, {company[6], company[7]}, 12)[0], merged[0]);
-  EXPECT_EQ(Generate(merging, same, 12), merged) << "merged a second time";
   if (std::get<0>(GetParam()) == DeviceKind::kCpu) return;
-  const auto replayed = MakeExecutor(nullptr, {.merged = &weights});
   replayed->RecordGraphs();
-  Merging replaying(*replayed);
-  EXPECT_EQ(Generate(replaying, same, 12), merged);
-  EXPECT_EQ(Generate(replaying, company, 12), before);
-  EXPECT_EQ(Generate(replaying, same, 12, 1), merged);
 }
 
-// The merge takes rows that arrived just before it.
-TEST_P(ModelExecutorTest, MergesAfterAStepThatWaited) {
-  const std::vector<Wanted> one = {Company()[3]};
-  MergedWeights weights(config_, weights_);
-  const auto resident = MakeExecutor(nullptr, {.merged = &weights});
-  Merging merging_resident(*resident);
-  const std::vector<Drawn> merged = Generate(merging_resident, one, 4);
-  MovingAdapters moving(config_, std::get<1>(GetParam()), *pool_, device_.stream().device);
-  moving.SlowDown();
-  const auto executor =
-      MakeExecutor(&moving.loras(), {.arrivals = &moving.arrivals(), .merged = &weights});
-  Generate(*executor, one, 1, 0, [&](std::vector<Wanted>& wanted) {
-    if (moving.slot(1) < 0) moving.Move(1, FolderOf(kAdapters[1]), {});
-    moving.Follow(one, &wanted);
-  });
-  moving.Settle();
-  Merging merging(*executor);
-  EXPECT_EQ(Generate(merging, one, 4, 0, [&](auto& wanted) { moving.Follow(one, &wanted); }),
-            merged);
 }
 
 TEST_P(ModelExecutorTest, ProfilesItsParts) {

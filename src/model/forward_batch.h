@@ -21,8 +21,6 @@
 
 namespace graft {
 
-class MergedWeights;  // model/merged_weights.h
-
 // The matrices of every adapter slot, as LoraStore keeps them: module m of layer l of slot s is
 // matrices[s * stride + l * kLoraModules + m].
 struct LoraTable {
@@ -73,8 +71,6 @@ struct BatchWeights {
   LayerGate* gate = nullptr;
   // Computes for these adapters until they are there; null: the step waits at the gate.
   LoraAssist* assist = nullptr;
-  // Computes with these projections instead of the base model's; there are no segments then.
-  const MergedWeights* merged = nullptr;
   // Products whose LoRA of lora_segments is computed beside them (LoraBeside), which is faster for
   // a few adapters; the bits are the same. Ignored where the device or the number of rows forbids
   // it.

@@ -9,7 +9,6 @@
 #include "base/file.h"
 #include "model/lora_store.h"
 #include "model/lora_weights.h"
-#include "model/merged_weights.h"
 #include "model/peft_config.h"
 #include "model/test_session.h"
 #include "model/test_util.h"
@@ -56,9 +55,6 @@ constexpr Arithmetic kArithmetics[] = {
     // A GPU's tensor cores round every input of a GEMM to bf16.
     {DeviceKind::kCuda, DType::kBF16, 1.5e-1},
 };
-
-// For merged weights of 16 bits: like a GPU's bf16 inputs, W + AB is rounded in every GEMM.
-constexpr double kMergedErrorMax = 1.5e-1;
 
 std::string NameOf(const Arithmetic& arithmetic) {
   return std::string(arithmetic.device == DeviceKind::kCpu ? "cpu_" : "cuda_") +
@@ -144,35 +140,6 @@ TEST_P(GoldenTest, LogitsOfBaseAndAdapter) {
                    "rms " + std::to_string(difference.Rms()) + ", largest " +
                        std::to_string(difference.Quantile(1.0)));
   }
-}
-
-// The adapter is merged into the weights; weights of 16 bits are rounded again by that. After it is
-// taken out, the base has exactly the bits of before.
-TEST_P(GoldenTest, LogitsOfMergedAdapter) {
-  const auto& [name, arithmetic] = GetParam();
-  TestDevice device(arithmetic.device);
-  if (!device.exists()) GTEST_SKIP() << "this machine shows no GPU";
-  const DType dtype = arithmetic.dtype;
-  const std::string dir = SourcePath(std::string("tests/goldens/") + name);
-  Model model(dir, dtype, device.stream(), 2);
-  model.loras.Set(1, LoadAdapter(dir + "/adapter", model.config, dtype));
-  const SafetensorsFile golden = *SafetensorsFile::Open(dir + "/golden.safetensors");
-  const std::vector<int32_t> tokens = Values<int32_t>(golden, "input_ids");
-
-  TestSession session(model.config, model.weights, device.stream());
-  const auto base = session.Step({{0, tokens, -1}});
-  const auto adapter = session.Step({{1, tokens, 1}}, TableOf(model.loras));
-  MergedWeights merged(model.config, model.weights);
-  merged.Merge(TableOf(model.loras), 1, device.stream());
-  Differences difference = Compare(session.Step({{2, tokens, -1}}, {}, nullptr, &merged),
-                                   Values<float>(golden, "logits_adapter"));
-  const double error_max = dtype == DType::kF32 ? 1e-4 : kMergedErrorMax;
-  EXPECT_LT(difference.Quantile(1.0), dtype == DType::kF32 ? error_max : 3.0 * error_max);
-  EXPECT_LT(difference.Rms(), error_max / 3.0);
-  RecordProperty("merged", "rms " + std::to_string(difference.Rms()) + ", largest " +
-                               std::to_string(difference.Quantile(1.0)));
-  EXPECT_EQ(session.Step({{3, tokens, -1}}), base);
-  EXPECT_EQ(session.Step({{4, tokens, 1}}, TableOf(model.loras)), adapter);
 }
 
 INSTANTIATE_TEST_SUITE_P(

@@ -64,13 +64,12 @@ class TestSession {
 
   // Runs one step over the chunks. Returns the logits of each of their rows, in order.
   std::vector<std::vector<float>> Step(const std::vector<Chunk>& chunks, const LoraTable& lora = {},
-                                       ForwardTimes* times = nullptr,
-                                       const MergedWeights* merged = nullptr) {
-    return Run(chunks, lora, times, merged, false);
+                                       ForwardTimes* times = nullptr) {
+    return Run(chunks, lora, times, false);
   }
   // Runs one step and returns the logits of each chunk's last row only.
   std::vector<std::vector<float>> StepForLast(const std::vector<Chunk>& chunks) {
-    return Run(chunks, {}, nullptr, nullptr, true);
+    return Run(chunks, {}, nullptr, true);
   }
 
   Transformer& transformer() { return transformer_; }
@@ -78,8 +77,7 @@ class TestSession {
 
  private:
   std::vector<std::vector<float>> Run(const std::vector<Chunk>& chunks, const LoraTable& lora,
-                                      ForwardTimes* times, const MergedWeights* merged,
-                                      bool last_rows_alone) {
+                                      ForwardTimes* times, bool last_rows_alone) {
     std::vector<int32_t> tokens, positions, row_page, row_slot, pages, kv_tokens, rows;
     std::vector<int32_t> row_begin = {0}, page_begin = {0};
     std::vector<LoraSegment> segments;
@@ -121,7 +119,6 @@ class TestSession {
     batch.logits_rows = rows;
     (are_drawn_ ? batch.lora_segments : batch.lora_prompt_segments) = segments;
     batch.lora = lora;
-    batch.merged = merged;
     batch.lora_beside = lora_beside_;
     const float* logits = transformer_.Forward(batch, stream_, times);
     const int64_t vocab = transformer_.config().vocab_size;

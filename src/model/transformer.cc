@@ -10,7 +10,6 @@
 #include "kernels/rms_norm/rms_norm.h"
 #include "kernels/rope_kv_write/rope_kv_write.h"
 #include "kernels/soft_cap/soft_cap.h"
-#include "model/merged_weights.h"
 #include "model/virtual_batch.h"
 
 namespace graft {
@@ -177,7 +176,6 @@ void Transformer::CheckBatch(const HostBatch& batch) const {
       << "virtual tokens need the adapters' rows";
   for (const int32_t kv_tokens : batch.kv_tokens) CHECK_LE(kv_tokens, limits_.context_tokens_max);
   if (!batch.lora_segments.empty() || !batch.lora_prompt_segments.empty()) {
-    CHECK(batch.merged == nullptr) << "rows of an adapter beside merged weights";
     CHECK(batch.lora.matrices != nullptr) << "segments need the adapters' matrices";
     CHECK_LE(batch.lora.rank_max, limits_.lora_rank_max);
   }
@@ -250,11 +248,6 @@ void Transformer::Layer(int32_t layer, const Step& step) {
   AddBranch(config_.layers[layer], weights.mlp_output_norm, step);
 }
 
-const LayerProjections& Transformer::Projections(int32_t layer, const Step& step) const {
-  if (step.batch.merged != nullptr) return step.batch.merged->layer(layer);
-  return weights_.layers[layer];
-}
-
 Transformer::Target Transformer::TargetOf(const LayerSpec& spec) {
   if (spec.output_norms) return {branch_.as<float>(), false};
   return {hidden_.as<float>(), true};
@@ -280,28 +273,26 @@ void Transformer::ProjectBack(const void* x, const GemmWeight& weight, const Buf
 
 void Transformer::Attention(int32_t layer, const Step& step) {
   const LayerWeights& weights = weights_.layers[layer];
-  const LayerProjections& projections = Projections(layer, step);
   const int64_t qkv_n[] = {config_.q_size(), config_.kv_size(), config_.kv_size()};
   float* q = qkv_.as<float>();
 
-  Project({normed_.data(), projections.qkv, weights.qkv_bias, q, false, LayerProduct::kQkv,
+  Project({normed_.data(), weights.qkv, weights.qkv_bias, q, false, LayerProduct::kQkv,
            LoraModule::kQ, qkv_n},
           layer, step);
   AttendPages(layer, step);
-  ProjectBack(attended_.data(), projections.o, weights.o_bias, LayerProduct::kO, LoraModule::kO,
-              layer, step);
+  ProjectBack(attended_.data(), weights.o, weights.o_bias, LayerProduct::kO, LoraModule::kO, layer,
+              step);
 }
 
 void Transformer::Mlp(int32_t layer, const Step& step) {
   const LayerWeights& weights = weights_.layers[layer];
-  const LayerProjections& projections = Projections(layer, step);
   const int64_t gate_up_n[] = {config_.intermediate_size, config_.intermediate_size};
 
-  Project({normed_.data(), projections.gate_up, weights.gate_up_bias, gate_up_.as<float>(), false,
+  Project({normed_.data(), weights.gate_up, weights.gate_up_bias, gate_up_.as<float>(), false,
            LayerProduct::kGateUp, LoraModule::kGate, gate_up_n, activated_.data(),
            config_.layers[layer].activation},
           layer, step);
-  ProjectBack(activated_.data(), projections.down, weights.down_bias, LayerProduct::kDown,
+  ProjectBack(activated_.data(), weights.down, weights.down_bias, LayerProduct::kDown,
               LoraModule::kDown, layer, step);
 }
 

@@ -96,8 +96,6 @@ class Transformer {
   void NormPicked(int64_t num_rows, DType dtype, void* out, Stream& stream);
   StreamTimer* TimerFor(Stream& stream, const ForwardTimes* times);
   void Layer(int32_t layer, const Step& step);
-  // The base model's projections, or those that the step's adapter was merged into.
-  const LayerProjections& Projections(int32_t layer, const Step& step) const;
   void Attention(int32_t layer, const Step& step);
   void Mlp(int32_t layer, const Step& step);
   void Norm(const float* x, const Buffer& weight, const Step& step);

@@ -6,7 +6,6 @@
 #include <cmath>
 #include <limits>
 
-#include "model/merged_weights.h"
 #include "model/safetensors.h"
 #include "model/test_util.h"
 #include "tensor/allocations.h"
@@ -69,10 +68,6 @@ TEST(WeightsBytesTest, AreWhatTheWeightsTake) {
       EXPECT_EQ(WeightsBytes(config, dtype, {}), weights.bytes()) << model;
       EXPECT_EQ(AllocatedBytes({}) - before, weights.bytes()) << model;
       EXPECT_GT(WeightsReadingBytes(config, dtype), 0);
-      const MergedWeights merged(config, weights);
-      EXPECT_EQ(AllocatedBytes({}) - before - weights.bytes(),
-                MergedWeights::BytesFor(config, dtype, {}))
-          << model;
     }
   }
 }

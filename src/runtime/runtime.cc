@@ -164,13 +164,6 @@ Status CheckPool(const ExecutorLimits& limits) {
       std::to_string(limits.context_tokens_max) + ")");
 }
 
-// The low-rank path costs a merge in 7 (rank 64) to 9 (rank 16) decode steps of an H200, in 70 of
-// two CPU cores (docs/benchmarks.md): waiting for about as many loses at most as much again.
-int32_t MergeAfterSteps(const RuntimeOptions& options, const Device& device) {
-  if (options.merge_after_steps > 0) return options.merge_after_steps;
-  return device.is_cpu() ? 64 : 8;
-}
-
 EngineOptions EngineOptionsOf(const RuntimeOptions& options, const ExecutorLimits& limits,
                               const LoadedModel& model, EngineAdapterCatalog& catalog) {
   const KvLayout layout = LayoutOf(model.shape(), limits);
@@ -186,8 +179,6 @@ EngineOptions EngineOptionsOf(const RuntimeOptions& options, const ExecutorLimit
   engine.eos_token_ids = model.config.eos_token_ids;
   engine.cold_start = options.cold_start;
   engine.turn_ns = int64_t{options.turn_ms} * 1'000'000;
-  if (options.merge == Merge::kAuto)
-    engine.merge_after_steps = MergeAfterSteps(options, model.device);
   engine.adapter_label = [&catalog](const std::string& key) {
     return key.empty() ? std::string("base") : catalog.NameOf(key);
   };
@@ -312,8 +303,6 @@ Result<std::unique_ptr<Runtime>> Runtime::Create(const RuntimeOptions& options, 
   RETURN_IF_ERROR(CheckPage(limits));
   RETURN_IF_ERROR(runtime->PlanMemory(lora, &limits));
   RETURN_IF_ERROR(CheckPool(limits));
-  if (lora && options.merge == Merge::kAuto) {
-    runtime->merged_ = std::make_unique<MergedWeights>(model.rank_config, model.weights);
   }
   runtime->pool_ =
       std::make_unique<KvPool>(LayoutOf(shape, limits), limits.num_pages, model.device);
@@ -410,7 +399,6 @@ Status Runtime::MakeExecutor(const ExecutorLimits& limits, LoadedModel& model, b
                                               model.stream,
                                               ExecutorParts{.arrivals = &loader_->arrivals(),
                                                             .assist = assist_.get(),
-                                                            .merged = merged_.get(),
                                                             .ranks = rank_link_.get(),
                                                             .turns = model.turns,
                                                             .device_turns = model.device_turns});
@@ -459,8 +447,7 @@ std::string Runtime::arithmetic_id() const {
   return MakeArithmeticId(model_->device, {.weights = model_->weights.dtype,
                                            .kv = KvDType(model_->weights.dtype, model_->device),
                                            .page_tokens = limits().page_tokens,
-                                           .ranks = model_->shard.num_ranks,
-                                           .merges = options_.merge == Merge::kAuto});
+                                           .ranks = model_->shard.num_ranks});
 }
 
 Status Runtime::ReadPins() {

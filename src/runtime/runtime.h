@@ -23,7 +23,6 @@
 #include "grammar/grammar_store.h"
 #include "model/kv_pool.h"
 #include "model/lora_store.h"
-#include "model/merged_weights.h"
 #include "model/transformer.h"
 #include "model/weights.h"
 #include "registry/sqlite_registry.h"
@@ -138,7 +137,6 @@ class Runtime {
   const LoadedModel* model_ = nullptr;
   int64_t host_bytes_ = 0;  // of adapters in the host's memory, at most
   Metrics metrics_;
-  std::unique_ptr<MergedWeights> merged_;
   std::unique_ptr<KvPool> pool_;
   std::unique_ptr<LoraStore> loras_;
   std::unique_ptr<HostStore> host_store_;

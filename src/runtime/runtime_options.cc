@@ -12,6 +12,8 @@
 namespace graft {
 namespace {
 
+constexpr char kMergeRemoved[] = "was removed; use `graft adapters merge`";
+
 // More of anything than this is a slip of the hand, and would end in a lack of memory.
 constexpr int kManyMax = 1 << 20;
 
@@ -167,12 +169,8 @@ std::vector<Option> StepOptionRows(RuntimeOptions& o) {
                          "was removed: after is --tune lora=after now, and graft-bench ops "
                          "compares with bmm (--filter lora_padded)"),
        .is_removed = true},
-      {"merge", OneOf(o.merge, kMergeWords),
-       "auto: an adapter that has all requests for itself is merged into a second copy of the "
-       "projections' weights, and its rows round differently then"},
-      {"merge-after-steps", Number(o.merge_after_steps, AtLeast(0)),
-       "steps in a row that are one adapter's before it is merged; 0: as many as the merge "
-       "costs, 8 on a GPU, 64 on the CPU"},
+      {.name = "merge", .target = Removed("off", kMergeRemoved), .is_removed = true},
+      {.name = "merge-after-steps", .target = Removed("0", kMergeRemoved), .is_removed = true},
       Tuned({"run-ahead", Boolean(o.run_ahead),
              "on a GPU, begin a decode step before the tokens of the one before it are known"}),
       {"speculate", Number(o.speculate, Between(0, 64)),
@@ -229,9 +227,6 @@ Status CheckRankOptions(const RuntimeOptions& options) {
   const auto refused = [&](const std::string& what, const std::string& instead) {
     return InvalidArgumentError(what + with + "; " + instead);
   };
-  if (options.merge == Merge::kAuto) {
-    return refused("--merge auto", "ranks merge no adapters: leave it off");
-  }
   if (options.cold_start == ColdStart::kCpuAssist) {
     return refused("--tune cold-start=cpu-assist", "use auto, layerwise or join-later");
   }

@@ -27,12 +27,6 @@ enum class LoraPlace : uint8_t {
 inline constexpr OptionWord<LoraPlace> kLoraPlaceWords[] = {{LoraPlace::kAuto, "auto"},
                                                             {LoraPlace::kAfter, "after"}};
 
-enum class Merge : uint8_t {
-  kOff,
-  kAuto,  // an adapter that has the requests for itself
-};
-inline constexpr OptionWord<Merge> kMergeWords[] = {{Merge::kOff, "off"}, {Merge::kAuto, "auto"}};
-
 // Where the CPU computes for adapters on their way.
 enum class CpuAssistPlace : uint8_t { kOff, kThread, kProcess };
 inline constexpr OptionWord<std::optional<CpuAssistPlace>> kCpuAssistWords[] = {
@@ -86,8 +80,6 @@ struct RuntimeOptions {
   int cpu_assist_workers = 0;                // see ChooseAssistWorkers
   int turn_ms = 500;
   LoraPlace lora = LoraPlace::kAuto;
-  Merge merge = Merge::kOff;
-  int merge_after_steps = 0;            // 0: what the device's merge is worth
   std::vector<std::string> pins;        // adapters that stay in the host's memory
   std::vector<std::string> priorities;  // NAME=N: adapters that stay there longer
   int requests_max = 4096;              // in flight, waiting ones included

@@ -7,7 +7,6 @@
 #include "executor/model_executor.h"
 #include "model/kv_pool.h"
 #include "model/lora_store.h"
-#include "model/merged_weights.h"
 #include "model/weights.h"
 #include "runtime/page_size.h"
 
@@ -53,10 +52,9 @@ void AddAssist(const RuntimeOptions& options, const ServedShape& shape, int32_t 
 void AddGraphs(const RuntimeOptions& options, const ServedShape& shape,
                const ExecutorLimits& limits, bool lora, const SizeFlags& flags, MemorySum* sum) {
   if (shape.device.is_cpu()) return;
-  sum->Add(
-      "decode graphs, about" + Flags(flags.sequences),
-      DecodeGraphs::BytesFor(shape.config.num_layers, limits.sequences_max, lora ? kLoraRankMax : 0,
-                             options.merge == Merge::kAuto, options.speculate > 0));
+  sum->Add("decode graphs, about" + Flags(flags.sequences),
+           DecodeGraphs::BytesFor(shape.config.num_layers, limits.sequences_max,
+                                  lora ? kLoraRankMax : 0, options.speculate > 0));
 }
 
 }  // namespace
@@ -202,10 +200,6 @@ void AddServer(const RuntimeOptions& options, const ServedShape& shape, bool lor
   if (!lora) return;
   sum->Add("tables of " + Count(limits.adapters_max, "adapters" + Flags(flags.adapters)),
            LoraStore::BytesFor(config, limits.adapters_max, device));
-  if (options.merge == Merge::kAuto) {
-    sum->Add("a second copy of the projections (--merge)",
-             MergedWeights::BytesFor(config, shape.dtype, device));
-  }
   AddAssist(options, shape, limits.step_tokens_max, flags, sum);
   if (options.host_gib > 0.0) {
     sum->AddOnHost("adapters in the host's memory (--host-gib)", GibToBytes(options.host_gib));

@@ -56,14 +56,13 @@ void ExpectSumIsWhatIsTaken(RuntimeOptions options) {
   const int64_t of_the_driver =
       device.is_cpu() ? 0
                       : DecodeGraphs::BytesFor(model->config.num_layers, options.sequences_max,
-                                               kLoraRankMax, false, options.speculate > 0);
+                                               kLoraRankMax, options.speculate > 0);
   EXPECT_GE(taken, summed - kUncounted - of_the_driver);
 }
 
 TEST(ServerMemoryTest, TheSumIsWhatAServerTakes) {
   ExpectSumIsWhatIsTaken(DemoOptions());
   RuntimeOptions more = DemoOptions();
-  more.merge = Merge::kAuto;
   more.cold_start = ColdStart::kCpuAssist;
   more.cpu_assist_workers = 1;
   ExpectSumIsWhatIsTaken(more);

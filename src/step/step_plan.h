@@ -88,10 +88,6 @@ struct StepPlan {
   std::vector<int32_t> pages;          // page ids of all sequences
   std::vector<int32_t> banned_tokens;  // of all sequences
   int32_t num_drafts = 0;              // of all sequences
-  // Not kNoAdapter: all rows are of this adapter, and are computed on the weights that it was
-  // merged into; where `merges`, it is merged into them first, in place of the last one.
-  AdapterSlot merged_slot = kNoAdapter;
-  bool merges = false;
   // Begun while the step before still runs, before the tokens that it draws are known. The
   // sequences are those of that step in its order, each of which draws, with one row more. The
   // executor puts in the tokens, which are -1 here. Between the two no slot is given or freed. A
@@ -111,8 +107,7 @@ struct StepPlan {
     pages.clear();
     banned_tokens.clear();
     num_drafts = 0;
-    merged_slot = kNoAdapter;
-    merges = ahead = assists = false;
+    ahead = assists = false;
   }
 };
 

@@ -15,7 +15,7 @@ namespace graft {
 struct LoraArgs;  // kernels/lora/lora.h
 
 // A weight in the layout that the kernels of this machine want. Immutable after Pack, but for those
-// that Like made, which LoraMerge fills between steps; any thread.
+// that Like made, which LoraMerge fills; any thread.
 class GemmWeight {
  public:
   // Stacks `parts`, each [n_i, k] as HF stores a Linear, in memory of the host, into one [sum n_i,

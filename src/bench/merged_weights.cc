@@ -1,4 +1,4 @@
-#include "model/merged_weights.h"
+#include "bench/merged_weights.h"
 
 #include "base/check.h"
 #include "kernels/lora_merge/lora_merge.h"

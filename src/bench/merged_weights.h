@@ -1,7 +1,6 @@
 // MergedWeights: a model's projections once more, with one adapter merged into them: x (W + AB)
-// instead of x W + x A B. The base weights are never touched, so unmerging is to compute with them
-// again, exactly. Merged rows round differently from the low-rank path: W + AB has the bits of the
-// serving dtype. Engine thread only, while no step runs.
+// instead of x W + x A B, as S-LoRA's Figure 7 compares. The base weights are never touched. Main
+// thread only, while no step runs.
 #pragma once
 
 #include <cstdint>
@@ -23,8 +22,6 @@ class MergedWeights {
   // Merges the adapter in `slot`, in the serving dtype, in place of the one merged before. Waits
   // for the device.
   void Merge(const LoraTable& loras, int32_t slot, Stream& stream);
-
-  const LayerProjections& layer(int32_t layer) const { return layers_[layer]; }
 
  private:
   const ModelConfig config_;
