@@ -13,7 +13,7 @@
 #include <utility>
 
 #include "base/log.h"
-#include "server/server.h"
+#include "server/check_address.h"
 
 namespace graft {
 namespace {

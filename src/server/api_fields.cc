@@ -2,8 +2,8 @@
 
 #include <cstdio>
 #include <deque>
+#include <utility>
 
-#include "base/check.h"
 #include "jobs/document_method.h"
 
 namespace graft {
@@ -419,17 +419,6 @@ std::string Markdown(const std::vector<ApiField>& rows) {
 }
 
 }  // namespace
-
-ApiFields::ApiFields(std::vector<ApiField> rows) : rows_(std::move(rows)) {
-  for (size_t i = 0; i < rows_.size(); ++i) {
-    CHECK(index_.emplace(rows_[i].name, i).second) << rows_[i].name << " has two rows";
-  }
-}
-
-const ApiField* ApiFields::Find(std::string_view name) const {
-  const auto found = index_.find(name);
-  return found == index_.end() ? nullptr : &rows_[found->second];
-}
 
 const ApiFields& CompletionFields() {
   static const ApiFields fields(Joined(Joined(SamplingRows(), SharedRows()), CompletionRows()));

@@ -3,7 +3,6 @@
 #include <gtest/gtest.h>
 
 #include "base/sha256.h"
-#include "server/server_testing.h"
 
 namespace graft {
 namespace {

@@ -1,8 +1,8 @@
 #include "server/chat_answer.h"
 
 #include "base/random.h"
-#include "server/generation_plan.h"
 #include "server/openai_response.h"
+#include "server/random_name.h"
 
 namespace graft {
 namespace {

@@ -9,7 +9,7 @@
 #include <optional>
 
 #include "server/chat_prompt.h"
-#include "server/server_testing.h"
+#include "server/openai_testing.h"
 #include "text/text_test_util.h"
 
 namespace graft {

@@ -7,7 +7,7 @@
 
 #include "base/unwanted_work.h"
 #include "server/generation_plan.h"
-#include "server/server_testing.h"
+#include "server/openai_testing.h"
 #include "server/token_endpoints.h"
 
 namespace graft {

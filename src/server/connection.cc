@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/detached.hpp>
-#include <boost/asio/post.hpp>
 #include <boost/asio/use_awaitable.hpp>
 #include <exception>
 #include <utility>
@@ -18,6 +17,7 @@
 #include "server/host_check.h"
 #include "server/inner_json.h"
 #include "server/learning/learning_endpoints.h"
+#include "server/model_endpoints.h"
 #include "server/request_log.h"
 #include "server/request_trace.h"
 #include "server/responses/stored_responses.h"
@@ -48,7 +48,11 @@ void ReleaseMemory() { malloc_trim(0); }
 
 Connection::Connection(ServerState& state, asio::any_io_executor strand,
                        std::unique_ptr<Socket> socket)
-    : state_(state), strand_(std::move(strand)), socket_(std::move(socket)), timer_(strand_) {
+    : ConnectionIo(std::move(strand), std::move(socket),
+                   {.handshake = state.options.handshake_timeout,
+                    .write = state.options.write_timeout,
+                    .write_all = state.options.request_timeout}),
+      state_(state) {
   state_.connections.Add();
   state_.metrics.ConnectionOpened();
 }
@@ -61,24 +65,11 @@ Connection::~Connection() {
 void Connection::Start() {
   // The frame holds `self`, so that the connection outlives its coroutine.
   asio::co_spawn(
-      strand_, [self = shared_from_this()]() -> Awaitable<void> { return self->Run(); },
+      strand(),
+      [self = std::static_pointer_cast<Connection>(shared_from_this())]() -> Awaitable<void> {
+        return self->Run();
+      },
       asio::detached);
-}
-
-void Connection::Abort() {
-  asio::post(strand_, [self = shared_from_this()] {
-    self->aborted_ = true;
-    self->Notify();
-  });
-}
-
-void Connection::Kill() {
-  asio::post(strand_, [self = shared_from_this()] {
-    self->aborted_ = true;
-    self->ended_ = true;
-    self->socket_->Close();
-    self->Notify();
-  });
 }
 
 void Connection::SetIdle(bool idle) {
@@ -102,33 +93,12 @@ Connection::Awaitable<void> Connection::Run() {
       }
     }
     SetIdle(true);  // its answer is written: it may make room for a newcomer
-    if (!aborted_) co_await Linger();
+    if (!aborted()) co_await Linger();
   } catch (const std::exception& exception) {
     LOG_ERROR("connection: {}", exception.what());
   }
   SetIdle(false);
-  socket_->Close();
-}
-
-Connection::Awaitable<bool> Connection::Handshake() {
-  const auto deadline = SteadyTime::now() + state_.options.handshake_timeout;
-  bool done = false;
-  auto result = std::make_shared<std::pair<bool, bool>>(false, false);
-  socket_->AsyncHandshake([self = shared_from_this(), result](bool ok) {
-    *result = {true, ok};
-    self->Notify();
-  });
-  while (!result->first) {
-    const bool in_time = co_await WaitUntil(deadline);
-    if (!in_time || aborted_) {
-      ended_ = true;
-      socket_->Close();
-      co_return false;
-    }
-  }
-  done = result->second;
-  if (!done) ended_ = true;
-  co_return done;
+  Close();
 }
 
 Connection::Awaitable<bool> Connection::ServeNext() {
@@ -140,7 +110,7 @@ Connection::Awaitable<bool> Connection::ServeNext() {
 
   Exchange exchange;
   exchange.request = &parser.request();
-  exchange.match = MatchRoute(parser.request().path);
+  exchange.match = MatchRoute(parser.request().path, IsDashboardFile);
   exchange.record.id = RequestIdFor(parser.request().request_id);
   exchange.record.traceparent = TraceparentFrom(parser.request().traceparent);
   exchange.start_ns = state_.context.clock.NowNs();
@@ -152,8 +122,7 @@ Connection::Awaitable<bool> Connection::ServeNext() {
     }
   }
   const InFlightCounter::Held in_flight(state_.requests);
-  ++num_exchanges_;
-  lost_ = false;
+  BeginExchange();
   state_.metrics.RequestStarted();
   bool keep = false;
   bool threw = false;
@@ -193,10 +162,10 @@ Connection::Awaitable<bool> Connection::ReadHead(HttpParser& parser) {
   auto deadline = SteadyTime::now() + state_.options.idle_timeout;
   bool started = false;
   while (true) {
-    parser.Feed(&input_);
+    parser.Feed(input());
     ReadMore();
     if (parser.head_done() || parser.error().has_value()) co_return true;
-    if (ended_ || aborted_) co_return false;
+    if (ended() || aborted()) co_return false;
     if (parser.started() && !started) {
       started = true;
       deadline = SteadyTime::now() + state_.options.head_timeout;
@@ -216,7 +185,7 @@ Connection::Awaitable<bool> Connection::ReadHead(HttpParser& parser) {
 
 Connection::Awaitable<bool> Connection::ServeRequest(Exchange& exchange, HttpParser& parser) {
   // A small body comes with the head; once it is taken an early refusal can keep the connection.
-  if (!parser.error().has_value()) parser.Feed(&input_);
+  if (!parser.error().has_value()) parser.Feed(input());
   ReadMore();
   const bool can_keep = parser.head_done() && parser.request().keep_alive && !state_.draining;
   exchange.keep_alive = can_keep && parser.done();
@@ -338,8 +307,8 @@ ApiError Connection::LossError() const {
 }
 
 std::optional<ApiError> Connection::CutOff() {
-  if (aborted_) return DrainingError();
-  if (std::exchange(lost_, false)) return LossError();
+  if (aborted()) return DrainingError();
+  if (TakeLoss()) return LossError();
   return std::nullopt;
 }
 
@@ -351,7 +320,7 @@ Connection::Awaitable<bool> Connection::ReadBody(Exchange& exchange, HttpParser&
     if (!sent) co_return false;
   }
   while (true) {
-    parser.Feed(&input_);
+    parser.Feed(input());
     ReadMore();
     std::optional<ApiError> error = parser.error();
     if (!error.has_value()) {
@@ -360,7 +329,7 @@ Connection::Awaitable<bool> Connection::ReadBody(Exchange& exchange, HttpParser&
     if (!error.has_value() && parser.done()) co_return true;
     if (std::optional<ApiError> cut_off = CutOff(); cut_off.has_value()) error = cut_off;
     if (!error.has_value()) {
-      if (ended_) {
+      if (ended()) {
         state_.metrics.ClientGone();
         co_return false;
       }
@@ -390,7 +359,7 @@ Connection::Awaitable<bool> Connection::Answer(Exchange& exchange) {
   co_return co_await Respond(exchange, std::move(response));
 }
 
-Connection::Awaitable<bool> Connection::AnswerOn(Exchange& exchange, ServerState::Runner run,
+Connection::Awaitable<bool> Connection::AnswerOn(Exchange& exchange, Runner run,
                                                  std::function<HttpResponse()> answer,
                                                  bool stops_at_end) {
   HttpResponse response;
@@ -424,12 +393,13 @@ Connection::Awaitable<bool> Connection::AnswerListing(Exchange& exchange) {
   const auto bytes = std::max(kListingBytes, static_cast<int64_t>(request.body.size()));
   const bool deletes_model = match.route == Route::kModel && request.method == "DELETE";
   // Named: gcc 12 destroys the temporary of a choice inside co_await twice.
-  ServerState::Runner run = Worker(exchange, bytes);
+  Runner run = Worker(exchange, bytes);
   if (deletes_model) run = state_.run_on_loader;
   const auto answer = [&, deletes_model] {
-    if (IsStored(match.route)) return AnswerStored(state_, match, request, *exchange.key);
+    if (IsStored(match.route))
+      return AnswerStored(state_.context, state_.responses, match, request, *exchange.key);
     if (IsLearning(match.route) || deletes_model) {
-      return AnswerLearning(state_, match, request, *exchange.key);
+      return AnswerLearning(state_.context, match, request, *exchange.key);
     }
     return AnswerGet(state_, match, *exchange.key);
   };
@@ -462,7 +432,7 @@ Connection::Awaitable<bool> Connection::AnswerDashboardData(Exchange& exchange) 
       /*stops_at_end=*/false);
 }
 
-ServerState::Runner Connection::Worker(const Exchange& exchange, int64_t bytes) {
+Connection::Runner Connection::Worker(const Exchange& exchange, int64_t bytes) {
   const std::string& tenant = exchange.key->rights().tenant;
   const uint64_t owner =
       tenant.empty() ? reinterpret_cast<uintptr_t>(this) : std::hash<std::string>()(tenant);
@@ -476,7 +446,8 @@ Connection::Awaitable<bool> Connection::AnswerOnLoader(Exchange& exchange) {
   co_return co_await AnswerOn(
       exchange, state_.run_on_loader,
       [&] {
-        return AnswerAdmin(state_, exchange.match.route, exchange.request->body, *exchange.key);
+        return AnswerAdmin(state_.context, exchange.match.route, exchange.request->body,
+                           *exchange.key);
       },
       /*stops_at_end=*/false);
 }
@@ -506,7 +477,7 @@ Connection::Awaitable<bool> Connection::Respond(Exchange& exchange, HttpResponse
     RecordError(exchange, *error);
     response = ErrorResponse(*error);
   }
-  if (aborted_ || state_.draining) exchange.keep_alive = false;
+  if (aborted() || state_.draining) exchange.keep_alive = false;
   exchange.record.status = response.status;
   exchange.head_sent = true;
   std::string head = FormatHead(response, HeadOptions(exchange));
@@ -530,7 +501,7 @@ void Connection::RecordEnd(Exchange& exchange) {
   record.seconds = NsToSeconds(state_.context.clock.NowNs() - exchange.start_ns);
   // nginx's number for a client that left without an answer.
   if (record.status == 0) record.status = 499;
-  state_.metrics.RequestEnded(exchange.match.route, record.status, record.seconds);
+  state_.metrics.RequestEnded(RouteName(exchange.match.route), record.status, record.seconds);
   record.method = exchange.request->method;
   record.path = exchange.request->path;
   record.route = exchange.match.route;

@@ -136,7 +136,7 @@ Connection::Awaitable<bool> Connection::AnswerWhole(Exchange& exchange,
     if (!error.has_value() && session.done()) break;
     if (!error.has_value()) error = CutOff();
     if (error.has_value()) break;
-    if (ended_) {
+    if (ended()) {
       state_.metrics.ClientGone();
       co_return false;
     }
@@ -158,8 +158,7 @@ Connection::Awaitable<bool> Connection::AnswerStream(Exchange& exchange,
   // What comes during a write is taken and counted, however slowly the client reads.
   const WhileWriting counting(*this, [&] {
     session.Poll();
-    const auto text_bytes = static_cast<int64_t>(write_buffer_.size());
-    return !HoldBytes(exchange, session.held_bytes() + text_bytes, 0).has_value();
+    return !HoldBytes(exchange, session.held_bytes() + bytes_in_writing(), 0).has_value();
   });
   const auto deadline = SteadyTime::now() + state_.options.request_timeout;
   auto heartbeat = SteadyTime::now() + state_.options.heartbeat;
@@ -178,7 +177,7 @@ Connection::Awaitable<bool> Connection::AnswerStream(Exchange& exchange,
       co_return co_await RespondError(exchange, *error);
     }
     const bool cut_off = !session.done() && error.has_value();
-    if (ended_ && !session.done()) {
+    if (ended() && !session.done()) {
       state_.metrics.ClientGone();
       co_return false;
     }
@@ -238,7 +237,7 @@ Connection::Awaitable<bool> Connection::SendEvents(Exchange& exchange, std::stri
 
 void Connection::RecordFirstToken(Exchange& exchange, const GenerationSession& session) {
   if (session.first_event_ns() == 0 || !exchange.ticket->Begin()) return;
-  state_.metrics.FirstToken(exchange.match.route,
+  state_.metrics.FirstToken(RouteName(exchange.match.route),
                             NsToSeconds(session.first_event_ns() - session.arrival_ns()));
 }
 

@@ -1,4 +1,5 @@
-// A connection's bytes and bells: everything that is the same whatever is asked.
+#include "server/connection_io.h"
+
 #include <algorithm>
 #include <boost/asio/post.hpp>
 #include <boost/asio/redirect_error.hpp>
@@ -8,7 +9,6 @@
 
 #include "base/log.h"
 #include "base/unwanted_work.h"
-#include "server/connection.h"
 
 namespace graft {
 namespace {
@@ -22,9 +22,48 @@ constexpr std::chrono::milliseconds kLingerTime{2000};
 
 }  // namespace
 
-// Lets the client read what was sent: closing while bytes of it are unread would reset the
-// connection and lose the answer on its way.
-Connection::Awaitable<void> Connection::Linger() {
+ConnectionIo::ConnectionIo(asio::any_io_executor strand, std::unique_ptr<Socket> socket,
+                           Times times)
+    : strand_(std::move(strand)), socket_(std::move(socket)), times_(times), timer_(strand_) {}
+
+void ConnectionIo::Abort() {
+  asio::post(strand_, [self = shared_from_this()] {
+    self->aborted_ = true;
+    self->Notify();
+  });
+}
+
+void ConnectionIo::Kill() {
+  asio::post(strand_, [self = shared_from_this()] {
+    self->aborted_ = true;
+    self->ended_ = true;
+    self->socket_->Close();
+    self->Notify();
+  });
+}
+
+ConnectionIo::Awaitable<bool> ConnectionIo::Handshake() {
+  const auto deadline = SteadyTime::now() + times_.handshake;
+  bool done = false;
+  auto result = std::make_shared<std::pair<bool, bool>>(false, false);
+  socket_->AsyncHandshake([self = shared_from_this(), result](bool ok) {
+    *result = {true, ok};
+    self->Notify();
+  });
+  while (!result->first) {
+    const bool in_time = co_await WaitUntil(deadline);
+    if (!in_time || aborted_) {
+      ended_ = true;
+      socket_->Close();
+      co_return false;
+    }
+  }
+  done = result->second;
+  if (!done) ended_ = true;
+  co_return done;
+}
+
+ConnectionIo::Awaitable<void> ConnectionIo::Linger() {
   if (ended_) co_return;
   const auto deadline = SteadyTime::now() + kLingerTime;
   auto shut = std::make_shared<bool>(false);
@@ -40,9 +79,9 @@ Connection::Awaitable<void> Connection::Linger() {
   }
 }
 
-Connection::Awaitable<Connection::WorkEnd> Connection::OnThread(ServerState::Runner run,
-                                                                std::function<void()> work,
-                                                                bool stops_at_end) {
+ConnectionIo::Awaitable<ConnectionIo::WorkEnd> ConnectionIo::OnThread(Runner run,
+                                                                      std::function<void()> work,
+                                                                      bool stops_at_end) {
   struct Task {
     bool done = false;
     bool ok = false;
@@ -75,7 +114,7 @@ Connection::Awaitable<Connection::WorkEnd> Connection::OnThread(ServerState::Run
   co_return ended_ && !aborted_ ? WorkEnd::kGone : WorkEnd::kUndone;
 }
 
-Connection::Awaitable<bool> Connection::WaitUntil(SteadyTime::time_point deadline) {
+ConnectionIo::Awaitable<bool> ConnectionIo::WaitUntil(SteadyTime::time_point deadline) {
   if (!notified_) {
     timer_.expires_at(deadline);
     boost::system::error_code cancelled;
@@ -85,14 +124,14 @@ Connection::Awaitable<bool> Connection::WaitUntil(SteadyTime::time_point deadlin
   co_return SteadyTime::now() < deadline;
 }
 
-Connection::Awaitable<bool> Connection::Write(std::string data, bool stop_at_end) {
+ConnectionIo::Awaitable<bool> ConnectionIo::Write(std::string data, bool stop_at_end) {
   if (!write_ok_) co_return false;
   // A stream's next event nearly always finds room: it costs a call of the kernel and no more.
   const size_t written = ended_ ? 0 : socket_->WriteSome(data);
   if (written == data.size()) co_return true;
   data.erase(0, written);
-  const auto give_up = SteadyTime::now() + state_.options.request_timeout;
-  auto deadline = SteadyTime::now() + state_.options.write_timeout;
+  const auto give_up = SteadyTime::now() + times_.write_all;
+  auto deadline = SteadyTime::now() + times_.write;
   WriteProgress seen = socket_->progress();
   write_buffer_ = std::move(data);
   writing_ = true;
@@ -110,10 +149,10 @@ Connection::Awaitable<bool> Connection::Write(std::string data, bool stop_at_end
       const WriteProgress now = socket_->progress();
       if (now != seen && SteadyTime::now() < give_up) {
         seen = now;
-        deadline = SteadyTime::now() + state_.options.write_timeout;
+        deadline = SteadyTime::now() + times_.write;
         continue;
       }
-      state_.metrics.WriteTimedOut();
+      OnWriteTimeout();
     }
     // The buffer stays until the callback has run; nothing is sent after this.
     write_ok_ = false;
@@ -125,14 +164,14 @@ Connection::Awaitable<bool> Connection::Write(std::string data, bool stop_at_end
   co_return write_ok_;
 }
 
-void Connection::ReadMore() {
+void ConnectionIo::ReadMore() {
   if (reading_ || ended_ || input_.size() >= kInputBytesMax) return;
   reading_ = true;
   socket_->AsyncReadSome(read_buffer_.data(), read_buffer_.size(),
                          [self = shared_from_this()](size_t bytes) { self->OnRead(bytes); });
 }
 
-void Connection::OnRead(size_t bytes) {
+void ConnectionIo::OnRead(size_t bytes) {
   reading_ = false;
   if (bytes == 0) {
     ended_ = true;
@@ -143,12 +182,12 @@ void Connection::OnRead(size_t bytes) {
   Notify();
 }
 
-void Connection::Notify() {
+void ConnectionIo::Notify() {
   notified_ = true;
   timer_.cancel();
 }
 
-std::function<void()> Connection::MakeWaker() {
+std::function<void()> ConnectionIo::MakeWaker() {
   return [self = shared_from_this()] {
     if (self->wake_posted_.exchange(true)) return;  // one wake-up looks at every stream
     asio::post(self->strand_, [self] {
@@ -158,7 +197,12 @@ std::function<void()> Connection::MakeWaker() {
   };
 }
 
-std::function<void()> Connection::MakeLossWaker() {
+void ConnectionIo::BeginExchange() {
+  ++num_exchanges_;
+  lost_ = false;
+}
+
+std::function<void()> ConnectionIo::MakeLossWaker() {
   return [self = shared_from_this(), number = num_exchanges_] {
     asio::post(self->strand_, [self, number] {
       if (self->num_exchanges_ != number) return;  // that request has its answer

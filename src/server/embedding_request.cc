@@ -1,5 +1,6 @@
 #include "server/embedding_request.h"
 
+#include "server/api_fields.h"
 #include "server/field_reader.h"
 
 namespace graft {

@@ -3,12 +3,9 @@
 #include <optional>
 #include <utility>
 
-#include "base/log.h"
-#include "base/unwanted_work.h"
 #include "server/cors.h"
 #include "server/dashboard_pages.h"
-#include "server/field_reader.h"
-#include "server/generation_plan.h"
+#include "server/model_endpoints.h"
 #include "server/multipart.h"
 #include "server/vllm_metrics.h"
 
@@ -112,144 +109,15 @@ HttpResponse ScaleResponse(const FleetFigures& fleet) {
 // The server's own metrics, and the same under vLLM's names.
 HttpResponse MetricsResponse(const ServerState& state) {
   Metrics::Families families = state.dashboard->Scrape();
-  for (prometheus::MetricFamily& family : VllmFamilies(families, state.models_in_flight,
-                                                       {.base_model = state.context.base_model,
-                                                       .adapters_max = state.context.adapters_max,
-                                                       .unix_time = UnixTimeSeconds()})) {
+  VllmFacts facts{.base_model = state.context.base_model,
+                  .adapters_max = state.context.adapters_max,
+                  .unix_time = UnixTimeSeconds()};
+  for (const Route route : kGenerationRoutes) facts.text_routes.emplace_back(RouteName(route));
+  for (prometheus::MetricFamily& family : VllmFamilies(families, state.models_in_flight, facts)) {
     families.push_back(std::move(family));
   }
   return {.content_type = "text/plain; version=0.0.4; charset=utf-8",
           .body = Metrics::Render(families)};
-}
-
-// Entries of /v1/models.
-void AppendBaseEntry(const ServerState& state, std::string* out) {
-  AppendBaseModel(state.context.base_model, state.start_time,
-                  state.context.generator.limits().context_tokens_max, out);
-}
-
-// Only admins see which tenant loaded an adapter.
-void AppendAdapterEntry(const ServerState& state, const AdapterInfo& adapter, const ApiKey& key,
-                        std::string* out) {
-  AppendAdapterModel(adapter, state.context.catalog.StateOf(adapter), state.context.base_model,
-                     state.context.generator.limits().context_tokens_max,
-                     /*with_tenant=*/key.rights().admin, out);
-}
-
-// There may be tens of thousands of adapters. They come out of the catalog in pieces, so that no
-// load or unload waits for all of them, and go straight into the text.
-HttpResponse ModelsResponse(const ServerState& state, const ApiKey& key) {
-  constexpr size_t kPieceInfos = 512;
-  std::string body = R"({"object":"list","data":[)";
-  const char* comma = "";
-  if (key.Allows(state.context.base_model)) {
-    AppendBaseEntry(state, &body);
-    comma = ",";
-  }
-  std::string last;
-  for (;;) {
-    const std::vector<AdapterInfo> adapters = state.context.catalog.ListAfter(last, kPieceInfos);
-    for (const AdapterInfo& adapter : adapters) {
-      if (!key.MayUse(adapter)) continue;
-      body += std::exchange(comma, ",");
-      AppendAdapterEntry(state, adapter, key, &body);
-    }
-    if (adapters.size() < kPieceInfos || WorkIsUnwanted()) break;
-    last = adapters.back().name;
-  }
-  return {.body = body + "]}"};
-}
-
-HttpResponse ModelResponse(const ServerState& state, const std::string& name, const ApiKey& key) {
-  ApiResult<AdapterInfo> model = FindModel(state.context, key, name);
-  if (!model.ok()) return ErrorResponse(model.error());
-  HttpResponse response;
-  if (name == state.context.base_model) {
-    AppendBaseEntry(state, &response.body);
-  } else {
-    AppendAdapterEntry(state, *model, key, &response.body);
-  }
-  return response;
-}
-
-// Answers a load or unload that failed. Places on this machine are in the log and not in the
-// answer, where a path in the adapters folder goes by its name there.
-HttpResponse AdapterErrorResponse(const ServerState& state, const Status& status,
-                                  const std::string& param, const std::string& given_path) {
-  ApiError error = ErrorFromStatus(status, param);
-  // The server's setup forbids it, not the request.
-  if (status.code() == StatusCode::kFailedPrecondition) {
-    error = HttpError(409, "failed_precondition", status.message());
-  }
-  error.message =
-      HidePath(error.message, state.context.adapters_dir, "the adapters folder", given_path);
-  return ErrorResponse(error);
-}
-
-HttpResponse LoadAdapter(const ServerState& state, const Json& body, const ApiKey& key) {
-  ApiResult<AdapterLoad> load = ParseLoadAdapterRequest(body);
-  if (!load.ok()) return ErrorResponse(load.error());
-  if (load->name == state.context.base_model) {
-    return ErrorResponse(ErrorFromStatus(
-        AlreadyExistsError("'" + load->name + "' is the base model's name."), "lora_name"));
-  }
-  const Result<AdapterInfo> known = state.context.catalog.Find(load->name);
-  if (known.ok() && known->owner.has_value()) {
-    return ErrorResponse(InvalidRequestError(
-        "lora_name",
-        "'" + load->name + "' was learned here, and is its owner's alone; choose another name."));
-  }
-  load->tenant = key.rights().tenant;
-  const Result<AdapterInfo> adapter = state.context.catalog.Load(*load);
-  if (!adapter.ok()) {
-    LOG_WARN("loading adapter {} from {} failed: {}", load->name, load->path,
-             adapter.status().ToString());
-    const StatusCode code = adapter.status().code();
-    const bool is_about_path =
-        code == StatusCode::kNotFound || code == StatusCode::kPermissionDenied;
-    return AdapterErrorResponse(state, adapter.status(), is_about_path ? "lora_path" : "",
-                                load->path);
-  }
-  LOG_INFO("adapter {} loaded for {}: rank {}, {}", load->name, load->tenant, adapter->rank_max,
-           adapter->hash);
-  HttpResponse response;
-  AppendAdapterEntry(state, *adapter, key, &response.body);
-  const auto add = [&response](const std::string& field, const std::string& text) {
-    response.body.back() = ',';
-    response.body += '"' + field + R"(":)" + DumpJson(text) + '}';
-  };
-  if (adapter->changes_nothing) add("warning", load->name + " " + kChangesNothing);
-  const std::string error = ChatTextOf(state.context, adapter->text).error;
-  const bool brings_template = adapter->text != nullptr && adapter->text->brings_template();
-  if (brings_template && !error.empty()) {
-    LOG_WARN("chat with adapter {} is refused: {}", load->name, error);
-    add("chat_template_error", error);
-  }
-  return response;
-}
-
-HttpResponse UnloadAdapter(const ServerState& state, const Json& body, const ApiKey& key) {
-  ApiResult<std::string> name = ParseUnloadAdapterRequest(body);
-  if (!name.ok()) return ErrorResponse(name.error());
-  if (*name == state.context.base_model) {
-    return ErrorResponse(InvalidRequestError(
-        "lora_name", "'" + *name + "' is the base model, which cannot be unloaded."));
-  }
-  const Result<AdapterInfo> adapter = state.context.catalog.Find(*name);
-  if (adapter.ok() && adapter->owner.has_value()) {
-    return ErrorResponse(
-        InvalidRequestError("lora_name", "'" + *name +
-                                             "' was learned here; its owner deletes it by DELETE "
-                                             "/v1/models/" +
-                                             *name + "."));
-  }
-  const Status status = state.context.catalog.Unload(*name, key.rights().tenant);
-  if (!status.ok()) {
-    LOG_WARN("unloading adapter {} failed: {}", *name, status.ToString());
-    return AdapterErrorResponse(state, status, "lora_name", "");
-  }
-  LOG_INFO("adapter {} unloaded for {}", *name, key.rights().tenant);
-  return JsonResponse({{"id", *name}, {"object", "model"}, {"deleted", true}});
 }
 
 }  // namespace
@@ -327,21 +195,13 @@ HttpResponse AnswerGet(const ServerState& state, const RouteMatch& match, const 
     case Route::kDashboardFile:
       return DashboardFile(match.file);
     case Route::kModels:
-      return ModelsResponse(state, key);
+      return AnswerModels(state.context, state.start_time, key);
     case Route::kModel:
-      return ModelResponse(state, match.model, key);
+      return AnswerModel(state.context, state.start_time, match.model, key);
     default:
       CHECK(false) << RouteName(match.route) << " is no GET";
       return {};
   }
-}
-
-HttpResponse AnswerAdmin(const ServerState& state, Route route, const std::string& body,
-                         const ApiKey& key) {
-  ApiResult<Json> json = ParseBody(body);
-  if (!json.ok()) return ErrorResponse(json.error());
-  return route == Route::kLoadAdapter ? LoadAdapter(state, *json, key)
-                                      : UnloadAdapter(state, *json, key);
 }
 
 }  // namespace graft

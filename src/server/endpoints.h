@@ -1,5 +1,4 @@
-// The endpoints that answer at once, and the checks before any of them. Blocking where said; any
-// thread.
+// The endpoints that answer at once, and the checks before any of them. Any thread.
 #pragma once
 
 #include <string>
@@ -21,9 +20,5 @@ HttpResponse OptionsResponse(const ServerState& state, const RouteMatch& match,
 
 // /health, /ready, /ping, /version, /load, /metrics, /scale, /v1/models, /dashboard and its files.
 HttpResponse AnswerGet(const ServerState& state, const RouteMatch& match, const ApiKey& key);
-
-// /v1/load_lora_adapter and /v1/unload_lora_adapter. Blocks for a whole load.
-HttpResponse AnswerAdmin(const ServerState& state, Route route, const std::string& body,
-                         const ApiKey& key);
 
 }  // namespace graft

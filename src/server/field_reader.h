@@ -14,7 +14,7 @@
 
 #include "base/json.h"
 #include "server/api_error.h"
-#include "server/api_fields.h"
+#include "server/field_rows.h"
 
 namespace graft {
 

@@ -1,7 +1,6 @@
 #include "server/generation_plan.h"
 
 #include <algorithm>
-#include <cstdio>
 #include <utility>
 
 #include "base/nearest_names.h"
@@ -11,6 +10,7 @@
 #include "server/chat_prompt.h"
 #include "server/embedding_request.h"
 #include "server/field_reader.h"
+#include "server/random_name.h"
 
 namespace graft {
 namespace {
@@ -444,14 +444,6 @@ ApiResult<GenerationPlan> PlanChat(const ServerContext& context, const RequestLi
   }
   if (auto error = BoundLogprobs(parsed.params, limits.logprobs_max, &*plan)) return *error;
   return plan;
-}
-
-std::string RandomName(const char* prefix) {
-  char digits[33];
-  std::snprintf(digits, sizeof(digits), "%016llx%016llx",
-                static_cast<unsigned long long>(RandomSeed()),
-                static_cast<unsigned long long>(RandomSeed()));
-  return std::string(prefix) + digits;
 }
 
 bool MayUseModel(const ServerContext& context, const ApiKey& key, const std::string& name) {

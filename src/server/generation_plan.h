@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -11,13 +12,13 @@
 #include <vector>
 
 #include "request/request.h"
+#include "server/answer_writer.h"
 #include "server/api_error.h"
 #include "server/api_keys.h"
 #include "server/choice.h"
 #include "server/embedding_request.h"
 #include "server/openai_request.h"
 #include "server/openai_response.h"
-#include "server/responses/response_turn.h"
 #include "server/server_context.h"
 #include "server/work_limits.h"
 
@@ -28,7 +29,10 @@ struct GenerationPlan {
   bool stream = false;
   int32_t n = 1;                              // choices per prompt
   std::optional<EmbeddingFormat> embeddings;  // of /v1/embeddings; none for the others
-  std::unique_ptr<ResponseTurn> turn;         // of /v1/responses; null for the others
+  // Makes what writes the answer, where that has a form of its own; called once. Empty: as
+  // completions and chats have it.
+  std::function<std::unique_ptr<AnswerWriter>(const ServerContext& context, ResponseHead head)>
+      make_writer;
   // One per choice, prompt by prompt. Ids and arrival times are the submitter's to fill.
   std::vector<Request> requests;
   std::vector<ChoiceOptions> choices;
@@ -46,9 +50,6 @@ ApiResult<GenerationPlan> PlanEmbeddings(const ServerContext& context, const Req
 // The same of a chat that was read already.
 ApiResult<GenerationPlan> PlanChat(const ServerContext& context, const RequestLimits& limits,
                                    const ApiKey& key, ChatRequest request);
-
-// "prefix" and 32 random hexadecimal digits.
-std::string RandomName(const char* prefix);
 
 // Whether FindModel would find it, or would have before it was unloaded.
 bool MayUseModel(const ServerContext& context, const ApiKey& key, const std::string& name);

@@ -6,7 +6,7 @@
 #include <filesystem>
 #include <fstream>
 
-#include "server/server_testing.h"
+#include "server/openai_testing.h"
 
 namespace graft {
 namespace {

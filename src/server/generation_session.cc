@@ -6,7 +6,6 @@
 #include "base/log.h"
 #include "server/embeddings_writer.h"
 #include "server/openai_response.h"
-#include "server/responses/responses_writer.h"
 
 namespace graft {
 namespace {
@@ -15,10 +14,8 @@ std::unique_ptr<AnswerWriter> MakeWriter(const ServerContext& context, Generatio
   if (plan.embeddings.has_value()) {
     return std::make_unique<EmbeddingsWriter>(plan.head.model, *plan.embeddings);
   }
-  if (plan.turn == nullptr) {
-    return std::make_unique<ResponseWriter>(context.tokenizer, std::move(plan.head));
-  }
-  return std::make_unique<ResponsesWriter>(context, std::move(plan.head), std::move(*plan.turn));
+  if (plan.make_writer) return plan.make_writer(context, std::move(plan.head));
+  return std::make_unique<ResponseWriter>(context.tokenizer, std::move(plan.head));
 }
 
 }  // namespace

@@ -60,23 +60,23 @@ void HttpMetrics::AddTokens(int64_t prompt_tokens, int64_t output_tokens) {
   output_tokens_.Increment(static_cast<double>(output_tokens));
 }
 
-void HttpMetrics::RequestEnded(Route route, int status, double seconds) {
+void HttpMetrics::RequestEnded(const char* route, int status, double seconds) {
   in_flight_.Decrement();
   metrics_
       .Counter("graft_http_requests_total", "Requests answered, by route and status.",
-               {{"route", RouteName(route)}, {"status", std::to_string(status)}})
+               {{"route", route}, {"status", std::to_string(status)}})
       .Increment();
   metrics_
       .Histogram("graft_http_request_seconds", "From a request's head to its answer's end.",
-                 SecondsBounds(), {{"route", RouteName(route)}})
+                 SecondsBounds(), {{"route", route}})
       .Observe(seconds);
 }
 
-void HttpMetrics::FirstToken(Route route, double seconds) {
+void HttpMetrics::FirstToken(const char* route, double seconds) {
   metrics_
       .Histogram("graft_http_first_token_seconds",
                  "From a request's submission to its first token.", SecondsBounds(),
-                 {{"route", RouteName(route)}})
+                 {{"route", route}})
       .Observe(seconds);
 }
 

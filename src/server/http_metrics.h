@@ -5,8 +5,7 @@
 #include <mutex>
 
 #include "base/metrics.h"
-#include "server/routes.h"
-#include "server/server_context.h"
+#include "request/fleet_figures.h"
 #include "server/tenant_series.h"
 
 namespace graft {
@@ -22,7 +21,8 @@ class HttpMetrics {
   // A client that did not read its answer was cut off.
   void WriteTimedOut() { write_timeouts_.Increment(); }
   void RequestStarted() { in_flight_.Increment(); }
-  void RequestEnded(Route route, int status, double seconds);
+  // `route` is a name of few: its series stays.
+  void RequestEnded(const char* route, int status, double seconds);
   // The client went away before its answer was complete.
   void ClientGone() { clients_gone_.Increment(); }
   // Counts the tokens of a request for text that has ended.
@@ -32,7 +32,7 @@ class HttpMetrics {
   void SampleFleet(const FleetFigures& fleet);
   TenantSeries& tenants() { return tenants_; }
   // From arrival to the first token, of generation requests.
-  void FirstToken(Route route, double seconds);
+  void FirstToken(const char* route, double seconds);
 
  private:
   Metrics& metrics_;

@@ -3,7 +3,6 @@
 #include <gtest/gtest.h>
 
 #include "server/host_check.h"
-#include "server/routes.h"
 
 namespace graft {
 namespace {
@@ -166,29 +165,7 @@ TEST(HttpParserTest, HttpOneZeroClosesUnlessAsked) {
                    .keep_alive);
 }
 
-TEST(RoutesTest, PathsAndMethods) {
-  EXPECT_EQ(MatchRoute("/v1/models").route, Route::kModels);
-  EXPECT_EQ(MatchRoute("/v1/models/a%2Fb").model, "a/b");
-  EXPECT_EQ(MatchRoute("/v1/models/a/b").model, "a/b");
-  EXPECT_EQ(MatchRoute("/v1/models/").route, Route::kUnknown);
-  EXPECT_EQ(MatchRoute("/v1/models/{model}").route, Route::kModel);
-  EXPECT_EQ(MatchRoute("/v1").route, Route::kUnknown);
-  EXPECT_TRUE(MethodAllowed(Route::kModels, "HEAD"));
-  EXPECT_FALSE(MethodAllowed(Route::kCompletions, "GET"));
-  EXPECT_EQ(MatchRoute("/v1/files").route, Route::kFiles);
-  EXPECT_EQ(MatchRoute("/v1/files/file-1/content").route, Route::kFileContent);
-  EXPECT_EQ(MatchRoute("/v1/files/content").id, "content");
-  EXPECT_EQ(MatchRoute("/v1/files//content").route, Route::kUnknown);
-  EXPECT_EQ(MatchRoute("/v1/files/a/b").route, Route::kUnknown);
-  EXPECT_EQ(MatchRoute("/v1/fine_tuning/jobs/j%201/cancel").id, "j 1");
-  EXPECT_EQ(MatchRoute("/v1/fine_tuning/jobs/j/checkpoints").route, Route::kFineTuningCheckpoints);
-  EXPECT_EQ(MatchRoute("/v1/responses/r/input_items").id, "r");
-  EXPECT_TRUE(MethodAllowed(Route::kFiles, "POST"));
-  EXPECT_TRUE(MethodAllowed(Route::kFiles, "HEAD"));
-  EXPECT_FALSE(MethodAllowed(Route::kFiles, "DELETE"));
-  EXPECT_FALSE(MethodAllowed(Route::kFiles, "GET, POST"));
-  EXPECT_TRUE(MethodAllowed(Route::kModel, "DELETE"));
-  EXPECT_FALSE(MethodAllowed(Route::kModel, ""));
+TEST(HttpMessageTest, PathsAreDecoded) {
   EXPECT_EQ(PercentDecode("%zz%4"), "%zz%4");
   EXPECT_EQ(PercentDecode("%41%2f"), "A/");
 }

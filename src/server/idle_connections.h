@@ -10,12 +10,12 @@
 
 namespace graft {
 
-class Connection;
+class ConnectionIo;
 
 class IdleConnections {
  public:
   // From now on the connection waits. The ticket takes it off the list again.
-  uint64_t Add(std::weak_ptr<Connection> connection) {
+  uint64_t Add(std::weak_ptr<ConnectionIo> connection) {
     std::lock_guard lock(mutex_);
     waiting_.emplace(++last_ticket_, std::move(connection));
     return last_ticket_;
@@ -26,10 +26,10 @@ class IdleConnections {
     waiting_.erase(ticket);
   }
   // The one that has waited longest, off the list; null if none waits.
-  std::shared_ptr<Connection> TakeLongest() {
+  std::shared_ptr<ConnectionIo> TakeLongest() {
     std::lock_guard lock(mutex_);
     while (!waiting_.empty()) {
-      std::shared_ptr<Connection> connection = waiting_.begin()->second.lock();
+      std::shared_ptr<ConnectionIo> connection = waiting_.begin()->second.lock();
       waiting_.erase(waiting_.begin());
       if (connection != nullptr) return connection;
     }
@@ -39,7 +39,7 @@ class IdleConnections {
  private:
   std::mutex mutex_;
   uint64_t last_ticket_ = 0;
-  std::map<uint64_t, std::weak_ptr<Connection>> waiting_;
+  std::map<uint64_t, std::weak_ptr<ConnectionIo>> waiting_;
 };
 
 }  // namespace graft

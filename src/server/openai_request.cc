@@ -4,6 +4,7 @@
 #include <charconv>
 #include <limits>
 
+#include "server/api_fields.h"
 #include "server/field_reader.h"
 
 namespace graft {

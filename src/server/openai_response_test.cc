@@ -6,8 +6,9 @@
 
 #include "base/fault.h"
 #include "server/api_error.h"
+#include "server/openai_testing.h"
 #include "server/prompt_echo.h"
-#include "server/server_testing.h"
+#include "server/raw_client.h"
 #include "server/token_logprobs.h"
 
 namespace graft {

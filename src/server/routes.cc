@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "server/dashboard_pages.h"
 #include "server/http_message.h"
 
 namespace graft {
@@ -73,7 +72,7 @@ std::string_view IdIn(std::string_view path, std::string_view pattern) {
 
 }  // namespace
 
-RouteMatch MatchRoute(std::string_view path) {
+RouteMatch MatchRoute(std::string_view path, bool (*is_page_file)(std::string_view name)) {
   for (const Entry& entry : kRoutes) {
     const bool is_pattern = std::string_view(entry.path).find('{') != std::string_view::npos;
     if (path == entry.path && !is_pattern) return {.route = entry.route};
@@ -88,7 +87,7 @@ RouteMatch MatchRoute(std::string_view path) {
   }
   if (path.starts_with(kDashboardPrefix)) {
     const std::string file(path.substr(kDashboardPrefix.size()));
-    if (IsDashboardFile(file)) return {.route = Route::kDashboardFile, .file = file};
+    if (is_page_file(file)) return {.route = Route::kDashboardFile, .file = file};
   }
   return {};
 }

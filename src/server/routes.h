@@ -50,7 +50,8 @@ struct RouteMatch {
   std::string id;     // of a response, a file or a job, decoded
 };
 
-RouteMatch MatchRoute(std::string_view path);
+// `is_page_file`: whether the dashboard's page loads a file of this name.
+RouteMatch MatchRoute(std::string_view path, bool (*is_page_file)(std::string_view name));
 
 // The path, for logs and labels: "/v1/models/{model}".
 const char* RouteName(Route route);

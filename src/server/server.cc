@@ -24,6 +24,7 @@
 #include "server/connection.h"
 #include "server/descriptors.h"
 #include "server/host_check.h"
+#include "server/random_name.h"
 #include "server/tls_context.h"
 #include "server/work_queue.h"
 
@@ -45,7 +46,7 @@ Status CheckFiles(const ServerOptions& options) {
   ApiKeys keys(SteadyClock::Get());
   if (!options.api_keys_file.empty()) RETURN_IF_ERROR(keys.LoadFile(options.api_keys_file));
   if (!options.admin_key.empty()) RETURN_IF_ERROR(keys.SetAdminKey(options.admin_key));
-  return LoadTlsContext(options).status();
+  return LoadTlsContext(options.tls_cert_file, options.tls_key_file).status();
 }
 
 class HttpServer::Impl {
@@ -161,7 +162,8 @@ void HttpServer::Impl::WarnAboutNames() {
 }
 
 Status HttpServer::Impl::LoadTls() {
-  ASSIGN_OR_RETURN(TlsContext tls, LoadTlsContext(state_.options));
+  ASSIGN_OR_RETURN(TlsContext tls,
+                   LoadTlsContext(state_.options.tls_cert_file, state_.options.tls_key_file));
   std::lock_guard lock(mutex_);
   tls_ = std::move(tls);
   return OkStatus();
@@ -235,7 +237,7 @@ void HttpServer::Impl::RunThread() {
 bool HttpServer::Impl::MakeRoom() {
   if (state_.draining) return false;
   if (state_.connections.count() < connections_max_) return true;
-  const std::shared_ptr<Connection> longest = state_.idle.TakeLongest();
+  const std::shared_ptr<ConnectionIo> longest = state_.idle.TakeLongest();
   if (longest == nullptr) return false;
   state_.metrics.IdleConnectionClosed();
   longest->Kill();

@@ -9,14 +9,12 @@
 #include <string>
 
 #include "base/status.h"
+#include "server/check_address.h"
 #include "server/server_context.h"
 #include "server/server_options.h"
 
 namespace graft {
 
-// Whether a server could listen there now; asked before anything slow is loaded. It takes the port
-// for a moment. The error says what to change.
-Status CheckAddress(const std::string& host, uint16_t port);
 // Whether the files of keys and certificates can be used; asked early for the same reason.
 Status CheckFiles(const ServerOptions& options);
 

@@ -12,6 +12,7 @@
 #include "base/metrics.h"
 #include "base/status.h"
 #include "request/adapter_catalog.h"
+#include "request/fleet_figures.h"
 #include "request/generator.h"
 #include "request/place_schedule.h"
 #include "server/chat_text.h"
@@ -23,14 +24,6 @@ namespace graft {
 
 class LearningJobs;
 class SpanExporter;
-
-// The runners behind a server, and how many there should be.
-struct FleetFigures {
-  int32_t runners = 0;
-  int32_t runners_wanted = 0;
-  int32_t runners_spare = 0;     // that may be taken away
-  double startup_seconds = 0.0;  // that is counted with
-};
 
 struct ServerContext {
   Generator& generator;

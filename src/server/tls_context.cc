@@ -42,24 +42,24 @@ Status Restrict(Context& tls) {
 
 }  // namespace
 
-Result<std::shared_ptr<Context>> LoadTlsContext(const ServerOptions& options) {
-  if (options.tls_cert_file.empty() && options.tls_key_file.empty()) {
+Result<std::shared_ptr<Context>> LoadTlsContext(const std::string& cert_file,
+                                                const std::string& key_file) {
+  if (cert_file.empty() && key_file.empty()) {
     return std::shared_ptr<Context>();
   }
-  if (options.tls_cert_file.empty() || options.tls_key_file.empty()) {
+  if (cert_file.empty() || key_file.empty()) {
     return InvalidArgumentError("TLS needs both a certificate file and a key file");
   }
   auto tls = std::make_shared<Context>(Context::tls_server);
   RETURN_IF_ERROR(Restrict(*tls));
   error_code error;
-  tls->use_certificate_chain_file(options.tls_cert_file, error);
+  tls->use_certificate_chain_file(cert_file, error);
   if (error) {
-    return InvalidArgumentError("the TLS certificate " + options.tls_cert_file + ": " +
-                                error.message());
+    return InvalidArgumentError("the TLS certificate " + cert_file + ": " + error.message());
   }
-  tls->use_private_key_file(options.tls_key_file, Context::pem, error);
+  tls->use_private_key_file(key_file, Context::pem, error);
   if (error) {
-    return InvalidArgumentError("the TLS key " + options.tls_key_file + ": " + error.message());
+    return InvalidArgumentError("the TLS key " + key_file + ": " + error.message());
   }
   return tls;
 }

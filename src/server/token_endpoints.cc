@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "server/api_fields.h"
 #include "server/chat_prompt.h"
 #include "server/field_reader.h"
 #include "server/generation_plan.h"

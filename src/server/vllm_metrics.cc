@@ -4,8 +4,6 @@
 #include <optional>
 #include <utility>
 
-#include "server/routes.h"
-
 namespace graft {
 namespace {
 
@@ -96,14 +94,13 @@ class VllmPage {
   }
 
   // All requests for text, whatever their route.
-  void AddLatency() {
+  void AddLatency(const std::vector<std::string>& routes) {
     const MetricFamily* source = Find("graft_http_request_seconds");
     if (source == nullptr) return;
     std::optional<ClientMetric> sum;
     for (const ClientMetric& metric : source->metric) {
       const std::string& route = metric.label.at(0).value;
-      const auto is_of = [&route](Route one) { return route == RouteName(one); };
-      if (!std::any_of(std::begin(kGenerationRoutes), std::end(kGenerationRoutes), is_of)) continue;
+      if (std::find(routes.begin(), routes.end(), route) == routes.end()) continue;
       if (!sum.has_value()) {
         sum = metric;
         continue;
@@ -167,7 +164,7 @@ std::vector<MetricFamily> VllmFamilies(const std::vector<MetricFamily>& families
   AddPageUsage(&page);
   for (const Renamed& renamed : kRenamed) page.Rename(renamed);
   page.AddSuccesses();
-  page.AddLatency();
+  page.AddLatency(facts.text_routes);
   // The names are the labels, and the value says how new they are.
   std::string running, waiting;
   for (const auto& [model, counts] : models.models()) {

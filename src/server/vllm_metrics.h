@@ -16,6 +16,7 @@ struct VllmFacts {
   std::string base_model;
   int32_t adapters_max = 0;  // in a batch at once; a frontend's runners say theirs
   int64_t unix_time = 0;
+  std::vector<std::string> text_routes;  // labels of the requests for text
 };
 
 // Families with vLLM's names, made of the server's own: what those do not tell is left out.

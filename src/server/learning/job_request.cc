@@ -8,6 +8,7 @@
 #include "base/json.h"
 #include "base/random.h"
 #include "request/adapter_name.h"
+#include "server/api_fields.h"
 #include "server/field_reader.h"
 
 namespace graft {

@@ -283,9 +283,8 @@ ApiError NoLearning(const ServerContext& context) {
   return error;
 }
 
-HttpResponse AnswerLearning(ServerState& state, const RouteMatch& match, const HttpRequest& request,
-                            const ApiKey& key) {
-  const ServerContext& context = state.context;
+HttpResponse AnswerLearning(const ServerContext& context, const RouteMatch& match,
+                            const HttpRequest& request, const ApiKey& key) {
   if (context.learning == nullptr) {
     return match.route == Route::kModel ? RefuseDelete(context, match.model, key)
                                         : ErrorResponse(NoLearning(context));

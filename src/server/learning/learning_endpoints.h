@@ -4,14 +4,15 @@
 
 #include <optional>
 
+#include "server/api_keys.h"
 #include "server/http_message.h"
 #include "server/routes.h"
-#include "server/server_state.h"
+#include "server/server_context.h"
 
 namespace graft {
 
-HttpResponse AnswerLearning(ServerState& state, const RouteMatch& match, const HttpRequest& request,
-                            const ApiKey& key);
+HttpResponse AnswerLearning(const ServerContext& context, const RouteMatch& match,
+                            const HttpRequest& request, const ApiKey& key);
 
 // Why a server has none of this, for a client.
 ApiError NoLearning(const ServerContext& context);

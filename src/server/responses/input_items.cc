@@ -4,7 +4,7 @@
 #include <string>
 #include <utility>
 
-#include "server/generation_plan.h"
+#include "server/random_name.h"
 
 namespace graft {
 namespace {

@@ -1,11 +1,14 @@
 #include "server/responses/response_plan.h"
 
+#include <memory>
 #include <utility>
 
 #include "server/field_reader.h"
 #include "server/inner_json.h"
+#include "server/random_name.h"
 #include "server/responses/conversation.h"
 #include "server/responses/responses_request.h"
+#include "server/responses/responses_writer.h"
 
 namespace graft {
 namespace {
@@ -60,16 +63,19 @@ ApiResult<GenerationPlan> PlanResponse(const ServerContext& context, const Reque
   const std::string tenant = key.rights().tenant;
   if (auto error = FillMessages(limits, tenant, store, &*request)) return *error;
   const bool is_stored = request->store.value_or(true) && store->enabled();
-  auto turn = std::make_unique<ResponseTurn>();
-  turn->repeated = RepeatedFields(*request, is_stored);
-  turn->input = DumpJson(request->input);
-  turn->previous_id = request->previous_response_id;
-  turn->tenant = tenant;
-  turn->store = is_stored ? store : nullptr;
+  ResponseTurn turn;
+  turn.repeated = RepeatedFields(*request, is_stored);
+  turn.input = DumpJson(request->input);
+  turn.previous_id = request->previous_response_id;
+  turn.tenant = tenant;
+  turn.store = is_stored ? store : nullptr;
   ApiResult<GenerationPlan> plan = PlanChat(context, limits, key, std::move(request->chat));
   if (!plan.ok()) return plan;
   plan->head.id = RandomName("resp_");
-  plan->turn = std::move(turn);
+  plan->make_writer = [turn = std::move(turn)](const ServerContext& from,
+                                               ResponseHead head) mutable {
+    return std::make_unique<ResponsesWriter>(from, std::move(head), std::move(turn));
+  };
   return plan;
 }
 

@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "server/generation_plan.h"
+#include "server/responses/response_store.h"
 
 namespace graft {
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "server/api_fields.h"
 #include "server/field_reader.h"
 #include "server/responses/input_items.h"
 #include "server/token_logprobs.h"

@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "server/chat_answer.h"
-#include "server/generation_plan.h"
+#include "server/random_name.h"
 #include "server/token_logprobs.h"
 
 namespace graft {

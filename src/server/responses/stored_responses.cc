@@ -82,11 +82,11 @@ std::optional<ApiError> CheckReadQuery(std::string_view query) {
 
 }  // namespace
 
-HttpResponse AnswerStored(ServerState& state, const RouteMatch& match, const HttpRequest& request,
-                          const ApiKey& key) {
+HttpResponse AnswerStored(const ServerContext& context, ResponseStore& store,
+                          const RouteMatch& match, const HttpRequest& request, const ApiKey& key) {
   const std::string& tenant = key.rights().tenant;
-  const ResponseStore::Entry stored = state.responses.Find(tenant, match.id);
-  if (stored == nullptr || !MayUseModel(state.context, key, stored->model)) {
+  const ResponseStore::Entry stored = store.Find(tenant, match.id);
+  if (stored == nullptr || !MayUseModel(context, key, stored->model)) {
     return ErrorResponse(HttpError(404, "not_found",
                                    "Response with id '" + match.id.substr(0, 200) +
                                        "' not found: it was not stored, was deleted, or has gone "
@@ -94,7 +94,7 @@ HttpResponse AnswerStored(ServerState& state, const RouteMatch& match, const Htt
   }
   if (match.route == Route::kResponseItems) return ItemsResponse(*stored, request.query);
   if (request.method == "DELETE") {
-    state.responses.Delete(tenant, match.id);
+    store.Delete(tenant, match.id);
     return JsonResponse({{"id", match.id}, {"object", "response"}, {"deleted", true}});
   }
   if (auto error = CheckReadQuery(request.query)) return ErrorResponse(*error);
