@@ -2,7 +2,7 @@
 file(GLOB_RECURSE graft_headers CONFIGURE_DEPENDS RELATIVE ${PROJECT_SOURCE_DIR}/src
   ${PROJECT_SOURCE_DIR}/src/*.h)
 if(NOT GRAFT_CLUSTER)
-  list(FILTER graft_headers EXCLUDE REGEX "^(rpc|cluster)/")
+  list(FILTER graft_headers EXCLUDE REGEX "^(rpc|etcd|cluster)/")
 endif()
 # It includes CUDA's headers, which a machine without the toolkit lacks.
 if(NOT GRAFT_HAS_CUDA)

@@ -25,7 +25,8 @@ LOGS = os.path.join(ROOT, "build", "logs")
 # Threaded programs worth TSan's time; the slow ones to build are left to test-all.
 TSAN_TESTS = ["base_test", "request_test", "cache_test", "engine_thread_test", "adapter_catalog_test",
               "registry_test", "trace_test", "open_load_test"]
-TSAN_SLOW_TESTS = ["cpu_assist_test", "rank_steps_test", "server_api_test", "server_test"]
+TSAN_SLOW_TESTS = ["cpu_assist_test", "rank_steps_test", "http_test", "keys_test", "dashboard_test", "openai_test",
+                   "server_test"]
 # With gRPC, which is not instrumented. Health checks are answered by gRPC alone, in code of its headers: what its locks
 # guard looks like a race there, and the tests that ask for one are left out.
 TSAN_RPC_TESTS = ["rpc_test", "runner_set_test", "cluster_test", "etcd_test"]

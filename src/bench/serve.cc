@@ -259,14 +259,14 @@ Status ServeBench::StartServer() {
   ServerOptions server;
   server.port = 0;
   server.logs_requests = false;
-  server_ = std::make_unique<HttpServer>(ServerContext{.generator = lora_->engine(),
-                                                       .catalog = lora_->catalog(),
-                                                       .tokenizer = *tokenizer_,
-                                                       .chat_template = nullptr,
-                                                       .metrics = lora_->metrics(),
-                                                       .clock = SteadyClock::Get(),
-                                                       .base_model = model_->name,
-                                                       .ready = {}},
+  server_ = std::make_unique<HttpServer>(ApiContext{.generator = lora_->engine(),
+                                                    .catalog = lora_->catalog(),
+                                                    .tokenizer = *tokenizer_,
+                                                    .chat_template = nullptr,
+                                                    .metrics = lora_->metrics(),
+                                                    .clock = SteadyClock::Get(),
+                                                    .base_model = model_->name,
+                                                    .ready = {}},
                                          server);
   return server_->Start();
 }

@@ -18,7 +18,7 @@
 #include "request/adapter_name.h"
 #include "runtime/adapter_texts.h"
 #include "runtime/runtime.h"
-#include "text/chat_template.h"
+#include "text/chat/chat_template.h"
 
 namespace graft {
 namespace {

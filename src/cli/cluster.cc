@@ -19,10 +19,10 @@
 #include "cli/cluster_loader.h"
 #include "cli/commands.h"
 #include "cli/etcd_options.h"
+#include "keys/api_keys.h"
 #include "model/model_folder.h"
 #include "runtime/base_identity.h"
 #include "runtime/runtime_options.h"
-#include "server/api_keys.h"
 
 namespace graft {
 namespace {

@@ -122,7 +122,7 @@ Status ServeHttp(const HttpFrontOptions& options, StopSignals& signals, HttpFron
   server_options.responses.bytes_max = options.responses_mib << 20;
   server_options.responses.age_seconds_max = options.responses_hours * 3600;
   const ModelText& text = parts.text;
-  ServerContext context = {
+  ApiContext context = {
       .generator = parts.generator,
       .catalog = parts.catalog,
       .tokenizer = *text.tokenizer,

@@ -12,7 +12,7 @@
 #include "cli/tokenizer_rules.h"
 #include "options/command.h"
 #include "server/server.h"
-#include "text/chat_template.h"
+#include "text/chat/chat_template.h"
 #include "text/output/output_format.h"
 #include "text/tokenizer.h"
 
@@ -62,14 +62,14 @@ struct HttpFrontParts {
   const ModelText& text;
   Metrics& metrics;
   std::string base_model;
-  std::string adapters_dir;                                          // see ServerContext
-  int32_t adapters_max = 0;                                          // see ServerContext
-  std::function<Status()> ready;                                     // see ServerContext
-  std::function<FleetFigures()> fleet = {};                          // see ServerContext
-  std::function<int32_t(const std::string& hash)> num_holders = {};  // see ServerContext
+  std::string adapters_dir;                                          // see ApiContext
+  int32_t adapters_max = 0;                                          // see ApiContext
+  std::function<Status()> ready;                                     // see ApiContext
+  std::function<FleetFigures()> fleet = {};                          // see ApiContext
+  std::function<int32_t(const std::string& hash)> num_holders = {};  // see ApiContext
   SpanExporter* spans = nullptr;      // null: requests are not traced
   LearningJobs* learning = nullptr;   // null: this server learns nothing
-  std::string learning_refusal = {};  // in place of ServerContext's, where it is not ""
+  std::string learning_refusal = {};  // in place of ApiContext's, where it is not ""
   // Once the port is open, and null before the server ends; may be empty.
   std::function<void(HttpServer* server)> on_server;
   // Once the port is open: what the log says of the rest.

@@ -6,8 +6,8 @@
 #include "cluster/cluster_frontend.h"
 #include "cluster/cluster_runner.h"
 #include "cluster/cluster_store.h"
-#include "cluster/etcd_client.h"
 #include "cluster/runner_set.h"
+#include "etcd/etcd_client.h"
 #include "rpc/grpc_log.h"
 #include "rpc/runner_service.h"
 

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "base/status.h"
-#include "cluster/etcd_client.h"
+#include "etcd/etcd_client.h"
 #include "rpc/protocol.h"
 
 namespace graft {

@@ -12,7 +12,7 @@
 
 #include "base/status.h"
 #include "cluster/cluster_records.h"
-#include "cluster/etcd_client.h"
+#include "etcd/etcd_client.h"
 
 namespace graft {
 

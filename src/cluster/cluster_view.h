@@ -14,7 +14,7 @@
 #include "base/json.h"
 #include "base/status.h"
 #include "cluster/cluster_records.h"
-#include "cluster/etcd_watch.h"
+#include "etcd/etcd_watch.h"
 
 namespace graft {
 

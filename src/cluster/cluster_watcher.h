@@ -14,7 +14,7 @@
 #include "base/status.h"
 #include "cluster/cluster_store.h"
 #include "cluster/cluster_view.h"
-#include "cluster/etcd_watch.h"
+#include "etcd/etcd_watch.h"
 
 namespace graft {
 
@@ -53,7 +53,7 @@ class ClusterWatcher : public EtcdListener {
   void Run();
   void Save(std::unique_lock<std::mutex>& lock);
 
-  ClusterWorld& world_;
+  EtcdWorld& world_;
   const Options options_;
   const OnView on_view_;
   const std::unique_ptr<ClusterStore> store_;
@@ -68,7 +68,7 @@ class ClusterWatcher : public EtcdListener {
   Status away_;
   std::shared_ptr<const ClusterView> view_;
   std::unique_ptr<EtcdWatch> watch_;
-  std::unique_ptr<ClusterWorld::Thread>
+  std::unique_ptr<EtcdWorld::Thread>
       thread_;  // writes the view, and removes entries that have not come back
 };
 

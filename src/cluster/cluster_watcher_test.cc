@@ -8,8 +8,8 @@
 #include "cluster/cluster_base.h"
 #include "cluster/cluster_keys.h"
 #include "cluster/etcd_registry.h"
-#include "cluster/etcd_testing.h"
 #include "cluster/presence.h"
+#include "etcd/etcd_testing.h"
 
 namespace graft {
 namespace {

@@ -11,8 +11,8 @@
 #include "base/sha256.h"
 #include "cluster/cluster_keys.h"
 #include "cluster/etcd_registry.h"
-#include "cluster/etcd_testing.h"
 #include "cluster/presence.h"
+#include "etcd/etcd_testing.h"
 #include "rpc/adapter_client.h"
 #include "rpc/adapter_files.h"
 

@@ -2,7 +2,7 @@
 #include "cluster/etcd_registry.h"
 
 #include "cluster/cluster_keys.h"
-#include "cluster/etcd_testing.h"
+#include "etcd/etcd_testing.h"
 #include "registry/adapter_registry_suite.h"
 
 namespace graft {

@@ -14,7 +14,7 @@
 
 #include "base/status.h"
 #include "cluster/cluster_store.h"
-#include "cluster/etcd_lease.h"
+#include "etcd/etcd_lease.h"
 
 namespace graft {
 
@@ -46,7 +46,7 @@ class Leader {
   void StepDown(const std::string& why);
 
   ClusterStore& store_;
-  ClusterWorld& world_;
+  EtcdWorld& world_;
   const Options options_;
   const Duty duty_;
   EtcdLease lease_;
@@ -56,7 +56,7 @@ class Leader {
   int64_t elected_at_ = 0;  // the place's create revision; 0: not elected
   int64_t lease_id_ = 0;    // that it was elected under
   int num_terms_ = 0;
-  std::unique_ptr<ClusterWorld::Thread> thread_;
+  std::unique_ptr<EtcdWorld::Thread> thread_;
 };
 
 }  // namespace graft

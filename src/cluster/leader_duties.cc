@@ -12,7 +12,7 @@ constexpr double kEvenPart = 0.5;
 
 using Budgets = std::map<std::string, double>;
 
-// What limits allow a minute, under the names that the servers' accounts have (server/api_keys.cc).
+// What limits allow a minute, under the names that the servers' accounts have (keys/api_keys.cc).
 void AddBudgets(const Json& limits, const std::string& name, Budgets* budgets) {
   const auto add = [&](const char* field, const std::string& its_name) {
     const auto it = limits.find(field);

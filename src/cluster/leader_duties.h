@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "cluster/cluster_view.h"
-#include "cluster/etcd_client.h"
+#include "etcd/etcd_client.h"
 
 namespace graft {
 

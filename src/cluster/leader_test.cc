@@ -5,8 +5,8 @@
 #include <gtest/gtest.h>
 
 #include "cluster/cluster_keys.h"
-#include "cluster/etcd_testing.h"
 #include "cluster/leader_duties.h"
+#include "etcd/etcd_testing.h"
 
 namespace graft {
 namespace {

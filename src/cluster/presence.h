@@ -10,7 +10,7 @@
 
 #include "base/status.h"
 #include "cluster/cluster_store.h"
-#include "cluster/etcd_lease.h"
+#include "etcd/etcd_lease.h"
 
 namespace graft {
 
@@ -38,7 +38,7 @@ class Presence {
   void Run();
 
   ClusterStore& store_;
-  ClusterWorld& world_;
+  EtcdWorld& world_;
   const std::string key_;
   const Options options_;
   mutable std::mutex mutex_;
@@ -48,7 +48,7 @@ class Presence {
   std::string written_;
   bool is_writing_ = false;  // one at a time: an older text never follows a newer one
   std::unique_ptr<EtcdLease> lease_;
-  std::unique_ptr<ClusterWorld::Thread> thread_;
+  std::unique_ptr<EtcdWorld::Thread> thread_;
 };
 
 }  // namespace graft

@@ -13,7 +13,7 @@
 #include <string>
 
 #include "cluster/cluster_view.h"
-#include "cluster/cluster_world.h"
+#include "etcd/etcd_world.h"
 #include "request/adapter_catalog.h"
 
 namespace graft {
@@ -44,7 +44,7 @@ class RegistryFollower {
     // How long a content stays that a name led to, or that Recall loaded; and how many of them.
     int64_t former_ms = 600'000;
     size_t formers_max = 64;
-    ClusterWorld* world = &ClusterWorld::Real();
+    EtcdWorld* world = &EtcdWorld::Real();
   };
   // The folder to load the entry's content from; kNotFound: this runner makes no copies.
   using Locate =
@@ -92,7 +92,7 @@ class RegistryFollower {
   std::map<std::string, int64_t> owned_;  // loaded for the registry; 0, or until when it stays so
   std::map<std::string, Failure> failures_;     // by name; the thread's
   std::map<std::string, AdapterInfo> folders_;  // what the names led to before; the thread's
-  std::unique_ptr<ClusterWorld::Thread> thread_;
+  std::unique_ptr<EtcdWorld::Thread> thread_;
 };
 
 }  // namespace graft

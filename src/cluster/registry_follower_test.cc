@@ -7,8 +7,8 @@
 #include <atomic>
 #include <map>
 
-#include "cluster/etcd_testing.h"
 #include "cluster/runner_catalog.h"
+#include "etcd/etcd_testing.h"
 
 namespace graft {
 namespace {
@@ -152,7 +152,7 @@ TEST_F(RegistryFollowerTest, OtherContentThanRegisteredIsNotServedUnderTheName) 
 }
 
 // Real time, in which no wait is long and each is counted.
-class HastyWorld : public ClusterWorld {
+class HastyWorld : public EtcdWorld {
  public:
   int64_t NowNs() const override { return Real().NowNs(); }
   std::unique_ptr<Thread> Start(std::function<void()> run) override {

@@ -78,7 +78,7 @@ class EtcdMember {
   std::unique_ptr<EtcdRegistry> registry_;
   std::unique_ptr<Presence> presence_;
   std::unique_ptr<Leader> leader_;
-  std::unique_ptr<ClusterWorld::Thread> main_;
+  std::unique_ptr<EtcdWorld::Thread> main_;
 };
 
 }  // namespace graft

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "base/random.h"
-#include "cluster/etcd_client.h"
+#include "etcd/etcd_client.h"
 #include "hostile/defect.h"
 #include "hostile/event_loop.h"
 

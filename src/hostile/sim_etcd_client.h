@@ -9,7 +9,7 @@
 #include <string>
 
 #include "base/random.h"
-#include "cluster/etcd_client.h"
+#include "etcd/etcd_client.h"
 #include "hostile/sim_etcd.h"
 #include "hostile/sim_threads.h"
 
@@ -41,7 +41,7 @@ class SimEtcdClient : public EtcdClient {
   Status RevokeLease(int64_t id) override;
   Result<std::unique_ptr<EtcdWatchStream>> Watch(const std::string& prefix) override;
   const std::string& name() const override { return name_; }
-  ClusterWorld& world() override { return threads_; }
+  EtcdWorld& world() override { return threads_; }
 
  private:
   bool Reaches() const { return etcd_.is_up() && !way_.is_cut && !threads_.has_ended(); }

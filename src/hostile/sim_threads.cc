@@ -9,7 +9,7 @@ thread_local SimThread* current_thread = nullptr;
 
 }  // namespace
 
-class SimThread : public ClusterWorld::Thread {
+class SimThread : public EtcdWorld::Thread {
  public:
   SimThread(SimThreads& world, std::function<void()> run)
       : world_(world), thread_([this, run = std::move(run)] {
@@ -93,7 +93,7 @@ class SimThread : public ClusterWorld::Thread {
   friend class SimThreads;
 };
 
-std::unique_ptr<ClusterWorld::Thread> SimThreads::Start(std::function<void()> run) {
+std::unique_ptr<EtcdWorld::Thread> SimThreads::Start(std::function<void()> run) {
   return std::make_unique<SimThread>(*this, std::move(run));
 }
 

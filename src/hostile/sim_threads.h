@@ -11,14 +11,14 @@
 #include <mutex>
 #include <thread>
 
-#include "cluster/cluster_world.h"
+#include "etcd/etcd_world.h"
 #include "hostile/event_loop.h"
 
 namespace graft {
 
 class SimThread;
 
-class SimThreads : public ClusterWorld {
+class SimThreads : public EtcdWorld {
  public:
   // Its threads end before it.
   SimThreads(EventLoop& loop, SimProcess& process) : loop_(loop), process_(process) {}

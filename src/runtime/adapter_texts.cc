@@ -8,8 +8,8 @@
 
 #include "base/adapter_files.h"
 #include "base/sha256.h"
-#include "text/adapter_text_reader.h"
-#include "text/chat_template.h"
+#include "text/chat/adapter_text_reader.h"
+#include "text/chat/chat_template.h"
 
 namespace graft {
 namespace {

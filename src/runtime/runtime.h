@@ -31,7 +31,7 @@
 #include "runtime/runtime_options.h"
 #include "runtime/server_memory.h"
 #include "tensor/cuda_memory.h"
-#include "text/chat_template.h"
+#include "text/chat/chat_template.h"
 #include "text/tokenizer.h"
 
 namespace graft {

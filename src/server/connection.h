@@ -10,13 +10,13 @@
 #include <string>
 #include <string_view>
 
-#include "server/connection_io.h"
-#include "server/generation_session.h"
-#include "server/http_message.h"
-#include "server/http_parser.h"
-#include "server/routes.h"
+#include "http/connection_io.h"
+#include "http/http_message.h"
+#include "http/http_parser.h"
+#include "http/socket.h"
+#include "openai/generation_session.h"
+#include "openai/routes.h"
 #include "server/server_state.h"
-#include "server/socket.h"
 
 namespace graft {
 

@@ -6,11 +6,11 @@
 #include <memory>
 #include <optional>
 
+#include "dashboard/models_in_flight.h"
+#include "keys/shared_places.h"
 #include "server/connection.h"
-#include "server/models_in_flight.h"
 #include "server/request_log.h"
 #include "server/request_trace.h"
-#include "server/shared_places.h"
 
 namespace graft {
 

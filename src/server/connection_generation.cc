@@ -4,9 +4,9 @@
 #include <iterator>
 #include <utility>
 
+#include "openai/responses/response_plan.h"
 #include "server/connection.h"
 #include "server/connection_exchange.h"
-#include "server/responses/response_plan.h"
 
 namespace graft {
 namespace {

@@ -13,7 +13,7 @@
 #include <thread>
 #include <vector>
 
-#include "server/responses/response_plan.h"
+#include "openai/responses/response_plan.h"
 #include "server/server_testing.h"
 
 namespace graft {

@@ -3,11 +3,11 @@
 #include <optional>
 #include <utility>
 
-#include "server/cors.h"
-#include "server/dashboard_pages.h"
-#include "server/model_endpoints.h"
-#include "server/multipart.h"
-#include "server/vllm_metrics.h"
+#include "dashboard/dashboard_pages.h"
+#include "dashboard/vllm_metrics.h"
+#include "http/cors.h"
+#include "http/multipart.h"
+#include "openai/model_endpoints.h"
 
 namespace graft {
 namespace {

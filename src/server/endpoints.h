@@ -3,8 +3,8 @@
 
 #include <string>
 
-#include "server/http_message.h"
-#include "server/routes.h"
+#include "http/http_message.h"
+#include "openai/routes.h"
 #include "server/server_state.h"
 
 namespace graft {

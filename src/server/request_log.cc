@@ -6,7 +6,7 @@
 
 #include "base/json.h"
 #include "base/server_log.h"
-#include "server/random_name.h"
+#include "http/random_name.h"
 #include "trace/trace_context.h"
 
 namespace graft {

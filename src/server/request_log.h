@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <string>
 
-#include "server/routes.h"
+#include "openai/routes.h"
 
 namespace graft {
 

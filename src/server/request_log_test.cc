@@ -12,7 +12,7 @@
 #include "base/json.h"
 #include "base/log.h"
 #include "base/server_log.h"
-#include "server/cors.h"
+#include "http/cors.h"
 #include "server/server_testing.h"
 
 namespace graft {

@@ -20,13 +20,13 @@
 
 #include "base/log.h"
 #include "base/server_log.h"
-#include "server/acceptor.h"
+#include "http/acceptor.h"
+#include "http/descriptors.h"
+#include "http/host_check.h"
+#include "http/random_name.h"
+#include "http/tls_context.h"
+#include "http/work_queue.h"
 #include "server/connection.h"
-#include "server/descriptors.h"
-#include "server/host_check.h"
-#include "server/random_name.h"
-#include "server/tls_context.h"
-#include "server/work_queue.h"
 
 namespace graft {
 namespace {
@@ -51,7 +51,7 @@ Status CheckFiles(const ServerOptions& options) {
 
 class HttpServer::Impl {
  public:
-  Impl(ServerContext context, ServerOptions options)
+  Impl(ApiContext context, ServerOptions options)
       : state_(std::move(context), std::move(options)),
         acceptor_(io_, {.adopt = [this](tcp::socket socket,
                                         const auto& strand) { Adopt(std::move(socket), strand); },
@@ -142,7 +142,7 @@ Status HttpServer::Impl::LoadKeys() {
 
 // A frontend's adapters are its runners': it looks once it knows some.
 void HttpServer::Impl::WarnAboutNames() {
-  const ServerContext& context = state_.context;
+  const ApiContext& context = state_.context;
   if (context.fleet && context.catalog.ListAfter("", 1).empty()) return;
   names_looked_at_ = true;
   size_t num_told = 0, num_missing = 0;
@@ -314,7 +314,7 @@ void HttpServer::Impl::EndThreads() {
   LOG_INFO("server closed");
 }
 
-HttpServer::HttpServer(ServerContext context, ServerOptions options)
+HttpServer::HttpServer(ApiContext context, ServerOptions options)
     : impl_(std::make_unique<Impl>(std::move(context), std::move(options))) {}
 
 HttpServer::~HttpServer() = default;

@@ -9,8 +9,8 @@
 #include <string>
 
 #include "base/status.h"
-#include "server/check_address.h"
-#include "server/server_context.h"
+#include "http/check_address.h"
+#include "openai/api_context.h"
 #include "server/server_options.h"
 
 namespace graft {
@@ -21,7 +21,7 @@ Status CheckFiles(const ServerOptions& options);
 class HttpServer {
  public:
   // `context`'s references must outlive the server.
-  HttpServer(ServerContext context, ServerOptions options);
+  HttpServer(ApiContext context, ServerOptions options);
   // Shuts down at once if Shutdown was not called, and waits for work that it left behind.
   ~HttpServer();
   HttpServer(const HttpServer&) = delete;

@@ -9,9 +9,9 @@
 #include <thread>
 #include <vector>
 
-#include "server/http_parser.h"
-#include "server/openai_request.h"
-#include "server/responses/response_store.h"
+#include "http/http_parser.h"
+#include "openai/openai_request.h"
+#include "openai/responses/response_store.h"
 
 namespace graft {
 

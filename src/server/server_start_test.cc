@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <cstdint>
 
-#include "server/descriptors.h"
+#include "http/descriptors.h"
 #include "server/server_testing.h"
 
 namespace graft {

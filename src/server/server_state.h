@@ -12,16 +12,16 @@
 #include <utility>
 #include <vector>
 
+#include "dashboard/dashboard.h"
+#include "dashboard/http_metrics.h"
+#include "dashboard/models_in_flight.h"
+#include "http/idle_connections.h"
+#include "keys/api_keys.h"
+#include "keys/shared_places.h"
+#include "openai/api_context.h"
+#include "openai/responses/response_store.h"
 #include "request/request.h"
-#include "server/api_keys.h"
-#include "server/dashboard.h"
-#include "server/http_metrics.h"
-#include "server/idle_connections.h"
-#include "server/models_in_flight.h"
-#include "server/responses/response_store.h"
-#include "server/server_context.h"
 #include "server/server_options.h"
-#include "server/shared_places.h"
 
 namespace graft {
 
@@ -65,8 +65,8 @@ class InFlightCounter {
 };
 
 struct ServerState {
-  ServerState(ServerContext server_context, ServerOptions server_options)
-      : context(std::move(server_context)),
+  ServerState(ApiContext api_context, ServerOptions server_options)
+      : context(std::move(api_context)),
         options(std::move(server_options)),
         keys(context.clock),
         memory(options.body_bytes_total_max, context.clock),
@@ -80,7 +80,7 @@ struct ServerState {
                                                              .learning = context.learning})),
         start_time(UnixTimeSeconds()) {}
 
-  const ServerContext context;
+  const ApiContext context;
   const ServerOptions options;
   ApiKeys keys;
   std::vector<std::string> served_hosts;  // see ServedHosts; set before the threads start

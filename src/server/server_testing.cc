@@ -18,18 +18,18 @@ TestServer::TestServer(ServerOptions options, const ChatTemplate* chat_template,
   options.port = 0;
   const std::string source = chat_template == nullptr ? "" : chat_template->tool_source();
   server =
-      std::make_unique<HttpServer>(ServerContext{.generator = generator,
-                                                 .catalog = catalog,
-                                                 .tokenizer = DemoTokenizer(),
-                                                 .chat_template = chat_template,
-                                                 .tool_format = DetectToolFormat(source),
-                                                 .reasoning_format = DetectReasoningFormat(source),
-                                                 .metrics = metrics,
-                                                 .clock = clock,
-                                                 .base_model = "demo",
-                                                 .adapters_dir = "/srv/adapters",
-                                                 .ready = [this] { return ready; },
-                                                 .fleet = std::move(fleet)},
+      std::make_unique<HttpServer>(ApiContext{.generator = generator,
+                                              .catalog = catalog,
+                                              .tokenizer = DemoTokenizer(),
+                                              .chat_template = chat_template,
+                                              .tool_format = DetectToolFormat(source),
+                                              .reasoning_format = DetectReasoningFormat(source),
+                                              .metrics = metrics,
+                                              .clock = clock,
+                                              .base_model = "demo",
+                                              .adapters_dir = "/srv/adapters",
+                                              .ready = [this] { return ready; },
+                                              .fleet = std::move(fleet)},
                                    std::move(options));
   start_status = server->Start();
 }

@@ -6,9 +6,9 @@
 #include <string>
 
 #include "base/metrics.h"
+#include "http/raw_client.h"
+#include "openai/openai_testing.h"
 #include "request/fake_catalog.h"
-#include "server/openai_testing.h"
-#include "server/raw_client.h"
 #include "server/server.h"
 
 namespace graft {

@@ -6,7 +6,7 @@
 #include <filesystem>
 
 #include "base/file.h"
-#include "text/chat_template.h"
+#include "text/chat/chat_template.h"
 #include "text/text_test_util.h"
 
 namespace graft {

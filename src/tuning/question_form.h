@@ -7,7 +7,7 @@
 
 #include "base/status.h"
 #include "learn/learner.h"
-#include "text/chat_template.h"
+#include "text/chat/chat_template.h"
 #include "text/tokenizer.h"
 
 namespace graft {

@@ -11,7 +11,7 @@
 
 #include "base/file.h"
 #include "base/long_tests.h"
-#include "text/chat_template.h"
+#include "text/chat/chat_template.h"
 
 namespace graft {
 namespace {

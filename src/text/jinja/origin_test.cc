@@ -6,7 +6,7 @@
 
 #include <string>
 
-#include "text/chat_template.h"
+#include "text/chat/chat_template.h"
 
 namespace graft {
 namespace {

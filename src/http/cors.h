@@ -1,0 +1,28 @@
+// What browsers' pages of the allowed origin may send and read. Pure functions; any thread.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "http/http_message.h"
+
+namespace graft {
+
+// Whether pages of `origin` (an Origin header's value) may call, by --cors-allow-origin.
+bool MayPagesCall(const std::string& allowed_origin, const std::string& origin);
+
+// What a preflight is answered with besides the methods. The pages of an allowed origin may send
+// whatever headers they ask for: the server reads those that it knows, and its keys decide what
+// each caller may do. Pages may reach a private network's server, too, if browsers ask.
+std::vector<std::pair<std::string, std::string>> PreflightHeaders(const std::string& allowed_origin,
+                                                                  const HttpRequest& request);
+
+// Headers of answers that pages may read.
+inline constexpr char kCorsExposedHeaders[] =
+    "X-Request-Id, Retry-After, x-ratelimit-limit-requests, x-ratelimit-remaining-requests, "
+    "x-ratelimit-reset-requests, x-ratelimit-limit-tokens, x-ratelimit-remaining-tokens, "
+    "x-ratelimit-reset-tokens";
+
+}  // namespace graft
