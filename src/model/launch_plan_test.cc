@@ -125,8 +125,8 @@ class ByHand {
 
 // Every possible step: on each device, few enough rows for LoRA beside the products or not, with a
 // shrink that may follow its product or not, drawn rows and prompts with adapters or without (base
-// steps have neither), assisted or not. Only recorded steps have LoRA beside the products, and these
-// have neither prompts nor an assist.
+// steps have neither), assisted or not. Only recorded steps have LoRA beside the products, and
+// these have neither prompts nor an assist.
 std::vector<LaunchConditions> AllConditions() {
   std::vector<LaunchConditions> all;
   for (int bits = 0; bits < 64; ++bits) {
