@@ -639,19 +639,6 @@ TEST_P(ModelExecutorTest, GraphsOfManyRowsReplayTheVeryBits) {
   }
 }
 
-    }
-  }
-
-};
-
-  const std::vector<Wanted> company = Company();
-  }
-  if (std::get<0>(GetParam()) == DeviceKind::kCpu) return;
-  replayed->RecordGraphs();
-}
-
-}
-
 TEST_P(ModelExecutorTest, ProfilesItsParts) {
   const auto executor = MakeExecutor();
   StepPlan plan;
