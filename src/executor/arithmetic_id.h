@@ -14,6 +14,7 @@ struct ArithmeticParts {
   DType weights = DType::kF32;
   DType kv = DType::kF32;
   int32_t page_tokens = 0;
+  int32_t ranks = 1;  // that share the products
 };
 
 // For example "k2 cpu-avx512bf16 bf16 kv-fp16 page16 ranks1".
