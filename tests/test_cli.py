@@ -192,11 +192,12 @@ def test_settings_that_seldom_matter_are_keys_of_one_flag(tmp_path):
     with Server("--config", config, "--tune", "cold-start=layerwise,page-tokens=32", "--prefill-chunk-max", "32",
                 env={"GRAFT_TUNE": "lora=after,batch-share=0.5", "GRAFT_READ_AT_START_GIB": "0"}) as server:
         assert server.client().completions.create(model="austen", prompt="It", max_tokens=1).usage.completion_tokens == 1
-        assert " x 32 tokens" in server.log()
+        log = server.log()
+        assert " x 32 tokens" in log
         for note in ("--prefill-chunk-max is now --tune prefill-chunk-max=32",
                      "GRAFT_READ_AT_START_GIB is now GRAFT_TUNE=read-at-start-gib=0",
                      f"{config}: 'step-ms-max' is now 'step-ms-max: 40' under 'tune'"):
-            assert server.log().count(note) == 1, note
+            assert log.count(note) == 1, note
         assert server.metric("graft_cold_starts_total", 'way="layerwise"') == 1
     for args, words in (("--turn-ms 5 --tune turn-ms=6", "--turn-ms is 5 and --tune turn-ms is 6; keep one of them"),
                         ("--tune turn-m=5", "--tune has no key 'turn-m'; did you mean 'turn-ms'?"),
