@@ -4,10 +4,14 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdlib>
 #include <filesystem>
+#include <functional>
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/file.h"
@@ -63,10 +67,10 @@ std::vector<float> ValuesOf(const SafetensorsFile& file, const std::string& name
 }
 
 // A base's folder, and what an adapter makes of it.
-class Merged {
+class MergedFolder {
  public:
-  Merged(const std::string& base_bytes, const ModelConfig& model, const PeftConfig& peft,
-         const SafetensorsFile& lora) {
+  MergedFolder(const std::string& base_bytes, const ModelConfig& model, const PeftConfig& peft,
+               const SafetensorsFile& lora) {
     WriteFile(dir_.File("model.safetensors"), base_bytes);
     base_.emplace(*SafetensorsSet::Open(dir_.path()));
     added_ = MatchAddedWeights(lora, peft, model, *base_);
@@ -97,7 +101,7 @@ double RoundingOf(const std::string& dtype) {
 }
 
 // A module's rows of the merged weight against W + scale * B A in double precision.
-void ExpectSum(const Merged& merged, const ModelConfig& model, const LoraTarget& target,
+void ExpectSum(const MergedFolder& merged, const ModelConfig& model, const LoraTarget& target,
                const LoraTensors& tensors, const std::string& dtype) {
   const std::string name = WeightName(model, target.layer, target.module);
   const LoraModuleShape shape = ShapeOfLoraModule(model, target.module);
@@ -137,7 +141,7 @@ TEST_P(MergedSumTest, IsThatInDoubles) {
        {std::pair(OddModel(), kPlain), std::pair(FusedOddModel(), kFused)}) {
     const PeftConfig peft = Peft(extra);
     const SafetensorsFile lora = FileOf(LoraTestTensors(peft, model, lora_dtype));
-    const Merged merged(SafetensorsBytes(BaseTensors(model, base_dtype)), model, peft, lora);
+    const MergedFolder merged(SafetensorsBytes(BaseTensors(model, base_dtype)), model, peft, lora);
     ASSERT_TRUE(merged.status().ok()) << merged.status().ToString();
     const std::vector<LoraTarget> targets = *ResolveLoraTargets(peft, model);
     const std::vector<LoraTensors> tensors = *MatchLoraTensors(lora, targets, peft, model);
@@ -160,7 +164,7 @@ TEST(MergedFileTest, AllElseKeepsItsBytes) {
   const PeftConfig peft = Peft(R"("layers_to_transform": [1])");
   const SafetensorsFile lora = FileOf(LoraTestTensors(peft, model));
   const std::string bytes = SafetensorsBytes(BaseTensors(model, "BF16"));
-  const Merged merged(bytes, model, peft, lora);
+  const MergedFolder merged(bytes, model, peft, lora);
   ASSERT_TRUE(merged.status().ok()) << merged.status().ToString();
   const SafetensorsFile file = merged.file();
   EXPECT_TRUE(std::ranges::equal(file.header(), merged.base().header()));
@@ -184,8 +188,8 @@ TEST(MergedFileTest, LongTensorsGoOutInBlocks) {
   const SafetensorsFile lora = FileOf(LoraTestTensors(peft, model));
   const std::string name = WeightName(model, 0, LoraModule::kUp);
   const std::vector<float> zeros(size_t{1031} * 4999, 0.0f);
-  const Merged merged(SafetensorsBytes({{name, "F32", {4999, 1031}, BytesOf(zeros)}}), model, peft,
-                      lora);
+  const MergedFolder merged(SafetensorsBytes({{name, "F32", {4999, 1031}, BytesOf(zeros)}}), model,
+                            peft, lora);
   ASSERT_TRUE(merged.status().ok()) << merged.status().ToString();
   const std::vector<LoraTarget> targets = *ResolveLoraTargets(peft, model);
   ExpectSum(merged, model, targets[0], MatchLoraTensors(lora, targets, peft, model)->front(),
@@ -200,7 +204,7 @@ TEST(MergedFileTest, AWeightThatDoesNotFitIsNamed) {
   const auto refusal = [&](const std::function<void(TestTensor&)>& change) {
     std::vector<TestTensor> tensors = BaseTensors(model, "F16");
     change(testing::FindTensor(tensors, name));
-    const Merged merged(SafetensorsBytes(tensors), model, peft, lora);
+    const MergedFolder merged(SafetensorsBytes(tensors), model, peft, lora);
     EXPECT_EQ(std::filesystem::exists(merged.path()), merged.status().ok());
     EXPECT_FALSE(std::filesystem::exists(merged.path() + ".new"));
     return merged.status().message();
@@ -240,8 +244,8 @@ TEST_P(MergedGoldenTest, IsPeftsMerge) {
   const SafetensorsFile golden = *SafetensorsFile::Open(
       SourcePath(std::string("tests/goldens/merged/") + GetParam() + ".safetensors"));
   const SafetensorsFile base = *SafetensorsFile::Open(dir + "/model.safetensors");
-  const Merged wide(Widened(base), model, peft, lora);
-  const Merged narrow(*ReadFile(dir + "/model.safetensors"), model, peft, lora);
+  const MergedFolder wide(Widened(base), model, peft, lora);
+  const MergedFolder narrow(*ReadFile(dir + "/model.safetensors"), model, peft, lora);
   ASSERT_TRUE(wide.status().ok()) << wide.status().ToString();
   ASSERT_TRUE(narrow.status().ok()) << narrow.status().ToString();
   int64_t num_values = 0, num_equal = 0;
