@@ -120,7 +120,7 @@ void RankWorker::Record(MessageReader& order) {
   const auto rank_max = order.Take<int32_t>();
   const bool lora = order.Take<bool>();
   graphs_ = std::make_unique<DecodeGraphs>(transformer_, sequences_max_, draft_tokens_max_,
-                                           lora ? Adapters() : LoraTable{}, nullptr);
+                                           lora ? Adapters() : LoraTable{});
   graphs_->Record(rank_max, parts_.stream);
 }
 

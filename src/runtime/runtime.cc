@@ -303,34 +303,34 @@ Result<std::unique_ptr<Runtime>> Runtime::Create(const RuntimeOptions& options, 
   RETURN_IF_ERROR(CheckPage(limits));
   RETURN_IF_ERROR(runtime->PlanMemory(lora, &limits));
   RETURN_IF_ERROR(CheckPool(limits));
-}
-runtime->pool_ = std::make_unique<KvPool>(LayoutOf(shape, limits), limits.num_pages, model.device);
-runtime->transformer_ = std::make_unique<Transformer>(
-    model.rank_config, model.weights, *runtime->pool_, TransformerLimitsOf(options, limits),
-    model.stream, model.exchange.get());
-runtime->loras_ = std::make_unique<LoraStore>(model.config, limits.adapters_max, model.device);
-RETURN_IF_ERROR(runtime->MakeHostStore(lora));
-RETURN_IF_ERROR(runtime->UseBackend(make_backend));
-runtime->MakeLoader();
-RETURN_IF_ERROR(runtime->MakeExecutor(limits, model, lora));
-runtime->adapter_table_ = std::make_unique<AdapterTable>(lora ? options.adapters_listed_max : 0);
-ASSIGN_OR_RETURN(runtime->registry_, OpenRegistry(options.registry, runtime->metrics_));
-runtime->catalog_ = std::make_unique<EngineAdapterCatalog>(
-    *runtime->adapter_table_, *runtime->backend_, *runtime->registry_,
-    AdapterFolders(options.adapters, options.adapters_roots, options.learned,
-                   options.adapter_text == AdapterTextUse::kAdapter),
-    model.name);
-runtime->loader_->SetOnRead([catalog = runtime->catalog_.get()](const std::string& key,
-                                                                const AdapterFacts& facts) {
-  catalog->OnRead(key, facts);
-});
-runtime->grammars_ = MakeGrammarStore(options.model, limits.vocab_size, model.config);
-EngineOptions engine = EngineOptionsOf(options, limits, model, *runtime->catalog_);
-engine.grammars = runtime->grammars_.get();
-runtime->engine_ =
-    std::make_unique<Engine>(*runtime->executor_, *runtime->adapter_table_, *runtime->loader_,
-                             SteadyClock::Get(), runtime->metrics_, std::move(engine));
-return runtime;
+  runtime->pool_ =
+      std::make_unique<KvPool>(LayoutOf(shape, limits), limits.num_pages, model.device);
+  runtime->transformer_ = std::make_unique<Transformer>(
+      model.rank_config, model.weights, *runtime->pool_, TransformerLimitsOf(options, limits),
+      model.stream, model.exchange.get());
+  runtime->loras_ = std::make_unique<LoraStore>(model.config, limits.adapters_max, model.device);
+  RETURN_IF_ERROR(runtime->MakeHostStore(lora));
+  RETURN_IF_ERROR(runtime->UseBackend(make_backend));
+  runtime->MakeLoader();
+  RETURN_IF_ERROR(runtime->MakeExecutor(limits, model, lora));
+  runtime->adapter_table_ = std::make_unique<AdapterTable>(lora ? options.adapters_listed_max : 0);
+  ASSIGN_OR_RETURN(runtime->registry_, OpenRegistry(options.registry, runtime->metrics_));
+  runtime->catalog_ = std::make_unique<EngineAdapterCatalog>(
+      *runtime->adapter_table_, *runtime->backend_, *runtime->registry_,
+      AdapterFolders(options.adapters, options.adapters_roots, options.learned,
+                     options.adapter_text == AdapterTextUse::kAdapter),
+      model.name);
+  runtime->loader_->SetOnRead(
+      [catalog = runtime->catalog_.get()](const std::string& key, const AdapterFacts& facts) {
+        catalog->OnRead(key, facts);
+      });
+  runtime->grammars_ = MakeGrammarStore(options.model, limits.vocab_size, model.config);
+  EngineOptions engine = EngineOptionsOf(options, limits, model, *runtime->catalog_);
+  engine.grammars = runtime->grammars_.get();
+  runtime->engine_ =
+      std::make_unique<Engine>(*runtime->executor_, *runtime->adapter_table_, *runtime->loader_,
+                               SteadyClock::Get(), runtime->metrics_, std::move(engine));
+  return runtime;
 }
 
 // Sums up what the server takes beside the weights, and chooses the sizes that no option gives by
