@@ -73,6 +73,7 @@ class JobRunnerTest : public testing::TestWithParam<DeviceChoice::Kind> {
     if (requests_max_ > 0) options.requests_max = requests_max_;
     LearningOptions learning = OptionsIn(folder_);
     if (turn_seconds_ >= 0) learning.turn_seconds = turn_seconds_;
+    if (job_tokens_max_ > 0) learning.job_tokens_max = job_tokens_max_;
     service_ = LearningService::Create(learning, &options).value();
     model_ = LoadModel(options, /*quiet=*/true).value();
     service_->SetModel(*model_);
@@ -166,6 +167,7 @@ class JobRunnerTest : public testing::TestWithParam<DeviceChoice::Kind> {
   std::string model_dir_;  // "": the demo's
   int requests_max_ = 0;   // 0: the default
   int context_tokens_max_ = 0;
+  int64_t job_tokens_max_ = 0;  // 0: the default
   int turn_seconds_ = -1;  // below 0: the default
   std::unique_ptr<LearningService> service_;
   std::unique_ptr<LoadedModel> model_;
@@ -580,8 +582,11 @@ TEST_P(JobRunnerTest, ATokenizerThatEndsItsTextsLearnsToo) {
 }
 
 TEST_P(JobRunnerTest, AJobThatIsTooLongIsRefusedBeforeItIsBegun) {
+  Stop();
+  job_tokens_max_ = 1'000'000;
+  Start();
   Learn();
-  const LearningJob job = WaitForEnd(Order({.passes = 30'000'000}).id);
+  const LearningJob job = WaitForEnd(Order({.passes = 100'000}).id);
   EXPECT_EQ(job.status, JobStatus::kFailed);
   EXPECT_EQ(job.error.code, "training_failed");
   EXPECT_NE(job.error.message.find("lower n_epochs"), std::string::npos) << job.error.message;
