@@ -3,8 +3,7 @@
 
 #include <gtest/gtest.h>
 
-#include "engine/engine_testing.h"
-#include "engine/scheduler.h"
+#include "engine/scheduler_testing.h"
 
 namespace graft {
 namespace {
@@ -12,44 +11,22 @@ namespace {
 using Why = Verdict::Why;
 using Whys = std::vector<Why>;
 
-class AdmissionWalkTest : public testing::Test {
+class AdmissionWalkTest : public SchedulerFixture {
  protected:
   void Make(const ExecutorLimits& limits, int32_t num_adapters = 0,
             ColdStart cold_start = ColdStart::kJoinLater) {
-    executor_ = std::make_unique<FakeExecutor>(limits);
-    loader_ = std::make_unique<FakeLoader>(*executor_);
-    const SchedulerOptions options = {.sequences_max = limits.sequences_max,
-                                      .step_tokens_max = limits.step_tokens_max,
-                                      .context_tokens_max = limits.context_tokens_max,
-                                      .num_pages = limits.num_pages,
-                                      .page_bytes = limits.page_bytes,
-                                      .page_tokens = limits.page_tokens,
-                                      .adapters_max = limits.adapters_max,
-                                      .fetches_max = 2,
-                                      .cold_start = cold_start,
-                                      .turn_ns = kTurnNs,
-                                      .prefix_cache = false,
-                                      .prefix_hash_key = 1};
-    scheduler_ = std::make_unique<Scheduler>(options, adapters_, *loader_, clock_);
-    for (int32_t i = 0; i < num_adapters; ++i) {
-      const std::string hash = "c" + std::to_string(i);
-      loader_->SetRows(hash, {{kRowAlignment, 1}});
-      ASSERT_TRUE(adapters_.Publish({.path = hash, .hash = hash, .key = hash}).ok());
-    }
+    MakeScheduler(limits,
+                  {.context_tokens_max = limits.context_tokens_max,
+                   .fetches_max = 2,
+                   .cold_start = cold_start,
+                   .turn_ns = kTurnNs,
+                   .prefix_cache = false},
+                  num_adapters);
   }
   RequestId Add(int32_t prompt_tokens, int32_t tokens_max, const std::string& adapter = "",
                 const std::string& tenant = "") {
-    auto sequence = std::make_unique<Sequence>();
-    sequence->id = ++last_id_;
+    auto sequence = NewSequence(Prompt(prompt_tokens), tokens_max, adapter);
     sequence->tenant = tenant;
-    sequence->tokens = Prompt(prompt_tokens);
-    sequence->num_prompt_tokens = prompt_tokens;
-    sequence->output_tokens_max = tokens_max;
-    sequence->sampling.ignore_eos = true;
-    if (!adapter.empty()) {
-      sequence->prefix_key.adapter_hash = adapter;
-      sequence->adapter = adapters_.Acquire(adapter).value();
-    }
     scheduler_->Add(std::move(sequence));
     return last_id_;
   }
@@ -74,13 +51,6 @@ class AdmissionWalkTest : public testing::Test {
   }
 
   static constexpr int64_t kTurnNs = 1000;
-
-  ManualClock clock_;
-  AdapterTable adapters_{1000};
-  std::unique_ptr<FakeExecutor> executor_;
-  std::unique_ptr<FakeLoader> loader_;
-  std::unique_ptr<Scheduler> scheduler_;
-  uint64_t last_id_ = 0;
 };
 
 TEST_F(AdmissionWalkTest, PromptsShareTheRowsOfAStep) {

@@ -4,46 +4,21 @@
 
 #include <gtest/gtest.h>
 
-#include "engine/engine_testing.h"
+#include "engine/scheduler_testing.h"
 
 namespace graft {
 namespace {
 
-class SchedulerTest : public testing::Test {
+class SchedulerTest : public SchedulerFixture {
  protected:
   void Make(const ExecutorLimits& limits, int32_t adapters_known = 0) {
-    scheduler_.reset();
     limits_ = limits;
-    executor_ = std::make_unique<FakeExecutor>(limits);
-    loader_ = std::make_unique<FakeLoader>(*executor_);
-    const SchedulerOptions options = {.sequences_max = limits.sequences_max,
-                                      .step_tokens_max = limits.step_tokens_max,
-                                      .step_ns_max = step_ns_max_,
-                                      .num_pages = limits.num_pages,
-                                      .page_bytes = limits.page_bytes,
-                                      .page_tokens = limits.page_tokens,
-                                      .adapters_max = limits.adapters_max,
-                                      .cold_start = ColdStart::kJoinLater,
-                                      .prefix_hash_key = 1};
-    scheduler_ = std::make_unique<Scheduler>(options, adapters_, *loader_, clock_);
-    for (int32_t i = 0; i < adapters_known; ++i) {
-      const std::string hash = "c" + std::to_string(i);
-      loader_->SetRows(hash, {{kRowAlignment, 1}});
-      ASSERT_TRUE(adapters_.Publish({.path = hash, .hash = hash, .key = hash}).ok());
-    }
+    MakeScheduler(limits, {.step_ns_max = step_ns_max_, .cold_start = ColdStart::kJoinLater},
+                  adapters_known);
   }
   RequestId Add(std::vector<int32_t> prompt, int32_t tokens_max, const std::string& adapter = "") {
-    auto sequence = std::make_unique<Sequence>();
-    sequence->id = ++last_id_;
-    sequence->num_prompt_tokens = static_cast<int32_t>(prompt.size());
-    sequence->tokens = std::move(prompt);
-    sequence->output_tokens_max = tokens_max;
-    sequence->sampling.ignore_eos = true;
+    auto sequence = NewSequence(std::move(prompt), tokens_max, adapter);
     sequence->runs_alone = std::exchange(next_runs_alone_, false);
-    if (!adapter.empty()) {
-      sequence->prefix_key.adapter_hash = adapter;
-      sequence->adapter = adapters_.Acquire(adapter).value();
-    }
     scheduler_->Add(std::move(sequence));
     return last_id_;
   }
@@ -66,12 +41,6 @@ class SchedulerTest : public testing::Test {
   }
 
   ExecutorLimits limits_;
-  ManualClock clock_;
-  AdapterTable adapters_{1000};
-  std::unique_ptr<FakeExecutor> executor_;
-  std::unique_ptr<FakeLoader> loader_;
-  std::unique_ptr<Scheduler> scheduler_;
-  uint64_t last_id_ = 0;
   bool next_runs_alone_ = false;
   int64_t step_ns_max_ = 0;
   size_t num_planned_ = 0;  // in the last step
