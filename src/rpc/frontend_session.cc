@@ -48,7 +48,13 @@ void FrontendSession::OnNews() {
 void FrontendSession::SendState() {
   std::lock_guard lock(mutex_);
   state_due_ = true;
+  state_is_written_ = false;
   wake_.notify_one();
+}
+
+bool FrontendSession::HasSentState() const {
+  std::lock_guard lock(mutex_);
+  return state_is_written_ || ended_;
 }
 
 void FrontendSession::AwaitTold(std::chrono::steady_clock::time_point until) {
@@ -82,6 +88,10 @@ void FrontendSession::WriteLoop() {
       std::lock_guard lock(mutex_);
       stuck_ = false;
       told_.notify_one();
+    }
+    if (says_state) {
+      std::lock_guard lock(mutex_);
+      state_is_written_ = !state_due_;
     }
     if (written) continue;
     context_.TryCancel();  // Run sees the end

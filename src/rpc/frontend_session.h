@@ -54,6 +54,8 @@ class FrontendSession {
   void EndIfDead(int64_t now_ns, int64_t silence_ns);
   // Any thread: the next heartbeat is now.
   void SendState();
+  // Any thread: whether it was written since, or never will be.
+  bool HasSentState() const;
 
  private:
   void OnNews();
@@ -66,12 +68,13 @@ class FrontendSession {
   Told what_is_told_;  // the writing thread's
   std::atomic<int64_t> heard_ns_;
   std::atomic<int64_t> write_begun_ns_{0};  // 0: no write waits
-  std::mutex mutex_;
+  mutable std::mutex mutex_;
   std::condition_variable wake_;
   bool news_due_ = false;
   bool stuck_ = false;  // newcomers were to be told in vain
   std::condition_variable told_;
   bool state_due_ = false;
+  bool state_is_written_ = true;  // since SendState was called last
   bool ended_ = false;
   FrontendRequests requests_;  // last: its news come here
 };

@@ -4,6 +4,7 @@
 #include <grpcpp/grpcpp.h>
 #include <grpcpp/health_check_service_interface.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
@@ -28,6 +29,8 @@ namespace {
 constexpr int kMessageBytesMax = 1 << 30;
 // A step waits so long for frontends to be told of its newcomers.
 constexpr std::chrono::milliseconds kTellingMax(2);
+// A runner that begins to drain waits so long for frontends to be told.
+constexpr std::chrono::seconds kTellingDrainMax(1);
 // Between two digests of prefixes to one frontend, if they have changed and if not. Until the next
 // one the frontend takes what it has sent meanwhile for cached.
 constexpr int64_t kPrefixesEveryNs = 1'000'000'000;
@@ -109,14 +112,17 @@ class RunnerService::Impl : public rpc::Runner::Service {
   void BeginDrain() {
     draining_ = true;
     server_->GetHealthCheckService()->SetServingStatus(false);
-    std::lock_guard lock(mutex_);
-    for (FrontendSession* const session : sessions_) session->SendState();
+    SendStates();
+    // A runner that has nothing to do ends at once: without the word it would seem to have died.
+    const auto until = std::chrono::steady_clock::now() + kTellingDrainMax;
+    while (!HaveSentStates() && std::chrono::steady_clock::now() < until) {
+      std::this_thread::sleep_for(kTellingMax);
+    }
   }
 
   void OnAdaptersChanged() {
     ++adapters_version_;
-    std::lock_guard lock(mutex_);
-    for (FrontendSession* const session : sessions_) session->SendState();
+    SendStates();
   }
 
   grpc::Status Connect(grpc::ServerContext* context, FrontendSession::Stream* stream) override {
@@ -173,6 +179,16 @@ class RunnerService::Impl : public rpc::Runner::Service {
     welcome->set_without_prefix_cache(!options_.prefix_cache);
     ToProto(Adapters(), welcome->mutable_adapters());
     return message;
+  }
+
+  void SendStates() {
+    std::lock_guard lock(mutex_);
+    for (FrontendSession* const session : sessions_) session->SendState();
+  }
+
+  bool HaveSentStates() {
+    std::lock_guard lock(mutex_);
+    return std::ranges::all_of(sessions_, &FrontendSession::HasSentState);
   }
 
   std::vector<ListedAdapter> Adapters() const {

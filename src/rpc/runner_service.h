@@ -34,7 +34,8 @@ class RunnerService {
   void OnDelivered();
   // The engine's thread, see Engine::SetOnStep. Waits until newcomers are told, 2 ms at most.
   void OnStep(const StepNews& news);
-  // Frontends are told to take their requests elsewhere, and health checks fail.
+  // Frontends are told to take their requests elsewhere, and health checks fail. Waits until they
+  // are told, 1 s at most.
   void BeginDrain();
   // Frontends are told what the catalog has now.
   void OnAdaptersChanged();

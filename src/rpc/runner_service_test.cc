@@ -224,6 +224,19 @@ TEST_F(RunnerServiceTest, WelcomesAndTellsHowItIs) {
   EXPECT_TRUE(notes_.WaitFor([](const Notes& notes) { return notes.adapters_.size() == 1; }));
 }
 
+TEST_F(RunnerServiceTest, SaysThatItDrainsBeforeItEnds) {
+  for (int i = 0; i < 20; ++i) {
+    Serve();
+    Notes notes;
+    const auto link = StartGrpcLink(LinkOptions(), 0, notes).value();
+    ASSERT_TRUE(notes.WaitForUp());
+    service_->BeginDrain();
+    service_.reset();
+    ASSERT_TRUE(notes.WaitForFailure());
+    EXPECT_TRUE(notes.draining_) << i;
+  }
+}
+
 TEST_F(RunnerServiceTest, TellsPrefixesWhereTheyHaveChanged) {
   Serve();
   link_ = StartGrpcLink(LinkOptions(), 0, notes_).value();
