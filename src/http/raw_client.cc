@@ -95,28 +95,28 @@ int RawClient::Read(char* data, int bytes) {
 }
 
 std::string RawClient::ReceiveSome() {
-  if (!input_.empty()) return std::exchange(input_, {});
+  if (input_.empty()) ReadMore();
+  return std::exchange(input_, {});
+}
+
+bool RawClient::ReadMore() {
   char data[16384];
   const int bytes = Read(data, sizeof(data));
-  return bytes > 0 ? std::string(data, static_cast<size_t>(bytes)) : "";
+  if (bytes <= 0) return false;
+  input_.append(data, static_cast<size_t>(bytes));
+  return true;
 }
 
 bool RawClient::ReadUntil(std::string_view mark) {
   while (input_.find(mark) == std::string::npos) {
-    const std::string before = std::exchange(input_, {});
-    const std::string more = ReceiveSome();
-    input_ = before + more;
-    if (more.empty()) return false;
+    if (!ReadMore()) return false;
   }
   return true;
 }
 
 bool RawClient::ReadBytes(size_t bytes) {
   while (input_.size() < bytes) {
-    const std::string before = std::exchange(input_, {});
-    const std::string more = ReceiveSome();
-    input_ = before + more;
-    if (more.empty()) return false;
+    if (!ReadMore()) return false;
   }
   return true;
 }

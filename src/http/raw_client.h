@@ -53,6 +53,7 @@ class RawClient {
  private:
   bool ReadUntil(std::string_view mark);
   bool ReadBytes(size_t bytes);
+  bool ReadMore();
   int Read(char* data, int bytes);
 
   int fd_ = -1;
