@@ -193,7 +193,8 @@ TEST_F(TrainingRunTest, PassesThatLookGoOnFromACheckpointToTheSameBits) {
     (void)run.Begin();
     while (!is_over && !run.is_done()) StepTogether(again, one);
     if (is_over) continue;
-    EXPECT_EQ(run.Finish().ok(), !is_over);
+    const bool is_finished = run.Finish().ok();
+    EXPECT_EQ(is_finished, !is_over);
     if (is_over) continue;
     EXPECT_EQ(Parameters(run), Parameters(whole));
     EXPECT_EQ(run.scores().before, whole.scores().before);
