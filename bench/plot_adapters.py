@@ -8,7 +8,7 @@ the file with the most ways; by number of adapters; by load; by rank and load. N
 matplotlib), nothing else of the project does.
 """
 
-from plotting import COLORS, GRID, MARKERS, device_of, line, pyplot, read_arguments, save, shape_of
+from plotting import COLORS, GRID, MARKERS, device_of, kernel_of, line, pyplot, read_arguments, save, shape_of
 
 
 def style(axis, title, xlabel, ylabel):
@@ -53,7 +53,7 @@ def plot_throughput(runs):
     for index, (run, pool, rate) in enumerate(lines):
         rows = [row for row in run["rows"] if key(row) == (pool, rate)]
         counts = [row["adapters"] for row in rows]
-        kernel = run.get("lora_kernel", "segmented")
+        kernel = kernel_of(run)
         label = popularity(run) + ("" if pool == "shared" else f", {pool} pool") + \
             ("" if kernel == "segmented" else f", {kernel}") + ("" if rate == 0 else f", {rate:g} requests/s")
         if setting(run) != main:

@@ -5,9 +5,10 @@ throughput-by-adapters --json` wrote.
   bench/plot_readme.py bench/results/adapters-throughput-h200.json bench/results/adapters-throughput-bmm-h200.json
 """
 
-from plotting import COLORS, GRID, device_of, pyplot, read_arguments, save, shape_of
+from plotting import COLORS, GRID, device_of, kernel_of, pyplot, read_arguments, save, shape_of
 
-LABELS = {"segmented": "Graft", "bmm": "padded copies of the adapters (S-LoRA's baseline, in an earlier Graft)"}
+LABELS = {"segmented": "Graft", "after": "Graft, --tune lora=after",
+          "bmm": "padded copies of the adapters (S-LoRA's baseline, in an earlier Graft)"}
 
 
 def points_of(run):
@@ -21,7 +22,7 @@ def draw(runs):
     for index, run in enumerate(runs):
         xs, ys = zip(*points_of(run))
         axis.plot(xs, ys, color=COLORS[index], marker="o", markersize=4.5, linewidth=1.8,
-                  label=LABELS[run.get("lora_kernel", "segmented")])
+                  label=LABELS[kernel_of(run)])
     axis.set_xscale("log")
     axis.set_ylim(bottom=0)
     axis.set_xlabel("LoRA adapters served by one GPU")

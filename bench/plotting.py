@@ -25,6 +25,11 @@ def shape_of(run):
     return os.path.splitext(os.path.basename(run["shape"]))[0]
 
 
+def kernel_of(run):
+    """Of its LoRA products; an earlier Graft had more of them, by another name."""
+    return "after" if run.get("lora") == "after" else run.get("lora_kernel", "segmented")
+
+
 def line(axis, index, xs, ys, label):
     rounds, index = divmod(index, len(COLORS))  # a second round is dashed
     axis.plot(xs, ys, "-" if rounds == 0 else "--", color=COLORS[index], marker=MARKERS[index], markersize=4,

@@ -197,8 +197,9 @@ def pytest(preset, log, env=None, files=None, venv="venv"):
     env = {"GRAFT_BINARY": os.path.join(ROOT, "build", preset, "graft"),
            "LSAN_OPTIONS": f"suppressions={ROOT}/tools/lsan.supp:print_suppressions=0:use_tls=0", **(env or {})}
     command = f"build/{venv}/bin/python -m pytest -q -p no:cacheprovider --durations=5"
-    num_cores = os.cpu_count()
+    num_cores = len(os.sched_getaffinity(0))
     at_once = max(3, num_cores // 2) if env.get("GRAFT_THREADS") == "1" else max(2, num_cores // 8)
+    at_once = min(at_once, 16)  # each has several servers, with what sanitizers need
     with concurrent.futures.ThreadPoolExecutor(at_once) as pool:
         results = list(pool.map(lambda file: run(f"{command} {file}", log, env), files))
     num_passed = num_failed = 0

@@ -9,6 +9,7 @@
 # that has not changed since is not run again.
 set -euo pipefail
 [ $# -ge 2 ] || { sed -n '2,9s/^# //p' "$0"; exit 2; }
+script=$(realpath "$0")
 old=$(realpath "$1") new=$(realpath "$2") seeds=${3:-200}
 placements=most-idle,punica,first-fit,random,rendezvous,min-cost-flow,caraserve,auto
 
@@ -69,10 +70,12 @@ simulations() {
 
 run() {  # PART PROGRAM BUILD
   local out=$3/same_behaviour/$1
-  [ "$out.done-$seeds" -nt "$3/$2" ] && return
-  rm -rf "$out" && mkdir -p "$out" && cd "$out"
+  local settings
+  settings=$(cat "$script" "$3/$2" <(echo "$seeds") | sha256sum)
+  [ "$(cat "$out.done" 2>/dev/null)" = "$settings" ] && return
+  rm -rf "$out" "$out.done" && mkdir -p "$out" && cd "$out"
   "$1" "$3"
-  touch "$out.done-$seeds"
+  echo "$settings" >"$out.done"
 }
 
 # compare PART PROGRAM WHAT: by both builds at once, unless their programs are the same bytes.
