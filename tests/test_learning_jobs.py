@@ -229,7 +229,7 @@ def test_what_a_request_asks_wrongly_is_named(learning):
                         (lambda c: create(c, file, hyperparameters={"batch_size": 2049}), "hyperparameters.batch_size"),
                         (lambda c: create(c, file, hyperparameters={"learner": "magic"}), "'next-token'"),
                         (lambda c: create(c, file, hyperparameters={"keep_weight": -1}), "hyperparameters.keep_weight"),
-                        (lambda c: create(c, file, hyperparameters={"keep_text": ["file-none"]}), "there is no file"),
+                        (lambda c: create(c, file, hyperparameters={"keep_text": ["file-none"]}), "hyperparameters.keep_text"),
                         (lambda c: create(c, file, validation_file=file), "validation_file"),
                         (lambda c: create(c, file, suffix="a b"), "suffix"),
                         (lambda c: c.fine_tuning.jobs.create(model="doyle", training_file=file, method={

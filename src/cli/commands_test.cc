@@ -88,6 +88,7 @@ TEST(CommandsTest, WhatLeftTheServerIsRefusedByName) {
   EXPECT_EQ(ErrorOf({"serve", "--adapter-share", "0.3"}).find("--adapter-share was removed"), 0u);
   EXPECT_EQ(ErrorOf({"profile", "--lora-kernel", "bmm"}).find("--lora-kernel was removed"), 0u);
   EXPECT_EQ(ErrorOf({"serve", "--lora-kernel", "segmented", "--pool", "shared"}), "");
+  EXPECT_EQ(ErrorOf({"serve", "--lora", "folder"}).find("--lora is no flag: --adapters DIR"), 0u);
 }
 
 }  // namespace

@@ -112,7 +112,7 @@ std::vector<Option> RunRows(LearnOptions& o) {
        "is not is computed again, to the same bits; below 0: half of what is left, on a GPU 7/8"},
       {"checkpoint-seconds", Number(o.checkpoint_seconds, Between(0, 1 << 20)),
        "how often the state is written, from which a command that was killed goes on; 0: at every "
-       "step"},
+       "batch"},
       {"quiet", Switch(o.quiet), "no progress bars"},
       LogLevelOptionRow(o.runtime.log_level)};
 }

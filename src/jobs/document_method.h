@@ -13,6 +13,9 @@
 
 namespace graft {
 
+// Before a field's name, over HTTP.
+inline constexpr char kMethodPath[] = "method.document.hyperparameters.";
+
 // The answer to a flag and a field of a job, behind its name, unless it is "none".
 inline constexpr char kHiddenStatesRemoved[] =
     "was removed since it gained too little; use distill without it";

@@ -164,6 +164,11 @@ std::vector<Option> StepOptionRows(RuntimeOptions& o) {
              "when a step computes its adapters' low-rank products. auto: where it has few "
              "adapters, a GPU does while it multiplies with the weights; after: always after that, "
              "to compare with"}),
+      {.name = "lora",
+       .target = Removed("auto",
+                         "is no flag: --adapters DIR has the adapters, and --tune lora=after "
+                         "computes their products last"),
+       .is_removed = true},
       {.name = "lora-kernel",
        .target = Removed("segmented",
                          "was removed: after is --tune lora=after now, and graft-bench ops "

@@ -175,11 +175,13 @@ Result<Document> JobAtWork::ReadDocument(const std::string& id) {
 // What a client cannot help is this server's, and told in its log.
 Status JobAtWork::MakeItsPlan() {
   ASSIGN_OR_RETURN(LearnRecipe recipe, RecipeOf(job_.method, job_.seed));
+  stage_ = Stage::kReadingKept;
   for (const std::string& file : job_.method.keep_text) {
     Result<Document> document = ReadDocument(file);
     if (!document.ok()) return document.status().WithContext("keep_text");
     recipe.keep_texts.push_back(std::move(*document));
   }
+  stage_ = Stage::kTraining;
   Result<LearningPlan> plan =
       MakePlan(std::move(recipe), WordsOfJobs(), parts_.tokenizer, settings_.model_dir);
   if (!plan.ok()) {

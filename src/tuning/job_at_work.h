@@ -17,8 +17,8 @@ namespace graft {
 
 class JobAtWork : private TrainingHost {
  public:
-  // What a failure is about: the file, or how it was to be learned.
-  enum class Stage : uint8_t { kReading, kTraining };
+  // What a failure is about: the file, those of keep_text, or how it was to be learned.
+  enum class Stage : uint8_t { kReading, kReadingKept, kTraining };
 
   // Everything is borrowed but the job.
   JobAtWork(const JobRunnerParts& parts, const JobRunnerSettings& settings, LearningJob job);

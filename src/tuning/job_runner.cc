@@ -99,11 +99,15 @@ void JobRunner::RunJob(LearningJob job) {
   } else {
     LOG_WARN("fine-tuning job {} failed: {}", ended.id, status.ToString());
     ended.status = JobStatus::kFailed;
+    using Stage = JobAtWork::Stage;
     const bool is_files =
-        work.stage() == JobAtWork::Stage::kReading && status.code() == StatusCode::kInvalidArgument;
+        work.stage() != Stage::kTraining && status.code() == StatusCode::kInvalidArgument;
     ended.error.code = is_files ? "invalid_training_file" : "training_failed";
     if (status.code() == StatusCode::kResourceExhausted) ended.error.code = "out_of_memory";
-    ended.error.param = is_files ? "training_file" : "";
+    if (is_files && work.stage() == Stage::kReading) ended.error.param = "training_file";
+    if (is_files && work.stage() == Stage::kReadingKept) {
+      ended.error.param = kMethodPath + FieldOf("keep_text");
+    }
     ended.error.message = MessageFor(status);
     is_settled = Settle(ended, ended.error.message);
   }

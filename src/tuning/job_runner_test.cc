@@ -303,6 +303,8 @@ TEST_P(JobRunnerTest, AJobLeavesAloneWhatItsFilesSay) {
   EXPECT_EQ(failed.status, JobStatus::kFailed);
   EXPECT_EQ(failed.error.code, "training_failed");
   EXPECT_NE(failed.error.message.find("keep_text"), std::string::npos) << failed.error.message;
+  EXPECT_EQ(failed.error.code, "invalid_training_file");
+  EXPECT_EQ(failed.error.param, "method.document.hyperparameters.keep_text");
 }
 
 // A job that ends its server is begun by no fourth one.

@@ -72,7 +72,7 @@ Status CheckTexts(const LearningPlan& plan, const GeneratorLimits& limits) {
   if (tokens <= limits.context_tokens_max) return OkStatus();
   return InvalidArgumentError(
       "the base would read and write up to " + std::to_string(tokens) +
-      " tokens at once, and this server takes " + std::to_string(limits.context_tokens_max) +
+      " tokens at once, and its texts have at most " + std::to_string(limits.context_tokens_max) +
       ": lower " + plan.words.window_tokens + " (" + std::to_string(method.window_tokens) +
       ") or " + plan.words.output_tokens + " (" + std::to_string(method.output_tokens) + ")");
 }

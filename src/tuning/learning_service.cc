@@ -43,7 +43,7 @@ std::vector<Option> TrainingRows(LearningOptions& options) {
           {"learn-gib", Number(options.gib, Above(0.0)), "GiB of the device's memory for training"},
           {"learn-checkpoint-seconds", Number(options.checkpoint_seconds, Between(0, 1 << 20)),
            "how often a job's state is written, from which it goes on after a kill; 0: at every "
-           "step"},
+           "batch"},
           {"learn-turn-seconds", Number(options.turn_seconds, AtLeast(1)),
            "how long a job learns while another tenant's waits; then they take turns"}};
 }

@@ -19,8 +19,6 @@ constexpr size_t kJobMetadataMax = 16;
 constexpr size_t kJobMetadataKeyBytesMax = 64;
 constexpr size_t kJobMetadataValueBytesMax = 512;
 
-constexpr char kMethodPath[] = "method.document.hyperparameters.";
-
 // Like null, it asks for nothing.
 bool IsEmpty(const Json& json) { return (json.is_structured() && json.empty()) || json == ""; }
 

@@ -199,11 +199,14 @@ HttpResponse CreateJob(const ApiContext& context, LearningJobs& jobs, const std:
                      context.base_model + "'"));
   }
   order->job.tenant = key.rights().tenant;
+  const std::string tenant = order->job.tenant, file = order->job.training_file;
   const Result<LearningJob> job = jobs.Create(std::move(order->job));
-  if (!job.ok()) {
-    const bool is_file = job.status().code() == StatusCode::kNotFound;
-    return FailureResponse(job.status(), is_file ? "training_file" : "");
+  if (job.status().code() == StatusCode::kNotFound) {
+    const bool has_file = jobs.store().FindFile(tenant, file).ok();
+    return FailureResponse(job.status(),
+                           has_file ? kMethodPath + FieldOf("keep_text") : "training_file");
   }
+  if (!job.ok()) return FailureResponse(job.status());
   LOG_INFO("fine-tuning job {} of {}: {}", job->id, job->tenant, job->method.learner);
   return JsonResponse(JobJson(*job));
 }
