@@ -106,7 +106,7 @@ class NoAdapters : public AdapterCatalog {
   std::string NamesNear(const std::string&, const NameFilter&) const override { return ""; }
   AdapterState StateOf(const AdapterInfo&) const override { return AdapterState::kHost; }
   Result<AdapterInfo> Load(const AdapterLoad&) override { return NotFoundError("none"); }
-  Status Unload(const std::string&) override { return NotFoundError("none"); }
+  Status Unload(const std::string&, const std::string&) override { return NotFoundError("none"); }
 };
 
 // Steps at its own moments: `phase` of a step after the others.

@@ -262,7 +262,7 @@ def stage_tsan_slow(log):
 
 def stage_alone(log):
     """Every file and every header compiled by itself, by gcc; every test program as gcc's sanitizers see it."""
-    if not build("alone", ["all"], log):
+    if not build("alone", ["all", "bench_programs"], log):
         return 0, 1
     passed, failed = count_ctest(ctest("alone", log))
     return passed + 1, failed
