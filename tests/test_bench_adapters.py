@@ -32,7 +32,9 @@ def check_load(row):
     assert row["tokens_per_second"] > row["requests_per_second"] > 0
     for latency in LATENCIES:
         figures = row[latency]
-        assert 0 < figures["p50"] <= figures["p90"] <= figures["p99"], latency
+        assert 0 <= figures["p50"] <= figures["p90"] <= figures["p99"], latency
+        # On a busy machine none of the window's answers may have come to a second token by its end.
+        assert figures["p50"] > 0 or latency == "token_ms", latency
     assert row["first_token_ms"]["mean"] < row["total_ms"]["mean"]
     assert 0 <= row["waste_mean"] <= row["waste_max"] <= 1
     assert 0 <= row["user_satisfaction"] <= row["slo_attainment"] <= 1
