@@ -104,9 +104,9 @@ void JobRunner::RunJob(LearningJob job) {
         work.stage() != Stage::kTraining && status.code() == StatusCode::kInvalidArgument;
     ended.error.code = is_files ? "invalid_training_file" : "training_failed";
     if (status.code() == StatusCode::kResourceExhausted) ended.error.code = "out_of_memory";
-    if (is_files && work.stage() == Stage::kReading) ended.error.param = "training_file";
-    if (is_files && work.stage() == Stage::kReadingKept) {
-      ended.error.param = kMethodPath + FieldOf("keep_text");
+    if (is_files) {
+      ended.error.param =
+          work.stage() == Stage::kReading ? "training_file" : kMethodPath + FieldOf("keep_text");
     }
     ended.error.message = MessageFor(status);
     is_settled = Settle(ended, ended.error.message);
