@@ -42,6 +42,7 @@ LONG_PYTESTS = [f"tests/test_{name}.py" for name in ("adapter_paging", "features
 # Servers' threads that poll for work hold up those of other servers, of which several run at once.
 ONE_THREAD = {"GRAFT_THREADS": "1"}
 FUZZ_SECONDS = 40
+NUM_CORES = len(os.sched_getaffinity(0))  # those that this process may use
 # `make test` alone does: who names stages or asks for all of them gets them whole.
 SKIPS_WHAT_PASSED = not sys.argv[1:]
 
@@ -125,7 +126,7 @@ def ctest(preset, log, only="", more_env=None):
     env = {"ASAN_OPTIONS": "abort_on_error=1:detect_stack_use_after_return=1",
            "UBSAN_OPTIONS": "print_stacktrace=1:halt_on_error=1",
            "TSAN_OPTIONS": "halt_on_error=1:second_deadlock_stack=1", **(more_env or {})}
-    _, output = run(f"ctest --test-dir build/{preset} -j{max(2, os.cpu_count())} --output-on-failure --no-tests=error "
+    _, output = run(f"ctest --test-dir build/{preset} -j{max(2, NUM_CORES)} --output-on-failure --no-tests=error "
                     f"{only}", log, env)
     return output
 
@@ -197,8 +198,7 @@ def pytest(preset, log, env=None, files=None, venv="venv"):
     env = {"GRAFT_BINARY": os.path.join(ROOT, "build", preset, "graft"),
            "LSAN_OPTIONS": f"suppressions={ROOT}/tools/lsan.supp:print_suppressions=0:use_tls=0", **(env or {})}
     command = f"build/{venv}/bin/python -m pytest -q -p no:cacheprovider --durations=5"
-    num_cores = len(os.sched_getaffinity(0))
-    at_once = max(3, num_cores // 2) if env.get("GRAFT_THREADS") == "1" else max(2, num_cores // 8)
+    at_once = max(3, NUM_CORES // 2) if env.get("GRAFT_THREADS") == "1" else max(2, NUM_CORES // 8)
     at_once = min(at_once, 16)  # each has several servers, with what sanitizers need
     with concurrent.futures.ThreadPoolExecutor(at_once) as pool:
         results = list(pool.map(lambda file: run(f"{command} {file}", log, env), files))
@@ -324,7 +324,7 @@ def stage_fuzz(log):
     if not build("fuzz", ["fuzzers"], log):
         return 0, 1
     names = sorted(name for name in os.listdir(f"{ROOT}/build/fuzz") if name.endswith("_fuzz"))
-    with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
+    with concurrent.futures.ThreadPoolExecutor(NUM_CORES) as pool:
         codes = list(pool.map(lambda name: fuzz(name, log), names))
     return codes.count(0), len(codes) - codes.count(0) + (not codes)
 

@@ -35,7 +35,8 @@ class RawClient {
 
   bool connected() const { return connected_; }
   void Send(std::string_view data);
-  // Receives one whole response and keeps what follows it. `head_only`: the response is to HEAD.
+  // Receives one whole response and keeps what follows it. `head_only`: its head alone, which is
+  // all of a response to HEAD.
   RawResponse Receive(bool head_only = false);
   // Receives some more bytes, unparsed.
   std::string ReceiveSome();
