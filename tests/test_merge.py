@@ -1,7 +1,10 @@
 """graft adapters merge: the folder that it writes answers as the served adapter does, and what it does not merge is
 refused by name."""
 
+import ctypes
 import json
+import os
+import resource
 import shutil
 import struct
 import subprocess
@@ -18,9 +21,9 @@ PROMPTS = ["It was", "It was a dark and stormy night, and", "The house stood", "
 WEIGHTS = ("model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors")
 
 
-def merge(name, out, *args, model=DEMO / "base", adapters=DEMO / "adapters"):
-    return subprocess.run([binary(), "adapters", "merge", "--model", str(model), "--adapters", str(adapters),
-                           "--adapter", name, "--out", str(out), *args], capture_output=True, text=True, timeout=300)
+def merge(name, out, *args, model=DEMO / "base", adapters=DEMO / "adapters", **kwargs):
+    return subprocess.run([binary(), "adapters", "merge", "--model", str(model), "--adapters", str(adapters), "--adapter",
+                           name, "--out", str(out), *args], capture_output=True, text=True, timeout=300, **kwargs)
 
 
 def merged(name, out, *args, **kwargs):
@@ -90,15 +93,14 @@ def test_the_merged_model_answers_as_the_served_adapter(tmp_path, wide):
 
 def test_files_tensors_and_dtypes_stay(tmp_path):
     shutil.copytree(DEMO / "base", tmp_path / "base")
-    for name in ("pytorch_model.bin", "other.safetensors", ".hidden", "LICENSE"):
+    for name in ("pytorch_model.bin", "other.safetensors", "rust_model.ot", "model.onnx_data", ".hidden", "LICENSE"):
         (tmp_path / "base" / name).write_text(name)
     (tmp_path / "base" / "original").mkdir()
     (tmp_path / "base" / "additional_chat_templates").mkdir()
     (tmp_path / "base" / "additional_chat_templates" / "tool_use.jinja").write_text("{{ tools }}")
     out = tmp_path / "out"
-    out.mkdir()  # an empty one is taken
     said = merged("austen", out, model=tmp_path / "base")
-    assert "may hold the base's weights: original, other.safetensors, pytorch_model.bin\n" in said
+    assert "may hold the base's weights: model.onnx_data, original, other.safetensors, pytorch_model.bin, rust_model.ot\n" in said
     names = {str(path.relative_to(out)) for path in out.rglob("*") if path.is_file()}
     wanted = {path.name for path in (DEMO / "base").iterdir()} | {"LICENSE", "additional_chat_templates/tool_use.jinja"}
     assert names == wanted
@@ -139,6 +141,35 @@ def test_the_adapters_texts_hold_for_the_merged_model(tmp_path):
         with Server("--model-name", "base", model=model) as server:
             status, tokens = post(server, "/tokenize", model="base", messages=MESSAGES, return_token_strs=True)
             assert status == 200 and tokens["tokens"] == wanted["tokens"]
+
+
+@pytest.mark.parametrize("token", ["bos_token", "eos_token"])
+def test_the_adapters_tokens_change_no_prompts(tmp_path, token):
+    """They are known to the base's templates, and are no tokens of the tokenizer."""
+    base, folder, out = tmp_path / "base", tmp_path / "adapters", tmp_path / "out"
+    shutil.copytree(DEMO / "base", base)
+    config = json.loads((base / "tokenizer_config.json").read_text())
+    config |= {"tokenizer_class": "LlamaTokenizerFast", "add_bos_token": True}
+    (base / "tokenizer_config.json").write_text(json.dumps(config))
+    (base / "special_tokens_map.json").write_text(json.dumps({"bos_token": config["bos_token"]}))
+    (base / "chat_template.jinja").write_text("\n{{ bos_token }}" + TEMPLATE)
+    (base / "additional_chat_templates").mkdir()
+    (base / "additional_chat_templates" / "tool_use.jinja").write_text("{{ bos_token }}{{ eos_token }} tools")
+    value = "<|start|>" if token == "bos_token" else "hat"  # an ordinary piece of words
+    copy_of(folder / "own", tokenizer_config_json={token: value})
+    assert f"its {token} {value}" in merged("own", out, model=base, adapters=folder)
+    tools = [{"type": "function", "function": {"name": "look"}}]
+    asked = ({"prompt": "That hat has what it hates"}, {"messages": MESSAGES}, {"messages": MESSAGES, "tools": tools})
+
+    def tokens(server, model):
+        answers = [post(server, "/tokenize", model=model, **one) for one in asked]
+        assert [status for status, _ in answers] == [200] * len(asked), answers
+        return [answer["tokens"] for _, answer in answers]
+    with Server(model=base, adapters=folder) as server:
+        served, plain = tokens(server, "own"), tokens(server, "base")
+        assert [one == other for one, other in zip(served, plain, strict=True)] == [True, False, False]
+    with Server("--model-name", "base", model=out) as server:
+        assert tokens(server, "base") == served
 
 
 def test_what_no_weights_answer_like_is_refused_by_name(tmp_path):
@@ -189,6 +220,88 @@ def test_nothing_is_written_over_and_no_half_is_left(tmp_path):
     done = merge("austen", tmp_path / "new", model=tmp_path / "base")
     assert "model.layers.11.mlp.down_proj.weight is not finite in bf16" in done.stderr, done.stderr
     assert {path.name for path in tmp_path.iterdir()} == {"out", "base"}
+
+
+def test_an_empty_folder_that_is_there_stays(tmp_path):
+    """As a volume that is mounted, or the caller's working folder."""
+    out = tmp_path / "out"
+    out.mkdir(mode=0o750)
+    (out / "lost+found").mkdir()
+    before = out.stat()
+    half = out / ".part"
+    half.mkdir()
+    assert f"{half} is there: another merge writes it" in merge("austen", ".", cwd=out).stderr
+    half.rmdir()
+    done = merge("austen", ".", cwd=out)
+    assert done.returncode == 0, done.stderr
+    assert (out.stat().st_ino, out.stat().st_mode) == (before.st_ino, before.st_mode)
+    wanted = {path.name for path in (DEMO / "base").iterdir()} | {"lost+found"}
+    assert {path.name for path in out.iterdir()} == wanted
+    assert merge("austen", ".", cwd=out).returncode == 1
+
+
+def test_an_out_that_cannot_be_made_is_told_at_once(tmp_path):
+    (tmp_path / "link").symlink_to("nowhere")
+    assert "is there already" in merge("austen", tmp_path / "link").stderr
+    (tmp_path / "gone").mkdir()
+    done = merge("austen", "out", cwd=tmp_path / "gone", preexec_fn=(tmp_path / "gone").rmdir)
+    assert done.returncode == 2 and "cannot write out: No such file" in done.stderr, done.stderr
+    assert [path.name for path in tmp_path.iterdir()] == ["link"]
+
+
+def test_rights_are_the_bases(tmp_path):
+    base, folder, out = tmp_path / "base", tmp_path / "adapters", tmp_path / "out"
+    shutil.copytree(DEMO / "base", base)
+    (base / "additional_chat_templates").mkdir()
+    (base / "additional_chat_templates" / "tool_use.jinja").write_text("{{ tools }}")
+    for path in base.rglob("*"):
+        path.chmod(0o700 if path.is_dir() else 0o600)
+    (base / "config.json").chmod(0o640)
+    base.chmod(0o700)
+    copy_of(folder / "own", generation_config_json={"eos_token_id": 300})
+    merged("own", out, model=base, adapters=folder)
+    modes = {path.relative_to(base): path.stat().st_mode for path in (base, *base.rglob("*"))}
+    assert {path.relative_to(out): path.stat().st_mode for path in (out, *out.rglob("*"))} == modes
+
+
+def keep_to_modes():
+    """Root reads what the modes forbid by two capabilities, without which a program is started."""
+    if os.geteuid() == 0:
+        for capability in (1, 2):  # DAC_OVERRIDE, DAC_READ_SEARCH
+            assert ctypes.CDLL(None).prctl(24, capability, 0, 0, 0) == 0  # PR_CAPBSET_DROP
+
+
+def test_a_file_that_cannot_be_read_is_told_before_anything_is_written(tmp_path):
+    shutil.copytree(DEMO / "base", tmp_path / "base")
+    notes = tmp_path / "base" / "notes.txt"
+    notes.write_text("notes")
+    notes.chmod(0)
+    # Written first, the weights would be what fails.
+    limit = (tmp_path / "base" / WEIGHTS[0]).stat().st_size // 2
+
+    def start():
+        keep_to_modes()
+        resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
+    done = merge("austen", tmp_path / "out", model=tmp_path / "base", preexec_fn=start)
+    assert done.returncode == 1 and f"cannot read {notes}: Permission denied" in done.stderr, done.stderr
+    assert [path.name for path in tmp_path.iterdir()] == ["base"]
+
+
+@pytest.mark.parametrize("there", [False, True])
+def test_a_file_beyond_the_limits_size_is_an_error(tmp_path, there):
+    """Also one of more than a GiB, which is no weights, is read to where the limit stops it."""
+    shutil.copytree(DEMO / "base", tmp_path / "base")
+    with (tmp_path / "base" / "large").open("wb") as file:
+        file.truncate((1 << 30) + 1)  # sparse
+    out = tmp_path / "out"
+    if there:
+        out.mkdir()
+    limit = 2 * max((DEMO / "base" / name).stat().st_size for name in WEIGHTS)
+    done = merge("austen", out, model=tmp_path / "base",
+                 preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit)))
+    assert done.returncode == 1 and "large.new: File too large" in done.stderr, (done.returncode, done.stderr)
+    assert {path.name for path in tmp_path.iterdir()} == ({"base", "out"} if there else {"base"})
+    assert not there or not list(out.iterdir())
 
 
 def test_a_disk_without_room_is_told_before_anything_is_written(tmp_path):

@@ -5,13 +5,15 @@
 
 #include <cerrno>
 #include <cstdio>
+#include <fstream>
+#include <vector>
 
 #include "base/fault.h"
 
 namespace graft {
 
-NewFile::NewFile(const std::string& path) : path_(path), new_path_(path + ".new") {
-  descriptor_ = open(new_path_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+NewFile::NewFile(const std::string& path, mode_t mode) : path_(path), new_path_(path + ".new") {
+  descriptor_ = open(new_path_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, mode);
   if (descriptor_ < 0) Fail("cannot write " + new_path_);
 }
 
@@ -41,5 +43,17 @@ Status NewFile::Finish() {
 }
 
 void NewFile::Fail(const std::string& what) { status_ = SystemError(errno, what); }
+
+Status CopyWholeFile(const std::string& from, const std::string& to, mode_t mode) {
+  NewFile file(to, mode);
+  std::ifstream in(from, std::ios::binary);
+  std::vector<char> block(size_t{1} << 20);
+  while (file.status().ok() && in) {
+    in.read(block.data(), std::ssize(block));
+    if (in.bad() || !in.is_open()) return SystemError(errno, "cannot read " + from);
+    file.Write(block.data(), static_cast<size_t>(in.gcount()));
+  }
+  return file.Finish();
+}
 
 }  // namespace graft

@@ -2,6 +2,8 @@
 // of it. What is not finished is removed. One thread.
 #pragma once
 
+#include <sys/types.h>
+
 #include <cstddef>
 #include <string>
 
@@ -11,7 +13,8 @@ namespace graft {
 
 class NewFile {
  public:
-  explicit NewFile(const std::string& path);
+  // `mode`: its rights, but for those that the umask takes.
+  explicit NewFile(const std::string& path, mode_t mode = 0644);
   ~NewFile();
   NewFile(const NewFile&) = delete;
   NewFile& operator=(const NewFile&) = delete;
@@ -31,5 +34,8 @@ class NewFile {
   bool is_done_ = false;
   Status status_;
 };
+
+// Copies a file of any size block by block, as NewFile writes it.
+Status CopyWholeFile(const std::string& from, const std::string& to, mode_t mode);
 
 }  // namespace graft

@@ -1,11 +1,11 @@
 #include "cli/merge_adapter.h"
 
 #include <fcntl.h>
+#include <signal.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <cerrno>
 #include <cstdio>
 #include <filesystem>
@@ -16,11 +16,11 @@
 
 #include "base/fault.h"
 #include "base/log_format.h"
+#include "base/new_file.h"
 #include "base/thread_pool.h"
 #include "cli/merged_texts.h"
 #include "model/adapter_folder.h"
 #include "model/merged_file.h"
-#include "model/safetensors_writer.h"
 #include "runtime/progress.h"
 
 namespace graft {
@@ -30,17 +30,24 @@ namespace fs = std::filesystem;
 
 constexpr char kTemplates[] = "additional_chat_templates";
 // Weights in other files and other formats are the base's, and in none of them the merged ones.
-constexpr std::array<std::string_view, 11> kWeightsEndings = {
-    ".safetensors", ".safetensors.index.json",
-    ".bin",         ".bin.index.json",
-    ".pt",          ".pth",
-    ".ckpt",        ".h5",
-    ".gguf",        ".msgpack",
-    ".onnx"};
+constexpr std::string_view kWeightsEndings[] = {".safetensors", ".safetensors.index.json",
+                                                ".bin",         ".bin.index.json",
+                                                ".pt",          ".pth",
+                                                ".ckpt",        ".h5",
+                                                ".gguf",        ".ggml",
+                                                ".msgpack",     ".onnx",
+                                                ".onnx_data",   ".onnx.data",
+                                                ".ot",          ".nemo",
+                                                ".npz",         ".pdparams",
+                                                ".pdiparams",   ".pdmodel",
+                                                ".tflite",      ".keras",
+                                                ".mlmodel",     ".engine",
+                                                ".llamafile"};
 constexpr int64_t kSpareBytes = int64_t{1} << 20;  // what folders and rounded-up blocks take
 
-bool HasEnding(const std::string& name, std::span<const std::string_view> endings) {
-  return std::ranges::any_of(endings, [&](std::string_view one) { return name.ends_with(one); });
+bool IsWeights(const std::string& name) {
+  return std::ranges::any_of(kWeightsEndings,
+                             [&](std::string_view one) { return name.ends_with(one); });
 }
 
 std::string Mebibytes(int64_t bytes) {
@@ -57,18 +64,42 @@ Status SyncFolder(const std::string& path) {
   return synced ? OkStatus() : SystemError(error, "cannot write " + path);
 }
 
-// A folder beside `path` that takes its place once it is whole. What is not finished is removed.
+// The names in a folder, sorted.
+Result<std::vector<std::string>> NamesIn(const fs::path& folder) {
+  std::vector<std::string> names;
+  std::error_code error;
+  for (fs::directory_iterator it(folder, error); !error && it != fs::directory_iterator();
+       it.increment(error)) {
+    names.push_back(it->path().filename().string());
+  }
+  if (error) return SystemError(error.value(), "cannot list " + folder.string());
+  std::ranges::sort(names);
+  return names;
+}
+
+// A folder's or a file's rights, with which its owner can write it.
+mode_t ModeOf(const std::string& path) {
+  struct stat found {};
+  if (stat(path.c_str(), &found) != 0) return S_IRWXU;
+  return (found.st_mode & (S_IRWXU | S_IRWXG | S_IRWXO)) |
+         (S_ISDIR(found.st_mode) ? S_IRWXU : S_IRUSR | S_IWUSR);
+}
+
+// A folder that is written beside `path` and takes its place once it is whole. An empty one that is
+// there may be a volume or a working folder, and stays: what is written inside it moves up at the
+// end. What is not finished is removed.
 class NewFolder {
  public:
-  static Result<NewFolder> Make(const std::string& path, int64_t bytes) {
+  static Result<NewFolder> Make(const std::string& path, int64_t bytes, mode_t mode) {
     std::error_code error;
-    fs::path out = fs::weakly_canonical(fs::absolute(path), error);
-    if (!out.has_filename()) out = out.parent_path();  // it ended with a slash
+    fs::path out = fs::absolute(path, error);
+    if (!error) out = fs::weakly_canonical(out, error);
     if (error) return SystemError(error.value(), "cannot write " + path);
-    RETURN_IF_ERROR(CheckFree(out));
-    RETURN_IF_ERROR(CheckRoom(out, bytes));
-    NewFolder folder(out.string());
-    if (mkdir(folder.part().c_str(), 0755) != 0) {
+    if (!out.has_filename()) out = out.parent_path();  // it ended with a slash
+    NewFolder folder(out, fs::exists(fs::symlink_status(out, error)));
+    if (folder.is_there_) RETURN_IF_ERROR(folder.CheckEmpty());
+    RETURN_IF_ERROR(CheckRoom(folder.part_.parent_path(), bytes));
+    if (mkdir(folder.part_.c_str(), mode) != 0) {
       if (errno != EEXIST) return SystemError(errno, "cannot make " + folder.part());
       return FailedPreconditionError(folder.part() +
                                      " is there: another merge writes it, or one was interrupted; "
@@ -78,50 +109,84 @@ class NewFolder {
     return folder;
   }
   NewFolder(NewFolder&& other) noexcept
-      : path_(std::move(other.path_)), is_mine_(std::exchange(other.is_mine_, false)) {}
+      : path_(std::move(other.path_)),
+        part_(std::move(other.part_)),
+        is_there_(other.is_there_),
+        is_mine_(std::exchange(other.is_mine_, false)) {}
   ~NewFolder() {
     std::error_code error;
-    if (is_mine_) fs::remove_all(part(), error);
+    if (is_mine_) fs::remove_all(part_, error);
   }
 
-  const std::string& path() const { return path_; }
+  std::string path() const { return path_.string(); }
   // Where it is written.
-  std::string part() const { return path_ + ".part"; }
+  std::string part() const { return part_.string(); }
 
   Status Finish() {
     RETURN_IF_ERROR(SyncFolder(part()));
-    if (rename(part().c_str(), path_.c_str()) != 0) {
+    if (is_there_) {
+      RETURN_IF_ERROR(MoveUp());
+    } else if (rename(part_.c_str(), path_.c_str()) != 0) {
       return SystemError(errno, "cannot rename " + part());
     }
     is_mine_ = false;
-    return SyncFolder(fs::path(path_).parent_path().string());
+    return SyncFolder(is_there_ ? path() : path_.parent_path().string());
   }
 
  private:
-  explicit NewFolder(std::string path) : path_(std::move(path)) {}
+  NewFolder(const fs::path& path, bool is_there)
+      : path_(path),
+        part_(is_there ? path / kPart : fs::path(path.string() + kPart)),
+        is_there_(is_there) {}
 
-  static Status CheckFree(const fs::path& out) {
-    std::error_code error;
-    if (!fs::exists(out, error)) return OkStatus();
-    if (fs::is_directory(out, error) && fs::is_empty(out, error)) return OkStatus();
-    return FailedPreconditionError("--out " + out.string() +
+  Status CheckEmpty() const {
+    const Result<std::vector<std::string>> names = NamesIn(path_);
+    const bool is_empty = names.ok() && std::ranges::all_of(*names, [](const std::string& name) {
+                            return name == kPart || name == "lost+found";  // of a file system
+                          });
+    if (is_empty) return OkStatus();
+    return FailedPreconditionError("--out " + path() +
                                    " is there already: name a folder that is not, or is empty");
   }
 
-  static Status CheckRoom(const fs::path& out, int64_t bytes) {
+  static Status CheckRoom(const fs::path& folder, int64_t bytes) {
     std::error_code error;
-    const fs::space_info room = fs::space(out.parent_path(), error);
-    if (error) return SystemError(error.value(), "cannot write in " + out.parent_path().string());
+    const fs::space_info room = fs::space(folder, error);
+    if (error) return SystemError(error.value(), "cannot write in " + folder.string());
     const int64_t needed = bytes + kSpareBytes;
     if (room.available >= static_cast<uintmax_t>(needed)) return OkStatus();
     return ResourceExhaustedError("the merged model takes " + Mebibytes(needed) + ", the disk of " +
-                                  out.string() + " has " +
+                                  folder.string() + " has " +
                                   Mebibytes(static_cast<int64_t>(room.available)) +
                                   " left: name a folder on another one with --out");
   }
 
-  std::string path_;
-  bool is_mine_ = false;  // to remove
+  // All files, or none.
+  Status MoveUp() const {
+    RETURN_IF_ERROR(CheckEmpty());
+    ASSIGN_OR_RETURN(std::vector<std::string> names, NamesIn(part_));
+    // The last one: without it the folder is no model yet.
+    std::partition(names.begin(), names.end(),
+                   [](const std::string& name) { return name != "config.json"; });
+    std::error_code error;
+    for (size_t i = 0; i < names.size() && !error; ++i) {
+      fs::rename(part_ / names[i], path_ / names[i], error);
+    }
+    if (!error) fs::remove(part_, error);
+    if (!error) return OkStatus();
+    for (const std::string& name : names) {
+      std::error_code unknown;
+      fs::rename(path_ / name, part_ / name, unknown);
+    }
+    return SystemError(error.value(), "cannot move the files of " + part() + " up");
+  }
+
+  static constexpr char kPart[] = ".part";
+
+  fs::path path_;
+  fs::path part_;
+  bool is_there_;
+  bool is_mine_ = false;  // part_, to remove
 };
 
 class CheckpointMerge {
@@ -142,7 +207,8 @@ class CheckpointMerge {
       ASSIGN_OR_RETURN(texts_, MergeTexts(order_.model, config_, *order_.text));
     }
     RETURN_IF_ERROR(FindFiles(base));
-    ASSIGN_OR_RETURN(NewFolder out, NewFolder::Make(order_.out, weight_bytes_ + file_bytes_));
+    ASSIGN_OR_RETURN(NewFolder out, NewFolder::Make(order_.out, weight_bytes_ + file_bytes_,
+                                                    ModeOf(order_.model)));
     RETURN_IF_ERROR(WriteWeights(base, added, out.part()));
     RETURN_IF_ERROR(WriteFiles(out.part()));
     RETURN_IF_ERROR(out.Finish());
@@ -167,8 +233,7 @@ class CheckpointMerge {
     std::set<std::string> shards;
     for (const SafetensorsFile& file : base.files()) {
       shards.insert(fs::path(file.label()).filename().string());
-      weight_bytes_ += static_cast<int64_t>(file.header().size());
-      for (const auto& [name, entry] : file.entries()) weight_bytes_ += entry.end - entry.begin;
+      weight_bytes_ += file.file_bytes();
     }
     // One file of weights needs no index; the shards that one names are not copied then.
     const std::string index = shards.contains("model.safetensors")
@@ -176,7 +241,7 @@ class CheckpointMerge {
                                   : std::string("model.safetensors.index.json");
     RETURN_IF_ERROR(ForEachFile("", [&](const std::string& name, bool is_file) {
       if (shards.contains(name) || name == kTemplates) return;
-      const bool is_weights = name != index && HasEnding(name, kWeightsEndings);
+      const bool is_weights = name != index && IsWeights(name);
       (is_file && !is_weights ? files_ : left_out_).push_back(name);
     }));
     RETURN_IF_ERROR(ForEachFile(kTemplates, [&](const std::string& name, bool is_file) {
@@ -189,24 +254,22 @@ class CheckpointMerge {
   template <typename Function>
   Status ForEachFile(const std::string& below, const Function& function) const {
     const fs::path folder = fs::path(order_.model) / below;
-    std::error_code error;
-    if (!fs::is_directory(folder, error)) return OkStatus();
-    for (fs::directory_iterator it(folder, error); !error && it != fs::directory_iterator();
-         it.increment(error)) {
-      const std::string name = it->path().filename().string();
-      std::error_code unknown;
+    std::error_code unknown;
+    if (!fs::is_directory(folder, unknown)) return OkStatus();
+    ASSIGN_OR_RETURN(const std::vector<std::string> names, NamesIn(folder));
+    for (const std::string& name : names) {
       if (name.starts_with('.')) continue;
-      function((fs::path(below) / name).string(), it->is_regular_file(unknown));
+      function((fs::path(below) / name).string(), fs::is_regular_file(folder / name, unknown));
     }
-    return error ? SystemError(error.value(), "cannot list " + folder.string()) : OkStatus();
+    return OkStatus();
   }
 
   Status CountFiles() {
     std::erase_if(files_, [this](const std::string& name) { return texts_.contains(name); });
-    std::ranges::sort(files_);
-    std::ranges::sort(left_out_);
     for (const std::string& name : files_) {
-      ASSIGN_OR_RETURN(const FileStamp stamp, StampFile(order_.model + "/" + name));
+      const std::string path = order_.model + "/" + name;
+      if (access(path.c_str(), R_OK) != 0) return SystemError(errno, "cannot read " + path);
+      ASSIGN_OR_RETURN(const FileStamp stamp, StampFile(path));
       file_bytes_ += stamp.bytes;
     }
     for (const auto& [name, text] : texts_) {
@@ -225,7 +288,8 @@ class CheckpointMerge {
     }
     for (const SafetensorsFile& file : base.files()) {
       const std::string name = fs::path(file.label()).filename().string();
-      RETURN_IF_ERROR(WriteMergedFile(file, added, to + "/" + name, threads,
+      NewFile out(to + "/" + name, ModeOf(file.label()));
+      RETURN_IF_ERROR(WriteMergedFile(base, file, added, out, threads,
                                       [&](const std::string& tensor, int64_t bytes) {
                                         done += bytes;
                                         bar.Update(done, total, EscapeForLog(tensor));
@@ -236,22 +300,26 @@ class CheckpointMerge {
 
   Status WriteFiles(const std::string& to) const {
     for (const std::string& name : files_) {
-      ASSIGN_OR_RETURN(const std::string bytes, ReadFile(order_.model + "/" + name));
-      RETURN_IF_ERROR(WriteFile(to, name, bytes));
+      RETURN_IF_ERROR(MakeFolderOf(to + "/" + name));
+      const std::string from = order_.model + "/" + name;
+      RETURN_IF_ERROR(CopyWholeFile(from, to + "/" + name, ModeOf(from)));
     }
     for (const auto& [name, text] : texts_) {
-      if (text.has_value()) RETURN_IF_ERROR(WriteFile(to, name, *text));
+      if (!text.has_value()) continue;
+      RETURN_IF_ERROR(MakeFolderOf(to + "/" + name));
+      const std::string from = order_.model + "/" + name;
+      NewFile file(to + "/" + name,
+                   ModeOf(FileExists(from) ? from : order_.model + "/config.json"));
+      file.Write(text->data(), text->size());
+      RETURN_IF_ERROR(file.Finish());
     }
     return OkStatus();
   }
 
-  static Status WriteFile(const std::string& to, const std::string& name,
-                          const std::string& bytes) {
-    const fs::path path = fs::path(to) / name;
-    std::error_code error;
-    fs::create_directory(path.parent_path(), error);
-    if (error) return SystemError(error.value(), "cannot make " + path.parent_path().string());
-    return WriteWholeFile(path.string(), bytes);
+  Status MakeFolderOf(const std::string& file) const {
+    const std::string folder = fs::path(file).parent_path().string();
+    if (mkdir(folder.c_str(), ModeOf(order_.model)) == 0 || errno == EEXIST) return OkStatus();
+    return SystemError(errno, "cannot make " + folder);
   }
 
   void Tell(const SafetensorsSet& base, const AddedToWeights& added, const std::string& out) const {
@@ -286,6 +354,7 @@ class CheckpointMerge {
 }  // namespace
 
 Status MergeAdapter(const MergeOrder& order, const ModelConfig& config) {
+  signal(SIGXFSZ, SIG_IGN);  // a file that becomes too large fails, and what was written goes
   return CheckpointMerge(order, config).Run();
 }
 

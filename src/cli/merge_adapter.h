@@ -1,5 +1,6 @@
 // `graft adapters merge`: a folder of the base with an adapter merged into it, which answers as the
-// served adapter does. It comes to its name when it is whole. Main thread.
+// served adapter does. It comes to its name when it is whole; in an empty folder that is there, its
+// files come to theirs then. Main thread.
 #pragma once
 
 #include <string>

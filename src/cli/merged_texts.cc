@@ -6,6 +6,7 @@
 
 #include "base/file.h"
 #include "base/json.h"
+#include "text/chat/chat_template_source.h"
 
 namespace graft {
 namespace {
@@ -13,7 +14,6 @@ namespace {
 constexpr char kTemplate[] = "chat_template.jinja";
 constexpr char kToolTemplate[] = "additional_chat_templates/tool_use.jinja";
 constexpr char kTokenizerConfig[] = "tokenizer_config.json";
-constexpr char kSpecialTokens[] = "special_tokens_map.json";
 constexpr char kGenerationConfig[] = "generation_config.json";
 constexpr char kStops[] = "eos_token_id";
 
@@ -29,9 +29,33 @@ Result<OrderedJson> ReadObject(const std::string& path) {
 
 std::string Written(const OrderedJson& json) { return json.dump(2) + "\n"; }
 
-void SetTokens(const AdapterText& text, OrderedJson* json) {
-  if (!text.bos_token.empty()) (*json)["bos_token"] = text.bos_token;
-  if (!text.eos_token.empty()) (*json)["eos_token"] = text.eos_token;
+// The statement of a template that makes the adapter's tokens known to it; "" for none. In the
+// tokenizer's files they would also change what a text is tokenized to.
+std::string SetTokens(const AdapterText& text) {
+  std::string statement;
+  const auto add = [&](const char* name, const std::string& token) {
+    if (token.empty()) return;
+    statement += std::string("{% set ") + name + " = " + OrderedJson(token).dump() + " %}\n";
+  };
+  add("bos_token", text.bos_token);
+  add("eos_token", text.eos_token);
+  return statement;
+}
+
+// The templates that hold for the adapter, with its tokens; none where they are as the base has
+// them.
+Result<ChatTemplateSource> TemplatesOf(const std::string& model_dir, const AdapterText& text) {
+  ChatTemplateSource source;
+  const std::string tokens = SetTokens(text);
+  if (text.brings_template()) {
+    source = {.all = text.chat_template, .with_tools = text.tool_template};
+  } else if (!tokens.empty()) {
+    ASSIGN_OR_RETURN(source, FindChatTemplateIn(model_dir));
+  }
+  if (!source.error.empty() || !source.all.has_value()) return ChatTemplateSource();
+  source.all = tokens + *source.all;
+  if (!source.with_tools.empty()) source.with_tools = tokens + source.with_tools;
+  return source;
 }
 
 // generation_config.json: its end tokens hold in place of config.json's.
@@ -54,23 +78,13 @@ Result<std::string> WithStops(const std::string& path, const ModelConfig& config
 Result<MergedTexts> MergeTexts(const std::string& model_dir, const ModelConfig& config,
                                const AdapterText& text) {
   MergedTexts texts;
-  const bool names_tokens = !text.bos_token.empty() || !text.eos_token.empty();
-  if (text.brings_template() || names_tokens) {
+  ASSIGN_OR_RETURN(const ChatTemplateSource templates, TemplatesOf(model_dir, text));
+  if (templates.all.has_value()) {
     ASSIGN_OR_RETURN(OrderedJson json, ReadObject(model_dir + "/" + kTokenizerConfig));
-    if (text.brings_template()) json.erase("chat_template");
-    SetTokens(text, &json);
-    texts[kTokenizerConfig] = Written(json);
-  }
-  if (text.brings_template()) {
-    texts[kTemplate] = text.chat_template;
+    if (json.erase("chat_template") > 0) texts[kTokenizerConfig] = Written(json);
+    texts[kTemplate] = templates.all;
     texts[kToolTemplate] =
-        text.tool_template.empty() ? std::nullopt : std::optional(text.tool_template);
-  }
-  const std::string special = model_dir + "/" + kSpecialTokens;
-  if (names_tokens && FileExists(special)) {
-    ASSIGN_OR_RETURN(OrderedJson json, ReadObject(special));
-    SetTokens(text, &json);
-    texts[kSpecialTokens] = Written(json);
+        templates.with_tools.empty() ? std::nullopt : std::optional(templates.with_tools);
   }
   if (!text.stop_token_ids.empty()) {
     ASSIGN_OR_RETURN(texts[kGenerationConfig],

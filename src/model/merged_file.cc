@@ -5,7 +5,7 @@
 #include <cstring>
 #include <utility>
 
-#include "base/new_file.h"
+#include "base/file.h"
 #include "model/lora_module.h"
 #include "model/peft_modules.h"
 #include "model/tensor_rows.h"
@@ -131,6 +131,13 @@ Status WriteMerged(const std::string& name, const TensorView& weight,
   return OkStatus();
 }
 
+// A mapped file that was cut reads as zeros, or not at all.
+Status CheckNotCut(const SafetensorsFile& file) {
+  const Result<FileStamp> stamp = StampFile(file.label());
+  if (!stamp.ok() || stamp->bytes >= file.file_bytes()) return OkStatus();
+  return UnavailableError(file.label() + " became shorter while it was read");
+}
+
 }  // namespace
 
 Result<AddedToWeights> MatchAddedWeights(const SafetensorsFile& file, const PeftConfig& peft,
@@ -152,26 +159,27 @@ Result<AddedToWeights> MatchAddedWeights(const SafetensorsFile& file, const Peft
   return added;
 }
 
-Status WriteMergedFile(const SafetensorsFile& file, const AddedToWeights& added,
-                       const std::string& path, ThreadPool& threads,
+Status WriteMergedFile(const SafetensorsSet& base, const SafetensorsFile& file,
+                       const AddedToWeights& added, NewFile& to, ThreadPool& threads,
                        const MergeProgress& progress) {
   std::vector<std::pair<int64_t, std::string>> order;
   for (const auto& [name, entry] : file.entries()) order.emplace_back(entry.begin, name);
   std::ranges::stable_sort(order, {}, &std::pair<int64_t, std::string>::first);
-  NewFile to(path);
   to.Write(file.header().data(), file.header().size());
   for (const auto& [begin, name] : order) {
+    RETURN_IF_ERROR(CheckNotCut(file));
     ASSIGN_OR_RETURN(const std::span<const char> bytes, file.Bytes(name));
     const auto found = added.find(name);
-    if (found == added.end()) {
+    if (found == added.end() || base.FileOf(name) != &file) {
       to.Write(bytes.data(), bytes.size());
     } else {
       ASSIGN_OR_RETURN(const TensorView weight, file.Tensor(name));
       RETURN_IF_ERROR(WriteMerged(name, weight, found->second, threads, to));
     }
-    RETURN_IF_ERROR(to.status());
+    if (!to.status().ok()) break;
     if (progress) progress(name, static_cast<int64_t>(bytes.size()));
   }
+  RETURN_IF_ERROR(CheckNotCut(file));
   return to.Finish();
 }
 

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "base/new_file.h"
 #include "base/status.h"
 #include "base/thread_pool.h"
 #include "model/config.h"
@@ -37,10 +38,12 @@ Result<AddedToWeights> MatchAddedWeights(const SafetensorsFile& file, const Peft
 // Called behind each tensor with its name and its bytes.
 using MergeProgress = std::function<void(const std::string& tensor, int64_t bytes)>;
 
-// Writes `file` to `path` with `added` in it: the same header, and the same tensors in their order.
-// kInvalidArgument names a weight with a sum that its dtype cannot hold.
-Status WriteMergedFile(const SafetensorsFile& file, const AddedToWeights& added,
-                       const std::string& path, ThreadPool& threads,
+// Writes and finishes `to`: `file`, one of `base`, with what is added to the weights that `base`
+// takes from it. The header and the order of the tensors stay. kInvalidArgument names a weight with
+// a sum that its dtype cannot hold, kUnavailable a file that became shorter meanwhile. (Where that
+// happens to a tensor while it is summed, the process ends: see SafetensorsFile::Open.)
+Status WriteMergedFile(const SafetensorsSet& base, const SafetensorsFile& file,
+                       const AddedToWeights& added, NewFile& to, ThreadPool& threads,
                        const MergeProgress& progress = {});
 
 }  // namespace graft

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "base/file.h"
+#include "base/json.h"
 #include "model/adapter_test_util.h"
 
 namespace graft {
@@ -76,7 +77,8 @@ class MergedFolder {
     added_ = MatchAddedWeights(lora, peft, model, *base_);
     if (!added_.ok()) return;
     ThreadPool threads(3);
-    written_ = WriteMergedFile(base(), *added_, path(), threads,
+    NewFile out(path());
+    written_ = WriteMergedFile(*base_, base(), *added_, out, threads,
                                [this](const std::string&, int64_t bytes) { told_ += bytes; });
   }
 
@@ -217,6 +219,52 @@ TEST(MergedFileTest, AWeightThatDoesNotFitIsNamed) {
       << "65504 is a number";
   EXPECT_THAT(refusal([](TestTensor& tensor) { tensor.data.replace(40, 2, "\x00\x7c", 2); }),
               HasSubstr("the sum for tensor " + name + " is not finite in fp16"));
+}
+
+// A copy that the index does not name may have any shape.
+TEST(MergedFileTest, OnlyTheTensorThatTheIndexNamesIsMerged) {
+  const ModelConfig model = OddModel();
+  const PeftConfig peft = Peft();
+  const SafetensorsFile lora = FileOf(LoraTestTensors(peft, model));
+  const std::string name = WeightName(model, 1, LoraModule::kV);
+  const TempDir dir;
+  const std::string copy =
+      SafetensorsBytes({{"first", "F32", {1}, "1234"}, {name, "F32", {2, 1}, std::string(8, 'x')}});
+  WriteFile(dir.File("copy.safetensors"), copy);
+  WriteFile(dir.File("rest.safetensors"), SafetensorsBytes(BaseTensors(model, "F32")));
+  Json map = {{"first", "copy.safetensors"}};
+  for (const TestTensor& tensor : BaseTensors(model, "F32")) map[tensor.name] = "rest.safetensors";
+  WriteFile(dir.File("model.safetensors.index.json"), Json{{"weight_map", map}}.dump());
+  const SafetensorsSet base = *SafetensorsSet::Open(dir.path());
+  const AddedToWeights added = *MatchAddedWeights(lora, peft, model, base);
+  ThreadPool threads(2);
+  for (const SafetensorsFile& file : base.files()) {
+    NewFile out(dir.File("out"));
+    ASSERT_TRUE(WriteMergedFile(base, file, added, out, threads).ok());
+    const bool same = *ReadFile(dir.File("out")) == *ReadFile(file.label());
+    EXPECT_EQ(same, file.Contains("first")) << file.label();
+  }
+}
+
+TEST(MergedFileTest, ABaseThatBecomesShorterIsNamed) {
+  const ModelConfig model = OddModel();
+  const PeftConfig peft = Peft();
+  const SafetensorsFile lora = FileOf(LoraTestTensors(peft, model));
+  const std::string bytes = SafetensorsBytes(BaseTensors(model, "F32"));
+  const TempDir dir;
+  const std::string path = dir.File("model.safetensors");
+  ThreadPool threads(2);
+  for (const int64_t left : {int64_t{0}, std::ssize(bytes) - 1}) {
+    WriteFile(path, bytes);
+    const SafetensorsSet base = *SafetensorsSet::Open(dir.path());
+    const AddedToWeights added = *MatchAddedWeights(lora, peft, model, base);
+    std::filesystem::resize_file(path, static_cast<uintmax_t>(left));
+    NewFile out(dir.File("out"));
+    const Status status = WriteMergedFile(base, base.files().front(), added, out, threads);
+    EXPECT_EQ(status.code(), StatusCode::kUnavailable);
+    EXPECT_THAT(status.message(), HasSubstr(path + " became shorter"));
+    EXPECT_FALSE(std::filesystem::exists(dir.File("out")));
+  }
 }
 
 // The model's file with all floats as fp32.

@@ -323,6 +323,8 @@ Status SafetensorsFile::ReadHeader() {
   return OkStatus();
 }
 
+int64_t SafetensorsFile::file_bytes() const { return storage_->bytes(); }
+
 std::span<const char> SafetensorsFile::header() const {
   return {storage_->data(), static_cast<size_t>(data_begin_)};
 }
@@ -407,11 +409,15 @@ Status SafetensorsSet::AddShards(const std::string& dir, const std::string& inde
   return OkStatus();
 }
 
-Result<TensorView> SafetensorsSet::Tensor(std::string_view name) const {
+const SafetensorsFile* SafetensorsSet::FileOf(std::string_view name) const {
   const auto it = file_of_.find(name);
-  if (it == file_of_.end())
-    return NotFoundError("tensor " + Quoted(name) + " is missing in " + dir_);
-  return files_[it->second].Tensor(name);
+  return it == file_of_.end() ? nullptr : &files_[it->second];
+}
+
+Result<TensorView> SafetensorsSet::Tensor(std::string_view name) const {
+  const SafetensorsFile* const file = FileOf(name);
+  if (file == nullptr) return NotFoundError("tensor " + Quoted(name) + " is missing in " + dir_);
+  return file->Tensor(name);
 }
 
 std::vector<std::string> SafetensorsSet::Names() const {

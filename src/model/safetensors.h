@@ -46,6 +46,7 @@ class SafetensorsFile {
   const std::map<std::string, std::string, std::less<>>& metadata() const { return metadata_; }
   bool Contains(std::string_view name) const { return entries_.find(name) != entries_.end(); }
 
+  int64_t file_bytes() const;
   // The bytes before the data section: the header's length and the header.
   std::span<const char> header() const;
   // An fp32, bf16 or fp16 tensor. kNotFound names the tensor, kUnimplemented its dtype. The data
@@ -75,6 +76,8 @@ class SafetensorsSet {
   static Result<SafetensorsSet> Open(const std::string& dir, const std::string& stem = "model");
 
   bool Contains(std::string_view name) const { return file_of_.find(name) != file_of_.end(); }
+  // The file that `name` is taken from, whatever others hold by that name; null for none.
+  const SafetensorsFile* FileOf(std::string_view name) const;
   Result<TensorView> Tensor(std::string_view name) const;
   std::vector<std::string> Names() const;  // sorted
   const std::vector<SafetensorsFile>& files() const { return files_; }
