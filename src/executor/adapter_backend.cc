@@ -217,6 +217,14 @@ Result<HostStore::Held> LoraAdapterBackend::Fetch(const std::string& path,
   }
 }
 
+Result<HostStore::Held> LoraAdapterBackend::FetchForRequests(const std::string& path,
+                                                             const std::string& hash) {
+  Result<HostStore::Held> held = Fetch(path, hash);
+  const StatusCode code = held.status().code();
+  if (code != StatusCode::kInvalidArgument && code != StatusCode::kUnimplemented) return held;
+  return DataLossError(held.status().message());
+}
+
 Result<HostStore::Held> LoraAdapterBackend::ReadFolder(const std::string& path,
                                                        const std::string& hash) {
   RETURN_IF_ERROR(CheckVocabularyOnce(path));
@@ -254,7 +262,7 @@ Result<HostStore::Held> LoraAdapterBackend::FetchSum(std::vector<AdapterPart> pa
                                                      const OnRead& on_read) {
   std::unordered_map<std::string, HostStore::Held> held;  // by hash
   for (AdapterPart& part : parts) {
-    ASSIGN_OR_RETURN(HostStore::Held fetched, Fetch(part.path, part.hash));
+    ASSIGN_OR_RETURN(HostStore::Held fetched, FetchForRequests(part.path, part.hash));
     if (part.hash.empty() && on_read) on_read(part.key, fetched->facts);
     part.hash = fetched->facts.hash;
     held.insert_or_assign(part.hash, std::move(fetched));

@@ -58,6 +58,10 @@ class LoraAdapterBackend : public AdapterBackend {
   // another one does, kResourceExhausted where memory runs out meanwhile. Benches have adapters
   // that no folder holds.
   virtual Result<HostStore::Held> Fetch(const std::string& path, const std::string& hash);
+  // The same for requests that need it: a folder that is broken or not supported is kDataLoss, so
+  // that kInvalidArgument and kUnimplemented are about the request itself. Another machine may have
+  // a whole one.
+  Result<HostStore::Held> FetchForRequests(const std::string& path, const std::string& hash);
   // The same of a weighted sum: its parts are fetched, and added up unless the store has the sum.
   // What comes out of a part that was never read is told to `on_read`.
   using OnRead = std::function<void(const std::string& key, const AdapterFacts&)>;

@@ -343,6 +343,28 @@ TEST_F(AdapterBackendTest, AChangedFolderIsRefused) {
   EXPECT_TRUE(backend_.Fetch(path, "").ok()) << "nobody knew what it held";
 }
 
+// It is no fault of the request: another machine's folder may be whole.
+TEST_F(AdapterBackendTest, ABrokenFolderIsNotTheRequestsFault) {
+  std::vector<TestTensor> tensors = LoraTestTensors(Peft(), model_);
+  tensors.pop_back();
+  const std::string broken = dir_.File("broken");
+  WriteAdapter(broken, PeftJson(), SafetensorsBytes(tensors));
+  const std::string odd = dir_.File("odd");
+  WriteAdapter(odd, PeftJson(R"("use_dora": true)"), SafetensorsBytes(tensors));
+  for (const std::string& path : {broken, odd}) {
+    const Status fetched = backend_.FetchForRequests(path, "").status();
+    EXPECT_EQ(fetched.code(), StatusCode::kDataLoss);
+    EXPECT_EQ(fetched.message(), backend_.Read(path).status().message());
+    const Status sum =
+        backend_.FetchSum({{.path = path, .hash = "", .key = path, .weight = 0.5f}}, {}).status();
+    EXPECT_EQ(sum.code(), StatusCode::kDataLoss);
+  }
+  EXPECT_EQ(backend_.Read(broken).status().code(), StatusCode::kInvalidArgument);
+  EXPECT_EQ(backend_.FetchForRequests(dir_.File("none"), "").status().code(),
+            StatusCode::kNotFound);
+  EXPECT_TRUE(backend_.FetchForRequests(Folder("whole"), "").ok());
+}
+
 TEST_F(AdapterBackendTest, ContentIsIdentity) {
   const std::string hash = *backend_.Hash(Folder("a"));
   EXPECT_EQ(*backend_.Hash(Folder("b")), hash);

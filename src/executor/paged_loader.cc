@@ -113,8 +113,8 @@ void PagedLoader::Read(Reading& reading, std::unique_lock<std::mutex>& lock) {
   const FetchOrder& order = job.order;
   lock.unlock();
   const bool is_sum = !order.parts.empty();
-  Result<HostStore::Held> held =
-      is_sum ? backend_.FetchSum(order.parts, on_read_) : backend_.Fetch(order.path, order.hash);
+  Result<HostStore::Held> held = is_sum ? backend_.FetchSum(order.parts, on_read_)
+                                        : backend_.FetchForRequests(order.path, order.hash);
   fetch_seconds_.Observe(NsToSeconds(SteadyClock::Get().NowNs() - job.since_ns));
   lock.lock();
   reading.is_done = true;

@@ -246,6 +246,9 @@ TEST_P(PagedLoaderTest, FailuresSayWhy) {
   EXPECT_TRUE(Fetch(1, path, good.facts.hash).status.ok()) << "it is in the host's memory";
   loader_->Drop(1);
   EXPECT_THAT(Fetch(2, path).status.message(), HasSubstr("adapter_model.safetensors"));
+  const std::string broken = Folder("broken", kAll, 3);
+  testing::WriteFile(broken + "/adapter_config.json", R"({"r": -1})");
+  EXPECT_EQ(Fetch(2, broken).status.code(), StatusCode::kDataLoss) << "not the request's fault";
   // Neither the folder nor the host's store has it any more when it is copied.
   HostStore none(0, metrics_);
   LoraAdapterBackend backend(model_, DType::kF32, none);
