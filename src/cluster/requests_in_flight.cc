@@ -68,13 +68,15 @@ void RequestsInFlight::TakeOff(InFlight& one) {
 }
 
 void RequestsInFlight::Wait(InFlight& one, int64_t now_ns) {
-  if (waiting_.insert(&one).second) one.waiting_since_ns = now_ns;
+  waiting_.insert(&one);
+  if (one.waiting_since_ns == 0) one.waiting_since_ns = now_ns;
 }
 
 void RequestsInFlight::Draw(InFlight& one, int32_t token) {
   if (one.request.output_tokens.empty()) LeaveUndrawn(one);
   one.request.output_tokens.push_back(token);
   one.has_drawn_here = true;
+  one.waiting_since_ns = one.ask_lacking_ns = 0;
 }
 
 void RequestsInFlight::LeaveUndrawn(InFlight& one) {
@@ -110,15 +112,6 @@ std::vector<InFlight*> RequestsInFlight::AllOn(size_t runner) const {
   }
   std::sort(found.begin(), found.end(), IsOlder());
   return found;
-}
-
-std::vector<InFlight*> RequestsInFlight::OldestWaiting(size_t requests_max) const {
-  std::vector<InFlight*> oldest;
-  for (InFlight* const one : waiting_) {
-    if (oldest.size() == requests_max) break;
-    oldest.push_back(one);
-  }
-  return oldest;
 }
 
 bool RequestsInFlight::IsUndrawn(const InFlight& one) const {

@@ -36,13 +36,16 @@ struct InFlight {
   std::string last_refusal;     // what the last runner said that did not go on with it
   std::vector<size_t> refused;  // runners without room, since it waits
   std::vector<size_t> lacking;  // runners that list its adapter and said that they cannot use it
-  PlacedRequest placed;         // as the chooser knows it
+  int64_t ask_lacking_ns = 0;   // when it asks these again if it has drawn; 0: none since it drew
+  // Since when no runner takes it; 0: one did, or it waits for room alone.
+  int64_t waiting_since_ns = 0;
+  uint64_t round = 0;    // of its owner's, in which it was last looked at
+  PlacedRequest placed;  // as the chooser knows it
   int64_t last_token_ns = 0;
   std::shared_ptr<const AdapterCounters> counters;  // with others of its adapter
 
   // RequestsInFlight alone changes these.
   uint64_t arrival = 0;  // how many came before it
-  int64_t waiting_since_ns = 0;
   size_t runner = kNowhere;
   uint64_t number = 0;          // on its runner
   bool has_drawn_here = false;  // since it arrived there
@@ -57,9 +60,9 @@ struct InFlight {
     return std::ssize(request.prompt_tokens) + request.sampling.tokens_max;
   }
   // Runners that had no room may have some by now. A request that has drawn is not given up for its
-  // adapter: runners that could not use it are asked again.
-  void AskAgain() {
-    if (!pool.empty()) lacking.clear();
+  // adapter: runners that could not use it are asked again, after a while.
+  void AskAgain(int64_t now_ns) {
+    if (!pool.empty() && now_ns >= ask_lacking_ns) lacking.clear();
     refused = lacking;
   }
 };
@@ -95,8 +98,11 @@ class RequestsInFlight {
   void TakeOff(InFlight& one);
   // It waits, or goes on to wait.
   void Wait(InFlight& one, int64_t now_ns);
-  // One that waits enters the line, and any may leave it.
-  void EnterLine(InFlight& one) { line_.insert(&one); }
+  // One that waits for room enters the line, and any may leave it.
+  void EnterLine(InFlight& one) {
+    line_.insert(&one);
+    if (one.ask_lacking_ns == 0) one.waiting_since_ns = 0;
+  }
   void LeaveLine(InFlight& one) { line_.erase(&one); }
   // Its runner drew a token for it.
   void Draw(InFlight& one, int32_t token);
@@ -112,7 +118,6 @@ class RequestsInFlight {
   // Oldest first.
   std::vector<InFlight*> AllOn(size_t runner) const;
   const ByAge& waiting() const { return waiting_; }
-  std::vector<InFlight*> OldestWaiting(size_t requests_max) const;
   const ByAge& line() const { return line_; }
   // No other one in line is older.
   bool GoesFirst(InFlight& one) const { return line_.empty() || !IsOlder()(*line_.begin(), &one); }

@@ -33,8 +33,9 @@ TEST_F(RequestsInFlightTest, IsOnARunnerOrWaits) {
   requests_.Wait(old, 40);
   requests_.Wait(old, 50);
   EXPECT_EQ(old.waiting_since_ns, 40);
-  EXPECT_EQ(requests_.OldestWaiting(1), std::vector<InFlight*>{&old});
+  EXPECT_EQ(*requests_.waiting().begin(), &old);
   requests_.EnterLine(young);
+  EXPECT_EQ(young.waiting_since_ns, 0) << "it waits for room alone";
   EXPECT_TRUE(requests_.GoesFirst(old)) << "it is older than the one in line";
   requests_.EnterLine(old);
   EXPECT_FALSE(requests_.GoesFirst(young));
@@ -90,7 +91,7 @@ TEST_F(RequestsInFlightTest, WhatIsNotWhereItBelongsIsFound) {
   one.request.output_tokens.clear();
   one.lacking = {0};
   EXPECT_NE(Check(), "OK") << "it may go where its adapter cannot be used";
-  one.AskAgain();
+  one.AskAgain(0);
   EXPECT_EQ(Check(), "OK");
 }
 

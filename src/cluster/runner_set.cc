@@ -96,6 +96,9 @@ void RunnerSet::Plan(int64_t now_ns) {
 Status RunnerSet::Submit(Request request, std::shared_ptr<TokenStream> stream) {
   RETURN_IF_ERROR(RefuseUnserved(request));
   std::lock_guard lock(mutex_);
+  if (requests_.Find(request.id) != nullptr) {
+    return AlreadyExistsError("a request in flight has the id " + ToString(request.id));
+  }
   RETURN_IF_ERROR(runners_.WhyNoneIsUp());
   for (const AdapterUse& use : request.adapters) {
     if (catalog_.HasContent(use.hash) || registry_.adapters.contains(use.hash)) continue;

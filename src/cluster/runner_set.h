@@ -41,7 +41,8 @@ class RunnerSet : public Generator, private RunnerListener {
   // No request may be in flight that a reader still waits for.
   ~RunnerSet() override;
 
-  // Besides Generator's errors, kUnavailable: no runner is up, and why.
+  // Besides Generator's errors, kUnavailable: no runner is up, and why; kAlreadyExists: another
+  // request in flight has the id.
   Status Submit(Request request, std::shared_ptr<TokenStream> stream) override;
   void Cancel(RequestId id) override;
   GeneratorLimits limits() const override;
@@ -104,10 +105,11 @@ class RunnerSet : public Generator, private RunnerListener {
   static PlacementNeeds NeedsOf(const InFlight& one) {
     return {.adapters = one.request.adapters, .pool = one.pool, .refused = one.refused};
   }
-  void Place(InFlight& one);
+  bool Place(InFlight& one);
   void PlaceOn(InFlight& one, size_t runner);
   void TakeOff(InFlight& one);
   void PlaceWaiting(int64_t now_ns);
+  void EndIfLate(InFlight& one, int64_t now_ns);
   void PlaceLine();
   Status WhyItWaited(const InFlight& one) const;
   FrontendMetrics::Meets MeetsOn(const InFlight& one) const;
@@ -148,6 +150,7 @@ class RunnerSet : public Generator, private RunnerListener {
   RequestsInFlight requests_;
   RemoteRunners runners_;
   std::string weights_hash_;  // of the first runner that came up
+  uint64_t round_ = 1;        // in which those that wait have one turn each
   int64_t ticked_ns_ = 0;
   int64_t planned_ns_ = 0;  // when the chooser last did
   std::thread ticker_;

@@ -1,4 +1,5 @@
 // What a RunnerSet hears from its runners.
+#include <algorithm>
 #include <utility>
 
 #include "base/log.h"
@@ -7,12 +8,19 @@
 namespace graft {
 namespace {
 
-// The adapter's content is not there, or its folder has another by now: not so everywhere.
+// A request that has drawn asks a runner that cannot use its adapter again after as long as it has
+// waited, within these bounds.
+constexpr int64_t kAskLackingMinNs = RunnerSet::kTickNs;
+constexpr int64_t kAskLackingMaxNs = 2'000'000'000;
+
+// The adapter's content is not there, or its folder has another by now, or is damaged or closed to
+// the runner: not so everywhere.
 bool IsForAdapter(const Status& refusal) {
   switch (refusal.code()) {
     case StatusCode::kNotFound:
     case StatusCode::kFailedPrecondition:
     case StatusCode::kDataLoss:
+    case StatusCode::kPermissionDenied:
     case StatusCode::kAborted:
       return true;
     default:
@@ -103,13 +111,20 @@ void RunnerSet::TakeEvent(InFlight& one, TokenEvent event) {
 
 // The runner ends, or has no room, or cannot use the adapter.
 void RunnerSet::TakeRefusal(InFlight& one, const Status& why) {
+  const int64_t now_ns = NowNs();
   one.refused.push_back(one.runner);
-  if (IsForAdapter(why) && one.pool.empty()) one.lacking.push_back(one.runner);
+  if (IsForAdapter(why)) {
+    one.lacking.push_back(one.runner);
+    const int64_t waited_ns = one.waiting_since_ns == 0 ? 0 : now_ns - one.waiting_since_ns;
+    one.ask_lacking_ns = now_ns + std::clamp(waited_ns, kAskLackingMinNs, kAskLackingMaxNs);
+  }
+  if (why.code() == StatusCode::kResourceExhausted) one.waiting_since_ns = 0;
   one.last_refusal = why.message();
   TakeOff(one);
   if (one.is_cancelled) return End(one, {.finish_reason = FinishReason::kCancelled});
   metrics_.Moved(FrontendMetrics::Move::kRefused);
   Place(one);
+  EndIfLate(one, now_ns);
 }
 
 bool RunnerSet::IsRefusal(const InFlight& one, const TokenEvent& event) const {

@@ -3,6 +3,7 @@
 
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -33,7 +34,10 @@ class RecordingLink : public RunnerLink {
 
 class RunnerSetLinksTest : public testing::Test {
  protected:
-  void SetUp() override {
+  void SetUp() override { Start(/*requests_max=*/10); }
+  void Start(int32_t requests_max) {
+    set_.reset();  // the series of its runners have the names of the next one's
+    asked_.clear();
     RunnerSetWorld world{.clock = &clock_, .frontend = 7, .has_ticker = false};
     world.start_link = [this](const RunnerLinkOptions&, size_t runner,
                               RunnerListener& listener) -> Result<std::unique_ptr<RunnerLink>> {
@@ -44,7 +48,7 @@ class RunnerSetLinksTest : public testing::Test {
     options.addresses = {"zero:1", "one:1"};
     options.base.name = "base";
     options.placement.kind = PlacementKind::kMostIdle;
-    options.limits = {.context_tokens_max = 100, .vocab_size = 100, .requests_max = 10};
+    options.limits = {.context_tokens_max = 100, .vocab_size = 100, .requests_max = requests_max};
     options.metrics = &metrics_;
     set_ = RunnerSet::Start(options, world).value();
   }
@@ -89,6 +93,27 @@ class RunnerSetLinksTest : public testing::Test {
     Tell(runner, {.finish_reason = FinishReason::kError, .status = std::move(status)});
   }
   size_t NumAsked(size_t runner) { return asked_[runner].submitted.size(); }
+  void Register(const std::string& hash) {
+    set_->SetRegistry({.adapters = {{hash, {.path = "/" + hash, .name = hash}}}});
+  }
+  void Tick() {
+    clock_.AdvanceNs(RunnerSet::kTickNs);
+    set_->Tick();
+  }
+  // All that the runner is asked for within so many ticks is refused. The reader's end, if it came.
+  std::optional<TokenEvent> RefuseFor(int ticks, size_t runner, const Status& status,
+                                      TokenStream& stream) {
+    for (int i = 0; i < ticks; ++i) {
+      const size_t before = NumAsked(runner);
+      Tick();
+      if (NumAsked(runner) > before) Refuse(runner, status);
+      if (auto end = stream.TryPop(); end.has_value()) return end;
+    }
+    return std::nullopt;
+  }
+
+  static constexpr int kTicksOfWait = 30'000'000'000 / RunnerSet::kTickNs;
+  static constexpr int kFlood = 70;  // more than a tick places
 
   ManualClock clock_;
   Metrics metrics_;
@@ -125,6 +150,132 @@ TEST_F(RunnerSetLinksTest, IsAskedAgainOnceItListsTheAdapterAnew) {
   EXPECT_FALSE(stream->TryPop().has_value()) << "it is registered";
   listener_->OnAdapters(0, Listed({"aa"}));
   EXPECT_EQ(NumAsked(0), 2u);
+}
+
+TEST_F(RunnerSetLinksTest, GoesToAnotherRunnerWhereItsOwnCannotReadTheAdapter) {
+  for (const Status& why : {DataLossError("the adapter's file is truncated"),
+                            PermissionDeniedError("cannot open the adapter's file")}) {
+    Start(/*requests_max=*/10);
+    Up(0, {"aa"});
+    Up(1, {"aa"});
+    const auto stream = Submit("aa");
+    Refuse(0, why);
+    ASSERT_EQ(NumAsked(1), 1u) << why.ToString();
+    Refuse(1, why);
+    EXPECT_EQ(stream->Pop().status.message(), why.message()) << "none can read it";
+  }
+}
+
+TEST_F(RunnerSetLinksTest, AFloodThatNoRunnerCanTakeHoldsUpNoOther) {
+  Start(/*requests_max=*/200);
+  Up(0, {"bb"});
+  Register("aa");
+  std::vector<std::shared_ptr<TokenStream>> flood;
+  for (int i = 0; i < kFlood; ++i) flood.push_back(Submit("aa", "flood"));
+  const auto stream = Submit("", "other");
+  Refuse(0, ResourceExhaustedError("full"));
+  Tick();
+  EXPECT_EQ(NumAsked(0), 2u) << "it is asked again";
+  Refuse(0, ResourceExhaustedError("full"));
+  listener_->OnAdapters(0, Listed({"bb", "cc"}));
+  EXPECT_EQ(NumAsked(0), 3u);
+  // They end all at once.
+  clock_.AdvanceNs(kTicksOfWait * RunnerSet::kTickNs);
+  set_->Tick();
+  for (const auto& one : flood) {
+    const auto end = one->TryPop();
+    ASSERT_TRUE(end.has_value());
+    EXPECT_EQ(end->status.code(), StatusCode::kUnavailable);
+  }
+  EXPECT_EQ(set_->num_waiting(), 0);
+  EXPECT_EQ(set_->CheckIntegrity().ToString(), "OK");
+}
+
+// Runner 0 alone has the flood's adapter, and is full.
+TEST_F(RunnerSetLinksTest, AFloodForAFullRunnerHoldsUpNoOther) {
+  Start(/*requests_max=*/200);
+  Up(0, {"aa"});
+  Up(1, {"bb"});
+  size_t num_refused = 0;
+  const auto refuse_all = [&] {
+    for (; num_refused < NumAsked(0); ++num_refused) {
+      std::vector<TokenEvent> events(1);
+      events[0].finish_reason = FinishReason::kError;
+      events[0].status = ResourceExhaustedError("full");
+      listener_->OnEvents(0, asked_[0].submitted[num_refused].id.number, std::move(events));
+    }
+  };
+  for (int i = 0; i < kFlood; ++i) Submit("aa", "flood");
+  const auto stream = Submit("bb", "other");
+  Refuse(1, ResourceExhaustedError("full"));
+  refuse_all();
+  ASSERT_EQ(NumAsked(1), 1u);
+  for (int i = 0; i < 2; ++i) {
+    Tick();
+    refuse_all();
+  }
+  EXPECT_EQ(NumAsked(1), 2u);
+  EXPECT_EQ(NumAsked(0), size_t{2 * kFlood}) << "each once in that time";
+  EXPECT_EQ(set_->CheckIntegrity().ToString(), "OK");
+}
+
+TEST_F(RunnerSetLinksTest, WhatHasDrawnAsksForItsAdapterEverMoreSeldomAndNotForEver) {
+  Up(0, {"aa"});
+  const auto stream = Submit("aa");
+  Tell(0, {.token = 11});
+  EXPECT_EQ(stream->Pop().token, 11);
+  Up(0, {"aa"});  // it has lost its requests
+  const Status gone = NotFoundError("adapter content aa is unknown");
+  Refuse(0, gone);
+  EXPECT_FALSE(RefuseFor(kTicksOfWait - 20, 0, gone, *stream).has_value());
+  EXPECT_LT(NumAsked(0), 30u);
+  EXPECT_GT(NumAsked(0), 15u);
+  // What counts is the time since it drew.
+  while (NumAsked(0) < 40) {
+    const size_t before = NumAsked(0);
+    listener_->OnAdapters(0, Listed({"aa"}));
+    ASSERT_EQ(NumAsked(0), before + 1) << "at once where the list is another";
+    Refuse(0, gone);
+  }
+  listener_->OnAdapters(0, Listed({"aa"}));
+  Tell(0, {.token = 12});
+  EXPECT_EQ(stream->Pop().token, 12);
+  Up(0, {"aa"});
+  Refuse(0, gone);
+  EXPECT_FALSE(RefuseFor(kTicksOfWait - 20, 0, gone, *stream).has_value());
+  const auto end = RefuseFor(20 + 1, 0, gone, *stream);
+  ASSERT_TRUE(end.has_value());
+  EXPECT_EQ(end->status.code(), StatusCode::kUnavailable);
+  EXPECT_NE(end->status.message().find(gone.message()), std::string::npos);
+  EXPECT_EQ(set_->CheckIntegrity().ToString(), "OK");
+}
+
+TEST_F(RunnerSetLinksTest, WhatFailsAtItsRunnerEndsAndWhatWaitsForRoomWaits) {
+  Up(0);
+  auto stream = Submit();
+  const Status full = ResourceExhaustedError("full");
+  Refuse(0, full);
+  EXPECT_FALSE(RefuseFor(2 * kTicksOfWait, 0, full, *stream).has_value());
+  Tick();
+  Tell(0, {.finish_reason = FinishReason::kStop});
+  EXPECT_EQ(stream->Pop().finish_reason, FinishReason::kStop);
+  stream = Submit();
+  const Status hangs = UnavailableError("its storage does not answer");
+  Refuse(0, hangs);
+  const auto end = RefuseFor(kTicksOfWait + 1, 0, hangs, *stream);
+  ASSERT_TRUE(end.has_value());
+  EXPECT_NE(end->status.message().find(hangs.message()), std::string::npos);
+}
+
+TEST_F(RunnerSetLinksTest, AnIdThatIsInFlightIsRefused) {
+  Up(0);
+  const auto stream = Submit();
+  --last_id_;
+  EXPECT_EQ(TrySubmit("", "", std::make_shared<TokenStream>()).code(), StatusCode::kAlreadyExists);
+  Tell(0, {.finish_reason = FinishReason::kStop});
+  EXPECT_EQ(stream->Pop().finish_reason, FinishReason::kStop);
+  --last_id_;
+  Submit();
 }
 
 TEST_F(RunnerSetLinksTest, ARunnerThatComesUpAgainHasLostWhatItHad) {

@@ -33,7 +33,8 @@ struct RunnerSetOptions {
   // So many runners may die in steps that hold a request which has drawn nothing there; after that
   // it runs alone in its steps, and is given up if that kills a runner, too.
   int32_t deaths_max = 3;
-  // How long a request that was begun waits for a runner that can go on with it.
+  // How long a request waits for a runner that can take it, or go on with it. For room at one it
+  // waits without a limit.
   int64_t runner_wait_ns = 30'000'000'000;
 };
 

@@ -9,25 +9,33 @@
 namespace graft {
 namespace {
 
-// Requests in line that are offered to runners in one tick.
-constexpr size_t kPlacedPerTickMax = 64;
+// Waiting requests that are looked at in one tick. One for which a runner is picked counts as many:
+// 64 of these at most.
+constexpr int32_t kLooksPerTick = 1024;
+constexpr int32_t kLooksOfAPick = 16;
 constexpr size_t kDigitsTold = 12;  // of a content's hash
 
 }  // namespace
 
 // Puts it on a runner, or it waits. Where the policy keeps order, it passes no older one in line.
-void RunnerSet::Place(InFlight& one) {
+// Returns whether the policy was asked for a runner.
+bool RunnerSet::Place(InFlight& one) {
   requests_.LeaveLine(one);
   std::vector<uint8_t> can = WhichCanTake(runners_.all(), NeedsOf(one));
-  chooser_.LeaveSpareOut(runners_.all(), one.placed, &can);
   const bool keeps_order = chooser_.keeps_order();
-  const bool waits_for_room = keeps_order && AnyCan(can);
-  if (!keeps_order || (waits_for_room && requests_.GoesFirst(one))) {
+  const bool any_can = AnyCan(can);
+  const bool is_next = any_can && (!keeps_order || requests_.GoesFirst(one));
+  if (is_next) {
+    chooser_.LeaveSpareOut(runners_.all(), one.placed, &can);
     const int32_t picked = chooser_.Pick(runners_.all(), can, one.placed, NowNs());
-    if (picked != kNoRunner) return PlaceOn(one, static_cast<size_t>(picked));
+    if (picked != kNoRunner) {
+      PlaceOn(one, static_cast<size_t>(picked));
+      return true;
+    }
   }
   requests_.Wait(one, NowNs());
-  if (waits_for_room) requests_.EnterLine(one);
+  if (keeps_order && any_can) requests_.EnterLine(one);
+  return is_next;
 }
 
 void RunnerSet::PlaceOn(InFlight& one, size_t runner) {
@@ -57,23 +65,36 @@ void RunnerSet::TakeOff(InFlight& one) {
   requests_.TakeOff(one);
 }
 
+// Oldest first. All that wait have their turn in a round, which takes several ticks where they are
+// many: those that every runner refuses hold up no others.
 void RunnerSet::PlaceWaiting(int64_t now_ns) {
-  for (InFlight* const one : requests_.OldestWaiting(kPlacedPerTickMax)) {
-    one->AskAgain();
-    Place(*one);
-    if (one->IsOnRunner()) continue;
-    // Requests in line wait for room alone, and without a time limit.
-    if (requests_.line().contains(one)) continue;
-    if (now_ns - one->waiting_since_ns < options_.runner_wait_ns) continue;
-    End(*one, FailedEvent(WhyItWaited(*one)));
+  PlaceLine();
+  int32_t looks_left = kLooksPerTick;
+  for (auto next = requests_.waiting().begin(); next != requests_.waiting().end();) {
+    InFlight& one = **next++;
+    if (looks_left > 0 && one.round != round_) {
+      one.round = round_;
+      one.AskAgain(now_ns);
+      looks_left -= Place(one) ? kLooksOfAPick : 1;
+    }
+    EndIfLate(one, now_ns);
   }
+  if (looks_left > 0) ++round_;
+}
+
+// For room it waits without a limit.
+void RunnerSet::EndIfLate(InFlight& one, int64_t now_ns) {
+  if (one.IsOnRunner() || one.waiting_since_ns == 0) return;
+  if (now_ns - one.waiting_since_ns < options_.runner_wait_ns) return;
+  if (requests_.line().contains(&one)) return;
+  End(one, FailedEvent(WhyItWaited(one)));
 }
 
 // A runner has room again: the requests that were held up go on at once.
 void RunnerSet::PlaceLine() {
   while (!requests_.line().empty()) {
     InFlight* const first = *requests_.line().begin();
-    first->AskAgain();
+    first->AskAgain(NowNs());
     Place(*first);
     if (!first->IsOnRunner()) return;
   }
@@ -107,7 +128,7 @@ bool RunnerSet::MoveTo(InFlight& one, std::span<const uint8_t> allowed) {
   if (picked == kNoRunner) return false;
   runners_[one.runner].link->Cancel(one.number);
   TakeOff(one);
-  one.AskAgain();
+  one.AskAgain(NowNs());
   PlaceOn(one, static_cast<size_t>(picked));
   return true;
 }
@@ -148,7 +169,8 @@ void RunnerSet::MoveAway(size_t runner, bool left, bool died) {
     }
     ++num_moved;
     metrics_.Moved(died ? FrontendMetrics::Move::kDied : FrontendMetrics::Move::kDrained);
-    one->AskAgain();
+    one->waiting_since_ns = 0;  // a runner had taken it
+    one->AskAgain(NowNs());
     Place(*one);
   }
   if (num_moved > 0) {

@@ -1,6 +1,7 @@
 // A RunnerSet among random calls, told by hand, one thread, no network: runners come up, go, drain,
 // refuse, evict and draw; they are listed, spare and gone; clients come and cancel. After each call
-// every request is where it belongs, and each reader sees its tokens in order and one end.
+// every request is where it belongs, and each reader sees its tokens in order and one end. In the
+// end no runner can use any adapter: requests for one end within the wait for a runner.
 #include <gtest/gtest.h>
 
 #include <map>
@@ -23,12 +24,23 @@ namespace {
 constexpr size_t kNumAddresses = 6;
 constexpr int kNumCalls = 2500;
 constexpr int32_t kTokensMax = 4;
+constexpr int64_t kRunnerWaitNs = 3'000'000'000;
+
+// What has happened; each of it should.
+struct Counts {
+  int whole = 0;          // answers
+  int refused = 0;        // requests
+  int refused_drawn = 0;  // of these, after they had drawn elsewhere
+  int moved = 0;          // after they had drawn
+  int late = 0;           // of those that no runner could take
+};
 
 // A runner, as the test plays it.
 struct Played {
   std::string address;
   bool is_up = false;
   std::map<uint64_t, Request> asked;  // with the tokens that it has drawn
+  std::set<uint64_t> drawn_here;
   std::set<uint64_t> cancelled;
 };
 
@@ -58,19 +70,20 @@ class PlayedLink : public RunnerLink {
 struct Reader {
   std::shared_ptr<TokenStream> stream = std::make_shared<TokenStream>();
   int32_t num_tokens = 0;
+  bool has_adapter = false;
   bool is_cancelled = false;
   bool has_ended = false;
 };
 
 class RandomCalls {
  public:
-  RandomCalls(PlacementKind kind, uint64_t seed) : random_(seed) {
+  RandomCalls(PlacementKind kind, uint64_t seed, Counts& counts) : counts_(counts), random_(seed) {
     RunnerSetWorld world{.clock = &clock_, .frontend = 7, .has_ticker = false};
     world.start_link = [this](const RunnerLinkOptions& options, size_t runner,
                               RunnerListener& listener) -> Result<std::unique_ptr<RunnerLink>> {
       listener_ = &listener;
       return std::unique_ptr<RunnerLink>(
-          std::make_unique<PlayedLink>(runners_, runner, options.address, num_moved_));
+          std::make_unique<PlayedLink>(runners_, runner, options.address, counts_.moved));
     };
     RunnerSetOptions options;
     options.addresses_come_later = true;
@@ -79,7 +92,7 @@ class RandomCalls {
     options.placement.seed = seed;
     options.consolidates = true;
     options.limits = {.context_tokens_max = 100, .vocab_size = 100, .requests_max = 12};
-    options.runner_wait_ns = 3'000'000'000;
+    options.runner_wait_ns = kRunnerWaitNs;
     set_ = RunnerSet::Start(options, world).value();
   }
 
@@ -91,10 +104,8 @@ class RandomCalls {
       ASSERT_TRUE(status.ok()) << status.ToString() << " after call " << i;
       if (testing::Test::HasFailure()) return;
     }
+    RefuseAdapters();
     Finish();
-    EXPECT_GT(num_whole_, 30);
-    EXPECT_GT(num_refused_, 5);
-    EXPECT_GT(num_moved_, 20);
   }
 
  private:
@@ -162,6 +173,7 @@ class RandomCalls {
     request.sampling.tokens_max = kTokensMax;
     if (!OneIn(3)) request.UseAdapter(OneIn(2) ? "aa" : "bb");
     const uint64_t id = last_id_;
+    reader->has_adapter = !request.adapters.empty();
     if (!set_->Submit(std::move(request), reader->stream).ok()) return;
     readers_[id] = std::move(reader);
   }
@@ -217,20 +229,24 @@ class RandomCalls {
       case 1:
         return listener_->OnEvicted(runner, one->first);
       case 2:
-        if (OneIn(2)) return Refuse(runner, one->first);
-        [[fallthrough]];
+      case 3:
+        return Refuse(runner, one->first,
+                      OneIn(2)   ? ResourceExhaustedError("full")
+                      : OneIn(2) ? NotFoundError("no such content")
+                                 : DataLossError("a broken folder"));
       default:
         Draw(runner, one->first);
     }
   }
 
-  void Refuse(size_t runner, uint64_t number) {
-    if (runners_[runner].asked[number].output_tokens.size() > 0) return;
-    runners_[runner].asked.erase(number);
-    ++num_refused_;
-    Tell(runner, number,
-         {.finish_reason = FinishReason::kError,
-          .status = OneIn(2) ? NotFoundError("no such content") : ResourceExhaustedError("full")});
+  // What has drawn there is not refused any more.
+  void Refuse(size_t runner, uint64_t number, const Status& why) {
+    Played& played = runners_[runner];
+    if (played.drawn_here.contains(number)) return;
+    ++counts_.refused;
+    counts_.refused_drawn += played.asked[number].output_tokens.empty() ? 0 : 1;
+    played.asked.erase(number);
+    Tell(runner, number, {.finish_reason = FinishReason::kError, .status = why});
   }
 
   // A token is its place in the answer.
@@ -243,6 +259,7 @@ class RandomCalls {
     }
     const auto place = static_cast<int32_t>(request.output_tokens.size());
     request.output_tokens.push_back(place);
+    played.drawn_here.insert(number);
     const bool is_last = place + 1 == kTokensMax;
     if (is_last) played.asked.erase(number);
     Tell(runner, number,
@@ -267,12 +284,52 @@ class RandomCalls {
         if (event->finish_reason == FinishReason::kCancelled) {
           EXPECT_TRUE(reader->is_cancelled);
         }
+        counts_.late += event->status.code() == StatusCode::kUnavailable ? 1 : 0;
         if (event->finish_reason != FinishReason::kLength) continue;
         EXPECT_EQ(reader->num_tokens, kTokensMax);
-        ++num_whole_;
+        ++counts_.whole;
       }
     }
     std::erase_if(readers_, [](const auto& one) { return one.second->has_ended; });
+  }
+
+  std::vector<std::pair<size_t, uint64_t>> AllAsked() const {
+    std::vector<std::pair<size_t, uint64_t>> asked;
+    for (const auto& [runner, played] : runners_) {
+      for (const auto& [number, request] : played.asked) asked.emplace_back(runner, number);
+    }
+    return asked;
+  }
+
+  // All runners list all adapters, and can use none. They refuse a request one after the other, a
+  // tick each, before it waits and after it has waited. Meanwhile some seem to have no room.
+  void RefuseAdapters() {
+    constexpr int kTicksOfWait = kRunnerWaitNs / RunnerSet::kTickNs;
+    constexpr int kTicksAround = 20;
+    for (const auto& [runner, played] : std::map<size_t, Played>(runners_)) {
+      Up(runner, /*with_all=*/true);
+    }
+    for (int tick = 0; tick < kTicksAround + kTicksOfWait + kTicksAround; ++tick) {
+      const bool all_tell = tick < kTicksAround || tick >= kTicksAround + kTicksOfWait;
+      for (const auto& [runner, played] : runners_) {
+        if (!all_tell && !OneIn(4)) continue;
+        const int64_t num_asked = std::ssize(played.asked);
+        listener_->OnState(runner, {.requests_running = num_asked, .pages_free = 16}, false);
+      }
+      clock_.AdvanceNs(RunnerSet::kTickNs);
+      set_->Tick();
+      for (const auto& [runner, number] : AllAsked()) {
+        if (runners_[runner].asked[number].adapters.empty()) {
+          Draw(runner, number);
+        } else {
+          Refuse(runner, number, NotFoundError("no such content"));
+        }
+      }
+      ReadAll();
+    }
+    for (const auto& [id, reader] : readers_) {
+      EXPECT_FALSE(reader->has_adapter) << "request " << id << " is later than its wait";
+    }
   }
 
   // All runners are there, and whatever is in flight ends.
@@ -282,11 +339,7 @@ class RandomCalls {
       set_->SetRunners(MostAddresses(1'000'000'000));
       clock_.AdvanceNs(RunnerSet::kTickNs);
       set_->Tick();
-      std::vector<std::pair<size_t, uint64_t>> asked;
-      for (const auto& [runner, played] : runners_) {
-        for (const auto& [number, request] : played.asked) asked.emplace_back(runner, number);
-      }
-      for (const auto& [runner, number] : asked) Draw(runner, number);
+      for (const auto& [runner, number] : AllAsked()) Draw(runner, number);
       for (const auto& [runner, played] : std::map<size_t, Played>(runners_)) {
         if (round % 100 == 0) Up(runner, /*with_all=*/true);
       }
@@ -298,6 +351,7 @@ class RandomCalls {
     EXPECT_EQ(set_->num_waiting(), 0);
   }
 
+  Counts& counts_;
   ManualClock clock_;
   Random random_;
   std::map<size_t, Played> runners_;  // by the number of their links
@@ -305,9 +359,6 @@ class RandomCalls {
   std::unique_ptr<RunnerSet> set_;
   std::map<uint64_t, std::unique_ptr<Reader>> readers_;
   uint64_t last_id_ = 0;
-  int num_whole_ = 0;
-  int num_refused_ = 0;
-  int num_moved_ = 0;  // after they had drawn
 };
 
 class RunnerSetRandomTest : public testing::TestWithParam<PlacementKind> {
@@ -317,11 +368,17 @@ class RunnerSetRandomTest : public testing::TestWithParam<PlacementKind> {
 };
 
 TEST_P(RunnerSetRandomTest, EachRequestIsWhereItBelongs) {
+  Counts counts;
   for (uint64_t seed = 1; seed <= 2; ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
-    RandomCalls(GetParam(), seed).Run();
+    RandomCalls(GetParam(), seed, counts).Run();
     if (HasFailure()) return;
   }
+  EXPECT_GT(counts.whole, 30);
+  EXPECT_GT(counts.refused, 40);
+  EXPECT_GT(counts.refused_drawn, 5);
+  EXPECT_GT(counts.moved, 20);
+  EXPECT_GT(counts.late, 0);
 }
 
 INSTANTIATE_TEST_SUITE_P(Placements, RunnerSetRandomTest,
