@@ -1,8 +1,8 @@
 // Decides which prompts have rows in the next step: which of those begun go on, and which requests
 // of the line begin. It walks along the line from the tenant that is furthest behind (FairLine).
 // Each request that it looks at goes through two passes, WantAdapters and AdmitPrompts, and a third
-// one, GiveWay, ends the plan. Each request has one verdict (Verdict), which says what became of it
-// and why.
+// one, GiveWay, ends the plan. Each turn of a request writes a verdict (Verdict): what was decided
+// of it, and why.
 //
 // The first two passes take turns, request by request, because each depends on what the other did
 // for the requests before. Rows that a tenant was given decide which tenant is next, and adapters
@@ -44,7 +44,8 @@ class AdmissionWalk {
   // For a plan that was made ahead: such a plan admits no request.
   void Skip();
 
-  // Those of the last plan. A request that no step had room for is not looked at in every plan.
+  // Those of the last plan. A request that no step had room for is not looked at in every plan. One
+  // that was looked at twice has two, and the last one holds.
   std::span<const Verdict> verdicts() const { return verdicts_; }
   // How many sequences of the last plan begin while their adapter arrives.
   int32_t num_early() const;

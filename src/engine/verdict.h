@@ -1,5 +1,7 @@
-// What a plan decides about a request that it looks at, and why. Plain data. The passes of a plan
-// (AdmissionWalk) write one list of verdicts, in the order in which the requests had their turn.
+// What a plan decides about a request when it looks at it, and why. Plain data. The passes of a
+// plan (AdmissionWalk) write one list of verdicts, in the order in which the requests had their
+// turn. A verdict says nothing of what came after that turn: a sequence that goes on or begins may
+// be preempted for a later request, or left out for one that runs alone.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +12,7 @@ namespace graft {
 
 struct Verdict {
   enum class Why : uint8_t {
-    // The request has rows in the step.
+    // The request was given rows in the step.
     kGoesOn,       // a chunk of its prompt, which was begun in an earlier step
     kBegins,       // its first rows
     kBeginsEarly,  // its first rows, while its adapter still arrives on the device
