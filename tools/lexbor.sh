@@ -16,7 +16,7 @@ mkdir -p "$folder"
 # Builds of several folders may begin at once.
 exec 9>"$folder/lock" && flock 9
 settings="$version $(sha256sum <"$0")"
-[ -f "$library" ] && [ "$settings" = "$(cat "$library.settings" 2>/dev/null)" ] && exit
+[ -f "$library" ] && [ -d "$folder/include" ] && [ "$settings" = "$(cat "$library.settings" 2>/dev/null)" ] && exit
 
 fetch() {
   python3 -m venv "$folder/venv" &&
@@ -58,10 +58,12 @@ xargs -P "$(nproc)" -I{} sh -c 'out=$1/$(echo "$2" | tr / _).o; shift; file=$1; 
 rm -f "$library.new"
 ar rcs "$library.new" "$objects"/*.o
 # The headers, and the licence, which goes with every program that is handed on. Headers of this version stay as they
-# are, since builds that go on meanwhile read them.
-if [ "$version" != "$(cat "$folder/headers_version" 2>/dev/null)" ]; then
-  rm -rf "$folder/include" && mkdir -p "$folder/include"
-  (cd "$source" && find lexbor -name '*.h' -exec cp --parents {} "$OLDPWD/$folder/include" \;)
+# are, since builds that go on meanwhile read them. A run that ends on the way leaves no half of them in their place.
+if [ ! -d "$folder/include" ] || [ "$version" != "$(cat "$folder/headers_version" 2>/dev/null)" ]; then
+  rm -rf "$folder/headers_version" "$folder/include.new" && mkdir "$folder/include.new"
+  (cd "$source" && find lexbor -name '*.h' -exec cp --parents {} "$OLDPWD/$folder/include.new" \;)
+  rm -rf "$folder/include"
+  mv "$folder/include.new" "$folder/include"
   echo "$version" >"$folder/headers_version"
 fi
 cp "$source/../LICENSE" "$source/../NOTICE" "$folder"
