@@ -5,14 +5,15 @@
 #include <cstdio>
 #include <memory>
 
+#include "assist/cpu_assist.h"
 #include "base/clock.h"
 #include "base/random.h"
 #include "bench/assist_ipc.h"
 #include "bench/commands.h"
-#include "executor/cpu_assist.h"
 #include "profile/report.h"
 #include "profile/synthetic_adapter.h"
 #include "runtime/runtime.h"
+#include "runtime/worker_command.h"
 
 namespace graft {
 namespace {
@@ -154,7 +155,7 @@ StepPlan AssistBench::MakePlan(int32_t rows, AdapterSlot slot) const {
   }
   for (int32_t page = 0; page < sequence.num_pages; ++page) plan.pages.push_back(page);
   plan.sequences.push_back(sequence);
-  plan.assists = true;
+  plan.bridges = true;
   plan.starts.push_back({0, {}, {0}, {}});
   return plan;
 }
@@ -162,7 +163,7 @@ StepPlan AssistBench::MakePlan(int32_t rows, AdapterSlot slot) const {
 void AssistBench::RunSteps(CpuAssist* assist, int32_t rows, AdapterSlot slot,
                            std::vector<double>* times) {
   ModelExecutor executor(*transformer_, loras_.get(), limits_, model_->stream,
-                         {.arrivals = arrivals_.get(), .assist = assist});
+                         {.arrivals = arrivals_.get(), .bridge = assist});
   StepPlan plan = MakePlan(rows, slot);
   const int steps = (options_.steps + kRounds - 1) / kRounds;
   for (int i = 0; i < kWarmupSteps + steps; ++i) {
@@ -176,9 +177,9 @@ void AssistBench::RunSteps(CpuAssist* assist, int32_t rows, AdapterSlot slot,
 }
 
 Result<std::unique_ptr<CpuAssist>> AssistBench::MakeAssist(CpuAssistOptions options) {
-  if (options_.processes) options.command = AssistWorkerCommand();
+  if (options_.processes) options.command = WorkerProgram();
   return CpuAssist::Create(options, model_->config, model_->weights.dtype, limits_.step_tokens_max,
-                           *store_, model_->device, metrics_);
+                           *store_, *arrivals_, model_->device, metrics_);
 }
 
 Status AssistBench::RunRow(int32_t rows, int32_t num_workers, OrderedJson* json) {

@@ -15,13 +15,13 @@
 #include <string>
 #include <utility>
 
+#include "assist/assist_exchange.h"
+#include "assist/assist_profile.h"
+#include "assist/assist_worker.h"
 #include "base/check.h"
 #include "base/clock.h"
 #include "base/random.h"
 #include "base/thread_pool.h"
-#include "executor/assist_exchange.h"
-#include "executor/assist_profile.h"
-#include "executor/assist_worker.h"
 #include "kernels/host_exchange/host_exchange.h"
 #include "profile/report.h"
 #include "tensor/dtype.h"

@@ -1,7 +1,7 @@
 // graft-bench: its subcommands together.
 #include "bench/commands.h"
 #include "options/help.h"
-#include "runtime/assist_command.h"
+#include "runtime/worker_command.h"
 
 namespace graft {
 
@@ -14,7 +14,7 @@ Command BenchProgram() {
                       BenchOpsCommand(), BenchParallelCommand(), BenchServeCommand(),
                       BenchStepCommand()}};
   for (Command& one : program.subcommands) one.environment_prefix = "GRAFT_BENCH_";
-  program.subcommands.push_back(AssistCommand());
+  program.subcommands.push_back(WorkerCommand());
   program.subcommands.push_back(HelpCommand(BenchProgram, "graft-bench help step"));
   return program;
 }

@@ -2,7 +2,7 @@
 #include "cli/commands.h"
 #include "options/help.h"
 #include "profile/profile.h"
-#include "runtime/assist_command.h"
+#include "runtime/worker_command.h"
 
 namespace graft {
 namespace {
@@ -39,7 +39,7 @@ Command GraftProgram() {
           "(--step-tokens-max is GRAFT_STEP_TOKENS_MAX).",
       .subcommands = {ServeCommand(), RunnerCommand(), FrontendCommand(), ClusterCommand(),
                       GenerateCommand(), LearnCommand(), AdaptersCommand(), FormerBenchCommand(),
-                      ProfileCommand(), SimulateCommand(), AssistCommand(),
+                      ProfileCommand(), SimulateCommand(), WorkerCommand(),
                       HelpCommand(GraftProgram, "graft help serve")}};
 }
 

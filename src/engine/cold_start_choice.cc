@@ -24,13 +24,13 @@ double WaitNs(const ArrivalForecast& arrival, double step_ns) {
 
 // Whether a layer's rows are there is asked when the step comes to it: where the CPU takes longer
 // than the copy of a layer, the next ones are there, and then the step is ahead of the copy again.
-double AssistNs(const ArrivalForecast& arrival, double step_ns, double assist_ns) {
+double BridgeNs(const ArrivalForecast& arrival, double step_ns, double bridge_ns) {
   const int32_t layers = arrival.size.num_layers;
   double stall_ns = 0.0;
   for (int32_t layer = 0; layer < layers; ++layer) {
     const double reached_ns = step_ns * layer / layers + stall_ns;
     const double there_ns = arrival.ahead_ns + arrival.own_ns * (layer + 1) / layers;
-    if (reached_ns < there_ns) stall_ns += assist_ns;
+    if (reached_ns < there_ns) stall_ns += bridge_ns;
   }
   return stall_ns;
 }
@@ -175,10 +175,10 @@ double StepCost::At(int64_t num_rows) const {
   return mean_ns + per_row * (static_cast<double>(num_rows) - mean_rows);
 }
 
-void AssistPace::Add(const CopySize& size, int64_t num_rows, bool is_new, AssistWork* work) const {
+void BridgePace::Add(const CopySize& size, int64_t num_rows, bool is_new, BridgeWork* work) const {
   const auto rates =
       std::find_if(rates_.ranks.begin(), rates_.ranks.end() - 1,
-                   [&size](const AssistRates::OfRank& one) { return size.rank <= one.rank; });
+                   [&size](const BridgeRates::OfRank& one) { return size.rank <= one.rank; });
   const double layer_bytes = static_cast<double>(size.bytes) / size.num_layers;
   work->num_rows += num_rows;
   work->rows_ns += layer_bytes * rates->row_ns * static_cast<double>(num_rows);
@@ -189,7 +189,7 @@ void AssistPace::Add(const CopySize& size, int64_t num_rows, bool is_new, Assist
 
 // As rows are cut into shares: a worker is taken in where its rows take as long as reading does,
 // and every border between two shares makes one more worker read.
-double AssistPace::NsByRates(const AssistWork& work) const {
+double BridgePace::NsByRates(const BridgeWork& work) const {
   if (work.num_adapters == 0) return 0.0;
   const double adapters = work.num_adapters;
   const auto shares_max = static_cast<double>(
@@ -201,11 +201,11 @@ double AssistPace::NsByRates(const AssistWork& work) const {
   return (work.read_ns * (shares + adapters - 1.0) / adapters + work.rows_ns) / shares;
 }
 
-double AssistPace::LayerNs(const AssistWork& work) const {
+double BridgePace::LayerNs(const BridgeWork& work) const {
   return NsByRates(work) * times_rates_ / weight_;
 }
 
-void AssistPace::Observe(const AssistWork& work, int32_t num_layers, double ns) {
+void BridgePace::Observe(const BridgeWork& work, int32_t num_layers, double ns) {
   const double by_rates_ns = NsByRates(work) * num_layers;
   if (by_rates_ns <= 0.0) return;
   // Steps count alike, whatever their rows. What hides behind the products costs nothing.
@@ -213,20 +213,20 @@ void AssistPace::Observe(const AssistWork& work, int32_t num_layers, double ns) 
   times_rates_ = times_rates_ * kMemory + std::max(0.0, ns) / by_rates_ns;
 }
 
-void AssistPace::Forget() { times_rates_ = weight_ + (times_rates_ - weight_) * kMemory; }
+void BridgePace::Forget() { times_rates_ = weight_ + (times_rates_ - weight_) * kMemory; }
 
 ArrivalStall StallWith(const ColdStartCase& step, const ColdStartCosts& costs) {
   const ArrivalForecast& arrival = step.arrival;
   const double step_ns = costs.steps.At(step.num_rows + step.num_rows_joining);
   ArrivalStall stall = step.stall;
   stall.wait_ns = std::max(stall.wait_ns, WaitNs(arrival, step_ns));
-  stall.assist_ns = stall.wait_ns;
+  stall.bridge_ns = stall.wait_ns;
   if (arrival.ahead_ns + arrival.own_ns >= stall.last.ahead_ns + stall.last.own_ns) {
     stall.last = arrival;
   }
-  if (!costs.assist.is_known()) return stall;
-  costs.assist.Add(arrival.size, step.num_rows_joining, !step.is_adapter_named, &stall.work);
-  stall.assist_ns = AssistNs(stall.last, step_ns, costs.assist.LayerNs(stall.work));
+  if (!costs.bridge.is_known()) return stall;
+  costs.bridge.Add(arrival.size, step.num_rows_joining, !step.is_adapter_named, &stall.work);
+  stall.bridge_ns = BridgeNs(stall.last, step_ns, costs.bridge.LayerNs(stall.work));
   return stall;
 }
 

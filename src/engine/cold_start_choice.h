@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "step/assist_rates.h"
+#include "step/bridge_rates.h"
 
 namespace graft {
 
@@ -98,32 +98,32 @@ class StepCost {
 };
 
 // What the CPU computes in each layer of a step, by the rates measured at start.
-struct AssistWork {
+struct BridgeWork {
   int32_t num_adapters = 0;
   int64_t num_rows = 0;
   double read_ns = 0.0;  // all by one worker
   double rows_ns = 0.0;
 };
 
-// How long AssistWork takes: the time measured at start, times a factor that assisted steps teach.
-class AssistPace {
+// How long BridgeWork takes: the time measured at start, times a factor that bridged steps teach.
+class BridgePace {
  public:
-  explicit AssistPace(AssistRates rates = {}) : rates_(std::move(rates)) {}
+  explicit BridgePace(BridgeRates rates = {}) : rates_(std::move(rates)) {}
 
   // Whether there are workers at all.
   bool is_known() const { return !rates_.ranks.empty(); }
   // Rows of an adapter, which is the work's already unless `is_new`.
-  void Add(const CopySize& size, int64_t num_rows, bool is_new, AssistWork* work) const;
-  double LayerNs(const AssistWork& work) const;
+  void Add(const CopySize& size, int64_t num_rows, bool is_new, BridgeWork* work) const;
+  double LayerNs(const BridgeWork& work) const;
   // A step took `ns` longer for so many layers of this work.
-  void Observe(const AssistWork& work, int32_t num_layers, double ns);
+  void Observe(const BridgeWork& work, int32_t num_layers, double ns);
   // A step did without: what was observed counts less, so that one bad day is not for ever.
   void Forget();
 
  private:
-  double NsByRates(const AssistWork& work) const;
+  double NsByRates(const BridgeWork& work) const;
 
-  AssistRates rates_;
+  BridgeRates rates_;
   // Sums over the observations, older ones counting less; the rates are the first one.
   double weight_ = 1.0;
   double times_rates_ = 1.0;  // what layers took, in times of what the rates say
@@ -131,19 +131,19 @@ class AssistPace {
 
 struct ColdStartCosts {
   StepCost steps;
-  AssistPace assist;
+  BridgePace bridge;
 };
 
 // What a step loses to adapters on their way that it names.
 struct ArrivalStall {
   double wait_ns = 0.0;    // if it waits for rows before its layers
-  double assist_ns = 0.0;  // if the CPU computes where rows are missing; the same where none does
-  AssistWork work;         // that is the CPU's then
+  double bridge_ns = 0.0;  // if the CPU computes where rows are missing; the same where none does
+  BridgeWork work;         // that is the CPU's then
   ArrivalForecast last;    // of the adapter that is there last
 
   // Cores are taken for a gain alone.
-  bool assists() const { return assist_ns < wait_ns; }
-  double least_ns() const { return std::min(wait_ns, assist_ns); }
+  bool bridges() const { return bridge_ns < wait_ns; }
+  double least_ns() const { return std::min(wait_ns, bridge_ns); }
 };
 
 // A step that is being planned, and a request that could join it.

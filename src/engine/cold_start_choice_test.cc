@@ -166,8 +166,8 @@ class BeginsNowTest : public testing::Test {
   // A worker needs read_us to read one layer of Case's adapter, and row_us for each row.
   void SetWorkers(int32_t num_workers, double read_us, double row_us) {
     const double byte_ns = 1e3 / kLayerBytes;
-    costs_.assist =
-        AssistPace({{{8, 1e3, 1e3}, {64, read_us * byte_ns, row_us * byte_ns}}, num_workers});
+    costs_.bridge =
+        BridgePace({{{8, 1e3, 1e3}, {64, read_us * byte_ns, row_us * byte_ns}}, num_workers});
   }
 
   static constexpr int64_t kLayerBytes = 1 << 23;
@@ -205,16 +205,16 @@ TEST_F(BeginsNowTest, WhatStandsInLineAheadIsWaitedForToo) {
 
 TEST_F(BeginsNowTest, WhoeverWaitsAlreadyLosesNothing) {
   ColdStartCase step = Case(200, 128, 6.4);
-  step.stall.wait_ns = step.stall.assist_ns = 0.3 * kMs;
+  step.stall.wait_ns = step.stall.bridge_ns = 0.3 * kMs;
   EXPECT_TRUE(BeginsNow(step, costs_));
   EXPECT_EQ(StallWith(step, costs_).least_ns(), 0.3 * kMs);
 }
 
-TEST_F(BeginsNowTest, WithoutWorkersNobodyIsAssisted) {
+TEST_F(BeginsNowTest, WithoutWorkersNobodyIsBridged) {
   for (const double copy_ms : {0.0, 6.4, 640.0}) {
     const ArrivalStall stall = StallWith(Case(8, 16, copy_ms), costs_);
-    EXPECT_FALSE(stall.assists());
-    EXPECT_EQ(stall.assist_ns, stall.wait_ns);
+    EXPECT_FALSE(stall.bridges());
+    EXPECT_EQ(stall.bridge_ns, stall.wait_ns);
   }
 }
 
@@ -222,23 +222,23 @@ TEST_F(BeginsNowTest, WithoutWorkersNobodyIsAssisted) {
 TEST_F(BeginsNowTest, TheCpuIsTakenWhereItComputesALayerFasterThanTheLinkCopiesIt) {
   SetWorkers(1, 100.0, 10.0);  // 16 rows in 0.26 ms, 128 in 1.38, 256 in 2.66
   const ArrivalStall few = StallWith(Case(8, 16, 64.0), costs_);
-  EXPECT_TRUE(few.assists());
+  EXPECT_TRUE(few.bridges());
   // A layer's turn comes every 0.234 + 0.26 ms, before its copy: the CPU computes all layers.
-  EXPECT_NEAR(few.assist_ns, 32 * 260e3, 1.0);
-  EXPECT_TRUE(StallWith(Case(8, 128, 64.0), costs_).assists());
-  EXPECT_FALSE(StallWith(Case(8, 256, 64.0), costs_).assists()) << "slower than the link";
+  EXPECT_NEAR(few.bridge_ns, 32 * 260e3, 1.0);
+  EXPECT_TRUE(StallWith(Case(8, 128, 64.0), costs_).bridges());
+  EXPECT_FALSE(StallWith(Case(8, 256, 64.0), costs_).bridges()) << "slower than the link";
   EXPECT_TRUE(BeginsNow(Case(4, 16, 64.0), costs_));
-  costs_.assist = AssistPace();
+  costs_.bridge = BridgePace();
   EXPECT_FALSE(BeginsNow(Case(4, 16, 64.0), costs_)) << "others would wait for 57 ms";
 }
 
 TEST_F(BeginsNowTest, TheCpuComputesUntilTheCopyIsAhead) {
   SetWorkers(1, 100.0, 0.0);
   // A copy takes 0.2 ms a layer, a computed layer 0.234 + 0.1 ms: the CPU has the first two layers.
-  EXPECT_NEAR(StallWith(Case(8, 16, 6.4), costs_).assist_ns, 2 * 100e3, 1.0);
+  EXPECT_NEAR(StallWith(Case(8, 16, 6.4), costs_).bridge_ns, 2 * 100e3, 1.0);
   ColdStartCase in_line = Case(8, 16, 6.4);
   in_line.arrival.ahead_ns = 0.6 * kMs;  // 0.8 until the first layer; each gains 0.134
-  EXPECT_NEAR(StallWith(in_line, costs_).assist_ns, 6 * 100e3, 1.0);
+  EXPECT_NEAR(StallWith(in_line, costs_).bridge_ns, 6 * 100e3, 1.0);
 }
 
 TEST_F(BeginsNowTest, ATieTakesNoCores) {
@@ -246,17 +246,17 @@ TEST_F(BeginsNowTest, ATieTakesNoCores) {
   ColdStartCase step = Case(0, 1, 6.4);
   // The first layer's copy takes as long as computing it. After that the copy is ahead.
   const ArrivalStall stall = StallWith(step, costs_);
-  EXPECT_DOUBLE_EQ(stall.wait_ns, stall.assist_ns);
-  EXPECT_FALSE(stall.assists());
+  EXPECT_DOUBLE_EQ(stall.wait_ns, stall.bridge_ns);
+  EXPECT_FALSE(stall.bridges());
   step.arrival.ahead_ns = 1.0;
-  EXPECT_TRUE(StallWith(step, costs_).assists());
+  EXPECT_TRUE(StallWith(step, costs_).bridges());
 }
 
 TEST_F(BeginsNowTest, MoreWorkersAreWorthAsMuchAsTheirRows) {
   SetWorkers(4, 100.0, 10.0);  // ten rows cost as much as another worker does
-  EXPECT_NEAR(StallWith(Case(8, 15, 64.0), costs_).assist_ns, 32 * 250e3, 1.0);
-  EXPECT_NEAR(StallWith(Case(8, 20, 64.0), costs_).assist_ns, 32 * 200e3, 1.0);
-  EXPECT_NEAR(StallWith(Case(8, 160, 64.0), costs_).assist_ns, 32 * 500e3, 1.0);
+  EXPECT_NEAR(StallWith(Case(8, 15, 64.0), costs_).bridge_ns, 32 * 250e3, 1.0);
+  EXPECT_NEAR(StallWith(Case(8, 20, 64.0), costs_).bridge_ns, 32 * 200e3, 1.0);
+  EXPECT_NEAR(StallWith(Case(8, 160, 64.0), costs_).bridge_ns, 32 * 500e3, 1.0);
 }
 
 TEST_F(BeginsNowTest, WhatElseArrivesIsTheCpusToo) {
@@ -265,10 +265,10 @@ TEST_F(BeginsNowTest, WhatElseArrivesIsTheCpusToo) {
   step.stall = StallWith(step, costs_);
   step.num_rows += 16;
   step.is_adapter_named = true;  // the adapter is read once for both
-  EXPECT_NEAR(StallWith(step, costs_).assist_ns, 32 * 420e3, 1.0);
+  EXPECT_NEAR(StallWith(step, costs_).bridge_ns, 32 * 420e3, 1.0);
   step.is_adapter_named = false;
   step.arrival.ahead_ns = 64.0 * kMs;
-  EXPECT_NEAR(StallWith(step, costs_).assist_ns, 32 * 520e3, 1.0);
+  EXPECT_NEAR(StallWith(step, costs_).bridge_ns, 32 * 520e3, 1.0);
   EXPECT_EQ(StallWith(step, costs_).last.ahead_ns, 64.0 * kMs);
 }
 
@@ -276,17 +276,17 @@ TEST_F(BeginsNowTest, TheCpuIsBelievedByWhatItReallyTook) {
   SetWorkers(1, 100.0, 10.0);
   const ColdStartCase step = Case(8, 128, 64.0);
   const ArrivalStall stall = StallWith(step, costs_);
-  ASSERT_TRUE(stall.assists());
-  costs_.assist.Observe(stall.work, 0, 9e9);  // no layer was assisted, so nothing is learned
-  EXPECT_TRUE(StallWith(step, costs_).assists());
-  for (int i = 0; i < 20; ++i) costs_.assist.Observe(stall.work, 32, 32 * 1380e3 * 3);
-  EXPECT_FALSE(StallWith(step, costs_).assists()) << "thrice as slow";
-  EXPECT_NEAR(costs_.assist.LayerNs(stall.work), 3 * 1380e3, 0.2 * 1380e3);
-  for (int i = 0; i < 200; ++i) costs_.assist.Forget();
-  EXPECT_TRUE(StallWith(step, costs_).assists()) << "it is given another chance";
-  for (int i = 0; i < 200; ++i) costs_.assist.Observe(stall.work, 32, -5.0);
-  EXPECT_GE(costs_.assist.LayerNs(stall.work), 0.0);
-  EXPECT_TRUE(StallWith(Case(8, 256, 64.0), costs_).assists()) << "all of it beside the product";
+  ASSERT_TRUE(stall.bridges());
+  costs_.bridge.Observe(stall.work, 0, 9e9);  // no layer was assisted, so nothing is learned
+  EXPECT_TRUE(StallWith(step, costs_).bridges());
+  for (int i = 0; i < 20; ++i) costs_.bridge.Observe(stall.work, 32, 32 * 1380e3 * 3);
+  EXPECT_FALSE(StallWith(step, costs_).bridges()) << "thrice as slow";
+  EXPECT_NEAR(costs_.bridge.LayerNs(stall.work), 3 * 1380e3, 0.2 * 1380e3);
+  for (int i = 0; i < 200; ++i) costs_.bridge.Forget();
+  EXPECT_TRUE(StallWith(step, costs_).bridges()) << "it is given another chance";
+  for (int i = 0; i < 200; ++i) costs_.bridge.Observe(stall.work, 32, -5.0);
+  EXPECT_GE(costs_.bridge.LayerNs(stall.work), 0.0);
+  EXPECT_TRUE(StallWith(Case(8, 256, 64.0), costs_).bridges()) << "all of it beside the product";
 }
 
 }  // namespace

@@ -39,7 +39,7 @@ SchedulerOptions SchedulerOptionsOf(const Executor& executor, const EngineOption
           .fetches_max = options.fetches_max,
           .waiting_looked_at = options.waiting_looked_at,
           .cold_start = options.cold_start,
-          .assist_rates = executor.assist_rates(),
+          .bridge_rates = executor.bridge_rates(),
           .turn_ns = options.turn_ns,
           .draft_tokens_max = limits.draws_max > 0 ? options.draft_tokens_max : 0,
           .draws_max = limits.draws_max,

@@ -7,11 +7,11 @@ namespace {
 
 class EngineColdStartTest : public EngineAdapterTest {
  protected:
-  void MakeFor(ColdStart way, const AssistRates& assist_rates = {},
+  void MakeFor(ColdStart way, const BridgeRates& bridge_rates = {},
                const ExecutorLimits& limits = TestLimits()) {
     EngineOptions options = TestOptions();
     options.cold_start = way;
-    Make(limits, options, assist_rates);
+    Make(limits, options, bridge_rates);
   }
   // There is one slot for two adapters, and loads are layer by layer.
   void MakeOneSlotForTwo() {
@@ -200,7 +200,7 @@ TEST_F(EngineColdStartTest, AutoTakesTheCpuWhereItIsFasterThanTheCopy) {
     EXPECT_EQ(Now().cpu_assist_starts, is_fast ? 1 : 0);
     EXPECT_EQ(Now().join_later_starts, is_fast ? 0 : 1);
     EXPECT_EQ(Now().layerwise_starts, 1);
-    EXPECT_EQ(harness_->executor.num_assisted_steps() > 0, is_fast);
+    EXPECT_EQ(harness_->executor.num_bridged_steps() > 0, is_fast);
     EXPECT_EQ(harness_->executor.num_gated_steps(), 1);
     const std::string counted = "graft_cold_starts_total{way=\"cpu-assist\"} ";
     EXPECT_NE(harness_->metrics.Render().find(counted + (is_fast ? "1" : "0")), std::string::npos);
@@ -212,7 +212,7 @@ TEST_F(EngineColdStartTest, AutoTakesTheCpuWhereItIsFasterThanTheCopy) {
 // By the rates the assist costs nothing. In fact it costs as much as a hundred steps.
 TEST_F(EngineColdStartTest, AutoBelievesWhatAssistedStepsTook) {
   MakeFor(ColdStart::kAuto, {{{8, 1e-2, 1e-2}}, 2});
-  harness_->executor.set_assist_ns(100'000);
+  harness_->executor.set_bridge_ns(100'000);
   harness_->AddAdapter("first");
   Run("first");
   auto running = Submit("", 5, 40);
@@ -236,7 +236,7 @@ TEST_F(EngineColdStartTest, CpuAssistIsAskedForInEveryStepWithArrivals) {
   harness_->loader.set_delay(3);
   Run("aa");
   EXPECT_EQ(Now().cpu_assist_starts, 1);
-  EXPECT_EQ(harness_->executor.num_assisted_steps(), Now().steps_with_arrivals);
+  EXPECT_EQ(harness_->executor.num_bridged_steps(), Now().steps_with_arrivals);
   EXPECT_EQ(harness_->executor.num_gated_steps(), 0);
 }
 

@@ -149,7 +149,7 @@ class RandomRun {
     if (!chooses || layerwise) {
       EXPECT_EQ(harness_.executor.num_gated_steps() > 20, layerwise);
     }
-    EXPECT_EQ(harness_.executor.num_assisted_steps() > 20, shape_.assist_row_ns > 0.0);
+    EXPECT_EQ(harness_.executor.num_bridged_steps() > 20, shape_.assist_row_ns > 0.0);
     EXPECT_EQ(snapshot.steps_ahead > 20, shape_.limits.runs_ahead);
     EXPECT_EQ(snapshot.accepted_draft_tokens > 50, shape_.draft_tokens_max > 0);
     EXPECT_EQ(snapshot.draft_tokens > snapshot.accepted_draft_tokens, shape_.draft_tokens_max > 0);
@@ -188,7 +188,7 @@ class RandomRun {
     return options;
   }
 
-  static AssistRates RatesOf(const Shape& shape) {
+  static BridgeRates RatesOf(const Shape& shape) {
     if (shape.assist_row_ns == 0.0) return {};
     return {{{8, shape.assist_row_ns, shape.assist_row_ns}}, 2};
   }

@@ -64,8 +64,8 @@ class EngineHarness {
  public:
   explicit EngineHarness(const ExecutorLimits& limits = TestLimits(),
                          const EngineOptions& options = TestOptions(),
-                         const AssistRates& assist_rates = {})
-      : executor(limits, assist_rates),
+                         const BridgeRates& bridge_rates = {})
+      : executor(limits, bridge_rates),
         loader(executor),
         adapters(1000),
         engine(executor, adapters, loader, clock, metrics, options) {
@@ -145,9 +145,9 @@ inline std::vector<int32_t> Prompt(int32_t num_tokens, int32_t first = 2) {
 class EngineAdapterTest : public testing::Test {
  protected:
   void Make(const ExecutorLimits& limits = TestLimits(), EngineOptions options = TestOptions(),
-            const AssistRates& assist_rates = {}) {
+            const BridgeRates& bridge_rates = {}) {
     options.turn_ns = kTurnSteps * kStepNs;
-    harness_ = std::make_unique<EngineHarness>(limits, options, assist_rates);
+    harness_ = std::make_unique<EngineHarness>(limits, options, bridge_rates);
   }
   std::unique_ptr<TestClient> Submit(const std::string& adapter, int32_t prompt_tokens,
                                      int32_t tokens_max) {

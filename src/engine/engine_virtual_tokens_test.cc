@@ -196,7 +196,7 @@ TEST_P(VirtualTokensTest, ARequestBeginsWhenAllOfItsAdapterIsThere) {
     ExpectAnswered(*client, "tuned");
     ExpectAnswered(*base, "");
     EXPECT_EQ(harness_->executor.num_gated_steps(), 0);
-    EXPECT_EQ(harness_->executor.num_assisted_steps(), 0);
+    EXPECT_EQ(harness_->executor.num_bridged_steps(), 0);
   }
 }
 

@@ -75,7 +75,7 @@ uint64_t FoldPlan(uint64_t digest, const StepPlan& plan) {
                            one.num_banned, one.has_mask, one.prompt_logprobs});
   }
   digest = Fold(Fold(Fold(digest, plan.tokens), plan.pages), plan.banned_tokens);
-  return Fold(digest, {plan.ahead, plan.assists});
+  return Fold(digest, {plan.ahead, plan.bridges});
 }
 
 }  // namespace
@@ -141,9 +141,9 @@ float ReferencePromptLogprob(const Request& request, int32_t position, int32_t n
   return LogprobOf(digest, request.prompt_tokens[static_cast<size_t>(position)]);
 }
 
-FakeExecutor::FakeExecutor(const ExecutorLimits& limits, AssistRates assist_rates)
+FakeExecutor::FakeExecutor(const ExecutorLimits& limits, BridgeRates bridge_rates)
     : limits_(limits),
-      assist_rates_(std::move(assist_rates)),
+      bridge_rates_(std::move(bridge_rates)),
       cells_(static_cast<size_t>(limits.num_pages) * static_cast<size_t>(limits.page_tokens)),
       units_(static_cast<size_t>(limits.num_pages * limits.page_bytes / kRowAlignment)),
       adapters_(static_cast<size_t>(limits.adapters_max)),
@@ -237,8 +237,8 @@ StepResult FakeExecutor::Finish() {
   plans_.pop_front();
   is_late_ = false;
   CheckPlan(plan);
-  const bool is_assisted = IsAssisted(plan);
-  if (!is_assisted) AwaitArrivals(plan);
+  const bool is_bridged = IsBridged(plan);
+  if (!is_bridged) AwaitArrivals(plan);
   ApplyStarts(plan);
   last_plan_ = plan;
   plans_hash_ = FoldPlan(plans_hash_, plan);
@@ -258,10 +258,10 @@ StepResult FakeExecutor::Finish() {
   result.times.gap_ns = plan.ahead ? 0 : gap_ns_;
   result.times.idle_ns = idle_ns_;
   result.times.others_ns = others_ns_;
-  if (is_assisted) {
-    ++num_assisted_steps_;
-    result.num_assisted_layers = 1;
-    result.times.total_ns += assist_ns_;
+  if (is_bridged) {
+    ++num_bridged_steps_;
+    result.num_bridged_layers = 1;
+    result.times.total_ns += bridge_ns_;
   }
   return result;
 }
@@ -306,7 +306,7 @@ void FakeExecutor::CheckPlan(const StepPlan& plan) const {
     CHECK(is_new || it->second + 1 == i) << "rows of one adapter are not adjacent";
     it->second = i;
   }
-  if (plan.assists) {
+  if (plan.bridges) {
     CHECK(std::any_of(plan.sequences.begin(), plan.sequences.end(), [this](const auto& planned) {
       return planned.adapter_slot != kNoAdapter &&
              adapters_[static_cast<size_t>(planned.adapter_slot)].is_arriving;
@@ -331,7 +331,7 @@ void FakeExecutor::CheckAhead(const StepPlan& plan) const {
   CHECK_EQ(plan.step_id, before.step_id + 1);
   CHECK(plan.num_drafts == 0 && before.num_drafts == 0);
   CHECK(plan.starts.empty() && plan.banned_tokens.empty());
-  CHECK(!plan.assists);
+  CHECK(!plan.bridges);
   CHECK_EQ(plan.sequences.size(), before.sequences.size());
   for (size_t i = 0; i < plan.sequences.size(); ++i) {
     const PlannedSequence& planned = plan.sequences[i];
@@ -346,8 +346,8 @@ void FakeExecutor::CheckAhead(const StepPlan& plan) const {
   }
 }
 
-bool FakeExecutor::IsAssisted(const StepPlan& plan) const {
-  if (!plan.assists || assist_rates_.ranks.empty()) return false;
+bool FakeExecutor::IsBridged(const StepPlan& plan) const {
+  if (!plan.bridges || bridge_rates_.ranks.empty()) return false;
   return std::any_of(plan.sequences.begin(), plan.sequences.end(), [this](const auto& planned) {
     return planned.adapter_slot != kNoAdapter &&
            !adapters_[static_cast<size_t>(planned.adapter_slot)].is_written;

@@ -42,10 +42,10 @@ uint64_t SeedOfTenant(const std::string& tenant, uint32_t seed);
 
 class FakeExecutor : public Executor {
  public:
-  explicit FakeExecutor(const ExecutorLimits& limits, AssistRates assist_rates = {});
+  explicit FakeExecutor(const ExecutorLimits& limits, BridgeRates bridge_rates = {});
 
   const ExecutorLimits& limits() const override { return limits_; }
-  AssistRates assist_rates() const override { return assist_rates_; }
+  BridgeRates bridge_rates() const override { return bridge_rates_; }
   void SetMasks(MaskSource* masks) override { masks_ = masks; }
   void Begin(const StepPlan& plan) override;
   void Continue() override;
@@ -81,8 +81,8 @@ class FakeExecutor : public Executor {
   int64_t num_gated_steps() const { return num_gated_steps_; }
 
   // Steps so far that computed such a slot from its content, and what each such step takes longer.
-  int64_t num_assisted_steps() const { return num_assisted_steps_; }
-  void set_assist_ns(int64_t assist_ns) { assist_ns_ = assist_ns; }
+  int64_t num_bridged_steps() const { return num_bridged_steps_; }
+  void set_bridge_ns(int64_t bridge_ns) { bridge_ns_ = bridge_ns; }
   // What each row of a step takes.
   void set_row_ns(int64_t row_ns) { row_ns_ = row_ns; }
   // What steps that are not begun ahead take besides.
@@ -115,7 +115,7 @@ class FakeExecutor : public Executor {
   static void CheckUntouched(const StepPlan& plan, int32_t slot,
                              const std::vector<PageExtent>& extents);
   void AwaitArrivals(const StepPlan& plan);
-  bool IsAssisted(const StepPlan& plan) const;
+  bool IsBridged(const StepPlan& plan) const;
   void ApplyStarts(const StepPlan& plan);
   // What the slot's rows are by now: the content, or something else where they were overwritten.
   uint64_t ReadAdapter(int32_t slot) const;
@@ -134,7 +134,7 @@ class FakeExecutor : public Executor {
   Cell& CellOf(const StepPlan& plan, const PlannedSequence& planned, int32_t position);
 
   const ExecutorLimits limits_;
-  const AssistRates assist_rates_;
+  const BridgeRates bridge_rates_;
   std::vector<Cell> cells_;  // [num_pages][page_tokens]
   struct SlotAdapter {
     std::string content;
@@ -162,8 +162,8 @@ class FakeExecutor : public Executor {
   int64_t num_steps_ = 0;
   uint64_t plans_hash_ = 0;
   int64_t num_gated_steps_ = 0;
-  int64_t num_assisted_steps_ = 0;
-  int64_t assist_ns_ = 0;
+  int64_t num_bridged_steps_ = 0;
+  int64_t bridge_ns_ = 0;
   int64_t row_ns_ = 10;
   int64_t gap_ns_ = 0;
 };

@@ -31,7 +31,7 @@ size_t NumLeftOut(const Sequences::List& running) {
 // That a sequence ends by its length is known before its token is.
 bool RunAhead::CanPlan(const StepPlan& running, std::span<Sequence* const> planned) const {
   const SchedulerOptions& options = sequences_.options();
-  if (sequences_.is_ahead() || running.assists) return false;
+  if (sequences_.is_ahead() || running.bridges) return false;
   if (walk_.is_turn()) return false;
   if (!sequences_.line().empty()) {
     if (sequences_.has_slot() || sequences_.adapters().is_busy()) return false;

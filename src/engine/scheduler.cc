@@ -55,7 +55,7 @@ Scheduler::Scheduler(const SchedulerOptions& options, AdapterTable& table, Adapt
                      const Clock& clock)
     : sequences_(options, table, loader, clock),
       options_(sequences_.options()),
-      costs_{{}, AssistPace(options_.assist_rates)},
+      costs_{{}, BridgePace(options_.bridge_rates)},
       budget_(options_.step_ns_max),
       walk_(sequences_, costs_, clock),
       drafts_(sequences_),
@@ -83,7 +83,7 @@ const StepPlan& Scheduler::Plan() {
   if (!walk_.stops_for_load()) drafts_.Plan(options_.step_tokens_max);
   BuildPlan();
   SchedulerStats& stats = sequences_.stats();
-  (plan_->assists ? stats.cpu_assist_starts : stats.layerwise_starts) += walk_.num_early();
+  (plan_->bridges ? stats.cpu_assist_starts : stats.layerwise_starts) += walk_.num_early();
   return *plan_;
 }
 
@@ -177,10 +177,10 @@ void Scheduler::PlanArrivals() {
   });
   if (!has_arrivals_) return;
   ++sequences_.stats().steps_with_arrivals;
-  plan_->assists = options_.cold_start == ColdStart::kCpuAssist;
+  plan_->bridges = options_.cold_start == ColdStart::kCpuAssist;
   if (options_.cold_start != ColdStart::kAuto) return;
   arrival_stall_ = walk_.StallOfPlanned();
-  plan_->assists = arrival_stall_.assists();
+  plan_->bridges = arrival_stall_.bridges();
 }
 
 void Scheduler::AppendToPlan(Sequence& sequence) {
@@ -259,10 +259,10 @@ void Scheduler::ObserveCosts(const StepPlan& plan, const StepResult& result) {
     costs_.steps.Observe(num_rows, result.times.total_ns);
     budget_.Learn(plan, result.times.total_ns);
     drafts_.Observe(plan, result.times.total_ns + result.times.gap_ns);
-  } else if (!plan.assists) {
-    costs_.assist.Forget();
+  } else if (!plan.bridges) {
+    costs_.bridge.Forget();
   } else if (costs_.steps.is_known()) {
-    costs_.assist.Observe(arrival_stall_.work, result.num_assisted_layers,
+    costs_.bridge.Observe(arrival_stall_.work, result.num_bridged_layers,
                           static_cast<double>(result.times.total_ns) - costs_.steps.At(num_rows));
   }
 }

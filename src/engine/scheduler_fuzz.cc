@@ -87,7 +87,7 @@ class Run {
 
   // Uses no byte of its own, so that the corpus keeps its meaning. Two thirds of the shapes have a
   // CPU assist, of one of two speeds.
-  static AssistRates RatesOf(const ExecutorLimits& limits) {
+  static BridgeRates RatesOf(const ExecutorLimits& limits) {
     if (limits.num_pages % 3 == 0) return {};
     const double row_ns = limits.num_pages % 3 == 1 ? 1e-6 : 1e-2;
     return {.ranks = {{8, row_ns, row_ns}}, .num_workers = limits.page_tokens};
@@ -103,7 +103,7 @@ class Run {
             .page_tokens = limits.page_tokens,
             .adapters_max = limits.adapters_max,
             .cold_start = kColdStarts[bytes.Below(4)],
-            .assist_rates = RatesOf(limits),
+            .bridge_rates = RatesOf(limits),
             .turn_ns = bytes.Below(8),
             .prefix_cache = bytes.Below(4) != 0,
             .eos_token_ids = {0}};

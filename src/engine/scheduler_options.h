@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "engine/cold_start.h"
-#include "step/assist_rates.h"
+#include "step/bridge_rates.h"
 
 namespace graft {
 
@@ -28,7 +28,7 @@ struct SchedulerOptions {
   int32_t waiting_looked_at = 1024;
   // What happens while an adapter loads for a request that could run otherwise.
   ColdStart cold_start = ColdStart::kAuto;
-  AssistRates assist_rates;  // the executor's
+  BridgeRates bridge_rates;  // the executor's
   // How long younger requests run ahead of one that has no room for its adapter.
   int64_t turn_ns = 0;
   // How long a tenant without requests keeps its share of what is cached, see RoomShares.
@@ -59,7 +59,7 @@ struct SchedulerStats {
   int64_t layerwise_starts = 0;
   int64_t cpu_assist_starts = 0;
   int64_t join_later_starts = 0;
-  int64_t steps_with_arrivals = 0;  // that waited for layers, or were assisted
+  int64_t steps_with_arrivals = 0;  // that waited for layers, or were bridged
   int64_t turns = 0;                // that ended for a request without room
   int64_t steps_ahead = 0;          // that were begun before the one before them had ended
   int64_t drafts = 0;               // rows of a sequence in a step, with so many tokens in all:

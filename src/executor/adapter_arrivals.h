@@ -62,7 +62,7 @@ class AdapterArrivals {
   const AdapterArrival* Find(AdapterSlot slot) const {
     return arrivals_[static_cast<size_t>(slot)].get();
   }
-  // The engine's, when no step that was told of it is still being launched or assisted.
+  // The engine's, when no step that was told of it is still being launched or bridged.
   void End(AdapterSlot slot);
   // Begun and not ended. Any thread.
   int32_t num_under_way() const { return num_under_way_.load(std::memory_order_relaxed); }

@@ -95,10 +95,6 @@ class ModelExecutor::LaunchTurn {
   DeviceTurns* const turns_;
 };
 
-AssistRates ModelExecutor::assist_rates() const {
-  return parts_.assist == nullptr ? AssistRates{} : parts_.assist->rates();
-}
-
 std::span<SampledToken> ModelExecutor::RunningStep::ResetSampled(size_t num_rows) const {
   const std::span<SampledToken> results(sampled.as<SampledToken>(), num_rows);
   std::fill(results.begin(), results.end(), SampledToken{});
@@ -123,7 +119,7 @@ ModelExecutor::RunningStep& ModelExecutor::AddStep(const StepPlan& plan) {
   RunningStep& step = steps_[num_begun_++ % steps_.size()];
   step.plan = &plan;
   step.status = before;
-  step.is_assisted = step.draws_later = false;
+  step.is_bridged = step.draws_later = false;
   step.begin_ns = SteadyClock::Get().NowNs();
   return step;
 }
@@ -228,7 +224,7 @@ StepResult ModelExecutor::Finish() {
   FailWithRanks(step);
   if (parts_.turns != nullptr) parts_.turns->EndStep();
   result.status = step.status;
-  if (step.is_assisted) result.num_assisted_layers = parts_.assist->num_layers_taken();
+  if (step.is_bridged) result.num_bridged_layers = parts_.bridge->num_layers_taken();
   result.times.gemm_ns = times.gemm_ns;
   result.times.lora_ns = times.lora_ns;
   result.times.attention_ns = times.attention_ns;
@@ -304,11 +300,11 @@ const float* ModelExecutor::Forward(RunningStep& step, ForwardTimes* times) {
       batch.lora_prompt_segments = {};
     }
   }
-  if (batch.gate != nullptr && parts_.assist != nullptr && plan.assists) {
-    parts_.assist->Enter(*parts_.arrivals, &batch);
-    gate_.WorkWhileBlocked();  // its layers are launched as its workers answer
+  if (batch.gate != nullptr && parts_.bridge != nullptr && plan.bridges) {
+    parts_.bridge->Enter(&batch);
+    gate_.WorkWhileBlocked();  // a bridge's layers are launched as it answers
   }
-  step.is_assisted = batch.assist != nullptr;
+  step.is_bridged = batch.bridge != nullptr;
   // A recorded step waits for no rows. The other ranks' copies may be behind this one's.
   const bool is_whole =
       batch.gate == nullptr && (parts_.ranks == nullptr || !gate_.names_arrivals());

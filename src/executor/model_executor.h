@@ -14,12 +14,12 @@
 #include "base/device_turns.h"
 #include "base/turns.h"
 #include "executor/adapter_arrivals.h"
-#include "executor/cpu_assist.h"
 #include "executor/decode_graphs.h"
 #include "executor/pooled_states.h"
 #include "executor/ragged_batch.h"
 #include "executor/rank_link.h"
 #include "executor/sequence_sampler.h"
+#include "model/lora_bridge.h"
 #include "model/lora_store.h"
 #include "model/transformer.h"
 #include "step/executor.h"
@@ -30,7 +30,8 @@ namespace graft {
 // The parts that some servers have and others do not.
 struct ExecutorParts {
   const AdapterArrivals* arrivals = nullptr;  // null: plans name what is wholly there alone
-  CpuAssist* assist = nullptr;                // null: all steps wait for what arrives
+  LoraBridge* bridge = nullptr;               // null: all steps wait for what arrives
+  BridgeRates bridge_rates;                   // what it costs
   RankLink* ranks = nullptr;                  // null: there is one rank
   Turns* turns = nullptr;                     // null: no other work beside the steps of a CPU
   DeviceTurns* device_turns = nullptr;        // null: none beside those of a GPU
@@ -48,7 +49,7 @@ class ModelExecutor : public Executor {
                               const Device& device);
 
   const ExecutorLimits& limits() const override { return limits_; }
-  AssistRates assist_rates() const override;
+  BridgeRates bridge_rates() const override { return parts_.bridge_rates; }
   void SetWorkWhileBlocked(std::function<void()> work) override {
     gate_.SetWorkWhileBlocked(std::move(work));
   }
@@ -87,7 +88,7 @@ class ModelExecutor : public Executor {
 
     const StepPlan* plan = nullptr;
     Status status;
-    bool is_assisted = false;
+    bool is_bridged = false;
     const float* logits = nullptr;
     bool draws_later = false;       // in Continue
     std::vector<uint8_t> left_out;  // by sequence of the plan, once it draws: it has no mask

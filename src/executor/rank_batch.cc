@@ -33,9 +33,9 @@ class ArrayReader {
 
 void WriteBatch(const HostBatch& batch, MessageWriter* message) {
   ForEachArray(static_cast<const BatchArrays&>(batch), ArrayWriter(*message));
-  [[maybe_unused]] const auto& [lora, virtual_rows, gate, assist, lora_beside] =
+  [[maybe_unused]] const auto& [lora, virtual_rows, gate, bridge, lora_beside] =
       static_cast<const BatchWeights&>(batch);
-  CHECK(assist == nullptr) << "ranks do not compute that";
+  CHECK(bridge == nullptr) << "ranks do not compute that";
   [[maybe_unused]] const auto& [matrices, stride, rank_max] = lora;
   message->Add(rank_max);
   message->Add(lora_beside);

@@ -94,7 +94,7 @@ TEST(RankBatchTest, NoMemberIsLeftOut) {
 
 TEST(RankBatchTest, WhatRanksCannotDoIsNoStepOfTheirs) {
   HostBatch batch;
-  batch.assist = reinterpret_cast<LoraAssist*>(&batch);
+  batch.bridge = reinterpret_cast<LoraBridge*>(&batch);
   MessageWriter writer;
   EXPECT_DEATH(WriteBatch(batch, &writer), "ranks do not compute that");
 }

@@ -14,7 +14,7 @@
 #include "kernels/small_copy/small_copy.h"
 #include "model/launch_plan.h"
 #include "model/layer_gate.h"
-#include "model/lora_assist.h"
+#include "model/lora_bridge.h"
 #include "tensor/buffer.h"
 #include "tensor/cuda_memory.h"
 #include "tensor/stream.h"
@@ -52,7 +52,7 @@ struct BatchArrays {
   // the many rows of a prompt and not for decode's few. It rounds in another order, so which of the
   // two a row is in must be the row's own matter and never its batch's.
   std::span<const LoraSegment> lora_prompt_segments;
-  // The rest of both kinds of segments where an assist computes for adapters under way.
+  // The rest of both kinds of segments where a bridge computes for adapters under way.
   std::span<const LoraSegment> settled_segments;
   std::span<const LoraSegment> settled_prompt_segments;
   // Rows that are adapters' virtual tokens, whatever `tokens` has there, as VirtualEmbedding takes
@@ -70,7 +70,7 @@ struct BatchWeights {
   // is not recorded.
   LayerGate* gate = nullptr;
   // Computes for these adapters until they are there; null: the step waits at the gate.
-  LoraAssist* assist = nullptr;
+  LoraBridge* bridge = nullptr;
   // Products whose LoRA of lora_segments is computed beside them (LoraBeside), which is faster for
   // a few adapters; the bits are the same. Ignored where the device or the number of rows forbids
   // it.

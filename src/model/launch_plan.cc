@@ -17,20 +17,20 @@ void AddLora(LoraRows rows, ProductPlan& plan) {
 
 ProductPlan PlanProduct(const LaunchConditions& conditions, LayerProduct product) {
   const bool is_activated = product == LayerProduct::kGateUp;
-  const bool assisted = conditions.assisted;
-  const LoraRows drawn = assisted ? LoraRows::kSettledDrawn : LoraRows::kDrawn;
-  const LoraRows prompts = assisted ? LoraRows::kSettledPrompts : LoraRows::kPrompts;
+  const bool bridged = conditions.bridged;
+  const LoraRows drawn = bridged ? LoraRows::kSettledDrawn : LoraRows::kDrawn;
+  const LoraRows prompts = bridged ? LoraRows::kSettledPrompts : LoraRows::kPrompts;
   const bool fuses = conditions.has_prompts && conditions.on_gpu;
   const bool beside = conditions.has_drawn && conditions.can_beside && !fuses &&
                       IsInScope(conditions.beside_scope, product);
   // A shrink makes no difference between the rows, so one serves both.
-  const bool shrinks_both = fuses && conditions.has_drawn && !assisted;
+  const bool shrinks_both = fuses && conditions.has_drawn && !bridged;
 
   ProductPlan plan;
   if (fuses) plan.inside = prompts;
   if (beside) plan.beside = drawn;
   plan.spares_shared_memory = conditions.has_drawn && !fuses;
-  if (assisted) plan.Add(LaunchKind::kAssistBegin);
+  if (bridged) plan.Add(LaunchKind::kBridgeBegin);
   if (fuses) plan.Add(LaunchKind::kShrink, shrinks_both ? LoraRows::kDrawnAndPrompts : prompts);
   plan.Add(LaunchKind::kProduct);
   const size_t num_until_product = plan.launches().size();
@@ -40,11 +40,11 @@ ProductPlan PlanProduct(const LaunchConditions& conditions, LayerProduct product
   } else if (conditions.has_drawn && !beside) {
     AddLora(drawn, plan);
   }
-  if (assisted) plan.Add(LaunchKind::kAssistFinish);
+  if (bridged) plan.Add(LaunchKind::kBridgeFinish);
   if (is_activated) {
     const bool y_is_whole =
         plan.launches().size() == num_until_product && conditions.fuses_activation;
-    plan.keeps_drawn = !y_is_whole && fuses && !assisted && conditions.fuses_activation;
+    plan.keeps_drawn = !y_is_whole && fuses && !bridged && conditions.fuses_activation;
     plan.activates = y_is_whole || plan.keeps_drawn;
     plan.expand_activates = conditions.on_gpu && conditions.fuses_activation && !fuses &&
                             plan.launches().back().kind == LaunchKind::kExpand;

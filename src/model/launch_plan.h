@@ -20,7 +20,7 @@ enum class LayerProduct : uint8_t { kQkv, kO, kGateUp, kDown };
 inline constexpr int kLayerProducts = 4;
 
 // The rows that a LoRA launch serves; DeviceBatch has their segments. "Settled" ones leave out the
-// adapters for which LoraAssist computes.
+// adapters for which LoraBridge computes.
 enum class LoraRows : uint8_t {
   kDrawn,
   kPrompts,
@@ -30,11 +30,11 @@ enum class LoraRows : uint8_t {
 };
 
 enum class LaunchKind : uint8_t {
-  kAssistBegin,   // LoraAssist::Begin
+  kBridgeBegin,   // LoraBridge::Begin
   kShrink,        // h = x A^T of `rows`
   kProduct,       // y = x W^T + bias (+ y), and what ProductPlan says that its kernel does, too
   kExpand,        // y += h B^T of `rows`, and what ProductPlan says
-  kAssistFinish,  // LoraAssist::Finish
+  kBridgeFinish,  // LoraBridge::Finish
   kActivate,      // what the product left to activate, see ProductPlan::keeps_drawn
   kSumRanks,      // y of all ranks, each of which has a part of the product's inputs
 };
@@ -87,10 +87,10 @@ struct LaunchConditions {
   bool on_gpu = false;
   bool can_beside = false;       // Transformer::CanRunLoraBeside holds for its rows
   bool can_follow = false;       // LoraArgs::follows_product, of products without LoRA in them
-  bool assisted = false;         // LoraAssist computes for adapters under way
+  bool bridged = false;          // LoraBridge computes for adapters under way
   bool sums_ranks = false;       // several ranks share the products
   bool fuses_activation = true;  // the MLP's is one that a product's kernel can do: SwiGLU's
-  bool has_drawn = false;        // segments of drawn rows; where assisted, settled ones
+  bool has_drawn = false;        // segments of drawn rows; where bridged, settled ones
   bool has_prompts = false;      // segments of prompts' rows, likewise
   LoraBesideScope beside_scope = LoraBesideScope::kNone;
 };

@@ -40,10 +40,10 @@ std::string ProductText(const ProductPlan& plan, const Launch& launch) {
 
 std::string TextOf(const ProductPlan& plan, const Launch& launch) {
   switch (launch.kind) {
-    case LaunchKind::kAssistBegin:
-      return "assist-begin";
-    case LaunchKind::kAssistFinish:
-      return "assist-finish";
+    case LaunchKind::kBridgeBegin:
+      return "bridge-begin";
+    case LaunchKind::kBridgeFinish:
+      return "bridge-finish";
     case LaunchKind::kProduct:
       return ProductText(plan, launch);
     case LaunchKind::kExpand:
@@ -75,22 +75,22 @@ std::vector<std::string> Planned(const LaunchConditions& conditions, LayerProduc
 class ByHand {
  public:
   ByHand(const LaunchConditions& c, LayerProduct product) : c_(c) {
-    const std::string drawn = c.assisted ? "settled-drawn" : "drawn";
-    const std::string prompts = c.assisted ? "settled-prompts" : "prompts";
+    const std::string drawn = c.bridged ? "settled-drawn" : "drawn";
+    const std::string prompts = c.bridged ? "settled-prompts" : "prompts";
     const bool activated = product == LayerProduct::kGateUp;
     const bool is_mlp = product == LayerProduct::kGateUp || product == LayerProduct::kDown;
     const bool in_scope = c.beside_scope == LoraBesideScope::kAll ||
                           (c.beside_scope == LoraBesideScope::kMlp && is_mlp);
-    if (c.assisted) texts_.push_back("assist-begin");
+    if (c.bridged) texts_.push_back("bridge-begin");
     const bool fuses = c.has_prompts && c.on_gpu;
     const bool beside = c.has_drawn && in_scope;
     const bool all_is_listed = c.on_gpu && c.has_drawn && c.has_prompts;
-    const bool shrinks_all = fuses && !beside && !c.assisted && all_is_listed;
+    const bool shrinks_all = fuses && !beside && !c.bridged && all_is_listed;
     if (fuses) texts_.push_back("shrink:" + (shrinks_all ? "both" : prompts) + " precedes");
     const bool has_prompts_left = c.has_prompts && !fuses;
     const bool has_drawn_left = c.has_drawn && !beside;
-    const bool has_lora_left = has_prompts_left || has_drawn_left || c.assisted;
-    const bool keeps_rows = has_lora_left && fuses && !c.assisted;
+    const bool has_lora_left = has_prompts_left || has_drawn_left || c.bridged;
+    const bool keeps_rows = has_lora_left && fuses && !c.bridged;
     texts_.push_back(std::string("product") + (fuses ? " inside:" + prompts : "") +
                      (beside ? " beside:" + drawn : "") +
                      (activated && (!has_lora_left || keeps_rows) ? " activates" : "") +
@@ -103,11 +103,11 @@ class ByHand {
     } else if (has_drawn_left) {
       Lora(drawn, !c.has_prompts && c.can_follow);
     }
-    if (activated && has_drawn_left && c.on_gpu && !fuses && !c.assisted) {
+    if (activated && has_drawn_left && c.on_gpu && !fuses && !c.bridged) {
       texts_.back() += " activates";
       return;
     }
-    if (c.assisted) texts_.push_back("assist-finish");
+    if (c.bridged) texts_.push_back("bridge-finish");
     if (activated) texts_.push_back(keeps_rows ? "activate:drawn" : "activate:all");
   }
 
@@ -125,21 +125,21 @@ class ByHand {
 
 // Every possible step: on each device, few enough rows for LoRA beside the products or not, with a
 // shrink that may follow its product or not, drawn rows and prompts with adapters or without (base
-// steps have neither), assisted or not. Only recorded steps have LoRA beside the products, and
-// these have neither prompts nor an assist.
+// steps have neither), bridged or not. Only recorded steps have LoRA beside the products, and
+// these have neither prompts nor a bridge.
 std::vector<LaunchConditions> AllConditions() {
   std::vector<LaunchConditions> all;
   for (int bits = 0; bits < 64; ++bits) {
     const LaunchConditions c{.on_gpu = (bits & 1) != 0,
                              .can_beside = (bits & 2) != 0,
                              .can_follow = (bits & 4) != 0,
-                             .assisted = (bits & 8) != 0,
+                             .bridged = (bits & 8) != 0,
                              .has_drawn = (bits & 16) != 0,
                              .has_prompts = (bits & 32) != 0};
     if (c.can_beside && !c.can_follow) continue;
     if (c.can_follow && !c.on_gpu) continue;
     all.push_back(c);
-    if (!c.can_beside || c.assisted || c.has_prompts || !c.has_drawn) continue;
+    if (!c.can_beside || c.bridged || c.has_prompts || !c.has_drawn) continue;
     for (const LoraBesideScope scope : {LoraBesideScope::kMlp, LoraBesideScope::kAll}) {
       all.push_back(c);
       all.back().beside_scope = scope;
@@ -150,7 +150,7 @@ std::vector<LaunchConditions> AllConditions() {
 
 std::string Describe(const LaunchConditions& c) {
   return std::string(c.on_gpu ? "gpu" : "cpu") + (c.can_beside ? " few-rows" : "") +
-         (c.can_follow ? " follow" : "") + (c.assisted ? " assisted" : "") +
+         (c.can_follow ? " follow" : "") + (c.bridged ? " bridged" : "") +
          (c.has_drawn ? " drawn" : "") + (c.has_prompts ? " prompts" : "") + " scope " +
          std::to_string(static_cast<int>(c.beside_scope));
 }
@@ -180,8 +180,8 @@ TEST(LaunchPlanTest, StepsOfServers) {
   LaunchConditions beside = decode;
   beside.beside_scope = LoraBesideScope::kMlp;
   const LaunchConditions mixed{.on_gpu = true, .has_drawn = true, .has_prompts = true};
-  LaunchConditions assisted = mixed;
-  assisted.assisted = true;
+  LaunchConditions bridged = mixed;
+  bridged.bridged = true;
   const LaunchConditions cpu{.has_drawn = true, .has_prompts = true};
   const LaunchConditions rank{.sums_ranks = true, .has_drawn = true};
   const std::vector<Row> rows = {
@@ -203,11 +203,11 @@ TEST(LaunchPlanTest, StepsOfServers) {
        LayerProduct::kGateUp,
        {"shrink:both precedes", "product inside:prompts activates keeps follows", "expand:drawn",
         "activate:drawn"}},
-      {"mixed, assisted",
-       assisted,
+      {"mixed, bridged",
+       bridged,
        LayerProduct::kGateUp,
-       {"assist-begin", "shrink:settled-prompts precedes", "product inside:settled-prompts follows",
-        "shrink:settled-drawn", "expand:settled-drawn", "assist-finish", "activate:all"}},
+       {"bridge-begin", "shrink:settled-prompts precedes", "product inside:settled-prompts follows",
+        "shrink:settled-drawn", "expand:settled-drawn", "bridge-finish", "activate:all"}},
       {"mixed on a CPU",
        cpu,
        LayerProduct::kDown,
@@ -255,17 +255,17 @@ TEST(LaunchPlanTest, WhatStandsBetweenEndsPromises) {
   ProductPlan plan;
   plan.inside = LoraRows::kPrompts;
   plan.Add(LaunchKind::kShrink, LoraRows::kPrompts);
-  plan.Add(LaunchKind::kAssistBegin);
+  plan.Add(LaunchKind::kBridgeBegin);
   plan.Add(LaunchKind::kProduct);
   LinkNeighbours(plan, true);
   EXPECT_EQ(Texts(plan),
-            (std::vector<std::string>{"shrink:prompts", "assist-begin", "product inside:prompts"}));
+            (std::vector<std::string>{"shrink:prompts", "bridge-begin", "product inside:prompts"}));
   ProductPlan after;
   after.Add(LaunchKind::kProduct);
-  after.Add(LaunchKind::kAssistFinish);
+  after.Add(LaunchKind::kBridgeFinish);
   after.Add(LaunchKind::kShrink);
   LinkNeighbours(after, true);
-  EXPECT_EQ(Texts(after), (std::vector<std::string>{"product", "assist-finish", "shrink:drawn"}));
+  EXPECT_EQ(Texts(after), (std::vector<std::string>{"product", "bridge-finish", "shrink:drawn"}));
 }
 
 // GeGLU is in no product's kernel, so a launch of its own computes it for all rows.
@@ -299,7 +299,7 @@ TEST(LaunchPlanTest, LinkingAgainForgets) {
   plan.Add(LaunchKind::kShrink);
   LinkNeighbours(plan, true);
   EXPECT_TRUE(plan.launches()[1].follows_product);
-  plan.mutable_launches()[0].kind = LaunchKind::kAssistFinish;
+  plan.mutable_launches()[0].kind = LaunchKind::kBridgeFinish;
   LinkNeighbours(plan, true);
   EXPECT_FALSE(plan.launches()[1].follows_product);
 }

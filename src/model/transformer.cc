@@ -57,11 +57,11 @@ int64_t ForwardTimes::*TimeOf(LaunchKind kind) {
       return &ForwardTimes::gemm_ns;
     case LaunchKind::kShrink:
     case LaunchKind::kExpand:
-    case LaunchKind::kAssistFinish:
+    case LaunchKind::kBridgeFinish:
       return &ForwardTimes::lora_ns;
     case LaunchKind::kSumRanks:
       return &ForwardTimes::ranks_ns;
-    case LaunchKind::kAssistBegin:
+    case LaunchKind::kBridgeBegin:
     case LaunchKind::kActivate:
       return nullptr;
   }
@@ -75,11 +75,11 @@ struct Transformer::Step {
   Stream& stream;
   StreamTimer* timer;
   ForwardTimes* times;
-  LaunchPlan plan;           // of layers that the device computes alone
-  LaunchPlan assisted_plan;  // where there is an assist, of those that it takes
-  bool assisted = false;     // in this layer batch.assist computes for adapters under way
+  LaunchPlan plan;          // of layers that the device computes alone
+  LaunchPlan bridged_plan;  // where there is a bridge, of those that it takes
+  bool bridged = false;     // in this layer batch.bridge computes for adapters under way
 
-  const LaunchPlan& layer_plan() const { return assisted ? assisted_plan : plan; }
+  const LaunchPlan& layer_plan() const { return bridged ? bridged_plan : plan; }
   int64_t num_rows() const { return static_cast<int64_t>(batch.tokens.size()); }
   int64_t* TotalOf(int64_t ForwardTimes::*part) const {
     return times == nullptr ? nullptr : &(times->*part);
@@ -196,13 +196,13 @@ DeviceBatch Transformer::Put(const HostBatch& batch, const BatchUpload::Padding&
 
 const float* Transformer::Run(const DeviceBatch& batch, Stream& stream, ForwardTimes* times) {
   Step step{batch, stream, TimerFor(stream, times), times, PlanOf(batch, stream, false)};
-  if (batch.assist != nullptr) step.assisted_plan = PlanOf(batch, stream, true);
+  if (batch.bridge != nullptr) step.bridged_plan = PlanOf(batch, stream, true);
   {
     const StreamTimer::Scope scope = step.Time(&ForwardTimes::total_ns);
     Embed(step);
     for (int32_t layer = 0; layer < config_.num_layers; ++layer) {
-      step.assisted = batch.assist != nullptr && batch.assist->TakesLayer(layer);
-      if (batch.gate != nullptr && !step.assisted) batch.gate->Await(layer, stream);
+      step.bridged = batch.bridge != nullptr && batch.bridge->TakesLayer(layer);
+      if (batch.gate != nullptr && !step.bridged) batch.gate->Await(layer, stream);
       Layer(layer, step);
     }
     RunLogits(batch.logits_rows, step);
@@ -377,21 +377,21 @@ void Transformer::AddBranch(const LayerSpec& spec, const Buffer& weight, const S
           step.stream);
 }
 
-LaunchPlan Transformer::PlanOf(const DeviceBatch& batch, const Stream& stream,
-                               bool assisted) const {
+LaunchPlan Transformer::PlanOf(const DeviceBatch& batch, const Stream& stream, bool bridged) const {
   const auto has = [&](LoraRows rows) { return !SegmentsOf(rows, batch).empty(); };
-  return PlanLaunches(
-      {.on_gpu = !stream.device.is_cpu(),
-       .can_beside = CanRunLoraBeside(static_cast<int64_t>(batch.tokens.size())),
-       .can_follow = lora_words_.bytes() > 0,
-       .assisted = assisted,
-       .sums_ranks = ranks_ != nullptr,
-       .fuses_activation = std::ranges::all_of(
-           config_.layers,
-           [](const LayerSpec& layer) { return layer.activation == Activation::kSilu; }),
-       .has_drawn = has(assisted ? LoraRows::kSettledDrawn : LoraRows::kDrawn),
-       .has_prompts = has(assisted ? LoraRows::kSettledPrompts : LoraRows::kPrompts),
-       .beside_scope = batch.lora_beside});
+  return PlanLaunches({.on_gpu = !stream.device.is_cpu(),
+                       .can_beside = CanRunLoraBeside(static_cast<int64_t>(batch.tokens.size())),
+                       .can_follow = lora_words_.bytes() > 0,
+                       .bridged = bridged,
+                       .sums_ranks = ranks_ != nullptr,
+                       .fuses_activation = std::ranges::all_of(config_.layers,
+                                                               [](const LayerSpec& layer) {
+                                                                 return layer.activation ==
+                                                                        Activation::kSilu;
+                                                               }),
+                       .has_drawn = has(bridged ? LoraRows::kSettledDrawn : LoraRows::kDrawn),
+                       .has_prompts = has(bridged ? LoraRows::kSettledPrompts : LoraRows::kPrompts),
+                       .beside_scope = batch.lora_beside});
 }
 
 void Transformer::Project(const Projection& projection, int32_t layer, const Step& step) {
@@ -406,8 +406,8 @@ void Transformer::Project(const Projection& projection, int32_t layer, const Ste
       if (time != nullptr) scope.emplace(step.timer, step.TotalOf(time));
       timed = time;
     }
-    if (launch.kind == LaunchKind::kAssistBegin) {
-      step.batch.assist->Begin(layer, projection.first, lora, step.stream);
+    if (launch.kind == LaunchKind::kBridgeBegin) {
+      step.batch.bridge->Begin(layer, projection.first, lora, step.stream);
     } else {
       Launch(launch, projection, lora, step);
     }
@@ -421,8 +421,8 @@ void Transformer::Launch(const graft::Launch& launch, const Projection& projecti
   switch (launch.kind) {
     case LaunchKind::kProduct:
       return Multiply(launch, projection, lora, step);
-    case LaunchKind::kAssistFinish:
-      return step.batch.assist->Finish(lora, step.stream);
+    case LaunchKind::kBridgeFinish:
+      return step.batch.bridge->Finish(lora, step.stream);
     case LaunchKind::kActivate:
       return Activate(projection, keeps_drawn ? step.batch.lora_rows : all, step);
     case LaunchKind::kSumRanks:

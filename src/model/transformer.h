@@ -118,7 +118,7 @@ class Transformer {
   // y = x W^T + bias (+ y), with the adapters' share of the modules from `first` on, which lie side
   // by side in y: the plan's launches.
   struct Projection;
-  LaunchPlan PlanOf(const DeviceBatch& batch, const Stream& stream, bool assisted) const;
+  LaunchPlan PlanOf(const DeviceBatch& batch, const Stream& stream, bool bridged) const;
   void Project(const Projection& projection, int32_t layer, const Step& step);
   // The same of o and down, which lead back to the residual stream: into the layer's target.
   void ProjectBack(const void* x, const GemmWeight& weight, const Buffer& bias,

@@ -14,6 +14,7 @@
 #include "runtime/adapter_texts.h"
 #include "runtime/answer_grammars.h"
 #include "runtime/progress.h"
+#include "runtime/worker_command.h"
 
 namespace graft {
 namespace {
@@ -184,16 +185,6 @@ EngineOptions EngineOptionsOf(const RuntimeOptions& options, const ExecutorLimit
   };
   return engine;
 }
-
-}  // namespace
-
-std::vector<std::string> AssistWorkerCommand() {
-  // A launcher that brings its own loader names itself: /proc/self/exe is that loader then.
-  const char* launcher = std::getenv("GRAFT_LAUNCHER");
-  return {launcher == nullptr ? "/proc/self/exe" : launcher, "assist-worker"};
-}
-
-namespace {
 
 // A server on the CPU does not ask what cards there are.
 std::vector<CudaCard> CardsFor(const DeviceChoice& choice) {
@@ -379,28 +370,29 @@ void Runtime::MakeLoader() {
 }
 
 Status Runtime::MakeExecutor(const ExecutorLimits& limits, LoadedModel& model, bool lora) {
+  ExecutorParts parts{.arrivals = &loader_->arrivals(),
+                      .ranks = rank_link_.get(),
+                      .turns = model.turns,
+                      .device_turns = model.device_turns};
   const CpuAssistPlace where = CpuAssistOf(options_);
   if (lora && where != CpuAssistPlace::kOff) {
     CpuAssistOptions assist;
     assist.num_workers = ChooseAssistWorkers(options_.cpu_assist_workers);
-    if (where == CpuAssistPlace::kProcess) assist.command = AssistWorkerCommand();
-    ASSIGN_OR_RETURN(
-        assist_, CpuAssist::Create(assist, model.config, model.weights.dtype,
-                                   limits.step_tokens_max, *host_store_, model.device, metrics_));
+    if (where == CpuAssistPlace::kProcess) assist.command = WorkerProgram();
+    ASSIGN_OR_RETURN(assist_, CpuAssist::Create(assist, model.config, model.weights.dtype,
+                                                limits.step_tokens_max, *host_store_,
+                                                *parts.arrivals, model.device, metrics_));
     const AssistCost& cost = assist_->profile().Of(LoraModule::kQ, 64);
     LOG_INFO(
         "CPU assist: {} workers ({}); rank 64 on q, k and v costs one of them {:.0f} us and "
         "{:.1f} us a row",
         assist.num_workers, WordOf(std::optional(where), kCpuAssistWords), cost.fixed_us,
         cost.row_us);
+    parts.bridge = assist_.get();
+    parts.bridge_rates = assist_->rates();
   }
   executor_ = std::make_unique<ModelExecutor>(*transformer_, lora ? loras_.get() : nullptr, limits,
-                                              model.stream,
-                                              ExecutorParts{.arrivals = &loader_->arrivals(),
-                                                            .assist = assist_.get(),
-                                                            .ranks = rank_link_.get(),
-                                                            .turns = model.turns,
-                                                            .device_turns = model.device_turns});
+                                              model.stream, parts);
   if (rank_link_ == nullptr) return OkStatus();
   return rank_link_->Start({.limits = limits, .transformer = transformer_->limits()});
 }

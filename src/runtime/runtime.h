@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "assist/cpu_assist.h"
 #include "base/device_turns.h"
 #include "base/metrics.h"
 #include "base/turns.h"
@@ -16,7 +17,6 @@
 #include "engine/adapter_catalog.h"
 #include "engine/engine.h"
 #include "executor/adapter_backend.h"
-#include "executor/cpu_assist.h"
 #include "executor/host_store.h"
 #include "executor/model_executor.h"
 #include "executor/paged_loader.h"
@@ -35,9 +35,6 @@
 #include "text/tokenizer.h"
 
 namespace graft {
-
-// What starts a worker of the CPU assist as a process.
-std::vector<std::string> AssistWorkerCommand();
 
 // The device asked for. Where there is a GPU and auto takes the CPU, the log says why.
 Result<Device> PickDevice(const DeviceChoice& choice);

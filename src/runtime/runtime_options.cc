@@ -246,6 +246,12 @@ Status CheckRankOptions(const RuntimeOptions& options) {
 
 }  // namespace
 
+CpuAssistPlace CpuAssistOf(const RuntimeOptions& options) {
+  const bool must = options.cold_start == ColdStart::kCpuAssist;
+  if (!must && options.cold_start != ColdStart::kAuto) return CpuAssistPlace::kOff;
+  return options.cpu_assist.value_or(must ? CpuAssistPlace::kThread : CpuAssistPlace::kOff);
+}
+
 int ThreadsOfRank(const RuntimeOptions& options) {
   const int threads = options.threads == 0 ? NumCpus() : options.threads;
   return std::max(1, threads / options.tensor_parallel);

@@ -115,6 +115,9 @@ std::vector<Option> ColdStartOptionRows(ColdStart& cold_start);
 Option CpuAssistOptionRow(std::optional<CpuAssistPlace>& cpu_assist);
 Option TurnOptionRow(int& turn_ms);
 
+// Off where no step would ask for it.
+CpuAssistPlace CpuAssistOf(const RuntimeOptions& options);
+
 // Each rank's share of them, one at least.
 int ThreadsOfRank(const RuntimeOptions& options);
 

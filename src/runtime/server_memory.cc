@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "executor/cpu_assist.h"
+#include "assist/cpu_assist.h"
 #include "executor/decode_graphs.h"
 #include "executor/model_executor.h"
 #include "model/kv_pool.h"
@@ -74,17 +74,6 @@ int StepMsMax(const RuntimeOptions& options, const Device& device) {
 int32_t ContextTokensMax(const RuntimeOptions& options, const ModelConfig& config) {
   if (options.context_tokens_max == 0) return config.context_tokens_max;
   return std::min(options.context_tokens_max, config.context_tokens_max);
-}
-
-int ChooseAssistWorkers(int asked) {
-  constexpr int kOthers = 2;  // the engine's thread, and those that speak HTTP
-  return asked == 0 ? std::clamp(NumCpus() - kOthers, 1, kHostFlagsMax) : asked;
-}
-
-CpuAssistPlace CpuAssistOf(const RuntimeOptions& options) {
-  const bool must = options.cold_start == ColdStart::kCpuAssist;
-  if (!must && options.cold_start != ColdStart::kAuto) return CpuAssistPlace::kOff;
-  return options.cpu_assist.value_or(must ? CpuAssistPlace::kThread : CpuAssistPlace::kOff);
 }
 
 ExecutorLimits ExecutorLimitsOf(const RuntimeOptions& options, const ServedShape& shape,

@@ -41,10 +41,6 @@ struct ServedShape {
 int StepTokensMax(const RuntimeOptions& options, const Device& device);
 int StepMsMax(const RuntimeOptions& options, const Device& device);
 int32_t ContextTokensMax(const RuntimeOptions& options, const ModelConfig& config);
-// Workers of the CPU assist, as many as asked for; 0: by the machine's cores.
-int ChooseAssistWorkers(int asked);
-// Off where no step would ask for it.
-CpuAssistPlace CpuAssistOf(const RuntimeOptions& options);
 
 // All but num_pages.
 ExecutorLimits ExecutorLimitsOf(const RuntimeOptions& options, const ServedShape& shape, bool lora);

@@ -105,7 +105,7 @@ struct LoadEvent {
 // well and Copy or Drop the content is held in the host's memory. Pages and slot of a CopyOrder
 // belong to it until its kCopied; a slot named by a plan in flight is neither copied to nor freed.
 // Events are taken between steps; beside a plan in flight only by an engine that runs ahead, once
-// Begin has returned and unless the plan `assists`: all waits for rows are in the stream by then,
+// Begin has returned and unless the plan `bridges`: all waits for rows are in the stream by then,
 // so a kCopied may end the arrival that they wait for.
 class AdapterLoader {
  public:

@@ -6,7 +6,7 @@
 #include <functional>
 #include <limits>
 
-#include "step/assist_rates.h"
+#include "step/bridge_rates.h"
 #include "step/mask_source.h"
 #include "step/step_plan.h"
 #include "step/step_result.h"
@@ -36,8 +36,8 @@ class Executor {
  public:
   virtual ~Executor() = default;
   virtual const ExecutorLimits& limits() const = 0;
-  // What StepPlan::assists costs here.
-  virtual AssistRates assist_rates() const { return {}; }
+  // What StepPlan::bridges costs here.
+  virtual BridgeRates bridge_rates() const { return {}; }
   // Work that Begin does, at most once a step, while it waits before it can launch the rest. {}:
   // none. To be set while no step runs.
   virtual void SetWorkWhileBlocked(std::function<void()> /*work*/) {}

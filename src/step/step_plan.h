@@ -95,9 +95,9 @@ struct StepPlan {
   // nothing is drawn before Executor::Continue. Neither step has drafts, nor prompt_logprobs, which
   // are formed from what the later one writes over.
   bool ahead = false;
-  // Where rows of adapters are still on their way, the CPU computes what they add, as far as it
-  // can. If false, or with an executor that has no CPU assist, the step waits for the rows.
-  bool assists = false;
+  // Where rows of adapters are still on their way, what they add is computed without the device, as
+  // far as the executor can. If false, or if it cannot, the step waits for the rows.
+  bool bridges = false;
 
   // Clears all but the plan's number; its memory stays.
   void Clear() {
@@ -107,7 +107,7 @@ struct StepPlan {
     pages.clear();
     banned_tokens.clear();
     num_drafts = 0;
-    ahead = assists = false;
+    ahead = bridges = false;
   }
 };
 

@@ -57,7 +57,7 @@ struct StepResult {
   // in their pages means nothing, and the next step is as good as any.
   Status status;
   std::vector<SequenceResult> sequences;
-  int32_t num_assisted_layers = 0;  // in which the CPU computed for adapters on their way
+  int32_t num_bridged_layers = 0;  // see StepPlan::bridges
   StepTimes times;
 };
 

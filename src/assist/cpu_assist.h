@@ -10,14 +10,14 @@
 #include <string>
 #include <vector>
 
+#include "assist/assist_exchange.h"
+#include "assist/assist_profile.h"
+#include "assist/assist_workers.h"
 #include "base/metrics.h"
 #include "executor/adapter_arrivals.h"
-#include "executor/assist_exchange.h"
-#include "executor/assist_profile.h"
-#include "executor/assist_workers.h"
 #include "executor/host_store.h"
 #include "model/forward_batch.h"
-#include "model/lora_assist.h"
+#include "model/lora_bridge.h"
 #include "tensor/allocations.h"
 #include "tensor/buffer.h"
 #include "tensor/shared_memory.h"
@@ -36,33 +36,34 @@ struct CpuAssistOptions {
   int worker_threads = 1;
 };
 
-class CpuAssist : public LoraAssist {
+// Workers, as many as asked for; 0: by the machine's cores.
+int ChooseAssistWorkers(int asked);
+
+class CpuAssist : public LoraBridge {
  public:
-  // For steps of up to `rows_max` rows of a model in `dtype`. `store` and `metrics` are borrowed.
-  // Measures what the work costs, and starts the workers.
+  // For steps of up to `rows_max` rows of a model in `dtype`. `store`, `arrivals` and `metrics` are
+  // borrowed. Measures what the work costs, and starts the workers.
   static Result<std::unique_ptr<CpuAssist>> Create(const CpuAssistOptions& options,
                                                    const ModelConfig& config, DType dtype,
                                                    int32_t rows_max, const HostStore& store,
+                                                   const AdapterArrivals& arrivals,
                                                    const Device& device, Metrics& metrics);
 
   // What Create allocates for that; without what a worker process takes for itself.
   static BytesNeeded BytesFor(const CpuAssistOptions& options, const ModelConfig& config,
                               DType dtype, int32_t rows_max, const Device& device);
 
-  // Before a step with adapters under way: if the workers can compute for them, the batch gets an
-  // assist. It cannot for more than kHostSegmentsMax stretches of rows, nor in processes for what
+  // It cannot compute for more than kHostSegmentsMax stretches of rows, nor in processes for what
   // found no room in the host store.
-  void Enter(const AdapterArrivals& arrivals, HostBatch* batch);
-
+  void Enter(HostBatch* batch) override;
+  int32_t num_layers_taken() const override { return num_layers_taken_; }
   bool TakesLayer(int32_t layer) override;
   void Begin(int32_t layer, LoraModule first, const LoraArgs& args, Stream& stream) override;
   void Finish(const LoraArgs& args, Stream& stream) override;
 
   const AssistWorkers& workers() const { return *workers_; }
   const AssistProfile& profile() const { return profile_; }
-  const AssistRates& rates() const { return rates_; }
-  // How many layers of the step entered last the workers computed.
-  int32_t num_layers_taken() const { return num_layers_taken_; }
+  const BridgeRates& rates() const { return rates_; }
 
  private:
   // Rows of an adapter under way.
@@ -71,9 +72,8 @@ class CpuAssist : public LoraAssist {
     const AdapterArrival* arrival = nullptr;
   };
 
-  CpuAssist(const HostStore& store, Metrics& metrics);
-  void Sort(std::span<const LoraSegment> segments, const AdapterArrivals& arrivals,
-            std::vector<LoraSegment>* settled);
+  CpuAssist(const HostStore& store, const AdapterArrivals& arrivals, Metrics& metrics);
+  void Sort(std::span<const LoraSegment> segments, std::vector<LoraSegment>* settled);
   bool CanTake() const;
   // The address at which the device reads the answers.
   const float* TakeAnswers(const HostWaitArgs& wait, int64_t columns, Stream& stream);
@@ -86,9 +86,10 @@ class CpuAssist : public LoraAssist {
                  uint64_t* places) const;
 
   const HostStore& store_;
+  const AdapterArrivals& arrivals_;
   bool in_processes_ = false;
   AssistProfile profile_;
-  AssistRates rates_;
+  BridgeRates rates_;
   SharedMemory shared_;  // of processes; of threads:
   PinnedBuffer pinned_;
   std::unique_ptr<AssistExchange> exchange_;

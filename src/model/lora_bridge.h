@@ -1,5 +1,6 @@
-// LoraAssist: computes adapters' share of a step while their rows are still on the way into the
-// device's memory, layer by layer until the rows have arrived. Engine thread only.
+// LoraBridge: computes adapters' share of a step while their rows are still on the way into the
+// device's memory, layer by layer until the rows have arrived. The model does not know where it
+// computes. Engine thread only.
 #pragma once
 
 #include <cstdint>
@@ -10,9 +11,16 @@
 
 namespace graft {
 
-class LoraAssist {
+struct HostBatch;
+
+class LoraBridge {
  public:
-  virtual ~LoraAssist() = default;
+  virtual ~LoraBridge() = default;
+  // Called before a step with adapters under way: if it can compute for all of them, it becomes the
+  // batch's bridge and fills in the settled segments.
+  virtual void Enter(HostBatch* batch) = 0;
+  // How many layers of the step entered last it took.
+  virtual int32_t num_layers_taken() const = 0;
   // Called before the layer's first kernel is launched. True: what the adapters under way add to
   // this layer comes from Begin and Finish; false: the device computes it, as it does for others.
   virtual bool TakesLayer(int32_t layer) = 0;

@@ -1,4 +1,4 @@
-#include "executor/assist_workers.h"
+#include "assist/assist_workers.h"
 
 #include <fcntl.h>
 #include <signal.h>
@@ -9,9 +9,9 @@
 #include <cerrno>
 #include <cstring>
 
+#include "assist/assist_worker.h"
 #include "base/clock.h"
 #include "base/log.h"
-#include "executor/assist_worker.h"
 
 namespace graft {
 namespace {

@@ -1,4 +1,4 @@
-#include "executor/assist_exchange.h"
+#include "assist/assist_exchange.h"
 
 #include <linux/futex.h>
 #include <sched.h>

@@ -1,9 +1,10 @@
-#include "executor/cpu_assist.h"
+#include "assist/cpu_assist.h"
 
 #include <algorithm>
 #include <utility>
 
 #include "base/check.h"
+#include "base/thread_pool.h"
 
 namespace graft {
 namespace {
@@ -39,8 +40,14 @@ DType DTypeOfX(const LoraArgs& args) { return args.x_is_fp32 ? DType::kF32 : arg
 
 }  // namespace
 
-CpuAssist::CpuAssist(const HostStore& store, Metrics& metrics)
+int ChooseAssistWorkers(int asked) {
+  constexpr int kOthers = 2;  // the engine's thread, and those that speak HTTP
+  return asked == 0 ? std::clamp(NumCpus() - kOthers, 1, kHostFlagsMax) : asked;
+}
+
+CpuAssist::CpuAssist(const HostStore& store, const AdapterArrivals& arrivals, Metrics& metrics)
     : store_(store),
+      arrivals_(arrivals),
       rows_total_(metrics.Counter("graft_cpu_assist_rows_total",
                                   "Rows of projections that the CPU computed for adapters on "
                                   "their way to the device")),
@@ -50,6 +57,7 @@ CpuAssist::CpuAssist(const HostStore& store, Metrics& metrics)
 Result<std::unique_ptr<CpuAssist>> CpuAssist::Create(const CpuAssistOptions& options,
                                                      const ModelConfig& config, DType dtype,
                                                      int32_t rows_max, const HostStore& store,
+                                                     const AdapterArrivals& arrivals,
                                                      const Device& device, Metrics& metrics) {
   if (dtype == DType::kF16) {
     return InvalidArgumentError("the CPU's kernels have no fp16: serve in bf16 for cpu-assist");
@@ -60,7 +68,7 @@ Result<std::unique_ptr<CpuAssist>> CpuAssist::Create(const CpuAssistOptions& opt
   }
   const DType activations = device.is_cpu() ? DType::kF32 : dtype;
   const AssistLimits limits = LimitsOf(config, activations, rows_max, options.num_workers);
-  std::unique_ptr<CpuAssist> assist(new CpuAssist(store, metrics));
+  std::unique_ptr<CpuAssist> assist(new CpuAssist(store, arrivals, metrics));
   assist->in_processes_ = !options.command.empty();
   char* memory = nullptr;
   UseDevice(device);
@@ -99,25 +107,24 @@ BytesNeeded CpuAssist::BytesFor(const CpuAssistOptions& options, const ModelConf
   return needed;
 }
 
-void CpuAssist::Enter(const AdapterArrivals& arrivals, HostBatch* batch) {
+void CpuAssist::Enter(HostBatch* batch) {
   num_layers_taken_ = 0;
   pending_.clear();
-  Sort(batch->lora_segments, arrivals, &settled_);
-  Sort(batch->lora_prompt_segments, arrivals, &settled_prompts_);
+  Sort(batch->lora_segments, &settled_);
+  Sort(batch->lora_prompt_segments, &settled_prompts_);
   std::sort(pending_.begin(), pending_.end(),
             [](const Pending& a, const Pending& b) { return a.rows.row_begin < b.rows.row_begin; });
   if (pending_.empty() || !CanTake()) return;
-  batch->assist = this;
+  batch->bridge = this;
   batch->settled_segments = settled_;
   batch->settled_prompt_segments = settled_prompts_;
 }
 
 // Into those that wait for rows and those that do not.
-void CpuAssist::Sort(std::span<const LoraSegment> segments, const AdapterArrivals& arrivals,
-                     std::vector<LoraSegment>* settled) {
+void CpuAssist::Sort(std::span<const LoraSegment> segments, std::vector<LoraSegment>* settled) {
   settled->clear();
   for (const LoraSegment& segment : segments) {
-    const AdapterArrival* const arrival = arrivals.Find(segment.adapter_slot);
+    const AdapterArrival* const arrival = arrivals_.Find(segment.adapter_slot);
     if (arrival == nullptr || arrival->HasArrived(arrival->adapter().facts.num_layers - 1)) {
       settled->push_back(segment);
     } else if (segment.row_begin < segment.row_end) {

@@ -1,4 +1,4 @@
-#include "executor/assist_profile.h"
+#include "assist/assist_profile.h"
 
 #include <algorithm>
 #include <cmath>
@@ -123,14 +123,14 @@ const AssistCost& AssistProfile::Of(LoraModule first, int32_t rank) const {
                [static_cast<size_t>(at - kRanks.begin())];
 }
 
-AssistRates RatesOf(const AssistProfile& profile, const ModelConfig& config, DType dtype,
+BridgeRates RatesOf(const AssistProfile& profile, const ModelConfig& config, DType dtype,
                     int32_t num_workers) {
   int64_t rank_bytes = 0;  // of a layer, per rank
   for (const LoraModule module : kAllLoraModules) {
     const LoraModuleShape shape = ShapeOfLoraModule(config, module);
     rank_bytes += (shape.in + shape.out) * DTypeBytes(dtype);
   }
-  AssistRates rates{.ranks = {}, .num_workers = num_workers};
+  BridgeRates rates{.ranks = {}, .num_workers = num_workers};
   for (const int32_t rank : AssistProfile::kRanks) {
     AssistCost all;
     for (const LoraModule first : AssistProfile::kFirstModules) {

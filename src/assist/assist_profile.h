@@ -10,7 +10,7 @@
 
 #include "model/config.h"
 #include "model/lora_module.h"
-#include "step/assist_rates.h"
+#include "step/bridge_rates.h"
 #include "tensor/dtype.h"
 
 namespace graft {
@@ -41,7 +41,7 @@ class AssistProfile {
 };
 
 // The rates that the engine learns: one for all projections, which cost about the same per byte.
-AssistRates RatesOf(const AssistProfile& profile, const ModelConfig& config, DType dtype,
+BridgeRates RatesOf(const AssistProfile& profile, const ModelConfig& config, DType dtype,
                     int32_t num_workers);
 
 // The modules of a projection: the first, and those that share its x.

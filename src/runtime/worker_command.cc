@@ -1,17 +1,24 @@
-#include "runtime/assist_command.h"
+#include "runtime/worker_command.h"
 
+#include <cstdlib>
 #include <memory>
 
-#include "executor/assist_worker.h"
+#include "assist/assist_worker.h"
 
 namespace graft {
 
-Command AssistCommand() {
+namespace {
+
+constexpr char kWorkerName[] = "assist-worker";
+
+}  // namespace
+
+Command WorkerCommand() {
   const auto options = std::make_shared<AssistProcessOptions>();  // lives as long as the command
   const auto row = [](const char* name, auto& value, const char* help) {
     return Option{.name = name, .target = Number(value), .help = help, .is_required = true};
   };
-  return {.name = "assist-worker",
+  return {.name = kWorkerName,
           .help = "A worker process of the server.",
           .groups = {{"Options",
                       {row("exchange", options->exchange, "descriptor of the exchange"),
@@ -21,6 +28,12 @@ Command AssistCommand() {
           .run = [options] { return RunAssistProcess(*options); },
           .is_hidden = true,
           .environment_prefix = ""};
+}
+
+std::vector<std::string> WorkerProgram() {
+  // A launcher that brings its own loader names itself: /proc/self/exe is that loader then.
+  const char* launcher = std::getenv("GRAFT_LAUNCHER");
+  return {launcher == nullptr ? "/proc/self/exe" : launcher, kWorkerName};
 }
 
 }  // namespace graft

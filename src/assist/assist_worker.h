@@ -6,9 +6,9 @@
 #include <cstdint>
 #include <vector>
 
+#include "assist/assist_exchange.h"
 #include "base/status.h"
 #include "base/thread_pool.h"
-#include "executor/assist_exchange.h"
 
 namespace graft {
 

@@ -1,4 +1,4 @@
-#include "executor/assist_worker.h"
+#include "assist/assist_worker.h"
 
 #include <sched.h>
 #include <signal.h>

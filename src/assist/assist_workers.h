@@ -12,8 +12,8 @@
 #include <thread>
 #include <vector>
 
+#include "assist/assist_exchange.h"
 #include "base/metrics.h"
-#include "executor/assist_exchange.h"
 #include "tensor/shared_memory.h"
 
 namespace graft {

@@ -1,7 +1,7 @@
 // The CPU assist by itself: how it splits rows, and that it adds exactly the bits that the CPU's
 // LoRA kernels would add. Threads and processes, the CPU's stream and a GPU's, and a killed process
 // are all tried. This program is also its own worker process.
-#include "executor/cpu_assist.h"
+#include "assist/cpu_assist.h"
 
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -12,7 +12,7 @@
 #include <cstring>
 #include <optional>
 
-#include "executor/assist_worker.h"
+#include "assist/assist_worker.h"
 #include "model/adapter_test_util.h"
 #include "model/test_session.h"
 
@@ -40,7 +40,7 @@ TEST(SplitRowsTest, FewRowsTakeFewWorkers) {
   EXPECT_EQ(Split({{3, {0.0, 1.0}}}, 16), (std::vector<int32_t>{0, 1, 2, 3}));
 }
 
-TEST(AssistRatesTest, AreALayersCostsByItsBytes) {
+TEST(BridgeRatesTest, AreALayersCostsByItsBytes) {
   ModelConfig config;
   config.hidden_size = 100;
   config.intermediate_size = 300;
@@ -51,11 +51,11 @@ TEST(AssistRatesTest, AreALayersCostsByItsBytes) {
   for (const LoraModule first : AssistProfile::kFirstModules) {
     for (const int32_t rank : AssistProfile::kRanks) profile.Of(first, rank) = {2.0 * rank, 0.5};
   }
-  const AssistRates rates = RatesOf(profile, config, DType::kBF16, 3);
+  const BridgeRates rates = RatesOf(profile, config, DType::kBF16, 3);
   EXPECT_EQ(rates.num_workers, 3);
   ASSERT_EQ(rates.ranks.size(), AssistProfile::kRanks.size());
   // Elements of two bytes per rank: q 200, k 150, v 150, o 200, gate 400, up 400, down 400.
-  for (const AssistRates::OfRank& rate : rates.ranks) {
+  for (const BridgeRates::OfRank& rate : rates.ranks) {
     EXPECT_NEAR(rate.read_ns * 3800 * rate.rank, 4 * 2000.0 * rate.rank, 1e-6);
     EXPECT_NEAR(rate.row_ns * 3800 * rate.rank, 4 * 500.0, 1e-9);
   }
@@ -128,7 +128,7 @@ class CpuAssistTest : public ::testing::TestWithParam<std::tuple<DeviceKind, Wor
     CpuAssistOptions options;
     options.num_workers = 3;
     if (in_processes) options.command = {"/proc/self/exe", "assist-worker"};
-    assist_ = *CpuAssist::Create(options, model_, DType::kF32, kRowsMax, *store_,
+    assist_ = *CpuAssist::Create(options, model_, DType::kF32, kRowsMax, *store_, *arrivals_,
                                  device_.stream().device, metrics_);
     for (int32_t slot = 0; slot < 3; ++slot) {
       const PeftConfig peft = testing::Peft(kAdapters[slot]);
@@ -201,8 +201,8 @@ class CpuAssistTest : public ::testing::TestWithParam<std::tuple<DeviceKind, Wor
     const size_t half = segments.size() / 2;  // either kind of segment will do
     batch.lora_segments = std::span(segments).subspan(0, half);
     batch.lora_prompt_segments = std::span(segments).subspan(half);
-    assist_->Enter(*arrivals_, &batch);
-    ASSERT_EQ(batch.assist, assist_.get());
+    assist_->Enter(&batch);
+    ASSERT_EQ(batch.bridge, assist_.get());
     EXPECT_TRUE(batch.settled_segments.empty() && batch.settled_prompt_segments.empty());
     for (int32_t layer = 0; layer < model_.num_layers; ++layer) {
       ASSERT_TRUE(assist_->TakesLayer(layer));
@@ -253,8 +253,8 @@ TEST_P(CpuAssistTest, TakesWhatHasNotArrived) {
   AdapterArrival& second = arrivals_->At(1);
   first.QueuedLayer(copies.get());
   Synchronize(copies.get());
-  assist_->Enter(*arrivals_, &batch);
-  ASSERT_EQ(batch.assist, assist_.get());
+  assist_->Enter(&batch);
+  ASSERT_EQ(batch.bridge, assist_.get());
   ASSERT_EQ(batch.settled_prompt_segments.size(), 1u);
   EXPECT_EQ(batch.settled_prompt_segments[0].adapter_slot, 5);
   EXPECT_TRUE(assist_->TakesLayer(0)) << "the second one has not";
@@ -268,9 +268,9 @@ TEST_P(CpuAssistTest, TakesWhatHasNotArrived) {
   }
   Synchronize(copies.get());
   EXPECT_FALSE(assist_->TakesLayer(model_.num_layers - 1));
-  batch.assist = nullptr;
-  assist_->Enter(*arrivals_, &batch);
-  EXPECT_EQ(batch.assist, nullptr) << "all have arrived";
+  batch.bridge = nullptr;
+  assist_->Enter(&batch);
+  EXPECT_EQ(batch.bridge, nullptr) << "all have arrived";
 }
 
 TEST_P(CpuAssistTest, LeavesToTheGateWhatItCannotTake) {
@@ -280,8 +280,8 @@ TEST_P(CpuAssistTest, LeavesToTheGateWhatItCannotTake) {
   }
   HostBatch batch;
   batch.lora_segments = segments;
-  assist_->Enter(*arrivals_, &batch);
-  EXPECT_EQ(batch.assist, nullptr) << "too many stretches of rows";
+  assist_->Enter(&batch);
+  EXPECT_EQ(batch.bridge, nullptr) << "too many stretches of rows";
   // What the host store had no room for is in no worker process's memory either.
   HostStore none(0, metrics_);
   const PeftConfig peft = testing::Peft(kAdapters[0]);
@@ -291,8 +291,8 @@ TEST_P(CpuAssistTest, LeavesToTheGateWhatItCannotTake) {
   arrivals_->Begin(4, none.Put(std::move(adapter), std::move(weights)));
   segments = {{0, 1, 4}};
   batch.lora_segments = segments;
-  assist_->Enter(*arrivals_, &batch);
-  EXPECT_EQ(batch.assist != nullptr, std::get<1>(GetParam()) == Workers::kThreads);
+  assist_->Enter(&batch);
+  EXPECT_EQ(batch.bridge != nullptr, std::get<1>(GetParam()) == Workers::kThreads);
 }
 
 // The first process that runs.
@@ -332,10 +332,11 @@ TEST_P(CpuAssistTest, KilledWorkersAreReplacedAndTheirSharesComputed) {
 TEST(CpuAssistOptionsTest, RefusesWhatItCannotDo) {
   Metrics metrics;
   HostStore store(0, metrics);
+  const AdapterArrivals arrivals({}, 1, 1);
   const auto create = [&](int32_t num_workers, DType dtype) {
     CpuAssistOptions options;
     options.num_workers = num_workers;
-    return CpuAssist::Create(options, OddModel(), dtype, 8, store, Device{}, metrics)
+    return CpuAssist::Create(options, OddModel(), dtype, 8, store, arrivals, Device{}, metrics)
         .status()
         .message();
   };
