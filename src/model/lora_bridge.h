@@ -16,8 +16,8 @@ struct HostBatch;
 class LoraBridge {
  public:
   virtual ~LoraBridge() = default;
-  // Called before a step with adapters under way: if it can compute for all of them, it becomes the
-  // batch's bridge and fills in the settled segments.
+  // Called before a step with adapters under way: if it can compute for them, it becomes the
+  // batch's bridge and fills in the settled segments, which are those of all other adapters.
   virtual void Enter(HostBatch* batch) = 0;
   // How many layers of the step entered last it took.
   virtual int32_t num_layers_taken() const = 0;

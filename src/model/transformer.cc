@@ -379,16 +379,14 @@ void Transformer::AddBranch(const LayerSpec& spec, const Buffer& weight, const S
 
 LaunchPlan Transformer::PlanOf(const DeviceBatch& batch, const Stream& stream, bool bridged) const {
   const auto has = [&](LoraRows rows) { return !SegmentsOf(rows, batch).empty(); };
+  const bool all_silu = std::ranges::all_of(
+      config_.layers, [](const LayerSpec& layer) { return layer.activation == Activation::kSilu; });
   return PlanLaunches({.on_gpu = !stream.device.is_cpu(),
                        .can_beside = CanRunLoraBeside(static_cast<int64_t>(batch.tokens.size())),
                        .can_follow = lora_words_.bytes() > 0,
                        .bridged = bridged,
                        .sums_ranks = ranks_ != nullptr,
-                       .fuses_activation = std::ranges::all_of(config_.layers,
-                                                               [](const LayerSpec& layer) {
-                                                                 return layer.activation ==
-                                                                        Activation::kSilu;
-                                                               }),
+                       .fuses_activation = all_silu,
                        .has_drawn = has(bridged ? LoraRows::kSettledDrawn : LoraRows::kDrawn),
                        .has_prompts = has(bridged ? LoraRows::kSettledPrompts : LoraRows::kPrompts),
                        .beside_scope = batch.lora_beside});

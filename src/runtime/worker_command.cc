@@ -6,7 +6,6 @@
 #include "assist/assist_worker.h"
 
 namespace graft {
-
 namespace {
 
 constexpr char kWorkerName[] = "assist-worker";
