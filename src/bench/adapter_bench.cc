@@ -191,7 +191,6 @@ Status AdapterBench::Prepare() {
   const AdapterBenchOptions& o = options_;
   RETURN_IF_ERROR(CheckRange("prompt-tokens", o.prompt));
   RETURN_IF_ERROR(CheckRange("output-tokens", o.output));
-  modules_ = ModulesOf(o.modules);
   if (o.seconds <= o.warmup_seconds) {
     return InvalidArgumentError("--seconds must exceed --warmup-seconds");
   }
@@ -211,18 +210,17 @@ Result<std::vector<double>> AdapterBench::PopularityOf(int32_t num_adapters) con
 }
 
 SyntheticFleet AdapterBench::Fleet(int32_t num_adapters) const {
-  return {.num_adapters = num_adapters,
-          .ranks = options_.ranks,
-          .modules = modules_,
-          .sources_per_rank = options_.sources_per_rank,
-          .seed = options_.seed};
+  SyntheticFleet fleet = options_.fleet;
+  fleet.num_adapters = num_adapters;
+  fleet.modules = ModulesOf(options_.modules);
+  return fleet;
 }
 
 RuntimeOptions AdapterBench::ServerOptions() const {
   RuntimeOptions runtime = options_.runtime;
   runtime.adapters.clear();
-  runtime.prefix_cache = false;  // random prompts share nothing
-  runtime.requests_max = 1 << 16;
+  runtime.engine.scheduler.prefix_cache = false;  // random prompts share nothing
+  runtime.engine.requests_max = 1 << 16;
   return runtime;
 }
 
@@ -261,10 +259,10 @@ std::vector<LoadRequest> AdapterBench::MakeRequests(const Workload& workload,
   // More than any closed loop gets through.
   constexpr double kClosedLoopRequestsPerSecond = 2000.0;
   const AdapterBenchOptions& o = options_;
-  Random arrival_random(o.seed + 1);
-  Random adapter_random(o.seed + 2);
-  Random length_random(o.seed + 3);
-  Random token_random(o.seed + 4);
+  Random arrival_random(o.fleet.seed + 1);
+  Random adapter_random(o.fleet.seed + 2);
+  Random length_random(o.fleet.seed + 3);
+  Random token_random(o.fleet.seed + 4);
   std::vector<TraceRequest> shape = workload.trace;
   if (shape.empty()) {
     std::vector<double> arrivals(
@@ -358,12 +356,12 @@ OrderedJson AdapterBench::JsonHeader() const {
           {"dtype", std::string(DTypeName(model_->weights.dtype))},
           {"suite", o.suite},
           {"modules", WordOf(o.modules, kFleetModulesWords)},
-          {"ranks", o.ranks},
-          {"sources_per_rank", o.sources_per_rank},
-          {"sequences_max", o.runtime.sequences_max},
+          {"ranks", o.fleet.ranks},
+          {"sources_per_rank", o.fleet.sources_per_rank},
+          {"sequences_max", o.runtime.limits.sequences_max},
           {"step_tokens_max", StepTokensMax(o.runtime, model_->device)},
           {"pool_gib", o.runtime.pool_gib},
-          {"cold_start", WordOf(o.runtime.cold_start, kColdStartWords)},
+          {"cold_start", WordOf(o.runtime.engine.scheduler.cold_start, kColdStartWords)},
           {"lora", WordOf(o.runtime.lora, kLoraPlaceWords)},
           {"prompt_tokens", o.prompt},
           {"output_tokens", o.output},
@@ -373,7 +371,7 @@ OrderedJson AdapterBench::JsonHeader() const {
           {"seconds", o.seconds},
           {"warmup_seconds", o.warmup_seconds},
           {"slo_ms", o.slo_ms},
-          {"seed", o.seed}};
+          {"seed", o.fleet.seed}};
 }
 
 }  // namespace graft

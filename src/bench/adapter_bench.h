@@ -51,9 +51,8 @@ struct AdapterBenchOptions {
   std::string suite;
   std::string json;
   FleetModules modules = FleetModules::kAttention;
-  std::vector<int> ranks = {8, 16, 32, 64};  // of adapters in turn
-  int sources_per_rank = 4;
-  std::vector<int> adapters;           // counts that a suite goes through
+  SyntheticFleet fleet = {.ranks = {8, 16, 32, 64}};  // of as many adapters as a suite has
+  std::vector<int> adapters;                          // counts that a suite goes through
   int slots = 32;                      // adapters on the device where they shall not all fit; 0:
                                        // as many as a server takes
   int in_flight = 0;                   // requests of a closed loop; 0: twice the batch
@@ -77,7 +76,6 @@ struct AdapterBenchOptions {
   std::vector<std::string> traces;
   std::string popularity;  // a file with adapters' popularity; "" for uniform
   int probes = 20;
-  uint64_t seed = 1;
 };
 
 // Which requests come, for which adapters, and when.
@@ -142,7 +140,7 @@ class AdapterBench {
     return options_.adapters.empty() ? counts : options_.adapters;
   }
   int num_slots() const {
-    return options_.slots > 0 ? options_.slots : options_.runtime.adapters_max;
+    return options_.slots > 0 ? options_.slots : options_.runtime.limits.adapters_max;
   }
   // How often each of so many adapters is asked for, by the options' law or file.
   Result<std::vector<double>> PopularityOf(int32_t num_adapters) const;
@@ -163,7 +161,6 @@ class AdapterBench {
 
  private:
   const AdapterBenchOptions options_;
-  std::vector<LoraModule> modules_;
   std::unique_ptr<LoadedModel> model_;
   bool printed_header_ = false;
 };

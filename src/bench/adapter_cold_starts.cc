@@ -121,11 +121,11 @@ Status ColdStartBench::MakePoints() {
 // A server of its own for every way: what one has cached and evicted is no other's.
 Result<std::unique_ptr<Runtime>> ColdStartBench::Start(const ColdStartWay& way) {
   RuntimeOptions options = bench_.ServerOptions();
-  options.cold_start = way.cold_start;
+  options.engine.scheduler.cold_start = way.cold_start;
   if (way.with_cpu && !options.cpu_assist.has_value()) {
     options.cpu_assist = CpuAssistPlace::kThread;
   }
-  options.adapters_max = way == kCachedWay ? adapters_max_ : bench_.num_slots();
+  options.limits.adapters_max = way == kCachedWay ? adapters_max_ : bench_.num_slots();
   return bench_.Start(options, bench_.Fleet(adapters_max_));
 }
 

@@ -47,8 +47,8 @@ class StallBench {
   Result<OrderedJson> Run();
 
  private:
-  int32_t batch() const { return bench_.options().runtime.sequences_max; }
-  int32_t num_ranks() const { return static_cast<int32_t>(bench_.options().ranks.size()); }
+  int32_t batch() const { return bench_.options().runtime.limits.sequences_max; }
+  int32_t num_ranks() const { return static_cast<int32_t>(bench_.options().fleet.ranks.size()); }
   // The first adapter of the first rank that no request runs on.
   int32_t first_probe() const { return (batch() + num_ranks() - 1) / num_ranks() * num_ranks(); }
   Status CheckFits(int32_t output_tokens) const;
@@ -79,7 +79,7 @@ Status StallBench::CheckFits(int32_t output_tokens) const {
 }
 
 std::vector<LoadRequest> StallBench::MakeRunning(int32_t output_tokens) const {
-  Random random(bench_.options().seed);
+  Random random(bench_.options().fleet.seed);
   std::vector<LoadRequest> requests(static_cast<size_t>(batch()));
   for (int32_t i = 0; i < batch(); ++i) {
     requests[i].adapter_hash = SyntheticFleet::HashOf(i);
@@ -190,7 +190,7 @@ OrderedJson StallBench::Report(const OpenLoadResult& running) const {
     const Percentiles stall = ComputePercentiles(stalls.stall_ms);
     const double step_ms = MeanOf(stalls.step_ms);
     const double copy_ms = MeanOf(stalls.copy_ms);
-    const int rank = bench_.options().ranks[static_cast<size_t>(idx)];
+    const int rank = bench_.options().fleet.ranks[static_cast<size_t>(idx)];
     const double mib =
         static_cast<double>(SyntheticBackend::BytesOf(
             bench_.model().config, bench_.model().weights.dtype, bench_.Fleet(0).modules, rank)) /
@@ -212,8 +212,8 @@ OrderedJson StallBench::Report(const OpenLoadResult& running) const {
 
 Result<OrderedJson> StallBench::Run() {
   RuntimeOptions options = bench_.ServerOptions();
-  options.cold_start = cold_start_;
-  options.adapters_max = batch() + 4;
+  options.engine.scheduler.cold_start = cold_start_;
+  options.limits.adapters_max = batch() + 4;
   const int32_t num_probes = bench_.options().probes * num_ranks();
   ASSIGN_OR_RETURN(server_, bench_.Start(options, bench_.Fleet(first_probe() + num_probes)));
   const int32_t output_tokens = server_->limits().context_tokens_max - kPromptTokens;

@@ -68,7 +68,7 @@ Result<OrderedJson> RunOverCapacity(AdapterBench& bench) {
   const auto more = std::ranges::upper_bound(counts, slots);
   if (more != counts.begin()) std::rotate(counts.begin(), more - 1, more);
   RuntimeOptions options = bench.ServerOptions();
-  options.adapters_max = slots;
+  options.limits.adapters_max = slots;
   ASSIGN_OR_RETURN(
       const std::unique_ptr<Runtime> server,
       bench.Start(options, bench.Fleet(*std::max_element(counts.begin(), counts.end()))));
@@ -83,7 +83,7 @@ Result<OrderedJson> RunOverCapacity(AdapterBench& bench) {
       OrderedJson row = ToJson(figures, o.slo_ms);
       row["adapters"] = count;
       row["slots"] = slots;
-      row["turn_ms"] = o.runtime.turn_ms;
+      row["turn_ms"] = o.runtime.engine.scheduler.turn_ns / kMsInNs;
       row["requests_per_second_asked"] = workload.requests_per_second;
       if (closed && count == counts.front()) all_fit = figures;
       const double ratio = figures.tokens_per_second / all_fit.tokens_per_second;

@@ -14,7 +14,7 @@ namespace graft {
 namespace {
 
 Status RunBenchAdapters(const AdapterBenchOptions& options) {
-  RETURN_IF_ERROR(InitLog(options.runtime.log_level));
+  RETURN_IF_ERROR(InitLog(options.runtime.log.level));
   const std::vector<AdapterSuite>& suites = AdapterSuites();
   const auto suite = std::find_if(suites.begin(), suites.end(), [&](const AdapterSuite& one) {
     return options.suite == one.name;
@@ -31,28 +31,32 @@ Status RunBenchAdapters(const AdapterBenchOptions& options) {
   std::printf(
       "%s: %s\n%d sources of each rank stand for all synthetic adapters; every load copies "
       "real bytes\n",
-      suite->name, suite->what, options.sources_per_rank);
+      suite->name, suite->what, options.fleet.sources_per_rank);
   OrderedJson json = bench.JsonHeader();
   ASSIGN_OR_RETURN(json["rows"], suite->run(bench));
   return WriteJson(options.json, json);
 }
 
 OptionGroup ServerOptionGroup(RuntimeOptions& o) {
-  OptionGroup group{"Server",
-                    {ContextOptionRow(o.context_tokens_max), SequencesOptionRow(o.sequences_max),
-                     AdaptersMaxOptionRow(o.adapters_max), PoolGibOptionRow(o.pool_gib),
-                     CpuAssistOptionRow(o.cpu_assist), TurnOptionRow(o.turn_ms)}};
-  for (Option& row : ColdStartOptionRows(o.cold_start)) group.options.push_back(std::move(row));
+  OptionGroup group{
+      "Server",
+      {ContextOptionRow(o.limits.context_tokens_max), SequencesOptionRow(o.limits.sequences_max),
+       AdaptersMaxOptionRow(o.limits.adapters_max), PoolGibOptionRow(o.pool_gib),
+       CpuAssistOptionRow(o.cpu_assist), TurnOptionRow(o.engine.scheduler.turn_ns)}};
+  for (Option& row : ColdStartOptionRows(o.engine.scheduler.cold_start)) {
+    group.options.push_back(std::move(row));
+  }
   for (Option& row : StepOptionRows(o)) group.options.push_back(std::move(row));
   return group;
 }
 
 OptionGroup FleetOptionGroup(AdapterBenchOptions& o) {
   return {"Adapters",
-          {{"ranks", Numbers(o.ranks, Between(1, kLoraRankMax)), "ranks of the adapters, in turn"},
+          {{"ranks", Numbers(o.fleet.ranks, Between(1, kLoraRankMax)),
+            "ranks of the adapters, in turn"},
            {"modules", OneOf(o.modules, kFleetModulesWords),
             "attention (q, k, v and o, as in the papers) or all seven"},
-           {"sources-per-rank", Number(o.sources_per_rank, AtLeast(1)),
+           {"sources-per-rank", Number(o.fleet.sources_per_rank, AtLeast(1)),
             "adapters of each rank that really exist; the others share their bytes"},
            {"adapters", Numbers(o.adapters, AtLeast(1)),
             "how many there are; counts that a suite goes through"},
@@ -107,7 +111,7 @@ OptionGroup LoadOptionGroup(AdapterBenchOptions& o) {
 
 Command BenchAdaptersCommand() {
   const auto options = std::make_shared<AdapterBenchOptions>();  // lives as long as the command
-  options->runtime.log_level = "warn";
+  options->runtime.log.level = "warn";
   return {.name = "adapters",
           .help =
               "Serve thousands of synthetic adapters: S-LoRA's and CaraServe's evaluations.\n"
@@ -115,7 +119,7 @@ Command BenchAdaptersCommand() {
               "bench/shapes/llama-2-7b.json",
           .groups = {{"Suite",
                       {{"suite", Text(options->suite), "which; without it they are listed"},
-                       {"seed", Number(options->seed), "of weights, requests and arrivals"},
+                       {"seed", Number(options->fleet.seed), "of weights, requests and arrivals"},
                        JsonOptionRow(options->json)}},
                      {"Model", BenchModelOptionRows(options->shape, options->runtime)},
                      ServerOptionGroup(options->runtime),

@@ -171,8 +171,7 @@ Status ExchangeRank::Run() {
   stream_ = std::make_unique<OwnedStream>(device, nullptr);
   const int64_t n_max = int64_t{*std::ranges::max_element(options_.kib)} * 1024 / 4;
   out_ = Buffer(n_max * int64_t{sizeof(float)}, device);
-  const GpuExchangeLimits limits = {
-      .part_floats = n_max, .tokens_max = 1024, .timeout_ns = kTimeoutNs};
+  const GpuExchangeLimits limits = {.part_floats = n_max, .tokens_max = 1024};
   RETURN_IF_ERROR(AddPeers(limits));
   AddNccl(limits);
   const bool prints = communicator_.rank() == 0;

@@ -27,8 +27,6 @@ struct BenchParallelOptions {
   int output_tokens = 33;
   int rank = 16;
   int rounds = 7;
-  double pool_gib = 1.0;  // these two: of each side
-  double host_gib = 1.0;
 };
 
 std::string HashOf(int32_t adapter) { return "synthetic-" + std::to_string(adapter); }
@@ -68,13 +66,11 @@ class ParallelBench {
 RuntimeOptions ParallelBench::SideOptions(int ranks) const {
   const BenchParallelOptions& o = options_;
   RuntimeOptions runtime = o.runtime;
-  runtime.tensor_parallel = ranks;
-  runtime.sequences_max = batch_max();
-  runtime.context_tokens_max = o.prompt_tokens + o.output_tokens + 1;
-  runtime.adapters_max = batch_max();
-  runtime.prefix_cache = false;
-  runtime.pool_gib = o.pool_gib;
-  runtime.host_gib = o.host_gib;
+  runtime.ranks.num_ranks = ranks;
+  runtime.limits.sequences_max = batch_max();
+  runtime.limits.context_tokens_max = o.prompt_tokens + o.output_tokens + 1;
+  runtime.limits.adapters_max = batch_max();
+  runtime.engine.scheduler.prefix_cache = false;
   return runtime;
 }
 
@@ -150,7 +146,7 @@ Status ParallelBench::Measure(Row* row) {
 }
 
 Status ParallelBench::Run() {
-  const int ranks = options_.runtime.tensor_parallel;
+  const int ranks = options_.runtime.ranks.num_ranks;
   if (ranks == 1) {
     return InvalidArgumentError("how many ranks to compare with? --tensor-parallel 2, or more");
   }
@@ -185,7 +181,7 @@ OrderedJson ParallelBench::ToJson() const {
           {"shape", BenchModelName(options_.runtime, options_.shape)},
           {"dtype", std::string(DTypeName(one_.model->weights.dtype))},
           {"threads", one_.model->threads->num_threads()},
-          {"ranks", options_.runtime.tensor_parallel},
+          {"ranks", options_.runtime.ranks.num_ranks},
           {"rows", rows}};
 }
 
@@ -193,27 +189,29 @@ OrderedJson ParallelBench::ToJson() const {
 
 Command BenchParallelCommand() {
   const auto options = std::make_shared<BenchParallelOptions>();  // lives as long as the command
-  options->runtime.tensor_parallel = 2;
-  return {.name = "parallel",
-          .help = "Decode on one process and on several ranks of the same cores, in turns.",
-          .groups = {{"Model", BenchModelOptionRows(options->shape, options->runtime)},
-                     {"Decoding",
-                      {{"tensor-parallel", Number(options->runtime.tensor_parallel, AtLeast(1)),
-                        "ranks to compare with one process"},
-                       {"batch", Numbers(options->batches, Between(1, 2048)),
-                        "sequences at once, several in turn"},
-                       {"prompt-tokens", Number(options->prompt_tokens, AtLeast(1)),
-                        "of each sequence"},
-                       {"output-tokens", Number(options->output_tokens, AtLeast(2)),
-                        "of each sequence; those after the first are timed"},
-                       {"rank", Number(options->rank, Between(1, kLoraRankMax)),
-                        "of the adapters: none, one for all, one for each"},
-                       {"rounds", Number(options->rounds, AtLeast(1)), "of each, in turns"},
-                       {"pool-gib", Number(options->pool_gib, AtLeast(0)), "each side's page pool"},
-                       {"host-gib", Number(options->host_gib, AtLeast(0)),
-                        "each side's adapters in the host's memory"},
-                       JsonOptionRow(options->json)}}},
-          .run = [options] { return ParallelBench(*options).Run(); }};
+  options->runtime.ranks.num_ranks = 2;
+  options->runtime.pool_gib = options->runtime.host_gib = 1.0;
+  return {
+      .name = "parallel",
+      .help = "Decode on one process and on several ranks of the same cores, in turns.",
+      .groups =
+          {{"Model", BenchModelOptionRows(options->shape, options->runtime)},
+           {"Decoding",
+            {{"tensor-parallel", Number(options->runtime.ranks.num_ranks, AtLeast(1)),
+              "ranks to compare with one process"},
+             {"batch", Numbers(options->batches, Between(1, 2048)),
+              "sequences at once, several in turn"},
+             {"prompt-tokens", Number(options->prompt_tokens, AtLeast(1)), "of each sequence"},
+             {"output-tokens", Number(options->output_tokens, AtLeast(2)),
+              "of each sequence; those after the first are timed"},
+             {"rank", Number(options->rank, Between(1, kLoraRankMax)),
+              "of the adapters: none, one for all, one for each"},
+             {"rounds", Number(options->rounds, AtLeast(1)), "of each, in turns"},
+             {"pool-gib", Number(options->runtime.pool_gib, AtLeast(0)), "each side's page pool"},
+             {"host-gib", Number(options->runtime.host_gib, AtLeast(0)),
+              "each side's adapters in the host's memory"},
+             JsonOptionRow(options->json)}}},
+      .run = [options] { return ParallelBench(*options).Run(); }};
 }
 
 }  // namespace graft

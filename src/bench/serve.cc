@@ -154,10 +154,10 @@ Status ServeBench::Prepare() {
   const BenchServeOptions& o = options_;
   RuntimeOptions runtime = o.runtime;
   runtime.adapters.clear();
-  runtime.sequences_max = o.batch;
-  runtime.adapters_max = o.adapters;
-  runtime.prefix_cache = false;  // random prompts share nothing
-  runtime.host_gib = 0.0;        // until the adapters' bytes are known
+  runtime.limits.sequences_max = o.batch;
+  runtime.limits.adapters_max = o.adapters;
+  runtime.engine.scheduler.prefix_cache = false;  // random prompts share nothing
+  runtime.host_gib = 0.0;                         // until the adapters' bytes are known
   const auto check = [&](const ServedShape& shape, const MemoryBudget& budget, MemorySum sum) {
     return CheckFits(runtime, shape, budget, std::move(sum));
   };
@@ -203,11 +203,11 @@ std::string SyntheticHash(int32_t idx) { return "synthetic-" + std::to_string(id
 
 // GiB of a batch's KV at full context.
 double ServeBench::KvGib(const RuntimeOptions& runtime) const {
-  const KvLayout layout = MakeKvLayout(model_->config, runtime.page_tokens,
+  const KvLayout layout = MakeKvLayout(model_->config, runtime.limits.page_tokens,
                                        KvDType(model_->weights.dtype, model_->device));
-  const int32_t context = runtime.context_tokens_max > 0 ? runtime.context_tokens_max
-                                                         : model_->config.context_tokens_max;
-  const int64_t pages = int64_t{options_.batch} * (context / runtime.page_tokens + 1);
+  const int32_t context = runtime.limits.context_tokens_max > 0 ? runtime.limits.context_tokens_max
+                                                                : model_->config.context_tokens_max;
+  const int64_t pages = int64_t{options_.batch} * (context / runtime.limits.page_tokens + 1);
   return static_cast<double>(pages * layout.PageBytes()) / (int64_t{1} << 30);
 }
 
@@ -485,7 +485,7 @@ OrderedJson ServeBench::ToJson() const {
 
 std::vector<OptionGroup> BenchServeOptionGroups(BenchServeOptions& o) {
   std::vector<Option> server = StepOptionRows(o.runtime);
-  server.push_back(ContextOptionRow(o.runtime.context_tokens_max));
+  server.push_back(ContextOptionRow(o.runtime.limits.context_tokens_max));
   server.push_back({.name = "tokenizer",
                     .target = Text(o.tokenizer),
                     .help = "folder of the HTTP scenario's tokenizer",
@@ -518,7 +518,7 @@ std::vector<OptionGroup> BenchServeOptionGroups(BenchServeOptions& o) {
 
 Command BenchServeCommand() {
   const auto options = std::make_shared<BenchServeOptions>();  // lives as long as the command
-  options->runtime.log_level = "warn";
+  options->runtime.log.level = "warn";
   return {.name = "serve",
           .help =
               "Throughput and latency of a whole server with synthetic adapters, beside the base\n"
@@ -526,7 +526,7 @@ Command BenchServeCommand() {
               "  graft-bench serve --shape bench/shapes/tinyllama-1.1b.json --adapters 8 --rank 16",
           .groups = BenchServeOptionGroups(*options),
           .run = [options] {
-            RETURN_IF_ERROR(InitLog(options->runtime.log_level));
+            RETURN_IF_ERROR(InitLog(options->runtime.log.level));
             return ServeBench(*options).Run();
           }};
 }

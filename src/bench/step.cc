@@ -163,12 +163,12 @@ RuntimeOptions StepBench::ServerOptions(Server server) const {
   RuntimeOptions runtime = o.runtime;
   runtime.adapters.clear();
   runtime.host_gib = 0.0;  // adapters have slots of their own
-  runtime.sequences_max = std::max(batch_max_, o.prefill_adapters);
-  runtime.speculate = drafts_max_;
-  runtime.step_tokens_max =
+  runtime.limits.sequences_max = std::max(batch_max_, o.prefill_adapters);
+  runtime.limits.draft_tokens_max = drafts_max_;
+  runtime.limits.step_tokens_max =
       std::max({batch_max_ * (1 + drafts_max_) + mixed_max_, o.prefill_tokens, 1});
-  runtime.context_tokens_max = std::max({context_max_, mixed_max_, o.prefill_tokens}) + 1;
-  runtime.adapters_max = std::max(batch_max_, o.prefill_adapters);
+  runtime.limits.context_tokens_max = std::max({context_max_, mixed_max_, o.prefill_tokens}) + 1;
+  runtime.limits.adapters_max = std::max(batch_max_, o.prefill_adapters);
   if (server == Server::kAfter) runtime.lora = LoraPlace::kAfter;
   return runtime;
 }
@@ -177,19 +177,19 @@ RuntimeOptions StepBench::ServerOptions(Server server) const {
 int64_t StepBench::PoolBytes(const ServedShape& shape) const {
   const BenchStepOptions& o = options_;
   const RuntimeOptions runtime = ServerOptions(Server::kLora);
-  const int page_tokens = runtime.page_tokens;
+  const int page_tokens = runtime.limits.page_tokens;
   const int64_t page_bytes =
       MakeKvLayout(shape.config, page_tokens, KvDType(shape.dtype, shape.device)).PageBytes();
   const int64_t pages = int64_t{batch_max_} * (context_max_ / page_tokens + 1) +
                         (o.prefill_tokens + mixed_max_) / page_tokens + o.prefill_adapters +
-                        runtime.context_tokens_max / page_tokens + 1;
+                        runtime.limits.context_tokens_max / page_tokens + 1;
   return pages * page_bytes;
 }
 
 // All servers are there at once.
 Status StepBench::CheckFits(const ServedShape& shape, const MemoryBudget& budget,
                             MemorySum sum) const {
-  const int32_t context = ServerOptions(Server::kPlain).context_tokens_max;
+  const int32_t context = ServerOptions(Server::kPlain).limits.context_tokens_max;
   if (context > shape.config.context_tokens_max) {
     return InvalidArgumentError("steps of " + std::to_string(context) +
                                 " tokens are beyond the model's " +
@@ -209,8 +209,8 @@ Status StepBench::CheckFits(const ServedShape& shape, const MemoryBudget& budget
     AddServer(runtime, shape, server != Server::kPlain, &sum, flags);
     sum.Add("keys and values of a server (--batch, --context, --prefill-tokens)", PoolBytes(shape));
     if (server == Server::kPlain) continue;
-    const int64_t bytes =
-        SyntheticAdaptersBytes(shape.config, runtime.adapters_max, options_.ranks, shape.dtype);
+    const int64_t bytes = SyntheticAdaptersBytes(shape.config, runtime.limits.adapters_max,
+                                                 options_.ranks, shape.dtype);
     sum.Add("adapters of a server (--batch, --ranks, --prefill-adapters)", bytes);
     if (server == Server::kLora && !shape.device.is_cpu()) {
       sum.AddOnHost("adapters as they are made (--batch, --ranks, --prefill-adapters)", bytes);

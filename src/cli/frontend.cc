@@ -33,21 +33,12 @@ namespace {
 struct FrontendOptions {
   std::string model;
   std::string model_name;
-  std::vector<std::string> runners;  // host:port
-  TlsFiles tls;
+  RunnerSetOptions runners = {.limits = {.requests_max = 4096}};
   EtcdFlags etcd;
-  ClusterPlace place;
-  std::string adapter_store;
-  std::string rpc_host = "127.0.0.1";
-  uint16_t rpc_port = 0;
-  int requests_max = 4096;
+  ClusterFrontendOptions cluster;
   LearningOptions learning;
-  PlacementOptions placement;
   std::string placement_costs;
-  ScaleOptions scale = {.startup_seconds = 0.0};
-  bool consolidates = false;
-  int runner_wait_seconds = 30;
-  std::string log_level = "info";
+  ServerLogOptions log;
   HttpFrontOptions http;
 };
 
@@ -91,23 +82,21 @@ class KeysOfCluster {
 };
 
 // Runners reach it by --advertise's host, where one is given.
-Status AddStore(const FrontendOptions& options, ClusterFrontendOptions* cluster) {
-  RETURN_IF_ERROR(CheckReachable(options.place, options.rpc_host));
-  WarnAboutPlainRpc(options.tls, options.rpc_host, "read the cluster's adapters");
-  cluster->store = options.adapter_store;
-  cluster->contents_host = options.rpc_host;
-  cluster->contents_port = options.rpc_port;
-  cluster->contents_advertised_host =
-      options.place.address.substr(0, options.place.address.rfind(':'));
-  cluster->hash_folder = HashOfFolder;
+Status AddStore(const TlsFiles& tls, ClusterFrontendOptions* cluster) {
+  RETURN_IF_ERROR(CheckReachable(cluster->place, cluster->contents.host));
+  WarnAboutPlainRpc(tls, cluster->contents.host, "read the cluster's adapters");
+  const std::string& address = cluster->place.address;
+  cluster->contents_advertised_host = address.substr(0, address.rfind(':'));
+  cluster->contents.hash_folder = HashOfFolder;
   return OkStatus();
 }
 
 Result<std::unique_ptr<RunnersInReach>> Reach(const FrontendOptions& options,
-                                              FrontendRunnersOptions runners, KeysOfCluster& keys) {
+                                              const RunnerSetOptions& runners,
+                                              KeysOfCluster& keys) {
   ASSIGN_OR_RETURN(const ClusterLibrary* const library, LoadClusterLibrary());
   if (options.etcd.options.endpoints.empty()) {
-    if (!options.adapter_store.empty()) {
+    if (!options.cluster.contents.store.empty()) {
       return InvalidArgumentError(
           "--adapter-store keeps what the cluster's registry names: --etcd");
     }
@@ -115,20 +104,18 @@ Result<std::unique_ptr<RunnersInReach>> Reach(const FrontendOptions& options,
       return InvalidArgumentError(
           "--learn-dir: files and fine-tuning jobs of a cluster are in etcd: --etcd");
     }
-    runners.addresses = options.runners;
     return library->ReachRunners(runners);
   }
-  if (!options.runners.empty()) {
+  if (!runners.addresses.empty()) {
     return InvalidArgumentError("--runners and --etcd: etcd knows the runners, leave one out");
   }
   if (!options.http.server.api_keys_file.empty()) {
     return InvalidArgumentError(
         "a cluster's keys are in etcd (graft cluster keys), not --api-keys");
   }
-  ClusterFrontendOptions cluster;
-  cluster.place = options.place;
+  ClusterFrontendOptions cluster = options.cluster;
   ASSIGN_OR_RETURN(cluster.place.etcd, ReadEtcdFlags(options.etcd));
-  if (!options.adapter_store.empty()) RETURN_IF_ERROR(AddStore(options, &cluster));
+  if (!cluster.contents.store.empty()) RETURN_IF_ERROR(AddStore(runners.tls, &cluster));
   cluster.learn_dir = options.learning.folder;
   if (cluster.place.address.empty()) {
     const ServerOptions& server = options.http.server;
@@ -179,8 +166,7 @@ FleetFigures FiguresOf(const ScaleHint& hint) {
 
 Status RunFrontend(const FrontendOptions& options) {
   StopSignals signals;  // before the log's thread
-  ASSIGN_OR_RETURN(const auto log, ServerLog::Begin({.level = options.log_level,
-                                                     .format = options.http.log_format}));
+  ASSIGN_OR_RETURN(const auto log, ServerLog::Begin(options.log));
   if (options.model.empty()) {
     return InvalidArgumentError(
         "which model? --model DIR, the runners' HF folder (its weights are not needed here)");
@@ -191,10 +177,10 @@ Status RunFrontend(const FrontendOptions& options) {
   RETURN_IF_ERROR(CheckFiles(options.http.server));
   ASSIGN_OR_RETURN(const ModelConfig config, LoadModelConfig(options.model));
   WarnOfIgnored(options.model, config);
-  PlacementOptions placement = options.placement;
-  placement.seed = RandomSeed();
+  RunnerSetOptions reached = options.runners;
+  reached.placement.seed = RandomSeed();
   if (!options.placement_costs.empty()) {
-    ASSIGN_OR_RETURN(placement.costs, ReadCostModel(options.placement_costs));
+    ASSIGN_OR_RETURN(reached.placement.costs, ReadCostModel(options.placement_costs));
   }
   ASSIGN_OR_RETURN(const ModelText text,
                    LoadModelText(options.model, config.vocab_size, options.http));
@@ -204,86 +190,75 @@ Status RunFrontend(const FrontendOptions& options) {
   Metrics metrics;
   ASSIGN_OR_RETURN(const auto spans, StartTracing(options.http.otlp_endpoint, "frontend", metrics));
   KeysOfCluster keys;
-  ASSIGN_OR_RETURN(const auto runners,
-                   Reach(options,
-                         {.tls = options.tls,
-                          .base = {name, base.text_hash, base.weights_hash},
-                          .limits = {.context_tokens_max = config.context_tokens_max,
-                                     .vocab_size = config.vocab_size,
-                                     .requests_max = options.requests_max},
-                          .placement = placement,
-                          .scale = options.scale,
-                          .consolidates = options.consolidates,
-                          .metrics = &metrics,
-                          .runner_wait_ns = int64_t{options.runner_wait_seconds} * 1'000'000'000},
-                         keys));
+  reached.base = {name, base.text_hash, base.weights_hash};
+  reached.limits.context_tokens_max = config.context_tokens_max;
+  reached.limits.vocab_size = config.vocab_size;
+  reached.metrics = &metrics;
+  ASSIGN_OR_RETURN(const auto runners, Reach(options, reached, keys));
   const std::unique_ptr<LearningJobs> learning = JobsOf(options, name, *runners);
   HttpFrontOptions http = options.http;
   http.server.api_keys_json = keys.json();
   signals.BeginServing();
-  RETURN_IF_ERROR(ServeHttp(
-      http, signals,
-      {.generator = runners->generator(),
-       .catalog = runners->catalog(),
-       .text = text,
-       .metrics = metrics,
-       .base_model = name,
-       .adapters_dir = "",
-       .ready = [&runners] { return runners->ready(); },
-       .fleet = [&runners] { return FiguresOf(runners->hint()); },
-       .num_holders = [&runners](const std::string& hash) { return runners->NumHolders(hash); },
-       .spans = spans.get(),
-       .learning = learning.get(),
-       .learning_refusal = LearningRefusal(options),
-       .on_server = [&keys](HttpServer* server) { keys.SetServer(server); },
-       .on_started =
-           [&](uint16_t port) {
-             LogAccess(options.http.server);
-             LOG_INFO("frontend of {}: {}", name, DescribeServing(options.http.server, port));
-           }}));
-  return OkStatus();
+  ApiContext context =
+      ApiContextOf(options.http, text, runners->generator(), runners->catalog(), metrics, name);
+  context.ready = [&runners] { return runners->ready(); };
+  context.fleet = [&runners] { return FiguresOf(runners->hint()); };
+  context.num_holders = [&runners](const std::string& hash) { return runners->NumHolders(hash); };
+  context.spans = spans.get();
+  context.learning = learning.get();
+  context.learning_refusal = LearningRefusal(options);
+  return ServeHttp(http, signals, std::move(context),
+                   {.on_server = [&keys](HttpServer* server) { keys.SetServer(server); },
+                    .on_started =
+                        [&](uint16_t port) {
+                          LogAccess(options.http.server);
+                          LOG_INFO("frontend of {}: {}", name,
+                                   DescribeServing(options.http.server, port));
+                        }});
 }
 
 }  // namespace
 
 Command FrontendCommand() {
   const auto options = std::make_shared<FrontendOptions>();  // lives as long as the command
+  RunnerSetOptions& runners = options->runners;
+  ClusterFrontendOptions& cluster = options->cluster;
   OptionGroup group = {
       "Frontend",
       {{"model", ModelFolder(options->model),
         "HF folder of the runners' model; weights are not needed"},
        {"model-name", Text(options->model_name), "the base model's name for clients",
         "the folder's name"},
-       {"runners", Addresses(options->runners), "where they listen"},
-       {"requests-max", Number(options->requests_max, AtLeast(1)),
+       {"runners", Addresses(runners.addresses), "where they listen"},
+       {"requests-max", Number(runners.limits.requests_max, AtLeast(1)),
         "requests in flight, waiting ones included"},
-       {"placement", OnePlacement(options->placement.kind), "how requests are given to runners"},
+       {"placement", OnePlacement(runners.placement.kind), "how requests are given to runners"},
        {"placement-costs", Text(options->placement_costs),
         "what graft profile wrote on a runner's machine, for caraserve and auto",
         "Llama-2-7B on an H200"},
-       {"placement-slo-ms", Number(options->placement.slo_ms, AtLeast(0)),
+       {"placement-slo-ms", Number(runners.placement.slo_ms, AtLeast(0)),
         "a token's time that caraserve keeps to; 0: 1.5 times that of a row of rank 64 alone"},
-       {"consolidate", Boolean(options->consolidates),
+       {"consolidate", Boolean(runners.consolidates),
         "runners beyond the number wanted are emptied by moving their requests to others"},
-       BatchShareOptionRow(options->scale.batch_share),
-       {"runner-startup-seconds", Number(options->scale.startup_seconds, AtLeast(0)),
+       BatchShareOptionRow(runners.scale.batch_share),
+       {"runner-startup-seconds", Number(runners.scale.startup_seconds, AtLeast(0)),
         "from a runner's order until it serves; 0: as long as the slowest runner took to load"},
-       {"runner-wait-seconds", Number(options->runner_wait_seconds, AtLeast(1)),
+       {"runner-wait-seconds", NumberIn(kSecondInNs, runners.runner_wait_ns, AtLeast(1)),
         "how long a request waits for a runner that can take it or go on with it"},
-       {"log-level", Text(options->log_level), "debug, info, warn, error, off"}}};
-  for (Option& row : RpcTlsOptionRows(options->tls)) group.options.push_back(row);
-  for (Option& row : ClusterPlaceRows(options->etcd, options->place)) group.options.push_back(row);
+       {"log-level", Text(options->log.level), "debug, info, warn, error, off"}}};
+  for (Option& row : RpcTlsOptionRows(runners.tls)) group.options.push_back(row);
+  for (Option& row : ClusterPlaceRows(options->etcd, cluster.place)) group.options.push_back(row);
   const std::vector<Option> store_rows = {
-      {"adapter-store", Text(options->adapter_store),
+      {"adapter-store", Text(cluster.contents.store),
        "folder of the cluster's adapters by content hash, for runners that lack one"},
-      {"rpc-host", HostTarget(options->rpc_host), "address on which runners are given them"},
-      {"rpc-port", Number(options->rpc_port), "0: any free one"}};
+      {"rpc-host", HostTarget(cluster.contents.host), "address on which runners are given them"},
+      {"rpc-port", Number(cluster.contents.port), "0: any free one"}};
   group.options.insert(group.options.end(), store_rows.begin(), store_rows.end());
   return {.name = "frontend",
           .help =
               "Serve OpenAI's HTTP API over runners (graft runner).\n"
               "  graft frontend --model demo/base --runners localhost:7001,localhost:7002",
-          .groups = {std::move(group), HttpFrontOptionGroup(options->http),
+          .groups = {std::move(group), HttpFrontOptionGroup(options->http, options->log.format),
                      OptionGroup{"Learning", LearningFrontendRows(options->learning)}},
           .run = [options] { return RunFrontend(*options); },
           .foreign_flags = VllmFlags()};

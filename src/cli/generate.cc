@@ -26,8 +26,8 @@ struct GenerateOptions {
   bool quiet = false;
 
   GenerateOptions() {
-    runtime.sequences_max = 16;
-    runtime.log_level = "warn";
+    runtime.limits.sequences_max = 16;
+    runtime.log.level = "warn";
     sampling.tokens_max = 128;
   }
 };
@@ -51,7 +51,7 @@ Status SubmitOne(const GenerateOptions& options, const LoadedModel& model, Runti
 }
 
 Status RunGenerate(const GenerateOptions& options) {
-  RETURN_IF_ERROR(InitLog(options.runtime.log_level));
+  RETURN_IF_ERROR(InitLog(options.runtime.log.level));
   if (options.prompt.empty()) return InvalidArgumentError("what prompt? --prompt TEXT");
   ASSIGN_OR_RETURN(const auto ranks, RankProcesses::Start(options.runtime));  // before any thread
   ASSIGN_OR_RETURN(const auto model, LoadModel(options.runtime, options.quiet, {}, ranks.get()));

@@ -116,56 +116,48 @@ Result<ModelText> LoadModelText(const std::string& folder, int32_t vocab_size,
   return text;
 }
 
-Status ServeHttp(const HttpFrontOptions& options, StopSignals& signals, HttpFrontParts parts) {
-  ServerOptions server_options = options.server;
-  server_options.body_bytes_total_max = options.bodies_mib << 20;
-  server_options.responses.bytes_max = options.responses_mib << 20;
-  server_options.responses.age_seconds_max = options.responses_hours * 3600;
-  const ModelText& text = parts.text;
-  ApiContext context = {
-      .generator = parts.generator,
-      .catalog = parts.catalog,
-      .tokenizer = *text.tokenizer,
-      .chat_template = text.chat_template.has_value() ? &*text.chat_template : nullptr,
-      .chat_template_error = text.chat_template_error,
-      .special_tokens_in_content = options.special_tokens_in_content,
-      .tool_format = text.tool_format,
-      .reasoning_format = text.reasoning_format,
-      .adapter_templates =
-          std::make_shared<AdapterTemplates>(options.tool_format, options.reasoning_format),
-      .metrics = parts.metrics,
-      .clock = SteadyClock::Get(),
-      .base_model = std::move(parts.base_model),
-      .adapters_dir = std::move(parts.adapters_dir),
-      .adapters_max = parts.adapters_max,
-      .defaults = text.defaults,
-      .ready = std::move(parts.ready),
-      .fleet = std::move(parts.fleet),
-      .num_holders = std::move(parts.num_holders),
-      .spans = parts.spans,
-      .learning = parts.learning};
-  if (!parts.learning_refusal.empty()) context.learning_refusal = parts.learning_refusal;
-  HttpServer server(std::move(context), std::move(server_options));
+ApiContext ApiContextOf(const HttpFrontOptions& options, const ModelText& text,
+                        Generator& generator, AdapterCatalog& catalog, Metrics& metrics,
+                        const std::string& base_model) {
+  return {.generator = generator,
+          .catalog = catalog,
+          .tokenizer = *text.tokenizer,
+          .chat_template = text.chat_template.has_value() ? &*text.chat_template : nullptr,
+          .chat_template_error = text.chat_template_error,
+          .special_tokens_in_content = options.special_tokens_in_content,
+          .tool_format = text.tool_format,
+          .reasoning_format = text.reasoning_format,
+          .adapter_templates =
+              std::make_shared<AdapterTemplates>(options.tool_format, options.reasoning_format),
+          .metrics = metrics,
+          .clock = SteadyClock::Get(),
+          .base_model = base_model,
+          .defaults = text.defaults};
+}
+
+Status ServeHttp(const HttpFrontOptions& options, StopSignals& signals, ApiContext context,
+                 const HttpFrontCalls& calls) {
+  HttpServer server(std::move(context), options.server);
   RETURN_IF_ERROR(server.Start());
-  parts.on_started(server.port());
-  if (parts.on_server) parts.on_server(&server);
+  calls.on_started(server.port());
+  if (calls.on_server) calls.on_server(&server);
   signals.OnReload([&server] { Reload(server); });
   NotifyService("READY=1");
 
   const int signal = signals.Wait();
   signals.OnReload({});
-  if (parts.on_server) parts.on_server(nullptr);
+  if (calls.on_server) calls.on_server(nullptr);
   NotifyService("STOPPING=1");
   LOG_INFO("{}: finishing what is in flight, {} s at most", strsignal(signal),
            options.drain_seconds);
   const bool all_ended = server.Shutdown(std::chrono::seconds(options.drain_seconds));
-  if (parts.on_stopped) parts.on_stopped();
+  if (calls.on_stopped) calls.on_stopped();
   LOG_INFO("stopped");
   if (!all_ended) LeaveAtOnce();
   return OkStatus();
 }
 
-OptionGroup HttpFrontOptionGroup(HttpFrontOptions& options) {
+OptionGroup HttpFrontOptionGroup(HttpFrontOptions& options, LogFormat& log_format) {
   ServerOptions& server = options.server;
   return {
       "Server",
@@ -184,16 +176,17 @@ OptionGroup HttpFrontOptionGroup(HttpFrontOptions& options) {
        {"allowed-hosts", Texts(server.allowed_hosts),
         "a name that a Host header may have, * for any; may be repeated",
         "any; this machine's own names if it alone reaches the server and no key is needed"},
-       {"bodies-mib", Number(options.bodies_mib, Between(16, 1 << 20)),
+       {"bodies-mib", NumberIn(kMibInBytes, server.body_bytes_total_max, Between(16, 1 << 20)),
         "MiB of all requests' bodies and of answers that wait to be read"},
        {"pooling", OneOf(server.pooling, kPoolingWords),
         "what /v1/embeddings make of a text's hidden states: last: those of its last token; mean: "
         "their mean"},
        {"responses-stored-max", Number(server.responses.tenant_responses_max, AtLeast(0)),
         "responses of /v1/responses that a tenant may read again and go on from; 0: none"},
-       {"responses-mib", Number(options.responses_mib, Between(64, 1 << 20)),
+       {"responses-mib", NumberIn(kMibInBytes, server.responses.bytes_max, Between(64, 1 << 20)),
         "MiB of all stored responses together"},
-       {"responses-hours", Number(options.responses_hours, Between(1, 24 * 365)),
+       {"responses-hours",
+        NumberIn(kHourInSeconds, server.responses.age_seconds_max, Between(1, 24 * 365)),
         "how long a response is stored since it was last used"},
        {"connections-max", Number(server.connections_max, AtLeast(1)), "open connections"},
        {"metrics-need-admin", Switch(server.metrics_need_admin), "/metrics asks for the admin key"},
@@ -211,7 +204,7 @@ OptionGroup HttpFrontOptionGroup(HttpFrontOptions& options) {
         "how the model writes its reasoning; auto: as its chat template shows"},
        {"drain-seconds", Number(options.drain_seconds, AtLeast(0)),
         "after SIGTERM, for requests in flight"},
-       LogFormatOptionRow(options.log_format),
+       LogFormatOptionRow(log_format),
        {"request-log", Boolean(server.logs_requests), "a line of the log for each request"},
        OtlpEndpointRow(options.otlp_endpoint),
        {"quiet", Switch(options.quiet), "no progress bars"}}};

@@ -26,10 +26,6 @@ enum class GenerationConfig : uint8_t {
 struct HttpFrontOptions {
   ServerOptions server;
   int drain_seconds = 30;
-  int64_t bodies_mib = 512;
-  int64_t responses_mib = 256;
-  int64_t responses_hours = 24;
-  LogFormat log_format = LogFormat::kText;
   GenerationConfig generation_config = GenerationConfig::kAuto;
   TokenizerRules tokenizer_rules = TokenizerRules::kFile;
   bool special_tokens_in_content = false;
@@ -40,7 +36,7 @@ struct HttpFrontOptions {
   std::string otlp_endpoint;  // "": requests are not traced
 };
 
-OptionGroup HttpFrontOptionGroup(HttpFrontOptions& options);
+OptionGroup HttpFrontOptionGroup(HttpFrontOptions& options, LogFormat& log_format);
 
 // What turns a model's text into tokens and back.
 struct ModelText {
@@ -55,33 +51,26 @@ struct ModelText {
 Result<ModelText> LoadModelText(const std::string& folder, int32_t vocab_size,
                                 const HttpFrontOptions& options);
 
-// What is served; all of it outlives the call.
-struct HttpFrontParts {
-  Generator& generator;
-  AdapterCatalog& catalog;
-  const ModelText& text;
-  Metrics& metrics;
-  std::string base_model;
-  std::string adapters_dir;                                          // see ApiContext
-  int32_t adapters_max = 0;                                          // see ApiContext
-  std::function<Status()> ready;                                     // see ApiContext
-  std::function<FleetFigures()> fleet = {};                          // see ApiContext
-  std::function<int32_t(const std::string& hash)> num_holders = {};  // see ApiContext
-  SpanExporter* spans = nullptr;      // null: requests are not traced
-  LearningJobs* learning = nullptr;   // null: this server learns nothing
-  std::string learning_refusal = {};  // in place of ApiContext's, where it is not ""
-  // Once the port is open, and null before the server ends; may be empty.
+// What the API serves by; the caller adds what its program alone has. Borrows all but the options.
+ApiContext ApiContextOf(const HttpFrontOptions& options, const ModelText& text,
+                        Generator& generator, AdapterCatalog& catalog, Metrics& metrics,
+                        const std::string& base_model);
+
+// What the caller does meanwhile. All but on_started may be empty.
+struct HttpFrontCalls {
+  // Once the port is open, and null before the server ends.
   std::function<void(HttpServer* server)> on_server;
   // Once the port is open: what the log says of the rest.
   std::function<void(uint16_t port)> on_started;
-  // Once all requests have ended: what the process ends besides. May be empty. Where work of a
-  // request goes on, the process leaves when this returns.
+  // Once all requests have ended: what the process ends besides. Where work of a request goes on,
+  // the process leaves when this returns.
   std::function<void()> on_stopped = {};
 };
 
 // Serves until a signal, then finishes what is in flight. Does not return where work of a request
 // cannot be ended.
-Status ServeHttp(const HttpFrontOptions& options, StopSignals& signals, HttpFrontParts parts);
+Status ServeHttp(const HttpFrontOptions& options, StopSignals& signals, ApiContext context,
+                 const HttpFrontCalls& calls);
 
 // "serving on http://...".
 std::string DescribeServing(const ServerOptions& server, uint16_t port);

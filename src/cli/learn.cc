@@ -87,10 +87,10 @@ Result<ModelConfig> CheckModel(LearnOptions& options) {
   ASSIGN_OR_RETURN(ModelConfig config, LoadModelConfig(options.runtime.model));
   ASSIGN_OR_RETURN(const Device device, PickDevice(options.runtime.device));
   RETURN_IF_ERROR(CheckTrainable(config, device));
-  if (options.runtime.sequences_max == 0) {
-    options.runtime.sequences_max = device.is_cpu() ? kSequencesOnCpu : kSequencesOnGpu;
+  if (options.runtime.limits.sequences_max == 0) {
+    options.runtime.limits.sequences_max = device.is_cpu() ? kSequencesOnCpu : kSequencesOnGpu;
   }
-  if (!device.is_cpu()) options.runtime.step_tokens_max = kStepTokensOnGpu;
+  if (!device.is_cpu()) options.runtime.limits.step_tokens_max = kStepTokensOnGpu;
   return config;
 }
 
@@ -133,7 +133,7 @@ Result<LearnSizes> SizesOf(const LearnOptions& options, const LearningPlan& plan
 }
 
 Status RunLearn(LearnOptions options) {
-  RETURN_IF_ERROR(InitLog(options.runtime.log_level));
+  RETURN_IF_ERROR(InitLog(options.runtime.log.level));
   ASSIGN_OR_RETURN(const ModelConfig config, CheckModel(options));
   ASSIGN_OR_RETURN(const auto tokenizer, Tokenizer::Load(options.runtime.model));
   ASSIGN_OR_RETURN(LearningPlan plan, PlanOf(options, config, *tokenizer));

@@ -8,10 +8,10 @@
 namespace graft {
 
 LearnOptions::LearnOptions() {
-  runtime.log_level = "warn";
+  runtime.log.level = "warn";
   runtime.device = {.kind = DeviceChoice::Kind::kCpu};
-  runtime.sequences_max = 0;  // by the device
-  runtime.adapters_max = 16;
+  runtime.limits.sequences_max = 0;  // by the device
+  runtime.limits.adapters_max = 16;
   runtime.read_at_start_gib = 0.0;  // what is asked for is read when it is
   method.learner = kLearnerNames[0];
 }
@@ -36,7 +36,7 @@ std::vector<Option> LearnDocumentRows(LearnOptions& o) {
            "all but next-token: folder that keeps what the base writes; whoever learns the same "
            "document again, by another learner or rank, finds it there",
        .default_help = "it is not kept"},
-      {"sequences-max", Number(o.runtime.sequences_max, Between(0, 2048)),
+      {"sequences-max", Number(o.runtime.limits.sequences_max, Between(0, 2048)),
        "texts that the base writes, or answers, at once; 0: 1024 on a GPU, 16 on the CPU"},
       {"ask", Texts(o.questions),
        "afterwards, print how the base and the adapters answer this, by --prompts; may be "
@@ -88,15 +88,15 @@ std::vector<Option> EncoderRows(LearnOptions& o) {
   return {
       {"encoder", Text(o.encoder.folder),
        "encoder: its folder; where it has one, documents are made by that, and nothing is learned"},
-      {"embedder", OneOf(o.encoder.embedder, kEmbedderWords),
+      {"embedder", OneOf(o.encoder.settings.embedder, kEmbedderWords),
        "encoder: in place of LoRA and virtual tokens of its own the base's embeddings of equal "
        "pieces of each window, one a virtual token, by their last state or their mean, and a "
        "linear map that learns"},
-      {"reconstruction-only", Switch(o.encoder.reconstruction_only),
+      {"reconstruction-only", Switch(o.encoder.settings.reconstruction_only),
        "encoder: its first stage alone, to say documents from their memories"},
-      {"reconstruction-passes", Number(o.encoder.reconstruction_passes, Between(0, 100'000)),
+      {"reconstruction-passes", Number(o.encoder.settings.window_passes, Between(0, 100'000)),
        "encoder: of its first stage, over all windows; 0: as many as --passes"},
-      {"window-answer-passes", Number(o.encoder.window_answer_passes, Between(0, 100'000)),
+      {"window-answer-passes", Number(o.encoder.settings.window_answer_passes, Between(0, 100'000)),
        "encoder: between its stages, over the answers behind the memory of their own window "
        "alone"}};
 }
@@ -114,7 +114,7 @@ std::vector<Option> RunRows(LearnOptions& o) {
        "how often the state is written, from which a command that was killed goes on; 0: at every "
        "batch"},
       {"quiet", Switch(o.quiet), "no progress bars"},
-      LogLevelOptionRow(o.runtime.log_level)};
+      LogLevelOptionRow(o.runtime.log.level)};
 }
 
 }  // namespace

@@ -46,8 +46,9 @@ class Writing {
     stages_.resize(count);
     is_gpu_ = !model.device.is_cpu();
     // Texts are taken in order: those behind an unfinished one must not leave places empty.
-    const auto requests = static_cast<size_t>(std::min(
-        std::max(kRequestsMin, 2 * options_.runtime.sequences_max), options_.runtime.requests_max));
+    const auto requests = static_cast<size_t>(
+        std::min(std::max(kRequestsMin, 2 * options_.runtime.limits.sequences_max),
+                 options_.runtime.engine.requests_max));
     for (size_t i = 0; i < count; ++i) {
       engine_writers_.push_back(std::make_unique<EngineWriter>(
           runtime_->engine(),

@@ -45,7 +45,6 @@ struct RunnerOptions {
   LearningOptions learning;
   int drain_seconds = 30;
   std::string otlp_endpoint;
-  LogFormat log_format = LogFormat::kText;
   bool quiet = false;
 };
 
@@ -112,9 +111,6 @@ Result<std::unique_ptr<ServedRunner>> ServeRunner(const RunnerOptions& options, 
   }
   ClusterRunnerOptions cluster = options.cluster;
   ASSIGN_OR_RETURN(cluster.place.etcd, ReadEtcdFlags(options.etcd));
-  cluster.base_id = options.service.base.weights_hash;
-  cluster.capacity_requests = runtime.engine().limits().requests_max;
-  cluster.pages = runtime.limits().num_pages;
   cluster.hash_folder = HashOfFolder;
   cluster.on_leave = [] { kill(getpid(), SIGTERM); };
   cluster.adapter_roots = options.runtime.adapters_roots;
@@ -163,16 +159,15 @@ Status RunRunner(RunnerOptions options) {
   const int64_t began_ns = SteadyClock::Get().NowNs();
   ASSIGN_OR_RETURN(const auto ranks, RankProcesses::Start(options.runtime));  // before any thread
   StopSignals signals;  // before the log's thread
-  ASSIGN_OR_RETURN(const auto log, ServerLog::Begin({.level = options.runtime.log_level,
-                                                     .format = options.log_format}));
+  ASSIGN_OR_RETURN(const auto log, ServerLog::Begin(options.runtime.log));
   RETURN_IF_ERROR(CheckPlace(options));
   RETURN_IF_ERROR(AllowStore(options));
   RETURN_IF_ERROR(CheckBeforeLoading(options));
   // Machines agree on adapters by their content, which is known of those that were read.
   options.runtime.read_at_start_gib = std::numeric_limits<int32_t>::max();
   // An answer must not depend on which runner gave the one before it.
-  options.runtime.shares_drawn_pages = false;
-  const bool quiet = options.quiet || options.runtime.log_level != "info";
+  options.runtime.engine.scheduler.shares_drawn_pages = false;
+  const bool quiet = options.quiet || options.runtime.log.level != "info";
   ASSIGN_OR_RETURN(const auto learning, PrepareLearning(options));
   ASSIGN_OR_RETURN(const auto model, LoadModel(options.runtime, quiet, {}, ranks.get()));
   if (learning != nullptr) SetTrained(*learning, *model, options);
@@ -189,7 +184,7 @@ Status RunRunner(RunnerOptions options) {
   options.service.page_tokens = runtime->limits().page_tokens;
   options.service.batch_max = runtime->limits().sequences_max;
   options.service.adapters_max = runtime->limits().adapters_max;
-  options.service.prefix_cache = options.runtime.prefix_cache;
+  options.service.prefix_cache = options.runtime.engine.scheduler.prefix_cache;
   options.service.num_pages = runtime->limits().num_pages;
   options.service.startup_ms = (SteadyClock::Get().NowNs() - began_ns) / 1'000'000;
   Engine& engine = runtime->engine();
@@ -241,7 +236,7 @@ Command RunnerCommand() {
                         {"request-log", Boolean(options->service.logs_requests),
                          "a line of the log for each request"},
                         OtlpEndpointRow(options->otlp_endpoint),
-                        LogFormatOptionRow(options->log_format),
+                        LogFormatOptionRow(options->runtime.log.format),
                         {"quiet", Switch(options->quiet), "no progress bars"}}};
   for (Option& row : RpcTlsOptionRows(options->service.tls)) group.options.push_back(row);
   for (Option& row : ClusterPlaceRows(options->etcd, options->cluster.place)) {

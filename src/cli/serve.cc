@@ -52,10 +52,9 @@ Status RunServe(const ServeOptions& options) {
   const int64_t begin_ns = SteadyClock::Get().NowNs();
   ASSIGN_OR_RETURN(const auto ranks, RankProcesses::Start(options.runtime));  // before any thread
   StopSignals signals;  // before the log's thread
-  ASSIGN_OR_RETURN(const auto log, ServerLog::Begin({.level = options.runtime.log_level,
-                                                     .format = options.http.log_format}));
+  ASSIGN_OR_RETURN(const auto log, ServerLog::Begin(options.runtime.log));
   RETURN_IF_ERROR(CheckBeforeLoading(options));
-  const bool quiet = options.http.quiet || options.runtime.log_level != "info";
+  const bool quiet = options.http.quiet || options.runtime.log.level != "info";
   RuntimeOptions served = options.runtime;
   ASSIGN_OR_RETURN(const ModelConfig config, CheckFolders(served));
   ASSIGN_OR_RETURN(const ModelText text,
@@ -77,18 +76,15 @@ Status RunServe(const ServeOptions& options) {
   signals.BeginServing();
   runtime->engine().Start();
   if (learning != nullptr) RETURN_IF_ERROR(learning->Start(*runtime, *text.tokenizer));
+  ApiContext context = ApiContextOf(options.http, text, runtime->engine(), runtime->catalog(),
+                                    runtime->metrics(), model->name);
+  if (adapters_dir.ok()) context.adapters_dir = *adapters_dir;
+  context.adapters_max = runtime->limits().adapters_max;
+  context.spans = spans.get();
+  if (learning != nullptr) context.learning = &learning->jobs();
   const Status status = ServeHttp(
-      options.http, signals,
-      {.generator = runtime->engine(),
-       .catalog = runtime->catalog(),
-       .text = text,
-       .metrics = runtime->metrics(),
-       .base_model = model->name,
-       .adapters_dir = adapters_dir.ok() ? *adapters_dir : "",
-       .adapters_max = runtime->limits().adapters_max,
-       .ready = {},
-       .spans = spans.get(),
-       .learning = learning == nullptr ? nullptr : &learning->jobs(),
+      options.http, signals, std::move(context),
+      {.on_server = {},
        .on_started = [&](uint16_t port) { LogStart(options, *model, *runtime, port, begin_ns); },
        .on_stopped =
            [&] {
@@ -107,7 +103,7 @@ Status RunServe(const ServeOptions& options) {
 Command ServeCommand() {
   const auto options = std::make_shared<ServeOptions>();  // lives as long as the command
   std::vector<OptionGroup> groups = RuntimeOptionGroups(options->runtime);
-  groups.push_back(HttpFrontOptionGroup(options->http));
+  groups.push_back(HttpFrontOptionGroup(options->http, options->runtime.log.format));
   groups.push_back(LearningOptionGroup(options->learning));
   return {.name = "serve",
           .help =

@@ -76,7 +76,7 @@ Status ReadFiles(SimulateOptions& options) {
 // What placement predicts by is what the runners compute by.
 void SetPlacementCosts(SimulateOptions& options) {
   SimClusterOptions& cluster = options.cluster;
-  if (cluster.runner.host_adapters > 0) {
+  if (cluster.runner.loader.host_adapters > 0) {
     double sum = 0.0;
     for (const double ms : options.fetches) sum += ms;
     cluster.runner.costs.fetch_ms = sum / static_cast<double>(options.fetches.size());
@@ -89,15 +89,17 @@ Status CheckSizes(const SimulateOptions& options) {
   const SimRunnerOptions& runner = options.cluster.runner;
   const int rank_max =
       *std::max_element(options.workload.ranks.begin(), options.workload.ranks.end());
-  const int64_t adapter_pages = runner.bytes_per_rank * rank_max / runner.page_bytes + 2;
-  const int64_t pages = runner.context_tokens_max / runner.page_tokens + 2 + adapter_pages;
-  if (runner.num_pages < pages) {
+  const int64_t adapter_pages =
+      runner.loader.bytes_per_rank * rank_max / runner.limits.page_bytes + 2;
+  const int64_t pages =
+      runner.limits.context_tokens_max / runner.limits.page_tokens + 2 + adapter_pages;
+  if (runner.limits.num_pages < pages) {
     return InvalidArgumentError("--pages must be " + std::to_string(pages) +
                                 " or more: a context of " +
-                                std::to_string(runner.context_tokens_max) +
+                                std::to_string(runner.limits.context_tokens_max) +
                                 " tokens and an adapter of rank " + std::to_string(rank_max));
   }
-  if (runner.host_adapters > 0 && options.fetches.empty()) {
+  if (runner.loader.host_adapters > 0 && options.fetches.empty()) {
     return InvalidArgumentError(
         "how long does a fetch into the host's memory take? --fetch-ms or --fetch-times, with "
         "--host-adapters");
@@ -145,8 +147,9 @@ Status SetRate(SimulateOptions& options) {
 }
 
 SimWorkload MakeWorkload(const SimulateOptions& options) {
+  const int32_t context_tokens_max = options.cluster.runner.limits.context_tokens_max;
   if (!options.recorded.empty()) {
-    SimWorkload made = WorkloadOfTrace(options.recorded, options.workload);
+    SimWorkload made = WorkloadOfTrace(options.recorded, options.workload, context_tokens_max);
     made.fetch_ms = options.fetches;
     return made;
   }
@@ -156,7 +159,7 @@ SimWorkload MakeWorkload(const SimulateOptions& options) {
     even.num_requests = RequestsOfHill(peak, options.hill_seconds);
     even.requests_per_second = 1.0;
   }
-  SimWorkload made = MakeSimWorkload(even);
+  SimWorkload made = MakeSimWorkload(even, context_tokens_max);
   if (options.hill_seconds > 0.0) BendIntoHill(peak, options.hill_seconds, &made.requests);
   made.fetch_ms = options.fetches;
   return made;
@@ -216,7 +219,7 @@ void RunScaled(const SimulateOptions& options, const SimWorkload& made, const Si
   SimClusterOptions cluster = options.cluster;
   cluster.scaling.is_on = true;
   const SimResult scaled = RunOnce(options, made, cluster, runs);
-  const double bound = LeastRunnerSeconds(made, all.outcomes, cluster.runner.batch_max,
+  const double bound = LeastRunnerSeconds(made, all.outcomes, cluster.runner.limits.sequences_max,
                                           cluster.scaling.scale.startup_seconds);
   std::printf(
       "  as many runners as wanted: %lld starts, %lld requests moved; at least %.3f hours "
@@ -239,8 +242,7 @@ Status RunSimulate(SimulateOptions options) {
   SetPlacementCosts(options);
   SimWorkloadOptions& workload = options.workload;
   SimClusterOptions& cluster = options.cluster;
-  workload.context_tokens_max = cluster.runner.context_tokens_max;
-  cluster.runner.prefix_cache = workload.num_prefixes > 0;
+  cluster.runner.engine.scheduler.prefix_cache = workload.num_prefixes > 0;
   RETURN_IF_ERROR(SetRate(options));
   OrderedJson runs = OrderedJson::array();
   const std::string headline = Headline(options);
@@ -316,29 +318,31 @@ std::vector<Option> WorkloadRows(SimulateOptions& o) {
 
 std::vector<Option> ClusterRows(SimulateOptions& o) {
   SimRunnerOptions& r = o.cluster.runner;
-  return {{"runners", Number(o.cluster.num_runners, Between(1, 10'000)), "all alike"},
-          {"machine-runners", Number(o.cluster.machine_runners, Between(1, 10'000)),
-           "so many of them share a machine, and slow each other as graft profile --serve-runners "
-           "measured; 1: each has its own"},
-          {"placement", SomePlacements(o.placements), "each runs over the same requests"},
-          {"costs", Text(o.costs), "what graft profile wrote", "Llama-2-7B on an H200"},
-          {"slo-ms", Number(o.cluster.placement.slo_ms, AtLeast(0)),
-           "bound of a token's time; 0: 1.5 times that of a row of rank 64 alone"},
-          {"batch", Number(r.batch_max, Between(1, 4096)), "requests in one step of a runner"},
-          {"step-tokens-max", Number(r.step_tokens_max, AtLeast(1)), "rows of one step"},
-          {"context-tokens-max", Number(r.context_tokens_max, AtLeast(2)),
-           "prompts and answers are cut to half of it each"},
-          {"adapters-max", Number(r.adapters_max, AtLeast(1)), "on a runner's device at once"},
-          {"pages", Number(r.num_pages, AtLeast(1)), "of a runner's pool"},
-          {"page-tokens", Number(r.page_tokens, AtLeast(1)),
-           "of a page, as graft serve's --tune page-tokens"},
-          {"cold-start", OneOf(r.cold_start, kSimColdStartWords),
-           "one of the ways to compare, as graft serve's --tune cold-start"},
-          {"host-adapters", Number(r.host_adapters, AtLeast(0)),
-           "adapters that a runner's host memory holds; 0: all of them"},
-          {"fetch-ms", Number(o.fetch_ms, AtLeast(0)), "of an adapter that it does not hold"},
-          {"fetch-times", Text(o.fetch_times),
-           "a CSV with a column value or fetch_ms, of which each fetch's time is drawn instead"}};
+  return {
+      {"runners", Number(o.cluster.num_runners, Between(1, 10'000)), "all alike"},
+      {"machine-runners", Number(o.cluster.machine_runners, Between(1, 10'000)),
+       "so many of them share a machine, and slow each other as graft profile --serve-runners "
+       "measured; 1: each has its own"},
+      {"placement", SomePlacements(o.placements), "each runs over the same requests"},
+      {"costs", Text(o.costs), "what graft profile wrote", "Llama-2-7B on an H200"},
+      {"slo-ms", Number(o.cluster.placement.slo_ms, AtLeast(0)),
+       "bound of a token's time; 0: 1.5 times that of a row of rank 64 alone"},
+      {"batch", Number(r.limits.sequences_max, Between(1, 4096)),
+       "requests in one step of a runner"},
+      {"step-tokens-max", Number(r.limits.step_tokens_max, AtLeast(1)), "rows of one step"},
+      {"context-tokens-max", Number(r.limits.context_tokens_max, AtLeast(2)),
+       "prompts and answers are cut to half of it each"},
+      {"adapters-max", Number(r.limits.adapters_max, AtLeast(1)), "on a runner's device at once"},
+      {"pages", Number(r.limits.num_pages, AtLeast(1)), "of a runner's pool"},
+      {"page-tokens", Number(r.limits.page_tokens, AtLeast(1)),
+       "of a page, as graft serve's --tune page-tokens"},
+      {"cold-start", OneOf(r.engine.scheduler.cold_start, kSimColdStartWords),
+       "one of the ways to compare, as graft serve's --tune cold-start"},
+      {"host-adapters", Number(r.loader.host_adapters, AtLeast(0)),
+       "adapters that a runner's host memory holds; 0: all of them"},
+      {"fetch-ms", Number(o.fetch_ms, AtLeast(0)), "of an adapter that it does not hold"},
+      {"fetch-times", Text(o.fetch_times),
+       "a CSV with a column value or fetch_ms, of which each fetch's time is drawn instead"}};
 }
 
 std::vector<Option> TroubleRows(SimulateOptions& o) {

@@ -30,29 +30,22 @@ constexpr int64_t kLookAgainNs = 2'000'000'000;
 
 }  // namespace
 
-Result<std::unique_ptr<ClusterFrontend>> ClusterFrontend::Start(FrontendRunnersOptions runners,
+Result<std::unique_ptr<ClusterFrontend>> ClusterFrontend::Start(RunnerSetOptions runners,
                                                                 ClusterFrontendOptions options) {
+  runners.addresses_come_later = true;
   std::unique_ptr<ClusterFrontend> frontend(
       new ClusterFrontend(std::move(runners), std::move(options)));
   RETURN_IF_ERROR(frontend->Begin());
   return frontend;
 }
 
-ClusterFrontend::ClusterFrontend(FrontendRunnersOptions runners, ClusterFrontendOptions options)
+ClusterFrontend::ClusterFrontend(RunnerSetOptions runners, ClusterFrontendOptions options)
     : runners_options_(std::move(runners)), options_(std::move(options)) {}
 
 Status ClusterFrontend::Begin() {
   id_ = options_.place.id.empty() ? options_.place.address : options_.place.id;
   ASSIGN_OR_RETURN(client_, EtcdClient::Make(options_.place.etcd));
-  ASSIGN_OR_RETURN(runners_, RunnerSet::Start({.addresses_come_later = true,
-                                               .tls = runners_options_.tls,
-                                               .base = runners_options_.base,
-                                               .limits = runners_options_.limits,
-                                               .placement = runners_options_.placement,
-                                               .scale = runners_options_.scale,
-                                               .consolidates = runners_options_.consolidates,
-                                               .metrics = runners_options_.metrics,
-                                               .runner_wait_ns = runners_options_.runner_wait_ns}));
+  ASSIGN_OR_RETURN(runners_, RunnerSet::Start(runners_options_));
   ClusterWatcher::Options watching;
   watching.view_file = options_.place.view_file;
   ASSIGN_OR_RETURN(watcher_, ClusterWatcher::Start(*client_, watching, [this](const auto& view) {
@@ -77,7 +70,7 @@ Status ClusterFrontend::Begin() {
     learning.by = "frontend " + id_;
     ASSIGN_OR_RETURN(learning_, EtcdLearningStore::Open(watcher_->store(), std::move(learning)));
   }
-  if (!options_.store.empty()) RETURN_IF_ERROR(ServeContents());
+  if (!options_.contents.store.empty()) RETURN_IF_ERROR(ServeContents());
   presence_ = std::make_unique<Presence>(watcher_->store(), FrontendKey(id_),
                                          EncodeRecord(Describe({})), Presence::Options{});
   leader_ = std::make_unique<Leader>(watcher_->store(), Leader::Options{.id = id_},
@@ -88,16 +81,12 @@ Status ClusterFrontend::Begin() {
 }
 
 Status ClusterFrontend::ServeContents() {
-  ContentServer::Options options;
-  options.store = options_.store;
-  options.host = options_.contents_host;
-  options.port = options_.contents_port;
+  ContentServerOptions options = options_.contents;
   options.tls = runners_options_.tls;
-  options.hash_folder = options_.hash_folder;
   ASSIGN_OR_RETURN(contents_, ContentServer::Start(options, *watcher_));
   const std::string& advertised = options_.contents_advertised_host;
   contents_address_ =
-      HostAndPort(advertised.empty() ? options_.contents_host : advertised, contents_->port());
+      HostAndPort(advertised.empty() ? options_.contents.host : advertised, contents_->port());
   return OkStatus();
 }
 

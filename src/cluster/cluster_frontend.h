@@ -26,7 +26,7 @@ namespace graft {
 class ClusterFrontend : public RunnersInReach {
  public:
   // The addresses of `runners` are not looked at. All callbacks may be called until the end.
-  static Result<std::unique_ptr<ClusterFrontend>> Start(FrontendRunnersOptions runners,
+  static Result<std::unique_ptr<ClusterFrontend>> Start(RunnerSetOptions runners,
                                                         ClusterFrontendOptions options);
   ~ClusterFrontend() override;
 
@@ -39,7 +39,7 @@ class ClusterFrontend : public RunnersInReach {
   Status learns() const override;
 
  private:
-  ClusterFrontend(FrontendRunnersOptions runners, ClusterFrontendOptions options);
+  ClusterFrontend(RunnerSetOptions runners, ClusterFrontendOptions options);
   Status Begin();
   // Under view_mutex_.
   void Take(const ClusterView& view);
@@ -53,7 +53,7 @@ class ClusterFrontend : public RunnersInReach {
   Status Recall(const MissingContent& missing) const;
   void RecallLoop();
 
-  const FrontendRunnersOptions runners_options_;
+  const RunnerSetOptions runners_options_;
   const ClusterFrontendOptions options_;
   const ProcessPlace process_ = ProcessPlace::Own();
   std::string id_;

@@ -49,16 +49,8 @@ class GrpcClusterLibrary : public ClusterLibrary {
     return std::unique_ptr<ServedRunner>(std::make_unique<RunnerOverGrpc>(std::move(service)));
   }
   Result<std::unique_ptr<RunnersInReach>> ReachRunners(
-      const FrontendRunnersOptions& options) const override {
-    ASSIGN_OR_RETURN(auto runners, RunnerSet::Start({.addresses = options.addresses,
-                                                     .tls = options.tls,
-                                                     .base = options.base,
-                                                     .limits = options.limits,
-                                                     .placement = options.placement,
-                                                     .scale = options.scale,
-                                                     .consolidates = options.consolidates,
-                                                     .metrics = options.metrics,
-                                                     .runner_wait_ns = options.runner_wait_ns}));
+      const RunnerSetOptions& options) const override {
+    ASSIGN_OR_RETURN(auto runners, RunnerSet::Start(options));
     return std::unique_ptr<RunnersInReach>(std::make_unique<RunnersOverGrpc>(std::move(runners)));
   }
   Result<std::unique_ptr<ServedRunner>> ServeClusterRunner(
@@ -70,7 +62,7 @@ class GrpcClusterLibrary : public ClusterLibrary {
     return std::unique_ptr<ServedRunner>(std::move(runner));
   }
   Result<std::unique_ptr<RunnersInReach>> ReachCluster(
-      const FrontendRunnersOptions& runners, const ClusterFrontendOptions& options) const override {
+      const RunnerSetOptions& runners, const ClusterFrontendOptions& options) const override {
     ASSIGN_OR_RETURN(auto frontend, ClusterFrontend::Start(runners, options));
     return std::unique_ptr<RunnersInReach>(std::move(frontend));
   }

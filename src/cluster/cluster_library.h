@@ -8,18 +8,15 @@
 #include <string>
 #include <vector>
 
-#include "base/metrics.h"
 #include "base/status.h"
 #include "cluster/cluster_parts.h"
+#include "cluster/runner_set_options.h"
 #include "jobs/learning_store.h"
-#include "placement/policy.h"
 #include "placement/scale_hint.h"
 #include "request/adapter_catalog.h"
 #include "request/generator.h"
 #include "request/step_news.h"
-#include "rpc/protocol.h"
 #include "rpc/runner_load.h"
-#include "rpc/tls_files.h"
 
 namespace graft {
 
@@ -56,20 +53,6 @@ class RunnersInReach {
   virtual Status learns() const { return OkStatus(); }
 };
 
-struct FrontendRunnersOptions {
-  std::vector<std::string> addresses;  // host:port of each
-  TlsFiles tls;
-  BaseModelId base;
-  GeneratorLimits limits;  // until a runner is up; requests_max is the frontend's own
-  PlacementOptions placement;
-  // startup_seconds 0: as long as the slowest runner took.
-  ScaleOptions scale = {.startup_seconds = 0.0};
-  bool consolidates = false;   // runners beyond the number wanted are emptied
-  Metrics* metrics = nullptr;  // null: without metrics
-  // How long a request waits for a runner that takes it or goes on with it.
-  int64_t runner_wait_ns = 30'000'000'000;
-};
-
 class ClusterLibrary {
  public:
   virtual ~ClusterLibrary() = default;
@@ -78,14 +61,14 @@ class ClusterLibrary {
       const RunnerServiceOptions& options, Generator& generator, AdapterCatalog& catalog,
       std::function<RunnerLoad()> load) const = 0;
   virtual Result<std::unique_ptr<RunnersInReach>> ReachRunners(
-      const FrontendRunnersOptions& options) const = 0;
+      const RunnerSetOptions& options) const = 0;
   // The same in a cluster: etcd has the list of processes, the adapters and the keys. The addresses
   // of `runners` are not looked at.
   virtual Result<std::unique_ptr<ServedRunner>> ServeClusterRunner(
       const RunnerServiceOptions& service, const ClusterRunnerOptions& options,
       Generator& generator, AdapterCatalog& catalog, std::function<RunnerLoad()> load) const = 0;
   virtual Result<std::unique_ptr<RunnersInReach>> ReachCluster(
-      const FrontendRunnersOptions& runners, const ClusterFrontendOptions& options) const = 0;
+      const RunnerSetOptions& runners, const ClusterFrontendOptions& options) const = 0;
   virtual Result<std::unique_ptr<ClusterAdmin>> Administer(const EtcdOptions& etcd) const = 0;
   // Whether etcd answers and has a cluster: asked before what takes long to load is loaded.
   virtual Status CheckEtcd(const EtcdOptions& etcd) const = 0;

@@ -11,6 +11,7 @@
 #include "base/status.h"
 #include "etcd/etcd_client.h"
 #include "rpc/protocol.h"
+#include "rpc/tls_files.h"
 
 namespace graft {
 
@@ -23,9 +24,6 @@ struct ClusterPlace {
 
 struct ClusterRunnerOptions {
   ClusterPlace place;
-  std::string base_id;
-  int32_t capacity_requests = 0;
-  int64_t pages = 0;
   std::function<void()> on_leave;  // it is marked for going; once, on a thread of the library
   std::string adapters_dir;        // its own folder, which clients do not learn of
   // Folders that what others read of its adapters lies inside, wherever links lead; {}: anywhere.
@@ -39,16 +37,23 @@ struct ClusterRunnerOptions {
   bool learns = false;
 };
 
+// A frontend's store of adapters' contents, see ContentServer.
+struct ContentServerOptions {
+  std::string store;  // AdapterStore's folder
+  std::string host = "127.0.0.1";
+  uint16_t port = 0;  // 0: any free one
+  TlsFiles tls;
+  std::function<Result<std::string>(const std::string& folder)> hash_folder;
+  int64_t look_ms = 500;    // at the registry
+  int64_t retry_ms = 5000;  // after a fetch that failed
+  int64_t sweep_ms = 60'000;
+};
+
 struct ClusterFrontendOptions {
   ClusterPlace place;
-  // Folder of adapters' contents that it keeps for runners, see ContentServer; "": none. Where it
-  // serves them, and by which host runners reach that, "": where it listens.
-  std::string store;
-  std::string contents_host = "127.0.0.1";
-  uint16_t contents_port = 0;  // 0: any free one
-  std::string contents_advertised_host;
-  std::function<Result<std::string>(const std::string& folder)> hash_folder;
-  std::string learn_dir;  // as a runner's; "": no files and no jobs
+  ContentServerOptions contents;         // no store: it keeps none
+  std::string contents_advertised_host;  // by which runners reach them; "": where it listens
+  std::string learn_dir;                 // as a runner's; "": no files and no jobs
   // The cluster's keys, a keys file's text, whenever they have changed; on a thread of the library.
   // Not called while the cluster has never had keys; "[]" once the last was taken away.
   std::function<void(const std::string& json)> on_keys;

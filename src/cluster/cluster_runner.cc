@@ -31,19 +31,21 @@ Result<std::unique_ptr<ClusterRunner>> ClusterRunner::Start(const RunnerServiceO
                                                             AdapterCatalog& catalog,
                                                             std::function<RunnerLoad()> load) {
   std::unique_ptr<ClusterRunner> runner(
-      new ClusterRunner(service, options, catalog, std::move(load)));
-  RETURN_IF_ERROR(runner->Begin(generator));
+      new ClusterRunner(service, options, generator, catalog, std::move(load)));
+  RETURN_IF_ERROR(runner->Begin());
   return runner;
 }
 
 ClusterRunner::ClusterRunner(const RunnerServiceOptions& service, ClusterRunnerOptions options,
-                             AdapterCatalog& catalog, std::function<RunnerLoad()> load)
+                             Generator& generator, AdapterCatalog& catalog,
+                             std::function<RunnerLoad()> load)
     : service_options_(service),
       options_(std::move(options)),
+      generator_(generator),
       catalog_(catalog),
       load_(std::move(load)) {}
 
-Status ClusterRunner::Begin(Generator& generator) {
+Status ClusterRunner::Begin() {
   ASSIGN_OR_RETURN(client_, EtcdClient::Make(options_.place.etcd));
   if (!options_.store.empty()) {
     ASSIGN_OR_RETURN(AdapterStore store, AdapterStore::Open(options_.store, service_options_.tls,
@@ -67,7 +69,7 @@ Status ClusterRunner::Begin(Generator& generator) {
   adapters_ = std::make_unique<AdapterService>(AdapterService::Handlers{
       [this](const AdapterLoad& load) { return Serve(load); },
       [this](const std::string& hash) { return FolderOf(hash); }, JailOf(options_.adapter_roots)});
-  ASSIGN_OR_RETURN(service_, RunnerService::Start(service_options_, generator, catalog_, load_,
+  ASSIGN_OR_RETURN(service_, RunnerService::Start(service_options_, generator_, catalog_, load_,
                                                   adapters_.get()));
   address_ = options_.place.address;
   if (address_.empty()) address_ = HostAndPort(service_options_.host, service_->port());
@@ -179,13 +181,13 @@ RunnerRecord ClusterRunner::Describe() {
   record.id = options_.place.id.empty() ? address_ : options_.place.id;
   record.address = address_;
   record.arithmetic_id = service_options_.arithmetic_id;
-  record.base_id = options_.base_id;
+  record.base_id = service_options_.base.weights_hash;
   record.process = process_;
   record.protocol = static_cast<int32_t>(kProtocolVersion);
-  record.capacity_requests = options_.capacity_requests;
+  record.capacity_requests = generator_.limits().requests_max;
   record.running_requests = static_cast<int32_t>(load.requests_running);
   record.waiting_requests = static_cast<int32_t>(load.requests_waiting);
-  record.pages = options_.pages;
+  record.pages = service_options_.num_pages;
   record.free_pages = load.pages_free;
   record.num_resident = load.figures.adapters_resident;
   record.learns = options_.learns;

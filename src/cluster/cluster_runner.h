@@ -39,8 +39,8 @@ class ClusterRunner : public ServedRunner {
 
  private:
   ClusterRunner(const RunnerServiceOptions& service, ClusterRunnerOptions options,
-                AdapterCatalog& catalog, std::function<RunnerLoad()> load);
-  Status Begin(Generator& generator);
+                Generator& generator, AdapterCatalog& catalog, std::function<RunnerLoad()> load);
+  Status Begin();
   void OnView(const std::shared_ptr<const ClusterView>& view);
   void LeaveIfMarked();
   Result<std::string> Locate(const RegistryEntry& entry, ContentSource source) const;
@@ -54,6 +54,7 @@ class ClusterRunner : public ServedRunner {
 
   const RunnerServiceOptions service_options_;
   const ClusterRunnerOptions options_;
+  Generator& generator_;
   AdapterCatalog& catalog_;
   const std::function<RunnerLoad()> load_;
   std::unique_ptr<EtcdClient> client_;

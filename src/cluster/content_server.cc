@@ -32,7 +32,7 @@ class ContentServer::Server {
     server_->Wait();
   }
 
-  Status Listen(const Options& options) {
+  Status Listen(const ContentServerOptions& options) {
     ASSIGN_OR_RETURN(const auto credentials, MakeServerCredentials(options.tls));
     grpc::ServerBuilder builder;
     const std::string address = HostAndPort(options.host, options.port);
@@ -53,7 +53,7 @@ class ContentServer::Server {
   std::unique_ptr<grpc::Server> server_;
 };
 
-Result<std::unique_ptr<ContentServer>> ContentServer::Start(const Options& options,
+Result<std::unique_ptr<ContentServer>> ContentServer::Start(const ContentServerOptions& options,
                                                             const ClusterWatcher& watcher) {
   ASSIGN_OR_RETURN(AdapterStore store,
                    AdapterStore::Open(options.store, options.tls, options.hash_folder));
@@ -63,7 +63,7 @@ Result<std::unique_ptr<ContentServer>> ContentServer::Start(const Options& optio
   return server;
 }
 
-ContentServer::ContentServer(const Options& options, const ClusterWatcher& watcher,
+ContentServer::ContentServer(const ContentServerOptions& options, const ClusterWatcher& watcher,
                              AdapterStore store)
     : options_(options),
       watcher_(watcher),

@@ -12,25 +12,15 @@
 #include <thread>
 
 #include "cluster/adapter_store.h"
+#include "cluster/cluster_parts.h"
 #include "cluster/cluster_watcher.h"
-#include "rpc/tls_files.h"
 
 namespace graft {
 
 class ContentServer {
  public:
-  struct Options {
-    std::string store;  // AdapterStore's folder
-    std::string host = "127.0.0.1";
-    uint16_t port = 0;  // 0: any free one
-    TlsFiles tls;
-    AdapterStore::HashFolder hash_folder;
-    int64_t look_ms = 500;    // at the registry
-    int64_t retry_ms = 5000;  // after a fetch that failed
-    int64_t sweep_ms = 60'000;
-  };
   // `watcher` must outlive it.
-  static Result<std::unique_ptr<ContentServer>> Start(const Options& options,
+  static Result<std::unique_ptr<ContentServer>> Start(const ContentServerOptions& options,
                                                       const ClusterWatcher& watcher);
   ~ContentServer();
 
@@ -38,12 +28,13 @@ class ContentServer {
 
  private:
   class Server;
-  ContentServer(const Options& options, const ClusterWatcher& watcher, AdapterStore store);
+  ContentServer(const ContentServerOptions& options, const ClusterWatcher& watcher,
+                AdapterStore store);
   void Run();
   void FetchMissing(const ClusterView& view);
   bool stopping();
 
-  const Options options_;
+  const ContentServerOptions options_;
   const ClusterWatcher& watcher_;
   const AdapterStore store_;
   std::unique_ptr<Server> server_;

@@ -43,7 +43,7 @@ class ContentServerTest : public testing::Test {
     return *AdapterStore::Open(etcd_.folder() + "/" + name, {}, HashOfContent);
   }
   std::unique_ptr<ContentServer> Serve(const std::string& store) {
-    ContentServer::Options options;
+    ContentServerOptions options;
     options.store = etcd_.folder() + "/" + store;
     options.hash_folder = HashOfContent;
     options.look_ms = 10;

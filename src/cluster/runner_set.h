@@ -19,6 +19,8 @@
 #include <utility>
 #include <vector>
 
+#include "base/clock.h"
+#include "base/random.h"
 #include "cluster/fleet_sizer.h"
 #include "cluster/frontend_metrics.h"
 #include "cluster/remote_runners.h"
@@ -30,6 +32,14 @@
 #include "rpc/runner_link.h"
 
 namespace graft {
+
+// What a RunnerSet has of the world outside. A simulation hands in its own.
+struct RunnerSetWorld {
+  const Clock* clock = &SteadyClock::Get();
+  StartLink start_link = StartGrpcLink;
+  uint64_t frontend = RandomSeed();  // unique in the cluster
+  bool has_ticker = true;            // false: the owner calls Tick
+};
 
 class RunnerSet : public Generator, private RunnerListener {
  public:

@@ -1,5 +1,5 @@
-// What a RunnerSet is started with, what it has of the world outside, and what its cluster tells it
-// and asks of it. Plain data.
+// What a RunnerSet is started with, and what its cluster tells it and asks of it, without gRPC's
+// headers. Plain data.
 #pragma once
 
 #include <cstdint>
@@ -8,13 +8,12 @@
 #include <unordered_map>
 #include <vector>
 
-#include "base/clock.h"
 #include "base/metrics.h"
-#include "base/random.h"
 #include "placement/policy.h"
 #include "placement/scale_hint.h"
 #include "request/generator.h"
-#include "rpc/runner_link.h"
+#include "rpc/protocol.h"
+#include "rpc/tls_files.h"
 
 namespace graft {
 
@@ -36,14 +35,6 @@ struct RunnerSetOptions {
   // How long a request waits for a runner that can take it, or go on with it. For room at one it
   // waits without a limit.
   int64_t runner_wait_ns = 30'000'000'000;
-};
-
-// What a RunnerSet has of the world outside. A simulation hands in its own.
-struct RunnerSetWorld {
-  const Clock* clock = &SteadyClock::Get();
-  StartLink start_link = StartGrpcLink;
-  uint64_t frontend = RandomSeed();  // unique in the cluster
-  bool has_ticker = true;            // false: the owner calls Tick
 };
 
 // What a cluster's registry says, as far as requests ask for it.

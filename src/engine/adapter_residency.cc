@@ -7,18 +7,19 @@ namespace graft {
 
 AdapterResidency::AdapterResidency(PagePool& pool, RoomShares& shares, AdapterTable& table,
                                    AdapterLoader& loader, const Clock& clock,
-                                   const ResidencyOptions& options, OnForget on_forget)
+                                   const SchedulerOptions& options, const ExecutorLimits& limits,
+                                   OnForget on_forget)
     : pool_(pool),
       shares_(shares),
       table_(table),
       loader_(loader),
       clock_(clock),
-      slots_(options.slots),
-      page_bytes_(options.page_bytes),
+      slots_(limits.adapters_max),
+      page_bytes_(limits.page_bytes),
       fetches_max_(options.fetches_max),
       on_forget_(std::move(on_forget)),
-      packer_(pool, PageUse::kAdapters, std::max<int64_t>(options.page_bytes, 1)),
-      forecast_(options.copies_at_once) {
+      packer_(pool, PageUse::kAdapters, std::max<int64_t>(limits.page_bytes, 1)),
+      forecast_(CopiesAtOnce(options.cold_start)) {
   CHECK_GT(fetches_max_, 0);
   for (AdapterSlot slot = 0; slot < slots_; ++slot) free_slots_.push(slot);
 }

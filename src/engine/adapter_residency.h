@@ -25,7 +25,9 @@
 #include "cache/room_shares.h"
 #include "cache/row_packer.h"
 #include "engine/cold_start_choice.h"
+#include "engine/scheduler_options.h"
 #include "step/adapter_loader.h"
+#include "step/executor.h"
 
 namespace graft {
 
@@ -36,16 +38,6 @@ struct AdapterStats {
   int64_t failures = 0;
 };
 
-struct ResidencyOptions {
-  int32_t slots = 0;           // adapters at most
-  int64_t page_bytes = 0;      // of the pool's pages
-  int32_t copies_at_once = 1;  // by the loader
-  // Contents fetched or being fetched for requests that wait: more would only fill the host's
-  // memory before there are pages for them. A slow fetch does not count. A tenant that has none of
-  // these places may have one of as many further ones.
-  int32_t fetches_max = 4;
-};
-
 class AdapterResidency {
  public:
   // Called with a content that is forgotten, before its id is given to another.
@@ -53,7 +45,8 @@ class AdapterResidency {
 
   // Everything is borrowed.
   AdapterResidency(PagePool& pool, RoomShares& shares, AdapterTable& table, AdapterLoader& loader,
-                   const Clock& clock, const ResidencyOptions& options, OnForget on_forget = {});
+                   const Clock& clock, const SchedulerOptions& options,
+                   const ExecutorLimits& limits, OnForget on_forget);
   ~AdapterResidency();
 
   // Frees pages for adapters by evicting what is cached or idle; false: nothing is left that can

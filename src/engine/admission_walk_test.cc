@@ -15,13 +15,10 @@ class AdmissionWalkTest : public SchedulerFixture {
  protected:
   void Make(const ExecutorLimits& limits, int32_t num_adapters = 0,
             ColdStart cold_start = ColdStart::kJoinLater) {
-    MakeScheduler(limits,
-                  {.context_tokens_max = limits.context_tokens_max,
-                   .fetches_max = 2,
-                   .cold_start = cold_start,
-                   .turn_ns = kTurnNs,
-                   .prefix_cache = false},
-                  num_adapters);
+    MakeScheduler(
+        limits,
+        {.fetches_max = 2, .cold_start = cold_start, .turn_ns = kTurnNs, .prefix_cache = false},
+        num_adapters);
   }
   RequestId Add(int32_t prompt_tokens, int32_t tokens_max, const std::string& adapter = "",
                 const std::string& tenant = "") {

@@ -105,11 +105,11 @@ const PrefixMatch& AdmitPrompts::Find(Sequence& sequence) {
 // A sequence and its adapter share the pool. An answer that would not fit ends earlier, as at the
 // end of the context.
 Status AdmitPrompts::CutToPool(Sequence& sequence) const {
-  const SchedulerOptions& options = sequences_.options();
+  const ExecutorLimits& limits = sequences_.limits();
   const int32_t beside = sequences_.adapters().NumPagesBeside(sequence.adapter.content());
   const int32_t num_pages =
-      std::min(sequences_.pool().quota(PageUse::kKv), options.num_pages - beside);
-  const int64_t tokens = int64_t{num_pages} * options.page_tokens;
+      std::min(sequences_.pool().quota(PageUse::kKv), limits.num_pages - beside);
+  const int64_t tokens = int64_t{num_pages} * limits.page_tokens;
   const int64_t wanted = sequence.num_prompt_tokens + (sequence.output_tokens_max > 0 ? 1 : 0);
   if (wanted > tokens) {
     const std::string in_front =

@@ -35,8 +35,8 @@ int32_t DraftPlanner::RoomOf(const Sequence& sequence) const {
 }
 
 void DraftPlanner::Plan(int32_t rows_left) {
-  const SchedulerOptions& options = sequences_.options();
-  if (options.draft_tokens_max == 0) return;
+  const ExecutorLimits& limits = sequences_.limits();
+  if (limits.draft_tokens_max == 0) return;
   candidates_.clear();
   int32_t num_rows = 0;
   int32_t num_sequences = 0;
@@ -47,8 +47,7 @@ void DraftPlanner::Plan(int32_t rows_left) {
     candidates_.push_back({sequence->lookup->Acceptance(acceptance_), 0, sequence.get()});
   }
   if (candidates_.empty()) return;
-  if (!Decide(
-          Choose(num_rows, std::min(rows_left - num_rows, options.draws_max - num_sequences)))) {
+  if (!Decide(Choose(num_rows, std::min(rows_left - num_rows, limits.draws_max - num_sequences)))) {
     return;
   }
   for (const Candidate& candidate : given_) Give(*candidate.sequence, candidate.count);
@@ -56,8 +55,8 @@ void DraftPlanner::Plan(int32_t rows_left) {
 }
 
 bool DraftPlanner::AreWorthWaitingFor(std::span<Sequence* const> planned) {
-  const SchedulerOptions& options = sequences_.options();
-  if (options.draft_tokens_max == 0) return false;
+  const ExecutorLimits& limits = sequences_.limits();
+  if (limits.draft_tokens_max == 0) return false;
   candidates_.clear();
   for (Sequence* const sequence : planned) {
     if (!sequence->drafts.empty()) return true;  // its draws are not known yet
@@ -68,7 +67,7 @@ bool DraftPlanner::AreWorthWaitingFor(std::span<Sequence* const> planned) {
   }
   if (candidates_.empty()) return false;
   const auto num_rows = static_cast<int32_t>(planned.size());
-  return Decide(Choose(num_rows, std::min(options.step_tokens_max, options.draws_max) - num_rows));
+  return Decide(Choose(num_rows, std::min(limits.step_tokens_max, limits.draws_max) - num_rows));
 }
 
 bool DraftPlanner::Foresee(Sequence& sequence) {
@@ -135,7 +134,7 @@ void DraftPlanner::Give(Sequence& sequence, int32_t count) {
   while (sequence.pages.size() < num_pages && sequences_.TakePage(sequence)) {
   }
   const int32_t room =
-      sequence.pages.size() * sequences_.options().page_tokens - sequence.num_tokens();
+      sequence.pages.size() * sequences_.limits().page_tokens - sequence.num_tokens();
   count = std::min(count, room);
   if (count > 0) sequence.lookup->Draft(sequence.tokens, count, &sequence.drafts);
 }

@@ -11,46 +11,6 @@ namespace {
 // In metric labels, of all weighted sums.
 constexpr char kSumLabel[] = "sum";
 
-// The pool may have room for less than the model's context. The smaller of the two is the limit, so
-// that every accepted request fits alone, apart from the room of its adapter.
-GeneratorLimits LimitsOf(const ExecutorLimits& limits, const EngineOptions& options) {
-  const int64_t pool_tokens = int64_t{limits.num_pages} * limits.page_tokens;
-  return {.context_tokens_max =
-              static_cast<int32_t>(std::min<int64_t>(limits.context_tokens_max, pool_tokens)),
-          .vocab_size = limits.vocab_size,
-          .requests_max = options.requests_max};
-}
-
-SchedulerOptions SchedulerOptionsOf(const Executor& executor, const EngineOptions& options,
-                                    std::function<void(int32_t)> on_forget) {
-  const ExecutorLimits& limits = executor.limits();
-  const int32_t step_tokens_max = options.step_tokens_max > 0
-                                      ? std::min(options.step_tokens_max, limits.step_tokens_max)
-                                      : limits.step_tokens_max;
-  return {.sequences_max = limits.sequences_max,
-          .step_tokens_max = step_tokens_max,
-          .prefill_chunk_max = options.prefill_chunk_max,
-          .step_ns_max = options.step_ns_max,
-          .context_tokens_max = LimitsOf(limits, options).context_tokens_max,
-          .num_pages = limits.num_pages,
-          .page_bytes = limits.page_bytes,
-          .page_tokens = limits.page_tokens,
-          .adapters_max = limits.adapters_max,
-          .fetches_max = options.fetches_max,
-          .waiting_looked_at = options.waiting_looked_at,
-          .cold_start = options.cold_start,
-          .bridge_rates = executor.bridge_rates(),
-          .turn_ns = options.turn_ns,
-          .draft_tokens_max = limits.draws_max > 0 ? options.draft_tokens_max : 0,
-          .draws_max = limits.draws_max,
-          .prefix_cache = options.prefix_cache,
-          .shares_drawn_pages = options.shares_drawn_pages,
-          .tells_base_rows = options.tells_base_rows,
-          .prefix_hash_key = options.prefix_hash_key,
-          .eos_token_ids = options.eos_token_ids,
-          .on_forget_adapter = std::move(on_forget)};
-}
-
 RowPooling RowPoolingOf(Pooling pooling) {
   if (pooling == Pooling::kNone) return RowPooling::kNone;
   return pooling == Pooling::kLast ? RowPooling::kLast : RowPooling::kMean;
@@ -69,18 +29,19 @@ std::vector<TokenLogprob> ToTokenLogprobs(const std::vector<LogprobEntry>& entri
 }  // namespace
 
 Engine::Engine(Executor& executor, AdapterTable& adapters, AdapterLoader& loader, Clock& clock,
-               Metrics& metrics, EngineOptions options)
+               Metrics& metrics, const EngineOptions& options)
     : executor_(executor),
       adapters_(adapters),
       clock_(clock),
-      limits_(LimitsOf(executor.limits(), options)),
       runs_ahead_(options.runs_ahead && executor.limits().runs_ahead),
       ahead_ns_(options.ahead_ns),
       metrics_(metrics, options.adapter_label),
       queue_(options.requests_max, executor.limits().sequences_max, clock),
-      scheduler_(SchedulerOptionsOf(executor, options,
-                                    [this](int32_t content) { metrics_.ForgetAdapter(content); }),
-                 adapters, loader, clock),
+      scheduler_(options.scheduler, executor, adapters, loader, clock,
+                 [this](int32_t content) { metrics_.ForgetAdapter(content); }),
+      limits_{.context_tokens_max = scheduler_.limits().context_tokens_max,
+              .vocab_size = executor.limits().vocab_size,
+              .requests_max = options.requests_max},
       grammars_(options.grammars) {
   executor_.SetMasks(&scheduler_);
   if (grammars_ != nullptr) grammars_->SetWaker([this] { queue_.Wake(); });
@@ -94,8 +55,7 @@ Engine::Engine(Executor& executor, AdapterTable& adapters, AdapterLoader& loader
 
 void Engine::SplitPool(int32_t adapter_pages) {
   scheduler_.SplitPool(adapter_pages);
-  limits_.context_tokens_max =
-      static_cast<int32_t>(std::min<int64_t>(limits_.context_tokens_max, scheduler_.tokens_max()));
+  limits_.context_tokens_max = scheduler_.limits().context_tokens_max;
 }
 
 Engine::~Engine() {
@@ -175,7 +135,7 @@ Result<AdapterLease> Engine::AcquireAdapter(const Request& request) const {
 
 // What the request asks for and the engine allows; 0 where a draw has to wait for the last one.
 int32_t Engine::DraftTokensMax(int32_t wanted, const SamplingParams& sampling) const {
-  const int32_t most = scheduler_.draft_tokens_max();
+  const int32_t most = scheduler_.limits().draft_tokens_max;
   if (!CanDraft(sampling)) return 0;
   return wanted < 0 ? most : std::min(wanted, most);
 }

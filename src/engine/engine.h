@@ -17,9 +17,7 @@
 
 #include "base/clock.h"
 #include "base/metrics.h"
-#include "base/random.h"
 #include "cache/adapter_table.h"
-#include "engine/cold_start.h"
 #include "engine/engine_metrics.h"
 #include "engine/request_queue.h"
 #include "engine/scheduler.h"
@@ -33,18 +31,8 @@
 namespace graft {
 
 struct EngineOptions {
-  int32_t step_tokens_max = 0;    // rows of one step; 0: the executor's limit
-  int32_t prefill_chunk_max = 0;  // rows one request prefills in one step; 0: step_tokens_max
-  int64_t step_ns_max = 0;        // see SchedulerOptions
-  int32_t requests_max = 1024;    // in flight, waiting included
-  ColdStart cold_start = ColdStart::kAuto;
-  // While a request's adapter finds no room, younger ones run ahead of it for so long.
-  int64_t turn_ns = 500'000'000;
-  // Tokens of a sequence that are foreseen in a step, see DraftPlanner; 0: none.
-  int32_t draft_tokens_max = 0;
-  bool prefix_cache = true;
-  bool shares_drawn_pages = true;  // these two: see SchedulerOptions
-  bool tells_base_rows = false;
+  SchedulerOptions scheduler;
+  int32_t requests_max = 4096;  // in flight, waiting included
   // Begins a step before the one that runs has ended, where the executor can and only its tokens
   // are unknown.
   bool runs_ahead = true;
@@ -52,13 +40,6 @@ struct EngineOptions {
   // it. That is a few times what planning takes: few requests come meanwhile and have to wait for
   // one step more.
   int64_t ahead_ns = 700'000;
-  // Adapters that are fetched from their folders at once, or wait fetched, for requests in line.
-  int32_t fetches_max = 4;
-  // Requests in line, from the first, that a step looks at for what can run ahead of the others.
-  int32_t waiting_looked_at = 1024;
-  // What the prefix cache hashes under: its own in every process, unless told otherwise.
-  uint64_t prefix_hash_key = RandomSeed();
-  std::vector<int32_t> eos_token_ids;
   // Compiles the grammars of requests, and outlives the engine; null: such requests are refused.
   GrammarStore* grammars = nullptr;
   // Names an adapter in metric labels, given its hash; called on submitting threads. Empty: the
@@ -70,7 +51,7 @@ class Engine : public Generator {
  public:
   // All referred to must outlive the engine.
   Engine(Executor& executor, AdapterTable& adapters, AdapterLoader& loader, Clock& clock,
-         Metrics& metrics, EngineOptions options);
+         Metrics& metrics, const EngineOptions& options);
   ~Engine() override;  // Stop()s
 
   // Any thread. tokens_max is cut where the context ends; a prompt that leaves no room for a token
@@ -188,12 +169,12 @@ class Engine : public Generator {
   Executor& executor_;
   AdapterTable& adapters_;
   Clock& clock_;
-  GeneratorLimits limits_;  // const from the first request on
   const bool runs_ahead_;
   const int64_t ahead_ns_;
   EngineMetrics metrics_;
   RequestQueue queue_;
   Scheduler scheduler_;
+  GeneratorLimits limits_;  // const from the first request on
   GrammarStore* const grammars_;
   std::vector<std::unique_ptr<Sequence>> compiling_;  // wait for their grammars
   // The last step's events that are not pushed yet, and the requests that ended with them. The

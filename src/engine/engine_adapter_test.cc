@@ -11,7 +11,7 @@ namespace {
 // fetched, although only so many are fetched at once.
 TEST_F(EngineAdapterTest, AFolderThatHangsHoldsUpItsOwnRequestsAlone) {
   EngineOptions options = TestOptions();
-  options.fetches_max = 1;
+  options.scheduler.fetches_max = 1;
   Make(TestLimits(), options);
   harness_->AddAdapter("hangs");
   harness_->AddAdapter("aa");
@@ -47,7 +47,7 @@ TEST_F(EngineAdapterTest, AFolderThatHangsHoldsUpItsOwnRequestsAlone) {
 TEST_F(EngineAdapterTest, SoManyAreFetchedAtOnceAsItIsTold) {
   for (const int32_t fetches_max : {1, 2, 6}) {
     EngineOptions options = TestOptions();
-    options.fetches_max = fetches_max;
+    options.scheduler.fetches_max = fetches_max;
     Make(TestLimits(), options);
     harness_->loader.set_delay(50);
     std::vector<std::string> contents;
@@ -65,7 +65,7 @@ TEST_F(EngineAdapterTest, SoManyAreFetchedAtOnceAsItIsTold) {
 TEST_F(EngineAdapterTest, SoManyInLineAreLookedAtAsItIsTold) {
   for (const int32_t waiting_looked_at : {3, 5}) {
     EngineOptions options = TestOptions();
-    options.waiting_looked_at = waiting_looked_at;
+    options.scheduler.waiting_looked_at = waiting_looked_at;
     Make(TestLimits(), options);
     harness_->loader.set_delay(50);
     harness_->AddAdapter("aa");
@@ -183,7 +183,7 @@ TEST_F(EngineAdapterTest, KvTakesThePagesOfIdleAdaptersBeforeItPreempts) {
   ExecutorLimits limits = TestLimits();
   limits.num_pages = 20;
   EngineOptions options = TestOptions();
-  options.prefix_cache = false;
+  options.scheduler.prefix_cache = false;
   Make(limits, options);
   for (const char* content : {"aa", "bb", "cc", "dd"}) {
     AddOfThreePages(content);
@@ -490,7 +490,7 @@ TEST_F(EngineAdapterTest, NobodyBeginsAnewForAnAdapterOnItsWay) {
   limits.page_tokens = 3;
   limits.step_tokens_max = 4;
   EngineOptions options = TestOptions();
-  options.prefix_cache = false;
+  options.scheduler.prefix_cache = false;
   Make(limits, options);
   for (const char* content : {"aa", "bb"}) {
     harness_->loader.SetRows(content, {{kRowAlignment, 15}});  // two pages
@@ -546,7 +546,7 @@ TEST_F(EngineAdapterTest, WhoeverWaitsForPagesHoldsUpNoLoads) {
   ExecutorLimits limits = TestLimits();
   limits.num_pages = 20;
   EngineOptions options = TestOptions();
-  options.prefix_cache = false;
+  options.scheduler.prefix_cache = false;
   Make(limits, options);
   for (const char* content : {"aa", "bb", "cc"}) harness_->AddAdapter(content);
   auto running = Submit("", 30, 25);

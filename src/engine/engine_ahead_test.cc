@@ -289,7 +289,7 @@ TEST_F(EngineAheadTest, AStepAfterArrivalsIsBegunAheadOnceTheyHaveCome) {
     ExecutorLimits limits = AheadLimits();
     limits.adapters_max = 1;
     EngineOptions options = TestOptions();
-    options.cold_start = ColdStart::kLayerwise;
+    options.scheduler.cold_start = ColdStart::kLayerwise;
     Make(options, limits);
     AddAdapter("aa", 2);
     AddAdapter("bb", 2);
@@ -321,7 +321,7 @@ TEST_F(EngineAheadTest, BlockingLoadsForThoseInLineThoughTheBatchIsFull) {
   ExecutorLimits limits = AheadLimits();
   limits.sequences_max = 2;
   EngineOptions options = TestOptions();
-  options.cold_start = ColdStart::kBlocking;
+  options.scheduler.cold_start = ColdStart::kBlocking;
   Make(options, limits);
   AddAdapter("aa", 2);
   auto first = Submit(5, 30);

@@ -10,7 +10,7 @@ class EngineColdStartTest : public EngineAdapterTest {
   void MakeFor(ColdStart way, const BridgeRates& bridge_rates = {},
                const ExecutorLimits& limits = TestLimits()) {
     EngineOptions options = TestOptions();
-    options.cold_start = way;
+    options.scheduler.cold_start = way;
     Make(limits, options, bridge_rates);
   }
   // There is one slot for two adapters, and loads are layer by layer.

@@ -10,14 +10,14 @@ constexpr int32_t kDraftsMax = 4;
 ExecutorLimits DraftLimits() {
   ExecutorLimits limits = TestLimits();
   limits.draws_max = 24;
+  limits.draft_tokens_max = kDraftsMax;
   return limits;
 }
 
 class EngineDraftTest : public testing::Test {
  protected:
-  void Make(const ExecutorLimits& limits = DraftLimits(), EngineOptions options = TestOptions()) {
-    options.draft_tokens_max = kDraftsMax;
-    harness_ = std::make_unique<EngineHarness>(limits, options);
+  void Make(const ExecutorLimits& limits = DraftLimits()) {
+    harness_ = std::make_unique<EngineHarness>(limits);
   }
   // One that draws of these tokens alone: the fewer they are, the more is foreseen.
   Request Drawing(std::vector<int32_t> allowed, int32_t tokens_max, int32_t prompt_tokens = 5) {

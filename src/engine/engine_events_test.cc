@@ -190,7 +190,7 @@ std::vector<NodeShape> NodeShapes() {
   const auto add = [&](ColdStart cold_start, int64_t step_ns, int64_t load_ns) -> NodeShape& {
     NodeShape& shape =
         shapes.emplace_back(NodeShape{TestLimits(), TestOptions(), step_ns, load_ns});
-    shape.options.cold_start = cold_start;
+    shape.options.scheduler.cold_start = cold_start;
     shape.limits.runs_ahead = true;
     return shape;
   };

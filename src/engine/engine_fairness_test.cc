@@ -12,7 +12,7 @@ namespace {
 class EngineFairnessTest : public testing::Test {
  protected:
   void Make(const ExecutorLimits& limits, EngineOptions options = TestOptions()) {
-    options.prefix_cache = false;
+    options.scheduler.prefix_cache = false;
     harness_ = std::make_unique<EngineHarness>(limits, options);
   }
   TestClient& Submit(const std::string& tenant, int32_t prompt_tokens, int32_t tokens_max,
@@ -253,8 +253,8 @@ TEST_F(EngineFairnessTest, AFloodOfAdaptersWithoutRoomHidesNobody) {
   ExecutorLimits limits = Limits();
   limits.adapters_max = 2;
   EngineOptions options = TestOptions();
-  options.waiting_looked_at = 64;
-  options.turn_ns = 1'000'000;
+  options.scheduler.waiting_looked_at = 64;
+  options.scheduler.turn_ns = 1'000'000;
   Make(limits, options);
   for (int i = 0; i < 200; ++i) {
     const std::string adapter = "cold " + std::to_string(i);

@@ -24,9 +24,8 @@ struct Shape {
   bool preempts;  // the pool is too small for all that run; else only turns preempt
   ColdStart cold_start = ColdStart::kJoinLater;
   int32_t adapter_pages = 0;
-  double assist_row_ns = 0.0;    // the CPU assist's time for a byte; 0: there is none
-  bool decodes_long = false;     // few arrivals, and hardly any that ban or count tokens
-  int32_t draft_tokens_max = 0;  // most draw of few tokens, so that some are foreseen
+  double assist_row_ns = 0.0;  // the CPU assist's time for a byte; 0: there is none
+  bool decodes_long = false;   // few arrivals, and hardly any that ban or count tokens
 };
 
 void PrintTo(const Shape& shape, std::ostream* stream) { *stream << shape.name; }
@@ -55,17 +54,17 @@ std::vector<Shape> Shapes() {
   ahead_tiny.runs_ahead = true;
   ExecutorLimits ahead_one_adapter = one_adapter;
   ahead_one_adapter.runs_ahead = true;
-  const auto drawing = [](ExecutorLimits limits, int32_t draws_max) {
+  // Most draw of few tokens, so that some are foreseen.
+  const auto drawing = [](ExecutorLimits limits, int32_t draws_max, int32_t draft_tokens_max) {
     limits.draws_max = draws_max;
+    limits.draft_tokens_max = draft_tokens_max;
     return limits;
   };
-  const ColdStart later = ColdStart::kJoinLater;
-  return {{"drafts", drawing(roomy, 40), 0, true, false, later, 0, 0.0, false, 4},
-          {"drafts_tiny_chunks", drawing(odd_pages, 40), 3, true, true, ColdStart::kLayerwise, 0,
-           0.0, false, 7},
-          {"drafts_one_token_pages", drawing(one_token_pages, 24), 7, true, true, later, 0, 0.0,
-           false, 5},
-          {"drafts_ahead_tiny", drawing(ahead_tiny, 40), 0, true, true, later, 0, 0.0, true, 4},
+  return {{"drafts", drawing(roomy, 40, 4), 0, true, false},
+          {"drafts_tiny_chunks", drawing(odd_pages, 40, 7), 3, true, true, ColdStart::kLayerwise},
+          {"drafts_one_token_pages", drawing(one_token_pages, 24, 5), 7, true, true},
+          {"drafts_ahead_tiny", drawing(ahead_tiny, 40, 4), 0, true, true, ColdStart::kJoinLater, 0,
+           0.0, true},
           {"roomy", roomy, 0, true, false},
           {"tiny", tiny, 0, true, true},
           {"tiny_chunks", tiny, 3, true, true},
@@ -151,8 +150,9 @@ class RandomRun {
     }
     EXPECT_EQ(harness_.executor.num_bridged_steps() > 20, shape_.assist_row_ns > 0.0);
     EXPECT_EQ(snapshot.steps_ahead > 20, shape_.limits.runs_ahead);
-    EXPECT_EQ(snapshot.accepted_draft_tokens > 50, shape_.draft_tokens_max > 0);
-    EXPECT_EQ(snapshot.draft_tokens > snapshot.accepted_draft_tokens, shape_.draft_tokens_max > 0);
+    EXPECT_EQ(snapshot.accepted_draft_tokens > 50, shape_.limits.draft_tokens_max > 0);
+    EXPECT_EQ(snapshot.draft_tokens > snapshot.accepted_draft_tokens,
+              shape_.limits.draft_tokens_max > 0);
   }
 
   // Nothing holds an adapter any more: all are forgotten.
@@ -180,11 +180,10 @@ class RandomRun {
 
   static EngineOptions OptionsOf(const Shape& shape) {
     EngineOptions options = TestOptions();
-    options.prefill_chunk_max = shape.prefill_chunk_max;
-    options.prefix_cache = shape.prefix_cache;
-    options.draft_tokens_max = shape.draft_tokens_max;
-    options.cold_start = shape.cold_start;
-    options.turn_ns = 10'000;  // ten steps
+    options.scheduler.prefill_chunk_max = shape.prefill_chunk_max;
+    options.scheduler.prefix_cache = shape.prefix_cache;
+    options.scheduler.cold_start = shape.cold_start;
+    options.scheduler.turn_ns = 10'000;  // ten steps
     return options;
   }
 
@@ -218,7 +217,7 @@ class RandomRun {
     if (random_.Below(4) != 0) request.UseAdapter(contents_[random_.Below(contents_.size())]);
     if (!unread_.empty() && random_.Below(8) == 0) request.UseAdapter(unread_.rbegin()->first);
     if (!harness_.adapters.Contains(request.adapter_hash())) request.UseAdapter("");
-    if (shape_.draft_tokens_max > 0 && random_.Below(4) != 0) {
+    if (shape_.limits.draft_tokens_max > 0 && random_.Below(4) != 0) {
       request.sampling.tokens_min = 0;
       request.sampling.allowed_token_ids = {2 + Below(2), 10 + Below(2)};
     }

@@ -98,8 +98,8 @@ TEST(EngineResumeTest, DrawnPagesAreSharedOnlyWhereTheyMay) {
     for (const bool tells_base_rows : {true, false}) {
       SCOPED_TRACE(testing::Message() << shares << tells_base_rows);
       EngineOptions options = TestOptions();
-      options.shares_drawn_pages = shares;
-      options.tells_base_rows = tells_base_rows;
+      options.scheduler.shares_drawn_pages = shares;
+      options.scheduler.tells_base_rows = tells_base_rows;
       ExpectDrawnPagesShared(options, "aa", shares);
       ExpectDrawnPagesShared(options, "", shares || !tells_base_rows);
     }

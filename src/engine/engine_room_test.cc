@@ -174,8 +174,8 @@ TEST_F(EngineRoomTest, APromptGoesOnThoughAdaptersThatOthersWaitForHoldTheLastPa
   limits.num_pages = 9;
   limits.context_tokens_max = 32;
   EngineOptions options = TestOptions();
-  options.prefix_cache = false;
-  options.prefill_chunk_max = limits.page_tokens;  // a page in a step
+  options.scheduler.prefix_cache = false;
+  options.scheduler.prefill_chunk_max = limits.page_tokens;  // a page in a step
   for (const bool by_priority : {false, true}) {
     Make(limits, options);
     harness_->loader.SetRows("idle", {{kRowAlignment, 30}});  // three pages

@@ -82,7 +82,7 @@ TEST(EngineTest, CutsLongPromptsIntoChunksBesideDecodes) {
 
 TEST(EngineTest, TheChunkLimitLeavesRowsForOthers) {
   EngineOptions options = TestOptions();
-  options.prefill_chunk_max = 4;
+  options.scheduler.prefill_chunk_max = 4;
   EngineHarness harness(TestLimits(), options);
   auto first = harness.Submit(harness.MakeRequest(Prompt(10), 1));
   auto second = harness.Submit(harness.MakeRequest(Prompt(10, 20), 1));
@@ -274,7 +274,7 @@ TEST(EngineTest, RefusesBeyondTheQueueBoundUntilOneEnds) {
 
 TEST(EngineTest, CancelFreesPagesWithinOneStep) {
   EngineOptions options = TestOptions();
-  options.prefix_cache = false;
+  options.scheduler.prefix_cache = false;
   EngineHarness harness(TestLimits(), options);
   auto running = harness.Submit(harness.MakeRequest(Prompt(8), 50));
   auto other = harness.Submit(harness.MakeRequest(Prompt(8), 5));
@@ -442,7 +442,7 @@ TEST(EngineTest, PreemptsTheNewestAndResumesItUnchanged) {
     ExecutorLimits limits = TestLimits();
     limits.num_pages = 12;
     EngineOptions options = TestOptions();
-    options.prefix_cache = prefix_cache;
+    options.scheduler.prefix_cache = prefix_cache;
     EngineHarness harness(limits, options);
     std::vector<std::unique_ptr<TestClient>> clients;
     for (int i = 0; i < 4; ++i) {

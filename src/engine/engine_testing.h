@@ -29,9 +29,9 @@ inline ExecutorLimits TestLimits() {
 
 inline EngineOptions TestOptions() {
   EngineOptions options;
-  options.eos_token_ids = {kEosToken};
-  options.cold_start = ColdStart::kJoinLater;  // makes it plain what is loaded when
-  options.prefix_hash_key = 1;
+  options.scheduler.eos_token_ids = {kEosToken};
+  options.scheduler.cold_start = ColdStart::kJoinLater;  // makes it plain what is loaded when
+  options.scheduler.prefix_hash_key = 1;
   return options;
 }
 
@@ -146,7 +146,7 @@ class EngineAdapterTest : public testing::Test {
  protected:
   void Make(const ExecutorLimits& limits = TestLimits(), EngineOptions options = TestOptions(),
             const BridgeRates& bridge_rates = {}) {
-    options.turn_ns = kTurnSteps * kStepNs;
+    options.scheduler.turn_ns = kTurnSteps * kStepNs;
     harness_ = std::make_unique<EngineHarness>(limits, options, bridge_rates);
   }
   std::unique_ptr<TestClient> Submit(const std::string& adapter, int32_t prompt_tokens,

@@ -189,7 +189,7 @@ TEST(EngineThreadTest, MasksThatAreMadeBesideTheStepsWakeIt) {
         const std::vector<TokenEvent> events = ReadAll(*stream);
         if (events.back().finish_reason == FinishReason::kCancelled) continue;
         for (const TokenEvent& event : events) output.push_back(event.token);
-        EXPECT_EQ(output, ReferenceOutput(plain, options.eos_token_ids, TestLimits()));
+        EXPECT_EQ(output, ReferenceOutput(plain, options.scheduler.eos_token_ids, TestLimits()));
       }
     });
   }

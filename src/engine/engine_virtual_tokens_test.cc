@@ -74,7 +74,7 @@ TEST_P(VirtualTokensTest, ChunksOfAnySizeGiveTheSame) {
   for (int32_t chunk = 1; chunk < 12; ++chunk) {
     SCOPED_TRACE(chunk);
     EngineOptions options = TestOptions();
-    options.prefill_chunk_max = chunk;
+    options.scheduler.prefill_chunk_max = chunk;
     MakeTuned(TestLimits(), options);
     auto client = Submit("tuned", 5, 4);
     harness_->RunAll();
@@ -87,7 +87,7 @@ TEST_P(VirtualTokensTest, APreemptedRequestIsComputedAgain) {
   limits.num_pages = 20;
   for (const bool prefix_cache : {true, false}) {
     EngineOptions options = TestOptions();
-    options.prefix_cache = prefix_cache;
+    options.scheduler.prefix_cache = prefix_cache;
     MakeTuned(limits, options);
     std::vector<std::unique_ptr<TestClient>> clients;
     for (int32_t i = 0; i < 5; ++i) clients.push_back(Submit("tuned", 4 + i, 30));
@@ -119,7 +119,7 @@ TEST_P(VirtualTokensTest, ARequestGoesOnWhereAnotherEngineLeftIt) {
 TEST_P(VirtualTokensTest, PromptLogprobsAreOfThePromptsTokens) {
   for (const int32_t chunk : {0, 1, 4}) {
     EngineOptions options = TestOptions();
-    options.prefill_chunk_max = chunk;
+    options.scheduler.prefill_chunk_max = chunk;
     MakeTuned(TestLimits(), options);
     Request request = harness_->MakeRequest(Prompt(7), 2);
     request.UseAdapter("tuned");
@@ -187,7 +187,7 @@ TEST_P(VirtualTokensTest, ARequestBeginsWhenAllOfItsAdapterIsThere) {
   for (const ColdStart cold_start :
        {ColdStart::kLayerwise, ColdStart::kAuto, ColdStart::kCpuAssist, ColdStart::kBlocking}) {
     EngineOptions options = TestOptions();
-    options.cold_start = cold_start;
+    options.scheduler.cold_start = cold_start;
     MakeTuned(TestLimits(), options);
     harness_->loader.set_delay(4);
     auto base = Submit("", 4, 20);

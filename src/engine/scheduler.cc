@@ -51,11 +51,12 @@ void AppendBanned(const Sequence& sequence, const std::vector<int32_t>& eos_toke
 
 }  // namespace
 
-Scheduler::Scheduler(const SchedulerOptions& options, AdapterTable& table, AdapterLoader& loader,
-                     const Clock& clock)
-    : sequences_(options, table, loader, clock),
+Scheduler::Scheduler(const SchedulerOptions& options, const Executor& executor, AdapterTable& table,
+                     AdapterLoader& loader, const Clock& clock,
+                     AdapterResidency::OnForget on_forget)
+    : sequences_(options, executor.limits(), table, loader, clock, std::move(on_forget)),
       options_(sequences_.options()),
-      costs_{{}, BridgePace(options_.bridge_rates)},
+      costs_{{}, BridgePace(executor.bridge_rates())},
       budget_(options_.step_ns_max),
       walk_(sequences_, costs_, clock),
       drafts_(sequences_),
@@ -74,13 +75,13 @@ const StepPlan& Scheduler::Plan() {
   }
   preemptions_before_ = sequences_.stats().preemptions;
   sequences_.UpdateAdapters();
-  int32_t rows_left = options_.step_tokens_max;
+  int32_t rows_left = limits().step_tokens_max;
   rows_left = PlanDecodes(rows_left);
-  const int32_t num_decodes = options_.step_tokens_max - rows_left;
+  const int32_t num_decodes = limits().step_tokens_max - rows_left;
   if (num_decodes > 0) rows_left = std::min(rows_left, budget_.RowsMax());
   walk_.PlanPrompts(rows_left, num_decodes);
   LeaveAlone();
-  if (!walk_.stops_for_load()) drafts_.Plan(options_.step_tokens_max);
+  if (!walk_.stops_for_load()) drafts_.Plan(limits().step_tokens_max);
   BuildPlan();
   SchedulerStats& stats = sequences_.stats();
   (plan_->bridges ? stats.cpu_assist_starts : stats.layerwise_starts) += walk_.num_early();

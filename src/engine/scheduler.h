@@ -25,6 +25,7 @@
 #include "engine/scheduler_options.h"
 #include "engine/sequences.h"
 #include "step/adapter_loader.h"
+#include "step/executor.h"
 #include "step/mask_source.h"
 #include "step/step_plan.h"
 #include "step/step_result.h"
@@ -34,13 +35,14 @@ namespace graft {
 class Scheduler : public MaskSource {
  public:
   // All referred to must outlive the scheduler.
-  Scheduler(const SchedulerOptions& options, AdapterTable& table, AdapterLoader& loader,
-            const Clock& clock);
+  // `on_forget`: see AdapterResidency.
+  Scheduler(const SchedulerOptions& options, const Executor& executor, AdapterTable& table,
+            AdapterLoader& loader, const Clock& clock, AdapterResidency::OnForget on_forget = {});
 
   // See Sequences::SplitPool.
   void SplitPool(int32_t adapter_pages) { sequences_.SplitPool(adapter_pages); }
 
-  // The sequence waits its turn. It must fit alone: see tokens_max().
+  // The sequence waits its turn. It must fit into a context of the limits.
   void Add(std::unique_ptr<Sequence> sequence) { sequences_.Add(std::move(sequence)); }
   // Takes sequences out between Commit and Plan, wherever they stand, and frees their pages, once
   // no step reads them; unknown ids are ignored.
@@ -83,7 +85,8 @@ class Scheduler : public MaskSource {
 
   // The model's tokens that end an answer.
   const std::vector<int32_t>& end_token_ids() const { return options_.eos_token_ids; }
-  int32_t draft_tokens_max() const { return options_.draft_tokens_max; }
+  // The executor's, less what the pool has no room for.
+  const ExecutorLimits& limits() const { return sequences_.limits(); }
   bool empty() const { return sequences_.empty(); }
   int32_t num_waiting() const { return static_cast<int32_t>(sequences_.line().size()); }
   int32_t num_running() const { return static_cast<int32_t>(sequences_.running().size()); }
@@ -91,8 +94,6 @@ class Scheduler : public MaskSource {
   const PrefixDigest& prefixes() const { return sequences_.tree().digest(); }
   const SchedulerStats& stats() const { return sequences_.stats(); }
   const AdapterResidency& adapters() const { return sequences_.adapters(); }
-  // The most tokens of a sequence that the whole pool can hold the KV of.
-  int64_t tokens_max() const { return sequences_.tokens_max(); }
 
   // Makes the content resident and keeps it there. Before the first Plan.
   Status PinAdapter(int32_t content) {

@@ -37,7 +37,7 @@ class Run {
       : bytes_(bytes),
         limits_(LimitsFrom(bytes)),
         executor_(limits_, RatesOf(limits_)),
-        scheduler_(OptionsFrom(bytes, limits_), adapters_, loader_, clock_) {
+        scheduler_(OptionsFrom(bytes), executor_, adapters_, loader_, clock_) {
     loader_.set_delay(1 + bytes.Below(4));
     for (int32_t i = 0; i < kContents; ++i) {
       const std::string hash = "c" + std::to_string(i);
@@ -93,19 +93,12 @@ class Run {
     return {.ranks = {{8, row_ns, row_ns}}, .num_workers = limits.page_tokens};
   }
 
-  static SchedulerOptions OptionsFrom(Bytes& bytes, const ExecutorLimits& limits) {
-    return {.sequences_max = limits.sequences_max,
-            .step_tokens_max = limits.step_tokens_max,
-            .prefill_chunk_max = bytes.Below(9),
-            .context_tokens_max = limits.context_tokens_max,
-            .num_pages = limits.num_pages,
-            .page_bytes = limits.page_bytes,
-            .page_tokens = limits.page_tokens,
-            .adapters_max = limits.adapters_max,
+  static SchedulerOptions OptionsFrom(Bytes& bytes) {
+    return {.prefill_chunk_max = bytes.Below(9),
             .cold_start = kColdStarts[bytes.Below(4)],
-            .bridge_rates = RatesOf(limits),
             .turn_ns = bytes.Below(8),
             .prefix_cache = bytes.Below(4) != 0,
+            .prefix_hash_key = 1,
             .eos_token_ids = {0}};
   }
 

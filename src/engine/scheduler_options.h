@@ -2,49 +2,39 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <vector>
 
+#include "base/random.h"
 #include "engine/cold_start.h"
-#include "step/bridge_rates.h"
 
 namespace graft {
 
 struct SchedulerOptions {
-  int32_t sequences_max = 0;      // running at once; at most step_tokens_max
-  int32_t step_tokens_max = 0;    // rows of one step
-  int32_t prefill_chunk_max = 0;  // rows one sequence prefills in one step; 0: step_tokens_max
+  int32_t prefill_chunk_max = 0;  // rows one sequence prefills in one step; 0: all of a step's
   // What a step with sequences that decode is expected to take at most, by fewer rows of prompts in
   // it (see PromptBudget); 0: no bound.
   int64_t step_ns_max = 0;
-  int32_t context_tokens_max = 0;  // positions of one sequence
-  int32_t num_pages = 0;
-  int64_t page_bytes = 0;
-  int32_t page_tokens = 0;
-  int32_t adapters_max = 0;  // adapter slots
-  // Adapters that are fetched from their folders at once, or wait fetched, for requests in line.
+  // Adapters that are fetched from their folders at once, or wait fetched, for requests in line:
+  // more would only fill the host's memory before there are pages for them. A slow fetch does not
+  // count. A tenant that has none of these places may have one of as many further ones.
   int32_t fetches_max = 4;
   // Requests in line, from the first, that a plan looks at for what can run ahead of the others.
   int32_t waiting_looked_at = 1024;
   // What happens while an adapter loads for a request that could run otherwise.
   ColdStart cold_start = ColdStart::kAuto;
-  BridgeRates bridge_rates;  // the executor's
   // How long younger requests run ahead of one that has no room for its adapter.
-  int64_t turn_ns = 0;
+  int64_t turn_ns = 500'000'000;
   // How long a tenant without requests keeps its share of what is cached, see RoomShares.
   int64_t share_kept_ns = 300'000'000'000;
-  int32_t draft_tokens_max = 0;  // of a sequence in one step, see DraftPlanner; 0: none
-  int32_t draws_max = 0;         // of a step, those after drafts too
   bool prefix_cache = true;
   // Whether others may find what drawn rows left in pages, where those round otherwise than the
   // rows of a prompt: an adapter's, and where tells_base_rows the base model's too. If they may, an
   // answer depends on whether the one before it was drawn here.
   bool shares_drawn_pages = true;
   bool tells_base_rows = false;
-  uint64_t prefix_hash_key = 0;  // see PrefixTree
+  // What the prefix tree hashes under: its own in every process, unless told otherwise.
+  uint64_t prefix_hash_key = RandomSeed();
   std::vector<int32_t> eos_token_ids;
-  // Called with an adapter's content that is forgotten, before its id is given to another.
-  std::function<void(int32_t content)> on_forget_adapter;
 };
 
 struct SchedulerStats {

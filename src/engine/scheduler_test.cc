@@ -13,7 +13,8 @@ class SchedulerTest : public SchedulerFixture {
  protected:
   void Make(const ExecutorLimits& limits, int32_t adapters_known = 0) {
     limits_ = limits;
-    MakeScheduler(limits, {.step_ns_max = step_ns_max_, .cold_start = ColdStart::kJoinLater},
+    MakeScheduler(limits,
+                  {.step_ns_max = step_ns_max_, .cold_start = ColdStart::kJoinLater, .turn_ns = 0},
                   adapters_known);
   }
   RequestId Add(std::vector<int32_t> prompt, int32_t tokens_max, const std::string& adapter = "") {

@@ -16,19 +16,13 @@ namespace graft {
 
 class SchedulerFixture : public testing::Test {
  protected:
-  // The sizes in `options` become those of `limits`. The adapters are named c0, c1, ...
+  // The adapters are named c0, c1, ...
   void MakeScheduler(const ExecutorLimits& limits, SchedulerOptions options, int32_t num_adapters) {
     scheduler_.reset();
     executor_ = std::make_unique<FakeExecutor>(limits);
     loader_ = std::make_unique<FakeLoader>(*executor_);
-    options.sequences_max = limits.sequences_max;
-    options.step_tokens_max = limits.step_tokens_max;
-    options.num_pages = limits.num_pages;
-    options.page_bytes = limits.page_bytes;
-    options.page_tokens = limits.page_tokens;
-    options.adapters_max = limits.adapters_max;
     options.prefix_hash_key = 1;
-    scheduler_ = std::make_unique<Scheduler>(options, adapters_, *loader_, clock_);
+    scheduler_ = std::make_unique<Scheduler>(options, *executor_, adapters_, *loader_, clock_);
     for (int32_t i = 0; i < num_adapters; ++i) {
       const std::string hash = "c" + std::to_string(i);
       loader_->SetRows(hash, {{kRowAlignment, 1}});

@@ -9,16 +9,25 @@
 namespace graft {
 namespace {
 
-SchedulerOptions CompletedOptions(SchedulerOptions options) {
-  CHECK_GT(options.step_tokens_max, 0);
-  CHECK_GT(options.sequences_max, 0);
-  CHECK_GT(options.page_tokens, 0);
+SchedulerOptions CompletedOptions(SchedulerOptions options, const ExecutorLimits& limits) {
   CHECK_GE(options.prefill_chunk_max, 0);
   CHECK_GT(options.waiting_looked_at, 0);
-  // With a row for each, decodes never crowd out an older sequence's prefill.
-  options.sequences_max = std::min(options.sequences_max, options.step_tokens_max);
-  if (options.prefill_chunk_max == 0) options.prefill_chunk_max = options.step_tokens_max;
+  if (options.prefill_chunk_max == 0) options.prefill_chunk_max = limits.step_tokens_max;
   return options;
+}
+
+// The pool may have room for less than the model's context. The smaller of the two is the limit, so
+// that every accepted request fits alone, apart from the room of its adapter.
+ExecutorLimits CompletedLimits(ExecutorLimits limits) {
+  CHECK_GT(limits.step_tokens_max, 0);
+  CHECK_GT(limits.sequences_max, 0);
+  CHECK_GT(limits.page_tokens, 0);
+  // With a row for each, decodes never crowd out an older sequence's prefill.
+  limits.sequences_max = std::min(limits.sequences_max, limits.step_tokens_max);
+  limits.context_tokens_max = static_cast<int32_t>(
+      std::min<int64_t>(limits.context_tokens_max, int64_t{limits.num_pages} * limits.page_tokens));
+  if (limits.draws_max == 0) limits.draft_tokens_max = 0;
+  return limits;
 }
 
 // Where one of this order belongs.
@@ -31,26 +40,23 @@ auto PlaceOf(List& sequences, const ArrivalOrder& order) {
 
 }  // namespace
 
-Sequences::Sequences(const SchedulerOptions& options, AdapterTable& table, AdapterLoader& loader,
-                     const Clock& clock)
-    : options_(CompletedOptions(options)),
-      shares_(clock, options_.page_bytes, options_.share_kept_ns),
-      pool_(options_.num_pages, {options_.num_pages, options_.num_pages}, &shares_),
-      tree_(pool_, options_.page_tokens, options_.prefix_hash_key),
-      adapters_(pool_, shares_, table, loader, clock,
-                {.slots = options_.adapters_max,
-                 .page_bytes = options_.page_bytes,
-                 .copies_at_once = CopiesAtOnce(options_.cold_start),
-                 .fetches_max = options_.fetches_max},
-                options_.on_forget_adapter),
+Sequences::Sequences(const SchedulerOptions& options, const ExecutorLimits& limits,
+                     AdapterTable& table, AdapterLoader& loader, const Clock& clock,
+                     AdapterResidency::OnForget on_forget)
+    : options_(CompletedOptions(options, limits)),
+      limits_(CompletedLimits(limits)),
+      shares_(clock, limits_.page_bytes, options_.share_kept_ns),
+      pool_(limits_.num_pages, {limits_.num_pages, limits_.num_pages}, &shares_),
+      tree_(pool_, limits_.page_tokens, options_.prefix_hash_key),
+      adapters_(pool_, shares_, table, loader, clock, options_, limits_, std::move(on_forget)),
       make_room_([this] { return EvictFor(PageUse::kAdapters); }) {
-  for (int32_t slot = 0; slot < options_.sequences_max; ++slot) free_slots_.push(slot);
+  for (int32_t slot = 0; slot < limits_.sequences_max; ++slot) free_slots_.push(slot);
 }
 
 void Sequences::SplitPool(int32_t adapter_pages) {
-  pool_.SetQuotas({.kv_max = options_.num_pages - adapter_pages, .adapters_max = adapter_pages});
-  options_.context_tokens_max =
-      static_cast<int32_t>(std::min<int64_t>(options_.context_tokens_max, tokens_max()));
+  pool_.SetQuotas({.kv_max = limits_.num_pages - adapter_pages, .adapters_max = adapter_pages});
+  limits_.context_tokens_max =
+      static_cast<int32_t>(std::min<int64_t>(limits_.context_tokens_max, tokens_max()));
 }
 
 void Sequences::Add(std::unique_ptr<Sequence> sequence) {
@@ -138,12 +144,12 @@ Status Sequences::AddVirtualTokens(Sequence& sequence) const {
   const AdapterFacts& facts = adapters_.FactsOf(sequence.adapter.content());
   const int32_t num_tokens = facts.num_virtual_tokens;
   if (num_tokens == sequence.num_virtual_tokens) return OkStatus();
-  const int32_t room = options_.context_tokens_max - num_tokens - sequence.num_prompt_tokens;
+  const int32_t room = limits_.context_tokens_max - num_tokens - sequence.num_prompt_tokens;
   if (room < (sequence.output_tokens_max > 0 ? 1 : 0)) {
     return InvalidArgumentError(
         "the adapter puts " + std::to_string(num_tokens) +
         " tokens in front of the prompt, which has " + std::to_string(sequence.num_prompt_tokens) +
-        "; the context holds " + std::to_string(options_.context_tokens_max) +
+        "; the context holds " + std::to_string(limits_.context_tokens_max) +
         ", those, prompt and output together: shorten the prompt");
   }
   std::vector<int32_t> tokens(static_cast<size_t>(num_tokens));
@@ -191,7 +197,7 @@ void Sequences::Start(const Sequence& of_line, PageList matched) {
   sequence->prefix_match = {};  // its tokens become more
   if (!evicted_.empty()) std::erase(evicted_, sequence->id);
   sequence->num_indexed_pages = matched.size();
-  sequence->num_computed = matched.size() * options_.page_tokens;
+  sequence->num_computed = matched.size() * limits_.page_tokens;
   sequence->pages = std::move(matched);
   if (sequence->cached_tokens < 0) {
     sequence->cached_tokens = std::max(0, sequence->num_computed - sequence->num_virtual_tokens);
@@ -212,7 +218,7 @@ void Sequences::PlanChunk(Sequence& sequence, int32_t rows_left) {
   const int32_t pages_wanted = PagesFor(next + wanted);
   while (sequence.pages.size() < pages_wanted && TakePage(sequence)) {
   }
-  const int32_t room = sequence.pages.size() * options_.page_tokens - next;
+  const int32_t room = sequence.pages.size() * limits_.page_tokens - next;
   sequence.num_planned = std::max(0, std::min(wanted, room));
 }
 
@@ -293,7 +299,7 @@ void Sequences::AppendRows(const Sequence& sequence, PlannedSequence planned,
 // A page is shared as soon as it is full, so that requests that come in a burst with one prompt
 // and are not admitted together find it.
 void Sequences::IndexFullPages(Sequence& sequence) {
-  const auto page_tokens = static_cast<size_t>(options_.page_tokens);
+  const auto page_tokens = static_cast<size_t>(limits_.page_tokens);
   for (; sequence.num_indexed_pages < NumIndexable(sequence); ++sequence.num_indexed_pages) {
     const auto begin = static_cast<size_t>(sequence.num_indexed_pages) * page_tokens;
     const int32_t own = sequence.pages.page(sequence.num_indexed_pages);

@@ -25,6 +25,7 @@
 #include "engine/scheduler_options.h"
 #include "engine/sequence.h"
 #include "step/adapter_loader.h"
+#include "step/executor.h"
 #include "step/step_plan.h"
 
 namespace graft {
@@ -34,11 +35,12 @@ class Sequences {
   using List = std::vector<std::unique_ptr<Sequence>>;
 
   // All referred to must outlive it.
-  Sequences(const SchedulerOptions& options, AdapterTable& table, AdapterLoader& loader,
-            const Clock& clock);
+  Sequences(const SchedulerOptions& options, const ExecutorLimits& limits, AdapterTable& table,
+            AdapterLoader& loader, const Clock& clock, AdapterResidency::OnForget on_forget);
 
-  // The options, with what was left open decided.
+  // Both with what was left open decided.
   const SchedulerOptions& options() const { return options_; }
+  const ExecutorLimits& limits() const { return limits_; }
   const PagePool& pool() const { return pool_; }
   PrefixTree& tree() { return tree_; }
   const PrefixTree& tree() const { return tree_; }
@@ -54,7 +56,7 @@ class Sequences {
   bool has_slot() const { return !free_slots_.empty(); }
 
   int32_t PagesFor(int32_t num_tokens) const {
-    return (num_tokens + options_.page_tokens - 1) / options_.page_tokens;
+    return (num_tokens + limits_.page_tokens - 1) / limits_.page_tokens;
   }
   // Results that are made of a whole prompt need the whole prompt computed.
   bool CanReusePages(const Sequence& sequence) const {
@@ -69,10 +71,10 @@ class Sequences {
   // Its leading pages that are in the prefix tree, or belong there.
   int32_t NumIndexable(const Sequence& sequence) const {
     if (!options_.prefix_cache) return 0;
-    return SharableTokens(sequence, sequence.num_computed) / options_.page_tokens;
+    return SharableTokens(sequence, sequence.num_computed) / limits_.page_tokens;
   }
   // The most tokens of a sequence that the whole pool can hold the KV of.
-  int64_t tokens_max() const { return int64_t{pool_.quota(PageUse::kKv)} * options_.page_tokens; }
+  int64_t tokens_max() const { return int64_t{pool_.quota(PageUse::kKv)} * limits_.page_tokens; }
   // Before the first sequence: so many pages are adapters' alone and the others KV's alone, to
   // compare with one pool for both.
   void SplitPool(int32_t adapter_pages);
@@ -157,7 +159,8 @@ class Sequences {
   Status CheckRunning(const Sequence& sequence) const;
   Status CheckQueues() const;
 
-  SchedulerOptions options_;
+  const SchedulerOptions options_;
+  ExecutorLimits limits_;
   RoomShares shares_;
   PagePool pool_;
   PrefixTree tree_;

@@ -9,7 +9,7 @@ namespace graft {
 Status Sequences::CheckRunning(const Sequence& sequence) const {
   const std::string name = "request " + ToString(sequence.id);
   if (sequence.finish_reason != FinishReason::kNone) return InternalError(name + " runs on");
-  if (sequence.sequence_slot < 0 || sequence.sequence_slot >= options_.sequences_max) {
+  if (sequence.sequence_slot < 0 || sequence.sequence_slot >= limits_.sequences_max) {
     return InternalError(name + " runs without a slot");
   }
   if (sequence.num_pending() < 1 || sequence.num_output_tokens() < 0) {
@@ -33,10 +33,10 @@ Status Sequences::CheckRunning(const Sequence& sequence) const {
 
 Status Sequences::CheckQueues() const {
   if (running_.size() + held_.size() + free_slots_.size() !=
-      static_cast<size_t>(options_.sequences_max)) {
+      static_cast<size_t>(limits_.sequences_max)) {
     return InternalError("a sequence slot is lost");
   }
-  std::vector<bool> slot_taken(static_cast<size_t>(options_.sequences_max), false);
+  std::vector<bool> slot_taken(static_cast<size_t>(limits_.sequences_max), false);
   const Sequence* before = nullptr;
   const auto in_order = [&](const Sequence& sequence) {
     const Sequence* const last = std::exchange(before, &sequence);

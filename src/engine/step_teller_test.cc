@@ -26,7 +26,7 @@ struct HeardSteps {
 
 TEST(StepTellerTest, TellsChangesAlone) {
   EngineOptions options = TestOptions();
-  options.prefill_chunk_max = 4;
+  options.scheduler.prefill_chunk_max = 4;
   EngineHarness harness(TestLimits(), options);
   HeardSteps heard;
   heard.ListenTo(harness.engine);

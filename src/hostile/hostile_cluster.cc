@@ -62,9 +62,9 @@ void HostileCluster::DrawCluster() {
                       .adapters_max = static_cast<int32_t>(1 + Draw(kNumAdapters)),
                       .runs_ahead = Draw(2) == 0};
     options.costs.step_ms = 15;
-    options.requests_max = static_cast<int32_t>(4 + Draw(20));
+    options.engine.requests_max = static_cast<int32_t>(4 + Draw(20));
     options.protocol = Draw(5) == 0 ? kProtocolWithSteps - 1 : kProtocolVersion;
-    options.bytes_per_rank = int64_t{1} << 16;
+    options.loader.bytes_per_rank = int64_t{1} << 16;
     for (int32_t adapter = 0; adapter < kNumAdapters; ++adapter) {
       // Each is somewhere in each pool.
       if (static_cast<int32_t>(i) < num_arithmetics_ || Draw(3) > 0) {

@@ -17,14 +17,6 @@ constexpr int64_t kStatesPerDigest = 4;
 // Chances that a defect shows.
 constexpr uint64_t kSpoilsOneIn = 20;
 
-EngineOptions HostileEngineOptions(int32_t requests_max) {
-  EngineOptions engine;
-  engine.requests_max = requests_max;
-  engine.cold_start = ColdStart::kJoinLater;
-  engine.prefix_hash_key = 1;
-  return engine;
-}
-
 }  // namespace
 
 HostileRunner::HostileRunner(const HostileRunnerOptions& options, const SimAdapters& adapters,
@@ -40,11 +32,9 @@ HostileRunner::HostileRunner(const HostileRunnerOptions& options, const SimAdapt
       on_poisoned_(std::move(on_poisoned)),
       process_(loop),
       table_(kContentsMax),
-      loader_(loop.clock(), adapters,
-              {.costs = options.costs, .bytes_per_rank = options.bytes_per_rank}),
+      loader_(loop.clock(), adapters, options.costs, options.loader),
       executor_(options.limits, options.costs, options.arithmetic, loop.clock(), loader_, findings),
-      engine_(executor_, table_, loader_, loop.clock(), metrics_,
-              HostileEngineOptions(options.requests_max)) {
+      engine_(executor_, table_, loader_, loop.clock(), metrics_, options.engine) {
   for (const int32_t adapter : options.adapters) Publish(adapter);
   executor_.SetOnBegin([this] { CheckBegun(); });
   if (Has(Defect::kChangesTokens)) executor_.ChangeResumed();

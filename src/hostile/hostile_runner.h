@@ -30,9 +30,9 @@ struct HostileRunnerOptions {
   int32_t arithmetic = 0;
   ExecutorLimits limits;
   CostModel costs;
-  int32_t requests_max = 16;
+  EngineOptions engine = {.scheduler = {.cold_start = ColdStart::kJoinLater, .prefix_hash_key = 1}};
+  SimLoaderOptions loader;
   uint32_t protocol = kProtocolVersion;
-  int64_t bytes_per_rank = 0;
   std::vector<int32_t> adapters;  // numbers
   Defect defect = Defect::kNone;
 };

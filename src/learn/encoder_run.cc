@@ -117,7 +117,7 @@ EncoderRun::EncoderRun(Trainer& trainer, std::vector<EncoderDocument> documents,
   }
   const auto steps = [&](Stage stage) { return RatesOf(stage).StepsFor(CountOf(stage)); };
   num_reconstructions_ = steps(Stage::kReconstruction);
-  if (!settings.has_answers) return;
+  if (settings.reconstruction_only) return;
   num_window_answers_ = steps(Stage::kWindowAnswers);
   num_answers_ = steps(Stage::kAnswers);
 }

@@ -38,7 +38,7 @@ struct EncoderSettings {
   int32_t window_passes = 0;         // of the first stage; 0: as many as over the answers
   int32_t window_answer_passes = 0;  // over the answers behind the memory of their window alone
   int32_t end_token = 0;             // said behind a window
-  bool has_answers = true;           // false: stage 1 alone
+  bool reconstruction_only = false;  // stage 1 alone
   Embedder embedder = Embedder::kTrained;
   int32_t hidden_size = 0;  // of the model, where that is not kTrained
   uint64_t seed = 0;

@@ -109,7 +109,7 @@ TEST(EncoderRunTest, TheSameSeedLearnsTheSameBits) {
   for (int i = 0; i < 2; ++i) {
     Trainer trainer(model.config, model.weights, Limits(), model.stream);
     EncoderSettings settings = Settings();
-    settings.has_answers = false;
+    settings.reconstruction_only = true;
     EncoderRun run(trainer, Documents(), settings);
     for (int step = 0; step < 5; ++step) run.Step();
     run.EncodeAll();

@@ -52,7 +52,7 @@ class PeerExchange : public RankExchange {
     for (int32_t rank = 0; rank < num_ranks(); ++rank) blocks_.blocks[rank] = memory_.of(rank);
     blocks_.broken = communicator.broken();
     blocks_.late = late_.as<uint32_t>();
-    blocks_.timeout_ns = limits.timeout_ns;
+    blocks_.timeout_ns = communicator.timeout_ns();
   }
   ~PeerExchange() override { UnlockPages(communicator_.header().data()); }
 

@@ -20,7 +20,6 @@ enum class RankTransport : uint8_t { kAuto, kPeer, kNccl };
 struct GpuExchangeLimits {
   int64_t part_floats = 0;  // PartFloatsOf
   int32_t tokens_max = 0;   // of a step
-  int64_t timeout_ns = 60'000'000'000;
 };
 
 // All ranks call it at the same time, with the same limits. Borrows the communicator, which tells

@@ -154,6 +154,21 @@ template OptionTarget Number<uint64_t>(uint64_t&, NumberRange);
 template OptionTarget Number<float>(float&, NumberRange);
 template OptionTarget Number<double>(double&, NumberRange);
 
+OptionTarget NumberIn(int64_t unit, int64_t& value, NumberRange range) {
+  return {.type = "NUMBER",
+          .range = RangeText(range, "", " to "),
+          .initial = NumberText(value / unit),
+          .set = [unit, &value, range](const std::vector<std::string>& texts) -> Status {
+            ASSIGN_OR_RETURN(const int64_t number, ParseNumber<int64_t>(texts.front(), range));
+            int64_t product = 0;
+            if (__builtin_mul_overflow(number, unit, &product)) {
+              return NumberError(range, kKind<int64_t>, texts.front());
+            }
+            value = product;
+            return OkStatus();
+          }};
+}
+
 template <typename T>
 OptionTarget Numbers(std::vector<T>& values, NumberRange range, size_t count) {
   std::string initial;

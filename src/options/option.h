@@ -62,6 +62,12 @@ constexpr NumberRange Inside(double min, double max) { return {min, max, /*is_op
 // T: int32_t, int64_t, uint16_t, uint64_t, float or double. What T cannot hold is out of range too.
 template <typename T>
 OptionTarget Number(T& value, NumberRange range = {});
+// A number that is written in units of so much each: bytes in MiB, nanoseconds in ms.
+OptionTarget NumberIn(int64_t unit, int64_t& value, NumberRange range = {});
+inline constexpr int64_t kMibInBytes = 1 << 20;
+inline constexpr int64_t kHourInSeconds = 3600;
+inline constexpr int64_t kMsInNs = 1'000'000;
+inline constexpr int64_t kSecondInNs = 1'000'000'000;
 // T: int32_t or double; several in one text have commas between them. `count`: how many there must
 // be; 0: any number of them, but one at least.
 template <typename T>

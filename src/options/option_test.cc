@@ -33,6 +33,19 @@ TEST(OptionTest, NumbersAreCheckedAgainstTheirRange) {
   EXPECT_EQ(value, 2048);
 }
 
+TEST(OptionTest, NumbersMayBeWrittenInAnotherUnit) {
+  int64_t bytes = 512 * kMibInBytes;
+  const OptionTarget target = NumberIn(kMibInBytes, bytes, AtLeast(1));
+  EXPECT_EQ(target.initial, "512");
+  EXPECT_EQ(target.range, "1 or more");
+  EXPECT_TRUE(target.set({"16"}).ok());
+  EXPECT_EQ(bytes, int64_t{16} << 20);
+  EXPECT_EQ(ErrorOf(target, {"0"}), "must be 1 or more, got 0");
+  EXPECT_EQ(ErrorOf(target, {"x"}), "must be a whole number 1 or more, got 'x'");
+  EXPECT_EQ(ErrorOf(target, {"9000000000000"}), "must be 1 or more, got 9000000000000");
+  EXPECT_EQ(bytes, int64_t{16} << 20);
+}
+
 TEST(OptionTest, FractionsMayHaveOpenRangesAndNeverBecomeNothing) {
   double share = 0.25;
   const OptionTarget target = Number(share, Inside(0, 1));

@@ -87,11 +87,11 @@ Status Profile::Prepare() {
   prompt_max_ = *std::ranges::max_element(o.prompts);
   RuntimeOptions runtime = o.runtime;
   runtime.adapters.clear();
-  runtime.sequences_max = batch_max_ + 1;
-  runtime.step_tokens_max = batch_max_ + prompt_max_;
-  runtime.context_tokens_max = std::max(context_max_, prompt_max_) + 1;
+  runtime.limits.sequences_max = batch_max_ + 1;
+  runtime.limits.step_tokens_max = batch_max_ + prompt_max_;
+  runtime.limits.context_tokens_max = std::max(context_max_, prompt_max_) + 1;
   // Each request of a step has an adapter of its own, whatever its rank.
-  runtime.adapters_max = (batch_max_ + 1) * static_cast<int32_t>(std::ssize(o.ranks));
+  runtime.limits.adapters_max = (batch_max_ + 1) * static_cast<int32_t>(std::ssize(o.ranks));
   runtime.host_gib = 0.0;  // adapters have slots of their own
   const auto check = [this, &runtime](const ServedShape& shape, const MemoryBudget& budget,
                                       MemorySum sum) {
@@ -107,16 +107,17 @@ Status Profile::Prepare() {
 // Chooses the pool, too.
 Status Profile::PlanMemory(const ServedShape& shape, const MemoryBudget& budget, MemorySum sum,
                            RuntimeOptions* runtime) {
-  if (runtime->context_tokens_max > shape.config.context_tokens_max) {
-    return InvalidArgumentError("steps of " + std::to_string(runtime->context_tokens_max) +
+  if (runtime->limits.context_tokens_max > shape.config.context_tokens_max) {
+    return InvalidArgumentError("steps of " + std::to_string(runtime->limits.context_tokens_max) +
                                 " tokens are beyond the model's " +
                                 std::to_string(shape.config.context_tokens_max) +
                                 "; lower --context or --prompt");
   }
-  page_bytes_ = MakeKvLayout(shape.config, runtime->page_tokens, KvDType(shape.dtype, shape.device))
-                    .PageBytes();
-  const int64_t pages = int64_t{batch_max_} * (context_max_ / runtime->page_tokens + 1) +
-                        prompt_max_ / runtime->page_tokens + 2;
+  page_bytes_ =
+      MakeKvLayout(shape.config, runtime->limits.page_tokens, KvDType(shape.dtype, shape.device))
+          .PageBytes();
+  const int64_t pages = int64_t{batch_max_} * (context_max_ / runtime->limits.page_tokens + 1) +
+                        prompt_max_ / runtime->limits.page_tokens + 2;
   runtime->pool_gib = static_cast<double>(pages * page_bytes_) / (int64_t{1} << 30) + 1e-6;
   const SizeFlags flags = {.rows = "--prompt, --batch",
                            .sequences = "--batch",
@@ -125,8 +126,8 @@ Status Profile::PlanMemory(const ServedShape& shape, const MemoryBudget& budget,
                            .pool = "--batch, --context"};
   AddServer(*runtime, shape, /*lora=*/true, &sum, flags);
   AddLeastPool(*runtime, shape, /*lora=*/true, &sum, flags);
-  const int64_t adapters =
-      SyntheticAdaptersBytes(shape.config, runtime->adapters_max, options_.ranks, shape.dtype);
+  const int64_t adapters = SyntheticAdaptersBytes(shape.config, runtime->limits.adapters_max,
+                                                  options_.ranks, shape.dtype);
   sum.Add("adapters (--batch, --ranks)", adapters);
   if (!shape.device.is_cpu()) {
     sum.AddOnHost("adapters as they are made (--batch, --ranks)", adapters);
@@ -364,7 +365,7 @@ ServedCostsOptions Profile::ServedOptions() const {
   const int batch = *std::ranges::max_element(served.batches);
   const int prompt = *std::ranges::max_element(served.prompts);
   const int context = std::max(kServedPrompt + kServedOutput, prompt + kServedFirst);
-  const int64_t pages = 2 * int64_t{batch} * (context / runtime.page_tokens + 2);
+  const int64_t pages = 2 * int64_t{batch} * (context / runtime.limits.page_tokens + 2);
   const double pool_gib = static_cast<double>(pages * page_bytes_) / (int64_t{1} << 30);
   served.runner_arguments = {"--device=" + runtime.device.ToString(),
                              "--threads=" + std::to_string(runtime.threads),

@@ -69,14 +69,14 @@ std::string EndOf(int32_t rank, const siginfo_t& end) {
 Result<std::unique_ptr<RankProcesses>> RankProcesses::Start(const RuntimeOptions& options,
                                                             const std::string& shape) {
   std::unique_ptr<RankProcesses> ranks;
-  if (options.tensor_parallel == 1) return ranks;
+  if (options.ranks.num_ranks == 1) return ranks;
   RETURN_IF_ERROR(CheckOptions(options));
   ranks.reset(new RankProcesses);
   RETURN_IF_ERROR(ranks->Prepare(options, shape));
-  for (int32_t rank = 1; rank < options.tensor_parallel; ++rank) {
+  for (int32_t rank = 1; rank < options.ranks.num_ranks; ++rank) {
     RETURN_IF_ERROR(ranks->Fork(options, shape, rank));
   }
-  for (int32_t rank = 1; rank < options.tensor_parallel; ++rank) {
+  for (int32_t rank = 1; rank < options.ranks.num_ranks; ++rank) {
     ranks->watching_.emplace_back([&ranks = *ranks, rank] { ranks.Watch(rank); });
   }
   return ranks;
@@ -84,18 +84,16 @@ Result<std::unique_ptr<RankProcesses>> RankProcesses::Start(const RuntimeOptions
 
 Status RankProcesses::Prepare(const RuntimeOptions& options, const std::string& model_shape) {
   ASSIGN_OR_RETURN(const ModelConfig config, ReadModelShape(options, model_shape));
-  RETURN_IF_ERROR(CheckRanks(config, options.tensor_parallel).WithContext("--tensor-parallel"));
-  const ModelConfig shard = ShardConfig(config, options.tensor_parallel);
+  CommunicatorLimits communicator = options.ranks;
+  const int32_t num_ranks = communicator.num_ranks;
+  RETURN_IF_ERROR(CheckRanks(config, num_ranks).WithContext("--tensor-parallel"));
+  const ModelConfig shard = ShardConfig(config, num_ranks);
   const ServedShape shape = {.config = shard,
                              .dtype = ServingDType(config, options.dtype, {}),
                              .device = {},
-                             .num_ranks = options.tensor_parallel};
+                             .num_ranks = num_ranks};
   const ExecutorLimits limits = ExecutorLimitsOf(options, shape, /*lora=*/true);
-  const CommunicatorLimits communicator = {
-      .num_ranks = options.tensor_parallel,
-      .part_floats =
-          PartFloatsOf(TransformerLimitsOf(options, limits), config, options.tensor_parallel),
-      .timeout_ns = int64_t{options.rank_timeout_seconds} * 1'000'000'000};
+  communicator.part_floats = PartFloatsOf(TransformerLimitsOf(options, limits), config, num_ranks);
   ASSIGN_OR_RETURN(memory_, SharedMemory::Create(Communicator::Bytes(communicator)));
   Communicator::Format(communicator, memory_.data());
   communicator_ = std::make_unique<Communicator>(memory_.data(), 0);

@@ -27,7 +27,7 @@ struct DemoEngine {
     options.host_gib = 0.1;
     options.threads = 1;
     options.device = {.kind = device};
-    options.shares_drawn_pages = false;
+    options.engine.scheduler.shares_drawn_pages = false;
     model = LoadModel(options, /*quiet=*/true).value();
     runtime = Runtime::Create(options, *model, /*lora=*/true).value();
     EXPECT_TRUE(runtime->LoadAdapters().ok());

@@ -87,9 +87,9 @@ Status ReadWeights(const RuntimeOptions& options, const std::string& shape,
 }
 
 void WarnAboutContext(const RuntimeOptions& options, const ModelConfig& config) {
-  if (options.context_tokens_max <= config.context_tokens_max) return;
+  if (options.limits.context_tokens_max <= config.context_tokens_max) return;
   LOG_WARN("--context-tokens-max {} is more than the model's own {}, which is served",
-           options.context_tokens_max, config.context_tokens_max);
+           options.limits.context_tokens_max, config.context_tokens_max);
 }
 
 Result<std::unique_ptr<LoadedModel>> Load(const RuntimeOptions& options, const std::string& shape,
@@ -165,21 +165,18 @@ Status CheckPool(const ExecutorLimits& limits) {
       std::to_string(limits.context_tokens_max) + ")");
 }
 
+// With what the device and the model decide.
 EngineOptions EngineOptionsOf(const RuntimeOptions& options, const ExecutorLimits& limits,
-                              const LoadedModel& model, EngineAdapterCatalog& catalog) {
-  const KvLayout layout = LayoutOf(model.shape(), limits);
-  EngineOptions engine;
-  engine.requests_max = options.requests_max;
-  engine.prefill_chunk_max = options.prefill_chunk_max;
-  engine.step_ns_max = int64_t{StepMsMax(options, model.device)} * 1'000'000;
-  engine.prefix_cache = options.prefix_cache;
-  engine.shares_drawn_pages = options.shares_drawn_pages || model.device.is_cpu();
-  engine.tells_base_rows = AttentionTellsGivenRows(layout, model.device);
-  engine.runs_ahead = options.run_ahead;
-  engine.draft_tokens_max = options.speculate;
-  engine.eos_token_ids = model.config.eos_token_ids;
-  engine.cold_start = options.cold_start;
-  engine.turn_ns = int64_t{options.turn_ms} * 1'000'000;
+                              const LoadedModel& model, EngineAdapterCatalog& catalog,
+                              GrammarStore* grammars) {
+  EngineOptions engine = options.engine;
+  SchedulerOptions& scheduler = engine.scheduler;
+  scheduler.step_ns_max = StepNsMax(options, model.device);
+  if (model.device.is_cpu()) scheduler.shares_drawn_pages = true;
+  scheduler.tells_base_rows =
+      AttentionTellsGivenRows(LayoutOf(model.shape(), limits), model.device);
+  scheduler.eos_token_ids = model.config.eos_token_ids;
+  engine.grammars = grammars;
   engine.adapter_label = [&catalog](const std::string& key) {
     return key.empty() ? std::string("base") : catalog.NameOf(key);
   };
@@ -287,9 +284,9 @@ Result<std::unique_ptr<Runtime>> Runtime::Create(const RuntimeOptions& options, 
   ExecutorLimits limits = ExecutorLimitsOf(options, shape, lora);
   runtime->options_ = options;
   runtime->model_ = &model;
-  if (limits.page_tokens != options.page_tokens) {
+  if (limits.page_tokens != options.limits.page_tokens) {
     LOG_INFO("pages of {} tokens instead of {}, so that an adapter's longest row fits into one",
-             limits.page_tokens, options.page_tokens);
+             limits.page_tokens, options.limits.page_tokens);
   }
   RETURN_IF_ERROR(CheckPage(limits));
   RETURN_IF_ERROR(runtime->PlanMemory(lora, &limits));
@@ -316,11 +313,10 @@ Result<std::unique_ptr<Runtime>> Runtime::Create(const RuntimeOptions& options, 
         catalog->OnRead(key, facts);
       });
   runtime->grammars_ = MakeGrammarStore(options.model, limits.vocab_size, model.config);
-  EngineOptions engine = EngineOptionsOf(options, limits, model, *runtime->catalog_);
-  engine.grammars = runtime->grammars_.get();
-  runtime->engine_ =
-      std::make_unique<Engine>(*runtime->executor_, *runtime->adapter_table_, *runtime->loader_,
-                               SteadyClock::Get(), runtime->metrics_, std::move(engine));
+  runtime->engine_ = std::make_unique<Engine>(
+      *runtime->executor_, *runtime->adapter_table_, *runtime->loader_, SteadyClock::Get(),
+      runtime->metrics_,
+      EngineOptionsOf(options, limits, model, *runtime->catalog_, runtime->grammars_.get()));
   return runtime;
 }
 
@@ -363,10 +359,10 @@ AdapterSlicer Runtime::MakeSlicer() const {
 }
 
 void Runtime::MakeLoader() {
-  loader_ =
-      std::make_unique<PagedLoader>(model_->config, *backend_, *pool_, *loras_, model_->device,
-                                    metrics_, CopiesAtOnce(options_.cold_start), FetchLimits{},
-                                    LoaderRanks{.link = rank_link_.get(), .slicer = MakeSlicer()});
+  loader_ = std::make_unique<PagedLoader>(
+      model_->config, *backend_, *pool_, *loras_, model_->device, metrics_,
+      CopiesAtOnce(options_.engine.scheduler.cold_start), FetchLimits{},
+      LoaderRanks{.link = rank_link_.get(), .slicer = MakeSlicer()});
 }
 
 Status Runtime::MakeExecutor(const ExecutorLimits& limits, LoadedModel& model, bool lora) {
@@ -428,7 +424,7 @@ Status Runtime::LoadAdapters() {
     return NoSuchAdapter(*catalog_, name).WithContext(PriorityFlag(name, priority));
   }
   RETURN_IF_ERROR(ReadPins());
-  if (options_.cold_start != ColdStart::kCached) return OkStatus();
+  if (options_.engine.scheduler.cold_start != ColdStart::kCached) return OkStatus();
   std::vector<std::string> keys;
   for (const AdapterInfo& info : catalog_->List()) keys.push_back(info.key());
   return engine_->PinAdapters(keys).WithContext("--cold-start cached");
@@ -475,7 +471,7 @@ Status Runtime::ListSynthetic(const std::vector<std::string>& hashes) {
   for (const std::string& hash : hashes) {
     RETURN_IF_ERROR(adapter_table_->Publish({.path = hash, .hash = hash, .key = hash}));
   }
-  if (options_.cold_start != ColdStart::kCached) return OkStatus();
+  if (options_.engine.scheduler.cold_start != ColdStart::kCached) return OkStatus();
   return engine_->PinAdapters(hashes);
 }
 

@@ -6,7 +6,6 @@
 #include "kernels/host_exchange/host_exchange.h"
 #include "model/model_folder.h"
 #include "runtime/adapter_priorities.h"
-#include "tensor/communicator.h"
 #include "tensor/host_memory.h"
 
 namespace graft {
@@ -28,28 +27,30 @@ constexpr char kOnePool[] =
     "--suite pool compares that with pools of their own";
 
 OptionGroup MemoryOptionGroup(RuntimeOptions& o) {
-  return {"Limits and memory",
-          {SequencesOptionRow(o.sequences_max),
-           {"requests-max", Number(o.requests_max, Between(1, 1 << 30)), "requests in flight"},
-           ContextOptionRow(o.context_tokens_max),
-           Tuned({"page-tokens", Number(o.page_tokens, Between(1, kManyMax)),
-                  "of a page of the KV pool"},
-                 "tokens"),
-           PoolGibOptionRow(o.pool_gib),
-           {.name = "pool", .target = Removed("shared", kOnePool), .is_removed = true},
-           {.name = "adapter-share", .target = Removed("0.25", kOnePool), .is_removed = true},
-           {"prefix-cache", Boolean(o.prefix_cache),
-            "share pages among requests of one adapter and tenant with equal beginnings"}}};
+  return {
+      "Limits and memory",
+      {SequencesOptionRow(o.limits.sequences_max),
+       {"requests-max", Number(o.engine.requests_max, Between(1, 1 << 30)), "requests in flight"},
+       ContextOptionRow(o.limits.context_tokens_max),
+       Tuned({"page-tokens", Number(o.limits.page_tokens, Between(1, kManyMax)),
+              "of a page of the KV pool"},
+             "tokens"),
+       PoolGibOptionRow(o.pool_gib),
+       {.name = "pool", .target = Removed("shared", kOnePool), .is_removed = true},
+       {.name = "adapter-share", .target = Removed("0.25", kOnePool), .is_removed = true},
+       {"prefix-cache", Boolean(o.engine.scheduler.prefix_cache),
+        "share pages among requests of one adapter and tenant with equal beginnings"}}};
 }
 
 OptionGroup AdapterOptionGroup(RuntimeOptions& o) {
+  SchedulerOptions& scheduler = o.engine.scheduler;
   OptionGroup group{
       "Adapters",
       {{"adapters", Text(o.adapters),
         "folder whose sub-folders are PEFT adapters; also the jail of loads by HTTP"},
        AdaptersRootOptionRow(o.adapters_roots),
        AdapterTextOptionRow(o.adapter_text),
-       AdaptersMaxOptionRow(o.adapters_max),
+       AdaptersMaxOptionRow(o.limits.adapters_max),
        {"adapters-listed-max", Number(o.adapters_listed_max, Between(1, 1 << 24)),
         "adapters that requests may ask for"},
        {"host-gib", Number(o.host_gib),
@@ -68,8 +69,10 @@ OptionGroup AdapterOptionGroup(RuntimeOptions& o) {
        CpuAssistOptionRow(o.cpu_assist),
        Tuned({"cpu-assist-workers", Number(o.cpu_assist_workers, Between(0, kHostFlagsMax)),
               "workers of --cpu-assist; 0: one per core but two"}),
-       TurnOptionRow(o.turn_ms)}};
-  for (Option& row : ColdStartOptionRows(o.cold_start)) group.options.push_back(std::move(row));
+       TurnOptionRow(scheduler.turn_ns)}};
+  for (Option& row : ColdStartOptionRows(scheduler.cold_start)) {
+    group.options.push_back(std::move(row));
+  }
   return group;
 }
 
@@ -94,12 +97,12 @@ Option DTypeOptionRow(std::optional<DType>& dtype) {
           "auto is the checkpoint's; fp16 on a GPU only"};
 }
 
-Option ContextOptionRow(int& context_tokens_max) {
+Option ContextOptionRow(int32_t& context_tokens_max) {
   return {"context-tokens-max", Number(context_tokens_max, AtLeast(0)),
           "prompt and output of one request; 0: the model's own limit, which is also the most"};
 }
 
-Option SequencesOptionRow(int& sequences_max) {
+Option SequencesOptionRow(int32_t& sequences_max) {
   return {"sequences-max", Number(sequences_max, Between(1, 2048)), "sequences in one batch"};
 }
 
@@ -110,7 +113,7 @@ Option AdaptersRootOptionRow(std::vector<std::string>& roots) {
       "repeated"};
 }
 
-Option AdaptersMaxOptionRow(int& adapters_max) {
+Option AdaptersMaxOptionRow(int32_t& adapters_max) {
   return {"adapters-max", Number(adapters_max, Between(1, kManyMax)),
           "adapters on the device at once"};
 }
@@ -141,22 +144,22 @@ Option CpuAssistOptionRow(std::optional<CpuAssistPlace>& cpu_assist) {
       "off; thread with --tune cold-start=cpu-assist"};
 }
 
-Option TurnOptionRow(int& turn_ms) {
-  return Tuned({"turn-ms", Number(turn_ms, AtLeast(0)),
+Option TurnOptionRow(int64_t& turn_ns) {
+  return Tuned({"turn-ms", NumberIn(kMsInNs, turn_ns, AtLeast(0)),
                 "how long younger requests run ahead of one whose adapter finds no room"},
                "ms");
 }
 
 std::vector<Option> StepOptionRows(RuntimeOptions& o) {
   return {
-      {"step-tokens-max", Number(o.step_tokens_max, Between(0, kManyMax)),
+      {"step-tokens-max", Number(o.limits.step_tokens_max, Between(0, kManyMax)),
        "token rows of one step; long prompts are cut into chunks of it; 0: 2048 on a GPU, 512 "
        "on the CPU"},
-      Tuned({"step-ms-max", Number(o.step_ms_max, AtLeast(0)),
+      Tuned({"step-ms-max", NumberIn(kMsInNs, o.engine.scheduler.step_ns_max, AtLeast(0)),
              "what a step with decoding sequences is expected to take at most, by fewer rows of "
              "prompts in it, but 64 at least; 0: 50 on a GPU, no bound on the CPU"},
             "ms"),
-      Tuned({"prefill-chunk-max", Number(o.prefill_chunk_max, AtLeast(0)),
+      Tuned({"prefill-chunk-max", Number(o.engine.scheduler.prefill_chunk_max, AtLeast(0)),
              "rows of one request's prompt in a step, at most; 0: as many as the step has room "
              "for"},
             "tokens"),
@@ -176,9 +179,9 @@ std::vector<Option> StepOptionRows(RuntimeOptions& o) {
        .is_removed = true},
       {.name = "merge", .target = Removed("off", kMergeRemoved), .is_removed = true},
       {.name = "merge-after-steps", .target = Removed("0", kMergeRemoved), .is_removed = true},
-      Tuned({"run-ahead", Boolean(o.run_ahead),
+      Tuned({"run-ahead", Boolean(o.engine.runs_ahead),
              "on a GPU, begin a decode step before the tokens of the one before it are known"}),
-      {"speculate", Number(o.speculate, Between(0, 64)),
+      {"speculate", Number(o.limits.draft_tokens_max, Between(0, 64)),
        "tokens of a request that a step foresees at most, from what stood after the same "
        "tokens in its prompt and output, and checks by drawing them; answers are the same; 0: "
        "none"}};
@@ -213,11 +216,11 @@ std::vector<Option> ModelOptionRows(RuntimeOptions& o) {
 namespace {
 
 std::vector<Option> RankOptionRows(RuntimeOptions& o) {
-  return {{"tensor-parallel", Number(o.tensor_parallel, Between(1, kRanksMax)),
+  return {{"tensor-parallel", Number(o.ranks.num_ranks, Between(1, kRanksMax)),
            "ranks that share the model, each a process with a slice of the weights, the pages and "
            "the adapters, on the CPU or on a GPU of its own: --device's and those behind it. Sizes "
            "in GiB are each rank's, threads are shared out"},
-          {"rank-timeout-seconds", Number(o.rank_timeout_seconds, Between(1, 86'400)),
+          {"rank-timeout-seconds", NumberIn(kSecondInNs, o.ranks.timeout_ns, Between(1, 86'400)),
            "a rank that does not answer the others for so long ends the server"},
           Tuned({"rank-transport", OneOf(o.rank_transport, kRankTransportWords),
                  "how GPUs' ranks exchange: peer: kernels read each other's memory; nccl: by NCCL, "
@@ -226,13 +229,13 @@ std::vector<Option> RankOptionRows(RuntimeOptions& o) {
 
 // What does not work on several ranks, by name.
 Status CheckRankOptions(const RuntimeOptions& options) {
-  if (options.tensor_parallel == 1) return OkStatus();
+  if (options.ranks.num_ranks == 1) return OkStatus();
   const std::string with =
-      " does not go with --tensor-parallel " + std::to_string(options.tensor_parallel);
+      " does not go with --tensor-parallel " + std::to_string(options.ranks.num_ranks);
   const auto refused = [&](const std::string& what, const std::string& instead) {
     return InvalidArgumentError(what + with + "; " + instead);
   };
-  if (options.cold_start == ColdStart::kCpuAssist) {
+  if (options.engine.scheduler.cold_start == ColdStart::kCpuAssist) {
     return refused("--tune cold-start=cpu-assist", "use auto, layerwise or join-later");
   }
   if (options.cpu_assist.value_or(CpuAssistPlace::kOff) != CpuAssistPlace::kOff) {
@@ -247,14 +250,15 @@ Status CheckRankOptions(const RuntimeOptions& options) {
 }  // namespace
 
 CpuAssistPlace CpuAssistOf(const RuntimeOptions& options) {
-  const bool must = options.cold_start == ColdStart::kCpuAssist;
-  if (!must && options.cold_start != ColdStart::kAuto) return CpuAssistPlace::kOff;
+  const ColdStart cold_start = options.engine.scheduler.cold_start;
+  const bool must = cold_start == ColdStart::kCpuAssist;
+  if (!must && cold_start != ColdStart::kAuto) return CpuAssistPlace::kOff;
   return options.cpu_assist.value_or(must ? CpuAssistPlace::kThread : CpuAssistPlace::kOff);
 }
 
 int ThreadsOfRank(const RuntimeOptions& options) {
   const int threads = options.threads == 0 ? NumCpus() : options.threads;
-  return std::max(1, threads / options.tensor_parallel);
+  return std::max(1, threads / options.ranks.num_ranks);
 }
 
 Option LogFormatOptionRow(LogFormat& format) {
@@ -272,7 +276,7 @@ std::vector<OptionGroup> RuntimeOptionGroups(RuntimeOptions& o) {
                            .help = "the base model's name for clients",
                            .default_help = "the folder's name"});
   for (Option& row : RankOptionRows(o)) model.options.push_back(std::move(row));
-  model.options.push_back(LogLevelOptionRow(o.log_level));
+  model.options.push_back(LogLevelOptionRow(o.log.level));
   return {model, MemoryOptionGroup(o), AdapterOptionGroup(o), {"Steps", StepOptionRows(o)}};
 }
 
@@ -282,7 +286,8 @@ Status CheckOptions(const RuntimeOptions& options) {
     return InvalidArgumentError("--host-gib is at most the machine's " +
                                 std::to_string(machine_gib) + "; below 0 it is chosen for you");
   }
-  if (options.cpu_assist == CpuAssistPlace::kOff && options.cold_start == ColdStart::kCpuAssist) {
+  if (options.cpu_assist == CpuAssistPlace::kOff &&
+      options.engine.scheduler.cold_start == ColdStart::kCpuAssist) {
     return InvalidArgumentError(
         "--tune cold-start=cpu-assist has nothing to compute with under --cpu-assist off; use "
         "--cpu-assist thread or process, or leave the cold start auto");

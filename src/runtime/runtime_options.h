@@ -7,13 +7,15 @@
 #include <string>
 #include <vector>
 
-#include "base/log_format.h"
+#include "base/server_log.h"
 #include "base/status.h"
-#include "engine/cold_start.h"
+#include "engine/engine.h"
 #include "model/gpu_exchange.h"
 #include "options/command.h"
 #include "options/option.h"
 #include "runtime/adapter_texts.h"
+#include "step/executor.h"
+#include "tensor/communicator.h"
 #include "tensor/device_choice.h"
 #include "tensor/dtype.h"
 
@@ -60,36 +62,24 @@ struct RuntimeOptions {
   std::optional<DType> dtype;  // none: the checkpoint's
   std::string registry;        // SQLite file; "" to forget at exit
   int threads = 0;             // of the kernels, of all ranks together; 0: one per core
-  int tensor_parallel = 1;     // ranks that share the model
-  int rank_timeout_seconds = 60;
+  CommunicatorLimits ranks;    // that share the model
   RankTransport rank_transport = RankTransport::kAuto;
-  int sequences_max = 256;
-  int step_tokens_max = 0;  // these two: 0: by the device, see StepTokensMax and StepMsMax
-  int step_ms_max = 0;
-  int prefill_chunk_max = 0;  // rows of one prompt in a step; 0: step_tokens_max
-  int page_tokens = 16;
-  int context_tokens_max = 0;  // 0: the model's own
-  double memory_gib = 0.0;     // of the device's memory in all; 0: what is free
-  double pool_gib = 0.0;       // of KV and adapters; 0: what can be used of a share of free memory
-  int adapters_max = 1024;     // on the device at once
+  // As asked for; the model and the device decide the rest, and what is 0: see ExecutorLimitsOf.
+  ExecutorLimits limits = {.sequences_max = 256, .page_tokens = 16, .adapters_max = 1024};
+  EngineOptions engine;     // the same: see StepNsMax, and Runtime::Create
+  double memory_gib = 0.0;  // of the device's memory in all; 0: what is free
+  double pool_gib = 0.0;    // of KV and adapters; 0: what can be used of a share of free memory
   int adapters_listed_max = 65536;
   double host_gib = -1.0;        // of adapters in the host's memory; below 0: a share of it
   double read_at_start_gib = 1;  // adapters folders up to this size are read and checked at start
-  ColdStart cold_start = ColdStart::kAuto;
   std::optional<CpuAssistPlace> cpu_assist;  // none: thread for ColdStart::kCpuAssist, else off
   int cpu_assist_workers = 0;                // see ChooseAssistWorkers
-  int turn_ms = 500;
   LoraPlace lora = LoraPlace::kAuto;
   std::vector<std::string> pins;        // adapters that stay in the host's memory
   std::vector<std::string> priorities;  // NAME=N: adapters that stay there longer
-  int requests_max = 4096;              // in flight, waiting ones included
-  bool prefix_cache = true;
-  bool shares_drawn_pages = true;  // see SchedulerOptions; a CPU always does
-  bool run_ahead = true;
-  int speculate = 0;       // tokens of a request that are foreseen in a step; 0: none
-  std::string learned;     // folder of what this server learned; "" for none
-  double learn_gib = 0.0;  // of training beside the serving
-  std::string log_level = "info";
+  std::string learned;                  // folder of what this server learned; "" for none
+  double learn_gib = 0.0;               // of training beside the serving
+  ServerLogOptions log;
 };
 
 // The rows of all these options.
@@ -105,15 +95,15 @@ Option LogFormatOptionRow(LogFormat& format);
 // A model's folder, or a repository's of Hugging Face's cache, which becomes its main revision's.
 OptionTarget ModelFolder(std::string& folder);
 Option DTypeOptionRow(std::optional<DType>& dtype);
-Option ContextOptionRow(int& context_tokens_max);
-Option SequencesOptionRow(int& sequences_max);
+Option ContextOptionRow(int32_t& context_tokens_max);
+Option SequencesOptionRow(int32_t& sequences_max);
 Option AdaptersRootOptionRow(std::vector<std::string>& roots);
-Option AdaptersMaxOptionRow(int& adapters_max);
+Option AdaptersMaxOptionRow(int32_t& adapters_max);
 Option PoolGibOptionRow(double& pool_gib);
 // The flag, and the key of --tune that has all ways.
 std::vector<Option> ColdStartOptionRows(ColdStart& cold_start);
 Option CpuAssistOptionRow(std::optional<CpuAssistPlace>& cpu_assist);
-Option TurnOptionRow(int& turn_ms);
+Option TurnOptionRow(int64_t& turn_ns);
 
 // Off where no step would ask for it.
 CpuAssistPlace CpuAssistOf(const RuntimeOptions& options);

@@ -54,45 +54,42 @@ void AddGraphs(const RuntimeOptions& options, const ServedShape& shape,
   if (shape.device.is_cpu()) return;
   sum->Add("decode graphs, about" + Flags(flags.sequences),
            DecodeGraphs::BytesFor(shape.config.num_layers, limits.sequences_max,
-                                  lora ? kLoraRankMax : 0, options.speculate > 0));
+                                  lora ? kLoraRankMax : 0, options.limits.draft_tokens_max > 0));
 }
 
 }  // namespace
 
 // A GPU multiplies with its weights fully busy from about 2,048 rows on; on an H200 these take
 // about 50 ms for a model of 8 billion parameters.
-int StepTokensMax(const RuntimeOptions& options, const Device& device) {
-  if (options.step_tokens_max > 0) return options.step_tokens_max;
+int32_t StepTokensMax(const RuntimeOptions& options, const Device& device) {
+  if (options.limits.step_tokens_max > 0) return options.limits.step_tokens_max;
   return device.is_cpu() ? 512 : 2048;
 }
 
-int StepMsMax(const RuntimeOptions& options, const Device& device) {
-  if (options.step_ms_max > 0) return options.step_ms_max;
-  return device.is_cpu() ? 0 : 50;
+int64_t StepNsMax(const RuntimeOptions& options, const Device& device) {
+  if (options.engine.scheduler.step_ns_max > 0) return options.engine.scheduler.step_ns_max;
+  return device.is_cpu() ? 0 : 50 * kMsInNs;
 }
 
 int32_t ContextTokensMax(const RuntimeOptions& options, const ModelConfig& config) {
-  if (options.context_tokens_max == 0) return config.context_tokens_max;
-  return std::min(options.context_tokens_max, config.context_tokens_max);
+  if (options.limits.context_tokens_max == 0) return config.context_tokens_max;
+  return std::min(options.limits.context_tokens_max, config.context_tokens_max);
 }
 
 ExecutorLimits ExecutorLimitsOf(const RuntimeOptions& options, const ServedShape& shape,
                                 bool lora) {
   const DType kv = KvDType(shape.dtype, shape.device);
-  ExecutorLimits limits;
-  limits.sequences_max = options.sequences_max;
-  limits.step_tokens_max = std::max(StepTokensMax(options, shape.device), options.sequences_max);
+  ExecutorLimits limits = options.limits;
+  limits.step_tokens_max = std::max(StepTokensMax(options, shape.device), limits.sequences_max);
   limits.context_tokens_max = ContextTokensMax(options, shape.config);
-  limits.page_tokens =
-      lora ? PageTokens(shape.config, shape.dtype, kv, options.page_tokens) : options.page_tokens;
+  if (lora) limits.page_tokens = PageTokens(shape.config, shape.dtype, kv, limits.page_tokens);
   limits.page_bytes = MakeKvLayout(shape.config, limits.page_tokens, kv).PageBytes();
   limits.vocab_size = shape.config.vocab_size;
   limits.runs_ahead = !shape.device.is_cpu();
-  limits.draft_tokens_max = options.speculate;
-  const int64_t drafts = int64_t{options.speculate} * limits.sequences_max;
+  const int64_t drafts = int64_t{limits.draft_tokens_max} * limits.sequences_max;
   limits.draws_max =
       limits.sequences_max + static_cast<int32_t>(std::min<int64_t>(drafts, kDraftsMax));
-  limits.adapters_max = lora ? options.adapters_max : 0;
+  if (!lora) limits.adapters_max = 0;
   return limits;
 }
 
@@ -110,8 +107,7 @@ GpuExchangeLimits ExchangeLimitsOf(const RuntimeOptions& options, const ServedSh
   const TransformerLimits transformer =
       TransformerLimitsOf(options, ExecutorLimitsOf(options, shape, /*lora=*/true));
   return {.part_floats = PartFloatsOf(transformer, shape.config, shape.num_ranks),
-          .tokens_max = transformer.step_tokens_max,
-          .timeout_ns = int64_t{options.rank_timeout_seconds} * 1'000'000'000};
+          .tokens_max = transformer.step_tokens_max};
 }
 
 KvLayout LayoutOf(const ServedShape& shape, const ExecutorLimits& limits) {

@@ -38,8 +38,8 @@ struct ServedShape {
 
 // Rows of a step, and the bound on its time beside decoding sequences (0: none), where the options
 // leave them to the device.
-int StepTokensMax(const RuntimeOptions& options, const Device& device);
-int StepMsMax(const RuntimeOptions& options, const Device& device);
+int32_t StepTokensMax(const RuntimeOptions& options, const Device& device);
+int64_t StepNsMax(const RuntimeOptions& options, const Device& device);
 int32_t ContextTokensMax(const RuntimeOptions& options, const ModelConfig& config);
 
 // All but num_pages.

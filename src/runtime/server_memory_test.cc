@@ -20,9 +20,9 @@ RuntimeOptions DemoOptions(DeviceChoice::Kind device = DeviceChoice::Kind::kCpu)
   options.model = std::string(std::getenv("GRAFT_SOURCE_DIR")) + "/demo/base";
   options.device = {.kind = device};
   options.threads = 2;
-  options.sequences_max = 9;
-  options.step_tokens_max = 100;
-  options.adapters_max = 7;
+  options.limits.sequences_max = 9;
+  options.limits.step_tokens_max = 100;
+  options.limits.adapters_max = 7;
   options.host_gib = 0.0;
   options.pool_gib = 0.05;
   return options;
@@ -54,16 +54,17 @@ void ExpectSumIsWhatIsTaken(RuntimeOptions options) {
   EXPECT_LE(taken, summed);
   constexpr int64_t kUncounted = int64_t{64} << 20;  // of vectors, scratch of threads
   const int64_t of_the_driver =
-      device.is_cpu() ? 0
-                      : DecodeGraphs::BytesFor(model->config.num_layers, options.sequences_max,
-                                               kLoraRankMax, options.speculate > 0);
+      device.is_cpu()
+          ? 0
+          : DecodeGraphs::BytesFor(model->config.num_layers, options.limits.sequences_max,
+                                   kLoraRankMax, options.limits.draft_tokens_max > 0);
   EXPECT_GE(taken, summed - kUncounted - of_the_driver);
 }
 
 TEST(ServerMemoryTest, TheSumIsWhatAServerTakes) {
   ExpectSumIsWhatIsTaken(DemoOptions());
   RuntimeOptions more = DemoOptions();
-  more.cold_start = ColdStart::kCpuAssist;
+  more.engine.scheduler.cold_start = ColdStart::kCpuAssist;
   more.cpu_assist_workers = 1;
   ExpectSumIsWhatIsTaken(more);
 }
@@ -103,7 +104,7 @@ TEST(ServerMemoryTest, WhatCannotFitIsRefusedBeforeAByteIsTaken) {
                                         HasSubstr("weights in bf16 (--dtype)"),
                                         HasSubstr("lower what the flags in brackets say")));
   options = DemoOptions();
-  options.step_tokens_max = 1 << 20;
+  options.limits.step_tokens_max = 1 << 20;
   options.memory_gib = 1.0;
   EXPECT_THAT(RefusalOf(options), HasSubstr("activations of 1048576 rows (--step-tokens-max)"));
   options = DemoOptions();
@@ -116,7 +117,7 @@ TEST(ServerMemoryTest, WhatCannotFitIsRefusedBeforeAByteIsTaken) {
 TEST(ServerMemoryTest, ThePoolTakesWhatIsLeft) {
   RuntimeOptions options = DemoOptions();
   options.pool_gib = 0.0;
-  options.sequences_max = 2000;
+  options.limits.sequences_max = 2000;
   options.memory_gib = 0.5;
   const auto model = LoadModel(options, /*quiet=*/true).value();
   const auto runtime = Runtime::Create(options, *model, /*lora=*/true).value();

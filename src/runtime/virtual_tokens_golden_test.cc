@@ -61,9 +61,9 @@ class PromptServer {
     options.pool_gib = 0.01;
     options.host_gib = 0.01;
     options.threads = 1;
-    options.page_tokens = page_tokens;
-    options.prefill_chunk_max = chunk_max;
-    options.prefix_cache = prefix_cache;
+    options.limits.page_tokens = page_tokens;
+    options.engine.scheduler.prefill_chunk_max = chunk_max;
+    options.engine.scheduler.prefix_cache = prefix_cache;
     model_ = LoadModel(options, /*quiet=*/true).value();
     runtime_ = Runtime::Create(options, *model_, /*lora=*/true).value();
     EXPECT_TRUE(runtime_->LoadAdapters().ok());

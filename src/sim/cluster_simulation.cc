@@ -48,7 +48,8 @@ ClusterSimulation::ClusterSimulation(const SimWorkload& workload, const SimClust
       busy_since_ns_(runners_.size()),
       on_(runners_.size()),
       flights_(workload.requests.size()) {
-  CHECK(options.runner.host_adapters == 0 || !workload.fetch_ms.empty()) << "fetches take a time";
+  CHECK(options.runner.loader.host_adapters == 0 || !workload.fetch_ms.empty())
+      << "fetches take a time";
   if (options.machine_runners > 1) {
     const int32_t count =
         (options.num_runners + options.machine_runners - 1) / options.machine_runners;
@@ -129,7 +130,7 @@ SimFrontend& ClusterSimulation::FrontendOf(int64_t request) {
 std::vector<int32_t> ClusterSimulation::PromptOf(int64_t request) const {
   const SimRequest& asked = workload_.requests[static_cast<size_t>(request)];
   std::vector<int32_t> tokens(static_cast<size_t>(asked.prompt_tokens), kSimToken);
-  if (!options_.runner.prefix_cache) return tokens;
+  if (!options_.runner.engine.scheduler.prefix_cache) return tokens;
   const int32_t num_shared = asked.prefix < 0 ? 0 : asked.prefix_tokens;
   const uint64_t own = RandomBits(kOwnPrompts, static_cast<uint64_t>(request));
   const uint64_t shared =
@@ -167,8 +168,8 @@ void ClusterSimulation::OnArrival(int64_t request) {
   placed.prompt_tokens = asked.prompt_tokens;
   placed.output_tokens_max = workload_.output_tokens_told;
   SimFrontend& frontend = FrontendOf(request);
-  if (options_.runner.prefix_cache && frontend.reads_prefixes()) {
-    const int32_t page_tokens = options_.runner.page_tokens;
+  if (options_.runner.engine.scheduler.prefix_cache && frontend.reads_prefixes()) {
+    const int32_t page_tokens = options_.runner.limits.page_tokens;
     const std::string hash = asked.adapter == kBaseModel ? "" : SimAdapters::HashOf(asked.adapter);
     placed.prefix = PrefixNames(EmptyPrefixName("", hash, 0, page_tokens), PromptOf(request),
                                 page_tokens, kPrefixPagesMax);
@@ -304,7 +305,7 @@ void ClusterSimulation::Plan() {
     const std::vector<int32_t> coming = runners_[i]->Coming();
     for (const auto& frontend : frontends_) {
       frontend->fleet().SetHeld(i, held, /*is_whole=*/true, coming);
-      if (!options_.runner.prefix_cache || !frontend->reads_prefixes()) continue;
+      if (!options_.runner.engine.scheduler.prefix_cache || !frontend->reads_prefixes()) continue;
       frontend->fleet().prefixes().Set(i, runners_[i]->ReadPrefixes());
     }
   }

@@ -25,9 +25,9 @@ SimClusterOptions TestCluster(int32_t num_runners, PlacementKind placement) {
   costs.step_ms_per_context_token = 0;
   costs.load_ms = 40;
   costs.load_ms_per_rank = 0;
-  options.runner.batch_max = 4;
-  options.runner.context_tokens_max = 512;
-  options.runner.num_pages = 512;  // runners with few begin and fail sooner
+  options.runner.limits.sequences_max = 4;
+  options.runner.limits.context_tokens_max = 512;
+  options.runner.limits.num_pages = 512;  // runners with few begin and fail sooner
   options.placement.kind = placement;
   options.placement.costs = costs;
   return options;
@@ -60,7 +60,7 @@ TEST(ClusterSimulationTest, APrefixIsComputedOnceOnARunner) {
   requests.back().arrival_ns = 3000 * kMs;
   requests.back().prefix = 1;
   for (const bool has_cache : {false, true}) {
-    options.runner.prefix_cache = has_cache;
+    options.runner.engine.scheduler.prefix_cache = has_cache;
     const SimResult result = RunOf(WorkloadOf(requests), options);
     EXPECT_EQ(result.outcomes[0].first_ns, 43 * kMs);
     for (const size_t i : {1, 2}) {
@@ -126,7 +126,7 @@ TEST(ClusterSimulationTest, RunnersOfAMachineSlowEachOther) {
 TEST(ClusterSimulationTest, AMachineMayHaveFewerRunners) {
   const SimWorkload workload = WorkloadOf({{}, {}, {}});
   SimClusterOptions options = TestCluster(3, PlacementKind::kFirstFit);
-  options.runner.batch_max = 1;
+  options.runner.limits.sequences_max = 1;
   options.runner.costs.served.decode_slowness = {1, 2};
   options.machine_runners = 2;
   const SimResult result = RunOf(workload, options);
@@ -143,14 +143,13 @@ TEST(ClusterSimulationTest, RunnersOfAMachineMayFail) {
   asked.requests_per_second = 60;
   asked.prompt_tokens = 20;
   asked.output_tokens = 10;
-  asked.context_tokens_max = 512;
   SimClusterOptions options = TestCluster(4, PlacementKind::kMostIdle);
   options.runner.costs.served = {.first_token_ms = 3, .step_ms = 0.5};
   options.runner.costs.served.decode_slowness = {1, 1.5};
   options.runner.costs.served.prompt_slowness = {1, 1.25};
   options.machine_runners = 4;
   options.failures = {.every_seconds = 0.5, .down_seconds = 0.2, .slowness = 3, .slow_seconds = 1};
-  const SimWorkload workload = MakeSimWorkload(asked);
+  const SimWorkload workload = MakeSimWorkload(asked, 512);
   const SimResult result = RunOf(workload, options);
   EXPECT_GT(result.failures, 2);
   int64_t num_drawn = 0;
@@ -196,15 +195,15 @@ TEST(ClusterSimulationTest, FrontendsSeldomLoadWhatOthersAreLoading) {
   asked.prompt_tokens = asked.output_tokens = 20;
   SimClusterOptions options;
   options.num_runners = 4;
-  options.runner.adapters_max = 8;
-  options.runner.host_adapters = 8;
+  options.runner.limits.adapters_max = 8;
+  options.runner.loader.host_adapters = 8;
   options.runner.costs.fetch_ms = 5000;
   options.placement.kind = PlacementKind::kAuto;
   options.placement.costs = options.runner.costs;
   int64_t alone = 0, together = 0;
   for (const uint64_t seed : {1, 2, 3}) {
     asked.seed = options.placement.seed = seed;
-    SimWorkload workload = MakeSimWorkload(asked);
+    SimWorkload workload = MakeSimWorkload(asked, 4096);
     workload.fetch_ms = {5000};
     for (const int32_t num_frontends : {1, 4}) {
       options.num_frontends = num_frontends;
@@ -225,8 +224,8 @@ TEST(ClusterSimulationTest, TheHostsMemoryHoldsTheLastOnes) {
                                      {.arrival_ns = 3000 * kMs, .adapter = 0}});
   workload.fetch_ms = {100};
   SimClusterOptions options = TestCluster(1, PlacementKind::kMostIdle);
-  options.runner.host_adapters = 1;
-  options.runner.adapters_max = 1;
+  options.runner.loader.host_adapters = 1;
+  options.runner.limits.adapters_max = 1;
   const SimResult result = RunOf(workload, options);
   for (size_t i = 0; i < 3; ++i) {
     EXPECT_EQ(result.outcomes[i].first_ns - workload.requests[i].arrival_ns, 151 * kMs) << i;
@@ -242,7 +241,7 @@ TEST(ClusterSimulationTest, FetchesTakeTurnsAtTwoReaders) {
     SimWorkload workload = WorkloadOf({{.adapter = 0}, {.adapter = 1}, {.adapter = 2}});
     workload.fetch_ms = {fetch_ms};
     SimClusterOptions options = TestCluster(1, PlacementKind::kMostIdle);
-    options.runner.host_adapters = 3;
+    options.runner.loader.host_adapters = 3;
     return RunOf(workload, options).outcomes[2].first_ns / kMs;
   };
   EXPECT_EQ(first_ms_of(1000), 1000 + 1000 + 40 + 11);
@@ -343,7 +342,6 @@ SimWorkloadOptions BusyWorkload(uint64_t seed) {
   options.num_adapters = 40;
   options.prompt_tokens = 30;
   options.output_tokens = 12;
-  options.context_tokens_max = 512;
   options.requests_per_second = 60;
   options.seed = seed;
   return options;
@@ -351,9 +349,9 @@ SimWorkloadOptions BusyWorkload(uint64_t seed) {
 
 SimClusterOptions BusyCluster(PlacementKind kind) {
   SimClusterOptions options = TestCluster(4, kind);
-  options.runner.adapters_max = 6;
-  options.runner.num_pages = 96;  // so few that requests are preempted and adapters evicted
-  options.runner.host_adapters = 10;
+  options.runner.limits.adapters_max = 6;
+  options.runner.limits.num_pages = 96;  // so few that requests are preempted and adapters evicted
+  options.runner.loader.host_adapters = 10;
   options.placement.seed = 3;
   return options;
 }
@@ -382,10 +380,11 @@ class EveryPlacement : public testing::TestWithParam<PlacementName> {};
 TEST_P(EveryPlacement, EndsEveryRequest) {
   constexpr ColdStart kWays[] = {ColdStart::kJoinLater, ColdStart::kLayerwise, ColdStart::kAuto,
                                  ColdStart::kBlocking};
-  SimWorkload workload = MakeSimWorkload(BusyWorkload(5));
+  SimWorkload workload = MakeSimWorkload(BusyWorkload(5), 512);
   workload.fetch_ms = {20, 60, 300};
   SimClusterOptions options = BusyCluster(GetParam().kind);
-  options.runner.cold_start = kWays[static_cast<size_t>(GetParam().kind) % std::size(kWays)];
+  options.runner.engine.scheduler.cold_start =
+      kWays[static_cast<size_t>(GetParam().kind) % std::size(kWays)];
   ExpectEachEndsOnce(workload, RunOf(workload, options));
 }
 
@@ -393,10 +392,10 @@ TEST_P(EveryPlacement, EndsEveryRequest) {
 TEST_P(EveryPlacement, EndsEveryRequestAmongFailuresTheSameWay) {
   std::string first;
   for (int run = 0; run < 2; ++run) {
-    SimWorkload workload = MakeSimWorkload(BusyWorkload(9));
+    SimWorkload workload = MakeSimWorkload(BusyWorkload(9), 512);
     workload.fetch_ms = {20, 60, 300};
     SimClusterOptions options = BusyCluster(GetParam().kind);
-    options.runner.cold_start = ColdStart::kAuto;
+    options.runner.engine.scheduler.cold_start = ColdStart::kAuto;
     options.num_frontends = 3;
     options.view_ms = 40;
     options.failures = {.every_seconds = 0.7, .down_seconds = 0.4, .slowness = 2.0};

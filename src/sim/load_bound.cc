@@ -35,10 +35,10 @@ std::vector<bool> FewestLoads(std::span<const SimRequest> requests, int64_t plac
 
 LoadBound LoadBoundOf(const SimWorkload& workload, const SimClusterOptions& options) {
   const SimRunnerOptions& runner = options.runner;
-  if (runner.host_adapters == 0) return {};
+  if (runner.loader.host_adapters == 0) return {};
   // A device may hold what the host's memory has let go.
-  const int64_t places =
-      int64_t{options.num_runners} * (int64_t{runner.adapters_max} + int64_t{runner.host_adapters});
+  const int64_t places = int64_t{options.num_runners} * (int64_t{runner.limits.adapters_max} +
+                                                         int64_t{runner.loader.host_adapters});
   const std::vector<bool> loads = FewestLoads(workload.requests, places);
   int64_t num_loads = 0, num_requests = 0;
   for (size_t i = 0; i < loads.size(); ++i) {

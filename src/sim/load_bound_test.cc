@@ -35,9 +35,9 @@ TEST(LoadBoundTest, SaysHowLongTheSlowestWait) {
   for (int i = 1; i <= 1000; ++i) workload.fetch_ms.push_back(i);
   SimClusterOptions options;
   options.num_runners = 1;
-  options.runner.adapters_max = 2;
+  options.runner.limits.adapters_max = 2;
   EXPECT_EQ(LoadBoundOf(workload, options).loads_a_request, 0.0) << "fetches take no time";
-  options.runner.host_adapters = 2;
+  options.runner.loader.host_adapters = 2;
   EXPECT_DOUBLE_EQ(LoadBoundOf(workload, options).loads_a_request, 0.5);
   EXPECT_EQ(LoadBoundOf(workload, options).first_token_p99_ms, 980.0);
   options.warm_seconds = 2.5;
@@ -52,8 +52,8 @@ TEST(LoadBoundTest, PlacesOfDevicesAndOfHostsAddUp) {
   workload.fetch_ms = {10};
   SimClusterOptions options;
   options.num_runners = 1;
-  options.runner.adapters_max = 2;
-  options.runner.host_adapters = 2;
+  options.runner.limits.adapters_max = 2;
+  options.runner.loader.host_adapters = 2;
   EXPECT_DOUBLE_EQ(LoadBoundOf(workload, options).loads_a_request, 0.5);
 }
 

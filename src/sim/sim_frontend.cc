@@ -8,11 +8,11 @@ void SimFrontend::Equip(size_t runner, bool is_open) {
   fleet_.Reset(runner);
   fleet_.runner(runner) = {.id = RandomBits(seed_, runner),
                            .is_open = is_open,
-                           .batch_max = runner_.batch_max,
-                           .adapters_max = runner_.adapters_max,
-                           .page_tokens = runner_.page_tokens,
-                           .pages_free = runner_.num_pages,
-                           .num_pages = runner_.num_pages};
+                           .batch_max = runner_.limits.sequences_max,
+                           .adapters_max = runner_.limits.adapters_max,
+                           .page_tokens = runner_.limits.page_tokens,
+                           .pages_free = runner_.limits.num_pages,
+                           .num_pages = runner_.limits.num_pages};
   pages_sent_[runner] = 0;
 }
 
@@ -20,7 +20,7 @@ void SimFrontend::Look(size_t runner, int64_t num_requests, int64_t pages_free) 
   RunnerState& state = fleet_.runner(runner);
   state.num_requests = num_requests;
   state.pages_free = pages_free - pages_sent_[runner];
-  state.pages_used = runner_.num_pages - pages_free;
+  state.pages_used = runner_.limits.num_pages - pages_free;
 }
 
 void SimFrontend::Arrive(const PlacedRequest& request, int64_t now_ns) {
@@ -32,7 +32,8 @@ void SimFrontend::Place(size_t runner, const PlacedRequest& request) {
   fleet_.Place(runner, request);
   RunnerState& state = fleet_.runner(runner);
   ++state.num_requests;
-  const int64_t pages = (request.prompt_tokens + runner_.page_tokens - 1) / runner_.page_tokens;
+  const int64_t pages =
+      (request.prompt_tokens + runner_.limits.page_tokens - 1) / runner_.limits.page_tokens;
   pages_sent_[runner] += pages;
   state.pages_free -= pages;
 }

@@ -16,9 +16,14 @@ constexpr int64_t kSlowNs = 2'000'000'000;
 
 }  // namespace
 
-SimLoader::SimLoader(const Clock& clock, const SimAdapters& adapters, SimLoaderOptions options)
-    : clock_(clock), adapters_(adapters), options_(std::move(options)) {
-  CHECK(options_.host_adapters == 0 || options_.fetch_ns) << "fetches take a time";
+SimLoader::SimLoader(const Clock& clock, const SimAdapters& adapters, const CostModel& costs,
+                     const SimLoaderOptions& options, std::function<int64_t()> fetch_ns)
+    : clock_(clock),
+      adapters_(adapters),
+      costs_(costs),
+      options_(options),
+      fetch_ns_(std::move(fetch_ns)) {
+  CHECK(options_.host_adapters == 0 || fetch_ns_) << "fetches take a time";
 }
 
 AdapterFacts SimLoader::FactsOf(int32_t adapter) const {
@@ -59,7 +64,7 @@ void SimLoader::Read(int64_t now_ns) {
     const FetchOrder order = std::move(to_read_.front());
     to_read_.pop_front();
     const int32_t adapter = SimAdapters::NumberOf(order.hash);
-    const int64_t took_ns = IsInHost(adapter) ? 0 : options_.fetch_ns();
+    const int64_t took_ns = IsInHost(adapter) ? 0 : fetch_ns_();
     Pending pending = {.content = order.content, .adapter = adapter, .took_ns = took_ns};
     ++num_reading_;
     pending.had_reader = took_ns <= kSlowNs || num_slow_ == kSlowReadersMax;
@@ -74,8 +79,8 @@ void SimLoader::Read(int64_t now_ns) {
 bool SimLoader::Copy(CopyOrder order) {
   const int32_t adapter = SimAdapters::NumberOf(order.source.hash);
   const bool usable = held_.erase(order.source.content) > 0 || IsInHost(adapter);
-  const int64_t there_ns = clock_.NowNs() + (usable ? 0 : options_.fetch_ns());
-  const int64_t took_ns = MsToNs(options_.costs.LoadMs(adapters_.RankOf(adapter)));
+  const int64_t there_ns = clock_.NowNs() + (usable ? 0 : fetch_ns_());
+  const int64_t took_ns = MsToNs(costs_.LoadMs(adapters_.RankOf(adapter)));
   bus_free_ns_ = std::max(there_ns, bus_free_ns_) + took_ns;
   Keep(adapter);
   if (static_cast<size_t>(order.slot) >= slots_.size()) {

@@ -24,17 +24,16 @@
 namespace graft {
 
 struct SimLoaderOptions {
-  CostModel costs;
-  int64_t bytes_per_rank = 0;  // of an adapter in the device's pages
+  int64_t bytes_per_rank = int64_t{5} << 20;  // of an adapter in the device's pages
   int32_t num_layers = 32;
-  int32_t host_adapters = 0;          // that the host's memory holds; 0: all, from the start
-  std::function<int64_t()> fetch_ns;  // of the next fetch; needed where host_adapters is not 0
+  int32_t host_adapters = 0;  // that the host's memory holds; 0: all, from the start
 };
 
 class SimLoader : public AdapterLoader {
  public:
-  // Borrows clock and adapters.
-  SimLoader(const Clock& clock, const SimAdapters& adapters, SimLoaderOptions options);
+  // Borrows clock and adapters. `fetch_ns`: of the next fetch; needed where host_adapters is not 0.
+  SimLoader(const Clock& clock, const SimAdapters& adapters, const CostModel& costs,
+            const SimLoaderOptions& options, std::function<int64_t()> fetch_ns = {});
 
   void Fetch(FetchOrder order) override;
   bool Copy(CopyOrder order) override;
@@ -83,7 +82,9 @@ class SimLoader : public AdapterLoader {
 
   const Clock& clock_;
   const SimAdapters& adapters_;
+  const CostModel costs_;
   const SimLoaderOptions options_;
+  const std::function<int64_t()> fetch_ns_;
   std::list<int32_t> by_use_;  // in the host's memory, the one used last at the end
   std::unordered_map<int32_t, std::list<int32_t>::iterator> in_host_;
   std::map<int32_t, int32_t> held_;  // contents fetched and neither copied nor dropped: adapters

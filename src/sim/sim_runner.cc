@@ -3,30 +3,6 @@
 #include <utility>
 
 namespace graft {
-namespace {
-
-ExecutorLimits SimLimits(const SimRunnerOptions& options) {
-  return {.sequences_max = options.batch_max,
-          .step_tokens_max = options.step_tokens_max,
-          .context_tokens_max = options.context_tokens_max,
-          .num_pages = options.num_pages,
-          .page_bytes = options.page_bytes,
-          .page_tokens = options.page_tokens,
-          .vocab_size = kSimVocabSize,
-          .adapters_max = options.adapters_max};
-}
-
-EngineOptions SimEngineOptions(const SimRunnerOptions& options) {
-  EngineOptions engine;
-  engine.requests_max = 1 << 20;
-  engine.cold_start = options.cold_start;
-  engine.runs_ahead = false;
-  engine.prefix_cache = options.prefix_cache;
-  engine.prefix_hash_key = 1;
-  return engine;
-}
-
-}  // namespace
 
 SimRunner::SimRunner(const SimRunnerOptions& options, const SimAdapters& adapters,
                      VirtualTime& time, int64_t number, std::function<int64_t()> fetch_ns,
@@ -35,13 +11,9 @@ SimRunner::SimRunner(const SimRunnerOptions& options, const SimAdapters& adapter
       time_(time),
       number_(number),
       table_(static_cast<int32_t>(adapters.ranks.size()) + 1),
-      loader_(time.clock(), adapters,
-              {.costs = options.costs,
-               .bytes_per_rank = options.bytes_per_rank,
-               .host_adapters = options.host_adapters,
-               .fetch_ns = std::move(fetch_ns)}),
-      executor_(SimLimits(options), options.costs, time.clock(), loader_),
-      engine_(executor_, table_, loader_, time.clock(), metrics_, SimEngineOptions(options)),
+      loader_(time.clock(), adapters, options.costs, options.loader, std::move(fetch_ns)),
+      executor_(options.limits, options.costs, time.clock(), loader_),
+      engine_(executor_, table_, loader_, time.clock(), metrics_, options.engine),
       machine_(machine) {}
 
 SimRunner::~SimRunner() {

@@ -19,17 +19,21 @@ namespace graft {
 
 struct SimRunnerOptions {
   CostModel costs;
-  int32_t batch_max = 32;
-  int32_t step_tokens_max = 512;
-  int32_t context_tokens_max = 4096;
-  int32_t adapters_max = 256;
-  int32_t num_pages = 8192;
-  int32_t page_tokens = 16;
-  int64_t page_bytes = int64_t{8} << 20;
-  int64_t bytes_per_rank = int64_t{5} << 20;  // of an adapter
-  int32_t host_adapters = 0;                  // see SimLoaderOptions
-  ColdStart cold_start = ColdStart::kJoinLater;
-  bool prefix_cache = false;  // else prompts have lengths, and no contents
+  ExecutorLimits limits = {.sequences_max = 32,
+                           .step_tokens_max = 512,
+                           .context_tokens_max = 4096,
+                           .num_pages = 8192,
+                           .page_bytes = int64_t{8} << 20,
+                           .page_tokens = 16,
+                           .vocab_size = kSimVocabSize,
+                           .adapters_max = 256};
+  // Without a prefix cache prompts have lengths, and no contents.
+  EngineOptions engine = {.scheduler = {.cold_start = ColdStart::kJoinLater,
+                                        .prefix_cache = false,
+                                        .prefix_hash_key = 1},
+                          .requests_max = 1 << 20,
+                          .runs_ahead = false};
+  SimLoaderOptions loader;
 };
 
 class SimRunner {

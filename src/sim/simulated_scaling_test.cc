@@ -19,9 +19,9 @@ SimClusterOptions ScaledCluster(int32_t num_runners, PlacementKind placement) {
   costs.step_ms = 80;
   costs.step_ms_per_row = costs.step_ms_per_unit = costs.step_ms_per_context_token = 0;
   costs.step_ms_per_prompt_token = 0.2;
-  options.runner.batch_max = 8;
-  options.runner.context_tokens_max = 512;
-  options.runner.num_pages = 1024;
+  options.runner.limits.sequences_max = 8;
+  options.runner.limits.context_tokens_max = 512;
+  options.runner.limits.num_pages = 1024;
   options.placement.kind = placement;
   options.placement.costs = costs;
   options.scaling.is_on = true;
@@ -36,8 +36,7 @@ SimWorkload Hill(double peak_requests_per_second, double seconds) {
   options.requests_per_second = 1.0;
   options.prompt_tokens = 40;
   options.output_tokens = 25;  // 2 s
-  options.context_tokens_max = 512;
-  SimWorkload workload = MakeSimWorkload(options);
+  SimWorkload workload = MakeSimWorkload(options, 512);
   BendIntoHill(peak_requests_per_second, seconds, &workload.requests);
   return workload;
 }
@@ -90,7 +89,7 @@ TEST(SimulatedScalingTest, ARunnerThatIsEmptiedGoesEarlier) {
   }
   workload.output_tokens_told = 725;
   SimClusterOptions options = ScaledCluster(4, PlacementKind::kMostIdle);
-  options.runner.context_tokens_max = 1024;
+  options.runner.limits.context_tokens_max = 1024;
   options.runner.costs.step_ms = options.placement.costs.step_ms = 160;
   const SimResult emptied = ClusterSimulation(workload, options).Run();
   options.scaling.consolidates = false;

@@ -154,7 +154,7 @@ class Adapters {
 
 }  // namespace
 
-SimWorkload MakeSimWorkload(const SimWorkloadOptions& options) {
+SimWorkload MakeSimWorkload(const SimWorkloadOptions& options, int32_t context_tokens_max) {
   Random random(options.seed);
   Adapters adapters(options, random);
   Arrivals arrivals(options);
@@ -163,7 +163,7 @@ SimWorkload MakeSimWorkload(const SimWorkloadOptions& options) {
     prefixes = std::make_unique<WeightedPicker>(ZipfWeights(options.num_prefixes, 1.0));
   }
   SimWorkload workload;
-  const int32_t half = options.context_tokens_max / 2;
+  const int32_t half = context_tokens_max / 2;
   for (int64_t i = 0; i < options.num_requests; ++i) {
     const double now = arrivals.Next(random);
     SimRequest request;
@@ -185,9 +185,9 @@ SimWorkload MakeSimWorkload(const SimWorkloadOptions& options) {
 }
 
 SimWorkload WorkloadOfTrace(const std::vector<TraceRequest>& trace,
-                            const SimWorkloadOptions& options) {
+                            const SimWorkloadOptions& options, int32_t context_tokens_max) {
   SimWorkload workload;
-  const int32_t half = options.context_tokens_max / 2;
+  const int32_t half = context_tokens_max / 2;
   const auto has_lengths = [](const TraceRequest& one) {
     return one.prompt_tokens > 0 && one.output_tokens > 0;
   };
@@ -217,7 +217,7 @@ double RateOfPlaces(double load, double fetch_ms, const SimWorkloadOptions& work
   const std::vector<double> popularity = PopularityOf(workload);
   double sum = 0.0;
   for (const double one : popularity) sum += one;
-  const double places = load * cluster.num_runners * cluster.runner.adapters_max;
+  const double places = load * cluster.num_runners * cluster.runner.limits.adapters_max;
   if (places >= workload.num_adapters) return 0.0;
   // An adapter has a request with this probability, where so many are there on average.
   const auto taken = [&](double requests) {
@@ -244,7 +244,7 @@ double RateOfPlaces(double load, double fetch_ms, const SimWorkloadOptions& work
 
 double RateOfLoad(double load, const SimWorkloadOptions& workload,
                   const SimClusterOptions& cluster) {
-  const double batch = cluster.runner.batch_max;
+  const double batch = cluster.runner.limits.sequences_max;
   const double batch_ms =
       TokenMsOf(batch, workload, cluster.runner.costs) * MeanOf(workload).output;
   return load * cluster.num_runners * batch / batch_ms * 1e3;

@@ -39,17 +39,17 @@ struct SimWorkloadOptions {
   // tokens; what is theirs alone comes after that. 0: no two begin alike.
   int32_t num_prefixes = 0;
   int32_t prefix_tokens = 512;
-  int32_t context_tokens_max = 4096;  // longer ones are cut
   uint64_t seed = 1;
 };
 
-SimWorkload MakeSimWorkload(const SimWorkloadOptions& options);
+// Prompts and answers are cut to half of the runners' context each.
+SimWorkload MakeSimWorkload(const SimWorkloadOptions& options, int32_t context_tokens_max);
 
 // A recorded trace's requests as they came, num_requests at most; those without lengths are left
 // out, but where none has any all are drawn as other workloads' are. Its adapters have the options'
 // ranks in turns, and longer requests are cut as others are.
 SimWorkload WorkloadOfTrace(const std::vector<TraceRequest>& trace,
-                            const SimWorkloadOptions& options);
+                            const SimWorkloadOptions& options, int32_t context_tokens_max);
 
 // The share of so many adapters each, from weights of more or fewer, most popular first: the i-th
 // has what lies at its place among them.

@@ -15,14 +15,13 @@ using testing::ElementsAre;
 TEST(SimulatedWorkloadTest, ATraceIsServedAsItCame) {
   SimWorkloadOptions options;
   options.ranks = {8, 64};
-  options.context_tokens_max = 100;
   options.num_requests = 3;
   const SimWorkload workload = WorkloadOfTrace({{.arrival_seconds = 0.0, .prompt_tokens = 7},
                                                 {0.5, 2, 10, 20},
                                                 {0.75, -1, 200, 1},
                                                 {2.0, 0, 5, 60},
                                                 {3.0, 9, 5, 5}},
-                                               options);
+                                               options, 100);
   ASSERT_EQ(workload.requests.size(), 3u) << "the first has no length, the last is one too many";
   EXPECT_EQ(workload.requests[0].arrival_ns, 500'000'000);
   EXPECT_EQ(workload.requests[0].adapter, 2);
@@ -38,7 +37,7 @@ TEST(SimulatedWorkloadTest, LengthsThatATraceDoesNotHaveAreDrawn) {
   options.prompt_tokens = 50;
   std::vector<TraceRequest> trace;
   for (int i = 0; i < 2000; ++i) trace.push_back({.arrival_seconds = 0.5 * i, .adapter = i % 7});
-  const SimWorkload workload = WorkloadOfTrace(trace, options);
+  const SimWorkload workload = WorkloadOfTrace(trace, options, 4096);
   ASSERT_EQ(workload.requests.size(), 2000u);
   EXPECT_EQ(workload.requests[9].arrival_ns, 4'500'000'000);
   EXPECT_EQ(workload.requests[9].adapter, 2);
@@ -50,7 +49,7 @@ TEST(SimulatedWorkloadTest, LengthsThatATraceDoesNotHaveAreDrawn) {
   EXPECT_NEAR(prompts, 50.0, 4.0);
   EXPECT_NEAR(outputs, 200.0, 16.0);
   options.lengths = {{3, 4}};
-  const SimWorkload given = WorkloadOfTrace(trace, options);
+  const SimWorkload given = WorkloadOfTrace(trace, options, 4096);
   EXPECT_EQ(given.requests[1].prompt_tokens, 3);
   EXPECT_EQ(given.requests[1].output_tokens, 4);
 }
@@ -62,7 +61,7 @@ TEST(SimulatedWorkloadTest, PromptsBeginAsOneOfSome) {
   options.prefix_tokens = 1000;
   options.prompt_tokens = 100;
   std::map<int32_t, int> num_of_prefix;
-  for (const SimRequest& one : MakeSimWorkload(options).requests) {
+  for (const SimRequest& one : MakeSimWorkload(options, 4096).requests) {
     ++num_of_prefix[one.prefix];
     EXPECT_GT(one.prompt_tokens, one.prefix_tokens);
     EXPECT_LE(one.prompt_tokens, 2048);
@@ -79,7 +78,7 @@ TEST(SimulatedWorkloadTest, FollowsItsOptions) {
   options.prompt_tokens = 100;
   options.output_tokens = 40;
   options.requests_per_second = 50;
-  const SimWorkload workload = MakeSimWorkload(options);
+  const SimWorkload workload = MakeSimWorkload(options, 4096);
   ASSERT_EQ(workload.requests.size(), 20'000u);
   std::map<int32_t, int> num_of_adapter;
   double prompt = 0.0, output = 0.0;
@@ -108,7 +107,7 @@ TEST(SimulatedWorkloadTest, ADaySwings) {
   options.requests_per_second = 100;
   options.day_seconds = 200;  // a day: half of it busy
   int64_t num_busy = 0;
-  for (const SimRequest& one : MakeSimWorkload(options).requests) {
+  for (const SimRequest& one : MakeSimWorkload(options, 4096).requests) {
     num_busy += one.arrival_ns < 100'000'000'000 ? 1 : 0;
   }
   // The mean of 1 + sin / 2 over half a turn is 1 + 1 / pi.
@@ -124,7 +123,7 @@ TEST(SimulatedWorkloadTest, ACrowdAsksForOneAdapter) {
   options.crowd_seconds = 10;
   options.crowd_share = 0.7;
   int64_t num_inside = 0, num_outside = 0;
-  for (const SimRequest& one : MakeSimWorkload(options).requests) {
+  for (const SimRequest& one : MakeSimWorkload(options, 4096).requests) {
     if (one.adapter != 999) continue;
     const bool is_inside = one.arrival_ns >= 20'000'000'000 && one.arrival_ns < 30'000'000'000;
     ++(is_inside ? num_inside : num_outside);
@@ -141,7 +140,7 @@ TEST(SimulatedWorkloadTest, AdaptersComeAndGo) {
   options.zipf = 0;
   options.requests_per_second = 100;
   options.adapter_life_seconds = 20;
-  const SimWorkload workload = MakeSimWorkload(options);
+  const SimWorkload workload = MakeSimWorkload(options, 4096);
   EXPECT_NEAR(static_cast<double>(workload.adapters.ranks.size()), 600, 80);
   int64_t num_first_ones = 0;
   for (const SimRequest& one : workload.requests) {
@@ -156,7 +155,7 @@ TEST(SimulatedWorkloadTest, DrawsGivenLengths) {
   SimWorkloadOptions options;
   options.num_requests = 50;
   options.lengths = {{7, 3}, {10'000, 10'000}};
-  for (const SimRequest& one : MakeSimWorkload(options).requests) {
+  for (const SimRequest& one : MakeSimWorkload(options, 4096).requests) {
     EXPECT_TRUE((one.prompt_tokens == 7 && one.output_tokens == 3) ||
                 (one.prompt_tokens == 2048 && one.output_tokens == 2048));
   }
@@ -177,7 +176,7 @@ TEST(SimulatedWorkloadTest, LoadIsAShareOfFullBatches) {
   workload.output_tokens = 20;
   SimClusterOptions cluster;
   cluster.num_runners = 3;
-  cluster.runner.batch_max = 4;
+  cluster.runner.limits.sequences_max = 4;
   CostModel& costs = cluster.runner.costs;
   costs.step_ms = 10;
   costs.step_ms_per_row = 1;
@@ -195,7 +194,7 @@ TEST(SimulatedWorkloadTest, LoadIsAShareOfPlacesThatAreTaken) {
   workload.output_tokens = 20;
   SimClusterOptions cluster;
   cluster.num_runners = 1;
-  cluster.runner.adapters_max = 2;
+  cluster.runner.limits.adapters_max = 2;
   CostModel& costs = cluster.runner.costs;
   costs = {};
   costs.step_ms = 10;

@@ -172,6 +172,7 @@ Communicator::Communicator(char* memory, int32_t rank)
 
 int32_t Communicator::num_ranks() const { return shared().limits.num_ranks; }
 int64_t Communicator::part_floats() const { return shared().limits.part_floats; }
+int64_t Communicator::timeout_ns() const { return shared().limits.timeout_ns; }
 
 void Communicator::SetProcess(int32_t rank, pid_t process) {
   __atomic_store_n(&shared().processes[rank], process, __ATOMIC_SEQ_CST);

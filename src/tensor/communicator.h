@@ -40,6 +40,7 @@ class Communicator {
   int32_t rank() const { return rank_; }
   int32_t num_ranks() const;
   int64_t part_floats() const;
+  int64_t timeout_ns() const;
   // Says which process a rank is. The process that started it calls this, so that a rank that ends
   // before it has made its Communicator is noticed, too.
   void SetProcess(int32_t rank, pid_t process);

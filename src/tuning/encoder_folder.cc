@@ -53,8 +53,8 @@ OrderedJson OriginByEncoder(const EncoderChoices& choices, const LearningPlan& p
   const TrainedShape shape = ShapeOf(plan.recipe, *plan.learner, kVirtualTokensMax);
   OrderedJson origin = OriginJson(plan.recipe, *plan.learner, shape, model, base, document.document,
                                   document.input.tokens.size());
-  if (choices.embedder != Embedder::kTrained) {
-    origin["learner"]["embedder"] = WordOf(choices.embedder, kEmbedderWords);
+  if (choices.settings.embedder != Embedder::kTrained) {
+    origin["learner"]["embedder"] = WordOf(choices.settings.embedder, kEmbedderWords);
   }
   return origin;
 }
@@ -62,7 +62,7 @@ OrderedJson OriginByEncoder(const EncoderChoices& choices, const LearningPlan& p
 // All documents with their settings, and how this machine computes.
 std::string IdentityOf(const EncoderSettings& settings, std::span<const OrderedJson> origins,
                        const LoadedModel& model) {
-  OrderedJson identity = {{"has_answers", settings.has_answers},
+  OrderedJson identity = {{"has_answers", !settings.reconstruction_only},
                           {"window_passes", settings.window_passes},
                           {"window_answer_passes", settings.window_answer_passes}};
   for (const OrderedJson& origin : origins) identity["documents"].push_back(origin);
@@ -138,22 +138,20 @@ bool HasEncoder(const std::string& folder) {
 
 Result<EncoderSettings> EncoderSettingsOf(const EncoderChoices& choices, const LearningPlan& plan,
                                           const ModelConfig& config) {
-  if (choices.embedder != Embedder::kTrained && config.hidden_size >= kVirtualTokensMax) {
+  if (choices.settings.embedder != Embedder::kTrained && config.hidden_size >= kVirtualTokensMax) {
     return UnimplementedError("--embedder takes models of a hidden size below " +
                               std::to_string(kVirtualTokensMax));
   }
   const LearnerParts parts = PartsOf(plan.recipe, *plan.learner);
-  return EncoderSettings{.rates = RatesOf(plan),
-                         .rank = parts.rank,
-                         .memory_tokens = parts.virtual_tokens,
-                         .window_tokens = plan.recipe.method.window_tokens,
-                         .window_passes = choices.reconstruction_passes,
-                         .window_answer_passes = choices.window_answer_passes,
-                         .end_token = config.eos_token_ids.empty() ? 0 : config.eos_token_ids[0],
-                         .has_answers = !choices.reconstruction_only,
-                         .embedder = choices.embedder,
-                         .hidden_size = config.hidden_size,
-                         .seed = plan.recipe.seed};
+  EncoderSettings settings = choices.settings;
+  settings.rates = RatesOf(plan);
+  settings.rank = parts.rank;
+  settings.memory_tokens = parts.virtual_tokens;
+  settings.window_tokens = plan.recipe.method.window_tokens;
+  if (!config.eos_token_ids.empty()) settings.end_token = config.eos_token_ids[0];
+  settings.hidden_size = config.hidden_size;
+  settings.seed = plan.recipe.seed;
+  return settings;
 }
 
 Result<LearnSizes> SizesByEncoder(const EncoderChoices& choices, const LearningPlan& plan,
@@ -205,14 +203,14 @@ Result<EncoderReport> LearnByEncoder(const EncoderChoices& choices, LearningPlan
   const bool is_there = HasEncoder(choices.folder);
   const std::string checkpoint = choices.folder + ".learning";
   settings.identity = IdentityOf(settings, origins, model);
-  if (is_there) settings.has_answers = false;
+  if (is_there) settings.reconstruction_only = true;
   EncoderRun run(trainer, std::move(documents), settings);
   EncoderSteps steps(run, checkpoint, host, checkpoint_seconds);
   EncoderReport report;
   ASSIGN_OR_RETURN(report.num_steps, GetEncoder(choices, origins[0], model, run, steps));
   run.EncodeAll();
   report.scores = run.Evaluate();
-  if (!is_there && settings.has_answers) {
+  if (!is_there && !settings.reconstruction_only) {
     const EncoderRun::Scores& scores = report.scores;
     RETURN_IF_ERROR(CheckLearned("the encoder",
                                  {.before = scores.answers_without, .after = scores.answers},

@@ -18,10 +18,7 @@ namespace graft {
 // What is asked of an encoder besides a document's method.
 struct EncoderChoices {
   std::string folder = "encoder";  // bundle `encoder`, LoRA folder `decoder`
-  Embedder embedder = Embedder::kTrained;
-  bool reconstruction_only = false;
-  int reconstruction_passes = 0;
-  int window_answer_passes = 0;
+  EncoderSettings settings;        // the method and the model say the rest: see EncoderSettingsOf
 };
 
 // Whether the folder has an encoder.

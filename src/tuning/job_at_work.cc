@@ -115,7 +115,7 @@ Status JobAtWork::CheckWanted() {
 Status JobAtWork::CheckTurn() {
   if (!got_on_) return OkStatus();
   const int64_t now_ns = NowNs();
-  if (now_ns - turn_ns_ < int64_t{settings_.turn_seconds} * kNsOfSecond) return OkStatus();
+  if (now_ns - turn_ns_ < int64_t{settings_.options.turn_seconds} * kNsOfSecond) return OkStatus();
   if (now_ns - looked_ns_ < kLookForOthersNs) return OkStatus();
   looked_ns_ = now_ns;
   const Result<bool> others = store_.OthersWait(job_);
@@ -209,7 +209,7 @@ Status JobAtWork::CheckLengths() {
     return texts;
   }
   const int64_t of_pass = plan_.learner->DataMax(plan_.documents[0].input, kTextChoicesMax).tokens;
-  return CheckJobLength(of_pass, RatesOf(plan_).passes, settings_.job_tokens_max);
+  return CheckJobLength(of_pass, RatesOf(plan_).passes, settings_.options.limits.job_tokens_max);
 }
 
 Status JobAtWork::Run() {
@@ -228,8 +228,8 @@ Status JobAtWork::Run() {
   sizes.threads = parts_.model.threads->num_threads();
   RETURN_IF_ERROR(CheckPlan(plan_, sizes, parts_.model.config));
   RETURN_IF_ERROR(CheckLengths());
-  const Result<TrainingFit> fits =
-      FitTraining(sizes, parts_.model.shape(), settings_.bytes_max, *parts_.model.budget);
+  const Result<TrainingFit> fits = FitTraining(
+      sizes, parts_.model.shape(), GibToBytes(settings_.options.gib), *parts_.model.budget);
   if (fits.status().code() == StatusCode::kUnavailable) return LackOfHost(fits.status());
   ASSIGN_OR_RETURN(const TrainingFit fit, fits);
   job_.status = JobStatus::kRunning;
@@ -247,7 +247,7 @@ Status JobAtWork::Run() {
   }
   // Its numbers are drawn and rounded by this thread alone, beside the steps.
   TrainingGroup group(plan_, plan_.documents, parts_.model, settings_.base, *trainer, *this,
-                      settings_.checkpoint_seconds);
+                      settings_.options.checkpoint_seconds);
   const Status ended = Learn(group);
   // A job that is left goes on from where it is.
   if (ended.code() == StatusCode::kAborted && has_resumed_) RETURN_IF_ERROR(group.Save());
@@ -266,7 +266,7 @@ Status JobAtWork::Learn(TrainingGroup& group) {
 // Beside other tenants' requests the texts are those of a tenant that has the share of learning.
 WriterSettings JobAtWork::WriterOf(const std::function<bool()>& goes_on,
                                    const std::string& adapter) {
-  const double share = settings_.share;
+  const double share = settings_.options.share;
   const uint64_t first_id = next_writer_id_;
   next_writer_id_ += kIdsOfWriter;
   return {.tenant = job_.tenant + " (learning)",

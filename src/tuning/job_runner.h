@@ -17,6 +17,7 @@
 #include "runtime/base_identity.h"
 #include "runtime/runtime.h"
 #include "text/tokenizer.h"
+#include "tuning/learning_options.h"
 
 namespace graft {
 
@@ -35,13 +36,9 @@ struct JobRunnerParts {
 struct JobRunnerSettings {
   std::string model_dir;
   BaseIdentity base;
-  std::string adapters;        // folder of what was learned, a folder for each job
-  std::string checkpoints;     // folder of files of jobs that are not finished
-  int64_t bytes_max = 0;       // that training may take
-  int64_t job_tokens_max = 0;  // of all passes of a job
-  int checkpoint_seconds = 60;
-  int turn_seconds = 600;  // of a job while another tenant's waits
-  double share = 0.0;      // of the time while requests run
+  std::string adapters;     // folder of what was learned, a folder for each job
+  std::string checkpoints;  // folder of files of jobs that are not finished
+  LearningOptions options;
 };
 
 class JobRunner {

@@ -69,11 +69,11 @@ class JobRunnerTest : public testing::TestWithParam<DeviceChoice::Kind> {
     options.host_gib = 0.1;
     options.threads = 1;
     options.device = {.kind = GetParam()};
-    options.context_tokens_max = context_tokens_max_;
-    if (requests_max_ > 0) options.requests_max = requests_max_;
+    options.limits.context_tokens_max = context_tokens_max_;
+    if (requests_max_ > 0) options.engine.requests_max = requests_max_;
     LearningOptions learning = OptionsIn(folder_);
     if (turn_seconds_ >= 0) learning.turn_seconds = turn_seconds_;
-    if (job_tokens_max_ > 0) learning.job_tokens_max = job_tokens_max_;
+    if (job_tokens_max_ > 0) learning.limits.job_tokens_max = job_tokens_max_;
     service_ = LearningService::Create(learning, &options).value();
     model_ = LoadModel(options, /*quiet=*/true).value();
     service_->SetModel(*model_);

@@ -48,21 +48,22 @@ std::vector<Option> TrainingRows(LearningOptions& options) {
            "how long a job learns while another tenant's waits; then they take turns"}};
 }
 
-Option JobTokensRow(LearningOptions& options) {
-  return {"learn-job-tokens-max", Number(options.job_tokens_max, AtLeast(1)),
+Option JobTokensRow(LearningLimits& limits) {
+  return {"learn-job-tokens-max", Number(limits.job_tokens_max, AtLeast(1)),
           "tokens that a job learns from, over all of its passes"};
 }
 
-std::vector<Option> LimitRows(LearningOptions& options) {
-  return {JobTokensRow(options),
-          {"learn-jobs-max", Number(options.jobs_max, AtLeast(1)),
+std::vector<Option> LimitRows(LearningLimits& limits) {
+  return {JobTokensRow(limits),
+          {"learn-jobs-max", Number(limits.tenant_jobs_max, AtLeast(1)),
            "jobs of a tenant that are not finished"},
-          {"learn-adapters-max", Number(options.adapters_max, AtLeast(1)),
+          {"learn-adapters-max", Number(limits.tenant_adapters_max, AtLeast(1)),
            "learned models of a tenant"},
-          {"learn-adapters-mib", Number(options.adapters_mib, AtLeast(1)),
+          {"learn-adapters-mib", NumberIn(kMibInBytes, limits.tenant_adapter_bytes_max, AtLeast(1)),
            "MiB of a tenant's learned models together; above them no job is begun"},
-          {"files-mib", Number(options.files_mib, AtLeast(1)), "MiB of a tenant's files together"},
-          {"files-hours", Number(options.files_hours, AtLeast(0)),
+          {"files-mib", NumberIn(kMibInBytes, limits.tenant_file_bytes_max, AtLeast(1)),
+           "MiB of a tenant's files together"},
+          {"files-hours", NumberIn(kHourInSeconds, limits.file_seconds, AtLeast(0)),
            "how long a file is kept where its owner does not say; 0: until it is deleted"}};
 }
 
@@ -74,9 +75,8 @@ OptionGroup LearningOptionGroup(LearningOptions& options) {
        "folder of files, fine-tuning jobs and what they learned, which one server has for "
        "itself (docs/learning.md)",
        "none of them"}};
-  for (auto* const part : {&TrainingRows, &LimitRows}) {
-    for (Option& row : (*part)(options)) rows.push_back(std::move(row));
-  }
+  for (Option& row : TrainingRows(options)) rows.push_back(std::move(row));
+  for (Option& row : LimitRows(options.limits)) rows.push_back(std::move(row));
   return {"Learning", std::move(rows)};
 }
 
@@ -87,7 +87,7 @@ std::vector<Option> LearningRunnerRows(LearningOptions& options) {
        "that learn share (docs/learning.md)",
        "none of them"}};
   for (Option& row : TrainingRows(options)) rows.push_back(std::move(row));
-  rows.push_back(JobTokensRow(options));
+  rows.push_back(JobTokensRow(options.limits));
   return rows;
 }
 
@@ -97,18 +97,13 @@ std::vector<Option> LearningFrontendRows(LearningOptions& options) {
        "folder of files and what was learned, which all frontends and the runners that learn "
        "share (docs/learning.md)",
        "no files and no fine-tuning jobs"}};
-  for (Option& row : LimitRows(options)) rows.push_back(std::move(row));
+  for (Option& row : LimitRows(options.limits)) rows.push_back(std::move(row));
   return rows;
 }
 
 LearningSetup LearningSetupOf(const LearningOptions& options, const std::string& base_model) {
   LearningSetup setup;
-  setup.limits = {.tenant_file_bytes_max = options.files_mib << 20,
-                  .file_seconds = options.files_hours * 3600,
-                  .tenant_jobs_max = options.jobs_max,
-                  .tenant_adapters_max = options.adapters_max,
-                  .tenant_adapter_bytes_max = options.adapters_mib << 20,
-                  .job_tokens_max = options.job_tokens_max};
+  setup.limits = options.limits;
   setup.base_model = base_model;
   setup.learners = LearnerNames();
   return setup;
@@ -249,11 +244,7 @@ void LearningService::StartThread(Runtime& runtime, const Tokenizer& tokenizer,
                         .base = base,
                         .adapters = adapters(),
                         .checkpoints = folder_ + "/checkpoints",
-                        .bytes_max = GibToBytes(options_.gib),
-                        .job_tokens_max = options_.job_tokens_max,
-                        .checkpoint_seconds = options_.checkpoint_seconds,
-                        .turn_seconds = options_.turn_seconds,
-                        .share = options_.share});
+                        .options = options_});
   runner_->Start();
 }
 

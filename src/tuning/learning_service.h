@@ -18,22 +18,10 @@
 #include "tensor/stream_turns.h"
 #include "text/tokenizer.h"
 #include "tuning/job_runner.h"
+#include "tuning/learning_options.h"
 
 namespace graft {
 
-struct LearningOptions {
-  std::string folder;  // "": nothing is learned, and nothing is there that was
-  double share = 0.0;  // of the time while requests run; 0: nothing is learned
-  double gib = 1.0;    // of memory for training
-  int checkpoint_seconds = 60;
-  int64_t files_mib = 256;
-  int64_t files_hours = 30 * 24;
-  int jobs_max = 16;
-  int adapters_max = 100;
-  int64_t adapters_mib = int64_t{16} << 10;
-  int64_t job_tokens_max = 500'000'000;
-  int turn_seconds = 600;
-};
 OptionGroup LearningOptionGroup(LearningOptions& options);
 // Those of a cluster's runner, which learns, and of its frontend, which takes files and jobs.
 std::vector<Option> LearningRunnerRows(LearningOptions& options);
