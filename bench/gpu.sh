@@ -7,9 +7,9 @@
 # PARTS picks some: PARTS="tests sanitizer ops step serve". Many adapters: bench/adapters.sh.
 set -uo pipefail
 cd "$(dirname "$0")/.." || exit
-ops=(gemm attention sampling lora rms_norm rope_kv_write gated_activation soft_cap lora_merge small_copy embedding rope kv_write
+ops=(gemm attention sampling lora rms_norm rope_kv_write gated_activation soft_cap small_copy embedding rope kv_write
   host_exchange)
-tests=(tensor_test kernels_test model_test executor_test cpu_assist_test lora_padded_test)
+tests=(tensor_test kernels_test model_test executor_test cpu_assist_test bench_ops_test)
 op_benches=(gated_activation_cuda_bench gemm_cuda_bench lora_cuda_bench attention_cuda_bench)
 parts=" ${PARTS:-tests sanitizer ops step serve} "
 programs=${1:-build/gpu}
@@ -67,7 +67,7 @@ if [[ $parts == *" tests "* ]]; then
   # What lesser cards are given, as far as this one can show it. They have no splits of attention, and
   # the plain kernel would take minutes for the prompts of the tests of those.
   for family in ampere ada; do
-    sharded "$family-lora_padded" 1 env GRAFT_GPU_FAMILY=$family "$programs/lora_padded_test"
+    sharded "$family-bench_ops" 1 env GRAFT_GPU_FAMILY=$family "$programs/bench_ops_test" --gtest_filter="LoraPadded*"
     for op in lora attention; do
       sharded "$family-$op" "$(shards "$op")" env GRAFT_GPU_FAMILY=$family "$programs/kernels_test" \
         --gtest_filter="$(suites src/kernels/$op/*):-*Death*:*AcrossSplits*"
@@ -95,7 +95,7 @@ if [[ $parts == *" sanitizer "* ]]; then
   for tool in racecheck memcheck; do
     sanitizer=(compute-sanitizer --tool "$tool" --error-exitcode 1)
     wanted="SUMMARY: 0 " beside "$tool-engine" "${sanitizer[@]}" "${engine[@]}"
-    wanted="SUMMARY: 0 " beside "$tool-lora_padded" "${sanitizer[@]}" "$programs/lora_padded_test"
+    wanted="SUMMARY: 0 " beside "$tool-bench_ops" "${sanitizer[@]}" "$programs/bench_ops_test" --gtest_filter='-*Death*'
     # Not host_exchange: its kernels wait for flags of the host, which a tool that runs kernels one by one keeps back.
     for op in "${ops[@]}"; do
       [ "$op" != host_exchange ] || continue

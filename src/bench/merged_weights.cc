@@ -1,7 +1,7 @@
 #include "bench/merged_weights.h"
 
 #include "base/check.h"
-#include "kernels/lora_merge/lora_merge.h"
+#include "bench/lora_merge/lora_merge.h"
 #include "model/lora_module.h"
 #include "tensor/cuda_memory.h"
 

@@ -3,6 +3,7 @@
 #include <memory>
 
 #include "bench/commands.h"
+#include "bench/lora_merge/lora_merge.h"
 #include "bench/lora_padded/lora_padded.h"
 #include "kernels/common/bench.h"
 #include "profile/report.h"
@@ -13,7 +14,8 @@ namespace graft {
 namespace {
 
 // Ops that no server has, to compare with.
-constexpr NamedOpBench kBaselines[] = {{"lora_padded", BenchLoraPadded}};
+constexpr NamedOpBench kBaselines[] = {{"lora_merge", BenchLoraMerge},
+                                       {"lora_padded", BenchLoraPadded}};
 
 struct BenchOpsOptions {
   DeviceChoice device;

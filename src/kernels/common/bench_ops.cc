@@ -6,7 +6,6 @@ namespace {
 constexpr NamedOpBench kBenches[] = {
     {"gemm", BenchGemm},
     {"lora", BenchLora},
-    {"lora_merge", BenchLoraMerge},
     {"attention", BenchAttention},
     {"rms_norm", BenchRmsNorm},
     {"rope", BenchRope},

@@ -10,7 +10,6 @@ void BenchEmbedding(OpBench& bench);
 void BenchGemm(OpBench& bench);
 void BenchKvWrite(OpBench& bench);
 void BenchLora(OpBench& bench);
-void BenchLoraMerge(OpBench& bench);
 void BenchRmsNorm(OpBench& bench);
 void BenchRope(OpBench& bench);
 void BenchSampling(OpBench& bench);

@@ -7,6 +7,7 @@
 
 #include <cstdint>
 
+#include "kernels/common/bench.h"
 #include "kernels/gemm/gemm.h"
 #include "kernels/lora/lora.h"
 #include "tensor/stream.h"
@@ -16,13 +17,16 @@ namespace graft {
 struct LoraMergeArgs {
   const GemmWeight* base = nullptr;  // [n, k]
   GemmWeight* merged = nullptr;      // GemmWeight::Like(*base); all of it is written
-  // [num_slices] of base's dtype, in base's device's memory with their tables and rows; of rank 0
-  // where the adapter leaves a module alone, whose rows keep their bits then.
+  // [num_slices] of base's dtype, in base's device's memory with their tables and rows. A module
+  // that the adapter leaves alone has rank 0, and its rows keep their bits.
   const LoraMatrix* matrices = nullptr;
   int32_t num_slices = 1;                // [1, kLoraSlicesMax]
   int64_t slice_n[kLoraSlicesMax] = {};  // rows of W of each slice, n together
 };
 
 void LoraMerge(const LoraMergeArgs& args, Stream& stream);
+
+// The op's bench.
+void BenchLoraMerge(OpBench& bench);
 
 }  // namespace graft

@@ -7,11 +7,11 @@
 
 #include <algorithm>
 
+#include "bench/lora_merge/lora_merge_work.h"
 #include "kernels/common/cuda_launch.cuh"
 #include "kernels/common/cuda_vector.cuh"
 #include "kernels/gemm/gemm_cuda.h"
 #include "kernels/lora/lora_ptx.cuh"
-#include "kernels/lora_merge/lora_merge_work.h"
 
 namespace graft {
 namespace {

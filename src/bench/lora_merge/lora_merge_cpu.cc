@@ -3,9 +3,9 @@
 // once, A in blocks of kBlock columns.
 #include <cstring>
 
+#include "bench/lora_merge/lora_merge_work.h"
 #include "kernels/common/simd.h"
 #include "kernels/gemm/gemm_layout.h"
-#include "kernels/lora_merge/lora_merge_work.h"
 
 namespace graft::GRAFT_CPU_NAMESPACE {
 namespace {

@@ -1,4 +1,4 @@
-#include "kernels/lora_merge/lora_merge.h"
+#include "bench/lora_merge/lora_merge.h"
 
 #include <gtest/gtest.h>
 

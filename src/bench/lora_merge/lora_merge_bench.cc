@@ -1,13 +1,11 @@
 // One adapter into the projections of a model: TinyLlama-1.1B's on the CPU, Llama-2-7B's on a GPU.
 // Weights and what they are merged into rotate; the adapter is small beside them.
-#include "kernels/lora_merge/lora_merge.h"
-
 #include <algorithm>
 #include <string>
 #include <vector>
 
+#include "bench/lora_merge/lora_merge.h"
 #include "kernels/common/bench_data.h"
-#include "kernels/common/bench_ops.h"
 
 namespace graft {
 namespace {

@@ -1,11 +1,11 @@
-#include "kernels/lora_merge/lora_merge.h"
+#include "bench/lora_merge/lora_merge.h"
 
 #include <algorithm>
 
 #include "base/check.h"
+#include "bench/lora_merge/lora_merge_work.h"
 #include "kernels/common/cpu_isa.h"
 #include "kernels/gemm/gemm_layout.h"
-#include "kernels/lora_merge/lora_merge_work.h"
 
 namespace graft {
 
