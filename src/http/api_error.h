@@ -66,4 +66,12 @@ class ApiResult {
   ApiError error_;
 };
 
+// ASSIGN_OR_RETURN_ERROR(Json json, ParseBody(body)): the value, or return the error.
+#define ASSIGN_OR_RETURN_ERROR(lhs, expr) \
+  ASSIGN_OR_RETURN_ERROR_INNER(GRAFT_CONCAT(assign_or_return_, __LINE__), lhs, expr)
+#define ASSIGN_OR_RETURN_ERROR_INNER(result, lhs, expr) \
+  auto result = (expr);                                 \
+  if (!result.ok()) return result.error();              \
+  lhs = std::move(*result)
+
 }  // namespace graft

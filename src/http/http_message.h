@@ -41,6 +41,14 @@ struct HttpResponse {
 HttpResponse ErrorResponse(const ApiError& error);
 HttpResponse JsonResponse(const Json& json);
 
+// ASSIGN_OR_RESPOND(Json json, ParseBody(body)): the value, or answer with the error.
+#define ASSIGN_OR_RESPOND(lhs, expr) \
+  ASSIGN_OR_RESPOND_INNER(GRAFT_CONCAT(assign_or_respond_, __LINE__), lhs, expr)
+#define ASSIGN_OR_RESPOND_INNER(result, lhs, expr)        \
+  auto result = (expr);                                   \
+  if (!result.ok()) return ErrorResponse(result.error()); \
+  lhs = std::move(*result)
+
 // The status line's words, "Not Found".
 const char* HttpStatusText(int status);
 

@@ -129,13 +129,12 @@ ApiResult<std::vector<FormPart>> ParseForm(std::string_view content_type, std::s
     const size_t end = body.find(next, begin);
     if (end == std::string_view::npos) return NoForm("its last boundary is missing");
     if (parts.size() == kPartsMax) return NoForm("it has more than 64 parts");
-    ApiResult<FormPart> part = ParsePart(body.substr(begin, end - begin));
-    if (!part.ok()) return part.error();
-    const auto is_same = [&part](const FormPart& other) { return other.name == part->name; };
+    ASSIGN_OR_RETURN_ERROR(FormPart part, ParsePart(body.substr(begin, end - begin)));
+    const auto is_same = [&part](const FormPart& other) { return other.name == part.name; };
     if (std::any_of(parts.begin(), parts.end(), is_same)) {
-      return InvalidRequestError(part->name, "'" + part->name.substr(0, 200) + "' comes twice");
+      return InvalidRequestError(part.name, "'" + part.name.substr(0, 200) + "' comes twice");
     }
-    parts.push_back(std::move(*part));
+    parts.push_back(std::move(part));
     at = end + next.size();
   }
   return parts;

@@ -110,10 +110,9 @@ ApiResult<std::vector<TagFormat>> CallTags(const ChatRequest& request, const Out
     if (!request.tools.named.empty() && name != request.tools.named) continue;
     const bool is_first = names.insert(name).second;
     if (auto error = CheckBoundName(request, output, i, is_first)) return *error;
-    ApiResult<OrderedJson> arguments = ArgumentsFormat(request, output, i, work);
-    if (!arguments.ok()) return arguments.error();
+    ASSIGN_OR_RETURN_ERROR(OrderedJson arguments, ArgumentsFormat(request, output, i, work));
     tags.push_back(
-        {form.before_name + name + form.before_arguments, std::move(*arguments), form.end});
+        {form.before_name + name + form.before_arguments, std::move(arguments), form.end});
   }
   return tags;
 }
@@ -121,10 +120,9 @@ ApiResult<std::vector<TagFormat>> CallTags(const ChatRequest& request, const Out
 // Calls, and nothing else.
 ApiResult<OrderedJson> CallsFormat(const ChatRequest& request, const OutputOptions& output,
                                    const CallForm& form, SchemaWork& work) {
-  ApiResult<std::vector<TagFormat>> tags = CallTags(request, output, form, work);
-  if (!tags.ok()) return tags.error();
+  ASSIGN_OR_RETURN_ERROR(std::vector<TagFormat> tags, CallTags(request, output, form, work));
   std::vector<OrderedJson> calls;
-  for (TagFormat& tag : *tags) {
+  for (TagFormat& tag : tags) {
     calls.push_back(SequenceFormat({LiteralFormat(form.openings.front() + tag.begin),
                                     std::move(tag.content), LiteralFormat(tag.end)}));
   }
@@ -137,13 +135,12 @@ ApiResult<OrderedJson> CallsFormat(const ChatRequest& request, const OutputOptio
 // Text, in which whatever begins as a call is one.
 ApiResult<OrderedJson> TextWithCallsFormat(const ChatRequest& request, const OutputOptions& output,
                                            const CallForm& form, SchemaWork& work) {
-  ApiResult<std::vector<TagFormat>> calls = CallTags(request, output, form, work);
-  if (!calls.ok()) return calls.error();
+  ASSIGN_OR_RETURN_ERROR(std::vector<TagFormat> calls, CallTags(request, output, form, work));
   std::vector<std::string> triggers;
   std::vector<TagFormat> tags;
   for (const std::string& opening : form.openings) {
     triggers.push_back(opening.empty() ? form.before_name : opening);
-    for (const TagFormat& call : *calls)
+    for (const TagFormat& call : calls)
       tags.push_back({opening + call.begin, call.content, call.end});
   }
   return TriggeredFormat(triggers, std::move(tags));
@@ -169,21 +166,19 @@ ApiResult<OrderedJson> ChatFormat(const ChatRequest& request, const OutputOption
   ApiResult<OrderedJson> format = GrammarFormatOf(answer, work);
   if (!format.ok() || !form.has_value()) return format;
   // An answer of that form, or calls in its place.
-  ApiResult<OrderedJson> calls = CallsFormat(request, *output, *form, work);
-  if (!calls.ok()) return calls;
-  return OneOfFormat({std::move(*format), std::move(*calls)});
+  ASSIGN_OR_RETURN_ERROR(OrderedJson calls, CallsFormat(request, *output, *form, work));
+  return OneOfFormat({std::move(*format), std::move(calls)});
 }
 
 }  // namespace
 
 ApiResult<std::string> ChatGrammarOf(const ChatRequest& request, const OutputOptions* output) {
   SchemaWork work;
-  ApiResult<OrderedJson> format = ChatFormat(request, output, work);
-  if (!format.ok()) return format.error();
-  if (format->is_null()) return std::string();
+  ASSIGN_OR_RETURN_ERROR(OrderedJson format, ChatFormat(request, output, work));
+  if (format.is_null()) return std::string();
   const bool reasons = output != nullptr && output->reasoning_format != ReasoningFormat::kNone;
-  if (reasons) *format = BehindReasoning(*output, std::move(*format));
-  return GrammarText(std::move(*format));
+  if (reasons) format = BehindReasoning(*output, std::move(format));
+  return GrammarText(std::move(format));
 }
 
 }  // namespace graft

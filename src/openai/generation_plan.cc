@@ -151,10 +151,10 @@ std::optional<ApiError> AddPrompt(const ApiContext& context, const GenerationPar
                                   const std::string& param, TokenIds tokens, ChoiceOptions choice,
                                   Request request, GenerationPlan* plan) {
   const GeneratorLimits limits = context.generator.limits();
-  ApiResult<int32_t> tokens_max =
+  ASSIGN_OR_RETURN_ERROR(
+      const int32_t tokens_max,
       OutputTokensMax(param, params, plan->head.is_chat, static_cast<int64_t>(tokens.size()),
-                      ContextOf(context, params));
-  if (!tokens_max.ok()) return tokens_max.error();
+                      ContextOf(context, params)));
   for (const int32_t token : tokens) {
     if (token >= 0 && token < limits.vocab_size) continue;
     return InvalidRequestError(param, "'" + param + "' holds token id " + std::to_string(token) +
@@ -162,7 +162,7 @@ std::optional<ApiError> AddPrompt(const ApiContext& context, const GenerationPar
                                           std::to_string(limits.vocab_size - 1));
   }
   request.sampling = params.sampling;
-  request.sampling.tokens_max = *tokens_max;
+  request.sampling.tokens_max = tokens_max;
   if (auto error = CheckSampling(request.sampling, limits.vocab_size)) return error;
   request.prompt_tokens = std::move(tokens);
   const uint64_t seed = params.seed.has_value() ? *params.seed : RandomSeed();
@@ -211,10 +211,9 @@ std::optional<ApiError> AddBadWords(const ApiContext& context,
 std::optional<ApiError> UseModel(const ApiContext& context, const ApiKey& key,
                                  GenerationParams* asked, Request* request, AskedTexts* texts) {
   const GenerationParams& params = *asked;
-  ApiResult<AdapterInfo> model = FindModel(context, key, params.model);
-  if (!model.ok()) return model.error();
-  request->UseAdapter(model->key());
-  texts->Add(model->text, &asked->sampling);
+  ASSIGN_OR_RETURN_ERROR(const AdapterInfo model, FindModel(context, key, params.model));
+  request->UseAdapter(model.key());
+  texts->Add(model.text, &asked->sampling);
   if (!params.adapters.empty() && !request->adapters.empty()) {
     return InvalidRequestError("adapters", "'adapters' are added to the base model: name '" +
                                                context.base_model + "' in 'model', and '" +
@@ -293,10 +292,8 @@ std::optional<ApiError> AddPrompts(const ApiContext& context, const GenerationPa
       tokens = std::move(*ids);
     } else {
       const std::string& text = std::get<std::string>((*prompts)[i]);
-      ApiResult<TokenIds> encoded =
-          EncodePrompt(context, param, params, text, params.add_special_tokens.value_or(true));
-      if (!encoded.ok()) return encoded.error();
-      tokens = std::move(*encoded);
+      ASSIGN_OR_RETURN_ERROR(tokens, EncodePrompt(context, param, params, text,
+                                                  params.add_special_tokens.value_or(true)));
     }
     const bool is_whole = !Truncate(context, params, &tokens);
     if (echoes) {
@@ -353,25 +350,23 @@ ApiResult<GenerationPlan> PlanCompletion(const ApiContext& context, const Reques
   ChoiceOptions choice{.continues_prompt = true};
   GenerationParams& params = parsed.params;
   AskedTexts texts;
-  ApiResult<GenerationPlan> plan =
-      StartPlan(context, key, false, params, &request, &choice, &texts);
-  if (!plan.ok()) return plan;
+  ASSIGN_OR_RETURN_ERROR(GenerationPlan plan,
+                         StartPlan(context, key, false, params, &request, &choice, &texts));
   if (!params.answer.is_text()) {
-    ApiResult<OrderedJson> format = GrammarFormatOf(params.answer);
-    if (!format.ok()) return format.error();
-    request.grammar = GrammarText(std::move(*format));
+    ASSIGN_OR_RETURN_ERROR(OrderedJson format, GrammarFormatOf(params.answer));
+    request.grammar = GrammarText(std::move(format));
   }
   if (auto error = AddPrompts(context, params, "prompt", &parsed.prompts, parsed.echo, choice,
-                              request, &*plan)) {
+                              request, &plan)) {
     return *error;
   }
   ApiResult<AdapterTextPtr> text = texts.ForChat();
   const ReasoningFormat reasoning =
       text.ok() ? ChatTextOf(context, *text).reasoning_format : context.reasoning_format;
-  if (auto error = BoundReasoning(context, reasoning, params, nullptr, false, &*plan)) {
+  if (auto error = BoundReasoning(context, reasoning, params, nullptr, false, &plan)) {
     return *error;
   }
-  if (auto error = BoundLogprobs(params, limits.logprobs_max, &*plan)) return *error;
+  if (auto error = BoundLogprobs(params, limits.logprobs_max, &plan)) return *error;
   return plan;
 }
 
@@ -408,41 +403,34 @@ ApiResult<GenerationPlan> PlanChat(const ApiContext& context, const RequestLimit
   Request request;
   ChoiceOptions choice;
   AskedTexts texts;
-  ApiResult<GenerationPlan> plan =
-      StartPlan(context, key, true, parsed.params, &request, &choice, &texts);
-  if (!plan.ok()) return plan;
+  ASSIGN_OR_RETURN_ERROR(GenerationPlan plan,
+                         StartPlan(context, key, true, parsed.params, &request, &choice, &texts));
   const std::string field = parsed.messages.field;
-  ApiResult<AdapterTextPtr> text = texts.ForChat();
-  if (!text.ok()) return text.error();
-  const ChatText chat_text = ChatTextOf(context, *text);
-  ApiResult<RenderedChat> prompt = RenderChat(context, chat_text, &parsed);
-  if (!prompt.ok()) return prompt.error();
-  auto output = OutputOptionsOf(chat_text, &parsed, prompt->text);
-  if (!output.ok()) return output.error();
-  choice.output = std::move(*output);
-  ApiResult<std::string> grammar = ChatGrammarOf(parsed, choice.output.get());
-  if (!grammar.ok()) return grammar.error();
-  request.grammar = std::move(*grammar);
+  ASSIGN_OR_RETURN_ERROR(const AdapterTextPtr text, texts.ForChat());
+  const ChatText chat_text = ChatTextOf(context, text);
+  ASSIGN_OR_RETURN_ERROR(RenderedChat prompt, RenderChat(context, chat_text, &parsed));
+  ASSIGN_OR_RETURN_ERROR(choice.output, OutputOptionsOf(chat_text, &parsed, prompt.text));
+  ASSIGN_OR_RETURN_ERROR(request.grammar, ChatGrammarOf(parsed, choice.output.get()));
   if (choice.output != nullptr) {
     choice.kept_tokens = MarkTokensOf(*choice.output, context.tokenizer);
   }
-  plan->head.short_call_ids = chat_text.tool_format == ToolFormat::kMistral;
-  ApiResult<TokenIds> tokens =
-      EncodePrompt(context, field, parsed.params, prompt->text,
-                   parsed.params.add_special_tokens.value_or(false), prompt->untrusted);
-  if (!tokens.ok()) return tokens.error();
-  Truncate(context, parsed.params, &*tokens);
+  plan.head.short_call_ids = chat_text.tool_format == ToolFormat::kMistral;
+  ASSIGN_OR_RETURN_ERROR(
+      TokenIds tokens,
+      EncodePrompt(context, field, parsed.params, prompt.text,
+                   parsed.params.add_special_tokens.value_or(false), prompt.untrusted));
+  Truncate(context, parsed.params, &tokens);
   choice.continues_prompt = parsed.continue_final_message;
   if (auto error =
-          AddPrompt(context, parsed.params, field, std::move(*tokens), choice, request, &*plan)) {
+          AddPrompt(context, parsed.params, field, std::move(tokens), choice, request, &plan)) {
     return *error;
   }
   const bool has_form = parsed.tools.must_call || !parsed.params.answer.is_text();
   if (auto error = BoundReasoning(context, chat_text.reasoning_format, parsed.params,
-                                  choice.output.get(), has_form, &*plan)) {
+                                  choice.output.get(), has_form, &plan)) {
     return *error;
   }
-  if (auto error = BoundLogprobs(parsed.params, limits.logprobs_max, &*plan)) return *error;
+  if (auto error = BoundLogprobs(parsed.params, limits.logprobs_max, &plan)) return *error;
   return plan;
 }
 
@@ -472,20 +460,17 @@ ApiResult<AdapterInfo> FindModel(const ApiContext& context, const ApiKey& key,
 ApiResult<GenerationPlan> PlanEmbeddings(const ApiContext& context, const RequestLimits& limits,
                                          const ApiKey& key, Pooling pooling,
                                          std::string_view body) {
-  ApiResult<Json> json = ParseBody(body);
-  if (!json.ok()) return json.error();
-  ApiResult<EmbeddingRequest> parsed = ParseEmbeddingRequest(*json, limits);
-  if (!parsed.ok()) return parsed.error();
+  ASSIGN_OR_RETURN_ERROR(const Json json, ParseBody(body));
+  ASSIGN_OR_RETURN_ERROR(EmbeddingRequest parsed, ParseEmbeddingRequest(json, limits));
   Request request{.pooling = pooling};
   ChoiceOptions choice{.pools = true};
-  GenerationParams& params = parsed->params;
+  GenerationParams& params = parsed.params;
   AskedTexts texts;
-  ApiResult<GenerationPlan> plan =
-      StartPlan(context, key, /*is_chat=*/false, params, &request, &choice, &texts);
-  if (!plan.ok()) return plan;
-  plan->embeddings = parsed->format;
-  if (auto error = AddPrompts(context, params, "input", &parsed->inputs, /*echoes=*/false, choice,
-                              request, &*plan)) {
+  ASSIGN_OR_RETURN_ERROR(GenerationPlan plan, StartPlan(context, key, /*is_chat=*/false, params,
+                                                        &request, &choice, &texts));
+  plan.embeddings = parsed.format;
+  if (auto error = AddPrompts(context, params, "input", &parsed.inputs, /*echoes=*/false, choice,
+                              request, &plan)) {
     return *error;
   }
   return plan;
@@ -493,19 +478,17 @@ ApiResult<GenerationPlan> PlanEmbeddings(const ApiContext& context, const Reques
 
 ApiResult<GenerationPlan> PlanGeneration(const ApiContext& context, const RequestLimits& limits,
                                          const ApiKey& key, bool is_chat, std::string_view body) {
-  ApiResult<Json> json = ParseBody(body);
-  if (!json.ok()) return json.error();
+  ASSIGN_OR_RETURN_ERROR(const Json json, ParseBody(body));
   if (is_chat) {
-    ApiResult<ChatRequest> request = ParseChatRequest(*json, limits, context.defaults);
-    if (!request.ok()) return request.error();
-    UseOrderOf(body, &*request);
-    UseOrderOf(body, &request->params.answer);
-    return PlanChat(context, limits, key, std::move(*request));
+    ASSIGN_OR_RETURN_ERROR(ChatRequest request, ParseChatRequest(json, limits, context.defaults));
+    UseOrderOf(body, &request);
+    UseOrderOf(body, &request.params.answer);
+    return PlanChat(context, limits, key, std::move(request));
   }
-  ApiResult<CompletionRequest> request = ParseCompletionRequest(*json, limits, context.defaults);
-  if (!request.ok()) return request.error();
-  UseOrderOf(body, &request->params.answer);
-  return PlanCompletion(context, limits, key, std::move(*request));
+  ASSIGN_OR_RETURN_ERROR(CompletionRequest request,
+                         ParseCompletionRequest(json, limits, context.defaults));
+  UseOrderOf(body, &request.params.answer);
+  return PlanCompletion(context, limits, key, std::move(request));
 }
 
 }  // namespace graft

@@ -40,30 +40,29 @@ HttpResponse AdapterErrorResponse(const ApiContext& context, const Status& statu
 }
 
 HttpResponse LoadAdapter(const ApiContext& context, const Json& body, const ApiKey& key) {
-  ApiResult<AdapterLoad> load = ParseLoadAdapterRequest(body);
-  if (!load.ok()) return ErrorResponse(load.error());
-  if (load->name == context.base_model) {
+  ASSIGN_OR_RESPOND(AdapterLoad load, ParseLoadAdapterRequest(body));
+  if (load.name == context.base_model) {
     return ErrorResponse(ErrorFromStatus(
-        AlreadyExistsError("'" + load->name + "' is the base model's name."), "lora_name"));
+        AlreadyExistsError("'" + load.name + "' is the base model's name."), "lora_name"));
   }
-  const Result<AdapterInfo> known = context.catalog.Find(load->name);
+  const Result<AdapterInfo> known = context.catalog.Find(load.name);
   if (known.ok() && known->owner.has_value()) {
     return ErrorResponse(InvalidRequestError(
         "lora_name",
-        "'" + load->name + "' was learned here, and is its owner's alone; choose another name."));
+        "'" + load.name + "' was learned here, and is its owner's alone; choose another name."));
   }
-  load->tenant = key.rights().tenant;
-  const Result<AdapterInfo> adapter = context.catalog.Load(*load);
+  load.tenant = key.rights().tenant;
+  const Result<AdapterInfo> adapter = context.catalog.Load(load);
   if (!adapter.ok()) {
-    LOG_WARN("loading adapter {} from {} failed: {}", load->name, load->path,
+    LOG_WARN("loading adapter {} from {} failed: {}", load.name, load.path,
              adapter.status().ToString());
     const StatusCode code = adapter.status().code();
     const bool is_about_path =
         code == StatusCode::kNotFound || code == StatusCode::kPermissionDenied;
     return AdapterErrorResponse(context, adapter.status(), is_about_path ? "lora_path" : "",
-                                load->path);
+                                load.path);
   }
-  LOG_INFO("adapter {} loaded for {}: rank {}, {}", load->name, load->tenant, adapter->rank_max,
+  LOG_INFO("adapter {} loaded for {}: rank {}, {}", load.name, load.tenant, adapter->rank_max,
            adapter->hash);
   HttpResponse response;
   AppendAdapterEntry(context, *adapter, key, &response.body);
@@ -71,38 +70,37 @@ HttpResponse LoadAdapter(const ApiContext& context, const Json& body, const ApiK
     response.body.back() = ',';
     response.body += '"' + field + R"(":)" + DumpJson(text) + '}';
   };
-  if (adapter->changes_nothing) add("warning", load->name + " " + kChangesNothing);
+  if (adapter->changes_nothing) add("warning", load.name + " " + kChangesNothing);
   const std::string error = ChatTextOf(context, adapter->text).error;
   const bool brings_template = adapter->text != nullptr && adapter->text->brings_template();
   if (brings_template && !error.empty()) {
-    LOG_WARN("chat with adapter {} is refused: {}", load->name, error);
+    LOG_WARN("chat with adapter {} is refused: {}", load.name, error);
     add("chat_template_error", error);
   }
   return response;
 }
 
 HttpResponse UnloadAdapter(const ApiContext& context, const Json& body, const ApiKey& key) {
-  ApiResult<std::string> name = ParseUnloadAdapterRequest(body);
-  if (!name.ok()) return ErrorResponse(name.error());
-  if (*name == context.base_model) {
+  ASSIGN_OR_RESPOND(const std::string name, ParseUnloadAdapterRequest(body));
+  if (name == context.base_model) {
     return ErrorResponse(InvalidRequestError(
-        "lora_name", "'" + *name + "' is the base model, which cannot be unloaded."));
+        "lora_name", "'" + name + "' is the base model, which cannot be unloaded."));
   }
-  const Result<AdapterInfo> adapter = context.catalog.Find(*name);
+  const Result<AdapterInfo> adapter = context.catalog.Find(name);
   if (adapter.ok() && adapter->owner.has_value()) {
     return ErrorResponse(
-        InvalidRequestError("lora_name", "'" + *name +
+        InvalidRequestError("lora_name", "'" + name +
                                              "' was learned here; its owner deletes it by DELETE "
                                              "/v1/models/" +
-                                             *name + "."));
+                                             name + "."));
   }
-  const Status status = context.catalog.Unload(*name, key.rights().tenant);
+  const Status status = context.catalog.Unload(name, key.rights().tenant);
   if (!status.ok()) {
-    LOG_WARN("unloading adapter {} failed: {}", *name, status.ToString());
+    LOG_WARN("unloading adapter {} failed: {}", name, status.ToString());
     return AdapterErrorResponse(context, status, "lora_name", "");
   }
-  LOG_INFO("adapter {} unloaded for {}", *name, key.rights().tenant);
-  return JsonResponse({{"id", *name}, {"object", "model"}, {"deleted", true}});
+  LOG_INFO("adapter {} unloaded for {}", name, key.rights().tenant);
+  return JsonResponse({{"id", name}, {"object", "model"}, {"deleted", true}});
 }
 
 }  // namespace
@@ -133,23 +131,21 @@ HttpResponse AnswerModels(const ApiContext& context, int64_t start_time, const A
 
 HttpResponse AnswerModel(const ApiContext& context, int64_t start_time, const std::string& name,
                          const ApiKey& key) {
-  ApiResult<AdapterInfo> model = FindModel(context, key, name);
-  if (!model.ok()) return ErrorResponse(model.error());
+  ASSIGN_OR_RESPOND(const AdapterInfo model, FindModel(context, key, name));
   HttpResponse response;
   if (name == context.base_model) {
     AppendBaseEntry(context, start_time, &response.body);
   } else {
-    AppendAdapterEntry(context, *model, key, &response.body);
+    AppendAdapterEntry(context, model, key, &response.body);
   }
   return response;
 }
 
 HttpResponse AnswerAdmin(const ApiContext& context, Route route, const std::string& body,
                          const ApiKey& key) {
-  ApiResult<Json> json = ParseBody(body);
-  if (!json.ok()) return ErrorResponse(json.error());
-  return route == Route::kLoadAdapter ? LoadAdapter(context, *json, key)
-                                      : UnloadAdapter(context, *json, key);
+  ASSIGN_OR_RESPOND(const Json json, ParseBody(body));
+  return route == Route::kLoadAdapter ? LoadAdapter(context, json, key)
+                                      : UnloadAdapter(context, json, key);
 }
 
 }  // namespace graft

@@ -105,10 +105,10 @@ ApiResult<OrderedJson> TagReader::ReadList(const OrderedJson& json, const std::s
   OrderedJson list = OrderedJson::array();
   for (size_t i = 0; i < json.size(); ++i) {
     const std::string place = path + "[" + std::to_string(i) + "]";
-    ApiResult<OrderedJson> read = Read(json[i], place, kind == ValueKind::kTags ? "tag" : nullptr);
-    if (!read.ok()) return read.error();
-    if (kind == ValueKind::kTags && (*read)["type"] != "tag") return Wrong(place, "must be a tag");
-    list.push_back(std::move(*read));
+    ASSIGN_OR_RETURN_ERROR(OrderedJson read,
+                           Read(json[i], place, kind == ValueKind::kTags ? "tag" : nullptr));
+    if (kind == ValueKind::kTags && read["type"] != "tag") return Wrong(place, "must be a tag");
+    list.push_back(std::move(read));
   }
   return list;
 }
@@ -167,13 +167,13 @@ ApiResult<OrderedJson> TagReader::Read(const OrderedJson& json, const std::strin
       continue;
     }
     ++num_known;
-    ApiResult<OrderedJson> value = ReadField(*found, path + "." + field.name, field.kind);
-    if (!value.ok()) return value.error();
+    ASSIGN_OR_RETURN_ERROR(OrderedJson value,
+                           ReadField(*found, path + "." + field.name, field.kind));
     // A schema is a format of its own, with what bounds its white space.
     if (field.kind == ValueKind::kSchema) {
-      out = std::move(*value);
+      out = std::move(value);
     } else {
-      out[field.name] = std::move(*value);
+      out[field.name] = std::move(value);
     }
   }
   if (num_known == json.size()) return out;

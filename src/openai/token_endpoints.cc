@@ -60,10 +60,8 @@ ApiResult<std::vector<int32_t>> Tokenize(const ApiContext& context, const Adapte
   const bool is_chat = !request->prompt.has_value();
   if (is_chat) {
     UseOrderOf(body, &request->chat);
-    ApiResult<RenderedChat> chat =
-        RenderChat(context, ChatTextOf(context, model.text), &request->chat);
-    if (!chat.ok()) return chat.error();
-    text = std::move(*chat);
+    ASSIGN_OR_RETURN_ERROR(text,
+                           RenderChat(context, ChatTextOf(context, model.text), &request->chat));
   } else {
     text.text = std::move(*request->prompt);
   }
@@ -79,21 +77,17 @@ ApiResult<std::vector<int32_t>> Tokenize(const ApiContext& context, const Adapte
 
 HttpResponse AnswerTokenize(const ApiContext& context, const RequestLimits& limits,
                             const ApiKey& key, std::string_view body) {
-  ApiResult<Json> json = ParseBody(body);
-  if (!json.ok()) return ErrorResponse(json.error());
-  ApiResult<TokenizeRequest> request = ParseTokenizeRequest(*json, limits);
-  if (!request.ok()) return ErrorResponse(request.error());
-  ApiResult<AdapterInfo> model = ModelOf(context, key, request->model);
-  if (!model.ok()) return ErrorResponse(model.error());
-  ApiResult<std::vector<int32_t>> tokens = Tokenize(context, *model, body, &*request);
-  if (!tokens.ok()) return ErrorResponse(tokens.error());
-  Json answer = {{"count", tokens->size()},
+  ASSIGN_OR_RESPOND(const Json json, ParseBody(body));
+  ASSIGN_OR_RESPOND(TokenizeRequest request, ParseTokenizeRequest(json, limits));
+  ASSIGN_OR_RESPOND(const AdapterInfo model, ModelOf(context, key, request.model));
+  ASSIGN_OR_RESPOND(const std::vector<int32_t> tokens, Tokenize(context, model, body, &request));
+  Json answer = {{"count", tokens.size()},
                  {"max_model_len", context.generator.limits().context_tokens_max},
-                 {"tokens", *tokens},
+                 {"tokens", tokens},
                  {"token_strs", nullptr}};
-  if (request->with_texts) {
+  if (request.with_texts) {
     Json texts = Json::array();
-    for (const int32_t token : *tokens) texts.push_back(context.tokenizer.TokenText(token));
+    for (const int32_t token : tokens) texts.push_back(context.tokenizer.TokenText(token));
     answer["token_strs"] = std::move(texts);
   }
   return JsonResponse(answer);
@@ -101,17 +95,15 @@ HttpResponse AnswerTokenize(const ApiContext& context, const RequestLimits& limi
 
 HttpResponse AnswerDetokenize(const ApiContext& context, const RequestLimits& limits,
                               const ApiKey& key, std::string_view body) {
-  ApiResult<Json> json = ParseBody(body);
-  if (!json.ok()) return ErrorResponse(json.error());
+  ASSIGN_OR_RESPOND(const Json json, ParseBody(body));
   std::string model;
   std::vector<int32_t> tokens;
-  FieldReader reader(*json, "", &DetokenizeFields());
+  FieldReader reader(json, "", &DetokenizeFields());
   reader.String("model", &model, kNameBytesMax);
   if (reader.Take("tokens") == nullptr) reader.Fail("tokens", "is required");
   reader.IntList("tokens", static_cast<size_t>(limits.prompt_bytes_max), &tokens);
   if (auto error = reader.Finish()) return ErrorResponse(*error);
-  const ApiResult<AdapterInfo> found = ModelOf(context, key, model);
-  if (!found.ok()) return ErrorResponse(found.error());
+  ASSIGN_OR_RESPOND(const AdapterInfo found, ModelOf(context, key, model));
   const int32_t vocab_size = context.tokenizer.vocab_size();
   for (const int32_t token : tokens) {
     if (token < vocab_size) continue;

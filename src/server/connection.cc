@@ -229,9 +229,7 @@ std::optional<ApiError> Connection::CheckHost(const Exchange& exchange) const {
 }
 
 std::optional<ApiError> Connection::Admit(Exchange& exchange) {
-  ApiResult<RequestLease> place = exchange.key->Admit(state_.context.clock);
-  if (!place.ok()) return place.error();
-  exchange.place = std::move(*place);
+  ASSIGN_OR_RETURN_ERROR(exchange.place, exchange.key->Admit(state_.context.clock));
   return std::nullopt;
 }
 

@@ -120,11 +120,11 @@ std::optional<ApiError> ReadField(const FormPart& part, Upload* upload) {
 }
 
 ApiResult<Upload> ParseUpload(const HttpRequest& request) {
-  ApiResult<std::vector<FormPart>> parts = ParseForm(request.content_type, request.body);
-  if (!parts.ok()) return parts.error();
+  ASSIGN_OR_RETURN_ERROR(const std::vector<FormPart> parts,
+                         ParseForm(request.content_type, request.body));
   Upload upload;
   bool has_file = false;
-  for (const FormPart& part : *parts) {
+  for (const FormPart& part : parts) {
     if (part.name == "file") {
       if (!part.is_file) return InvalidRequestError("file", "'file' must be a file with a name");
       has_file = true;
@@ -146,10 +146,9 @@ ApiResult<Upload> ParseUpload(const HttpRequest& request) {
 }
 
 HttpResponse UploadFile(LearningJobs& jobs, const HttpRequest& request, const std::string& tenant) {
-  ApiResult<Upload> upload = ParseUpload(request);
-  if (!upload.ok()) return ErrorResponse(upload.error());
+  ASSIGN_OR_RESPOND(const Upload upload, ParseUpload(request));
   const Result<LearningFile> file =
-      jobs.Upload(tenant, upload->name, upload->purpose, upload->content, upload->seconds);
+      jobs.Upload(tenant, upload.name, upload.purpose, upload.content, upload.seconds);
   if (!file.ok()) return FailureResponse(file.status(), "file");
   return JsonResponse(FileJson(*file));
 }
@@ -157,9 +156,9 @@ HttpResponse UploadFile(LearningJobs& jobs, const HttpRequest& request, const st
 HttpResponse AnswerFiles(LearningJobs& jobs, const HttpRequest& request,
                          const std::string& tenant) {
   if (request.method == "POST") return UploadFile(jobs, request, tenant);
-  ApiResult<ListQuery> query = ParseListQuery(request.query, kFilesMax, kFilesMax, true);
-  if (!query.ok()) return ErrorResponse(query.error());
-  return ListResponse(jobs.store().ListFiles(tenant, query->purpose, query->page), FileJson);
+  ASSIGN_OR_RESPOND(const ListQuery query,
+                    ParseListQuery(request.query, kFilesMax, kFilesMax, true));
+  return ListResponse(jobs.store().ListFiles(tenant, query.purpose, query.page), FileJson);
 }
 
 HttpResponse AnswerFile(LearningJobs& jobs, const RouteMatch& match, const HttpRequest& request,
@@ -186,21 +185,17 @@ HttpResponse AnswerFile(LearningJobs& jobs, const RouteMatch& match, const HttpR
 
 HttpResponse CreateJob(const ApiContext& context, LearningJobs& jobs, const std::string& body,
                        const ApiKey& key) {
-  ApiResult<Json> json = ParseBody(body);
-  if (!json.ok()) return ErrorResponse(json.error());
-  ApiResult<JobRequest> order = ParseJobRequest(*json, jobs.setup());
-  if (!order.ok()) return ErrorResponse(order.error());
-  const ApiResult<AdapterInfo> model = FindModel(context, key, order->model);
-  if (!model.ok()) return ErrorResponse(model.error());
-  if (order->model != context.base_model) {
+  ASSIGN_OR_RESPOND(const Json json, ParseBody(body));
+  ASSIGN_OR_RESPOND(JobRequest order, ParseJobRequest(json, jobs.setup()));
+  ASSIGN_OR_RESPOND(const AdapterInfo model, FindModel(context, key, order.model));
+  if (order.model != context.base_model) {
     return ErrorResponse(InvalidRequestError(
-        "model", "'" + order->model +
-                     "' is an adapter; a document is learned on the base model, '" +
+        "model", "'" + order.model + "' is an adapter; a document is learned on the base model, '" +
                      context.base_model + "'"));
   }
-  order->job.tenant = key.rights().tenant;
-  const std::string tenant = order->job.tenant, file = order->job.training_file;
-  const Result<LearningJob> job = jobs.Create(std::move(order->job));
+  order.job.tenant = key.rights().tenant;
+  const std::string tenant = order.job.tenant, file = order.job.training_file;
+  const Result<LearningJob> job = jobs.Create(std::move(order.job));
   if (job.status().code() == StatusCode::kNotFound) {
     const bool has_file = jobs.store().FindFile(tenant, file).ok();
     return FailureResponse(job.status(),
@@ -214,9 +209,8 @@ HttpResponse CreateJob(const ApiContext& context, LearningJobs& jobs, const std:
 HttpResponse AnswerJobs(const ApiContext& context, LearningJobs& jobs, const HttpRequest& request,
                         const ApiKey& key) {
   if (request.method == "POST") return CreateJob(context, jobs, request.body, key);
-  ApiResult<ListQuery> query = ParseListQuery(request.query, 20, kItemsMax, false);
-  if (!query.ok()) return ErrorResponse(query.error());
-  return ListResponse(jobs.store().ListJobs(key.rights().tenant, query->page), JobJson);
+  ASSIGN_OR_RESPOND(const ListQuery query, ParseListQuery(request.query, 20, kItemsMax, false));
+  return ListResponse(jobs.store().ListJobs(key.rights().tenant, query.page), JobJson);
 }
 
 // An admin ends any tenant's job.
@@ -236,15 +230,15 @@ HttpResponse AnswerJob(LearningJobs& jobs, const RouteMatch& match, const HttpRe
   if (match.route == Route::kFineTuningJob || match.route == Route::kFineTuningCancel) {
     return JsonResponse(JobJson(*job));
   }
-  ApiResult<ListQuery> query = ParseListQuery(
-      request.query, match.route == Route::kFineTuningEvents ? 20 : 10, kItemsMax, false);
-  if (!query.ok()) return ErrorResponse(query.error());
+  ASSIGN_OR_RESPOND(const ListQuery query,
+                    ParseListQuery(request.query, match.route == Route::kFineTuningEvents ? 20 : 10,
+                                   kItemsMax, false));
   if (match.route == Route::kFineTuningEvents) {
-    return ListResponse(jobs.store().ListEvents(tenant, match.id, query->page),
+    return ListResponse(jobs.store().ListEvents(tenant, match.id, query.page),
                         [&](const JobEvent& event) { return EventJson(match.id, event); });
   }
   return ListResponse(
-      jobs.store().ListCheckpoints(tenant, match.id, query->page),
+      jobs.store().ListCheckpoints(tenant, match.id, query.page),
       [&](const JobCheckpoint& checkpoint) { return CheckpointJson(*job, checkpoint); });
 }
 
@@ -259,21 +253,19 @@ ApiError NotLearnedError(const ApiContext& context, const std::string& name) {
 
 // Answers on a server without learning.
 HttpResponse RefuseDelete(const ApiContext& context, const std::string& name, const ApiKey& key) {
-  ApiResult<AdapterInfo> model = FindModel(context, key, name);
-  if (!model.ok()) return ErrorResponse(model.error());
+  ASSIGN_OR_RESPOND(const AdapterInfo model, FindModel(context, key, name));
   // One that was learned elsewhere in the cluster is deleted where there are jobs.
-  return ErrorResponse(model->owner.has_value() ? NoLearning(context)
-                                                : NotLearnedError(context, name));
+  return ErrorResponse(model.owner.has_value() ? NoLearning(context)
+                                               : NotLearnedError(context, name));
 }
 
 HttpResponse DeleteModel(const ApiContext& context, LearningJobs& jobs, const std::string& name,
                          const ApiKey& key) {
-  ApiResult<AdapterInfo> model = FindModel(context, key, name);
-  if (!model.ok()) return ErrorResponse(model.error());
-  if (!model->owner.has_value()) return ErrorResponse(NotLearnedError(context, name));
-  const Status deleted = jobs.DeleteAdapter(*model->owner, name);
+  ASSIGN_OR_RESPOND(const AdapterInfo model, FindModel(context, key, name));
+  if (!model.owner.has_value()) return ErrorResponse(NotLearnedError(context, name));
+  const Status deleted = jobs.DeleteAdapter(*model.owner, name);
   if (!deleted.ok()) return FailureResponse(deleted, "model");
-  LOG_INFO("learned model {} of {} deleted", name, *model->owner);
+  LOG_INFO("learned model {} of {} deleted", name, *model.owner);
   return JsonResponse({{"id", name}, {"object", "model"}, {"deleted", true}});
 }
 

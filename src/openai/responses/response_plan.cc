@@ -19,10 +19,10 @@ std::optional<ApiError> FillMessages(const RequestLimits& limits, const std::str
   ConversationReader reader(&request->chat.messages);
   if (!request->instructions.empty()) reader.AddInstructions(request->instructions);
   const auto items_max = static_cast<size_t>(limits.messages_max);
-  auto turns = store->Conversation(tenant, request->previous_response_id, items_max);
-  if (!turns.ok()) return turns.error();
+  ASSIGN_OR_RETURN_ERROR(const auto turns,
+                         store->Conversation(tenant, request->previous_response_id, items_max));
   size_t num_items = request->input.size();
-  for (const ResponseStore::Entry& turn : *turns) {
+  for (const ResponseStore::Entry& turn : turns) {
     for (const std::string* list : {&turn->input, &turn->output}) {
       const Result<Json> items = ParseInnerJson(*list);
       if (!items.ok()) {
@@ -50,29 +50,27 @@ std::optional<ApiError> FillMessages(const RequestLimits& limits, const std::str
 ApiResult<GenerationPlan> PlanResponse(const ApiContext& context, const RequestLimits& limits,
                                        const ApiKey& key, ResponseStore* store,
                                        std::string_view body) {
-  ApiResult<Json> json = ParseBody(body);
-  if (!json.ok()) return json.error();
-  ApiResult<ResponsesRequest> request =
-      ParseResponsesRequest(*json, body, limits, context.defaults);
-  if (!request.ok()) return request.error();
-  if (request->store.value_or(false) && !store->enabled()) {
+  ASSIGN_OR_RETURN_ERROR(const Json json, ParseBody(body));
+  ASSIGN_OR_RETURN_ERROR(ResponsesRequest request,
+                         ParseResponsesRequest(json, body, limits, context.defaults));
+  if (request.store.value_or(false) && !store->enabled()) {
     return InvalidRequestError("store",
                                "'store' is off on this server (--responses-stored-max 0); send "
                                "\"store\": false and the whole conversation as 'input'");
   }
   const std::string tenant = key.rights().tenant;
-  if (auto error = FillMessages(limits, tenant, store, &*request)) return *error;
-  const bool is_stored = request->store.value_or(true) && store->enabled();
+  if (auto error = FillMessages(limits, tenant, store, &request)) return *error;
+  const bool is_stored = request.store.value_or(true) && store->enabled();
   ResponseTurn turn;
-  turn.repeated = RepeatedFields(*request, is_stored);
-  turn.input = DumpJson(request->input);
-  turn.previous_id = request->previous_response_id;
+  turn.repeated = RepeatedFields(request, is_stored);
+  turn.input = DumpJson(request.input);
+  turn.previous_id = request.previous_response_id;
   turn.tenant = tenant;
   turn.store = is_stored ? store : nullptr;
-  ApiResult<GenerationPlan> plan = PlanChat(context, limits, key, std::move(request->chat));
-  if (!plan.ok()) return plan;
-  plan->head.id = RandomName("resp_");
-  plan->make_writer = [turn = std::move(turn)](const ApiContext& from, ResponseHead head) mutable {
+  ASSIGN_OR_RETURN_ERROR(GenerationPlan plan,
+                         PlanChat(context, limits, key, std::move(request.chat)));
+  plan.head.id = RandomName("resp_");
+  plan.make_writer = [turn = std::move(turn)](const ApiContext& from, ResponseHead head) mutable {
     return std::make_unique<ResponsesWriter>(from, std::move(head), std::move(turn));
   };
   return plan;

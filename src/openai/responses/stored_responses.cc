@@ -42,32 +42,31 @@ ApiResult<ItemsQuery> ParseItemsQuery(std::string_view query) {
 }
 
 HttpResponse ItemsResponse(const StoredResponse& stored, std::string_view query) {
-  ApiResult<ItemsQuery> parsed = ParseItemsQuery(query);
-  if (!parsed.ok()) return ErrorResponse(parsed.error());
+  ASSIGN_OR_RESPOND(const ItemsQuery parsed, ParseItemsQuery(query));
   Result<Json> read = ParseInnerJson(stored.input);
   if (!read.ok()) return ErrorResponse(ErrorFromStatus(read.status()));
   Json& items = *read;
-  if (!parsed->is_ascending) std::reverse(items.begin(), items.end());
+  if (!parsed.is_ascending) std::reverse(items.begin(), items.end());
   auto begin = items.begin();
-  if (!parsed->after.empty()) {
+  if (!parsed.after.empty()) {
     begin = std::find_if(items.begin(), items.end(),
-                         [&](const Json& item) { return item["id"] == parsed->after; });
+                         [&](const Json& item) { return item["id"] == parsed.after; });
     if (begin == items.end()) {
       return ErrorResponse(
-          InvalidRequestError("after", "No item with id '" + parsed->after + "' is here."));
+          InvalidRequestError("after", "No item with id '" + parsed.after + "' is here."));
     }
     ++begin;
   }
   const auto left = static_cast<size_t>(items.end() - begin);
   Json data = Json::array();
-  for (size_t i = 0; i < std::min(left, parsed->limit); ++i) data.push_back(*begin++);
+  for (size_t i = 0; i < std::min(left, parsed.limit); ++i) data.push_back(*begin++);
   const Json first = data.empty() ? Json() : data.front()["id"];
   const Json last = data.empty() ? Json() : data.back()["id"];
   return JsonResponse({{"object", "list"},
                        {"data", std::move(data)},
                        {"first_id", first},
                        {"last_id", last},
-                       {"has_more", left > parsed->limit}});
+                       {"has_more", left > parsed.limit}});
 }
 
 std::optional<ApiError> CheckReadQuery(std::string_view query) {
