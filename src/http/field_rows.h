@@ -19,10 +19,6 @@ enum class FieldUse : uint8_t {
 struct ApiField {
   const char* name;
   FieldUse use = FieldUse::kRead;
-  // For kRead, as texts for people.
-  const char* type = "";
-  const char* initial = "";
-  const char* note = "";
   // For kRefused: JSON of the value that asks for nothing, besides null and what is empty.
   const char* neutral = "";
 };

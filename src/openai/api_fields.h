@@ -1,8 +1,6 @@
-// The rows of every endpoint's fields, from which bodies are read and docs/http-api.md's tables are
-// made. Immutable; any thread.
+// The rows of every endpoint's fields, by which bodies are read. What each field takes and does is
+// in docs/http-api.md, which has the same fields (api_fields_test.cc). Immutable; any thread.
 #pragma once
-
-#include <string>
 
 #include "http/field_rows.h"
 
@@ -17,18 +15,5 @@ const ApiFields& TokenizeChatFields();
 const ApiFields& DetokenizeFields();
 const ApiFields& FineTuningFields();
 const ApiFields& HyperparameterFields();  // of the method "document"
-
-// The tables of docs/http-api.md: of all endpoints for text, of completions and chat, and what each
-// has besides.
-std::string SamplingFieldsMarkdown();
-std::string SharedFieldsMarkdown();
-std::string CompletionFieldsMarkdown();
-std::string ChatFieldsMarkdown();
-std::string ResponsesFieldsMarkdown();
-std::string EmbeddingFieldsMarkdown();
-std::string TokenizeFieldsMarkdown();
-std::string DetokenizeFieldsMarkdown();
-std::string FineTuningFieldsMarkdown();
-std::string HyperparameterFieldsMarkdown();
 
 }  // namespace graft

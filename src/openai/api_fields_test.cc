@@ -2,13 +2,17 @@
 
 #include <gtest/gtest.h>
 
+#include <cstdio>
 #include <cstdlib>
 #include <fstream>
 #include <functional>
+#include <map>
 #include <optional>
 #include <set>
+#include <sstream>
 
 #include "base/file.h"
+#include "jobs/document_method.h"
 #include "openai/embedding_request.h"
 #include "openai/learning/job_request.h"
 #include "openai/openai_request.h"
@@ -137,36 +141,133 @@ TEST(ApiFieldsTest, FieldsOfOpenAiAndVllmHaveRows) {
          {"padding", "truncation_side", "add_generation_prompt", "continue_final_message"});
 }
 
-// With GRAFT_WRITE_DOCS=1 the test writes the page instead.
-TEST(ApiFieldsTest, ThePageHasTheTables) {
+std::string PagePath() {
   const char* dir = std::getenv("GRAFT_SOURCE_DIR");
-  const std::string path = std::string(dir == nullptr ? "." : dir) + "/docs/http-api.md";
-  const Result<std::string> before = ReadFile(path);
+  return std::string(dir == nullptr ? "." : dir) + "/docs/http-api.md";
+}
+
+// Where a table of the page begins, behind its mark, and where it ends.
+std::pair<size_t, size_t> TableIn(const std::string& page, const std::string& name) {
+  const std::string mark = "<!-- fields: " + name + " -->\n";
+  const size_t begin = page.find(mark);
+  EXPECT_NE(begin, std::string::npos) << mark;
+  const size_t end = page.find("<!-- end -->", begin);
+  EXPECT_NE(end, std::string::npos) << mark;
+  return {begin + mark.size(), end};
+}
+
+// By their names, the fields' uses and neutral values.
+using Uses = std::map<std::string, std::pair<FieldUse, std::string>>;
+
+// A row names one field that is read, or all fields that are ignored, or refused with their values.
+void AddTable(const std::string& page, const std::string& name, Uses* uses) {
+  const auto [begin, end] = TableIn(page, name);
+  std::istringstream lines(page.substr(begin, end - begin));
+  for (std::string line; std::getline(lines, line);) {
+    if (!line.starts_with("| `")) continue;
+    const bool is_refused = line.find(" | | | refused unless") != std::string::npos;
+    const bool is_ignored = line.find(" | | | accepted and without effect") != std::string::npos;
+    std::vector<std::string> quoted;
+    const size_t cell_end = line.find(" |", 2);
+    for (size_t at = line.find('`'); at < cell_end; at = line.find('`', at + 1)) {
+      const size_t close = line.find('`', at + 1);
+      quoted.push_back(line.substr(at + 1, close - at - 1));
+      at = close;
+    }
+    for (size_t i = 0; i < quoted.size(); i += is_refused ? 2 : 1) {
+      (*uses)[quoted[i]] = {is_refused   ? FieldUse::kRefused
+                            : is_ignored ? FieldUse::kIgnored
+                                         : FieldUse::kRead,
+                            is_refused ? quoted.at(i + 1) : ""};
+    }
+  }
+}
+
+TEST(ApiFieldsTest, ThePageHasTheFields) {
+  const Result<std::string> page = ReadFile(PagePath());
+  ASSERT_TRUE(page.ok()) << page.status().ToString();
+  using Fields = std::vector<const ApiFields*>;
+  const std::pair<Fields, std::vector<const char*>> tables[] = {
+      {{&CompletionFields()}, {"sampling", "both", "completions"}},
+      {{&ChatFields()}, {"sampling", "both", "chat"}},
+      {{&ResponsesFields()}, {"sampling", "responses"}},
+      {{&EmbeddingFields()}, {"embeddings"}},
+      {{&TokenizeTextFields(), &TokenizeChatFields()}, {"tokenize"}},
+      {{&DetokenizeFields()}, {"detokenize"}},
+      {{&FineTuningFields()}, {"fine-tuning"}},
+      {{&HyperparameterFields()}, {"hyperparameters"}}};
+  for (const auto& [all_fields, names] : tables) {
+    Uses expected, told;
+    for (const ApiFields* fields : all_fields) {
+      for (const ApiField& row : fields->rows()) expected[row.name] = {row.use, row.neutral};
+    }
+    for (const char* const name : names) AddTable(*page, name, &told);
+    EXPECT_EQ(told, expected) << names.back();
+  }
+}
+
+// "1,048,576", "0.5".
+std::string NumberText(double number) {
+  char text[32];
+  std::snprintf(text, sizeof(text), "%.10g", number);
+  std::string all = text;
+  if (all.find_first_not_of("0123456789") != std::string::npos) return all;
+  for (size_t i = all.size(); i > 3; i -= 3) all.insert(i - 3, ",");
+  return all;
+}
+
+// What may be given for a setting of a method, and what stands where it is not given.
+struct SettingText {
+  std::string type, initial;
+};
+SettingText TextOf(const MethodRow& row, int32_t initial) {
+  const bool is_own = *row.own != '\0';
+  return {"integer, " + NumberText(row.min + (is_own ? 1 : 0)) + " to " + NumberText(row.max),
+          is_own ? row.own : NumberText(initial)};
+}
+SettingText TextOf(const MethodRow& row, double initial) {
+  const bool is_own = *row.own != '\0';
+  return {"number, " +
+              (is_own || row.is_above ? "above " + NumberText(row.min) + ", to "
+                                      : NumberText(row.min) + " to ") +
+              NumberText(row.max),
+          is_own ? row.own : NumberText(initial)};
+}
+SettingText TextOf(const MethodRow& row, const std::string& initial) {
+  if (*row.own != '\0') return {"string", row.own};
+  std::string words;
+  for (const char* const word : row.words) {
+    words += (words.empty() ? "`\"" : ", `\"") + std::string(word) + "\"`";
+  }
+  return {words, "`\"" + initial + "\"`"};
+}
+SettingText TextOf(const MethodRow& row, const std::vector<std::string>&) {
+  return {"list of up to " + NumberText(row.max) + " ids of files", row.own};
+}
+
+// The rows of jobs/document_method.h have ranges and defaults. With GRAFT_WRITE_DOCS=1 the test
+// writes them into the page.
+TEST(ApiFieldsTest, ThePageHasTheSettingsOfAJob) {
+  const Result<std::string> before = ReadFile(PagePath());
   ASSERT_TRUE(before.ok()) << before.status().ToString();
   std::string page = *before;
-  const std::pair<const char*, std::string> tables[] = {
-      {"sampling", SamplingFieldsMarkdown()},
-      {"both", SharedFieldsMarkdown()},
-      {"completions", CompletionFieldsMarkdown()},
-      {"chat", ChatFieldsMarkdown()},
-      {"responses", ResponsesFieldsMarkdown()},
-      {"embeddings", EmbeddingFieldsMarkdown()},
-      {"tokenize", TokenizeFieldsMarkdown()},
-      {"detokenize", DetokenizeFieldsMarkdown()},
-      {"fine-tuning", FineTuningFieldsMarkdown()},
-      {"hyperparameters", HyperparameterFieldsMarkdown()}};
-  for (const auto& [name, table] : tables) {
-    const std::string mark = std::string("<!-- fields: ") + name + " -->\n";
-    const size_t begin = page.find(mark);
-    ASSERT_NE(begin, std::string::npos) << mark;
-    const size_t first = begin + mark.size();
-    const size_t end = page.find("<!-- end -->", first);
-    ASSERT_NE(end, std::string::npos) << mark;
-    page.replace(first, end - first, "\n" + table + "\n");
-  }
-  if (std::getenv("GRAFT_WRITE_DOCS") != nullptr) std::ofstream(path) << page;
-  EXPECT_TRUE(page == *before || std::getenv("GRAFT_WRITE_DOCS") != nullptr)
-      << "docs/http-api.md is behind src/openai/api_fields.cc; run this test with "
+  std::string rows;
+  const DocumentMethod initial;
+  VisitMethod(initial, [&rows](const MethodRow& row, const auto& value) {
+    if (*row.field == '\0') return;
+    const SettingText text = TextOf(row, value);
+    rows += std::string("| `") + row.field + "` | " + text.type + " | " + text.initial + " | " +
+            row.field_help + (*row.field_help == '\0' ? "|\n" : " |\n");
+  });
+  const auto [begin, end] = TableIn(page, "hyperparameters");
+  const size_t first = page.find("| `", begin);
+  const size_t others = page.find("| `hidden_states`", begin);
+  ASSERT_TRUE(first < end && others < end);
+  page.replace(first, others - first, rows);
+  const bool writes = std::getenv("GRAFT_WRITE_DOCS") != nullptr;
+  if (writes) std::ofstream(PagePath()) << page;
+  EXPECT_TRUE(page == *before || writes)
+      << "docs/http-api.md is behind src/jobs/document_method.cc; run this test with "
          "GRAFT_WRITE_DOCS=1";
 }
 
