@@ -57,14 +57,6 @@ int64_t UnixMs() {
       .count();
 }
 
-bool IsPlain(char c) { return c >= ' ' && c < 0x7f && c != '"' && c != '\\'; }
-
-// Labels are plain nearly always, and there are thousands.
-std::string Quoted(const std::string& text) {
-  if (std::all_of(text.begin(), text.end(), IsPlain)) return '"' + text + '"';
-  return DumpJson(Json(text));
-}
-
 void AppendNumber(double number, std::string* out) {
   if (!std::isfinite(number)) {
     *out += "null";
@@ -76,7 +68,7 @@ void AppendNumber(double number, std::string* out) {
 
 // "name":[[{labels},value],...]
 void AppendFamily(const prometheus::MetricFamily& family, std::string* out) {
-  *out += Quoted(family.name) + ":[";
+  *out += JsonString(family.name) + ":[";
   const char* comma = "";
   for (const prometheus::ClientMetric& series : family.metric) {
     *out += std::exchange(comma, ",");
@@ -84,7 +76,7 @@ void AppendFamily(const prometheus::MetricFamily& family, std::string* out) {
     const char* between = "";
     for (const auto& label : series.label) {
       *out += std::exchange(between, ",");
-      *out += Quoted(label.name) + ":" + Quoted(label.value);
+      *out += JsonString(label.name) + ":" + JsonString(label.value);
     }
     *out += "},";
     const bool is_gauge = family.type == prometheus::MetricType::Gauge;
@@ -241,7 +233,7 @@ void Dashboard::AppendLatencies(const Snapshot& snapshot, std::string* out) {
   *out += '{';
   for (size_t i = 0; i < kLatencyRows.size(); ++i) {
     *out += std::exchange(comma, ",");
-    *out += Quoted(kLatencyRows[i].key) + ":{\"all\":";
+    *out += JsonString(kLatencyRows[i].key) + ":{\"all\":";
     AppendQuantiles(BucketsOf(snapshot.families, kLatencyRows[i].family), out);
     *out += ",\"recent\":";
     AppendQuantiles(history_.Recent(snapshot.families, i), out);
@@ -255,13 +247,13 @@ void Dashboard::AppendAdapters(const Snapshot& snapshot, std::string* out) const
   *out += '[';
   for (const Popular& popular : MostPopular(snapshot.families)) {
     *out += std::exchange(comma, ",");
-    *out += "{\"name\":" + Quoted(popular.name) + ",\"requests\":";
+    *out += "{\"name\":" + JsonString(popular.name) + ",\"requests\":";
     AppendNumber(popular.requests, out);
     *out += ",\"output_tokens\":";
     AppendNumber(popular.output_tokens, out);
     const Result<AdapterInfo> adapter = parts_.catalog.Find(popular.name);
     if (adapter.ok()) {
-      *out += ",\"state\":" + Quoted(kStateWords[static_cast<size_t>(StateOf(*adapter))]) +
+      *out += ",\"state\":" + JsonString(kStateWords[static_cast<size_t>(StateOf(*adapter))]) +
               ",\"rank\":" + std::to_string(adapter->rank_max) +
               ",\"virtual_tokens\":" + std::to_string(adapter->num_virtual_tokens) +
               ",\"bytes\":" + std::to_string(adapter->bytes);
@@ -280,7 +272,7 @@ std::string Dashboard::DataJson(uint64_t since) {
   std::string out = "{\"snapshot\":" + std::to_string(snapshot->number) +
                     ",\"unix_ms\":" + std::to_string(snapshot->unix_ms) +
                     ",\"uptime_ms\":" + std::to_string(unix_ms - start_ms_) +
-                    ",\"model\":" + Quoted(parts_.base_model) +
+                    ",\"model\":" + JsonString(parts_.base_model) +
                     ",\"version\":\"" GRAFT_VERSION "\",\"is_frontend\":" +
                     (parts_.num_holders ? "true" : "false") + ",\"series\":{";
   const char* comma = "";

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "base/check.h"
 #include "http/api_error.h"
 #include "openai/choice.h"
 #include "request/token_event.h"
@@ -23,15 +24,18 @@ class AnswerWriter {
   virtual ~AnswerWriter() = default;
 
   // What events say from now on where they tell the usage so far.
-  virtual void SetUsage(const ResponseUsage& usage) = 0;
+  virtual void SetUsage(const ResponseUsage& /*usage*/) {}
 
   // A stream, as server-sent events: what comes before choice `idx`'s first chunk; what it has
-  // gained, `finish` kNone while it goes on; what comes behind all choices; or a failure.
-  virtual void AppendBeginning(int32_t idx, std::string* out) = 0;
-  virtual void AppendChunk(int32_t idx, const ChoicePiece& piece, FinishReason finish,
-                           std::string* out) = 0;
-  virtual void AppendEnd(const ResponseUsage& usage, std::string* out) = 0;
-  virtual void AppendError(const ApiError& error, std::string* out) = 0;
+  // gained, `finish` kNone while it goes on; what comes behind all choices; or a failure. Of an
+  // endpoint that streams.
+  virtual void AppendBeginning(int32_t /*idx*/, std::string* /*out*/) { CHECK(false); }
+  virtual void AppendChunk(int32_t /*idx*/, const ChoicePiece& /*piece*/, FinishReason /*finish*/,
+                           std::string* /*out*/) {
+    CHECK(false);
+  }
+  virtual void AppendEnd(const ResponseUsage& /*usage*/, std::string* /*out*/) { CHECK(false); }
+  virtual void AppendError(const ApiError& /*error*/, std::string* /*out*/) { CHECK(false); }
 
   // What it keeps of a stream for AppendEnd, which goes through all of it once more.
   virtual int64_t kept_bytes() const { return 0; }

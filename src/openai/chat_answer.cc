@@ -1,8 +1,7 @@
 #include "openai/chat_answer.h"
 
-#include "base/random.h"
+#include "base/json.h"
 #include "http/random_name.h"
-#include "openai/openai_response.h"
 
 namespace graft {
 namespace {
@@ -14,20 +13,14 @@ struct ToolCall {
   std::string arguments;
 };
 
-void AppendToolCall(const ToolCall& call, bool short_ids, std::string* out) {
-  *out += "{\"id\":";
-  AppendJsonString(NewCallId(short_ids), out);
-  *out += ",\"type\":\"function\",\"function\":{\"name\":";
-  AppendJsonString(call.name, out);
-  *out += ",\"arguments\":";
-  AppendJsonString(call.arguments, out);
-  *out += "}}";
+std::string ToolCallJson(const ToolCall& call, bool short_ids) {
+  return "{\"id\":\"" + NewCallId(short_ids) +
+         "\",\"type\":\"function\",\"function\":{\"name\":" + JsonString(call.name) +
+         ",\"arguments\":" + JsonString(call.arguments) + "}}";
 }
 
 std::string TextDelta(const char* field, const std::string& text) {
-  std::string delta = std::string("{\"") + field + "\":";
-  AppendJsonString(text, &delta);
-  return delta + "}";
+  return std::string("{\"") + field + "\":" + JsonString(text) + "}";
 }
 
 // A call's first delta has its id and name, the others more of its arguments.
@@ -35,17 +28,12 @@ std::string CallDelta(int32_t idx, const std::string* name, const std::string& a
                       bool short_ids) {
   std::string delta = "{\"tool_calls\":[{\"index\":" + std::to_string(idx) + ",";
   if (name != nullptr) {
-    delta += "\"id\":\"" + NewCallId(short_ids) + "\",\"type\":\"function\",";
+    delta += "\"id\":\"" + NewCallId(short_ids) +
+             "\",\"type\":\"function\",\"function\":{\"name\":" + JsonString(*name) + ",";
+  } else {
+    delta += "\"function\":{";
   }
-  delta += "\"function\":{";
-  if (name != nullptr) {
-    delta += "\"name\":";
-    AppendJsonString(*name, &delta);
-    delta += ",";
-  }
-  delta += "\"arguments\":";
-  AppendJsonString(arguments, &delta);
-  return delta + "}}]}";
+  return delta + "\"arguments\":" + JsonString(arguments) + "}}]}";
 }
 
 }  // namespace
@@ -55,7 +43,7 @@ std::string NewCallId(bool is_short) {
   return is_short ? id.substr(0, 9) : "call_" + id;
 }
 
-void AppendChatMessage(const ChoicePiece& piece, bool short_call_ids, std::string* out) {
+std::string ChatMessage(const ChoicePiece& piece, bool short_call_ids) {
   std::string content = piece.text;
   std::string reasoning;
   std::vector<ToolCall> calls;
@@ -68,22 +56,15 @@ void AppendChatMessage(const ChoicePiece& piece, bool short_call_ids, std::strin
     calls.pop_back();
     content += part.text;
   }
-  *out += "{\"role\":\"assistant\",\"content\":";
-  if (content.empty() && (!calls.empty() || !reasoning.empty())) {
-    *out += "null";
-  } else {
-    AppendJsonString(content, out);
-  }
-  *out += ",\"refusal\":null";
-  if (!reasoning.empty()) {
-    *out += ",\"reasoning_content\":";
-    AppendJsonString(reasoning, out);
-  }
+  const bool has_no_content = content.empty() && (!calls.empty() || !reasoning.empty());
+  std::string message =
+      "{\"role\":\"assistant\",\"content\":" + (has_no_content ? "null" : JsonString(content)) +
+      ",\"refusal\":null";
+  if (!reasoning.empty()) message += ",\"reasoning_content\":" + JsonString(reasoning);
   for (size_t i = 0; i < calls.size(); ++i) {
-    *out += i == 0 ? ",\"tool_calls\":[" : ",";
-    AppendToolCall(calls[i], short_call_ids, out);
+    message += (i == 0 ? ",\"tool_calls\":[" : ",") + ToolCallJson(calls[i], short_call_ids);
   }
-  *out += calls.empty() ? "}" : "]}";
+  return message + (calls.empty() ? "}" : "]}");
 }
 
 std::vector<std::string> ChatDeltas(const ChoicePiece& piece, bool short_call_ids) {

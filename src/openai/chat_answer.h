@@ -15,7 +15,7 @@ namespace graft {
 std::string NewCallId(bool is_short);
 
 // The answer's message. A call that turned out to be none is the text that it was.
-void AppendChatMessage(const ChoicePiece& piece, bool short_call_ids, std::string* out);
+std::string ChatMessage(const ChoicePiece& piece, bool short_call_ids);
 
 // The deltas of a stream that a piece becomes, each a JSON object. A call that turned out to be
 // none cannot be taken back: it stays as far as it went.

@@ -1,10 +1,11 @@
 #include "openai/embeddings_writer.h"
 
+#include <openssl/evp.h>
+
 #include <charconv>
 #include <cmath>
 
-#include "base/check.h"
-#include "openai/openai_response.h"
+#include "base/json.h"
 #include "openai/token_logprobs.h"
 
 namespace graft {
@@ -31,37 +32,11 @@ void Normalize(std::span<float> vector) {
 }
 
 std::string Base64(std::string_view bytes) {
-  constexpr char kDigits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-  std::string text;
-  text.reserve((bytes.size() + 2) / 3 * 4);
-  for (size_t i = 0; i < bytes.size(); i += 3) {
-    const size_t count = std::min<size_t>(3, bytes.size() - i);
-    uint32_t word = 0;
-    for (size_t k = 0; k < 3; ++k) {
-      word = word << 8 | (k < count ? static_cast<unsigned char>(bytes[i + k]) : 0u);
-    }
-    for (size_t k = 0; k < 4; ++k) {
-      text += k <= count ? kDigits[word >> (18 - 6 * k) & 63] : '=';
-    }
-  }
+  std::string text((bytes.size() + 2) / 3 * 4, '\0');
+  EVP_EncodeBlock(reinterpret_cast<unsigned char*>(text.data()),
+                  reinterpret_cast<const unsigned char*>(bytes.data()),
+                  static_cast<int>(bytes.size()));
   return text;
-}
-
-void EmbeddingsWriter::AppendBeginning(int32_t /*idx*/, std::string* /*out*/) {
-  CHECK(false) << "embeddings do not stream";
-}
-
-void EmbeddingsWriter::AppendChunk(int32_t /*idx*/, const ChoicePiece& /*piece*/,
-                                   FinishReason /*finish*/, std::string* /*out*/) {
-  CHECK(false) << "embeddings do not stream";
-}
-
-void EmbeddingsWriter::AppendEnd(const ResponseUsage& /*usage*/, std::string* /*out*/) {
-  CHECK(false) << "embeddings do not stream";
-}
-
-void EmbeddingsWriter::AppendError(const ApiError& /*error*/, std::string* /*out*/) {
-  CHECK(false) << "embeddings do not stream";
 }
 
 std::string EmbeddingsWriter::Body(std::vector<ChoicePiece> pieces,
@@ -82,10 +57,9 @@ std::string EmbeddingsWriter::Body(std::vector<ChoicePiece> pieces,
     body += '}';
     pieces[i] = ChoicePiece();
   }
-  body += "],\"model\":";
-  AppendJsonString(model_, &body);
   const std::string tokens = std::to_string(usage.prompt_tokens);
-  return body + ",\"usage\":{\"prompt_tokens\":" + tokens + ",\"total_tokens\":" + tokens + "}}";
+  return body + "],\"model\":" + JsonString(model_) + ",\"usage\":{\"prompt_tokens\":" + tokens +
+         ",\"total_tokens\":" + tokens + "}}";
 }
 
 }  // namespace graft

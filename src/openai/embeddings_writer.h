@@ -15,12 +15,6 @@ class EmbeddingsWriter : public AnswerWriter {
   EmbeddingsWriter(std::string model, EmbeddingFormat format)
       : model_(std::move(model)), format_(format) {}
 
-  void SetUsage(const ResponseUsage& /*usage*/) override {}
-  void AppendBeginning(int32_t idx, std::string* out) override;
-  void AppendChunk(int32_t idx, const ChoicePiece& piece, FinishReason finish,
-                   std::string* out) override;
-  void AppendEnd(const ResponseUsage& usage, std::string* out) override;
-  void AppendError(const ApiError& error, std::string* out) override;
   std::string Body(std::vector<ChoicePiece> pieces, const std::vector<FinishReason>& finishes,
                    const ResponseUsage& usage) override;
 

@@ -87,8 +87,7 @@ void FuzzRequests(std::string_view bytes) {
 // A text of any bytes must come back unchanged, or with replacement characters where it is not
 // UTF-8.
 void FuzzStrings(std::string_view bytes) {
-  std::string text;
-  AppendJsonString(bytes, &text);
+  const std::string text = JsonString(bytes);
   const Result<Json> json = ParseJson(text);
   CHECK(json.ok()) << text;
   if (IsValidUtf8(bytes)) CHECK(json.value() == std::string(bytes));

@@ -25,27 +25,21 @@ const char* StateName(AdapterState state) {
   return "";
 }
 
-void AppendInteger(int64_t value, std::string* out) { *out += std::to_string(value); }
-
-void AppendUsage(const ResponseUsage& usage, std::string* out) {
-  *out += "{\"prompt_tokens\":";
-  AppendInteger(usage.prompt_tokens, out);
-  *out += ",\"completion_tokens\":";
-  AppendInteger(usage.output_tokens, out);
-  *out += ",\"total_tokens\":";
-  AppendInteger(usage.prompt_tokens + usage.output_tokens, out);
-  *out += ",\"prompt_tokens_details\":{\"cached_tokens\":";
-  AppendInteger(usage.cached_tokens, out);
-  *out += "}}";
+std::string UsageJson(const ResponseUsage& usage) {
+  return "{\"prompt_tokens\":" + std::to_string(usage.prompt_tokens) +
+         ",\"completion_tokens\":" + std::to_string(usage.output_tokens) +
+         ",\"total_tokens\":" + std::to_string(usage.prompt_tokens + usage.output_tokens) +
+         ",\"prompt_tokens_details\":{\"cached_tokens\":" + std::to_string(usage.cached_tokens) +
+         "}}";
 }
 
-void AppendFinish(FinishReason finish, bool has_calls, std::string* out) {
-  *out += "\"finish_reason\":";
-  if (finish == FinishReason::kNone) {
-    *out += "null";
-  } else {
-    *out += std::string("\"") + FinishReasonName(finish, has_calls) + "\"";
-  }
+// By OpenAI's words.
+std::string FinishField(FinishReason finish, bool has_calls) {
+  const char* const word = finish == FinishReason::kNone     ? "null"
+                           : finish == FinishReason::kLength ? "\"length\""
+                           : has_calls                       ? "\"tool_calls\""
+                                                             : "\"stop\"";
+  return std::string("\"finish_reason\":") + word;
 }
 
 // A field behind others.
@@ -53,41 +47,23 @@ void AppendIds(const char* name, const std::vector<int32_t>& ids, std::string* o
   *out += std::string(",\"") + name + "\":[";
   for (size_t i = 0; i < ids.size(); ++i) {
     AppendComma(i, out);
-    AppendInteger(ids[i], out);
+    *out += std::to_string(ids[i]);
   }
   *out += ']';
 }
 
 }  // namespace
 
-void AppendJsonString(std::string_view text, std::string* out) {
-  const bool is_plain = std::all_of(text.begin(), text.end(), [](char c) {
-    return c >= 0x20 && c < 0x7F && c != '"' && c != '\\';
-  });
-  if (!is_plain) {
-    *out += DumpJson(Json(std::string(text)));
-    return;
-  }
-  *out += '"';
-  *out += text;
-  *out += '"';
-}
-
-const char* FinishReasonName(FinishReason finish, bool has_calls) {
-  if (finish == FinishReason::kLength) return "length";
-  return has_calls ? "tool_calls" : "stop";
-}
-
 ResponseWriter::ResponseWriter(const Tokenizer& tokenizer, ResponseHead head)
-    : tokenizer_(tokenizer), head_(std::move(head)) {
-  chunk_prefix_ = "data: {\"id\":";
-  AppendJsonString(head_.id, &chunk_prefix_);
-  chunk_prefix_ += head_.is_chat ? ",\"object\":\"chat.completion.chunk\",\"created\":"
-                                 : ",\"object\":\"text_completion\",\"created\":";
-  AppendInteger(head_.created, &chunk_prefix_);
-  chunk_prefix_ += ",\"model\":";
-  AppendJsonString(head_.model, &chunk_prefix_);
-  chunk_prefix_ += ",\"choices\":[";
+    : tokenizer_(tokenizer),
+      head_(std::move(head)),
+      chunk_prefix_("data: " +
+                    Beginning(head_.is_chat ? "chat.completion.chunk" : "text_completion")) {}
+
+std::string ResponseWriter::Beginning(const char* object) const {
+  return "{\"id\":" + JsonString(head_.id) + ",\"object\":\"" + object +
+         "\",\"created\":" + std::to_string(head_.created) +
+         ",\"model\":" + JsonString(head_.model) + ",\"choices\":[";
 }
 
 void ResponseWriter::AppendEvent(std::string_view choice, std::string* out,
@@ -97,8 +73,7 @@ void ResponseWriter::AppendEvent(std::string_view choice, std::string* out,
   *out += ']';
   *out += more;
   if (head_.continuous_usage) {
-    *out += ",\"usage\":";
-    AppendUsage(usage_, out);
+    *out += ",\"usage\":" + UsageJson(usage_);
   } else if (head_.include_usage) {
     *out += ",\"usage\":null";
   }
@@ -146,32 +121,22 @@ void ResponseWriter::AppendChatChunks(int32_t idx, const ChoicePiece& piece, Fin
     AppendEvent(choice + ",\"finish_reason\":null}", out, i == 0 ? of_prompt : "");
   }
   if (finish == FinishReason::kNone) return;
-  std::string choice = head + "{},\"logprobs\":null,";
-  AppendFinish(finish, piece.has_calls, &choice);
-  AppendEvent(choice + "}", out);
+  AppendEvent(head + "{},\"logprobs\":null," + FinishField(finish, piece.has_calls) + "}", out);
 }
 
 void ResponseWriter::AppendTextChoice(int32_t idx, const ChoicePiece& piece, FinishReason finish,
                                       std::string* out) const {
-  *out += "{\"index\":";
-  AppendInteger(idx, out);
-  *out += ",\"text\":";
-  AppendJsonString(piece.text, out);
-  *out += ",\"logprobs\":";
+  *out += "{\"index\":" + std::to_string(idx) + ",\"text\":" + JsonString(piece.text) +
+          ",\"logprobs\":";
   AppendLogprobs(piece, out);
-  *out += ',';
-  AppendFinish(finish, /*has_calls=*/false, out);
+  *out += ',' + FinishField(finish, /*has_calls=*/false);
   AppendTokenIds(piece, out);
   if (!piece.prompt_token_ids.empty()) AppendIds("prompt_token_ids", piece.prompt_token_ids, out);
   *out += '}';
 }
 
 void ResponseWriter::AppendEnd(const ResponseUsage& usage, std::string* out) {
-  if (head_.include_usage) {
-    *out += chunk_prefix_ + "],\"usage\":";
-    AppendUsage(usage, out);
-    *out += "}\n\n";
-  }
+  if (head_.include_usage) *out += chunk_prefix_ + "],\"usage\":" + UsageJson(usage) + "}\n\n";
   *out += "data: [DONE]\n\n";
 }
 
@@ -182,14 +147,7 @@ void ResponseWriter::AppendError(const ApiError& error, std::string* out) {
 std::string ResponseWriter::Body(std::vector<ChoicePiece> pieces,
                                  const std::vector<FinishReason>& finishes,
                                  const ResponseUsage& usage) {
-  std::string body = "{\"id\":";
-  AppendJsonString(head_.id, &body);
-  body += head_.is_chat ? ",\"object\":\"chat.completion\",\"created\":"
-                        : ",\"object\":\"text_completion\",\"created\":";
-  AppendInteger(head_.created, &body);
-  body += ",\"model\":";
-  AppendJsonString(head_.model, &body);
-  body += ",\"choices\":[";
+  std::string body = Beginning(head_.is_chat ? "chat.completion" : "text_completion");
   std::string prompt_logprobs, prompt_ids;  // a chat has them once
   if (head_.is_chat && head_.returns_token_ids && !pieces.empty()) {
     AppendIds("prompt_token_ids", pieces[0].prompt_token_ids, &prompt_ids);
@@ -202,12 +160,10 @@ std::string ResponseWriter::Body(std::vector<ChoicePiece> pieces,
     }
     const auto idx = static_cast<int32_t>(i);
     if (head_.is_chat) {
-      body += "{\"index\":" + std::to_string(idx) + ",\"message\":";
-      AppendChatMessage(pieces[i], head_.short_call_ids, &body);
-      body += ",\"logprobs\":";
+      body += "{\"index\":" + std::to_string(idx) +
+              ",\"message\":" + ChatMessage(pieces[i], head_.short_call_ids) + ",\"logprobs\":";
       AppendLogprobs(pieces[i], &body);
-      body += ',';
-      AppendFinish(finishes[i], pieces[i].has_calls, &body);
+      body += ',' + FinishField(finishes[i], pieces[i].has_calls);
       AppendTokenIds(pieces[i], &body);
       body += '}';
     } else {
@@ -218,9 +174,7 @@ std::string ResponseWriter::Body(std::vector<ChoicePiece> pieces,
   }
   body += ']';
   if (head_.is_chat) body += prompt_logprobs + prompt_ids;
-  body += ",\"usage\":";
-  AppendUsage(usage, &body);
-  return body + "}";
+  return body + ",\"usage\":" + UsageJson(usage) + "}";
 }
 
 void ResponseWriter::AppendTokenIds(const ChoicePiece& piece, std::string* out) const {
@@ -231,7 +185,9 @@ void ResponseWriter::AppendLogprobs(const ChoicePiece& piece, std::string* out) 
   if (!head_.logprobs) {
     *out += "null";
   } else if (head_.is_chat) {
-    AppendChatLogprobs(piece, out);
+    *out += "{\"content\":[";
+    AppendTokenLogprobs(tokenizer_, piece, head_.shows_token_ids, out);
+    *out += "],\"refusal\":null}";
   } else {
     AppendCompletionLogprobs(piece, out);
   }
@@ -246,11 +202,11 @@ void ResponseWriter::AppendCompletionLogprobs(const ChoicePiece& piece, std::str
     std::vector<TokenLogprob> all(top, top + entry.num_top);
     top += entry.num_top;
     AppendComma(i, out);
-    AppendJsonString(TokenName(tokenizer_, entry.chosen.token, head_.shows_token_ids), out);
+    *out += JsonString(TokenName(tokenizer_, entry.chosen.token, head_.shows_token_ids));
     AppendComma(i, &logprobs);
     AppendLogprob(entry.chosen.logprob, &logprobs);
     AppendComma(i, &offsets);
-    AppendInteger(entry.text_offset, &offsets);
+    offsets += std::to_string(entry.text_offset);
     AppendComma(i, &tops);
     if (std::isnan(entry.chosen.logprob)) {
       tops += "null";
@@ -265,8 +221,7 @@ void ResponseWriter::AppendCompletionLogprobs(const ChoicePiece& piece, std::str
       std::string text = TokenName(tokenizer_, token.token, head_.shows_token_ids);
       if (std::find(seen.begin(), seen.end(), text) != seen.end()) continue;
       AppendComma(seen.size(), &tops);
-      AppendJsonString(text, &tops);
-      tops += ':';
+      tops += JsonString(text) + ':';
       AppendLogprob(token.logprob, &tops);
       seen.push_back(std::move(text));
     }
@@ -276,45 +231,20 @@ void ResponseWriter::AppendCompletionLogprobs(const ChoicePiece& piece, std::str
           "],\"text_offset\":[" + offsets + "]}";
 }
 
-void ResponseWriter::AppendChatLogprobs(const ChoicePiece& piece, std::string* out) const {
-  *out += "{\"content\":[";
-  AppendTokenLogprobs(tokenizer_, piece, head_.shows_token_ids, out);
-  *out += "],\"refusal\":null}";
-}
-
 namespace {
 
 // The fields that all models' entries have, up to their ends.
-void AppendModel(const std::string& name, int64_t created, const std::string& root,
-                 int32_t context_tokens_max, std::string* out) {
-  *out += "{\"id\":";
-  AppendJsonString(name, out);
-  *out += ",\"object\":\"model\",\"created\":";
-  AppendInteger(created, out);
-  *out += ",\"owned_by\":\"graft\",\"root\":";
-  AppendJsonString(root, out);
-  *out += ",\"max_model_len\":";
-  AppendInteger(context_tokens_max, out);
-  *out += ",\"parent\":";
+std::string ModelFields(const std::string& name, int64_t created, const std::string& root,
+                        int32_t context_tokens_max) {
+  return "{\"id\":" + JsonString(name) +
+         ",\"object\":\"model\",\"created\":" + std::to_string(created) +
+         ",\"owned_by\":\"graft\",\"root\":" + JsonString(root) +
+         ",\"max_model_len\":" + std::to_string(context_tokens_max) + ",\"parent\":";
 }
 
-void AppendStringOrNull(const std::string& text, std::string* out) {
-  if (text.empty()) {
-    *out += "null";
-  } else {
-    AppendJsonString(text, out);
-  }
+std::string StringOrNull(const std::string& text) {
+  return text.empty() ? "null" : JsonString(text);
 }
-
-}  // namespace
-
-void AppendBaseModel(const std::string& name, int64_t created, int32_t context_tokens_max,
-                     std::string* out) {
-  AppendModel(name, created, name, context_tokens_max, out);
-  *out += "null}";
-}
-
-namespace {
 
 // Whether it brings a chat template, and which tokens end its answers beside the base's.
 void AppendAdapterText(const AdapterTextPtr& text, std::string* out) {
@@ -330,15 +260,18 @@ void AppendAdapterText(const AdapterTextPtr& text, std::string* out) {
 
 }  // namespace
 
+void AppendBaseModel(const std::string& name, int64_t created, int32_t context_tokens_max,
+                     std::string* out) {
+  *out += ModelFields(name, created, name, context_tokens_max) + "null}";
+}
+
 void AppendAdapterModel(const AdapterInfo& adapter, AdapterState state,
                         const std::string& base_model, int32_t context_tokens_max, bool with_tenant,
                         std::string* out) {
-  AppendModel(adapter.name, adapter.loaded_at, base_model, context_tokens_max, out);
-  AppendJsonString(base_model, out);
   // The facts of an unread adapter are not known.
   const bool is_known = !adapter.hash.empty();
-  *out += ",\"hash\":";
-  AppendStringOrNull(adapter.hash, out);
+  *out += ModelFields(adapter.name, adapter.loaded_at, base_model, context_tokens_max) +
+          JsonString(base_model) + ",\"hash\":" + StringOrNull(adapter.hash);
   // An adapter has LoRA, virtual tokens, or both: what it has not is null.
   const auto count = [&](int32_t value) {
     return is_known && value > 0 ? std::to_string(value) : "null";
@@ -348,10 +281,7 @@ void AppendAdapterModel(const AdapterInfo& adapter, AdapterState state,
   *out += ",\"bytes\":" + (is_known ? std::to_string(adapter.bytes) : "null");
   *out += std::string(",\"state\":\"") + StateName(state) + "\"";
   AppendAdapterText(adapter.text, out);
-  if (with_tenant) {
-    *out += ",\"tenant\":";
-    AppendStringOrNull(adapter.tenant, out);
-  }
+  if (with_tenant) *out += ",\"tenant\":" + StringOrNull(adapter.tenant);
   *out += '}';
 }
 

@@ -29,12 +29,6 @@ struct ResponseHead {
   int64_t created = 0;             // Unix seconds
 };
 
-// `text` as a JSON string with its quotes; what is not UTF-8 becomes U+FFFD.
-void AppendJsonString(std::string_view text, std::string* out);
-
-// OpenAI's word, "stop", "tool_calls" or "length".
-const char* FinishReasonName(FinishReason finish, bool has_calls);
-
 // Writes the answers of completions and chats.
 class ResponseWriter : public AnswerWriter {
  public:
@@ -52,6 +46,8 @@ class ResponseWriter : public AnswerWriter {
                    const ResponseUsage& usage) override;
 
  private:
+  // What every body of this kind begins with, up to its choices.
+  std::string Beginning(const char* object) const;
   // `more`: fields behind the choices.
   void AppendEvent(std::string_view choice, std::string* out, std::string_view more = "") const;
   void AppendTextChoice(int32_t idx, const ChoicePiece& piece, FinishReason finish,
@@ -61,12 +57,11 @@ class ResponseWriter : public AnswerWriter {
   void AppendTokenIds(const ChoicePiece& piece, std::string* out) const;
   void AppendLogprobs(const ChoicePiece& piece, std::string* out) const;
   void AppendCompletionLogprobs(const ChoicePiece& piece, std::string* out) const;
-  void AppendChatLogprobs(const ChoicePiece& piece, std::string* out) const;
 
   const Tokenizer& tokenizer_;
   const ResponseHead head_;
-  std::string chunk_prefix_;  // of every event, up to the choices
-  ResponseUsage usage_;       // so far
+  const std::string chunk_prefix_;  // of every event, up to the choices
+  ResponseUsage usage_;             // so far
 };
 
 // Entries of /v1/models.

@@ -370,9 +370,7 @@ TEST(ApiErrorTest, WhatPassesAsksForAnotherTry) {
 TEST(ResponseWriterTest, TokensThatAreNotUtf8KeepTheirBytes) {
   EXPECT_EQ(CompletionTokenText("plain"), "plain");
   EXPECT_EQ(CompletionTokenText("\xe2\x80"), "bytes:\\xe2\\x80");
-  std::string json;
-  AppendJsonString("a\xff", &json);
-  EXPECT_EQ(json, "\"a\xEF\xBF\xBD\"");
+  EXPECT_EQ(JsonString("a\xff"), "\"a\xEF\xBF\xBD\"");
 }
 
 }  // namespace

@@ -6,7 +6,7 @@
 #include <cstdio>
 #include <span>
 
-#include "openai/openai_response.h"
+#include "base/json.h"
 #include "text/utf8.h"
 
 namespace graft {
@@ -18,9 +18,9 @@ constexpr float kLogprobMin = -9999.0f;
 void AppendTokenFields(const Tokenizer& tokenizer, const TokenLogprob& token, bool shows_id,
                        std::string* out) {
   const std::string bytes = tokenizer.TokenBytes(token.token);
-  *out += "\"token\":";
-  AppendJsonString(shows_id ? TokenName(tokenizer, token.token, shows_id) : bytes, out);
-  *out += ",\"logprob\":";
+  *out +=
+      "\"token\":" + JsonString(shows_id ? TokenName(tokenizer, token.token, shows_id) : bytes) +
+      ",\"logprob\":";
   AppendLogprob(token.logprob, out);
   *out += ",\"bytes\":[";
   for (size_t i = 0; i < bytes.size(); ++i) {
@@ -34,9 +34,8 @@ void AppendRanked(const Tokenizer& tokenizer, const TokenLogprob& token, int32_t
                   std::string* out) {
   *out += "\"" + std::to_string(token.token) + "\":{\"logprob\":";
   AppendLogprob(token.logprob, out);
-  *out += ",\"rank\":" + (rank > 0 ? std::to_string(rank) : "null") + ",\"decoded_token\":";
-  AppendJsonString(CompletionTokenText(tokenizer.TokenBytes(token.token)), out);
-  *out += '}';
+  *out += ",\"rank\":" + (rank > 0 ? std::to_string(rank) : "null") + ",\"decoded_token\":" +
+          JsonString(CompletionTokenText(tokenizer.TokenBytes(token.token))) + '}';
 }
 
 }  // namespace

@@ -1,29 +1,23 @@
 #include "openai/responses/output_item.h"
 
-#include "openai/openai_response.h"
+#include "base/json.h"
 
 namespace graft {
 namespace {
 
 using ItemKind = OutputItem::Kind;
 
-std::string JsonTextOf(const std::string& text) {
-  std::string quoted;
-  AppendJsonString(text, &quoted);
-  return quoted;
-}
-
 // `parts` is the list of a message's or reasoning's content, without its brackets.
 std::string JsonOf(const OutputItem& item, const std::string& parts, const std::string& arguments) {
-  std::string json = "{\"id\":" + JsonTextOf(item.id) + ",\"status\":" + JsonTextOf(item.status);
+  std::string json = "{\"id\":" + JsonString(item.id) + ",\"status\":" + JsonString(item.status);
   switch (item.kind) {
     case ItemKind::kMessage:
       return json + ",\"type\":\"message\",\"role\":\"assistant\",\"content\":[" + parts + "]}";
     case ItemKind::kReasoning:
       return json + ",\"type\":\"reasoning\",\"summary\":[],\"content\":[" + parts + "]}";
     case ItemKind::kCall:
-      return json + ",\"type\":\"function_call\",\"call_id\":" + JsonTextOf(item.call_id) +
-             ",\"name\":" + JsonTextOf(item.name) + ",\"arguments\":" + JsonTextOf(arguments) + "}";
+      return json + ",\"type\":\"function_call\",\"call_id\":" + JsonString(item.call_id) +
+             ",\"name\":" + JsonString(item.name) + ",\"arguments\":" + JsonString(arguments) + "}";
   }
   return json;
 }
@@ -37,10 +31,10 @@ const char* IdPrefix(ItemKind kind) {
 
 std::string PartJson(const OutputItem& item, const std::string& text, const std::string& logprobs) {
   if (item.kind == ItemKind::kReasoning) {
-    return "{\"type\":\"reasoning_text\",\"text\":" + JsonTextOf(text) + "}";
+    return "{\"type\":\"reasoning_text\",\"text\":" + JsonString(text) + "}";
   }
   return "{\"type\":\"output_text\",\"annotations\":[],\"logprobs\":[" + logprobs +
-         "],\"text\":" + JsonTextOf(text) + "}";
+         "],\"text\":" + JsonString(text) + "}";
 }
 
 std::string NewItemJson(const OutputItem& item) { return JsonOf(item, "", ""); }

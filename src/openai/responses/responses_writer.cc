@@ -29,9 +29,7 @@ TextEvents EventsOf(OutputItem::Kind kind) {
 }
 
 std::string Field(const char* name, const std::string& text) {
-  std::string field = std::string(",\"") + name + "\":";
-  AppendJsonString(text, &field);
-  return field;
+  return std::string(",\"") + name + "\":" + JsonString(text);
 }
 
 }  // namespace

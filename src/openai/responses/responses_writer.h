@@ -18,7 +18,6 @@ class ResponsesWriter : public AnswerWriter {
  public:
   ResponsesWriter(const ApiContext& context, ResponseHead head, ResponseTurn turn);
 
-  void SetUsage(const ResponseUsage& /*usage*/) override {}  // told at the end alone
   void AppendBeginning(int32_t idx, std::string* out) override;
   void AppendChunk(int32_t idx, const ChoicePiece& piece, FinishReason finish,
                    std::string* out) override;
