@@ -2,10 +2,12 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <span>
 #include <system_error>
 #include <vector>
 
 #include "base/file.h"
+#include "base/strings.h"
 
 namespace graft {
 
@@ -25,11 +27,9 @@ std::string TellAdaptersBelow(const std::string& path) {
   }
   if (found.empty()) return "";
   std::sort(found.begin(), found.end());
-  std::string names;
-  for (size_t i = 0; i < std::min(found.size(), kNamedMax); ++i) {
-    names += (i == 0 ? "" : ", ") + found[i];
-  }
-  const size_t others = found.size() - std::min(found.size(), kNamedMax);
+  const size_t num_named = std::min(found.size(), kNamedMax);
+  const size_t others = found.size() - num_named;
+  std::string names = Joined(std::span(found).first(num_named), ", ");
   if (others > 0) names += " and " + std::to_string(others) + " more";
   return "it is no adapter, but folders in it are: " + names +
          "; name one of these, or link to it from the adapters folder";

@@ -6,6 +6,8 @@
 #include <cstdlib>
 #include <utility>
 
+#include "base/strings.h"
+
 namespace graft {
 namespace {
 
@@ -86,11 +88,9 @@ std::string NearestNames(std::string_view name, const std::vector<std::string>& 
     }
   }
   std::sort(near.begin(), near.end());
-  std::string list;
-  for (size_t i = 0; i < std::min(near.size(), names_max); ++i) {
-    list += (i == 0 ? "'" : ", '") + std::string(near[i].second) + "'";
-  }
-  return list;
+  near.resize(std::min(near.size(), names_max));
+  const auto quoted = [](const auto& one) { return "'" + std::string(one.second) + "'"; };
+  return Joined(near, ", ", quoted);
 }
 
 void NameIndex::Insert(const std::string& name) {

@@ -3,6 +3,7 @@
 #include <sys/random.h>
 
 #include <cmath>
+#include <cstdio>
 
 #include "base/check.h"
 
@@ -22,6 +23,14 @@ uint64_t RandomSeed() {
   uint64_t seed = 0;
   CHECK_EQ(::getrandom(&seed, sizeof(seed), 0), static_cast<ssize_t>(sizeof(seed)));
   return seed;
+}
+
+std::string RandomName(const char* prefix) {
+  char digits[33];
+  std::snprintf(digits, sizeof(digits), "%016llx%016llx",
+                static_cast<unsigned long long>(RandomSeed()),
+                static_cast<unsigned long long>(RandomSeed()));
+  return std::string(prefix) + digits;
 }
 
 }  // namespace graft

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 
 namespace graft {
 
@@ -42,5 +43,9 @@ class Random {
 
 // A seed from the operating system.
 uint64_t RandomSeed();
+
+// "prefix" and 32 random hexadecimal digits, for what is told apart by its name alone: requests,
+// answers, their parts.
+std::string RandomName(const char* prefix);
 
 }  // namespace graft

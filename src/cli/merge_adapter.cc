@@ -17,6 +17,7 @@
 #include "base/fault.h"
 #include "base/log_format.h"
 #include "base/new_file.h"
+#include "base/strings.h"
 #include "base/thread_pool.h"
 #include "cli/merged_texts.h"
 #include "model/adapter_folder.h"
@@ -335,9 +336,7 @@ class CheckpointMerge {
                                      "otherwise: " +
                                          told));
     if (!left_out_.empty()) {
-      std::string names;
-      for (const std::string& name : left_out_) names += (names.empty() ? "" : ", ") + name;
-      line("not copied, as they may hold the base's weights: " + names);
+      line("not copied, as they may hold the base's weights: " + Joined(left_out_, ", "));
     }
     line(out + " is a model by itself: graft serve --model " + out);
   }

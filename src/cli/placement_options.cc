@@ -3,6 +3,8 @@
 #include <string>
 #include <utility>
 
+#include "base/strings.h"
+
 namespace graft {
 namespace {
 
@@ -20,14 +22,11 @@ OptionTarget OnePlacement(PlacementKind& kind) {
 }
 
 OptionTarget SomePlacements(std::vector<PlacementKind>& kinds) {
-  std::string initial;
-  for (const PlacementKind kind : kinds) {
-    initial += (initial.empty() ? "" : ",") + std::string(NameOf(kind));
-  }
-  return ChosenWords(PlacementWords(), initial, [&kinds](const std::vector<size_t>& chosen) {
-    kinds.clear();
-    for (const size_t i : chosen) kinds.push_back(kPlacementNames[i].kind);
-  });
+  return ChosenWords(PlacementWords(), Joined(kinds, ",", NameOf),
+                     [&kinds](const std::vector<size_t>& chosen) {
+                       kinds.clear();
+                       for (const size_t i : chosen) kinds.push_back(kPlacementNames[i].kind);
+                     });
 }
 
 Option BatchShareOptionRow(double& batch_share) {

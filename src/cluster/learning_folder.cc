@@ -37,17 +37,11 @@ Status WriteThrough(const std::string& path, std::string_view content, int flags
   return failed ? SystemError(error_number, "--learn-dir: cannot write") : OkStatus();
 }
 
-std::string RandomName() {
-  char digits[20];
-  std::snprintf(digits, sizeof(digits), "%016llx", static_cast<unsigned long long>(RandomSeed()));
-  return digits;
-}
-
 // Reads the file's "CLUSTER ID", which the first process to come has written.
 Result<std::string> ReadOrMakeId(const std::string& path, const std::string& cluster_id) {
   if (!FileExists(path)) {
-    const std::string own = path + "." + RandomName();
-    RETURN_IF_ERROR(WriteThrough(own, cluster_id + " " + RandomName(), O_EXCL));
+    const std::string own = path + "." + RandomName("");
+    RETURN_IF_ERROR(WriteThrough(own, cluster_id + " " + RandomName(""), O_EXCL));
     const int linked = link(own.c_str(), path.c_str());
     const int error_number = errno;
     unlink(own.c_str());

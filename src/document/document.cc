@@ -9,6 +9,7 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "base/sha256.h"
+#include "base/strings.h"
 #include "base/unwanted_work.h"
 #include "document/html_text.h"
 #include "document/plain_characters.h"
@@ -41,13 +42,6 @@ constexpr size_t kExampleBytesMax = size_t{1} << 20;  // of training data, of th
 
 enum class FileKind { kText, kHtml, kXhtml, kPdf };
 
-std::string Lower(std::string_view text) {
-  std::string lower(text);
-  std::transform(lower.begin(), lower.end(), lower.begin(),
-                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
-  return lower;
-}
-
 bool EndsWithOneOf(std::string_view name, std::initializer_list<std::string_view> endings) {
   return std::any_of(endings.begin(), endings.end(),
                      [&](std::string_view ending) { return name.ends_with(ending); });
@@ -76,7 +70,7 @@ std::string_view FromFirstTag(std::string_view text) {
 }
 
 bool BeginsWithHtmlTag(std::string_view text) {
-  const std::string start = Lower(FromFirstTag(text).substr(0, 16));
+  const std::string start = LowerCase(FromFirstTag(text).substr(0, 16));
   if (start.starts_with("<!doctype html")) return true;
   constexpr std::string_view kTag = "<html";
   return start.starts_with(kTag) &&
@@ -102,7 +96,7 @@ Status CheckIsText(std::string_view bytes) {
 
 // `text` has no byte order mark. A name decides nothing against the first bytes.
 FileKind KindOf(std::string_view text, std::string_view file_name) {
-  const std::string name = Lower(file_name);
+  const std::string name = LowerCase(file_name);
   if (WithoutBlanksBefore(text).starts_with("%PDF-")) return FileKind::kPdf;
   if (name.ends_with(".pdf") && !CheckIsText(text).ok()) return FileKind::kPdf;
   const bool is_xml = text.starts_with("<?xml") || EndsWithOneOf(name, {".xhtml", ".xht"});

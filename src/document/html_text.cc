@@ -9,6 +9,7 @@
 #include <new>
 #include <utility>
 
+#include "base/strings.h"
 #include "document/html_tags.h"
 #include "document/open_elements.h"
 #include "document/page_lines.h"
@@ -40,12 +41,7 @@ bool EqualsNoCase(std::string_view text, std::string_view lower) {
   });
 }
 
-std::string_view Trimmed(std::string_view text) {
-  constexpr std::string_view kBlanks = " \t\n\r\f";
-  const size_t begin = text.find_first_not_of(kBlanks);
-  if (begin == std::string_view::npos) return {};
-  return text.substr(begin, text.find_last_not_of(kBlanks) + 1 - begin);
-}
+constexpr std::string_view kHtmlBlanks = " \t\n\r\f";
 
 // Whether display:none is what an attribute `style` says at last.
 bool StyleHides(std::string_view style) {
@@ -57,12 +53,12 @@ bool StyleHides(std::string_view style) {
     style.remove_prefix(std::min(end + 1, style.size()));
     const size_t colon = declaration.find(':');
     if (colon == std::string_view::npos) continue;
-    if (!EqualsNoCase(Trimmed(declaration.substr(0, colon)), "display")) continue;
+    if (!EqualsNoCase(Trimmed(declaration.substr(0, colon), kHtmlBlanks), "display")) continue;
     const std::string_view value = declaration.substr(colon + 1);
     const size_t mark = value.find('!');
     if (is_important && mark == std::string_view::npos) continue;
     is_important = mark != std::string_view::npos;
-    hides = EqualsNoCase(Trimmed(value.substr(0, mark)), "none");
+    hides = EqualsNoCase(Trimmed(value.substr(0, mark), kHtmlBlanks), "none");
   }
   return hides;
 }

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "base/strings.h"
+
 namespace graft {
 namespace {
 
@@ -9,18 +11,11 @@ namespace {
 constexpr char kAlways[] = "Authorization, Content-Type, X-Request-Id";
 constexpr size_t kRequestedBytesMax = 4096;
 
-std::string_view Trimmed(std::string_view text) {
-  const size_t begin = text.find_first_not_of(" \t");
-  if (begin == std::string_view::npos) return "";
-  return text.substr(begin, text.find_last_not_of(" \t") + 1 - begin);
-}
-
 // A header's name, by RFC 9110: nothing that could begin a header or a line of its own.
 bool IsToken(std::string_view name) {
   constexpr std::string_view kMarks = "!#$%&'*+-.^_`|~";
   return !name.empty() && std::all_of(name.begin(), name.end(), [&](char c) {
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
-           kMarks.find(c) != std::string_view::npos;
+    return IsAsciiAlnum(c) || kMarks.find(c) != std::string_view::npos;
   });
 }
 

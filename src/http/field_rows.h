@@ -6,7 +6,10 @@
 #include <cstdint>
 #include <string_view>
 #include <unordered_map>
+#include <utility>
 #include <vector>
+
+#include "base/check.h"
 
 namespace graft {
 
@@ -26,9 +29,16 @@ struct ApiField {
 // The rows of one object.
 class ApiFields {
  public:
-  explicit ApiFields(std::vector<ApiField> rows);
+  explicit ApiFields(std::vector<ApiField> rows) : rows_(std::move(rows)) {
+    for (size_t i = 0; i < rows_.size(); ++i) {
+      CHECK(index_.emplace(rows_[i].name, i).second) << rows_[i].name << " has two rows";
+    }
+  }
 
-  const ApiField* Find(std::string_view name) const;
+  const ApiField* Find(std::string_view name) const {
+    const auto found = index_.find(name);
+    return found == index_.end() ? nullptr : &rows_[found->second];
+  }
   const std::vector<ApiField>& rows() const { return rows_; }
 
  private:

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/host_port.h"
+#include "base/strings.h"
 
 namespace graft {
 namespace {
@@ -12,11 +13,8 @@ std::string HostName(std::string_view host) {
   const size_t bracket = host.starts_with('[') ? host.find(']') + 1 : 0;  // 0 for "[::1" too
   const size_t end = std::min(host.find(':', bracket), host.size());
   if (bracket != 0 && end != bracket) return "";
-  std::string name(host.substr(0, end));
+  std::string name = LowerCase(host.substr(0, end));
   if (name.ends_with('.')) name.pop_back();
-  for (char& c : name) {
-    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c + 32);
-  }
   return name;
 }
 

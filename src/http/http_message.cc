@@ -1,5 +1,7 @@
 #include "http/http_message.h"
 
+#include <algorithm>
+#include <boost/beast/http/status.hpp>
 #include <cstdio>
 #include <ctime>
 
@@ -41,52 +43,11 @@ HttpResponse ErrorResponse(const ApiError& error) {
 
 HttpResponse JsonResponse(const Json& json) { return {.body = DumpJson(json)}; }
 
-const char* HttpStatusText(int status) {
-  switch (status) {
-    case 200:
-      return "OK";
-    case 204:
-      return "No Content";
-    case 400:
-      return "Bad Request";
-    case 401:
-      return "Unauthorized";
-    case 403:
-      return "Forbidden";
-    case 404:
-      return "Not Found";
-    case 405:
-      return "Method Not Allowed";
-    case 408:
-      return "Request Timeout";
-    case 409:
-      return "Conflict";
-    case 413:
-      return "Payload Too Large";
-    case 415:
-      return "Unsupported Media Type";
-    case 417:
-      return "Expectation Failed";
-    case 429:
-      return "Too Many Requests";
-    case 431:
-      return "Request Header Fields Too Large";
-    case 500:
-      return "Internal Server Error";
-    case 501:
-      return "Not Implemented";
-    case 503:
-      return "Service Unavailable";
-    case 504:
-      return "Gateway Timeout";
-    default:
-      return "Error";
-  }
-}
-
 std::string FormatHead(const HttpResponse& response, const HttpHeadOptions& options) {
-  std::string head = "HTTP/1.1 " + std::to_string(response.status) + " " +
-                     HttpStatusText(response.status) + "\r\n";
+  const std::string_view words =
+      boost::beast::http::obsolete_reason(boost::beast::http::int_to_status(response.status));
+  std::string head =
+      "HTTP/1.1 " + std::to_string(response.status) + " " + std::string(words) + "\r\n";
   AppendHeader("Server", "graft/" GRAFT_VERSION, &head);
   AppendHeader("Date", HttpDate(), &head);
   AppendHeader("X-Request-Id", options.request_id, &head);
@@ -135,6 +96,19 @@ std::string PercentDecode(std::string_view text) {
     }
   }
   return out;
+}
+
+std::vector<std::pair<std::string, std::string>> QueryFields(std::string_view query) {
+  std::vector<std::pair<std::string, std::string>> fields;
+  while (!query.empty()) {
+    const std::string_view field = query.substr(0, query.find('&'));
+    query.remove_prefix(std::min(field.size() + 1, query.size()));
+    const size_t equals = std::min(field.find('='), field.size());
+    if (field.empty()) continue;
+    const std::string_view value = field.substr(std::min(equals + 1, field.size()));
+    fields.emplace_back(PercentDecode(field.substr(0, equals)), PercentDecode(value));
+  }
+  return fields;
 }
 
 }  // namespace graft

@@ -49,9 +49,6 @@ HttpResponse JsonResponse(const Json& json);
   if (!result.ok()) return ErrorResponse(result.error()); \
   lhs = std::move(*result)
 
-// The status line's words, "Not Found".
-const char* HttpStatusText(int status);
-
 // What differs between heads of responses besides HttpResponse itself.
 struct HttpHeadOptions {
   bool keep_alive = true;
@@ -72,5 +69,7 @@ inline constexpr std::string_view kLastHttpChunk = "0\r\n\r\n";
 
 // "%2F" to "/"; what is no valid escape stays as it is.
 std::string PercentDecode(std::string_view text);
+// Names and values of a query, "a=1&b=2", decoded, in their order.
+std::vector<std::pair<std::string, std::string>> QueryFields(std::string_view query);
 
 }  // namespace graft

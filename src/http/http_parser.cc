@@ -8,6 +8,8 @@
 #include <string_view>
 #include <utility>
 
+#include "base/strings.h"
+
 namespace graft {
 namespace {
 
@@ -34,14 +36,6 @@ PathAndQuery SplitTarget(std::string target) {
   target.resize(std::min(target.find('#'), target.size()));
   const size_t path = std::min(target.find('?'), target.size());
   return {target.substr(0, path), path < target.size() ? target.substr(path + 1) : ""};
-}
-
-std::string LowerCase(std::string_view text) {
-  std::string lower(text);
-  for (char& c : lower) {
-    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c + 32);
-  }
-  return lower;
 }
 
 // A string that grows with what comes. Beast's own makes room for all that the head announces.

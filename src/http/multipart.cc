@@ -4,6 +4,8 @@
 #include <optional>
 #include <utility>
 
+#include "base/strings.h"
+
 namespace graft {
 namespace {
 
@@ -18,25 +20,12 @@ ApiError NoForm(const std::string& why) {
   return InvalidRequestError("", "The body is no multipart/form-data: " + why + ".");
 }
 
-std::string Lower(std::string_view text) {
-  std::string lower(text);
-  std::transform(lower.begin(), lower.end(), lower.begin(),
-                 [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c; });
-  return lower;
-}
-
-std::string_view Trim(std::string_view text) {
-  while (!text.empty() && (text.front() == ' ' || text.front() == '\t')) text.remove_prefix(1);
-  while (!text.empty() && (text.back() == ' ' || text.back() == '\t')) text.remove_suffix(1);
-  return text;
-}
-
 // Takes a value, quoted or not, from the front; what follows is left.
 std::string TakeValue(std::string_view* text) {
   std::string value;
   if (text->empty() || text->front() != '"') {
     const size_t end = std::min(text->find(';'), text->size());
-    value = Trim(text->substr(0, end));
+    value = Trimmed(text->substr(0, end));
     text->remove_prefix(end);
     return value;
   }
@@ -57,7 +46,7 @@ std::optional<std::string> Parameter(std::string_view header, std::string_view n
     header.remove_prefix(1);  // the semicolon
     const size_t equals = header.find_first_of("=;");
     if (equals == std::string_view::npos) return std::nullopt;
-    const std::string key = Lower(Trim(header.substr(0, equals)));
+    const std::string key = LowerCase(Trimmed(header.substr(0, equals)));
     const bool has_value = header[equals] == '=';
     header.remove_prefix(equals + (has_value ? 1 : 0));
     std::string value = has_value ? TakeValue(&header) : "";
@@ -74,8 +63,8 @@ std::string_view DispositionOf(std::string_view head) {
     const std::string_view line = head.substr(0, end);
     const size_t colon = line.find(':');
     if (colon != std::string_view::npos &&
-        Lower(Trim(line.substr(0, colon))) == "content-disposition") {
-      return Trim(line.substr(colon + 1));
+        LowerCase(Trimmed(line.substr(0, colon))) == "content-disposition") {
+      return Trimmed(line.substr(colon + 1));
     }
     head.remove_prefix(std::min(end + kLineEnd.size(), head.size()));
   }
@@ -89,7 +78,7 @@ ApiResult<FormPart> ParsePart(std::string_view text) {
   }
   const std::string_view disposition = DispositionOf(text.substr(0, head_end));
   const std::optional<std::string> name = Parameter(disposition, "name");
-  if (!Lower(disposition).starts_with("form-data") || !name.has_value()) {
+  if (!LowerCase(disposition).starts_with("form-data") || !name.has_value()) {
     return NoForm("a part has no Content-Disposition: form-data with a name");
   }
   FormPart part;
@@ -105,7 +94,7 @@ ApiResult<FormPart> ParsePart(std::string_view text) {
 }  // namespace
 
 bool IsFormType(std::string_view content_type) {
-  return Lower(Trim(content_type.substr(0, content_type.find(';')))) == kFormType;
+  return LowerCase(Trimmed(content_type.substr(0, content_type.find(';')))) == kFormType;
 }
 
 ApiResult<std::vector<FormPart>> ParseForm(std::string_view content_type, std::string_view body) {
@@ -122,7 +111,7 @@ ApiResult<std::vector<FormPart>> ParseForm(std::string_view content_type, std::s
   std::vector<FormPart> parts;
   while (!body.substr(at).starts_with("--")) {
     const size_t line_end = body.find(kLineEnd, at);
-    if (line_end == std::string_view::npos || !Trim(body.substr(at, line_end - at)).empty()) {
+    if (line_end == std::string_view::npos || !Trimmed(body.substr(at, line_end - at)).empty()) {
       return NoForm("a boundary's line goes on");
     }
     const size_t begin = line_end + kLineEnd.size();

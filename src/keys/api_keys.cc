@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/sha256.h"
+#include "base/strings.h"
 #include "http/field_reader.h"
 
 namespace graft {
@@ -28,13 +29,9 @@ bool IsDigest(std::string_view text) {
 // The key of "Bearer KEY"; "" for anything else.
 std::string_view BearerKey(std::string_view authorization) {
   constexpr std::string_view kScheme = "bearer ";
-  if (authorization.size() <= kScheme.size()) return "";
-  for (size_t i = 0; i < kScheme.size(); ++i) {
-    const char c = authorization[i];
-    if ((c >= 'A' && c <= 'Z' ? c + 32 : c) != kScheme[i]) return "";
-  }
+  if (LowerCase(authorization.substr(0, kScheme.size())) != kScheme) return "";
   authorization.remove_prefix(kScheme.size());
-  while (!authorization.empty() && authorization.front() == ' ') authorization.remove_prefix(1);
+  authorization.remove_prefix(std::min(authorization.find_first_not_of(' '), authorization.size()));
   return authorization;
 }
 

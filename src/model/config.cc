@@ -9,6 +9,7 @@
 #include "base/check.h"
 #include "base/file.h"
 #include "base/json.h"
+#include "base/strings.h"
 #include "kernels/attention/attention.h"
 #include "model/config_fields.h"
 #include "model/config_layers.h"
@@ -107,11 +108,7 @@ bool IsGemma(const ModelConfig& config) {
 }
 
 std::string SupportedArchitectures() {
-  std::string names;
-  for (const KnownArchitecture& known : kKnownArchitectures) {
-    names += (names.empty() ? "" : ", ") + std::string(known.name);
-  }
-  return names;
+  return Joined(kKnownArchitectures, ", ", &KnownArchitecture::name);
 }
 
 Status RefuseArchitecture(const std::string& name) {

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "base/file.h"
+#include "base/strings.h"
 
 namespace graft {
 namespace {
@@ -15,11 +16,10 @@ constexpr std::string_view kRepository = "models--";
 constexpr int64_t kRevisionBytesMax = 256;
 
 std::string RevisionsOf(const fs::path& snapshots) {
-  std::string listed;
   std::error_code error;
-  for (const fs::directory_entry& entry : fs::directory_iterator(snapshots, error)) {
-    listed += (listed.empty() ? "" : ", ") + entry.path().filename().string();
-  }
+  const std::string listed =
+      Joined(fs::directory_iterator(snapshots, error), ", ",
+             [](const fs::directory_entry& entry) { return entry.path().filename().string(); });
   return listed.empty() ? "none" : listed;
 }
 

@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "base/json.h"
+#include "base/strings.h"
 #include "kernels/lora/lora.h"
 #include "model/peft_json.h"
 
@@ -106,9 +107,7 @@ Status CheckInit(const OrderedJson& json) {
   if (!init.is_string()) {
     return Malformed("init_lora_weights", init, "expected true, false or a string");
   }
-  std::string name = init.get<std::string>();
-  std::transform(name.begin(), name.end(), name.begin(),
-                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  const std::string name = LowerCase(init.get_ref<const std::string&>());
   for (const std::string_view same_base : {"gaussian", "eva", "orthogonal", "mica"}) {
     if (name == same_base) return OkStatus();
   }
@@ -194,10 +193,7 @@ Status ReadTargets(const OrderedJson& json, PeftConfig* config) {
     return Malformed("target_modules", value, "expected a list of names, a regex or null");
   }
   std::string pattern = value.get<std::string>();
-  std::string lower = pattern;
-  std::transform(lower.begin(), lower.end(), lower.begin(),
-                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
-  if (lower == "all-linear") {
+  if (LowerCase(pattern) == "all-linear") {
     config->target_modules = AllLinear{};
   } else {
     config->target_modules = ModuleRegex{std::move(pattern)};

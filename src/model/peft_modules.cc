@@ -8,6 +8,7 @@
 #include <string>
 #include <string_view>
 
+#include "base/strings.h"
 #include "model/python_regex.h"
 
 namespace graft {
@@ -115,9 +116,7 @@ class PatternKey {
   bool ReadPlain(std::string_view key) {
     for (size_t i = 0; i < key.size(); ++i) {
       const char c = key[i];
-      const bool is_name =
-          (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_';
-      if (is_name) {
+      if (IsAsciiAlnum(c) || c == '_') {
         plain_ += c;
       } else if (c == '.') {
         plain_ += kAnyCharacter;

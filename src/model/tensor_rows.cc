@@ -1,6 +1,7 @@
 #include "model/tensor_rows.h"
 
 #include "base/check.h"
+#include "base/strings.h"
 
 namespace graft {
 namespace {
@@ -22,12 +23,7 @@ bool CopyMatrixRows(const TensorView& matrix, const void* const* rows) {
 }  // namespace
 
 std::string SizesText(const std::vector<int64_t>& shape) {
-  std::string text = "[";
-  for (size_t i = 0; i < shape.size(); ++i) {
-    if (i > 0) text += ", ";
-    text += std::to_string(shape[i]);
-  }
-  return text + "]";
+  return "[" + Joined(shape, ", ", [](int64_t size) { return std::to_string(size); }) + "]";
 }
 
 bool CopyTensorRows(const TensorView& matrix, DType to, const void* const* rows) {

@@ -11,6 +11,7 @@
 #include "base/log.h"
 #include "base/random.h"
 #include "model/safetensors.h"
+#include "model/tensor_rows.h"
 #include "tensor/cuda_memory.h"
 
 namespace graft {
@@ -21,14 +22,6 @@ constexpr int64_t kGrain = int64_t{1} << 16;
 
 constexpr char kEmbeddingName[] = "model.embed_tokens.weight";
 constexpr char kHeadName[] = "lm_head.weight";
-
-std::string ShapeText(const std::vector<int64_t>& shape) {
-  std::string text = "[";
-  for (size_t i = 0; i < shape.size(); ++i) {
-    text += (i == 0 ? "" : ", ") + std::to_string(shape[i]);
-  }
-  return text + "]";
-}
 
 // Where a model's tensors come from, by HF's names. Views live until Release().
 class TensorSource {
@@ -88,8 +81,8 @@ class FileSource : public TensorSource {
   Result<TensorView> Get(const std::string& name, const std::vector<int64_t>& shape) override {
     ASSIGN_OR_RETURN(TensorView tensor, files_.Tensor(name));
     if (tensor.shape != shape) {
-      return InvalidArgumentError("tensor " + name + " has shape " + ShapeText(tensor.shape) +
-                                  ", config.json asks for " + ShapeText(shape));
+      return InvalidArgumentError("tensor " + name + " has shape " + SizesText(tensor.shape) +
+                                  ", config.json asks for " + SizesText(shape));
     }
     used_.insert(name);
     // Kernels read whole elements; a file may put them at odd addresses.

@@ -1,7 +1,7 @@
 #include "openai/chat_answer.h"
 
 #include "base/json.h"
-#include "http/random_name.h"
+#include "base/random.h"
 
 namespace graft {
 namespace {

@@ -7,7 +7,6 @@
 #include "base/random.h"
 #include "grammar/grammar_text.h"
 #include "http/field_reader.h"
-#include "http/random_name.h"
 #include "openai/chat_grammar.h"
 #include "openai/chat_prompt.h"
 #include "openai/embedding_request.h"

@@ -4,6 +4,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/strings.h"
 #include "options/tune.h"
 
 namespace graft {
@@ -22,11 +23,7 @@ std::string Escaped(const std::string& text) {
 
 std::string FlagText(const Option& option) {
   if (option.is_positional) return "`" + option.name + "`";
-  std::string text;
-  for (const std::string& name : AllNames(option)) {
-    text += (text.empty() ? "`--" : ", `--") + name + "`";
-  }
-  return text;
+  return "`--" + Joined(AllNames(option), "`, `--") + "`";
 }
 
 // "0.25", "the folder's name", "" for a switch.

@@ -7,6 +7,8 @@
 #include <cstdio>
 #include <type_traits>
 
+#include "base/strings.h"
+
 namespace graft {
 namespace {
 
@@ -82,9 +84,7 @@ NumberRange RangeOf(NumberRange range) {
 
 // In any case of the letters, as YAML has them: True, TRUE.
 Result<bool> ParseBoolean(const std::string& text) {
-  std::string lower = text;
-  std::transform(lower.begin(), lower.end(), lower.begin(),
-                 [](unsigned char c) { return std::tolower(c); });
+  const std::string lower = LowerCase(text);
   for (const char* yes : {"true", "1", "yes", "on", "y"}) {
     if (lower == yes) return true;
   }
@@ -106,12 +106,6 @@ Result<size_t> FindWord(const std::vector<std::string>& words, const std::string
   const auto found = std::find(words.begin(), words.end(), text);
   if (found != words.end()) return static_cast<size_t>(found - words.begin());
   return InvalidArgumentError("must be " + Listed(words) + ", got '" + text + "'");
-}
-
-std::string WordsType(const std::vector<std::string>& words) {
-  std::string type;
-  for (const std::string& word : words) type += (type.empty() ? "" : "|") + word;
-  return type;
 }
 
 bool IsAddress(const std::string& text) {
@@ -171,13 +165,11 @@ OptionTarget NumberIn(int64_t unit, int64_t& value, NumberRange range) {
 
 template <typename T>
 OptionTarget Numbers(std::vector<T>& values, NumberRange range, size_t count) {
-  std::string initial;
-  for (const T value : values) initial += (initial.empty() ? "" : ",") + NumberText(value);
   const std::string range_text = RangeText(range, "", " to ");
   return {.shape = OptionTarget::Shape::kMany,
           .type = count == 2 ? "NUMBER,NUMBER" : "NUMBER,...",
           .range = range_text.empty() ? "" : "each " + range_text,
-          .initial = initial,
+          .initial = Joined(values, ",", NumberText<T>),
           .set = [&values, range, count](const std::vector<std::string>& texts) -> Status {
             std::vector<T> parsed;
             for (const std::string& text : SplitAtCommas(texts)) {
@@ -268,7 +260,7 @@ OptionTarget Switch(bool& value) {
 
 OptionTarget ChosenWord(std::vector<std::string> words, std::string initial,
                         std::function<void(size_t)> choose) {
-  std::string type = WordsType(words);
+  std::string type = Joined(words, "|");
   return {.type = std::move(type),
           .initial = std::move(initial),
           .set = [words = std::move(words),
@@ -281,7 +273,7 @@ OptionTarget ChosenWord(std::vector<std::string> words, std::string initial,
 
 OptionTarget ChosenWords(std::vector<std::string> words, std::string initial,
                          std::function<void(const std::vector<size_t>&)> choose) {
-  std::string type = WordsType(words) + ",...";
+  std::string type = Joined(words, "|") + ",...";
   return {.shape = OptionTarget::Shape::kMany,
           .type = std::move(type),
           .initial = std::move(initial),

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "base/status.h"
+#include "base/strings.h"
 
 namespace graft {
 
@@ -122,10 +123,8 @@ OptionTarget OneOf(T& value, const OptionWord<T> (&words)[N]) {
 // Several words, with commas between them.
 template <typename T, size_t N>
 OptionTarget SomeOf(std::vector<T>& values, const OptionWord<T> (&words)[N]) {
-  std::string initial;
-  for (const T& value : values)
-    initial += (initial.empty() ? "" : ",") + std::string(WordOf(value, words));
-  return ChosenWords(AllWords(words), initial,
+  const auto word_of = [&words](const T& value) { return WordOf(value, words); };
+  return ChosenWords(AllWords(words), Joined(values, ",", word_of),
                      [&values, &words](const std::vector<size_t>& chosen) {
                        values.clear();
                        for (const size_t i : chosen) values.push_back(words[i].value);

@@ -18,6 +18,7 @@
 #include "base/nearest_names.h"
 #include "base/server_log.h"
 #include "base/start_notes.h"
+#include "base/strings.h"
 #include "options/config_file.h"
 #include "options/tune.h"
 
@@ -93,12 +94,10 @@ Result<Picked> PickCommand(const Command& program, const std::vector<std::string
   Picked picked{&program, program.name, args};
   while (!picked.command->subcommands.empty()) {
     std::vector<std::string> names;
-    std::string listed;
     for (const Command& one : picked.command->subcommands) {
-      if (one.is_hidden) continue;
-      names.push_back(one.name);
-      listed += (listed.empty() ? "" : ", ") + one.name;
+      if (!one.is_hidden) names.push_back(one.name);
     }
+    const std::string listed = Joined(names, ", ");
     if (picked.words.empty()) {
       return InvalidArgumentError("which command? " + picked.path + " takes one of " + listed +
                                   "; see " + picked.path + " --help");
@@ -119,13 +118,7 @@ Result<Picked> PickCommand(const Command& program, const std::vector<std::string
   return picked;
 }
 
-std::string FlagsOf(const Option& option) {
-  std::string flags;
-  for (const std::string& name : AllNames(option)) {
-    flags += (flags.empty() ? "--" : ",--") + name;
-  }
-  return flags;
-}
+std::string FlagsOf(const Option& option) { return "--" + Joined(AllNames(option), ",--"); }
 
 // The help without its examples.
 std::string Summary(const std::string& help) { return help.substr(0, help.find("\n  ")); }
@@ -417,10 +410,7 @@ void NoteUnknownVariables(const Command& program, const Command& command) {
     if (!name.starts_with(kPrefix) || name.find("_SERVICE_") != std::string::npos) continue;
     if (name.size() < text.size() && IsServiceLink(text.substr(name.size() + 1))) continue;
     if (std::find(variables.begin(), variables.end(), name) != variables.end()) continue;
-    std::string flag = name.substr(kPrefix.size());
-    std::transform(flag.begin(), flag.end(), flag.begin(),
-                   [](unsigned char c) { return std::tolower(c); });
-    const std::string advice = AdviceFor(command, flag);
+    const std::string advice = AdviceFor(command, LowerCase(name.substr(kPrefix.size())));
     const std::string meant = advice.empty() ? MeantVariable(name, variables) : "";
     if (advice.empty() && meant.empty()) continue;
     NoteAtStart("the variable " + name +

@@ -3,16 +3,14 @@
 #include <algorithm>
 
 #include "base/nearest_names.h"
+#include "base/strings.h"
 
 namespace graft {
 namespace {
 
-// "turn-ms, step-ms-max, ...".
-std::string KeysOf(const Command& command) {
-  std::string keys;
-  for (const Option* row : TunedRows(command)) {
-    keys += (keys.empty() ? "" : ", ") + FirstName(*row);
-  }
+std::vector<std::string> KeysOf(const Command& command) {
+  std::vector<std::string> keys;
+  for (const Option* row : TunedRows(command)) keys.push_back(FirstName(*row));
   return keys;
 }
 
@@ -23,12 +21,11 @@ std::string ValuesText(const Option& row) {
 }
 
 Status UnknownKey(const Command& command, const std::string& key, const std::string& where) {
-  std::vector<std::string> keys;
-  for (const Option* row : TunedRows(command)) keys.push_back(FirstName(*row));
+  const std::vector<std::string> keys = KeysOf(command);
   const std::string nearest = NearestNames(key, keys, 1);
   return InvalidArgumentError(where + " has no key '" + key + "'" +
                               (nearest.empty() ? "" : "; did you mean " + nearest + "?") +
-                              "; its keys are " + KeysOf(command));
+                              "; its keys are " + Joined(keys, ", "));
 }
 
 // The key's name in errors: "--tune turn-ms", "FILE: 'tune': 'turn-ms'".
@@ -66,7 +63,8 @@ const Option* FindNamesake(const Command& command, const Option& tuned) {
 }
 
 Option TuneRow(const Command& command, bool with_keys) {
-  std::string help = "what seldom needs to be set; may be repeated; keys: " + KeysOf(command);
+  std::string help =
+      "what seldom needs to be set; may be repeated; keys: " + Joined(KeysOf(command), ", ");
   if (with_keys) {
     help = "what seldom needs to be set; may be repeated. Keys:";
     for (const Option* row : TunedRows(command)) {

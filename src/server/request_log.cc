@@ -5,8 +5,9 @@
 #include <string_view>
 
 #include "base/json.h"
+#include "base/random.h"
 #include "base/server_log.h"
-#include "http/random_name.h"
+#include "base/strings.h"
 #include "trace/trace_context.h"
 
 namespace graft {
@@ -16,9 +17,7 @@ constexpr size_t kIdBytesMax = 128;
 constexpr size_t kTextBytesMax = 300;
 
 bool IsIdChar(char c) {
-  const bool is_letter = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
-  return is_letter || (c >= '0' && c <= '9') ||
-         std::string_view("._:/+=@-").find(c) != std::string_view::npos;
+  return IsAsciiAlnum(c) || std::string_view("._:/+=@-").find(c) != std::string_view::npos;
 }
 
 LogLevel LevelOf(const RequestRecord& record) {

@@ -19,11 +19,11 @@
 #include <vector>
 
 #include "base/log.h"
+#include "base/random.h"
 #include "base/server_log.h"
 #include "http/acceptor.h"
 #include "http/descriptors.h"
 #include "http/host_check.h"
-#include "http/random_name.h"
 #include "http/tls_context.h"
 #include "http/work_queue.h"
 #include "server/connection.h"

@@ -8,6 +8,7 @@
 
 #include "base/check.h"
 #include "base/file.h"
+#include "base/strings.h"
 
 namespace graft {
 namespace {
@@ -35,9 +36,7 @@ std::vector<std::string> SplitCsvLine(const std::string& line) {
 // The first column with one of `words` in its lower-cased name, or -1.
 int FindColumn(const std::vector<std::string>& names, const std::vector<std::string>& words) {
   for (size_t i = 0; i < names.size(); ++i) {
-    std::string name = names[i];
-    std::transform(name.begin(), name.end(), name.begin(),
-                   [](unsigned char c) { return std::tolower(c); });
+    const std::string name = LowerCase(names[i]);
     for (const std::string& word : words) {
       if (name.find(word) != std::string::npos) return static_cast<int>(i);
     }

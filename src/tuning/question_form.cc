@@ -21,7 +21,7 @@ constexpr const char* kWriteInChat = "Generate a question-answer pair given the 
 constexpr const char* kWritePlain =
     "\n\nA question about the preceding passage, and its answer:\nQuestion:";
 
-std::string_view Trimmed(std::string_view text) {
+std::string_view WithoutMarks(std::string_view text) {
   const size_t first = text.find_first_not_of(" \t\r*#>-");
   if (first == std::string_view::npos) return {};
   return text.substr(first, text.find_last_not_of(" \t\r*") - first + 1);
@@ -32,7 +32,7 @@ std::optional<std::string_view> Behind(std::string_view word, std::string_view l
   if (line.substr(0, word.size()) != word) return std::nullopt;
   const size_t colon = line.find_first_not_of(" *0123456789", word.size());
   if (colon == std::string_view::npos || line[colon] != ':') return std::nullopt;
-  return Trimmed(line.substr(colon + 1));
+  return WithoutMarks(line.substr(colon + 1));
 }
 
 // A question is a line: that behind "Question:", or one that ends as questions do. The last line is
@@ -43,8 +43,8 @@ std::vector<std::string> QuestionLines(const std::string& text) {
   for (size_t begin = 0; begin < text.size();) {
     const size_t end = text.find('\n', begin);
     const bool is_whole = end != std::string::npos;
-    std::string_view line =
-        Trimmed(std::string_view(text).substr(begin, is_whole ? end - begin : std::string::npos));
+    std::string_view line = WithoutMarks(
+        std::string_view(text).substr(begin, is_whole ? end - begin : std::string::npos));
     begin = is_whole ? end + 1 : text.size();
     if (line.empty()) continue;
     auto asked = Behind("Question", line);

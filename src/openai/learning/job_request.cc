@@ -7,6 +7,7 @@
 
 #include "base/json.h"
 #include "base/random.h"
+#include "base/strings.h"
 #include "http/field_reader.h"
 #include "openai/api_fields.h"
 #include "request/adapter_name.h"
@@ -24,6 +25,11 @@ bool IsEmpty(const Json& json) { return (json.is_structured() && json.empty()) |
 
 // "auto" asks for what the learner does by itself.
 bool IsAuto(const Json* json) { return json == nullptr || *json == "auto"; }
+
+template <typename Words>
+std::string OneOf(const Words& words) {
+  return "must be one of '" + Joined(words, "', '") + "'";
+}
 
 class MethodReader {
  public:
@@ -62,15 +68,9 @@ class MethodReader {
     if (row.words.data() == kLearnerNames) return;
     const Json* const json = Given(row);
     if (json == nullptr) return;
-    std::string known;
-    for (const char* const word : row.words) {
-      if (*json == word) {
-        *out = word;
-        return;
-      }
-      known += (known.empty() ? "'" : ", '") + std::string(word) + "'";
-    }
-    reader_.Fail(row.field, "must be one of " + known);
+    const auto word = std::find(row.words.begin(), row.words.end(), *json);
+    if (word == row.words.end()) return reader_.Fail(row.field, OneOf(row.words));
+    *out = *word;
   }
 
   // Files' ids.
@@ -104,11 +104,7 @@ class MethodReader {
     reader_.String("learner", &name, kNameBytesMax);
     *out = name.empty() || name == "auto" ? learners.front() : name;
     if (std::find(learners.begin(), learners.end(), *out) != learners.end()) return;
-    std::string known;
-    for (const std::string& learner : learners) {
-      known += (known.empty() ? "" : ", ") + std::string("'") + learner + "'";
-    }
-    reader_.Fail("learner", "must be one of " + known + ", got '" + name + "'");
+    reader_.Fail("learner", OneOf(learners) + ", got '" + name + "'");
   }
 
   std::optional<ApiError> Finish() { return reader_.Finish(); }

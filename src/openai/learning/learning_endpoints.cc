@@ -6,8 +6,8 @@
 
 #include "base/log.h"
 #include "http/field_reader.h"
+#include "http/http_message.h"
 #include "http/multipart.h"
-#include "http/query.h"
 #include "openai/generation_plan.h"
 #include "openai/learning/job_request.h"
 #include "openai/learning/learning_answers.h"

@@ -4,7 +4,7 @@
 #include <string>
 #include <utility>
 
-#include "http/random_name.h"
+#include "base/random.h"
 
 namespace graft {
 namespace {

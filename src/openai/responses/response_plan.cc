@@ -3,8 +3,8 @@
 #include <memory>
 #include <utility>
 
+#include "base/random.h"
 #include "http/field_reader.h"
-#include "http/random_name.h"
 #include "openai/inner_json.h"
 #include "openai/responses/conversation.h"
 #include "openai/responses/responses_request.h"

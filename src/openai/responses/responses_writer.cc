@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "http/random_name.h"
+#include "base/random.h"
 #include "openai/chat_answer.h"
 #include "openai/token_logprobs.h"
 

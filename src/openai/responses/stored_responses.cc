@@ -5,7 +5,7 @@
 #include <string>
 
 #include "http/field_reader.h"
-#include "http/query.h"
+#include "http/http_message.h"
 #include "openai/generation_plan.h"
 #include "openai/inner_json.h"
 

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/clock.h"
+#include "base/strings.h"
 #include "base/unwanted_work.h"
 #include "text/chat/chat_template_source.h"
 #include "text/chat/content_form.h"
@@ -21,10 +22,8 @@ using jinja::Value;
 // A word of ASCII letters, digits, hyphens and underscores spells no special token and no part of
 // one that a template does not mean to spell.
 bool IsPlainWord(std::string_view text) {
-  return std::all_of(text.begin(), text.end(), [](char c) {
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' ||
-           c == '-';
-  });
+  return std::all_of(text.begin(), text.end(),
+                     [](char c) { return IsAsciiAlnum(c) || c == '_' || c == '-'; });
 }
 
 // Turns a context into values. Strings stay where they are in the JSON, which outlives the

@@ -5,6 +5,7 @@
 #include <charconv>
 #include <cstdlib>
 
+#include "base/strings.h"
 #include "text/jinja/python_text.h"
 #include "text/utf8.h"
 
@@ -13,10 +14,7 @@ namespace {
 
 constexpr bool IsAsciiDigit(char c) { return c >= '0' && c <= '9'; }
 
-bool IsNameByte(char c) {
-  return IsAsciiDigit(c) || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_' ||
-         (c & 0x80) != 0;
-}
+bool IsNameByte(char c) { return IsAsciiAlnum(c) || c == '_' || (c & 0x80) != 0; }
 
 // Every kind of line end becomes "\n", and one at the very end goes.
 std::string NormalizeLines(std::string_view source) {

@@ -2,6 +2,7 @@
 // JSON; V3.1 writes the name, a mark and JSON.
 #include <utility>
 
+#include "base/strings.h"
 #include "text/output/json_call.h"
 
 namespace graft {
@@ -13,12 +14,6 @@ constexpr std::string_view kCallBegin = "<｜tool▁call▁begin｜>";
 constexpr std::string_view kCallEnd = "<｜tool▁call▁end｜>";
 constexpr std::string_view kSeparator = "<｜tool▁sep｜>";
 constexpr size_t kHeaderBytesMax = 512;
-
-std::string_view Trimmed(std::string_view text) {
-  while (!text.empty() && IsJsonSpace(text.front())) text.remove_prefix(1);
-  while (!text.empty() && IsJsonSpace(text.back())) text.remove_suffix(1);
-  return text;
-}
 
 class DeepSeekReader : public CallReader {
  public:
@@ -71,15 +66,16 @@ class DeepSeekReader : public CallReader {
       text_ += c;
       return text_.size() > kHeaderBytesMax ? Step::kNoCall : Step::kMore;
     }
-    std::string_view name = Trimmed(std::string_view(text_).substr(0, separator));
-    std::string_view rest = Trimmed(std::string_view(text_).substr(separator + kSeparator.size()));
+    std::string_view name = Trimmed(std::string_view(text_).substr(0, separator), kJsonSpace);
+    std::string_view rest =
+        Trimmed(std::string_view(text_).substr(separator + kSeparator.size()), kJsonSpace);
     if (!rest.empty()) {
       const size_t fence = rest.find("```");
       has_fence_ = fence != std::string_view::npos;
       if (has_fence_ && rest.substr(fence) != "```json" && rest.substr(fence) != "```") {
         return Step::kNoCall;
       }
-      name = Trimmed(rest.substr(0, fence));
+      name = Trimmed(rest.substr(0, fence), kJsonSpace);
     }
     if (name.empty() || name.find_first_of(" \n<") != std::string_view::npos) return Step::kNoCall;
     arguments_.SetName(std::string(name), out);

@@ -61,6 +61,7 @@ class JsonScanner {
 // Adds a byte of a JSON string's inside; control characters become escapes.
 void AppendStringByte(char c, std::string* out);
 
+inline constexpr std::string_view kJsonSpace = " \t\n\r";
 inline bool IsJsonSpace(char c) { return c == ' ' || c == '\t' || c == '\n' || c == '\r'; }
 
 }  // namespace graft

@@ -2,6 +2,8 @@
 // or name{...} (v11), name[CALL_ID]id[ARGS]{...}, name[ARGS]{...} (v13).
 #include "text/output/json_call.h"
 
+#include "base/strings.h"
+
 namespace graft {
 namespace {
 
@@ -10,8 +12,7 @@ constexpr std::string_view kCallIdMark = "[CALL_ID]";
 constexpr size_t kNameBytesMax = 256;
 
 bool IsNameByte(char c) {
-  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' ||
-         c == '-' || c == '.' || c == '/' || c == ':';
+  return IsAsciiAlnum(c) || c == '_' || c == '-' || c == '.' || c == '/' || c == ':';
 }
 
 class MistralReader : public CallReader {

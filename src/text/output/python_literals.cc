@@ -4,6 +4,7 @@
 #include <cstdlib>
 
 #include "base/json.h"
+#include "base/strings.h"
 #include "text/output/json_scanner.h"
 #include "text/utf8.h"
 
@@ -14,10 +15,7 @@ constexpr int kDepthMax = 48;  // within kJsonDepthMax, with room for what goes 
 
 bool IsPythonDigit(char c) { return c >= '0' && c <= '9'; }
 
-bool IsPythonNameByte(char c) {
-  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || IsPythonDigit(c) || c == '_' ||
-         c == '.' || c == '-';
-}
+bool IsPythonNameByte(char c) { return IsAsciiAlnum(c) || c == '_' || c == '.' || c == '-'; }
 
 }  // namespace
 

@@ -6,6 +6,7 @@
 #include <initializer_list>
 #include <utility>
 
+#include "base/strings.h"
 #include "text/output/call_reader.h"
 #include "text/output/json_scanner.h"
 
@@ -32,16 +33,10 @@ constexpr XmlForm kQwenCoderForm = {"<function=",   ">",           "<parameter="
 constexpr XmlForm kGlmForm = {
     "", "", "<arg_key>", "</arg_key>", "<arg_value>", "</arg_value>", "</tool_call>", "", false};
 
-std::string_view WithoutBlanks(std::string_view text) {
-  while (!text.empty() && IsJsonSpace(text.front())) text.remove_prefix(1);
-  while (!text.empty() && IsJsonSpace(text.back())) text.remove_suffix(1);
-  return text;
-}
-
 // What is no text by the schema, as JSON. What is no value of JSON stays a text.
 std::string ValueJson(const ToolSpec* tool, const std::string& key, const std::string& text) {
   if (!IsStringArgument(tool, key)) {
-    std::string value(WithoutBlanks(text));
+    std::string value(Trimmed(text, kJsonSpace));
     if (value == "True") value = "true";
     if (value == "False") value = "false";
     if (value == "None") value = "null";
@@ -71,7 +66,7 @@ class XmlReader : public CallReader {
         return mark_ == form_.end ? EndCall(out) : Go(Stage::kKey);
       case Stage::kKey:
         if (!PushUntil(c, form_.key_end)) return Bounded();
-        key_ = WithoutBlanks(text_);
+        key_ = Trimmed(text_, kJsonSpace);
         return Go(form_.value_open.empty() ? Stage::kValue : Stage::kValueOpen);
       case Stage::kValueOpen:
         return PushMark(c, {form_.value_open}) ? Go(Stage::kValue) : More();
@@ -135,7 +130,7 @@ class XmlReader : public CallReader {
   }
 
   bool BeginCall(CallWriter* out) {
-    const std::string name(WithoutBlanks(text_));
+    const std::string name(Trimmed(text_, kJsonSpace));
     if (name.empty() || name.find_first_of("<>{}\"\n") != std::string::npos) return false;
     tool_ = FindTool(tools_, name);
     out->Begin(name);
