@@ -15,8 +15,8 @@
 
 #include "base/fault.h"
 #include "base/file.h"
-#include "base/free_port.h"
 #include "base/json.h"
+#include "base/local_processes.h"
 #include "base/metrics.h"
 #include "base/milliseconds.h"
 #include "base/nearest_names.h"

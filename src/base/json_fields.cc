@@ -5,29 +5,38 @@
 
 namespace graft {
 
-void ReadField(const Json& json, const char* field, std::string* out) {
+namespace {
+
+// A value of the type that `is_type` asks for.
+template <typename T, typename Out>
+void ReadTyped(const Json& json, const char* field, bool (Json::*is_type)() const noexcept,
+               Out* out) {
   const auto it = json.find(field);
-  if (it != json.end() && it->is_string()) *out = it->get<std::string>();
+  if (it != json.end() && ((*it).*is_type)()) *out = it->get<T>();
+}
+
+}  // namespace
+
+void ReadField(const Json& json, const char* field, std::string* out) {
+  ReadTyped<std::string>(json, field, &Json::is_string, out);
 }
 void ReadField(const Json& json, const char* field, int64_t* out) {
-  const auto it = json.find(field);
-  if (it != json.end() && it->is_number_integer()) *out = it->get<int64_t>();
+  ReadTyped<int64_t>(json, field, &Json::is_number_integer, out);
 }
 void ReadField(const Json& json, const char* field, int32_t* out) {
-  const auto it = json.find(field);
-  if (it != json.end() && it->is_number_integer()) *out = it->get<int32_t>();
+  ReadTyped<int32_t>(json, field, &Json::is_number_integer, out);
 }
 void ReadField(const Json& json, const char* field, uint32_t* out) {
-  const auto it = json.find(field);
-  if (it != json.end() && it->is_number_integer()) *out = it->get<uint32_t>();
+  ReadTyped<uint32_t>(json, field, &Json::is_number_integer, out);
 }
 void ReadField(const Json& json, const char* field, bool* out) {
-  const auto it = json.find(field);
-  if (it != json.end() && it->is_boolean()) *out = it->get<bool>();
+  ReadTyped<bool>(json, field, &Json::is_boolean, out);
 }
 void ReadField(const Json& json, const char* field, double* out) {
-  const auto it = json.find(field);
-  if (it != json.end() && it->is_number()) *out = it->get<double>();
+  ReadTyped<double>(json, field, &Json::is_number, out);
+}
+void ReadField(const Json& json, const char* field, std::optional<std::string>* out) {
+  ReadTyped<std::string>(json, field, &Json::is_string, out);
 }
 
 void ReadField(const Json& json, const char* field, std::vector<std::string>* out) {
@@ -44,11 +53,6 @@ void ReadField(const Json& json, const char* field, std::map<std::string, double
   for (const auto& [key, number] : it->items()) {
     if (number.is_number()) (*out)[key] = number.get<double>();
   }
-}
-
-void ReadField(const Json& json, const char* field, std::optional<std::string>* out) {
-  const auto it = json.find(field);
-  if (it != json.end() && it->is_string()) *out = it->get<std::string>();
 }
 
 Result<Json> ParseRecord(const std::string& text, const std::string& what) {

@@ -6,13 +6,16 @@
 #include <signal.h>
 #include <spawn.h>
 #include <sys/socket.h>
+#include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
+#include <cstddef>
 #include <fstream>
+#include <random>
 #include <sstream>
 #include <thread>
 
@@ -26,31 +29,57 @@ namespace {
 
 constexpr std::chrono::milliseconds kEndPoll(50);
 constexpr int kStartTimeField = 22;  // of /proc/PID/stat
+constexpr int kFirstPort = 10240;
+constexpr int kEndPort =
+    32768;  // where Linux begins with outgoing connections unless told otherwise
+constexpr int kTries = 200;
 
-sockaddr_in Loopback(int port) {
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_port = htons(static_cast<uint16_t>(port));
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  return address;
+// The fields of /proc/PID/stat behind the name, which may have blanks and brackets: the state comes
+// first. "": there is no such process.
+std::string StatOf(pid_t pid) {
+  std::ifstream file("/proc/" + std::to_string(pid) + "/stat");
+  std::string text;
+  std::getline(file, text);
+  const size_t end = text.rfind(") ");
+  return end == std::string::npos ? "" : text.substr(end + 2);
 }
 
 // 0: there is no such process, or it has ended and is a zombie.
 int64_t StartTimeOf(pid_t pid) {
-  std::ifstream file("/proc/" + std::to_string(pid) + "/stat");
-  std::string text;
-  if (!std::getline(file, text)) return 0;
-  // Its name, in brackets, may have blanks.
-  const size_t end = text.rfind(')');
-  if (end == std::string::npos) return 0;
-  std::istringstream words(text.substr(end + 1));
+  std::istringstream words(StatOf(pid));
   std::string word;
-  std::string state;
-  words >> state;
-  if (state == "Z") return 0;
+  if (!(words >> word) || word == "Z") return 0;
   for (int field = 4; field <= kStartTimeField && words >> word; ++field) {
   }
   return std::atoll(word.c_str());
+}
+
+// Binds a port of 127.0.0.1, or connects to it, for a moment.
+bool CanReach(int port, int (*reach)(int fd, const sockaddr* address, socklen_t bytes)) {
+  const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  if (fd < 0) return false;
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_port = htons(static_cast<uint16_t>(port));
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  const bool can = reach(fd, reinterpret_cast<const sockaddr*>(&address), sizeof(address)) == 0;
+  close(fd);
+  return can;
+}
+
+// Binds a name without a file, which the kernel frees when this process ends: its descriptor, -1
+// where another process holds it.
+int Reserve(int port) {
+  const int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  if (fd < 0) return -1;
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  const std::string name = "graft-port-" + std::to_string(port);
+  std::copy(name.begin(), name.end(), address.sun_path + 1);
+  const auto bytes = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size());
+  if (bind(fd, reinterpret_cast<const sockaddr*>(&address), bytes) == 0) return fd;
+  close(fd);
+  return -1;
 }
 
 }  // namespace
@@ -124,14 +153,26 @@ std::vector<LocalProcess> ProcessesFromJson(const Json& json) {
   return processes;
 }
 
-bool Listens(int port) {
-  const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  if (fd < 0) return false;
-  const sockaddr_in address = Loopback(port);
-  const bool connected =
-      connect(fd, reinterpret_cast<const sockaddr*>(&address), sizeof(address)) == 0;
-  close(fd);
-  return connected;
+bool Listens(int port) { return CanReach(port, connect); }
+
+Result<int> FindFreePort() {
+  std::random_device random;
+  std::uniform_int_distribution<int> ports(kFirstPort, kEndPort - 1);
+  for (int i = 0; i < kTries; ++i) {
+    const int port = ports(random);
+    const int name = Reserve(port);
+    if (name < 0) continue;
+    if (CanReach(port, bind)) return port;
+    close(name);
+  }
+  return SystemError(errno, "no free port between " + std::to_string(kFirstPort) + " and " +
+                                std::to_string(kEndPort - 1));
+}
+
+ProcessState StateOfProcess(pid_t pid) {
+  const std::string stat = StatOf(pid);
+  if (stat.empty() || stat[0] == 'Z' || stat[0] == 'X') return ProcessState::kEnded;
+  return stat[0] == 'T' || stat[0] == 't' ? ProcessState::kStopped : ProcessState::kRuns;
 }
 
 }  // namespace graft

@@ -12,11 +12,7 @@
 namespace graft {
 
 Status InitLog(const std::string& level) {
-  const auto parsed = spdlog::level::from_str(level);
-  if (parsed == spdlog::level::off && level != "off") {
-    return InvalidArgumentError("unknown log level '" + level +
-                                "'; use debug, info, warn, error or off");
-  }
+  ASSIGN_OR_RETURN(const auto parsed, ParseSpdlogLevel(level));
   auto logger = std::make_shared<spdlog::logger>(
       "graft", std::make_shared<spdlog::sinks::stderr_color_sink_mt>());
   logger->set_formatter(MakeLogFormatter(LogFormat::kText));

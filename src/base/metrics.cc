@@ -5,10 +5,14 @@
 namespace graft {
 namespace {
 
-template <typename Families, typename Build>
-auto& FamilyOf(Families& families, const std::string& name, const Build& build) {
+// The family of this name, which `build` makes the first time.
+template <typename Families, typename Builder>
+auto& FamilyOf(Families& families, Builder (*build)(), const std::string& name,
+               const std::string& help, prometheus::Registry& registry) {
   auto it = families.find(name);
-  if (it == families.end()) it = families.emplace(name, &build()).first;
+  if (it == families.end()) {
+    it = families.emplace(name, &build().Name(name).Help(help).Register(registry)).first;
+  }
   return *it->second;
 }
 
@@ -17,33 +21,19 @@ auto& FamilyOf(Families& families, const std::string& name, const Build& build) 
 prometheus::Counter& Metrics::Counter(const std::string& name, const std::string& help,
                                       const Labels& labels) {
   std::lock_guard lock(mutex_);
-  return FamilyOf(
-             counters_, name,
-             [&]() -> auto& {
-               return prometheus::BuildCounter().Name(name).Help(help).Register(registry_);
-             })
-      .Add(labels);
+  return FamilyOf(counters_, prometheus::BuildCounter, name, help, registry_).Add(labels);
 }
 
 prometheus::Gauge& Metrics::Gauge(const std::string& name, const std::string& help,
                                   const Labels& labels) {
   std::lock_guard lock(mutex_);
-  return FamilyOf(
-             gauges_, name,
-             [&]() -> auto& {
-               return prometheus::BuildGauge().Name(name).Help(help).Register(registry_);
-             })
-      .Add(labels);
+  return FamilyOf(gauges_, prometheus::BuildGauge, name, help, registry_).Add(labels);
 }
 
 prometheus::Histogram& Metrics::Histogram(const std::string& name, const std::string& help,
                                           const std::vector<double>& bounds, const Labels& labels) {
   std::lock_guard lock(mutex_);
-  return FamilyOf(
-             histograms_, name,
-             [&]() -> auto& {
-               return prometheus::BuildHistogram().Name(name).Help(help).Register(registry_);
-             })
+  return FamilyOf(histograms_, prometheus::BuildHistogram, name, help, registry_)
       .Add(labels, bounds);
 }
 

@@ -136,11 +136,7 @@ std::string FieldText(const OrderedJson& value) {
 }  // namespace
 
 Result<std::unique_ptr<ServerLog>> ServerLog::Begin(const ServerLogOptions& options) {
-  const auto level = spdlog::level::from_str(options.level);
-  if (level == spdlog::level::off && options.level != "off") {
-    return InvalidArgumentError("unknown log level '" + options.level +
-                                "'; use debug, info, warn, error or off");
-  }
+  ASSIGN_OR_RETURN(const auto level, ParseSpdlogLevel(options.level));
   State& state = TheLog();
   CHECK(state.pool == nullptr) << "one ServerLog at a time";
   if (state.sink != nullptr) state.num_lost += state.sink->num_dropped();

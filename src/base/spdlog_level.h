@@ -3,7 +3,10 @@
 
 #include <spdlog/common.h>
 
+#include <string>
+
 #include "base/log.h"
+#include "base/status.h"
 
 namespace graft {
 
@@ -19,6 +22,13 @@ inline spdlog::level::level_enum SpdlogLevel(LogLevel level) {
       break;
   }
   return spdlog::level::err;
+}
+
+inline Result<spdlog::level::level_enum> ParseSpdlogLevel(const std::string& level) {
+  const auto parsed = spdlog::level::from_str(level);
+  if (parsed != spdlog::level::off || level == "off") return parsed;
+  return InvalidArgumentError("unknown log level '" + level +
+                              "'; use debug, info, warn, error or off");
 }
 
 }  // namespace graft

@@ -66,7 +66,6 @@ Status UnavailableError(std::string message);
 Status CancelledError(std::string message);
 Status DeadlineExceededError(std::string message);
 Status DataLossError(std::string message);
-Status UnauthenticatedError(std::string message);
 
 // A value or the Status that says why there is none.
 template <typename T>

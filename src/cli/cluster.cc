@@ -12,7 +12,6 @@
 #include "base/clock.h"
 #include "base/fault.h"
 #include "base/file.h"
-#include "base/free_port.h"
 #include "base/json.h"
 #include "base/local_processes.h"
 #include "base/log.h"

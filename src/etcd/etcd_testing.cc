@@ -11,7 +11,7 @@
 #include <thread>
 
 #include "base/check.h"
-#include "base/free_port.h"
+#include "base/local_processes.h"
 
 extern char** environ;
 

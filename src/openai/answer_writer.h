@@ -27,8 +27,8 @@ class AnswerWriter {
   virtual void SetUsage(const ResponseUsage& /*usage*/) {}
 
   // A stream, as server-sent events: what comes before choice `idx`'s first chunk; what it has
-  // gained, `finish` kNone while it goes on; what comes behind all choices; or a failure. Called for
-  // an endpoint that streams.
+  // gained, `finish` kNone while it goes on; what comes behind all choices; or a failure. Only an
+  // endpoint that streams is asked for these.
   virtual void AppendBeginning(int32_t /*idx*/, std::string* /*out*/) { CHECK(false); }
   virtual void AppendChunk(int32_t /*idx*/, const ChoicePiece& /*piece*/, FinishReason /*finish*/,
                            std::string* /*out*/) {

@@ -14,7 +14,6 @@
 #include <utility>
 
 #include "base/fault.h"
-#include "base/free_port.h"
 #include "base/local_processes.h"
 #include "base/random.h"
 #include "profile/load_generator.h"

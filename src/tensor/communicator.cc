@@ -11,8 +11,8 @@
 
 #include "base/check.h"
 #include "base/clock.h"
+#include "base/local_processes.h"
 #include "base/log.h"
-#include "base/process_state.h"
 #include "base/server_log.h"
 #include "tensor/shared_word.h"
 
