@@ -1,6 +1,8 @@
 #include "http/api_error.h"
 
+#include <algorithm>
 #include <cctype>
+#include <iterator>
 #include <string_view>
 
 #include "base/fault.h"
@@ -20,6 +22,28 @@ const char* TypeOfHttpStatus(int http_status) {
       return http_status < 500 ? "invalid_request_error" : "server_error";
   }
 }
+
+// What a failure below the server is for a client; any other is internal.
+struct Answer {
+  StatusCode code;
+  int http_status;
+  const char* word;
+};
+constexpr Answer kAnswers[] = {{StatusCode::kInvalidArgument, 400, "invalid_value"},
+                               {StatusCode::kOutOfRange, 400, "invalid_value"},
+                               {StatusCode::kFailedPrecondition, 400, "invalid_value"},
+                               // Data lost in an adapter's files: trying again changes nothing.
+                               {StatusCode::kDataLoss, 400, "invalid_value"},
+                               {StatusCode::kUnimplemented, 400, "unsupported"},
+                               {StatusCode::kUnauthenticated, 401, "invalid_api_key"},
+                               {StatusCode::kPermissionDenied, 403, "permission_denied"},
+                               {StatusCode::kNotFound, 404, "not_found"},
+                               {StatusCode::kAlreadyExists, 409, "already_exists"},
+                               {StatusCode::kResourceExhausted, 429, "overloaded"},
+                               {StatusCode::kUnavailable, 503, "unavailable"},
+                               {StatusCode::kAborted, 503, "unavailable"},
+                               {StatusCode::kCancelled, 503, "unavailable"},
+                               {StatusCode::kDeadlineExceeded, 504, "timeout"}};
 
 // A slash with a name after it, at the start of a word: no fraction, and no comment that a parser
 // stumbled over.
@@ -89,47 +113,14 @@ ApiError DrainingError() {
 }
 
 ApiError ErrorFromStatus(const Status& status, std::string param) {
-  ApiError error;
-  switch (status.code()) {
-    case StatusCode::kInvalidArgument:
-    case StatusCode::kOutOfRange:
-    case StatusCode::kFailedPrecondition:
-    case StatusCode::kDataLoss:  // of an adapter's files: trying again changes nothing
-      error = HttpError(400, "invalid_value", status.message());
-      break;
-    case StatusCode::kUnimplemented:
-      error = HttpError(400, "unsupported", status.message());
-      break;
-    case StatusCode::kUnauthenticated:
-      error = HttpError(401, "invalid_api_key", status.message());
-      break;
-    case StatusCode::kPermissionDenied:
-      error = HttpError(403, "permission_denied", status.message());
-      break;
-    case StatusCode::kNotFound:
-      error = HttpError(404, "not_found", status.message());
-      break;
-    case StatusCode::kAlreadyExists:
-      error = HttpError(409, "already_exists", status.message());
-      break;
-    case StatusCode::kResourceExhausted:
-      error = HttpError(429, "overloaded", status.message());
-      break;
-    case StatusCode::kUnavailable:
-    case StatusCode::kAborted:
-      error = HttpError(503, "unavailable", status.message());
-      break;
-    case StatusCode::kCancelled:  // only the server itself cancels what a client still awaits
-      error = HttpError(503, "unavailable", status.message());
-      error.retry_after_s = 1;
-      break;
-    case StatusCode::kDeadlineExceeded:
-      error = HttpError(504, "timeout", status.message());
-      break;
-    default:
-      error = HttpError(500, "internal_error", status.message());
-  }
-  if (IsPassing(status)) error.retry_after_s = 1;
+  const auto answer = std::find_if(std::begin(kAnswers), std::end(kAnswers),
+                                   [&](const Answer& one) { return one.code == status.code(); });
+  const bool is_known = answer != std::end(kAnswers);
+  ApiError error = HttpError(is_known ? answer->http_status : 500,
+                             is_known ? answer->word : "internal_error", status.message());
+  // Only the server itself cancels what a client still awaits.
+  const bool is_cancelled = status.code() == StatusCode::kCancelled;
+  if (is_cancelled || IsPassing(status)) error.retry_after_s = 1;
   error.param = std::move(param);
   return error;
 }
