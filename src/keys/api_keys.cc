@@ -159,7 +159,7 @@ int32_t ApiKey::n_max() const {
   return Tightest(rights_.limits.n_max, rights_.tenant_limits.n_max);
 }
 
-ApiResult<RequestLease> ApiKey::Admit(const Clock& clock) {
+ApiResult<MeterLease> ApiKey::Admit(const Clock& clock) {
   const int64_t now_ns = clock.NowNs();
   if (auto error = meter_->EnterRequest(now_ns)) return *error;
   if (auto error = tenant_meter_->EnterRequest(now_ns)) {
@@ -167,7 +167,7 @@ ApiResult<RequestLease> ApiKey::Admit(const Clock& clock) {
     meter_->UndoRequest();
     return *error;
   }
-  return RequestLease(meter_, tenant_meter_, clock);
+  return MeterLease(meter_, tenant_meter_, clock);
 }
 
 std::optional<ApiError> ApiKey::Count(int64_t now_ns) {
@@ -177,14 +177,14 @@ std::optional<ApiError> ApiKey::Count(int64_t now_ns) {
   return error;
 }
 
-ApiResult<WorkLease> ApiKey::AdmitWork(const Work& work, const Clock& clock) {
+ApiResult<MeterLease> ApiKey::AdmitWork(const Work& work, const Clock& clock) {
   const int64_t now_ns = clock.NowNs();
   if (auto error = meter_->EnterWork(work, now_ns)) return *error;
   if (auto error = tenant_meter_->EnterWork(work, now_ns)) {
     meter_->LeaveWork(work, 0, now_ns);
     return *error;
   }
-  return WorkLease(meter_, tenant_meter_, work, clock);
+  return MeterLease(meter_, tenant_meter_, clock, work);
 }
 
 ApiKeys::ApiKeys(const Clock& clock) : clock_(clock), table_(std::make_shared<Table>()) {

@@ -60,11 +60,11 @@ class ApiKey {
 
   // Takes one request from the buckets (which hold a minute's worth) and one place, or says 429 and
   // when to come back.
-  ApiResult<RequestLease> Admit(const Clock& clock);
+  ApiResult<MeterLease> Admit(const Clock& clock);
   // Takes one request from the buckets alone: requests that are answered at once hold no place.
   std::optional<ApiError> Count(int64_t now_ns);
   // What the request turned out to ask for.
-  ApiResult<WorkLease> AdmitWork(const Work& work, const Clock& clock);
+  ApiResult<MeterLease> AdmitWork(const Work& work, const Clock& clock);
   // See RateLimitHeaders.
   std::vector<std::pair<std::string, std::string>> RateHeaders(int64_t now_ns) const {
     return RateLimitHeaders(*meter_, *tenant_meter_, now_ns);

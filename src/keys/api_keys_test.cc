@@ -253,7 +253,7 @@ TEST(ApiKeysTest, ALeaseIsGivenBack) {
   {
     auto lease = beta->Admit(clock);
     ASSERT_TRUE(lease.ok());
-    const RequestLease moved = std::move(*lease);
+    const MeterLease moved = std::move(*lease);
     EXPECT_EQ(beta->Admit(clock).error().http_status, 429);
   }
   EXPECT_TRUE(beta->Admit(clock).ok());

@@ -191,30 +191,23 @@ WorkMeter::Rate WorkMeter::RateOf(MinuteBucket* bucket, int64_t now_ns) {
           .full_s = bucket->SecondsUntilFull(now_ns)};
 }
 
-RequestLease& RequestLease::operator=(RequestLease&& other) noexcept {
-  std::swap(key_, other.key_);
-  std::swap(tenant_, other.tenant_);
-  std::swap(clock_, other.clock_);
-  return *this;
-}
-
-RequestLease::~RequestLease() {
-  if (key_ != nullptr) key_->LeaveRequest(clock_->NowNs());
-  if (tenant_ != nullptr) tenant_->LeaveRequest(clock_->NowNs());
-}
-
-WorkLease& WorkLease::operator=(WorkLease&& other) noexcept {
-  std::swap(key_, other.key_);
-  std::swap(tenant_, other.tenant_);
+MeterLease& MeterLease::operator=(MeterLease&& other) noexcept {
+  std::swap(meters_, other.meters_);
   std::swap(clock_, other.clock_);
   std::swap(work_, other.work_);
   std::swap(tokens_, other.tokens_);
   return *this;
 }
 
-WorkLease::~WorkLease() {
-  if (key_ != nullptr) key_->LeaveWork(work_, tokens_, clock_->NowNs());
-  if (tenant_ != nullptr) tenant_->LeaveWork(work_, tokens_, clock_->NowNs());
+MeterLease::~MeterLease() {
+  for (const std::shared_ptr<WorkMeter>& meter : meters_) {
+    if (meter == nullptr) continue;
+    if (work_.has_value()) {
+      meter->LeaveWork(*work_, tokens_, clock_->NowNs());
+    } else {
+      meter->LeaveRequest(clock_->NowNs());
+    }
+  }
 }
 
 Headers RateLimitHeaders(WorkMeter& key, WorkMeter& tenant, int64_t now_ns) {

@@ -5,6 +5,7 @@
 // they are drawn, and the bucket may owe some. Thread-safe, on the caller's clock.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <memory>
 #include <mutex>
@@ -119,46 +120,29 @@ class WorkMeter {
   MeteredPlaces sequence_places_;
 };
 
-// What a request holds of its key's and its tenant's limits, given back when it goes. Shared, since
-// a reload may drop the key while its requests run.
-class RequestLease {
+// What a request holds of its key's and its tenant's limits, given back when it goes: a place among
+// the requests, or `work` and what it came to. Shared, since a reload may drop the key while its
+// requests run.
+class MeterLease {
  public:
-  RequestLease() = default;
-  RequestLease(std::shared_ptr<WorkMeter> key, std::shared_ptr<WorkMeter> tenant,
-               const Clock& clock)
-      : key_(std::move(key)), tenant_(std::move(tenant)), clock_(&clock) {}
-  RequestLease(RequestLease&& other) noexcept = default;
-  RequestLease& operator=(RequestLease&& other) noexcept;
-  ~RequestLease();
-
- private:
-  std::shared_ptr<WorkMeter> key_;
-  std::shared_ptr<WorkMeter> tenant_;
-  const Clock* clock_ = nullptr;
-};
-
-class WorkLease {
- public:
-  WorkLease() = default;
-  WorkLease(std::shared_ptr<WorkMeter> key, std::shared_ptr<WorkMeter> tenant, const Work& work,
-            const Clock& clock)
-      : key_(std::move(key)),
-        tenant_(std::move(tenant)),
+  MeterLease() = default;
+  MeterLease(std::shared_ptr<WorkMeter> key, std::shared_ptr<WorkMeter> tenant, const Clock& clock,
+             std::optional<Work> work = std::nullopt)
+      : meters_{std::move(key), std::move(tenant)},
         clock_(&clock),
         work_(work),
-        tokens_(work.tokens) {}
-  WorkLease(WorkLease&& other) noexcept = default;
-  WorkLease& operator=(WorkLease&& other) noexcept;
-  ~WorkLease();
+        tokens_(work.has_value() ? work->tokens : 0) {}
+  MeterLease(MeterLease&& other) noexcept { *this = std::move(other); }
+  MeterLease& operator=(MeterLease&& other) noexcept;
+  ~MeterLease();
 
-  // What it came to; else all that it asked for.
+  // What the work came to; else all that it asked for.
   void SetTokens(int64_t tokens) { tokens_ = tokens; }
 
  private:
-  std::shared_ptr<WorkMeter> key_;
-  std::shared_ptr<WorkMeter> tenant_;
+  std::array<std::shared_ptr<WorkMeter>, 2> meters_;  // null: nothing is held
   const Clock* clock_ = nullptr;
-  Work work_;
+  std::optional<Work> work_;
   int64_t tokens_ = 0;
 };
 

@@ -135,8 +135,8 @@ TEST(WorkLeaseTest, GivesBackWhatItHolds) {
   {
     ASSERT_FALSE(key->EnterWork(work, 0).has_value());
     ASSERT_FALSE(tenant->EnterWork(work, 0).has_value());
-    WorkLease lease(key, tenant, work, clock);
-    WorkLease moved = std::move(lease);
+    MeterLease lease(key, tenant, clock, work);
+    MeterLease moved = std::move(lease);
     moved.SetTokens(15);
   }
   EXPECT_EQ(key->TokenRate(0).left, 85);

@@ -18,7 +18,7 @@ struct Connection::Exchange {
   HttpRequest* request = nullptr;
   RouteMatch match;
   std::shared_ptr<ApiKey> key;                  // null: the endpoint needs none
-  RequestLease place;                           // among the key's requests
+  MeterLease place;                             // among the key's requests
   std::optional<PlacesLease> connection_place;  // among the connections that answer
   std::optional<PlacesLease> memory;            // of its body, what is made of it, and its answer
   int64_t num_bytes = 0;                        // that `memory` holds

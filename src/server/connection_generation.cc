@@ -92,7 +92,7 @@ Connection::Awaitable<bool> Connection::Generate(Exchange& exchange) {
   exchange.request->body = std::string();  // megabytes perhaps, and the answer may take minutes
   (void)HoldBytes(exchange, 0, 0);
   const Work work = plan->work;
-  ApiResult<WorkLease> lease = exchange.key->AdmitWork(work, state_.context.clock);
+  ApiResult<MeterLease> lease = exchange.key->AdmitWork(work, state_.context.clock);
   if (!lease.ok()) co_return co_await RespondError(exchange, lease.error());
   lease->SetTokens(0);  // until something was computed
   for (Request& request : plan->requests) {
