@@ -23,9 +23,6 @@ constexpr int64_t kCountShare = 500;
 constexpr size_t kAdaptersShown = 50;
 constexpr size_t kPieceAdapters = 512;
 
-// By AdapterState.
-constexpr const char* kStateWords[] = {"unread", "folder", "host", "loading", "resident"};
-
 // Families that the page shows, as FindFamily takes them.
 constexpr std::string_view kShownFamilies[] = {"adapters",
                                                "adapters_resident",
@@ -140,7 +137,7 @@ Dashboard::Dashboard(DashboardParts parts)
                                    "Which snapshot of the series this is; the dashboard has it")),
       jobs_(parts_.learning, parts_.metrics),
       history_(kHistoryPoints) {
-  for (const char* const word : kStateWords) {
+  for (const char* const word : kAdapterStateNames) {
     adapters_.push_back(&parts_.metrics.Gauge(
         "graft_adapters", "Listed adapters by where the nearest copy is", {{"state", word}}));
   }
@@ -253,7 +250,7 @@ void Dashboard::AppendAdapters(const Snapshot& snapshot, std::string* out) const
     AppendNumber(popular.output_tokens, out);
     const Result<AdapterInfo> adapter = parts_.catalog.Find(popular.name);
     if (adapter.ok()) {
-      *out += ",\"state\":" + JsonString(kStateWords[static_cast<size_t>(StateOf(*adapter))]) +
+      *out += ",\"state\":" + JsonString(AdapterStateName(StateOf(*adapter))) +
               ",\"rank\":" + std::to_string(adapter->rank_max) +
               ",\"virtual_tokens\":" + std::to_string(adapter->num_virtual_tokens) +
               ",\"bytes\":" + std::to_string(adapter->bytes);

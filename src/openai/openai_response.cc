@@ -9,22 +9,6 @@
 namespace graft {
 namespace {
 
-const char* StateName(AdapterState state) {
-  switch (state) {
-    case AdapterState::kUnread:
-      return "unread";
-    case AdapterState::kFolder:
-      return "folder";
-    case AdapterState::kHost:
-      return "host";
-    case AdapterState::kLoading:
-      return "loading";
-    case AdapterState::kResident:
-      return "resident";
-  }
-  return "";
-}
-
 std::string UsageJson(const ResponseUsage& usage) {
   return "{\"prompt_tokens\":" + std::to_string(usage.prompt_tokens) +
          ",\"completion_tokens\":" + std::to_string(usage.output_tokens) +
@@ -279,7 +263,7 @@ void AppendAdapterModel(const AdapterInfo& adapter, AdapterState state,
   *out += ",\"rank\":" + count(adapter.rank_max);
   *out += ",\"virtual_tokens\":" + count(adapter.num_virtual_tokens);
   *out += ",\"bytes\":" + (is_known ? std::to_string(adapter.bytes) : "null");
-  *out += std::string(",\"state\":\"") + StateName(state) + "\"";
+  *out += std::string(",\"state\":\"") + AdapterStateName(state) + "\"";
   AppendAdapterText(adapter.text, out);
   if (with_tenant) *out += ",\"tenant\":" + StringOrNull(adapter.tenant);
   *out += '}';

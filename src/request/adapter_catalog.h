@@ -52,6 +52,11 @@ enum class AdapterState : uint8_t {
   kLoading,   // on its way to the device, for a request that wants it
   kResident,  // on the device
 };
+inline constexpr const char* kAdapterStateNames[] = {"unread", "folder", "host", "loading",
+                                                     "resident"};
+inline const char* AdapterStateName(AdapterState state) {
+  return kAdapterStateNames[static_cast<size_t>(state)];
+}
 
 // What Load is asked for.
 struct AdapterLoad {
