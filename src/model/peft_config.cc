@@ -16,66 +16,47 @@ namespace {
 using peft_json::CheckKeys;
 using peft_json::CheckTask;
 using peft_json::IsOff;
-using peft_json::KeyKind;
-using peft_json::KeyRule;
 using peft_json::Malformed;
 using peft_json::ReadText;
 using peft_json::Unsupported;
 using peft_json::Value;
 
 // From PEFT's LoraConfig, and enable_lora and merge_weights of its first versions.
-constexpr KeyRule kKeyRules[] = {
-    {"peft_type", KeyKind::kRead, ""},
-    {"task_type", KeyKind::kRead, ""},
-    {"base_model_name_or_path", KeyKind::kRead, ""},
-    {"peft_version", KeyKind::kRead, ""},
-    {"r", KeyKind::kRead, ""},
-    {"lora_alpha", KeyKind::kRead, ""},
-    {"use_rslora", KeyKind::kRead, ""},
-    {"rank_pattern", KeyKind::kRead, ""},
-    {"alpha_pattern", KeyKind::kRead, ""},
-    {"target_modules", KeyKind::kRead, ""},
-    {"exclude_modules", KeyKind::kRead, ""},
-    {"layers_to_transform", KeyKind::kRead, ""},
-    {"layers_pattern", KeyKind::kRead, ""},
-    {"alora_invocation_tokens", KeyKind::kRead, ""},
-    {"bias", KeyKind::kRead, ""},
-    {"init_lora_weights", KeyKind::kRead, ""},
-
-    {"auto_mapping", KeyKind::kHarmless, ""},
-    {"revision", KeyKind::kHarmless, ""},
-    {"inference_mode", KeyKind::kHarmless, ""},
-    {"lora_dropout", KeyKind::kHarmless, ""},       // identity at inference
-    {"merge_weights", KeyKind::kHarmless, ""},      // when to merge, not what
-    {"megatron_core", KeyKind::kHarmless, ""},      // read with megatron_config only
-    {"qalora_group_size", KeyKind::kHarmless, ""},  // read with use_qalora only
-    {"runtime_config", KeyKind::kHarmless, ""},     // where DoRA's initialisation runs
+constexpr std::string_view kKnownKeys[] = {
+    // Read below.
+    "peft_type", "task_type", "base_model_name_or_path", "peft_version", "r", "lora_alpha",
+    "use_rslora", "rank_pattern", "alpha_pattern", "target_modules", "exclude_modules",
+    "layers_to_transform", "layers_pattern", "alora_invocation_tokens", "bias", "init_lora_weights",
+    // About training, provenance or loading: the forward pass is the same.
+    "auto_mapping", "revision", "inference_mode",
+    "lora_dropout",       // identity at inference
+    "merge_weights",      // when to merge, not what
+    "megatron_core",      // read with megatron_config only
+    "qalora_group_size",  // read with use_qalora only
+    "runtime_config",     // where DoRA's initialisation runs
+    "velora_config",      // another backward pass, the same forward
     // Ties what modules_to_save, embeddings and token indices change; all of those are refused.
-    {"ensure_weight_tying", KeyKind::kHarmless, ""},
+    "ensure_weight_tying",
     // Initialisation; init_lora_weights says whether the base was changed with it.
-    {"loftq_config", KeyKind::kHarmless, ""},
-    {"eva_config", KeyKind::kHarmless, ""},
-    {"corda_config", KeyKind::kHarmless, ""},
-    {"lora_ga_config", KeyKind::kHarmless, ""},
-    {"velora_config", KeyKind::kHarmless, ""},  // another backward pass, the same forward
+    "loftq_config", "eva_config", "corda_config", "lora_ga_config"};
 
-    {"use_dora", KeyKind::kMustBeOff, "asks for DoRA's magnitudes, which are not applied"},
-    {"modules_to_save", KeyKind::kMustBeOff,
-     "replaces whole modules of the base, which one shared base cannot do"},
-    {"lora_bias", KeyKind::kMustBeOff, "asks for a bias on lora_B, which is not applied"},
-    {"fan_in_fan_out", KeyKind::kMustBeOff,
+constexpr peft_json::UnappliedKey kUnappliedKeys[] = {
+    {"use_dora", "asks for DoRA's magnitudes, which are not applied"},
+    peft_json::kModulesToSave,
+    {"lora_bias", "asks for a bias on lora_B, which is not applied"},
+    {"fan_in_fan_out",
      "says that the base's weights are transposed, which no supported base's are"},
-    {"target_parameters", KeyKind::kMustBeOff,
+    {"target_parameters",
      "adapts bare parameters; only the seven projections of a layer can be adapted"},
-    {"layer_replication", KeyKind::kMustBeOff, "stacks copies of the base's layers"},
-    {"trainable_token_indices", KeyKind::kMustBeOff, "changes rows of the embedding"},
-    {"use_qalora", KeyKind::kMustBeOff, "asks for QALoRA's pooled inputs, which are not applied"},
-    {"use_bdlora", KeyKind::kMustBeOff, "asks for block-diagonal matrices"},
-    {"arrow_config", KeyKind::kMustBeOff, "routes between several adapters"},
-    {"kasa_config", KeyKind::kMustBeOff, "truncates the base's weights and adds a diagonal (KaSA)"},
-    {"monteclora_config", KeyKind::kMustBeOff, "samples the adapter's weights"},
-    {"megatron_config", KeyKind::kMustBeOff, "adapts Megatron's parallel layers"},
-    {"enable_lora", KeyKind::kMustBeOff, "adapts parts of a fused projection"},
+    {"layer_replication", "stacks copies of the base's layers"},
+    {"trainable_token_indices", "changes rows of the embedding"},
+    {"use_qalora", "asks for QALoRA's pooled inputs, which are not applied"},
+    {"use_bdlora", "asks for block-diagonal matrices"},
+    {"arrow_config", "routes between several adapters"},
+    {"kasa_config", "truncates the base's weights and adds a diagonal (KaSA)"},
+    {"monteclora_config", "samples the adapter's weights"},
+    {"megatron_config", "adapts Megatron's parallel layers"},
+    {"enable_lora", "adapts parts of a fused projection"},
 };
 
 // Before all else, so that another method is refused for what it is, not for a key of its own.
@@ -272,7 +253,7 @@ Result<std::vector<int32_t>> ReadInvocation(const OrderedJson& json) {
 
 Result<PeftConfig> ReadConfig(const OrderedJson& json) {
   RETURN_IF_ERROR(CheckType(json));
-  RETURN_IF_ERROR(CheckKeys(json, kKeyRules));
+  RETURN_IF_ERROR(CheckKeys(json, kKnownKeys, kUnappliedKeys));
   RETURN_IF_ERROR(CheckTask(json));
   RETURN_IF_ERROR(CheckBias(json));
   RETURN_IF_ERROR(CheckInit(json));

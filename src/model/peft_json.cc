@@ -2,23 +2,10 @@
 
 #include <algorithm>
 
-#include "base/check.h"
 #include "model/peft_config.h"
 
 namespace graft::peft_json {
 namespace {
-
-// An upper bound of the keys of all objects of the file together.
-constexpr int64_t kKeysMax = 2 * kPeftPatternKeysMax + 1024;
-
-// The keys of all objects in it. They nest no deeper than ParseJson allows.
-int64_t NumKeys(const Json& json) {
-  int64_t count = json.is_object() ? static_cast<int64_t>(json.size()) : 0;
-  if (json.is_structured()) {
-    for (const Json& element : json) count += NumKeys(element);
-  }
-  return count;
-}
 
 // `"key" = value`, the value cut where it is long.
 std::string Quote(std::string_view key, const OrderedJson& value) {
@@ -30,18 +17,9 @@ std::string Quote(std::string_view key, const OrderedJson& value) {
 
 }  // namespace
 
-// The order of rank_pattern's keys counts, and Json sorts.
+// The order of rank_pattern's keys counts, and Json sorts. An OrderedJson looks keys up one by one.
 Result<OrderedJson> Parse(std::string_view text) {
-  const Result<Json> checked = ParseJson(text);
-  if (!checked.ok()) return checked.status();
-  // OrderedJson looks keys up one by one: too many of them would take minutes.
-  const int64_t num_keys = NumKeys(*checked);
-  if (num_keys > kKeysMax) {
-    return InvalidArgumentError("the config has " + std::to_string(num_keys) +
-                                " keys, the limit is " + std::to_string(kKeysMax));
-  }
-  OrderedJson json = OrderedJson::parse(text, nullptr, /*allow_exceptions=*/false);
-  CHECK(!json.is_discarded()) << "parsed once already";
+  ASSIGN_OR_RETURN(OrderedJson json, ParseOrderedJson(text, {.keys_max = 2 * kPeftPatternKeysMax}));
   if (!json.is_object()) return InvalidArgumentError("expected a JSON object");
   return json;
 }
@@ -67,19 +45,16 @@ const OrderedJson& Value(const OrderedJson& json, std::string_view key) {
   return found == json.end() ? kNull : *found;
 }
 
-Status CheckKeys(const OrderedJson& json, std::span<const KeyRule> rules) {
+Status CheckKeys(const OrderedJson& json, std::span<const std::string_view> known,
+                 std::span<const UnappliedKey> unapplied) {
   for (const auto& [key, value] : json.items()) {
-    const auto rule =
-        std::ranges::find_if(rules, [&key = key](const KeyRule& one) { return one.key == key; });
-    if (rule == rules.end()) {
-      if (IsOff(value)) continue;
-      return Unsupported(key, value,
-                         "is not a key this program knows, and it may change what the adapter "
-                         "computes; set it to null if it does not");
-    }
-    if (rule->kind == KeyKind::kMustBeOff && !IsOff(value)) {
-      return Unsupported(key, value, rule->why);
-    }
+    if (IsOff(value) || std::ranges::find(known, key) != known.end()) continue;
+    const auto found = std::ranges::find(unapplied, key, &UnappliedKey::key);
+    return Unsupported(key, value,
+                       found != unapplied.end()
+                           ? found->why
+                           : "is not a key this program knows, and it may change what the adapter "
+                             "computes; set it to null if it does not");
   }
   return OkStatus();
 }

@@ -12,18 +12,14 @@
 
 namespace graft::peft_json {
 
-// What PEFT does with a key that is not read into a config.
-enum class KeyKind : unsigned char {
-  kRead,       // it is read
-  kHarmless,   // about training, provenance or loading: the forward pass is the same
-  kMustBeOff,  // changes the forward pass and is not applied
+// A key that changes the forward pass and is not applied.
+struct UnappliedKey {
+  std::string_view key;
+  std::string_view why;  // ends the sentence "key = value ..."
 };
 
-struct KeyRule {
-  std::string_view key;
-  KeyKind kind;
-  std::string_view why;  // kMustBeOff: ends the sentence "key = value ..."
-};
+inline constexpr UnappliedKey kModulesToSave = {
+    "modules_to_save", "replaces whole modules of the base, which one shared base cannot do"};
 
 // The file's object, keys in its order. Checks syntax, depth, UTF-8 and the number of keys.
 Result<OrderedJson> Parse(std::string_view text);
@@ -36,8 +32,9 @@ bool IsOff(const OrderedJson& value);
 // The key's value, or null: PEFT's own way to say "not given".
 const OrderedJson& Value(const OrderedJson& json, std::string_view key);
 
-// Refuses keys that no rule knows and those that must be off, unless they are.
-Status CheckKeys(const OrderedJson& json, std::span<const KeyRule> rules);
+// Refuses the unapplied keys and those in neither list, unless they are off.
+Status CheckKeys(const OrderedJson& json, std::span<const std::string_view> known,
+                 std::span<const UnappliedKey> unapplied);
 // Adapters of causal language models alone.
 Status CheckTask(const OrderedJson& json);
 // A string; "" where it is not given.

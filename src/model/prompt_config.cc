@@ -6,39 +6,18 @@ namespace graft {
 namespace {
 
 using peft_json::Value;
-using PromptKeyKind = peft_json::KeyKind;
 
 // From PEFT's PromptTuningConfig, PromptEncoderConfig and PrefixTuningConfig. Whatever made the
 // vectors while they were trained, the file holds what came out.
-constexpr peft_json::KeyRule kPromptKeyRules[] = {
-    {"peft_type", PromptKeyKind::kRead, ""},
-    {"task_type", PromptKeyKind::kRead, ""},
-    {"base_model_name_or_path", PromptKeyKind::kRead, ""},
-    {"peft_version", PromptKeyKind::kRead, ""},
-    {"num_virtual_tokens", PromptKeyKind::kRead, ""},
-    {"token_dim", PromptKeyKind::kRead, ""},
-    {"num_layers", PromptKeyKind::kRead, ""},
-    {"num_attention_heads", PromptKeyKind::kRead, ""},
-    {"num_transformer_submodules", PromptKeyKind::kRead, ""},
-
-    {"auto_mapping", PromptKeyKind::kHarmless, ""},
-    {"revision", PromptKeyKind::kHarmless, ""},
-    {"inference_mode", PromptKeyKind::kHarmless, ""},
-    {"prompt_tuning_init", PromptKeyKind::kHarmless, ""},
-    {"prompt_tuning_init_text", PromptKeyKind::kHarmless, ""},
-    {"prompt_tuning_init_state_dict_path", PromptKeyKind::kHarmless, ""},
-    {"tokenizer_name_or_path", PromptKeyKind::kHarmless, ""},
-    {"tokenizer_kwargs", PromptKeyKind::kHarmless, ""},
-    {"encoder_reparameterization_type", PromptKeyKind::kHarmless, ""},
-    {"encoder_hidden_size", PromptKeyKind::kHarmless, ""},
-    {"encoder_num_layers", PromptKeyKind::kHarmless, ""},
-    {"encoder_dropout", PromptKeyKind::kHarmless, ""},
-    {"prefix_projection", PromptKeyKind::kHarmless, ""},
-    {"init_weights", PromptKeyKind::kHarmless, ""},
-
-    {"modules_to_save", PromptKeyKind::kMustBeOff,
-     "replaces whole modules of the base, which one shared base cannot do"},
-};
+constexpr std::string_view kPromptKeys[] = {
+    // Read below.
+    "peft_type", "task_type", "base_model_name_or_path", "peft_version", "num_virtual_tokens",
+    "token_dim", "num_layers", "num_attention_heads", "num_transformer_submodules",
+    // About training, provenance or loading.
+    "auto_mapping", "revision", "inference_mode", "prompt_tuning_init", "prompt_tuning_init_text",
+    "prompt_tuning_init_state_dict_path", "tokenizer_name_or_path", "tokenizer_kwargs",
+    "encoder_reparameterization_type", "encoder_hidden_size", "encoder_num_layers",
+    "encoder_dropout", "prefix_projection", "init_weights"};
 
 std::string TypeOf(const OrderedJson& json) {
   const OrderedJson& type = Value(json, "peft_type");
@@ -84,7 +63,7 @@ Result<PromptConfig> ParsePromptConfig(std::string_view text, const ModelConfig&
     return peft_json::Malformed("peft_type", Value(json, "peft_type"),
                                 "a prompt is \"PROMPT_TUNING\", \"P_TUNING\" or \"PREFIX_TUNING\"");
   }
-  RETURN_IF_ERROR(peft_json::CheckKeys(json, kPromptKeyRules));
+  RETURN_IF_ERROR(peft_json::CheckKeys(json, kPromptKeys, {&peft_json::kModulesToSave, 1}));
   RETURN_IF_ERROR(peft_json::CheckTask(json));
   PromptConfig config;
   ASSIGN_OR_RETURN(config.base_model, peft_json::ReadText(json, "base_model_name_or_path"));
