@@ -16,8 +16,8 @@
 #include "base/local_processes.h"
 #include "base/log.h"
 #include "cli/cluster_loader.h"
+#include "cli/cluster_options.h"
 #include "cli/commands.h"
-#include "cli/etcd_options.h"
 #include "keys/api_keys.h"
 #include "model/model_folder.h"
 #include "runtime/base_identity.h"
@@ -313,49 +313,6 @@ Command UpCommand(const std::shared_ptr<ClusterFlags>& flags) {
           .run = [flags] { return LocalStart(*flags).Run(); }};
 }
 
-Command DrainCommand(const std::shared_ptr<ClusterFlags>& flags) {
-  Option runner{.name = "runner",
-                .target = Text(flags->name),
-                .help = "its address, as status prints it",
-                .is_required = true,
-                .is_positional = true};
-  Option wait{.name = "wait-seconds",
-              .target = Number(flags->wait_seconds, AtLeast(0)),
-              .help = "until it has gone"};
-  return AskCommand("drain",
-                    "Have a runner go: its requests move to others, and it ends with exit code 0.\n"
-                    "  graft cluster drain HOST:PORT",
-                    flags, {runner, wait}, [](ClusterAdmin& admin, const ClusterFlags& f) {
-                      return admin.Drain(f.name, f.wait_seconds);
-                    });
-}
-
-std::vector<Command> TenantCommands(const std::shared_ptr<ClusterFlags>& flags) {
-  Option tenant{.name = "tenant",
-                .target = Text(flags->name),
-                .help = "whose",
-                .is_required = true,
-                .is_positional = true};
-  Option weight{.name = "weight",
-                .target = Number(flags->weight, Between(0.001, 1000)),
-                .help = "2: twice as much as a tenant without one, who has 1",
-                .is_required = true};
-  return {
-      AskCommand("forget",
-                 "Remove all that is a tenant's: adapters, versions, keys.\n"
-                 "  graft cluster forget TENANT",
-                 flags, {tenant},
-                 [](ClusterAdmin& admin, const ClusterFlags& f) { return admin.Forget(f.name); }),
-      AskCommand("weight",
-                 "Give a tenant a larger or smaller share of full runners than others have.\n"
-                 "  graft cluster weight TENANT --weight 2",
-                 flags, {tenant, weight},
-                 [](ClusterAdmin& admin, const ClusterFlags& f) {
-                   return admin.SetWeight(f.name, f.weight);
-                 }),
-  };
-}
-
 // A cluster that is there already is what --if-none asks for.
 Result<std::string> InitCluster(ClusterAdmin& admin, const ClusterFlags& flags) {
   Result<std::string> made = admin.Init(flags.name);
@@ -365,85 +322,100 @@ Result<std::string> InitCluster(ClusterAdmin& admin, const ClusterFlags& flags) 
   return made;
 }
 
-// The commands for a cluster as a whole.
+// The commands for its runners and for the cluster as a whole.
 std::vector<Command> WholeCommands(const std::shared_ptr<ClusterFlags>& flags) {
-  Option view{.name = "view",
-              .target = Text(flags->view_file),
-              .help = "a frontend's or runner's --view-file",
-              .is_required = true};
-  Option model{.name = "model",
-               .target = ModelFolder(flags->model),
-               .help = "HF folder of the base model",
-               .is_required = true};
-  Option base{.name = "base", .target = Text(flags->name), .help = "what it serves, for people"};
-  Option if_none{"if-none", Switch(flags->if_none),
-                 "a cluster that is there already is no error, and stays"};
-  return {AskCommand("init",
-                     "Make a cluster in an etcd that has none.\n"
-                     "  graft cluster init --etcd HOST:PORT",
-                     flags, {base, if_none}, InitCluster),
-          AskCommand(
-              "base",
-              "Give the cluster another base model; what serves the former one is started anew.\n"
-              "  graft cluster base --model DIR",
-              flags, {model},
-              [](ClusterAdmin& admin, const ClusterFlags& f) -> Result<std::string> {
-                ASSIGN_OR_RETURN(const BaseIdentity base, IdentifyBase(f.model));
-                const std::string name = ModelNameOf(f.model);
-                return admin.SetBase({name, base.text_hash, base.weights_hash});
-              }),
-          AskCommand("restore",
-                     "Write back what was last known, into an etcd that came back empty.\n"
-                     "  graft cluster restore --etcd HOST:PORT --view FILE",
-                     flags, {view}, [](ClusterAdmin& admin, const ClusterFlags& f) {
-                       return admin.Restore(f.view_file);
-                     })};
+  return {
+      AskCommand("drain",
+                 "Have a runner go: its requests move to others, and it ends with exit code 0.\n"
+                 "  graft cluster drain HOST:PORT",
+                 flags,
+                 {Positional({"runner", Text(flags->name), "its address, as status prints it"}),
+                  {"wait-seconds", Number(flags->wait_seconds, AtLeast(0)), "until it has gone"}},
+                 [](ClusterAdmin& admin, const ClusterFlags& f) {
+                   return admin.Drain(f.name, f.wait_seconds);
+                 }),
+      AskCommand("init",
+                 "Make a cluster in an etcd that has none.\n"
+                 "  graft cluster init --etcd HOST:PORT",
+                 flags,
+                 {{"base", Text(flags->name), "what it serves, for people"},
+                  {"if-none", Switch(flags->if_none),
+                   "a cluster that is there already is no error, and stays"}},
+                 InitCluster),
+      AskCommand(
+          "base",
+          "Give the cluster another base model; what serves the former one is started anew.\n"
+          "  graft cluster base --model DIR",
+          flags, {Required({"model", ModelFolder(flags->model), "HF folder of the base model"})},
+          [](ClusterAdmin& admin, const ClusterFlags& f) -> Result<std::string> {
+            ASSIGN_OR_RETURN(const BaseIdentity base, IdentifyBase(f.model));
+            const std::string name = ModelNameOf(f.model);
+            return admin.SetBase({name, base.text_hash, base.weights_hash});
+          }),
+      AskCommand(
+          "restore",
+          "Write back what was last known, into an etcd that came back empty.\n"
+          "  graft cluster restore --etcd HOST:PORT --view FILE",
+          flags,
+          {Required({"view", Text(flags->view_file), "a frontend's or runner's --view-file"})},
+          [](ClusterAdmin& admin, const ClusterFlags& f) { return admin.Restore(f.view_file); })};
 }
 
-std::vector<Command> AskCommands(const std::shared_ptr<ClusterFlags>& flags) {
-  Option adapter{.name = "adapter",
-                 .target = Text(flags->name),
-                 .help = "its name",
-                 .is_required = true,
-                 .is_positional = true};
-  Option version{.name = "version",
-                 .target = Number(flags->version, AtLeast(1)),
-                 .help = "see versions",
-                 .is_required = true};
-  Option keys{.name = "keys",
-              .target = Text(flags->keys_file),
-              .help = "JSON file of keys, each given by its key_sha256 (docs/http-api.md)",
-              .is_required = true};
-  Option lines{
-      .name = "lines", .target = Number(flags->lines_max, AtLeast(1)), .help = "the newest"};
+Result<std::string> SetKeys(ClusterAdmin& admin, const ClusterFlags& flags) {
+  ASSIGN_OR_RETURN(const std::string text, ReadFile(flags.keys_file));
+  // What no frontend would take must not reach them.
+  ApiKeys keys(SteadyClock::Get());
+  RETURN_IF_ERROR(keys.LoadText(text).WithContext(flags.keys_file));
+  return admin.SetKeys(text);
+}
+
+// Those for what it keeps of adapters, keys and tenants.
+std::vector<Command> RecordCommands(const std::shared_ptr<ClusterFlags>& flags) {
+  const Option adapter = Positional({"adapter", Text(flags->name), "its name"});
+  const Option tenant = Positional({"tenant", Text(flags->name), "whose"});
   return {
       AskCommand("versions",
                  "What an adapter's name has led to.\n"
                  "  graft cluster versions ADAPTER",
                  flags, {adapter},
                  [](ClusterAdmin& admin, const ClusterFlags& f) { return admin.Versions(f.name); }),
-      AskCommand("rollback",
-                 "Have an adapter's name lead to a former version again.\n"
-                 "  graft cluster rollback ADAPTER --version 2",
-                 flags, {adapter, version},
-                 [](ClusterAdmin& admin, const ClusterFlags& f) {
-                   return admin.RollBack(f.name, f.version);
-                 }),
+      AskCommand(
+          "rollback",
+          "Have an adapter's name lead to a former version again.\n"
+          "  graft cluster rollback ADAPTER --version 2",
+          flags,
+          {adapter, Required({"version", Number(flags->version, AtLeast(1)), "see versions"})},
+          [](ClusterAdmin& admin, const ClusterFlags& f) {
+            return admin.RollBack(f.name, f.version);
+          }),
       AskCommand("keys",
                  "Put these keys in the place of the cluster's.\n"
                  "  graft cluster keys --keys FILE",
-                 flags, {keys},
-                 [](ClusterAdmin& admin, const ClusterFlags& f) -> Result<std::string> {
-                   ASSIGN_OR_RETURN(const std::string text, ReadFile(f.keys_file));
-                   // What no frontend would take must not reach them.
-                   ApiKeys keys(SteadyClock::Get());
-                   RETURN_IF_ERROR(keys.LoadText(text).WithContext(f.keys_file));
-                   return admin.SetKeys(text);
-                 }),
-      AskCommand("audit", "Who changed what.\n  graft cluster audit", flags, {lines},
+                 flags,
+                 {Required({"keys", Text(flags->keys_file),
+                            "JSON file of keys, each given by its key_sha256 "
+                            "(docs/http-api.md)"})},
+                 SetKeys),
+      AskCommand("audit", "Who changed what.\n  graft cluster audit", flags,
+                 {{"lines", Number(flags->lines_max, AtLeast(1)), "the newest"}},
                  [](ClusterAdmin& admin, const ClusterFlags& f) {
                    return admin.Audit(static_cast<size_t>(f.lines_max));
-                 })};
+                 }),
+      AskCommand("forget",
+                 "Remove all that is a tenant's: adapters, versions, keys.\n"
+                 "  graft cluster forget TENANT",
+                 flags, {tenant},
+                 [](ClusterAdmin& admin, const ClusterFlags& f) { return admin.Forget(f.name); }),
+      AskCommand("weight",
+                 "Give a tenant a larger or smaller share of full runners than others have.\n"
+                 "  graft cluster weight TENANT --weight 2",
+                 flags,
+                 {tenant, Required({"weight", Number(flags->weight, Between(0.001, 1000)),
+                                    "2: twice as much as a tenant without one, who has 1"})},
+                 [](ClusterAdmin& admin, const ClusterFlags& f) {
+                   return admin.SetWeight(f.name, f.weight);
+                 }),
+  };
 }
 
 }  // namespace
@@ -463,10 +435,8 @@ Command ClusterCommand() {
        .help = "End what `graft cluster up` started.\n  graft cluster down",
        .groups = {{"Options", {folder}}},
        .run = [flags] { return RunDown(*flags); }}};
-  commands.push_back(DrainCommand(flags));
   for (Command& command : WholeCommands(flags)) commands.push_back(std::move(command));
-  for (Command& command : AskCommands(flags)) commands.push_back(std::move(command));
-  for (Command& command : TenantCommands(flags)) commands.push_back(std::move(command));
+  for (Command& command : RecordCommands(flags)) commands.push_back(std::move(command));
   return {.name = "cluster",
           .help = "Servers on several machines: try them out, look after them.",
           .subcommands = std::move(commands)};

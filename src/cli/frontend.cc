@@ -11,15 +11,14 @@
 #include "base/random.h"
 #include "base/server_log.h"
 #include "cli/cluster_loader.h"
+#include "cli/cluster_options.h"
 #include "cli/commands.h"
-#include "cli/etcd_options.h"
-#include "cli/folder_hash.h"
 #include "cli/foreign_flags.h"
-#include "cli/host_option.h"
 #include "cli/http_front.h"
 #include "cli/placement_options.h"
-#include "cli/rpc_options.h"
 #include "cli/tracing.h"
+#include "keys/api_keys.h"
+#include "model/adapter_folder.h"
 #include "model/config.h"
 #include "model/model_folder.h"
 #include "runtime/base_identity.h"
@@ -47,21 +46,21 @@ class KeysOfCluster {
  public:
   void SetServer(HttpServer* server) {
     std::lock_guard lock(mutex_);
-    server_ = server;
-    if (server_ != nullptr && !json_.empty()) Apply();
+    keys_ = server == nullptr ? nullptr : &server->keys();
+    if (keys_ != nullptr && !json_.empty()) Apply();
   }
   void SetKeys(const std::string& json) {
     std::lock_guard lock(mutex_);
     json_ = json;
-    if (server_ != nullptr) Apply();
+    if (keys_ != nullptr) Apply();
   }
   void SetShares(std::map<std::string, double> shares) {
     std::lock_guard lock(mutex_);
-    if (server_ != nullptr) server_->SetKeyShares(shares);
+    if (keys_ != nullptr) keys_->SetShares(shares);
   }
   std::map<std::string, int64_t> TakeDemand() {
     std::lock_guard lock(mutex_);
-    return server_ == nullptr ? std::map<std::string, int64_t>() : server_->TakeKeyDemand();
+    return keys_ == nullptr ? std::map<std::string, int64_t>() : keys_->TakeDemand();
   }
   std::string json() {
     std::lock_guard lock(mutex_);
@@ -70,7 +69,7 @@ class KeysOfCluster {
 
  private:
   void Apply() {
-    const Status status = server_->SetKeys(json_);
+    const Status status = keys_->LoadText(json_);
     if (!status.ok()) {
       LOG_ERROR("a key of the cluster that cannot be read is refused: {}", status.message());
     }
@@ -78,7 +77,7 @@ class KeysOfCluster {
 
   std::mutex mutex_;
   std::string json_;
-  HttpServer* server_ = nullptr;
+  ApiKeys* keys_ = nullptr;
 };
 
 // Runners reach it by --advertise's host, where one is given.
@@ -251,7 +250,7 @@ Command FrontendCommand() {
   const std::vector<Option> store_rows = {
       {"adapter-store", Text(cluster.contents.store),
        "folder of the cluster's adapters by content hash, for runners that lack one"},
-      {"rpc-host", HostTarget(cluster.contents.host), "address on which runners are given them"},
+      {"rpc-host", Host(cluster.contents.host), "address on which runners are given them"},
       {"rpc-port", Number(cluster.contents.port), "0: any free one"}};
   group.options.insert(group.options.end(), store_rows.begin(), store_rows.end());
   return {.name = "frontend",

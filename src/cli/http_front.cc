@@ -8,7 +8,6 @@
 #include "base/host_port.h"
 #include "base/log.h"
 #include "base/server_log.h"
-#include "cli/host_option.h"
 #include "cli/service_notify.h"
 #include "cli/tracing.h"
 #include "runtime/runtime_options.h"
@@ -161,7 +160,7 @@ OptionGroup HttpFrontOptionGroup(HttpFrontOptions& options, LogFormat& log_forma
   ServerOptions& server = options.server;
   return {
       "Server",
-      {{"host", HostTarget(server.host), "address to listen on"},
+      {{"host", Host(server.host), "address to listen on"},
        {"port", Number(server.port), "0: any free one"},
        {"http-threads", Number(server.threads_max, Between(1, 256)),
         "threads for sockets, and as many for long bodies",

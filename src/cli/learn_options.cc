@@ -18,24 +18,17 @@ LearnOptions::LearnOptions() {
 
 std::vector<Option> LearnDocumentRows(LearnOptions& o) {
   return {
-      {.name = "files",
-       .target = Texts(o.files),
-       .help = "documents: text, Markdown, HTML, or PDF by pdftotext",
-       .is_required = true,
-       .is_positional = true},
-      {.name = "name",
-       .target = Texts(o.names),
-       .help = "an adapter's name, by which requests ask for it; repeated for the next file",
-       .default_help = "the file's, without its ending"},
+      Positional({"files", Texts(o.files), "documents: text, Markdown, HTML, or PDF by pdftotext"}),
+      {"name", Texts(o.names),
+       "an adapter's name, by which requests ask for it; repeated for the next file",
+       "the file's, without its ending"},
       {"adapters", Text(o.adapters),
        "folder that the adapters' folders are made in: what graft serve reads"},
       {"replace", Switch(o.replace), "an adapter of that name is learned anew"},
-      {.name = "texts",
-       .target = Text(o.texts),
-       .help =
-           "all but next-token: folder that keeps what the base writes; whoever learns the same "
-           "document again, by another learner or rank, finds it there",
-       .default_help = "it is not kept"},
+      {"texts", Text(o.texts),
+       "all but next-token: folder that keeps what the base writes; whoever learns the same "
+       "document again, by another learner or rank, finds it there",
+       "it is not kept"},
       {"sequences-max", Number(o.runtime.limits.sequences_max, Between(0, 2048)),
        "texts that the base writes, or answers, at once; 0: 1024 on a GPU, 16 on the CPU"},
       {"ask", Texts(o.questions),

@@ -19,16 +19,14 @@
 #include "base/log.h"
 #include "base/server_log.h"
 #include "cli/cluster_loader.h"
+#include "cli/cluster_options.h"
 #include "cli/commands.h"
-#include "cli/etcd_options.h"
-#include "cli/folder_hash.h"
 #include "cli/foreign_flags.h"
-#include "cli/host_option.h"
-#include "cli/rpc_options.h"
 #include "cli/service_notify.h"
 #include "cli/start_checks.h"
 #include "cli/stop_signals.h"
 #include "cli/tracing.h"
+#include "model/adapter_folder.h"
 #include "runtime/base_identity.h"
 #include "runtime/runtime.h"
 #include "server/server.h"
@@ -229,7 +227,7 @@ Command RunnerCommand() {
   const auto options = std::make_shared<RunnerOptions>();  // lives as long as the command
   std::vector<OptionGroup> groups = RuntimeOptionGroups(options->runtime);
   OptionGroup group = {"Runner",
-                       {{"rpc-host", HostTarget(options->service.host), "address to listen on"},
+                       {{"rpc-host", Host(options->service.host), "address to listen on"},
                         {"rpc-port", Number(options->service.port), "0: any free one"},
                         {"drain-seconds", Number(options->drain_seconds, AtLeast(0)),
                          "after SIGTERM, for requests that nobody can take over"},

@@ -1,6 +1,7 @@
 #include "model/adapter_folder.h"
 
 #include <cstdint>
+#include <limits>
 #include <utility>
 
 #include "base/adapter_files.h"
@@ -197,6 +198,12 @@ Result<AdapterContent> ReadAdapter(const std::string& path, int64_t weights_byte
 
 std::string ContentHash(const AdapterContent& content) {
   return HashOf(content.folders, content.texts);
+}
+
+Result<std::string> HashOfFolder(const std::string& path) {
+  ASSIGN_OR_RETURN(const AdapterContent content,
+                   ReadAdapter(path, std::numeric_limits<int64_t>::max()));
+  return ContentHash(content);
 }
 
 std::string HashAs(const std::string& wanted, AdapterContent* content) {

@@ -62,6 +62,8 @@ Result<AdapterContent> ReadAdapter(const std::string& path, int64_t weights_byte
 // The adapter's identity: as AdapterHash, over all folders, of which a missing one counts as two
 // empty files, and then over the name and the bytes of each file of texts.
 std::string ContentHash(const AdapterContent& content);
+// The same of a folder, however large.
+Result<std::string> HashOfFolder(const std::string& path);
 
 // The same for whoever knows the content as `wanted`. Earlier versions of this program hashed no
 // files of texts: where `wanted` is such a hash of the content, it is the answer, and the content's

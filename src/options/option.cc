@@ -7,6 +7,7 @@
 #include <cstdio>
 #include <type_traits>
 
+#include "base/host_port.h"
 #include "base/strings.h"
 
 namespace graft {
@@ -205,6 +206,15 @@ OptionTarget Texts(std::vector<std::string>& values) {
           }};
 }
 
+OptionTarget Host(std::string& value) {
+  OptionTarget target = Text(value);
+  target.set = [&value](const std::vector<std::string>& texts) {
+    value = WithoutBrackets(texts.front());
+    return OkStatus();
+  };
+  return target;
+}
+
 OptionTarget Address(std::string& value) {
   return {.type = "HOST:PORT",
           .initial = value,
@@ -293,6 +303,16 @@ Option Tuned(Option row, std::string unit) {
   row.is_tuned = true;
   row.unit = std::move(unit);
   return row;
+}
+
+Option Required(Option row) {
+  row.is_required = true;
+  return row;
+}
+
+Option Positional(Option row) {
+  row.is_positional = true;
+  return Required(std::move(row));
 }
 
 std::vector<std::string> AllNames(const Option& option) { return SplitAtCommas({option.name}); }

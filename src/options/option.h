@@ -49,6 +49,10 @@ struct Option {
 // too, with a key in files and a variable, which warn. `unit`: where the values have one.
 Option Tuned(Option row, std::string unit = "");
 
+// The row as one that must be given: as a flag, and as words without one.
+Option Required(Option row);
+Option Positional(Option row);
+
 // Numbers from `min` to `max`, both included; where `is_open`, neither.
 struct NumberRange {
   double min = -std::numeric_limits<double>::infinity();
@@ -75,6 +79,8 @@ template <typename T>
 OptionTarget Numbers(std::vector<T>& values, NumberRange range = {}, size_t count = 0);
 OptionTarget Text(std::string& value);
 OptionTarget Texts(std::vector<std::string>& values);
+// An address to listen on or a name, kept without the brackets that an IPv6 address may have.
+OptionTarget Host(std::string& value);
 // A machine: HOST:PORT.
 OptionTarget Address(std::string& value);
 // Machines: several in one text have commas between them.

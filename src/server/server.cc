@@ -322,11 +322,7 @@ HttpServer::~HttpServer() = default;
 Status HttpServer::Start() { return impl_->Start(); }
 
 Status HttpServer::Reload() { return impl_->Reload(); }
-Status HttpServer::SetKeys(const std::string& json) { return impl_->keys().LoadText(json); }
-void HttpServer::SetKeyShares(const std::map<std::string, double>& requests_per_minute) {
-  impl_->keys().SetShares(requests_per_minute);
-}
-std::map<std::string, int64_t> HttpServer::TakeKeyDemand() { return impl_->keys().TakeDemand(); }
+ApiKeys& HttpServer::keys() { return impl_->keys(); }
 
 uint16_t HttpServer::port() const { return impl_->port(); }
 

@@ -4,12 +4,12 @@
 
 #include <chrono>
 #include <cstdint>
-#include <map>
 #include <memory>
 #include <string>
 
 #include "base/status.h"
 #include "http/check_address.h"
+#include "keys/api_keys.h"
 #include "openai/api_context.h"
 #include "server/server_options.h"
 
@@ -34,13 +34,8 @@ class HttpServer {
   // connections that there are go on as they began. With an error what was in force stays so.
   Status Reload();
 
-  // Puts these keys, a keys file's text, in the place of those in force. An error changes none.
-  Status SetKeys(const std::string& json);
-  // By a key's digest, how many of its requests a minute this server may let through, where other
-  // servers share the budget. Keys that are not named have all of theirs.
-  void SetKeyShares(const std::map<std::string, double>& requests_per_minute);
-  // What was asked for since the last call, by the digest of keys with a budget.
-  std::map<std::string, int64_t> TakeKeyDemand();
+  // Those in force, which may be replaced while it serves.
+  ApiKeys& keys();
 
   // The port on which the server listens, after Start.
   uint16_t port() const;

@@ -1,13 +1,10 @@
-#include "cli/etcd_options.h"
+#include "cli/cluster_options.h"
 
 #include "base/file.h"
+#include "base/host_port.h"
+#include "base/log.h"
 
 namespace graft {
-namespace {
-
-constexpr int64_t kPasswordBytesMax = 4096;
-
-}  // namespace
 
 std::vector<Option> EtcdOptionRows(EtcdFlags& flags) {
   return {{"etcd", Addresses(flags.options.endpoints), "the cluster's etcd"},
@@ -33,10 +30,22 @@ Status CheckReachable(const ClusterPlace& place, const std::string& host) {
                               ": say by what, --advertise HOST:PORT");
 }
 
+std::vector<Option> RpcTlsOptionRows(TlsFiles& files) {
+  return {{"rpc-cert", Text(files.cert), "PEM certificate chain, between machines"},
+          {"rpc-key", Text(files.key), "its PEM private key"},
+          {"rpc-ca", Text(files.ca), "PEM certificate of who signed the other machines'"}};
+}
+
+void WarnAboutPlainRpc(const TlsFiles& files, const std::string& host, const std::string& what) {
+  if (files.is_on() || IsLoopback(host)) return;
+  LOG_WARN("whoever reaches {} may {}: --rpc-cert, --rpc-key, --rpc-ca", host, what);
+}
+
 Result<EtcdOptions> ReadEtcdFlags(const EtcdFlags& flags) {
   EtcdOptions options = flags.options;
   if (options.endpoints.empty()) return InvalidArgumentError("which etcd? --etcd HOST:PORT");
   if (flags.password_file.empty()) return options;
+  constexpr int64_t kPasswordBytesMax = 4096;
   ASSIGN_OR_RETURN(options.password, ReadFile(flags.password_file, kPasswordBytesMax));
   while (!options.password.empty() && options.password.back() == '\n') options.password.pop_back();
   return options;
