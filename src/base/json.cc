@@ -249,11 +249,12 @@ std::string DumpJson(const Json& json) {
   return json.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
-std::string JsonString(std::string_view text) {
+std::string JsonString(std::string_view text, bool ensure_ascii) {
   const bool is_plain = std::all_of(text.begin(), text.end(), [](char c) {
     return c >= 0x20 && c < 0x7F && c != '"' && c != '\\';
   });
-  return is_plain ? "\"" + std::string(text) + "\"" : DumpJson(Json(std::string(text)));
+  if (is_plain) return "\"" + std::string(text) + "\"";
+  return Json(text).dump(-1, ' ', ensure_ascii, Json::error_handler_t::replace);
 }
 
 }  // namespace graft

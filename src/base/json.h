@@ -57,6 +57,6 @@ Result<Json> ParseJsonFile(const std::string& path, const JsonLimits& limits = {
 // The text of `json`; bytes that are not UTF-8 become U+FFFD instead of an exception.
 std::string DumpJson(const Json& json);
 // The same of a text, with its quotes. Quick for one that needs no escapes.
-std::string JsonString(std::string_view text);
+std::string JsonString(std::string_view text, bool ensure_ascii = false);
 
 }  // namespace graft

@@ -1,7 +1,7 @@
 #include "text/normalizer.h"
 
 #include <algorithm>
-#include <map>
+#include <utility>
 
 #include "text/byte_level.h"
 #include "text/json_field.h"
@@ -13,14 +13,10 @@ namespace {
 constexpr const char* kSupportedNormalizers =
     "NFC, NFD, NFKC, NFKD, Prepend, Replace, Lowercase, Strip, StripAccents, ByteLevel, Sequence";
 
-const std::map<std::string, NormalForm>& FormsByName() {
-  static const auto* const forms =
-      new std::map<std::string, NormalForm>{{"NFC", NormalForm::kNfc},
-                                            {"NFD", NormalForm::kNfd},
-                                            {"NFKC", NormalForm::kNfkc},
-                                            {"NFKD", NormalForm::kNfkd}};
-  return *forms;
-}
+constexpr std::pair<std::string_view, NormalForm> kForms[] = {{"NFC", NormalForm::kNfc},
+                                                              {"NFD", NormalForm::kNfd},
+                                                              {"NFKC", NormalForm::kNfkc},
+                                                              {"NFKD", NormalForm::kNfkd}};
 
 std::string Lowercase(std::string_view text) {
   std::string lower;
@@ -78,8 +74,9 @@ Status Normalizer::AddSteps(const Json& json) {
 }
 
 Result<Normalizer::Step> Normalizer::ParseStep(const Json& json, const std::string& type) {
-  const auto form = FormsByName().find(type);
-  if (form != FormsByName().end()) return Step{.kind = Kind::kUnicode, .form = form->second};
+  for (const auto& [name, form] : kForms) {
+    if (type == name) return Step{.kind = Kind::kUnicode, .form = form};
+  }
   if (type == "Lowercase") return Step{.kind = Kind::kLowercase};
   if (type == "StripAccents") return Step{.kind = Kind::kStripAccents};
   if (type == "ByteLevel") return Step{.kind = Kind::kByteLevel};

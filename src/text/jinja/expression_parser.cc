@@ -119,26 +119,23 @@ Result<ExprPtr> ExpressionParser::ParseExpression(bool with_condition) {
   return expr;
 }
 
-Result<ExprPtr> ExpressionParser::ParseOr() {
+Result<ExprPtr> ExpressionParser::ParseJoined(std::string_view word, ExprKind kind,
+                                              Result<ExprPtr> (ExpressionParser::*next)()) {
   const int line = Current().line;
-  ASSIGN_OR_RETURN(ExprPtr left, ParseAnd());
-  while (SkipName("or")) {
-    ASSIGN_OR_RETURN(ExprPtr right, ParseAnd());
-    ASSIGN_OR_RETURN(left,
-                     Finish(NewParent(ExprKind::kOr, line, std::move(left), std::move(right))));
+  ASSIGN_OR_RETURN(ExprPtr left, (this->*next)());
+  while (SkipName(word)) {
+    ASSIGN_OR_RETURN(ExprPtr right, (this->*next)());
+    ASSIGN_OR_RETURN(left, Finish(NewParent(kind, line, std::move(left), std::move(right))));
   }
   return left;
 }
 
+Result<ExprPtr> ExpressionParser::ParseOr() {
+  return ParseJoined("or", ExprKind::kOr, &ExpressionParser::ParseAnd);
+}
+
 Result<ExprPtr> ExpressionParser::ParseAnd() {
-  const int line = Current().line;
-  ASSIGN_OR_RETURN(ExprPtr left, ParseNot());
-  while (SkipName("and")) {
-    ASSIGN_OR_RETURN(ExprPtr right, ParseNot());
-    ASSIGN_OR_RETURN(left,
-                     Finish(NewParent(ExprKind::kAnd, line, std::move(left), std::move(right))));
-  }
-  return left;
+  return ParseJoined("and", ExprKind::kAnd, &ExpressionParser::ParseNot);
 }
 
 Result<ExprPtr> ExpressionParser::ParseNot() {
@@ -233,16 +230,11 @@ Result<ExprPtr> ExpressionParser::ParseProduct() {
 }
 
 Result<ExprPtr> ExpressionParser::ParsePower() {
-  const int line = Current().line;
-  ASSIGN_OR_RETURN(ExprPtr left, ParseUnary(true));
-  while (SkipOperator("**")) {
-    ASSIGN_OR_RETURN(ExprPtr right, ParseUnary(true));
-    ExprPtr expr = NewParent(ExprKind::kBinary, line, std::move(left), std::move(right));
-    expr->op = BinaryOp::kPower;
-    ASSIGN_OR_RETURN(left, Finish(std::move(expr)));
-  }
-  return left;
+  static constexpr BinaryRow kRows[] = {{"**", BinaryOp::kPower}};
+  return ParseBinary(kRows, &ExpressionParser::ParseFactor);
 }
+
+Result<ExprPtr> ExpressionParser::ParseFactor() { return ParseUnary(/*with_filters=*/true); }
 
 Result<ExprPtr> ExpressionParser::ParseUnary(bool with_filters) {
   const Nested nested(&nesting_);

@@ -58,6 +58,7 @@ class ExpressionParser {
   Result<ExprPtr> ParseConcat();
   Result<ExprPtr> ParseProduct();
   Result<ExprPtr> ParsePower();
+  Result<ExprPtr> ParseFactor();
   Result<ExprPtr> ParseUnary(bool with_filters);
   Result<ExprPtr> ParsePrimary();
   Result<ExprPtr> ParseNameOrConstant();
@@ -73,7 +74,10 @@ class ExpressionParser {
   Status ParseArguments(std::vector<ArgumentExpr>* arguments);
   Result<Comparison> TakeComparison(bool* found);
   bool AtTupleEnd(std::string_view end_name) const;
-  // A left-associative level: operands of `next` with `ops` between them.
+  // Left-associative levels: operands of `next` with the word, or operators of `rows`, between
+  // them.
+  Result<ExprPtr> ParseJoined(std::string_view word, ExprKind kind,
+                              Result<ExprPtr> (ExpressionParser::*next)());
   struct BinaryRow {
     std::string_view text;
     BinaryOp op;

@@ -40,45 +40,30 @@ Result<Value> Strip(Heap&, const Value& self, const Bound& bound) {
   return self.Part(StripCharacters(self.text(), characters, kSide));
 }
 
+template <bool kFromRight>
 Result<Value> Split(Heap& heap, const Value& self, const Bound& bound) {
   std::string_view text = self.text();
   ASSIGN_OR_RETURN(const int64_t splits_max, bound.IntOr(1, -1));
   if (bound.Or(0, Value::None()).is_none()) {
-    return NewParts(heap, self, SplitSpace(text, splits_max), Flavor::kList);
+    constexpr auto kSplit = kFromRight ? SplitSpaceFromRight : SplitSpace;
+    return NewParts(heap, self, kSplit(text, splits_max), Flavor::kList);
   }
   ASSIGN_OR_RETURN(const std::string_view separator, bound.Text(0));
-  if (separator.empty()) return InvalidArgumentError("'split' needs a separator that is not empty");
+  if (separator.empty()) {
+    return InvalidArgumentError("'" + std::string(bound.callee()) +
+                                "' needs a separator that is not empty");
+  }
   std::vector<std::string_view> pieces;
-  for (size_t at = text.find(separator);
-       at != std::string_view::npos &&
-       (splits_max < 0 || static_cast<int64_t>(pieces.size()) < splits_max);
-       at = text.find(separator)) {
-    pieces.push_back(text.substr(0, at));
-    text.remove_prefix(at + separator.size());
+  while (splits_max < 0 || static_cast<int64_t>(pieces.size()) < splits_max) {
+    const size_t at = kFromRight ? text.rfind(separator) : text.find(separator);
+    if (at == std::string_view::npos) break;
+    const std::string_view before = text.substr(0, at);
+    const std::string_view after = text.substr(at + separator.size());
+    pieces.push_back(kFromRight ? after : before);
+    text = kFromRight ? before : after;
   }
   pieces.push_back(text);
-  return NewParts(heap, self, pieces, Flavor::kList);
-}
-
-Result<Value> SplitFromRight(Heap& heap, const Value& self, const Bound& bound) {
-  std::string_view text = self.text();
-  ASSIGN_OR_RETURN(const int64_t splits_max, bound.IntOr(1, -1));
-  if (bound.Or(0, Value::None()).is_none()) {
-    return NewParts(heap, self, SplitSpaceFromRight(text, splits_max), Flavor::kList);
-  }
-  ASSIGN_OR_RETURN(const std::string_view separator, bound.Text(0));
-  if (separator.empty())
-    return InvalidArgumentError("'rsplit' needs a separator that is not empty");
-  std::vector<std::string_view> pieces;
-  for (size_t at = text.rfind(separator);
-       at != std::string_view::npos &&
-       (splits_max < 0 || static_cast<int64_t>(pieces.size()) < splits_max);
-       at = text.rfind(separator)) {
-    pieces.push_back(text.substr(at + separator.size()));
-    text = text.substr(0, at);
-  }
-  pieces.push_back(text);
-  std::reverse(pieces.begin(), pieces.end());
+  if (kFromRight) std::reverse(pieces.begin(), pieces.end());
   return NewParts(heap, self, pieces, Flavor::kList);
 }
 
@@ -138,9 +123,8 @@ Result<Value> StartsOrEnds(Heap&, const Value& self, const Bound& bound) {
   ASSIGN_OR_RETURN(const Value wanted, bound.Required(0));
   ASSIGN_OR_RETURN(const Window window, MakeWindow(text, bound, 1));
   const auto matches = [&](std::string_view piece) {
-    if (window.empty || piece.size() > window.text.size()) return false;
-    return window.text.substr(kAtEnd ? window.text.size() - piece.size() : 0, piece.size()) ==
-           piece;
+    if (window.empty) return false;
+    return kAtEnd ? window.text.ends_with(piece) : window.text.starts_with(piece);
   };
   const bool is_tuple =
       wanted.kind() == Kind::kSequence && wanted.sequence().flavor == Flavor::kTuple;
@@ -236,16 +220,14 @@ Result<Value> ZeroFill(Heap& heap, const Value& self, const Bound& bound) {
 Result<Value> RemovePrefix(Heap&, const Value& self, const Bound& bound) {
   std::string_view text = self.text();
   ASSIGN_OR_RETURN(const std::string_view prefix, bound.Text(0));
-  if (text.substr(0, prefix.size()) == prefix) text.remove_prefix(prefix.size());
+  if (text.starts_with(prefix)) text.remove_prefix(prefix.size());
   return self.Part(text);
 }
 
 Result<Value> RemoveSuffix(Heap&, const Value& self, const Bound& bound) {
   std::string_view text = self.text();
   ASSIGN_OR_RETURN(const std::string_view suffix, bound.Text(0));
-  if (text.size() >= suffix.size() && text.substr(text.size() - suffix.size()) == suffix) {
-    text.remove_suffix(suffix.size());
-  }
+  if (text.ends_with(suffix)) text.remove_suffix(suffix.size());
   return self.Part(text);
 }
 
@@ -318,9 +300,9 @@ constexpr TextMethod kTextMethods[] = {
     {"rindex", Find<true, true>, {"sub", "start", "end"}},
     {"rjust", Justified<Justify::kRight>, {"width", "fillchar"}},
     {"rpartition", Partition<true>, {"sep"}},
-    {"rsplit", SplitFromRight, {"sep", "maxsplit"}},
+    {"rsplit", Split<true>, {"sep", "maxsplit"}},
     {"rstrip", Strip<StripSide::kRight>, {"chars"}},
-    {"split", Split, {"sep", "maxsplit"}},
+    {"split", Split<false>, {"sep", "maxsplit"}},
     {"splitlines", SplitTextLines, {"keepends"}},
     {"startswith", StartsOrEnds<false>, {"prefix", "start", "end"}},
     {"strip", Strip<StripSide::kBoth>, {"chars"}},

@@ -42,6 +42,17 @@ bool AllOf(std::string_view text, Predicate predicate) {
   return !text.empty();
 }
 
+// Whether it has letters of the case `is_wanted`, and none of the other nor in title case.
+bool IsInCase(std::string_view text, bool (*is_wanted)(char32_t), bool (*is_other)(char32_t)) {
+  bool cased = false;
+  for (size_t pos = 0; pos < text.size();) {
+    const char32_t c = NextCodePoint(text, &pos);
+    if (is_other(c) || IsTitleLetter(c)) return false;
+    cased = cased || is_wanted(c);
+  }
+  return cased;
+}
+
 enum class Mapping { kUpper, kLower, kTitle };
 
 std::string MapCase(std::string_view text, Mapping mapping) {
@@ -234,25 +245,8 @@ bool IsIdentifier(std::string_view text) {
   return true;
 }
 
-bool IsUpper(std::string_view text) {
-  bool cased = false;
-  for (size_t pos = 0; pos < text.size();) {
-    const char32_t c = NextCodePoint(text, &pos);
-    if (IsLowerLetter(c) || IsTitleLetter(c)) return false;
-    cased = cased || IsUpperLetter(c);
-  }
-  return cased;
-}
-
-bool IsLower(std::string_view text) {
-  bool cased = false;
-  for (size_t pos = 0; pos < text.size();) {
-    const char32_t c = NextCodePoint(text, &pos);
-    if (IsUpperLetter(c) || IsTitleLetter(c)) return false;
-    cased = cased || IsLowerLetter(c);
-  }
-  return cased;
-}
+bool IsUpper(std::string_view text) { return IsInCase(text, IsUpperLetter, IsLowerLetter); }
+bool IsLower(std::string_view text) { return IsInCase(text, IsLowerLetter, IsUpperLetter); }
 
 bool IsTitle(std::string_view text) {
   bool cased = false;

@@ -76,6 +76,13 @@ Status SortKeyed(Heap& heap, bool reverse, Keyed* keyed) {
   return failure;
 }
 
+Result<Value> SortedItems(Heap& heap, bool reverse, Keyed* keyed) {
+  RETURN_IF_ERROR(SortKeyed(heap, reverse, keyed));
+  std::vector<Value> sorted;
+  for (const auto& entry : *keyed) sorted.push_back(entry.second);
+  return heap.List(std::move(sorted));
+}
+
 Result<Value> ListFilter(Heap& heap, const Value& input, const Bound&) {
   ASSIGN_OR_RETURN(std::vector<Value> items, Iterate(heap, input));
   return heap.List(std::move(items));
@@ -157,10 +164,7 @@ Result<Value> Sort(Heap& heap, const Value& input, const Bound& bound) {
     }
     keyed.emplace_back(keys.size() == 1 ? keys[0] : heap.List(std::move(keys)), item);
   }
-  RETURN_IF_ERROR(SortKeyed(heap, bound.TruthOr(0, false), &keyed));
-  std::vector<Value> sorted;
-  for (const auto& entry : keyed) sorted.push_back(entry.second);
-  return heap.List(std::move(sorted));
+  return SortedItems(heap, bound.TruthOr(0, false), &keyed);
 }
 
 Result<Value> DictSort(Heap& heap, const Value& input, const Bound& bound) {
@@ -176,10 +180,7 @@ Result<Value> DictSort(Heap& heap, const Value& input, const Bound& bound) {
     keyed.emplace_back(FoldCase(heap, sort_key, bound.TruthOr(0, false)),
                        heap.NewSequence(Flavor::kTuple, {key, value}));
   }
-  RETURN_IF_ERROR(SortKeyed(heap, bound.TruthOr(2, false), &keyed));
-  std::vector<Value> sorted;
-  for (const auto& entry : keyed) sorted.push_back(entry.second);
-  return heap.List(std::move(sorted));
+  return SortedItems(heap, bound.TruthOr(2, false), &keyed);
 }
 
 Result<Value> Unique(Heap& heap, const Value& input, const Bound& bound) {

@@ -4,71 +4,10 @@
 #include <cmath>
 
 #include "base/unwanted_work.h"
+#include "text/jinja/python_text.h"
 #include "text/utf8.h"
 
 namespace graft::jinja {
-
-Value Value::Bool(bool value) {
-  Value result(Kind::kBool);
-  result.integer_ = value ? 1 : 0;
-  return result;
-}
-
-Value Value::Int(int64_t value) {
-  Value result(Kind::kInt);
-  result.integer_ = value;
-  return result;
-}
-
-Value Value::Float(double value) {
-  Value result(Kind::kFloat);
-  result.float_ = value;
-  return result;
-}
-
-Value Value::String(std::string_view text, OriginId origin) {
-  Value result(Kind::kString);
-  result.origin_ = origin;
-  result.text_ = {text.data(), text.size()};
-  return result;
-}
-
-Value Value::Undefined(Missing why, std::string_view name) {
-  Value result(Kind::kUndefined);
-  result.missing_ = why;
-  result.text_ = {name.data(), name.size()};
-  return result;
-}
-
-Value Value::Of(Sequence* sequence) {
-  Value result(Kind::kSequence);
-  result.sequence_ = sequence;
-  return result;
-}
-
-Value Value::Of(Dict* dict) {
-  Value result(Kind::kDict);
-  result.dict_ = dict;
-  return result;
-}
-
-Value Value::NamespaceOf(Dict* attributes) {
-  Value result(Kind::kNamespace);
-  result.dict_ = attributes;
-  return result;
-}
-
-Value Value::Of(Loop* loop) {
-  Value result(Kind::kLoop);
-  result.loop_ = loop;
-  return result;
-}
-
-Value Value::Of(Callable* callable) {
-  Value result(Kind::kCallable);
-  result.callable_ = callable;
-  return result;
-}
 
 Value CurrentOf(const Callable& cycler) {
   const std::vector<Value>& items = cycler.self.sequence().items;
@@ -184,56 +123,21 @@ Status Nesting::status() const {
 }
 
 std::string_view TypeName(const Value& value) {
-  switch (value.kind()) {
-    case Kind::kUndefined:
-      return "Undefined";
-    case Kind::kNone:
-      return "NoneType";
-    case Kind::kBool:
-      return "bool";
-    case Kind::kInt:
-      return "int";
-    case Kind::kFloat:
-      return "float";
-    case Kind::kString:
-      return "str";
-    case Kind::kSequence:
-      switch (value.sequence().flavor) {
-        case Flavor::kList:
-          return "list";
-        case Flavor::kTuple:
-          return "tuple";
-        case Flavor::kRange:
-          return "range";
-        case Flavor::kIterator:
-          return "generator";
-        case Flavor::kKeysView:
-          return "dict_keys";
-        case Flavor::kItemsView:
-          return "dict_items";
-        case Flavor::kValuesView:
-          return "dict_values";
-      }
-      return "list";
-    case Kind::kDict:
-      return "dict";
-    case Kind::kNamespace:
-      return "Namespace";
-    case Kind::kLoop:
-      return "LoopContext";
-    case Kind::kCallable:
-      switch (value.callable().kind) {
-        case CallableKind::kMacro:
-          return "Macro";
-        case CallableKind::kJoiner:
-          return "Joiner";
-        case CallableKind::kCycler:
-          return "Cycler";
-        default:
-          return "function";
-      }
+  // In the order of the enumerations; what stands for a sequence and a callable is not used.
+  static constexpr std::string_view kKinds[] = {"Undefined", "NoneType",    "bool",     "int",
+                                                "float",     "str",         "sequence", "dict",
+                                                "Namespace", "LoopContext", "callable"};
+  static constexpr std::string_view kFlavors[] = {
+      "list", "tuple", "range", "generator", "dict_keys", "dict_items", "dict_values"};
+  static constexpr std::string_view kCallables[] = {"function", "function", "Macro", "Joiner",
+                                                    "Cycler"};
+  if (value.kind() == Kind::kSequence) {
+    return kFlavors[static_cast<size_t>(value.sequence().flavor)];
   }
-  return "object";
+  if (value.kind() == Kind::kCallable) {
+    return kCallables[static_cast<size_t>(value.callable().kind)];
+  }
+  return kKinds[static_cast<size_t>(value.kind())];
 }
 
 Status TypeError(std::string message) { return InvalidArgumentError(std::move(message)); }
@@ -420,10 +324,8 @@ Result<int64_t> Length(const Value& value) {
   switch (value.kind()) {
     case Kind::kUndefined:
       return 0;
-    case Kind::kString: {
-      const std::string_view text = value.text();
-      return std::count_if(text.begin(), text.end(), [](char c) { return (c & 0xC0) != 0x80; });
-    }
+    case Kind::kString:
+      return CountCodePoints(value.text());
     case Kind::kSequence:
       if (value.sequence().flavor == Flavor::kIterator) break;
       return static_cast<int64_t>(value.sequence().items.size());

@@ -42,22 +42,30 @@ enum class Missing : uint8_t { kName, kDictKey, kAttribute, kUnsafe, kMessage };
 
 class Value {
  public:
-  Value() : missing_(Missing::kName) { text_ = {nullptr, 0}; }
+  Value() : text_{nullptr, 0} {}
 
-  static Value None() { return Value(Kind::kNone); }
-  static Value Bool(bool value);
-  static Value Int(int64_t value);
-  static Value Float(double value);
+  static Value None() { return {Kind::kNone, int64_t{0}}; }
+  static Value Bool(bool value) { return {Kind::kBool, int64_t{value}}; }
+  static Value Int(int64_t value) { return {Kind::kInt, value}; }
+  static Value Float(double value) { return {Kind::kFloat, value}; }
   // The bytes must outlive the rendering (template, context, or Heap) and be valid UTF-8. `origin`
   // is theirs, where the caller knows it.
-  static Value String(std::string_view text, OriginId origin = kByAddress);
+  static Value String(std::string_view text, OriginId origin = kByAddress) {
+    Value value(Kind::kString, text);
+    value.origin_ = origin;
+    return value;
+  }
   // `name`: what was looked for; with kMessage the whole error.
-  static Value Undefined(Missing why, std::string_view name);
-  static Value Of(Sequence* sequence);
-  static Value Of(Dict* dict);
-  static Value NamespaceOf(Dict* attributes);
-  static Value Of(Loop* loop);
-  static Value Of(Callable* callable);
+  static Value Undefined(Missing why, std::string_view name) {
+    Value value(Kind::kUndefined, name);
+    value.missing_ = why;
+    return value;
+  }
+  static Value Of(Sequence* sequence) { return {Kind::kSequence, sequence}; }
+  static Value Of(Dict* dict) { return {Kind::kDict, dict}; }
+  static Value NamespaceOf(Dict* attributes) { return {Kind::kNamespace, attributes}; }
+  static Value Of(Loop* loop) { return {Kind::kLoop, loop}; }
+  static Value Of(Callable* callable) { return {Kind::kCallable, callable}; }
 
   Kind kind() const { return kind_; }
   bool is_undefined() const { return kind_ == Kind::kUndefined; }
@@ -85,7 +93,13 @@ class Value {
   Callable& callable() const { return *callable_; }
 
  private:
-  explicit Value(Kind kind) : kind_(kind) { integer_ = 0; }
+  Value(Kind kind, int64_t integer) : kind_(kind), integer_(integer) {}
+  Value(Kind kind, double number) : kind_(kind), float_(number) {}
+  Value(Kind kind, std::string_view text) : kind_(kind), text_{text.data(), text.size()} {}
+  Value(Kind kind, Sequence* sequence) : kind_(kind), sequence_(sequence) {}
+  Value(Kind kind, Dict* dict) : kind_(kind), dict_(dict) {}
+  Value(Kind kind, Loop* loop) : kind_(kind), loop_(loop) {}
+  Value(Kind kind, Callable* callable) : kind_(kind), callable_(callable) {}
 
   Kind kind_ = Kind::kUndefined;
   Missing missing_ = Missing::kName;

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstdio>
 
+#include "base/json.h"
 #include "text/jinja/python_text.h"
 #include "text/utf8.h"
 
@@ -17,46 +18,61 @@ void AppendHex(const char* prefix, uint32_t value, int digits, std::string* out)
   *out += buffer;
 }
 
-// What every writer does before each value: the limits on depth, work and size.
-Status Enter(Heap& heap, const std::string& out, int depth) {
-  if (depth > kValueDepthMax) {
-    return InvalidArgumentError("a value nested deeper than " + std::to_string(kValueDepthMax) +
-                                " levels cannot be written");
-  }
-  if (!heap.Charge(1)) return heap.status();
-  return heap.Fits(static_cast<double>(out.size()));
-}
-
-class ReprWriter {
+// What the writers share: the text so far, and whether something untrusted is in it.
+class Writer {
  public:
-  ReprWriter(Heap& heap, std::string* out) : heap_(heap), out_(*out) {}
+  Writer(Heap& heap, std::string* out) : heap_(heap), out_(*out) {}
 
-  // Whether something untrusted was written.
   bool untrusted() const { return untrusted_; }
 
+ protected:
+  // Before each value: the limits on depth, work and size.
+  Status Enter(int depth) const {
+    if (depth > kValueDepthMax) {
+      return InvalidArgumentError("a value nested deeper than " + std::to_string(kValueDepthMax) +
+                                  " levels cannot be written");
+    }
+    if (!heap_.Charge(1)) return heap_.status();
+    return heap_.Fits(static_cast<double>(out_.size()));
+  }
+
+  Status Put(std::string_view text) {
+    out_ += text;
+    return OkStatus();
+  }
+
+  void NoteOrigin(const Value& text) {
+    untrusted_ = untrusted_ || heap_.origins().IsUntrusted(text.text(), text.origin());
+  }
+
+  Heap& heap_;
+  std::string& out_;
+
+ private:
+  bool untrusted_ = false;
+};
+
+class ReprWriter : public Writer {
+ public:
+  using Writer::Writer;
+
   Status Write(const Value& value, int depth = 0) {
-    RETURN_IF_ERROR(Enter(heap_, out_, depth));
+    RETURN_IF_ERROR(Enter(depth));
     switch (value.kind()) {
       case Kind::kUndefined:
-        out_ += "Undefined";
-        return OkStatus();
+        return Put("Undefined");
       case Kind::kNone:
-        out_ += "None";
-        return OkStatus();
+        return Put("None");
       case Kind::kBool:
-        out_ += value.boolean() ? "True" : "False";
-        return OkStatus();
+        return Put(value.boolean() ? "True" : "False");
       case Kind::kInt:
-        out_ += std::to_string(value.integer());
-        return OkStatus();
+        return Put(std::to_string(value.integer()));
       case Kind::kFloat:
-        out_ += FloatText(value.number());
-        return OkStatus();
+        return Put(FloatText(value.number()));
       case Kind::kString:
         heap_.ChargeBytes(value.text().size());
-        untrusted_ = untrusted_ || heap_.origins().IsUntrusted(value.text(), value.origin());
-        out_ += QuoteText(value.text());
-        return OkStatus();
+        NoteOrigin(value);
+        return Put(QuoteText(value.text()));
       case Kind::kSequence:
         return WriteSequence(value.sequence(), depth);
       case Kind::kDict:
@@ -64,8 +80,7 @@ class ReprWriter {
       case Kind::kNamespace:
         out_ += "<Namespace ";
         RETURN_IF_ERROR(WriteDict(value.dict(), depth));
-        out_ += ">";
-        return OkStatus();
+        return Put(">");
       default:
         return NotWritable(value);
     }
@@ -87,8 +102,7 @@ class ReprWriter {
     if (sequence.flavor == Flavor::kRange) {
       const auto& [start, stop, step] = sequence.bounds;
       out_ += "range(" + std::to_string(start) + ", " + std::to_string(stop);
-      out_ += step == 1 ? ")" : ", " + std::to_string(step) + ")";
-      return OkStatus();
+      return Put(step == 1 ? ")" : ", " + std::to_string(step) + ")");
     }
     if (sequence.flavor == Flavor::kTuple) {
       open = "(";
@@ -108,8 +122,7 @@ class ReprWriter {
       if (i > 0) out_ += ", ";
       RETURN_IF_ERROR(Write(sequence.items[i], depth + 1));
     }
-    out_ += close;
-    return OkStatus();
+    return Put(close);
   }
 
   Status WriteDict(const Dict& dict, int depth) {
@@ -122,76 +135,29 @@ class ReprWriter {
       out_ += ": ";
       RETURN_IF_ERROR(Write(value, depth + 1));
     }
-    out_ += "}";
-    return OkStatus();
+    return Put("}");
   }
-
-  Heap& heap_;
-  std::string& out_;
-  bool untrusted_ = false;
 };
 
-void AppendJsonString(std::string_view text, bool ensure_ascii, std::string* out) {
-  const auto is_plain = [](char c) { return c >= 0x20 && c < 0x7F && c != '"' && c != '\\'; };
-  *out += '"';
-  for (size_t pos = 0; pos < text.size();) {
-    const size_t begin = pos;
-    while (pos < text.size() && is_plain(text[pos])) ++pos;
-    out->append(text.substr(begin, pos - begin));
-    if (pos == text.size()) break;
-    const size_t special = pos;
-    const char32_t c = NextCodePoint(text, &pos);
-    if (c == '"' || c == '\\') {
-      *out += '\\';
-      *out += static_cast<char>(c);
-    } else if (c < 0x20) {
-      constexpr std::string_view kNamed = "\b\f\n\r\t";
-      constexpr std::string_view kLetters = "bfnrt";
-      const size_t named = kNamed.find(static_cast<char>(c));
-      if (named != std::string_view::npos) {
-        *out += '\\';
-        *out += kLetters[named];
-      } else {
-        AppendHex("\\u", c, 4, out);
-      }
-    } else if (c < 0x7F || !ensure_ascii) {
-      out->append(text.substr(special, pos - special));
-    } else if (c < 0x10000) {
-      AppendHex("\\u", c, 4, out);
-    } else {
-      AppendHex("\\u", 0xD800 + ((c - 0x10000) >> 10), 4, out);
-      AppendHex("\\u", 0xDC00 + ((c - 0x10000) & 0x3FF), 4, out);
-    }
-  }
-  *out += '"';
-}
-
-class JsonWriter {
+class JsonWriter : public Writer {
  public:
   JsonWriter(Heap& heap, const JsonStyle& style, std::string* out)
-      : heap_(heap), style_(style), out_(*out) {}
-
-  bool untrusted() const { return untrusted_; }
+      : Writer(heap, out), style_(style) {}
 
   Status Write(const Value& value, int depth = 0) {
-    RETURN_IF_ERROR(Enter(heap_, out_, depth));
+    RETURN_IF_ERROR(Enter(depth));
     switch (value.kind()) {
       case Kind::kNone:
-        out_ += "null";
-        return OkStatus();
+        return Put("null");
       case Kind::kBool:
-        out_ += value.boolean() ? "true" : "false";
-        return OkStatus();
+        return Put(value.boolean() ? "true" : "false");
       case Kind::kInt:
-        out_ += std::to_string(value.integer());
-        return OkStatus();
+        return Put(std::to_string(value.integer()));
       case Kind::kFloat:
-        out_ += Float(value.number());
-        return OkStatus();
+        return Put(Float(value.number()));
       case Kind::kString:
         heap_.ChargeBytes(value.text().size());
-        WriteString(value);
-        return OkStatus();
+        return WriteString(value);
       case Kind::kSequence:
         if (value.sequence().flavor == Flavor::kList || value.sequence().flavor == Flavor::kTuple) {
           return WriteSequence(value.sequence(), depth);
@@ -208,9 +174,9 @@ class JsonWriter {
   }
 
  private:
-  void WriteString(const Value& value) {
-    untrusted_ = untrusted_ || heap_.origins().IsUntrusted(value.text(), value.origin());
-    AppendJsonString(value.text(), style_.ensure_ascii, &out_);
+  Status WriteString(const Value& value) {
+    NoteOrigin(value);
+    return Put(JsonString(value.text(), style_.ensure_ascii));
   }
 
   static std::string Float(double value) {
@@ -226,10 +192,7 @@ class JsonWriter {
   }
 
   Status WriteSequence(const Sequence& sequence, int depth) {
-    if (sequence.items.empty()) {
-      out_ += "[]";
-      return OkStatus();
-    }
+    if (sequence.items.empty()) return Put("[]");
     out_ += '[';
     for (size_t i = 0; i < sequence.items.size(); ++i) {
       if (i > 0) out_ += style_.item_separator;
@@ -237,15 +200,11 @@ class JsonWriter {
       RETURN_IF_ERROR(Write(sequence.items[i], depth + 1));
     }
     NewLine(depth);
-    out_ += ']';
-    return OkStatus();
+    return Put("]");
   }
 
   Status WriteDict(const Dict& dict, int depth) {
-    if (dict.entries.empty()) {
-      out_ += "{}";
-      return OkStatus();
-    }
+    if (dict.entries.empty()) return Put("{}");
     std::vector<std::pair<Value, Value>> entries = dict.entries;
     if (style_.sort_keys) RETURN_IF_ERROR(SortByKey(&entries));
     out_ += '{';
@@ -257,8 +216,7 @@ class JsonWriter {
       RETURN_IF_ERROR(Write(entries[i].second, depth + 1));
     }
     NewLine(depth);
-    out_ += '}';
-    return OkStatus();
+    return Put("}");
   }
 
   Status SortByKey(std::vector<std::pair<Value, Value>>* entries) {
@@ -272,21 +230,14 @@ class JsonWriter {
   }
 
   Status WriteKey(const Value& key) {
-    if (key.is_string()) {
-      WriteString(key);
-      return OkStatus();
-    }
+    if (key.is_string()) return WriteString(key);
     std::string text;
     JsonWriter writer(heap_, style_, &text);
     RETURN_IF_ERROR(writer.Write(key));
-    out_ += '"' + text + '"';
-    return OkStatus();
+    return Put('"' + text + '"');
   }
 
-  Heap& heap_;
   const JsonStyle& style_;
-  std::string& out_;
-  bool untrusted_ = false;
 };
 
 }  // namespace
