@@ -14,14 +14,6 @@ constexpr int64_t kSchemaSteps = 32;    // what the least schema takes
 constexpr size_t kIndexedMembers = 16;  // objects with more are looked up by an index
 constexpr size_t kPathBytesMax = 200;   // of a reference, where messages begin with it
 
-constexpr std::string_view kObjectKeywords[] = {
-    "properties",    "required",      "additionalProperties", "patternProperties",
-    "propertyNames", "minProperties", "maxProperties",        "unevaluatedProperties"};
-constexpr std::string_view kArrayKeywords[] = {"items", "prefixItems", "minItems", "maxItems",
-                                               "unevaluatedItems"};
-constexpr std::string_view kStringKeywords[] = {"pattern", "minLength", "maxLength", "format"};
-constexpr std::string_view kNumberKeywords[] = {"minimum", "maximum", "exclusiveMinimum",
-                                                "exclusiveMaximum", "multipleOf"};
 constexpr std::string_view kOtherKeywords[] = {"type",  "enum",  "const", "anyOf",
                                                "oneOf", "allOf", "$ref"};
 constexpr std::string_view kRefused[] = {
@@ -33,12 +25,6 @@ constexpr std::string_view kRefused[] = {
 template <size_t kSize>
 bool IsAmong(std::string_view name, const std::string_view (&names)[kSize]) {
   return std::find(std::begin(names), std::end(names), name) != std::end(names);
-}
-
-bool IsFollowed(std::string_view name) {
-  return IsAmong(name, kObjectKeywords) || IsAmong(name, kArrayKeywords) ||
-         IsAmong(name, kStringKeywords) || IsAmong(name, kNumberKeywords) ||
-         IsAmong(name, kOtherKeywords);
 }
 
 // What a schema leaves unevaluated is told by itself alone, and not by what stands beside it.
@@ -205,7 +191,7 @@ Status SchemaReader::CollectOne(const std::string& name, const OrderedJson& valu
   if (IsAmong(name, kRefused)) {
     return RefusedKeyword(path, name, "is not supported in schemas that answers are bound to");
   }
-  if (!IsFollowed(name)) return OkStatus();
+  if (!IsAmong(name, kOtherKeywords) && !TellsType(name)) return OkStatus();
   if (name == "const") {
     RETURN_IF_ERROR(work_.Take(StepsOf(value)));
     const Keywords fixed = {{"enum", KeywordValue::Made(OrderedJson::array({value}))}};

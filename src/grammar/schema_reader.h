@@ -64,6 +64,14 @@ void AddMember(OrderedJson* object, std::string name, OrderedJson value);
 // Adds what `more` says; kUnimplemented where both say something that cannot be put together.
 Status MergeKeywords(const Keywords& more, Keywords* keywords, SchemaWork& work);
 
+// Whether values of one type alone have what the keyword is about.
+bool TellsType(const std::string& keyword);
+
+// The most items, members or characters that a schema may count.
+inline constexpr int64_t kCountMax = 4096;
+// What such a keyword says; nothing where it is not among them.
+Result<std::optional<int64_t>> CountIn(const Keywords& keywords, const char* name);
+
 Result<Schema> ReadStringSchema(const Keywords& keywords, SchemaWork& work);
 Result<Schema> ReadNumberSchema(const Keywords& keywords, bool is_integer);
 

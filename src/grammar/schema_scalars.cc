@@ -8,7 +8,6 @@
 namespace graft {
 namespace {
 
-constexpr int64_t kLengthMax = 4096;
 // Integers that a double holds exactly.
 constexpr double kWholeMax = 9007199254740992.0;
 // What the library follows of multiples: any, or those of a range that is not wider.
@@ -18,21 +17,6 @@ constexpr int64_t kMultipleRangeMax = 10000;
 // Formats that the library has a grammar for. Others are annotations, as JSON Schema has them.
 constexpr std::string_view kFormats[] = {"date", "time", "date-time", "duration", "ipv4",
                                          "ipv6", "uuid", "hostname",  "email",    "uri"};
-
-Result<std::optional<int64_t>> LengthOf(const Keywords& keywords, const char* name) {
-  const OrderedJson* const value = FindKeyword(keywords, name);
-  if (value == nullptr) return std::optional<int64_t>();
-  const bool is_whole = value->is_number() && value->get<double>() >= 0 &&
-                        std::floor(value->get<double>()) == value->get<double>();
-  if (!is_whole) {
-    return InvalidArgumentError(std::string(name) + ": must be a whole number, 0 or more");
-  }
-  if (value->get<double>() > kLengthMax) {
-    return UnimplementedError(std::string(name) + ": is more than " + std::to_string(kLengthMax) +
-                              ", the longest that is counted here");
-  }
-  return std::optional<int64_t>(static_cast<int64_t>(value->get<double>()));
-}
 
 Result<std::optional<double>> BoundOf(const Keywords& keywords, const char* name) {
   const OrderedJson* const value = FindKeyword(keywords, name);
@@ -118,9 +102,24 @@ Status CheckDecimals(const char* name, const std::optional<double>& bound) {
 
 }  // namespace
 
+Result<std::optional<int64_t>> CountIn(const Keywords& keywords, const char* name) {
+  const OrderedJson* const value = FindKeyword(keywords, name);
+  if (value == nullptr) return std::optional<int64_t>();
+  const bool is_whole = value->is_number() && value->get<double>() >= 0 &&
+                        std::floor(value->get<double>()) == value->get<double>();
+  if (!is_whole) {
+    return InvalidArgumentError(std::string(name) + ": must be a whole number, 0 or more");
+  }
+  if (value->get<double>() > kCountMax) {
+    return UnimplementedError(std::string(name) + ": is more than " + std::to_string(kCountMax) +
+                              ", the most that is counted here");
+  }
+  return std::optional<int64_t>(static_cast<int64_t>(value->get<double>()));
+}
+
 Result<Schema> ReadStringSchema(const Keywords& keywords, SchemaWork& work) {
-  ASSIGN_OR_RETURN(const auto min, LengthOf(keywords, "minLength"));
-  ASSIGN_OR_RETURN(const auto max, LengthOf(keywords, "maxLength"));
+  ASSIGN_OR_RETURN(const auto min, CountIn(keywords, "minLength"));
+  ASSIGN_OR_RETURN(const auto max, CountIn(keywords, "maxLength"));
   const OrderedJson* const pattern = FindKeyword(keywords, "pattern");
   OrderedJson schema = {{"type", "string"}};
   if (pattern != nullptr) {

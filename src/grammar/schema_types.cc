@@ -1,5 +1,6 @@
 // Objects and arrays of schemas.
 #include <algorithm>
+#include <span>
 
 #include "grammar/schema_pattern.h"
 #include "grammar/schema_reader.h"
@@ -7,40 +8,31 @@
 namespace graft {
 namespace {
 
-constexpr int64_t kItemsMax = 4096;
-
 constexpr std::string_view kTypeNames[] = {"object",  "array",   "string", "number",
                                            "integer", "boolean", "null"};
 
 // What a schema is about that does not say its type.
-struct KeywordType {
-  const char* keyword;
-  const char* type;
-};
-constexpr KeywordType kKeywordTypes[] = {{"properties", "object"},
-                                         {"required", "object"},
-                                         {"additionalProperties", "object"},
-                                         {"patternProperties", "object"},
-                                         {"propertyNames", "object"},
-                                         {"minProperties", "object"},
-                                         {"maxProperties", "object"},
-                                         {"unevaluatedProperties", "object"},
-                                         {"items", "array"},
-                                         {"prefixItems", "array"},
-                                         {"minItems", "array"},
-                                         {"maxItems", "array"},
-                                         {"unevaluatedItems", "array"},
-                                         {"pattern", "string"},
-                                         {"minLength", "string"},
-                                         {"maxLength", "string"},
-                                         {"format", "string"},
-                                         {"minimum", "number"},
-                                         {"maximum", "number"},
-                                         {"exclusiveMinimum", "number"},
-                                         {"exclusiveMaximum", "number"},
-                                         {"multipleOf", "number"}};
+constexpr std::string_view kObjectKeywords[] = {
+    "properties",    "required",      "additionalProperties", "patternProperties",
+    "propertyNames", "minProperties", "maxProperties",        "unevaluatedProperties"};
+constexpr std::string_view kArrayKeywords[] = {"items", "prefixItems", "minItems", "maxItems",
+                                               "unevaluatedItems"};
+constexpr std::string_view kStringKeywords[] = {"pattern", "minLength", "maxLength", "format"};
+constexpr std::string_view kNumberKeywords[] = {"minimum", "maximum", "exclusiveMinimum",
+                                                "exclusiveMaximum", "multipleOf"};
+constexpr std::pair<const char*, std::span<const std::string_view>> kKeywordsOf[] = {
+    {"object", kObjectKeywords},
+    {"array", kArrayKeywords},
+    {"string", kStringKeywords},
+    {"number", kNumberKeywords}};
 
 }  // namespace
+
+bool TellsType(const std::string& keyword) {
+  return std::ranges::any_of(kKeywordsOf, [&](const auto& of_type) {
+    return std::ranges::find(of_type.second, keyword) != of_type.second.end();
+  });
+}
 
 Result<std::vector<std::string>> SchemaReader::NamesIn(const Keywords& keywords,
                                                        const std::string& path) {
@@ -84,8 +76,10 @@ Result<std::vector<std::string>> SchemaReader::TypesOf(const Keywords& keywords,
     }
     return types;
   }
-  for (const auto& [keyword, type] : kKeywordTypes) {
-    if (FindKeyword(keywords, keyword) != nullptr) add(type);
+  for (const auto& [type, of_type] : kKeywordsOf) {
+    for (const std::string_view keyword : of_type) {
+      if (keywords.contains(keyword)) add(type);
+    }
   }
   return types;
 }
@@ -105,17 +99,9 @@ Result<Schema> SchemaReader::ReadType(const std::string& type, const Keywords& k
 
 Result<int64_t> SchemaReader::CountOf(const Keywords& keywords, const char* name, int64_t otherwise,
                                       const std::string& path) {
-  const OrderedJson* const value = FindKeyword(keywords, name);
-  if (value == nullptr) return otherwise;
-  const double count = value->is_number() ? value->get<double>() : -1.0;
-  if (count < 0 || count != static_cast<double>(static_cast<int64_t>(std::min(count, 1e9)))) {
-    return WrongKeyword(path, name, "must be a whole number, 0 or more");
-  }
-  if (count > kItemsMax) {
-    return RefusedKeyword(path, name,
-                          "is more than " + std::to_string(kItemsMax) + ", the most counted here");
-  }
-  return static_cast<int64_t>(count);
+  const Result<std::optional<int64_t>> count = CountIn(keywords, name);
+  if (!count.ok()) return AtPlace(path, count.status());
+  return count->value_or(otherwise);
 }
 
 Result<Schema> SchemaReader::ReadObject(const Keywords& keywords, const std::string& path) {
@@ -319,7 +305,7 @@ Result<Schema> SchemaReader::ReadArray(const Keywords& keywords, const std::stri
     item.reset();
     max = num_prefix;
   }
-  if (min > (max < 0 ? kItemsMax : max)) return Schema();
+  if (min > (max < 0 ? kCountMax : max)) return Schema();
   OrderedJson schema = {{"type", "array"}};
   if (num_prefix > 0) schema["prefixItems"] = std::move(prefix);
   const bool is_open_ended = item.has_value();
