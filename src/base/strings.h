@@ -1,5 +1,5 @@
-// What many files do with texts: letters of ASCII, blanks at both ends, lists. Pure functions; any
-// thread.
+// What many files do with texts: letters and digits of ASCII, blanks at both ends, lists. Pure
+// functions; any thread.
 #pragma once
 
 #include <algorithm>
@@ -10,8 +10,10 @@
 
 namespace graft {
 
+inline bool IsAsciiDigit(char c) { return c >= '0' && c <= '9'; }
+
 inline bool IsAsciiAlnum(char c) {
-  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9');
+  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || IsAsciiDigit(c);
 }
 
 // With ASCII's capital letters small.

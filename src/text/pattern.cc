@@ -1,6 +1,7 @@
 #include "text/pattern.h"
 
 #include <algorithm>
+#include <functional>
 
 namespace graft {
 namespace {
@@ -15,11 +16,13 @@ void FindPlain(std::string_view text, std::string_view wanted, std::vector<TextR
   }
 }
 
-// Each match joins the range before it, unless that ends in a match too.
-void MergeWithPrevious(const std::vector<TextCut>& cuts, std::vector<TextRange>* ranges) {
+// The cuts in their order, of which one that `joins` becomes a part of the range before it.
+template <typename Joins>
+void MergeWithPrevious(const std::vector<TextCut>& cuts, Joins joins,
+                       std::vector<TextRange>* ranges) {
   bool previous_match = false;
   for (const TextCut& cut : cuts) {
-    if (cut.is_match && !previous_match && !ranges->empty()) {
+    if (joins(cut.is_match, previous_match) && !ranges->empty()) {
       ranges->back().end = cut.end;
     } else {
       ranges->push_back({cut.begin, cut.end});
@@ -39,18 +42,6 @@ void MergeWithNext(const std::vector<TextCut>& cuts, std::vector<TextRange>* ran
     next_match = cut->is_match;
   }
   std::reverse(ranges->begin(), ranges->end());
-}
-
-void MergeContiguous(const std::vector<TextCut>& cuts, std::vector<TextRange>* ranges) {
-  bool previous_match = false;
-  for (const TextCut& cut : cuts) {
-    if (cut.is_match == previous_match && !ranges->empty()) {
-      ranges->back().end = cut.end;
-    } else {
-      ranges->push_back({cut.begin, cut.end});
-    }
-    previous_match = cut.is_match;
-  }
 }
 
 }  // namespace
@@ -76,11 +67,12 @@ void JoinCuts(const std::vector<TextCut>& cuts, SplitBehavior behavior,
       }
       return;
     case SplitBehavior::kMergedWithPrevious:
-      return MergeWithPrevious(cuts, ranges);
+      return MergeWithPrevious(
+          cuts, [](bool match, bool previous) { return match && !previous; }, ranges);
     case SplitBehavior::kMergedWithNext:
       return MergeWithNext(cuts, ranges);
     case SplitBehavior::kContiguous:
-      return MergeContiguous(cuts, ranges);
+      return MergeWithPrevious(cuts, std::equal_to<bool>(), ranges);
   }
 }
 

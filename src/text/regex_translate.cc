@@ -58,7 +58,11 @@ class Translator {
 
   Status Escape() {
     if (pos_ + 1 == pattern_.size()) return Copy(1);
-    switch (pattern_[pos_ + 1]) {
+    const char c = pattern_[pos_ + 1];
+    if (std::string_view("HGKgkyYbBCMNOQE").find(c) != std::string_view::npos) {
+      return Unsupported(std::string(pattern_.substr(pos_, 2)));
+    }
+    switch (c) {
       case 's':
         return Replace(kSpace);
       case 'S':
@@ -71,22 +75,6 @@ class Translator {
         return Replace("[^" + std::string(kWordMembers) + "]");
       case 'h':
         return Replace(in_class_ ? "0-9A-Fa-f" : "[0-9A-Fa-f]");
-      case 'H':
-      case 'G':
-      case 'K':
-      case 'g':
-      case 'k':
-      case 'y':
-      case 'Y':
-      case 'b':
-      case 'B':
-      case 'C':
-      case 'M':
-      case 'N':
-      case 'O':
-      case 'Q':
-      case 'E':
-        return Unsupported(std::string(pattern_.substr(pos_, 2)));
       case 'p':
       case 'P':
       case 'x':

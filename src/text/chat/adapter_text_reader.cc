@@ -8,6 +8,7 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "base/sha256.h"
+#include "base/strings.h"
 #include "text/sentencepiece_model.h"
 #include "text/tokenizer_config.h"
 #include "text/tokenizer_convert.h"
@@ -47,14 +48,20 @@ Result<std::optional<Json>> ReadObject(const ReadBesideAdapter& read, const std:
 
 // Without what white space around a template and the ends of its lines make of it.
 std::string WithoutEnds(std::string_view text) {
-  constexpr std::string_view kBlanks = " \t\r\n";
   std::string lines;
   for (size_t i = 0; i < text.size(); ++i) {
     if (text[i] != '\r' || text.substr(i + 1, 1) != "\n") lines += text[i];
   }
-  const size_t begin = lines.find_first_not_of(kBlanks);
-  if (begin == std::string::npos) return "";
-  return lines.substr(begin, lines.find_last_not_of(kBlanks) + 1 - begin);
+  return std::string(Trimmed(lines, " \t\r\n"));
+}
+
+// {"<token>": id, ...}; -1 for what is no id.
+TokenList ListOf(const Json& ids) {
+  TokenList list;
+  for (const auto& [token, id] : ids.items()) {
+    list.emplace_back(token, id.is_number_integer() ? id.get<int64_t>() : -1);
+  }
+  return list;
 }
 
 TokenList ListOf(const std::vector<AddedToken>& tokens) {
@@ -143,13 +150,7 @@ Status AdapterTextReader::ReadTokens(const ReadBesideAdapter& read, AdapterText*
   }
   RETURN_IF_ERROR(CheckTokens(kTokenizerConfig, ListOf(config.added_tokens)));
   ASSIGN_OR_RETURN(const std::optional<Json> added, ReadObject(read, kAddedTokens));
-  if (added.has_value()) {
-    TokenList tokens;
-    for (const auto& [token, id] : added->items()) {
-      tokens.emplace_back(token, id.is_number_integer() ? id.get<int64_t>() : -1);
-    }
-    RETURN_IF_ERROR(CheckTokens(kAddedTokens, tokens));
-  }
+  if (added.has_value()) RETURN_IF_ERROR(CheckTokens(kAddedTokens, ListOf(*added)));
   RETURN_IF_ERROR(TakeToken(kTokenizerConfig, "bos_token", config.bos_token,
                             tokenizer_->bos_token(), &text->bos_token));
   RETURN_IF_ERROR(TakeToken(kTokenizerConfig, "eos_token", config.eos_token,
@@ -281,11 +282,7 @@ Status AdapterTextReader::CheckVocabJson(const std::string& file, const std::str
   const Result<Json> json = ParseJson(bytes);
   if (!json.ok()) return json.status().WithContext(file);
   if (!json->is_object()) return InvalidArgumentError(file + " must hold an object");
-  TokenList words;
-  for (const auto& [token, id] : json->items()) {
-    words.emplace_back(token, id.is_number_integer() ? id.get<int64_t>() : -1);
-  }
-  return CheckTokens(file, words);
+  return CheckTokens(file, ListOf(*json));
 }
 
 }  // namespace graft

@@ -12,8 +12,6 @@
 namespace graft::jinja {
 namespace {
 
-constexpr bool IsAsciiDigit(char c) { return c >= '0' && c <= '9'; }
-
 bool IsNameByte(char c) { return IsAsciiAlnum(c) || c == '_' || (c & 0x80) != 0; }
 
 // Every kind of line end becomes "\n", and one at the very end goes.

@@ -47,10 +47,7 @@ bool CallParser::TakeParts() {
 }
 
 void CallParser::PushToReader(char c) {
-  CallWriter writer(&parts_);
-  writer.set_open(is_open_);
-  const CallReader::Step step = reader_->Push(c, &writer);
-  is_open_ = writer.is_open();
+  const CallReader::Step step = reader_->Push(c, &writer_);
   const bool completed = TakeParts();
   if (completed) raw_.clear();
   switch (step) {
@@ -74,12 +71,12 @@ void CallParser::PushToReader(char c) {
 
 void CallParser::GiveRaw(bool at_end) {
   // Half a call that the length cut off is nothing to read, unless no mark says what it is.
-  if (is_open_) {
+  if (writer_.is_open()) {
     output_.call({OutputPart::Kind::kCallDropped, at_end && is_control_ ? "" : raw_});
   } else {
     output_.text(raw_);
   }
-  is_open_ = false;
+  writer_.Drop();
 }
 
 void CallParser::CloseReader() {
@@ -89,10 +86,7 @@ void CallParser::CloseReader() {
 
 void CallParser::Finish() {
   if (reader_ != nullptr) {
-    CallWriter writer(&parts_);
-    writer.set_open(is_open_);
-    const bool is_read = reader_->Finish(&writer);
-    is_open_ = writer.is_open();
+    const bool is_read = reader_->Finish(&writer_);
     TakeParts();
     if (!is_read) GiveRaw(/*at_end=*/true);
     CloseReader();

@@ -42,8 +42,8 @@ class CallParser {
   // What is read since the last whole call, with its opening mark.
   std::string raw_;
   bool is_control_ = false;  // the mark that began `reader_` is one
-  bool is_open_ = false;     // a call has begun and not ended
   OutputParts parts_;
+  CallWriter writer_{&parts_};
   std::unique_ptr<CallReader> reader_;
 };
 

@@ -42,7 +42,6 @@ void CallWriter::Begin(std::string_view name) {
 void CallWriter::End() {
   parts_.push_back({OutputPart::Kind::kCallEnd, ""});
   is_open_ = false;
-  has_ended_ = true;
 }
 
 void CallWriter::Call(std::string_view name, std::string_view arguments) {

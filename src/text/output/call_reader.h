@@ -24,14 +24,13 @@ class CallWriter {
   // A whole call at once.
   void Call(std::string_view name, std::string_view arguments);
 
-  bool is_open() const { return is_open_; }      // between Begin and End
-  bool has_ended() const { return has_ended_; }  // End was called
-  void set_open(bool open) { is_open_ = open; }
+  // The call that has begun is none.
+  void Drop() { is_open_ = false; }
+  bool is_open() const { return is_open_; }  // between Begin and End
 
  private:
   OutputParts& parts_;
   bool is_open_ = false;
-  bool has_ended_ = false;
 };
 
 class CallReader {

@@ -21,16 +21,10 @@ class MarkedJsonReader : public CallReader {
 
   Step Push(char c, CallWriter* out) override {
     if (is_closing_) return closing_.Push(c);
-    switch (call_.Push(c, out)) {
-      case JsonCall::Step::kMore:
-        return Step::kMore;
-      case JsonCall::Step::kDone:
-        is_closing_ = true;
-        return Step::kMore;
-      case JsonCall::Step::kBroken:
-        return Step::kNoCall;
-    }
-    return Step::kNoCall;
+    const Step step = call_.Push(c, out);
+    if (step != Step::kDone) return step;
+    is_closing_ = true;
+    return Step::kMore;
   }
 
   bool Finish(CallWriter* out) override { return is_closing_ || call_.Finish(out); }
@@ -113,22 +107,22 @@ void JsonArguments::EndCall(CallWriter* out) {
   out->End();
 }
 
-JsonCall::Step JsonCall::Push(char c, CallWriter* out) {
+CallReader::Step JsonCall::Push(char c, CallWriter* out) {
   if (state_ == State::kKeyText) return PushKeyText(c);
   if (state_ == State::kValueText) return PushValueText(c, out);
   if (IsJsonSpace(c)) return Step::kMore;
   switch (state_) {
     case State::kOpen:
       state_ = State::kKeyOrEnd;
-      return c == '{' ? Step::kMore : Step::kBroken;
+      return c == '{' ? Step::kMore : Step::kNoCall;
     case State::kKeyOrEnd:
     case State::kKey:
       return BeginKey(c);
     case State::kColon:
       state_ = State::kValue;
-      return c == ':' ? Step::kMore : Step::kBroken;
+      return c == ':' ? Step::kMore : Step::kNoCall;
     case State::kValue:
-      if (field_ == Field::kName && c != '"') return Step::kBroken;
+      if (field_ == Field::kName && c != '"') return Step::kNoCall;
       state_ = State::kValueText;
       scanner_ = JsonScanner();
       text_.clear();
@@ -138,71 +132,71 @@ JsonCall::Step JsonCall::Push(char c, CallWriter* out) {
   }
 }
 
-JsonCall::Step JsonCall::BeginKey(char c) {
-  if (c != '"') return Step::kBroken;
+CallReader::Step JsonCall::BeginKey(char c) {
+  if (c != '"') return Step::kNoCall;
   state_ = State::kKeyText;
   scanner_ = JsonScanner();
   text_.clear();
   return PushKeyText(c);
 }
 
-JsonCall::Step JsonCall::PushKeyText(char c) {
+CallReader::Step JsonCall::PushKeyText(char c) {
   const JsonScanner::Step step = scanner_.Push(c);
   text_ += c;
-  if (step == JsonScanner::Step::kBroken || text_.size() > kKeyBytesMax) return Step::kBroken;
+  if (step == JsonScanner::Step::kBroken || text_.size() > kKeyBytesMax) return Step::kNoCall;
   return step == JsonScanner::Step::kEnd ? EndKey() : Step::kMore;
 }
 
-JsonCall::Step JsonCall::EndKey() {
+CallReader::Step JsonCall::EndKey() {
   state_ = State::kColon;
   const std::string key = StringIn(text_).value_or("");
   if (key == "name") {
     field_ = Field::kName;
-    return arguments_.name().empty() ? Step::kMore : Step::kBroken;
+    return arguments_.name().empty() ? Step::kMore : Step::kNoCall;
   }
   if (key == "arguments" || key == "parameters") {
     field_ = Field::kArguments;
-    return std::exchange(has_arguments_, true) ? Step::kBroken : Step::kMore;
+    return std::exchange(has_arguments_, true) ? Step::kNoCall : Step::kMore;
   }
   field_ = Field::kOther;
   const bool is_usual = key == "type" || key == "id";
-  return known_ == nullptr || is_usual ? Step::kMore : Step::kBroken;
+  return known_ == nullptr || is_usual ? Step::kMore : Step::kNoCall;
 }
 
-JsonCall::Step JsonCall::PushValueText(char c, CallWriter* out) {
+CallReader::Step JsonCall::PushValueText(char c, CallWriter* out) {
   const JsonScanner::Step step =
       field_ == Field::kArguments ? arguments_.Push(c, out) : scanner_.Push(c);
-  if (step == JsonScanner::Step::kBroken) return Step::kBroken;
+  if (step == JsonScanner::Step::kBroken) return Step::kNoCall;
   if (field_ == Field::kName) {
     text_ += c;
-    if (text_.size() > kKeyBytesMax) return Step::kBroken;
+    if (text_.size() > kKeyBytesMax) return Step::kNoCall;
   }
   if (step == JsonScanner::Step::kMore) return Step::kMore;
   const Step end = EndValue(out);
-  if (end == Step::kBroken || step == JsonScanner::Step::kEnd) return end;
+  if (end == Step::kNoCall || step == JsonScanner::Step::kEnd) return end;
   return Push(c, out);
 }
 
-JsonCall::Step JsonCall::EndValue(CallWriter* out) {
+CallReader::Step JsonCall::EndValue(CallWriter* out) {
   state_ = State::kCommaOrEnd;
   if (field_ != Field::kName) return Step::kMore;
   std::string name = StringIn(text_).value_or("");
   if (name.empty() || (known_ != nullptr && FindTool(*known_, name) == nullptr)) {
-    return Step::kBroken;
+    return Step::kNoCall;
   }
   arguments_.SetName(std::move(name), out);
   return Step::kMore;
 }
 
-JsonCall::Step JsonCall::PushCommaOrEnd(char c, CallWriter* out) {
+CallReader::Step JsonCall::PushCommaOrEnd(char c, CallWriter* out) {
   if (c == '}') return EndCall(out);
   state_ = State::kKey;
-  return c == ',' ? Step::kMore : Step::kBroken;
+  return c == ',' ? Step::kMore : Step::kNoCall;
 }
 
-JsonCall::Step JsonCall::EndCall(CallWriter* out) {
-  if (arguments_.name().empty()) return Step::kBroken;
-  if (known_ != nullptr && !has_arguments_) return Step::kBroken;
+CallReader::Step JsonCall::EndCall(CallWriter* out) {
+  if (arguments_.name().empty()) return Step::kNoCall;
+  if (known_ != nullptr && !has_arguments_) return Step::kNoCall;
   arguments_.EndCall(out);
   return Step::kDone;
 }

@@ -41,7 +41,7 @@ class JsonArguments {
 // A whole object. "parameters" is another word for "arguments"; keys may come in any order.
 class JsonCall {
  public:
-  enum class Step { kMore, kDone, kBroken };
+  using Step = CallReader::Step;  // kNoCall: it is none
 
   // `known`, where given: no mark says that this is a call. It is one if it names one of these
   // tools, and has arguments and no key that no call has.

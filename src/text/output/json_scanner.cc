@@ -1,28 +1,24 @@
 #include "text/output/json_scanner.h"
 
-#include <cstdio>
+#include "base/json.h"
+#include "base/strings.h"
 
 namespace graft {
 namespace {
 
-bool IsDigit(char c) { return c >= '0' && c <= '9'; }
-
-bool IsHexDigit(char c) { return IsDigit(c) || (c >= 'a' && c <= 'f') || (c >= 'A' && c <= 'F'); }
+bool IsHexDigit(char c) {
+  return IsAsciiDigit(c) || (c >= 'a' && c <= 'f') || (c >= 'A' && c <= 'F');
+}
 
 }  // namespace
 
 void AppendStringByte(char c, std::string* out) {
   if (static_cast<unsigned char>(c) >= 0x20) {
     *out += c;
-  } else if (c == '\n') {
-    *out += "\\n";
-  } else if (c == '\t') {
-    *out += "\\t";
-  } else {
-    char escape[8];
-    std::snprintf(escape, sizeof(escape), "\\u%04x", static_cast<unsigned char>(c));
-    *out += escape;
+    return;
   }
+  const std::string quoted = JsonString({&c, 1});
+  out->append(quoted, 1, quoted.size() - 2);
 }
 
 JsonScanner::Step JsonScanner::Push(char c) {
@@ -65,7 +61,7 @@ JsonScanner::Step JsonScanner::PushValue(char c) {
   }
   if (c == '-') {
     state_ = State::kMinus;
-  } else if (IsDigit(c)) {
+  } else if (IsAsciiDigit(c)) {
     state_ = c == '0' ? State::kZero : State::kInteger;
   } else {
     return Step::kBroken;
@@ -110,7 +106,7 @@ JsonScanner::Step JsonScanner::PushString(char c) {
 
 JsonScanner::Step JsonScanner::PushNumber(char c) {
   const State state = state_;
-  const bool is_digit = IsDigit(c);
+  const bool is_digit = IsAsciiDigit(c);
   if (state == State::kMinus && is_digit) {
     state_ = c == '0' ? State::kZero : State::kInteger;
     return Step::kMore;

@@ -17,17 +17,11 @@ class LlamaReader : public CallReader {
 
   Step Push(char c, CallWriter* out) override {
     if (is_between_) return PushBetween(c, out);
-    switch (call_.Push(c, out)) {
-      case JsonCall::Step::kMore:
-        return Step::kMore;
-      case JsonCall::Step::kDone:
-        is_between_ = true;
-        has_semicolon_ = false;
-        return Step::kMore;
-      case JsonCall::Step::kBroken:
-        return Step::kNoCall;
-    }
-    return Step::kNoCall;
+    const Step step = call_.Push(c, out);
+    if (step != Step::kDone) return step;
+    is_between_ = true;
+    has_semicolon_ = false;
+    return Step::kMore;
   }
 
   bool Finish(CallWriter* out) override { return is_between_ || call_.Finish(out); }

@@ -47,9 +47,9 @@ class MistralReader : public CallReader {
   enum class State { kBegin, kItem, kCommaOrEnd, kName, kArguments };
 
   Step PushItem(char c, CallWriter* out) {
-    const JsonCall::Step step = call_.Push(c, out);
-    if (step == JsonCall::Step::kBroken) return Step::kNoCall;
-    if (step == JsonCall::Step::kDone) state_ = State::kCommaOrEnd;
+    const Step step = call_.Push(c, out);
+    if (step != Step::kDone) return step;
+    state_ = State::kCommaOrEnd;
     return Step::kMore;
   }
 

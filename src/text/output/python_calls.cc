@@ -4,6 +4,7 @@
 
 #include <set>
 
+#include "base/strings.h"
 #include "text/output/json_scanner.h"
 #include "text/output/python_literals.h"
 
@@ -13,8 +14,8 @@ namespace {
 constexpr std::string_view kBuiltinEnd = ".call";
 
 bool IsCallNameByte(char c, bool is_first) {
-  const bool is_letter = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_';
-  return is_letter || (!is_first && ((c >= '0' && c <= '9') || c == '.' || c == '-'));
+  return c == '_' || (IsAsciiAlnum(c) && !(is_first && IsAsciiDigit(c))) ||
+         (!is_first && (c == '.' || c == '-'));
 }
 
 bool TakeCall(PythonText* text, PythonCall* call) {
@@ -44,14 +45,8 @@ class PythonReader : public CallReader {
   Step Push(char c, CallWriter* out) override {
     if (is_closing_) return closing_.Push(c);
     if (!IsBeginning(c)) return Step::kNoCall;
-    switch (Scan(c)) {
-      case PythonScanner::Step::kMore:
-        return Step::kMore;
-      case PythonScanner::Step::kBroken:
-        return Step::kNoCall;
-      case PythonScanner::Step::kEnd:
-        break;
-    }
+    const Step step = Scan(c);
+    if (step != Step::kDone) return step;
     if (!WriteCalls(out)) return Step::kNoCall;
     is_closing_ = true;
     return options_.closing_mark.empty() ? Step::kDone : Step::kMore;
@@ -60,7 +55,7 @@ class PythonReader : public CallReader {
   bool Finish(CallWriter*) override { return is_closing_; }
 
  private:
-  PythonScanner::Step Scan(char c) {
+  Step Scan(char c) {
     text_ += c;
     return scanner_.Push(c);
   }
@@ -109,11 +104,11 @@ class PythonReader : public CallReader {
 
 }  // namespace
 
-PythonScanner::Step PythonScanner::Push(char c) {
+CallReader::Step PythonScanner::Push(char c) {
   return quote_ == Quote::kNone ? PushCode(c) : PushQuoted(c);
 }
 
-PythonScanner::Step PythonScanner::PushQuoted(char c) {
+CallReader::Step PythonScanner::PushQuoted(char c) {
   if (quote_ == Quote::kOpened && c == mark_) {
     quote_ = Quote::kMaybeTriple;
     return Step::kMore;
@@ -138,7 +133,7 @@ PythonScanner::Step PythonScanner::PushQuoted(char c) {
   return Step::kMore;
 }
 
-PythonScanner::Step PythonScanner::PushCode(char c) {
+CallReader::Step PythonScanner::PushCode(char c) {
   if (c == '"' || c == '\'') {
     quote_ = Quote::kOpened;
     mark_ = c;
@@ -147,9 +142,9 @@ PythonScanner::Step PythonScanner::PushCode(char c) {
     brackets_ += c;
   } else if (c == ')' || c == ']' || c == '}') {
     const char open = c == ')' ? '(' : c == ']' ? '[' : '{';
-    if (brackets_.empty() || brackets_.back() != open) return Step::kBroken;
+    if (brackets_.empty() || brackets_.back() != open) return Step::kNoCall;
     brackets_.pop_back();
-    if (brackets_.empty()) return Step::kEnd;
+    if (brackets_.empty()) return Step::kDone;
   }
   return Step::kMore;
 }

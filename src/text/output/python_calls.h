@@ -16,7 +16,7 @@ namespace graft {
 // Follows brackets and strings of Python up to the end of the outermost bracket.
 class PythonScanner {
  public:
-  enum class Step { kMore, kEnd, kBroken };
+  using Step = CallReader::Step;  // kMore, kDone, or kNoCall for what is none of Python
   Step Push(char c);
 
  private:

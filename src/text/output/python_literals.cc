@@ -13,8 +13,6 @@ namespace {
 
 constexpr int kDepthMax = 48;  // within kJsonDepthMax, with room for what goes around
 
-bool IsPythonDigit(char c) { return c >= '0' && c <= '9'; }
-
 bool IsPythonNameByte(char c) { return IsAsciiAlnum(c) || c == '_' || c == '.' || c == '-'; }
 
 }  // namespace
@@ -37,7 +35,7 @@ bool PythonText::TakeName(std::string* name) {
     rest_.remove_prefix(1);
   }
   SkipSpace();
-  return !name->empty() && !IsPythonDigit(name->front()) && name->front() != '-';
+  return !name->empty() && !IsAsciiDigit(name->front()) && name->front() != '-';
 }
 
 bool PythonText::TakeValue(std::string* json, int depth) {
@@ -52,7 +50,7 @@ bool PythonText::TakeValue(std::string* json, int depth) {
   if (c == '[') return TakeSequence('[', ']', json, depth);
   if (c == '(') return TakeSequence('(', ')', json, depth);
   if (c == '{') return TakeDict(json, depth);
-  if (IsPythonDigit(c) || c == '-' || c == '+' || c == '.') return TakeNumber(json);
+  if (IsAsciiDigit(c) || c == '-' || c == '+' || c == '.') return TakeNumber(json);
   return TakeWord(json);
 }
 
@@ -143,7 +141,7 @@ bool PythonText::TakeNumber(std::string* json) {
     const bool is_sign = c == '-' || c == '+';
     const bool after_exponent = !number.empty() && (number.back() == 'e' || number.back() == 'E');
     if (is_sign && !number.empty() && !after_exponent) break;
-    if (!IsPythonDigit(c) && !is_sign && c != '.' && c != 'e' && c != 'E' && c != '_') break;
+    if (!IsAsciiDigit(c) && !is_sign && c != '.' && c != 'e' && c != 'E' && c != '_') break;
     rest_.remove_prefix(1);
     if (c != '_') number += c;
   }
@@ -153,7 +151,7 @@ bool PythonText::TakeNumber(std::string* json) {
   const size_t first = number.starts_with("-") ? 1 : 0;
   if (number.substr(first).starts_with(".")) number.insert(first, "0");
   if (const size_t point = number.find('.'); point != std::string::npos) {
-    if (point + 1 == number.size() || !IsPythonDigit(number[point + 1])) {
+    if (point + 1 == number.size() || !IsAsciiDigit(number[point + 1])) {
       number.insert(point + 1, "0");
     }
   }
