@@ -10,15 +10,13 @@
 #include "base/strings.h"
 #include "http/field_reader.h"
 #include "openai/api_fields.h"
+#include "openai/shared_fields.h"
 #include "request/adapter_name.h"
 
 namespace graft {
 namespace {
 
 constexpr size_t kSuffixBytesMax = 64;
-constexpr size_t kJobMetadataMax = 16;
-constexpr size_t kJobMetadataKeyBytesMax = 64;
-constexpr size_t kJobMetadataValueBytesMax = 512;
 
 // Like null, it asks for nothing.
 bool IsEmpty(const Json& json) { return (json.is_structured() && json.empty()) || json == ""; }
@@ -159,25 +157,6 @@ std::optional<ApiError> ReadMethod(const Json& method, const LearningSetup& setu
   return fields.Finish();
 }
 
-void ReadMetadata(FieldReader& reader, std::string* out) {
-  const Json* const json = reader.Take("metadata");
-  if (json == nullptr) return;
-  const auto is_pair = [](const auto& item) {
-    return item.key().size() <= kJobMetadataKeyBytesMax && item.value().is_string() &&
-           item.value().template get_ref<const std::string&>().size() <= kJobMetadataValueBytesMax;
-  };
-  bool is_fine = json->is_object() && json->size() <= kJobMetadataMax;
-  if (is_fine) {
-    for (const auto& item : json->items()) is_fine = is_fine && is_pair(item);
-  }
-  if (!is_fine) {
-    return reader.Fail("metadata",
-                       "must be an object of up to 16 strings of up to 512 bytes, whose names have "
-                       "up to 64");
-  }
-  *out = DumpJson(*json);
-}
-
 }  // namespace
 
 ApiResult<JobRequest> ParseJobRequest(const Json& body, const LearningSetup& setup) {
@@ -195,7 +174,9 @@ ApiResult<JobRequest> ParseJobRequest(const Json& body, const LearningSetup& set
   reader.OptionalInt("seed", 0, kInt32Max, &seed);
   job.seed = seed.has_value() ? static_cast<uint32_t>(*seed)
                               : static_cast<uint32_t>(RandomSeed() & 0x7fffffff);
-  ReadMetadata(reader, &job.metadata);
+  Json metadata;
+  ReadMetadata(reader, &metadata);
+  if (!metadata.is_null()) job.metadata = DumpJson(metadata);
   const Json* const method = reader.Take("method");
   if (method == nullptr) {
     reader.Fail("method", "is required: {\"type\": \"document\"} makes an adapter of a document");

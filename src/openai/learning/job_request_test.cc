@@ -130,7 +130,7 @@ TEST(JobRequestTest, WhatIsWrongIsNamed) {
       {{{"suffix", "a/b"}}, "suffix"},
       {{{"suffix", std::string(65, 'a')}}, "suffix"},
       {{{"seed", -1}}, "seed"},
-      {{{"metadata", {{"a", 1}}}}, "metadata"},
+      {{{"metadata", {{"a", 1}}}}, "metadata.a"},
       {{{"validation_file", "f"}}, "validation_file"},
       {{{"hyperparameters", {{"n_epochs", 1}}}}, "hyperparameters"},
       {{{"integrations", {1}}}, "integrations"},

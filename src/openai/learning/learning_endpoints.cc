@@ -11,6 +11,7 @@
 #include "openai/generation_plan.h"
 #include "openai/learning/job_request.h"
 #include "openai/learning/learning_answers.h"
+#include "openai/shared_fields.h"
 #include "text/utf8.h"
 
 namespace graft {
@@ -29,22 +30,14 @@ struct ListQuery {
 
 ApiResult<ListQuery> ParseListQuery(std::string_view query, int32_t limit, int32_t limit_max,
                                     bool is_of_files) {
-  Json fields = Json::object();
-  for (const auto& [name, value] : QueryFields(query)) fields[name] = value;
-  if (const auto number = fields.find("limit"); number != fields.end()) {
-    const Result<Json> parsed = ParseJson(number->get_ref<const std::string&>());
-    if (parsed.ok()) *number = parsed.value();
-  }
+  const Json fields = ListFields(query);
   ListQuery list;
   list.page.limit = limit;
   FieldReader reader(fields, "");
-  reader.Int("limit", 1, limit_max, &list.page.limit);
-  reader.String("after", &list.page.after, kNameBytesMax);
+  ReadPage(reader, limit_max, &list.page);
   if (is_of_files) {
     reader.String("purpose", &list.purpose, kNameBytesMax);
-    if (reader.Take("order") != nullptr) {
-      list.page.is_ascending = reader.OneOf("order", {"asc", "desc"}) == std::string("asc");
-    }
+    ReadOrder(reader, &list.page);
   }
   if (auto error = reader.Finish()) return *error;
   return list;
@@ -55,13 +48,7 @@ HttpResponse ListResponse(const Result<Page<T>>& page, const ToJson& to_json) {
   if (!page.ok()) return ErrorResponse(ErrorFromStatus(page.status()));
   Json data = Json::array();
   for (const T& item : page->items) data.push_back(to_json(item));
-  const Json first = data.empty() ? Json() : data.front()["id"];
-  const Json last = data.empty() ? Json() : data.back()["id"];
-  return JsonResponse({{"object", "list"},
-                       {"data", std::move(data)},
-                       {"first_id", first},
-                       {"last_id", last},
-                       {"has_more", page->has_more}});
+  return JsonResponse(ListJson(std::move(data), page->has_more));
 }
 
 // The server's setup or the state of things forbids it, not the request.

@@ -6,30 +6,11 @@
 #include "http/field_reader.h"
 #include "openai/api_fields.h"
 #include "openai/responses/input_items.h"
+#include "openai/shared_fields.h"
 #include "openai/token_logprobs.h"
 
 namespace graft {
 namespace {
-
-constexpr size_t kMetadataEntriesMax = 16;
-constexpr size_t kMetadataKeyBytesMax = 64 * 4;  // OpenAI counts characters
-constexpr size_t kMetadataValueBytesMax = 512 * 4;
-
-void ReadMetadata(FieldReader& reader, Json* metadata) {
-  const Json* json = reader.Take("metadata");
-  if (json == nullptr) return;
-  if (!json->is_object() || json->size() > kMetadataEntriesMax) {
-    return reader.Fail("metadata", "must be an object of at most 16 strings");
-  }
-  for (const auto& [key, value] : json->items()) {
-    const bool is_good = value.is_string() && key.size() <= kMetadataKeyBytesMax &&
-                         value.get_ref<const std::string&>().size() <= kMetadataValueBytesMax;
-    if (is_good) continue;
-    return reader.Fail("metadata." + key.substr(0, 80),
-                       "must be a string of at most 512 characters, its key one of at most 64");
-  }
-  *metadata = *json;
-}
 
 // What only items of tools would have that do not run here is harmless to ask for.
 void ReadInclude(FieldReader& reader, GenerationParams* params) {

@@ -1,6 +1,7 @@
 #include "openai/responses/stored_responses.h"
 
 #include <algorithm>
+#include <iterator>
 #include <optional>
 #include <string>
 
@@ -8,65 +9,46 @@
 #include "http/http_message.h"
 #include "openai/generation_plan.h"
 #include "openai/inner_json.h"
+#include "openai/shared_fields.h"
 
 namespace graft {
 namespace {
 
-struct ItemsQuery {
-  size_t limit = 20;
-  bool is_ascending = false;
-  std::string after;  // an item's id
-};
-
-ApiResult<ItemsQuery> ParseItemsQuery(std::string_view query) {
-  Json fields = Json::object();
-  for (const auto& [name, value] : QueryFields(query)) {
-    // "include[]" and "include" ask for what texts do not have.
-    if (!name.starts_with("include")) fields[name] = value;
+ApiResult<PageQuery> ParseItemsQuery(std::string_view query) {
+  Json fields = ListFields(query);
+  // "include[]" and "include" ask for what texts do not have.
+  for (auto it = fields.begin(); it != fields.end();) {
+    it = it.key().starts_with("include") ? fields.erase(it) : std::next(it);
   }
-  if (const auto limit = fields.find("limit"); limit != fields.end()) {
-    const Result<Json> number = ParseJson(limit->get_ref<const std::string&>());
-    if (number.ok()) *limit = number.value();
-  }
-  ItemsQuery parsed;
-  std::string order = "desc";
-  int32_t limit = 20;
+  PageQuery page;
   FieldReader reader(fields, "");
-  reader.Int("limit", 1, 100, &limit);
-  if (reader.Take("order") != nullptr) order = reader.OneOf("order", {"asc", "desc"});
-  reader.String("after", &parsed.after, kNameBytesMax);
+  ReadPage(reader, 100, &page);
+  ReadOrder(reader, &page);
   if (auto error = reader.Finish()) return *error;
-  parsed.limit = static_cast<size_t>(limit);
-  parsed.is_ascending = order == "asc";
-  return parsed;
+  return page;
 }
 
 HttpResponse ItemsResponse(const StoredResponse& stored, std::string_view query) {
-  ASSIGN_OR_RESPOND(const ItemsQuery parsed, ParseItemsQuery(query));
+  ASSIGN_OR_RESPOND(const PageQuery page, ParseItemsQuery(query));
   Result<Json> read = ParseInnerJson(stored.input);
   if (!read.ok()) return ErrorResponse(ErrorFromStatus(read.status()));
   Json& items = *read;
-  if (!parsed.is_ascending) std::reverse(items.begin(), items.end());
+  if (!page.is_ascending) std::reverse(items.begin(), items.end());
   auto begin = items.begin();
-  if (!parsed.after.empty()) {
+  if (!page.after.empty()) {
     begin = std::find_if(items.begin(), items.end(),
-                         [&](const Json& item) { return item["id"] == parsed.after; });
+                         [&](const Json& item) { return item["id"] == page.after; });
     if (begin == items.end()) {
       return ErrorResponse(
-          InvalidRequestError("after", "No item with id '" + parsed.after + "' is here."));
+          InvalidRequestError("after", "No item with id '" + page.after + "' is here."));
     }
     ++begin;
   }
   const auto left = static_cast<size_t>(items.end() - begin);
+  const auto limit = static_cast<size_t>(page.limit);
   Json data = Json::array();
-  for (size_t i = 0; i < std::min(left, parsed.limit); ++i) data.push_back(*begin++);
-  const Json first = data.empty() ? Json() : data.front()["id"];
-  const Json last = data.empty() ? Json() : data.back()["id"];
-  return JsonResponse({{"object", "list"},
-                       {"data", std::move(data)},
-                       {"first_id", first},
-                       {"last_id", last},
-                       {"has_more", left > parsed.limit}});
+  for (size_t i = 0; i < std::min(left, limit); ++i) data.push_back(*begin++);
+  return JsonResponse(ListJson(std::move(data), left > limit));
 }
 
 std::optional<ApiError> CheckReadQuery(std::string_view query) {
