@@ -56,4 +56,10 @@ Status CopyWholeFile(const std::string& from, const std::string& to, mode_t mode
   return file.Finish();
 }
 
+Status WriteWholeFile(const std::string& path, std::string_view bytes, mode_t mode) {
+  NewFile file(path, mode);
+  file.Write(bytes.data(), bytes.size());
+  return file.Finish();
+}
+
 }  // namespace graft

@@ -6,6 +6,7 @@
 
 #include <cstddef>
 #include <string>
+#include <string_view>
 
 #include "base/status.h"
 
@@ -37,5 +38,7 @@ class NewFile {
 
 // Copies a file of any size block by block, as NewFile writes it.
 Status CopyWholeFile(const std::string& from, const std::string& to, mode_t mode);
+// Such a file of these bytes.
+Status WriteWholeFile(const std::string& path, std::string_view bytes, mode_t mode = 0644);
 
 }  // namespace graft

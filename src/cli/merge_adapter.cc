@@ -22,6 +22,7 @@
 #include "cli/merged_texts.h"
 #include "model/adapter_folder.h"
 #include "model/merged_file.h"
+#include "runtime/memory_sum.h"
 #include "runtime/progress.h"
 
 namespace graft {
@@ -49,12 +50,6 @@ constexpr int64_t kSpareBytes = int64_t{1} << 20;  // what folders and rounded-u
 bool IsWeights(const std::string& name) {
   return std::ranges::any_of(kWeightsEndings,
                              [&](std::string_view one) { return name.ends_with(one); });
-}
-
-std::string Mebibytes(int64_t bytes) {
-  char text[32];
-  std::snprintf(text, sizeof(text), "%.1f MiB", static_cast<double>(bytes) / (1 << 20));
-  return text;
 }
 
 Status SyncFolder(const std::string& path) {
@@ -156,9 +151,9 @@ class NewFolder {
     if (error) return SystemError(error.value(), "cannot write in " + folder.string());
     const int64_t needed = bytes + kSpareBytes;
     if (room.available >= static_cast<uintmax_t>(needed)) return OkStatus();
-    return ResourceExhaustedError("the merged model takes " + Mebibytes(needed) + ", the disk of " +
+    return ResourceExhaustedError("the merged model takes " + BytesText(needed) + ", the disk of " +
                                   folder.string() + " has " +
-                                  Mebibytes(static_cast<int64_t>(room.available)) +
+                                  BytesText(static_cast<int64_t>(room.available)) +
                                   " left: name a folder on another one with --out");
   }
 
@@ -329,7 +324,7 @@ class CheckpointMerge {
     };
     line("merged " + order_.name + " into " + order_.model + ": " + std::to_string(added.size()) +
          " of " + std::to_string(base.Names().size()) + " tensors changed, " +
-         Mebibytes(weight_bytes_) + " in " + std::to_string(base.files().size()) + " files");
+         BytesText(weight_bytes_) + " in " + std::to_string(base.files().size()) + " files");
     const std::string told = order_.text == nullptr ? "" : TellTexts(*order_.text);
     line("texts: " + (told.empty() ? "the base's"
                                    : "the base's, but the adapter's where it says "

@@ -1,17 +1,12 @@
 #include "cluster/cluster_view.h"
 
-#include <fcntl.h>
-#include <unistd.h>
-
-#include <cerrno>
-#include <cstdio>
 #include <filesystem>
 #include <set>
 #include <utility>
 
-#include "base/fault.h"
 #include "base/file.h"
 #include "base/log.h"
+#include "base/new_file.h"
 #include "cluster/cluster_keys.h"
 
 namespace graft {
@@ -251,25 +246,8 @@ Result<ClusterMirror> ReadViewFile(const std::string& path) {
 }
 
 Status WriteViewFile(const std::string& path, const ClusterMirror& mirror) {
-  const std::string text = mirror.Encode();
-  const std::string fresh = path + ".new";
   // The file holds digests of keys: only its owner may read it.
-  const int fd = open(fresh.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
-  if (fd < 0) return SystemError(errno, "cannot write " + fresh);
-  size_t written = 0;
-  ssize_t last = 0;
-  while (written < text.size() && last >= 0) {
-    last = write(fd, text.data() + written, text.size() - written);
-    if (last > 0) written += static_cast<size_t>(last);
-  }
-  const bool failed = last < 0 || fsync(fd) != 0;
-  const int error_number = errno;
-  close(fd);
-  if (failed) return SystemError(error_number, "cannot write " + fresh);
-  if (rename(fresh.c_str(), path.c_str()) != 0) {
-    return SystemError(errno, "cannot write " + path);
-  }
-  return OkStatus();
+  return WriteWholeFile(path, mirror.Encode(), 0600);
 }
 
 }  // namespace graft

@@ -29,8 +29,6 @@ class SeriesHistory {
 
   // A snapshot taken at this time, later than the one before.
   void Add(const Metrics::Families& families, int64_t unix_ms);
-  // Points so far, those included that the ring has lost.
-  uint64_t num_points() const { return num_points_; }
   // {"next":N,"times":[seconds],"columns":{"name":[figures]}} of the points from number `since` on
   // that there still are; null where a figure was not known. `next` is the number to ask for then.
   void AppendJson(uint64_t since, std::string* out) const;
@@ -48,7 +46,7 @@ class SeriesHistory {
   void AddLatencies(const Metrics::Families& families, std::span<float> point, int64_t unix_ms);
 
   const size_t points_max_;
-  uint64_t num_points_ = 0;
+  uint64_t num_points_ = 0;  // so far, those included that the ring has lost
   std::vector<float> figures_;  // [points_max, columns]; NaN: not known
   std::vector<int64_t> times_ms_;
   std::vector<double> totals_;  // of the counters, at the last point

@@ -10,6 +10,7 @@
 #include "base/fault.h"
 #include "base/file.h"
 #include "base/json.h"
+#include "base/new_file.h"
 #include "model/adapter_folder.h"
 #include "model/safetensors_writer.h"
 

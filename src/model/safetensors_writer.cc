@@ -56,10 +56,4 @@ Status WriteSafetensors(const std::string& path, std::span<const SafetensorsOut>
   return file.Finish();
 }
 
-Status WriteWholeFile(const std::string& path, const std::string& bytes) {
-  NewFile file(path);
-  file.Write(bytes.data(), bytes.size());
-  return file.Finish();
-}
-
 }  // namespace graft

@@ -20,7 +20,4 @@ struct SafetensorsOut {
 Status WriteSafetensors(const std::string& path, std::span<const SafetensorsOut> tensors,
                         const std::map<std::string, std::string>& metadata = {});
 
-// The same of bytes that are at hand.
-Status WriteWholeFile(const std::string& path, const std::string& bytes);
-
 }  // namespace graft

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "base/file.h"
+#include "base/new_file.h"
 #include "model/safetensors.h"
 #include "model/test_util.h"
 

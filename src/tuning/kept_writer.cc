@@ -7,8 +7,8 @@
 
 #include "base/file.h"
 #include "base/log.h"
+#include "base/new_file.h"
 #include "base/sha256.h"
-#include "model/safetensors_writer.h"
 
 namespace graft {
 namespace {
