@@ -34,4 +34,14 @@ std::string Sha256::HexDigest() {
   return hex;
 }
 
+std::string Sha256Of(std::string_view text) {
+  Sha256 hash;
+  hash.Update(text);
+  return hash.HexDigest();
+}
+
+bool IsSha256(std::string_view text) {
+  return text.size() == 64 && text.find_first_not_of("0123456789abcdef") == std::string_view::npos;
+}
+
 }  // namespace graft

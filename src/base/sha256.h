@@ -25,4 +25,8 @@ class Sha256 {
   std::unique_ptr<State> state_;
 };
 
+// A text's digest, and whether a text may be one.
+std::string Sha256Of(std::string_view text);
+bool IsSha256(std::string_view text);
+
 }  // namespace graft

@@ -16,9 +16,8 @@ class SharedText {
   SharedText() = default;
   SharedText(std::string text) {  // NOLINT: implicit by design
     if (text.empty()) return;
-    Sha256 hash;
-    hash.Update(text);
-    content_ = std::make_shared<const Content>(Content{std::move(text), hash.HexDigest()});
+    std::string digest = Sha256Of(text);
+    content_ = std::make_shared<const Content>(Content{std::move(text), std::move(digest)});
   }
   SharedText(const char* text) : SharedText(std::string(text)) {}  // NOLINT: implicit by design
 

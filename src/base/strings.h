@@ -28,6 +28,9 @@ inline std::string_view Trimmed(std::string_view text, std::string_view blanks =
   return text.substr(0, text.find_last_not_of(blanks) + 1);
 }
 
+// "%2F" to "/"; what is no valid escape stays as it is.
+std::string PercentDecode(std::string_view text);
+
 // "a, b": what `text_of` makes of each item, with `between` between two.
 template <typename Range, typename TextOf = std::identity>
 std::string Joined(const Range& items, std::string_view between, const TextOf& text_of = {}) {

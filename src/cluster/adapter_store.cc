@@ -14,6 +14,7 @@
 #include "base/fault.h"
 #include "base/file.h"
 #include "base/log.h"
+#include "base/sha256.h"
 #include "rpc/adapter_client.h"
 #include "rpc/adapter_files.h"
 
@@ -40,13 +41,6 @@ class FolderLock {
  private:
   const int fd_;
 };
-
-// A hash names a folder: it must not name another place.
-bool IsContentHash(const std::string& hash) {
-  return hash.size() == 64 && std::all_of(hash.begin(), hash.end(), [](char c) {
-           return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f');
-         });
-}
 
 Status CopyToDisk(const std::string& from, const std::string& to) {
   std::error_code error;
@@ -91,7 +85,8 @@ Result<AdapterStore> AdapterStore::Open(const std::string& root, TlsFiles tls,
 }
 
 Result<std::string> AdapterStore::Find(const std::string& hash) const {
-  if (!IsContentHash(hash)) return InvalidArgumentError("'" + hash + "' is no content hash");
+  // It names a folder, and must not name another place.
+  if (!IsSha256(hash)) return InvalidArgumentError("'" + hash + "' is no content hash");
   std::string place = contents() + "/" + hash;
   std::error_code error;
   fs::last_write_time(place, fs::file_time_type::clock::now(), error);  // it is in use

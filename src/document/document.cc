@@ -237,9 +237,7 @@ Result<Document> ReadDocument(const std::string& path, const DocumentReading& re
   Document document;
   document.name = std::filesystem::path(path).stem().string();
   document.bytes = static_cast<int64_t>(bytes.size());
-  Sha256 hash;
-  hash.Update(bytes);
-  document.hash = hash.HexDigest();
+  document.hash = Sha256Of(bytes);
   Result<DocumentContent> content = DocumentText(bytes, path, reading);
   if (!content.ok()) return content.status().WithContext(path);
   document.text = std::move(content->text);

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <utility>
 
+#include "base/strings.h"
 #include "grammar/schema_reader.h"
 
 namespace graft {
@@ -37,24 +38,7 @@ Status CheckInner(const Keywords& keywords, const std::string& path) {
   return OkStatus();
 }
 
-// The spellings of a JSON pointer: %2F in a URI, and ~1 and ~0 in a name.
-std::string WithoutPercents(const std::string& text) {
-  const auto digit = [&text](size_t at) {
-    const char c = at < text.size() ? text[at] : ' ';
-    return c >= '0' && c <= '9' ? c - '0' : (c | 32) >= 'a' && (c | 32) <= 'f' ? (c | 32) - 87 : -1;
-  };
-  std::string plain;
-  for (size_t i = 0; i < text.size(); ++i) {
-    if (text[i] == '%' && digit(i + 1) >= 0 && digit(i + 2) >= 0) {
-      plain += static_cast<char>(digit(i + 1) * 16 + digit(i + 2));
-      i += 2;
-    } else {
-      plain += text[i];
-    }
-  }
-  return plain;
-}
-
+// A JSON pointer's ~1 and ~0 in a name.
 std::string WithoutTildes(const std::string& text) {
   std::string plain;
   for (size_t i = 0; i < text.size(); ++i) {
@@ -270,7 +254,7 @@ Result<const OrderedJson*> SchemaReader::FollowPointer(const std::string& refere
                               "'; here it may only lead to a place in the schema itself, "
                               "as '#/$defs/NAME' does");
   }
-  const std::string pointer = WithoutPercents(reference.substr(1));
+  const std::string pointer = PercentDecode(reference.substr(1));
   const OrderedJson* at = &root_;
   size_t begin = 1;  // behind the slash
   while (begin <= pointer.size() && !pointer.empty()) {

@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <ctime>
 
+#include "base/strings.h"
 #include "http/cors.h"
 
 namespace graft {
@@ -21,13 +22,6 @@ std::string HttpDate() {
   char text[64];
   const size_t length = std::strftime(text, sizeof(text), "%a, %d %b %Y %H:%M:%S GMT", &utc);
   return std::string(text, length);
-}
-
-int HexDigit(char c) {
-  if (c >= '0' && c <= '9') return c - '0';
-  if (c >= 'a' && c <= 'f') return c - 'a' + 10;
-  if (c >= 'A' && c <= 'F') return c - 'A' + 10;
-  return -1;
 }
 
 }  // namespace
@@ -81,21 +75,6 @@ void AppendHttpChunk(std::string_view data, std::string* out) {
   char size[24];
   std::snprintf(size, sizeof(size), "%zx\r\n", data.size());
   out->append(size).append(data).append("\r\n");
-}
-
-std::string PercentDecode(std::string_view text) {
-  std::string out;
-  for (size_t i = 0; i < text.size(); ++i) {
-    const int high = text[i] == '%' && i + 2 < text.size() ? HexDigit(text[i + 1]) : -1;
-    const int low = high >= 0 ? HexDigit(text[i + 2]) : -1;
-    if (low >= 0) {
-      out += static_cast<char>(high * 16 + low);
-      i += 2;
-    } else {
-      out += text[i];
-    }
-  }
-  return out;
 }
 
 std::vector<std::pair<std::string, std::string>> QueryFields(std::string_view query) {

@@ -67,8 +67,6 @@ std::string FormatHead(const HttpResponse& response, const HttpHeadOptions& opti
 void AppendHttpChunk(std::string_view data, std::string* out);
 inline constexpr std::string_view kLastHttpChunk = "0\r\n\r\n";
 
-// "%2F" to "/"; what is no valid escape stays as it is.
-std::string PercentDecode(std::string_view text);
 // Names and values of a query, "a=1&b=2", decoded, in their order.
 std::vector<std::pair<std::string, std::string>> QueryFields(std::string_view query);
 

@@ -15,17 +15,6 @@ constexpr size_t kModelsMax = 100000;
 constexpr float kWeightMin = 0.001f;
 constexpr float kWeightMax = 1000.0f;
 
-std::string DigestOf(std::string_view key) {
-  Sha256 hash;
-  hash.Update(key);
-  return hash.HexDigest();
-}
-
-bool IsDigest(std::string_view text) {
-  const auto is_hex = [](char c) { return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f'); };
-  return text.size() == 64 && std::all_of(text.begin(), text.end(), is_hex);
-}
-
 // The key of "Bearer KEY"; "" for anything else.
 std::string_view BearerKey(std::string_view authorization) {
   constexpr std::string_view kScheme = "bearer ";
@@ -43,8 +32,8 @@ std::string ReadDigest(FieldReader& reader) {
   if (key.empty() == digest.empty()) {
     reader.Fail("key", "or 'key_sha256' must be given, and only one of them");
   } else if (digest.empty()) {
-    digest = DigestOf(key);
-  } else if (!IsDigest(digest)) {
+    digest = Sha256Of(key);
+  } else if (!IsSha256(digest)) {
     reader.Fail("key_sha256", "must be 64 lower-case hexadecimal digits");
   }
   return digest;
@@ -334,7 +323,7 @@ Result<ApiKeys::Tenant*> ApiKeys::TenantOf(const ApiKey::Rights& rights, const T
 }
 
 Status ApiKeys::SetAdminKey(std::string_view key) {
-  admin_digest_ = DigestOf(key);
+  admin_digest_ = Sha256Of(key);
   auto next = std::make_shared<Table>(*table());
   RETURN_IF_ERROR(AddAdminKey(*next, next.get()));
   Put(std::move(next));
@@ -376,7 +365,7 @@ ApiResult<std::shared_ptr<ApiKey>> ApiKeys::Authenticate(std::string_view author
   const std::shared_ptr<const Table> current = table();
   const std::string_view key = BearerKey(authorization);
   if (!key.empty() && key.size() <= kKeyBytesMax) {
-    const auto it = current->keys.find(DigestOf(key));
+    const auto it = current->keys.find(Sha256Of(key));
     if (it != current->keys.end()) return it->second;
   }
   if (!current->required) return anonymous_;

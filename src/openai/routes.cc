@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "http/http_message.h"
+#include "base/strings.h"
 
 namespace graft {
 namespace {

@@ -15,6 +15,7 @@
 #include <utility>
 
 #include "base/fault.h"
+#include "base/sha256.h"
 #include "rpc/adapter_files.h"
 #include "rpc/adapter_proto.h"
 #include "rpc/adapters.grpc.pb.h"
@@ -171,7 +172,7 @@ class AdapterClient::Impl {
     while (failure.ok() && reader->Read(&chunk)) {
       file_bytes = chunk.file_bytes();
       const bool sane = chunk.offset() == offset && file_bytes <= kAdapterFileBytesMax;
-      if (!sane || chunk.sha256() != DigestOfChunk(chunk.data())) {
+      if (!sane || chunk.sha256() != Sha256Of(chunk.data())) {
         failure = DataLossError(address_ + " sent a part of an adapter that is not what it had");
       } else {
         failure = WriteAll(fd, chunk.data(), offset);

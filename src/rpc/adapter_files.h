@@ -5,7 +5,6 @@
 #include <string>
 
 #include "base/adapter_files.h"
-#include "base/sha256.h"
 
 namespace graft {
 
@@ -19,11 +18,5 @@ inline const char* AdapterFileName(size_t file) {
   return kAdapterTextFiles[file - kFirstTextFile];
 }
 inline constexpr size_t kAdapterChunkBytes = 1 << 20;
-
-inline std::string DigestOfChunk(const std::string& data) {
-  Sha256 hash;
-  hash.Update(data);
-  return hash.HexDigest();
-}
 
 }  // namespace graft

@@ -81,7 +81,7 @@ class AdapterService::Impl : public rpc::Adapters::Service {
       if (bytes < 0) return ToGrpcStatus(SystemError(errno, "cannot read the adapter"));
       data->resize(static_cast<size_t>(bytes));
       chunk.set_offset(offset);
-      chunk.set_sha256(DigestOfChunk(*data));
+      chunk.set_sha256(Sha256Of(*data));
       // The first tells how large the file is, also where nothing of it is left to send.
       if (!writer->Write(chunk)) return grpc::Status::CANCELLED;
       offset += bytes;

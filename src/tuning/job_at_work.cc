@@ -38,9 +38,7 @@ Result<Document> DocumentOf(const LearningFile& file, const std::string& content
   Document document;
   document.name = std::filesystem::path(file.name).stem().string();
   document.bytes = static_cast<int64_t>(content.size());
-  Sha256 hash;
-  hash.Update(content);
-  document.hash = hash.HexDigest();
+  document.hash = Sha256Of(content);
   ASSIGN_OR_RETURN(DocumentContent read,
                    DocumentText(content, file.name, {.pdf = {}, .is_wanted = is_wanted}));
   document.text = std::move(read.text);

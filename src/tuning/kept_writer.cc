@@ -24,12 +24,6 @@ std::string_view BytesOf(const std::vector<T>& values) {
   return {reinterpret_cast<const char*>(values.data()), values.size() * sizeof(T)};
 }
 
-std::string HashOf(std::string_view bytes) {
-  Sha256 sha;
-  sha.Update(bytes);
-  return sha.HexDigest();
-}
-
 template <typename T>
 bool Take(std::string_view* bytes, size_t count, std::vector<T>* values) {
   if (bytes->size() / sizeof(T) < count) return false;
@@ -48,7 +42,7 @@ std::string Packed(const std::vector<TaughtText>& texts) {
     bytes += BytesOf(text.ids);
     bytes += BytesOf(text.probabilities);
   }
-  return HashOf(bytes) + bytes;
+  return Sha256Of(bytes) + bytes;
 }
 
 std::optional<std::vector<TaughtText>> Unpacked(std::string_view bytes, size_t num_texts,
@@ -56,7 +50,7 @@ std::optional<std::vector<TaughtText>> Unpacked(std::string_view bytes, size_t n
   if (bytes.size() < kHashDigits) return std::nullopt;
   const std::string_view hash = bytes.substr(0, kHashDigits);
   bytes.remove_prefix(kHashDigits);
-  if (HashOf(bytes) != hash) return std::nullopt;
+  if (Sha256Of(bytes) != hash) return std::nullopt;
   std::vector<TaughtText> texts(num_texts);
   for (TaughtText& text : texts) {
     std::vector<uint64_t> count;

@@ -209,9 +209,7 @@ Status AdapterTextReader::CheckVocabulary(const ReadBesideAdapter& read) const {
 }
 
 Status AdapterTextReader::CheckFile(const std::string& file, const std::string& bytes) const {
-  Sha256 hash;
-  hash.Update(bytes);
-  const std::string key = file + " " + hash.HexDigest();
+  const std::string key = file + " " + Sha256Of(bytes);
   {
     const std::lock_guard lock(mutex_);
     const auto known = verdicts_.find(key);

@@ -1,17 +1,11 @@
 #include "text/output/json_scanner.h"
 
+#include <cctype>
+
 #include "base/json.h"
 #include "base/strings.h"
 
 namespace graft {
-namespace {
-
-bool IsHexDigit(char c) {
-  return IsAsciiDigit(c) || (c >= 'a' && c <= 'f') || (c >= 'A' && c <= 'F');
-}
-
-}  // namespace
-
 void AppendStringByte(char c, std::string* out) {
   if (static_cast<unsigned char>(c) >= 0x20) {
     *out += c;
@@ -89,7 +83,7 @@ JsonScanner::Step JsonScanner::PushStructure(char c) {
 
 JsonScanner::Step JsonScanner::PushString(char c) {
   if (state_ == State::kHex) {
-    if (!IsHexDigit(c)) return Step::kBroken;
+    if (std::isxdigit(static_cast<unsigned char>(c)) == 0) return Step::kBroken;
     if (--hex_left_ == 0) state_ = State::kString;
   } else if (state_ == State::kEscape) {
     if (std::string_view("\"\\/bfnrtu").find(c) == std::string_view::npos) return Step::kBroken;
