@@ -27,26 +27,25 @@ bool Claim(FieldReader& reader, const std::string& name, const std::string& path
   return true;
 }
 
-// A form that comes as its text.
-Result<OrderedJson> FormOf(const Json& json) {
-  if (!json.is_string()) return InvalidArgumentError("is no text");
-  return ParseInnerOrderedJson(json.get_ref<const std::string&>());
-}
-
-// A schema, or the text of one.
-void ReadSchemaField(FieldReader& reader, const char* name, const std::string& path,
-                     AnswerFormat* format) {
+// A schema or a structural tag, as `kind` says, or the text of one.
+void ReadFormField(FieldReader& reader, const char* name, const std::string& path, AnswerKind kind,
+                   AnswerFormat* format) {
   const Json* const json = reader.Take(name);
-  if (json == nullptr || !Claim(reader, name, path, AnswerKind::kSchema, format)) return;
-  if (json->is_object() || json->is_boolean()) {
+  if (json == nullptr || !Claim(reader, name, path, kind, format)) return;
+  const bool is_schema = kind == AnswerKind::kSchema;
+  if (json->is_object() || (is_schema && json->is_boolean())) {
     format->schema = OrderedJson(*json);
     return;
   }
-  Result<OrderedJson> parsed = FormOf(*json);
-  if (!parsed.ok() || !parsed->is_object()) {
-    return reader.Fail(name, "must be a JSON schema, or the text of one");
+  if (json->is_string()) {
+    Result<OrderedJson> parsed = ParseInnerOrderedJson(json->get_ref<const std::string&>());
+    if (parsed.ok() && parsed->is_object()) {
+      format->schema = std::move(*parsed);
+      return;
+    }
   }
-  format->schema = std::move(*parsed);
+  reader.Fail(name, is_schema ? "must be a JSON schema, or the text of one"
+                              : "must be a structural tag, or the text of one");
 }
 
 void ReadTextField(FieldReader& reader, const char* name, const std::string& path, AnswerKind kind,
@@ -82,23 +81,7 @@ void ReadNamedSchema(FieldReader& reader, const std::string& path, AnswerFormat*
   reader.String("description", &description, kFormBytesMax);
   reader.OptionalBool("strict", &strict);
   if (reader.Take("schema") == nullptr) reader.Fail("schema", "is required");
-  ReadSchemaField(reader, "schema", path, format);
-}
-
-// vLLM's structural tag, or the text of one.
-void ReadTagField(FieldReader& reader, const char* name, const std::string& path,
-                  AnswerFormat* format) {
-  const Json* const json = reader.Take(name);
-  if (json == nullptr || !Claim(reader, name, path, AnswerKind::kTag, format)) return;
-  if (json->is_object()) {
-    format->schema = OrderedJson(*json);
-    return;
-  }
-  Result<OrderedJson> parsed = FormOf(*json);
-  if (!parsed.ok() || !parsed->is_object()) {
-    return reader.Fail(name, "must be a structural tag, or the text of one");
-  }
-  format->schema = std::move(*parsed);
+  ReadFormField(reader, "schema", path, AnswerKind::kSchema, format);
 }
 
 // Where the type says all there is to say; `more` names other types.
@@ -117,7 +100,7 @@ void ReadResponseFormat(FieldReader& reader, AnswerFormat* format) {
   if (json == nullptr) return;
   const std::string path = "response_format.";
   if (json->is_object() && json->value("type", Json()) == "structural_tag") {
-    return ReadTagField(reader, "response_format", "", format);
+    return ReadFormField(reader, "response_format", "", AnswerKind::kTag, format);
   }
   FieldReader nested(*json, path);
   std::string type = "text";
@@ -142,7 +125,7 @@ void ReadStructuredOutputs(FieldReader& reader, AnswerFormat* format) {
   if (json == nullptr) return;
   const std::string path = "structured_outputs.";
   FieldReader nested(*json, path);
-  ReadSchemaField(nested, "json", path, format);
+  ReadFormField(nested, "json", path, AnswerKind::kSchema, format);
   ReadTextField(nested, "regex", path, AnswerKind::kRegex, format);
   ReadTextField(nested, "grammar", path, AnswerKind::kGrammar, format);
   ReadChoices(nested, "choice", path, format);
@@ -151,7 +134,7 @@ void ReadStructuredOutputs(FieldReader& reader, AnswerFormat* format) {
   if (is_object) Claim(nested, "json_object", path, AnswerKind::kJsonObject, format);
   // Objects have no other properties anyway, and white space is bounded.
   nested.Ignore({"disable_fallback", "disable_any_whitespace", "disable_additional_properties"});
-  ReadTagField(nested, "structural_tag", path, format);
+  ReadFormField(nested, "structural_tag", path, AnswerKind::kTag, format);
   nested.Refuse("whitespace_pattern");
   FailAs(reader, nested);
 }
@@ -174,7 +157,7 @@ void ReadTextFormat(FieldReader& reader, const Json& json, AnswerFormat* format)
 void ReadAnswerFormat(FieldReader& reader, AnswerFormat* format) {
   ReadResponseFormat(reader, format);
   ReadStructuredOutputs(reader, format);
-  ReadSchemaField(reader, "guided_json", "", format);
+  ReadFormField(reader, "guided_json", "", AnswerKind::kSchema, format);
   ReadTextField(reader, "guided_regex", "", AnswerKind::kRegex, format);
   ReadChoices(reader, "guided_choice", "", format);
   ReadTextField(reader, "guided_grammar", "", AnswerKind::kGrammar, format);
