@@ -126,7 +126,7 @@ TEST(WorkMeterTest, OtherLimitsHoldForWhatWasUsed) {
   EXPECT_FALSE(meter.CountRequest(0).has_value());
 }
 
-TEST(WorkLeaseTest, GivesBackWhatItHolds) {
+TEST(MeterLeaseTest, GivesBackWhatItHolds) {
   const auto key = std::make_shared<WorkMeter>("key", WorkLimits{.tokens_per_minute = 100}, 0);
   const auto tenant =
       std::make_shared<WorkMeter>("tenant", WorkLimits{.tokens_per_minute = 200}, 0);
