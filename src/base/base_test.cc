@@ -20,6 +20,7 @@
 #include "base/metrics.h"
 #include "base/milliseconds.h"
 #include "base/nearest_names.h"
+#include "base/new_file.h"
 #include "base/out_of_memory.h"
 #include "base/random.h"
 #include "base/sha256.h"
@@ -215,6 +216,19 @@ TEST_F(FileFaultTest, OnlyWhatIsNotThereIsNotFound) {
   EXPECT_EQ(ReadFile(root_).status().code(), StatusCode::kInvalidArgument);
   ASSERT_EQ(mkfifo((root_ / "pipe").c_str(), 0600), 0);
   EXPECT_EQ(ReadFile(root_ / "pipe").status().code(), StatusCode::kInvalidArgument);
+}
+
+TEST_F(FileFaultTest, ACopyHasAllBytesOrIsNotThere) {
+  const std::string bytes(3 << 20, 'x');  // more than one block
+  const std::string from = Write("from", bytes), to = root_ / "to";
+  ASSERT_TRUE(CopyWholeFile(from, to, 0644).ok());
+  EXPECT_EQ(*ReadFile(to), bytes);
+  for (const std::string& bad : {from + "none", root_.string()}) {
+    ASSERT_EQ(unlink(to.c_str()), 0);
+    EXPECT_FALSE(CopyWholeFile(bad, to, 0644).ok()) << bad;
+    EXPECT_FALSE(FileExists(to)) << "an empty file would be taken for the copy";
+    Write("to", "");
+  }
 }
 
 TEST_F(FileFaultTest, WithoutDescriptorsAFileIsUnavailableAndNotGone) {

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/fault.h"
+#include "base/file.h"
 
 namespace graft {
 
@@ -46,12 +47,19 @@ void NewFile::Fail(const std::string& what) { status_ = SystemError(errno, what)
 
 Status CopyWholeFile(const std::string& from, const std::string& to, mode_t mode) {
   NewFile file(to, mode);
+  ASSIGN_OR_RETURN(const FileStamp stamp, StampFile(from));
   std::ifstream in(from, std::ios::binary);
+  if (!in) return SystemError(errno, "cannot read " + from);
   std::vector<char> block(size_t{1} << 20);
+  int64_t copied = 0;
   while (file.status().ok() && in) {
     in.read(block.data(), std::ssize(block));
-    if (in.bad() || !in.is_open()) return SystemError(errno, "cannot read " + from);
+    if (in.bad()) return SystemError(errno, "cannot read " + from);
     file.Write(block.data(), static_cast<size_t>(in.gcount()));
+    copied += in.gcount();
+  }
+  if (file.status().ok() && copied != stamp.bytes) {
+    return FailedPreconditionError(from + " changed while it was copied; try again");
   }
   return file.Finish();
 }

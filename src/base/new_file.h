@@ -36,7 +36,8 @@ class NewFile {
   Status status_;
 };
 
-// Copies a file of any size block by block, as NewFile writes it.
+// Copies a file of any size block by block, as NewFile writes it. kFailedPrecondition if the file
+// becomes longer or shorter meanwhile.
 Status CopyWholeFile(const std::string& from, const std::string& to, mode_t mode);
 // Such a file of these bytes.
 Status WriteWholeFile(const std::string& path, std::string_view bytes, mode_t mode = 0644);

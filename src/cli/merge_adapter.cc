@@ -141,8 +141,11 @@ class NewFolder {
                             return name == kPart || name == "lost+found";  // of a file system
                           });
     if (is_empty) return OkStatus();
-    return FailedPreconditionError("--out " + path() +
-                                   " is there already: name a folder that is not, or is empty");
+    const bool is_rest = names.ok() && std::ranges::find(*names, kPart) != names->end();
+    return FailedPreconditionError(
+        "--out " + path() +
+        (is_rest ? " holds a merge that was interrupted: empty it if no other merge writes it"
+                 : " is there already: name a folder that is not, or is empty"));
   }
 
   static Status CheckRoom(const fs::path& folder, int64_t bytes) {
@@ -151,10 +154,10 @@ class NewFolder {
     if (error) return SystemError(error.value(), "cannot write in " + folder.string());
     const int64_t needed = bytes + kSpareBytes;
     if (room.available >= static_cast<uintmax_t>(needed)) return OkStatus();
-    return ResourceExhaustedError("the merged model takes " + BytesText(needed) + ", the disk of " +
-                                  folder.string() + " has " +
-                                  BytesText(static_cast<int64_t>(room.available)) +
-                                  " left: name a folder on another one with --out");
+    const int64_t lacking = needed - static_cast<int64_t>(room.available);
+    return ResourceExhaustedError("the merged model takes " + BytesText(needed) + ", " +
+                                  BytesText(lacking) + " more than the disk of " + folder.string() +
+                                  " has left: name a folder on another one with --out");
   }
 
   // All files, or none.
@@ -325,7 +328,7 @@ class CheckpointMerge {
     line("merged " + order_.name + " into " + order_.model + ": " + std::to_string(added.size()) +
          " of " + std::to_string(base.Names().size()) + " tensors changed, " +
          BytesText(weight_bytes_) + " in " + std::to_string(base.files().size()) + " files");
-    const std::string told = order_.text == nullptr ? "" : TellTexts(*order_.text);
+    const std::string told = order_.text == nullptr ? "" : TellTexts(*order_.text, texts_);
     line("texts: " + (told.empty() ? "the base's"
                                    : "the base's, but the adapter's where it says "
                                      "otherwise: " +

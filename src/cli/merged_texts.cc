@@ -93,12 +93,14 @@ Result<MergedTexts> MergeTexts(const std::string& model_dir, const ModelConfig& 
   return texts;
 }
 
-std::string TellTexts(const AdapterText& text) {
+std::string TellTexts(const AdapterText& text, const MergedTexts& written) {
   std::string told;
   const auto add = [&told](const std::string& what) { told += (told.empty() ? "" : ", ") + what; };
   if (text.brings_template()) add("its chat template");
-  if (!text.bos_token.empty()) add("its bos_token " + text.bos_token);
-  if (!text.eos_token.empty()) add("its eos_token " + text.eos_token);
+  if (written.contains(kTemplate)) {  // the tokens are told to templates alone
+    if (!text.bos_token.empty()) add("its bos_token " + text.bos_token);
+    if (!text.eos_token.empty()) add("its eos_token " + text.eos_token);
+  }
   if (!text.stop_token_ids.empty()) {
     add("tokens " + OrderedJson(text.stop_token_ids).dump() + " end its answers");
   }

@@ -19,7 +19,7 @@ using MergedTexts = std::map<std::string, std::optional<std::string>>;
 Result<MergedTexts> MergeTexts(const std::string& model_dir, const ModelConfig& config,
                                const AdapterText& text);
 
-// What the adapter says otherwise, for people: "its chat template"; "" for nothing.
-std::string TellTexts(const AdapterText& text);
+// What of the adapter's texts was `written`, for people: "its chat template"; "" for nothing.
+std::string TellTexts(const AdapterText& text, const MergedTexts& written);
 
 }  // namespace graft
