@@ -98,10 +98,12 @@ class RequestsInFlight {
   void TakeOff(InFlight& one);
   // It waits, or goes on to wait.
   void Wait(InFlight& one, int64_t now_ns);
-  // One that waits for room enters the line, and any may leave it.
+  // A request that waits for room enters the line, and any may leave it. The time that it waits for
+  // a runner begins anew, unless it has drawn and a runner could not use its adapter: such a
+  // request would bounce between the line and that runner for ever.
   void EnterLine(InFlight& one) {
     line_.insert(&one);
-    if (one.ask_lacking_ns == 0) one.waiting_since_ns = 0;
+    if (one.pool.empty() || one.ask_lacking_ns == 0) one.waiting_since_ns = 0;
   }
   void LeaveLine(InFlight& one) { line_.erase(&one); }
   // Its runner drew a token for it.

@@ -36,6 +36,11 @@ TEST_F(RequestsInFlightTest, IsOnARunnerOrWaits) {
   EXPECT_EQ(*requests_.waiting().begin(), &old);
   requests_.EnterLine(young);
   EXPECT_EQ(young.waiting_since_ns, 0) << "it waits for room alone";
+  requests_.LeaveLine(young);
+  young.waiting_since_ns = 40;
+  young.ask_lacking_ns = 90;
+  requests_.EnterLine(young);
+  EXPECT_EQ(young.waiting_since_ns, 0) << "it has drawn nothing, and does not ask those again";
   EXPECT_TRUE(requests_.GoesFirst(old)) << "it is older than the one in line";
   requests_.EnterLine(old);
   EXPECT_FALSE(requests_.GoesFirst(young));

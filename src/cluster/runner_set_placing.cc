@@ -66,7 +66,8 @@ void RunnerSet::TakeOff(InFlight& one) {
 }
 
 // Oldest first. All that wait have their turn in a round, which takes several ticks where they are
-// many: those that every runner refuses hold up no others.
+// many: those that every runner refuses hold up no others. A late request ends only in its turn,
+// since a runner may be open for it by then.
 void RunnerSet::PlaceWaiting(int64_t now_ns) {
   PlaceLine();
   int32_t looks_left = kLooksPerTick;
@@ -76,8 +77,8 @@ void RunnerSet::PlaceWaiting(int64_t now_ns) {
       one.round = round_;
       one.AskAgain(now_ns);
       looks_left -= Place(one) ? kLooksOfAPick : 1;
+      EndIfLate(one, now_ns);
     }
-    EndIfLate(one, now_ns);
   }
   if (looks_left > 0) ++round_;
 }
