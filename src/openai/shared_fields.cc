@@ -4,13 +4,15 @@
 #include <utility>
 
 #include "http/http_message.h"
+#include "text/utf8.h"
 
 namespace graft {
 namespace {
 
 constexpr size_t kMetadataEntriesMax = 16;
-constexpr size_t kMetadataKeyBytesMax = 64 * 4;  // OpenAI counts characters
-constexpr size_t kMetadataValueBytesMax = 512 * 4;
+constexpr int64_t kMetadataKeyCharactersMax = 64;
+constexpr int64_t kMetadataValueCharactersMax = 512;
+constexpr size_t kKeyBytesTold = 80;  // in an error
 
 }  // namespace
 
@@ -21,10 +23,13 @@ void ReadMetadata(FieldReader& reader, Json* metadata) {
     return reader.Fail("metadata", "must be an object of at most 16 strings");
   }
   for (const auto& [key, value] : json->items()) {
-    const bool is_good = value.is_string() && key.size() <= kMetadataKeyBytesMax &&
-                         value.get_ref<const std::string&>().size() <= kMetadataValueBytesMax;
+    const bool is_good =
+        value.is_string() && CountCodePoints(key) <= kMetadataKeyCharactersMax &&
+        CountCodePoints(value.get_ref<const std::string&>()) <= kMetadataValueCharactersMax;
     if (is_good) continue;
-    return reader.Fail("metadata." + key.substr(0, 80),
+    std::string told = key;
+    CutUtf8(kKeyBytesTold, &told);
+    return reader.Fail("metadata." + told,
                        "must be a string of at most 512 characters, its key one of at most 64");
   }
   *metadata = *json;

@@ -9,12 +9,6 @@
 namespace graft {
 namespace {
 
-size_t CountCodePoints(std::string_view text) {
-  size_t count = 0;
-  for (size_t pos = 0; pos < text.size(); ++count) NextCodePoint(text, &pos);
-  return count;
-}
-
 // The longest text of one token, in bytes of what the model sees.
 size_t LongestTokenBytes(const TokenizerParts& parts, bool byte_level) {
   // An unknown character has so many bytes at most.
@@ -23,7 +17,7 @@ size_t LongestTokenBytes(const TokenizerParts& parts, bool byte_level) {
     const std::string_view token = parts.model->Token(id);
     // In the byte-level alphabet every byte is a code point.
     if (token.size() > longest && byte_level && IsValidUtf8(token)) {
-      longest = std::max(longest, CountCodePoints(token));
+      longest = std::max(longest, static_cast<size_t>(CountCodePoints(token)));
     } else {
       longest = std::max(longest, token.size());
     }

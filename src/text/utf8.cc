@@ -1,5 +1,6 @@
 #include "text/utf8.h"
 
+#include <algorithm>
 #include <cstring>
 
 namespace graft {
@@ -89,6 +90,11 @@ char32_t PreviousCodePoint(std::string_view text, size_t* pos) {
   while (start > 0 && IsContinuation(static_cast<unsigned char>(text[start]))) --start;
   *pos = start;
   return NextCodePoint(text, &start);
+}
+
+int64_t CountCodePoints(std::string_view text) {
+  return std::ranges::count_if(
+      text, [](char c) { return !IsContinuation(static_cast<unsigned char>(c)); });
 }
 
 void AppendCodePoint(char32_t code_point, std::string* text) {

@@ -17,6 +17,9 @@ char32_t NextCodePoint(std::string_view text, size_t* pos);
 // The code point that ends at `*pos` > 0 of valid UTF-8; moves `*pos` to its first byte.
 char32_t PreviousCodePoint(std::string_view text, size_t* pos);
 
+// `text` is valid UTF-8.
+int64_t CountCodePoints(std::string_view text);
+
 void AppendCodePoint(char32_t code_point, std::string* text);
 
 // Leaves at most so many bytes of `text`; a character that would be cut is left out.

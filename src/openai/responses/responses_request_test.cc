@@ -101,6 +101,20 @@ TEST(ResponsesRequestTest, EveryFieldArrives) {
   EXPECT_EQ(repeated["reasoning"]["effort"], "low");
 }
 
+TEST(ResponsesRequestTest, MetadataIsLimitedByCharacters) {
+  const auto with = [](const std::string& key, const std::string& value) {
+    return ResponseWith("\"metadata\":" + Json({{key, value}}).dump());
+  };
+  const auto repeated = [](size_t times) {
+    std::string text;
+    for (size_t i = 0; i < times; ++i) text += "é";
+    return text;
+  };
+  EXPECT_TRUE(with(repeated(64), repeated(512)).ok());
+  EXPECT_EQ(with("k", std::string(513, 'v')).error().param, "metadata.k");
+  EXPECT_EQ(with(repeated(65), "v").error().param, "metadata." + repeated(40)) << "80 bytes";
+}
+
 TEST(ResponsesRequestTest, FormsOfAnswersAreReadAndRepeated) {
   const std::string format =
       R"({"type":"json_schema","name":"port","strict":true,)"

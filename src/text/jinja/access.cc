@@ -7,6 +7,7 @@
 #include "text/jinja/format.h"
 #include "text/jinja/methods.h"
 #include "text/jinja/python_text.h"
+#include "text/utf8.h"
 
 namespace graft::jinja {
 namespace {

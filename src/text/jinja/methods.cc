@@ -8,6 +8,7 @@
 #include "text/jinja/format.h"
 #include "text/jinja/python_text.h"
 #include "text/jinja/write.h"
+#include "text/utf8.h"
 
 namespace graft::jinja {
 namespace {

@@ -111,10 +111,6 @@ size_t ByteOffset(std::string_view text, int64_t index) {
   return std::min(pos, text.size());
 }
 
-int64_t CountCodePoints(std::string_view text) {
-  return std::count_if(text.begin(), text.end(), [](char c) { return (c & 0xC0) != 0x80; });
-}
-
 bool IsPythonSpace(char32_t c) {
   if (c < 0x80) return c == ' ' || (c >= '\t' && c <= '\r') || (c >= 0x1C && c <= 0x1F);
   return u_isUWhiteSpace(Icu(c));

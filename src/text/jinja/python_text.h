@@ -11,7 +11,6 @@ namespace graft::jinja {
 
 // The byte at which code point `index` starts; the size if there are fewer.
 size_t ByteOffset(std::string_view text, int64_t index);
-int64_t CountCodePoints(std::string_view text);
 
 // str.isspace of one code point, which is also what \s matches.
 bool IsPythonSpace(char32_t c);
