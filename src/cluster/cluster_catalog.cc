@@ -9,7 +9,6 @@
 #include "base/nearest_names.h"
 #include "cluster/cluster_keys.h"
 #include "cluster/registry_follower.h"
-#include "registry/adapter_entry.h"
 
 namespace graft {
 namespace {
@@ -66,7 +65,7 @@ std::vector<AdapterInfo> ClusterCatalog::ListAfter(const std::string& name,
   const auto& adapters = view->registry->adapters;
   for (auto it = adapters.upper_bound(name); it != adapters.end() && infos.size() < infos_max;
        ++it) {
-    infos.push_back(InfoOf(it->second.entry));
+    infos.push_back(it->second.entry);
   }
   for (AdapterInfo& info : runners_.ListAfter(name, infos_max)) {
     if (!adapters.contains(info.name)) infos.push_back(std::move(info));
@@ -80,7 +79,7 @@ std::vector<AdapterInfo> ClusterCatalog::ListAfter(const std::string& name,
 Result<AdapterInfo> ClusterCatalog::Find(const std::string& name) const {
   const auto view = watcher_.view();
   const auto it = view->registry->adapters.find(name);
-  if (it != view->registry->adapters.end()) return InfoOf(it->second.entry);
+  if (it != view->registry->adapters.end()) return it->second.entry;
   return runners_.Find(name);
 }
 
@@ -118,7 +117,7 @@ Result<AdapterInfo> ClusterCatalog::Load(const AdapterLoad& load) {
   info.name = load.name;
   info.tenant = load.tenant;
   info.loaded_at = unix_seconds_();
-  RETURN_IF_ERROR(registry_.Put(EntryOf(info), load.replace));
+  RETURN_IF_ERROR(registry_.Put(info, load.replace));
   // The next caller must find what was just changed.
   WaitForView(watcher_, [&](const ClusterView& now) {
     const auto it = now.registry->adapters.find(load.name);

@@ -135,7 +135,7 @@ Result<AdapterVersion> DecodeAdapterVersion(const std::string& text) {
   ASSIGN_OR_RETURN(const Json json, ParseRecord(text, "an adapter"));
   AdapterVersion adapter;
   ReadFields(json, &adapter);
-  RegistryEntry& entry = adapter.entry;
+  AdapterInfo& entry = adapter.entry;
   std::string encoded;
   ReadField(json, "text", &encoded);
   ASSIGN_OR_RETURN(entry.text, DecodeAdapterText(encoded));

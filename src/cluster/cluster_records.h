@@ -70,7 +70,7 @@ struct FrontendRecord {
 // What a name leads to, or led to.
 struct AdapterVersion {
   int64_t version = 0;  // of the name, counted from 1
-  RegistryEntry entry;
+  AdapterInfo entry;
 
   bool operator==(const AdapterVersion&) const = default;
 };

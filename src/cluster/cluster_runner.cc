@@ -61,7 +61,7 @@ Status ClusterRunner::Begin() {
   }
   follower_ = std::make_unique<RegistryFollower>(
       catalog_, RegistryFollower::Options{},
-      [this](const RegistryEntry& entry, ContentSource source) { return Locate(entry, source); },
+      [this](const AdapterInfo& entry, ContentSource source) { return Locate(entry, source); },
       [this] {
         std::lock_guard lock(mutex_);
         if (serving_ != nullptr) serving_->OnAdaptersChanged();
@@ -124,7 +124,7 @@ void ClusterRunner::OnView(const std::shared_ptr<const ClusterView>& view) {
   if (following_ != nullptr) following_->Follow(view);
 }
 
-Result<std::string> ClusterRunner::Locate(const RegistryEntry& entry, ContentSource source) const {
+Result<std::string> ClusterRunner::Locate(const AdapterInfo& entry, ContentSource source) const {
   // What was learned goes by its name in the folder that is shared, each machine by its own mount.
   const bool is_learned = entry.owner.has_value();
   const bool has_folder = !is_learned || !options_.learn_dir.empty();

@@ -43,7 +43,7 @@ class ClusterRunner : public ServedRunner {
   Status Begin();
   void OnView(const std::shared_ptr<const ClusterView>& view);
   void LeaveIfMarked();
-  Result<std::string> Locate(const RegistryEntry& entry, ContentSource source) const;
+  Result<std::string> Locate(const AdapterInfo& entry, ContentSource source) const;
   Result<AdapterInfo> Serve(const AdapterLoad& load);
   // Addresses of processes that may have contents of adapters.
   std::vector<std::string> Peers() const;

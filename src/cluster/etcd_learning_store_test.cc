@@ -232,7 +232,7 @@ TEST_F(EtcdLearningStoreTest, TheEndOfAJobRegistersItsAdapterForItsTenant) {
   Succeed(*runner, Claim(*runner));
   const std::string name = "ft:base:" + job.id;
   EtcdRegistry registry(*cluster_, "test");
-  const std::vector<RegistryEntry> entries = *registry.List();
+  const std::vector<AdapterInfo> entries = *registry.List();
   ASSERT_EQ(entries.size(), 1U);
   EXPECT_EQ(entries[0].name, name);
   EXPECT_EQ(entries[0].owner, "a");

@@ -26,7 +26,7 @@ Status WasLearned(const std::string& name) {
                                  "' was learned, and is its owner's alone: choose another name");
 }
 
-bool IsSameContent(const RegistryEntry& left, const RegistryEntry& right) {
+bool IsSameContent(const AdapterInfo& left, const AdapterInfo& right) {
   return left.hash == right.hash && left.path == right.path;
 }
 
@@ -91,7 +91,7 @@ Result<bool> EtcdRegistry::TryPut(const Known& known, const AdapterVersion& next
   return outcome.succeeded;
 }
 
-Status EtcdRegistry::Put(const RegistryEntry& entry, bool replace) {
+Status EtcdRegistry::Put(const AdapterInfo& entry, bool replace) {
   for (int i = 0; i < kTriesMax; ++i) {
     ASSIGN_OR_RETURN(const Known known, Look(entry.name));
     const bool is_taken = known.mod_revision != 0;
@@ -125,11 +125,11 @@ Status EtcdRegistry::RemoveFor(const std::string& name, const std::string& tenan
   return NotFoundError("the registry has no adapter '" + name + "'");
 }
 
-Result<std::vector<RegistryEntry>> EtcdRegistry::List() const {
+Result<std::vector<AdapterInfo>> EtcdRegistry::List() const {
   ASSIGN_OR_RETURN(
       const EtcdOutcome outcome,
       store_.Commit({.then = {EtcdOperation::GetPrefix(std::string(kAdaptersPrefix))}}));
-  std::vector<RegistryEntry> entries;
+  std::vector<AdapterInfo> entries;
   for (const EtcdKeyValue& item : outcome.found[0]) {
     ASSIGN_OR_RETURN(AdapterVersion adapter, DecodeAdapterVersion(item.value));
     entries.push_back(std::move(adapter.entry));

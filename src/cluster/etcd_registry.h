@@ -24,12 +24,12 @@ class EtcdRegistry : public AdapterRegistry {
   EtcdRegistry(ClusterStore& store, std::string by);
 
   // Another content makes a new version.
-  Status Put(const RegistryEntry& entry, bool replace) override;
+  Status Put(const AdapterInfo& entry, bool replace) override;
   // With all its versions.
   Status Remove(const std::string& name) override { return RemoveFor(name, ""); }
   // Asked for by this tenant, says the audit.
   Status RemoveFor(const std::string& name, const std::string& tenant);
-  Result<std::vector<RegistryEntry>> List() const override;
+  Result<std::vector<AdapterInfo>> List() const override;
 
   // Oldest first; kNotFound.
   Result<std::vector<AdapterVersion>> Versions(const std::string& name) const;

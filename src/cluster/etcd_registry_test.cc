@@ -19,11 +19,11 @@ class OwnRegistry : public AdapterRegistry {
     store_ = *ClusterStore::Open(*client_);
     registry_ = std::make_unique<EtcdRegistry>(*store_, "test");
   }
-  Status Put(const RegistryEntry& entry, bool replace) override {
+  Status Put(const AdapterInfo& entry, bool replace) override {
     return registry_->Put(entry, replace);
   }
   Status Remove(const std::string& name) override { return registry_->Remove(name); }
-  Result<std::vector<RegistryEntry>> List() const override { return registry_->List(); }
+  Result<std::vector<AdapterInfo>> List() const override { return registry_->List(); }
 
   TestEtcd& etcd() { return etcd_; }
   ClusterStore& store() { return *store_; }
@@ -56,7 +56,7 @@ TEST(EtcdRegistryTest, KeepsVersionsAndRollsBack) {
   const auto back = registry.RollBack("a", 5, "t");
   ASSERT_TRUE(back.ok()) << back.status().ToString();
   EXPECT_EQ(back->entry, Entry("a", "h5"));
-  EXPECT_EQ(*registry.List(), std::vector<RegistryEntry>{Entry("a", "h5")});
+  EXPECT_EQ(*registry.List(), std::vector<AdapterInfo>{Entry("a", "h5")});
   EXPECT_THAT(registry.RollBack("a", 1, "t").status().message(), HasSubstr("kept are 4, 5"));
   EXPECT_EQ(registry.RollBack("b", 1, "t").status().code(), StatusCode::kNotFound);
   // The next change makes a new version.
@@ -77,7 +77,7 @@ TEST(EtcdRegistryTest, KeepsVersionsAndRollsBack) {
 TEST(EtcdRegistryTest, ForgetsATenantAndNobodyElse) {
   OwnRegistry own;
   EtcdRegistry& registry = own.registry();
-  RegistryEntry theirs = Entry("shared", "h2");
+  AdapterInfo theirs = Entry("shared", "h2");
   theirs.tenant = "other";
   ASSERT_TRUE(registry.Put(Entry("mine", "h1"), true).ok());
   ASSERT_TRUE(registry.Put(Entry("shared", "h1"), true).ok());
@@ -89,7 +89,7 @@ TEST(EtcdRegistryTest, ForgetsATenantAndNobodyElse) {
   const auto forgotten = registry.ForgetTenant("t");
   ASSERT_TRUE(forgotten.ok()) << forgotten.status().ToString();
   EXPECT_EQ(forgotten->num_records, 5);  // a name, two versions, a key, the weight
-  EXPECT_EQ(*registry.List(), std::vector<RegistryEntry>{theirs});
+  EXPECT_EQ(*registry.List(), std::vector<AdapterInfo>{theirs});
   EXPECT_EQ(registry.Versions("shared")->size(), 1u);
   EXPECT_EQ(registry.ForgetTenant("t").status().code(), StatusCode::kNotFound);
   const auto left = own.store().Commit({.then = {EtcdOperation::GetPrefix("graft/keys/")}});
@@ -128,7 +128,7 @@ TEST(EtcdRegistryTest, OfTooManyAuditLinesTheOldestGo) {
 
 TEST(EtcdRegistryTest, WhatWasLearnedIsReplacedByNobodysLoad) {
   OwnRegistry own;
-  RegistryEntry learned = Entry("ft:base:1", "h1");
+  AdapterInfo learned = Entry("ft:base:1", "h1");
   learned.owner = "t";
   ASSERT_TRUE(own.Put(learned, true).ok());
   for (const char* const hash : {"h1", "h2"}) {

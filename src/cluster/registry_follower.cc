@@ -62,7 +62,7 @@ Result<AdapterInfo> RegistryFollower::Prove(const AdapterLoad& load) {
 }
 
 Result<AdapterInfo> RegistryFollower::Recall(const AdapterLoad& load) {
-  RegistryEntry entry;
+  AdapterInfo entry;
   entry.name = kContentPrefix + load.hash;
   entry.hash = load.hash;
   entry.path = load.path;
@@ -138,8 +138,7 @@ void RegistryFollower::Apply(const RegistryView& registry, bool is_whole) {
   if (changed) on_change_();
 }
 
-bool RegistryFollower::ApplyOne(const std::string& name, const RegistryEntry& entry,
-                                int64_t now_ns) {
+bool RegistryFollower::ApplyOne(const std::string& name, const AdapterInfo& entry, int64_t now_ns) {
   bool changed = false;
   const Result<AdapterInfo> found = catalog_.Find(name);
   if (found.ok()) {
@@ -187,7 +186,7 @@ bool RegistryFollower::ApplyOne(const std::string& name, const RegistryEntry& en
   return changed;
 }
 
-Status RegistryFollower::LoadEntry(const RegistryEntry& entry) {
+Status RegistryFollower::LoadEntry(const AdapterInfo& entry) {
   const Status own = LoadFrom(entry, ContentSource::kFolder);
   if (own.ok()) {
     const Status copied = LoadFrom(entry, ContentSource::kCopy);
@@ -201,7 +200,7 @@ Status RegistryFollower::LoadEntry(const RegistryEntry& entry) {
   return Status(own.code(), own.message() + "; and " + fetched.message());
 }
 
-Status RegistryFollower::LoadFrom(const RegistryEntry& entry, ContentSource source) {
+Status RegistryFollower::LoadFrom(const AdapterInfo& entry, ContentSource source) {
   ASSIGN_OR_RETURN(const std::string path, locate_(entry, source));
   // Only the registry's own place is the folder of what is learned.
   const bool is_learned = source == ContentSource::kFolder && entry.owner.has_value();

@@ -47,8 +47,7 @@ class RegistryFollower {
     EtcdWorld* world = &EtcdWorld::Real();
   };
   // The folder to load the entry's content from; kNotFound: this runner makes no copies.
-  using Locate =
-      std::function<Result<std::string>(const RegistryEntry& entry, ContentSource source)>;
+  using Locate = std::function<Result<std::string>(const AdapterInfo& entry, ContentSource source)>;
   // `on_change` runs after each load and unload. `catalog` must outlive it.
   RegistryFollower(AdapterCatalog& catalog, Options options, Locate locate,
                    std::function<void()> on_change);
@@ -71,9 +70,9 @@ class RegistryFollower {
   void Run();
   void Apply(const RegistryView& registry, bool is_whole);
   // What the name leads to here is made what the registry says. True: it has changed.
-  bool ApplyOne(const std::string& name, const RegistryEntry& entry, int64_t now_ns);
-  Status LoadEntry(const RegistryEntry& entry);
-  Status LoadFrom(const RegistryEntry& entry, ContentSource source);
+  bool ApplyOne(const std::string& name, const AdapterInfo& entry, int64_t now_ns);
+  Status LoadEntry(const AdapterInfo& entry);
+  Status LoadFrom(const AdapterInfo& entry, ContentSource source);
   bool RestoreFolders(const std::string& name);
   void UnloadOthers(const RegistryView& registry, bool is_whole);
   // Under a name of its own, as long as former_ms.

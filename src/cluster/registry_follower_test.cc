@@ -74,9 +74,9 @@ class FakeCatalog : public AdapterCatalog {
   std::map<std::string, AdapterInfo> names_;
 };
 
-std::shared_ptr<const ClusterView> ViewOf(std::vector<RegistryEntry> entries) {
+std::shared_ptr<const ClusterView> ViewOf(std::vector<AdapterInfo> entries) {
   auto registry = std::make_shared<RegistryView>();
-  for (RegistryEntry& entry : entries) {
+  for (AdapterInfo& entry : entries) {
     const std::string name = entry.name;
     registry->adapters[name] = {1, std::move(entry)};
   }
@@ -95,7 +95,7 @@ class RegistryFollowerTest : public testing::Test {
     follower_.reset();
     follower_ = std::make_unique<RegistryFollower>(
         catalog_, options,
-        [this](const RegistryEntry& entry, ContentSource source) -> Result<std::string> {
+        [this](const AdapterInfo& entry, ContentSource source) -> Result<std::string> {
           if (source == ContentSource::kFolder) return entry.path;
           if (source == ContentSource::kCopy && copies_) return "/copy/" + entry.hash.substr(1);
           if (!store_has_it_) return NotFoundError("nobody has it");
@@ -170,7 +170,7 @@ class HastyWorld : public EtcdWorld {
 TEST_F(RegistryFollowerTest, WhileNothingChangesNoNameIsLookedAtButThoseThatFailed) {
   HastyWorld world;
   Start({.retry_ms = 3'600'000, .whole_look_ms = 3'600'000, .world = &world});
-  std::vector<RegistryEntry> entries = {{.name = "gone", .hash = "h9", .path = "/9"}};
+  std::vector<AdapterInfo> entries = {{.name = "gone", .hash = "h9", .path = "/9"}};
   for (int i = 0; i < 300; ++i) {
     entries.push_back({.name = "a" + std::to_string(i), .hash = "h1", .path = "/1"});
   }
@@ -200,8 +200,8 @@ TEST_F(RegistryFollowerTest, WhatIsLoadedIsServedFromACopy) {
 // The runner that learned it has its name before the registry does.
 TEST_F(RegistryFollowerTest, WhatWasLearnedGoesWithItsName) {
   ASSERT_TRUE(catalog_.Load({.name = "ft:a", .path = "/1", .owner = "t"}).ok());
-  const RegistryEntry learned = {.name = "ft:a", .hash = "h1", .path = "/1", .owner = "t"};
-  const RegistryEntry elsewhere = {.name = "ft:b", .hash = "h2", .path = "/2", .owner = "t"};
+  const AdapterInfo learned = {.name = "ft:a", .hash = "h1", .path = "/1", .owner = "t"};
+  const AdapterInfo elsewhere = {.name = "ft:b", .hash = "h2", .path = "/2", .owner = "t"};
   follower_->Follow(ViewOf({learned}));
   ASSERT_TRUE(Eventually([&] { return num_changes_ == 1; })) << "frontends hear of it";
   follower_->Follow(ViewOf({learned, elsewhere}));

@@ -7,7 +7,6 @@
 #include "base/fault.h"
 #include "base/file.h"
 #include "base/log.h"
-#include "registry/adapter_entry.h"
 #include "request/adapter_name.h"
 
 namespace graft {
@@ -300,7 +299,7 @@ void EngineAdapterCatalog::RememberFolder(const std::string& path, const std::st
 }
 
 Status EngineAdapterCatalog::Remember(const AdapterInfo& info) {
-  return registry_.Put(EntryOf(info), /*replace=*/true);
+  return registry_.Put(info, /*replace=*/true);
 }
 
 Status EngineAdapterCatalog::Unload(const std::string& name, const std::string& /*tenant*/) {
@@ -394,11 +393,11 @@ Status EngineAdapterCatalog::ListUnread(const Folder& folder) {
 
 Result<EngineAdapterCatalog::StartReport> EngineAdapterCatalog::RestoreFromRegistry() {
   std::lock_guard load_lock(load_mutex_);
-  ASSIGN_OR_RETURN(const std::vector<RegistryEntry> entries, registry_.List());
+  ASSIGN_OR_RETURN(const std::vector<AdapterInfo> entries, registry_.List());
   ASSIGN_OR_RETURN(std::vector<RegistryFolder> folders, registry_.ListFolders());
   for (RegistryFolder& folder : folders) recalled_[folder.path] = std::move(folder);
   StartReport report;
-  for (const RegistryEntry& entry : entries) {
+  for (const AdapterInfo& entry : entries) {
     const Status status = RestoreEntry(entry);
     if (status.ok()) {
       ++report.num_loaded;
@@ -413,7 +412,7 @@ Result<EngineAdapterCatalog::StartReport> EngineAdapterCatalog::RestoreFromRegis
 }
 
 // The server may have another adapters folder or base model than when it was remembered.
-Status EngineAdapterCatalog::RestoreEntry(const RegistryEntry& entry) {
+Status EngineAdapterCatalog::RestoreEntry(const AdapterInfo& entry) {
   RETURN_IF_ERROR(CheckName(entry.name));
   ASSIGN_OR_RETURN(const std::string inside, folders_.Resolve(entry.path));
   const RegistryFolder* known = Recall(inside, folders_.StampOf(inside));

@@ -93,7 +93,7 @@ class EngineAdapterCatalog : public AdapterCatalog {
   void WarnOfLinks(const std::string& path) const;
   void RememberFolder(const std::string& path, const std::string& stamp, const AdapterFacts& facts);
   Status Remember(const AdapterInfo& info);
-  Status RestoreEntry(const RegistryEntry& entry);
+  Status RestoreEntry(const AdapterInfo& entry);
   // These take names_mutex_, and let go of what the name led to before.
   void SetName(const AdapterInfo& info);
   void EraseName(const std::string& name);

@@ -138,7 +138,7 @@ TEST_F(AdapterCatalogTest, WhatAnEarlierVersionRememberedIsServedWithItsTextsNow
   Write("a", "one");
   std::ofstream(root_ / "a" / "chat_template.jinja") << "hello";
   ASSERT_TRUE(Load("x", "a").ok());
-  RegistryEntry entry = registry_->List()->front();
+  AdapterInfo entry = registry_->List()->front();
   entry.hash = "former hash of one";
   ASSERT_TRUE(registry_->Put(entry, /*replace=*/true).ok());
   AdapterTable table(3);

@@ -52,7 +52,7 @@ Status EtcdMember::Begin() {
     options.world = &threads_;
     follower_ = std::make_unique<RegistryFollower>(
         catalog_, options,
-        [](const RegistryEntry& entry, ContentSource source) -> Result<std::string> {
+        [](const AdapterInfo& entry, ContentSource source) -> Result<std::string> {
           if (source == ContentSource::kFolder) return entry.path;
           return NotFoundError("no copies are made");
         },
@@ -92,7 +92,7 @@ void EtcdMember::Main() {
 
 // Every content that is put is a new one.
 void EtcdMember::ChangeSomething() {
-  RegistryEntry entry;
+  AdapterInfo entry;
   entry.name = "adapter" + std::to_string(Draw(kNamesMax));
   entry.hash = std::to_string(world_.run) + "." + std::to_string(num_changes_);
   entry.path = "/" + entry.hash;

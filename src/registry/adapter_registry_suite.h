@@ -17,7 +17,7 @@
 namespace graft {
 namespace registry_suite {
 
-inline RegistryEntry Entry(const std::string& name, const std::string& hash) {
+inline AdapterInfo Entry(const std::string& name, const std::string& hash) {
   return {.name = name,
           .hash = hash,
           .path = "/a/" + name,
@@ -42,17 +42,17 @@ class AdapterRegistrySuite : public testing::TestWithParam<MakeRegistry> {
 
 TEST_P(AdapterRegistrySuite, KeepsReplacesAndRemoves) {
   using registry_suite::Entry;
-  const RegistryEntry quoted = Entry("it's; DROP TABLE adapter; --", "h1");
+  const AdapterInfo quoted = Entry("it's; DROP TABLE adapter; --", "h1");
   EXPECT_TRUE(registry_->Put(quoted, true).ok());
   EXPECT_TRUE(registry_->Put(Entry("a", "h2"), true).ok());
   EXPECT_TRUE(registry_->Put(Entry("a", "h3"), true).ok());
   EXPECT_TRUE(registry_->Put(Entry("a/b", "h3"), true).ok());
   EXPECT_EQ(*registry_->List(),
-            (std::vector<RegistryEntry>{Entry("a", "h3"), Entry("a/b", "h3"), quoted}));
+            (std::vector<AdapterInfo>{Entry("a", "h3"), Entry("a/b", "h3"), quoted}));
   EXPECT_TRUE(registry_->Remove(quoted.name).ok());
   EXPECT_EQ(registry_->Remove(quoted.name).code(), StatusCode::kNotFound);
   EXPECT_TRUE(registry_->Remove("a").ok());
-  EXPECT_EQ(*registry_->List(), std::vector<RegistryEntry>{Entry("a/b", "h3")});
+  EXPECT_EQ(*registry_->List(), std::vector<AdapterInfo>{Entry("a/b", "h3")});
 }
 
 TEST_P(AdapterRegistrySuite, ANameIsTakenOnceUnlessItIsToBeReplaced) {
@@ -61,10 +61,10 @@ TEST_P(AdapterRegistrySuite, ANameIsTakenOnceUnlessItIsToBeReplaced) {
   const Status taken = registry_->Put(Entry("a", "h2"), false);
   EXPECT_EQ(taken.code(), StatusCode::kAlreadyExists);
   EXPECT_THAT(taken.message(), testing::HasSubstr("'a' has other content (h1)"));
-  RegistryEntry again = Entry("a", "h1");
+  AdapterInfo again = Entry("a", "h1");
   again.tenant = "another";
   EXPECT_TRUE(registry_->Put(again, false).ok());
-  EXPECT_EQ(*registry_->List(), std::vector<RegistryEntry>{again});
+  EXPECT_EQ(*registry_->List(), std::vector<AdapterInfo>{again});
 }
 
 TEST_P(AdapterRegistrySuite, OfTwoThatRaceForANameOneWins) {
@@ -79,7 +79,7 @@ TEST_P(AdapterRegistrySuite, OfTwoThatRaceForANameOneWins) {
   std::thread thread([&] { race("theirs", &theirs); });
   race("ours", &ours);
   thread.join();
-  const std::vector<RegistryEntry> entries = *registry_->List();
+  const std::vector<AdapterInfo> entries = *registry_->List();
   ASSERT_EQ(entries.size(), size_t{kNames});
   for (int i = 0; i < kNames; ++i) {
     const bool we_won = entries[i].hash == "ours";

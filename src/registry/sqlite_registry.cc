@@ -133,17 +133,17 @@ Status SqliteRegistry::Recall(const std::string& path) {
     auto file = std::make_unique<SqliteDatabase>(kWhat);
     if (!file->OpenToRead("file:" + escaped + mode)) continue;
     const SqliteRegistry reader(std::move(file));
-    const Result<std::vector<RegistryEntry>> entries = reader.List();
+    const Result<std::vector<AdapterInfo>> entries = reader.List();
     const Result<std::vector<RegistryFolder>> folders = reader.ListFolders();
     if (!entries.ok() || !folders.ok()) continue;
-    for (const RegistryEntry& entry : *entries) RETURN_IF_ERROR(Put(entry, true));
+    for (const AdapterInfo& entry : *entries) RETURN_IF_ERROR(Put(entry, true));
     for (const RegistryFolder& folder : *folders) RETURN_IF_ERROR(RememberFolder(folder));
     return OkStatus();
   }
   return OkStatus();  // an empty one, then
 }
 
-Status SqliteRegistry::Put(const RegistryEntry& entry, bool replace) {
+Status SqliteRegistry::Put(const AdapterInfo& entry, bool replace) {
   std::lock_guard lock(mutex_);
   if (replace) return Upsert(entry);
   // In one piece with what follows: another process may have the file open.
@@ -154,14 +154,14 @@ Status SqliteRegistry::Put(const RegistryEntry& entry, bool replace) {
   return transaction.Commit();
 }
 
-Status SqliteRegistry::CheckName(const RegistryEntry& entry) const {
+Status SqliteRegistry::CheckName(const AdapterInfo& entry) const {
   SqliteStatement look(*database_, kHashOf);
   if (!look.Bind(entry.name).Next()) return look.status();
   const std::string hash = look.Text(0);
   return hash == entry.hash ? OkStatus() : NameIsTaken(entry.name, hash);
 }
 
-Status SqliteRegistry::Upsert(const RegistryEntry& entry) {
+Status SqliteRegistry::Upsert(const AdapterInfo& entry) {
   RETURN_IF_ERROR(RememberPrompt(*database_, entry.hash, entry.num_virtual_tokens));
   SqliteStatement upsert(*database_, kUpsert);
   return upsert.Bind(entry.name)
@@ -184,11 +184,11 @@ Status SqliteRegistry::Remove(const std::string& name) {
   return OkStatus();
 }
 
-Result<std::vector<RegistryEntry>> SqliteRegistry::List() const {
+Result<std::vector<AdapterInfo>> SqliteRegistry::List() const {
   std::lock_guard lock(mutex_);
   SqliteStatement list(*database_, kList);
   const std::map<std::string, int32_t> prompts = ListPrompts(*database_);
-  std::vector<RegistryEntry> entries;
+  std::vector<AdapterInfo> entries;
   while (list.Next()) {
     entries.push_back({.name = list.Text(0),
                        .hash = list.Text(1),

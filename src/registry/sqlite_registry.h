@@ -42,9 +42,9 @@ class SqliteRegistry : public AdapterRegistry {
   // OK: changes are remembered.
   const Status& unwritable() const { return unwritable_; }
 
-  Status Put(const RegistryEntry& entry, bool replace) override;
+  Status Put(const AdapterInfo& entry, bool replace) override;
   Status Remove(const std::string& name) override;
-  Result<std::vector<RegistryEntry>> List() const override;
+  Result<std::vector<AdapterInfo>> List() const override;
 
   // Inserts the folder, or replaces the facts known of its path.
   Status RememberFolder(const RegistryFolder& folder);
@@ -59,8 +59,8 @@ class SqliteRegistry : public AdapterRegistry {
                                                                Status unwritable);
   Status Recall(const std::string& path);
   // These want mutex_ held.
-  Status CheckName(const RegistryEntry& entry) const;
-  Status Upsert(const RegistryEntry& entry);
+  Status CheckName(const AdapterInfo& entry) const;
+  Status Upsert(const AdapterInfo& entry);
 
   Status unwritable_;
   mutable std::mutex mutex_;

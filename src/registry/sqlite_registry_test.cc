@@ -43,7 +43,7 @@ TEST_F(SqliteRegistryTest, SurvivesAKilledProcess) {
   int state = 0;
   waitpid(child, &state, 0);
   ASSERT_TRUE(WIFSIGNALED(state));
-  EXPECT_EQ(*(*SqliteRegistry::Open(path_))->List(), std::vector<RegistryEntry>{Entry("a", "h")});
+  EXPECT_EQ(*(*SqliteRegistry::Open(path_))->List(), std::vector<AdapterInfo>{Entry("a", "h")});
 }
 
 TEST_F(SqliteRegistryTest, RemembersFoldersBesideNames) {
@@ -64,10 +64,10 @@ TEST_F(SqliteRegistryTest, RemembersFoldersBesideNames) {
 
 // Virtual tokens are the content's, whatever its names; a file of before has no table of them.
 TEST_F(SqliteRegistryTest, RemembersVirtualTokensByContent) {
-  RegistryEntry entry = Entry("a", "h");
+  AdapterInfo entry = Entry("a", "h");
   entry.num_virtual_tokens = 20;
   ASSERT_TRUE((*SqliteRegistry::Open(path_))->Put(entry, true).ok());
-  EXPECT_EQ(*(*SqliteRegistry::Open(path_))->List(), std::vector<RegistryEntry>{entry});
+  EXPECT_EQ(*(*SqliteRegistry::Open(path_))->List(), std::vector<AdapterInfo>{entry});
   sqlite3* file = nullptr;
   ASSERT_EQ(sqlite3_open(path_.c_str(), &file), SQLITE_OK);
   ASSERT_EQ(
@@ -75,7 +75,7 @@ TEST_F(SqliteRegistryTest, RemembersVirtualTokensByContent) {
       SQLITE_OK);
   sqlite3_close(file);
   entry.num_virtual_tokens = 0;
-  EXPECT_EQ(*(*SqliteRegistry::Open(path_))->List(), std::vector<RegistryEntry>{entry});
+  EXPECT_EQ(*(*SqliteRegistry::Open(path_))->List(), std::vector<AdapterInfo>{entry});
 }
 
 TEST_F(SqliteRegistryTest, SaysWhatToDoAboutABrokenFile) {
@@ -112,7 +112,7 @@ TEST_F(SqliteRegistryTest, ADiskThatCannotBeWrittenIsReadAndRemembersNothing) {
   EXPECT_EQ(WEXITSTATUS(state), 0);
   const auto later = SqliteRegistry::Open(path_);
   EXPECT_TRUE((*later)->unwritable().ok());
-  EXPECT_EQ(*(*later)->List(), std::vector<RegistryEntry>{Entry("a", "h")});
+  EXPECT_EQ(*(*later)->List(), std::vector<AdapterInfo>{Entry("a", "h")});
 }
 
 // Clients are told why a load was not remembered, but not where the file is.

@@ -36,6 +36,7 @@ struct AdapterInfo {
 
   // What a Request carries.
   const std::string& key() const { return hash.empty() ? unread_key : hash; }
+  bool operator==(const AdapterInfo&) const = default;
 };
 
 // What to say of an adapter behind its name.
