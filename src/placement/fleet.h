@@ -130,7 +130,6 @@ class Fleet {
   double LoadOf(int32_t adapter, int64_t now_ns) const;
   // No runner holds it, and no request is in flight or came of late: its number may be given away.
   bool IsForgotten(int32_t adapter, int64_t now_ns) const;
-  double MeanSeconds() const { return mean_seconds_; }
   double MeanOutputTokens() const { return mean_output_tokens_; }
   // The mean over requests that were placed of late.
   double MeanPromptTokens() const { return mean_prompt_tokens_; }

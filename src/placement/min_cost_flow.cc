@@ -176,7 +176,8 @@ class MinCostFlow : public PlacementPolicy {
   std::unordered_map<int32_t, Load> loads_;
   std::unordered_map<int32_t, std::vector<Share>> plan_;
   std::vector<std::pair<uint64_t, size_t>> by_weight_;  // scratch
-  const std::unique_ptr<PlacementPolicy> by_hash_ = MakeRendezvous();
+  const std::unique_ptr<PlacementPolicy> by_hash_ =
+      MakePlacementPolicy({.kind = PlacementKind::kRendezvous});
 };
 
 }  // namespace

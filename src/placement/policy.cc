@@ -34,26 +34,4 @@ int32_t PickFewestRequests(const Fleet& fleet, const PlacementQuery& query) {
       [&](size_t i) { return std::pair(fleet.runner(i).num_requests, !holders.Holds(i)); });
 }
 
-std::unique_ptr<PlacementPolicy> MakePlacementPolicy(const PlacementOptions& options) {
-  switch (options.kind) {
-    case PlacementKind::kMostIdle:
-      return MakeMostIdle();
-    case PlacementKind::kPunica:
-      return MakePunica();
-    case PlacementKind::kFirstFit:
-      return MakeFirstFit();
-    case PlacementKind::kRandom:
-      return MakeRandomChoice(options.seed);
-    case PlacementKind::kRendezvous:
-      return MakeRendezvous();
-    case PlacementKind::kMinCostFlow:
-      return MakeMinCostFlow();
-    case PlacementKind::kCaraServe:
-      return MakeCaraServe(options);
-    case PlacementKind::kAuto:
-      return MakeAuto(options);
-  }
-  return MakeMostIdle();
-}
-
 }  // namespace graft

@@ -1,6 +1,6 @@
-// Placement: which runner a request goes to. One policy a file, all behind PlacementPolicy, called
-// by the frontend and by the simulator alike. Pure: no clock, no thread, no network; the same
-// calls with the same seed give the same choices. Not thread-safe.
+// Placement: which runner a request goes to. All policies are behind PlacementPolicy, which the
+// frontend and the simulator call alike. Pure: no clock, no thread, no network; the same calls with
+// the same seed give the same choices. Not thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -81,13 +81,7 @@ class PlacementPolicy {
 
 std::unique_ptr<PlacementPolicy> MakePlacementPolicy(const PlacementOptions& options);
 
-std::unique_ptr<PlacementPolicy> MakeMostIdle();
-std::unique_ptr<PlacementPolicy> MakePunica();
-std::unique_ptr<PlacementPolicy> MakeFirstFit();
-std::unique_ptr<PlacementPolicy> MakeRandomChoice(uint64_t seed);
-std::unique_ptr<PlacementPolicy> MakeRendezvous();
 std::unique_ptr<PlacementPolicy> MakeMinCostFlow();
-std::unique_ptr<PlacementPolicy> MakeCaraServe(const PlacementOptions& options);
 std::unique_ptr<PlacementPolicy> MakeAuto(const PlacementOptions& options);
 
 // What the policies share.
