@@ -15,6 +15,8 @@
 namespace graft {
 namespace {
 
+// Tables that a file lacks are added to it; a changed one needs another version.
+constexpr int64_t kLearningSchemaVersion = 1;
 constexpr int64_t kJobsKept = 1000;  // of a tenant, besides those with adapters
 
 #define GRAFT_UNFINISHED "('queued', 'validating_files', 'running')"
@@ -25,9 +27,40 @@ constexpr int64_t kJobsKept = 1000;  // of a tenant, besides those with adapters
   "CASE WHEN json_valid(job.method) THEN job.method ELSE '{}' END, '$.keep_text') AS kept "     \
   "WHERE job.status IN " GRAFT_UNFINISHED ")"
 
+// `begun` counts a job's begins without an end; `turn` has the tenants in the order of their last
+// turns.
+std::string LearningSchema() {
+  const std::string place = " (place INTEGER PRIMARY KEY AUTOINCREMENT, ";
+  const std::string of_job = " (job TEXT NOT NULL, ";
+  return "CREATE TABLE IF NOT EXISTS file" + place + Definitions<LearningFile>() + R"() STRICT;
+  CREATE INDEX IF NOT EXISTS file_tenant ON file (tenant, place);
+  CREATE INDEX IF NOT EXISTS file_expiry ON file (expires_at);
+  CREATE TABLE IF NOT EXISTS content (
+    place INTEGER PRIMARY KEY REFERENCES file (place),
+    bytes BLOB NOT NULL
+  ) STRICT;
+  CREATE TABLE IF NOT EXISTS job)" +
+         place + Definitions<LearningJob>() + R"() STRICT;
+  CREATE INDEX IF NOT EXISTS job_tenant ON job (tenant, place);
+  CREATE INDEX IF NOT EXISTS job_status ON job (status);
+  CREATE INDEX IF NOT EXISTS job_file ON job (training_file);
+  CREATE TABLE IF NOT EXISTS event)" +
+         of_job + Definitions<JobEvent>() + R"(, PRIMARY KEY (job, number)) STRICT, WITHOUT ROWID;
+  CREATE TABLE IF NOT EXISTS begun (
+    job    TEXT PRIMARY KEY,
+    begins INTEGER NOT NULL
+  ) STRICT, WITHOUT ROWID;
+  CREATE TABLE IF NOT EXISTS turn (
+    number INTEGER PRIMARY KEY AUTOINCREMENT,
+    tenant TEXT UNIQUE NOT NULL
+  ) STRICT;
+  CREATE TABLE IF NOT EXISTS checkpoint)" +
+         of_job + Definitions<JobCheckpoint>() + ", PRIMARY KEY (job, step)) STRICT, WITHOUT ROWID";
+}
+
 // With the last figures that each told of itself.
 std::string JobsWithProgress() {
-  return "SELECT " + JobColumns() +
+  return "SELECT " + ColumnsOf<LearningJob>() +
          ", COALESCE((SELECT data FROM event WHERE event.job = job.id AND data != '' ORDER BY "
          "number DESC LIMIT 1), '') FROM job ";
 }
@@ -46,16 +79,16 @@ Status MakeOwn(const std::string& path) {
   return OkStatus();
 }
 
-// The rows that `read` makes of one more than the page has say whether there are more.
-template <typename T, typename Read>
-Result<Page<T>> PageOf(SqliteStatement& list, int32_t limit, const Read& read) {
+// One row more than the page has says whether there are more.
+template <typename T>
+Result<Page<T>> PageOf(SqliteStatement& list, int32_t limit) {
   Page<T> page;
   while (list.Next()) {
     if (static_cast<int32_t>(page.items.size()) == limit) {
       page.has_more = true;
       return page;
     }
-    page.items.push_back(read(list));
+    page.items.push_back(RowOf<T>(list));
   }
   RETURN_IF_ERROR(list.status());
   return page;
@@ -100,7 +133,7 @@ Status SqliteLearningStore::AddFile(const LearningFile& file, std::string_view c
                    Count("SELECT COUNT(*) FROM file WHERE tenant = ?", file.tenant));
   RETURN_IF_ERROR(
       CheckFileRoom(static_cast<size_t>(num_files), bytes, file.bytes, tenant_bytes_max));
-  RETURN_IF_ERROR(InsertFile(database_, file));
+  RETURN_IF_ERROR(InsertRow(database_, "INSERT INTO file", file));
   constexpr char kContent[] =
       "INSERT INTO content (place, bytes) SELECT place, ? FROM file WHERE id = ?";
   RETURN_IF_ERROR(SqliteStatement(database_, kContent).BindBytes(content).Bind(file.id).Run());
@@ -111,9 +144,9 @@ Result<LearningFile> SqliteLearningStore::FindFile(const std::string& tenant,
                                                    const std::string& id) {
   std::lock_guard lock(mutex_);
   RETURN_IF_ERROR(DropExpired());
-  SqliteStatement find(database_,
-                       "SELECT " + FileColumns() + " FROM file WHERE tenant = ? AND id = ?");
-  if (find.Bind(tenant).Bind(id).Next()) return FileOf(find);
+  SqliteStatement find(
+      database_, "SELECT " + ColumnsOf<LearningFile>() + " FROM file WHERE tenant = ? AND id = ?");
+  if (find.Bind(tenant).Bind(id).Next()) return RowOf<LearningFile>(find);
   RETURN_IF_ERROR(find.status());
   return NoSuchFile(id);
 }
@@ -168,12 +201,13 @@ Result<Page<LearningFile>> SqliteLearningStore::ListFiles(const std::string& ten
   ASSIGN_OR_RETURN(const int64_t place,
                    PlaceOf("SELECT place FROM file WHERE tenant = ? AND id = ?", tenant, query));
   const bool is_up = query.is_ascending;
-  SqliteStatement list(database_, "SELECT " + FileColumns() + " FROM file WHERE tenant = ? AND " +
+  SqliteStatement list(database_, "SELECT " + ColumnsOf<LearningFile>() +
+                                      " FROM file WHERE tenant = ? AND " +
                                       (is_up ? "place > ?" : "place < ?") +
                                       " AND (? = '' OR purpose = ?) ORDER BY place " +
                                       (is_up ? "" : "DESC ") + "LIMIT ?");
   list.Bind(tenant).Bind(place).Bind(purpose).Bind(purpose).Bind(int64_t{query.limit} + 1);
-  return PageOf<LearningFile>(list, query.limit, FileOf);
+  return PageOf<LearningFile>(list, query.limit);
 }
 
 Status SqliteLearningStore::AddJob(const LearningJob& job, const JobLimits& limits) {
@@ -200,7 +234,7 @@ Status SqliteLearningStore::AddJob(const LearningJob& job, const JobLimits& limi
                          "adapter != ''",
                          job.tenant));
   RETURN_IF_ERROR(CheckJobRoom(room, limits));
-  RETURN_IF_ERROR(InsertJob(database_, job));
+  RETURN_IF_ERROR(InsertRow(database_, "INSERT INTO job", job));
   RETURN_IF_ERROR(WriteEvent(job.id, {.message = "Created fine-tuning job: " + job.id}));
   RETURN_IF_ERROR(DropOldJobs(job.tenant));
   return transaction.Commit();
@@ -218,9 +252,9 @@ Status SqliteLearningStore::DropOldJobs(const std::string& tenant) {
 }
 
 Result<LearningJob> SqliteLearningStore::ReadJob(const std::string& tenant, const std::string& id) {
-  SqliteStatement find(database_,
-                       "SELECT " + JobColumns() + " FROM job WHERE tenant = ? AND id = ?");
-  if (find.Bind(tenant).Bind(id).Next()) return JobOf(find);
+  SqliteStatement find(
+      database_, "SELECT " + ColumnsOf<LearningJob>() + " FROM job WHERE tenant = ? AND id = ?");
+  if (find.Bind(tenant).Bind(id).Next()) return RowOf<LearningJob>(find);
   RETURN_IF_ERROR(find.status());
   return NoSuchJob(id);
 }
@@ -235,11 +269,11 @@ Result<Page<LearningJob>> SqliteLearningStore::ListJobs(const std::string& tenan
   std::lock_guard lock(mutex_);
   ASSIGN_OR_RETURN(const int64_t place,
                    PlaceOf("SELECT place FROM job WHERE tenant = ? AND id = ?", tenant, query));
-  SqliteStatement list(database_, "SELECT " + JobColumns() +
+  SqliteStatement list(database_, "SELECT " + ColumnsOf<LearningJob>() +
                                       " FROM job WHERE tenant = ? AND place < ? "
                                       "ORDER BY place DESC LIMIT ?");
   list.Bind(tenant).Bind(place).Bind(int64_t{query.limit} + 1);
-  return PageOf<LearningJob>(list, query.limit, JobOf);
+  return PageOf<LearningJob>(list, query.limit);
 }
 
 Result<LearningJob> SqliteLearningStore::Cancel(const std::string& tenant, const std::string& id) {
@@ -274,10 +308,10 @@ Result<Page<JobEvent>> SqliteLearningStore::ListEvents(const std::string& tenant
   std::lock_guard lock(mutex_);
   ASSIGN_OR_RETURN(const int64_t after, AfterNumber(tenant, job, query));
   SqliteStatement list(database_,
-                       "SELECT " + EventColumns() +
+                       "SELECT " + ColumnsOf<JobEvent>() +
                            " FROM event WHERE job = ? AND number < ? ORDER BY number DESC LIMIT ?");
   list.Bind(job).Bind(after).Bind(int64_t{query.limit} + 1);
-  return PageOf<JobEvent>(list, query.limit, EventOf);
+  return PageOf<JobEvent>(list, query.limit);
 }
 
 Result<Page<JobCheckpoint>> SqliteLearningStore::ListCheckpoints(const std::string& tenant,
@@ -286,19 +320,19 @@ Result<Page<JobCheckpoint>> SqliteLearningStore::ListCheckpoints(const std::stri
   std::lock_guard lock(mutex_);
   ASSIGN_OR_RETURN(const int64_t after, AfterNumber(tenant, job, query));
   SqliteStatement list(
-      database_, "SELECT " + CheckpointColumns() +
+      database_, "SELECT " + ColumnsOf<JobCheckpoint>() +
                      " FROM checkpoint WHERE job = ? AND step < ? ORDER BY step DESC LIMIT ?");
   list.Bind(job).Bind(after).Bind(int64_t{query.limit} + 1);
-  return PageOf<JobCheckpoint>(list, query.limit, CheckpointOf);
+  return PageOf<JobCheckpoint>(list, query.limit);
 }
 
 Result<std::vector<LearningJob>> SqliteLearningStore::ListLearned() {
   std::lock_guard lock(mutex_);
-  SqliteStatement list(database_, "SELECT " + JobColumns() +
+  SqliteStatement list(database_, "SELECT " + ColumnsOf<LearningJob>() +
                                       " FROM job WHERE status = 'succeeded' AND adapter != '' "
                                       "ORDER BY place");
   std::vector<LearningJob> jobs;
-  while (list.Next()) jobs.push_back(JobOf(list));
+  while (list.Next()) jobs.push_back(RowOf<LearningJob>(list));
   RETURN_IF_ERROR(list.status());
   return jobs;
 }
@@ -315,10 +349,10 @@ Result<std::string> SqliteLearningStore::TenantOf(const std::string& job) {
 Result<LearningJob> SqliteLearningStore::FindLearned(const std::string& tenant,
                                                      const std::string& adapter) {
   std::lock_guard lock(mutex_);
-  SqliteStatement find(
-      database_,
-      "SELECT " + JobColumns() + " FROM job WHERE tenant = ? AND adapter = ? AND adapter != ''");
-  if (find.Bind(tenant).Bind(adapter).Next()) return JobOf(find);
+  SqliteStatement find(database_,
+                       "SELECT " + ColumnsOf<LearningJob>() +
+                           " FROM job WHERE tenant = ? AND adapter = ? AND adapter != ''");
+  if (find.Bind(tenant).Bind(adapter).Next()) return RowOf<LearningJob>(find);
   RETURN_IF_ERROR(find.status());
   return NoSuchLearnedModel(adapter);
 }
@@ -343,7 +377,8 @@ Result<JobsOverview> SqliteLearningStore::Overview(int32_t rows_max) {
   for (const char* const which : kLists) {
     SqliteStatement list(database_, JobsWithProgress() + which);
     list.Bind(int64_t{rows_max} - static_cast<int64_t>(overview.rows.size()));
-    while (list.Next()) overview.rows.push_back({JobOf(list), list.Text(NumJobColumns())});
+    while (list.Next())
+      overview.rows.push_back({RowOf<LearningJob>(list), list.Text(NumColumns<LearningJob>())});
     RETURN_IF_ERROR(list.status());
   }
   return overview;
@@ -356,7 +391,7 @@ Result<std::optional<LearningJob>> SqliteLearningStore::NextJob() {
   std::optional<LearningJob> job;
   {
     SqliteStatement next(
-        database_, "SELECT " + JobColumns() +
+        database_, "SELECT " + ColumnsOf<LearningJob>() +
                        ", COALESCE((SELECT begins FROM begun WHERE begun.job = waiting.id), 0) "
                        "FROM job AS waiting WHERE status IN " GRAFT_UNFINISHED
                        " ORDER BY COALESCE((SELECT number FROM turn "
@@ -365,8 +400,8 @@ Result<std::optional<LearningJob>> SqliteLearningStore::NextJob() {
       RETURN_IF_ERROR(next.status());
       return job;
     }
-    job = JobOf(next);
-    job->begins = static_cast<int32_t>(next.Integer(NumJobColumns())) + 1;
+    job = RowOf<LearningJob>(next);
+    job->begins = static_cast<int32_t>(next.Integer(NumColumns<LearningJob>())) + 1;
   }
   RETURN_IF_ERROR(
       SqliteStatement(database_, "INSERT OR REPLACE INTO begun (job, begins) VALUES (?, ?)")
@@ -406,7 +441,15 @@ void SqliteLearningStore::Leave(const LearningJob& job, bool is_fault) {
   if (!left.ok()) LOG_WARN("fine-tuning job {}: {}", job.id, left.message());
 }
 
-Status SqliteLearningStore::Write(const LearningJob& job) { return UpdateJob(database_, job); }
+Status SqliteLearningStore::Write(const LearningJob& job) {
+  std::string changes;
+  VisitProgress(job, [&changes](const char* field, const auto&) {
+    changes += (changes.empty() ? "" : ", ") + std::string(ColumnOf(field)) + " = ?";
+  });
+  SqliteStatement update(database_, "UPDATE job SET " + changes + " WHERE id = ?");
+  VisitProgress(job, [&](const char*, const auto& value) { BindColumn(update, value); });
+  return update.Bind(job.id).Run();
+}
 
 Status SqliteLearningStore::Update(const LearningJob& job) {
   std::lock_guard lock(mutex_);
@@ -430,9 +473,12 @@ Result<bool> SqliteLearningStore::IsCancelled(const std::string& job) {
 }
 
 Status SqliteLearningStore::WriteEvent(const std::string& job, const JobEvent& event) {
+  SqliteStatement last(database_, "SELECT COALESCE(MAX(number), 0) FROM event WHERE job = ?");
+  if (!last.Bind(job).Next()) return last.status();
   JobEvent written = event;
+  written.number = last.Integer(0) + 1;
   written.created_at = now();
-  return InsertEvent(database_, job, written);
+  return InsertRow(database_, "INSERT INTO event", written, &job);
 }
 
 Status SqliteLearningStore::AddEvent(const std::string& job, const JobEvent& event) {
@@ -446,7 +492,7 @@ Status SqliteLearningStore::AddCheckpoint(const std::string& job, const JobCheck
   RETURN_IF_ERROR(transaction.status());
   JobCheckpoint written = checkpoint;
   written.created_at = now();
-  RETURN_IF_ERROR(InsertCheckpoint(database_, job, written));
+  RETURN_IF_ERROR(InsertRow(database_, "INSERT OR REPLACE INTO checkpoint", written, &job));
   constexpr char kOld[] =
       "DELETE FROM checkpoint WHERE job = ? AND step NOT IN "
       "(SELECT step FROM checkpoint WHERE job = ? ORDER BY step DESC LIMIT ?)";
