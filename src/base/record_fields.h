@@ -5,6 +5,7 @@
 #pragma once
 
 #include <concepts>
+#include <initializer_list>
 #include <optional>
 #include <string>
 #include <type_traits>
@@ -45,5 +46,23 @@ void ReadFields(const Json& json, Record* record) {
 // kDataLoss for what is no object; `what` it would be of: "a runner".
 Result<Json> ParseRecord(const std::string& text, const std::string& what);
 Status MissingField(const std::string& what, const std::string& field);
+
+// The record that `text` is. kDataLoss where it is none, or a text is empty that it must have.
+template <typename Record>
+struct NeededField {
+  const char* name;
+  std::string Record::*value;
+};
+template <typename Record>
+Result<Record> RecordOf(const std::string& text, const char* what,
+                        std::initializer_list<NeededField<Record>> needed = {}) {
+  ASSIGN_OR_RETURN(const Json json, ParseRecord(text, what));
+  Record record;
+  ReadFields(json, &record);
+  for (const NeededField<Record>& field : needed) {
+    if ((record.*field.value).empty()) return MissingField(what, field.name);
+  }
+  return record;
+}
 
 }  // namespace graft

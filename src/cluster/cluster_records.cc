@@ -107,28 +107,16 @@ std::string EncodeRecord(const AdapterVersion& adapter) {
 }
 
 Result<ClusterRecord> DecodeClusterRecord(const std::string& text) {
-  ASSIGN_OR_RETURN(const Json json, ParseRecord(text, "a cluster"));
-  ClusterRecord cluster;
-  ReadFields(json, &cluster);
-  if (cluster.id.empty()) return MissingField("a cluster", "id");
-  return cluster;
+  return RecordOf<ClusterRecord>(text, "a cluster", {{"id", &ClusterRecord::id}});
 }
 
 Result<RunnerRecord> DecodeRunnerRecord(const std::string& text) {
-  ASSIGN_OR_RETURN(const Json json, ParseRecord(text, "a runner"));
-  RunnerRecord runner;
-  ReadFields(json, &runner);
-  if (runner.id.empty()) return MissingField("a runner", "id");
-  if (runner.address.empty()) return MissingField("runner " + runner.id, "address");
-  return runner;
+  return RecordOf<RunnerRecord>(text, "a runner",
+                                {{"id", &RunnerRecord::id}, {"address", &RunnerRecord::address}});
 }
 
 Result<FrontendRecord> DecodeFrontendRecord(const std::string& text) {
-  ASSIGN_OR_RETURN(const Json json, ParseRecord(text, "a frontend"));
-  FrontendRecord frontend;
-  ReadFields(json, &frontend);
-  if (frontend.id.empty()) return MissingField("a frontend", "id");
-  return frontend;
+  return RecordOf<FrontendRecord>(text, "a frontend", {{"id", &FrontendRecord::id}});
 }
 
 Result<AdapterVersion> DecodeAdapterVersion(const std::string& text) {
@@ -145,18 +133,11 @@ Result<AdapterVersion> DecodeAdapterVersion(const std::string& text) {
 }
 
 Result<TenantRecord> DecodeTenantRecord(const std::string& text) {
-  ASSIGN_OR_RETURN(const Json json, ParseRecord(text, "a tenant"));
-  TenantRecord tenant;
-  ReadFields(json, &tenant);
-  if (tenant.name.empty()) return MissingField("a tenant", "name");
-  return tenant;
+  return RecordOf<TenantRecord>(text, "a tenant", {{"name", &TenantRecord::name}});
 }
 
 Result<BaseModelId> DecodeBaseModel(const std::string& text) {
-  ASSIGN_OR_RETURN(const Json json, ParseRecord(text, "a base model"));
-  BaseModelId base;
-  ReadFields(json, &base);
-  return base;
+  return RecordOf<BaseModelId>(text, "a base model");
 }
 
 Result<ScaleHint> DecodeScaleHint(const std::string& text) {

@@ -35,25 +35,15 @@ std::string ToJson(const JobCheckpoint& checkpoint, const std::string& file) {
 }
 
 Result<LearningFile> LearningFileOf(const std::string& json) {
-  ASSIGN_OR_RETURN(const Json fields, ParseRecord(json, "a file"));
-  LearningFile file;
-  ReadFields(fields, &file);
-  if (file.id.empty()) return MissingField("a file", "id");
-  return file;
+  return RecordOf<LearningFile>(json, "a file", {{"id", &LearningFile::id}});
 }
 
 Result<LearningJob> LearningJobOf(const std::string& json) {
-  ASSIGN_OR_RETURN(const Json fields, ParseRecord(json, "a fine-tuning job"));
-  LearningJob job;
-  ReadFields(fields, &job);
-  if (job.id.empty()) return MissingField("a fine-tuning job", "id");
-  return job;
+  return RecordOf<LearningJob>(json, "a fine-tuning job", {{"id", &LearningJob::id}});
 }
 
 Result<JobEvent> JobEventOf(const std::string& json) {
-  ASSIGN_OR_RETURN(const Json fields, ParseRecord(json, "an event"));
-  JobEvent event;
-  ReadFields(fields, &event);
+  ASSIGN_OR_RETURN(const JobEvent event, RecordOf<JobEvent>(json, "an event"));
   if (event.number < 1) return MissingField("an event", "number");
   return event;
 }
