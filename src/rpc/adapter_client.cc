@@ -89,11 +89,10 @@ Status FetchTexts(const std::function<Status(uint32_t)>& fetch, const std::strin
   return OkStatus();
 }
 
-}  // namespace
-
-class AdapterClient::Impl {
+class GrpcAdapterClient : public AdapterClient {
  public:
-  Impl(std::string address, const std::shared_ptr<grpc::ChannelCredentials>& credentials)
+  GrpcAdapterClient(std::string address,
+                    const std::shared_ptr<grpc::ChannelCredentials>& credentials)
       : address_(std::move(address)) {
     grpc::ChannelArguments arguments;
     arguments.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, kPeerKeepaliveMs);
@@ -102,7 +101,7 @@ class AdapterClient::Impl {
     stub_ = rpc::Adapters::NewStub(grpc::CreateCustomChannel(address_, credentials, arguments));
   }
 
-  Result<AdapterInfo> Load(const AdapterLoad& load) {
+  Result<AdapterInfo> Load(const AdapterLoad& load) override {
     grpc::ClientContext context;
     const Running running(*this, context);
     context.set_deadline(std::chrono::system_clock::now() +
@@ -117,12 +116,23 @@ class AdapterClient::Impl {
     return FromProto(response).info;
   }
 
-  void Cancel() {
+  void Cancel() override {
     std::lock_guard lock(mutex_);
     is_cancelled_ = true;
     for (grpc::ClientContext* const context : running_) context->TryCancel();
   }
 
+  Status Fetch(const std::string& hash, const std::string& folder) override {
+    const auto fetch = [&](uint32_t file) {
+      return FetchFile(hash, file, folder + "/" + AdapterFileName(file));
+    };
+    const Status config = fetch(0);
+    if (!config.ok() && config.code() != StatusCode::kNotFound) return config;
+    RETURN_IF_ERROR(config.ok() ? fetch(1) : FetchBundle(fetch, folder, config));
+    return FetchTexts(fetch, folder);
+  }
+
+ private:
   Status FetchFile(const std::string& hash, uint32_t file, const std::string& path) {
     const int fd = open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
     if (fd < 0) return SystemError(errno, "cannot keep an adapter");
@@ -133,24 +143,24 @@ class AdapterClient::Impl {
     return synced ? status : SystemError(error_number, "cannot keep an adapter");
   }
 
- private:
   // A call that Cancel ends.
   class Running {
    public:
-    Running(Impl& impl, grpc::ClientContext& context) : impl_(impl), context_(context) {
-      std::lock_guard lock(impl_.mutex_);
-      impl_.running_.insert(&context_);
-      if (impl_.is_cancelled_) context_.TryCancel();
+    Running(GrpcAdapterClient& client, grpc::ClientContext& context)
+        : client_(client), context_(context) {
+      std::lock_guard lock(client_.mutex_);
+      client_.running_.insert(&context_);
+      if (client_.is_cancelled_) context_.TryCancel();
     }
     ~Running() {
-      std::lock_guard lock(impl_.mutex_);
-      impl_.running_.erase(&context_);
+      std::lock_guard lock(client_.mutex_);
+      client_.running_.erase(&context_);
     }
     Running(const Running&) = delete;
     Running& operator=(const Running&) = delete;
 
    private:
-    Impl& impl_;
+    GrpcAdapterClient& client_;
     grpc::ClientContext& context_;
   };
 
@@ -194,28 +204,12 @@ class AdapterClient::Impl {
   bool is_cancelled_ = false;
 };
 
-AdapterClient::AdapterClient(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
-AdapterClient::~AdapterClient() = default;
+}  // namespace
 
 Result<std::unique_ptr<AdapterClient>> AdapterClient::Make(const std::string& address,
                                                            const TlsFiles& tls) {
   ASSIGN_OR_RETURN(const auto credentials, MakeChannelCredentials(tls));
-  return std::unique_ptr<AdapterClient>(
-      new AdapterClient(std::make_unique<Impl>(address, credentials)));
-}
-
-Result<AdapterInfo> AdapterClient::Load(const AdapterLoad& load) { return impl_->Load(load); }
-
-void AdapterClient::Cancel() { impl_->Cancel(); }
-
-Status AdapterClient::Fetch(const std::string& hash, const std::string& folder) {
-  const auto fetch = [&](uint32_t file) {
-    return impl_->FetchFile(hash, file, folder + "/" + AdapterFileName(file));
-  };
-  const Status config = fetch(0);
-  if (!config.ok() && config.code() != StatusCode::kNotFound) return config;
-  RETURN_IF_ERROR(config.ok() ? fetch(1) : FetchBundle(fetch, folder, config));
-  return FetchTexts(fetch, folder);
+  return std::unique_ptr<AdapterClient>(std::make_unique<GrpcAdapterClient>(address, credentials));
 }
 
 }  // namespace graft

@@ -14,20 +14,15 @@ class AdapterClient {
  public:
   static Result<std::unique_ptr<AdapterClient>> Make(const std::string& address,
                                                      const TlsFiles& tls);
-  ~AdapterClient();
+  virtual ~AdapterClient() = default;
 
   // As AdapterCatalog::Load; what is learnt of the content is returned.
-  Result<AdapterInfo> Load(const AdapterLoad& load);
+  virtual Result<AdapterInfo> Load(const AdapterLoad& load) = 0;
   // The content of this hash into `folder`, which is there; goes on where a former try broke off.
   // Each part is checked as it comes. kDataLoss: one was not what its sender had.
-  Status Fetch(const std::string& hash, const std::string& folder);
+  virtual Status Fetch(const std::string& hash, const std::string& folder) = 0;
   // Any thread: a Load that runs, and each later one, ends at once with kCancelled.
-  void Cancel();
-
- private:
-  class Impl;
-  explicit AdapterClient(std::unique_ptr<Impl> impl);
-  std::unique_ptr<Impl> impl_;
+  virtual void Cancel() = 0;
 };
 
 }  // namespace graft

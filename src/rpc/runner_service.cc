@@ -48,19 +48,18 @@ BaseModelId BaseOf(const rpc::BaseModel& proto) {
       .name = proto.name(), .text_hash = proto.text_hash(), .weights_hash = proto.weights_hash()};
 }
 
-}  // namespace
-
-class RunnerService::Impl : public rpc::Runner::Service {
+class GrpcRunnerService : public RunnerService, private rpc::Runner::Service {
  public:
-  Impl(const RunnerServiceOptions& options, Generator& generator, AdapterCatalog& catalog,
-       std::function<RunnerLoad()> load, AdapterService* adapters)
+  GrpcRunnerService(const RunnerServiceOptions& options, Generator& generator,
+                    AdapterCatalog& catalog, std::function<RunnerLoad()> load,
+                    AdapterService* adapters)
       : options_(options),
         generator_(generator),
         catalog_(catalog),
         load_(std::move(load)),
         adapters_(adapters) {}
 
-  ~Impl() override {
+  ~GrpcRunnerService() override {
     if (server_ == nullptr) return;
     {
       std::lock_guard lock(mutex_);
@@ -95,21 +94,21 @@ class RunnerService::Impl : public rpc::Runner::Service {
     return OkStatus();
   }
 
-  int port() const { return port_; }
+  int port() const override { return port_; }
 
-  void OnDelivered() {
+  void OnDelivered() override {
     std::lock_guard lock(mutex_);
     for (FrontendSession* const session : sessions_) session->Flush();
   }
 
-  void OnStep(const StepNews& news) {
+  void OnStep(const StepNews& news) override {
     std::lock_guard lock(mutex_);
     for (FrontendSession* const session : sessions_) session->TellStep(news);
     const auto until = std::chrono::steady_clock::now() + kTellingMax;
     for (FrontendSession* const session : sessions_) session->AwaitTold(until);
   }
 
-  void BeginDrain() {
+  void BeginDrain() override {
     draining_ = true;
     server_->GetHealthCheckService()->SetServingStatus(false);
     SendStates();
@@ -120,7 +119,7 @@ class RunnerService::Impl : public rpc::Runner::Service {
     }
   }
 
-  void OnAdaptersChanged() {
+  void OnAdaptersChanged() override {
     ++adapters_version_;
     SendStates();
   }
@@ -293,23 +292,17 @@ class RunnerService::Impl : public rpc::Runner::Service {
   std::unique_ptr<grpc::Server> server_;
 };
 
-RunnerService::RunnerService(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
-RunnerService::~RunnerService() = default;
+}  // namespace
 
 Result<std::unique_ptr<RunnerService>> RunnerService::Start(const RunnerServiceOptions& options,
                                                             Generator& generator,
                                                             AdapterCatalog& catalog,
                                                             std::function<RunnerLoad()> load,
                                                             AdapterService* adapters) {
-  auto impl = std::make_unique<Impl>(options, generator, catalog, std::move(load), adapters);
-  RETURN_IF_ERROR(impl->Listen());
-  return std::unique_ptr<RunnerService>(new RunnerService(std::move(impl)));
+  auto service =
+      std::make_unique<GrpcRunnerService>(options, generator, catalog, std::move(load), adapters);
+  RETURN_IF_ERROR(service->Listen());
+  return std::unique_ptr<RunnerService>(std::move(service));
 }
-
-int RunnerService::port() const { return impl_->port(); }
-void RunnerService::OnDelivered() { impl_->OnDelivered(); }
-void RunnerService::OnStep(const StepNews& news) { impl_->OnStep(news); }
-void RunnerService::BeginDrain() { impl_->BeginDrain(); }
-void RunnerService::OnAdaptersChanged() { impl_->OnAdaptersChanged(); }
 
 }  // namespace graft

@@ -27,23 +27,18 @@ class RunnerService {
                                                       Generator& generator, AdapterCatalog& catalog,
                                                       std::function<RunnerLoad()> load,
                                                       AdapterService* adapters = nullptr);
-  ~RunnerService();  // ends all streams and cancels what they asked for
+  virtual ~RunnerService() = default;  // ends all streams and cancels what they asked for
 
-  int port() const;
+  virtual int port() const = 0;
   // The engine's thread: a step's events have all been pushed. They leave together.
-  void OnDelivered();
+  virtual void OnDelivered() = 0;
   // The engine's thread, see Engine::SetOnStep. Waits until newcomers are told, 2 ms at most.
-  void OnStep(const StepNews& news);
+  virtual void OnStep(const StepNews& news) = 0;
   // Frontends are told to take their requests elsewhere, and health checks fail. Waits until they
   // are told, 1 s at most.
-  void BeginDrain();
+  virtual void BeginDrain() = 0;
   // Frontends are told what the catalog has now.
-  void OnAdaptersChanged();
-
- private:
-  class Impl;
-  explicit RunnerService(std::unique_ptr<Impl> impl);
-  std::unique_ptr<Impl> impl_;
+  virtual void OnAdaptersChanged() = 0;
 };
 
 }  // namespace graft
