@@ -25,7 +25,7 @@ namespace graft {
 
 class ClusterFrontend : public RunnersInReach {
  public:
-  // The addresses of `runners` are not looked at. All callbacks may be called until the end.
+  // `runners` has no addresses. All callbacks may be called until the end.
   static Result<std::unique_ptr<ClusterFrontend>> Start(RunnerSetOptions runners,
                                                         ClusterFrontendOptions options);
   ~ClusterFrontend() override;

@@ -26,19 +26,6 @@ class RunnerOverGrpc : public ServedRunner {
   const std::unique_ptr<RunnerService> service_;
 };
 
-class RunnersOverGrpc : public RunnersInReach {
- public:
-  explicit RunnersOverGrpc(std::unique_ptr<RunnerSet> runners) : runners_(std::move(runners)) {}
-  Generator& generator() override { return *runners_; }
-  AdapterCatalog& catalog() override { return runners_->catalog(); }
-  Status ready() const override { return runners_->ready(); }
-  ScaleHint hint() const override { return runners_->hint(); }
-  int32_t NumHolders(const std::string& hash) const override { return runners_->NumHolders(hash); }
-
- private:
-  const std::unique_ptr<RunnerSet> runners_;
-};
-
 class GrpcClusterLibrary : public ClusterLibrary {
  public:
   Result<std::unique_ptr<ServedRunner>> ServeRunner(
@@ -51,7 +38,7 @@ class GrpcClusterLibrary : public ClusterLibrary {
   Result<std::unique_ptr<RunnersInReach>> ReachRunners(
       const RunnerSetOptions& options) const override {
     ASSIGN_OR_RETURN(auto runners, RunnerSet::Start(options));
-    return std::unique_ptr<RunnersInReach>(std::make_unique<RunnersOverGrpc>(std::move(runners)));
+    return std::unique_ptr<RunnersInReach>(std::move(runners));
   }
   Result<std::unique_ptr<ServedRunner>> ServeClusterRunner(
       const RunnerServiceOptions& service, const ClusterRunnerOptions& options,

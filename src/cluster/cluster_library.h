@@ -62,8 +62,8 @@ class ClusterLibrary {
       std::function<RunnerLoad()> load) const = 0;
   virtual Result<std::unique_ptr<RunnersInReach>> ReachRunners(
       const RunnerSetOptions& options) const = 0;
-  // The same in a cluster: etcd has the list of processes, the adapters and the keys. The addresses
-  // of `runners` are not looked at.
+  // The same in a cluster: etcd has the list of processes, the adapters and the keys. `runners` has
+  // no addresses.
   virtual Result<std::unique_ptr<ServedRunner>> ServeClusterRunner(
       const RunnerServiceOptions& service, const ClusterRunnerOptions& options,
       Generator& generator, AdapterCatalog& catalog, std::function<RunnerLoad()> load) const = 0;

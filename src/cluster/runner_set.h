@@ -21,6 +21,7 @@
 
 #include "base/clock.h"
 #include "base/random.h"
+#include "cluster/cluster_library.h"
 #include "cluster/fleet_sizer.h"
 #include "cluster/frontend_metrics.h"
 #include "cluster/remote_runners.h"
@@ -41,7 +42,7 @@ struct RunnerSetWorld {
   bool has_ticker = true;            // false: the owner calls Tick
 };
 
-class RunnerSet : public Generator, private RunnerListener {
+class RunnerSet : public Generator, public RunnersInReach, private RunnerListener {
  public:
   static constexpr int64_t kTickNs = 50'000'000;
 
@@ -65,8 +66,8 @@ class RunnerSet : public Generator, private RunnerListener {
   void SetRegistry(RegistryFacts registry);
   // Contents that waiting requests need, and that some process may still have.
   std::vector<MissingContent> FindMissing() const;
-  // How many runners there should be, as of the last second.
-  ScaleHint hint() const;
+  // As of the last second.
+  ScaleHint hint() const override;
   // Requests that other frontends have on no runner.
   void SetWaitingElsewhere(int64_t num_requests);
   int64_t num_waiting() const;
@@ -79,11 +80,10 @@ class RunnerSet : public Generator, private RunnerListener {
   // it every kTickNs.
   void Tick();
 
-  RunnerCatalog& catalog() { return catalog_; }
-  // Whether any runner is up; else why not.
-  Status ready() const;
-  // The number of runners thought to hold the content on their devices.
-  int32_t NumHolders(const std::string& hash) const;
+  Generator& generator() override { return *this; }
+  RunnerCatalog& catalog() override { return catalog_; }
+  Status ready() const override;
+  int32_t NumHolders(const std::string& hash) const override;
 
   // Each request is where it belongs, and runners count those that they have. For tests.
   Status CheckIntegrity() const;
