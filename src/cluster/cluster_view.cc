@@ -1,12 +1,10 @@
 #include "cluster/cluster_view.h"
 
-#include <filesystem>
 #include <set>
 #include <utility>
 
 #include "base/file.h"
 #include "base/log.h"
-#include "base/new_file.h"
 #include "cluster/cluster_keys.h"
 
 namespace graft {
@@ -243,11 +241,6 @@ Result<ClusterMirror> ReadViewFile(const std::string& path) {
   Result<ClusterMirror> mirror = ClusterMirror::Decode(text);
   if (!mirror.ok()) return mirror.status().WithContext(path);
   return mirror;
-}
-
-Status WriteViewFile(const std::string& path, const ClusterMirror& mirror) {
-  // The file holds digests of keys: only its owner may read it.
-  return WriteWholeFile(path, mirror.Encode(), 0600);
 }
 
 }  // namespace graft

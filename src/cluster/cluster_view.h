@@ -92,9 +92,7 @@ class ClusterMirror {
   LeaderView leader_;
 };
 
-// Reads what ClusterWatcher wrote. kNotFound.
+// Reads what ClusterWatcher wrote: a mirror's Encode. kNotFound.
 Result<ClusterMirror> ReadViewFile(const std::string& path);
-// In the place of what was there, in one piece also when the machine fails meanwhile.
-Status WriteViewFile(const std::string& path, const ClusterMirror& mirror);
 
 }  // namespace graft

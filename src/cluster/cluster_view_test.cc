@@ -213,7 +213,7 @@ TEST(ClusterMirrorTest, IsWrittenAndReadBack) {
   mirror.Apply({Put(ClusterKey(), "c"), Put(RunnerKey("r1"), EncodeRecord(FullRunner())),
                 Put(AdapterKey("a"), EncodeRecord(Adapter("a", 1)))},
                42);
-  ASSERT_TRUE(WriteViewFile(path, mirror).ok());
+  std::ofstream(path) << mirror.Encode();
   const auto read = ReadViewFile(path);
   ASSERT_TRUE(read.ok()) << read.status().ToString();
   EXPECT_EQ(read->View(OkStatus())->revision, 42);

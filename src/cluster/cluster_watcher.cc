@@ -5,6 +5,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/milliseconds.h"
+#include "base/new_file.h"
 #include "cluster/cluster_keys.h"
 
 namespace graft {
@@ -159,7 +160,8 @@ void ClusterWatcher::Save(std::unique_lock<std::mutex>& lock) {
   if (options_.view_file.empty()) return;
   const ClusterMirror mirror = mirror_;
   lock.unlock();
-  const Status saved = WriteViewFile(options_.view_file, mirror);
+  // The file holds digests of keys: only its owner may read it.
+  const Status saved = WriteWholeFile(options_.view_file, mirror.Encode(), 0600);
   lock.lock();
   const std::string failure = saved.ok() ? "" : saved.message();
   if (failure == save_failure_) return;
