@@ -1,9 +1,9 @@
 #include "base/random.h"
 
+#include <fmt/core.h>
 #include <sys/random.h>
 
 #include <cmath>
-#include <cstdio>
 
 #include "base/check.h"
 
@@ -25,12 +25,12 @@ uint64_t RandomSeed() {
   return seed;
 }
 
-std::string RandomName(const char* prefix) {
-  char digits[33];
-  std::snprintf(digits, sizeof(digits), "%016llx%016llx",
-                static_cast<unsigned long long>(RandomSeed()),
-                static_cast<unsigned long long>(RandomSeed()));
-  return std::string(prefix) + digits;
+std::string RandomHex(int num_seeds) {
+  std::string digits;
+  for (int i = 0; i < num_seeds; ++i) digits += fmt::format("{:016x}", RandomSeed());
+  return digits;
 }
+
+std::string RandomName(const char* prefix) { return prefix + RandomHex(2); }
 
 }  // namespace graft

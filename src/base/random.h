@@ -44,6 +44,9 @@ class Random {
 // A seed from the operating system.
 uint64_t RandomSeed();
 
+// `num_seeds` of them in hexadecimal, 16 digits each.
+std::string RandomHex(int num_seeds);
+
 // "prefix" and 32 random hexadecimal digits, for what is told apart by its name alone: requests,
 // answers, their parts.
 std::string RandomName(const char* prefix);

@@ -1,10 +1,9 @@
 #include "cluster/cluster_admin.h"
 
+#include <fmt/chrono.h>
 #include <unistd.h>
 
 #include <chrono>
-#include <cstdio>
-#include <ctime>
 #include <thread>
 #include <utility>
 
@@ -22,23 +21,12 @@ constexpr size_t kHashDigitsPrinted = 12;
 constexpr std::chrono::milliseconds kGonePoll(100);
 
 std::string TimeOf(int64_t unix_seconds) {
-  const std::time_t time = static_cast<std::time_t>(unix_seconds);
-  std::tm parts{};
-  gmtime_r(&time, &parts);
-  char text[32];
-  std::strftime(text, sizeof(text), "%Y-%m-%d %H:%M:%SZ", &parts);
-  return text;
+  return fmt::format("{:%Y-%m-%d %H:%M:%SZ}", fmt::gmtime(unix_seconds));
 }
 
 std::string Operator() {
   const char* const user = getlogin();
   return std::string("operator ") + (user == nullptr ? std::to_string(getuid()) : user);
-}
-
-std::string WeightText(double weight) {
-  char text[32];
-  std::snprintf(text, sizeof(text), "%g", weight);
-  return text;
 }
 
 std::string ProcessText(const ProcessPlace& process) {
@@ -48,15 +36,13 @@ std::string ProcessText(const ProcessPlace& process) {
 }
 
 std::string LineOf(const RunnerRecord& runner) {
-  return "runner " + runner.address + ": " + std::to_string(runner.running_requests) + " of " +
-         std::to_string(runner.capacity_requests) + " running, " +
-         std::to_string(runner.waiting_requests) + " waiting, " +
-         std::to_string(runner.free_pages) + " of " + std::to_string(runner.pages) +
-         " pages free, " + std::to_string(runner.num_resident) + " adapters resident" +
-         (runner.learns ? ", learns" : "") + (runner.draining ? ", draining" : "") + ", protocol " +
-         std::to_string(runner.protocol) + ", weights " +
-         runner.base_id.substr(0, kHashDigitsPrinted) + ", " + runner.arithmetic_id +
-         ProcessText(runner.process) + "\n";
+  return fmt::format(
+      "runner {}: {} of {} running, {} waiting, {} of {} pages free, {} adapters resident{}{}, "
+      "protocol {}, weights {:.12}, {}{}\n",
+      runner.address, runner.running_requests, runner.capacity_requests, runner.waiting_requests,
+      runner.free_pages, runner.pages, runner.num_resident, runner.learns ? ", learns" : "",
+      runner.draining ? ", draining" : "", runner.protocol, runner.base_id, runner.arithmetic_id,
+      ProcessText(runner.process));
 }
 
 class EtcdClusterAdmin : public ClusterAdmin {
@@ -92,7 +78,7 @@ class EtcdClusterAdmin : public ClusterAdmin {
               adapter.entry.hash.substr(0, kHashDigitsPrinted) + "\n";
     }
     for (const auto& [name, tenant] : view->registry->tenants) {
-      text += "tenant " + name + ": weight " + WeightText(tenant.weight) + "\n";
+      text += fmt::format("tenant {}: weight {:g}\n", name, tenant.weight);
     }
     return text + std::to_string(view->registry->keys.size()) + " keys\n";
   }
@@ -171,7 +157,7 @@ class EtcdClusterAdmin : public ClusterAdmin {
   Result<std::string> SetWeight(const std::string& tenant, double weight) override {
     return WithRegistry([&](EtcdRegistry& registry) -> Result<std::string> {
       RETURN_IF_ERROR(registry.SetTenant({tenant, weight}));
-      return "tenant '" + tenant + "' has weight " + WeightText(weight) + "\n";
+      return fmt::format("tenant '{}' has weight {:g}\n", tenant, weight);
     });
   }
 

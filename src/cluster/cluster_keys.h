@@ -24,48 +24,72 @@ inline constexpr std::string_view kLearningTurnsPrefix = "graft-learning/turns/"
 inline constexpr std::string_view kOpenJobsPrefix = "graft-learning/open/";
 inline constexpr std::string_view kJobClaimsPrefix = "graft-learning/claims/";
 
-std::string ClusterKey();
-std::string BaseKey();
-std::string LeaderKey();
+std::string KeyBelow(std::string_view prefix, const std::string& name);
+// Of learning: of this kind, "files/".
+std::string KeyOfTenant(const std::string& kind, const std::string& tenant, const std::string& id);
+// One of those below `prefix` that are sorted by their numbers.
+std::string NumberedKey(const std::string& prefix, int64_t number);
+
+inline std::string ClusterKey() { return "graft/cluster"; }
+inline std::string BaseKey() { return "graft/base"; }
+inline std::string LeaderKey() { return "graft/leader"; }
 // What the leader has lent: slices of keys' budgets.
-std::string SlicesKey();
+inline std::string SlicesKey() { return "graft/slices"; }
 // How many runners the leader wants.
-std::string HintKey();
+inline std::string HintKey() { return "graft/hint"; }
 // Stands once the cluster has had keys, also when the last is taken away: it asks for one.
-std::string KeysRequiredKey();
+inline std::string KeysRequiredKey() { return "graft/keys-required"; }
 inline constexpr char kKeysRequired[] = "true";  // its value: that it is there is what counts
-std::string RunnerKey(const std::string& id);
-std::string FrontendKey(const std::string& id);
+inline std::string RunnerKey(const std::string& id) { return KeyBelow(kRunnersPrefix, id); }
+inline std::string FrontendKey(const std::string& id) { return KeyBelow(kFrontendsPrefix, id); }
 // Stands where the runner is to go.
-std::string LeavingKey(const std::string& id);
-std::string AdapterKey(const std::string& name);
+inline std::string LeavingKey(const std::string& id) { return KeyBelow(kLeavingPrefix, id); }
+inline std::string AdapterKey(const std::string& name) { return KeyBelow(kAdaptersPrefix, name); }
 // All versions of a name.
-std::string VersionsKey(const std::string& name);
-std::string VersionKey(const std::string& name, int64_t version);
-std::string TenantKey(const std::string& name);
-std::string ApiKeyKey(const std::string& digest);
+inline std::string VersionsKey(const std::string& name) {
+  return KeyBelow(kVersionsPrefix, name) + "/";
+}
+inline std::string VersionKey(const std::string& name, int64_t version) {
+  return NumberedKey(VersionsKey(name), version);
+}
+inline std::string TenantKey(const std::string& name) { return KeyBelow(kTenantsPrefix, name); }
+inline std::string ApiKeyKey(const std::string& digest) { return KeyBelow(kApiKeysPrefix, digest); }
 
 // Which folder the cluster's learning has.
-std::string LearningFolderKey();
+inline std::string LearningFolderKey() { return "graft-learning/folder"; }
 // Written by every change that a tenant's limits hold for.
-std::string LearningTenantKey(const std::string& tenant);
-std::string LearningTurnKey(const std::string& tenant);
+inline std::string LearningTenantKey(const std::string& tenant) {
+  return KeyBelow("graft-learning/tenants/", tenant);
+}
+inline std::string LearningTurnKey(const std::string& tenant) {
+  return KeyBelow(kLearningTurnsPrefix, tenant);
+}
 // All of a tenant's, with "" for the id, or one.
-std::string LearningFileKey(const std::string& tenant, const std::string& id);
-std::string LearningJobKey(const std::string& tenant, const std::string& id);
+inline std::string LearningFileKey(const std::string& tenant, const std::string& id) {
+  return KeyOfTenant("files/", tenant, id);
+}
+inline std::string LearningJobKey(const std::string& tenant, const std::string& id) {
+  return KeyOfTenant("jobs/", tenant, id);
+}
 // Stands where its owner wants the job to end.
-std::string JobCancelKey(const std::string& tenant, const std::string& id);
+inline std::string JobCancelKey(const std::string& tenant, const std::string& id) {
+  return KeyOfTenant("cancelled/", tenant, id);
+}
 // The last figures that it told of itself.
-std::string JobProgressKey(const std::string& tenant, const std::string& id);
+inline std::string JobProgressKey(const std::string& tenant, const std::string& id) {
+  return KeyOfTenant("progress/", tenant, id);
+}
 // All of a job's, or with an id of "" all of a tenant's jobs'.
-std::string JobEventsKey(const std::string& tenant, const std::string& id);
-std::string JobCheckpointsKey(const std::string& tenant, const std::string& id);
-// One of these, sorted by its number.
-std::string NumberedKey(const std::string& prefix, int64_t number);
-std::string OpenJobKey(const std::string& id);
-std::string JobClaimKey(const std::string& id);
+inline std::string JobEventsKey(const std::string& tenant, const std::string& id) {
+  return KeyOfTenant("events/", tenant, id) + (id.empty() ? "" : "/");
+}
+inline std::string JobCheckpointsKey(const std::string& tenant, const std::string& id) {
+  return KeyOfTenant("checkpoints/", tenant, id) + (id.empty() ? "" : "/");
+}
+inline std::string OpenJobKey(const std::string& id) { return KeyBelow(kOpenJobsPrefix, id); }
+inline std::string JobClaimKey(const std::string& id) { return KeyBelow(kJobClaimsPrefix, id); }
 // Files of all tenants.
-std::string LearningFilesPrefix();
+inline std::string LearningFilesPrefix() { return "graft-learning/files/"; }
 // All that is a tenant's below a prefix of its own.
 std::vector<std::string> LearningPrefixesOf(const std::string& tenant);
 

@@ -1,8 +1,9 @@
 #include "cluster/cluster_store.h"
 
+#include <fmt/core.h>
+
 #include <algorithm>
 #include <chrono>
-#include <cstdio>
 #include <cstdlib>
 #include <utility>
 
@@ -17,16 +18,6 @@ constexpr int64_t kStoreNsPerSecond = 1'000'000'000;
 // Lines of the audit log that one transaction takes away, beside what else is in it.
 constexpr size_t kTrimmedAtOnce = 100;
 
-std::string RandomHex(int num_words) {
-  std::string text;
-  for (int i = 0; i < num_words; ++i) {
-    char digits[20];
-    std::snprintf(digits, sizeof(digits), "%016llx", static_cast<unsigned long long>(RandomSeed()));
-    text += digits;
-  }
-  return text;
-}
-
 std::string AuditText(const AuditLine& line) {
   return DumpJson({{"by", line.by},
                    {"change", line.change},
@@ -36,9 +27,8 @@ std::string AuditText(const AuditLine& line) {
 
 // Sorted by time; two of one nanosecond differ in the rest.
 EtcdOperation AuditPut(const AuditLine& line, int64_t unix_ns) {
-  char time[24];
-  std::snprintf(time, sizeof(time), "%020lld", static_cast<long long>(unix_ns));
-  return EtcdOperation::Put(std::string(kAuditPrefix) + time + "-" + RandomHex(1), AuditText(line));
+  return EtcdOperation::Put(fmt::format("{}{:020}-{}", kAuditPrefix, unix_ns, RandomHex(1)),
+                            AuditText(line));
 }
 
 void LogAudit(const AuditLine& line) {

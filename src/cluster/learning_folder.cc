@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstdio>
 #include <filesystem>
 #include <system_error>
 
@@ -40,8 +39,8 @@ Status WriteThrough(const std::string& path, std::string_view content, int flags
 // Reads the file's "CLUSTER ID", which the first process to come has written.
 Result<std::string> ReadOrMakeId(const std::string& path, const std::string& cluster_id) {
   if (!FileExists(path)) {
-    const std::string own = path + "." + RandomName("");
-    RETURN_IF_ERROR(WriteThrough(own, cluster_id + " " + RandomName(""), O_EXCL));
+    const std::string own = path + "." + RandomHex(1);
+    RETURN_IF_ERROR(WriteThrough(own, cluster_id + " " + RandomHex(1), O_EXCL));
     const int linked = link(own.c_str(), path.c_str());
     const int error_number = errno;
     unlink(own.c_str());

@@ -1,7 +1,5 @@
 #include "jobs/learning_store.h"
 
-#include <cstdio>
-
 #include "base/random.h"
 
 namespace graft {
@@ -13,13 +11,7 @@ constexpr size_t kIdBytesShown = 200;
 
 LearningStore::~LearningStore() = default;
 
-std::string NewLearningId(const char* prefix) {
-  char digits[33];
-  std::snprintf(digits, sizeof(digits), "%016llx%016llx",
-                static_cast<unsigned long long>(RandomSeed()),
-                static_cast<unsigned long long>(RandomSeed()));
-  return prefix + std::string(digits, 24);
-}
+std::string NewLearningId(const char* prefix) { return prefix + RandomHex(2).substr(0, 24); }
 
 std::string EventId(const std::string& job, int64_t number) {
   return "ftevent-" + job + "-" + std::to_string(number);

@@ -1,6 +1,7 @@
 #include "registry/sqlite_registry.h"
 
-#include <cstdio>
+#include <fmt/core.h>
+
 #include <filesystem>
 #include <map>
 #include <set>
@@ -125,9 +126,8 @@ Result<std::unique_ptr<SqliteRegistry>> SqliteRegistry::OpenForMemory(const std:
 Status SqliteRegistry::Recall(const std::string& path) {
   std::string escaped;
   for (const char c : std::filesystem::absolute(path).string()) {
-    char digits[4];
-    std::snprintf(digits, sizeof(digits), "%%%02X", static_cast<unsigned char>(c));
-    escaped += c == '?' || c == '#' || c == '%' ? std::string(digits) : std::string(1, c);
+    escaped += c == '?' || c == '#' || c == '%' ? fmt::format("%{:02X}", static_cast<int>(c))
+                                                : std::string(1, c);
   }
   for (const char* mode : {"?mode=ro", "?mode=ro&immutable=1"}) {
     auto file = std::make_unique<SqliteDatabase>(kWhat);

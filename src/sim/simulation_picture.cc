@@ -1,8 +1,9 @@
 #include "sim/simulation_picture.h"
 
+#include <fmt/core.h>
+
 #include <algorithm>
 #include <cmath>
-#include <cstdio>
 #include <iterator>
 #include <vector>
 
@@ -47,9 +48,7 @@ std::string LabelOf(const OrderedJson& run) {
 
 // Four digits, and never by an exponent.
 std::string Number(double value) {
-  char text[64];
-  std::snprintf(text, sizeof(text), std::abs(value) < 1000.0 ? "%.4g" : "%.0f", value);
-  return text;
+  return std::abs(value) < 1000.0 ? fmt::format("{:.4g}", value) : fmt::format("{:.0f}", value);
 }
 
 template <typename ValueOf>

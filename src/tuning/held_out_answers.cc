@@ -1,7 +1,8 @@
 #include "tuning/held_out_answers.h"
 
+#include <fmt/core.h>
+
 #include <algorithm>
-#include <cstdio>
 #include <utility>
 
 #include "base/json.h"
@@ -21,12 +22,6 @@ std::string FirstLine(const std::vector<int32_t>& tokens, const Tokenizer& token
   const std::string text = tokenizer.Decode(tokens, /*skip_special_tokens=*/true);
   const size_t begin = std::min(text.find_first_not_of(" \t\r\n"), text.size());
   return text.substr(begin, text.find('\n', begin) - begin);
-}
-
-std::string InHundredths(double number) {
-  char text[32];
-  std::snprintf(text, sizeof(text), "%.2f", number);
-  return text;
 }
 
 }  // namespace
@@ -75,9 +70,9 @@ Result<std::optional<HeldOutAnswers>> JudgeByAnswers(const std::string& folder,
 }
 
 std::string DescribeAnswers(const HeldOutAnswers& answers) {
-  return std::to_string(answers.right) + " of " + std::to_string(answers.asked) +
-         " questions that it was not taught right, F1 " + InHundredths(answers.f1) + " (base " +
-         std::to_string(answers.right_base) + ", F1 " + InHundredths(answers.f1_base) + ")";
+  return fmt::format(
+      "{} of {} questions that it was not taught right, F1 {:.2f} (base {}, F1 {:.2f})",
+      answers.right, answers.asked, answers.f1, answers.right_base, answers.f1_base);
 }
 
 OrderedJson HeldOutAnswersJson(const HeldOutAnswers& answers) {

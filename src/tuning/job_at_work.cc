@@ -1,7 +1,8 @@
 #include "tuning/job_at_work.h"
 
+#include <fmt/core.h>
+
 #include <algorithm>
-#include <cstdio>
 #include <filesystem>
 #include <functional>
 #include <optional>
@@ -78,12 +79,6 @@ class Rest {
 };
 
 int64_t NowNs() { return SteadyClock::Get().NowNs(); }
-
-std::string Rounded(double number) {
-  char text[32];
-  std::snprintf(text, sizeof(text), "%.3f", number);
-  return text;
-}
 
 }  // namespace
 
@@ -341,8 +336,7 @@ Status JobAtWork::OnStep(const TrainingProgress& at) {
 }
 
 void JobAtWork::TellStep(const TrainingProgress& at, double seconds_a_step) {
-  Tell("Step " + std::to_string(at.step) + "/" + std::to_string(at.num_steps) +
-           ": training loss=" + Rounded(at.loss),
+  Tell(fmt::format("Step {}/{}: training loss={:.3f}", at.step, at.num_steps, at.loss),
        {{"step", at.step}, {"total_steps", at.num_steps}, {"train_loss", at.loss}});
   job_.estimated_finish =
       store_.now() + static_cast<int64_t>(seconds_a_step * (at.num_steps - at.step) + 0.5);

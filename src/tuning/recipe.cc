@@ -1,7 +1,8 @@
 #include "tuning/recipe.h"
 
+#include <fmt/core.h>
+
 #include <algorithm>
-#include <cstdio>
 #include <iterator>
 #include <optional>
 #include <type_traits>
@@ -183,9 +184,8 @@ std::string OwnOfLearners(const MethodRow& row) {
     VisitMethod(own, [&](const MethodRow& one, const auto& value) {
       if constexpr (std::is_arithmetic_v<std::remove_cvref_t<decltype(value)>>) {
         if (one.value != row.value || value == 0) return;
-        char number[32];
-        std::snprintf(number, sizeof(number), "%g", static_cast<double>(value));
-        text += (text.empty() ? "" : ", ") + std::string(kLearnerNames[i]) + " " + number;
+        text += fmt::format("{}{} {:g}", text.empty() ? "" : ", ", kLearnerNames[i],
+                            static_cast<double>(value));
       }
     });
   }
@@ -294,9 +294,9 @@ OrderedJson ScoresJson(const TrainingScores& scores) {
 Status CheckLearned(const std::string& name, const TrainingScores& scores,
                     const std::string& advice) {
   if (scores.after < scores.before) return OkStatus();  // and no NaN
-  char losses[64];
-  std::snprintf(losses, sizeof(losses), "%.3f, the base's is %.3f", scores.after, scores.before);
-  return FailedPreconditionError(name + " was not learned: its loss is " + losses + "; " + advice);
+  return FailedPreconditionError(
+      fmt::format("{} was not learned: its loss is {:.3f}, the base's is {:.3f}; {}", name,
+                  scores.after, scores.before, advice));
 }
 
 }  // namespace graft
