@@ -167,8 +167,8 @@ std::string Tidy(std::string_view text) {
 }
 
 // What a file has in place of letters that were lost goes; most of a text may not be that.
-Status LeaveOutLost(FileKind kind, DocumentContent* content) {
-  const UnreadableCount count = LeaveOutUnreadable(&content->text);
+Status LeaveOutLost(FileKind kind, Document* document) {
+  const UnreadableCount count = LeaveOutUnreadable(&document->text);
   if (count.unreadable == 0) return OkStatus();
   const std::string share = std::to_string(count.unreadable) + " of its " +
                             std::to_string(count.characters) +
@@ -182,9 +182,9 @@ Status LeaveOutLost(FileKind kind, DocumentContent* content) {
                      : ": its letters were lost when it was made; save it anew as UTF-8, or run "
                        "OCR over its pages"));
   }
-  content->notes.push_back(share +
-                           " and will be missing; where they are letters, run OCR over its pages "
-                           "first");
+  document->notes.push_back(share +
+                            " and will be missing; where they are letters, run OCR over its pages "
+                            "first");
   return OkStatus();
 }
 
@@ -202,21 +202,25 @@ Result<std::string> RawText(FileKind kind, const std::string& bytes, std::string
 
 }  // namespace
 
-Result<DocumentContent> DocumentText(const std::string& bytes, std::string_view file_name,
-                                     const DocumentReading& reading) {
+Result<Document> DocumentText(const std::string& bytes, std::string_view file_name,
+                              const DocumentReading& reading) {
   if (bytes.empty()) return InvalidArgumentError("the file is empty");
   std::string_view text = bytes;
   if (text.starts_with(kByteOrderMark)) text.remove_prefix(kByteOrderMark.size());
   const FileKind kind = KindOf(text, file_name);
-  DocumentContent content;
-  ASSIGN_OR_RETURN(content.text, RawText(kind, bytes, text, reading));
-  content.text = Tidy(content.text);
-  RETURN_IF_ERROR(LeaveOutLost(kind, &content));
-  if (!content.text.empty()) return content;
-  if (kind == FileKind::kPdf) {
-    return InvalidArgumentError("the PDF has no text, only pictures of it; run OCR over it first");
+  Document document;
+  ASSIGN_OR_RETURN(document.text, RawText(kind, bytes, text, reading));
+  document.text = Tidy(document.text);
+  RETURN_IF_ERROR(LeaveOutLost(kind, &document));
+  if (document.text.empty()) {
+    return InvalidArgumentError(
+        kind == FileKind::kPdf ? "the PDF has no text, only pictures of it; run OCR over it first"
+                               : "there is no text in it");
   }
-  return InvalidArgumentError("there is no text in it");
+  document.name = std::filesystem::path(file_name).stem().string();
+  document.hash = Sha256Of(bytes);
+  document.bytes = static_cast<int64_t>(bytes.size());
+  return document;
 }
 
 Status CheckDocument(const std::string& bytes, std::string_view file_name) {
@@ -234,14 +238,8 @@ Status CheckDocument(const std::string& bytes, std::string_view file_name) {
 
 Result<Document> ReadDocument(const std::string& path, const DocumentReading& reading) {
   ASSIGN_OR_RETURN(const std::string bytes, ReadFile(path, kDocumentBytesMax));
-  Document document;
-  document.name = std::filesystem::path(path).stem().string();
-  document.bytes = static_cast<int64_t>(bytes.size());
-  document.hash = Sha256Of(bytes);
-  Result<DocumentContent> content = DocumentText(bytes, path, reading);
-  if (!content.ok()) return content.status().WithContext(path);
-  document.text = std::move(content->text);
-  document.notes = std::move(content->notes);
+  Result<Document> document = DocumentText(bytes, path, reading);
+  if (!document.ok()) return document.status().WithContext(path);
   return document;
 }
 

@@ -25,11 +25,6 @@ struct Document {
   std::vector<std::string> notes;  // what a user should know of how it was read: sentences
 };
 
-struct DocumentContent {
-  std::string text;                // as Document::text
-  std::vector<std::string> notes;  // as Document::notes
-};
-
 struct DocumentReading {
   PdfTextLimits pdf;
   // Asked now and then while a page or a PDF is read. False: the reading ends, kCancelled.
@@ -44,8 +39,8 @@ Result<Document> ReadDocument(const std::string& path, const DocumentReading& re
 
 // The same of bytes. A file is HTML by its name's ending or its first tag, and a PDF by its first
 // bytes, or by its name's ending where it is no text.
-Result<DocumentContent> DocumentText(const std::string& bytes, std::string_view file_name,
-                                     const DocumentReading& reading = {});
+Result<Document> DocumentText(const std::string& bytes, std::string_view file_name,
+                              const DocumentReading& reading = {});
 
 // Whether DocumentText may succeed, in time linear in the bytes: a PDF is not looked into.
 Status CheckDocument(const std::string& bytes, std::string_view file_name);

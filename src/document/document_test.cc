@@ -16,7 +16,7 @@ namespace document_test {
 using ::testing::HasSubstr;
 
 std::string TextOf(const std::string& bytes, std::string_view name) {
-  const Result<DocumentContent> content = DocumentText(bytes, name);
+  const Result<Document> content = DocumentText(bytes, name);
   return content.ok() ? content->text : content.status().message();
 }
 
@@ -72,7 +72,7 @@ TEST(DocumentTextTest, LettersThatWereLostAreRefusedOrTold) {
                               "<p>&#1;it&#x7F;s</p>"};
   for (const std::string& text : lost) EXPECT_THAT(TextOf(text, "a.html"), HasSubstr("OCR"));
   EXPECT_THAT(TextOf("\u0092\u0092\u0093 abc", "a.txt"), HasSubstr("OCR"));
-  const DocumentContent some = *DocumentText("Press \uE001 to go on, or wait.", "a.txt");
+  const Document some = *DocumentText("Press \uE001 to go on, or wait.", "a.txt");
   EXPECT_EQ(some.text, "Press  to go on, or wait.");
   ASSERT_EQ(some.notes.size(), 1U);
   EXPECT_THAT(some.notes[0], HasSubstr("1 of its 20 characters"));

@@ -14,7 +14,6 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "base/log.h"
-#include "base/sha256.h"
 #include "document/document.h"
 #include "tuning/counted_writer.h"
 #include "tuning/engine_writer.h"
@@ -33,19 +32,6 @@ constexpr uint64_t kFirstWriterId = uint64_t{1} << 62;
 constexpr uint64_t kIdsOfWriter = uint64_t{1} << 40;
 constexpr int64_t kNsOfSecond = 1'000'000'000;
 constexpr int64_t kLookForOthersNs = 5 * kNsOfSecond;
-
-Result<Document> DocumentOf(const LearningFile& file, const std::string& content,
-                            const std::function<bool()>& is_wanted) {
-  Document document;
-  document.name = std::filesystem::path(file.name).stem().string();
-  document.bytes = static_cast<int64_t>(content.size());
-  document.hash = Sha256Of(content);
-  ASSIGN_OR_RETURN(DocumentContent read,
-                   DocumentText(content, file.name, {.pdf = {}, .is_wanted = is_wanted}));
-  document.text = std::move(read.text);
-  document.notes = std::move(read.notes);
-  return document;
-}
 
 int64_t TokensIn(const LearnerData& data) {
   int64_t tokens = 0;
@@ -157,8 +143,9 @@ Result<Document> JobAtWork::ReadDocument(const std::string& id) {
   const Result<std::string> content = store_.FileContent(job_.tenant, id);
   if (!content.ok()) return LeftBy(content.status());
   Status wanted;
-  Result<Document> document =
-      DocumentOf(*file, *content, [this, &wanted] { return (wanted = CheckWanted()).ok(); });
+  Result<Document> document = DocumentText(
+      *content, file->name,
+      {.pdf = {}, .is_wanted = [this, &wanted] { return (wanted = CheckWanted()).ok(); }});
   RETURN_IF_ERROR(wanted);
   if (!document.ok()) return LeftBy(document.status());
   for (const std::string& note : document->notes) Tell(file->name + ": " + note);
