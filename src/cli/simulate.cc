@@ -12,8 +12,6 @@
 #include "cli/placement_options.h"
 #include "runtime/progress.h"
 #include "sim/load_bound.h"
-#include "sim/load_hill.h"
-#include "sim/offline_bound.h"
 #include "sim/simulated_workload.h"
 #include "sim/simulation_picture.h"
 #include "sim/simulation_report.h"

@@ -1,5 +1,5 @@
 // A hill's rate climbs and falls as a triangle does.
-#include "sim/load_hill.h"
+#include "sim/simulated_workload.h"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // The least time of runners, worked out by hand and by trying all.
-#include "sim/offline_bound.h"
+#include "sim/load_bound.h"
 
 #include <gtest/gtest.h>
 

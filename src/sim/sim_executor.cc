@@ -24,8 +24,6 @@ void SimExecutor::Begin(const StepPlan& plan) {
   const int64_t step_ns = StepNs();
   soonest_ns_ = arrival_ns > begin_ns_ ? arrival_ns + step_ns / loader_.num_layers() : 0;
   end_ns_ = std::max(begin_ns_ + step_ns, soonest_ns_);
-  ++num_steps_;
-  num_rows_ += static_cast<int64_t>(plan.tokens.size());
 }
 
 int64_t SimExecutor::StepNs() const {

@@ -37,8 +37,6 @@ class SimExecutor : public Executor {
   void EndNow() { end_ns_ = clock_.NowNs(); }
   // When the step that was begun ends.
   int64_t end_ns() const { return end_ns_; }
-  int64_t num_steps() const { return num_steps_; }
-  int64_t num_rows() const { return num_rows_; }
 
  private:
   // The time of the whole step, with as many runners busy as there are.
@@ -57,7 +55,6 @@ class SimExecutor : public Executor {
   double share_done_ = 0.0;
   int64_t since_ns_ = 0, soonest_ns_ = 0;
   int64_t begin_ns_ = 0, end_ns_ = 0;
-  int64_t num_steps_ = 0, num_rows_ = 0;
 };
 
 }  // namespace graft

@@ -3,6 +3,7 @@
 // a cost line. The host's memory holds the adapters used last. One thread.
 #pragma once
 
+#include <charconv>
 #include <cstdint>
 #include <deque>
 #include <functional>
@@ -17,11 +18,24 @@
 
 #include "base/clock.h"
 #include "placement/cost_model.h"
-#include "sim/sim_adapters.h"
 #include "step/adapter_loader.h"
 #include "step/executor.h"
 
 namespace graft {
+
+// The adapters of a simulation: a rank each, by number. Plain data.
+struct SimAdapters {
+  std::vector<int32_t> ranks;  // by number
+
+  // What stands for a content hash.
+  static std::string HashOf(int32_t adapter) { return std::to_string(adapter); }
+  static int32_t NumberOf(const std::string& hash) {
+    int32_t adapter = 0;
+    std::from_chars(hash.data(), hash.data() + hash.size(), adapter);
+    return adapter;
+  }
+  int32_t RankOf(int32_t adapter) const { return ranks[static_cast<size_t>(adapter)]; }
+};
 
 struct SimLoaderOptions {
   int64_t bytes_per_rank = int64_t{5} << 20;  // of an adapter in the device's pages

@@ -1,5 +1,6 @@
 #include "sim/sim_runner.h"
 
+#include <algorithm>
 #include <utility>
 
 namespace graft {
@@ -7,8 +8,7 @@ namespace graft {
 SimRunner::SimRunner(const SimRunnerOptions& options, const SimAdapters& adapters,
                      VirtualTime& time, int64_t number, std::function<int64_t()> fetch_ns,
                      SimMachine* machine)
-    : options_(options),
-      time_(time),
+    : time_(time),
       number_(number),
       table_(static_cast<int32_t>(adapters.ranks.size()) + 1),
       loader_(time.clock(), adapters, options.costs, options.loader, std::move(fetch_ns)),
@@ -84,6 +84,16 @@ void SimRunner::AskForLoads() {
   if (engine_.is_running() || next_ns >= asked_ns_) return;
   asked_ns_ = next_ns;
   time_.At(next_ns, SimEventKind::kLoads, number_);
+}
+
+void SimMachine::Begin(SimRunner* runner) {
+  busy_.push_back(runner);
+  for (SimRunner* const one : busy_) one->OnBusy(num_busy());
+}
+
+void SimMachine::End(SimRunner* runner) {
+  busy_.erase(std::find(busy_.begin(), busy_.end(), runner));
+  for (SimRunner* const one : busy_) one->OnBusy(num_busy());
 }
 
 }  // namespace graft

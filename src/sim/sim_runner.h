@@ -12,7 +12,6 @@
 #include "engine/engine.h"
 #include "sim/sim_executor.h"
 #include "sim/sim_loader.h"
-#include "sim/sim_machine.h"
 #include "sim/virtual_time.h"
 
 namespace graft {
@@ -34,6 +33,22 @@ struct SimRunnerOptions {
                           .requests_max = 1 << 20,
                           .runs_ahead = false};
   SimLoaderOptions loader;
+};
+
+class SimRunner;
+
+// A machine of a simulation. Its runners share cores, caches and memory: the more of them compute,
+// the longer each step takes, as `graft profile --serve-runners` measured. One thread.
+class SimMachine {
+ public:
+  // A step of the runner begins while others of the machine run, which are slower from now on.
+  void Begin(SimRunner* runner);
+  // The runner computes no more, or is gone; once for each Begin.
+  void End(SimRunner* runner);
+  int32_t num_busy() const { return static_cast<int32_t>(busy_.size()); }
+
+ private:
+  std::vector<SimRunner*> busy_;  // in the order in which they began
 };
 
 class SimRunner {
@@ -61,10 +76,8 @@ class SimRunner {
   void OnBusy(int32_t num_busy);
   void OnLoads();
 
-  const SimRunnerOptions& options() const { return options_; }
   EngineSnapshot Snapshot() const { return engine_.Snapshot(); }
   std::vector<uint64_t> ReadPrefixes() const { return engine_.ReadPrefixes(); }
-  int64_t num_steps() const { return executor_.num_steps(); }
   std::vector<int32_t> OnDevice() const { return loader_.OnDevice(); }
   std::vector<int32_t> Coming() const { return loader_.Coming(); }
   // Without what is in flight: nothing is left behind.
@@ -75,7 +88,6 @@ class SimRunner {
   void LeaveMachine();
   void AskForLoads();
 
-  const SimRunnerOptions options_;
   VirtualTime& time_;
   const int64_t number_;
   AdapterTable table_;

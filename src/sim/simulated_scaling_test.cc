@@ -4,8 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "sim/cluster_simulation.h"
-#include "sim/load_hill.h"
-#include "sim/offline_bound.h"
+#include "sim/load_bound.h"
 #include "sim/simulated_workload.h"
 
 namespace graft {

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/clock.h"
 #include "sim/arrivals.h"
 
 namespace graft {
@@ -248,6 +249,29 @@ double RateOfLoad(double load, const SimWorkloadOptions& workload,
   const double batch_ms =
       TokenMsOf(batch, workload, cluster.runner.costs) * MeanOf(workload).output;
   return load * cluster.num_runners * batch / batch_ms * 1e3;
+}
+
+int64_t RequestsOfHill(double peak_requests_per_second, double seconds) {
+  return std::llround(peak_requests_per_second * seconds / 2.0);
+}
+
+// By t there have come peak t^2 / seconds of them on the way up; the way down is the same
+// backwards.
+void BendIntoHill(double peak_requests_per_second, double seconds,
+                  std::vector<SimRequest>* requests) {
+  const double total = peak_requests_per_second * seconds / 2.0;
+  const auto time_of = [&](double count) {
+    return std::sqrt(count * seconds / peak_requests_per_second);
+  };
+  size_t num_kept = 0;
+  for (SimRequest& one : *requests) {
+    const double count = NsToSeconds(one.arrival_ns);
+    if (count >= total) break;
+    const double at = count <= total / 2.0 ? time_of(count) : seconds - time_of(total - count);
+    one.arrival_ns = std::llround(at * 1e9);
+    ++num_kept;
+  }
+  requests->resize(num_kept);
 }
 
 }  // namespace graft

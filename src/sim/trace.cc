@@ -12,6 +12,7 @@
 
 #include "base/file.h"
 #include "base/json.h"
+#include "sim/workload.h"
 
 namespace graft {
 namespace {
@@ -36,13 +37,6 @@ Result<std::vector<std::string>> ReadLines(const std::string& path) {
   }
   if (lines.empty()) return InvalidArgumentError(path + " holds no lines");
   return lines;
-}
-
-std::vector<std::string> SplitAtCommas(const std::string& line) {
-  std::vector<std::string> fields;
-  std::stringstream stream(line);
-  for (std::string field; std::getline(stream, field, ',');) fields.push_back(std::move(field));
-  return fields;
 }
 
 Status BrokenLine(const std::string& path, size_t idx, const std::string& why) {

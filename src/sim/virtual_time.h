@@ -64,7 +64,6 @@ class VirtualTime {
     clock_.Set(event.ns);
     return event;
   }
-  int64_t num_events() const { return num_events_; }
 
  private:
   VirtualClock clock_;

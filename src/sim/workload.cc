@@ -9,29 +9,12 @@
 #include "base/check.h"
 #include "base/file.h"
 #include "base/strings.h"
+#include "sim/arrivals.h"
 
 namespace graft {
 namespace {
 
 constexpr double kSkew = 1.5;
-
-// Draws an index with probability proportional to its weight.
-int32_t DrawWeighted(const std::vector<double>& weights, Random& random) {
-  const double total = std::accumulate(weights.begin(), weights.end(), 0.0);
-  double left = random.Uniform() * total;
-  for (size_t i = 0; i < weights.size(); ++i) {
-    left -= weights[i];
-    if (left < 0.0) return static_cast<int32_t>(i);
-  }
-  return static_cast<int32_t>(weights.size()) - 1;
-}
-
-std::vector<std::string> SplitCsvLine(const std::string& line) {
-  std::vector<std::string> fields;
-  std::stringstream stream(line);
-  for (std::string field; std::getline(stream, field, ',');) fields.push_back(field);
-  return fields;
-}
 
 // The first column with one of `words` in its lower-cased name, or -1.
 int FindColumn(const std::vector<std::string>& names, const std::vector<std::string>& words) {
@@ -46,6 +29,13 @@ int FindColumn(const std::vector<std::string>& names, const std::vector<std::str
 
 }  // namespace
 
+std::vector<std::string> SplitAtCommas(const std::string& line) {
+  std::vector<std::string> fields;
+  std::stringstream stream(line);
+  for (std::string field; std::getline(stream, field, ',');) fields.push_back(std::move(field));
+  return fields;
+}
+
 std::vector<int32_t> AssignAdapters(Popularity popularity, int32_t n, int32_t num_adapters,
                                     Random& random) {
   CHECK_GT(num_adapters, 0);
@@ -54,6 +44,7 @@ std::vector<int32_t> AssignAdapters(Popularity popularity, int32_t n, int32_t nu
       std::min(num_adapters, static_cast<int32_t>(std::ceil(std::sqrt(static_cast<double>(n)))));
   std::vector<double> weights(num_popular);
   for (int32_t i = 0; i < num_popular; ++i) weights[i] = std::pow(kSkew, -i);
+  const WeightedPicker popular(weights);
   for (int32_t i = 0; i < n; ++i) {
     switch (popularity) {
       case Popularity::kDistinct:
@@ -63,7 +54,7 @@ std::vector<int32_t> AssignAdapters(Popularity popularity, int32_t n, int32_t nu
         adapters[i] = i % num_popular;
         break;
       case Popularity::kSkewed:
-        adapters[i] = DrawWeighted(weights, random);
+        adapters[i] = popular.Pick(random);
         break;
       case Popularity::kIdentical:
         break;
@@ -88,7 +79,7 @@ Result<std::vector<RequestLengths>> ReadLengths(const std::string& path) {
   std::stringstream stream(text);
   std::string line;
   std::getline(stream, line);
-  const std::vector<std::string> names = SplitCsvLine(line);
+  const std::vector<std::string> names = SplitAtCommas(line);
   const int prompt = FindColumn(names, {"prompt", "input", "context", "prefill"});
   const int output = FindColumn(names, {"response", "output", "generated", "decode"});
   if (prompt < 0 || output < 0) {
@@ -96,7 +87,7 @@ Result<std::vector<RequestLengths>> ReadLengths(const std::string& path) {
   }
   std::vector<RequestLengths> lengths;
   while (std::getline(stream, line)) {
-    const std::vector<std::string> fields = SplitCsvLine(line);
+    const std::vector<std::string> fields = SplitAtCommas(line);
     if (static_cast<int>(fields.size()) <= std::max(prompt, output)) continue;
     const RequestLengths row{std::atoi(fields[prompt].c_str()), std::atoi(fields[output].c_str())};
     if (row.prompt_tokens > 0 && row.output_tokens > 0) lengths.push_back(row);

@@ -26,6 +26,9 @@ std::vector<int32_t> AssignAdapters(Popularity popularity, int32_t n, int32_t nu
 // 0.
 std::vector<double> ArrivalSeconds(int32_t n, double requests_per_second, Random& random);
 
+// A CSV line's fields, none of which has a comma in it.
+std::vector<std::string> SplitAtCommas(const std::string& line);
+
 struct RequestLengths {
   int32_t prompt_tokens = 0;
   int32_t output_tokens = 0;
