@@ -1,4 +1,4 @@
-#include "cluster/cluster_admin.h"
+#include "cluster/cluster_parts.h"
 
 #include <fmt/chrono.h>
 #include <unistd.h>
@@ -7,7 +7,6 @@
 #include <thread>
 #include <utility>
 
-#include "cluster/cluster_base.h"
 #include "cluster/cluster_keys.h"
 #include "cluster/cluster_store.h"
 #include "cluster/cluster_view.h"

@@ -2,8 +2,8 @@
 
 #include <utility>
 
-#include "cluster/cluster_admin.h"
 #include "cluster/cluster_frontend.h"
+#include "cluster/cluster_parts.h"
 #include "cluster/cluster_runner.h"
 #include "cluster/cluster_store.h"
 #include "cluster/runner_set.h"

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -80,5 +81,8 @@ class ClusterAdmin {
   virtual Result<std::string> SetKeys(const std::string& json) = 0;
   virtual Result<std::string> Audit(size_t lines_max) = 0;
 };
+
+// What `graft cluster` does with a cluster's etcd. Main thread.
+Result<std::unique_ptr<ClusterAdmin>> MakeClusterAdmin(const EtcdOptions& etcd);
 
 }  // namespace graft

@@ -7,8 +7,8 @@
 #include "base/file.h"
 #include "base/host_port.h"
 #include "base/log.h"
-#include "cluster/cluster_base.h"
 #include "cluster/cluster_keys.h"
+#include "cluster/cluster_store.h"
 #include "rpc/adapter_files.h"
 
 namespace graft {

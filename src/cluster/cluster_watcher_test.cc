@@ -5,8 +5,8 @@
 #include <gtest/gtest.h>
 
 #include "base/file.h"
-#include "cluster/cluster_base.h"
 #include "cluster/cluster_keys.h"
+#include "cluster/cluster_store.h"
 #include "cluster/etcd_registry.h"
 #include "cluster/presence.h"
 #include "etcd/etcd_testing.h"

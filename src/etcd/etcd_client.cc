@@ -9,7 +9,6 @@
 #include "base/file.h"
 #include "etcd/etcd.grpc.pb.h"
 #include "etcd/etcd_channel.h"
-#include "etcd/etcd_watch_stream.h"
 
 namespace graft {
 namespace {

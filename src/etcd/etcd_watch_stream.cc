@@ -1,4 +1,4 @@
-#include "etcd/etcd_watch_stream.h"
+#include "etcd/etcd_channel.h"
 
 #include <atomic>
 #include <condition_variable>

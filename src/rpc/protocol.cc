@@ -13,15 +13,20 @@ Result<uint32_t> AgreeOnProtocol(uint32_t own, uint32_t others) {
       " of the protocol, which may differ by one; upgrade the older machine one version at a time");
 }
 
-Status CheckSameBase(const BaseModelId& frontend, const BaseModelId& runner) {
+std::string HowBasesDiffer(const BaseModelId& left, const BaseModelId& right) {
   const auto differs = [](const std::string& one, const std::string& other) {
     return !one.empty() && !other.empty() && one != other;
   };
-  const bool text = differs(frontend.text_hash, runner.text_hash);
-  if (!text && !differs(frontend.weights_hash, runner.weights_hash)) return OkStatus();
+  if (differs(left.text_hash, right.text_hash)) return "config or tokenizer differ";
+  return differs(left.weights_hash, right.weights_hash) ? "the weights differ" : "";
+}
+
+Status CheckSameBase(const BaseModelId& frontend, const BaseModelId& runner) {
+  const std::string how = HowBasesDiffer(frontend, runner);
+  if (how.empty()) return OkStatus();
   return FailedPreconditionError(
       "the runner serves another base model ('" + runner.name + "') than the frontend ('" +
-      frontend.name + "'): " + (text ? "config or tokenizer differ" : "the weights differ") +
+      frontend.name + "'): " + how +
       "; start the runner with the frontend's model folder (graft runner --model DIR), or a "
       "frontend of its own for that model");
 }

@@ -31,6 +31,9 @@ struct BaseModelId {
 // What both speak, or kFailedPrecondition with what to upgrade.
 Result<uint32_t> AgreeOnProtocol(uint32_t own, uint32_t others);
 
+// In what that both know; "": in nothing.
+std::string HowBasesDiffer(const BaseModelId& left, const BaseModelId& right);
+
 // kFailedPrecondition, with what to start instead, where a runner serves another model than the
 // frontend's.
 Status CheckSameBase(const BaseModelId& frontend, const BaseModelId& runner);

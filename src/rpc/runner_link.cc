@@ -156,9 +156,7 @@ class GrpcLink : public RunnerLink {
     rpc::Hello* const hello = message.mutable_hello();
     hello->set_protocol(options_.protocol);
     hello->set_frontend(options_.frontend);
-    hello->mutable_base()->set_name(options_.base.name);
-    hello->mutable_base()->set_text_hash(options_.base.text_hash);
-    hello->mutable_base()->set_weights_hash(options_.base.weights_hash);
+    *hello->mutable_base() = ToProto(options_.base);
     (void)stream.Write(message);  // what the runner answers says more than a write that failed
     return true;
   }

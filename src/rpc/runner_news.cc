@@ -3,7 +3,6 @@
 #include <utility>
 
 #include "rpc/adapter_proto.h"
-#include "rpc/runner_figures_proto.h"
 #include "rpc/token_event_proto.h"
 
 namespace graft {
@@ -36,9 +35,7 @@ void TellState(const rpc::RunnerState& state, size_t runner, RunnerListener* lis
 RunnerFacts FactsOf(const rpc::Welcome& welcome) {
   RunnerFacts facts;
   facts.protocol = welcome.protocol();
-  facts.base = {.name = welcome.base().name(),
-                .text_hash = welcome.base().text_hash(),
-                .weights_hash = welcome.base().weights_hash()};
+  facts.base = FromProto(welcome.base());
   facts.arithmetic_id = welcome.arithmetic_id();
   facts.limits = {.context_tokens_max = welcome.context_tokens_max(),
                   .vocab_size = welcome.vocab_size(),
@@ -67,6 +64,59 @@ void TellListener(const rpc::RunnerMessage& message, size_t runner, RunnerListen
   }
   if (message.has_state()) TellState(message.state(), runner, listener);
   for (const uint64_t number : message.evicted()) listener->OnEvicted(runner, number);
+}
+
+rpc::RunnerFigures ToProto(const RunnerFigures& figures) {
+  rpc::RunnerFigures proto;
+  proto.set_pages_free(figures.pages_free);
+  proto.set_pages_cached(figures.pages_cached);
+  proto.set_pages_referenced(figures.pages_referenced);
+  proto.set_pages_adapters(figures.pages_adapters);
+  proto.set_adapters_resident(figures.adapters_resident);
+  proto.set_step_sequences(figures.step_sequences);
+  proto.set_step_adapters(figures.step_adapters);
+  proto.set_step_prompt_rows(figures.step_prompt_rows);
+  proto.set_step_decode_rows(figures.step_decode_rows);
+  proto.set_steps(figures.steps);
+  proto.set_prompt_tokens(figures.prompt_tokens);
+  proto.set_output_tokens(figures.output_tokens);
+  proto.set_preemptions(figures.preemptions);
+  proto.set_adapter_copies(figures.adapter_copies);
+  proto.set_adapter_evictions(figures.adapter_evictions);
+  return proto;
+}
+
+RunnerFigures FromProto(const rpc::RunnerFigures& proto) {
+  RunnerFigures figures;
+  figures.pages_free = proto.pages_free();
+  figures.pages_cached = proto.pages_cached();
+  figures.pages_referenced = proto.pages_referenced();
+  figures.pages_adapters = proto.pages_adapters();
+  figures.adapters_resident = proto.adapters_resident();
+  figures.step_sequences = proto.step_sequences();
+  figures.step_adapters = proto.step_adapters();
+  figures.step_prompt_rows = proto.step_prompt_rows();
+  figures.step_decode_rows = proto.step_decode_rows();
+  figures.steps = proto.steps();
+  figures.prompt_tokens = proto.prompt_tokens();
+  figures.output_tokens = proto.output_tokens();
+  figures.preemptions = proto.preemptions();
+  figures.adapter_copies = proto.adapter_copies();
+  figures.adapter_evictions = proto.adapter_evictions();
+  return figures;
+}
+
+rpc::BaseModel ToProto(const BaseModelId& base) {
+  rpc::BaseModel proto;
+  proto.set_name(base.name);
+  proto.set_text_hash(base.text_hash);
+  proto.set_weights_hash(base.weights_hash);
+  return proto;
+}
+
+BaseModelId FromProto(const rpc::BaseModel& proto) {
+  return {
+      .name = proto.name(), .text_hash = proto.text_hash(), .weights_hash = proto.weights_hash()};
 }
 
 }  // namespace graft

@@ -20,7 +20,7 @@
 #include "rpc/credentials.h"
 #include "rpc/frontend_session.h"
 #include "rpc/runner.grpc.pb.h"
-#include "rpc/runner_figures_proto.h"
+#include "rpc/runner_news.h"
 
 namespace graft {
 namespace {
@@ -41,11 +41,6 @@ constexpr char kHealthName[] = "graft.rpc.Runner";
 
 grpc::Status ToGrpc(const Status& status) {
   return {static_cast<grpc::StatusCode>(status.code()), status.message()};
-}
-
-BaseModelId BaseOf(const rpc::BaseModel& proto) {
-  return {
-      .name = proto.name(), .text_hash = proto.text_hash(), .weights_hash = proto.weights_hash()};
 }
 
 class GrpcRunnerService : public RunnerService, private rpc::Runner::Service {
@@ -129,7 +124,7 @@ class GrpcRunnerService : public RunnerService, private rpc::Runner::Service {
     if (!stream->Read(&first)) return grpc::Status::CANCELLED;
     const Result<uint32_t> protocol = AgreeOnProtocol(kProtocolVersion, first.hello().protocol());
     if (!protocol.ok()) return ToGrpc(protocol.status());
-    const Status same_base = CheckSameBase(BaseOf(first.hello().base()), options_.base);
+    const Status same_base = CheckSameBase(FromProto(first.hello().base()), options_.base);
     if (!same_base.ok()) return ToGrpc(same_base);
     const uint64_t adapters_told = adapters_version_;
     const uint64_t frontend = first.hello().frontend();
@@ -161,9 +156,7 @@ class GrpcRunnerService : public RunnerService, private rpc::Runner::Service {
     rpc::RunnerMessage message;
     rpc::Welcome* const welcome = message.mutable_welcome();
     welcome->set_protocol(protocol);
-    welcome->mutable_base()->set_name(options_.base.name);
-    welcome->mutable_base()->set_text_hash(options_.base.text_hash);
-    welcome->mutable_base()->set_weights_hash(options_.base.weights_hash);
+    *welcome->mutable_base() = ToProto(options_.base);
     welcome->set_arithmetic_id(options_.arithmetic_id);
     const GeneratorLimits limits = generator_.limits();
     welcome->set_context_tokens_max(limits.context_tokens_max);

@@ -1,4 +1,4 @@
-#include "tuning/answer_score.h"
+#include "tuning/held_out_answers.h"
 
 #include <gtest/gtest.h>
 

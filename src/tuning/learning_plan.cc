@@ -1,10 +1,12 @@
 #include "tuning/learning_plan.h"
 
 #include <algorithm>
+#include <atomic>
+#include <cstddef>
+#include <future>
 #include <utility>
 
 #include "base/json.h"
-#include "tuning/prepare_together.h"
 
 namespace graft {
 
@@ -134,6 +136,30 @@ Result<std::string> WriteAdapter(const std::string& folder, const LearnedAdapter
                                  const OrderedJson& provenance, const LoadedModel& model) {
   return WriteLearnedFolder(folder, model.config, adapter, model.weights.dtype, model.name,
                             provenance);
+}
+
+std::vector<Result<LearnerData>> PrepareTogether(Learner& learner,
+                                                 std::span<const LearnerInput* const> inputs,
+                                                 std::span<TextWriter* const> writers,
+                                                 std::stop_source stop) {
+  std::vector<Result<LearnerData>> all;
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    all.push_back(Status(StatusCode::kCancelled, "another document failed"));
+  }
+  std::atomic<size_t> next = 0;
+  const auto prepare = [&](TextWriter* writer) {
+    for (size_t i = next++; i < inputs.size() && !stop.stop_requested(); i = next++) {
+      all[i] = learner.Prepare(*inputs[i], writer);
+      if (!all[i].ok()) stop.request_stop();
+    }
+  };
+  std::vector<std::future<void>> threads;
+  for (size_t i = 1; i < std::min(writers.size(), inputs.size()); ++i) {
+    threads.push_back(std::async(std::launch::async, prepare, writers[i]));
+  }
+  prepare(writers.empty() ? nullptr : writers[0]);
+  for (std::future<void>& thread : threads) thread.get();
+  return all;
 }
 
 }  // namespace graft

@@ -75,7 +75,7 @@ Status CheckTexts(const LearningPlan& plan, const GeneratorLimits& limits);
 // how many learn at once, what is kept and the threads.
 LearnSizes SizesOfPlan(const LearningPlan& plan);
 
-// Makes the data of each document. Every writer is one thread's (prepare_together.h); without
+// Makes the data of each document. Every writer is one thread's (PrepareTogether); without
 // writers the learner has no texts written. The first failure is returned.
 Status PrepareAll(const LearnSizes& sizes, std::span<TextWriter* const> writers,
                   std::stop_source stop, LearningPlan* plan);
@@ -87,5 +87,13 @@ OrderedJson OriginOf(const LearningPlan& plan, const LearningDocument& document,
 // In the model's dtype. Returns the hash.
 Result<std::string> WriteAdapter(const std::string& folder, const LearnedAdapter& adapter,
                                  const OrderedJson& provenance, const LoadedModel& model);
+
+// The data of each input, in their order. Every writer is one thread's; without writers the learner
+// has no texts written. Once one document has failed, `stop` is asked for, and the writers are to
+// give up; the documents that were not prepared then are kCancelled.
+std::vector<Result<LearnerData>> PrepareTogether(Learner& learner,
+                                                 std::span<const LearnerInput* const> inputs,
+                                                 std::span<TextWriter* const> writers,
+                                                 std::stop_source stop);
 
 }  // namespace graft

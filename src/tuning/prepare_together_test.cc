@@ -1,4 +1,4 @@
-#include "tuning/prepare_together.h"
+#include "tuning/learning_plan.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "rpc/runner_figures_proto.h"
+#include "rpc/runner_news.h"
 
 #include <gtest/gtest.h>
 
