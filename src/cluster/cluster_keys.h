@@ -25,7 +25,7 @@ inline constexpr std::string_view kOpenJobsPrefix = "graft-learning/open/";
 inline constexpr std::string_view kJobClaimsPrefix = "graft-learning/claims/";
 
 std::string KeyBelow(std::string_view prefix, const std::string& name);
-// Of learning: of this kind, "files/".
+// A tenant's record of learning; `kind`: "files/".
 std::string KeyOfTenant(const std::string& kind, const std::string& tenant, const std::string& id);
 // One of those below `prefix` that are sorted by their numbers.
 std::string NumberedKey(const std::string& prefix, int64_t number);
