@@ -7,11 +7,11 @@
 #include <utility>
 
 #include "base/clock.h"
+#include "bench/bench_workload.h"
 #include "profile/report.h"
 #include "runtime/progress.h"
 #include "runtime/runtime.h"
 #include "sim/arrivals.h"
-#include "sim/slo.h"
 #include "tensor/device.h"
 
 namespace graft {

@@ -14,7 +14,7 @@
 #include "bench/synthetic_backend.h"
 #include "runtime/runtime.h"
 #include "sim/trace.h"
-#include "sim/workload.h"
+#include "sim/simulation_report.h"
 
 namespace graft {
 

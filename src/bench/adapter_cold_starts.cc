@@ -9,7 +9,7 @@
 
 #include "base/check.h"
 #include "profile/report.h"
-#include "sim/workload.h"
+#include "sim/simulation_report.h"
 
 namespace graft {
 namespace {

@@ -9,9 +9,9 @@
 #include "bench/adapter_bench.h"
 #include "bench/adapter_cold_starts.h"
 #include "bench/adapter_stall.h"
+#include "bench/bench_workload.h"
 #include "profile/report.h"
 #include "sim/arrivals.h"
-#include "sim/slo.h"
 
 namespace graft {
 namespace {

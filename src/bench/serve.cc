@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "base/log.h"
+#include "bench/bench_workload.h"
 #include "bench/commands.h"
 #include "bench/stand_in_tokenizer.h"
 #include "kernels/peak/peak.h"
@@ -20,7 +21,8 @@
 #include "profile/synthetic_adapter.h"
 #include "runtime/runtime.h"
 #include "server/server.h"
-#include "sim/workload.h"
+#include "sim/simulation_report.h"
+#include "sim/trace.h"
 
 namespace graft {
 namespace {

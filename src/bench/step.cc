@@ -8,6 +8,7 @@
 
 #include "base/clock.h"
 #include "base/random.h"
+#include "bench/bench_workload.h"
 #include "bench/commands.h"
 #include "bench/merged_weights.h"
 #include "bench/placed_adapters.h"
@@ -18,7 +19,6 @@
 #include "profile/step_plans.h"
 #include "profile/synthetic_adapter.h"
 #include "runtime/runtime.h"
-#include "sim/workload.h"
 
 namespace graft {
 namespace {

@@ -36,33 +36,6 @@ double DrawGamma(double shape, Random& random) {
   }
 }
 
-std::vector<double> GammaArrivals(double requests_per_second, double cv, double seconds,
-                                  Random& random) {
-  CHECK(requests_per_second > 0.0 && cv >= 0.0);
-  std::vector<double> arrivals;
-  const double mean_gap = 1.0 / requests_per_second;
-  const double shape = cv > 0.0 ? 1.0 / (cv * cv) : 0.0;
-  double now = 0.0;
-  for (;;) {
-    now += cv > 0.0 ? DrawGamma(shape, random) * mean_gap / shape : mean_gap;
-    if (now >= seconds) return arrivals;
-    arrivals.push_back(now);
-  }
-}
-
-std::vector<double> PowerLawWeights(int32_t n, double alpha) {
-  CHECK(n > 0 && alpha > 0.0);
-  std::vector<double> weights(static_cast<size_t>(n));
-  double below = 0.0;  // the distribution function at i / n
-  for (int32_t i = 0; i < n; ++i) {
-    const double upto = std::pow(static_cast<double>(i + 1) / n, alpha);
-    weights[static_cast<size_t>(i)] = upto - below;
-    below = upto;
-  }
-  std::sort(weights.begin(), weights.end(), std::greater<>());
-  return Normalised(std::move(weights));
-}
-
 std::vector<double> ZipfWeights(int32_t n, double exponent) {
   CHECK(n > 0 && exponent >= 0.0);
   std::vector<double> weights(static_cast<size_t>(n));

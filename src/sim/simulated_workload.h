@@ -8,7 +8,6 @@
 #include "base/status.h"
 #include "sim/cluster_simulation.h"
 #include "sim/trace.h"
-#include "sim/workload.h"
 
 namespace graft {
 

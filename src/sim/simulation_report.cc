@@ -1,10 +1,10 @@
 #include "sim/simulation_report.h"
 
 #include <algorithm>
+#include <cmath>
+#include <numeric>
 
 #include "base/milliseconds.h"
-#include "sim/slo.h"
-#include "sim/workload.h"
 
 namespace graft {
 namespace {
@@ -94,6 +94,29 @@ OrderedJson SimulationJson(const SimWorkload& workload, const SimClusterOptions&
                  {"most_runners", result.paid_max}});
   }
   return json;
+}
+
+Percentiles ComputePercentiles(std::vector<double> values) {
+  if (values.empty()) return {};
+  std::sort(values.begin(), values.end());
+  const auto rank = [&](double share) {
+    const auto idx = static_cast<size_t>(std::ceil(share * static_cast<double>(values.size())));
+    return values[std::max<size_t>(idx, 1) - 1];
+  };
+  const double sum = std::accumulate(values.begin(), values.end(), 0.0);
+  return {.mean = sum / static_cast<double>(values.size()),
+          .p50 = rank(0.5),
+          .p90 = rank(0.9),
+          .p95 = rank(0.95),
+          .p99 = rank(0.99),
+          .max = values.back()};
+}
+
+double SloAttainment(const std::vector<double>& first_token_ms, double slo_ms) {
+  if (first_token_ms.empty()) return 0.0;
+  const auto met = std::count_if(first_token_ms.begin(), first_token_ms.end(),
+                                 [slo_ms](double latency_ms) { return latency_ms <= slo_ms; });
+  return static_cast<double>(met) / static_cast<double>(first_token_ms.size());
 }
 
 }  // namespace graft

@@ -12,7 +12,7 @@
 
 #include "base/file.h"
 #include "base/json.h"
-#include "sim/workload.h"
+#include "base/strings.h"
 
 namespace graft {
 namespace {
@@ -37,6 +37,13 @@ Result<std::vector<std::string>> ReadLines(const std::string& path) {
   }
   if (lines.empty()) return InvalidArgumentError(path + " holds no lines");
   return lines;
+}
+
+std::vector<std::string> SplitAtCommas(const std::string& line) {
+  std::vector<std::string> fields;
+  std::stringstream stream(line);
+  for (std::string field; std::getline(stream, field, ',');) fields.push_back(std::move(field));
+  return fields;
 }
 
 Status BrokenLine(const std::string& path, size_t idx, const std::string& why) {
@@ -179,6 +186,17 @@ std::vector<double> CountLoras(const std::vector<std::string>& lines) {
   return counts;
 }
 
+// The first column with one of `words` in its lower-cased name, or -1.
+int FindColumn(const std::vector<std::string>& names, const std::vector<std::string>& words) {
+  for (size_t i = 0; i < names.size(); ++i) {
+    const std::string name = LowerCase(names[i]);
+    for (const std::string& word : words) {
+      if (name.find(word) != std::string::npos) return static_cast<int>(i);
+    }
+  }
+  return -1;
+}
+
 }  // namespace
 
 Result<std::vector<TraceRequest>> ReadTrace(const std::string& path) {
@@ -247,18 +265,23 @@ Result<std::vector<double>> ReadLoadTimes(const std::string& path) {
   return times;
 }
 
-std::vector<TraceRequest> ScaleTrace(std::vector<TraceRequest> trace, double requests_per_second,
-                                     double seconds) {
-  if (trace.empty()) return trace;
-  // The rate of the part that is taken, not of the whole: services have quiet hours.
-  const auto wanted = static_cast<size_t>(std::max(1.0, requests_per_second * seconds));
-  trace.resize(std::min(trace.size(), wanted));
-  const double last = trace.back().arrival_seconds;
-  const double span = static_cast<double>(trace.size()) / requests_per_second;
-  for (TraceRequest& request : trace) {
-    request.arrival_seconds = last > 0.0 ? request.arrival_seconds / last * span : 0.0;
+Result<std::vector<RequestLengths>> ReadLengths(const std::string& path) {
+  ASSIGN_OR_RETURN(const std::vector<std::string> lines, ReadLines(path));
+  const std::vector<std::string> names = SplitAtCommas(lines[0]);
+  const int prompt = FindColumn(names, {"prompt", "input", "context", "prefill"});
+  const int output = FindColumn(names, {"response", "output", "generated", "decode"});
+  if (prompt < 0 || output < 0) {
+    return InvalidArgumentError(path + ": the first line must name a prompt and an output column");
   }
-  return trace;
+  std::vector<RequestLengths> lengths;
+  for (size_t i = 1; i < lines.size(); ++i) {
+    const std::vector<std::string> fields = SplitAtCommas(lines[i]);
+    if (static_cast<int>(fields.size()) <= std::max(prompt, output)) continue;
+    const RequestLengths row{std::atoi(fields[prompt].c_str()), std::atoi(fields[output].c_str())};
+    if (row.prompt_tokens > 0 && row.output_tokens > 0) lengths.push_back(row);
+  }
+  if (lengths.empty()) return InvalidArgumentError(path + ": no row with two positive lengths");
+  return lengths;
 }
 
 }  // namespace graft

@@ -37,9 +37,14 @@ Result<std::vector<double>> ReadPopularity(const std::string& path);
 // load latencies) or `fetch_ms`.
 Result<std::vector<double>> ReadLoadTimes(const std::string& path);
 
-// The first requests, as many as come in `seconds` at this mean rate, with time stretched so that
-// they do.
-std::vector<TraceRequest> ScaleTrace(std::vector<TraceRequest> trace, double requests_per_second,
-                                     double seconds);
+struct RequestLengths {
+  int32_t prompt_tokens = 0;
+  int32_t output_tokens = 0;
+};
+
+// (prompt, output) lengths from a CSV with column names in its first line: the columns with
+// "prompt", "input", "context" or "prefill", and "response", "output", "generated" or "decode" in
+// their names. Rows with a zero are left out.
+Result<std::vector<RequestLengths>> ReadLengths(const std::string& path);
 
 }  // namespace graft

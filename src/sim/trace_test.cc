@@ -111,18 +111,6 @@ TEST_F(TraceTest, WhatIsBrokenIsNamed) {
   EXPECT_FALSE(ReadTrace("/nowhere/trace.csv").ok());
 }
 
-TEST_F(TraceTest, ScalesToARate) {
-  std::vector<TraceRequest> trace(100);
-  for (size_t i = 0; i < trace.size(); ++i) trace[i].arrival_seconds = static_cast<double>(i * i);
-  const auto scaled = ScaleTrace(trace, 5.0, 8.0);
-  ASSERT_EQ(scaled.size(), 40u);
-  EXPECT_NEAR(scaled.back().arrival_seconds, 8.0, 1e-9);
-  EXPECT_NEAR(scaled[20].arrival_seconds / scaled[10].arrival_seconds, 4.0, 1e-9)
-      << "bursts keep their shape";
-  EXPECT_EQ(ScaleTrace(trace, 1000.0, 8.0).size(), 100u);
-  EXPECT_TRUE(ScaleTrace({}, 1.0, 1.0).empty());
-}
-
 TEST_F(TraceTest, LoadTimes) {
   const auto times =
       ReadLoadTimes(Write("timestamp_anon,value,container_ip\n1.0,7109.0,a\n2,5,b\n"));

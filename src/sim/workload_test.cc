@@ -1,46 +1,14 @@
-#include "sim/workload.h"
+#include "sim/simulation_report.h"
+#include "sim/trace.h"
 
 #include <gtest/gtest.h>
 #include <unistd.h>
 
 #include <filesystem>
 #include <fstream>
-#include <map>
-#include <set>
 
 namespace graft {
 namespace {
-
-std::map<int32_t, int> Histogram(const std::vector<int32_t>& adapters) {
-  std::map<int32_t, int> counts;
-  for (const int32_t adapter : adapters) ++counts[adapter];
-  return counts;
-}
-
-TEST(WorkloadTest, LawsUseTheAdaptersTheyShould) {
-  Random random(1);
-  EXPECT_EQ(Histogram(AssignAdapters(Popularity::kDistinct, 64, 64, random)).size(), 64u);
-  EXPECT_EQ(Histogram(AssignAdapters(Popularity::kIdentical, 64, 64, random)).size(), 1u);
-  const auto uniform = Histogram(AssignAdapters(Popularity::kUniform, 64, 64, random));
-  EXPECT_EQ(uniform.size(), 8u);
-  for (const auto& [adapter, count] : uniform) EXPECT_EQ(count, 8) << adapter;
-  EXPECT_EQ(Histogram(AssignAdapters(Popularity::kUniform, 64, 3, random)).size(), 3u);
-}
-
-TEST(WorkloadTest, SkewedIsGeometric) {
-  Random random(2);
-  const auto skewed = Histogram(AssignAdapters(Popularity::kSkewed, 10000, 10000, random));
-  EXPECT_NEAR(static_cast<double>(skewed.at(0)) / skewed.at(1), 1.5, 0.15);
-  EXPECT_NEAR(static_cast<double>(skewed.at(1)) / skewed.at(2), 1.5, 0.15);
-}
-
-TEST(WorkloadTest, PoissonArrivalsAscendAtTheRate) {
-  Random random(3);
-  const std::vector<double> arrivals = ArrivalSeconds(10000, 50.0, random);
-  EXPECT_TRUE(std::is_sorted(arrivals.begin(), arrivals.end()));
-  EXPECT_NEAR(arrivals.back(), 200.0, 10.0);
-  EXPECT_EQ(ArrivalSeconds(3, 0.0, random), std::vector<double>(3, 0.0));
-}
 
 TEST(WorkloadTest, ReadsLengthsByColumnName) {
   const std::string path = std::filesystem::temp_directory_path() /
@@ -64,6 +32,11 @@ TEST(WorkloadTest, PercentilesAreNearestRank) {
   EXPECT_EQ(p.p50, 2);
   EXPECT_EQ(p.p90, 4);
   EXPECT_EQ(ComputePercentiles({}).p99, 0);
+}
+
+TEST(WorkloadTest, AttainmentCountsLatenciesInTime) {
+  EXPECT_EQ(SloAttainment({}, 15.0), 0.0);
+  EXPECT_EQ(SloAttainment({10.0, 15.0, 15.1, 1e300}, 15.0), 0.5);
 }
 
 }  // namespace
