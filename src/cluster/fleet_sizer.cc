@@ -22,7 +22,8 @@ void FleetSizer::Look(const RemoteRunners& runners, const Fleet& fleet, int64_t 
     names.push_back(runner.address);
     is_open.push_back(runner.IsOpen() ? 1 : 0);
     // One that is away will take as long again.
-    slowest_seconds = std::max(slowest_seconds, static_cast<double>(runner.startup_ms) * 1e-3);
+    slowest_seconds =
+        std::max(slowest_seconds, static_cast<double>(runner.facts.startup_ms) * 1e-3);
   }
   if (scale.startup_seconds <= 0.0) {
     scale.startup_seconds = slowest_seconds > 0.0 ? slowest_seconds : kStartupSeconds;

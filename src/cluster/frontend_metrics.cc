@@ -55,7 +55,7 @@ std::vector<int64_t> GaugesOf(const RemoteRunner& runner) {
           figures.pages_referenced,
           figures.pages_adapters,
           figures.adapters_resident,
-          runner.adapters_max,
+          runner.facts.adapters_max,
           figures.step_sequences,
           figures.step_adapters,
           figures.step_prompt_rows,
@@ -159,10 +159,11 @@ class FrontendMetrics::RunnerSeries {
   // for another one if it has counted less.
   void Count(const RemoteRunner& runner) {
     const std::vector<int64_t> counts = CountsOf(runner.load.figures);
-    const bool is_another = std::exchange(instance_, runner.instance) != runner.instance;
+    const bool is_another =
+        std::exchange(instance_, runner.facts.instance) != runner.facts.instance;
     if (is_another || told_.empty()) told_.assign(counts.size(), 0);
     for (size_t i = 0; i < counts.size(); ++i) {
-      if (runner.instance == 0 && counts[i] < told_[i]) told_[i] = 0;
+      if (runner.facts.instance == 0 && counts[i] < told_[i]) told_[i] = 0;
       if (counts[i] <= told_[i]) continue;
       counters_[i]->Increment(static_cast<double>(counts[i] - told_[i]));
       told_[i] = counts[i];

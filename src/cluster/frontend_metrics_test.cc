@@ -21,7 +21,7 @@ TEST_F(FrontendMetricsTest, ShowsWhatARunnerTells) {
   runner.address = "one:1";
   runner.is_up = true;
   runner.num_in_flight = 3;
-  runner.adapters_max = 16;
+  runner.facts.adapters_max = 16;
   runner.load.requests_waiting = 5;
   runner.load.figures = {.pages_free = 10, .pages_adapters = 7, .step_decode_rows = 4};
   counted_.SetRunner(runner);
@@ -68,7 +68,7 @@ TEST_F(FrontendMetricsTest, ARunnerThatComesBackIsNotCountedAgain) {
     RemoteRunner runner;
     runner.address = "of " + std::to_string(instance) + ":1";
     const std::string line = "graft_runner_output_tokens_total{runner=\"" + runner.address + "\"} ";
-    runner.instance = instance;
+    runner.facts.instance = instance;
     runner.is_up = runner.has_told = true;
     runner.load.figures.output_tokens = 100;
     counted_.SetRunner(runner);
@@ -91,10 +91,10 @@ TEST_F(FrontendMetricsTest, AnotherProcessAtTheAddressIsCountedWhole) {
   RemoteRunner runner;
   runner.address = "one:1";
   runner.is_up = runner.has_told = true;
-  runner.instance = 1;
+  runner.facts.instance = 1;
   runner.load.figures.output_tokens = 100;
   counted_.SetRunner(runner);
-  runner.instance = 2;
+  runner.facts.instance = 2;
   runner.load.figures.output_tokens = 130;  // more than the former one had
   counted_.SetRunner(runner);
   EXPECT_TRUE(Shows("graft_runner_output_tokens_total{runner=\"one:1\"} 230"));
@@ -104,7 +104,7 @@ TEST_F(FrontendMetricsTest, ARunnerThatLeavesTakesNothingOutOfTheSums) {
   RemoteRunner runner;
   runner.address = "one:1";
   runner.is_up = runner.has_told = true;
-  runner.instance = 1;
+  runner.facts.instance = 1;
   runner.load.figures.output_tokens = 100;
   counted_.SetRunner(runner);
   counted_.Placed("one:1", FrontendMetrics::Meets::kBase);

@@ -6,19 +6,10 @@
 
 namespace graft {
 
-void RemoteRunner::ComeUp(const RunnerFacts& facts) {
+void RemoteRunner::ComeUp(RunnerFacts said) {
   is_up = true;
   why_down = OkStatus();
-  arithmetic_id = facts.arithmetic_id;
-  limits = facts.limits;
-  page_tokens = facts.page_tokens;
-  batch_max = facts.batch_max;
-  adapters_max = facts.adapters_max;
-  num_pages = facts.num_pages;
-  startup_ms = facts.startup_ms;
-  instance = facts.instance;
-  has_prefix_cache = facts.has_prefix_cache;
-  tells_steps = facts.protocol >= kProtocolWithSteps;
+  facts = std::move(said);
   draining = false;
   load = {};
   has_told = false;
@@ -54,12 +45,12 @@ bool RemoteRunner::HasAdapters(std::span<const AdapterUse> uses) const {
 }
 
 bool RemoteRunner::IsInPool(const std::string& pool) const {
-  return is_up && (pool.empty() || arithmetic_id == pool);
+  return is_up && (pool.empty() || facts.arithmetic_id == pool);
 }
 
 int64_t RemoteRunner::PagesFor(int64_t tokens) const {
-  if (page_tokens <= 0) return 0;
-  return (tokens + page_tokens - 1) / page_tokens;
+  if (facts.page_tokens <= 0) return 0;
+  return (tokens + facts.page_tokens - 1) / facts.page_tokens;
 }
 
 bool RemoteRunner::HasPagesFor(int64_t tokens) const {

@@ -26,16 +26,7 @@ struct RemoteRunner {
   std::unique_ptr<RunnerLink> link;  // null: down, and not listed
 
   // As it said when it came up.
-  std::string arithmetic_id;
-  GeneratorLimits limits;
-  int32_t page_tokens = 0;   // 0, here and in the next four: it does not say
-  int32_t batch_max = 0;     // requests in one step
-  int32_t adapters_max = 0;  // on its device
-  int64_t num_pages = 0;     // of its pool
-  int64_t startup_ms = 0;    // that it took until it served
-  uint64_t instance = 0;     // of its process; 0: it does not say
-  bool has_prefix_cache = true;
-  bool tells_steps = false;
+  RunnerFacts facts;  // but for its adapters
 
   // As it said last.
   bool draining = false;
@@ -49,7 +40,7 @@ struct RemoteRunner {
   int64_t num_in_flight = 0;  // this frontend's requests there
 
   // It is up, with nothing in flight; its adapters are told besides.
-  void ComeUp(const RunnerFacts& facts);
+  void ComeUp(RunnerFacts said);
   // A heartbeat; true: it begins to drain.
   bool Hear(const RunnerLoad& said, bool drains);
   // A request comes to it that may fill so many tokens, and leaves it.
@@ -70,7 +61,7 @@ struct RemoteRunner {
   // Whether its step may hold the request, which has drawn nothing there: a runner that does not
   // say what its steps hold may have all in them.
   bool MayHoldInStep(uint64_t number) const {
-    return !tells_steps || undrawn_in_step.contains(number);
+    return facts.protocol < kProtocolWithSteps || undrawn_in_step.contains(number);
   }
 };
 

@@ -13,7 +13,7 @@ using testing::ElementsAre;
 RemoteRunner UpRunner() {
   RemoteRunner runner;
   runner.is_up = true;
-  runner.arithmetic_id = "cpu";
+  runner.facts.arithmetic_id = "cpu";
   runner.adapters = {"aa"};
   return runner;
 }
@@ -24,7 +24,7 @@ TEST(RemoteRunnerTest, LeavesOutThoseThatCannot) {
   runners[0].is_up = false;
   runners[1].draining = true;
   EXPECT_THAT(WhichCanTake(runners, {}), ElementsAre(0, 0, 1, 1));
-  runners[2].arithmetic_id = "hopper";
+  runners[2].facts.arithmetic_id = "hopper";
   EXPECT_THAT(WhichCanTake(runners, {.pool = "cpu"}), ElementsAre(0, 0, 0, 1));
   runners[3].adapters.clear();
   const AdapterUse aa[] = {{.hash = "aa"}};
@@ -52,7 +52,7 @@ TEST(RemoteRunnerTest, RequestsAreThoseItToldOfAndThoseSentSince) {
 TEST(RemoteRunnerTest, RoomIsPagesThatNobodyUsesOrIsPromised) {
   RemoteRunner runner = UpRunner();
   EXPECT_FALSE(runner.HasPagesFor(1)) << "it does not say";
-  runner.page_tokens = 16;
+  runner.facts.page_tokens = 16;
   runner.load.pages_free = 10;
   EXPECT_TRUE(runner.HasPagesFor(160));
   EXPECT_FALSE(runner.HasPagesFor(161));

@@ -79,8 +79,9 @@ Status RemoteRunners::WhyNoneIsUp() const {
 GeneratorLimits RemoteRunners::LimitsOfAll(GeneratorLimits own) const {
   for (const RemoteRunner& runner : runners_) {
     if (!runner.is_up) continue;
-    own.context_tokens_max = std::min(own.context_tokens_max, runner.limits.context_tokens_max);
-    own.vocab_size = std::min(own.vocab_size, runner.limits.vocab_size);
+    own.context_tokens_max =
+        std::min(own.context_tokens_max, runner.facts.limits.context_tokens_max);
+    own.vocab_size = std::min(own.vocab_size, runner.facts.limits.vocab_size);
   }
   return own;
 }

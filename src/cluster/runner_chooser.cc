@@ -95,15 +95,16 @@ void RunnerChooser::Look(std::span<const RemoteRunner> runners) {
       state.id = IdOf(runner.address);
     }
     state.is_open = runner.IsOpen();
-    state.batch_max = runner.batch_max;
-    state.adapters_max = runner.adapters_max > 0 ? runner.adapters_max : kHeldMax;
-    state.page_tokens = runner.page_tokens;
-    state.has_prefix_cache = runner.has_prefix_cache;
-    if (runner.page_tokens > 0) page_tokens_ = runner.page_tokens;
+    state.batch_max = runner.facts.batch_max;
+    state.adapters_max = runner.facts.adapters_max > 0 ? runner.facts.adapters_max : kHeldMax;
+    state.page_tokens = runner.facts.page_tokens;
+    state.has_prefix_cache = runner.facts.has_prefix_cache;
+    if (runner.facts.page_tokens > 0) page_tokens_ = runner.facts.page_tokens;
     state.pages_free = runner.load.pages_free - runner.pages_sent;
     state.num_requests = runner.is_up ? runner.NumRequests() : 0;
-    state.num_pages = runner.num_pages;
-    state.pages_used = runner.num_pages > 0 ? runner.num_pages - runner.load.pages_free : 0;
+    state.num_pages = runner.facts.num_pages;
+    state.pages_used =
+        runner.facts.num_pages > 0 ? runner.facts.num_pages - runner.load.pages_free : 0;
   }
 }
 

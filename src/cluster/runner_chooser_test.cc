@@ -14,7 +14,7 @@ std::vector<RemoteRunner> UpRunners(size_t num_runners) {
   for (size_t i = 0; i < num_runners; ++i) {
     runners[i].address = "runner" + std::to_string(i) + ":7001";
     runners[i].is_up = true;
-    runners[i].batch_max = 4;
+    runners[i].facts.batch_max = 4;
   }
   return runners;
 }
@@ -119,7 +119,7 @@ TEST_F(RunnerChooserTest, PagesPromisedAreNotFree) {
   EXPECT_TRUE(chooser.keeps_order());
   runners_.resize(1);
   runners_[0].load.requests_running = 1;  // else all pages could be had
-  runners_[0].page_tokens = 16;
+  runners_[0].facts.page_tokens = 16;
   runners_[0].load.pages_free = 5;
   EXPECT_EQ(Choose(chooser, ""), 0);
   runners_[0].pages_sent = 4;
@@ -129,7 +129,7 @@ TEST_F(RunnerChooserTest, PagesPromisedAreNotFree) {
 // Named as the runner's cache names them: tenant, salt, adapter and pages' size count.
 TEST_F(RunnerChooserTest, LooksForPrefixesThatRunnersTellOf) {
   RunnerChooser chooser = MakeChooser(PlacementKind::kAuto);
-  for (RemoteRunner& runner : runners_) runner.page_tokens = 2;
+  for (RemoteRunner& runner : runners_) runner.facts.page_tokens = 2;
   chooser.Plan(runners_, 0);
   Request request = RequestFor("aa");
   request.prompt_tokens = {1, 2, 3, 4, 5};

@@ -38,10 +38,12 @@ Status RunnerSet::OnUp(size_t runner, RunnerFacts facts) {
       CheckSameBase({.name = options_.base.name, .weights_hash = weights_hash_}, facts.base));
   RemoteRunner& its = runners_[runner];
   if (its.is_up) LoseRunner(runner);  // its link has not said that it was down
-  its.ComeUp(facts);
+  const std::vector<ListedAdapter> adapters = std::move(facts.adapters);
+  its.ComeUp(std::move(facts));
   chooser_.Forget(runner);
-  SetAdapters(runner, facts.adapters);
-  LOG_INFO("runner {} is up: {}, {} adapters", its.address, its.arithmetic_id, its.adapters.size());
+  SetAdapters(runner, adapters);
+  LOG_INFO("runner {} is up: {}, {} adapters", its.address, its.facts.arithmetic_id,
+           its.adapters.size());
   metrics_.SetRunner(its);
   PlaceWaiting(NowNs());
   return OkStatus();
@@ -102,7 +104,7 @@ void RunnerSet::TakeEvent(InFlight& one, TokenEvent event) {
   if (event.token >= 0) {
     if (!one.has_drawn_here) chooser_.OnFirstToken(one.runner, one.placed);
     requests_.Draw(one, event.token);
-    one.pool = runners_[one.runner].arithmetic_id;
+    one.pool = runners_[one.runner].facts.arithmetic_id;
     CountToken(one);
   }
   if (event.finish_reason != FinishReason::kNone) return End(one, std::move(event));

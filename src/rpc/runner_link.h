@@ -21,12 +21,12 @@ struct RunnerFacts {
   BaseModelId base;
   std::string arithmetic_id;
   GeneratorLimits limits;
-  int32_t page_tokens = 0;  // 0, here and in the next four: it does not say
-  int32_t batch_max = 0;
-  int32_t adapters_max = 0;
-  int64_t num_pages = 0;
-  int64_t startup_ms = 0;
-  uint64_t instance = 0;  // drawn at the process's start; 0: it does not say
+  int32_t page_tokens = 0;   // 0, here and in the next four: it does not say
+  int32_t batch_max = 0;     // requests in one step
+  int32_t adapters_max = 0;  // on its device
+  int64_t num_pages = 0;     // of its pool
+  int64_t startup_ms = 0;    // that it took until it served
+  uint64_t instance = 0;     // drawn at the process's start; 0: it does not say
   bool has_prefix_cache = true;
   std::vector<ListedAdapter> adapters;
 };
