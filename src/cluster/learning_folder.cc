@@ -1,6 +1,5 @@
 #include "cluster/learning_folder.h"
 
-#include <fcntl.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -11,6 +10,7 @@
 #include "base/fault.h"
 #include "base/file.h"
 #include "base/log.h"
+#include "base/new_file.h"
 #include "base/random.h"
 #include "jobs/learning_store.h"
 
@@ -22,25 +22,19 @@ namespace fs = std::filesystem;
 constexpr int64_t kIdBytesMax = 1024;
 constexpr const char* kParts[] = {"/files", "/checkpoints", "/adapters"};
 
-Status WriteThrough(const std::string& path, std::string_view content, int flags) {
-  const int fd = open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | flags, 0600);
-  if (fd < 0) return SystemError(errno, "--learn-dir: cannot write");
-  ssize_t last = 0;
-  for (size_t written = 0; written < content.size() && last >= 0;) {
-    last = write(fd, content.data() + written, content.size() - written);
-    if (last > 0) written += static_cast<size_t>(last);
-  }
-  const bool failed = last < 0 || fsync(fd) != 0;
-  const int error_number = errno;
-  close(fd);
-  return failed ? SystemError(error_number, "--learn-dir: cannot write") : OkStatus();
+// Clients are told of no place on this machine: the log has it.
+Status WriteOwn(const std::string& path, std::string_view content) {
+  const Status written = WriteWholeFile(path, content, 0600);
+  if (written.ok()) return written;
+  LOG_WARN("--learn-dir: {}", written.message());
+  return Status(written.code(), "--learn-dir: cannot write");
 }
 
 // Reads the file's "CLUSTER ID", which the first process to come has written.
 Result<std::string> ReadOrMakeId(const std::string& path, const std::string& cluster_id) {
   if (!FileExists(path)) {
     const std::string own = path + "." + RandomHex(1);
-    RETURN_IF_ERROR(WriteThrough(own, cluster_id + " " + RandomHex(1), O_EXCL));
+    RETURN_IF_ERROR(WriteOwn(own, cluster_id + " " + RandomHex(1)));
     const int linked = link(own.c_str(), path.c_str());
     const int error_number = errno;
     unlink(own.c_str());
@@ -116,10 +110,7 @@ Result<LearningFolder> LearningFolder::Open(const std::string& path,
 
 Status LearningFolder::WriteFile(const std::string& id, std::string_view content) const {
   if (!IsId(id)) return InvalidArgumentError("'" + id + "' is no file's id");
-  const std::string fresh = PathOf(id) + ".new";
-  RETURN_IF_ERROR(WriteThrough(fresh, content, O_TRUNC));
-  if (rename(fresh.c_str(), PathOf(id).c_str()) == 0) return OkStatus();
-  return SystemError(errno, "--learn-dir: cannot write");
+  return WriteOwn(PathOf(id), content);
 }
 
 Result<std::string> LearningFolder::ReadFile(const std::string& id) const {

@@ -149,10 +149,6 @@ etcdserverpb::Compare ToProto(const EtcdCompare& compare) {
     proto.set_result(etcdserverpb::Compare::GREATER);
   }
   switch (compare.target) {
-    case EtcdCompare::Target::kVersion:
-      proto.set_target(etcdserverpb::Compare::VERSION);
-      proto.set_version(compare.number);
-      break;
     case EtcdCompare::Target::kCreateRevision:
       proto.set_target(etcdserverpb::Compare::CREATE);
       proto.set_create_revision(compare.number);

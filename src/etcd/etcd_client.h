@@ -36,9 +36,9 @@ struct EtcdKeyValue {
   int64_t lease = 0;  // 0: none
 };
 
-// One condition of a transaction. Revisions and versions of a key that is not there are 0.
+// One condition of a transaction. Revisions of a key that is not there are 0.
 struct EtcdCompare {
-  enum class Target { kVersion, kCreateRevision, kModRevision, kValue };
+  enum class Target { kCreateRevision, kModRevision, kValue };
   enum class Relation { kEqual, kGreater };
   std::string key;
   Target target = Target::kModRevision;
@@ -48,7 +48,7 @@ struct EtcdCompare {
 
   static EtcdCompare Absent(std::string key) { return {std::move(key)}; }
   static EtcdCompare Present(std::string key) {
-    return {std::move(key), Target::kVersion, 0, "", Relation::kGreater};
+    return {std::move(key), Target::kCreateRevision, 0, "", Relation::kGreater};
   }
   static EtcdCompare ModRevision(std::string key, int64_t revision) {
     return {std::move(key), Target::kModRevision, revision};

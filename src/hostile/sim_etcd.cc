@@ -31,9 +31,6 @@ bool SimEtcd::Holds(const EtcdCompare& compare) const {
   switch (compare.target) {
     case EtcdCompare::Target::kValue:
       return is_there && it->second.value == compare.value;
-    case EtcdCompare::Target::kVersion:
-      number = is_there ? 1 : 0;
-      break;
     case EtcdCompare::Target::kCreateRevision:
       number = is_there ? it->second.create_revision : 0;
       break;

@@ -29,6 +29,11 @@ class AdapterRegistry {
 };
 
 // Why Put refuses: the name has the content `hash` already.
-Status NameIsTaken(const std::string& name, const std::string& hash);
+inline Status NameIsTaken(const std::string& name, const std::string& hash) {
+  constexpr size_t kDigitsShown = 12;
+  return AlreadyExistsError("the name '" + name + "' has other content (" +
+                            hash.substr(0, kDigitsShown) +
+                            "): ask to replace it, or choose another name");
+}
 
 }  // namespace graft

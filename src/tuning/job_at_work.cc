@@ -76,13 +76,11 @@ JobAtWork::JobAtWork(const JobRunnerParts& parts, const JobRunnerSettings& setti
       job_(std::move(job)),
       next_writer_id_(kFirstWriterId) {}
 
-void JobAtWork::Tell(const std::string& message, const Json& data) {
-  const Status told =
-      store_.AddEvent(job_.id, {.message = message, .data = data.is_null() ? "" : DumpJson(data)});
+void JobAtWork::Tell(const std::string& message, const Json& data, const char* level) {
+  const Status told = store_.AddEvent(
+      job_.id, {.level = level, .message = message, .data = data.is_null() ? "" : DumpJson(data)});
   if (!told.ok()) LOG_WARN("fine-tuning job {}: {}", job_.id, told.message());
 }
-
-void JobAtWork::Tell(const std::string& message) { Tell(message, Json()); }
 
 Status JobAtWork::CheckWanted() {
   if (parts_.jobs.is_stopping()) return Status(StatusCode::kAborted, "the server ends");
@@ -360,12 +358,8 @@ void JobAtWork::TellWhatIsKnown(const AdapterInfo& adapter) {
     return;
   }
   const std::string warning = WarnOfAnswers(**answers, plan_.words.teach_more);
-  const Status told = store_.AddEvent(
-      job_.id,
-      {.level = warning.empty() ? "info" : "warn",
-       .message = warning.empty() ? "The model answers " + DescribeAnswers(**answers) : warning,
-       .data = HeldOutAnswersJson(**answers).dump()});
-  if (!told.ok()) LOG_WARN("fine-tuning job {}: {}", job_.id, told.message());
+  Tell(warning.empty() ? "The model answers " + DescribeAnswers(**answers) : warning,
+       HeldOutAnswersJson(**answers), warning.empty() ? "info" : "warn");
 }
 
 // A kill at any point in here leaves a job that runs, and that comes to the same end.

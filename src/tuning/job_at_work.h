@@ -71,8 +71,7 @@ class JobAtWork : private TrainingHost {
                       const Status& saved) override;
   void TellStep(const TrainingProgress& at, double seconds_a_step);
 
-  void Tell(const std::string& message, const Json& data);
-  void Tell(const std::string& message);
+  void Tell(const std::string& message, const Json& data = {}, const char* level = "info");
   std::string texts_folder() const { return settings_.checkpoints + "/" + job_.id + ".texts"; }
 
   const JobRunnerParts& parts_;
