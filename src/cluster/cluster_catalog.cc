@@ -7,7 +7,6 @@
 #include <utility>
 
 #include "base/nearest_names.h"
-#include "cluster/cluster_keys.h"
 #include "cluster/registry_follower.h"
 
 namespace graft {

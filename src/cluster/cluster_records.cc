@@ -2,8 +2,6 @@
 
 #include <unistd.h>
 
-#include <utility>
-
 #include "base/record_fields.h"
 
 namespace graft {

@@ -9,7 +9,6 @@
 #include "base/log.h"
 #include "cluster/cluster_keys.h"
 #include "cluster/cluster_store.h"
-#include "rpc/adapter_files.h"
 
 namespace graft {
 namespace {

@@ -4,7 +4,6 @@
 
 #include <chrono>
 #include <utility>
-#include <vector>
 
 #include "base/clock.h"
 #include "base/file.h"

@@ -1,7 +1,6 @@
 // EtcdLearningStore's part for the thread that learns: which job is this runner's, and what it
 // writes of it.
 #include <algorithm>
-#include <iterator>
 #include <utility>
 
 #include "base/log.h"

@@ -6,7 +6,6 @@
 #include "base/fault.h"
 #include "base/json.h"
 #include "base/json_fields.h"
-#include "base/log.h"
 #include "cluster/cluster_keys.h"
 #include "cluster/cluster_records.h"
 #include "jobs/learning_json.h"

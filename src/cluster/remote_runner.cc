@@ -2,8 +2,6 @@
 
 #include <algorithm>
 
-#include "rpc/protocol.h"
-
 namespace graft {
 
 void RemoteRunner::ComeUp(RunnerFacts said) {

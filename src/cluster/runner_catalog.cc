@@ -1,5 +1,7 @@
 #include "cluster/runner_catalog.h"
 
+#include <mutex>
+
 #include "base/log.h"
 #include "base/nearest_names.h"
 #include "cluster/registry_follower.h"

@@ -3,7 +3,6 @@
 #pragma once
 
 #include <map>
-#include <mutex>
 #include <shared_mutex>
 #include <string>
 #include <vector>

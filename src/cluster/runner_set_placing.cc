@@ -1,7 +1,6 @@
 // Where a RunnerSet's requests go: from the line to a runner, and from one runner to another.
 #include <algorithm>
 #include <string>
-#include <utility>
 
 #include "base/log.h"
 #include "cluster/runner_set.h"

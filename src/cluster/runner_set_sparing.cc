@@ -1,6 +1,5 @@
 // How many runners a RunnerSet should have, and requests that leave those that may go.
 #include <algorithm>
-#include <tuple>
 
 #include "base/log.h"
 #include "cluster/runner_set.h"

@@ -4,7 +4,6 @@
 #include <cctype>
 #include <filesystem>
 #include <initializer_list>
-#include <utility>
 
 #include "base/file.h"
 #include "base/json.h"

@@ -1,7 +1,6 @@
 #include "etcd/etcd_client.h"
 
 #include <algorithm>
-#include <atomic>
 #include <functional>
 #include <thread>
 #include <utility>

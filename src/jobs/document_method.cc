@@ -1,6 +1,7 @@
 #include "jobs/document_method.h"
 
 #include <cstring>
+#include <type_traits>
 
 #include "base/check.h"
 #include "base/json.h"

@@ -3,11 +3,9 @@
 // are read and written. Plain data; pure functions; any thread.
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
 #include <span>
 #include <string>
-#include <type_traits>
 #include <variant>
 #include <vector>
 

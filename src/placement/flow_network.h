@@ -5,8 +5,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <queue>
-#include <utility>
 #include <vector>
 
 namespace graft {

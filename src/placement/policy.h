@@ -6,8 +6,6 @@
 #include <cstdint>
 #include <memory>
 #include <span>
-#include <string>
-#include <vector>
 
 #include "placement/cost_model.h"
 #include "placement/fleet.h"

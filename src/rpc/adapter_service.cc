@@ -10,7 +10,6 @@
 #include <utility>
 
 #include "base/fault.h"
-#include "base/log.h"
 #include "base/sha256.h"
 #include "rpc/adapter_files.h"
 #include "rpc/adapter_proto.h"

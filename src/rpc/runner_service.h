@@ -4,10 +4,8 @@
 // one of its own writes.
 #pragma once
 
-#include <cstdint>
 #include <functional>
 #include <memory>
-#include <string>
 
 #include "request/adapter_catalog.h"
 #include "request/generator.h"

@@ -1,6 +1,5 @@
 #include "sim/cluster_simulation.h"
 
-#include <algorithm>
 #include <utility>
 
 #include "base/check.h"

@@ -1,8 +1,5 @@
 // Runners of a simulation that come and go, and the requests that move for it.
-#include <algorithm>
-#include <utility>
 
-#include "base/check.h"
 #include "base/milliseconds.h"
 #include "placement/consolidation.h"
 #include "sim/cluster_simulation.h"

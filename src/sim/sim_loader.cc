@@ -1,6 +1,7 @@
 #include "sim/sim_loader.h"
 
 #include <algorithm>
+#include <set>
 
 #include "base/check.h"
 #include "base/milliseconds.h"

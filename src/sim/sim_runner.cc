@@ -1,6 +1,7 @@
 #include "sim/sim_runner.h"
 
 #include <algorithm>
+#include <string>
 #include <utility>
 
 namespace graft {

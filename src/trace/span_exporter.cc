@@ -1,6 +1,7 @@
 #include "trace/span_exporter.h"
 
 #include <algorithm>
+#include <cstdint>
 #include <iterator>
 #include <utility>
 

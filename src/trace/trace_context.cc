@@ -1,6 +1,5 @@
 #include "trace/trace_context.h"
 
-#include <algorithm>
 #include <cstdint>
 
 #include "base/random.h"

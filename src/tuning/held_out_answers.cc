@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <map>
-#include <utility>
 
 #include "base/json.h"
 #include "learn/learned_folder.h"

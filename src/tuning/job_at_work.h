@@ -3,9 +3,7 @@
 
 #include <cstdint>
 #include <functional>
-#include <memory>
 #include <string>
-#include <vector>
 
 #include "base/json_fwd.h"
 #include "tuning/engine_writer.h"

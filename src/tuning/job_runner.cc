@@ -4,6 +4,7 @@
 #include <chrono>
 #include <filesystem>
 #include <new>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
