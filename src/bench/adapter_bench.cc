@@ -11,7 +11,7 @@
 #include "profile/report.h"
 #include "runtime/progress.h"
 #include "runtime/runtime.h"
-#include "sim/arrivals.h"
+#include "sim/simulated_workload.h"
 #include "tensor/device.h"
 
 namespace graft {

@@ -11,7 +11,7 @@
 #include "bench/adapter_stall.h"
 #include "bench/bench_workload.h"
 #include "profile/report.h"
-#include "sim/arrivals.h"
+#include "sim/simulated_workload.h"
 
 namespace graft {
 namespace {

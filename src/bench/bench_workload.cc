@@ -5,7 +5,7 @@
 #include <functional>
 
 #include "base/check.h"
-#include "sim/arrivals.h"
+#include "sim/simulated_workload.h"
 
 namespace graft {
 namespace {

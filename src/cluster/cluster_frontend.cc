@@ -10,7 +10,7 @@
 #include "cluster/ask_in_turns.h"
 #include "cluster/cluster_keys.h"
 #include "cluster/cluster_store.h"
-#include "cluster/leader_duties.h"
+#include "cluster/leader.h"
 #include "cluster/registry_follower.h"
 #include "rpc/adapter_client.h"
 

@@ -8,15 +8,18 @@
 #include <string>
 #include <vector>
 
+#include "base/metrics.h"
 #include "base/status.h"
 #include "cluster/cluster_parts.h"
-#include "cluster/runner_set_options.h"
 #include "jobs/learning_store.h"
+#include "placement/policy.h"
 #include "placement/scale_hint.h"
 #include "request/adapter_catalog.h"
 #include "request/generator.h"
 #include "request/step_news.h"
+#include "rpc/protocol.h"
 #include "rpc/runner_load.h"
+#include "rpc/tls_files.h"
 
 namespace graft {
 
@@ -51,6 +54,27 @@ class RunnersInReach {
   virtual LearningStore* learning() { return nullptr; }
   // Whether any runner learns; else what to start.
   virtual Status learns() const { return OkStatus(); }
+};
+
+// What a RunnerSet is started with.
+struct RunnerSetOptions {
+  std::vector<std::string> addresses;  // host:port of each
+  bool addresses_come_later = false;   // by SetRunners; else there must be one
+  TlsFiles tls;
+  BaseModelId base;
+  GeneratorLimits limits;  // until a runner is up; its requests_max is the frontend's own
+  PlacementOptions placement;
+  // startup_seconds 0: as long as the slowest runner took.
+  ScaleOptions scale = {.startup_seconds = 0.0};
+  // Runners beyond the number wanted are emptied; where they come later SetSpare says which.
+  bool consolidates = false;
+  Metrics* metrics = nullptr;  // null: a private one
+  // So many runners may die in steps that hold a request which has drawn nothing there; after that
+  // it runs alone in its steps, and is given up if that kills a runner, too.
+  int32_t deaths_max = 3;
+  // How long a request waits for a runner that can take it, or go on with it. For room at one it
+  // waits without a limit.
+  int64_t runner_wait_ns = 30'000'000'000;
 };
 
 class ClusterLibrary {

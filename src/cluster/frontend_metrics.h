@@ -11,7 +11,7 @@
 #include <string>
 
 #include "base/metrics.h"
-#include "cluster/remote_runner.h"
+#include "cluster/remote_runners.h"
 #include "request/adapter_series.h"
 
 namespace graft {

@@ -5,7 +5,6 @@
 #include <gtest/gtest.h>
 
 #include "cluster/cluster_keys.h"
-#include "cluster/leader_duties.h"
 #include "etcd/etcd_testing.h"
 
 namespace graft {

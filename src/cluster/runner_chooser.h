@@ -10,7 +10,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "cluster/remote_runner.h"
+#include "cluster/remote_runners.h"
 #include "placement/policy.h"
 #include "request/request.h"
 

@@ -11,11 +11,13 @@
 
 #include <condition_variable>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <span>
 #include <string>
 #include <thread>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -28,7 +30,6 @@
 #include "cluster/requests_in_flight.h"
 #include "cluster/runner_catalog.h"
 #include "cluster/runner_chooser.h"
-#include "cluster/runner_set_options.h"
 #include "request/generator.h"
 #include "rpc/runner_link.h"
 
@@ -40,6 +41,23 @@ struct RunnerSetWorld {
   StartLink start_link = StartGrpcLink;
   uint64_t frontend = RandomSeed();  // unique in the cluster
   bool has_ticker = true;            // false: the owner calls Tick
+};
+
+// What a cluster's registry says, as far as requests ask for it.
+struct RegisteredContent {
+  std::string path;  // where it lies
+  std::string name;
+};
+struct RegistryFacts {
+  std::unordered_map<std::string, RegisteredContent> adapters;  // by content hash
+  std::map<std::string, float> tenant_weights;                  // of others 1
+};
+
+// A content that requests began with, no name leads to, and no runner has that could go on.
+struct MissingContent {
+  std::string hash;
+  std::string path;                  // where it lay
+  std::vector<std::string> runners;  // addresses of those that could take it; the idlest first
 };
 
 class RunnerSet : public Generator, public RunnersInReach, private RunnerListener {

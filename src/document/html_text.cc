@@ -4,15 +4,19 @@
 
 #include <algorithm>
 #include <cctype>
+#include <cstdint>
 #include <map>
 #include <memory>
 #include <new>
+#include <string>
+#include <string_view>
 #include <utility>
 
 #include "base/strings.h"
 #include "document/html_tags.h"
 #include "document/open_elements.h"
-#include "document/page_lines.h"
+#include "document/plain_characters.h"
+#include "text/utf8.h"
 
 namespace graft {
 namespace {
@@ -114,6 +118,72 @@ std::string WithoutCdata(std::string_view html) {
   }
   return result;
 }
+
+// PageLines: a page's text as it grows: lines, blank ones, and one space where a page has many. One
+// thread.
+class PageLines {
+ public:
+  // Valid UTF-8. In preformatted text white space stays; elsewhere it is one space.
+  void Add(std::string_view text, bool is_preformatted);
+  // Ends the line if there is one, so that `num_ends` line ends stand there: 1, or 2 with a blank
+  // line.
+  void Begin(int num_ends);
+  // One more line end, but no second blank line.
+  void Break();
+
+  std::string Take();
+  // How many characters were looked at again.
+  int64_t looks() const { return looks_; }
+
+ private:
+  void AddSpace(char c, bool is_preformatted);
+  // Line ends at the end, 2 at most.
+  int NumEnds();
+
+  std::string text_;
+  int64_t looks_ = 0;
+};
+
+bool IsPageSpace(char c) { return c == ' ' || c == '\t' || c == '\n' || c == '\r' || c == '\f'; }
+
+void PageLines::AddSpace(char c, bool is_preformatted) {
+  if (is_preformatted) {
+    text_ += c;
+  } else if (!text_.empty() && !IsPageSpace(text_.back())) {
+    text_ += ' ';
+  }
+}
+
+void PageLines::Add(std::string_view text, bool is_preformatted) {
+  for (size_t pos = 0; pos < text.size();) {
+    const size_t begin = pos;
+    const char32_t character = NextCodePoint(text, &pos);
+    std::string_view plain = text.substr(begin, pos - begin);
+    PlainForm(character, &plain);
+    if (plain.size() == 1 && IsPageSpace(plain.front())) {
+      AddSpace(plain.front(), is_preformatted);
+    } else {
+      text_ += plain;
+    }
+  }
+}
+
+int PageLines::NumEnds() {
+  int num = 0;
+  for (size_t i = text_.size(); i > 0 && num < 2 && text_[i - 1] == '\n'; --i) ++num;
+  looks_ += num;
+  return num;
+}
+
+void PageLines::Begin(int num_ends) {
+  for (; !text_.empty() && text_.back() == ' '; ++looks_) text_.pop_back();
+  if (text_.empty()) return;
+  for (int there = NumEnds(); there < num_ends; ++there) text_ += '\n';
+}
+
+void PageLines::Break() { Begin(std::min(NumEnds() + 1, 2)); }
+
+std::string PageLines::Take() { return std::move(text_); }
 
 class PageReader {
  public:

@@ -3,7 +3,7 @@
 #include <utility>
 
 #include "cluster/cluster_keys.h"
-#include "cluster/leader_duties.h"
+#include "cluster/leader.h"
 
 namespace graft {
 namespace {

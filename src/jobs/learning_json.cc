@@ -1,6 +1,9 @@
 #include "jobs/learning_json.h"
 
+#include "base/check.h"
 #include "jobs/learning_fields.h"
+
+#include <utility>
 
 namespace graft {
 
@@ -54,6 +57,30 @@ Result<JobCheckpoint> JobCheckpointOf(const std::string& json, std::string* file
   ReadFields(fields, &checkpoint);
   if (file != nullptr) ReadField(fields, "file", file);
   return checkpoint;
+}
+
+namespace {
+
+constexpr std::pair<JobStatus, const char*> kNames[] = {
+    {JobStatus::kQueued, "queued"},   {JobStatus::kValidating, "validating_files"},
+    {JobStatus::kRunning, "running"}, {JobStatus::kSucceeded, "succeeded"},
+    {JobStatus::kFailed, "failed"},   {JobStatus::kCancelled, "cancelled"}};
+
+}  // namespace
+
+const char* JobStatusName(JobStatus status) {
+  for (const auto& [one, name] : kNames) {
+    if (one == status) return name;
+  }
+  CHECK(false) << "no such status: " << static_cast<int>(status);
+  return "";
+}
+
+JobStatus JobStatusOf(const std::string& name) {
+  for (const auto& [status, one] : kNames) {
+    if (name == one) return status;
+  }
+  return JobStatus::kFailed;  // of another version: nothing is to be done about it
 }
 
 }  // namespace graft

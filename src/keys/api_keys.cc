@@ -108,7 +108,7 @@ int32_t Tightest(int32_t a, int32_t b) {
   return a == 0 || b == 0 ? std::max(a, b) : std::min(a, b);
 }
 
-// The names of budgets that servers of a cluster share, see leader_duties.cc.
+// The names of budgets that servers of a cluster share, see cluster/leader.cc.
 std::string TokensOf(const std::string& name) { return name + ":tokens"; }
 std::string BudgetOf(const std::string& tenant) { return "tenant:" + tenant; }
 

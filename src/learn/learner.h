@@ -112,7 +112,7 @@ struct DistillPrompt {
   std::vector<int32_t> student;
 };
 
-// Questions as users will ask them. Whoever has the words makes one (tuning/question_form.h).
+// Questions as users will ask them. Whoever has the words makes one (tuning/teacher_prompts.h).
 class QuestionForm {
  public:
   virtual ~QuestionForm() = default;

@@ -8,7 +8,6 @@
 #include "base/log.h"
 #include "base/server_log.h"
 #include "rpc/request_proto.h"
-#include "rpc/token_event_proto.h"
 
 namespace graft {
 

@@ -13,7 +13,7 @@
 
 #include "request/generator.h"
 #include "request/step_news.h"
-#include "rpc/request_contents.h"
+#include "rpc/request_proto.h"
 #include "rpc/runner.pb.h"
 
 namespace graft {

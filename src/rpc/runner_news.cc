@@ -3,7 +3,7 @@
 #include <utility>
 
 #include "rpc/adapter_proto.h"
-#include "rpc/token_event_proto.h"
+#include "rpc/request_proto.h"
 
 namespace graft {
 namespace {

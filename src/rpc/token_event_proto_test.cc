@@ -1,4 +1,4 @@
-#include "rpc/token_event_proto.h"
+#include "rpc/request_proto.h"
 
 #include <gtest/gtest.h>
 

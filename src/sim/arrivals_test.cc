@@ -1,4 +1,4 @@
-#include "sim/arrivals.h"
+#include "sim/simulated_workload.h"
 
 #include <gtest/gtest.h>
 

@@ -4,11 +4,11 @@
 #include <cmath>
 #include <limits>
 #include <memory>
+#include <numeric>
 #include <utility>
 
 #include "base/check.h"
 #include "base/clock.h"
-#include "sim/arrivals.h"
 
 namespace graft {
 namespace {
@@ -70,23 +70,6 @@ double TokenMsOf(double batch, const SimWorkloadOptions& workload, const CostMod
                   costs.step_ms_per_context_token * context +
                   costs.PromptTokenMs(mean.prompt / 2, units, units) * mean.prompt / mean.output);
 }
-
-}  // namespace
-
-std::vector<double> StretchWeights(const std::vector<double>& weights, int32_t num_adapters) {
-  CHECK(!weights.empty());
-  std::vector<double> stretched;
-  for (int32_t i = 0; i < num_adapters; ++i) {
-    const double place = (i + 0.5) * static_cast<double>(weights.size()) / num_adapters - 0.5;
-    const auto below = static_cast<size_t>(std::max(0.0, std::floor(place)));
-    const size_t above = std::min(below + 1, weights.size() - 1);
-    const double share = std::clamp(place - static_cast<double>(below), 0.0, 1.0);
-    stretched.push_back(weights[below] * (1.0 - share) + weights[above] * share);
-  }
-  return stretched;
-}
-
-namespace {
 
 // When requests come.
 class Arrivals {
@@ -153,7 +136,26 @@ class Adapters {
   double next_change_ = 0.0;
 };
 
+std::vector<double> Normalised(std::vector<double> weights) {
+  const double total = std::accumulate(weights.begin(), weights.end(), 0.0);
+  for (double& weight : weights) weight /= total;
+  return weights;
+}
+
 }  // namespace
+
+std::vector<double> StretchWeights(const std::vector<double>& weights, int32_t num_adapters) {
+  CHECK(!weights.empty());
+  std::vector<double> stretched;
+  for (int32_t i = 0; i < num_adapters; ++i) {
+    const double place = (i + 0.5) * static_cast<double>(weights.size()) / num_adapters - 0.5;
+    const auto below = static_cast<size_t>(std::max(0.0, std::floor(place)));
+    const size_t above = std::min(below + 1, weights.size() - 1);
+    const double share = std::clamp(place - static_cast<double>(below), 0.0, 1.0);
+    stretched.push_back(weights[below] * (1.0 - share) + weights[above] * share);
+  }
+  return stretched;
+}
 
 SimWorkload MakeSimWorkload(const SimWorkloadOptions& options, int32_t context_tokens_max) {
   Random random(options.seed);
@@ -272,6 +274,45 @@ void BendIntoHill(double peak_requests_per_second, double seconds,
     ++num_kept;
   }
   requests->resize(num_kept);
+}
+
+double DrawGamma(double shape, Random& random) {
+  CHECK(shape > 0.0);
+  if (shape < 1.0) {
+    // A Gamma of shape + 1 times U^(1 / shape). U lies above 0.
+    const double uniform = 1.0 - random.Uniform();
+    return DrawGamma(shape + 1.0, random) * std::pow(uniform, 1.0 / shape);
+  }
+  const double d = shape - 1.0 / 3.0;
+  const double c = 1.0 / std::sqrt(9.0 * d);
+  for (;;) {
+    const double normal = random.Normal();
+    const double root = 1.0 + c * normal;
+    if (root <= 0.0) continue;
+    const double v = root * root * root;
+    const double uniform = 1.0 - random.Uniform();
+    if (std::log(uniform) < 0.5 * normal * normal + d - d * v + d * std::log(v)) return d * v;
+  }
+}
+
+std::vector<double> ZipfWeights(int32_t n, double exponent) {
+  CHECK(n > 0 && exponent >= 0.0);
+  std::vector<double> weights(static_cast<size_t>(n));
+  for (int32_t i = 0; i < n; ++i) weights[static_cast<size_t>(i)] = std::pow(i + 1.0, -exponent);
+  return Normalised(std::move(weights));
+}
+
+WeightedPicker::WeightedPicker(const std::vector<double>& weights) : cumulative_(weights.size()) {
+  CHECK(!weights.empty());
+  std::partial_sum(weights.begin(), weights.end(), cumulative_.begin());
+  CHECK(cumulative_.back() > 0.0);
+}
+
+int32_t WeightedPicker::Pick(Random& random) const {
+  const double at = random.Uniform() * cumulative_.back();
+  const auto found = std::upper_bound(cumulative_.begin(), cumulative_.end(), at);
+  const auto idx = static_cast<int32_t>(found - cumulative_.begin());
+  return std::min(idx, static_cast<int32_t>(cumulative_.size()) - 1);
 }
 
 }  // namespace graft

@@ -1,4 +1,4 @@
-#include "trace/otlp_json.h"
+#include "trace/span.h"
 
 #include "base/json.h"
 

@@ -1,4 +1,4 @@
-#include "trace/request_spans.h"
+#include "trace/span.h"
 
 #include <optional>
 #include <string>

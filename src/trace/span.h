@@ -2,11 +2,13 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <utility>
 #include <variant>
 #include <vector>
 
+#include "request/request_times.h"
 #include "trace/trace_context.h"
 
 namespace graft {
@@ -26,5 +28,20 @@ struct Span {
   std::vector<std::pair<std::string, Value>> attributes;
   std::string error;  // "": it went well
 };
+
+// What an engine did for a request, as spans: queue, adapter load, prefill and decode, children of
+// the span that the request came with. Pure function; any thread.
+// None where the traceparent is none, or its trace is not sampled.
+std::vector<Span> SpansOf(const RequestTimes& times);
+
+// Spans as OTLP/HTTP's JSON, which every collector takes beside protobuf and which needs no
+// library: the message ExportTraceServiceRequest by protobuf's JSON rules, with ids in hexadecimal
+// as OTLP asks. Pure function; any thread.
+// Which process the spans are of: "service.name" and the like.
+using TraceResource = std::vector<std::pair<std::string, std::string>>;
+
+// `unix_offset_ns`: what is added to the steady clock's times.
+std::string OtlpJson(const TraceResource& resource, std::span<const Span> spans,
+                     int64_t unix_offset_ns);
 
 }  // namespace graft

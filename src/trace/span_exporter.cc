@@ -7,7 +7,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "trace/request_spans.h"
+#include "trace/span.h"
 
 namespace graft {
 namespace {

@@ -16,7 +16,6 @@
 #include "base/status.h"
 #include "request/request_times.h"
 #include "trace/http_post.h"
-#include "trace/otlp_json.h"
 #include "trace/span.h"
 
 namespace graft {

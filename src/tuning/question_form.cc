@@ -1,4 +1,3 @@
-#include "tuning/question_form.h"
 
 #include <algorithm>
 #include <string>

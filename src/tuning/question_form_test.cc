@@ -1,4 +1,3 @@
-#include "tuning/question_form.h"
 
 #include <gtest/gtest.h>
 

@@ -11,7 +11,6 @@
 #include "base/check.h"
 #include "base/json.h"
 #include "executor/arithmetic_id.h"
-#include "tuning/question_form.h"
 #include "tuning/teacher_prompts.h"
 
 namespace graft {

@@ -2,6 +2,8 @@
 // functions, but for the template's file.
 #pragma once
 
+#include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -31,5 +33,12 @@ Result<std::vector<int32_t>> AskedMessage(const ChatTemplate& chat, const Tokeni
 // plain text.
 Result<TaskQuestion> AskedQuestion(const ChatTemplate* chat, const Tokenizer& tokenizer,
                                    const std::string& question, const std::string& answer);
+
+// The questions that a base asks itself about a document, in the words that users will ask in: a
+// chat's message, or "Question: ...", "Answer:". Immutable.
+// `chat`: nothing for plain text. The tokenizer outlives it. kUnimplemented where the template
+// changes what is said.
+Result<std::shared_ptr<const QuestionForm>> MakeQuestionForm(std::optional<ChatTemplate> chat,
+                                                             const Tokenizer& tokenizer);
 
 }  // namespace graft

@@ -1,4 +1,3 @@
-#include "cluster/remote_runner.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
