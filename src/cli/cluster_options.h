@@ -5,7 +5,6 @@
 #include <vector>
 
 #include "cluster/cluster_library.h"
-#include "cluster/cluster_parts.h"
 #include "options/option.h"
 #include "rpc/tls_files.h"
 

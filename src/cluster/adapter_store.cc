@@ -15,7 +15,7 @@
 #include "base/log.h"
 #include "base/sha256.h"
 #include "rpc/adapter_client.h"
-#include "rpc/adapter_files.h"
+#include "rpc/adapter_service.h"
 
 namespace graft {
 namespace {

@@ -14,7 +14,6 @@
 #include "base/file.h"
 #include "base/sha256.h"
 #include "rpc/adapter_client.h"
-#include "rpc/adapter_files.h"
 #include "rpc/adapter_service.h"
 
 namespace graft {

@@ -1,4 +1,4 @@
-#include "cluster/cluster_parts.h"
+#include "cluster/cluster_library.h"
 
 #include <fmt/chrono.h>
 #include <unistd.h>

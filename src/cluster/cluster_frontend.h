@@ -11,7 +11,6 @@
 
 #include "cluster/cluster_catalog.h"
 #include "cluster/cluster_library.h"
-#include "cluster/cluster_parts.h"
 #include "cluster/cluster_watcher.h"
 #include "cluster/content_server.h"
 #include "cluster/etcd_learning_store.h"

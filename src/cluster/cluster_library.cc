@@ -3,7 +3,6 @@
 #include <utility>
 
 #include "cluster/cluster_frontend.h"
-#include "cluster/cluster_parts.h"
 #include "cluster/cluster_runner.h"
 #include "cluster/cluster_store.h"
 #include "cluster/runner_set.h"

@@ -12,7 +12,6 @@
 
 #include "cluster/adapter_store.h"
 #include "cluster/cluster_library.h"
-#include "cluster/cluster_parts.h"
 #include "cluster/cluster_watcher.h"
 #include "cluster/etcd_learning_store.h"
 #include "cluster/presence.h"

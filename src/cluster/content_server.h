@@ -12,7 +12,7 @@
 #include <thread>
 
 #include "cluster/adapter_store.h"
-#include "cluster/cluster_parts.h"
+#include "cluster/cluster_library.h"
 #include "cluster/cluster_watcher.h"
 
 namespace graft {

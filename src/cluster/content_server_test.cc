@@ -14,7 +14,7 @@
 #include "cluster/presence.h"
 #include "etcd/etcd_testing.h"
 #include "rpc/adapter_client.h"
-#include "rpc/adapter_files.h"
+#include "rpc/adapter_service.h"
 
 namespace graft {
 namespace {

@@ -11,7 +11,7 @@
 #include "cluster/cluster_keys.h"
 #include "cluster/etcd_registry.h"
 #include "etcd/etcd_testing.h"
-#include "jobs/old_learning_records.h"
+#include "jobs/old_learning_testing.h"
 
 namespace graft {
 namespace {

@@ -3,7 +3,7 @@
 
 #include "cluster/cluster_keys.h"
 #include "etcd/etcd_testing.h"
-#include "registry/adapter_registry_suite.h"
+#include "registry/adapter_registry_testing.h"
 
 namespace graft {
 namespace {

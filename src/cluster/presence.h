@@ -27,8 +27,6 @@ class Presence {
 
   // Never waits.
   void Set(std::string text);
-  // Why the record does not stand; OK: it does.
-  Status status() const { return lease_->status(); }
   int64_t lease_id() const { return lease_->id(); }
   // True while no process can have been told that this record's owner is gone.
   bool stands() const { return lease_->stands(); }

@@ -3,7 +3,7 @@
 
 #include "base/log.h"
 #include "cluster/runner_set.h"
-#include "placement/consolidation.h"
+#include "placement/scale_hint.h"
 
 namespace graft {
 namespace {

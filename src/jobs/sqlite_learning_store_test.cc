@@ -8,7 +8,7 @@
 
 #include <filesystem>
 
-#include "jobs/old_learning_records.h"
+#include "jobs/old_learning_testing.h"
 
 namespace graft {
 namespace {

@@ -1,5 +1,5 @@
 // When emptying a runner costs less than it saves.
-#include "placement/consolidation.h"
+#include "placement/scale_hint.h"
 
 #include <gtest/gtest.h>
 

@@ -11,7 +11,7 @@
 #include <fstream>
 #include <thread>
 
-#include "registry/adapter_registry_suite.h"
+#include "registry/adapter_registry_testing.h"
 
 namespace graft {
 namespace {

@@ -16,8 +16,8 @@
 
 #include "base/fault.h"
 #include "base/sha256.h"
-#include "rpc/adapter_files.h"
 #include "rpc/adapter_proto.h"
+#include "rpc/adapter_service.h"
 #include "rpc/adapters.grpc.pb.h"
 #include "rpc/credentials.h"
 

@@ -11,7 +11,6 @@
 
 #include "base/fault.h"
 #include "base/sha256.h"
-#include "rpc/adapter_files.h"
 #include "rpc/adapter_proto.h"
 #include "rpc/adapters.grpc.pb.h"
 

@@ -2,11 +2,13 @@
 // RunnerService on the same port. Thread-safe; calls run on gRPC's threads.
 #pragma once
 
+#include <cstddef>
 #include <functional>
 #include <memory>
 #include <optional>
 #include <string>
 
+#include "base/adapter_files.h"
 #include "base/file.h"
 #include "base/status.h"
 #include "request/adapter_catalog.h"
@@ -36,5 +38,16 @@ class AdapterService {
   class Impl;
   std::unique_ptr<Impl> impl_;
 };
+
+// As they are numbered between machines: a PEFT folder's first, then those of a bundle, then those
+// of texts.
+inline constexpr size_t kFirstTextFile = kPeftFiles.size() + kBundleFiles.size();
+inline constexpr size_t kAdapterFiles = kFirstTextFile + kAdapterTextFiles.size();
+inline const char* AdapterFileName(size_t file) {
+  if (file < kPeftFiles.size()) return kPeftFiles[file];
+  if (file < kFirstTextFile) return kBundleFiles[file - kPeftFiles.size()];
+  return kAdapterTextFiles[file - kFirstTextFile];
+}
+inline constexpr size_t kAdapterChunkBytes = 1 << 20;
 
 }  // namespace graft

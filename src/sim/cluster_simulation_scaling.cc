@@ -1,7 +1,7 @@
 // Runners of a simulation that come and go, and the requests that move for it.
 
 #include "base/milliseconds.h"
-#include "placement/consolidation.h"
+#include "placement/scale_hint.h"
 #include "sim/cluster_simulation.h"
 
 namespace graft {

@@ -11,7 +11,7 @@
 #include "runtime/runtime.h"
 #include "tuning/learn_memory.h"
 #include "tuning/learning_plan.h"
-#include "tuning/training_steps.h"
+#include "tuning/training_group.h"
 
 namespace graft {
 

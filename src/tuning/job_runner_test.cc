@@ -18,7 +18,7 @@
 #include <utility>
 
 #include "base/json.h"
-#include "jobs/old_learning_records.h"
+#include "jobs/old_learning_testing.h"
 #include "learn/learned_folder.h"
 #include "learn/training_device.h"
 #include "tensor/allocations.h"

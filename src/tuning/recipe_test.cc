@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "jobs/learning_json.h"
-#include "jobs/old_learning_records.h"
+#include "jobs/old_learning_testing.h"
 #include "learn/training_sizes.h"
 #include "model/prompt_config.h"
 
