@@ -3,6 +3,8 @@
 #include <grpcpp/grpcpp.h>
 
 #include <chrono>
+#include <condition_variable>
+#include <mutex>
 #include <utility>
 
 #include "base/clock.h"
@@ -58,7 +60,7 @@ Result<std::unique_ptr<ContentServer>> ContentServer::Start(const ContentServerO
                    AdapterStore::Open(options.store, options.tls, options.hash_folder));
   std::unique_ptr<ContentServer> server(new ContentServer(options, watcher, std::move(store)));
   RETURN_IF_ERROR(server->server_->Listen(options));
-  server->thread_ = std::thread([one = server.get()] { one->Run(); });
+  server->thread_ = std::jthread([one = server.get()](std::stop_token stop) { one->Run(stop); });
   return server;
 }
 
@@ -69,44 +71,34 @@ ContentServer::ContentServer(const ContentServerOptions& options, const ClusterW
       store_(std::move(store)),
       server_(std::make_unique<Server>(store_, options_.store)) {}
 
-ContentServer::~ContentServer() {
-  {
-    std::lock_guard lock(mutex_);
-    stopping_ = true;
-  }
-  wake_.notify_all();
-  if (thread_.joinable()) thread_.join();
-}
+ContentServer::~ContentServer() = default;
 
 int ContentServer::port() const { return server_->port(); }
 
-bool ContentServer::stopping() {
-  std::lock_guard lock(mutex_);
-  return stopping_;
-}
-
-void ContentServer::Run() {
+void ContentServer::Run(const std::stop_token& stop) {
+  std::mutex mutex;
+  std::condition_variable_any wake;
   while (true) {
     const auto view = watcher_.view();
-    FetchMissing(*view);
+    FetchMissing(*view, stop);
     const int64_t now_ns = SteadyClock::Get().NowNs();
     if (view->away.ok() && now_ns >= sweep_at_ns_) {
       sweep_at_ns_ = now_ns + MsToNs(options_.sweep_ms);
       store_.Sweep(watcher_.Contents(), kContentGrace);
     }
-    std::unique_lock lock(mutex_);
-    wake_.wait_for(lock, std::chrono::milliseconds(options_.look_ms), [this] { return stopping_; });
-    if (stopping_) return;
+    std::unique_lock lock(mutex);
+    wake.wait_for(lock, stop, std::chrono::milliseconds(options_.look_ms), [] { return false; });
+    if (stop.stop_requested()) return;
   }
 }
 
-void ContentServer::FetchMissing(const ClusterView& view) {
+void ContentServer::FetchMissing(const ClusterView& view, const std::stop_token& stop) {
   if (view.registry == complete_ || SteadyClock::Get().NowNs() < retry_at_ns_) return;
   bool has_all = true;
   for (const auto& [name, adapter] : view.registry->adapters) {
     const std::string& hash = adapter.entry.hash;
     if (store_.Find(hash).ok()) continue;
-    if (stopping()) return;
+    if (stop.stop_requested()) return;
     const Result<std::string> got = store_.Get(hash, view.ContentHolders());
     if (got.ok()) {
       failed_.erase(hash);

@@ -3,11 +3,10 @@
 // so a content outlives the runners that had it. A thread of its own fetches; thread-safe.
 #pragma once
 
-#include <condition_variable>
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <set>
+#include <stop_token>
 #include <string>
 #include <thread>
 
@@ -30,9 +29,8 @@ class ContentServer {
   class Server;
   ContentServer(const ContentServerOptions& options, const ClusterWatcher& watcher,
                 AdapterStore store);
-  void Run();
-  void FetchMissing(const ClusterView& view);
-  bool stopping();
+  void Run(const std::stop_token& stop);
+  void FetchMissing(const ClusterView& view, const std::stop_token& stop);
 
   const ContentServerOptions options_;
   const ClusterWatcher& watcher_;
@@ -43,10 +41,7 @@ class ContentServer {
   std::set<std::string> failed_;                  // hashes that the log has told of
   int64_t retry_at_ns_ = 0;
   int64_t sweep_at_ns_ = 0;
-  std::mutex mutex_;
-  std::condition_variable wake_;
-  bool stopping_ = false;
-  std::thread thread_;
+  std::jthread thread_;  // last: it uses the others
 };
 
 }  // namespace graft

@@ -3,25 +3,34 @@
 #include <grpcpp/ext/health_check_service_server_builder_option.h>
 #include <grpcpp/grpcpp.h>
 #include <grpcpp/health_check_service_interface.h>
+#include <grpcpp/support/sync_stream.h>
 
 #include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <cstdint>
+#include <functional>
 #include <mutex>
 #include <set>
 #include <string>
 #include <thread>
 #include <utility>
+#include <vector>
 
+#include "base/clock.h"
 #include "base/host_port.h"
 #include "base/log.h"
 #include "base/random.h"
+#include "request/generator.h"
+#include "request/step_news.h"
 #include "rpc/adapter_proto.h"
 #include "rpc/credentials.h"
-#include "rpc/frontend_session.h"
+#include "rpc/frontend_requests.h"
+#include "rpc/protocol.h"
 #include "rpc/runner.grpc.pb.h"
+#include "rpc/runner.pb.h"
+#include "rpc/runner_load.h"
 #include "rpc/runner_news.h"
 
 namespace graft {
@@ -44,6 +53,153 @@ constexpr char kHealthName[] = "graft.rpc.Runner";
 grpc::Status ToGrpc(const Status& status) {
   return {static_cast<grpc::StatusCode>(status.code()), status.message()};
 }
+
+// A runner's end of one frontend's stream, which carries what FrontendRequests has to tell. The
+// caller's thread reads (Run), one of its own writes; events come on the engine's.
+class FrontendSession {
+ public:
+  using Stream = grpc::ServerReaderWriter<rpc::RunnerMessage, rpc::FrontendMessage>;
+
+  // What the frontend has been told, of what is told again only where it has changed.
+  struct Told {
+    uint64_t adapters = 0;           // the version of their list
+    std::vector<uint64_t> prefixes;  // see RunnerLoad
+    int64_t prefixes_ns = 0;         // when
+    uint64_t held = 0;               // the version of what the device holds
+  };
+  // What a heartbeat says, and what is news to the frontend, which is noted there.
+  using MakeState = std::function<rpc::RunnerState(Told* told)>;
+
+  // All referred to must outlive it. The frontend has the list of version `adapters_told`.
+  FrontendSession(Generator& generator, grpc::ServerContext& context, Stream& stream,
+                  uint64_t frontend, MakeState state, uint64_t adapters_told, bool logs_requests)
+      : context_(context),
+        stream_(stream),
+        frontend_(frontend),
+        state_(std::move(state)),
+        what_is_told_{.adapters = adapters_told},
+        heard_ns_(SteadyClock::Get().NowNs()),
+        requests_(generator, frontend, logs_requests, [this] { OnNews(); }) {}
+
+  FrontendSession(const FrontendSession&) = delete;
+  FrontendSession& operator=(const FrontendSession&) = delete;
+
+  // Until the stream ends; then what the frontend asked for is cancelled.
+  void Run() {
+    std::thread writer([this] { WriteLoop(); });
+    rpc::FrontendMessage message;
+    while (stream_.Read(&message)) {
+      heard_ns_ = SteadyClock::Get().NowNs();
+      requests_.Take(message);
+    }
+    {
+      std::lock_guard lock(mutex_);
+      ended_ = true;
+      wake_.notify_one();
+      told_.notify_one();
+    }
+    context_.TryCancel();  // a write that waits for its reader
+    writer.join();
+    requests_.End();
+  }
+
+  // The engine's thread: what is ready so far may leave, in one message.
+  void Flush() { requests_.Flush(); }
+  // The engine's thread: the frontend's part of the news is told soon.
+  void TellStep(const StepNews& news) { requests_.TellStep(news); }
+  // After TellStep: waits until `until` for the frontend to be told of the step's newcomers. A
+  // frontend that takes nothing is not waited for.
+  void AwaitTold(std::chrono::steady_clock::time_point until) {
+    std::unique_lock lock(mutex_);
+    if (stuck_ || !requests_.has_newcomers()) return;
+    stuck_ =
+        !told_.wait_until(lock, until, [this] { return !requests_.has_newcomers() || ended_; });
+  }
+
+  // Any thread: ends the stream of a frontend that was silent, or took nothing, for `silence_ns`.
+  void EndIfDead(int64_t now_ns, int64_t silence_ns) {
+    const int64_t write_ns = write_begun_ns_;
+    const bool is_stuck = write_ns != 0 && now_ns - write_ns > silence_ns;
+    const bool is_silent = now_ns - heard_ns_ > silence_ns;
+    if (!is_stuck && !is_silent) return;
+    LOG_WARN("frontend {:016x} {} for {:.1f} s: its requests are cancelled", frontend_,
+             is_stuck ? "took no tokens" : "was silent", NsToSeconds(silence_ns));
+    context_.TryCancel();
+  }
+
+  // Any thread: the next heartbeat is now.
+  void SendState() {
+    std::lock_guard lock(mutex_);
+    state_due_ = true;
+    state_is_written_ = false;
+    wake_.notify_one();
+  }
+  // Any thread: whether it was written since, or never will be.
+  bool HasSentState() const {
+    std::lock_guard lock(mutex_);
+    return state_is_written_ || ended_;
+  }
+
+ private:
+  void OnNews() {
+    std::lock_guard lock(mutex_);
+    news_due_ = true;
+    wake_.notify_one();
+  }
+
+  void WriteLoop() {
+    auto heartbeat = std::chrono::steady_clock::now();
+    while (true) {
+      rpc::RunnerMessage message;
+      bool says_state = false;
+      {
+        std::unique_lock lock(mutex_);
+        wake_.wait_until(lock, heartbeat, [this] { return ended_ || state_due_ || news_due_; });
+        if (ended_) return;
+        says_state = std::exchange(state_due_, false);
+        news_due_ = false;
+      }
+      const bool says_step = requests_.Collect(&message);
+      if (says_state || std::chrono::steady_clock::now() >= heartbeat) {
+        *message.mutable_state() = state_(&what_is_told_);
+        heartbeat = std::chrono::steady_clock::now() + std::chrono::nanoseconds(kHeartbeatNs);
+      }
+      write_begun_ns_ = SteadyClock::Get().NowNs();
+      const bool written = stream_.Write(message);
+      write_begun_ns_ = 0;
+      if (says_step) {
+        requests_.OnTold();
+        std::lock_guard lock(mutex_);
+        stuck_ = false;
+        told_.notify_one();
+      }
+      if (says_state) {
+        std::lock_guard lock(mutex_);
+        state_is_written_ = !state_due_;
+      }
+      if (written) continue;
+      context_.TryCancel();  // Run sees the end
+      return;
+    }
+  }
+
+  grpc::ServerContext& context_;
+  Stream& stream_;
+  const uint64_t frontend_;
+  const MakeState state_;
+  Told what_is_told_;  // the writing thread's
+  std::atomic<int64_t> heard_ns_;
+  std::atomic<int64_t> write_begun_ns_{0};  // 0: no write waits
+  mutable std::mutex mutex_;
+  std::condition_variable wake_;
+  bool news_due_ = false;
+  bool stuck_ = false;  // newcomers were to be told in vain
+  std::condition_variable told_;
+  bool state_due_ = false;
+  bool state_is_written_ = true;  // since SendState was called last
+  bool ended_ = false;
+  FrontendRequests requests_;  // last: its news come here
+};
 
 class GrpcRunnerService : public RunnerService, private rpc::Runner::Service {
  public:
