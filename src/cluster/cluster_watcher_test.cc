@@ -96,7 +96,7 @@ TEST_F(ClusterWatcherTest, EtcdKilledAndStartedWithItsDataChangesNothing) {
   EXPECT_EQ(view()->registry->adapters.size(), 1u);
   ASSERT_TRUE(Eventually([&] { return PutAdapter("b").ok(); }));
   EXPECT_TRUE(Sees(1, 2));
-  EXPECT_TRUE(Eventually([&] { return runner.status().ok(); }));
+  EXPECT_TRUE(Eventually([&] { return runner.stands(); }));
 }
 
 TEST_F(ClusterWatcherTest, AnEmptyEtcdTakesNothingAndTheViewIsWrittenBack) {
@@ -157,7 +157,7 @@ TEST_F(ClusterWatcherTest, AStoppedEtcdIsWaitedFor) {
   etcd_.Resume();
   EXPECT_TRUE(Eventually([&] { return PutAdapter("b").ok(); }));
   EXPECT_TRUE(Eventually([&] {
-    return runner.status().ok() && view()->runners.size() == 1 &&
+    return runner.stands() && view()->runners.size() == 1 &&
            view()->registry->adapters.contains("b");
   }));
 }
