@@ -377,8 +377,9 @@ Result<JobsOverview> SqliteLearningStore::Overview(int32_t rows_max) {
   for (const char* const which : kLists) {
     SqliteStatement list(database_, JobsWithProgress() + which);
     list.Bind(int64_t{rows_max} - static_cast<int64_t>(overview.rows.size()));
-    while (list.Next())
+    while (list.Next()) {
       overview.rows.push_back({RowOf<LearningJob>(list), list.Text(NumColumns<LearningJob>())});
+    }
     RETURN_IF_ERROR(list.status());
   }
   return overview;
