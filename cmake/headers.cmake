@@ -4,7 +4,7 @@ file(GLOB_RECURSE graft_headers CONFIGURE_DEPENDS RELATIVE ${PROJECT_SOURCE_DIR}
 # What needs gRPC's headers, or ours of folders that need them.
 if(NOT GRAFT_CLUSTER)
   list(FILTER graft_headers EXCLUDE REGEX
-    "^(rpc|etcd|cluster|hostile)/|^cli/(rpc_options|etcd_options|cluster_loader)\\.h$")
+    "^(rpc|etcd|cluster|hostile)/|^cli/(cluster_options|cluster_loader)\\.h$")
 endif()
 # It includes CUDA's headers, which a machine without the toolkit lacks. Presets without the backend check it, too.
 find_path(graft_cuda_headers cuda_runtime_api.h HINTS ${CUDAToolkit_INCLUDE_DIRS} PATHS /usr/local/cuda/include)

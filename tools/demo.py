@@ -96,7 +96,7 @@ def learn():
     with tempfile.TemporaryDirectory() as folder:
         code = subprocess.run([f"{ROOT}/build/release/graft", "learn", f"{ROOT}/{PAGE}", "--model", f"{ROOT}/demo/base",
                                "--adapters", folder, *LEARN, *asked, "--answer-tokens", "8"]).returncode
-    print(f"\nnobody has {PAGE} in the context. "
+    print(f"\nno request has {PAGE} in its context. "
           f"{time.monotonic() - start:.1f} s from the page to the last answer")
     return code
 

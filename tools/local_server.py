@@ -12,7 +12,7 @@ _reserved = []
 
 def free_port():
     """A TCP port of 127.0.0.1 at which no process listens and which no other process was given that looked here or by
-    base/free_port.h and still runs. It lies below the range from which Linux takes the ports of outgoing connections:
+    base/local_processes.h and still runs. It lies below the range from which Linux takes the ports of outgoing connections:
     one of those could take the port before its server does."""
     for port in random.sample(range(10240, 32768), 200):
         name = socket.socket(socket.AF_UNIX)

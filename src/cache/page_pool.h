@@ -1,9 +1,9 @@
 // The page pool's bookkeeping: ids and reference counts, no bytes (model/ owns those). A page is
-// free, referenced (by one or more PageRefs), or cached: it has no reference, but the prefix tree
-// still knows its content, and it can be evicted. KV and adapters draw on the same pages, each up
-// to its quota. A page of KV has a holder, a tenant by its number (RoomShares), and what is cached
-// is in order by holder. Every change is O(1) and allocates nothing but for new holders.
-// One thread: counts are plain integers.
+// free, referenced (by one or more PageRefs), or cached. A cached page has no reference, but the
+// prefix tree still knows its content, and it can be evicted. KV and adapters draw on the same
+// pages, each up to its quota. A KV page has a holder, the number of the tenant that it counts for
+// (RoomShares). Each holder's cached pages are in a list, oldest first. Every change is O(1) and
+// allocates nothing but for new holders. One thread: counts are plain integers.
 #pragma once
 
 #include <algorithm>

@@ -1,8 +1,9 @@
-// A frontend's requests in flight, and where each of them is: on a runner, under a number that no
-// other request ever has, or waiting. Some of those that wait stand in line and hold up the ones
-// that came after them. Tenants share a limit of places.
-// Invariants: between the owner's calls each request is on one runner or waits; those in line wait;
-// each has one place of its tenant's. No locks: see the owner.
+// A frontend's requests in flight, and where each of them is: it waits, or it is on a runner under
+// a number that no other request ever has. If the placement policy keeps order, a request that
+// waits for room on a runner is in the line, and younger requests may not pass it. Other waiting
+// requests are not in the line. Each request takes one of `places_max` places, which tenants share.
+// Invariants between the owner's calls: each request is on one runner or waits, those in the line
+// wait, and each has one place of its tenant's. No locks: its owner has one.
 #pragma once
 
 #include <cstdint>

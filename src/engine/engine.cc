@@ -46,7 +46,8 @@ Engine::Engine(Executor& executor, AdapterTable& adapters, AdapterLoader& loader
   executor_.SetMasks(&scheduler_);
   if (grammars_ != nullptr) grammars_->SetWaker([this] { queue_.Wake(); });
   loader.SetWaker([this] { queue_.Wake(); });
-  // Contents that are no longer held are given back at once, not with the next request.
+  // Wakes the engine when an adapter's content is no longer used, so that its memory is freed now
+  // and not with the next request.
   adapters_.SetWaker([this] { queue_.Wake(); });
   // Where a step waits for an adapter's layers, Begin returns only once the last one is on its way.
   executor_.SetWorkWhileBlocked([this] { Deliver(); });

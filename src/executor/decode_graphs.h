@@ -1,7 +1,7 @@
-// DecodeGraphs: the launches of a decode step recorded once per batch size and bound on the ranks,
-// and replayed for every batch within: any mix of adapters, ranks and lengths, as all of these are
-// read from the device's memory. Replaying costs the host microseconds where launching costs
-// milliseconds. GPUs only; engine thread only.
+// DecodeGraphs: the kernel launches of a decode step, recorded once per batch size and bound on the
+// ranks. A recording is replayed for every batch within its bounds, with any mix of adapters, ranks
+// and lengths, because it reads these from the device's memory. A replay costs the host
+// microseconds; launching the kernels one by one costs milliseconds. GPUs only; engine thread only.
 #pragma once
 
 #include <compare>
@@ -25,9 +25,9 @@ class DecodeGraphs {
 
   // Called with graphs done and in total.
   using Progress = std::function<void(int64_t done, int64_t total)>;
-  // Records the graphs of all batch sizes for base rows and ranks of up to `rank_max`, with few
-  // adapters and with many, as far as they are not; a few milliseconds each. A step that finds none
-  // records its own.
+  // Records all missing graphs: every batch size, for base rows and for ranks up to `rank_max`,
+  // with few adapters and with many. Each takes a few milliseconds. A step that lacks its graph
+  // records it itself.
   void Record(int32_t rank_max, Stream& stream, const Progress& progress = {});
 
   // Whether Run takes this batch: a token is drawn after each row, and there are not too many.
@@ -64,9 +64,9 @@ class DecodeGraphs {
   std::vector<Key> KeysFor(int32_t num_rows, int32_t rank_max) const;
   Key KeyFor(int32_t num_rows, int32_t rank_bound, int32_t num_tiles) const;
   BatchUpload::Padding PaddingFor(const Key& key) const;
-  // Null: there was no memory for it when it was first wanted, and it is not tried again: this rank
-  // then launches such steps kernel by kernel, with the same rows and exchanges as ranks that
-  // replay them.
+  // Returns the key's graph, and records it at first use. Null if there was no memory then;
+  // recording is not tried again. Such steps are launched kernel by kernel. Their rows and
+  // exchanges are the same, so ranks that replay the graph stay in step.
   CapturedGraph* Find(const Key& key, Stream& stream);
 
   Transformer& transformer_;

@@ -1,4 +1,5 @@
-// GrammarStore compiles while requests wait, keeps and drops; over a compiler that counts.
+// Tests of GrammarStore: it compiles grammars on its own threads, keeps them, and drops those used
+// least. The compilers are fakes.
 #include "grammar/grammar_store.h"
 
 #include <gtest/gtest.h>

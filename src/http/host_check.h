@@ -1,5 +1,5 @@
-// Which names a server answers to. A page of some site can point its own name at 127.0.0.1 and have
-// the browser ask whatever listens there as if it were that site (DNS rebinding); the Host header
+// Which names a server answers to, against DNS rebinding: a web page can point its own name at
+// 127.0.0.1 and make the browser call a server there as if it were the page's site. The Host header
 // then has the site's name. Pure functions; any thread.
 #pragma once
 
@@ -9,9 +9,9 @@
 
 namespace graft {
 
-// The names that are checked, in lower case; empty: any will do. `given` is the operator's list,
-// "*" in it for any. Without one, a server that listens on `bind_host` on this machine alone and
-// asks for no key answers to this machine's own names; one that others reach, to any.
+// The Host names that the server answers to, in lower case. An empty list means any. `given` is the
+// operator's list; "*" in it means any. If it is empty, a server on loopback without keys answers
+// to this machine's own names, and every other server to any name.
 std::vector<std::string> ServedHosts(const std::vector<std::string>& given,
                                      const std::string& bind_host, bool needs_key);
 

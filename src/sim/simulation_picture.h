@@ -1,6 +1,5 @@
-// What simulations come to as a picture: a panel a figure, in it a bar a placement, so that they
-// can be compared at a glance. SVG, which browsers show and documents embed; the same runs give the
-// same bytes. Pure.
+// Draws results of simulations as SVG, to compare placements at a glance. Each figure has a panel,
+// and each placement a bar in it. The same runs give the same bytes. Pure.
 #pragma once
 
 #include <string>

@@ -1,10 +1,10 @@
-// Communicator: what the ranks of one model tell each other through memory that all of them map:
-// sums of their parts of a product, and rank 0's messages to the others. A rank is a process of
-// this machine. Sums are formed in the order of the ranks, element by element: their bits depend on
-// the number of ranks alone, and never on how much is summed at once. A rank that has ended, or
-// does not answer for `timeout_ns`, is noticed by all others: what they wait for fails, with the
-// same words for all of them, and so does everything after it. A rank's own end is for one thread
-// at a time, but for Break.
+// Communicator: how the ranks of one model exchange data through memory that all of them map: sums
+// of their parts of a product, and messages from rank 0 to the others. A rank is a process of this
+// machine. Sums are formed element by element, in the order of the ranks, so their bits depend on
+// the number of ranks alone, and not on how much is summed at once. All ranks notice a rank that
+// has ended or has not answered for `timeout_ns`. Their waiting call fails then, with the same
+// words on every rank, and so do all later calls. A rank's Communicator is for one thread at a
+// time, except for functions that say otherwise: Break, state and the reports.
 #pragma once
 
 #include <sys/types.h>

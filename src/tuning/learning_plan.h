@@ -1,7 +1,7 @@
-// LearningPlan: what is learned of which documents, from the recipe to the examples: the same for
-// `graft learn`, for jobs over HTTP and for encoders, in this order. MakePlan (or MakeTaskPlan),
-// AddDocument for each, SizesOfPlan, CheckPlan, one of learn_memory.h's plans of the memory,
-// PrepareAll; then the training (training_group.h, encoder_folder.h). One thread.
+// LearningPlan: the documents to learn and what is learned of each, from the recipe to the
+// examples. `graft learn`, jobs over HTTP and encoders all use it, and call in this order: MakePlan
+// (or MakeTaskPlan), AddDocument for each document, SizesOfPlan, CheckPlan, a memory plan of
+// learn_memory.h, PrepareAll. Training follows (training_group.h, encoder_folder.h). One thread.
 #pragma once
 
 #include <memory>

@@ -1,5 +1,5 @@
-// What Hopper's GEMM kernel (gemm_hopper.cuh) is told, the shape of its tiles, its ring in shared
-// memory and a block's walk over its tiles.
+// For Hopper's GEMM kernel (gemm_hopper.cuh): its arguments, the shape of its tiles, the ring of
+// stages in shared memory, and the order in which a block takes its tiles.
 #pragma once
 
 #include <cstdint>
