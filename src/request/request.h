@@ -97,7 +97,7 @@ struct Request {
   SharedText grammar;  // what the answer must be of, see grammar/grammar_text.h; "": anything
   ReasoningBound reasoning;
 
-  // The order of requests (docs/engine.md, fair shares): tenant_weight, above 0, is the tenant's
+  // The order of requests (docs/fair-shares.md): tenant_weight, above 0, is the tenant's
   // share of the engine; key_id, the first digits of a key's digest, tells its keys apart; the
   // larger priority goes first among a key's requests.
   float tenant_weight = 1.0f;
