@@ -1,7 +1,8 @@
-// What the executor and the workers of the CPU assist share: jobs, flags, rows of x and the
-// workers' answers, in one stretch of memory that a GPU sees too and that worker processes map. A
-// job is one projection of one step for the rows of adapters that are still on their way. Every
-// flag has one writer. Jobs are posted by the engine's thread; each worker has one of its own.
+// AssistExchange: the memory that the executor and the workers of the CPU assist share. It holds
+// jobs, flags, rows of x and the workers' answers. A GPU sees it, and worker processes map it. A
+// job is one projection of one step, for the rows of adapters that are still on their way to the
+// device. Each flag has one writer. The engine's thread posts jobs; each worker reads them on its
+// own thread.
 #pragma once
 
 #include <cstdint>
@@ -63,8 +64,8 @@ class AssistExchange {
   float* delta() const { return reinterpret_cast<float*>(memory_ + begins_.delta); }
 
   // ---- The engine's thread ----
-  // The number of the next job, once its place is free: waits until all but the last `ahead` jobs
-  // are answered.
+  // Returns the number of the next job. Waits until all but the last `ahead` jobs are answered, so
+  // that the job's place is free.
   uint32_t NextNumber(uint32_t ahead) const;
   // To be filled, but for its number and shares, before Post.
   AssistJob& Prepare(uint32_t number);
@@ -78,9 +79,9 @@ class AssistExchange {
   void Stop();
 
   // ---- A worker ----
-  // The worker's first job after `number` that it has a share of and has not answered. Waits for
-  // one until the steady clock's `until_ns`; null then, and after Stop. *number is the last one
-  // looked at.
+  // Returns the first job after `number` that the worker has a share of and has not answered. Waits
+  // for one until the steady clock shows `until_ns`. Null if none came by then, and after Stop.
+  // Sets *number to the last job looked at.
   const AssistJob* Take(int32_t worker, int64_t until_ns, uint32_t* number);
   // The number at which a worker begins to look.
   uint32_t FirstNumber() const;

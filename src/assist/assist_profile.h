@@ -1,7 +1,7 @@
-// What the CPU assist's work costs one worker, measured at start on the model's shapes, and how a
-// job's rows are split over workers by it (CaraServe, section 4.2): reading an adapter's matrices
-// costs as much whatever the rows, so a worker is worth taking in only where its rows cost as much
-// as that. Few rows take few cores. Plain data.
+// AssistProfile: what the CPU assist's work costs one worker, measured at start on the model's
+// shapes, and the split of a job's rows over the workers (CaraServe, section 4.2). Reading an
+// adapter's matrices costs the same for any number of rows. So another worker is used only if its
+// rows cost as much as this reading, and few rows use few cores. Plain data.
 #pragma once
 
 #include <array>

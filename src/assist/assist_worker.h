@@ -1,6 +1,6 @@
-// AssistWorker: computes one worker's shares of the CPU assist's jobs with the CPU's LoRA kernels,
-// straight from an adapter's rows in the host's memory. On a thread of the server, or in a process
-// of its own that maps the exchange and the host store. One thread.
+// AssistWorker computes one worker's shares of the CPU assist's jobs. It uses the CPU's LoRA
+// kernels and reads an adapter's rows directly from the host's memory. It runs on a thread of the
+// server, or in a process that maps the exchange and the host store. One thread.
 #pragma once
 
 #include <cstdint>

@@ -1,7 +1,6 @@
-// AssistWorkers: keeps the workers of the CPU assist at work, each on a thread or in a process of
-// its own. When a process dies, the thread that keeps it does its work until another one is there:
-// no stream waits for ever, and the answers are those it would have given. Made
-// and destroyed by one thread.
+// AssistWorkers keeps the CPU assist's workers running, each on a thread or in a process. When a
+// process dies, the thread that watches it does its work until a new process is there. So no stream
+// waits for ever, and the answers are the same. Made and destroyed by one thread.
 #pragma once
 
 #include <sys/types.h>

@@ -1,8 +1,8 @@
-// CpuAssist: while an adapter's rows are on their way into the device's memory, workers of the host
-// compute what it adds to each projection (CaraServe, section 4), so that its prefill need not wait
-// for them. The stream is never stopped: it hands over rows and waits for answers by flags in
-// memory that both sides see. A layer that has all its rows when it is launched is computed by the
-// device again. Engine thread only; the workers have threads or processes of their own.
+// CpuAssist: while an adapter's rows are copied to the device, workers on the host compute what the
+// adapter adds to each projection (CaraServe, section 4), so that a prefill need not wait for the
+// copy. The stream never stops: it hands over rows and waits for answers by flags in memory that
+// both sides see. Once a layer has all its rows at launch, the device computes it. Engine thread
+// only; the workers have their own threads or processes.
 #pragma once
 
 #include <cstdint>

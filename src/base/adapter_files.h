@@ -1,6 +1,6 @@
-// The files of an adapter's folder. It is a PEFT folder, with the first two; or a bundle, with the
-// next ones: graft.json and PEFT folders lora and prompt, of which one may be missing. Either may
-// have files of texts beside them.
+// The names of files in an adapter's folder. The folder is a PEFT folder, with the first two files,
+// or a bundle: graft.json beside PEFT folders lora and prompt, of which one may be missing. Either
+// may also have files of texts.
 #pragma once
 
 #include <array>
@@ -23,9 +23,10 @@ inline constexpr std::array<const char*, 6> kAdapterTextFiles = {
 inline constexpr std::array<const char*, 3> kVocabularyFiles = {"tokenizer.json", "tokenizer.model",
                                                                 "vocab.json"};
 
-// What to say of a folder that is no adapter while sub-folders of it are, as trainers leave
-// checkpoints and PEFT names several adapters; "" where none is. Looks at `path` alone, which lies
-// where adapters may be read, and at a bounded number of folders in it.
+// Says which sub-folders of `path` are adapters, for an error about a folder that is not one:
+// trainers write checkpoints into sub-folders, and PEFT names several adapters so. "" if there are
+// none. Looks at `path` alone, which must lie where adapters may be read, and at a bounded number
+// of folders in it.
 std::string TellAdaptersBelow(const std::string& path);
 
 }  // namespace graft

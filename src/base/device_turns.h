@@ -1,9 +1,9 @@
-// DeviceTurns: a device that works while its callers go on, such as a GPU, taken in turn by a
-// server's steps and by work beside them in small pieces. Both are launched at any time, one at a
-// time, and run in the order of their launches, so that the device does not stand still between
-// them. One piece at most is on its way. While steps follow each other pieces take the share of the
-// time that they may (TurnAccount); while none do, all of it. Thread-safe: steps come from one
-// thread, pieces from another.
+// DeviceTurns: a device that works while its callers go on, such as a GPU, shared by a server's
+// steps and by other work in small pieces. Steps and pieces are launched one at a time, at any
+// moment, and run in the order of their launches, so that the device does not stand still between
+// them. At most one piece is under way. While steps follow each other, pieces take their share of
+// the time (TurnAccount); otherwise they take all of it. Thread-safe: steps come from one thread,
+// pieces from another.
 #pragma once
 
 #include <condition_variable>

@@ -1,8 +1,8 @@
-// Faults that pass and faults that stay. kUnavailable, kResourceExhausted, kAborted and
-// kDeadlineExceeded are what may be gone when the same is asked again a moment later: no descriptor
-// or memory was free, a disk or a queue did not answer, another write came between. Every other
-// failure stays until the request or the world changes. Code that makes a Status picks its code by
-// this rule, and clients are told to try again by it. Pure functions; any thread.
+// Transient and lasting faults. kUnavailable, kResourceExhausted, kAborted and kDeadlineExceeded
+// are transient: the same call may succeed a moment later, because no descriptor or memory was
+// free, a disk or a queue did not answer, or another write came between. Every other failure lasts
+// until the request or the world changes. Code that makes a Status picks its code by this rule, and
+// clients are told by it whether to try again. Pure functions; any thread.
 #pragma once
 
 #include <string>
@@ -13,10 +13,10 @@ namespace graft {
 
 bool IsPassing(const Status& status);
 
-// What a failed system call means, by its errno: kNotFound where nothing is there,
-// kPermissionDenied where rights lack or a link leads out, kInvalidArgument for an impossible path.
-// Everything else passes: kResourceExhausted for a lack of memory, kUnavailable for the rest. The
-// message is `what` and the system's words.
+// The Status of a failed system call, by its errno. kNotFound: nothing is there. kPermissionDenied:
+// rights are missing, or a link leads out. kInvalidArgument: the path is impossible. All other
+// faults are transient: kResourceExhausted for a lack of memory, else kUnavailable. The message is
+// `what` and the system's words.
 Status SystemError(int error_number, const std::string& what);
 
 }  // namespace graft

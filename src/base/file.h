@@ -10,9 +10,9 @@
 
 namespace graft {
 
-// The bytes of a regular file. kNotFound where there is none, kPermissionDenied where this user may
-// not read it, kInvalidArgument for what is no file or has more than `bytes_max`; what passes
-// (base/fault.h) where memory, descriptors or the disk fail, or the file is cut meanwhile.
+// The bytes of a regular file. kNotFound: no such file. kPermissionDenied: this user may not read
+// it. kInvalidArgument: it is not a regular file, or larger than `bytes_max`. A transient fault
+// (base/fault.h): memory, descriptors or the disk fail, or the file is cut meanwhile.
 Result<std::string> ReadFile(const std::string& path, int64_t bytes_max = int64_t{1} << 30);
 
 bool FileExists(const std::string& path);
@@ -25,14 +25,14 @@ struct FileStamp {
 // kNotFound where there is no file; other codes where that cannot be told.
 Result<FileStamp> StampFile(const std::string& path);
 
-// `path` (absolute, or relative to `root`) with every link resolved, if it lies inside `root`;
-// otherwise kPermissionDenied. kNotFound where nothing is there. Messages name `root` as it is with
-// links resolved, `path` as it was given.
+// `path` (absolute, or relative to `root`) with every link resolved, if it lies inside `root`; else
+// kPermissionDenied. kNotFound if nothing is there. Messages name `root` with its links resolved,
+// and `path` as it was given.
 Result<std::string> ResolveInside(const std::string& root, const std::string& path);
 
-// The folders that reads stay inside, wherever links in them lead. A writer in a root can change
-// links at any moment, so Read checks the file that it has opened, not what the name meant before.
-// Without roots, reads go anywhere. Immutable; any thread.
+// FileJail: the folders that reads must stay inside, wherever links in them lead. A writer inside a
+// root can change links at any moment, so Read checks the file that it has opened, and not what the
+// name meant before. Without roots, reads go anywhere. Immutable; any thread.
 class FileJail {
  public:
   FileJail() = default;

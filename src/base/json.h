@@ -1,8 +1,8 @@
-// JSON from untrusted hands: parsing within limits and without exceptions, in a time that is linear
-// in the text, but for sorting keys. What reads a request uses these functions, and no parser of
-// its own: MeasureJson tells what a tree would take before there is one, and ParseOrderedJson keeps
-// the order of keys without looking each of them up among all others, as OrderedJson::parse does.
-// nlohmann::json underneath. No thread of its own.
+// Parses untrusted JSON within limits, without exceptions, in time linear in the text except for
+// the sorting of keys. All code that reads requests uses these functions. MeasureJson computes a
+// tree's memory before the tree is built. ParseOrderedJson keeps the order of keys;
+// OrderedJson::parse does so too, but looks each key up among all others. nlohmann::json does the
+// work underneath. Any thread.
 #pragma once
 
 #include <cstdint>

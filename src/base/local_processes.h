@@ -1,6 +1,7 @@
-// Processes and ports of this machine. Those that outlive the command that starts them are written
-// down in a file, so that a later command finds them. Another process that has got the number of
-// one that ended is not taken for it. One thread, but for StateOfProcess and FindFreePort.
+// Processes and ports of this machine. Processes that outlive the command that starts them are
+// recorded in a file, so that a later command finds them. If another process has got the number of
+// one that ended, it is not mistaken for it. One thread, except for StateOfProcess and
+// FindFreePort.
 #pragma once
 
 #include <sys/types.h>
@@ -41,9 +42,10 @@ ProcessState StateOfProcess(pid_t pid);
 // Whether a process listens there, on this machine.
 bool Listens(int port);
 
-// A TCP port of 127.0.0.1 at which no process listens and which no other process was given that
-// looked here or by tools/local_server.py and still runs. It lies below the range from which Linux
-// takes the ports of outgoing connections: one of those could take the port before its server does.
+// A TCP port of 127.0.0.1 at which no process listens. It is not one that this function or
+// tools/local_server.py gave to another process that still runs. It lies below the range from which
+// Linux takes the ports of outgoing connections, one of which could otherwise take the port before
+// its server does.
 Result<int> FindFreePort();
 
 }  // namespace graft

@@ -1,6 +1,6 @@
 // Logging: LOG_INFO("listening on {}:{}", host, port), with fmt's format strings, checked at
-// compile time. Lines go to stderr; stdout is for results. Thread-safe. Levels: debug, info, warn,
-// error, off. spdlog does it, and stays in base/: what logs need not compile it.
+// compile time. Lines go to stderr; stdout is for results. Levels: debug, info, warn, error, off.
+// Only base/ includes spdlog, so that code that logs need not compile it. Thread-safe.
 #pragma once
 
 #include <fmt/core.h>

@@ -1,6 +1,6 @@
-// How a line of the log looks. Whatever a line holds of others' texts (paths, names, messages), it
-// stays one line, says nothing to a terminal and cannot be read in another order than it has. Pure
-// functions; any thread.
+// How a line of the log looks. A line may hold texts of others (paths, names, messages). It stays
+// one line all the same, sends no control codes to a terminal, and cannot be displayed in another
+// order than it has. Pure functions; any thread.
 #pragma once
 
 #include <memory>

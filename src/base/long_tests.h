@@ -1,6 +1,6 @@
-// How long tests take. `make test` runs only a few of many random seeds, or smaller sizes, where
-// more of them would only repeat. `make test-all` sets GRAFT_LONG_TESTS, which runs all of them.
-// For tests only. Any thread.
+// How long tests run. `make test` runs only a few of many random seeds, or smaller sizes, if more
+// would only repeat the same. `make test-all` sets GRAFT_LONG_TESTS, which runs all of them. For
+// tests only. Any thread.
 #pragma once
 
 #include <cstdlib>

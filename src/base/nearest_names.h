@@ -19,9 +19,9 @@ int EditDistance(std::string_view a, std::string_view b, int limit);
 std::string NearestNames(std::string_view name, const std::vector<std::string>& names,
                          size_t names_max = 3);
 
-// Many names, from which a search picks the few that are worth comparing: those that share the most
-// groups of three letters with what was asked for. However many names there are, a search looks at
-// a bounded number of them, so it may miss one. Its owner locks.
+// NameIndex: many names, of which a search compares only the few that share the most groups of
+// three letters with the name that was asked for. A search looks at a bounded number of names,
+// however many there are, so it may miss one. Not thread-safe: its owner locks.
 class NameIndex {
  public:
   // A name that is there already, or that is too long to be searched for, changes nothing.

@@ -1,6 +1,7 @@
-// OutOfMemory: memory has run out where no sum foresaw it. It is thrown as a std::bad_alloc, as
-// operator new throws one, and code that can give up a piece of work catches both. A step then
-// costs its requests, a load its adapter, and a command ends with a message. Any thread.
+// OutOfMemory: memory has run out although the sums at start foresaw enough. It is thrown as a
+// std::bad_alloc, as operator new throws one, and code that can give up a piece of work catches
+// both. A step then fails its requests, a load fails its adapter, and a command ends with a
+// message. Any thread.
 #pragma once
 
 #include <new>

@@ -1,6 +1,7 @@
-// Names of leading tokens in whole pages, the same on all machines: a runner tells which prefixes
-// it has cached, and a frontend looks for those of a prompt. Nothing is shared by them: a prompt
-// that has another's name by chance is only placed worse. Pure functions.
+// Hashes that name the leading tokens of a prompt, page by page, the same on all machines. A runner
+// tells which prefixes it has cached, and a frontend looks for those of a prompt. They only guide
+// placement: if two prompts have the same name by chance, one is placed worse, and no data is
+// shared. Pure functions.
 #pragma once
 
 #include <cstdint>

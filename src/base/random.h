@@ -1,6 +1,6 @@
-// Random numbers that depend on (seed, counter) alone, so that a draw is the same whatever else
-// runs beside it, on every device. Random is a small stateful generator on top, for workloads and
-// tests.
+// Random numbers that depend on (seed, counter) alone, so that a draw is the same on every device,
+// whatever else runs beside it. The class Random is a small stateful generator on top, for
+// workloads and tests.
 #pragma once
 
 #include <cstdint>

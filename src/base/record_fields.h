@@ -1,7 +1,7 @@
-// Records that name each of their fields once, for a JSON object that is kept: VisitFields(record,
-// visit), beside the record, calls visit(name, member) for each of them. A reader skips fields that
-// it does not know and leaves those that are missing or of another type (base/json_fields.h), so
-// that two versions share what is kept. Any thread.
+// Stored records that name each of their fields once, for JSON. VisitFields(record, visit), defined
+// beside the record, calls visit(name, member) for each field. A reader skips unknown fields, and
+// leaves members as they are if their field is missing or has another type (base/json_fields.h), so
+// that two versions can share what is stored. Any thread.
 #pragma once
 
 #include <concepts>

@@ -1,7 +1,7 @@
-// The log of a process that serves: its lines are text or JSON and leave by a thread of their own,
-// so that threads that log never wait for a reader. If the reader falls behind, the oldest waiting
-// lines are dropped and counted. LOG_INFO and the like write to it. Thread-safe but for its begin
-// and end, which belong to the main thread.
+// The log of a serving process. A thread of its own writes its lines, as text or JSON, so that
+// threads that log never wait for a reader. If the reader falls behind, the oldest waiting lines
+// are dropped and counted. LOG_INFO and the other macros write to it. Thread-safe, except for its
+// begin and end, which belong to the main thread.
 #pragma once
 
 #include <chrono>

@@ -5,9 +5,9 @@
 
 namespace graft {
 
-// Where the library lies: beside the program, where packages keep libraries, or, of a build
-// folder's programs, in the folder `build_folder` beside theirs ("": in none). The name itself
-// where it is in none of these, for the loader's own search.
+// The path of the library. It lies beside the program, or where packages keep libraries, or, for
+// programs of a build folder, in the folder `build_folder` beside theirs ("": none). If it is in
+// none of these, returns the name itself, for the loader's own search.
 std::string FindSharedLibrary(const std::string& name, const std::string& build_folder = "");
 
 // Why this thread's last call of dlopen or dlsym failed.

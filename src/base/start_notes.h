@@ -1,6 +1,6 @@
-// What is to be said at a program's start before its log is there: an environment variable that no
-// command knows, for one. The log writes it as warnings when it begins; if none begins, the code
-// that ends the program does. Main thread.
+// Messages of a program's start from before its log exists, for example about an environment
+// variable that no command knows. The log writes them as warnings when it begins. If no log begins,
+// the code that ends the program writes them. Main thread.
 #pragma once
 
 #include <string>

@@ -1,5 +1,5 @@
-// Status and Result<T>: how the world's failures travel. Codes are gRPC's, so that a Status crosses
-// an RPC border unchanged. A message says what is wrong and what to do about it. Bugs use CHECK
+// Status and Result<T> carry failures of the outside world. The codes are gRPC's, so that a Status
+// crosses an RPC unchanged. A message says what is wrong and what to do about it. Bugs use CHECK
 // instead.
 #pragma once
 

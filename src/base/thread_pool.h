@@ -1,9 +1,9 @@
-// Fork-join over a fixed set of threads: what the CPU kernels run on. The caller takes part as
-// worker 0, and does the part of each worker that has not begun when its own is done: on a machine
-// with more to do than cores the scheduler lets a worker wait for milliseconds. Workers spin
-// briefly between calls (a step has hundreds of them), then sleep. One caller at a time. Where
-// memory runs out in a call, it ends on all workers, and the caller gets OutOfMemory; nothing else
-// may be thrown in it.
+// ThreadPool: fork-join over a fixed set of threads, on which the CPU kernels run. The caller takes
+// part as worker 0. When it is done, it also does the parts of workers that have not begun, because
+// on a busy machine the operating system may let a worker wait for milliseconds. Workers spin
+// briefly between calls (a step has hundreds of them), then sleep. One caller at a time. If memory
+// runs out in a call, the call ends on all workers, and the caller gets OutOfMemory. Nothing else
+// may be thrown in a call.
 #pragma once
 
 #include <atomic>

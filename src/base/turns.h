@@ -1,7 +1,7 @@
-// Turns: a device's kernel threads, taken in turn by a server's steps and by what works beside them
-// in small pieces. A step waits for the piece that runs, and for those that are owed from the step
-// before. While steps run, pieces take the share of the time that they may; while none do, all of
-// it. Thread-safe: steps come from one thread, pieces from another.
+// Turns: a device's kernel threads, shared by a server's steps and by other work in small pieces. A
+// step waits for the piece that runs, and for pieces that are still owed from the step before.
+// While steps run, pieces take their share of the time; otherwise they take all of it. Thread-safe:
+// steps come from one thread, pieces from another.
 #pragma once
 
 #include <condition_variable>

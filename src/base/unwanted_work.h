@@ -1,7 +1,8 @@
-// Whether the work that a thread does for a request is still wanted: its client may have left, or
-// the server ends. The thread that waits for the work says so in a flag, and work that may take
-// long asks once in a while and gives up with UnwantedWork(), without knowing what it is done for.
-// Work without a WatchedWork is always wanted. Any thread, each by itself.
+// Whether the work that a thread does for a request is still wanted: the client may have left, or
+// the server may be ending. The thread that waits for the work says so by a flag (WatchedWork).
+// Long work asks WorkIsUnwanted() from time to time and gives up with the Status of UnwantedWork(),
+// without knowing what it works for. Work without a WatchedWork is always wanted. Any thread, each
+// by itself.
 #pragma once
 
 #include <atomic>

@@ -1,6 +1,6 @@
-// `graft-bench assist --ipc`: rows handed to worker processes and their answers taken back, through
-// shared memory and through UNIX domain sockets (CaraServe, Figure 17). Needs no GPU. Main thread,
-// before the process has any other: it forks.
+// `graft-bench assist --ipc` measures how long it takes to hand rows to worker processes and to get
+// their answers, through shared memory and through UNIX domain sockets (CaraServe, Figure 17). It
+// needs no GPU. It forks, so it runs on the main thread before the process has any other.
 #pragma once
 
 #include <vector>

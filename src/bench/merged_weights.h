@@ -1,5 +1,5 @@
-// MergedWeights: a model's projections once more, with one adapter merged into them: x (W + AB)
-// instead of x W + x A B, as S-LoRA's Figure 7 compares. The base weights are never touched. Main
+// MergedWeights: copies of a model's projections with one adapter merged into them: x (W + AB) in
+// place of x W + x A B, as S-LoRA's Figure 7 compares. The base weights are not changed. Main
 // thread only, while no step runs.
 #pragma once
 

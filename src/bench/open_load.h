@@ -1,6 +1,7 @@
-// Drives a Generator with thousands of requests in flight from one thread: it submits each when its
-// time comes and is rung by the streams, so that a request that waits costs nothing. Latencies
-// count from when a request was due, not from when it could be submitted. Virtual clients: no HTTP.
+// Drives a Generator with thousands of requests in flight from one thread. It submits each request
+// when its time comes, and the streams call it when they have tokens, so that a request that waits
+// costs nothing. Latencies count from the time at which a request was due, not from its submission.
+// The clients are virtual: there is no HTTP.
 #pragma once
 
 #include <atomic>

@@ -1,7 +1,7 @@
-// Thousands of adapters for benches, without a disk and without their bytes in the host's memory: a
-// few real ones with random weights per rank stand behind many hashes. A load copies an adapter's
-// real bytes from page-locked memory into pages of its own, as for any other; only its source is
-// shared, and nothing is read from files. Thread-safe.
+// Thousands of adapters for benches, without a disk and without memory for all of them on the host.
+// A few real adapters with random weights, one per rank, stand behind many hashes. A load copies
+// the real adapter's bytes from page-locked memory into the load's own pages, as for any other
+// adapter. Only the source is shared, and no file is read. Thread-safe.
 #pragma once
 
 #include <cstdint>

@@ -1,11 +1,12 @@
-// Which adapter contents requests may ask for, and which are in use. A content goes by its key: its
-// hash, or until it was first read a key that stands for it. It is held by the table while it is
-// published and by every lease; Retire drops the table's hold, and after the last hold its id comes
-// out of TakeUnused: requests in flight finish on the content they started with, wherever its bytes
-// are by then. The mover of the bytes tells where they are. Thread-safe; outlives its leases.
-// Letting go of a lease takes no lock unless it was the last. A weighted sum of contents is a
-// content of its own, published by the first request for it. It holds its parts, and is retired
-// with the first of them, or when it went unused for long and another sum wants its place.
+// AdapterTable: which adapter contents requests may ask for, and which are in use. A content's key
+// is its hash; until a content is first read, another key stands for the hash. The table holds a
+// content while it is published, and every lease holds it. Retire drops the table's hold. After the
+// last hold, TakeUnused returns the content's id. So requests in flight finish on the content that
+// they started with. The code that moves the bytes knows where they are.
+// A weighted sum of contents is a content of its own. The first request for a sum publishes it. It
+// holds its parts, and is retired with the first of them, or when it has not been used for long and
+// another sum needs its place. Thread-safe; outlives its leases. Releasing a lease takes no lock
+// unless it was the last.
 #pragma once
 
 #include <atomic>
@@ -79,10 +80,10 @@ class AdapterTable {
   void Identify(const std::string& key, const std::string& hash);
   // kNotFound if the key is not published (any more).
   Result<AdapterLease> Acquire(const std::string& key);
-  // The sum of the contents with these keys by these weights, in whatever order; nothing else of
-  // the parts is looked at. kNotFound as above. kResourceExhausted if sums_max are in use, or if
-  // the tenant has in use kShareOfFree times as many as are left: whatever one tenant asks for,
-  // others find room for theirs.
+  // Acquires the sum of the contents with these keys and weights, in whatever order; the other
+  // members of the parts are ignored. kNotFound as above. kResourceExhausted if sums_max are in
+  // use, or if the tenant uses kShareOfFree times as many as are left, so that one tenant always
+  // leaves some for others.
   Result<AdapterLease> AcquireSum(std::vector<AdapterPart> parts, const std::string& tenant);
   static constexpr int32_t kShareOfFree = 4;
   // No new leases from now on, of sums with it neither; an unknown key is ignored.

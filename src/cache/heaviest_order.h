@@ -1,6 +1,6 @@
-// Parties in the order of what they hold, heaviest first, to about an eighth: those that hold alike
-// lie in one bucket, and within a bucket first in is first out. Every change is O(1) and allocates
-// nothing but for parties with new numbers. One thread.
+// Parties sorted by how much they hold, heaviest first, to about an eighth: parties that hold about
+// the same are in one bucket, and within a bucket first in is first out. Every change is O(1) and
+// allocates nothing except for parties with new numbers. One thread.
 #pragma once
 
 #include <array>

@@ -1,8 +1,8 @@
-// What can be evicted, in the order of last use: a line for each holder, longest unused first. An
-// item is a small number, as is a holder (RoomShares). Items enter when they become idle, nearly
-// always behind all others of their holder; every change is O(1) then, and allocates nothing but
-// for new items and holders. Invariant: within a line no item was used before the one in front of
-// it. One thread.
+// Items that can be evicted, in the order of last use: one list for each holder, longest unused
+// first. Items and holders (RoomShares) are small numbers. An item enters when it becomes idle,
+// nearly always at the end of its holder's list. Then every change is O(1), and allocates nothing
+// except for new items and holders. Invariant: within a list no item was used before the one in
+// front of it. One thread.
 #pragma once
 
 #include <cstddef>

@@ -1,6 +1,6 @@
-// Hashes of what clients choose, under a key that they do not know, so that no client can send many
-// prompts or salts that share a bucket. Equal inputs have equal hashes under one key, in one
-// process; no hash is kept beyond it. Pure functions.
+// Hashes of values that clients choose, under a key that clients do not know, so that no client can
+// send many prompts or salts that fall into one bucket. Equal inputs have equal hashes under one
+// key, within one process; no hash is kept longer. Pure functions.
 #pragma once
 
 #include <cstdint>

@@ -1,7 +1,7 @@
-// Which prefixes a PrefixTree has, in 8 KB for a frontend that places requests: a bit for each
-// class of names (base/prefix_hash.h) that any of its pages is in. A bit may be set by another
-// prefix of the class; a search for several pages in a row is hardly ever wrong by more than one.
-// The engine thread writes, any thread reads.
+// PrefixDigest: in 8 KB, which prefixes a PrefixTree has, for a frontend that places requests.
+// There is a bit for each class of prefix names (base/prefix_hash.h), set if any of the tree's
+// pages is in the class. Another prefix of the class may have set a bit, but a search for several
+// pages in a row is rarely wrong by more than one page. The engine thread writes, any thread reads.
 #pragma once
 
 #include <array>

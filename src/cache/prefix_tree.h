@@ -1,10 +1,11 @@
-// The prefix cache: which pages hold the KV of which leading tokens. There is a tree per (tenant,
-// adapter content hash); its nodes are whole pages of tokens. Two roots share nothing, except that
-// an adapter that acts from a position on has the base model's pages before it, and branches off
-// the base's tree there. An adapter reloaded with other content has another hash, hence another
-// root. Pages without references stay cached in the pool until EvictOldest takes them, leaves
-// first. Found by hash, under a key that no client knows; trusted only after comparing all tokens.
-// Memory is fixed at construction but for the roots. Engine thread only.
+// PrefixTree: the prefix cache, which finds the pages that hold the KV of given leading tokens.
+// There is a tree per (tenant, adapter content hash); its nodes are whole pages of tokens. Two
+// trees share nothing, with one exception: an adapter that acts from a position on uses the base
+// model's pages before it, and branches off the base's tree there. An adapter that was reloaded
+// with other content has another hash and so another tree. Pages without references stay cached in
+// the pool until EvictOldest takes them, leaves first. A page is looked up by a hash under a key
+// that no client knows, and used only after all its tokens were compared. Memory is fixed at
+// construction except for the roots. Engine thread only.
 #pragma once
 
 #include <cstdint>
@@ -57,9 +58,9 @@ class PrefixTree {
     return Share(Find(key, tokens));
   }
 
-  // Makes page `idx` of a sequence findable: `pages[idx]` holds the KV of `tokens` (one page of
-  // them), and the pages before it are in the tree already. If the tree knows another page of the
-  // same content, the sequence gets that one instead and lets go of its own.
+  // Makes page `idx` of a sequence findable. `pages[idx]` holds the KV of `tokens` (one page of
+  // them), and the pages before it are in the tree already. If the tree has another page with the
+  // same content, the sequence gets that page and releases its own.
   void Insert(const PrefixKey& key, PageList& pages, int32_t idx, std::span<const int32_t> tokens);
 
   // Forgets the holder's cached page that went unused longest, and frees it. False: it has none.

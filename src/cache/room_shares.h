@@ -1,9 +1,9 @@
-// How much of the device's room each tenant holds: pages of KV, bytes of adapters in pages, slots
-// of adapters, and places among the fetches. The tenant that holds most for its weight gives up
-// what it has cached or idle, so a tenant that floods throws out what is its own. Pages and
-// adapters in use count as held, too. A tenant that has had no request for long is the first to
-// give. Every change is O(1). A holder is a number for a tenant: from its first request on until it
-// has no request and holds nothing. Engine thread only.
+// RoomShares: how much of the device's room each tenant holds: pages of KV, bytes of adapters in
+// pages, slots of adapters, and places among the fetches. If room is short, the tenant that holds
+// most for its weight gives up what it has cached or idle. So a tenant that floods the server
+// evicts its own. Pages and adapters in use count, too. A tenant that has had no request for long
+// gives first. A holder is the number of a tenant, from its first request on until it has no
+// request and holds nothing. Every change is O(1). Engine thread only.
 #pragma once
 
 #include <cstdint>

@@ -1,8 +1,8 @@
-// Packs rows of any sizes into pages of a pool: which bytes of which pages, no bytes itself. Rows
-// never straddle a page. An adapter gets whole pages of its own, and what is left of it goes into
-// holes of pages that several share, where that saves a page (S-LoRA, section 4.2, has pages of one
-// row instead; ours are large, since KV's layout asks for that).
-// One thread.
+// RowPacker packs rows of any sizes into pages of a pool. It decides which bytes of which pages
+// each row gets, and touches no bytes itself. A row never straddles a page. An adapter gets whole
+// pages of its own. The rest of it goes into holes of pages that several adapters share, if that
+// saves a page. (S-LoRA, section 4.2, has pages of one row instead; these are large, because KV's
+// layout needs that.) One thread.
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,6 @@
-// `graft adapters merge`: a folder of the base with an adapter merged into it, which answers as the
-// served adapter does. It comes to its name when it is whole; in an empty folder that is there, its
-// files come to theirs then. Main thread.
+// `graft adapters merge` writes a folder with the base model and one adapter merged into its
+// weights. The result answers as the served adapter does. The folder gets its name only when it is
+// whole. If an empty folder of that name exists, its files get their names then. Main thread.
 #pragma once
 
 #include <string>
@@ -24,9 +24,8 @@ struct MergeOrder {
   std::string out;          // not there, or an empty folder
 };
 
-// Tells on stdout what was written, and on stderr how far it is. kFailedPrecondition where the
-// adapter's content is another one by now or `out` is taken, kResourceExhausted where the disk has
-// no room.
+// Prints on stdout what was written, and its progress on stderr. kFailedPrecondition: the adapter's
+// content has changed, or `out` is taken. kResourceExhausted: the disk has no room.
 Status MergeAdapter(const MergeOrder& order, const ModelConfig& config);
 
 }  // namespace graft

@@ -12,9 +12,9 @@
 
 namespace graft {
 
-// By their names in the folder, what they hold; nothing: such a file is not there. Files that are
-// not named stay as they are. kInvalidArgument where the base's and the adapter's end tokens are
-// more than a server takes, or a file of the base makes no sense.
+// What the files of the merged folder hold, by name. Nothing: the folder has no such file. Files
+// that are not named stay as they are. kInvalidArgument: base and adapter together have more end
+// tokens than a server takes, or a file of the base makes no sense.
 using MergedTexts = std::map<std::string, std::optional<std::string>>;
 Result<MergedTexts> MergeTexts(const std::string& model_dir, const ModelConfig& config,
                                const AdapterText& text);

@@ -1,6 +1,6 @@
-// The process's signals, taken by a thread of its own. SIGTERM and SIGINT: while a server starts
-// they end the process; while it serves, the first is a request to finish and the second ends the
-// process after all. SIGHUP: what can be read anew is. SIGUSR1 and SIGUSR2 do nothing.
+// StopSignals: a thread of its own takes the process's signals. SIGTERM and SIGINT end the process
+// while a server starts. While it serves, the first of them asks it to finish, and the second ends
+// the process. SIGHUP reloads what can be read anew. SIGUSR1 and SIGUSR2 do nothing.
 #pragma once
 
 #include <functional>

@@ -1,7 +1,8 @@
-// AdapterStore: a folder of adapters by content hash, shared by the processes of one machine. What
-// is not there is fetched from another machine, once however many processes ask: the others wait
-// for the first. A fetch that broke off is continued where it stopped. Only content with the right
-// hash gets its place, where nothing writes to it any more. Thread-safe; calls block.
+// AdapterStore: a folder of adapters by content hash, shared by the processes of one machine. A
+// missing adapter is fetched from another machine, once, however many processes ask for it; the
+// others wait for the first. A fetch that broke off goes on where it stopped. Only content with the
+// right hash gets its place in the folder, and nothing writes to it there. Thread-safe; calls
+// block.
 #pragma once
 
 #include <chrono>

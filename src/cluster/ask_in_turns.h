@@ -1,5 +1,5 @@
-// Several machines that can answer one question, of which any may hang: they are asked in turns,
-// the next one also when the former takes too long, and the first verdict counts. Blocks; any
+// Asks several machines one question, when any of them may hang. They are asked in turns. The next
+// one is asked also when the one before takes too long, and the first verdict counts. Blocks; any
 // thread.
 #pragma once
 
@@ -17,9 +17,10 @@ struct AdapterAsk {
   std::function<void()> cancel;              // any thread, also after the answer: `ask` ends soon
 };
 
-// A machine that is away, hangs or does not have what it is asked for gives no verdict. Without a
-// verdict the answer is that of a machine that was reached, else the first one. After `patience_ms`
-// without an answer the next machine is asked, too. `nobody`: the answer if `asks` is empty.
+// A machine that cannot be reached, hangs, or does not have what it is asked for gives no verdict.
+// Without a verdict, returns the answer of a machine that was reached, else the first answer. After
+// `patience_ms` without an answer the next machine is asked, too. `nobody` is returned if `asks` is
+// empty.
 Result<AdapterInfo> AskInTurns(const std::vector<AdapterAsk>& asks, int64_t patience_ms,
                                Status nobody);
 

@@ -1,6 +1,7 @@
-// ClusterCatalog: a frontend's AdapterCatalog: the names of the cluster's registry, and behind them
-// those of its runners' own folders. What it is asked to load is proved by a runner and then
-// registered, for all frontends and runners; while etcd is away that is refused. Thread-safe.
+// ClusterCatalog: a frontend's AdapterCatalog. It has the names of the cluster's registry and,
+// after them, those of the runners' own folders. A runner checks an adapter that is to be loaded;
+// then the adapter is registered for all frontends and runners. While etcd cannot be reached, loads
+// are refused. Thread-safe.
 #pragma once
 
 #include <functional>

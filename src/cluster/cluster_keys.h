@@ -1,6 +1,6 @@
-// Where a cluster's records lie in etcd. Everything below kClusterRoot is what all frontends
-// mirror; the audit log and what is known of learning lie beside it. Names are escaped, so that
-// none is another's prefix. Pure functions.
+// The keys of a cluster's records in etcd. All frontends mirror everything below kClusterRoot. The
+// audit log and the records of learning lie beside it. Names are escaped, so that no name is a
+// prefix of another. Pure functions.
 #pragma once
 
 #include <cstdint>

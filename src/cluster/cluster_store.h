@@ -1,7 +1,7 @@
-// ClusterStore: changes of a cluster's records. Every change holds only while etcd has this
-// cluster's own record: an etcd that came back empty, or is another cluster's, takes none. Every
-// change leaves a line in the audit log, in the same transaction and in the process's log.
-// Thread-safe.
+// ClusterStore changes a cluster's records. A change takes effect only while etcd has this
+// cluster's own record, so an etcd that came back empty, or belongs to another cluster, takes none.
+// Every change writes a line to the audit log in the same transaction, and one to the process's
+// log. Thread-safe.
 #pragma once
 
 #include <functional>

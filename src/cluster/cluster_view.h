@@ -1,6 +1,6 @@
-// ClusterView: what one process knows of its cluster, as of one revision of etcd. A value: a
-// reader's copy never changes. It can be written to a file and read back, for the time that etcd is
-// away. Built by ClusterMirror on one thread; read by any.
+// ClusterView: what one process knows of its cluster, as of one revision of etcd. It is a value: a
+// reader's copy never changes. It can be written to a file and read back, for times when etcd
+// cannot be reached. ClusterMirror builds it on one thread; any thread reads it.
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,6 @@
-// ClusterWatcher: a process's view of its cluster, kept up to date by a watch of etcd, and kept on
-// disk for a start while etcd is away. Only our own etcd takes an entry out of the view: it reports
-// a deletion, or a full reading of it lacks the entry. Thread-safe.
+// ClusterWatcher: a process's view of its cluster. A watch of etcd keeps it up to date, and a copy
+// on disk serves a start while etcd cannot be reached. Only the cluster's own etcd takes an entry
+// out of the view: it reports a deletion, or a full reading of it lacks the entry. Thread-safe.
 #pragma once
 
 #include <condition_variable>
@@ -28,9 +28,9 @@ class ClusterWatcher : public EtcdListener {
   // Runs on a thread of this class's after each change.
   using OnView = std::function<void(const std::shared_ptr<const ClusterView>&)>;
 
-  // Connects to the cluster that etcd has; while etcd is away, to that of the view on disk. Fails
-  // where neither is there, where etcd has no cluster, or where it is another than the view's.
-  // Returns once there is a view. `client` must outlive it.
+  // Connects to the cluster in etcd or, while etcd cannot be reached, to the cluster of the view on
+  // disk. Fails if there is neither, if etcd has no cluster, or if its cluster is not the view's.
+  // Returns once there is a view. `client` must outlive the watcher.
   static Result<std::unique_ptr<ClusterWatcher>> Start(EtcdClient& client, Options options,
                                                        OnView on_view = {});
   ~ClusterWatcher() override;

@@ -1,6 +1,6 @@
-// ContentServer: a frontend's store of adapters' contents. It has what the names of the cluster's
-// registry lead to, and what they led to before, and gives it to runners that ask by content hash:
-// so a content outlives the runners that had it. A thread of its own fetches; thread-safe.
+// ContentServer: a frontend's store of adapter contents. It has the contents of all names in the
+// cluster's registry, present and past, and gives them to runners by content hash. So a content
+// outlives the runners that had it. A thread of its own fetches; thread-safe.
 #pragma once
 
 #include <cstdint>

@@ -1,8 +1,8 @@
-// EtcdLearningStore: a cluster's LearningStore. Records are in etcd, contents in a folder that all
-// of its processes share. A job that is not finished stands among those that are open; a runner
-// claims it by a key under its own lease, and writes of it only while that key is still the one
-// that it made: the job of a runner that died is open again when its lease ends, and a runner that
-// was only stopped meanwhile changes nothing any more. Thread-safe; calls block as EtcdClient's do.
+// EtcdLearningStore: a cluster's LearningStore. Records are in etcd, and contents in a folder that
+// all processes of the cluster share. A job that is not finished is listed as open. A runner claims
+// it by a key under its own lease, and writes to it only while that key is still the one that it
+// made. So the job of a runner that died is open again when the lease ends, and a runner that was
+// only stopped meanwhile changes nothing any more. Thread-safe; calls block as EtcdClient's do.
 #pragma once
 
 #include <chrono>

@@ -1,5 +1,5 @@
-// What a frontend counts: series of each runner as it tells of itself, where requests are placed
-// and why they move, and times of tokens as they come in. Its owner locks; the series are
+// The metrics of a frontend: what each runner reports of itself, where requests are placed and why
+// they move, and times of tokens as they arrive. The owner locks; the series themselves are
 // thread-safe.
 #pragma once
 
@@ -31,9 +31,9 @@ class FrontendMetrics {
     return adapters_.Of(hash, number);
   }
   void SetRunner(const RemoteRunner& runner);
-  // Removes the runner's gauges. Its counters stay, because sums over all runners must never go
-  // back, and go on if it comes back. Once very many runners are gone, the counts of the first ones
-  // move to runner "gone".
+  // Removes the runner's gauges. Its counters stay, because sums over all runners must never
+  // decrease, and they go on if the runner comes back. Once very many runners are gone, the counts
+  // of the first ones move to runner "gone".
   void ForgetRunner(const std::string& address);
   void Placed(const std::string& address, Meets meets);
   void Moved(Move move);

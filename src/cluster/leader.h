@@ -1,6 +1,6 @@
-// Leader: of all processes that stand for election one is elected, and does what only one may do.
-// Its place is a key under its lease; whatever it writes, it writes on the condition that the key
-// is still the one that it was elected by. One that was stopped and comes back therefore writes
+// Leader: elects one of the processes that stand for election, for work that only one may do. The
+// leader's place is a key under its lease. Every write of the leader has the condition that this
+// key is still the one that it was elected by. So a leader that was stopped and comes back writes
 // nothing, and steps down. A thread of its own; thread-safe.
 #pragma once
 

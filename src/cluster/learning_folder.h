@@ -1,6 +1,7 @@
-// LearningFolder: what is too big for etcd of a cluster's learning: documents, checkpoints and
-// learned adapters, in one folder that frontends and runners that learn share, each by its own
-// mount. What etcd's records name is what counts: the rest goes by Sweep. Thread-safe; calls block.
+// LearningFolder: the data of a cluster's learning that is too big for etcd: documents, checkpoints
+// and learned adapters. It is one folder that frontends and learning runners share, each by its own
+// mount. Only files that etcd's records name count; Sweep removes the others. Thread-safe; calls
+// block.
 #pragma once
 
 #include <chrono>

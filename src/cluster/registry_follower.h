@@ -1,6 +1,6 @@
-// RegistryFollower: a runner's adapters are those of the cluster's registry, besides those of its
-// own folder. What the registry names is loaded, what it takes away is unloaded, and content that
-// is not what the registry says is not served under its name. A thread of its own loads;
+// RegistryFollower makes a runner serve the adapters of the cluster's registry, besides those of
+// its own folder. It loads what the registry names and unloads what the registry removes. A content
+// that differs from the registry's is not served under its name. A thread of its own loads;
 // thread-safe.
 #pragma once
 

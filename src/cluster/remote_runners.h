@@ -1,6 +1,6 @@
-// The runners that a frontend has, each in a place that keeps its number for as long as the runner
-// is listed or up. Invariant: a free place has no link and no requests; what is up has a link. No
-// locks: see the owner.
+// RemoteRunners: the runners of a frontend, each in a numbered place that it keeps for as long as
+// it is listed or up. Invariant: a free place has no link and no requests; a runner that is up has
+// a link. No locks: its owner has one.
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,6 @@
-// A frontend's requests and runners in placement's words: numbers for adapters, ids that are the
-// same at every frontend, and the fleet as the runners have told of it at a choice. Its owner
-// locks.
+// RunnerChooser translates a frontend's requests and runners for placement: numbers for adapters,
+// ids that are the same at every frontend, and the fleet as the runners reported it at the time of
+// a choice. Its owner locks.
 #pragma once
 
 #include <cstdint>

@@ -1,12 +1,13 @@
-// A cluster's runners as one Generator: places each request on one of those that can take it, as
-// the placement policy chooses, and moves it, with the tokens drawn so far, when its runner dies,
-// drains or has no room. A stream's reader sees no token lost, doubled or changed: a request that
-// has drawn is moved only to a runner with the same arithmetic.
+// RunnerSet: a cluster's runners as one Generator. It places each request on a runner that can take
+// it, by the placement policy. It moves a request, with the tokens drawn so far, when its runner
+// dies, drains or has no room. A stream's reader sees no token lost, doubled or changed: a request
+// that has drawn tokens moves only to a runner with the same arithmetic.
 //
-// This class decides and times: RequestsInFlight says where each request is, RemoteRunners what
-// each runner said, RunnerChooser asks the policy, FleetSizer how many runners there should be.
-// Thread-safe: one mutex over all of them, which links' threads and callers take. A thread of its
-// own looks for silence, unless the owner's world has another clock.
+// The class itself decides what happens and when. RequestsInFlight knows where each request is,
+// RemoteRunners what each runner reported, RunnerChooser asks the policy, and FleetSizer how many
+// runners there should be. Thread-safe: one mutex over all of them, which links' threads and
+// callers take. A thread of its own looks for silent runners, unless the owner's world has another
+// clock.
 #pragma once
 
 #include <condition_variable>

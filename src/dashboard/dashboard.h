@@ -1,7 +1,7 @@
-// What /metrics and the dashboard show: snapshots of all series, each with a number of its own, and
-// an hour's history. Each request for /metrics takes a snapshot. The dashboard shows one that was
-// just taken again, so that its figures are those of the /metrics page with the same number.
-// Thread-safe; a thread of its own, between Start and Stop, adds to the history.
+// What /metrics and the dashboard show: numbered snapshots of all series, and an hour's history.
+// Each request for /metrics takes a snapshot. The dashboard shows a recent snapshot again, so that
+// its figures are those of the /metrics page with the same number. A thread of its own, between
+// Start and Stop, adds to the history. Thread-safe.
 #pragma once
 
 #include <condition_variable>

@@ -1,5 +1,5 @@
-// The last hour of what the dashboard draws: a point of some thirty figures for each snapshot that
-// is added, in a ring that is allocated at the start. Figures of counters are rates since the point
+// The last hour of the dashboard's charts: a point of some thirty figures for each snapshot that is
+// added, in a ring that is allocated at the start. Figures of counters are rates since the point
 // before. Not thread-safe.
 #pragma once
 

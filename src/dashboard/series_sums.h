@@ -1,6 +1,6 @@
-// Sums over a snapshot's series, as the dashboard shows them, and quantiles of histograms. What a
-// server tells of itself as "graft_pages" a frontend tells of its runners as "graft_runner_pages":
-// asked for "pages" both are found. Pure functions; any thread.
+// Sums over a snapshot's series for the dashboard, and quantiles of histograms. A series such as
+// "graft_pages" of a server is "graft_runner_pages" at a frontend; a look-up of "pages" finds both.
+// Pure functions; any thread.
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,6 @@
-// A program that reads untrusted data: it has its input on its standard input, may take so much
-// memory and time and no more, may open few files and write none, has no descriptor, variable or
-// socket of this process, and so much of its output is read. Any thread; several at once.
+// Runs a program on untrusted data within limits. The program gets its input on its standard input.
+// Its memory, time, open files and output are limited. It may write no file, and gets no
+// descriptor, variable or socket of this process. Any thread; several at once.
 #pragma once
 
 #include <cstdint>
@@ -28,9 +28,9 @@ struct ProgramEnd {
   std::string complaint;  // the first line on its standard error, cut
 };
 
-// `words`: the program, found by PATH where it has no /, and its arguments. `is_wanted` is asked
-// several times a second. kNotFound: there is no such program. Starting it takes a moment however
-// much memory this process has. Where the system knows how, the program is also kept from sockets,
+// `words`: the program, found by PATH if it has no /, and its arguments. `is_wanted` is asked
+// several times a second. kNotFound: there is no such program. The start takes a moment, however
+// much memory this process has. If the system supports it, the program is also kept from sockets,
 // from other processes and their /proc, and from changing any file.
 Result<ProgramEnd> RunConfined(const std::vector<std::string>& words, const std::string& input,
                                const ProgramLimits& limits,

@@ -4,15 +4,15 @@
 
 namespace graft {
 
-// Made before the child, closed by the caller; negative where the system has no such walls. Behind
-// them the calling thread's process opens nothing in /proc, and nothing to write to but
-// /dev/null.
+// Makes the walls around files before the child starts; the caller closes the descriptor. Negative
+// if the system has no such walls. Behind them the calling thread's process can open nothing in
+// /proc, and nothing to write to except /dev/null.
 int MakeFileWalls();
 void RaiseFileWalls(int walls);
 
-// From here on no socket is made or used, no other process looked into, signalled or limited, and
-// no file emptied, renamed, removed or given other rights: such a call fails, and the program goes
-// on. Where the system cannot do it, nothing happens.
+// From here on these calls fail, and the program goes on: making or using sockets; looking into,
+// signalling or limiting other processes; emptying, renaming or removing files, or changing their
+// rights. Does nothing if the system cannot forbid calls.
 void ForbidCalls();
 
 }  // namespace graft

@@ -1,7 +1,7 @@
-// A document's text, read from an untrusted file: plain text, Markdown (kept as it is written),
-// HTML (its text) and PDF (by pdftotext, in a child process with limits). What is no document is
-// refused by reason, and what came out of a file is checked like text that lay in it. Pure
-// functions; any thread.
+// Reads a document's text from an untrusted file: plain text, Markdown (kept as it is written),
+// HTML (its text) or PDF (by pdftotext, in a child process with limits). A file that is no document
+// is refused with the reason. Text that came out of a file is checked like text that lay in it.
+// Pure functions; any thread.
 #pragma once
 
 #include <cstdint>
@@ -31,9 +31,9 @@ struct DocumentReading {
   std::function<bool()> is_wanted;
 };
 
-// kNotFound, kPermissionDenied: no such file, or none of ours. kInvalidArgument: empty, too large,
-// binary, not UTF-8, training data in place of a document, a text most of which cannot be read, or
-// a PDF that pdftotext does not read within its limits; the message names the file.
+// kNotFound, kPermissionDenied: there is no such file, or this user may not read it.
+// kInvalidArgument: the file is empty, too large, binary, not UTF-8 or training data, most of its
+// text cannot be read, or pdftotext does not read it within its limits; the message names the file.
 // kFailedPrecondition: pdftotext is not installed.
 Result<Document> ReadDocument(const std::string& path, const DocumentReading& reading = {});
 

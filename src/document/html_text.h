@@ -1,6 +1,6 @@
-// The text of an HTML page: lexbor's tokens, and HTML's rules of what is shown and what begins a
-// line. In one pass and without a tree, so that no page is too deep or takes long. Pure function;
-// any thread.
+// The text of an HTML page, by lexbor's tokens and HTML's rules of what is shown and what begins a
+// line. It takes one pass and builds no tree, so that no page is too deep or takes long. Pure
+// function; any thread.
 #pragma once
 
 #include <cstdint>
@@ -24,14 +24,15 @@ struct HtmlWork {
   int64_t names_max = 0;  // of tags and attributes that were remembered at once
 };
 
-// Valid UTF-8 without NUL in and out. Tags and comments go; so does with its content what browsers
-// never show (script, style, template, noscript, datalist, a head but its title, what stands in
-// iframe, audio, video and canvas, dialogs that are not open, elements with `hidden`, `popover` or
-// display:none) and what is no text (svg, math, inline elements with aria-hidden="true"). Blocks
-// begin lines, and spaces are one space but within <pre>. Character references, attributes and
-// comments are read as browsers read them, and characters have their plain form
-// (document/plain_characters.h). `is_wanted` is asked now and then. kInvalidArgument: a tag has too
-// many attributes. kCancelled: it is not wanted any more. kResourceExhausted: no memory.
+// Input and output are valid UTF-8 without NUL. Tags and comments are left out. So are elements
+// that browsers never show (script, style, template, noscript, datalist, a head except its title,
+// the content of iframe, audio, video and canvas, dialogs that are not open, elements with
+// `hidden`, `popover` or display:none) and elements that are no text (svg, math, inline elements
+// with aria-hidden="true"). Blocks begin lines. Runs of spaces become one space, except in <pre>.
+// Character references, attributes and comments are read as browsers read them, and characters get
+// their plain form (document/plain_characters.h). `is_wanted` is asked now and then.
+// kInvalidArgument: a tag has too many attributes. kCancelled: the text is not wanted any more.
+// kResourceExhausted: no memory.
 Result<std::string> HtmlText(std::string_view html, HtmlSyntax syntax = HtmlSyntax::kHtml,
                              const std::function<bool()>& is_wanted = nullptr,
                              HtmlWork* work = nullptr);

@@ -1,6 +1,7 @@
-// OpenElements: which of a page's elements are open, by HTML's rules of what ends what, as far as
-// they decide what is shown. An element's place in the nesting is found, not searched for, so that
-// a page of any depth costs a bounded number of moves per tag. One thread.
+// OpenElements: which of a page's elements are open, by HTML's rules of which tag ends which
+// element, as far as these rules decide what is shown. An element's place in the nesting is looked
+// up, not searched for, so that a tag costs a bounded number of moves in a page of any depth. One
+// thread.
 #pragma once
 
 #include <array>

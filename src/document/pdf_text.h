@@ -15,10 +15,10 @@ struct PdfTextLimits {
   ProgramLimits child;
 };
 
-// UTF-8; what is none of pdftotext's output is U+FFFD. kFailedPrecondition: no such program.
-// kInvalidArgument: it failed, or met a limit. kInternal: it could not be started. What passes
-// (base/fault.h): it was killed, or its time by the wall's clock was over before its computing
-// time, as on a busy machine. kCancelled: `is_wanted` said no.
+// Returns UTF-8; bytes that are no UTF-8 in pdftotext's output become U+FFFD. kFailedPrecondition:
+// there is no such program. kInvalidArgument: pdftotext failed or met a limit. kInternal: it could
+// not be started. A transient fault (base/fault.h): it was killed, or its wall-clock limit came
+// before its computing limit, as on a busy machine. kCancelled: `is_wanted` said no.
 Result<std::string> PdfText(const std::string& pdf, const PdfTextLimits& limits = {},
                             const std::function<bool()>& is_wanted = nullptr);
 

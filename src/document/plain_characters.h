@@ -1,6 +1,6 @@
-// The same text in fewer characters: what only a layout needs becomes what a reader types, so that
-// a word has the same tokens wherever it came from. And which characters cannot be read. Pure
-// functions; any thread.
+// Replaces characters that only a layout needs by those that a reader types, so that a word has the
+// same tokens wherever it came from. Also says which characters cannot be read. Pure functions; any
+// thread.
 #pragma once
 
 #include <cstdint>
@@ -9,9 +9,9 @@
 
 namespace graft {
 
-// What a character of a layout is to a reader: ligatures (U+FB00 to U+FB06) are their letters;
-// spaces that do not break or have a width of their own are spaces; soft hyphens, zero-width spaces
-// and byte order marks are nothing. Returns false where it is what it is.
+// The plain form of a layout's character: ligatures (U+FB00 to U+FB06) become their letters; spaces
+// that do not break or have a width of their own become spaces; soft hyphens, zero-width spaces and
+// byte order marks become nothing. Returns false if the character has no other form.
 bool PlainForm(char32_t character, std::string_view* plain);
 
 // All of valid UTF-8 in its plain form. A soft hyphen at a line's end goes with the line's end, and

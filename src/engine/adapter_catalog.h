@@ -1,8 +1,8 @@
-// EngineAdapterCatalog: names of adapters over the contents that requests may ask for. Loading goes
-// jail -> hash -> (a content of this hash, or a new one, read and checked) -> name; a failure at
-// any point leaves everything as it was. Folders found at start may be listed without being read:
-// then a key stands for the hash until a request asks for it. Loads take turns; Find and List never
-// wait for one. Thread-safe.
+// EngineAdapterCatalog: names of adapters for the contents that requests may ask for. A load
+// resolves the path inside the jail, computes the hash, finds the content of this hash or reads and
+// checks a new one, and then sets the name. A failure at any point leaves everything as it was.
+// Folders found at start may be listed without being read; a key then stands for the hash until a
+// request asks for the adapter. Loads take turns; Find and List never wait for one. Thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -56,9 +56,9 @@ class EngineAdapterCatalog : public AdapterCatalog {
   Result<StartReport> RestoreFromRegistry();
   // Lists every adapter that AdapterFolders finds, under its own name unless the name is taken, or
   // the registry remembers it for another content. If the weights of all of them are at most
-  // `read_bytes_max` (0: never), they are read and checked. One that fails, or that may not be
-  // read, is logged with the reason and skipped. What the registry remembers of folders that were
-  // deleted is forgotten.
+  // `read_bytes_max` (0: never), they are read and checked. An adapter that fails, or that may not
+  // be read, is logged with the reason and skipped. The registry's entries of folders that were
+  // deleted are removed.
   Result<StartReport> LoadFolder(int64_t read_bytes_max);
 
   // Lists an adapter that was learned here, without reading it: its facts are known.
@@ -97,10 +97,10 @@ class EngineAdapterCatalog : public AdapterCatalog {
   // These take names_mutex_, and let go of what the name led to before.
   void SetName(const AdapterInfo& info);
   void EraseName(const std::string& name);
-  // These want names_mutex_ held exclusively: OnRead must not give a content another key between a
-  // look at the names and what follows from it.
-  // `name` leads to `key` no more. Its content is retired with its last name, and no longer read
-  // from the folder of a name that is gone.
+  // These functions need names_mutex_ held exclusively: OnRead must not give a content another key
+  // between a look at the names and what follows from it.
+  // Removes `name` from `key`. The content is retired with its last name, and no longer read from
+  // the folder of a name that is gone.
   void DetachName(const std::string& name, const std::string& key, const std::string& path);
   // To be called once the names that lead to `key` have changed.
   void UpdatePriority(const std::string& key);

@@ -1,7 +1,7 @@
-// Where PEFT folders lie: in the adapters folder, under their own names, or as a hub's cache keeps
-// them (models--ORG--NAME with snapshots/REVISION full of links into blobs/), under the name
-// ORG/NAME. Links may lead into the adapters folder and into folders that the operator names beside
-// it; loads and lists of anything else are refused. Immutable; any thread.
+// AdapterFolders: where PEFT folders lie. They are in the adapters folder, under their own names,
+// or as a hub's cache keeps them (models--ORG--NAME with snapshots/REVISION full of links into
+// blobs/), under the name ORG/NAME. Links may lead into the adapters folder and into folders that
+// the operator names. Loads and lists of anything else are refused. Immutable; any thread.
 #pragma once
 
 #include <cstdint>
@@ -30,21 +30,22 @@ class AdapterFolders {
     std::vector<Refused> refused;
   };
 
-  // `root` "": nothing may be loaded. Links may also lead into `link_roots`. `learned`: where this
-  // server puts what it learns, which no load names; "" for none. `takes_texts`: whether the files
-  // of texts and tokenizers in them count.
+  // `root`: the adapters folder; "": nothing may be loaded. `link_roots`: further folders that
+  // links may lead into. `learned`: where this server writes what it learns, which no load names;
+  // "" for none. `takes_texts`: whether files of texts and tokenizers count.
   AdapterFolders(std::string root, std::vector<std::string> link_roots, std::string learned = "",
                  bool takes_texts = true);
 
-  // Every sub-folder that holds an adapter_config.json or is a bundle. Refused are those with files
-  // that may not be looked at, those with weights alone, those that are no adapter but have some
-  // below, and those with names that no request could give (CheckAdapterName). kInvalidArgument:
-  // the root is an adapter itself, and has none in it.
+  // Finds every sub-folder that holds an adapter_config.json or is a bundle. Refused are folders
+  // with files that may not be looked at, folders with weights alone, folders that are no adapter
+  // but have some below, and names that no request could give (CheckAdapterName). kInvalidArgument:
+  // the root itself is an adapter, and has none in it.
   Result<Found> Find() const;
 
-  // `path` (absolute, or relative to the root) with its links resolved, if adapters may be loaded
-  // from there; of a hub's folder its current snapshot. That folder goes by its ORG/NAME as well,
-  // unless another folder lies there. kInvalidArgument: an address that would have to be fetched.
+  // Returns `path` (absolute, or relative to the root) with its links resolved, if adapters may be
+  // loaded from there. For a hub's folder it is the current snapshot. A hub's folder may also be
+  // given as ORG/NAME, unless another folder lies there. kInvalidArgument: the path is an address
+  // that would have to be fetched.
   Result<std::string> Resolve(const std::string& path) const;
 
   // The same inside the folder of what was learned.
@@ -54,9 +55,9 @@ class AdapterFolders {
     return !learned_.empty() && path.starts_with(learned_ + "/");
   }
 
-  // Whether a folder inside the root was deleted: it is not there, and the nearest folder above it
-  // that is has something else in it. A disk that is away leaves an empty folder or one that cannot
-  // be looked into; so the doubtful stay.
+  // Whether a folder inside the root was deleted: it does not exist, and the nearest existing
+  // folder above it has something else in it. A disk that is not mounted leaves an empty folder or
+  // one that cannot be read, so in doubt the answer is no.
   bool IsDeleted(const std::string& path) const;
 
   // The files of texts and tokenizers in an adapter's folder that are links out of where reads may

@@ -1,11 +1,10 @@
-// Which adapters are on the device, and which shall be: a content is absent, being fetched into the
-// host's memory, fetched, being copied into pages, or resident in a slot. The engine asks for what
-// its requests want; the loader moves bytes beside the steps. What is copied from the host's memory
-// arrives layer by layer and can be used at once, by steps that wait for its layers. A resident
-// adapter that no running sequence uses is idle and can be evicted; one that is being copied, or in
-// use, cannot. The tenant that caused the load holds the adapter (RoomShares); later the tenant
-// that used it last.
-// Engine thread only.
+// AdapterResidency: which adapters are on the device, and which should be. A content is absent,
+// being fetched into the host's memory, fetched, being copied into pages, or resident in a slot.
+// The engine asks for the contents that its requests want; the loader moves bytes beside the steps.
+// A copy from the host's memory arrives layer by layer, and steps that wait for its layers can use
+// it at once. A resident adapter that no running sequence uses is idle and can be evicted. An
+// adapter that is in use or being copied cannot. The holder of an adapter is the tenant that caused
+// its load (RoomShares), later the tenant that used it last. Engine thread only.
 #pragma once
 
 #include <cstdint>
@@ -53,9 +52,9 @@ class AdapterResidency {
   // be.
   using MakeRoom = std::function<bool()>;
 
-  // Once per step, before anything is wanted, or while nothing is on its way: books what the loader
-  // finished and forgets contents that are no longer held. Returns the contents that requests must
-  // fail for, and why.
+  // Called once per step before any Want, or while nothing is on its way. Books what the loader
+  // finished, and forgets contents that no request or name holds any more. Returns the contents for
+  // which requests must fail, and why.
   std::vector<std::pair<int32_t, Status>> Update();
   // Orders and forecasts take the time that Update, or this function, has read last.
   void ReadClock() { now_ns_ = clock_.NowNs(); }
@@ -68,9 +67,9 @@ class AdapterResidency {
                 // fetch is slow
     kNoRoom,    // slots or pages are in use by others
   };
-  // A holder's request that waits wants this content: begins what can be begun to make it resident.
-  // A content wanted in this step is not evicted for one wanted after it. Without `make_room` it is
-  // at most fetched into the host's memory.
+  // A waiting request of the holder wants this content. Begins what can be begun to make it
+  // resident. A content wanted in this step is not evicted for one wanted after it. Without
+  // `make_room` it is only fetched into the host's memory.
   Answer Want(int32_t content, int32_t holder, const MakeRoom* make_room);
   // Makes the content resident, and never evicts it: see `cached` in
   // docs/inside/adapters-paging.md. To be called before the first step; waits for the loader.

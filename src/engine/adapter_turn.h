@@ -1,7 +1,7 @@
-// The turn of the requests that have room, while another one finds none for its adapter
-// (docs/inside/adapters-paging.md#turns). A turn begins with the first plan in which a request
-// finds no room. When it is over, one plan makes room for that request, and the next turn begins.
-// Without such a request there is no turn. Engine thread only.
+// AdapterTurn: a bounded time in which requests that have room run, while another request finds no
+// room for its adapter (docs/inside/adapters-paging.md#turns). A turn begins with the first plan in
+// which a request finds no room. When it is over, one plan makes room for that request, and the
+// next turn begins. Without such a request there is no turn. Engine thread only.
 #pragma once
 
 #include <cstdint>

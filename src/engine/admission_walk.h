@@ -1,17 +1,17 @@
-// Decides which prompts have rows in the next step: which of those begun go on, and which requests
-// of the line begin. It walks along the line from the tenant that is furthest behind (FairLine).
-// Each request that it looks at goes through two passes, WantAdapters and AdmitPrompts, and a third
-// one, GiveWay, ends the plan. Each turn of a request writes a verdict (Verdict): what was decided
-// of it, and why.
+// AdmissionWalk decides which prompts have rows in the next step: which of those begun go on, and
+// which requests of the line begin. It walks along the line, beginning with the tenant that is
+// furthest behind (FairLine). Each request that it looks at goes through two passes, WantAdapters
+// and AdmitPrompts. A third pass, GiveWay, ends the plan. For each request a Verdict says what was
+// decided, and why.
 //
-// The first two passes take turns, request by request, because each depends on what the other did
-// for the requests before. Rows that a tenant was given decide which tenant is next, and adapters
-// and requests draw on one pool of pages, which are given in the order of the line.
+// The first two passes alternate, request by request, because each depends on what the other did
+// for the requests before. The rows that a tenant was given decide which tenant is next, and
+// adapters and requests draw on one pool of pages, which are given in the order of the line.
 //
-// A request that waits for its adapter is passed by. Which others may then overtake it, and for how
-// long, is said in Shortage and in AdapterTurn; there is no other overtaking among the requests of
-// one key. While the step runs, the walk goes on for requests that came since, to load their
-// adapters alone. Engine thread only.
+// A request that waits for its adapter is passed by. Shortage and AdapterTurn say which other
+// requests may then overtake it, and for how long. There is no other overtaking among the requests
+// of one key. While the step runs, the walk goes on for requests that came since, only to load
+// their adapters. Engine thread only.
 #pragma once
 
 #include <cstdint>

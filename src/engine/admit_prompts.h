@@ -1,8 +1,8 @@
-// The second pass over a request: whether it begins in this step, with its adapter there. It needs
-// a row of the step (StepRoom), a place among the sequences that run, and pages for all its tokens
-// (PagesMissing). Prompts that were begun in earlier steps go on by the same rows. A request that
-// finds no pages is passed by; others get pages behind it as far as Shortage allows. Engine thread
-// only.
+// AdmitPrompts: the second pass over a request decides whether it begins in this step, once its
+// adapter is there. The request needs a row of the step (StepRoom), one of the batch slots, and
+// pages for all its tokens (PagesMissing). Prompts that were begun in earlier steps go on by the
+// same rules for rows. A request that finds no pages is passed by; requests behind it get pages as
+// far as Shortage allows. Engine thread only.
 #pragma once
 
 #include <cstdint>

@@ -1,7 +1,8 @@
-// What one request's answer is bound to: a grammar, an end of its reasoning, or both; and how far
-// its tokens have come. Tokens are told as late as the next mask is asked for, and all of them
-// where they were drawn elsewhere. A mask that takes longer than a step may wait is made on the
-// grammars' threads, and its sequence draws in a later step. One thread at a time.
+// AnswerBounds: what one request's answer is bound to (a grammar, an end of its reasoning, or
+// both), and how far its tokens have come. The grammar is told drawn tokens only when the next mask
+// is asked for, and all tokens if they were drawn elsewhere. A mask that takes longer than a step
+// may wait is made on the grammars' threads, and its sequence draws in a later step. One thread at
+// a time.
 #pragma once
 
 #include <atomic>
@@ -47,9 +48,10 @@ class AnswerBounds {
   bool is_compiled() const { return !has_grammar() || origin_.grammar->is_done(); }
   const Status& status() const { return has_grammar() ? origin_.grammar->status() : ok_; }
 
-  // Within a step: the tokens that may follow `output`, as words of a mask; none where `output` is
-  // not of the grammar, or no token of the vocabulary goes on with it. False: it takes too long,
-  // or the step's other masks have left it nothing of `all_left_ns`, and the words mean nothing.
+  // Called within a step. Fills `words` with a mask of the tokens that may follow `output`. The
+  // mask is empty if `output` does not follow the grammar, or no token of the vocabulary continues
+  // it. Returns false if the mask takes too long, or if the step's other masks have used up
+  // `all_left_ns`; `words` mean nothing then.
   bool FillMask(std::span<const int32_t> output, std::span<uint32_t> words,
                 std::atomic<int64_t>* all_left_ns);
   // Behind a step of which `output` is the outcome: begins on the next mask beside the steps, where

@@ -18,9 +18,10 @@ enum class ColdStart : uint8_t {
 inline bool BeginsEarly(ColdStart cold_start) {
   return cold_start == ColdStart::kLayerwise || cold_start == ColdStart::kCpuAssist;
 }
-// How many adapters are copied in turns, layer by layer. Where steps wait for single layers, copies
-// do best to begin at once, side by side: a few of them are as fast as a step that walks through
-// the layers. Where only a copy's end counts, one after the other is sooner for the first.
+// How many adapters are copied side by side, layer by layer in turns. If steps wait for single
+// layers, several copies begin at once: a few of them together are as fast as a step that walks
+// through the layers. If only a copy's end counts, one copy after the other finishes the first one
+// sooner.
 inline int32_t CopiesAtOnce(ColdStart cold_start) {
   return BeginsEarly(cold_start) || cold_start == ColdStart::kAuto ? 3 : 1;
 }

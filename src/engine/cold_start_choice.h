@@ -1,6 +1,7 @@
-// What `--cold-start auto` decides by: what steps, copies and the CPU's answers took of late, and
-// from that what it costs to let a request begin while its adapter arrives, in either way, and what
-// to let it wait. Arithmetic alone: no clock, nothing of one machine. Engine thread only.
+// The arithmetic of `--cold-start auto`. From recent times of steps, copies and the CPU's answers
+// it predicts what it costs to let a request begin while its adapter arrives, in either way, and
+// what it costs to let it wait. There is no clock in it, and nothing of one machine. Engine thread
+// only.
 #pragma once
 
 #include <algorithm>
@@ -26,9 +27,10 @@ struct ArrivalForecast {
   CopySize size;
 };
 
-// Copies in the order in which they are begun, the first few of them sharing the bus in turns, and
-// what those that ended took. The whole line is foreseen at once, and one that is ordered then by
-// going on from there, so that a plan which asks for each of the line looks at each a few times.
+// CopyForecast: when copies will end. They begin in the order in which they were ordered; the first
+// few share the bus in turns. It learns from the copies that ended. It predicts the whole line at
+// once, and a copy that is ordered later continues from there, so that a plan which asks for every
+// request of the line looks at each copy only a few times.
 class CopyForecast {
  public:
   explicit CopyForecast(int32_t copies_at_once)
@@ -156,9 +158,8 @@ struct ColdStartCase {
   bool is_adapter_named = false;  // by another one in it
 };
 
-// What the step loses if the request joins. Layers are copied and computed beside each other,
-// whichever is slower setting the pace; the CPU computes layers that the step comes to before the
-// copy.
+// What the step loses if the request joins. Layers are copied and computed side by side, and the
+// slower of the two sets the pace. The CPU computes a layer if the step reaches it before its copy.
 ArrivalStall StallWith(const ColdStartCase& step, const ColdStartCosts& costs);
 
 // Whether all together wait less if the request begins now than if it waits, beside steps without

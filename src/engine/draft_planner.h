@@ -1,10 +1,10 @@
-// Decides how many rows of a step are spent on drafts: tokens that are foreseen (PromptLookup) and
-// not yet drawn. The step draws after each of them too, as long as the draw before was the draft:
-// the tokens are those that would have been drawn one by one, several a step. A draft is worth its
-// row where the chance that its token comes is larger than the row's cost in tokens of the step. A
-// step's drafts are worth it where tokens come faster by them than in steps without, which an
-// executor may begin ahead. That is asked for each step anew, since it depends on how many of its
-// sequences foresee anything. Engine thread only.
+// DraftPlanner decides how many rows of a step are spent on drafts: tokens that PromptLookup
+// predicts and that are not drawn yet. The step draws after each draft, too, as long as the draw
+// before was the draft. So the tokens are those that would have been drawn one by one, but several
+// a step. A draft is worth its row if the chance that its token comes is larger than the row's
+// cost, measured in tokens of the step. Drafts are left out if steps without them make tokens
+// faster, because an executor may begin such steps ahead. This is decided for each step anew, since
+// it depends on how many of its sequences predict anything. Engine thread only.
 #pragma once
 
 #include <cstdint>

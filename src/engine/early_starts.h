@@ -1,7 +1,7 @@
-// Cold starts: whether a request begins while its adapter still arrives on the device. A step with
-// such a request waits for the adapter's layers, or the CPU computes for them. With
-// `--cold-start auto` the request begins if all requests together then wait less (BeginsNow); this
-// class counts the step so far, which that choice depends on. Engine thread only.
+// EarlyStarts decides whether a request begins while its adapter still arrives on the device. A
+// step with such a request waits for the adapter's layers, or the CPU computes for them. With
+// `--cold-start auto` the request begins if all requests together then wait less (BeginsNow). This
+// class keeps the sums of the step so far, on which that choice depends. Engine thread only.
 #pragma once
 
 #include <cstdint>

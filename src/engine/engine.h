@@ -1,9 +1,9 @@
-// The engine: requests in, token events out, one step at a time over whatever executor it is given.
-// Submit and Cancel are thread-safe; everything else happens on one thread: after Start() on the
-// engine's own, else on the caller's, which calls Step(), or the events that a step consists of, so
-// that one thread can drive many engines on a clock of its own. No event waits for anything, except
-// EndStep for an executor that has not done its step. State crosses threads through queues:
-// RequestQueue downwards, TokenStream upwards, and the adapters' (AdapterTable, AdapterLoader).
+// Engine: requests in, token events out, one step at a time over whatever executor it is given.
+// Submit and Cancel are thread-safe. Everything else happens on one thread: the engine's own after
+// Start(), else the caller's. The caller calls Step(), or the functions that a step consists of, so
+// that one thread can drive many engines on a clock of its own. None of these functions waits,
+// except EndStep if the executor has not finished its step. State crosses threads through queues:
+// RequestQueue downwards, TokenStream upwards, and those of AdapterTable and AdapterLoader.
 #pragma once
 
 #include <chrono>
@@ -36,9 +36,9 @@ struct EngineOptions {
   // Begins a step before the one that runs has ended, where the executor can and only its tokens
   // are unknown.
   bool runs_ahead = true;
-  // So long before a step ends the next one is planned and launched, if no new request can be in
-  // it. That is a few times what planning takes: few requests come meanwhile and have to wait for
-  // one step more.
+  // How long before a step's end the next step is planned and launched, if it can have no new
+  // request. It is a few times what planning takes. The few requests that come in this time wait
+  // for one step more.
   int64_t ahead_ns = 700'000;
   // Compiles the grammars of requests, and outlives the engine; null: such requests are refused.
   GrammarStore* grammars = nullptr;
@@ -94,10 +94,10 @@ class Engine : public Generator {
   // adapters alone it returns at once.
   bool Step();
 
-  // What Step() consists of, for a caller that has more to do than to wait. BeginStep, while none
-  // runs: takes in new requests and cancels, plans, has the executor begin, and delivers the last
-  // step's events. False: there is nothing to run until a request is submitted or cancelled or the
-  // loader has an event; then all events are delivered.
+  // The parts of Step(), for a caller that must not wait. BeginStep is called while no step runs.
+  // It takes in new requests and cancels, plans, lets the executor begin, and delivers the last
+  // step's events. False: there is nothing to run until a request is submitted or cancelled, or the
+  // loader has an event; all events are delivered then.
   bool BeginStep();
   // While a step runs: a request was submitted.
   void OnSubmitted();

@@ -1,8 +1,8 @@
-// The requests that wait, and which of them is next: one of the hindmost tenant in virtual time
-// (ServedTime), there of the hindmost key, there of the greatest priority; among equals the first
-// that came. With one tenant and one key that is the order of arrival. Invariant: a sequence has a
-// line from Add until Leave; a line without requests is forgotten as soon as that changes nothing.
-// Engine thread only.
+// FairLine: the requests that wait, and which of them is next. Next is a request of the tenant that
+// is furthest behind in virtual time (ServedTime), within the tenant of the key that is furthest
+// behind, within the key of the greatest priority, and then the request that came first. With one
+// tenant and one key this is the order of arrival. Invariant: a sequence has a line from Add until
+// Leave; a line without requests is forgotten as soon as that changes nothing. Engine thread only.
 #pragma once
 
 #include <cstddef>
@@ -113,10 +113,11 @@ class FairLine {
   void AddRows(const Sequence& sequence, int32_t num_rows);
   // A sequence that runs may have rows of its prompt. Oldest first.
   void OfferPrefill(Sequence& sequence);
-  // The way along the line, from the hindmost: those that were offered or wait are next, each once
-  // in a plan. After Next comes Take, or Pass, or PassTenant for all of its tenant. Where there is
-  // no place for one more that runs, it leads past tenants that need one and may take none.
-  // It may be begun again in a plan, and goes on where it was.
+  // The walk along the line, from the tenant that is furthest behind. Next returns each offered or
+  // waiting sequence once in a plan. After Next the caller calls Take or Pass, or PassTenant for
+  // all of the tenant. Without `has_place` (no batch slot is free) the walk passes tenants that
+  // need a slot and may take none from another. A walk that is begun again in a plan goes on where
+  // it was.
   void BeginWalk(bool has_place);
   Sequence* Next();
   void Pass(const Sequence& sequence);

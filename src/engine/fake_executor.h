@@ -1,9 +1,10 @@
-// A deterministic executor for tests: integers in place of tensors, but real pages. Every position
-// stores a digest of the one before it, its token, its adapter's content and its tenant; a drawn
-// token is a hash of all digests that the plan's page table leads to. A stale page, a wrong page
-// table, a prefix shared across adapters or tenants, or a lost draw index gives other tokens than
-// ReferenceOutput. Adapters' rows lie in the same pages, as units that a KV write destroys and that
-// every step of the adapter reads. It also checks the plan against waist 2's rules. One thread.
+// FakeExecutor: a deterministic executor for tests, with integers in place of tensors, but real
+// pages. Every position stores a digest of the position before it, its token, its adapter's content
+// and its tenant. A drawn token is a hash of all digests that the plan's page table leads to. So a
+// stale page, a wrong page table, a prefix shared across adapters or tenants, or a lost draw index
+// gives other tokens than ReferenceOutput. Adapters' rows lie in the same pages; a KV write
+// destroys them, and every step of the adapter reads them. The executor also checks the plan
+// against the rules of step/. One thread.
 #pragma once
 
 #include <atomic>
@@ -27,9 +28,10 @@ namespace graft {
 // Prompt tokens from here on make the step's result not finite.
 inline constexpr int32_t kPoisonToken = 1;
 
-// What a request must produce, computed without any pages. Its adapter_hash is a content ("" for
-// base) that acts from activation_position on. `eos_token_ids` and the request's stops end it;
-// `context_tokens_max` cuts it. Its adapter puts `num_virtual_tokens` in front.
+// The tokens that a request must produce, computed without any pages. Its adapter_hash is a content
+// ("" for base) that acts from activation_position on. `eos_token_ids` and the request's stops end
+// the output; `context_tokens_max` cuts it. The adapter puts `num_virtual_tokens` in front of the
+// prompt.
 std::vector<int32_t> ReferenceOutput(const Request& request, std::span<const int32_t> eos_token_ids,
                                      const ExecutorLimits& limits, int32_t num_virtual_tokens = 0);
 

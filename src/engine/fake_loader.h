@@ -1,7 +1,7 @@
-// A loader over FakeExecutor's pages for tests: contents are made up by hash, loads take as many
-// looks at the events as it is told, and folders can be broken, changed and mended. What is copied
-// from the host's memory can be used at once: the executor writes its rows when a step first reads
-// them, or when the copy ends. One thread.
+// FakeLoader: a loader over FakeExecutor's pages, for tests. Contents are made up from their hash.
+// A load takes as many looks at the events as the test says, and folders can be broken, changed and
+// mended. A copy from the host's memory can be used at once: the executor writes its rows when a
+// step first reads them, or when the copy ends. One thread.
 #pragma once
 
 #include <deque>

@@ -1,8 +1,8 @@
-// Which sequences that run give way, and for what. For a request that finds no place, pages or room
-// for its adapter, sequences are preempted: those of tenants that have more of it for their weight
-// and were served no less (MayTake), so that nothing goes back and forth, and at the end of a turn
-// younger ones. After the other passes, sequences that decode give up their rows, so that a step
-// which ends a prompt stays short. Engine thread only.
+// GiveWay: which running sequences give way to others. For a request that finds no batch slot, no
+// pages or no room for its adapter, it preempts sequences of tenants that have more of that for
+// their weight and were served no less (MayTake), so that nothing goes back and forth. At the end
+// of a turn it preempts younger sequences. After the other passes, decoding sequences give up their
+// rows, so that a step which ends a prompt stays short. Engine thread only.
 #pragma once
 
 #include <cstdint>
@@ -37,10 +37,10 @@ class GiveWay {
   // Preempts a sequence of another tenant.
   bool GivePlace(const Sequence& sequence);
 
-  // After all prompts have their rows. The step brings a first token to each tenant with a prompt
-  // that ends in it. Sequences of other tenants that decode give their rows up where they are so
-  // many that the step would take more than twice as long as without them. The newest do, and have
-  // their rows in the next step, in which none gives way.
+  // Called after all prompts have their rows. Each tenant with a prompt that ends in the step gets
+  // its first token by the step. If other tenants have so many decoding sequences that the step
+  // would take more than twice as long as without them, the newest of these sequences give up their
+  // rows. They have their rows in the next step, in which no sequence gives way.
   void GiveRows(std::vector<Verdict>* verdicts);
 
  private:

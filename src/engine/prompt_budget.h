@@ -20,9 +20,10 @@ class PromptBudget {
   // Nanoseconds; 0: no bound.
   explicit PromptBudget(int64_t step_ns_max) : step_ns_max_(step_ns_max) {}
 
-  // A step took so long, and waited for nothing. Few rows teach nothing: what a step takes that is
-  // launched kernel by kernel would count as theirs. Dear rows are remembered for some steps, as
-  // those of a long context are followed by dearer ones.
+  // Learns from a step that took `step_ns` and waited for nothing. Few rows teach nothing, because
+  // the time of a step that is launched kernel by kernel would be counted as theirs. Expensive rows
+  // are remembered for some steps, because those of a long context are followed by more expensive
+  // ones.
   void Learn(const StepPlan& plan, int64_t step_ns) {
     const auto num_sequences = static_cast<int64_t>(plan.sequences.size());
     const int64_t prompt_rows =

@@ -1,7 +1,7 @@
-// Foresees a sequence's next tokens without a model: where the last few tokens stood before in its
-// own prompt or output, the text may go on as it did there (prompt lookup decoding). Costs a hash
-// and a comparison a token. What it foresaw is compared with what was drawn, whether or not it
-// became a draft, so that it knows how often it is right. Engine thread only.
+// PromptLookup predicts a sequence's next tokens without a model (prompt lookup decoding): where
+// the last few tokens stood before in its own prompt or output, the text may go on as it did there.
+// It costs a hash and a comparison a token. Every prediction is compared with the drawn token,
+// whether or not it became a draft, so the class knows how often it is right. Engine thread only.
 #pragma once
 
 #include <cstddef>

@@ -1,7 +1,7 @@
-// The way into the engine: submissions and cancels from any thread, taken in one go by the engine
-// thread before each step. Bounds the requests in flight (waiting or running): where all places are
-// taken, a tenant with few for its weight takes one from the tenant with the most, which loses its
-// newest request that waits. The engine thread sleeps here when it has no work. Thread-safe.
+// RequestQueue: submissions and cancels from any thread, which the engine thread takes all at once
+// before each step. It bounds the requests in flight (waiting or running). If all places are taken,
+// a tenant with few for its weight takes one from the tenant with the most, which loses its newest
+// waiting request. The engine thread sleeps here when it has no work. Thread-safe.
 #pragma once
 
 #include <atomic>

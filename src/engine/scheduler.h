@@ -1,10 +1,11 @@
-// The step planner: which sequences get which rows and pages in the next step, and what becomes of
-// them when its tokens are there. Iteration-level batching (Orca, Punica 5): a plan holds a row per
-// decoding sequence, then chunks of prompts, of those begun and of requests that are admitted
-// (AdmissionWalk); RunAhead makes the plan that is begun before the one before it has ended.
-// Invariants: tenants are served by what they were served (FairLine), those of one tenant and key
-// in the order of arrival but for adapters on their way and for turns; the oldest sequence that
-// runs always advances or its adapter is on its way, so every request ends. Engine thread only.
+// Scheduler plans the steps: which sequences get which rows and pages in the next step. It also
+// books the step's tokens. Batching is per iteration (Orca; Punica, section 5): a plan holds a row
+// per decoding sequence, then chunks of prompts, both of those begun and of newly admitted requests
+// (AdmissionWalk). RunAhead makes the plan of a step that begins before the step before it has
+// ended.
+// Invariants: tenants are served in the order of FairLine, and requests of one tenant and key in
+// the order of arrival, except for adapters on their way and for turns. The oldest running sequence
+// always advances, or its adapter is on its way, so every request ends. Engine thread only.
 #pragma once
 
 #include <atomic>
@@ -56,9 +57,9 @@ class Scheduler : public MaskSource {
   // The next step. Valid until the next call; no sequences if there is nothing to run, or nothing
   // until the loader has an event. The plan that was made ahead, if that runs already.
   const StepPlan& Plan();
-  // While the plan runs: the step after it, if it is the same with a row more for each sequence,
-  // whatever is drawn (StepPlan::ahead); else null. The caller must begin it. A sequence that stops
-  // meanwhile still has a row in it.
+  // Called while the plan runs. Returns the plan of the next step, if it is the same plan with one
+  // more row for each sequence whatever is drawn (StepPlan::ahead); else null. The caller must
+  // begin it. A sequence that stops meanwhile still has a row in it.
   const StepPlan* PlanAhead() { return ahead_.Plan(*plan_, planned_); }
   // Sequences that run were left out of the last Plan, as their masks are being made beside the
   // steps; the engine is woken when one is made.

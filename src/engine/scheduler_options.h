@@ -14,9 +14,9 @@ struct SchedulerOptions {
   // What a step with sequences that decode is expected to take at most, by fewer rows of prompts in
   // it (see PromptBudget); 0: no bound.
   int64_t step_ns_max = 0;
-  // Adapters that are fetched from their folders at once, or wait fetched, for requests in line:
-  // more would only fill the host's memory before there are pages for them. A slow fetch does not
-  // count. A tenant that has none of these places may have one of as many further ones.
+  // How many adapters may be under way from their folders, or wait fetched, for requests in line.
+  // More would only fill the host's memory before there are pages for them. A slow fetch does not
+  // count. A tenant without any of these places may have one of as many extra places.
   int32_t fetches_max = 4;
   // Requests in line, from the first, that a plan looks at for what can run ahead of the others.
   int32_t waiting_looked_at = 1024;
@@ -27,9 +27,9 @@ struct SchedulerOptions {
   // How long a tenant without requests keeps its share of what is cached, see RoomShares.
   int64_t share_kept_ns = 300'000'000'000;
   bool prefix_cache = true;
-  // Whether others may find what drawn rows left in pages, where those round otherwise than the
-  // rows of a prompt: an adapter's, and where tells_base_rows the base model's too. If they may, an
-  // answer depends on whether the one before it was drawn here.
+  // Whether other requests may use pages with drawn rows, if drawn rows round otherwise than prompt
+  // rows: pages of adapters and, with tells_base_rows, of the base model, too. If they may, an
+  // answer depends on whether the answer before it was drawn here.
   bool shares_drawn_pages = true;
   bool tells_base_rows = false;
   // What the prefix tree hashes under: its own in every process, unless told otherwise.

@@ -1,8 +1,8 @@
-// The sequences of the scheduler: those in line, those that run, and what they hold of the device:
-// pages, slots, adapters. The scheduler's parts decide; this class carries out and keeps account.
-// Invariants: those that run are in the order of arrival; a page belongs to the sequences that
-// refer to it, to the prefix tree or to adapters, or is free; what a step begun ahead may still
-// read or write is not given away before that step is done. Engine thread only.
+// Sequences: the scheduler's sequences, waiting and running, and what they hold of the device:
+// pages, slots, adapters. The scheduler's other parts decide; this class carries out and keeps
+// account. Invariants: running sequences are in the order of arrival. A page belongs to the
+// sequences that refer to it, to the prefix tree or to adapters, or is free. What a step begun
+// ahead may still read or write is not reused before that step is done. Engine thread only.
 #pragma once
 
 #include <algorithm>
@@ -128,9 +128,9 @@ class Sequences {
   List TakeFinished() { return std::exchange(finished_, {}); }
   bool has_finished() const { return !finished_.empty(); }
 
-  // A step was begun ahead with a row for each of these sequences. What they let go of from now on
-  // is kept until that step is done. Sequences that end before are null when the step's turn
-  // comes.
+  // A step was begun ahead with a row for each of these sequences. What the sequences release from
+  // now on is kept until that step is done. A sequence that ends before then is null in EndAhead's
+  // list.
   void BeginAhead(const std::vector<Sequence*>& planned);
   bool is_ahead() const { return is_ahead_; }
   // The step's turn comes: `planned` becomes the sequences that its rows belong to.
@@ -173,9 +173,9 @@ class Sequences {
   std::vector<RequestId> evicted_;  // preempted, and not started again
   std::priority_queue<int32_t, std::vector<int32_t>, std::greater<>> free_slots_;
   uint64_t next_number_ = 0;
-  // While a step begun ahead runs: what the sequences with a row in it have let go of since. These
-  // are all pages of sequences that ended, and pages given up for equal ones of the prefix tree. If
-  // they were free earlier, an adapter could be copied there.
+  // What sequences with a row in a step begun ahead have released while it runs: all pages of
+  // sequences that ended, and pages given up for equal ones of the prefix tree. If these were free
+  // earlier, an adapter could be copied into them.
   bool is_ahead_ = false;
   std::vector<Sequence*> ahead_planned_;
   std::vector<Holdings> held_;

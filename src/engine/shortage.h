@@ -1,8 +1,8 @@
-// Fairness where a request finds no pages, or no room for its adapter: which other requests of the
-// plan get some all the same. Further requests of its tenant get none, so that what becomes free is
-// left for it. Other tenants may overtake it until they have been served as much as it asks for.
-// Without that bound a flood of small requests could keep a large one from ever beginning. Engine
-// thread only.
+// Shortage: fairness when a request finds no pages, or no room for its adapter: which other
+// requests of the plan may still get some. Further requests of its tenant get none, so that what
+// becomes free is left for it. Other tenants may overtake it until they have been served as much as
+// it asks for. Without that bound a flood of small requests could keep a large one from ever
+// beginning. Engine thread only.
 #pragma once
 
 #include <algorithm>

@@ -10,9 +10,9 @@ namespace graft {
 
 class StepDuration {
  public:
-  // Rows beyond one for each sequence cost less each the more there are. The least that they cost
-  // of late, which grows slowly: a step is rather thought too short, which begins the next one
-  // early, than too long.
+  // Rows beyond one for each sequence cost less each the more there are. Learns the least that such
+  // rows cost in recent steps, a value that grows slowly. A step is thus rather thought too short
+  // than too long, and the next one is begun early.
   void Learn(const StepPlan& plan, int64_t step_ns) {
     if (plan.num_drafts > 0) return;  // nothing is begun ahead of such steps
     const int64_t extra_rows = ExtraRows(plan);

@@ -1,9 +1,9 @@
-// The rows of the plan that is being made, and how many of those left a tenant's prompt may have.
-// A tenant with a prompt that ends in the step gets a first token by it, and must not wait for the
-// long prompts of others. So these have as many rows as the largest of such tenants has, or as many
-// as lengthen the step by half, whichever is more. A tenant that is alone, or has its turn before
-// any prompt ends in the step, may have all. Many decoding sequences give way, too (GiveWay).
-// Engine thread only.
+// StepRoom: the rows of the plan that is being made, and how many of the rest a tenant's prompt may
+// have. If a tenant's prompt ends in the step, the step brings that tenant's first token, which
+// must not wait for the long prompts of others. So the others' prompts have as many rows as the
+// largest such tenant has, or as many as lengthen the step by half, whichever is more. A tenant
+// that is alone, or has its turn before any prompt ends in the step, may have all rows. Many
+// decoding sequences give way, too (GiveWay). Engine thread only.
 #pragma once
 
 #include <algorithm>

@@ -1,7 +1,7 @@
-// What a plan decides about a request when it looks at it, and why. Plain data. The passes of a
-// plan (AdmissionWalk) write one list of verdicts, in the order in which the requests had their
-// turn. A verdict says nothing of what came after that turn: a sequence that goes on or begins may
-// be preempted for a later request, or left out for one that runs alone.
+// Verdict: what a plan decides about a request when it looks at it, and why. Plain data. The passes
+// of a plan (AdmissionWalk) write one list of verdicts, in the order in which the requests had
+// their turn. A verdict says nothing of what came after that turn: a sequence that goes on or
+// begins may be preempted for a later request, or left out for one that runs alone.
 #pragma once
 
 #include <cstdint>

@@ -1,8 +1,8 @@
-// The first pass over a request: its adapter. A request with an adapter can begin only once that is
-// on the device, or arrives there and the cold start allows to begin early (EarlyStarts). So the
-// pass asks for the adapter (AdapterResidency::Want), which begins what can be begun: a fetch, or a
-// copy into pages that may have to be freed first. It also asks for the adapters of requests that
-// cannot run yet, up to a limit, so that these are there when their turn comes. Engine thread only.
+// WantAdapters: the first pass over a request, about its adapter. A request can begin only once its
+// adapter is on the device, or while it arrives if the cold start allows that (EarlyStarts). So the
+// pass asks for the adapter (AdapterResidency::Want), which begins a fetch, or a copy into pages
+// that may have to be freed first. It also asks for the adapters of requests that cannot run yet,
+// up to a limit, so that these are there when their turn comes. Engine thread only.
 #pragma once
 
 #include <cstdint>
@@ -36,10 +36,10 @@ class WantAdapters {
     stops_for_load_ = false;
   }
 
-  // Asks for the adapter of a request that waits for its turn in line. Nothing: it is there, or the
-  // request begins while it arrives; what it brings is known now (Sequences::LearnAdapter). Else
-  // the request waits for it, or fails and leaves the line. `can_run`: nothing else keeps it from
-  // beginning.
+  // Asks for the adapter of a request that waits for its turn in line. Returns nothing if the
+  // adapter is there, or if the request begins while it arrives; its properties are known then
+  // (Sequences::LearnAdapter). Otherwise the request waits for the adapter, or fails and leaves the
+  // line. `can_run`: nothing else keeps the request from beginning.
   std::optional<Verdict::Why> Decide(Sequence& sequence, bool can_run);
   // Asks for the adapter of a request in a step in which none can begin.
   std::optional<Verdict::Why> Prefetch(Sequence& sequence);

@@ -1,11 +1,12 @@
-// EtcdClient: what Graft asks of etcd, the cluster's memory: keys, transactions, leases. Calls
-// block for `deadline_ms` at most and try the other endpoints where one does not answer.
-// Thread-safe. An interface: Make gives one that speaks to etcd, a simulation has its own.
+// EtcdClient: the calls to etcd, the cluster's memory, that Graft needs: keys, transactions,
+// leases. A call blocks for `deadline_ms` at most, and tries the other endpoints if one does not
+// answer. This is an interface: Make returns a client that speaks to etcd, and simulations have
+// their own. Thread-safe.
 //
-// Failures: kUnavailable: nothing was changed, for no endpoint could be reached, or none has
-// answered what only reads. kDeadlineExceeded: the connection broke, or the time ran out, while
-// etcd had the call: whether a change was made is not known. kUnauthenticated and kPermissionDenied
-// say what to check. All name the endpoints.
+// Errors. kUnavailable: nothing was changed, because no endpoint could be reached, or none has
+// answered a call that only reads. kDeadlineExceeded: the connection broke, or the time ran out,
+// while etcd had the call, so it is not known whether a change was made. kUnauthenticated and
+// kPermissionDenied say what to check. All of them name the endpoints.
 #pragma once
 
 #include <cstdint>
@@ -122,9 +123,9 @@ struct EtcdNews {
   bool is_sign = false;  // that was asked for
 };
 
-// Changes as they come. The first news has none: from then on all are told, until the stream is
-// over. What has come may be read after the etcd that told it has ended. One thread reads, which
-// also asks for signs, and ends it.
+// A stream of changes. The first news has no change: from then on all changes are reported, until
+// the stream is over. News that has arrived may be read after the etcd that sent it has ended. One
+// thread reads, asks for signs of life, and ends the stream.
 class EtcdWatchStream {
  public:
   virtual ~EtcdWatchStream() = default;

@@ -1,6 +1,7 @@
 // EtcdLease: keys that stand for a living process. A thread of its own takes a lease, renews it
-// three times within its span, and takes another when etcd has forgotten it. By the monotonic clock
-// it counts as lost when etcd may have ended it, whether or not etcd can be asked. Thread-safe.
+// three times within its span, and takes another when etcd has forgotten it. The lease counts as
+// lost, by the monotonic clock, when etcd may have ended it, whether or not etcd can be asked.
+// Thread-safe.
 #pragma once
 
 #include <condition_variable>

@@ -1,9 +1,9 @@
 // EtcdWatch: all keys with a prefix, and every change of them in order. A thread of its own asks
-// for the changes, reads all keys once these are on their way, and then follows them. When the
-// connection breaks it does so again: etcd may have been set back meanwhile, from a backup, and
-// revisions do not tell where it has come to as many since. Nor do they where that happens between
-// the two: so nothing is told before the stream has shown that it lived on after the reading. The
-// listener is called on that thread alone.
+// for the changes, reads all keys once the changes are on their way, and then follows them. When
+// the connection breaks, it begins again with a full reading, because etcd may have been restored
+// from a backup meanwhile, and its revisions do not show that. A restore may also happen between
+// the start of the changes and the reading. So nothing is reported before the stream has shown that
+// it lived on after the reading. The listener is called on that thread alone.
 #pragma once
 
 #include <condition_variable>

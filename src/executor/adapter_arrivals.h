@@ -1,8 +1,8 @@
-// Adapters on their way into pages: which layers' rows are there already, and the rows themselves
-// in the host's memory meanwhile. An arrival begins when the rows are in the host's memory and
-// their copy is in line. The copying thread counts the layers. The engine's thread asks, makes
-// steps wait for the rows that they read, and ends an arrival between steps, so that a step's view
-// of it holds until the step is done.
+// AdapterArrivals: adapters that are being copied into pages: which layers' rows have arrived, and
+// the rows themselves in the host's memory until then. An arrival begins when the rows are in the
+// host's memory and their copy is queued. The copying thread counts the layers. The engine's thread
+// asks which have arrived, makes steps wait for the rows that they read, and ends an arrival only
+// between steps, so that a step sees it unchanged. Two threads, as said.
 #pragma once
 
 #include <atomic>

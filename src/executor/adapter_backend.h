@@ -18,9 +18,9 @@
 
 namespace graft {
 
-// How the files beside an adapter's weights are understood, which takes the base's own: without
-// functions they say nothing, and are no part of its content. Called on any thread; errors begin
-// with the file's name.
+// How to read the text files beside an adapter's weights, which needs the base's own texts. Without
+// these functions the files are not read, and are no part of the adapter's content. Called on any
+// thread; errors begin with the file's name.
 struct AdapterTextHooks {
   std::function<Result<AdapterTextPtr>(const ReadBesideAdapter& read)> read;
   std::function<Status(const ReadBesideAdapter& read)> check_vocabulary;
@@ -30,8 +30,8 @@ struct AdapterTextHooks {
 
 class LoraAdapterBackend : public AdapterBackend {
  public:
-  // `store` is borrowed; adapters are served in `dtype` on `device`, and read in `jail` alone.
-  // Where several ranks take slices out of the store, an adapter that finds no room there is
+  // `store` is borrowed. Adapters are served in `dtype` on `device`, and read only in `jail`. With
+  // a `slicer` (several ranks take slices out of the store) an adapter that finds no room there is
   // kResourceExhausted, and one with virtual tokens kUnimplemented.
   LoraAdapterBackend(const ModelConfig& config, DType dtype, HostStore& store, FileJail jail = {},
                      AdapterSlicer slicer = {}, const Device& device = {},
@@ -54,13 +54,13 @@ class LoraAdapterBackend : public AdapterBackend {
     store_.SetPriority(hash, priority);
   }
 
-  // The same, unless the store has this hash; "": whatever hash comes out. kFailedPrecondition if
-  // another one does, kResourceExhausted where memory runs out meanwhile. Benches have adapters
-  // that no folder holds.
+  // Reads as ReadAs does, unless the store has this hash; `hash` "" accepts any.
+  // kFailedPrecondition: the folder has another hash. kResourceExhausted: memory runs out
+  // meanwhile. Virtual, because benches have adapters that no folder holds.
   virtual Result<HostStore::Held> Fetch(const std::string& path, const std::string& hash);
-  // The same for requests that need it: a folder that is broken or not supported is kDataLoss, so
-  // that kInvalidArgument and kUnimplemented are about the request itself. Another machine may have
-  // a whole one.
+  // Fetch for requests that need the adapter. A folder that is broken or not supported is kDataLoss
+  // here, so that kInvalidArgument and kUnimplemented are about the request itself. Another machine
+  // may have a whole copy.
   Result<HostStore::Held> FetchForRequests(const std::string& path, const std::string& hash);
   // The same of a weighted sum: its parts are fetched, and added up unless the store has the sum.
   // What comes out of a part that was never read is told to `on_read`.
@@ -92,8 +92,8 @@ class LoraAdapterBackend : public AdapterBackend {
 };
 
 // The output of `graft adapters inspect` for a folder that this model can serve: identity, ranks,
-// scales and layers per module, virtual tokens, bytes, what it says of texts (also in `*text`,
-// where that is asked for). Fails with the reason that a load in `jail` would.
+// scales and layers per module, virtual tokens, bytes, and its texts (also in `*text`, if it is not
+// null). Fails with the reason for which a load in `jail` would fail.
 Result<OrderedJson> InspectAdapter(const std::string& path, const ModelConfig& config, DType dtype,
                                    const AdapterTextHooks& texts = {}, const FileJail& jail = {},
                                    AdapterTextPtr* text = nullptr);

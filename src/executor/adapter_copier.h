@@ -1,8 +1,8 @@
-// AdapterCopier: adapters from the host's memory into pages of the device, layer by layer, those of
-// several adapters in turns, on a stream of its own. Copies that share the bus all reach a step at
-// its pace: a layer is copied in less time than a step takes for one, so that an adapter that was
-// ordered behind another need not wait for all of that one. For one thread, but where a function
-// says otherwise.
+// AdapterCopier copies adapters from the host's memory into pages of the device, on a stream of its
+// own. It copies layer by layer, and several adapters in turns. A layer is copied in less time than
+// a step takes for one, so copies that share the bus keep up with a step, and an adapter need not
+// wait for the whole of another that was ordered before. One thread, except for functions that say
+// otherwise.
 #pragma once
 
 #include <array>

@@ -1,7 +1,7 @@
-// One adapter in the host's memory, as it goes into pages: the rows of its virtual tokens, then
-// those of A and of B^T of all its modules one after the other (the source of step/adapter_rows.h),
-// and behind them room for the tables of pointers to rows, which are only known once the rows have
-// their places. Plain data.
+// HostAdapter: one adapter in the host's memory, in the order in which it goes into pages: the rows
+// of its virtual tokens, then the rows of A and of B^T of all its modules (the source of
+// step/adapter_rows.h). Behind them is room for the tables of pointers to rows, which are filled
+// once the rows have their places in pages. Plain data.
 #pragma once
 
 #include <cstdint>

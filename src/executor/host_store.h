@@ -1,7 +1,7 @@
-// Adapters in the host's memory, converted once, by content hash, up to a limit of bytes: what the
-// device's pages are filled from. Page-locked where there is a GPU. When the store is full, the
-// adapter that costs least to lose goes: bytes to read again times recent requests for it; by
-// priorities first. Thread-safe.
+// HostStore: adapters in the host's memory, by content hash, up to a limit of bytes, already
+// converted to what the device's pages hold. The memory is page-locked if there is a GPU. When the
+// store is full, it drops the adapter of the least priority, and among those the one that costs
+// least to lose: its bytes times recent requests for it. Thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -67,9 +67,9 @@ class HostStore {
   Held Find(const std::string& hash);
   bool Has(const std::string& hash) const;
   std::optional<AdapterFacts> FactsOf(const std::string& hash) const;
-  // Copies it into the store if there is room, or room can be made; `adapter` describes `weights`.
-  // What was there under this hash stays. Where all room is held, waits up to `wait_ns` for some.
-  // OutOfMemory where the machine has less left than the limit.
+  // Copies `weights`, which `adapter` describes, into the store if there is room or room can be
+  // made. An adapter that is there under this hash stays. If all room is in use, waits up to
+  // `wait_ns` for some. OutOfMemory if the machine has less memory left than the store's limit.
   Held Put(HostAdapter adapter, AdapterWeights weights, int64_t wait_ns = 0);
 
   // Higher priorities stay longer, kPinned for ever; 0 by default. Also for adapters not there yet.

@@ -1,11 +1,12 @@
-// PagedLoader: adapters from folders into the host's memory on a few threads, and from there into
-// pages of the device on another, with a stream of its own. So a copy never waits for a disk, nor a
-// step for either. Rows are copied layer by layer, so that a step may begin before they all are
-// there. Orders of one holder are begun in order of arrival, and holders take turns; where threads
-// are busy for other holders, there are more. A folder on storage that does not answer holds up its
-// own requests alone: a fetch that takes long gets a thread more in its place, and is given up in
-// the end. Its thread stays with it until the storage answers, which the destructor waits for. The
-// interface is the engine thread's; the loader outlives the engine.
+// PagedLoader reads adapters from folders into the host's memory on a few threads, and copies them
+// from there into pages of the device on another thread, with a stream of its own. So a copy never
+// waits for a disk, nor a step for either. Rows are copied layer by layer, so that a step may begin
+// before all of them are there.
+// Orders of one holder begin in order of arrival, and holders take turns. If all threads are busy
+// for other holders, one more is started. A folder on storage that does not answer holds up only
+// its own requests: an extra thread replaces the one that waits for it, and the fetch is given up
+// in the end. The waiting thread stays until the storage answers, and the destructor waits for it.
+// The interface is for the engine thread; the loader outlives the engine.
 #pragma once
 
 #include <condition_variable>

@@ -1,7 +1,8 @@
-// A StepPlan as the arrays that the kernels read: one row per token, ranges per sequence, one LoRA
-// segment per run of rows of one adapter (Punica, section 4; built once per step, used by every
-// layer). Sequences with rows of a prompt come behind all others, so that drawn rows lie together;
-// else they keep the plan's order. Reused from step to step. Engine thread only.
+// RaggedBatch: a StepPlan as the arrays that the kernels read: one row per token, ranges per
+// sequence, and one LoRA segment per run of rows of one adapter (Punica, section 4). It is built
+// once per step and used by every layer. Sequences with prompt rows come behind all others, so that
+// drawn rows are adjacent; otherwise the order is the plan's. Reused from step to step. Engine
+// thread only.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
 // A step as rank 0 sends it to the other ranks. Every member of a HostBatch is named here, with
-// whether it is sent, or each rank has its own, or ranks do without: a new one that is not named
+// whether it is sent, each rank has its own, or ranks need none. A new member that is not named
 // does not compile. Pure functions.
 #pragma once
 

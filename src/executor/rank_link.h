@@ -1,7 +1,7 @@
-// RankLink: rank 0's hold on the other ranks of its model. It sends them what they compute with it,
-// step by step, and the adapters that they copy out of the host store, which lies in memory that
-// all ranks map. Orders are followed in their order: a step that names an adapter comes behind the
-// order to copy it. Where a rank fails, the process ends (EndRank). Any thread.
+// RankLink: rank 0's connection to the other ranks of its model. It sends them the steps that they
+// compute with it, and orders to copy adapters out of the host store, which lies in memory that all
+// ranks map. Orders are followed in sequence: a step that names an adapter comes behind the order
+// to copy it. If a rank fails, the process ends (EndRank). Any thread.
 #pragma once
 
 #include <cstdint>

@@ -1,8 +1,8 @@
-// RankWorker: one of the ranks behind rank 0: a slice of the model, of every page and of every
-// adapter, which computes the steps that rank 0's RankLink sends. It decides nothing: rank 0 has
-// the engine, draws the tokens, and knows what each page is for. The main thread computes; another
-// one copies adapters into pages beside that, layer by layer, and steps wait for the layers they
-// read.
+// RankWorker: one of the ranks behind rank 0. It holds a slice of the model, of every page and of
+// every adapter, and computes the steps that rank 0's RankLink sends. It decides nothing: rank 0
+// has the engine, draws the tokens, and knows what each page is for. The main thread computes.
+// Another thread copies adapters into pages meanwhile, layer by layer, and steps wait for the
+// layers that they read.
 #pragma once
 
 #include <array>

@@ -1,6 +1,7 @@
-// The grammars that requests ask for, compiled on threads of their own and kept by their text's
-// hash. What requests hold is bounded, in all and for each tenant. What no request holds is
-// dropped, the least used first, beyond another bound. The compiler is made with the first of them.
+// GrammarStore: the grammars that requests ask for, compiled on threads of its own and kept by the
+// hash of their text. The bytes that requests hold are bounded, in all and for each tenant.
+// Grammars that no request holds are kept up to another bound; beyond it the least used ones are
+// dropped. The compiler is made with the first grammar. Thread-safe.
 #pragma once
 
 #include <atomic>

@@ -1,6 +1,6 @@
-// A grammar as requests carry it: JSON text, made of formats one within the other. The language is
-// that of XGrammar's structural tags, as far as it is used here; the library behind
-// grammar_library.h reads it. Pure functions; any thread.
+// A grammar as requests carry it: JSON text, made of nested formats. The language is that of
+// XGrammar's structural tags, as far as Graft uses it. The library behind grammar_library.h reads
+// it. Pure functions; any thread.
 #pragma once
 
 #include <string>

@@ -1,6 +1,6 @@
-// How much the library may do for one grammar: XGrammar's loops count what they do here
-// (tools/grammar_patches.py), so that a hostile grammar ends with an error, and not the thread or
-// the memory that compiles it. Each thread has its own.
+// A limit on the library's work for one grammar. XGrammar's loops count their steps here
+// (tools/grammar_patches.py), so that a hostile grammar ends with an error, before it exhausts the
+// thread or the memory that compiles it. Each thread has its own count.
 #pragma once
 
 #include <time.h>

@@ -1,8 +1,9 @@
-// A client's JSON schema as the grammars' library takes it: every keyword that it does not follow,
-// or follows in part, is refused by name, and the others are put into the few forms that it follows
-// exactly. An answer by what comes out is valid by what went in. It may be narrower, in ways that
-// docs/structured-output.md names: an object that names properties has no others, say. Pure
-// functions; any thread, but what `work` allows may take some tenths of a second.
+// Rewrites a client's JSON schema for the grammars' library. Keywords that the library does not
+// follow, or follows in part, are refused by name. The others are put into the few forms that it
+// follows exactly. An answer that fits the result fits the client's schema, too. The result may be
+// narrower, in ways that docs/structured-output.md names; for example, an object that names
+// properties has no others. Pure functions; any thread. A call may take some tenths of a second, up
+// to what `work` allows.
 #pragma once
 
 #include "base/json_fwd.h"

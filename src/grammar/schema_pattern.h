@@ -12,14 +12,13 @@
 
 namespace graft {
 
-// A pattern for whole strings. Each string that it matches has a match of `pattern` somewhere in
-// it, as JSON Schema has it, and needs no escape in JSON. kUnimplemented names what is not
-// supported.
+// Returns a pattern for whole strings. Each string that it matches has a match of `pattern`
+// somewhere in it, as JSON Schema defines, and needs no escape in JSON. kUnimplemented names what
+// is not supported.
 Result<std::string> ReadPattern(std::string_view pattern);
 
-// All strings that have a match of it, where they are few and the pattern says so by itself:
-// "^(a|b)$". Else nothing.
-// What is written meanwhile is taken from `work`.
+// All strings that have a match of the pattern, if they are few and the pattern lists them, as
+// "^(a|b)$" does. Otherwise nothing. The strings written meanwhile are charged to `work`.
 Result<std::optional<std::vector<std::string>>> StringsOfPattern(std::string_view pattern,
                                                                  SchemaWork& work);
 

@@ -1,7 +1,8 @@
-// Reads one JSON schema, see schema.h. Its parts lie in schema.cc (keywords and what they refer
-// to), schema_types.cc (objects and arrays), schema_scalars.cc, schema_merge.cc, schema_differ.cc
-// (oneOf) and schema_ends.cc. All of them take what they do from one budget (schema_work.h), so
-// that no schema costs more than that, and what a client sent is pointed to instead of copied.
+// SchemaReader reads one JSON schema (see schema.h). Its parts lie in schema.cc (keywords and
+// references), schema_types.cc (objects and arrays), schema_scalars.cc, schema_merge.cc,
+// schema_differ.cc (oneOf) and schema_ends.cc. All of them charge one budget (schema_work.h), so
+// that no schema costs more than that. They point into the client's JSON instead of copying it. One
+// thread.
 #pragma once
 
 #include <cstdint>

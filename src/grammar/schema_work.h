@@ -1,7 +1,7 @@
-// What reading schemas may cost, so that a request's time and memory are linear in its bytes
-// whatever its schemas refer to: one budget for all schemas of a request. A step is a value or a
-// name that is read, copied or compared, and a schema is many of them; each counts as often as it
-// is. The thread that reads, but for `stops`, which any thread may set.
+// SchemaWork: one budget for reading all schemas of a request, so that a request's time and memory
+// are linear in its bytes, whatever its schemas refer to. A step is a value or a name that is read,
+// copied or compared; each counts as often as that happens. For the reading thread; any thread may
+// set `stops`.
 #pragma once
 
 #include <atomic>

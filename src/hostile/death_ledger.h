@@ -1,7 +1,7 @@
-// What a frontend should count, worked out a second time from the messages of one link alone: the
-// requests that its runner has, and of these those that a death counts against, since the runner's
-// step held them and they had drawn nothing there. And which adapters the runner says it has. One
-// thread.
+// DeathLedger computes what a frontend should count a second time, from the messages of one link
+// alone: the requests that its runner has, and those of them that a death counts against, because
+// the runner's step held them and they had drawn nothing there. It also tracks which adapters the
+// runner reports. One thread.
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,6 @@
-// Defects that a hostile simulation can be given, in its own runners and links and never in the
-// code that it runs: each must be found, or a seed that finds nothing would prove nothing. Plain
-// data.
+// Defects that can be put into a hostile simulation, in its own runners and links and never in the
+// code under test. The simulation must find each of them; otherwise a seed that finds nothing would
+// prove nothing. Plain data.
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,6 @@
-// Frontends and runners around an etcd among faults, by a virtual clock: the code that serves takes
-// leases, elects a leader, mirrors the registry and changes it. All is drawn from one seed, and the
-// same seed does the same. One thread at a time.
+// EtcdCluster: frontends and runners around an etcd among faults, by a virtual clock. The code
+// under test takes leases, elects a leader, mirrors the registry and changes it. Everything is
+// drawn from one seed, and the same seed gives the same run. One thread at a time.
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,6 @@
-// A process of a hostile simulation that lives by etcd: what a frontend or a runner has to do with
-// it, by the code that serves. Its record stands under a lease; a frontend stands for election and
-// changes the registry, a runner follows it. On simulated threads.
+// EtcdMember: a process of a hostile simulation that depends on etcd, with the code that a frontend
+// or a runner uses for it. Its record stands under a lease. A frontend stands for election and
+// changes the registry; a runner follows the registry. Runs on simulated threads.
 #pragma once
 
 #include <cstdint>

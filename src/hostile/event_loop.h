@@ -1,6 +1,6 @@
-// The line of calls of a hostile simulation, by the virtual clock: calls for the same time run in
-// the order in which they were asked for. And processes that can be stopped, go on and end. One
-// thread.
+// EventLoop: the calls of a hostile simulation by the virtual clock, and processes that can be
+// stopped, resumed and ended. Calls for the same time run in the order in which they were added.
+// One thread.
 #pragma once
 
 #include <algorithm>

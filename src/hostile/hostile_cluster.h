@@ -1,6 +1,7 @@
-// A cluster among faults, by a virtual clock: real RunnerSets, placement and engines over a network
-// that delays, cuts and breaks streams, with runners and frontends that die, stop, go on, drain and
-// are slow. All is drawn from one seed, and the same seed does the same. One thread.
+// HostileCluster: a cluster among faults, by a virtual clock. RunnerSets, placement and engines are
+// real. The network delays, cuts and breaks streams, and runners and frontends die, stop, go on,
+// drain and are slow. Everything is drawn from one seed, and the same seed gives the same run. One
+// thread.
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,6 @@
-// An executor that draws by token_law and takes what a CostModel says. It remembers what each page
-// holds, and finds a plan that feeds other tokens than the request's or reads pages that hold
-// something else. One thread.
+// HostileExecutor: an executor that draws tokens by token_law and takes the time that a CostModel
+// says. It remembers what each page holds, and so finds a plan that feeds other tokens than the
+// request's, or reads pages that hold something else. One thread.
 #pragma once
 
 #include <cstdint>

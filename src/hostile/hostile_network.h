@@ -1,6 +1,7 @@
-// A network between frontends and runners that delays, cuts and breaks. A stream's messages keep
-// their order, as gRPC's do; those of several streams overtake each other. Messages wait while the
-// way between two machines is cut, and are lost with a stream that is broken. One thread.
+// HostileNetwork: a network between frontends and runners that delays, cuts and breaks. Messages of
+// one stream keep their order, as gRPC's do; messages of several streams overtake each other.
+// Messages wait while the connection between two machines is cut, and are lost with a broken
+// stream. One thread.
 #pragma once
 
 #include <cstdint>

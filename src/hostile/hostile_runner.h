@@ -1,6 +1,6 @@
-// A runner's process in a hostile simulation: the real engine over HostileExecutor, and for each
-// frontend the real FrontendRequests over a simulated stream. What RunnerService does with threads
-// it does by calls of the loop. One thread.
+// HostileRunner: a runner's process in a hostile simulation. It is the real engine over
+// HostileExecutor and, for each frontend, the real FrontendRequests over a simulated stream. It
+// does by calls of the loop what RunnerService does with threads. One thread.
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,6 @@
-// How a simulated process reaches SimEtcd: calls take time, are lost before or after they were
-// done, or come too late; watches break, or fall silent. What a caller is told is what EtcdClient
-// promises. On the process's threads.
+// SimEtcdClient: a simulated process's EtcdClient for SimEtcd. Calls take time, are lost before or
+// after they took effect, or come too late. Watches break or fall silent. The results are those
+// that EtcdClient promises. Runs on the process's threads.
 #pragma once
 
 #include <cstdint>

@@ -1,7 +1,7 @@
-// Threads of a simulated process: real ones, of which one runs at a time, and only while the event
-// loop or another one waits for it. So code that waits and calls runs as it is, by the virtual
-// clock, and a seed does the same each time. What a process waits for does not come while it is
-// stopped.
+// SimThreads: threads of a simulated process. They are real threads, but only one runs at a time,
+// and only while the event loop or another of them waits for it. So code that blocks runs unchanged
+// by the virtual clock, and a seed gives the same run each time. What a process waits for does not
+// come while the process is stopped.
 #pragma once
 
 #include <condition_variable>

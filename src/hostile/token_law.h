@@ -1,6 +1,6 @@
-// Which tokens a request draws in a hostile simulation: each follows from the arithmetic, the
-// adapter and all tokens before it, so that one lost, doubled or changed changes all that follow.
-// Pure functions.
+// Which tokens a request draws in a hostile simulation. Each token follows from the arithmetic, the
+// adapter and all tokens before it, so that a lost, doubled or changed token changes all later
+// ones. Pure functions.
 #pragma once
 
 #include <cstdint>

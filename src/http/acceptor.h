@@ -1,6 +1,6 @@
-// Takes connections on one address, whatever happens to single ones. When no descriptor is left, a
-// reserved one takes the newcomer, which is refused with words. An exception of a handler ends
-// nothing. Handlers run on the acceptor's strand.
+// Acceptor takes connections on one address, and goes on whatever happens to single ones. When no
+// descriptor is left, it uses a reserved one to refuse the new connection with an error text. An
+// exception in a handler does not end it. Handlers run on the acceptor's strand.
 #pragma once
 
 #include <boost/asio/any_io_executor.hpp>

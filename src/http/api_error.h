@@ -39,10 +39,10 @@ ApiError HttpError(int http_status, std::string code, std::string message);
 // The error that a client gets for a failure below the server. `param` as above.
 ApiError ErrorFromStatus(const Status& status, std::string param = "");
 
-// `message` without a server's folder: what lies inside `path` by its name from there, `path`
-// itself as `word`. Another place in quotes keeps its last name alone. If the message still tells
-// of a place on the server, a sentence that does not; `given`, which the client itself sent, is
-// none where it stands in quotes.
+// `message` without the path of a server's folder. A place inside `path` is named relative to it,
+// and `path` itself is replaced by `word`. Another place in quotes keeps only its last name. If the
+// message still names a place on the server, returns a sentence that does not. `given` is a path
+// that the client itself sent; in quotes it may stay.
 std::string HidePath(const std::string& message, const std::string& path,
                      const std::string& word = "its folder", const std::string& given = "");
 

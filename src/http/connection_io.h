@@ -1,9 +1,10 @@
-// One client's connection apart from what is asked on it: its bytes, and the bell that rings when
-// something comes. Lives on one strand; whatever comes from other threads is posted there.
+// ConnectionIo: one client's connection, without knowledge of what is asked on it: its bytes, and a
+// bell that rings when something comes. It lives on one strand; calls from other threads are posted
+// there.
 //
 // A read is always outstanding (as long as its buffer has room), so that the end of the connection
-// shows while a request waits for its answer. The coroutine of the class on top only ever waits for
-// one thing: to be notified, or for a moment in time. All timeouts are that one timer.
+// shows while a request waits for its answer. The coroutine of the derived class waits for one
+// thing only: to be notified, or for a moment in time. All timeouts are that one timer.
 #pragma once
 
 #include <array>
@@ -71,9 +72,9 @@ class ConnectionIo : public std::enable_shared_from_this<ConnectionIo> {
   // Lets the client read what was sent: closing while bytes of it are unread would reset the
   // connection and lose the answer on its way.
   Awaitable<void> Linger();
-  // Calls `run` with `work`, and waits until `work` has ended. Where the server ends, the request
-  // has lost its place, or with `stops_at_end` the client has gone, the work is unwanted
-  // (base/unwanted_work.h): what was not begun is left.
+  // Calls `run` with `work`, and waits until `work` has ended. The work becomes unwanted
+  // (base/unwanted_work.h) if the server ends, the request has lost its place or, with
+  // `stops_at_end`, the client has gone. Unwanted work that has not begun is skipped.
   Awaitable<WorkEnd> OnThread(Runner run, std::function<void()> work, bool stops_at_end);
   // Waits to be notified. False once `deadline` has passed. One bell rings for everything: after
   // this call, or one that waits here, the caller must look again at all that it waits for.

@@ -13,9 +13,10 @@ namespace graft {
 // Whether pages of `origin` (an Origin header's value) may call, by --cors-allow-origin.
 bool MayPagesCall(const std::string& allowed_origin, const std::string& origin);
 
-// What a preflight is answered with besides the methods. The pages of an allowed origin may send
-// whatever headers they ask for: the server reads those that it knows, and its keys decide what
-// each caller may do. Pages may reach a private network's server, too, if browsers ask.
+// The headers of the answer to a preflight, besides the methods. Pages of an allowed origin may
+// send any headers, because the server reads only those that it knows, and its keys decide what
+// each caller may do. Pages may also reach a server in a private network, if the browser asks for
+// that.
 std::vector<std::pair<std::string, std::string>> PreflightHeaders(const std::string& allowed_origin,
                                                                   const HttpRequest& request);
 

@@ -1,7 +1,7 @@
-// Strict reading of one JSON object from a client: every field is taken by name and type, and the
-// fields left over are refused by name, unless their value is null, {} or []. The first failure is
-// kept and the rest become no-ops, so that a parser reads as a list of its fields. A null field
-// equals an absent one. One thread.
+// FieldReader: strict reading of one JSON object from a client. Every field is taken by name and
+// type. Fields that are left over are refused by name, unless their value is null, {} or []. A null
+// field equals an absent one. The first failure is kept, and later calls do nothing, so that a
+// parser is a plain list of its fields. One thread.
 #pragma once
 
 #include <cstdint>
@@ -34,8 +34,8 @@ ApiResult<Json> ParseBody(std::string_view body);
 class FieldReader {
  public:
   // `path` goes before field names in errors: "" or, for example, "messages[2].". `object` must
-  // outlive the reader. What is no object fails at once. `fields`, where given, has a row for every
-  // field that is taken, and each of its rows must be taken.
+  // outlive the reader; a value that is no object fails at once. If `fields` is given, it has a row
+  // for every field that is taken, and each of its rows must be taken.
   FieldReader(const Json& object, std::string path, const ApiFields* fields = nullptr);
 
   // Each leaves *out alone where the field is absent or null.

@@ -23,9 +23,9 @@ class HttpParser {
   HttpParser(const HttpParser&) = delete;
   HttpParser& operator=(const HttpParser&) = delete;
 
-  // Takes what it can from the front of *input, at most up to the end of this request: what is
-  // left there belongs to the next one, or waits for more bytes. Stops after the head; the next
-  // call goes on with the body. After an error it takes nothing.
+  // Takes bytes from the front of *input, at most up to the end of this request. The rest belongs
+  // to the next request, or waits for more bytes. Stops after the head; the next call goes on with
+  // the body. After an error it takes nothing.
   void Feed(std::string* input);
 
   bool started() const { return started_; }  // some byte of a request has come

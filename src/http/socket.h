@@ -1,6 +1,6 @@
-// One accepted connection's bytes, with or without TLS behind the same face. Every method belongs
-// to the socket's strand, and every callback comes there. A callback keeps whatever it captures
-// alive until it has run; it runs exactly once, after Close at the latest.
+// Socket: one accepted connection's bytes, with or without TLS. Every method must be called on the
+// socket's strand, and every callback runs there. A callback keeps alive whatever it captures until
+// it has run. It runs exactly once, after Close at the latest.
 #pragma once
 
 #include <boost/asio/ip/tcp.hpp>

@@ -1,7 +1,8 @@
-// Threads for work that would hold up an HTTP thread: parsing and tokenising long bodies, long
-// lists. Clients take turns by what their work costs, in bytes: a client with much work waits
-// behind one with little, and no client is passed over for ever (self-clocked fair queueing). One
-// thread, if there are several, never does long work, so that short work finds one. Thread-safe.
+// WorkQueue: threads for work that would hold up an HTTP thread, such as parsing and tokenising
+// long bodies, or long lists. Clients take turns by the cost of their work, in bytes: a client with
+// much work waits behind one with little, and every client gets its turn (self-clocked fair
+// queueing). If there are several threads, one of them never does long work, so that short work
+// finds a free one. Thread-safe.
 #pragma once
 
 #include <condition_variable>

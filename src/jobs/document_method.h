@@ -1,6 +1,6 @@
-// DocumentMethod: how a document becomes an adapter, as it is asked for. Each of its settings is
-// one row, from which the flags of `graft learn`, the fields over HTTP, the records and the answers
-// are read and written. Plain data; pure functions; any thread.
+// DocumentMethod: the settings by which a document becomes an adapter. Each setting is one row. The
+// flags of `graft learn`, the fields over HTTP, the records and the answers are read and written by
+// these rows. Plain data; pure functions; any thread.
 #pragma once
 
 #include <cstdint>
@@ -97,9 +97,9 @@ std::string FieldOf(const char* name);
 std::string ToJson(const DocumentMethod& method);
 DocumentMethod DocumentMethodOf(const std::string& json);
 
-// "" or what is wrong with a number: "batch_size is 5000, 2048 at most". For a
-// record that another version wrote: a client's fields and a command's flags were looked at by the
-// same rows.
+// "" or what is wrong with a number, such as "batch_size is 5000, 2048 at most". For a record that
+// another version wrote. A client's fields and a command's flags were already checked by the same
+// rows.
 std::string OutOfRange(const DocumentMethod& method);
 
 }  // namespace graft

@@ -1,6 +1,6 @@
-// The fields of the records of learning, each named once: they are the keys of a cluster's records
-// in etcd (learning_json.h) and the columns of a server's database (sqlite_learning_rows.h). Any
-// thread.
+// The fields of the records of learning, each named once. The names are the keys of a cluster's
+// records in etcd (learning_json.h) and the columns of a server's database
+// (sqlite_learning_rows.h). Any thread.
 #pragma once
 
 #include "base/record_fields.h"

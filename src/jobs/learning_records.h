@@ -73,9 +73,9 @@ struct LearningJob {
   // For a job that NextJob gave: how often it was begun without an end since it last got on, this
   // time included.
   int32_t begins = 0;
-  // On a cluster: its folder among those of what was learned, and its file among checkpoints, of
-  // the runner that has it or had it last; "": they have the job's id. And the file of the last
-  // checkpoint, which may be another runner's; "": the same file.
+  // On a cluster, of the runner that has the job or had it last: `folder` is the job's folder among
+  // the learned ones, and its file among checkpoints; "": both have the job's id. `checkpoint` is
+  // the file of the last checkpoint, which may be another runner's; "": the same file.
   std::string folder;
   std::string checkpoint;
 

@@ -1,7 +1,7 @@
-// LearningStore: files and jobs of learning, which survive a killed process: a job that ran is
-// found as the last change left it. One server's are a SQLite file (sqlite_learning_store.h), a
-// cluster's are in etcd. Every call names a tenant, and sees that tenant's alone, but for those of
-// the thread that learns and of the operator. Thread-safe.
+// LearningStore: files and jobs of learning. They survive a killed process: a job that ran is found
+// as its last change left it. One server's are a SQLite file (sqlite_learning_store.h), a cluster's
+// are in etcd. Every call names a tenant and sees only that tenant's data, except for the calls of
+// the learning thread and of the operator. Thread-safe.
 #pragma once
 
 #include <cstddef>
@@ -32,9 +32,8 @@ class LearningStore {
   // Unix seconds.
   virtual int64_t now() const = 0;
 
-  // Files. One that has expired is gone, unless a job that is not finished needs it.
-  // kResourceExhausted where the tenant's would be more than `tenant_bytes_max` in all, or than
-  // kTenantFilesMax.
+  // Files. An expired file is gone, unless an unfinished job needs it. kResourceExhausted: the
+  // tenant's files would be more than `tenant_bytes_max` in all, or than kTenantFilesMax.
   virtual Status AddFile(const LearningFile& file, std::string_view content,
                          int64_t tenant_bytes_max) = 0;
   // kNotFound.
@@ -72,11 +71,11 @@ class LearningStore {
   // For an operator: all tenants' jobs, at most so many rows.
   virtual Result<JobsOverview> Overview(int32_t rows_max) = 0;
 
-  // For the thread that learns. On a cluster kAborted: another runner has the job by now, or its
-  // tenant is forgotten: what was learned of it is of no more use.
-  // The next job, of the tenant that had its turn longest ago: one that was begun, else the oldest.
-  // No other thread that learns is given it until it is finished or left. It is first written down
-  // that the job is begun, by which a job that ends its server is known.
+  // The calls of the learning thread. On a cluster they return kAborted if another runner has the
+  // job by now, or its tenant is forgotten; what was learned of it is then useless.
+  // Returns the next job, of the tenant that had its turn longest ago: a job that was begun, else
+  // the oldest. No other learning thread gets it until it is finished or left. That the job has
+  // begun is recorded first, so that a job which ends its server is recognised.
   virtual Result<std::optional<LearningJob>> NextJob() = 0;
   // Whether another tenant's job could be had.
   virtual Result<bool> OthersWait(const LearningJob& job) = 0;

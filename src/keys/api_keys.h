@@ -1,6 +1,6 @@
-// The rights of clients: the keys file's entries, found by the hash of the presented key, and what
-// each key and each tenant has used of its limits (WorkMeter). Thread-safe; keys can be loaded
-// again while requests run.
+// ApiKeys: the rights of clients. It has the keys file's entries, found by the hash of the
+// presented key, and what each key and each tenant has used of its limits (WorkMeter). Keys can be
+// loaded again while requests run. Thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -82,14 +82,13 @@ class ApiKeys {
   // No keys: all callers are one tenant "", which may use every model and is no admin.
   explicit ApiKeys(const Clock& clock);
 
-  // The keys file, see docs/http-api.md. Errors name the entry and the field. Loading again puts
-  // these keys in the place of the former file's, and an error leaves those in force. Keys and
-  // tenants that are in both files keep what they have used.
+  // Loads the keys file (docs/http-api.md). Errors name the entry and the field. A further load
+  // replaces the former file's keys; after an error the former keys stay in force. Keys and tenants
+  // in both files keep what they have used.
   Status LoadFile(const std::string& path);
   Status Load(const Json& list);
-  // A cluster's keys, which hold at once: none of the former ones stays. From then on a key is
-  // asked for, also where the list is empty. An entry that cannot be read gives no rights; its
-  // error is returned.
+  // Loads a cluster's keys, which replace all former ones at once. From then on a key is required,
+  // even if the list is empty. An entry that cannot be read gives no rights; its error is returned.
   Status LoadText(const std::string& json);
   // One more key, which may do everything. It does not close the server to those without a key.
   Status SetAdminKey(std::string_view key);

@@ -1,8 +1,8 @@
-// Places, or bytes of memory, that the requests of all tenants share. While there are enough, each
-// takes what it needs. Where there are not, a tenant that would hold less for its weight than the
-// tenant with the most takes them from that one: its newest leases are lost, and the requests
-// behind them are told. So no tenant's stalled uploads, unread answers or open connections keep
-// others out. Thread-safe; a lease belongs to one request.
+// SharedPlaces: places, or bytes of memory, that the requests of all tenants share. While there are
+// enough, each tenant takes what it needs. Otherwise a tenant that would hold less for its weight
+// than the tenant with the most takes places from that tenant: its newest leases are lost, and the
+// requests behind them are told. So no tenant's stalled uploads, unread answers or open connections
+// keep others out. Thread-safe; a lease belongs to one request.
 #pragma once
 
 #include <atomic>

@@ -1,8 +1,8 @@
-// What a key, or all keys of a tenant together, may have of the server: requests and tokens a
-// minute, requests and sequences at once. A rate is a bucket that holds a minute's worth. Tokens
-// are counted as work: a prompt for each of its choices, and what is drawn; `max_tokens` is taken
-// in advance, and what was not drawn of it given back. Where it is not given, tokens are taken as
-// they are drawn, and the bucket may owe some. Thread-safe, on the caller's clock.
+// The limits of a key, or of all keys of a tenant together: requests and tokens a minute, requests
+// and sequences at once. A rate is a bucket that holds a minute's worth. Tokens are counted as
+// work: the prompt once for each of its choices, and drawn tokens. `max_tokens` is taken in
+// advance, and tokens that were not drawn are given back. Without `max_tokens`, tokens are taken as
+// they are drawn, and the bucket may go below zero. Thread-safe, on the caller's clock.
 #pragma once
 
 #include <array>
@@ -120,9 +120,9 @@ class WorkMeter {
   MeteredPlaces sequence_places_;
 };
 
-// What a request holds of its key's and its tenant's limits, given back when it goes: a place among
-// the requests, or `work` and what it came to. Shared, since a reload may drop the key while its
-// requests run.
+// MeterLease: what a request holds of its key's and its tenant's limits: a place among the
+// requests, or its `work`. The lease gives it back when it is destroyed. The meters are shared,
+// since a reload may drop the key while its requests run.
 class MeterLease {
  public:
   MeterLease() = default;

@@ -26,9 +26,9 @@ class AnswerWriter {
   // What events say from now on where they tell the usage so far.
   virtual void SetUsage(const ResponseUsage& /*usage*/) {}
 
-  // A stream, as server-sent events: what comes before choice `idx`'s first chunk; what it has
-  // gained, `finish` kNone while it goes on; what comes behind all choices; or a failure. Only an
-  // endpoint that streams is asked for these.
+  // A stream of server-sent events: AppendBeginning writes what comes before choice `idx`'s first
+  // chunk; the others write what the choice has gained (`finish` is kNone while it goes on), what
+  // comes behind all choices, or a failure. They are called only for endpoints that stream.
   virtual void AppendBeginning(int32_t /*idx*/, std::string* /*out*/) { CHECK(false); }
   virtual void AppendChunk(int32_t /*idx*/, const ChoicePiece& /*piece*/, FinishReason /*finish*/,
                            std::string* /*out*/) {

@@ -1,6 +1,7 @@
-// One choice of a response: the engine's events in, text and log-probabilities out, as soon as no
-// stop string can take them back. A token's log-probability leaves together with its text; the
-// token or string that stops a choice is no part of it unless asked for. One thread.
+// Choice: one choice of a response. It takes the engine's events and returns text and
+// log-probabilities, as soon as no stop string can take them back. A token's log-probability leaves
+// together with its text. The token or string that stops a choice is no part of it unless asked
+// for. One thread.
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,6 @@
-// From a request's body to the engine's requests and the way the answer is written: parsing, model
-// lookup, chat template, tokenising, limits. The expensive part of a request before the engine;
-// runs on any thread.
+// GenerationPlan: from a request's body to the engine's requests and the form of the answer:
+// parsing, model lookup, chat template, tokenising, limits. This is the expensive part of a request
+// before the engine. Any thread.
 #pragma once
 
 #include <cstdint>
@@ -54,9 +54,9 @@ ApiResult<GenerationPlan> PlanChat(const ApiContext& context, const RequestLimit
 // Whether FindModel would find it, or would have before it was unloaded.
 bool MayUseModel(const ApiContext& context, const ApiKey& key, const std::string& name);
 
-// The content hash behind a model's name ("" for the base model), or 404 with the nearest names. A
-// model that the key may not use does not exist for it. Takes a bounded time, however many models
-// there are.
+// Returns the adapter behind a model's name (content hash "" for the base model), or a 404 error
+// with the nearest names. A model that the key may not use counts as unknown. Takes a bounded time,
+// however many models there are.
 ApiResult<AdapterInfo> FindModel(const ApiContext& context, const ApiKey& key,
                                  const std::string& name);
 

@@ -1,6 +1,6 @@
-// One generation request in flight: submits a plan's requests, turns their events into a response,
-// and cancels what still runs when it is destroyed. One thread at a time; only `on_ready` is called
-// elsewhere.
+// GenerationSession: one generation request in flight. It submits a plan's requests and turns their
+// events into a response. Its destructor cancels requests that still run. One thread at a time;
+// only `on_ready` is called on another thread.
 #pragma once
 
 #include <atomic>

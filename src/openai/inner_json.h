@@ -1,7 +1,7 @@
-// JSON that a request brings besides its body as a whole: texts of JSON within it (arguments of
-// calls, schemas), and the stored turns that it goes on with. What reads one of them uses these
-// functions, so that its tree counts before there is one, as the body's own does, and until the
-// request is planned. Each thread by itself.
+// Reads JSON that a request brings besides its body as a whole: JSON texts within the body
+// (arguments of calls, schemas), and the stored turns that it continues. All such reads use these
+// functions, so that the memory of a tree is counted before the tree is built, as for the body, and
+// until the request is planned. Each thread by itself.
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,6 @@
-// The bodies of POST /v1/completions and /v1/chat/completions as values: every field OpenAI and
-// vLLM know is read, ignored (because it changes no output) or refused by name. Pure functions; any
-// thread. Ranges of sampling values are ValidateSamplingParams' business.
+// The bodies of POST /v1/completions and /v1/chat/completions as values. Every field that OpenAI
+// and vLLM have is read, ignored (because it changes no output) or refused by name.
+// ValidateSamplingParams checks the ranges of sampling values. Pure functions; any thread.
 #pragma once
 
 #include <cstdint>

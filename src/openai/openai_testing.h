@@ -26,9 +26,9 @@ namespace graft {
 const Tokenizer& DemoTokenizer();
 const ChatTemplate& DemoChatTemplate();
 
-// One thread that gives every running request a token per tick. The tokens are `script`, over and
-// over, until the request's tokens_max. A pooling request gets the sum and the number of its
-// prompt's tokens. Thread-safe.
+// FakeGenerator: one thread that gives every running request a token per tick. The tokens are
+// `script`, repeated until the request's tokens_max. A pooling request gets the sum and the number
+// of its prompt's tokens. Thread-safe.
 class FakeGenerator : public Generator {
  public:
   FakeGenerator();

@@ -20,10 +20,10 @@ struct PromptEcho {
 
 int64_t NumCodePoints(std::string_view text);
 
-// The echo of the prompt `tokens`. `given` is the text that they were made of, or null where the
-// client sent ids or a part of the tokens is gone: that text is the echo, where the tokens can be
-// laid over it or no offsets are wanted. Else the echo is what the tokens decode to. Shared by all
-// choices of a prompt, which may be long.
+// The echo of the prompt `tokens`. `given` is the text from which the tokens were made; null if the
+// client sent ids, or if a part of the tokens is gone. The echo is that text if the tokens can be
+// aligned with it or no offsets are wanted; otherwise it is the decoded tokens. All choices of a
+// prompt share it, since it may be long.
 std::shared_ptr<const PromptEcho> EchoPrompt(const Tokenizer& tokenizer,
                                              std::span<const int32_t> tokens,
                                              const std::string* given, bool skips_special_tokens,

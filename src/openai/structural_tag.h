@@ -10,9 +10,9 @@
 
 namespace graft {
 
-// One format of a grammar (grammar/grammar_text.h), of {"format"} or of the older {"structures",
-// "triggers"}; other keys of `tag` are its owner's. Each schema is read as any. `param` is the
-// tag's field, and `work` is what reading all its schemas may take.
+// Reads `tag` as one format of a grammar (grammar/grammar_text.h), from {"format"} or the older
+// {"structures", "triggers"}. Other keys of `tag` are its owner's. Each schema in it is read like
+// any other. `param` is the tag's field, and `work` limits the reading of all its schemas.
 ApiResult<OrderedJson> StructuralTagFormatOf(const OrderedJson& tag, const std::string& param,
                                              SchemaWork& work);
 

@@ -1,8 +1,9 @@
 // LoraMerge: W' = W + scale B A, one adapter's share of a dense projection added to a copy of its
-// weight (S-LoRA, section 6.3's x(W + AB)). W is left alone. graft-bench measures with it what a
-// merge costs; no server merges. Sums are fp32, over the rank in ascending order on the CPU, and
-// rounded once, with W, to the weight's dtype. On a GPU Gemm may read a weight before it waits for
-// earlier kernels: Synchronize between.
+// weight (S-LoRA, section 6.3: x(W + AB)). W itself is not changed. graft-bench measures with it
+// what a merge costs; no server merges. Sums are fp32, over the rank in ascending order on the CPU.
+// The sum of W and the product is rounded once, to the weight's dtype. On a GPU, call Synchronize
+// before a Gemm that reads the result, because Gemm may read a weight before it waits for earlier
+// kernels.
 #pragma once
 
 #include <cstdint>

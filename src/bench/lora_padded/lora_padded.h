@@ -1,8 +1,8 @@
-// LoraPadded: what Lora does, done without kernels that gather (S-LoRA's bmm, section 6.1), which
-// `graft-bench ops` compares Lora with: A and B of every segment are copied into contiguous memory,
-// padded with zeros to one rank, and a batched product runs over the copies. The product is Lora's
-// own, faster than a library's batched one for shapes like these: copies and padding are all that
-// differs.
+// LoraPadded does what Lora does, without kernels that gather (S-LoRA's bmm, section 6.1).
+// `graft-bench ops` compares Lora with it. It copies A and B of every segment into contiguous
+// memory, pads them with zeros to one rank, and runs a batched product over the copies. The product
+// is Lora's own, which is faster than a library's at these shapes, so copies and padding are the
+// only difference.
 #pragma once
 
 #include <cstdint>

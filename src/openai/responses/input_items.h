@@ -1,5 +1,5 @@
-// The items that a conversation of /v1/responses is made of. Those of a request are read strictly
-// and made whole, with ids and lists of parts, as they are stored and listed. Pure functions; any
+// The items of a conversation of /v1/responses. Items of a request are read strictly and completed
+// with ids and lists of parts, in the form in which they are stored and listed. Pure functions; any
 // thread.
 #pragma once
 

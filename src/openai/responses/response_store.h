@@ -1,4 +1,4 @@
-// The responses of /v1/responses that may be read again and gone on from. They lie in this
+// ResponseStore: responses of /v1/responses that can be read again and continued. They are in this
 // process's memory. Tenants never see each other's. When room is short, the tenant that holds the
 // most loses its oldest. Thread-safe.
 #pragma once
