@@ -1,6 +1,6 @@
-// The CPU assist by itself: how it splits rows, and that it adds exactly the bits that the CPU's
-// LoRA kernels would add. Threads and processes, the CPU's stream and a GPU's, and a killed process
-// are all tried. This program is also its own worker process.
+// Tests of the CPU assist alone: how it splits rows, and that it adds exactly the bits that the
+// CPU's LoRA kernels would add. They try threads and processes, the CPU's stream and a GPU's, and a
+// killed process. This program is also its own worker process.
 #include "assist/cpu_assist.h"
 
 #include <gtest/gtest.h>

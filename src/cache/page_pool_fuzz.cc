@@ -1,6 +1,6 @@
-// The page pool against a naive model: a count and two flags per page, and lists that are searched
-// from end to end. After every operation both must agree on every page, and on the page that is
-// evicted next.
+// Compares the page pool with a naive model: a count and two flags per page, and lists that are
+// searched from end to end. After every operation both must agree on every page, and on the page
+// that is evicted next.
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>

@@ -1,7 +1,7 @@
-// A RunnerSet among random calls, told by hand, one thread, no network: runners come up, go, drain,
+// A RunnerSet under random calls, with one thread and no network. Runners come up, leave, drain,
 // refuse, evict and draw; they are listed, spare and gone; clients come and cancel. After each call
-// every request is where it belongs, and each reader sees its tokens in order and one end. In the
-// end no runner can use any adapter: requests for one end within the wait for a runner.
+// every request is where it belongs, and each reader sees its tokens in order and one end. At the
+// end no runner can use any adapter, and requests for one end within the wait for a runner.
 #include <gtest/gtest.h>
 
 #include <map>

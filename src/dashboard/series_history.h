@@ -46,7 +46,7 @@ class SeriesHistory {
   void AddLatencies(const Metrics::Families& families, std::span<float> point, int64_t unix_ms);
 
   const size_t points_max_;
-  uint64_t num_points_ = 0;  // so far, those included that the ring has lost
+  uint64_t num_points_ = 0;     // so far, those included that the ring has lost
   std::vector<float> figures_;  // [points_max, columns]; NaN: not known
   std::vector<int64_t> times_ms_;
   std::vector<double> totals_;  // of the counters, at the last point

@@ -1,10 +1,10 @@
-// Randomised runs: arrivals, cancels, tiny pools, preemptions, tenants and chunk sizes. There are
-// more adapters than fit, of many sizes, some with virtual tokens; they are loaded, evicted,
+// Random runs with arrivals, cancels, tiny pools, preemptions, tenants and chunk sizes. There are
+// more adapters than fit, of many sizes, some with virtual tokens. They are loaded, evicted,
 // retired, published again, replaced under their name, first read by a request, broken and
 // repaired. After every step all pages, references and slots are accounted for. Every output equals
-// what the request gives alone. GRAFT_RANDOM_SEEDS=N says how many seeds each shape has, and prints
-// a hash of each run's plans, by which two builds are compared. What a run should have had is not
-// asked then, since a few of many seeds miss it.
+// what the request gives alone. GRAFT_RANDOM_SEEDS=N sets the number of seeds for each shape, and
+// prints a hash of each run's plans, by which two builds are compared. The events that a run should
+// have had are not checked then, since a few of many seeds lack some.
 #include <cinttypes>
 #include <cstdio>
 #include <cstdlib>

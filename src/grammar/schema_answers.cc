@@ -1,9 +1,9 @@
-// Answers by schemas, for tests that look at them with a validator: a line of JSON in, a line out.
-//   {"schema": ..., "answers": N, "texts": [...]}
-// becomes {"refused": MESSAGE}, or
-//   {"answers": [{"text": ..., "ended": true}], "accepted": [true, ...]}
-// with N answers that were drawn at random under the mask, and whether each text is an answer. An
-// answer that has not ended was cut, or no token was left ("stuck").
+// A program for tests that check answers by schemas with a validator. It reads lines of JSON,
+// {"schema": ..., "answers": N, "texts": [...]},
+// and writes for each {"refused": MESSAGE}, or
+// {"answers": [{"text": ..., "ended": true}], "accepted": [true, ...]}.
+// There are N answers, drawn at random under the mask, and for each text whether it is an answer.
+// An answer that has not ended was cut, or no token was left ("stuck").
 #include <cstdio>
 #include <iostream>
 #include <string>

@@ -10,9 +10,10 @@
 
 namespace graft {
 
-// The command of `program` that `args` (without the program's own name) pick, its options set; for
-// --help and --version (`version`) one that prints the answer. Errors say what to write instead,
-// and where the value came from: a flag, a variable or a file's key.
+// Returns the command of `program` that `args` (without the program's own name) select, with its
+// options set. For --help and --version (`version`) it returns a command that prints the answer.
+// Errors say what to write instead, and where the value came from: a flag, a variable or a file's
+// key.
 Result<CommandRun> ParseCommandLine(const Command& program, const std::string& version,
                                     const std::vector<std::string>& args);
 

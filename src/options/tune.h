@@ -1,6 +1,6 @@
-// --tune KEY=VALUE: one flag for the many settings that tests and measurements reach for and users
-// seldom do (see Tuned). In a config file it is a mapping, in the environment KEY=VALUE pairs with
-// commas between them. What the parser and the page's tables need of it. Any thread.
+// --tune KEY=VALUE: one flag for the many settings that tests and measurements use and users seldom
+// do (see Tuned). In a config file it is a mapping, in the environment KEY=VALUE pairs with commas
+// between them. These functions are for the parser and for the tables in the pages. Any thread.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
-// Graft's own policy: the runner where all requests together, those there and the new one, are
-// predicted to wait least, in milliseconds. What counts:
+// Graft's own placement policy. It chooses the runner for which all requests together, those there
+// and the new one, are predicted to wait least, in milliseconds. These terms count:
 //
 //  - The requests there: their steps take longer by what the new one adds, for as long as both run,
 //    and they wait for its prompt. That wait costs most for requests that came just before: they

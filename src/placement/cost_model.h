@@ -1,7 +1,7 @@
-// What steps and loads take on a kind of runner, as lines that `graft profile` fits: what placement
-// predicts by and the simulator computes. CaraServe, section 5: a decode step is a line over the
-// batch times its largest rank where kernels pad, over the sum of ranks where they do not. Plain
-// data and pure functions; milliseconds.
+// CostModel: the time of steps and loads on a kind of runner, as lines that `graft profile` fits.
+// Placement predicts by it, and the simulator uses it in place of computing. A decode step is a
+// line over the batch times its largest rank for kernels that pad, and over the sum of ranks for
+// kernels that do not (CaraServe, section 5). Plain data and pure functions; milliseconds.
 #pragma once
 
 #include <algorithm>
@@ -163,10 +163,10 @@ CostLine FitLine(std::span<const double> units, std::span<const double> ms);
 // The share of the variance of `ms` that `predicted` explains; 1 where there is none to explain.
 double RSquared(std::span<const double> ms, std::span<const double> predicted);
 
-// Coefficients of the columns for the least squares of the relative errors, so that short steps,
-// of which a request takes most, count as much as long ones. None is negative: a column that would
-// have to be is left out. Each row has one value for each coefficient, and a time above 0.
-// kInvalidArgument: too few rows, or columns that depend on each other.
+// Coefficients of the columns that minimise the squared relative errors, so that short steps, which
+// are most of a request, count as much as long ones. No coefficient is negative: a column that
+// would need a negative one is left out. Each row has one value for each coefficient, and a time
+// above 0. kInvalidArgument: there are too few rows, or columns depend on each other.
 Result<std::vector<double>> FitColumns(const std::vector<std::vector<double>>& rows,
                                        std::span<const double> ms);
 

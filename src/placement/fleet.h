@@ -1,8 +1,8 @@
-// What placement knows of the runners: how full each is, what the requests are that this owner has
-// there, and which adapters its device holds, as far as is known. An index leads from an adapter to
-// its holders, so that a choice never looks through all adapters. Runners and adapters go by small
-// numbers that the owner gives: they are places in tables. Nothing is read of a clock: the owner
-// says what time it is. Not thread-safe.
+// Fleet: what placement knows of the runners: how full each runner is, which requests this owner
+// has there, and which adapters its device holds, as far as is known. An index leads from an
+// adapter to its holders, so that a choice never looks through all adapters. Runners and adapters
+// have small numbers from the owner, which index tables. There is no clock: the owner passes the
+// time. Not thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -95,9 +95,9 @@ class Fleet {
   void Leave(size_t idx, const PlacedRequest& request, bool has_drawn);
   // A request has ended well, `seconds` after it came, with so many tokens drawn.
   void End(double seconds, int64_t output_tokens);
-  // What the runner says it holds, instead of what was thought; adapters of requests that are there
-  // stay. Where the list is not whole it only adds. `coming`: on their way to its device, for any
-  // owner's requests; a request for one of them need not have it loaded elsewhere.
+  // Replaces what was assumed by what the runner reports that it holds; adapters of requests that
+  // are there stay. A list that is not whole only adds. `coming`: adapters on their way to the
+  // runner's device, for any owner's requests; a request for one of them needs no load elsewhere.
   void SetHeld(size_t idx, std::span<const int32_t> adapters, bool is_whole,
                std::span<const int32_t> coming = {});
 

@@ -1,5 +1,5 @@
-// Min-cost flow by successive shortest paths: Dijkstra with potentials that ends at the sink, so
-// that a path costs the nodes near it and not all. Costs of edges are 0 or above. Plain data, no
+// FlowNetwork: min-cost flow by successive shortest paths. Dijkstra with potentials ends at the
+// sink, so that a path visits only the nodes near it. Costs of edges are 0 or more. Plain data, no
 // thread of its own.
 #pragma once
 

@@ -1,9 +1,9 @@
-// Placement as a min-cost flow, solved once a second: the busiest adapters are sources of as much
-// flow as they have load, runners take it up to their even share at no cost and beyond at a rising
-// one, and a unit that goes to a runner which lacks the adapter costs a copy. Requests follow the
-// flow. Requests of other adapters, and those that find room only elsewhere, follow rendezvous
-// hashing. Where no runner has room, requests wait where the flow has them. A busy adapter can go
-// to its holders and to the runners that its hash puts first.
+// Placement as a min-cost flow, solved once a second. The busiest adapters are sources, with as
+// much flow as they have load. A runner takes flow up to its even share at no cost, and beyond it
+// at a rising cost. A unit that goes to a runner without the adapter costs a copy. A busy adapter
+// can go to its holders and to the runners that its hash puts first. Requests follow the flow.
+// Requests of other adapters, and those that find room only elsewhere, follow rendezvous hashing.
+// If no runner has room, requests wait where the flow has them.
 #include <algorithm>
 #include <cmath>
 #include <unordered_map>

@@ -1,6 +1,6 @@
-// Placement: which runner a request goes to. All policies are behind PlacementPolicy, which the
-// frontend and the simulator call alike. Pure: no clock, no thread, no network; the same calls with
-// the same seed give the same choices. Not thread-safe.
+// PlacementPolicy chooses the runner for a request. The frontend and the simulator call all
+// policies alike. Pure: no clock, no thread, no network. The same calls with the same seed give the
+// same choices. Not thread-safe.
 #pragma once
 
 #include <cstdint>

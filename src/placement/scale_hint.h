@@ -1,6 +1,6 @@
-// How many runners a fleet should have, and which of them could go. Punica, section 5.1: ask for
-// more where no runner is lightly loaded, give back what has no load. A runner takes its time to
-// start, so what counts is what will be asked for by then. Pure: the owner says what time it is.
+// How many runners a fleet should have, and which of them could go. Ask for more if no runner is
+// lightly loaded, and give back those without load (Punica, section 5.1). A runner takes time to
+// start, so the load that counts is that at the end of a start. Pure: the owner passes the time.
 // Not thread-safe.
 #pragma once
 
@@ -30,20 +30,22 @@ struct ScaleHint {
   bool operator==(const ScaleHint&) const = default;
 };
 
-// How many runners the requests in flight fill: by what they draw a second, of what full batches
-// would, for a batch that is half full is faster, and has more than half of the work of a full one;
-// or by the pages that they have, whichever is more. `num_waiting`: requests that are on no runner.
+// How many runners the requests in flight fill, the larger of two measures. The first is the tokens
+// a second that they draw, as a share of what full batches draw; a half-full batch is faster, so it
+// has more than half of the work of a full one. The second is the pages that they hold.
+// `num_waiting`: requests that are on no runner.
 double RunnersFilled(const Fleet& fleet, int64_t num_waiting, double batch_share,
                      const CostModel& costs);
 
 // Runners that take requests.
 int32_t NumOpen(const Fleet& fleet);
 
-// What was filled of late leads to how many runners are wanted: enough for the trend's value when a
-// runner that is ordered now serves, and for chance: 2.25 standard deviations from the trend. The
-// first values of an advisor show no trend: the first request would look like a steep rise. A
-// runner that is wanted once is wanted for as long as a start takes, and for 10 s at least: giving
-// it back earlier saves less than its start.
+// ScaleAdvisor: from how many runners were filled of late, how many are wanted. That is enough for
+// the trend's value at the time when a runner that is ordered now serves, plus 2.25 standard
+// deviations from the trend for chance. An advisor's first values count as no trend, because the
+// first request would look like a steep rise. A runner that is wanted once stays wanted for as long
+// as a start takes, and for 10 s at least, because giving it back earlier saves less than its
+// start.
 class ScaleAdvisor {
  public:
   // Once a second. `num_runners`: that there are.

@@ -1,6 +1,6 @@
-// What serving adds to the executor's steps on this machine: a server, or runners and frontends,
-// are started, one client asks them, and what the costs of the executor do not explain is what
-// serving takes (ServedCosts). Main thread.
+// Measures ServedCosts, the time that serving adds to the executor's steps on this machine. A
+// server, or runners and frontends, are started, and one client asks them. The part of their time
+// that the executor's costs do not explain is what serving costs. Main thread.
 #pragma once
 
 #include <cstdint>

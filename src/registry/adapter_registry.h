@@ -1,8 +1,8 @@
-// AdapterRegistry: which adapters are served under which names, beyond the life of a process. A
-// name is unique; a hash may stand under several names. Every change is made in one piece or not at
-// all. Whether an adapter changes nothing is not remembered; one server's registry
-// (sqlite_registry.h, a file) leaves texts to the folder and has no owners, as a cluster's, in
-// etcd, has. Thread-safe.
+// AdapterRegistry: which adapters are served under which names, stored beyond the life of a
+// process. A name is unique; a hash may have several names. Every change is made in one piece or
+// not at all. A registry does not store whether an adapter changes nothing. One server's registry
+// (sqlite_registry.h, a file) leaves texts to the folder and has no owners. A cluster's, in etcd,
+// stores both. Thread-safe.
 #pragma once
 
 #include <string>

@@ -1,6 +1,6 @@
-// What every AdapterRegistry promises, as tests: a test program includes this once and instantiates
-// AdapterRegistrySuite with functions that make an empty registry. One thread, and two where they
-// race.
+// AdapterRegistrySuite: tests of the promises of every AdapterRegistry. A test program includes
+// this once and instantiates the suite with functions that make an empty registry. One thread; two
+// threads in the tests of races.
 #pragma once
 
 #include <gmock/gmock.h>

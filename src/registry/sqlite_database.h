@@ -1,6 +1,6 @@
-// A SQLite file with a schema's version, and statements over it. Every change outside of a
-// Transaction is one of its own; after a kill the file is as the last finished change left it. What
-// uses it takes a lock of its own: one thread at a time.
+// SqliteDatabase: a SQLite file with a schema version, and statements over it. Every change outside
+// of a Transaction is a transaction of its own. After a kill the file is as the last finished
+// change left it. One thread at a time: users of this class lock.
 #pragma once
 
 #include <cstdint>
@@ -22,9 +22,9 @@ class SqliteDatabase {
   SqliteDatabase(const SqliteDatabase&) = delete;
   SqliteDatabase& operator=(const SqliteDatabase&) = delete;
 
-  // `path`, or ":memory:" for one that is forgotten. Makes the tables of `schema`, which stays as
-  // it is where they are. kFailedPrecondition for a file of a later version, kDataLoss for one that
-  // is no database.
+  // `path`: a file, or ":memory:" for a database that is not stored. Makes the tables of `schema`;
+  // tables that exist stay as they are. kFailedPrecondition: the file is of a later version.
+  // kDataLoss: it is no database.
   Status Open(const std::string& path, int64_t version, std::string_view schema);
   // For reading alone, by a URI.
   bool OpenToRead(const std::string& uri);

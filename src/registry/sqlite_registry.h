@@ -1,6 +1,6 @@
 // SqliteRegistry: one server's AdapterRegistry, which survives a restart, and what was found in the
-// folders that it read. Every change is one transaction in the write-ahead log: after a kill the
-// file is as the last finished change left it. Thread-safe.
+// folders that the server read. Every change is one transaction in the write-ahead log: after a
+// kill the file is as the last finished change left it. Thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -32,10 +32,10 @@ struct RegistryFolder {
 
 class SqliteRegistry : public AdapterRegistry {
  public:
-  // `path`, or ":memory:" for one that is forgotten. kDataLoss for a file that is no registry,
-  // kFailedPrecondition for one of a later version, kNotFound where its folder is not there. A disk
-  // that is full or may not be written is no failure: what the file remembers can be read, what
-  // changes is forgotten at the end, and unwritable() says why.
+  // `path`: a file, or ":memory:" for a registry that is not stored. kDataLoss: the file is no
+  // registry. kFailedPrecondition: it is of a later version. kNotFound: its folder does not exist.
+  // A disk that is full or may not be written is no failure: the file's entries can be read,
+  // changes are forgotten at the end, and unwritable() says why.
   static Result<std::unique_ptr<SqliteRegistry>> Open(const std::string& path);
   ~SqliteRegistry() override;
 

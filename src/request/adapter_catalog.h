@@ -87,11 +87,12 @@ class AdapterCatalog {
   using NameFilter = std::function<bool(const std::string&)>;
   virtual std::string NamesNear(const std::string& name, const NameFilter& allows) const = 0;
   virtual AdapterState StateOf(const AdapterInfo& adapter) const = 0;
-  // Reads, checks, self-tests and makes servable the PEFT folder. Blocks its caller for the whole
-  // load. kAlreadyExists if the name is taken by other content, unless it is to be replaced: then
-  // new requests get the new content while requests in flight finish on the old. A content that is
-  // there already is from now on the last loader's. kFailedPrecondition: this server cannot (it
-  // lists as many as it may, or has no adapters folder).
+  // Reads, checks and self-tests the PEFT folder, and serves it under the name. Blocks its caller
+  // for the whole load. kAlreadyExists if the name is taken by other content, unless it is to be
+  // replaced. In that case new requests get the new content, while requests in flight finish on the
+  // old. If the content is already there, it now counts as loaded by the last loader.
+  // kFailedPrecondition: this server cannot load (it lists as many as it may, or has no adapters
+  // folder).
   virtual Result<AdapterInfo> Load(const AdapterLoad& load) = 0;
   // New requests no longer find the adapter; requests in flight finish. kNotFound.
   virtual Status Unload(const std::string& name, const std::string& tenant) = 0;

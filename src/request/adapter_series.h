@@ -1,7 +1,7 @@
-// The Prometheus series of each adapter, by the name that it is served under. Thousands of adapters
-// must not become thousands of series: only the names used last have series, and an adapter that is
-// no longer held has none. A series that comes back begins at 0, as after a restart. Thread-safe;
-// takes locks, so not for the step.
+// AdapterSeries: the Prometheus series of each adapter, by the name that it is served under.
+// Thousands of adapters must not become thousands of series, so only the names used last have
+// series, and an adapter that is no longer held has none. A series that comes back begins at 0, as
+// after a restart. Thread-safe; it takes locks, so it is not for use within a step.
 #pragma once
 
 #include <cstddef>
@@ -31,9 +31,10 @@ class AdapterSeries {
   AdapterSeries(Metrics& metrics, std::function<std::string(const std::string& key)> label,
                 size_t names_max = 100);
 
-  // The caller holds the content, which goes by `key` (-1 and "": the base model). Shared with the
-  // requests in flight: counters that one of them uses are not taken away. Where names_max names
-  // all have requests in flight, a further name gets the counters of "other".
+  // Returns the counters of a content that the caller holds and that goes by `key` (-1 and "": the
+  // base model). The requests in flight share them, and counters that a request uses are not
+  // removed. If names_max names all have requests in flight, a further name gets the counters of
+  // "other".
   std::shared_ptr<const AdapterCounters> Of(const std::string& key, int32_t content);
   // The content is no longer held.
   void Forget(int32_t content);

@@ -13,9 +13,9 @@
 
 namespace graft {
 
-// Has adapters "austen", "doyle" and "doyle-large". It loads what lies under "good/". Loading
-// "broken" fails, "unwritten" fails for want of a registry, and "full" for want of places.
-// Thread-safe.
+// FakeCatalog has adapters "austen", "doyle" and "doyle-large", and loads paths under "good/".
+// Loading "broken" fails, "unwritten" fails because there is no registry, and "full" because there
+// is no place. Thread-safe.
 class FakeCatalog : public AdapterCatalog {
  public:
   FakeCatalog();

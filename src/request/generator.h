@@ -24,12 +24,12 @@ class Generator {
  public:
   virtual ~Generator() = default;
 
-  // Takes the request, or refuses it, at once or by a first event of kError without a token:
-  // kInvalidArgument (it can never run: too long, bad sampling values), kUnimplemented (see
-  // RefuseUnserved), kNotFound (no adapter of that hash), kResourceExhausted (queue full, try
-  // later), kUnavailable (draining). After OK the stream gets events until one with a finish
-  // reason. The stream is shared because writer and reader live on different threads and either may
-  // end first.
+  // Takes the request, or refuses it, by the returned status or by a first event of kError without
+  // a token. kInvalidArgument: the request can never run (too long, bad sampling values).
+  // kUnimplemented: see RefuseUnserved. kNotFound: there is no adapter of that hash.
+  // kResourceExhausted: the queue is full, try later. kUnavailable: the server is draining. After
+  // OK the stream gets events until one with a finish reason. The stream is shared because writer
+  // and reader are on different threads and either may end first.
   virtual Status Submit(Request request, std::shared_ptr<TokenStream> stream) = 0;
 
   // Ends the request within one step; its stream gets a last event kCancelled. Unknown ids are

@@ -1,6 +1,7 @@
-// Says when a caller that found all places taken should come back: when as many as it wants will
-// have become free, at the pace measured while more than half were taken, and after the callers
-// that were told before it. Not thread-safe; times are one clock's, in nanoseconds.
+// PlaceSchedule says when a caller that found all places taken should come back: when as many
+// places as it wants will have become free, and after the callers that were told before it. The
+// rate is measured while more than half of the places are taken. Not thread-safe; times are one
+// clock's, in nanoseconds.
 #pragma once
 
 #include <cstdint>
@@ -21,8 +22,8 @@ class PlaceSchedule {
   // So many of the turn's places are free again.
   void Freed(double num, Turn* turn, int64_t now_ns);
   // Whole seconds, from 1 to kRetryAfterMax, until `num` places are free for this turn, and
-  // promises them. `share`, in (0, 1], is the turn's of all that becomes free, until its own is
-  // measured.
+  // promises them to it. `share`, in (0, 1], is the turn's share of the places that become free,
+  // until its own rate is measured.
   int32_t RetryAfterS(double num, double share, Turn* turn, int64_t now_ns);
 
   static constexpr int32_t kRetryAfterMax = 60;

@@ -97,9 +97,9 @@ struct Request {
   SharedText grammar;  // what the answer must be of, see grammar/grammar_text.h; "": anything
   ReasoningBound reasoning;
 
-  // The order of requests (docs/fair-shares.md): tenant_weight, above 0, is the tenant's
-  // share of the engine; key_id, the first digits of a key's digest, tells its keys apart; the
-  // larger priority goes first among a key's requests.
+  // The order of requests (docs/fair-shares.md). tenant_weight, above 0, is the tenant's share of
+  // the engine. key_id, the first digits of a key's digest, tells its keys apart. Among a key's
+  // requests the larger priority goes first.
   float tenant_weight = 1.0f;
   std::string key_id;
   int32_t priority = 0;

@@ -9,9 +9,9 @@
 namespace graft {
 
 struct StepNews {
-  // The requests in the step that have drawn nothing in this engine so far, sorted. Told whenever
-  // the list has changed; newcomers before the step begins, so that they are known if the step
-  // kills the engine.
+  // The requests in the step that have drawn nothing in this engine so far, sorted. Reported
+  // whenever the list has changed. New requests are reported before the step begins, so that they
+  // are known if the step kills the engine.
   std::span<const RequestId> undrawn;
   // Requests that gave their pages to older ones since the last news, and are in line again.
   std::span<const RequestId> evicted;

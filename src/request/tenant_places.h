@@ -1,6 +1,6 @@
-// Places that tenants share. Where all are taken, a tenant with few for its weight takes one from
-// the tenant with most, and one that gets none is told when to come back. Not thread-safe; one
-// clock.
+// TenantPlaces: places that tenants share. If all are taken, a tenant with few for its weight takes
+// one from the tenant with the most, and a tenant that gets none is told when to come back. Not
+// thread-safe; one clock.
 #pragma once
 
 #include <cstdint>

@@ -21,9 +21,9 @@ class TokenStream {
   std::optional<TokenEvent> TryPop();
   // Reader. Blocks until an event is there.
   TokenEvent Pop();
-  // Reader. `on_ready` runs on the engine thread after a Push to an empty queue, and at once if
-  // events wait already; it must only post work elsewhere. An empty function removes it; after that
-  // call returns, the old one neither runs nor will run.
+  // For the reader. `on_ready` runs on the engine thread after a Push to an empty queue, and at
+  // once if events wait already. It must only post work elsewhere. An empty function removes it;
+  // after that call returns, the old function neither runs nor will run.
   void SetReadyCallback(std::function<void()> on_ready);
 
  private:

@@ -11,11 +11,12 @@
 
 namespace graft {
 
-// Without files: unencrypted, for machines that trust their network. kInvalidArgument: a file is no
-// PEM, or the key is another certificate's.
+// Credentials from the files. Without files the connection is unencrypted, for machines that trust
+// their network. kInvalidArgument: a file is no PEM, or the key belongs to another certificate.
 //
-// A server looks at its files again by itself, and shows later connections what they have then; one
-// that was changed between a key and its certificate takes no connections until it looks again.
+// A server looks at its files again by itself, and uses their new content for later connections. If
+// it looks between the change of a key and that of its certificate, it takes no connections until
+// it looks again.
 Result<std::shared_ptr<grpc::ServerCredentials>> MakeServerCredentials(const TlsFiles& files);
 // A channel keeps what the files had.
 Result<std::shared_ptr<grpc::ChannelCredentials>> MakeChannelCredentials(const TlsFiles& files);

@@ -1,6 +1,6 @@
-// One frontend's requests at a runner: what its messages ask for goes to the generator, and what
-// comes of that into messages to it. Knows no stream. Thread-safe: events come on the engine's
-// thread, and the frontend's writer collects them.
+// FrontendRequests: one frontend's requests at a runner. It passes the frontend's messages to the
+// generator, and turns the events into messages to the frontend. It knows no stream. Thread-safe:
+// events come on the engine's thread, and the frontend's writer collects them.
 #pragma once
 
 #include <cstdint>

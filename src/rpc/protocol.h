@@ -14,9 +14,9 @@ inline constexpr uint32_t kProtocolVersion = 2;
 // From here on a runner says which requests its step holds.
 inline constexpr uint32_t kProtocolWithSteps = 2;
 
-// Both sides send a heartbeat so often, and a side that was silent for so long is dead to the
-// other. A frontend that was stopped costs a runner work, but no client waits for the runner's
-// judgement.
+// How often both sides send a heartbeat, and after how long a silence a side counts as dead. A
+// runner waits longer than a frontend: a frontend that was stopped costs a runner work, but no
+// client waits for the runner's decision.
 inline constexpr int64_t kHeartbeatNs = 100'000'000;
 inline constexpr int64_t kRunnerSilenceNs = 700'000'000;
 inline constexpr int64_t kFrontendSilenceNs = 3'000'000'000;

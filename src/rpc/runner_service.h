@@ -1,7 +1,7 @@
-// A Generator and its adapters, served to frontends over gRPC: one stream for each frontend, all
-// that a step drew for it in one message. A frontend that reads too slowly, or is silent, loses its
-// requests; the engine does not wait for it. Thread-safe; per frontend a thread of gRPC's reads and
-// one of its own writes.
+// RunnerService: a Generator and its adapters, served to frontends over gRPC. Each frontend has one
+// stream, and one message has all tokens that a step drew for it. A frontend that reads too slowly,
+// or is silent, loses its requests; the engine does not wait for it. Thread-safe: per frontend, a
+// thread of gRPC's reads and a thread of this class writes.
 #pragma once
 
 #include <functional>

@@ -16,9 +16,9 @@ int64_t GibToBytes(double gib);
 // "1.5 GiB", "23 MiB".
 std::string BytesText(int64_t bytes);
 
-// What this process may hold: what was free when the budget was made, and what it held then. On a
-// CPU memory that is promised is taken when it is first written: so what is held counts, and not
-// what the machine has lost by now.
+// MemoryBudget: how much memory this process may use: what was free when the budget was made, plus
+// what the process held then. The budget counts what the process has allocated since, and not what
+// the machine has lost, because on a CPU allocated memory is taken only when it is first written.
 class MemoryBudget {
  public:
   // `gib_max`: of the device's memory, at most; 0: what is free, of which as many processes as

@@ -1,6 +1,6 @@
-// How many tokens a page of the pool holds. Pages are KV's and adapters' alike, so a page must have
-// room for the longest row that an adapter of this model can have: one that has not could never be
-// served. Pure; any thread.
+// How many tokens a page of the pool holds. KV and adapters use the same pages, so a page must have
+// room for the longest row that an adapter of this model can have; otherwise such an adapter could
+// never be served. Pure; any thread.
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,6 @@
-// Progress of long work on stderr: a bar on a terminal, a line per tenth elsewhere. A server's
-// lines are those of its log, with their time and level, and so are all where the log is JSON. One
-// thread.
+// Progress of long work on stderr: a bar on a terminal, otherwise a line per tenth. A server's
+// progress lines are lines of its log, with time and level. So are all of them if the log is JSON.
+// One thread.
 #pragma once
 
 #include <cstddef>

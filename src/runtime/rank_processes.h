@@ -1,8 +1,8 @@
-// RankProcesses: the ranks of a model that several processes compute together (--tensor-parallel).
+// RankProcesses: the processes of a model that several ranks compute together (--tensor-parallel).
 // This process is rank 0, with the engine and everything above it. The others are forked from it,
-// read their slices of the weights, and follow rank 0 (RankWorker). They end with it, and it ends
-// with them: one that dies, or does not answer, ends the server with one line that says which and
-// why. Made and destroyed on the main thread.
+// read their slices of the weights, and follow rank 0 (RankWorker). They end with rank 0. A rank
+// that dies, or does not answer, ends the server with one line that says which and why. Made and
+// destroyed on the main thread.
 #pragma once
 
 #include <sys/types.h>
@@ -22,9 +22,9 @@ namespace graft {
 
 class RankProcesses {
  public:
-  // Forks them, so nothing else may have started a thread yet. Null where the options ask for one
-  // rank. What the model or the options cannot do on several is refused before. `shape`: as
-  // LoadShard has it.
+  // Forks the other ranks, so nothing may have started a thread before. Null if the options ask for
+  // one rank. What the model or the options cannot do on several ranks is refused first. `shape`:
+  // as for LoadShard.
   static Result<std::unique_ptr<RankProcesses>> Start(const RuntimeOptions& options,
                                                       const std::string& shape = "");
   // Kills the ranks; they hold nothing that is needed later.

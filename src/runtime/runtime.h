@@ -61,9 +61,9 @@ struct LoadedModel {
   ServedShape shape() const { return {rank_config, weights.dtype, device, shard.num_ranks}; }
 };
 
-// Starts the threads and reads the weights of options.model, once `check` has found room for all
-// that is to be done with them; {}: for one server with LoRA. Where there are other `ranks`, it
-// reads rank 0's slice.
+// Starts the threads and reads the weights of options.model, after `check` has found memory for
+// everything that will be done with them; {} checks for one server with LoRA. If there are other
+// `ranks`, it reads rank 0's slice.
 Result<std::unique_ptr<LoadedModel>> LoadModel(const RuntimeOptions& options, bool quiet,
                                                const CheckMemory& check = {},
                                                RankProcesses* ranks = nullptr);

@@ -1,6 +1,6 @@
-// What a server takes: the terms of a sum, by its options and the model's shape, before either the
-// model or the server is there. Pure functions, but for the machine that they ask about. One
-// thread.
+// The memory that a server takes: the terms of a sum, computed from its options and the model's
+// shape before either the model or the server exists. Pure functions, except that they ask the
+// machine. One thread.
 #pragma once
 
 #include <cstdint>

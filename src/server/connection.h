@@ -1,6 +1,6 @@
-// One client's connection: a coroutine that reads requests, answers them one after the other, and
-// notices at any moment that the client has gone. Lives on one strand (ConnectionIo). Internal to
-// the server.
+// Connection: one client's connection. A coroutine reads requests, answers them one after the
+// other, and notices at any moment that the client has gone. It lives on one strand (ConnectionIo).
+// Internal to the server.
 #pragma once
 
 #include <boost/asio/any_io_executor.hpp>

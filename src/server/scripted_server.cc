@@ -1,6 +1,6 @@
-// A server with a model that says what a file tells it to, for tests of clients that no small model
-// can drive: {"chat_template": "...", "answers": ["...", ...]}, an answer for each request in turn.
-// Prints "port N" among the lines of the log, and serves until its input ends.
+// A server with a fake model that takes its answers from a file, for tests of clients that no small
+// model can drive: {"chat_template": "...", "answers": ["...", ...]}, an answer for each request in
+// turn. It prints "port N" among the lines of the log, and serves until its input ends.
 #include <cstdio>
 #include <iostream>
 #include <iterator>

@@ -40,12 +40,12 @@ class HttpServer {
   // The port on which the server listens, after Start.
   uint16_t port() const;
 
-  // Ends the server gracefully: takes no new connection, turns /ready to 503, refuses new
-  // generation requests, lets those in flight finish until `deadline` from now, tells the rest
-  // that the server ends, closes everything and joins the threads. Blocks until then. False: work
-  // for a request, or an adapter's load, goes on though it was told to stop and was waited for
-  // (ServerOptions::left_behind_timeout). Its threads still use all of this: the process is to
-  // leave without their end.
+  // Ends the server gracefully. It takes no new connections, turns /ready to 503, refuses new
+  // generation requests, and lets those in flight finish until `deadline` from now. Then it tells
+  // the rest that the server ends, closes everything and joins the threads. Blocks until then.
+  // Returns false if work for a request, or an adapter's load, still runs although it was told to
+  // stop and was waited for (ServerOptions::left_behind_timeout). Its threads still use this
+  // object, so the process must exit without destroying it.
   [[nodiscard]] bool Shutdown(std::chrono::milliseconds deadline);
 
  private:

@@ -90,9 +90,10 @@ struct ServerState {
   HttpMetrics metrics;
   const std::unique_ptr<Dashboard> dashboard;
   const int64_t start_time;  // Unix seconds; the base model's `created`
-  // Run work on a thread that may take its time: a long body's, in turns with other clients' by its
-  // bytes (WorkQueue::Run), or a load's or unload's. Those take turns, and reading a folder may
-  // take long, which no request for text is to wait for.
+  // These run work that may take long on another thread. run_on_worker: a long body's work, in
+  // turns with other clients' by its bytes (WorkQueue::Run). run_on_loader: loads and unloads of
+  // adapters, which take turns. Reading a folder may take long, and no request for text should wait
+  // for that.
   using Runner = std::function<void(std::function<void()>)>;
   using WorkRunner = std::function<void(uint64_t owner, int64_t bytes, std::function<void()>)>;
   WorkRunner run_on_worker;

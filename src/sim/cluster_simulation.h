@@ -1,7 +1,7 @@
-// A cluster by the virtual clock: requests of a workload, the real placement policies, and runners
-// that are real engines over costs. Runners may come and go as is wanted, or fail and come back
-// slow, and several frontends may place by what they saw some time ago. Deterministic: the same
-// workload, options and seed give the same figures. One thread.
+// Simulates a cluster by a virtual clock: a workload's requests, the real placement policies, and
+// runners that are real engines with a cost model in place of computing. Runners may come and go as
+// is wanted, or fail and come back slow. Several frontends may place by information that is some
+// time old. Deterministic: the same workload, options and seed give the same figures. One thread.
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,6 @@
-// Runners of a simulation that fail, and their requests, which go on elsewhere. Every frontend has
-// a connection of its own to each runner and sees the runner's end at once: only what runners tell
-// of themselves is as old as --view-ms says.
+// Runners of a simulation that fail, and their requests, which continue on other runners. Every
+// frontend has a connection of its own to each runner and sees the runner's end at once. Only the
+// runners' reports about themselves are as old as --view-ms says.
 
 #include "sim/cluster_simulation.h"
 

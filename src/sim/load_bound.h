@@ -1,6 +1,6 @@
-// What no placement can beat where adapters are more than the places for them: one that knows all
-// requests beforehand, has all runners' places in one pool and never waits for a reader, a place or
-// a row. Pure functions.
+// A bound that no placement can beat if there are more adapters than places for them. It assumes
+// that all requests are known beforehand, that all runners' places are one pool, and that no
+// request waits for a reader, a place or a row. Pure functions.
 #pragma once
 
 #include <cstdint>

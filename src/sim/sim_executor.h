@@ -1,7 +1,7 @@
-// An executor that computes nothing and takes what a CostModel says, by the virtual clock. Every
-// sequence that draws gets the same token. A step that names an adapter on its way is as long as
-// its last layer takes to come and to be computed. While other runners of its machine compute it is
-// slower. One thread.
+// SimExecutor: an executor that computes nothing and takes the time that a CostModel says, by the
+// virtual clock. Every sequence that draws gets the same token. A step with an adapter that is
+// still arriving takes until the adapter's last layer has arrived and is computed. Steps are slower
+// while other runners of the machine compute. One thread.
 #pragma once
 
 #include <algorithm>

@@ -1,6 +1,7 @@
-// Loads of adapters by the virtual clock: from a folder into the host's memory in a time that is
-// drawn, by as few readers as the real loader has; from there to the device one after the other by
-// a cost line. The host's memory holds the adapters used last. One thread.
+// SimLoader: loads of adapters by the virtual clock. A load from a folder into the host's memory
+// takes a random time, with as few readers as the real loader has. Copies to the device run one
+// after the other, by a line of the cost model. The host's memory holds the adapters used last. One
+// thread.
 #pragma once
 
 #include <charconv>

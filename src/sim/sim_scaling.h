@@ -1,5 +1,5 @@
-// A fleet of a simulation that is as large as is wanted: runners beyond that are emptied and go,
-// those that are wanted start. The first are the last to go, as in a StatefulSet. It keeps the
+// SimScaling keeps a simulated fleet as large as is wanted. Runners beyond that are emptied and go,
+// and missing runners start. The first runners are the last to go, as in a StatefulSet. It sets the
 // fleet's is_open, and counts each runner's time from its order to its end. One thread.
 #pragma once
 

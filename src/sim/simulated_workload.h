@@ -45,9 +45,9 @@ struct SimWorkloadOptions {
 // Prompts and answers are cut to half of the runners' context each.
 SimWorkload MakeSimWorkload(const SimWorkloadOptions& options, int32_t context_tokens_max);
 
-// A recorded trace's requests as they came, num_requests at most; those without lengths are left
-// out, but where none has any all are drawn as other workloads' are. Its adapters have the options'
-// ranks in turns, and longer requests are cut as others are.
+// A recorded trace's requests at their recorded times, num_requests at most. Requests without
+// lengths are left out; if no request has any, all lengths are drawn as for other workloads. The
+// trace's adapters have the options' ranks in turns, and longer requests are cut as others are.
 SimWorkload WorkloadOfTrace(const std::vector<TraceRequest>& trace,
                             const SimWorkloadOptions& options, int32_t context_tokens_max);
 
@@ -55,9 +55,9 @@ SimWorkload WorkloadOfTrace(const std::vector<TraceRequest>& trace,
 // has what lies at its place among them.
 std::vector<double> StretchWeights(const std::vector<double>& weights, int32_t num_adapters);
 
-// Requests a second that keep so large a share of all places for adapters taken, each adapter once:
-// a request takes its adapter's place from its arrival to its end, loads of `fetch_ms` on average
-// included. 0: there are as many places as adapters.
+// How many requests a second keep the share `load` of all places for adapters taken, if each
+// adapter is in one place. A request takes its adapter's place from its arrival to its end,
+// including a load of `fetch_ms` on average. 0: there are as many places as adapters.
 double RateOfPlaces(double load, double fetch_ms, const SimWorkloadOptions& workload,
                     const SimClusterOptions& cluster);
 

@@ -1,5 +1,5 @@
 // Recorded workloads of production services, read from the files that their owners publish: when
-// requests came, how long they were, which adapter (function, tenant) each asked for. Files are
+// requests came, how long they were, and which adapter (function, tenant) each asked for. Files are
 // plain text: unpack .gz first. No thread of its own.
 #pragma once
 

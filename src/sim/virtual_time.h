@@ -1,6 +1,5 @@
-// The clock and the line of events of a simulation: what happens next, and when. Events for the
-// same time come in the order in which they were asked for, so that a run depends on nothing else.
-// One thread.
+// The clock and the queue of events of a simulation. Events for the same time come in the order in
+// which they were added, so that a run depends on nothing else. One thread.
 #pragma once
 
 #include <algorithm>

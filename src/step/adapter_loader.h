@@ -101,19 +101,21 @@ struct LoadEvent {
   int64_t copy_ns = 0;  // what a copy's own bytes took, without its time in the queue
 };
 
-// Works beside the steps. Engine thread only, but for the waker's call. Between a fetch that went
-// well and Copy or Drop the content is held in the host's memory. Pages and slot of a CopyOrder
-// belong to it until its kCopied; a slot named by a plan in flight is neither copied to nor freed.
-// Events are taken between steps; beside a plan in flight only by an engine that runs ahead, once
-// Begin has returned and unless the plan `bridges`: all waits for rows are in the stream by then,
-// so a kCopied may end the arrival that they wait for.
+// AdapterLoader loads adapters beside the steps. Engine thread only, except for the waker's call.
+// After a fetch that succeeded, the content stays in the host's memory until Copy or Drop. The
+// pages and the slot of a CopyOrder belong to it until its kCopied. A slot that a plan in flight
+// names is neither copied to nor freed.
+// Events are taken between steps. An engine that runs ahead may also take them while a plan is in
+// flight, after Begin has returned and if the plan does not `bridges`: all waits for rows are in
+// the stream by then, so a kCopied may end the arrival that they wait for.
 class AdapterLoader {
  public:
   virtual ~AdapterLoader() = default;
   virtual void Fetch(FetchOrder order) = 0;
-  // True: it is in the host's memory, so nothing can fail any more, and plans may name the slot
+  // True: the adapter is in the host's memory, so the copy cannot fail, and plans may name the slot
   // from now on. Its rows arrive layer by layer, and an executor that runs such a plan waits before
-  // each layer for that layer's rows. False: not before kCopied, which follows in any case.
+  // each layer for that layer's rows. False: plans may name the slot only after kCopied. kCopied
+  // follows in both cases.
   virtual bool Copy(CopyOrder order) = 0;
   // The facts of a content that could be copied without reading its folder.
   virtual std::optional<AdapterFacts> FindInHost(const std::string& hash) const = 0;

@@ -1,6 +1,6 @@
-// Waist 2: an adapter's rows and where they lie in the pool, as plain integers. The rows of all its
-// matrices (and whatever else it keeps beside them) stand one after the other in a source of
-// `RowsBytes` bytes; a page holds stretches of it that cut no row.
+// Waist 2: an adapter's rows and their places in the pool, as plain integers. The rows of all its
+// matrices (and of its virtual tokens, if any) lie one after the other in a source of `RowsBytes`
+// bytes. A page holds stretches of the source that cut no row.
 #pragma once
 
 #include <cstdint>

@@ -43,16 +43,16 @@ class Executor {
   virtual void SetWorkWhileBlocked(std::function<void()> /*work*/) {}
   // What sequences with masks may draw; null: plans have no masks. To be set while no step runs.
   virtual void SetMasks(MaskSource* /*masks*/) {}
-  // Begins the step; an executor on a GPU returns while it runs, so that the caller can work beside
-  // it. The plan stays as it is until Finish. One step at a time, but for a plan that is `ahead`,
-  // which follows the one that runs.
+  // Begins the step. An executor on a GPU returns while the step runs, so that the caller can work
+  // meanwhile. The plan must not change until Finish. One step runs at a time, except that a plan
+  // that is `ahead` follows the one that runs.
   virtual void Begin(const StepPlan& plan) = 0;
   // The step before a plan that was `ahead` is booked, so that masks can be asked for. Called once
   // for such a plan, before it is waited for.
   virtual void Continue() {}
-  // Waits for the step begun first, `timeout_ns` at most (kNever: as long as it takes; not above 0:
-  // it only looks); false: `interrupted` is true, or the time has passed. An executor that computes
-  // in Finish has nothing to wait for. Between Begin and Finish, any number of times.
+  // Waits for the step begun first, `timeout_ns` at most (kNever: without limit; 0 or less: it only
+  // looks). False: `interrupted` is true, or the time has passed. An executor that computes in
+  // Finish has nothing to wait for. May be called any number of times between Begin and Finish.
   virtual bool Wait(const std::atomic<bool>& /*interrupted*/, int64_t /*timeout_ns*/) {
     return true;
   }

@@ -1,6 +1,7 @@
-// Waist 2, downwards: everything one step does, as plain integers. Made by the scheduler, read by
-// an executor that knows tensors but no requests. Row order is the plan's order: sequences that use
-// one adapter are adjacent (base rows first), so that segments are found in one scan.
+// StepPlan (waist 2, downwards): everything that one step does, as plain integers. The scheduler
+// makes it, and an executor reads it that knows tensors but no requests. Rows are in the plan's
+// order: sequences that use one adapter are adjacent (base rows first), so that segments are found
+// in one scan.
 #pragma once
 
 #include <cstdint>
@@ -39,9 +40,9 @@ struct SamplingSpec {
 // front of the prompt. Below -1, which is a token that is not known yet.
 inline constexpr int32_t VirtualTokenId(int32_t idx) { return -2 - idx; }
 
-// A sequence enters the executor: its sampler state is created in `sequence_slot`, instead of that
-// of the sequence which had the slot before. A sequence that was preempted enters again with its
-// output so far in `output_tokens`.
+// A sequence that enters the executor. Its sampler state is created in `sequence_slot`, in place of
+// that of the sequence which had the slot before. A sequence that was preempted enters again with
+// its output so far in `output_tokens`.
 struct SequenceStart {
   int32_t sequence_slot = 0;
   SamplingSpec sampling;
@@ -56,8 +57,8 @@ struct PlannedSequence {
   AdapterSlot adapter_slot = kNoAdapter;
   int32_t token_begin = 0;  // into StepPlan::tokens
   int32_t num_tokens = 0;   // 1 in decode, a chunk in prefill; drafts are counted, too
-  // The last so many rows are of tokens that are foreseen and may not come. A token is drawn after
-  // the row before them, and after each of them as long as the draw before it was its token. The
+  // So many of the last rows are drafts: predicted tokens that may not come. A token is drawn after
+  // the row before them, and after each draft as long as the draw before it was that draft. The
   // sequence has drawn at least once before, and its draws need no counts and no bans.
   int32_t num_drafts = 0;
   int32_t num_prompt_rows = 0;  // all, where they are of the prompt; 0 where they were drawn
@@ -88,12 +89,12 @@ struct StepPlan {
   std::vector<int32_t> pages;          // page ids of all sequences
   std::vector<int32_t> banned_tokens;  // of all sequences
   int32_t num_drafts = 0;              // of all sequences
-  // Begun while the step before still runs, before the tokens that it draws are known. The
-  // sequences are those of that step in its order, each of which draws, with one row more. The
-  // executor puts in the tokens, which are -1 here. Between the two no slot is given or freed. A
-  // draw depends on the token before it only through the model or through a mask; with a mask
-  // nothing is drawn before Executor::Continue. Neither step has drafts, nor prompt_logprobs, which
-  // are formed from what the later one writes over.
+  // This step begins while the step before it still runs, before that step's tokens are known. Its
+  // sequences are those of that step in the same order, each with one more row, and each draws. The
+  // executor puts in the tokens, which are -1 here. Between the two steps no slot is given or
+  // freed. A draw depends on the token before it only through the model or through a mask; with a
+  // mask nothing is drawn before Executor::Continue. Neither step has drafts, nor prompt_logprobs,
+  // which are formed from memory that the later step overwrites.
   bool ahead = false;
   // Where rows of adapters are still on their way, what they add is computed without the device, as
   // far as the executor can. If false, or if it cannot, the step waits for the rows.

@@ -1,6 +1,6 @@
-// Buffer owns bytes on a device, aligned to 64 (a cache line and an AVX-512 register; 256 on a
-// GPU); TensorView borrows them with a dtype and a shape. Neither is thread-safe; views do not
-// outlive their buffer.
+// Buffer owns bytes on a device, aligned to 64 bytes (a cache line and an AVX-512 register), on a
+// GPU to 256. TensorView borrows them with a dtype and a shape. Neither is thread-safe; views must
+// not outlive their buffer.
 #pragma once
 
 #include <cstdint>

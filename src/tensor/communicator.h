@@ -47,7 +47,7 @@ class Communicator {
 
   // ---- Exchanges, which all ranks do in the same order ----
   // Where this rank writes its part of the next exchange: part_floats floats. The rank may write as
-  // soon as the exchange before has ended for it.
+  // soon as the previous exchange has ended for it.
   float* part();
   // Waits until all ranks have written their parts; part_of may be read until the next exchange.
   Status Exchange();
@@ -69,8 +69,9 @@ class Communicator {
   Status AwaitReports(uint32_t number, bool hurried);
 
   // ---- Steps that fail ----
-  // This rank computes its part of a step no further, and takes part in what is left of the step's
-  // exchanges after this call: what comes of the step means nothing. The first one's reason counts.
+  // This rank stops computing its part of a step, but takes part in the rest of the step's
+  // exchanges after this call. The step's results mean nothing then. The first rank's reason
+  // counts.
   void Fail(const std::string& why);
   // Rank 0, after the step's last exchange: why it means nothing; "" where all went well. Once.
   std::string TakeFailure();

@@ -1,6 +1,6 @@
-// For files that speak CUDA: a lack of memory is OutOfMemory, other errors end the process, with
-// the call and where it stood. Include from .cu files and those .cc that are built only with the
-// backend.
+// Checks of CUDA calls. A lack of memory is OutOfMemory; any other error ends the process and names
+// the call and its place. Include this only from .cu files and from .cc files that are built only
+// with the backend.
 #pragma once
 
 #include <cuda_runtime_api.h>

@@ -1,6 +1,6 @@
-// CapturedGraph: the launches of a piece of work, recorded once and replayed as one. Replays use
-// the addresses and grid sizes of the recording; what lies at the addresses may change. One stream
-// at a time; GPUs only.
+// CapturedGraph: the launches of a piece of work, recorded once and replayed as one launch. Replays
+// use the addresses and grid sizes of the recording; the data at the addresses may change. One
+// stream at a time; GPUs only.
 #pragma once
 
 #include <functional>

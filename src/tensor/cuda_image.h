@@ -5,9 +5,9 @@
 
 namespace graft {
 
-// Why it does not, for an operator; "" where it does. Asks the driver for a kernel that is compiled
-// for the architectures that all kernels are compiled for. Makes a context on this device where it
-// has none, and on no other: the calling thread goes on with the device that it has, or with none.
+// Why this binary has no code for the device, for an operator; "" if it has. Asks the driver for a
+// kernel that is compiled for the same architectures as all kernels. Makes a context on this device
+// if it has none, and on no other device. The calling thread keeps the device that it had, or none.
 std::string WhyNoCudaImage(int device);
 
 }  // namespace graft

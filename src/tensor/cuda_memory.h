@@ -1,8 +1,7 @@
 // What the host does with a GPU besides launching kernels: streams, events, copies, page-locked
-// memory.
-// Everything also works on the CPU, where a copy is a memcpy: callers need not tell the two apart.
-// A lack of memory is OutOfMemory. Any other CUDA error ends the process: it is the unit of
-// recovery. Any thread, one stream at a time.
+// memory. Everything also works on the CPU, where a copy is a memcpy, so callers need not tell the
+// two apart. A lack of memory is OutOfMemory. Any other CUDA error ends the process, because
+// recovery is by a restart. Any thread, one stream at a time.
 #pragma once
 
 #include <cstdint>
@@ -30,9 +29,9 @@ class OwnedStream {
   Stream stream_;
 };
 
-// A point in a stream's work that others ask about or wait for; it can be recorded anew. On the CPU
-// work is done when its call returns: whatever was recorded has happened. An event that was never
-// recorded counts as happened. Any thread asks.
+// StreamEvent: a point in a stream's work that others ask about or wait for. It can be recorded
+// again. On the CPU a recorded event has always happened, because work is done when its call
+// returns. An event that was never recorded counts as happened. Any thread may ask.
 class StreamEvent {
  public:
   // `timed`: for NsSince, at the price of a clock read by the device.

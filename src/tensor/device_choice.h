@@ -54,9 +54,10 @@ struct ChosenDevice {
   std::string warning;  // "" where nothing is to be said
 };
 
-// kAuto takes the first card that is usable, and the CPU, with a warning that names the cards,
-// where none is. Asked for by its index, a card that is not there or not usable is refused:
-// kUnimplemented for a binary without the CUDA backend, kNotFound, kFailedPrecondition.
+// kAuto takes the first card that is usable; if none is, it takes the CPU, with a warning that
+// names the cards. A card that was asked for by its index, and does not exist or is not usable, is
+// refused. kUnimplemented: the binary has no CUDA backend. kNotFound: there is no such card.
+// kFailedPrecondition: the card is not usable.
 Result<ChosenDevice> ChooseDevice(const DeviceChoice& choice, std::span<const CudaCard> cards);
 
 // The same for one of several ranks: on GPUs each has the card behind that of the rank before it.

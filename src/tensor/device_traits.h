@@ -30,9 +30,9 @@ const DeviceTraits& TraitsOf(const Device& device);
 DeviceTraits TraitsOfCard(int major, int num_multiprocessors, int shared_bytes_max,
                           bool has_hopper_code);
 
-// As a lesser card would be, to run its choices on a better one: "hopper"; "ampere" (sm_80: 163 KiB
-// of shared memory); "ada" (sm_86, sm_89: 99 KiB). Unchanged for other words and for what the card
-// is not above.
+// Lowers `traits` to those of a lesser card, to run its choices on a better one: "hopper"; "ampere"
+// (sm_80: 163 KiB of shared memory); "ada" (sm_86, sm_89: 99 KiB). Other words, and families that
+// are not below the card's own, change nothing.
 DeviceTraits LoweredTo(std::string_view family, const DeviceTraits& traits);
 
 }  // namespace graft

@@ -6,9 +6,9 @@
 
 namespace graft {
 
-// Bytes that can be allocated without anything else being swapped or killed: what the kernel
-// reckons to be available, files' caches counted as free, and no more than the memory cgroups of
-// this process (a container's limit) leave. `root`: of the file system, another one in tests.
+// Bytes that can be allocated without anything being swapped or killed: what the kernel estimates
+// to be available, with caches of files counted as free, limited by the memory cgroups of this
+// process (a container's limit). `root`: the root of the file system, another one in tests.
 int64_t AvailableHostBytes(const std::string& root = "");
 
 // All that the machine has.

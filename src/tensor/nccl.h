@@ -1,6 +1,6 @@
-// NCCL among the ranks of a model, one GPU each: opened when it is asked for, as the program runs
-// without it. It moves bytes. Its order of summing may change with a message's size, so its sums
-// are only there to compare with.
+// NCCL among the ranks of a model, one GPU each. The library is opened only when it is asked for,
+// since the program runs without it. It moves bytes. Its order of summing may change with a
+// message's size, so its sums are used only for comparison.
 #pragma once
 
 #include <cstdint>

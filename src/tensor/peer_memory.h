@@ -1,6 +1,6 @@
-// PeerMemory: a stretch of memory on the GPU of each of several ranks, which the kernels of all of
-// them read and write: a rank is a process with a GPU of its own, or with a share of one. Freed
-// with the object, when no rank's kernels use it any more.
+// PeerMemory: memory on the GPU of each of several ranks, which the kernels of all of them read and
+// write. A rank is a process with its own GPU, or with a share of one. The memory is freed with the
+// object, when no rank's kernels use it any more.
 #pragma once
 
 #include <cstdint>

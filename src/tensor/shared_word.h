@@ -1,6 +1,6 @@
-// A 32-bit word in memory that processes share: one writer, which may wake the threads that sleep
-// until it changes. Numbers run around: of two that lie less than half of all apart, the later one
-// is known. Any thread.
+// A 32-bit word in memory that processes share. It has one writer, which may wake the threads that
+// sleep until it changes. Numbers wrap around: of two numbers less than half of the range apart,
+// the later one is known. Any thread.
 #pragma once
 
 #include <cstdint>

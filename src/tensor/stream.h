@@ -1,6 +1,6 @@
-// Where an op runs: a device, and on the CPU the threads it may use. Ops on one stream run in
-// order; on the CPU they have finished when the call returns, on a GPU when Synchronize returns.
-// One thread at a time.
+// Stream: where an op runs: a device and, on the CPU, the threads that it may use. Ops on one
+// stream run in order. On the CPU they have finished when the call returns, on a GPU when
+// Synchronize returns. One thread at a time.
 #pragma once
 
 #include "base/thread_pool.h"

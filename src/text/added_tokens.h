@@ -75,9 +75,9 @@ class AddedTokens {
     size_t end;
     const AddedToken* token;  // nullptr: plain text
   };
-  // The parts of `text` from left to right, by the tokens that are looked for in the original text
-  // (`normalized` false) or in a normalized part of it (true). None is empty but of tokens. No
-  // control token is found where it overlaps one of the `untrusted` ranges.
+  // Splits `text` from left to right by the tokens that are looked for in the original text
+  // (`normalized` false) or in a normalized part of it (true). No part is empty.
+  // No control token is found where it overlaps one of the `untrusted` ranges.
   std::vector<Part> Split(std::string_view text, bool normalized,
                           std::span<const TextRange> untrusted = {}) const;
 

@@ -1,6 +1,7 @@
-// Byte-pair encoding as HF's `tokenizers` does it: a word's code points are merged pair by pair in
-// the order of the merge ranks. A heap over a linked list, so that a word of n code points costs
-// n log n. Immutable but for a cache of words that locks itself; any thread.
+// BpeModel: byte-pair encoding as HF's `tokenizers` does it. A word's code points are merged pair
+// by pair in the order of the merge ranks. It uses a heap over a linked list, so that a word of n
+// code points costs n log n. Immutable except for a cache of words, which has its own locks; any
+// thread.
 #pragma once
 
 #include <array>

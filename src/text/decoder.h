@@ -1,6 +1,6 @@
-// The decoder of a tokenizer.json: token texts in, text out. Written as a stream, so that decoding
-// a whole answer and decoding it token by token are the same code. Decoder is immutable, any
-// thread; DecodeStream belongs to one thread and must not outlive its Decoder.
+// The decoder of a tokenizer.json: token texts in, text out. It is written as a stream, so that
+// decoding a whole answer and decoding it token by token are the same code. Decoder is immutable,
+// for any thread. A DecodeStream belongs to one thread and must not outlive its Decoder.
 #pragma once
 
 #include <optional>

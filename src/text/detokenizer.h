@@ -1,6 +1,6 @@
-// Token ids in, text out, one token at a time: the concatenation of what Push and Flush return is
-// Tokenizer::Decode of all ids, and every piece is whole UTF-8. One thread; must not outlive its
-// Tokenizer.
+// Detokenizer: token ids in, text out, one token at a time. The texts that Push and Flush return,
+// one after the other, are Tokenizer::Decode of all ids. Every piece is whole UTF-8. One thread;
+// must not outlive its Tokenizer.
 #pragma once
 
 #include <cstdint>

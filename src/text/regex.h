@@ -1,6 +1,6 @@
-// A regular expression over Unicode text with the meaning Oniguruma gives it (the oracle's engine),
-// run by PCRE2. What the two read differently is translated, or refused by name. Matching has a
-// limit, past which it is an error. Immutable, any thread. The one door to PCRE2.
+// Regex: a regular expression over Unicode text with the meaning that Oniguruma gives it
+// (tokenizers' own engine), run by PCRE2. What the two read differently is translated, or refused
+// by name. Matching has a limit, past which it is an error. Immutable, any thread.
 #pragma once
 
 #include <memory>

@@ -1,6 +1,7 @@
-// One model of the sentencepiece library, behind an interface without its headers. The library
-// brings a protobuf of its own and shows it to the whole process; where the process has another
-// one, too (gRPC's), this lies in a library that is opened for itself, libgraft_sentencepiece.so.
+// One model of the sentencepiece library, behind an interface without the library's headers. The
+// library brings a protobuf of its own and shows it to the whole process. If the process has
+// another protobuf (gRPC's), the code behind this interface is in a library that is opened
+// separately, libgraft_sentencepiece.so.
 #pragma once
 
 #include <memory>

@@ -1,6 +1,6 @@
-// Watches a stream of text for stop strings, which may lie across its pieces: what may be the start
-// of a stop is held back until it is known not to be. A stop may spell out special tokens, which
-// are no part of the text: it sees them in their places all the same.
+// StopMatcher watches a stream of text for stop strings, which may lie across its pieces. Text that
+// may be the start of a stop is held back until it is known not to be. A stop may contain special
+// tokens. These are not part of the text, but the matcher sees them in their places. One thread.
 #pragma once
 
 #include <cstdint>

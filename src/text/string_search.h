@@ -1,6 +1,6 @@
-// Searches in a time that no text can drive up (Knuth, Morris and Pratt): linear in both texts,
-// where std::string's find takes their product and the standard library's Boyer-Moore searcher the
-// square of the part. Pure functions; any thread.
+// Searches in a time that no text can make long (Knuth, Morris and Pratt): linear in both texts.
+// std::string's find may take the product of their lengths, and the standard library's Boyer-Moore
+// searcher the square of the part's length. Pure functions; any thread.
 #pragma once
 
 #include <cstddef>
@@ -10,9 +10,10 @@
 
 namespace graft {
 
-// How much of a part with `at(j)` as its j-th character a text ends with once `character` has come,
-// where `matched` of it, less than the whole, ended the text before: the longest beginning that can
-// go on. `prefixes`: the part's PrefixFunction. Each comparison is added to `num_compared`.
+// One step of the search for a part with `at(j)` as its j-th character. The text before `character`
+// ended with the part's first `matched` characters (not all of it). Returns how many of the part's
+// first characters the text ends with after `character`, the longest match that can go on.
+// `prefixes`: the part's PrefixFunction. Each comparison is added to `num_compared`.
 template <typename At>
 uint32_t NextMatched(uint32_t matched, char character, const At& at,
                      const std::vector<uint32_t>& prefixes, uint64_t* num_compared) {

@@ -30,9 +30,9 @@ class TokenModel {
   // One past the largest id.
   virtual int32_t size() const = 0;
   // The bytes of words that leave no token behind, or one token for any number of them. Every other
-  // stretch of a word is covered by tokens of its own length, or by one for each character. Nothing
-  // where that cannot be told by bytes. `byte_level`: the words are spelled in the byte-level
-  // alphabet, and the bytes are those that they stand for.
+  // stretch of a word is covered by tokens of its own length, or by one token for each character.
+  // Nothing if bytes alone cannot tell that. `byte_level`: words are spelled in the byte-level
+  // alphabet, and the result has the bytes that they stand for.
   virtual std::optional<std::bitset<256>> DroppedBytes(bool byte_level) const = 0;
 };
 

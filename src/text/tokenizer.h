@@ -41,7 +41,7 @@ class Tokenizer {
   static constexpr size_t kTextBytesMax = size_t{256} << 20;
 
   // Reads tokenizer.json, else tokenizer.model (sentencepiece's or tiktoken's), else vocab.json and
-  // merges.txt, with tokenizer_config.json and special_tokens_map.json where they are.
+  // merges.txt, and with them tokenizer_config.json and special_tokens_map.json if they exist.
   // kUnimplemented names a component that is not supported.
   static Result<std::unique_ptr<Tokenizer>> Load(const std::string& model_dir,
                                                  TokenizerRules rules = TokenizerRules::kFile);
@@ -52,15 +52,15 @@ class Tokenizer {
   explicit Tokenizer(TokenizerParts parts)
       : parts_(std::move(parts)), count_bound_(TokenCountBound::Of(parts_)) {}
 
-  // Special tokens that the text spells out become their ids, but not where they overlap one of the
-  // `untrusted` ranges: there they are text as any other. kInvalidArgument where the text is not
-  // UTF-8, kResourceExhausted where it is too long or drives a split regex past its limit.
+  // Special tokens in the text become their ids, except where they overlap one of the `untrusted`
+  // ranges: there they are plain text. kInvalidArgument: the text is not UTF-8. kResourceExhausted:
+  // it is too long, or drives a split regex past its limit.
   Result<std::vector<int32_t>> Encode(std::string_view text, bool add_special_tokens,
                                       std::span<const TextRange> untrusted = {}) const;
 
-  // The fewest tokens that Encode can make of `text`, told without tokenizing it: its bytes over
-  // those of the longest token, as far as normalizers and added tokens allow. 0 where they may drop
-  // any amount of text. Looks once over the text at most.
+  // A lower bound on the number of tokens that Encode makes of `text`, without tokenizing it: the
+  // bytes of the text divided by those of the longest token, as far as normalizers and added tokens
+  // allow. 0 if they may drop any amount of text. Reads the text once at most.
   int64_t TextTokensMin(std::string_view text) const { return count_bound_.TokensMin(text); }
 
   // Ids that the vocabulary does not hold stand for nothing. Always valid UTF-8.

@@ -1,6 +1,6 @@
-// Reads the text of a tokenizer.json in one pass: the two long lists, which are most of the file,
-// go straight into vectors, and the rest becomes a small Json. A tree of all of it takes several
-// times as long to build.
+// Reads the text of a tokenizer.json in one pass. The two long lists, which are most of the file,
+// go straight into vectors, and the rest becomes a small Json. A tree of the whole file would take
+// several times as long to build.
 #pragma once
 
 #include <optional>

@@ -1,6 +1,6 @@
-// Remembers the tokens of short words: text repeats its words, and merging is the costly part of
-// BPE. A fixed table where a new word takes the place of the old one in its slot. Thread-safe: a
-// lock per shard, held for a copy of a few ids.
+// WordCache remembers the tokens of short words, because texts repeat their words and merging is
+// the costly part of BPE. It is a fixed table in which a new word takes the place of the old one in
+// its slot. Thread-safe: a lock per shard, held while a few ids are copied.
 #pragma once
 
 #include <array>

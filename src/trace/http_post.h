@@ -1,6 +1,6 @@
-// One POST over plain HTTP/1.1, for a thread that may wait: a connection each time, which costs a
-// collector nearby nothing at a request a second. Blocks for `timeout` at most for each of
-// connecting, sending and receiving.
+// Sends one POST over plain HTTP/1.1, from a thread that may wait. Each call makes a connection,
+// which costs little at one request a second to a collector nearby. Blocks for `timeout` at most
+// for each of connecting, sending and receiving.
 #pragma once
 
 #include <chrono>

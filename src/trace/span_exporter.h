@@ -1,6 +1,6 @@
-// Sends spans to a collector by OTLP over HTTP, in batches, on a thread of its own. Adding a span
-// never waits for the network: spans that do not fit into the queue, or that the collector does not
-// take, are dropped and counted. Thread-safe.
+// SpanExporter sends spans to a collector by OTLP over HTTP, in batches, on a thread of its own.
+// Adding a span never waits for the network: spans that do not fit into the queue, or that the
+// collector does not take, are dropped and counted. Thread-safe.
 #pragma once
 
 #include <chrono>

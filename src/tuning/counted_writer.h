@@ -1,6 +1,6 @@
-// CountedWriter: a teacher with a bound on the memory of all its texts. How much a document's texts
-// take is known once they are written: this keeps them within what was planned, but for as many as
-// are written side by side. One thread.
+// CountedWriter: a teacher with a limit on the memory of all its texts. The size of a document's
+// texts is known only once they are written. The writer keeps them within the planned size; only
+// texts that are written at the same time may exceed it. One thread.
 #pragma once
 
 #include <algorithm>

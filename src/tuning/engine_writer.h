@@ -1,7 +1,7 @@
-// EngineWriter: the server's engine as a teacher that writes, or as a pupil that is asked. Its
-// requests share steps and the pages of their prompts' beginnings; the likeliest tokens come with
-// each token. What is written does not depend on what else the engine serves: a text for which it
-// has no room is ordered again once it has. One thread.
+// EngineWriter: the server's engine as a teacher that writes texts, or as a pupil that is asked.
+// Its requests share steps and the pages of common prompt beginnings, and get the likeliest tokens
+// with each token. The texts do not depend on what else the engine serves. A text for which the
+// engine has no room is ordered again once it has. One thread.
 #pragma once
 
 #include <chrono>

@@ -1,6 +1,7 @@
-// What an adapter knows of its document, asked as users ask: the questions that the base had about
-// it and that the adapter was not taught, each answered by the adapter and by the base, without the
-// document. Right is what the base answers with the document before it. One thread.
+// Measures what an adapter knows of its document. The questions are those that the base wrote about
+// the document and that the adapter was not taught. The adapter and the base answer each of them
+// without the document. The right answer is the base's with the document in its context. One
+// thread.
 #pragma once
 
 #include <cstdint>
@@ -44,9 +45,8 @@ Result<std::optional<HeldOutAnswers>> JudgeByAnswers(const std::string& folder,
 // "7 of 8 right (base 0)".
 std::string DescribeAnswers(const HeldOutAnswers& answers);
 OrderedJson HeldOutAnswersJson(const HeldOutAnswers& answers);
-// What is to be said of an adapter that answers worse than the base, or less than half of what it
-// is asked (F1 below 0.5); "" otherwise.
-// `advice`: what would help.
+// A warning about an adapter that answers worse than the base, or less than half of its questions
+// (F1 below 0.5); "" otherwise. `advice`: what would help.
 std::string WarnOfAnswers(const HeldOutAnswers& answers, const std::string& advice);
 
 // What an answer is worth beside the one that is right, as SQuAD compares them and tools/ocl_eval

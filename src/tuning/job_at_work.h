@@ -21,10 +21,10 @@ class JobAtWork : private TrainingHost {
   // Everything is borrowed but the job.
   JobAtWork(const JobRunnerParts& parts, const JobRunnerSettings& settings, LearningJob job);
 
-  // kCancelled: its owner wants it so; kAborted: it goes on later, or elsewhere: the server ends,
-  // another tenant's job has its turn, another runner has the job, or something is away or full
-  // that may not be a moment later (base/fault.h). After any other end its checkpoints are of no
-  // more use. std::bad_alloc where memory runs out.
+  // kCancelled: the owner cancelled the job. kAborted: the job continues later or elsewhere,
+  // because the server ends, another tenant's job has its turn, another runner has the job, or of a
+  // transient fault (base/fault.h). After any other end the job's checkpoints are useless.
+  // std::bad_alloc if memory runs out.
   Status Run();
 
   Stage stage() const { return stage_; }

@@ -1,6 +1,6 @@
-// JobRunner: the thread that learns what jobs ask for, one job at a time, beside the serving: its
-// computing is pieces of Turns, its texts are written by the server's own engine. A job that is cut
-// off, by the server's end or a kill, goes on from its last checkpoint to the same bits. Made and
+// JobRunner: the thread that does learning jobs, one at a time, beside the serving. It computes in
+// pieces of Turns, and the server's own engine writes its texts. A job that is interrupted, by the
+// server's end or a kill, continues from its last checkpoint and gives the same bits. Made and
 // destroyed on the main thread.
 #pragma once
 

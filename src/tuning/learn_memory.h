@@ -56,10 +56,10 @@ CheckMemory LearningFits(const RuntimeOptions& options, const LearnSizes& sizes,
 // more than their document.
 Status CheckExamples(const LearnerData& data, const LearnSizes& sizes);
 
-// The plan of a process that serves meanwhile: within so many bytes of the device, and what there
-// is of the host's memory beside a GPU; and what examples may take of the host's.
-// kResourceExhausted: they are fewer than the least that it takes; kUnavailable: the host's beside
-// a GPU are, for now.
+// The memory plan of a process that also serves. Training gets `bytes_max` of the device, and
+// beside a GPU what is free of the host's memory; examples get a part of the host's.
+// kResourceExhausted: that is less than the least that training takes. kUnavailable: beside a GPU,
+// the host has too little for now.
 struct TrainingFit {
   TrainingLimits limits;
   int64_t data_bytes_max = 0;

@@ -1,6 +1,6 @@
-// LearningService: files, jobs and the thread that learns, for a server that serves meanwhile; all
-// in one folder that the operator names. A cluster's runner has the thread alone: files and jobs
-// are the cluster's, and the folder is shared. Made and destroyed on the main thread.
+// LearningService: files, jobs and the learning thread, for a server that also serves; all in one
+// folder that the operator names. A cluster's runner has only the thread: files and jobs belong to
+// the cluster, and the folder is shared. Made and destroyed on the main thread.
 #pragma once
 
 #include <cstdint>

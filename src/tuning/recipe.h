@@ -46,9 +46,9 @@ Result<LearnRecipe> RecipeOf(const DocumentMethod& method, uint64_t seed);
 // `prompts` are no longer auto then: chat where the folder has a template.
 Status ResolvePrompts(const std::string& model_dir, LearnRecipe* recipe);
 
-// A learner that has documents as its data; `prompts` are resolved. `model_dir` has the chat
-// template; kFailedPrecondition where that is asked for and is not there. The tokenizer outlives
-// the learner.
+// Makes a learner that trains on documents. The recipe's `prompts` are resolved. `model_dir` has
+// the chat template; kFailedPrecondition if a template is asked for and there is none. The
+// tokenizer outlives the learner.
 Result<std::unique_ptr<Learner>> MakeLearner(const LearnRecipe& recipe, const Tokenizer& tokenizer,
                                              const std::string& model_dir);
 // The learner of that name; of task, which has its data from a file, an empty one.

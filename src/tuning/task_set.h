@@ -28,9 +28,9 @@ struct TaskSet {
   int64_t bytes = 0;  // that the documents take in a trainer
 };
 
-// Lines as above; without "adapter" a question is about no document. Adapters are folders of
-// `adapters`. kInvalidArgument names the line, or the adapter and what of it training does not
-// take.
+// Reads lines as above; a question without "adapter" is about no document. Adapters are folders of
+// `adapters`. kInvalidArgument names the line, or the adapter and what training does not support in
+// it.
 Result<TaskSet> ReadTaskSet(const std::string& lines, const std::string& adapters,
                             const LearnRecipe& recipe, const ModelConfig& config,
                             const Tokenizer& tokenizer, const std::string& model_dir);

@@ -88,10 +88,10 @@ class TrainingGroup : private TrainedSteps {
   Status Begin();
   // The losses before and all steps.
   Status Train();
-  // The losses after. Each adapter that is better than none goes to `write`, by its place among
-  // the documents: where another follows, on a thread of its own beside the device's work on that
-  // one. The checkpoint of one that is no better is removed: it would end the same. The first
-  // failure of a document is returned once all are done.
+  // Computes the losses after training. Each adapter that is better than none goes to `write`, by
+  // its place among the documents. If another adapter follows, `write` runs on a thread of its own
+  // while the device works on that one. The checkpoint of an adapter that is no better is removed,
+  // since it would end the same. The first failure of a document is returned once all are done.
   using Write =
       std::function<Status(size_t place, TrainingRun& run, const LearnedAdapter& adapter)>;
   Status Finish(const Write& write);

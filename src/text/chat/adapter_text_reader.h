@@ -19,23 +19,22 @@ namespace graft {
 
 class AdapterTextReader {
  public:
-  // `model_dir` is the base's folder. `eos_token_ids` end its answers; `vocab_size` is one past the
-  // largest token that it may be given. Where the folder has no tokenizer, vocabularies and tokens
-  // by name are not compared.
+  // `model_dir` is the base's folder. `eos_token_ids` end the base's answers. `vocab_size` is one
+  // past the largest token that the base may be given. If the folder has no tokenizer, vocabularies
+  // and tokens by name are not compared.
   static Result<std::unique_ptr<AdapterTextReader>> Load(const std::string& model_dir,
                                                          std::vector<int32_t> eos_token_ids,
                                                          int32_t vocab_size);
 
-  // What differs from the base; null: nothing. A template that is the base's but for white space
-  // around it and the ends of lines is the base's; one that cannot be kept is an error in the text.
-  // kInvalidArgument names the file and what in it
-  // makes no sense or is of another vocabulary. What is no file of text is not read:
-  // CheckVocabulary does that.
+  // Returns what differs from the base; null if nothing does. A template that differs from the
+  // base's only in white space around it and in ends of lines counts as the base's. A template that
+  // cannot be kept is an error in the text. kInvalidArgument names the file and what in it makes no
+  // sense or is of another vocabulary. Reads only files of text; CheckVocabulary reads the others.
   Result<AdapterTextPtr> Read(const ReadBesideAdapter& read) const;
 
-  // kInvalidArgument where tokenizer.json, or else tokenizer.model or vocab.json, has a token that
-  // the base does not have by the same id, or other merges. Those files are long; of one content
-  // the answer is remembered.
+  // kInvalidArgument if tokenizer.json, or else tokenizer.model or vocab.json, has a token that the
+  // base does not have by the same id, or has other merges. These files are long, so the answer for
+  // a content is remembered.
   Status CheckVocabulary(const ReadBesideAdapter& read) const;
 
  private:

@@ -1,5 +1,5 @@
-// A model's chat template: messages to prompt text, byte for byte as Hugging Face renders it. The
-// language is the part of Jinja that real templates use, interpreted by text/jinja.
+// ChatTemplate: a model's chat template renders messages to prompt text, byte for byte as Hugging
+// Face does. The language is the part of Jinja that real templates use, interpreted by text/jinja.
 // Immutable; any thread may render.
 #pragma once
 
@@ -27,9 +27,9 @@ class ChatTemplate {
   ChatTemplate& operator=(ChatTemplate&&) noexcept;
   ~ChatTemplate();
 
-  // kInvalidArgument for a syntax error, kUnimplemented with the name of a construct that Graft
-  // does not have; both with the line.
-  // `tool_source`, where it is not empty, is another template for conversations with tools.
+  // `tool_source`, if not empty, is another template for conversations with tools.
+  // kInvalidArgument: a syntax error. kUnimplemented names a construct that Graft does not have.
+  // Both name the line.
   static Result<ChatTemplate> Parse(std::string_view source, std::string_view tool_source = "");
 
   // What an adapter brings, if it brings one.
@@ -38,29 +38,31 @@ class ChatTemplate {
   // The template of the folder (see FindChatTemplate). Nothing if there is none.
   static Result<std::optional<ChatTemplate>> Load(const std::string& model_dir);
 
-  // Messages as the template wants their contents. `messages` is a list of objects with a
-  // "content": a string or a list of text parts (or null, which stays). Most templates get strings,
-  // with parts joined by line feeds; those that walk over parts get lists, and those that look at
-  // the first part alone lists of one. Which it is was found by trying when the template was parsed
-  // (text/chat/content_form.h), for each role, and for conversations with tools by themselves.
+  // Returns the messages with contents in the form that the template wants. `messages` is a list of
+  // objects with a "content": a string or a list of text parts (or null, which stays). Most
+  // templates want strings, with parts joined by line feeds. Templates that walk over parts get
+  // lists, and those that look only at the first part get lists of one. The form was found by trial
+  // renderings when the template was parsed (text/chat/content_form.h), for each role, and
+  // separately for conversations with tools.
   OrderedJson FitContents(OrderedJson messages, bool with_tools) const;
 
-  // Whether it shows several system messages at the start one by one. Others refuse the second, or
-  // leave it out. Found by trying, too; a template for all conversations does so with tools as
-  // well.
+  // Whether the template shows several system messages at the start one by one. Other templates
+  // refuse the second one or leave it out. This is found by trial renderings, too. A template for
+  // all conversations gives the same answer with tools.
   bool TakesSeveralSystems(bool with_tools) const;
 
   // The text of the template that renders conversations with tools.
   const std::string& tool_source() const;
 
-  // `context` holds what the template names: messages, add_generation_prompt, bos_token, eos_token,
-  // tools, ... (an object). kInvalidArgument where the template refuses the messages
-  // (raise_exception) or cannot work with them, kUnimplemented for a method that Graft does not
-  // have, kResourceExhausted past the limits on work, memory and output.
+  // `context` is an object with the values that the template names: messages,
+  // add_generation_prompt, bos_token, eos_token, tools, ... kInvalidArgument: the template refuses
+  // the messages (raise_exception) or cannot work with them. kUnimplemented: it calls a method that
+  // Graft does not have. kResourceExhausted: it exceeds the limits on work, memory or output.
   //
-  // `*untrusted` (where asked for) becomes the ranges of the text that stem from the context, other
-  // than its bos_token, its eos_token and roles that are plain words: the writer of the messages
-  // controls them. Where a filter mixes both so that they cannot be told apart, all is untrusted.
+  // `*untrusted`, if not null, is set to the ranges of the text that come from the context, and so
+  // from the writer of the messages. Excepted are bos_token, eos_token and roles that are plain
+  // words. If a filter mixes trusted and untrusted text so that they cannot be told apart, all of
+  // it is untrusted.
   Result<std::string> Render(const OrderedJson& context, const RenderOptions& options = {},
                              TextRanges* untrusted = nullptr) const;
 

@@ -18,10 +18,10 @@ struct ChatTemplateSource {
   std::string error;               // why what stands there is none; "": `all` says it
 };
 
-// chat_template.jinja, or else the `chat_template` of tokenizer_config.json: a string, or a list of
-// named ones, of which "default" and "tool_use" are taken. The latter may also be
-// additional_chat_templates/tool_use.jinja. `read` gives the folder's files. A template of more
-// than kChatTemplateBytesMax or that is not UTF-8 is an error in the source.
+// Finds chat_template.jinja, or else the `chat_template` of tokenizer_config.json, which is a
+// string, or a list of named templates. "default" and "tool_use" are taken from the list.
+// "tool_use" may also be additional_chat_templates/tool_use.jinja. `read` gives the folder's files.
+// A template of more than kChatTemplateBytesMax, or that is not UTF-8, is an error in the source.
 Result<ChatTemplateSource> FindChatTemplate(const ReadBesideAdapter& read);
 // The same for a folder that no other program writes in.
 Result<ChatTemplateSource> FindChatTemplateIn(const std::string& folder);

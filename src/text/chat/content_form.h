@@ -1,7 +1,8 @@
-// Which messages a chat template wants. Most put a content out as a string, some walk over a list
-// of parts, a few look at the first part alone; most know one system message at the start.
-// Templates do not say so, and one that is given something else may silently leave the text out. So
-// what it shows is found by rendering short conversations. Pure functions; any thread.
+// Finds out in which form a chat template wants messages. Most templates write a content as a
+// string, some walk over a list of parts, a few look only at the first part, and most take one
+// system message at the start. Templates do not say so, and one that gets another form may silently
+// leave the text out. So short conversations are rendered to see what the template shows. Pure
+// functions; any thread.
 #pragma once
 
 #include <array>

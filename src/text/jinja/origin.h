@@ -1,8 +1,8 @@
-// Where the bytes of a rendering's texts come from: the template, or outside of it (messages, tools
-// and the rest of the context), which is not trusted to spell special tokens. A text's origin is
-// told by where it lies in memory: any view of a message's text is untrusted, however it was cut
-// out. Only code that makes a new text says what it is made of. A handle that carries its OriginId
-// spares the search by address. One thread per rendering.
+// Where the bytes of a rendering's texts come from: the template, or the context (messages, tools
+// and so on), which is not trusted to spell special tokens. The address of a text tells its origin,
+// so any view of a message's text is untrusted, however it was cut out. Only code that makes a new
+// text has to say what it was made of. A handle that carries its OriginId saves the search by
+// address. One thread per rendering.
 #pragma once
 
 #include <cstdint>

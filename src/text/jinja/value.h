@@ -1,6 +1,6 @@
-// The values a template computes with, as Python has them: undefined, None, bool, int, float, str,
-// list-likes, dict, namespace and callables. A Value is a small handle; what it points to lives in
-// the Heap of one rendering, which also counts what the rendering may still spend. One thread.
+// Value: the values of a template, as Python has them: undefined, None, bool, int, float, str,
+// list-likes, dict, namespace and callables. A Value is a small handle. Its data lives in the Heap
+// of one rendering, which also counts what the rendering may still spend. One thread.
 #pragma once
 
 #include <cstdint>
@@ -205,8 +205,8 @@ struct Limits {
   int depth = 1000;            // statements, expressions and macros within each other
 };
 
-// Owns every value of one rendering and keeps the books. Spending past a limit does not fail at
-// once but makes status() a failure, which the interpreter looks at after each node; code that is
+// Heap owns every value of one rendering and counts its cost. Spending past a limit does not fail
+// at once. It makes status() a failure, which the interpreter checks after each node. Code that is
 // about to make something much larger than its inputs asks Fits first.
 class Heap {
  public:

@@ -1,6 +1,7 @@
-// Gemma: FunctionGemma's <start_function_call>call:name{key:<escape>text<escape>}
-// <end_function_call>, Gemma 4's <|tool_call>call:name{key:<|"|>text<|"|>}<tool_call|>, and what
-// prompts make Gemma 3 write: a pythonic list, or JSON as Llama's, each also fenced.
+// Calls of Gemma models. FunctionGemma writes
+// <start_function_call>call:name{key:<escape>text<escape>} <end_function_call>, Gemma 4
+// <|tool_call>call:name{key:<|"|>text<|"|>}<tool_call|>. Gemma 3 writes what prompts ask for: a
+// pythonic list, or JSON as Llama's, each also fenced.
 #include <cmath>
 
 #include "text/output/json_call.h"

@@ -1,6 +1,6 @@
-// Reads one JSON value byte by byte and tells where it ends, or at once that it is none. Takes line
-// feeds and other control characters within strings, which models write and JSON forbids;
-// AppendStringByte writes them as escapes. One thread.
+// JsonScanner reads one JSON value byte by byte. It reports where the value ends, or at once that
+// it is not JSON. It accepts line feeds and other control characters within strings, which models
+// write and JSON forbids; AppendStringByte writes them as escapes. One thread.
 #pragma once
 
 #include <string>

@@ -1,6 +1,6 @@
-// Llama 3.x: {"name": ..., "parameters": {...}} anywhere in a text, or after <|python_tag|>; more
-// of them after a semicolon, a line feed or another tag. Built-in tools are called as
-// <|python_tag|>name.call(key="value").
+// Calls of Llama 3.x: {"name": ..., "parameters": {...}} anywhere in a text, or after
+// <|python_tag|>. Further calls follow after a semicolon, a line feed or another tag. Built-in
+// tools are called as <|python_tag|>name.call(key="value").
 #include <utility>
 
 #include "text/output/json_call.h"

@@ -1,6 +1,6 @@
-// Any text as a model's output, in every format: its first byte says which one and where the text
-// is cut. Nothing crashes, the pieces do not matter, no text is lost but white space and what calls
-// are made of, and arguments are JSON.
+// Parses any text as a model's output, in every format. The first byte chooses the format and where
+// the text is cut. Nothing crashes, the cuts do not matter, no text is lost except white space and
+// the marks of calls, and arguments are JSON.
 #include <cstddef>
 #include <cstdint>
 #include <string>
