@@ -3,7 +3,7 @@
 // waits for a disk, nor a step for either. Rows are copied layer by layer, so that a step may begin
 // before all of them are there.
 // Orders of one holder begin in order of arrival, and holders take turns. If all threads are busy
-// for other holders, one more is started. A folder on storage that does not answer holds up only
+// for other holders, more are started. A folder on storage that does not answer holds up only
 // its own requests: an extra thread replaces the one that waits for it, and the fetch is given up
 // in the end. The waiting thread stays until the storage answers, and the destructor waits for it.
 // The interface is for the engine thread; the loader outlives the engine.
