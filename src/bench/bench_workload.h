@@ -1,7 +1,7 @@
-// Workloads that benches serve: which adapter each request asks for and when it arrives, and what a
-// client's waiting for the first token is worth. Popularity laws as in Punica (section 7):
-// distinct, uniform, skewed, identical; or as in S-LoRA's traces. Deterministic for a seed; pure
-// functions.
+// Workloads for benches: which adapter each request asks for and when it arrives, and the value of
+// a request by how long its client waits for the first token. Popularity laws are those of Punica
+// (section 7: distinct, uniform, skewed, identical) and of S-LoRA's traces. Deterministic for a
+// seed; pure functions.
 #pragma once
 
 #include <cstdint>
@@ -27,9 +27,9 @@ std::vector<int32_t> AssignAdapters(Popularity popularity, int32_t n, int32_t nu
 // 0.
 std::vector<double> ArrivalSeconds(int32_t n, double requests_per_second, Random& random);
 
-// Arrival times in [0, seconds), ascending: gaps Gamma-distributed with mean 1 /
-// requests_per_second and coefficient of variation `cv` (S-LoRA, section 6.2); cv 1 is a Poisson
-// process, cv 0 a metronome.
+// Arrival times in [0, seconds), ascending. The gaps are Gamma-distributed with mean 1 /
+// requests_per_second and coefficient of variation `cv` (S-LoRA, section 6.2). cv 1 is a Poisson
+// process; with cv 0 all gaps are equal.
 std::vector<double> GammaArrivals(double requests_per_second, double cv, double seconds,
                                   Random& random);
 

@@ -78,10 +78,9 @@ class ClusterStore {
   const UnixClock now_;
 };
 
-// The one base model of a cluster: the first process to come records which it is, and all others
-// must have the same. Any thread; calls block as EtcdClient's do.
-// kFailedPrecondition, with what to start instead: the cluster is another model's. Other failures
-// are etcd's.
+// The one base model of a cluster. The first process records which model it has, and all others
+// must have the same. kFailedPrecondition, with what to start instead: the cluster has another
+// model. Other failures are etcd's. Any thread; calls block as EtcdClient's do.
 Status JoinBase(ClusterStore& store, const BaseModelId& base);
 // The cluster is this model's from now on; those that serve it as it was go on until they end.
 Status ReplaceBase(ClusterStore& store, const BaseModelId& base, const std::string& by);

@@ -1,6 +1,7 @@
 // EtcdRegistry: a cluster's adapters with their versions, its tenants and its keys, in etcd.
-// Changes hold for all frontends and runners; of two that race for a name one wins. While etcd is
-// away every change is refused with the reason. Calls block as EtcdClient's do. Thread-safe.
+// Changes hold for all frontends and runners. If two changes race for a name, one of them wins.
+// While etcd cannot be reached, every change is refused with the reason. Calls block as
+// EtcdClient's do. Thread-safe.
 #pragma once
 
 #include <cstdint>

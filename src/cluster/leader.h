@@ -65,19 +65,18 @@ class Leader {
 // What a leader decides, as functions of its view: how much of each key's budget each frontend may
 // spend.
 
-// By frontend and budget (of a key, by its digest, or of a tenant; requests or tokens a minute):
-// the part that this frontend may let through. Parts of a budget make it up. Half of it is for all
-// frontends alike, so that one that was asked for nothing can answer at once; the rest follows what
-// they were asked.
+// The part of each budget that each frontend may spend, by frontend and budget. A budget is a key's
+// (by its digest) or a tenant's, in requests or tokens a minute. The parts of a budget add up to
+// it. Half of it is split evenly, so that a frontend without requests so far can answer at once.
+// The rest is split by how much each frontend was asked for.
 std::map<std::string, std::map<std::string, double>> LendSlices(const ClusterView& view);
 
 // By budget, what each frontend may let through while no leader lends: equal parts.
 std::map<std::string, double> EvenSlice(const ClusterView& view);
 
-// By budget, what this frontend may let through now: its part of what is lent. What was lent
-// is over, and parts are equal, while etcd is not heard, when the leader's lease has ended, or when
-// the leader may take this frontend for dead (its record does not `stand`) and lend its part to
-// others.
+// By budget, what this frontend may spend now: its part of what the leader lends. Parts are equal
+// instead while etcd cannot be heard, when the leader's lease has ended, or when the leader may
+// think this frontend dead (its record does not `stand`) and lend its part to others.
 std::map<std::string, double> SharesOf(const ClusterView& view, const std::string& frontend,
                                        bool stands);
 

@@ -1,5 +1,5 @@
-// The Prometheus series of each tenant: requests for text, their tokens, and those that a limit
-// refused. If tenants are many, only those that asked last have series, which bounds the labels; a
+// TenantSeries: the Prometheus series of each tenant: requests for text, their tokens, and requests
+// that a limit refused. Only the tenants that asked last have series, which bounds the labels. A
 // series that comes back begins at 0, as after a restart. Thread-safe.
 #pragma once
 

@@ -1,6 +1,6 @@
-// The scheduler under arbitrary arrivals, cancels and loads, on arbitrary small shapes. After every
-// step its integrity is checked; every plan obeys waist 2's rules (FakeExecutor checks them); and
-// every request ends.
+// Runs the scheduler with arbitrary arrivals, cancels and loads, on arbitrary small shapes. After
+// every step its integrity is checked. Every plan obeys the rules of step/ (FakeExecutor checks
+// them), and every request ends.
 #include <cstddef>
 #include <cstdint>
 #include <memory>

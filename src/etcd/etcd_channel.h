@@ -40,10 +40,10 @@ struct EtcdChannels {
 // The channels of a client that EtcdClient::Make gave.
 EtcdChannels& ChannelsOf(EtcdClient& client);
 
-// EtcdWatchStream over gRPC. A thread of its own asks the member that tells the changes for a sign
-// of life now and then: a reading that it can answer only with a majority of the members behind it.
-// One that cannot is left: changes may be made elsewhere of which it does not hear.
-// `channels` must outlive it.
+// EtcdWatchStream over gRPC. A thread of its own now and then asks the member that sends the
+// changes for a sign of life: a read that a member can answer only with a majority of members
+// behind it. A member that cannot answer is left, because changes may be made elsewhere of which it
+// does not hear. `channels` must outlive the stream.
 Result<std::unique_ptr<EtcdWatchStream>> OpenEtcdWatch(EtcdChannels& channels,
                                                        const std::string& prefix);
 

@@ -1,4 +1,4 @@
-// The executor over the demo model and three of its adapters. A sequence's tokens and
+// Tests of the executor with the demo model and three of its adapters. A sequence's tokens and
 // log-probabilities have the same bits alone and in company, launched kernel by kernel and replayed
 // from graphs, on the CPU and on a GPU.
 #include "executor/model_executor.h"

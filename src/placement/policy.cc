@@ -56,9 +56,10 @@ class FirstFit : public PlacementPolicy {
   }
 };
 
-// Punica, section 5.1: the runner with the most requests of those with room in batch and pages, of
-// equals the one with the highest id. What finds no room waits in one line, first come, first
-// served. Busy runners stay busy and idle ones idle, so that whole runners can be given back.
+// Punica, section 5.1. Among the runners with room in batch and pages it chooses the one with the
+// most requests, of equals the one with the highest id. Requests that find no room wait in one
+// line, first come, first served. Busy runners stay busy and idle ones idle, so that whole runners
+// can be given back.
 class Punica : public PlacementPolicy {
  public:
   int32_t Pick(const Fleet& fleet, const PlacementQuery& query) override {
@@ -96,9 +97,10 @@ class RandomChoice : public PlacementPolicy {
   std::vector<int32_t> candidates_;  // scratch
 };
 
-// Rendezvous hashing (Thaler and Ravishankar, 1998): an adapter has an order of all runners, by a
-// hash of both, and goes to the first of them with room. A runner that comes or goes moves its own
-// adapters alone. The base model has no such order: it goes to the most idle.
+// Rendezvous hashing (Thaler and Ravishankar, 1998). A hash of adapter and runner gives each
+// adapter an order of all runners, and a request goes to the first of them with room. A runner that
+// comes or goes moves only its own adapters. The base model has no such order: its requests go to
+// the most idle runner.
 class Rendezvous : public PlacementPolicy {
  public:
   int32_t Pick(const Fleet& fleet, const PlacementQuery& query) override {
@@ -111,10 +113,11 @@ class Rendezvous : public PlacementPolicy {
 
 constexpr double kPenaltyMs = 1e9;
 
-// CaraServe, section 5, Algorithm 1: by linear cost models, what the request would cost those that
-// a runner serves: each of their tokens takes longer by what the step does, and all wait for its
-// prompt once, shared out over the tokens of an answer. A runner that would then be slower than the
-// bound on a token's time pays a penalty, so that every runner that meets the bound is cheaper.
+// CaraServe, section 5, Algorithm 1. By linear cost models it computes what the request would cost
+// the requests of each runner: each of their tokens takes longer as the step does, and all of them
+// wait once for the new prompt, shared out over the tokens of an answer. A runner that would then
+// exceed the bound on a token's time gets a penalty, so that every runner that meets the bound is
+// cheaper.
 class CaraServe : public PlacementPolicy {
  public:
   explicit CaraServe(const PlacementOptions& options)

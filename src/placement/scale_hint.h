@@ -77,11 +77,10 @@ bool ComesBefore(const std::string& name, const std::string& other);
 std::vector<size_t> RunnersToSpare(std::span<const std::string> names,
                                    std::span<const uint8_t> is_open, int32_t num_wanted);
 
-// Whether a runner is emptied so that it may go: its requests are computed anew elsewhere, with the
-// tokens that they have drawn (Punica, sections 5.1 and 5.3). That costs the others a prompt for
-// each; what it saves is the runner's time until the last of its requests would have ended there.
-// Pure functions.
-// A request on the runner that could go.
+// A request on a runner that could be emptied and given back. Its requests would then be computed
+// anew elsewhere, with the tokens that they have drawn (Punica, sections 5.1 and 5.3). This costs
+// the other runners a prompt for each request. It saves the runner's time until the last of its
+// requests would have ended there. The functions below are pure.
 struct MovableRequest {
   int64_t tokens = 0;           // prompt and what it has drawn
   int64_t tokens_left_max = 0;  // that it may still draw
@@ -93,9 +92,9 @@ struct MovableRequest {
 bool IsWorthMoving(const Fleet& fleet, size_t runner, const MovableRequest& request,
                    const CostModel& costs);
 
-// Whether others have places for all of the runner's requests, and moving these costs less than
-// half of the time that the runner is free earlier. `is_target`: by runner, whether requests may go
-// there.
+// Whether the other runners have room for all of the runner's requests, and moving the requests
+// costs less than half of the time by which the runner is free earlier. `is_target`: by runner,
+// whether requests may go there.
 bool IsWorthEmptying(const Fleet& fleet, size_t runner, std::span<const MovableRequest> requests,
                      std::span<const uint8_t> is_target, const CostModel& costs);
 

@@ -17,9 +17,9 @@
 
 namespace graft {
 
-// What requests have in common, as the choices of one request do: their grammars and the token ids
-// that they may draw come with each of them, and are there once for as long as one of them lives.
-// One thread.
+// Data that requests have in common, such as the choices of one request: grammars, and the token
+// ids that may be drawn. Each request's message carries them, and one copy is kept for as long as
+// one of the requests lives. One thread.
 class RequestContents {
  public:
   SharedText TextOf(const std::string& text);

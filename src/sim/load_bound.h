@@ -23,10 +23,10 @@ struct LoadBound {
 // The bound for requests that arrive after the warm time; zeros where fetches take no time.
 LoadBound LoadBoundOf(const SimWorkload& workload, const SimClusterOptions& options);
 
-// The least runner-seconds, starts included, in which each request can come and end when it did:
-// at any time there is a runner for each `batch_max` requests in flight. The n-th runner is needed
-// while more than n - 1 runners' requests are there, and is kept over a pause that is shorter than
-// a start. Requests that were refused count for nothing.
+// The least runner-seconds, starts included, with which each request can come and end when it did.
+// At any time there is a runner for each `batch_max` requests in flight. The n-th runner is needed
+// while more than n - 1 runners' requests are there. It is kept over a pause that is shorter than a
+// start. Refused requests do not count.
 double LeastRunnerSeconds(const SimWorkload& workload, const std::vector<SimOutcome>& outcomes,
                           int32_t batch_max, double startup_seconds);
 

@@ -42,9 +42,9 @@ struct RequestLengths {
   int32_t output_tokens = 0;
 };
 
-// (prompt, output) lengths from a CSV with column names in its first line: the columns with
-// "prompt", "input", "context" or "prefill", and "response", "output", "generated" or "decode" in
-// their names. Rows with a zero are left out.
+// Reads (prompt, output) lengths from a CSV with column names in its first line. The columns are
+// those with "prompt", "input", "context" or "prefill", and with "response", "output", "generated"
+// or "decode" in their names. Rows with a zero are left out.
 Result<std::vector<RequestLengths>> ReadLengths(const std::string& path);
 
 }  // namespace graft

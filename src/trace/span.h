@@ -30,14 +30,14 @@ struct Span {
 };
 
 // What an engine did for a request, as spans: queue, adapter load, prefill and decode, children of
-// the span that the request came with. Pure function; any thread.
-// None where the traceparent is none, or its trace is not sampled.
+// the span that the request came with. There are none without a traceparent, or if its trace is not
+// sampled. Pure function; any thread.
 std::vector<Span> SpansOf(const RequestTimes& times);
 
-// Spans as OTLP/HTTP's JSON, which every collector takes beside protobuf and which needs no
-// library: the message ExportTraceServiceRequest by protobuf's JSON rules, with ids in hexadecimal
-// as OTLP asks. Pure function; any thread.
-// Which process the spans are of: "service.name" and the like.
+// Spans in the JSON form of OTLP/HTTP, which every collector accepts beside protobuf and which
+// needs no library. It is the message ExportTraceServiceRequest by protobuf's JSON rules, with ids
+// in hexadecimal as OTLP requires. Pure function; any thread. TraceResource says which process the
+// spans are of: "service.name" and so on.
 using TraceResource = std::vector<std::pair<std::string, std::string>>;
 
 // `unix_offset_ns`: what is added to the steady clock's times.

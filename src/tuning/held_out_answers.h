@@ -49,9 +49,9 @@ OrderedJson HeldOutAnswersJson(const HeldOutAnswers& answers);
 // (F1 below 0.5); "" otherwise. `advice`: what would help.
 std::string WarnOfAnswers(const HeldOutAnswers& answers, const std::string& advice);
 
-// What an answer is worth beside the one that is right, as SQuAD compares them and tools/ocl_eval
-// reports it: without case, punctuation, articles and the width of white space. Pure functions.
-// The words of `text`, which is valid UTF-8, that are compared.
+// The score of an answer against the right one, as SQuAD compares them and tools/ocl_eval reports
+// it: case, punctuation, articles and the amount of white space do not count. Pure functions.
+// WordsOfAnswer returns the words of `text`, which is valid UTF-8, that are compared.
 std::vector<std::string> WordsOfAnswer(std::string_view text);
 
 struct AnswerScore {

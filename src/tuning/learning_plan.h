@@ -88,9 +88,9 @@ OrderedJson OriginOf(const LearningPlan& plan, const LearningDocument& document,
 Result<std::string> WriteAdapter(const std::string& folder, const LearnedAdapter& adapter,
                                  const OrderedJson& provenance, const LoadedModel& model);
 
-// The data of each input, in their order. Every writer is one thread's; without writers the learner
-// has no texts written. Once one document has failed, `stop` is asked for, and the writers are to
-// give up; the documents that were not prepared then are kCancelled.
+// Returns the data of each input, in the inputs' order. Each writer is used on one thread; without
+// writers no texts are written for the learner. Once one document has failed, `stop` is requested,
+// and the writers should give up. Documents that are not prepared by then are kCancelled.
 std::vector<Result<LearnerData>> PrepareTogether(Learner& learner,
                                                  std::span<const LearnerInput* const> inputs,
                                                  std::span<TextWriter* const> writers,

@@ -34,10 +34,10 @@ Result<std::vector<int32_t>> AskedMessage(const ChatTemplate& chat, const Tokeni
 Result<TaskQuestion> AskedQuestion(const ChatTemplate* chat, const Tokenizer& tokenizer,
                                    const std::string& question, const std::string& answer);
 
-// The questions that a base asks itself about a document, in the words that users will ask in: a
-// chat's message, or "Question: ...", "Answer:". Immutable.
-// `chat`: nothing for plain text. The tokenizer outlives it. kUnimplemented where the template
-// changes what is said.
+// Makes the form of the questions that a base asks itself about a document. The form is the one in
+// which users will ask: a chat's message, or "Question: ...", "Answer:". `chat`: nothing for plain
+// text. The tokenizer outlives the form, which is immutable. kUnimplemented if the template changes
+// the text of a message.
 Result<std::shared_ptr<const QuestionForm>> MakeQuestionForm(std::optional<ChatTemplate> chat,
                                                              const Tokenizer& tokenizer);
 

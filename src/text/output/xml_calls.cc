@@ -1,7 +1,8 @@
-// Qwen3-Coder: <tool_call><function=name><parameter=key>value</parameter></function></tool_call>,
-// with line feeds around values that are no part of them, and at times without <tool_call>.
-// GLM-4.5: <tool_call>name<arg_key>key</arg_key><arg_value>value</arg_value></tool_call>. Values
-// are texts as they are; the tool's schema tells which of them are something else.
+// Calls of Qwen3-Coder and GLM-4.5. Qwen3-Coder writes
+// <tool_call><function=name><parameter=key>value</parameter></function></tool_call>, with line
+// feeds around values that are no part of them, and at times without <tool_call>. GLM-4.5 writes
+// <tool_call>name<arg_key>key</arg_key><arg_value>value</arg_value></tool_call>. Values are plain
+// text; the tool's schema tells which of them are something else.
 #include <cmath>
 #include <initializer_list>
 #include <utility>
