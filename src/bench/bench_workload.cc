@@ -18,6 +18,7 @@ std::vector<int32_t> AssignAdapters(Popularity popularity, int32_t n, int32_t nu
                                     Random& random) {
   CHECK_GT(num_adapters, 0);
   std::vector<int32_t> adapters(n, 0);
+  if (n == 0) return adapters;
   const int32_t num_popular =
       std::min(num_adapters, static_cast<int32_t>(std::ceil(std::sqrt(static_cast<double>(n)))));
   std::vector<double> weights(num_popular);

@@ -3,6 +3,7 @@
 #include <fmt/chrono.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <thread>
 #include <utility>
@@ -16,11 +17,14 @@ namespace graft {
 namespace {
 
 constexpr int64_t kNsPerUnixSecond = 1'000'000'000;
+constexpr int64_t kLastSecondOf9999 = 253'402'300'799;
 constexpr size_t kHashDigitsPrinted = 12;
 constexpr std::chrono::milliseconds kGonePoll(100);
 
+// A record may hold any number: a time without a date is told as the nearest one.
 std::string TimeOf(int64_t unix_seconds) {
-  return fmt::format("{:%Y-%m-%d %H:%M:%SZ}", fmt::gmtime(unix_seconds));
+  const int64_t second = std::clamp<int64_t>(unix_seconds, 0, kLastSecondOf9999);
+  return fmt::format("{:%Y-%m-%d %H:%M:%SZ}", fmt::gmtime(second));
 }
 
 std::string Operator() {

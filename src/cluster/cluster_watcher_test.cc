@@ -91,6 +91,7 @@ TEST_F(ClusterWatcherTest, EtcdKilledAndStartedWithItsDataChangesNothing) {
   EXPECT_FALSE(PutAdapter("b").ok());
   std::this_thread::sleep_for(std::chrono::milliseconds(1500));  // longer than the lease
   EXPECT_EQ(view()->runners.size(), 1u);
+  ASSERT_TRUE(Eventually([&] { return !runner.stands(); }));
   etcd_.Start();
   ASSERT_TRUE(Eventually([&] { return view()->away.ok(); }));
   EXPECT_EQ(view()->registry->adapters.size(), 1u);

@@ -22,19 +22,20 @@ namespace fs = std::filesystem;
 constexpr int64_t kIdBytesMax = 1024;
 constexpr const char* kParts[] = {"/files", "/checkpoints", "/adapters"};
 
-// Clients are told of no place on this machine: the log has it.
+// Clients are told the reason, which stands last, and no place on this machine: the log has it.
 Status WriteOwn(const std::string& path, std::string_view content) {
   const Status written = WriteWholeFile(path, content, 0600);
   if (written.ok()) return written;
   LOG_WARN("--learn-dir: {}", written.message());
-  return Status(written.code(), "--learn-dir: cannot write");
+  const std::string& told = written.message();
+  return Status(written.code(), "--learn-dir: cannot write" + told.substr(told.rfind(": ")));
 }
 
 // Reads the file's "CLUSTER ID", which the first process to come has written.
 Result<std::string> ReadOrMakeId(const std::string& path, const std::string& cluster_id) {
   if (!FileExists(path)) {
-    const std::string own = path + "." + RandomHex(1);
-    RETURN_IF_ERROR(WriteOwn(own, cluster_id + " " + RandomHex(1)));
+    const std::string own = path + "." + RandomHex(2);
+    RETURN_IF_ERROR(WriteOwn(own, cluster_id + " " + RandomHex(2)));
     const int linked = link(own.c_str(), path.c_str());
     const int error_number = errno;
     unlink(own.c_str());
