@@ -1,8 +1,8 @@
-// AssistExchange: the memory that the executor and the workers of the CPU assist share. It holds
-// jobs, flags, rows of x and the workers' answers. A GPU sees it, and worker processes map it. A
-// job is one projection of one step, for the rows of adapters that are still on their way to the
-// device. Each flag has one writer. The engine's thread posts jobs; each worker reads them on its
-// own thread.
+// AssistExchange: one stretch of memory that the executor and the workers of the CPU assist share.
+// It holds jobs, flags, rows of x and the workers' answers. A GPU sees it, and worker processes map
+// it. A job is one projection of one step, for the rows of adapters that are still on their way to
+// the device. Each flag has one writer. The engine's thread posts jobs; each worker reads them on
+// its own thread.
 #pragma once
 
 #include <cstdint>

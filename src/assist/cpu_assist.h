@@ -1,8 +1,8 @@
 // CpuAssist: while an adapter's rows are copied to the device, workers on the host compute what the
 // adapter adds to each projection (CaraServe, section 4), so that a prefill need not wait for the
 // copy. The stream never stops: it hands over rows and waits for answers by flags in memory that
-// both sides see. Once a layer has all its rows at launch, the device computes it. Engine thread
-// only; the workers have their own threads or processes.
+// both sides see. The device computes every layer that has all its rows when it is launched. Engine
+// thread only; the workers have their own threads or processes.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
 // Transient and lasting faults. kUnavailable, kResourceExhausted, kAborted and kDeadlineExceeded
-// are transient: the same call may succeed a moment later, because no descriptor or memory was
+// are transient: the same call may succeed a moment later. For example, no descriptor or memory was
 // free, a disk or a queue did not answer, or another write came between. Every other failure lasts
 // until the request or the world changes. Code that makes a Status picks its code by this rule, and
 // clients are told by it whether to try again. Pure functions; any thread.

@@ -1,5 +1,5 @@
 // Thousands of adapters for benches, without a disk and without memory for all of them on the host.
-// A few real adapters with random weights, one per rank, stand behind many hashes. A load copies
+// A few real adapters of each rank, with random weights, stand behind many hashes. A load copies
 // the real adapter's bytes from page-locked memory into the load's own pages, as for any other
 // adapter. Only the source is shared, and no file is read. Thread-safe.
 #pragma once

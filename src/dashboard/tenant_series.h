@@ -1,6 +1,6 @@
 // TenantSeries: the Prometheus series of each tenant: requests for text, their tokens, and requests
-// that a limit refused. Only the tenants that asked last have series, which bounds the labels. A
-// series that comes back begins at 0, as after a restart. Thread-safe.
+// that a limit refused. If there are many tenants, only those that asked last have series, which
+// bounds the labels. A series that comes back begins at 0, as after a restart. Thread-safe.
 #pragma once
 
 #include <cstddef>

@@ -99,8 +99,8 @@ class EngineAdapterCatalog : public AdapterCatalog {
   void EraseName(const std::string& name);
   // These functions need names_mutex_ held exclusively: OnRead must not give a content another key
   // between a look at the names and what follows from it.
-  // Removes `name` from `key`. The content is retired with its last name, and no longer read from
-  // the folder of a name that is gone.
+  // `name` no longer leads to the content `key`. The content is retired with its last name, and no
+  // longer read from the folder of a name that is gone.
   void DetachName(const std::string& name, const std::string& key, const std::string& path);
   // To be called once the names that lead to `key` have changed.
   void UpdatePriority(const std::string& key);

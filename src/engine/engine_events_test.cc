@@ -1,6 +1,6 @@
-// One thread drives several engines, step part by step part, on one virtual clock. Requests, cold
-// loads and cancels meet steps in every state, and no call ever waits. The tokens are those of
-// engines that have threads of their own.
+// One thread drives several engines by the functions that a step consists of, on one virtual clock.
+// Requests, cold loads and cancels meet steps in every state, and no call ever waits. The tokens
+// are those of engines that have threads of their own.
 #include <map>
 #include <queue>
 #include <thread>

@@ -1,8 +1,9 @@
 // ServedTime: the virtual time of parties that share a machine by work, the virtual token counter
 // of "Fairness in Serving Large Language Models" (OSDI 2024). A party's position is the number of
 // tokens that it was served, divided by its weight. The party that is furthest behind goes next. A
-// party that comes back begins at the position of the party that is furthest behind among the
-// others. So no party saves up time in which it wanted nothing. One thread.
+// party that comes back begins no further behind than the party that is furthest behind among the
+// others. So no party saves up time in which it wanted nothing, and none loses by what others did
+// meanwhile. One thread.
 #pragma once
 
 #include <algorithm>

@@ -11,8 +11,8 @@ namespace graft {
 class StepDuration {
  public:
   // Rows beyond one for each sequence cost less each the more there are. Learns the least that such
-  // rows cost in recent steps, a value that grows slowly. A step is thus rather thought too short
-  // than too long, and the next one is begun early.
+  // rows cost in recent steps, a value that grows slowly. So a step is more likely predicted too
+  // short than too long, and the next one begins early.
   void Learn(const StepPlan& plan, int64_t step_ns) {
     if (plan.num_drafts > 0) return;  // nothing is begun ahead of such steps
     const int64_t extra_rows = ExtraRows(plan);

@@ -1,9 +1,10 @@
 // EtcdWatch: all keys with a prefix, and every change of them in order. A thread of its own asks
 // for the changes, reads all keys once the changes are on their way, and then follows them. When
 // the connection breaks, it begins again with a full reading, because etcd may have been restored
-// from a backup meanwhile, and its revisions do not show that. A restore may also happen between
-// the start of the changes and the reading. So nothing is reported before the stream has shown that
-// it lived on after the reading. The listener is called on that thread alone.
+// from a backup meanwhile, and its revisions do not show that once it has made as many since. A
+// restore may also happen between the start of the changes and the reading. So nothing is reported
+// before the stream has shown that it lived on after the reading. The listener is called on that
+// thread alone.
 #pragma once
 
 #include <condition_variable>

@@ -2,7 +2,7 @@
 // the rows themselves in the host's memory until then. An arrival begins when the rows are in the
 // host's memory and their copy is queued. The copying thread counts the layers. The engine's thread
 // asks which have arrived, makes steps wait for the rows that they read, and ends an arrival only
-// between steps, so that a step sees it unchanged. Two threads, as said.
+// between steps, so that a step sees it unchanged. Functions for any thread say so.
 #pragma once
 
 #include <atomic>

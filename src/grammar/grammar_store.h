@@ -1,7 +1,7 @@
 // GrammarStore: the grammars that requests ask for, compiled on threads of its own and kept by the
 // hash of their text. The bytes that requests hold are bounded, in all and for each tenant.
-// Grammars that no request holds are kept up to another bound; beyond it the least used ones are
-// dropped. The compiler is made with the first grammar. Thread-safe.
+// Grammars that no request holds are kept up to another bound; beyond it those that were held least
+// recently are dropped. The compiler is made with the first grammar. Thread-safe.
 #pragma once
 
 #include <atomic>

@@ -1,5 +1,5 @@
-// Tests of GrammarStore: it compiles grammars on its own threads, keeps them, and drops those used
-// least. The compilers are fakes.
+// Tests of GrammarStore: it compiles grammars on its own threads, keeps them, and drops those held
+// least recently. The compilers are fakes.
 #include "grammar/grammar_store.h"
 
 #include <gtest/gtest.h>

@@ -1,6 +1,6 @@
-// DeathLedger computes what a frontend should count a second time, from the messages of one link
-// alone: the requests that its runner has, and those of them that a death counts against, because
-// the runner's step held them and they had drawn nothing there. It also tracks which adapters the
+// DeathLedger: what a frontend should count, computed again from the messages of one link alone:
+// the requests that its runner has, and those of them that a death counts against, because the
+// runner's step held them and they had drawn nothing there. It also tracks which adapters the
 // runner reports. One thread.
 #pragma once
 
