@@ -121,8 +121,9 @@ class WorkMeter {
 };
 
 // MeterLease: what a request holds of its key's and its tenant's limits: a place among the
-// requests, or its `work`. The lease gives it back when it is destroyed. The meters are shared,
-// since a reload may drop the key while its requests run.
+// requests, or its `work`. When the lease is destroyed, it gives back the place, or the work except
+// for the tokens that were used (SetTokens). The meters are shared, since a reload may drop the key
+// while its requests run.
 class MeterLease {
  public:
   MeterLease() = default;

@@ -1,7 +1,7 @@
-// Options of subcommands. A row names the flag, the value that it sets, the range and the help. The
-// flag's name also gives the config file's key and the environment variable. The value before
-// parsing is the default. Rows point into the structs that they set, which must outlive them. One
-// thread.
+// Options of subcommands, each declared once, as a row. It names the flag, the value that it sets,
+// the range and the help. The flag's name also gives the config file's key and the environment
+// variable. The value before parsing is the default. Rows point into the structs that they set,
+// which must outlive them. One thread.
 #pragma once
 
 #include <cstddef>

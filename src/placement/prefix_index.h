@@ -1,8 +1,8 @@
 // PrefixIndex: which runners have a prompt's leading pages cached, as far as is known. For each
 // class of names (base/prefix_hash.h) it has the runners with a prefix of that class, as bits. So a
 // choice looks at one row of bits for each page of the prompt, and at no runner that lacks the
-// first page. Memory is allocated with the first prefix: 512 KB for every 64 runners, and 16 KB for
-// each runner that has any prefix. It does not grow further. Not thread-safe.
+// first page. Memory comes with the first prefix: 512 KB for up to 64 runners and for each 64 more,
+// and 16 KB for each runner that has any prefix. It does not grow further. Not thread-safe.
 #pragma once
 
 #include <cstdint>

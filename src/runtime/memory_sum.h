@@ -17,8 +17,8 @@ int64_t GibToBytes(double gib);
 std::string BytesText(int64_t bytes);
 
 // MemoryBudget: how much memory this process may use: what was free when the budget was made, plus
-// what the process held then. The budget counts what the process has allocated since, and not what
-// the machine has lost, because on a CPU allocated memory is taken only when it is first written.
+// what the process held then. Allocated memory counts as taken, because on a CPU the machine loses
+// it only when it is first written. What is left is never more than what is free now.
 class MemoryBudget {
  public:
   // `gib_max`: of the device's memory, at most; 0: what is free, of which as many processes as

@@ -9,8 +9,8 @@
 namespace graft {
 
 // `runs`: as SimulationJson wrote them, each with its `seed`. Bars are means over seeds; lines on
-// them reach from the smallest to the largest seed's value. A placement that also ran with runners
-// that come and go has a second bar. `title` stands above.
+// them reach from the smallest to the largest value of any seed. A placement that also ran with
+// runners that come and go has a second bar. `title` stands above.
 std::string SimulationPicture(const std::string& title, const OrderedJson& runs);
 
 }  // namespace graft

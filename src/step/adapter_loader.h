@@ -106,8 +106,8 @@ struct LoadEvent {
 // pages and the slot of a CopyOrder belong to it until its kCopied. A slot that a plan in flight
 // names is neither copied to nor freed.
 // Events are taken between steps. An engine that runs ahead may also take them while a plan is in
-// flight, after Begin has returned and if the plan does not `bridges`: all waits for rows are in
-// the stream by then, so a kCopied may end the arrival that they wait for.
+// flight, after Begin has returned and unless the plan `bridges`: all waits for rows are in the
+// stream by then, so a kCopied may end the arrival that they wait for.
 class AdapterLoader {
  public:
   virtual ~AdapterLoader() = default;

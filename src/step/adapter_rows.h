@@ -1,6 +1,6 @@
-// Waist 2: an adapter's rows and their places in the pool, as plain integers. The rows of all its
-// matrices (and of its virtual tokens, if any) lie one after the other in a source of `RowsBytes`
-// bytes. A page holds stretches of the source that cut no row.
+// Waist 2: an adapter's rows and their places in the pool, as plain integers. The rows of its
+// matrices, virtual tokens and tables of pointers lie one after the other in a source of
+// `RowsBytes` bytes. A page holds stretches of the source that cut no row.
 #pragma once
 
 #include <cstdint>

@@ -1,7 +1,7 @@
 // StepPlan (waist 2, downwards): everything that one step does, as plain integers. The scheduler
-// makes it, and an executor reads it that knows tensors but no requests. Rows are in the plan's
-// order: sequences that use one adapter are adjacent (base rows first), so that segments are found
-// in one scan.
+// makes it. The executor that reads it knows tensors but no requests. Rows are in the plan's order:
+// sequences that use one adapter are adjacent (base rows first), so that segments are found in one
+// scan.
 #pragma once
 
 #include <cstdint>

@@ -5,9 +5,9 @@
 
 namespace graft {
 
-// Why this binary has no code for the device, for an operator; "" if it has. Asks the driver for a
-// kernel that is compiled for the same architectures as all kernels. Makes a context on this device
-// if it has none, and on no other device. The calling thread keeps the device that it had, or none.
+// Why this binary does not compute on the device, for an operator; "" if it does. Asks the driver
+// for a kernel that is compiled for the same architectures as all kernels. Makes a context on this
+// device if it has none, and on no other. The calling thread keeps its own device, or none.
 std::string WhyNoCudaImage(int device);
 
 }  // namespace graft

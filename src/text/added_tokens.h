@@ -76,8 +76,8 @@ class AddedTokens {
     const AddedToken* token;  // nullptr: plain text
   };
   // Splits `text` from left to right by the tokens that are looked for in the original text
-  // (`normalized` false) or in a normalized part of it (true). No part is empty.
-  // No control token is found where it overlaps one of the `untrusted` ranges.
+  // (`normalized` false) or in a normalized part of it (true). No part is empty. No control token
+  // is found where it overlaps one of the `untrusted` ranges.
   std::vector<Part> Split(std::string_view text, bool normalized,
                           std::span<const TextRange> untrusted = {}) const;
 

@@ -1,6 +1,6 @@
-// Regex: a regular expression over Unicode text with the meaning that Oniguruma gives it
-// (tokenizers' own engine), run by PCRE2. What the two read differently is translated, or refused
-// by name. Matching has a limit, past which it is an error. Immutable, any thread.
+// Regex: a regular expression over Unicode text with the meaning that it has for Oniguruma, the
+// engine of HF's `tokenizers`, run by PCRE2. What the two read differently is translated, or
+// refused by name. Matching has a limit, past which it is an error. Immutable, any thread.
 #pragma once
 
 #include <memory>

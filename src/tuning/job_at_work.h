@@ -22,9 +22,9 @@ class JobAtWork : private TrainingHost {
   JobAtWork(const JobRunnerParts& parts, const JobRunnerSettings& settings, LearningJob job);
 
   // kCancelled: the owner cancelled the job. kAborted: the job continues later or elsewhere,
-  // because the server ends, another tenant's job has its turn, another runner has the job, or of a
-  // transient fault (base/fault.h). After any other end the job's checkpoints are useless.
-  // std::bad_alloc if memory runs out.
+  // because the server ends, another tenant's job has its turn, another runner has the job, or
+  // there was a transient fault (base/fault.h). After any other end the job's checkpoints are
+  // useless. std::bad_alloc if memory runs out.
   Status Run();
 
   Stage stage() const { return stage_; }

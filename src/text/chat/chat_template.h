@@ -60,9 +60,9 @@ class ChatTemplate {
   // Graft does not have. kResourceExhausted: it exceeds the limits on work, memory or output.
   //
   // `*untrusted`, if not null, is set to the ranges of the text that come from the context, and so
-  // from the writer of the messages. Excepted are bos_token, eos_token and roles that are plain
-  // words. If a filter mixes trusted and untrusted text so that they cannot be told apart, all of
-  // it is untrusted.
+  // from the writer of the messages. The values of bos_token and eos_token, and roles that are
+  // plain words, do not count. If a filter mixes trusted and untrusted text so that they cannot be
+  // told apart, all of it is untrusted.
   Result<std::string> Render(const OrderedJson& context, const RenderOptions& options = {},
                              TextRanges* untrusted = nullptr) const;
 

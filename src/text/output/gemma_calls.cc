@@ -1,5 +1,5 @@
 // Calls of Gemma models. FunctionGemma writes
-// <start_function_call>call:name{key:<escape>text<escape>} <end_function_call>, Gemma 4
+// <start_function_call>call:name{key:<escape>text<escape>}<end_function_call>, and Gemma 4 writes
 // <|tool_call>call:name{key:<|"|>text<|"|>}<tool_call|>. Gemma 3 writes what prompts ask for: a
 // pythonic list, or JSON as Llama's, each also fenced.
 #include <cmath>
