@@ -31,9 +31,9 @@ namespace graft {
 namespace {
 
 // One adapter's q, k and v of a layer and the rows to compute for; forked workers inherit them.
-class Work {
+class LayerWork {
  public:
-  Work(const ModelConfig& config, int32_t rows, int32_t rank) : rows_(rows), rank_(rank) {
+  LayerWork(const ModelConfig& config, int32_t rows, int32_t rank) : rows_(rows), rank_(rank) {
     Random random(1);
     for (const LoraModule module : ModulesOfProjection(LoraModule::kQ)) {
       const LoraModuleShape shape = ShapeOfLoraModule(config, module);
@@ -164,7 +164,7 @@ double MedianUs(int repeats, const std::function<void()>& run) {
 // As the CPU assist does it.
 class SharedWorkers {
  public:
-  static Result<std::unique_ptr<SharedWorkers>> Start(const Work& work, int32_t num_workers) {
+  static Result<std::unique_ptr<SharedWorkers>> Start(const LayerWork& work, int32_t num_workers) {
     ASSIGN_OR_RETURN(SharedMemory memory,
                      SharedMemory::Create(AssistExchange::Bytes(work.LimitsFor(num_workers))));
     return std::unique_ptr<SharedWorkers>(new SharedWorkers(work, num_workers, std::move(memory)));
@@ -201,7 +201,7 @@ class SharedWorkers {
   const float* delta() const { return exchange_.delta(); }
 
  private:
-  SharedWorkers(const Work& work, int32_t num_workers, SharedMemory memory)
+  SharedWorkers(const LayerWork& work, int32_t num_workers, SharedMemory memory)
       : work_(work),
         memory_(std::move(memory)),
         exchange_(work.LimitsFor(num_workers), memory_.data()) {
@@ -213,7 +213,7 @@ class SharedWorkers {
     }
   }
 
-  const Work& work_;
+  const LayerWork& work_;
   SharedMemory memory_;
   AssistExchange exchange_;
   std::vector<pid_t> children_;
@@ -245,7 +245,7 @@ bool Receive(int socket, void* data, int64_t bytes) {
 // The rows of each worker's share go through a socket of its own, and so do its answers.
 class SocketWorkers {
  public:
-  SocketWorkers(Work& work, int32_t num_workers) : work_(work) {
+  SocketWorkers(LayerWork& work, int32_t num_workers) : work_(work) {
     num_shares_ = work_.Split(num_workers, share_begin_);
     for (int32_t i = 0; i < num_shares_; ++i) {
       int ends[2];
@@ -293,7 +293,7 @@ class SocketWorkers {
     }
   }
 
-  Work& work_;
+  LayerWork& work_;
   int32_t num_shares_ = 0;
   int32_t share_begin_[kHostFlagsMax + 1] = {};
   std::vector<int> sockets_;
@@ -303,7 +303,7 @@ class SocketWorkers {
 }  // namespace
 
 Result<OrderedJson> RunAssistIpc(const ModelConfig& config, const AssistIpcOptions& options) {
-  Work work(config, options.rows, options.rank);
+  LayerWork work(config, options.rows, options.rank);
   std::printf(
       "q, k and v of a layer, rank %d, %d rows: microseconds from the rows being there to all "
       "answers being there\n%8s %28s %28s\n%8s %13s %14s %13s %14s\n",
