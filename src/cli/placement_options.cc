@@ -22,7 +22,8 @@ OptionTarget OnePlacement(PlacementKind& kind) {
 }
 
 OptionTarget SomePlacements(std::vector<PlacementKind>& kinds) {
-  return ChosenWords(PlacementWords(), Joined(kinds, ",", NameOf),
+  const auto name_of = [](PlacementKind kind) { return NameOf(kind); };
+  return ChosenWords(PlacementWords(), Joined(kinds, ",", name_of),
                      [&kinds](const std::vector<size_t>& chosen) {
                        kinds.clear();
                        for (const size_t i : chosen) kinds.push_back(kPlacementNames[i].kind);
