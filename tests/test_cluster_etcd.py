@@ -277,6 +277,7 @@ def test_both_frontends_answer_as_one_process_while_runners_come_and_go(cluster,
             third.terminate()
             assert third.wait(60) == 0, log.read_text()
             eventually(lambda: both_say(" drains"), "no frontend was told")
+            eventually(lambda: all(len(answers) > 1 for answers in got), "a client has one answer alone")
         finally:
             ended.set()
         for one in running:

@@ -62,7 +62,8 @@ def test_profiled_costs_are_simulated(tmp_path):
     # Batches x (base, all ranks, each rank) x contexts, and prompts of two ranks alone and one beside others.
     assert len(fitted["steps"]) == 3 * 4 * 2 + 2 * 3
     served = fitted["served"]
-    assert served["first_token_ms"] >= 0 and served["decode_slowness"][0] == served["prompt_slowness"][0] == 1
+    assert min(served["first_token_ms"], served["step_ms"], served["ms_per_row"]) >= 0
+    assert served["decode_slowness"][0] == served["prompt_slowness"][0] == 1
     assert len(served["decode_slowness"]) == len(served["prompt_slowness"]) == 2
     # First tokens of each prompt, batches, and a token and a prompt with one and two runners busy.
     assert len(fitted["served_figures"]) == 2 + 3 + 4 and all(one["median_ms"] > 0 for one in fitted["served_figures"])

@@ -13,8 +13,8 @@
 #include "bench/open_load.h"
 #include "bench/synthetic_backend.h"
 #include "runtime/runtime.h"
-#include "sim/trace.h"
 #include "sim/simulation_report.h"
+#include "sim/trace.h"
 
 namespace graft {
 

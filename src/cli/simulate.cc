@@ -140,8 +140,10 @@ Status SetRate(SimulateOptions& options) {
           : RateOfPlaces(options.load, cluster.runner.costs.fetch_ms, workload, cluster);
   if (workload.requests_per_second > 0.0) return OkStatus();
   return InvalidArgumentError(
-      "--load-of places: the runners have places for all adapters; more --adapters, or fewer "
-      "--adapters-max");
+      options.load_of == LoadShare::kRows
+          ? "--costs: a full batch takes no time by them; measure them anew with graft profile"
+          : "--load-of places: the runners have places for all adapters; more --adapters, or fewer "
+            "--adapters-max");
 }
 
 SimWorkload MakeWorkload(const SimulateOptions& options) {

@@ -302,14 +302,16 @@ class RandomCalls {
   }
 
   // All runners list all adapters, and can use none. They refuse a request one after the other, a
-  // tick each, before it waits and after it has waited. Meanwhile some seem to have no room.
+  // tick each, before it waits and after it has waited. Meanwhile some seem to have no room: a
+  // request that has drawn nothing and stands in line for it waits for a runner from then on.
   void RefuseAdapters() {
     constexpr int kTicksOfWait = kRunnerWaitNs / RunnerSet::kTickNs;
     constexpr int kTicksAround = 20;
     for (const auto& [runner, played] : std::map<size_t, Played>(runners_)) {
       Up(runner, /*with_all=*/true);
     }
-    for (int tick = 0; tick < kTicksAround + kTicksOfWait + kTicksAround; ++tick) {
+    constexpr int kTicks = kTicksAround + kTicksOfWait + kTicksAround + kTicksOfWait;
+    for (int tick = 0; tick < kTicks; ++tick) {
       const bool all_tell = tick < kTicksAround || tick >= kTicksAround + kTicksOfWait;
       for (const auto& [runner, played] : runners_) {
         if (!all_tell && !OneIn(4)) continue;

@@ -239,10 +239,12 @@ ServedMeasurement ServedProfile::Fit() const {
     products += (batch - first_batch) * (figure.ms - figure.executor_ms - first_ms);
     squares += (batch - first_batch) * (batch - first_batch);
   }
-  made.costs.ms_per_row = squares > 0.0 ? products / squares : 0.0;
+  // Serving adds to the executor's time. Where it seems to take some away, the machine was busy
+  // with other things meanwhile, and a large batch would take less than no time.
+  made.costs.ms_per_row = squares > 0.0 ? std::max(0.0, products / squares) : 0.0;
   StepWork one;
   one.Add(0, 1, kServedPrompt + kServedOutput / 2 - 1);
-  made.costs.step_ms = UpperMedian(decode_ms_.at(1)) - costs_.ExecutorMs(one);
+  made.costs.step_ms = std::max(0.0, UpperMedian(decode_ms_.at(1)) - costs_.ExecutorMs(one));
   made.costs.decode_slowness = SlownessOf(decode_ms_, 0.0);
   made.costs.prompt_slowness = SlownessOf(prompt_ms_, made.costs.first_token_ms);
   for (const auto& [busy, ms] : decode_ms_) {
