@@ -35,6 +35,7 @@ def create(client, file, method="document", seed=1, hyperparameters=None, **kwar
 
 
 def wait_for(client, job, *states, timeout_s=240):
+    client = client.with_options(max_retries=8)  # a cluster's etcd on a busy machine may take seconds, which is 503
     deadline = time.monotonic() + timeout_s
     while True:
         seen = client.fine_tuning.jobs.retrieve(job)
@@ -53,7 +54,7 @@ def wait_until(condition, timeout_s=240):
 
 
 def messages(client, job):
-    return [event.message for event in client.fine_tuning.jobs.list_events(job, limit=100)]
+    return [event.message for event in client.with_options(max_retries=8).fine_tuning.jobs.list_events(job, limit=100)]
 
 
 def graft_json(folder, job):
