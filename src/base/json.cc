@@ -12,11 +12,13 @@ namespace {
 // Bytes of a parser's message that are passed on: it quotes what it could not read, all of it.
 constexpr size_t kMessageBytesMax = 200;
 
-// What nlohmann::json and the allocator take, rounded up: for a value its place in a list that has
-// grown to twice what it holds; for a string, a list or an object a piece of memory of its own
-// besides its bytes; for a key its node of a map.
+// Estimates, rounded up, of the bytes that a parsed tree takes besides the characters of its text.
+// Each value is an element of an array, and the array's capacity may be twice its size.
 constexpr int64_t kValueBytes = 32;
+// Each string, array and object also owns heap blocks.
 constexpr int64_t kOwnedBytes = 64;
+// Each key takes a node of a std::map in a Json. In an OrderedJson it takes an element of an array,
+// and that array's capacity may be twice its size, too.
 constexpr int64_t kKeyBytes = 96;
 
 Status NotJson(std::string message) {

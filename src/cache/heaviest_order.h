@@ -1,6 +1,7 @@
-// Parties sorted by how much they hold, heaviest first, to about an eighth: parties that hold about
-// the same are in one bucket, and within a bucket first in is first out. Every change is O(1) and
-// allocates nothing except for parties with new numbers. One thread.
+// Parties (tenants, by number) ordered by how much they hold, heaviest first. The order is
+// approximate: there are eight buckets for each doubling, so amounts in one bucket differ by an
+// eighth at most. Within a bucket, first in is first out. Every change is O(1). It allocates only
+// for a number larger than all before. One thread.
 #pragma once
 
 #include <array>

@@ -1,7 +1,8 @@
 // PrefixDigest: in 8 KB, which prefixes a PrefixTree has, for a frontend that places requests.
 // There is a bit for each class of prefix names (base/prefix_hash.h), set if any of the tree's
-// pages is in the class. Another prefix of the class may have set a bit, but a search for several
-// pages in a row is rarely wrong by more than one page. The engine thread writes, any thread reads.
+// pages is in the class. It is a Bloom filter of one hash: a bit may be another prefix's, but a
+// search for several pages in a row is rarely wrong by more than one page. The engine thread
+// writes, any thread reads.
 #pragma once
 
 #include <array>

@@ -1,4 +1,6 @@
-// The option rows of placement and scaling, of every subcommand that places requests.
+// What the placement options of `frontend` and `simulate` share. OnePlacement reads one policy's
+// name. SomePlacements reads several, with commas between them. BatchShareOptionRow is the whole
+// row of --tune batch-share.
 #pragma once
 
 #include <vector>

@@ -33,7 +33,7 @@ class FrontendMetrics {
   void SetRunner(const RemoteRunner& runner);
   // Removes the runner's gauges. Its counters stay, because sums over all runners must never
   // decrease, and they go on if the runner comes back. Once very many runners are gone, the counts
-  // of the first ones move to runner "gone".
+  // of those gone longest move to runner "gone".
   void ForgetRunner(const std::string& address);
   void Placed(const std::string& address, Meets meets);
   void Moved(Move move);

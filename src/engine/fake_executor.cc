@@ -266,7 +266,7 @@ StepResult FakeExecutor::Finish() {
   return result;
 }
 
-// The rules of waist 2.
+// The rules of the lower waist, StepPlan.
 void FakeExecutor::CheckPlan(const StepPlan& plan) const {
   CHECK(!plan.sequences.empty());
   CHECK_LE(plan.tokens.size(), static_cast<size_t>(limits_.step_tokens_max));

@@ -37,9 +37,9 @@ class WantAdapters {
   }
 
   // Asks for the adapter of a request that waits for its turn in line. Returns nothing if the
-  // adapter is there, or if the request begins while it arrives; its properties are known then
-  // (Sequences::LearnAdapter). Otherwise the request waits for the adapter, or fails and leaves the
-  // line. `can_run`: nothing else keeps the request from beginning.
+  // adapter is there, or if the request begins while it arrives; the adapter's properties are known
+  // then (Sequences::LearnAdapter). Otherwise the request waits for the adapter, or fails and
+  // leaves the line. `can_run`: nothing else keeps the request from beginning.
   std::optional<Verdict::Why> Decide(Sequence& sequence, bool can_run);
   // Asks for the adapter of a request in a step in which none can begin.
   std::optional<Verdict::Why> Prefetch(Sequence& sequence);

@@ -1,8 +1,9 @@
 // RaggedBatch: a StepPlan as the arrays that the kernels read: one row per token, ranges per
 // sequence, and one LoRA segment per run of rows of one adapter (Punica, section 4). It is built
-// once per step and used by every layer. Sequences with prompt rows come behind all others, so that
-// drawn rows are adjacent; otherwise the order is the plan's. Reused from step to step. Engine
-// thread only.
+// once per step and used by every layer. Sequences with prompt rows come last, because a GPU may
+// have another attention kernel for them. So the drawn rows, those of tokens that the model
+// sampled, are adjacent, too. Within each group the order is the plan's. Reused from step to step.
+// Engine thread only.
 #pragma once
 
 #include <cstdint>

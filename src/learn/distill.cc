@@ -1,8 +1,10 @@
-// The learner distill: Deep Context Distillation (arXiv 2503.08727). The base that has a window of
-// the document in its context teaches the adapter that has not. Both predict the same texts: what
-// the base writes about the window, what it answers to its own questions about it, asked as users
-// will ask, and the document's own text behind each half window. The teacher's likeliest tokens are
-// stored while it writes, once; each text is visited many times.
+// The learner distill: Deep Context Distillation (arXiv 2503.08727). The teacher is the base model
+// with a window of the document in its context. The student is the adapter, without the window. The
+// student learns to predict each text as the teacher does. There are three kinds of texts: what the
+// base writes about a window; its answers to questions that it wrote about the window, put as users
+// will put them; and the document itself, where the teacher reads half a window and the text is the
+// half that follows. The teacher's likeliest tokens are stored once; training visits each text many
+// times.
 #include <algorithm>
 #include <set>
 #include <utility>

@@ -16,9 +16,11 @@ int64_t GibToBytes(double gib);
 // "1.5 GiB", "23 MiB".
 std::string BytesText(int64_t bytes);
 
-// MemoryBudget: how much memory this process may use: what was free when the budget was made, plus
-// what the process held then. Allocated memory counts as taken, because on a CPU the machine loses
-// it only when it is first written. What is left is never more than what is free now.
+// MemoryBudget: how much memory this process may use. The limit is what was free when the budget
+// was made, plus what the process's buffers held then; the constructor's arguments lower it. What
+// is left is the limit less what the buffers hold now, and never more than what is free now.
+// Buffers count in full once they are allocated, because the system counts a page of the host's
+// memory as used only after it is first written.
 class MemoryBudget {
  public:
   // `gib_max`: of the device's memory, at most; 0: what is free, of which as many processes as

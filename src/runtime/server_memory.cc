@@ -15,10 +15,10 @@ namespace {
 
 // A quarter of what the machine has left: the rest is the page cache's, which holds the files.
 constexpr double kHostShare = 0.25;
-// Kernels are brought to a GPU when they first run, and its driver needs something, too. When a
-// kernel that keeps arrays in local memory first runs, the driver takes room for every thread that
-// the card could hold at once: for attention over prompts, which keeps up to 912 bytes a thread,
-// 247 MB on an H200 (132 multiprocessors of 2,048 threads).
+// An allowance for kernels, which are loaded onto a GPU when they first run, and for its driver.
+// When a kernel that keeps arrays in local memory first runs, the driver takes room for every
+// thread that the card could hold at once: for attention over prompts, which keeps up to 912 bytes
+// a thread, 247 MB on an H200 (132 multiprocessors of 2,048 threads).
 constexpr int64_t kDriverBytes = int64_t{512} << 20;
 // The most drafts in a step, whatever the number of sequences: drafts pay for few sequences alone,
 // and each is a row of logits.

@@ -1,6 +1,8 @@
-// A bound that no placement can beat if there are more adapters than places for them. It assumes
-// that all requests are known beforehand, that all runners' places are one pool, and that no
-// request waits for a reader, a place or a row. Pure functions.
+// Bounds that no placement policy can beat in a simulated cluster. LoadBound: the fewest loads of
+// adapters per request, and the least p99 of the time to the first token, if the memories of hosts
+// and devices cannot hold all adapters. It assumes that all requests are known beforehand, that the
+// runners' memories are one pool, and that a request waits only for the fetch of its adapter.
+// LeastRunnerSeconds: the least time that runners must be up. Pure functions.
 #pragma once
 
 #include <cstdint>

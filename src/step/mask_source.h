@@ -1,6 +1,7 @@
-// MaskSource (waist 2): an executor asks the engine which tokens may be drawn next for a sequence
-// that is bound to a grammar. They depend on the token before, which may be known only after a
-// step's rows were launched. So the executor asks after the launch, and draws with the answer.
+// MaskSource (the lower waist, ARCHITECTURE.md): an executor asks the engine which tokens may be
+// drawn next for a sequence that is bound to a grammar. They depend on the token before, which may
+// be known only after a step's rows were launched. So the executor asks after the launch, and draws
+// with the answer.
 #pragma once
 
 #include <cstddef>

@@ -1,7 +1,7 @@
-// StepPlan (waist 2, downwards): everything that one step does, as plain integers. The scheduler
-// makes it. The executor that reads it knows tensors but no requests. Rows are in the plan's order:
-// sequences that use one adapter are adjacent (base rows first), so that segments are found in one
-// scan.
+// StepPlan (the lower waist, downwards): everything that one step does, as plain integers. The
+// scheduler makes it. The executor that reads it knows tensors but no requests. Rows are in the
+// plan's order: sequences that use one adapter are adjacent (base rows first), so that segments are
+// found in one scan.
 #pragma once
 
 #include <cstdint>
@@ -21,7 +21,7 @@ inline constexpr AdapterSlot kNoAdapter = -1;
 enum class RowPooling : uint8_t { kNone, kLast, kMean };
 
 // How to sample for one sequence; constant over its life. Mirrors request/SamplingParams in
-// integers and floats only, so that waist 2 does not depend on waist 1.
+// integers and floats only, so that the lower waist does not depend on the upper one.
 struct SamplingSpec {
   float temperature = 0.0f;
   float top_p = 1.0f;

@@ -1,5 +1,5 @@
-// A long vector has a block, whose threads keep what they read in registers between the two passes.
-// A short one (Qwen3's heads) has a warp. The order of summation depends on n alone.
+// A block normalizes a long vector. Its threads keep what they read in registers between the two
+// passes. A warp normalizes a short one (Qwen3's heads). The order of summation depends on n alone.
 #include <algorithm>
 
 #include "kernels/common/cuda_launch.cuh"
