@@ -91,6 +91,11 @@ TEST(JsonTest, LimitsDepthAndRefusesGarbage) {
   EXPECT_FALSE(ParseJson("{\"a\": \"\xff\"}").ok());
   EXPECT_FALSE(ParseJson("{\"a\": }").ok());
   EXPECT_FALSE(ParseJson("").ok());
+  // A parser that ends there would read another text than the checks beside it.
+  const std::string_view after_nul("{\"a\":{}}\0\"b\"", 12);
+  EXPECT_EQ(ParseJson(after_nul).status().message(),
+            "not valid JSON: \"a NUL, byte 9 of the text\"");
+  EXPECT_FALSE(ParseOrderedJson(after_nul).ok());
   EXPECT_EQ((*ParseJson(R"(["[[[\"[[[", "]"])", {.depth_max = 1}))[0], "[[[\"[[[")
       << "brackets of strings";
 }
@@ -116,6 +121,7 @@ TEST(JsonTest, DuplicateKeysAreFound) {
   EXPECT_EQ(FindDuplicateKey(R"({"ab": 1, "\u0061b": 2})"), "ab") << "spelt otherwise";
   EXPECT_EQ(FindDuplicateKey(R"({"a\"": "a", "a": "\"a\": ,{"})"), std::nullopt);
   EXPECT_EQ(FindDuplicateKey(R"("a")"), std::nullopt);
+  EXPECT_EQ(FindDuplicateKey(R"({}"a")"), std::nullopt) << "no JSON, and no key of an object";
 }
 
 // A hundred thousand keys would take minutes if each was compared with all others.

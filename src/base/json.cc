@@ -189,8 +189,21 @@ Status CheckJson(const JsonFigures& figures, const JsonLimits& limits) {
   return OkStatus();
 }
 
+namespace {
+
+// Before it is parsed. The library takes a NUL for the end of the text and says nothing of the
+// rest.
+Status CheckJsonText(std::string_view text, const JsonLimits& limits) {
+  if (const size_t nul = text.find('\0'); nul != std::string_view::npos) {
+    return NotJson("a NUL, byte " + std::to_string(nul + 1) + " of the text");
+  }
+  return CheckJson(MeasureJson(text), limits);
+}
+
+}  // namespace
+
 Result<Json> ParseJson(std::string_view text, const JsonLimits& limits) {
-  RETURN_IF_ERROR(CheckJson(MeasureJson(text), limits));
+  RETURN_IF_ERROR(CheckJsonText(text, limits));
   try {
     return Json::parse(text.begin(), text.end());
   } catch (const Json::exception& error) {
@@ -199,7 +212,7 @@ Result<Json> ParseJson(std::string_view text, const JsonLimits& limits) {
 }
 
 Result<OrderedJson> ParseOrderedJson(std::string_view text, const JsonLimits& limits) {
-  RETURN_IF_ERROR(CheckJson(MeasureJson(text), limits));
+  RETURN_IF_ERROR(CheckJsonText(text, limits));
   OrderedReader reader;
   if (!OrderedJson::sax_parse(text.begin(), text.end(), &reader)) return NotJson(reader.error());
   return reader.TakeRoot();
@@ -222,6 +235,7 @@ std::optional<std::string> FindDuplicateKey(std::string_view text) {
       const auto twice = std::adjacent_find(keys.begin(), keys.end());
       if (twice != keys.end()) return *twice;
       levels.pop_back();
+      key_comes = false;
     }
     if (c == '{' || c == ',') key_comes = !levels.empty() && levels.back().is_object;
     if (c != '"') continue;

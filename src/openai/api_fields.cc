@@ -24,7 +24,7 @@ ApiField Refused(const char* name, const char* neutral) {
   return {.name = name, .use = FieldUse::kRefused, .neutral = neutral};
 }
 
-std::vector<ApiField> Joined(std::vector<ApiField> rows, const std::vector<ApiField>& others) {
+std::vector<ApiField> JoinedRows(std::vector<ApiField> rows, const std::vector<ApiField>& others) {
   rows.insert(rows.end(), others.begin(), others.end());
   return rows;
 }
@@ -71,7 +71,7 @@ std::vector<ApiField> SharedRows() {
        Refused("spaces_between_special_tokens", "true"), Refused("watermarking", "false"),
        Refused("routed_experts_prompt_start", "0"), Refused("typical_p", "1.0"),
        Refused("mirostat", "0")});
-  return Joined(SamplingRows(), rows);
+  return JoinedRows(SamplingRows(), rows);
 }
 
 std::vector<ApiField> ChatRows() {
@@ -120,18 +120,19 @@ std::vector<ApiField> HyperparameterRows() {
 }  // namespace
 
 const ApiFields& CompletionFields() {
-  static const ApiFields fields(Joined(SharedRows(), Rows({"prompt", "echo", "logprobs", "best_of"},
-                                                          {}, {Refused("suffix", "\"\"")})));
+  static const ApiFields fields(
+      JoinedRows(SharedRows(),
+                 Rows({"prompt", "echo", "logprobs", "best_of"}, {}, {Refused("suffix", "\"\"")})));
   return fields;
 }
 
 const ApiFields& ChatFields() {
-  static const ApiFields fields(Joined(SharedRows(), ChatRows()));
+  static const ApiFields fields(JoinedRows(SharedRows(), ChatRows()));
   return fields;
 }
 
 const ApiFields& ResponsesFields() {
-  static const ApiFields fields(Joined(SamplingRows(), ResponsesRows()));
+  static const ApiFields fields(JoinedRows(SamplingRows(), ResponsesRows()));
   return fields;
 }
 
