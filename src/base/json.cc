@@ -136,6 +136,15 @@ class OrderedReader : public nlohmann::json_sax<OrderedJson> {
   std::string error_;
 };
 
+// Before it is parsed. The library takes a NUL for the end of the text and says nothing of the
+// rest.
+Status CheckJsonText(std::string_view text, const JsonLimits& limits) {
+  if (const size_t nul = text.find('\0'); nul != std::string_view::npos) {
+    return NotJson("a NUL, byte " + std::to_string(nul + 1) + " of the text");
+  }
+  return CheckJson(MeasureJson(text), limits);
+}
+
 }  // namespace
 
 // In one pass over the bytes. (The parser's own callback takes a time that grows with the square of
@@ -188,19 +197,6 @@ Status CheckJson(const JsonFigures& figures, const JsonLimits& limits) {
   }
   return OkStatus();
 }
-
-namespace {
-
-// Before it is parsed. The library takes a NUL for the end of the text and says nothing of the
-// rest.
-Status CheckJsonText(std::string_view text, const JsonLimits& limits) {
-  if (const size_t nul = text.find('\0'); nul != std::string_view::npos) {
-    return NotJson("a NUL, byte " + std::to_string(nul + 1) + " of the text");
-  }
-  return CheckJson(MeasureJson(text), limits);
-}
-
-}  // namespace
 
 Result<Json> ParseJson(std::string_view text, const JsonLimits& limits) {
   RETURN_IF_ERROR(CheckJsonText(text, limits));

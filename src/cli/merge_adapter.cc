@@ -307,10 +307,8 @@ class CheckpointMerge {
       if (!text.has_value()) continue;
       RETURN_IF_ERROR(MakeFolderOf(to + "/" + name));
       const std::string from = order_.model + "/" + name;
-      NewFile file(to + "/" + name,
-                   ModeOf(FileExists(from) ? from : order_.model + "/config.json"));
-      file.Write(text->data(), text->size());
-      RETURN_IF_ERROR(file.Finish());
+      RETURN_IF_ERROR(WriteWholeFile(
+          to + "/" + name, *text, ModeOf(FileExists(from) ? from : order_.model + "/config.json")));
     }
     return OkStatus();
   }
