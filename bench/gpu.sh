@@ -37,9 +37,10 @@ check() {
 suites() {
   grep -ohE '^TEST(_[FP])?\(\w+' -- "$@" | sed 's/.*(//; s#.*#&.*:*/&.*#' | sort -u | paste -sd:
 }
-# beside NAME COMMAND...: the same, while others run.
+# beside NAME COMMAND...: the same, while at_once - 1 others run.
+at_once=$(nproc)
 beside() {
-  while (($(jobs -rp | wc -l) >= $(nproc))); do wait -n; done
+  while (($(jobs -rp | wc -l) >= at_once)); do wait -n; done
   check "$@" &
 }
 
@@ -80,6 +81,8 @@ if [[ $parts == *" tests "* ]]; then
   wait
 fi
 if [[ $parts == *" sanitizer "* ]]; then
+  # More of these fill what a host may lock for its GPU.
+  at_once=$(($(nproc) < 6 ? $(nproc) : 6))
   engine=("$programs/graft" generate --model demo/base --adapters demo/adapters --device cuda:0 --sequences-max 4
     --prompt "It" --max-tokens 2 --quiet --adapter doyle --adapter carroll)
   # Left out: tests that launch, a hundred or a thousand times, what others have launched. racecheck takes

@@ -21,10 +21,12 @@ case $what in build | test | test-all | dist)
   packages+=(libgrpc++-dev protobuf-compiler-grpc libprotobuf-dev protobuf-compiler) ;;
 esac
 case $what in test | test-all) packages+=(
-  clang libclang-rt-14-dev libgtest-dev libgmock-dev mold openssl etcd-server etcd-client) ;; esac
+  clang libclang-rt-14-dev libgtest-dev libgmock-dev mold openssl etcd-server etcd-client
+  poppler-utils  # pdftotext, which reads documents that are PDFs
+) ;; esac
 case $what in dist | test-all) packages+=(dpkg-dev zstd) ;; esac
 case $what in grammar) packages=(g++ ccache python3-venv) ;; esac
-case $what in test-all) packages+=(clang-tidy libdnnl-dev chromium-headless-shell poppler-utils) ;; esac
+case $what in test-all) packages+=(clang-tidy libdnnl-dev chromium-headless-shell) ;; esac
 
 installed=$(dpkg-query -W -f='${binary:Package} ${Status}\n' | sed -n 's/ install ok installed$//p' | sed 's/:.*//')
 missing=()
