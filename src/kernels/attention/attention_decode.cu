@@ -174,7 +174,7 @@ void LaunchByWarps(const Params& params, cudaStream_t stream) {
 }
 
 template <typename T>
-void LaunchDType(const Params& params, cudaStream_t stream) {
+void LaunchDecodeOf(const Params& params, cudaStream_t stream) {
   const int head_dim = params.args.layout.head_dim;
   if (params.args.score_cap > 0.0f) {  // fewer kernels: the bits are the same in all
     return head_dim <= kItemDim ? LaunchByBlocks<T, true>(params, stream)
@@ -193,8 +193,8 @@ void LaunchDType(const Params& params, cudaStream_t stream) {
 }  // namespace
 
 void LaunchDecode(const Params& params, cudaStream_t stream) {
-  params.args.layout.dtype == DType::kBF16 ? LaunchDType<Bfloat16>(params, stream)
-                                           : LaunchDType<Float16>(params, stream);
+  params.args.layout.dtype == DType::kBF16 ? LaunchDecodeOf<Bfloat16>(params, stream)
+                                           : LaunchDecodeOf<Float16>(params, stream);
 }
 
 void LaunchMergeSplits(const Params& params, cudaStream_t stream) {

@@ -327,7 +327,7 @@ void Launch(const Params& params, cudaStream_t stream) {
 }
 
 template <typename T>
-void LaunchDType(const Params& params, cudaStream_t stream) {
+void LaunchPrefillOf(const Params& params, cudaStream_t stream) {
   const int head_dim = params.args.layout.head_dim;
   if (params.args.score_cap > 0.0f) {
     return head_dim <= 128 ? Launch<T, 128, true>(params, stream)
@@ -341,8 +341,8 @@ void LaunchDType(const Params& params, cudaStream_t stream) {
 }  // namespace
 
 void LaunchPrefill(const Params& params, cudaStream_t stream) {
-  params.args.layout.dtype == DType::kBF16 ? LaunchDType<Bfloat16>(params, stream)
-                                           : LaunchDType<Float16>(params, stream);
+  params.args.layout.dtype == DType::kBF16 ? LaunchPrefillOf<Bfloat16>(params, stream)
+                                           : LaunchPrefillOf<Float16>(params, stream);
 }
 
 }  // namespace graft::attention

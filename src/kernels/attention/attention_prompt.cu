@@ -114,7 +114,7 @@ void LaunchHeadSize(const Params& params, cudaStream_t stream) {
 }
 
 template <typename T>
-void LaunchDType(const Params& params, cudaStream_t stream) {
+void LaunchPromptOf(const Params& params, cudaStream_t stream) {
   params.args.score_cap > 0.0f ? LaunchHeadSize<T, true>(params, stream)
                                : LaunchHeadSize<T, false>(params, stream);
 }
@@ -122,8 +122,8 @@ void LaunchDType(const Params& params, cudaStream_t stream) {
 }  // namespace
 
 void LaunchPrompt(const Params& params, cudaStream_t stream) {
-  params.args.layout.dtype == DType::kBF16 ? LaunchDType<Bfloat16>(params, stream)
-                                           : LaunchDType<Float16>(params, stream);
+  params.args.layout.dtype == DType::kBF16 ? LaunchPromptOf<Bfloat16>(params, stream)
+                                           : LaunchPromptOf<Float16>(params, stream);
 }
 
 }  // namespace graft::attention

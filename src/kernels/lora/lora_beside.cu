@@ -328,7 +328,7 @@ class BesideTeam {
 constexpr int kStageBytes =
     kTileRanks * (kRowBytesOfA > kRowBytesOfB ? kRowBytesOfA : kRowBytesOfB);
 
-constexpr int HBytes(int64_t rank_max) { return kTileRows * (HStride(rank_max) + 2) * 4; }
+constexpr int HTileBytes(int64_t rank_max) { return kTileRows * (HStride(rank_max) + 2) * 4; }
 
 template <bool kIsBf16>
 __global__ void __launch_bounds__(kThreads* kTeams, 1)
@@ -355,7 +355,7 @@ __global__ void __launch_bounds__(kThreads* kTeams, 1)
 
 int TeamBytes(int depth, const LoraArgs& lora) {
   const int bytes = depth * kStageBytes + Ring::kBarrierBytes + RowTable::Bytes(lora.h_stride) +
-                    2 * kPartialFloats * 4 + HBytes(lora.h_stride);
+                    2 * kPartialFloats * 4 + HTileBytes(lora.h_stride);
   return (bytes + 127) / 128 * 128;
 }
 

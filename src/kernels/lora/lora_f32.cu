@@ -24,12 +24,12 @@ __device__ Item FindItem(const LoraArgs& args) {
   return item;
 }
 
-__device__ float* HOf(const LoraArgs& args, int64_t split, int row) {
+__device__ float* FloatHOf(const LoraArgs& args, int64_t split, int row) {
   return args.h + ((split * args.num_slices + blockIdx.z) * args.num_rows + row) * args.h_stride;
 }
 
 // A warp per row and rank. blockIdx.x is the part of k.
-__global__ void ShrinkKernel(const __grid_constant__ LoraArgs args) {
+__global__ void FloatShrinkKernel(const __grid_constant__ LoraArgs args) {
   WaitForPrevious();
   LetNextStart();
   const Item item = FindItem(args);
@@ -46,12 +46,12 @@ __global__ void ShrinkKernel(const __grid_constant__ LoraArgs args) {
     float sum = 0.0f;
     for (int64_t k = begin + lane; k < end; k += kWarpThreads) sum = fmaf(x[k], a[k], sum);
     sum = ReduceWarp(sum, Add());
-    if (lane == 0) HOf(args, blockIdx.x, row)[i % rank] = sum;
+    if (lane == 0) FloatHOf(args, blockIdx.x, row)[i % rank] = sum;
   }
 }
 
 // A thread per column of the slice.
-__global__ void ExpandKernel(const __grid_constant__ LoraArgs args) {
+__global__ void FloatExpandKernel(const __grid_constant__ LoraArgs args) {
   WaitForPrevious();
   LetNextStart();
   const Item item = FindItem(args);
@@ -61,7 +61,7 @@ __global__ void ExpandKernel(const __grid_constant__ LoraArgs args) {
   for (int row = item.segment.row_begin; row < item.segment.row_end; ++row) {
     for (int j = static_cast<int>(threadIdx.x); j < item.matrix.rank; j += kPlainThreads) {
       float sum = 0.0f;
-      for (int split = 0; split < kLoraSplits; ++split) sum += HOf(args, split, row)[j];
+      for (int split = 0; split < kLoraSplits; ++split) sum += FloatHOf(args, split, row)[j];
       h[j] = sum;
     }
     __syncthreads();
@@ -84,13 +84,13 @@ void LaunchLoraF32(Part part, const LoraArgs& args, Stream& stream) {
   const auto segments = static_cast<unsigned>(args.num_segments);
   const auto slices = static_cast<unsigned>(args.num_slices);
   if (part == Part::kShrink) {
-    LaunchKernel(ShrinkKernel, dim3(kLoraSplits, segments, slices), dim3(kPlainThreads), 0,
+    LaunchKernel(FloatShrinkKernel, dim3(kLoraSplits, segments, slices), dim3(kPlainThreads), 0,
                  CudaStreamOf(stream), args);
     return;
   }
   const int64_t n = *std::max_element(args.slice_n, args.slice_n + args.num_slices);
   const auto blocks = static_cast<unsigned>((n + kPlainThreads - 1) / kPlainThreads);
-  LaunchKernel(ExpandKernel, dim3(blocks, segments, slices), dim3(kPlainThreads), 0,
+  LaunchKernel(FloatExpandKernel, dim3(blocks, segments, slices), dim3(kPlainThreads), 0,
                CudaStreamOf(stream), args);
 }
 
