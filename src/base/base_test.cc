@@ -24,6 +24,7 @@
 #include "base/out_of_memory.h"
 #include "base/random.h"
 #include "base/sha256.h"
+#include "base/thread_name.h"
 #include "base/thread_pool.h"
 #include "base/unwanted_work.h"
 
@@ -498,6 +499,20 @@ TEST(ThreadPoolTest, TwoCallersAtOnceAreABug) {
     pool.Run([&pool](int /*worker*/) { pool.Run([](int /*worker*/) {}); });
   };
   EXPECT_DEATH(call_twice(), "two threads call one ThreadPool at once");
+}
+
+TEST(ThreadNameTest, IsWhatTheSystemShows) {
+  std::string shown;
+  std::thread([&shown] {
+    NameThread("adapter watcher");
+    std::ifstream file("/proc/thread-self/comm");
+    std::getline(file, shown);
+  }).join();
+  EXPECT_EQ(shown, "adapter watcher");
+}
+
+TEST(ThreadNameDeathTest, HasFifteenBytesAtMost) {
+  EXPECT_DEATH(NameThread("sixteen letters."), "15 bytes");
 }
 
 TEST(ThreadPoolTest, WakesSleepers) {

@@ -6,6 +6,7 @@
 
 #include "base/check.h"
 #include "base/out_of_memory.h"
+#include "base/thread_name.h"
 
 namespace graft {
 namespace {
@@ -99,6 +100,7 @@ void ThreadPool::RunOne(int worker_idx) {
 }
 
 void ThreadPool::WorkerLoop(int worker_idx) {
+  NameThread("kernel");
   uint64_t seen = 0;
   while (true) {
     for (int spins = 0; spins < kSpinsMax && generation_.load(std::memory_order_acquire) == seen;

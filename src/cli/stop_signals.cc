@@ -12,6 +12,7 @@
 
 #include "base/log.h"
 #include "base/server_log.h"
+#include "base/thread_name.h"
 
 namespace graft {
 namespace {
@@ -82,7 +83,10 @@ struct StopSignals::State {
 
 StopSignals::StopSignals() : state_(std::make_shared<State>()) {
   const sigset_t signals = BlockSignals();
-  std::thread([state = state_, signals] { state->Run(signals); }).detach();
+  std::thread([state = state_, signals] {
+    NameThread("signals");
+    state->Run(signals);
+  }).detach();
 }
 
 void StopSignals::BeginServing() {

@@ -9,6 +9,7 @@
 
 #include "base/clock.h"
 #include "base/json.h"
+#include "base/thread_name.h"
 
 namespace graft {
 namespace {
@@ -160,6 +161,7 @@ void Dashboard::Stop() {
 }
 
 void Dashboard::Loop() {
+  NameThread("dashboard");
   std::unique_lock lock(mutex_);
   while (!stopping_) {
     lock.unlock();

@@ -5,6 +5,8 @@
 #include <unordered_set>
 #include <utility>
 
+#include "base/thread_name.h"
+
 namespace graft {
 namespace {
 
@@ -189,7 +191,10 @@ void Engine::Cancel(RequestId id) { queue_.Cancel(id); }
 
 void Engine::Start() {
   CHECK(!thread_.joinable()) << "started twice";
-  thread_ = std::thread([this] { Loop(); });
+  thread_ = std::thread([this] {
+    NameThread("engine");
+    Loop();
+  });
 }
 
 bool Engine::Drain(std::chrono::nanoseconds timeout) {

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/clock.h"
+#include "base/thread_name.h"
 
 namespace graft {
 namespace {
@@ -49,6 +50,7 @@ PagedLoader::PagedLoader(const ModelConfig& config, LoraAdapterBackend& backend,
   }
   watching_ = std::thread([this] { WatchReadings(); });
   copying_ = std::thread([this] {
+    NameThread("adapter copy");
     UseDevice(device_);
     CopyInTurns();
   });
@@ -90,6 +92,7 @@ bool PagedLoader::MayRead(int32_t holder) const {
 }
 
 void PagedLoader::FetchFolders() {
+  NameThread("adapter reader");
   const auto may_read = [this](int32_t holder) { return MayRead(holder); };
   std::unique_lock lock(mutex_);
   for (;;) {
@@ -149,6 +152,7 @@ LoadEvent PagedLoader::EventOf(const FetchJob& job, Status status) {
 }
 
 void PagedLoader::WatchReadings() {
+  NameThread("adapter watch");
   std::unique_lock lock(mutex_);
   while (!stopping_) {
     const int64_t wait_ns = GiveUpLate(SteadyClock::Get().NowNs());

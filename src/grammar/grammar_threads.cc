@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/thread_name.h"
 
 namespace graft {
 
@@ -42,6 +43,7 @@ bool GrammarThreads::MayWork(const std::string& tenant) const {
 }
 
 void GrammarThreads::Work() {
+  NameThread("grammar");
   std::unique_lock lock(mutex_);
   for (;;) {
     std::string tenant;

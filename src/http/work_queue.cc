@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/check.h"
+#include "base/thread_name.h"
 
 namespace graft {
 namespace {
@@ -48,6 +49,7 @@ WorkQueue::Line* WorkQueue::NextLine() {
 }
 
 void WorkQueue::Loop() {
+  NameThread("http worker");
   std::unique_lock lock(mutex_);
   for (;;) {
     Line* line = nullptr;

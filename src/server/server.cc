@@ -21,6 +21,7 @@
 #include "base/log.h"
 #include "base/random.h"
 #include "base/server_log.h"
+#include "base/thread_name.h"
 #include "http/acceptor.h"
 #include "http/descriptors.h"
 #include "http/host_check.h"
@@ -199,6 +200,7 @@ Status HttpServer::Impl::StartThreads() {
   try {
     workers_.emplace(num_threads);
     loader_.emplace(1);
+    asio::post(*loader_, [] { NameThread("http loader"); });
     for (int32_t i = 0; i < num_threads; ++i) threads_.emplace_back([this] { RunThread(); });
   } catch (const std::exception& error) {
     work_.reset();
@@ -225,6 +227,7 @@ Status HttpServer::Impl::StartThreads() {
 
 // An exception that a handler lets through (memory, mostly) ends that handler, not the server.
 void HttpServer::Impl::RunThread() {
+  NameThread("http");
   while (!io_.stopped()) {
     try {
       io_.run();

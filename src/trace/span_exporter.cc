@@ -7,6 +7,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/thread_name.h"
 #include "trace/span.h"
 
 namespace graft {
@@ -80,6 +81,7 @@ void SpanExporter::Push(Entry entry) {
 }
 
 void SpanExporter::Loop() {
+  NameThread("spans");
   std::unique_lock lock(mutex_);
   while (true) {
     const auto wait = std::max(options_.interval, pause_);

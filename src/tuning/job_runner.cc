@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/log.h"
+#include "base/thread_name.h"
 #include "tensor/cuda_memory.h"
 #include "tuning/job_at_work.h"
 
@@ -57,6 +58,7 @@ void JobRunner::Stop() {
 }
 
 void JobRunner::Loop() {
+  NameThread("learning");
   UseDevice(parts_.stream.device);
   while (std::optional<LearningJob> job = parts_.jobs.WaitForJob()) RunJob(std::move(*job));
 }
