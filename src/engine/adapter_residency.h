@@ -103,6 +103,10 @@ class AdapterResidency {
   // Something is under way that an event will end.
   bool is_busy() const { return num_copying_ + num_fetching_ > 0; }
   bool is_arriving(int32_t content) const { return at(content).state == State::kArriving; }
+  // Whether it is resident or arriving.
+  bool IsThere(int32_t content) const {
+    return static_cast<size_t>(content) < entries_.size() && IsUsable(at(content));
+  }
   // When an arriving content will be there; nothing as long as none has arrived yet.
   std::optional<ArrivalForecast> ForecastOf(int32_t content) {
     return forecast_.Of(content, now_ns_);

@@ -53,6 +53,7 @@ Engine::Engine(Executor& executor, AdapterTable& adapters, AdapterLoader& loader
   adapters_.SetWaker([this] { queue_.Wake(); });
   // Where a step waits for an adapter's layers, Begin returns only once the last one is on its way.
   executor_.SetWorkWhileBlocked([this] { Deliver(); });
+  RecordGoal(options.scheduler, scheduler_.limits(), metrics);
   metrics_.RecordState(scheduler_);
 }
 

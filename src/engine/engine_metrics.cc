@@ -161,6 +161,15 @@ EngineMetrics::EngineMetrics(Metrics& metrics,
       next_token_seconds_(metrics.Histogram(
           "graft_inter_token_seconds", "Seconds between tokens of a request", SecondsBounds())) {}
 
+void RecordGoal(const SchedulerOptions& options, const ExecutorLimits& limits, Metrics& metrics) {
+  const Metrics::Labels goal = {{"goal", GoalName(options.goal)}};
+  metrics.Gauge("graft_step_rows_max", "Rows of a step at most", goal).Set(limits.step_tokens_max);
+  metrics
+      .Gauge("graft_step_bound_seconds",
+             "Seconds that rows of prompts are to keep a step within; 0: no bound", goal)
+      .Set(NsToSeconds(options.step_ns_max));
+}
+
 void EngineMetrics::RecordAccepted(const Sequence& sequence) {
   prompt_tokens_.Add(sequence.num_prompt_tokens);
   prompt_tokens_total_.Increment(sequence.num_prompt_tokens);

@@ -76,6 +76,9 @@ struct StepHostTimes {
   int64_t iteration_ns = 0;
 };
 
+// Tells what steps are planned for, once.
+void RecordGoal(const SchedulerOptions& options, const ExecutorLimits& limits, Metrics& metrics);
+
 class EngineMetrics {
  public:
   // See AdapterSeries for `adapter_label`.

@@ -26,6 +26,7 @@ struct Shape {
   int32_t adapter_pages = 0;
   double assist_row_ns = 0.0;  // the CPU assist's time for a byte; 0: there is none
   bool decodes_long = false;   // few arrivals, and hardly any that ban or count tokens
+  Goal goal = Goal::kLatency;
 };
 
 void PrintTo(const Shape& shape, std::ostream* stream) { *stream << shape.name; }
@@ -86,7 +87,10 @@ std::vector<Shape> Shapes() {
           {"ahead", ahead, 0, true, false, ColdStart::kJoinLater, 0, 0.0, true},
           {"ahead_tiny", ahead_tiny, 0, true, true, ColdStart::kJoinLater, 0, 0.0, true},
           {"ahead_layerwise", ahead_tiny, 3, true, true, ColdStart::kLayerwise, 0, 0.0, true},
-          {"ahead_one_adapter", ahead_one_adapter, 0, true, false, ColdStart::kAuto, 0, 0.0, true}};
+          {"ahead_one_adapter", ahead_one_adapter, 0, true, false, ColdStart::kAuto, 0, 0.0, true},
+          {"throughput", tiny, 0, true, true, ColdStart::kAuto, 0, 0.0, false, Goal::kThroughput},
+          {"throughput_ahead", ahead, 0, true, false, ColdStart::kJoinLater, 0, 0.0, true,
+           Goal::kThroughput}};
 }
 
 class RandomRun {
@@ -180,6 +184,7 @@ class RandomRun {
 
   static EngineOptions OptionsOf(const Shape& shape) {
     EngineOptions options = TestOptions();
+    options.scheduler.goal = shape.goal;
     options.scheduler.prefill_chunk_max = shape.prefill_chunk_max;
     options.scheduler.prefix_cache = shape.prefix_cache;
     options.scheduler.cold_start = shape.cold_start;

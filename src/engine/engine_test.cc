@@ -61,6 +61,18 @@ TEST(EngineTest, MixesPrefillAndDecodeOfBaseAndAdaptersInOnePlan) {
   EXPECT_EQ(harness.engine.Snapshot().mixed_steps, 1);
 }
 
+TEST(EngineTest, TellsItsGoal) {
+  EXPECT_NE(EngineHarness().metrics.Render().find("graft_step_rows_max{goal=\"latency\"} 32\n"),
+            std::string::npos);
+  EngineOptions options = TestOptions();
+  options.scheduler.goal = Goal::kThroughput;
+  options.scheduler.step_ns_max = 1'000'000'000;
+  const EngineHarness harness(TestLimits(), options);
+  const std::string page = harness.metrics.Render();
+  EXPECT_NE(page.find("graft_step_rows_max{goal=\"throughput\"} 32\n"), std::string::npos);
+  EXPECT_NE(page.find("graft_step_bound_seconds{goal=\"throughput\"} 1\n"), std::string::npos);
+}
+
 TEST(EngineTest, CutsLongPromptsIntoChunksBesideDecodes) {
   ExecutorLimits limits = TestLimits();
   limits.step_tokens_max = 8;

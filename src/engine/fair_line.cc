@@ -164,6 +164,23 @@ bool FairLine::AllOf(const std::function<bool(const Sequence&)>& holds) const {
   return true;
 }
 
+void FairLine::ForSome(int32_t num_max, const std::function<void(const Sequence&)>& use) const {
+  const auto waits = [](const TenantLine* tenant) { return tenant->num_waiting > 0; };
+  const auto num_tenants = std::count_if(tenants().begin(), tenants().end(), waits);
+  if (num_tenants == 0) return;
+  const int32_t of_each = std::max(1, num_max / static_cast<int32_t>(num_tenants));
+  for (const TenantLine* const tenant : tenants()) {
+    int32_t of_tenant = 0;
+    for (const auto& [id, key] : tenant->keys) {
+      for (const auto& sequence : key->waiting) {
+        if (of_tenant == of_each || num_max == 0) break;
+        use(*sequence);
+        ++of_tenant, --num_max;
+      }
+    }
+  }
+}
+
 void FairLine::CountRunning(Sequence& sequence, int32_t change) {
   ++num_changes_;
   heaviest_is_known_ = false;

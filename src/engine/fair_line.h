@@ -100,6 +100,8 @@ class FairLine {
 
   size_t size() const { return num_waiting_; }
   bool empty() const { return num_waiting_ == 0; }
+  // Looks at so many that wait, at most: as many of each tenant, and the next ones of its keys.
+  void ForSome(int32_t num_max, const std::function<void(const Sequence&)>& use) const;
   // Requests that came, went, began or ended so far.
   uint64_t num_changes() const { return num_changes_; }
   // Tenants with requests, waiting or running. Those without are remembered while it matters.

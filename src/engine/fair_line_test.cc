@@ -66,6 +66,22 @@ TEST_F(FairLineTest, TenantsTakeTurnsByRowsNotByRequests) {
   EXPECT_EQ(Begin(100), Order({1, 2, 5, 3, 6, 4}));
 }
 
+TEST_F(FairLineTest, SomeAreLookedAtOfEveryTenant) {
+  for (int i = 0; i < 20; ++i) Add("a", i % 2 == 0 ? "x" : "y");
+  for (int i = 0; i < 3; ++i) Add("b");  // 21 to 23
+  Run(Add("c"));
+  const auto looked_at = [this](int32_t num_max) {
+    Order ids;
+    line_.ForSome(num_max, [&ids](const Sequence& one) { ids.push_back(one.id.number); });
+    return ids;
+  };
+  EXPECT_EQ(looked_at(4), Order({1, 3, 21, 22}));
+  EXPECT_EQ(looked_at(1), Order({1}));
+  EXPECT_EQ(looked_at(0), Order());
+  EXPECT_EQ(looked_at(1000).size(), 23u);
+  EXPECT_EQ(Begin(1).size(), 23u) << "none was taken";
+}
+
 // Service is booked later, except for a sequence that leaves.
 TEST_F(FairLineTest, WhoLeavesTakesNobodysPlaceInTime) {
   std::vector<Sequence*> runs;

@@ -57,7 +57,7 @@ Scheduler::Scheduler(const SchedulerOptions& options, const Executor& executor, 
     : sequences_(options, executor.limits(), table, loader, clock, std::move(on_forget)),
       options_(sequences_.options()),
       costs_{{}, BridgePace(executor.bridge_rates())},
-      budget_(options_.step_ns_max),
+      prompt_rows_(sequences_),
       walk_(sequences_, costs_, clock),
       drafts_(sequences_),
       ahead_(sequences_, walk_, drafts_) {}
@@ -78,8 +78,7 @@ const StepPlan& Scheduler::Plan() {
   int32_t rows_left = limits().step_tokens_max;
   rows_left = PlanDecodes(rows_left);
   const int32_t num_decodes = limits().step_tokens_max - rows_left;
-  if (num_decodes > 0) rows_left = std::min(rows_left, budget_.RowsMax());
-  walk_.PlanPrompts(rows_left, num_decodes);
+  walk_.PlanPrompts(prompt_rows_.Max(rows_left, num_decodes), num_decodes);
   LeaveAlone();
   if (!walk_.stops_for_load()) drafts_.Plan(limits().step_tokens_max);
   BuildPlan();
@@ -249,6 +248,7 @@ void Scheduler::Commit(const StepPlan& plan, const StepResult& result) {
     } else {
       Fail(*planned_[i], result.status);
     }
+    if (planned_[i]->finish_reason != FinishReason::kNone) prompt_rows_.LearnAnswer(*planned_[i]);
     if (is_ahead()) planned_[i]->num_planned = 1;
   }
   sequences_.EndFinished();
@@ -258,7 +258,7 @@ void Scheduler::ObserveCosts(const StepPlan& plan, const StepResult& result) {
   const auto num_rows = static_cast<int64_t>(plan.tokens.size());
   if (!has_arrivals_) {
     costs_.steps.Observe(num_rows, result.times.total_ns);
-    budget_.Learn(plan, result.times.total_ns);
+    prompt_rows_.Learn(plan, result.times.total_ns);
     drafts_.Observe(plan, result.times.total_ns + result.times.gap_ns);
   } else if (!plan.bridges) {
     costs_.bridge.Forget();

@@ -21,7 +21,7 @@
 #include "engine/answer_bounds.h"
 #include "engine/cold_start_choice.h"
 #include "engine/draft_planner.h"
-#include "engine/prompt_budget.h"
+#include "engine/prompt_rows.h"
 #include "engine/run_ahead.h"
 #include "engine/scheduler_options.h"
 #include "engine/sequences.h"
@@ -125,7 +125,7 @@ class Scheduler : public MaskSource {
   Sequences sequences_;
   const SchedulerOptions& options_;  // of sequences_
   ColdStartCosts costs_;
-  PromptBudget budget_;
+  PromptRows prompt_rows_;
   AdmissionWalk walk_;
   DraftPlanner drafts_;
   RunAhead ahead_;

@@ -6,13 +6,15 @@
 
 #include "base/random.h"
 #include "engine/cold_start.h"
+#include "engine/goal.h"
 
 namespace graft {
 
 struct SchedulerOptions {
+  Goal goal = Goal::kLatency;     // what rows of prompts are chosen by, see PromptRows
   int32_t prefill_chunk_max = 0;  // rows one sequence prefills in one step; 0: all of a step's
   // What a step with sequences that decode is expected to take at most, by fewer rows of prompts in
-  // it (see PromptBudget); 0: no bound.
+  // it (see PromptBudget); 0: no bound. For Goal::kThroughput every step is.
   int64_t step_ns_max = 0;
   // How many adapters may be under way from their folders, or wait fetched, for requests in line.
   // More would only fill the host's memory before there are pages for them. A slow fetch does not

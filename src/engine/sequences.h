@@ -53,7 +53,8 @@ class Sequences {
   FairLine& line() { return line_; }
   const List& running() const { return running_; }
   bool empty() const { return line_.empty() && running_.empty(); }
-  bool has_slot() const { return !free_slots_.empty(); }
+  bool has_slot() const { return num_free_slots() > 0; }
+  int32_t num_free_slots() const { return static_cast<int32_t>(free_slots_.size()); }
 
   int32_t PagesFor(int32_t num_tokens) const {
     return (num_tokens + limits_.page_tokens - 1) / limits_.page_tokens;
