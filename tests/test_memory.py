@@ -62,6 +62,14 @@ def test_what_fits_is_served_within_the_limit_and_said():
         assert server.says("memory beside the weights: ")
 
 
+def test_the_goal_is_said():
+    with Server("--goal", "throughput", "--step-tokens-max", "3000", "--tune", "step-ms-max=700", "--device",
+                "cpu") as server:
+        assert server.says("goal throughput: steps of up to 3000 rows, meant to take at most 700 ms")
+        assert server.metric("graft_step_rows_max", 'goal="throughput"') == 3000
+        assert server.metric("graft_step_bound_seconds", 'goal="throughput"') == 0.7
+
+
 BENCH_STEP = ["step", "--shape", SHAPE, "--device", "cpu"]
 
 

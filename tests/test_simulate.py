@@ -34,6 +34,24 @@ def test_the_same_seed_gives_the_same_bytes(tmp_path):
         assert 0 < run["first_token_ms"]["p50"] <= run["latency_ms"]["p50"]
 
 
+def test_the_goal_throughput_ends_a_burst_sooner(tmp_path):
+    """All requests come at once: prompts run in larger steps, by which the answers end sooner, and each run is alike."""
+    def burst(*args):
+        file = tmp_path / "figures.json"
+        run = simulate("--runners", 1, "--adapters", 1, "--requests", 128, "--rate", 1e6, "--batch", 128,
+                       "--prompt-tokens", 512, "--output-tokens", 128, "--placement", "most-idle", "--quiet", "--json",
+                       file, *args)
+        assert run.returncode == 0, run.stderr
+        return json.loads(file.read_text())["runs"][0]
+    latency = burst("--step-tokens-max", 2048, "--tune", "step-ms-max=50")
+    throughput = burst("--goal", "throughput")
+    assert throughput["latency_ms"]["mean"] < latency["latency_ms"]["mean"]
+    assert throughput["steps"] < latency["steps"]
+    assert throughput == burst("--goal", "throughput")
+    by_hand = burst("--goal", "throughput", "--step-tokens-max", 512)
+    assert by_hand["steps"] > throughput["steps"]
+
+
 def test_a_recorded_trace_is_served_as_it_came(tmp_path):
     trace, file = tmp_path / "trace.csv", tmp_path / "figures.json"
     lines = [f"{i},{i * 0.5},adapter{i % 3},20,{10 + i}" for i in range(12)]

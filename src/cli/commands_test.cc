@@ -71,6 +71,16 @@ TEST(CommandsTest, EveryTunedKeyIsTakenByTheCommandsThatHaveIt) {
   EXPECT_FALSE(TakeStartNotes().empty());
 }
 
+TEST(CommandsTest, ServersHaveAGoal) {
+  for (const char* command : {"serve", "runner", "generate", "simulate"}) {
+    for (const char* goal : {"latency", "throughput"}) {
+      EXPECT_EQ(ErrorOf({command, "--goal", goal}), "") << command;
+    }
+  }
+  EXPECT_EQ(ErrorOf({"serve", "--goal", "speed"}),
+            "--goal must be latency or throughput, got 'speed'");
+}
+
 TEST(CommandsTest, ColdStartsToCompareWithAreNamedAsKeys) {
   for (const char* way : {"auto", "cached"}) EXPECT_EQ(ErrorOf({"serve", "--cold-start", way}), "");
   EXPECT_EQ(ErrorOf({"serve", "--cold-start", "layerwise"}),

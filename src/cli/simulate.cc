@@ -11,6 +11,8 @@
 #include "cli/commands.h"
 #include "cli/placement_options.h"
 #include "runtime/progress.h"
+#include "runtime/runtime_options.h"
+#include "runtime/server_memory.h"
 #include "sim/load_bound.h"
 #include "sim/simulated_workload.h"
 #include "sim/simulation_picture.h"
@@ -43,6 +45,7 @@ struct SimulateOptions {
   double hill_seconds = 0.0;
   bool scales = false;
   int seeds = 1;
+  int32_t step_tokens_max = 0;  // 0: by the goal
   bool quiet = false;
 };
 
@@ -69,6 +72,19 @@ Status ReadFiles(SimulateOptions& options) {
     ASSIGN_OR_RETURN(options.fetches, ReadLoadTimes(options.fetch_times));
   }
   return OkStatus();
+}
+
+// What the goal decides where no option does.
+void SetSteps(SimulateOptions& options) {
+  SimRunnerOptions& runner = options.cluster.runner;
+  SchedulerOptions& scheduler = runner.engine.scheduler;
+  const bool is_for_throughput = scheduler.goal == Goal::kThroughput;
+  if (options.step_tokens_max > 0) {
+    runner.limits.step_tokens_max = options.step_tokens_max;
+  } else if (is_for_throughput) {
+    runner.limits.step_tokens_max = kThroughputRows;
+  }
+  if (is_for_throughput && scheduler.step_ns_max == 0) scheduler.step_ns_max = kThroughputNs;
 }
 
 // What placement predicts by is what the runners compute by.
@@ -239,6 +255,7 @@ void PrintBound(const LoadBound& bound) {
 Status RunSimulate(SimulateOptions options) {
   RETURN_IF_ERROR(ReadFiles(options));
   RETURN_IF_ERROR(CheckSizes(options));
+  SetSteps(options);
   SetPlacementCosts(options);
   SimWorkloadOptions& workload = options.workload;
   SimClusterOptions& cluster = options.cluster;
@@ -329,7 +346,13 @@ std::vector<Option> ClusterRows(SimulateOptions& o) {
        "bound of a token's time; 0: 1.5 times that of a row of rank 64 alone"},
       {"batch", Number(r.limits.sequences_max, Between(1, 4096)),
        "requests in one step of a runner"},
-      {"step-tokens-max", Number(r.limits.step_tokens_max, AtLeast(1)), "rows of one step"},
+      GoalOptionRow(r.engine.scheduler.goal),
+      {"step-tokens-max", Number(o.step_tokens_max, AtLeast(0)),
+       "rows of one step; 0: 512, with --goal throughput 16384"},
+      Tuned({"step-ms-max", NumberIn(kMsInNs, r.engine.scheduler.step_ns_max, AtLeast(0)),
+             "what a step with decoding sequences is expected to take at most, by fewer rows of "
+             "prompts in it, but 64 at least; 0: no bound, 1000 with --goal throughput"},
+            "ms"),
       {"context-tokens-max", Number(r.limits.context_tokens_max, AtLeast(2)),
        "prompts and answers are cut to half of it each"},
       {"adapters-max", Number(r.limits.adapters_max, AtLeast(1)), "on a runner's device at once"},

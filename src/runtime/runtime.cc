@@ -183,6 +183,16 @@ EngineOptions EngineOptionsOf(const RuntimeOptions& options, const ExecutorLimit
   return engine;
 }
 
+void TellSteps(const SchedulerOptions& scheduler, const ExecutorLimits& limits) {
+  const std::string within =
+      scheduler.step_ns_max == 0
+          ? "however long they take"
+          : "meant to take at most " + std::to_string(scheduler.step_ns_max / kMsInNs) + " ms" +
+                (scheduler.goal == Goal::kLatency ? " beside sequences that decode" : "");
+  LOG_INFO("goal {}: steps of up to {} rows, {}", GoalName(scheduler.goal), limits.step_tokens_max,
+           within);
+}
+
 // A server on the CPU does not ask what cards there are.
 std::vector<CudaCard> CardsFor(const DeviceChoice& choice) {
   if (choice.kind == DeviceChoice::Kind::kCpu) return {};
@@ -313,10 +323,12 @@ Result<std::unique_ptr<Runtime>> Runtime::Create(const RuntimeOptions& options, 
         catalog->OnRead(key, facts);
       });
   runtime->grammars_ = MakeGrammarStore(options.model, limits.vocab_size, model.config);
-  runtime->engine_ = std::make_unique<Engine>(
-      *runtime->executor_, *runtime->adapter_table_, *runtime->loader_, SteadyClock::Get(),
-      runtime->metrics_,
-      EngineOptionsOf(options, limits, model, *runtime->catalog_, runtime->grammars_.get()));
+  const EngineOptions engine =
+      EngineOptionsOf(options, limits, model, *runtime->catalog_, runtime->grammars_.get());
+  TellSteps(engine.scheduler, limits);
+  runtime->engine_ =
+      std::make_unique<Engine>(*runtime->executor_, *runtime->adapter_table_, *runtime->loader_,
+                               SteadyClock::Get(), runtime->metrics_, engine);
   return runtime;
 }
 

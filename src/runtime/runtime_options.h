@@ -10,6 +10,7 @@
 #include "base/server_log.h"
 #include "base/status.h"
 #include "engine/engine.h"
+#include "engine/goal.h"
 #include "model/gpu_exchange.h"
 #include "options/command.h"
 #include "options/option.h"
@@ -28,6 +29,9 @@ enum class LoraPlace : uint8_t {
 };
 inline constexpr OptionWord<LoraPlace> kLoraPlaceWords[] = {{LoraPlace::kAuto, "auto"},
                                                             {LoraPlace::kAfter, "after"}};
+
+inline constexpr OptionWord<Goal> kGoalWords[] = {{Goal::kLatency, GoalName(Goal::kLatency)},
+                                                  {Goal::kThroughput, GoalName(Goal::kThroughput)}};
 
 // Where the CPU computes for adapters on their way.
 enum class CpuAssistPlace : uint8_t { kOff, kThread, kProcess };
@@ -87,6 +91,7 @@ std::vector<OptionGroup> RuntimeOptionGroups(RuntimeOptions& options);
 // Only the rows that LoadModel reads; of these, the two that any op needs.
 std::vector<Option> ModelOptionRows(RuntimeOptions& options);
 std::vector<Option> DeviceOptionRows(DeviceChoice& device, int& threads);
+Option GoalOptionRow(Goal& goal);
 // Only the rows that say how a step is computed.
 std::vector<Option> StepOptionRows(RuntimeOptions& options);
 // Single rows, for commands that take a few.

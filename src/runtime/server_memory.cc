@@ -60,15 +60,19 @@ void AddGraphs(const RuntimeOptions& options, const ServedShape& shape,
 }  // namespace
 
 // A GPU multiplies with its weights fully busy from about 2,048 rows on; on an H200 these take
-// about 50 ms for a model of 8 billion parameters.
+// about 50 ms for a model of 8 billion parameters. Larger steps are fewer, which is what counts for
+// throughput. A CPU reads the weights anew for
+// every 256 rows.
 int32_t StepTokensMax(const RuntimeOptions& options, const Device& device) {
   if (options.limits.step_tokens_max > 0) return options.limits.step_tokens_max;
-  return device.is_cpu() ? 512 : 2048;
+  if (device.is_cpu()) return 512;
+  return options.engine.scheduler.goal == Goal::kThroughput ? kThroughputRows : 2048;
 }
 
 int64_t StepNsMax(const RuntimeOptions& options, const Device& device) {
   if (options.engine.scheduler.step_ns_max > 0) return options.engine.scheduler.step_ns_max;
-  return device.is_cpu() ? 0 : 50 * kMsInNs;
+  if (device.is_cpu()) return 0;
+  return options.engine.scheduler.goal == Goal::kThroughput ? kThroughputNs : 50 * kMsInNs;
 }
 
 int32_t ContextTokensMax(const RuntimeOptions& options, const ModelConfig& config) {
@@ -157,7 +161,10 @@ void AddServer(const RuntimeOptions& options, const ServedShape& shape, bool lor
   const TransformerLimits transformer = TransformerLimitsOf(options, limits);
   const TransformerSizes sizes =
       SizesOf(transformer, config, shape.dtype, LayoutOf(shape, limits), device);
-  const std::string rows = Count(limits.step_tokens_max, "rows" + Flags(flags.rows));
+  const bool goal_decides =
+      options.limits.step_tokens_max == 0 && options.engine.scheduler.goal == Goal::kThroughput;
+  const std::string rows =
+      Count(limits.step_tokens_max, "rows" + Flags(flags.rows, goal_decides ? "--goal" : ""));
   const std::string contexts = Count(limits.sequences_max, "sequences of ") +
                                Count(limits.context_tokens_max, "tokens") +
                                Flags(flags.sequences, flags.context);

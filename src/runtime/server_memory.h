@@ -36,6 +36,10 @@ struct ServedShape {
   int32_t num_ranks = 1;
 };
 
+// A GPU's steps for the goal throughput, and those of a simulation.
+inline constexpr int32_t kThroughputRows = 16384;
+inline constexpr int64_t kThroughputNs = 1000 * kMsInNs;
+
 // Rows of a step, and the bound on its time beside decoding sequences (0: none), where the options
 // leave them to the device.
 int32_t StepTokensMax(const RuntimeOptions& options, const Device& device);

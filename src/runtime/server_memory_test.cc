@@ -94,6 +94,45 @@ TEST(ServerMemoryTest, AStepsBuffersAreSummedToTheByte) {
   }
 }
 
+// Rows that the goal brings are in the sum, and what is drawn does not grow with them. What is
+// given by hand holds for either goal.
+TEST(ServerMemoryTest, TheGoalDecidesWhatStepsMayTake) {
+  RuntimeOptions options = DemoOptions();
+  options.limits.step_tokens_max = 0;
+  const Device cpu, gpu = {DeviceKind::kCuda, 0};
+  EXPECT_EQ(StepTokensMax(options, gpu), 2048);
+  EXPECT_EQ(StepNsMax(options, gpu), 50 * kMsInNs);
+  options.engine.scheduler.goal = Goal::kThroughput;
+  EXPECT_EQ(StepTokensMax(options, gpu), 16384);
+  EXPECT_EQ(StepNsMax(options, gpu), 1000 * kMsInNs);
+  EXPECT_EQ(StepTokensMax(options, cpu), 512);
+  EXPECT_EQ(StepNsMax(options, cpu), 0);
+  options.limits.step_tokens_max = 5000;
+  options.engine.scheduler.step_ns_max = 70 * kMsInNs;
+  for (const Goal goal : {Goal::kLatency, Goal::kThroughput}) {
+    options.engine.scheduler.goal = goal;
+    for (const Device& device : {cpu, gpu}) {
+      EXPECT_EQ(StepTokensMax(options, device), 5000);
+      EXPECT_EQ(StepNsMax(options, device), 70 * kMsInNs);
+    }
+  }
+}
+
+TEST(ServerMemoryTest, ManyRowsTakeActivationsAndNoLogits) {
+  RuntimeOptions options = DemoOptions();
+  const auto model = LoadModel(options, /*quiet=*/true).value();
+  const auto sizes_of = [&](int32_t rows) {
+    options.limits.step_tokens_max = rows;
+    const ExecutorLimits limits = ExecutorLimitsOf(options, model->shape(), /*lora=*/true);
+    return SizesOf(TransformerLimitsOf(options, limits), model->config, model->weights.dtype,
+                   LayoutOf(model->shape(), limits), {});
+  };
+  const TransformerSizes few = sizes_of(2048), many = sizes_of(16384);
+  EXPECT_EQ(many.activations(), 8 * few.activations());
+  EXPECT_EQ(many.all_logits(), few.all_logits());
+  EXPECT_EQ(many.attention_scratch, few.attention_scratch);
+}
+
 TEST(ServerMemoryTest, WhatCannotFitIsRefusedBeforeAByteIsTaken) {
   RuntimeOptions options = DemoOptions();
   options.memory_gib = 0.5;
