@@ -430,14 +430,20 @@ std::map<std::string, double> ServeBench::Ratios() const {
 }
 
 void ServeBench::Report() const {
-  std::printf("\n%-15s %9s %9s %9s %9s %9s %9s %5s %9s  %s\n", "scenario", "tok/s", "token ms",
-              "p99", "first ms", "p99", "exec ms", "rows", "adapters", "what");
+  std::printf("\ngoal %s, steps of up to %d rows\n",
+              GoalName(options_.runtime.engine.scheduler.goal),
+              StepTokensMax(options_.runtime, model_->device));
+  std::printf("%-15s %9s %9s %9s %9s %9s %9s %9s %9s %5s %9s  %s\n", "scenario", "tok/s",
+              "token ms", "p99", "first ms", "p99", "end ms", "p99", "exec ms", "rows", "adapters",
+              "what");
   for (const Scenario& s : scenarios_) {
     const Percentiles first = ComputePercentiles(s.first_token_ms);
     const Percentiles token = ComputePercentiles(s.token_ms);
-    std::printf("%-15s %9.1f %9.2f %9.2f %9.1f %9.1f %9.2f %5.1f %9.1f  %s\n", s.name.c_str(),
-                Median(s.tokens_per_second), token.p50, token.p99, first.p50, first.p99,
-                Median(s.executor_ms), Median(s.rows), Median(s.adapters), s.what.c_str());
+    const Percentiles end = ComputePercentiles(s.total_ms);
+    std::printf("%-15s %9.1f %9.2f %9.2f %9.1f %9.1f %9.1f %9.1f %9.2f %5.1f %9.1f  %s\n",
+                s.name.c_str(), Median(s.tokens_per_second), token.p50, token.p99, first.p50,
+                first.p99, end.mean, end.p99, Median(s.executor_ms), Median(s.rows),
+                Median(s.adapters), s.what.c_str());
   }
   std::printf("\n");
   for (const auto& [name, value] : Ratios()) std::printf("%-32s %6.3f\n", name.c_str(), value);
@@ -470,6 +476,8 @@ OrderedJson ServeBench::ToJson() const {
           {"device", DescribeDevice(model_->device)},
           {"shape", BenchModelName(options_.runtime, options_.shape)},
           {"dtype", std::string(DTypeName(model_->weights.dtype))},
+          {"goal", GoalName(options_.runtime.engine.scheduler.goal)},
+          {"step_tokens_max", StepTokensMax(options_.runtime, model_->device)},
           {"batch", options_.batch},
           {"queued", options_.queued},
           {"requests", scenarios_[0].requests.size()},
