@@ -8,6 +8,7 @@ constexpr ForeignFlag kVllmFlags[] = {
     {"served-model-name", "use --model-name"},
     {"max-num-seqs", "use --sequences-max"},
     {"max-num-batched-tokens", "use --step-tokens-max"},
+    {"performance-mode", "use --goal latency or --goal throughput"},
     {"enable-lora", "leave it out: adapters are served where --adapters DIR names their folder"},
     {"lora-modules",
      "use --adapters DIR: each folder in DIR is an adapter, served by its folder's name"},
