@@ -7,7 +7,6 @@
 #include <cerrno>
 #include <filesystem>
 #include <iterator>
-#include <new>
 #include <utility>
 
 #include "base/check.h"
@@ -32,6 +31,7 @@ class FileDescriptor {
     errno = error_number;
   }
   int get() const { return fd_; }
+  int Release() { return std::exchange(fd_, -1); }
   bool ok() const { return fd_ >= 0; }
 
  private:
@@ -45,36 +45,9 @@ Status OpenError(int error_number, const std::string& path) {
   return SystemError(error_number, "cannot open " + path);
 }
 
-Result<std::string> ReadOpened(int fd, const std::string& path, int64_t bytes_max) {
-  struct stat status {};
-  if (fstat(fd, &status) != 0) return SystemError(errno, "cannot look at " + path);
-  if (S_ISDIR(status.st_mode)) {
-    return InvalidArgumentError(path + " is a folder, a file was expected");
-  }
-  if (!S_ISREG(status.st_mode)) {
-    return InvalidArgumentError(path + " is a pipe or a device, a file was expected");
-  }
-  const int64_t bytes = status.st_size;
-  if (bytes > bytes_max) {
-    return InvalidArgumentError(path + " has " + std::to_string(bytes) + " bytes, the limit is " +
-                                std::to_string(bytes_max));
-  }
-  std::string text;
-  try {
-    text.resize(static_cast<size_t>(bytes));
-  } catch (const std::bad_alloc&) {
-    return ResourceExhaustedError(path + " has " + std::to_string(bytes) +
-                                  " bytes, which the memory has no room for at the moment");
-  }
-  size_t filled = 0;
-  while (filled < text.size()) {
-    const ssize_t count = read(fd, text.data() + filled, text.size() - filled);
-    if (count < 0 && errno == EINTR) continue;
-    if (count < 0) return SystemError(errno, "cannot read " + path);
-    if (count == 0) return UnavailableError(path + " became shorter while it was read");
-    filled += static_cast<size_t>(count);
-  }
-  return text;
+// The descriptor is the file's from now on.
+Result<OpenedFile> Take(FileDescriptor descriptor, const std::string& path, int64_t bytes_max) {
+  return OpenedFile::Of(descriptor.Release(), path, bytes_max);
 }
 
 // As it was given, where the working folder is gone.
@@ -105,9 +78,7 @@ FileDescriptor OpenBeneath(const std::string& root, const fs::path& relative) {
 }  // namespace
 
 Result<std::string> ReadFile(const std::string& path, int64_t bytes_max) {
-  const FileDescriptor file(open(path.c_str(), kReadFlags));
-  if (!file.ok()) return OpenError(errno, path);
-  return ReadOpened(file.get(), path, bytes_max);
+  return FileJail().Read(path, bytes_max);
 }
 
 bool FileExists(const std::string& path) {
@@ -159,7 +130,16 @@ bool FileJail::LeadsOut(const std::string& path) const {
 }
 
 Result<std::string> FileJail::Read(const std::string& path, int64_t bytes_max) const {
-  if (roots_.empty()) return ReadFile(path, bytes_max);
+  ASSIGN_OR_RETURN(const OpenedFile file, Open(path, bytes_max));
+  return file.ReadAll();
+}
+
+Result<OpenedFile> FileJail::Open(const std::string& path, int64_t bytes_max) const {
+  if (roots_.empty()) {
+    FileDescriptor descriptor(open(path.c_str(), kReadFlags));
+    if (!descriptor.ok()) return OpenError(errno, path);
+    return Take(std::move(descriptor), path, bytes_max);
+  }
   // A link that is put in place of a name after it was resolved is not followed: another look.
   constexpr int kLooksMax = 3;
   for (int look = 0; look < kLooksMax; ++look) {
@@ -168,8 +148,8 @@ Result<std::string> FileJail::Read(const std::string& path, int64_t bytes_max) c
       std::error_code error;
       const fs::path base = fs::canonical(root, error);
       if (error || !IsInside(base, inside)) continue;
-      const FileDescriptor file = OpenBeneath(base, fs::path(inside).lexically_relative(base));
-      if (file.ok()) return ReadOpened(file.get(), path, bytes_max);
+      FileDescriptor file = OpenBeneath(base, fs::path(inside).lexically_relative(base));
+      if (file.ok()) return Take(std::move(file), path, bytes_max);
       if (errno == ELOOP || errno == ENOTDIR || errno == ENOENT) break;
       return OpenError(errno, path);
     }

@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/opened_file.h"
 #include "base/status.h"
 
 namespace graft {
@@ -46,8 +47,9 @@ class FileJail {
   // Whether links lead from `path` to a place outside. What is not there leads nowhere.
   bool LeadsOut(const std::string& path) const;
 
-  // ReadFile; kPermissionDenied if what would be opened lies outside.
+  // ReadFile, and its first half; kPermissionDenied if what would be opened lies outside.
   Result<std::string> Read(const std::string& path, int64_t bytes_max) const;
+  Result<OpenedFile> Open(const std::string& path, int64_t bytes_max) const;
 
  private:
   std::vector<std::string> roots_;

@@ -15,7 +15,15 @@ Sha256::Sha256() : state_(std::make_unique<State>()) {
   CHECK(EVP_DigestInit_ex(state_->context, EVP_sha256(), nullptr) == 1);
 }
 
+Sha256::Sha256(Sha256&&) noexcept = default;
+Sha256& Sha256::operator=(Sha256&&) noexcept = default;
 Sha256::~Sha256() = default;
+
+Sha256 Sha256::Copy() const {
+  Sha256 copy;
+  CHECK(EVP_MD_CTX_copy_ex(copy.state_->context, state_->context) == 1);
+  return copy;
+}
 
 void Sha256::Update(const void* data, size_t bytes) {
   CHECK(EVP_DigestUpdate(state_->context, data, bytes) == 1);

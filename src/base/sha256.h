@@ -12,11 +12,13 @@ class Sha256 {
  public:
   Sha256();
   ~Sha256();
-  Sha256(const Sha256&) = delete;
-  Sha256& operator=(const Sha256&) = delete;
+  Sha256(Sha256&&) noexcept;
+  Sha256& operator=(Sha256&&) noexcept;
 
   void Update(const void* data, size_t bytes);
   void Update(std::string_view text) { Update(text.data(), text.size()); }
+  // One that goes on from here by itself.
+  Sha256 Copy() const;
   // 64 lower-case hexadecimal digits. Ends the message; call once.
   std::string HexDigest();
 

@@ -1,0 +1,82 @@
+// HashMemory: which hash came out of files that were read before, by a key of what tells them apart
+// without reading (FileIdentity), in a file that outlives the program. It is a memory and no
+// record: without it everything is hashed again. A thread writes the file a moment after something
+// was learned, whole and in one step, so that a crash leaves the former one. Several programs may
+// share the file: what another one wrote meanwhile is kept. Thread-safe.
+#pragma once
+
+#include <condition_variable>
+#include <cstdint>
+#include <list>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "base/opened_file.h"
+#include "base/status.h"
+
+namespace graft {
+
+struct HashMemoryOptions {
+  std::string path;               // "": nothing outlives the program
+  int64_t entries_max = 100'000;  // beyond it, those go that were unused for longest
+  // A file with younger times than this is not remembered: see IsSettled. Two seconds are the
+  // coarsest clock that a file system takes its times from (FAT).
+  int64_t settle_ns = 2'000'000'000;
+  int64_t write_after_ns = 1'000'000'000;
+};
+
+class HashMemory {
+ public:
+  // Reads the file. One that is damaged, or that others may write, is ignored, and the log says
+  // why.
+  explicit HashMemory(HashMemoryOptions options);
+  // Writes what is not written yet.
+  ~HashMemory();
+  HashMemory(const HashMemory&) = delete;
+  HashMemory& operator=(const HashMemory&) = delete;
+
+  // Keys are texts of any length. Hashes are as IsSha256 has them.
+  std::optional<std::string> Find(std::string_view key);
+  void Remember(std::string_view key, const std::string& hash);
+  // Whether what was read of a file from `since_ns` on (FileTimeNow) may be remembered by the
+  // identity that it had then.
+  bool MayRemember(const FileIdentity& identity, int64_t since_ns) const {
+    return IsSettled(identity, since_ns, options_.settle_ns);
+  }
+
+  int64_t num_entries() const;
+  // Writes the file now. For tests, and the end.
+  Status Write();
+
+ private:
+  struct Entry {
+    std::string key;  // its digest's first digits
+    std::string hash;
+  };
+  using Entries = std::list<Entry>;  // the one used last is the last
+
+  void Put(Entry entry, Entries::iterator before);
+  Result<std::vector<Entry>> Read() const;
+  void WriteInTime();
+
+  const HashMemoryOptions options_;
+  std::mutex write_mutex_;  // before mutex_
+  mutable std::mutex mutex_;
+  Entries entries_;
+  std::unordered_map<std::string_view, Entries::iterator> by_key_;
+  bool is_changed_ = false;
+  bool stopping_ = false;
+  std::condition_variable changed_;
+  std::thread writer_;
+};
+
+// $XDG_CACHE_HOME/graft/`name`, or where that is not set ~/.cache/graft/`name`; "" without either.
+std::string CacheFilePath(const std::string& name);
+
+}  // namespace graft

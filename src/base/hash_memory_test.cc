@@ -1,0 +1,173 @@
+#include "base/hash_memory.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+
+#include "base/file.h"
+#include "base/new_file.h"
+#include "base/sha256.h"
+
+namespace graft {
+namespace {
+
+using ::testing::Optional;
+
+class HashMemoryTest : public ::testing::Test {
+ protected:
+  HashMemoryTest() {
+    std::string name = ::testing::TempDir() + "hash_memory_XXXXXX";
+    folder_ = mkdtemp(name.data());
+    options_.path = folder_ + "/graft/hashes";
+  }
+  ~HashMemoryTest() override { std::filesystem::remove_all(folder_); }
+
+  static std::string Hash(const std::string& of) { return Sha256Of(of); }
+  std::string Text() const { return *ReadFile(options_.path); }
+
+  std::string folder_;
+  HashMemoryOptions options_;
+};
+
+TEST_F(HashMemoryTest, RemembersAcrossPrograms) {
+  {
+    HashMemory memory(options_);
+    EXPECT_EQ(memory.Find("a"), std::nullopt);
+    memory.Remember("a", Hash("1"));
+    memory.Remember("b", Hash("2"));
+    memory.Remember("a", Hash("3"));
+    EXPECT_EQ(memory.num_entries(), 2);
+    EXPECT_THAT(memory.Find("a"), Optional(Hash("3")));
+  }
+  struct stat status {};
+  ASSERT_EQ(stat(options_.path.c_str(), &status), 0);
+  EXPECT_EQ(status.st_mode & 0777, 0600u);
+  HashMemory memory(options_);
+  EXPECT_EQ(memory.num_entries(), 2);
+  EXPECT_THAT(memory.Find("a"), Optional(Hash("3")));
+  EXPECT_THAT(memory.Find("b"), Optional(Hash("2")));
+  EXPECT_EQ(memory.Find("c"), std::nullopt);
+}
+
+TEST_F(HashMemoryTest, TheBoundDropsWhatWasUnusedForLongest) {
+  options_.entries_max = 3;
+  {
+    HashMemory memory(options_);
+    for (const char* key : {"a", "b", "c"}) memory.Remember(key, Hash(key));
+    EXPECT_TRUE(memory.Find("a").has_value());
+    memory.Remember("d", Hash("d"));
+    EXPECT_FALSE(memory.Find("b").has_value());
+  }
+  {
+    HashMemory memory(options_);  // the order outlives the program
+    memory.Remember("e", Hash("e"));
+    EXPECT_FALSE(memory.Find("c").has_value());
+    EXPECT_TRUE(memory.Find("a").has_value());
+    EXPECT_TRUE(memory.Find("d").has_value());
+  }
+  // A file of more than may be kept is none of this program's.
+  options_.entries_max = 2;
+  EXPECT_EQ(HashMemory(options_).num_entries(), 0);
+}
+
+TEST_F(HashMemoryTest, WhatAnotherProgramWroteMeanwhileIsKept) {
+  HashMemory first(options_);
+  HashMemory second(options_);
+  first.Remember("a", Hash("a"));
+  ASSERT_TRUE(first.Write().ok());
+  second.Remember("b", Hash("b"));
+  ASSERT_TRUE(second.Write().ok());
+  HashMemory third(options_);
+  EXPECT_THAT(third.Find("a"), Optional(Hash("a")));
+  EXPECT_THAT(third.Find("b"), Optional(Hash("b")));
+}
+
+// Cut short, or changed anywhere, it is ignored as a whole, and written anew.
+TEST_F(HashMemoryTest, ADamagedFileIsIgnored) {
+  { HashMemory(options_).Remember("a", Hash("a")); }
+  const std::string whole = Text();
+  std::vector<std::string> damaged = {"", "x", whole.substr(0, whole.size() / 2), whole.substr(1),
+                                      whole + "\n"};
+  for (const size_t at : {size_t{0}, size_t{30}, whole.size() / 2, whole.size() - 2}) {
+    damaged.push_back(whole);
+    damaged.back()[at] = damaged.back()[at] == 'a' ? 'b' : 'a';
+  }
+  for (const std::string& text : damaged) {
+    ASSERT_TRUE(WriteWholeFile(options_.path, text, 0600).ok());
+    HashMemory memory(options_);
+    EXPECT_EQ(memory.num_entries(), 0) << text;
+    memory.Remember("a", Hash("a"));
+    ASSERT_TRUE(memory.Write().ok());
+    EXPECT_EQ(Text(), whole);
+  }
+}
+
+TEST_F(HashMemoryTest, AFileThatOthersMayWriteIsIgnored) {
+  { HashMemory(options_).Remember("a", Hash("a")); }
+  EXPECT_EQ(HashMemory(options_).num_entries(), 1);
+  std::filesystem::permissions(options_.path, std::filesystem::perms::others_write,
+                               std::filesystem::perm_options::add);
+  EXPECT_EQ(HashMemory(options_).num_entries(), 0);
+}
+
+TEST_F(HashMemoryTest, APlaceThatCannotBeWrittenCostsNothingElse) {
+  options_.path = "/proc/nowhere/hashes";
+  HashMemory memory(options_);
+  memory.Remember("a", Hash("a"));
+  EXPECT_FALSE(memory.Write().ok());
+  EXPECT_TRUE(memory.Find("a").has_value());
+}
+
+TEST_F(HashMemoryTest, YoungFilesAreNotToBeRemembered) {
+  constexpr int64_t kSecond = 1'000'000'000;
+  const HashMemory memory(options_);
+  const int64_t now = 1'000 * kSecond;
+  const FileIdentity old = {.modified_ns = now - 3 * kSecond, .changed_ns = now - 3 * kSecond};
+  EXPECT_TRUE(memory.MayRemember(old, now));
+  FileIdentity young = old;
+  young.modified_ns = now - 2 * kSecond;
+  EXPECT_FALSE(memory.MayRemember(young, now));
+  young = old;
+  young.changed_ns = now - 1;
+  EXPECT_FALSE(memory.MayRemember(young, now));
+  young.changed_ns = now + 1'000 * kSecond;
+  EXPECT_FALSE(memory.MayRemember(young, now)) << "its clock is ahead of ours";
+}
+
+TEST_F(HashMemoryTest, OpenedFilesTellWhenTheyWereWritten) {
+  const std::string path = folder_ + "/file";
+  std::ofstream(path) << "hello";
+  const OpenedFile file = *FileJail().Open(path, 100);
+  EXPECT_EQ(file.bytes(), 5);
+  EXPECT_EQ(*file.Look(), file.identity());
+  EXPECT_EQ(FileJail().Open(path, 100)->identity(), file.identity());
+  std::filesystem::resize_file(path, 3);
+  EXPECT_NE(*file.Look(), file.identity());
+  char bytes[5];
+  EXPECT_TRUE(file.ReadAt(1, 2, bytes).ok());
+  EXPECT_EQ(std::string(bytes, 2), "el");
+  EXPECT_EQ(file.ReadAt(0, 5, bytes).code(), StatusCode::kUnavailable);
+  // Another file in its place is another one, whatever its times.
+  std::filesystem::rename(path, path + ".old");
+  std::ofstream(path) << "hel";
+  EXPECT_NE(FileJail().Open(path, 100)->identity().inode, file.identity().inode);
+}
+
+TEST(CacheFilePathTest, FollowsTheEnvironment) {
+  const auto with = [](const char* cache, const char* home) {
+    cache == nullptr ? unsetenv("XDG_CACHE_HOME") : setenv("XDG_CACHE_HOME", cache, 1);
+    home == nullptr ? unsetenv("HOME") : setenv("HOME", home, 1);
+    return CacheFilePath("x");
+  };
+  EXPECT_EQ(with("/c", "/h"), "/c/graft/x");
+  EXPECT_EQ(with("relative", "/h"), "/h/.cache/graft/x");
+  EXPECT_EQ(with(nullptr, "/h"), "/h/.cache/graft/x");
+  EXPECT_EQ(with(nullptr, nullptr), "");
+}
+
+}  // namespace
+}  // namespace graft

@@ -1,0 +1,89 @@
+// WorkCrew: threads that help with work which falls into pieces, as an adapter does into its
+// tensors. The thread that hands in a Batch takes part in it, so that no batch waits for a helper.
+// Batches of several threads are helped in turns. Helpers take only those cores that no Presence
+// takes: where as many threads are present as there are cores, each of them works alone. Helpers
+// are started by the first batch that could use them. Thread-safe; a Batch belongs to one thread,
+// but for WaitFor.
+#pragma once
+
+#include <condition_variable>
+#include <cstdint>
+#include <exception>
+#include <functional>
+#include <list>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+namespace graft {
+
+class WorkCrew {
+ public:
+  explicit WorkCrew(int num_cores);
+  ~WorkCrew();
+  WorkCrew(const WorkCrew&) = delete;
+  WorkCrew& operator=(const WorkCrew&) = delete;
+
+  // As long as it lives, its thread has a core of the crew's. Null: of no crew.
+  class Presence {
+   public:
+    explicit Presence(WorkCrew* crew);
+    ~Presence();
+    Presence(const Presence&) = delete;
+    Presence& operator=(const Presence&) = delete;
+
+   private:
+    WorkCrew* const crew_;
+  };
+
+  // Pieces 0, 1, ..., begun in this order. If memory runs out in a piece, no further one begins,
+  // and those that wait get the exception. Nothing else may be thrown in a piece.
+  class Batch {
+   public:
+    // Helpers begin at once. Null: the caller does it all, while it waits. What `piece` refers to
+    // outlives the batch.
+    Batch(WorkCrew* crew, int64_t num_pieces, std::function<void(int64_t piece_idx)> piece);
+    // Begins no further piece, and waits for those that run.
+    ~Batch();
+    Batch(const Batch&) = delete;
+    Batch& operator=(const Batch&) = delete;
+
+    // Do pieces until all are done, or this one is, and wait for those of helpers. A piece of
+    // another batch may wait for one of this.
+    void Wait();
+    void WaitFor(int64_t piece_idx);
+
+   private:
+    friend class WorkCrew;
+    bool has_more() const { return next_ < num_pieces_; }
+    void RunNext(std::unique_lock<std::mutex>& lock);
+    void Close();
+
+    WorkCrew* const crew_;
+    std::mutex own_mutex_;
+    std::mutex& mutex_;  // the crew's, which guards the rest, or its own
+    std::condition_variable changed_;
+    const int64_t num_pieces_;
+    const std::function<void(int64_t)> piece_;
+    int64_t next_ = 0;
+    int64_t num_running_ = 0;
+    std::vector<bool> is_done_;
+    std::exception_ptr out_of_memory_;
+  };
+
+ private:
+  void StartHelpers();
+  void Help();
+  bool MayHelp() const { return num_present_ + num_helping_ < num_cores_; }
+
+  const int num_cores_;
+  std::mutex mutex_;
+  std::condition_variable work_came_;
+  std::list<Batch*> open_;  // those with pieces that were not begun, in turns
+  int num_present_ = 0;
+  int num_helping_ = 0;
+  bool stopping_ = false;
+  std::vector<std::thread> helpers_;
+};
+
+}  // namespace graft
