@@ -16,21 +16,15 @@
 namespace graft {
 namespace {
 
-void HashFile(Sha256& hash, const std::string& bytes) {
-  unsigned char length[8];
-  for (int i = 0; i < 8; ++i) length[i] = static_cast<unsigned char>(bytes.size() >> (8 * i));
-  hash.Update(length, sizeof(length));
-  hash.Update(bytes);
-}
-
 constexpr int64_t kManifestBytesMax = int64_t{1} << 20;
 constexpr int kManifestFormat = 1;
 
-std::string HashOf(const std::vector<AdapterFolder>& folders, const AdapterTextFiles& texts) {
+std::string HashOf(const AdapterContent& content, const AdapterTextFiles& texts) {
+  if (content.reading != nullptr) return content.reading->Hash(texts);
   Sha256 hash;
-  for (const AdapterFolder& folder : folders) {
+  for (const AdapterFolder& folder : content.folders) {
     HashFile(hash, folder.config);
-    HashFile(hash, folder.weights);
+    HashFile(hash, folder.weights.view());
   }
   for (const auto& [file, bytes] : texts) {
     HashFile(hash, file);
@@ -49,9 +43,9 @@ Status CheckManifest(const std::string& text, const std::string& path, const Fil
     return UnimplementedError("\"format\" is not 1, the only one that this program knows");
   }
   const Json stated = json.value("hash", Json());
-  if (stated.is_null() || stated == HashOf(content.folders, {})) return OkStatus();
+  if (stated.is_null() || stated == HashOf(content, {})) return OkStatus();
   ASSIGN_OR_RETURN(const AdapterTextFiles texts, ReadAdapterTextFiles(path, jail));
-  const std::string hash = HashOf(content.folders, texts);
+  const std::string hash = HashOf(content, texts);
   if (stated == hash) return OkStatus();
   return DataLossError("\"hash\" is " + stated.dump(-1, ' ', true, Json::error_handler_t::replace) +
                        ", but the files beside it have " + hash +
@@ -104,11 +98,45 @@ Status CheckOtherWeights(const std::string& path) {
   return OkStatus();
 }
 
+// The config is read, the weights are not yet.
+Result<OpenedAdapterFolder> OpenFolder(const std::string& path, int64_t weights_bytes_max,
+                                       const FileJail& jail) {
+  OpenedAdapterFolder folder;
+  folder.path = path;
+  Result<std::string> config = jail.Read(path + "/" + kPeftFiles[0], kPeftConfigBytesMax);
+  if (config.status().code() == StatusCode::kNotFound) {
+    const std::string below = TellAdaptersBelow(path);
+    if (!below.empty()) return NotFoundError(path + ": " + below);
+  }
+  RETURN_IF_ERROR(config.status());
+  folder.config = *std::move(config);
+  RETURN_IF_ERROR(CheckOtherWeights(path));
+  ASSIGN_OR_RETURN(folder.weights, jail.Open(path + "/" + kPeftFiles[1], weights_bytes_max));
+  return folder;
+}
+
 // Nothing where the bundle has no such folder.
-Result<AdapterFolder> ReadPart(const std::string& path, int64_t weights_bytes_max,
-                               const FileJail& jail) {
-  if (!FileExists(path)) return AdapterFolder();
-  return ReadAdapterFolder(path, weights_bytes_max, jail);
+Result<OpenedAdapterFolder> OpenPart(const std::string& path, int64_t weights_bytes_max,
+                                     const FileJail& jail) {
+  if (!FileExists(path)) return OpenedAdapterFolder();
+  return OpenFolder(path, weights_bytes_max, jail);
+}
+
+bool IsBundle(const std::string& path) {
+  return !FileExists(path + "/" + kPeftFiles[0]) && FileExists(path + "/" + kBundleManifest);
+}
+
+// Reads the weights of what was opened; they are hashed beside unless the hash is known.
+Status ReadOpened(std::vector<OpenedAdapterFolder> folders, int64_t since_ns,
+                  const AdapterReadHelp& help, AdapterContent* content) {
+  const auto reading = std::make_shared<ContentReading>(std::move(folders), since_ns, help);
+  RETURN_IF_ERROR(reading->Read(!reading->KnownHash(content->texts).has_value()));
+  for (size_t i = 0; i < reading->folders().size(); ++i) {
+    const OpenedAdapterFolder& folder = reading->folders()[i];
+    content->folders.push_back({folder.path, folder.config, reading->weights(i)});
+  }
+  content->reading = reading;
+  return OkStatus();
 }
 
 Status CheckParts(const std::string& path, const AdapterContent& content) {
@@ -141,18 +169,12 @@ int64_t AdapterWeightsBytesMax(const ModelConfig& model) {
 
 Result<AdapterFolder> ReadAdapterFolder(const std::string& path, int64_t weights_bytes_max,
                                         const FileJail& jail) {
-  AdapterFolder folder;
-  folder.path = path;
-  Result<std::string> config = jail.Read(path + "/" + kPeftFiles[0], kPeftConfigBytesMax);
-  if (config.status().code() == StatusCode::kNotFound) {
-    const std::string below = TellAdaptersBelow(path);
-    if (!below.empty()) return NotFoundError(path + ": " + below);
-  }
-  RETURN_IF_ERROR(config.status());
-  folder.config = *std::move(config);
-  RETURN_IF_ERROR(CheckOtherWeights(path));
-  ASSIGN_OR_RETURN(folder.weights, jail.Read(path + "/" + kPeftFiles[1], weights_bytes_max));
-  return folder;
+  ASSIGN_OR_RETURN(OpenedAdapterFolder opened, OpenFolder(path, weights_bytes_max, jail));
+  std::vector<OpenedAdapterFolder> folders;
+  folders.push_back(std::move(opened));
+  ContentReading reading(std::move(folders), FileTimeNow(), {});
+  RETURN_IF_ERROR(reading.Read(/*hashes=*/false));
+  return AdapterFolder{path, reading.folders()[0].config, reading.weights(0)};
 }
 
 Result<AdapterTextFiles> ReadAdapterTextFiles(const std::string& path, const FileJail& jail) {
@@ -169,36 +191,58 @@ Result<AdapterTextFiles> ReadAdapterTextFiles(const std::string& path, const Fil
 std::string AdapterHash(const AdapterFolder& folder) {
   Sha256 hash;
   HashFile(hash, folder.config);
-  HashFile(hash, folder.weights);
+  HashFile(hash, folder.weights.view());
   return hash.HexDigest();
 }
 
 Result<AdapterContent> ReadAdapter(const std::string& path, int64_t weights_bytes_max,
-                                   const FileJail& jail, TextFileUse use) {
-  const std::string manifest = path + "/" + kBundleManifest;
+                                   const FileJail& jail, TextFileUse use,
+                                   const AdapterReadHelp& help) {
+  const int64_t since_ns = FileTimeNow();
   AdapterContent content;
   if (use == TextFileUse::kContent) {
     ASSIGN_OR_RETURN(content.texts, ReadAdapterTextFiles(path, jail));
   }
-  if (FileExists(path + "/adapter_config.json") || !FileExists(manifest)) {
-    content.folders.resize(1);
-    ASSIGN_OR_RETURN(content.folders[0], ReadAdapterFolder(path, weights_bytes_max, jail));
+  std::vector<OpenedAdapterFolder> opened;
+  const auto open = [&](Result<OpenedAdapterFolder> folder) -> Status {
+    if (folder.ok()) opened.push_back(std::move(*folder));
+    return folder.status();
+  };
+  content.is_bundle = IsBundle(path);
+  if (!content.is_bundle) {
+    RETURN_IF_ERROR(open(OpenFolder(path, weights_bytes_max, jail)));
+    RETURN_IF_ERROR(ReadOpened(std::move(opened), since_ns, help, &content));
     return content;
   }
-  content.is_bundle = true;
-  content.folders.resize(2);
-  ASSIGN_OR_RETURN(content.folders[0], ReadPart(path + "/lora", weights_bytes_max, jail));
-  ASSIGN_OR_RETURN(content.folders[1], ReadPart(path + "/prompt", weights_bytes_max, jail));
+  for (const char* const part : {"/lora", "/prompt"}) {
+    RETURN_IF_ERROR(open(OpenPart(path + part, weights_bytes_max, jail)));
+  }
+  RETURN_IF_ERROR(ReadOpened(std::move(opened), since_ns, help, &content));
   RETURN_IF_ERROR(CheckParts(path, content));
+  const std::string manifest = path + "/" + kBundleManifest;
   ASSIGN_OR_RETURN(const std::string text, jail.Read(manifest, kManifestBytesMax));
   const Status checked = CheckManifest(text, path, jail, content);
   if (!checked.ok()) return checked.WithContext(manifest);
   return content;
 }
 
-std::string ContentHash(const AdapterContent& content) {
-  return HashOf(content.folders, content.texts);
+std::string RememberedHash(const std::string& path, int64_t weights_bytes_max, const FileJail& jail,
+                           TextFileUse use, const AdapterReadHelp& help) {
+  if (help.memory == nullptr || IsBundle(path)) return "";
+  AdapterTextFiles texts;
+  if (use == TextFileUse::kContent) {
+    Result<AdapterTextFiles> found = ReadAdapterTextFiles(path, jail);
+    if (!found.ok()) return "";
+    texts = std::move(*found);
+  }
+  Result<OpenedAdapterFolder> opened = OpenFolder(path, weights_bytes_max, jail);
+  if (!opened.ok()) return "";
+  std::vector<OpenedAdapterFolder> folders;
+  folders.push_back(std::move(*opened));
+  return ContentReading(std::move(folders), FileTimeNow(), help).KnownHash(texts).value_or("");
 }
+
+std::string ContentHash(const AdapterContent& content) { return HashOf(content, content.texts); }
 
 Result<std::string> HashOfFolder(const std::string& path) {
   ASSIGN_OR_RETURN(const AdapterContent content,
@@ -209,7 +253,7 @@ Result<std::string> HashOfFolder(const std::string& path) {
 std::string HashAs(const std::string& wanted, AdapterContent* content) {
   std::string hash = ContentHash(*content);
   if (wanted.empty() || hash == wanted || content->texts.empty()) return hash;
-  if (HashOf(content->folders, {}) != wanted) return hash;
+  if (HashOf(*content, {}) != wanted) return hash;
   content->texts.clear();
   return wanted;
 }
@@ -219,7 +263,7 @@ std::string HashWithoutTexts(const std::string& wanted, const std::string& path,
   std::string hash = ContentHash(content);
   if (wanted.empty() || hash == wanted) return hash;
   const Result<AdapterTextFiles> texts = ReadAdapterTextFiles(path, jail);
-  return texts.ok() && HashOf(content.folders, *texts) == wanted ? wanted : hash;
+  return texts.ok() && HashOf(content, *texts) == wanted ? wanted : hash;
 }
 
 }  // namespace graft

@@ -3,21 +3,23 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "base/file.h"
 #include "base/status.h"
 #include "model/config.h"
+#include "model/content_reading.h"
+#include "model/file_bytes.h"
 
 namespace graft {
 
 // One PEFT folder.
 struct AdapterFolder {
   std::string path;
-  std::string config;   // adapter_config.json
-  std::string weights;  // adapter_model.safetensors
+  std::string config;  // adapter_config.json
+  FileBytes weights;   // adapter_model.safetensors
 };
 
 // More than any adapter of the model has in its adapter_model.safetensors: every module at the
@@ -38,7 +40,6 @@ std::string AdapterHash(const AdapterFolder& folder);
 
 // The files beside the weights that are there of kAdapterTextFiles, by name, in that order. Links
 // out of `jail` count as none.
-using AdapterTextFiles = std::vector<std::pair<std::string, std::string>>;
 Result<AdapterTextFiles> ReadAdapterTextFiles(const std::string& path, const FileJail& jail = {});
 
 // What an adapter consists of: one PEFT folder of any kind, or where it is a bundle, LoRA and then
@@ -47,6 +48,8 @@ struct AdapterContent {
   bool is_bundle = false;
   std::vector<AdapterFolder> folders;
   AdapterTextFiles texts;
+  // Knows the hash of the folders, or still computes it; shared by copies of the content.
+  std::shared_ptr<ContentReading> reading;
 };
 
 // Whether the files of texts are part of a content, or not read.
@@ -54,10 +57,17 @@ enum class TextFileUse : uint8_t { kContent, kNone };
 
 // A folder without adapter_config.json that has a graft.json is a bundle of its folders lora and
 // prompt. Errors are as ReadAdapterFolder's; kDataLoss where graft.json has another hash than comes
-// out, with the files of texts or without them, which may have come later.
+// out, with the files of texts or without them, which may have come later. The hash may still be
+// computed by another thread when this returns, so that others of its functions wait for it.
 Result<AdapterContent> ReadAdapter(const std::string& path, int64_t weights_bytes_max,
                                    const FileJail& jail = {},
-                                   TextFileUse use = TextFileUse::kContent);
+                                   TextFileUse use = TextFileUse::kContent,
+                                   const AdapterReadHelp& help = {});
+
+// The ContentHash of a PEFT folder if `help` remembers it; its weights are not read. "": it is not
+// remembered, or no PEFT folder.
+std::string RememberedHash(const std::string& path, int64_t weights_bytes_max, const FileJail& jail,
+                           TextFileUse use, const AdapterReadHelp& help);
 
 // The adapter's identity: as AdapterHash, over all folders, of which a missing one counts as two
 // empty files, and then over the name and the bytes of each file of texts.

@@ -139,5 +139,31 @@ TEST(SelfTestLoraTest, CatchesAnOverflow) {
               HasSubstr("self-test of model.layers.0.self_attn.q_proj"));
 }
 
+// Beside other work it finds the same, whichever thread tests a module.
+TEST(SelfTestLoraTest, ACrewFindsTheSame) {
+  const ModelConfig model = OddModel();
+  const PeftConfig peft = Peft(R"("target_modules": "all-linear", "r": 6)");
+  const std::vector<TestTensor> tensors = LoraTestTensors(peft, model, "BF16");
+  const LoraWeights weights = *LoraWeights::Load(FileOf(tensors), peft, model, DType::kBF16);
+  std::vector<TestTensor> others = tensors;
+  for (TestTensor& tensor : others) {
+    if (!tensor.name.ends_with("lora_B.weight")) continue;
+    if (tensor.name.find("layers.0.") == std::string::npos) tensor.data[1] ^= 0x40;
+  }
+  const Status alone = SelfTestLora(FileOf(others), peft, model, weights);
+  EXPECT_EQ(alone.code(), StatusCode::kInternal);
+  WorkCrew several(4);
+  for (WorkCrew* const crew : {static_cast<WorkCrew*>(nullptr), &several}) {
+    EXPECT_EQ(LoraSelfTest::Begin(FileOf(tensors), peft, model, weights, crew)->Finish().ToString(),
+              "OK");
+    for (int round = 0; round < 20; ++round) {
+      Result<LoraSelfTest> test = LoraSelfTest::Begin(FileOf(others), peft, model, weights, crew);
+      EXPECT_EQ(test->Finish().ToString(), alone.ToString());
+    }
+    // One that is given up.
+    (void)LoraSelfTest::Begin(FileOf(others), peft, model, weights, crew);
+  }
+}
+
 }  // namespace
 }  // namespace graft

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "model/lora_packing.h"
 #include "model/tensor_rows.h"
 
 namespace graft {
@@ -168,26 +169,6 @@ void TakeSlice(const LoraTarget& target, const ModelConfig& model, LoraTensors& 
                    tensors.b_row * target.rank * DTypeBytes(tensors.b.dtype);
 }
 
-// B [out, rank] into rows of B^T, in tiles: neither side is walked with long strides.
-template <typename From, typename To>
-bool TransposeRows(const TensorView& b, const void* const* rows) {
-  constexpr int64_t kTile = 64;
-  const int64_t out = b.shape[0];
-  const int64_t rank = b.shape[1];
-  bool finite = true;
-  for (int64_t begin = 0; begin < out; begin += kTile) {
-    const int64_t end = std::min(begin + kTile, out);
-    for (int64_t j = 0; j < rank; ++j) {
-      To* const row = static_cast<To*>(const_cast<void*>(rows[j]));
-      for (int64_t o = begin; o < end; ++o) {
-        row[o] = FromFloat<To>(ToFloat(LoadElement<From>(b.data, o * rank + j)));
-        finite &= IsFinite(row[o]);
-      }
-    }
-  }
-  return finite;
-}
-
 }  // namespace
 
 int64_t LoraRowBytes(int64_t elements, DType dtype) {
@@ -223,14 +204,14 @@ Result<std::vector<LoraTensors>> MatchLoraTensors(const SafetensorsFile& file,
 }
 
 Result<LoraWeights> LoraWeights::Load(const SafetensorsFile& file, const PeftConfig& peft,
-                                      const ModelConfig& model, DType dtype) {
+                                      const ModelConfig& model, DType dtype, WorkCrew* crew) {
   LoraWeights weights;
   weights.dtype_ = dtype;
   ASSIGN_OR_RETURN(weights.targets_, ResolveLoraTargets(peft, model));
   ASSIGN_OR_RETURN(const std::vector<LoraTensors> tensors,
                    MatchLoraTensors(file, weights.targets_, peft, model));
   weights.LayOut(model);
-  RETURN_IF_ERROR(weights.Fill(model, tensors));
+  RETURN_IF_ERROR(PackLora(tensors, weights.targets_, weights.matrices_, model, dtype, crew));
   return weights;
 }
 
@@ -277,26 +258,6 @@ void LoraWeights::LayOut(const ModelConfig& model) {
   }
   CHECK_EQ(next - buffer_.as<char>(), bytes);
   CHECK_EQ(rows_.size(), num_rows);
-}
-
-Status LoraWeights::Fill(const ModelConfig& model, std::span<const LoraTensors> tensors) {
-  for (size_t t = 0; t < targets_.size(); ++t) {
-    const LoraTarget& target = targets_[t];
-    const LoraMatrix& to = matrix(target.layer, target.module);
-    const TensorView& a = tensors[t].a;
-    const TensorView& b = tensors[t].b;
-    const auto name = [&](LoraSide side) {
-      return LoraTensorName(model, target.layer, target.module, side);
-    };
-    const bool shares_a = StoredProjectionOf(model, target.module).first != target.module;
-    const bool a_finite = shares_a || CopyTensorRows(a, dtype_, to.a_rows);
-    if (!a_finite) return NotFiniteError(name(LoraSide::kA), 0, a, dtype_);
-    const bool b_finite = DispatchCopy(b.dtype, dtype_, [&]<typename From, typename To>() {
-      return TransposeRows<From, To>(b, to.b_rows);
-    });
-    if (!b_finite) return NotFiniteError(name(LoraSide::kB), tensors[t].b_row, b, dtype_);
-  }
-  return OkStatus();
 }
 
 LoraWeights LoraWeights::SliceOf(const ModelConfig& model, const Shard& shard) const {

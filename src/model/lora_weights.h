@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "base/status.h"
+#include "base/work_crew.h"
 #include "kernels/lora/lora.h"
 #include "model/config.h"
 #include "model/lora_module.h"
@@ -55,9 +56,9 @@ struct LoraAddend {
 
 class LoraWeights {
  public:
-  // kInvalidArgument names the tensor and what is wrong with it.
+  // kInvalidArgument names the tensor and what is wrong with it. A crew helps, if there is one.
   static Result<LoraWeights> Load(const SafetensorsFile& file, const PeftConfig& peft,
-                                  const ModelConfig& model, DType dtype);
+                                  const ModelConfig& model, DType dtype, WorkCrew* crew = nullptr);
 
   // Of an adapter that leaves all modules alone.
   static LoraWeights None(const ModelConfig& model, DType dtype);
@@ -88,7 +89,6 @@ class LoraWeights {
   LoraWeights() = default;
   void LayOut(const ModelConfig& model);
   Status TargetSum(std::span<const LoraAddend> addends, const ModelConfig& model);
-  Status Fill(const ModelConfig& model, std::span<const LoraTensors> tensors);
 
   DType dtype_ = DType::kF32;
   int32_t rank_max_ = 0;

@@ -515,5 +515,36 @@ TEST(LoraWeightsTest, FusedProjectionsAreRefusedByTheirNames) {
   EXPECT_THAT(refusal(), HasSubstr("qkv_proj"));
 }
 
+// Which thread packs a module makes no difference, and of several bad values the first is named.
+TEST(LoraWeightsTest, ACrewPacksTheSame) {
+  const ModelConfig model = OddModel();
+  const PeftConfig peft = Peft(R"("target_modules": "all-linear", "r": 6)");
+  WorkCrew crew(4);
+  for (const std::string from : {"F32", "BF16", "F16"}) {
+    const std::vector<TestTensor> tensors = LoraTestTensors(peft, model, from);
+    for (const DType to : {DType::kF32, DType::kBF16}) {
+      const LoraWeights alone = *LoraWeights::Load(FileOf(tensors), peft, model, to);
+      const LoraWeights helped = *LoraWeights::Load(FileOf(tensors), peft, model, to, &crew);
+      ASSERT_EQ(alone.buffer().bytes(), helped.buffer().bytes());
+      EXPECT_EQ(std::memcmp(alone.buffer().data(), helped.buffer().data(),
+                            static_cast<size_t>(alone.buffer().bytes())),
+                0);
+    }
+  }
+  std::vector<TestTensor> tensors = LoraTestTensors(peft, model, "F32");
+  const float infinity = std::numeric_limits<float>::infinity();
+  for (TestTensor& tensor : tensors) {
+    if (tensor.name.find("layers.0.self_attn.q_proj") != std::string::npos) continue;
+    std::memcpy(tensor.data.data(), &infinity, sizeof(infinity));
+  }
+  const Status alone = LoraWeights::Load(FileOf(tensors), peft, model, DType::kF32).status();
+  EXPECT_EQ(alone.code(), StatusCode::kInvalidArgument);
+  for (int round = 0; round < 20; ++round) {
+    EXPECT_EQ(
+        LoraWeights::Load(FileOf(tensors), peft, model, DType::kF32, &crew).status().message(),
+        alone.message());
+  }
+}
+
 }  // namespace lora_weights_test
 }  // namespace graft

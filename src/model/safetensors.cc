@@ -213,24 +213,29 @@ std::string EntryProblem(const SafetensorsEntry& entry, int64_t data_bytes) {
 
 }  // namespace
 
-// The file's bytes: mapped, or owned.
+// The file's bytes: mapped, owned or shared.
 class SafetensorsFile::Storage {
  public:
   Storage(const char* mapped, int64_t bytes) : mapped_(mapped), bytes_(bytes) {}
   explicit Storage(std::string owned)
       : owned_(std::move(owned)), bytes_(static_cast<int64_t>(owned_.size())) {}
+  explicit Storage(FileBytes shared) : shared_(std::move(shared)), bytes_(shared_.bytes()) {}
   ~Storage() {
     if (mapped_ != nullptr) munmap(const_cast<char*>(mapped_), static_cast<size_t>(bytes_));
   }
   Storage(const Storage&) = delete;
   Storage& operator=(const Storage&) = delete;
 
-  const char* data() const { return mapped_ != nullptr ? mapped_ : owned_.data(); }
+  const char* data() const {
+    if (mapped_ != nullptr) return mapped_;
+    return shared_.data() != nullptr ? shared_.data() : owned_.data();
+  }
   int64_t bytes() const { return bytes_; }
 
  private:
   const char* mapped_ = nullptr;
   std::string owned_;
+  FileBytes shared_;
   int64_t bytes_;
 };
 
@@ -261,6 +266,10 @@ Result<SafetensorsFile> SafetensorsFile::Open(const std::string& path) {
 }
 
 Result<SafetensorsFile> SafetensorsFile::FromBytes(std::string bytes, std::string label) {
+  return Make(std::make_unique<Storage>(std::move(bytes)), std::move(label));
+}
+
+Result<SafetensorsFile> SafetensorsFile::FromBytes(FileBytes bytes, std::string label) {
   return Make(std::make_unique<Storage>(std::move(bytes)), std::move(label));
 }
 

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "base/status.h"
+#include "model/file_bytes.h"
 #include "tensor/buffer.h"
 
 namespace graft {
@@ -35,6 +36,7 @@ class SafetensorsFile {
   static Result<SafetensorsFile> Open(const std::string& path);
   // The same checks on bytes in memory; `label` stands for the path in errors.
   static Result<SafetensorsFile> FromBytes(std::string bytes, std::string label);
+  static Result<SafetensorsFile> FromBytes(FileBytes bytes, std::string label);
 
   SafetensorsFile(SafetensorsFile&&) noexcept;
   SafetensorsFile& operator=(SafetensorsFile&&) noexcept;

@@ -13,7 +13,7 @@ bool CopyMatrixRows(const TensorView& matrix, const void* const* rows) {
   for (int64_t j = 0; j < matrix.shape[0]; ++j) {
     To* const row = static_cast<To*>(const_cast<void*>(rows[j]));
     for (int64_t i = 0; i < columns; ++i) {
-      row[i] = FromFloat<To>(ToFloat(LoadElement<From>(matrix.data, j * columns + i)));
+      row[i] = ConvertElement<To>(LoadElement<From>(matrix.data, j * columns + i));
       finite &= IsFinite(row[i]);
     }
   }

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <cstring>
 #include <string>
+#include <type_traits>
 #include <vector>
 
 #include "base/status.h"
@@ -24,6 +25,16 @@ T LoadElement(const void* data, int64_t i) {
 inline bool IsFinite(float x) { return std::isfinite(x); }
 inline bool IsFinite(Bfloat16 x) { return (x.bits & 0x7f80u) != 0x7f80u; }
 inline bool IsFinite(Float16 x) { return (x.bits & 0x7c00u) != 0x7c00u; }
+
+// By way of fp32, which loses nothing of what the narrower types hold.
+template <typename To, typename From>
+To ConvertElement(From value) {
+  if constexpr (std::is_same_v<From, To>) {
+    return value;
+  } else {
+    return FromFloat<To>(ToFloat(value));
+  }
+}
 
 // "[2, 3]".
 std::string SizesText(const std::vector<int64_t>& shape);
