@@ -30,6 +30,18 @@ struct LoadedAdapter {
   std::vector<int32_t> invocation_tokens;  // see AdapterFacts
   AdapterTextPtr text = nullptr;
   bool leaves_texts_out = false;  // see AdapterFacts
+  // Under way over the weights, so that it goes before them; to be finished before anybody may use
+  // these.
+  std::optional<LoraSelfTest> test;
+};
+
+// What reading takes besides the folder, the same for all of a backend's.
+struct ReadingContext {
+  const ModelConfig& config;
+  const VirtualTokenDTypes& dtypes;
+  const FileJail& jail;
+  const AdapterTextHooks& hooks;
+  AdapterReadHelp help;
 };
 
 // Longer than any tokenizer's file.
@@ -78,19 +90,21 @@ Status CheckVocabulary(const std::string& path, const FileJail& jail,
 
 // Errors carry the path.
 Result<LoadedAdapter> LoadPrompt(const AdapterFolder& folder, const SafetensorsFile& file,
-                                 const ModelConfig& config, const VirtualTokenDTypes& dtypes) {
-  const Result<PromptConfig> prompt = ParsePromptConfig(folder.config, config);
+                                 const ReadingContext& context) {
+  const Result<PromptConfig> prompt = ParsePromptConfig(folder.config, context.config);
   if (!prompt.ok()) return prompt.status().WithContext(folder.path + "/adapter_config.json");
-  Result<VirtualTokens> tokens = VirtualTokens::Load(file, *prompt, config, dtypes);
+  Result<VirtualTokens> tokens = VirtualTokens::Load(file, *prompt, context.config, context.dtypes);
   if (!tokens.ok()) return tokens.status().WithContext(folder.path);
-  return LoadedAdapter{"",
-                       prompt->base_model,
-                       prompt->peft_version,
-                       {LoraWeights::None(config, dtypes.weights), std::move(*tokens)}};
+  return LoadedAdapter{
+      "",
+      prompt->base_model,
+      prompt->peft_version,
+      {LoraWeights::None(context.config, context.dtypes.weights), std::move(*tokens)}};
 }
 
-Result<LoadedAdapter> LoadLora(const AdapterFolder& folder, const SafetensorsFile& file,
-                               const ModelConfig& config, DType dtype) {
+Result<LoadedAdapter> LoadLora(const AdapterFolder& folder, SafetensorsFile file,
+                               const ReadingContext& context) {
+  const ModelConfig& config = context.config;
   const Result<PeftConfig> peft = ParsePeftConfig(folder.config);
   if (!peft.ok()) return peft.status().WithContext(folder.path + "/adapter_config.json");
   for (const int32_t token : peft->invocation_tokens) {
@@ -100,21 +114,26 @@ Result<LoadedAdapter> LoadLora(const AdapterFolder& folder, const SafetensorsFil
                                 std::to_string(token) + ", the model's vocabulary ends at " +
                                 std::to_string(config.vocab_size - 1));
   }
-  Result<LoraWeights> weights = LoraWeights::Load(file, *peft, config, dtype);
+  Result<LoraWeights> weights =
+      LoraWeights::Load(file, *peft, config, context.dtypes.weights, context.help.crew);
   if (!weights.ok()) return weights.status().WithContext(folder.path);
-  const Status tested = SelfTestLora(file, *peft, config, *weights);
-  if (!tested.ok()) return tested.WithContext(folder.path);
-  return LoadedAdapter{"", peft->base_model, peft->peft_version, std::move(*weights),
-                       peft->invocation_tokens};
+  Result<LoraSelfTest> test =
+      LoraSelfTest::Begin(std::move(file), *peft, config, *weights, context.help.crew);
+  if (!test.ok()) return test.status().WithContext(folder.path);
+  return LoadedAdapter{.hash = "",
+                       .base_model = peft->base_model,
+                       .peft_version = peft->peft_version,
+                       .weights = std::move(*weights),
+                       .invocation_tokens = peft->invocation_tokens,
+                       .test = std::move(*test)};
 }
 
-Result<LoadedAdapter> LoadFolder(AdapterFolder folder, const ModelConfig& config,
-                                 const VirtualTokenDTypes& dtypes) {
-  ASSIGN_OR_RETURN(const SafetensorsFile file,
-                   SafetensorsFile::FromBytes(std::move(folder.weights),
-                                              folder.path + "/adapter_model.safetensors"));
-  if (IsPromptConfig(folder.config)) return LoadPrompt(folder, file, config, dtypes);
-  return LoadLora(folder, file, config, dtypes.weights);
+Result<LoadedAdapter> LoadFolder(const AdapterFolder& folder, const ReadingContext& context) {
+  ASSIGN_OR_RETURN(
+      SafetensorsFile file,
+      SafetensorsFile::FromBytes(folder.weights, folder.path + "/adapter_model.safetensors"));
+  if (IsPromptConfig(folder.config)) return LoadPrompt(folder, file, context);
+  return LoadLora(folder, std::move(file), context);
 }
 
 bool DoesNothing(const AdapterWeights& weights, const ModelConfig& config) {
@@ -131,29 +150,34 @@ std::string HashFor(const std::string& wanted, const std::string& path, const Fi
   return hooks.read ? HashAs(wanted, content) : HashWithoutTexts(wanted, path, jail, *content);
 }
 
-// `wanted`: the hash that it is known by; "": none.
+// `wanted`: the hash that it is known by; "": none. The weights are converted and tested while
+// their bytes are still hashed.
 Result<LoadedAdapter> LoadAdapter(const std::string& path, const std::string& wanted,
-                                  const ModelConfig& config, const VirtualTokenDTypes& dtypes,
-                                  const FileJail& jail, const AdapterTextHooks& hooks) {
+                                  const ReadingContext& context) {
   ASSIGN_OR_RETURN(AdapterContent content,
-                   ReadAdapter(path, AdapterWeightsBytesMax(config), jail, UseOf(hooks)));
-  const bool has_texts = !content.texts.empty();
-  std::string hash = HashFor(wanted, path, jail, hooks, &content);
-  ASSIGN_OR_RETURN(AdapterTextPtr text, TextOf(path, content.texts, hooks));
+                   ReadAdapter(path, AdapterWeightsBytesMax(context.config), context.jail,
+                               UseOf(context.hooks), context.help));
   std::optional<LoadedAdapter> all;
-  for (AdapterFolder& folder : content.folders) {
+  for (const AdapterFolder& folder : content.folders) {
     if (folder.path.empty()) continue;  // a bundle without it
-    ASSIGN_OR_RETURN(LoadedAdapter part, LoadFolder(std::move(folder), config, dtypes));
+    ASSIGN_OR_RETURN(LoadedAdapter part, LoadFolder(folder, context));
     if (all.has_value()) {
       all->weights.virtual_tokens = std::move(part.weights.virtual_tokens);
     } else {
       all = std::move(part);
     }
   }
-  all->hash = std::move(hash);
-  all->text = std::move(text);
+  const bool has_texts = !content.texts.empty();
+  all->hash = HashFor(wanted, path, context.jail, context.hooks, &content);
+  ASSIGN_OR_RETURN(all->text, TextOf(path, content.texts, context.hooks));
   all->leaves_texts_out = has_texts && content.texts.empty();
   return std::move(*all);
+}
+
+Status FinishTest(const std::string& path, LoraSelfTest* test) {
+  if (test == nullptr) return OkStatus();
+  const Status tested = test->Finish();
+  return tested.ok() ? tested : tested.WithContext(path);
 }
 
 }  // namespace
@@ -161,8 +185,12 @@ Result<LoadedAdapter> LoadAdapter(const std::string& path, const std::string& wa
 Result<std::string> LoraAdapterBackend::Hash(const std::string& path) { return HashAs(path, ""); }
 
 Result<std::string> LoraAdapterBackend::HashAs(const std::string& path, const std::string& hash) {
+  const int64_t bytes_max = AdapterWeightsBytesMax(config_);
+  std::string known = RememberedHash(path, bytes_max, jail_, UseOf(texts_), help_);
+  if (!known.empty() && (hash.empty() || hash == known)) return known;
+  const WorkCrew::Presence here(help_.crew);
   ASSIGN_OR_RETURN(AdapterContent content,
-                   ReadAdapter(path, AdapterWeightsBytesMax(config_), jail_, UseOf(texts_)));
+                   ReadAdapter(path, bytes_max, jail_, UseOf(texts_), help_));
   return HashFor(hash, path, jail_, texts_, &content);
 }
 
@@ -209,8 +237,19 @@ Result<HostStore::Held> LoraAdapterBackend::Fetch(const std::string& path,
     HostStore::Held held = store_.Find(hash);
     if (held) return held;
   }
+  const WorkCrew::Presence here(help_.crew);
+  return TryToRead(path, hash, {.crew = help_.crew});
+}
+
+Result<HostStore::Held> LoraAdapterBackend::FetchAhead(const std::string& path,
+                                                       const std::string& hash) {
+  return TryToRead(path, hash, {.evicts = false});
+}
+
+Result<HostStore::Held> LoraAdapterBackend::TryToRead(const std::string& path,
+                                                      const std::string& hash, const HostPut& how) {
   try {
-    return ReadFolder(path, hash);
+    return ReadFolder(path, hash, how);
   } catch (const std::bad_alloc& error) {
     return ResourceExhaustedError(path + " found no memory (" + error.what() +
                                   "); try again later, or start the server with less --host-gib");
@@ -225,10 +264,26 @@ Result<HostStore::Held> LoraAdapterBackend::FetchForRequests(const std::string& 
   return DataLossError(held.status().message());
 }
 
+int64_t LoraAdapterBackend::BytesToFetch(const std::string& path) const {
+  int64_t bytes = 0;
+  for (const char* const file : {"", "/lora", "/prompt"}) {
+    const Result<FileStamp> stamp = StampFile(path + file + "/" + kPeftFiles[1]);
+    if (stamp.ok()) bytes += stamp->bytes;
+  }
+  // Files of 16 bits become twice as large where fp32 is served.
+  return dtypes_.weights == DType::kF32 ? 3 * bytes : 2 * bytes;
+}
+
 Result<HostStore::Held> LoraAdapterBackend::ReadFolder(const std::string& path,
-                                                       const std::string& hash) {
+                                                       const std::string& hash,
+                                                       const HostPut& how) {
   RETURN_IF_ERROR(CheckVocabularyOnce(path));
-  ASSIGN_OR_RETURN(LoadedAdapter adapter, LoadAdapter(path, hash, config_, dtypes_, jail_, texts_));
+  ASSIGN_OR_RETURN(LoadedAdapter adapter, LoadAdapter(path, hash,
+                                                      {.config = config_,
+                                                       .dtypes = dtypes_,
+                                                       .jail = jail_,
+                                                       .hooks = texts_,
+                                                       .help = {how.crew, help_.memory}}));
   if (!hash.empty() && adapter.hash != hash) {
     return FailedPreconditionError(
         path + " has changed: it held " + hash.substr(0, kHashDigitsShown) + " and holds " +
@@ -240,17 +295,31 @@ Result<HostStore::Held> LoraAdapterBackend::ReadFolder(const std::string& path,
   described.facts.text = std::move(adapter.text);
   described.facts.leaves_texts_out = adapter.leaves_texts_out;
   described.facts.changes_nothing = DoesNothing(adapter.weights, config_);
-  return Keep(path, std::move(described), std::move(adapter.weights));
+  return Keep(path, std::move(described), std::move(adapter.weights), how,
+              adapter.test.has_value() ? &*adapter.test : nullptr);
 }
 
 Result<HostStore::Held> LoraAdapterBackend::Keep(const std::string& what, HostAdapter whole,
-                                                 AdapterWeights weights) {
-  if (slicer_.keeps_all()) return store_.Put(std::move(whole), std::move(weights));
+                                                 AdapterWeights&& weights, HostPut how,
+                                                 LoraSelfTest* test) {
+  Status tested;
+  if (test != nullptr) {
+    how.may_be_found = [&] {
+      tested = FinishTest(what, test);
+      return tested.ok();
+    };
+  }
+  if (slicer_.keeps_all()) {
+    HostStore::Held held = store_.Put(std::move(whole), std::move(weights), how);
+    RETURN_IF_ERROR(tested);
+    return held;
+  }
   whole.facts = slicer_.Slice(whole).facts;
   const int64_t bytes = whole.weight_bytes;
   // Those that are just being copied let go of their room.
-  constexpr int64_t kWaitNs = 30'000'000'000;
-  HostStore::Held held = store_.Put(std::move(whole), std::move(weights), kWaitNs);
+  if (how.evicts) how.wait_ns = 30'000'000'000;
+  HostStore::Held held = store_.Put(std::move(whole), std::move(weights), how);
+  RETURN_IF_ERROR(tested);
   if (held.is_in_store()) return held;
   return ResourceExhaustedError(
       what + " has " + std::to_string(bytes) +
@@ -285,7 +354,7 @@ Result<HostStore::Held> LoraAdapterBackend::FetchSum(std::vector<AdapterPart> pa
     HostAdapter whole = DescribeHostAdapter(*weights, config_, hash, first.base_model);
     whole.facts.invocation_tokens = first.invocation_tokens;
     held.clear();  // their room may be the sum's
-    return Keep(what, std::move(whole), std::move(*weights));
+    return Keep(what, std::move(whole), std::move(*weights), {.crew = help_.crew});
   } catch (const std::bad_alloc& error) {
     return ResourceExhaustedError(what + " found no memory (" + error.what() +
                                   "); try again later, or start the server with less --host-gib");
@@ -338,7 +407,8 @@ Result<OrderedJson> InspectAdapter(const std::string& path, const ModelConfig& c
                                    AdapterTextPtr* text) {
   RETURN_IF_ERROR(CheckVocabulary(path, jail, texts));
   const VirtualTokenDTypes dtypes = {dtype, KvDType(dtype, Device())};
-  ASSIGN_OR_RETURN(const LoadedAdapter adapter, LoadAdapter(path, "", config, dtypes, jail, texts));
+  ASSIGN_OR_RETURN(LoadedAdapter adapter, LoadAdapter(path, "", {config, dtypes, jail, texts, {}}));
+  RETURN_IF_ERROR(FinishTest(path, adapter.test.has_value() ? &*adapter.test : nullptr));
   const LoraWeights& lora = adapter.weights.lora;
   const std::optional<VirtualTokens>& tokens = adapter.weights.virtual_tokens;
   OrderedJson json = {{"path", path},

@@ -13,7 +13,9 @@
 #include "base/json_fwd.h"
 #include "executor/host_store.h"
 #include "model/config.h"
+#include "model/content_reading.h"
 #include "model/kv_pool.h"
+#include "model/lora_self_test.h"
 #include "step/adapter_loader.h"
 
 namespace graft {
@@ -32,16 +34,17 @@ class LoraAdapterBackend : public AdapterBackend {
  public:
   // `store` is borrowed. Adapters are served in `dtype` on `device`, and read only in `jail`. With
   // a `slicer` (several ranks take slices out of the store) an adapter that finds no room there is
-  // kResourceExhausted, and one with virtual tokens kUnimplemented.
+  // kResourceExhausted, and one with virtual tokens kUnimplemented. `help` is borrowed.
   LoraAdapterBackend(const ModelConfig& config, DType dtype, HostStore& store, FileJail jail = {},
                      AdapterSlicer slicer = {}, const Device& device = {},
-                     AdapterTextHooks texts = {})
+                     AdapterTextHooks texts = {}, const AdapterReadHelp& help = {})
       : config_(config),
         dtypes_{dtype, KvDType(dtype, device)},
         store_(store),
         jail_(std::move(jail)),
         slicer_(std::move(slicer)),
-        texts_(std::move(texts)) {}
+        texts_(std::move(texts)),
+        help_(help) {}
 
   Result<std::string> Hash(const std::string& path) override;
   // Errors carry the path and name the key or tensor.
@@ -58,6 +61,13 @@ class LoraAdapterBackend : public AdapterBackend {
   // kFailedPrecondition: the folder has another hash. kResourceExhausted: memory runs out
   // meanwhile. Virtual, because benches have adapters that no folder holds.
   virtual Result<HostStore::Held> Fetch(const std::string& path, const std::string& hash);
+  // Bytes of memory that Fetch takes for this folder while it runs, besides the store's: the
+  // files', and what they are converted to. By the size of the weights alone; 0 where that cannot
+  // be told.
+  virtual int64_t BytesToFetch(const std::string& path) const;
+  // Fetch before a request asks, on the caller's thread alone: nothing in the store makes room for
+  // it. Held by no store where it found none.
+  Result<HostStore::Held> FetchAhead(const std::string& path, const std::string& hash);
   // Fetch for requests that need the adapter. A folder that is broken or not supported is kDataLoss
   // here, so that kInvalidArgument and kUnimplemented are about the request itself. Another machine
   // may have a whole copy.
@@ -75,11 +85,17 @@ class LoraAdapterBackend : public AdapterBackend {
   }
 
  private:
-  Result<HostStore::Held> ReadFolder(const std::string& path, const std::string& hash);
+  // kResourceExhausted where ReadFolder runs out of memory.
+  Result<HostStore::Held> TryToRead(const std::string& path, const std::string& hash,
+                                    const HostPut& how);
+  Result<HostStore::Held> ReadFolder(const std::string& path, const std::string& hash,
+                                     const HostPut& how);
   // Reads no file again that is as it was when it was accepted.
   Status CheckVocabularyOnce(const std::string& path);
-  // `whole` describes the weights; `what` names it where it finds no room.
-  Result<HostStore::Held> Keep(const std::string& what, HostAdapter whole, AdapterWeights weights);
+  // `whole` describes the weights; `what` names it where it finds no room. Nothing finds it before
+  // `test` has passed, which is null where there is none.
+  Result<HostStore::Held> Keep(const std::string& what, HostAdapter whole, AdapterWeights&& weights,
+                               HostPut how, LoraSelfTest* test = nullptr);
 
   const ModelConfig config_;
   const VirtualTokenDTypes dtypes_;
@@ -87,6 +103,7 @@ class LoraAdapterBackend : public AdapterBackend {
   const FileJail jail_;
   const AdapterSlicer slicer_;  // any rank's: all slices have the same shape
   const AdapterTextHooks texts_;
+  const AdapterReadHelp help_;
   std::mutex vocabularies_mutex_;
   std::unordered_set<std::string> vocabularies_;  // accepted: folders with their files' stamps
 };

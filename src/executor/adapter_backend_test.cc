@@ -5,6 +5,9 @@
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 
+#include <filesystem>
+#include <thread>
+
 #include "base/fault.h"
 #include "model/adapter_test_util.h"
 #include "tensor/allocations.h"
@@ -325,8 +328,15 @@ TEST_F(AdapterBackendTest, InspectTellsOfVirtualTokens) {
 
 TEST_F(AdapterBackendTest, WhereMemoryRunsOutTheAdapterIsRefusedForNow) {
   const std::string path = Folder("a");
+  const auto file =
+      static_cast<int64_t>(std::filesystem::file_size(path + "/adapter_model.safetensors"));
   {
-    const AllocationLimit limit({}, 0);
+    const AllocationLimit limit({}, 0);  // not even the file
+    EXPECT_THAT(Refusal(path),
+                AllOf(HasSubstr("RESOURCE_EXHAUSTED"), HasSubstr(path), HasSubstr("no room")));
+  }
+  {
+    const AllocationLimit limit({}, file);  // no room for what it is converted to
     EXPECT_THAT(Refusal(path),
                 AllOf(HasSubstr("RESOURCE_EXHAUSTED"), HasSubstr(path), HasSubstr("--host-gib")));
   }
@@ -445,6 +455,84 @@ TEST_F(AdapterBackendTest, TheSelfTestRunsAtLoad) {
   WriteAdapter(dir_.File("huge"), PeftJson(), SafetensorsBytes(tensors));
   EXPECT_THAT(Refusal(dir_.File("huge")), AllOf(HasSubstr("INVALID_ARGUMENT"),
                                                 HasSubstr("self-test of"), HasSubstr("too large")));
+  EXPECT_EQ(store_.num_adapters(), 0) << "no request finds it";
+  EXPECT_EQ(store_.bytes(), 0);
+  // The same where it runs beside the copy, and where the store has no room.
+  WorkCrew crew(4);
+  HostStore none(0, metrics_);
+  for (HostStore* const store : {&store_, &none}) {
+    LoraAdapterBackend backend(model_, DType::kF32, *store, {}, {}, {}, {}, {.crew = &crew});
+    EXPECT_THAT(backend.Fetch(dir_.File("huge"), "").status().message(), HasSubstr("self-test of"));
+    EXPECT_EQ(store->num_adapters(), 0);
+  }
+  EXPECT_EQ(store_.CheckIntegrity().ToString(), "OK");
+}
+
+// Several threads fetch several folders at once, with helpers and a memory of hashes: each gets the
+// bytes of its folder, and what is remembered is what is hashed.
+TEST_F(AdapterBackendTest, ManyAreFetchedAtOnce) {
+  WorkCrew crew(4);
+  HashMemory memory({.settle_ns = 0});
+  LoraAdapterBackend backend(model_, DType::kF32, store_, {}, {}, {}, {},
+                             {.crew = &crew, .memory = &memory});
+  constexpr int kFolders = 6;
+  std::vector<std::string> paths;
+  std::vector<std::string> hashes;
+  for (int i = 0; i < kFolders; ++i) {
+    paths.push_back(Folder("a" + std::to_string(i), R"("r": )" + std::to_string(i + 1)));
+    hashes.push_back(*backend_.Hash(paths.back()));
+  }
+  for (int round = 0; round < 2; ++round) {
+    std::vector<std::thread> threads;
+    for (int t = 0; t < 4; ++t) {
+      threads.emplace_back([&, t] {
+        for (int i = 0; i < kFolders; ++i) {
+          const auto at = static_cast<size_t>((i + t) % kFolders);
+          const Result<HostStore::Held> held =
+              backend.Fetch(paths[at], i % 2 == 0 ? "" : hashes[at]);
+          ASSERT_TRUE(held.ok()) << held.status().ToString();
+          EXPECT_EQ((*held)->facts.hash, hashes[at]);
+          EXPECT_EQ((*held)->facts.rank_max, static_cast<int32_t>(at) + 1);
+        }
+      });
+    }
+    for (std::thread& thread : threads) thread.join();
+  }
+  EXPECT_EQ(store_.num_adapters(), kFolders);
+  for (int i = 0; i < kFolders; ++i) {
+    EXPECT_EQ(*backend.Hash(paths[static_cast<size_t>(i)]), hashes[static_cast<size_t>(i)]);
+  }
+}
+
+TEST_F(AdapterBackendTest, AKnownHashIsNotComputed) {
+  HashMemory memory({.settle_ns = 0});
+  LoraAdapterBackend backend(model_, DType::kF32, store_, {}, {}, {}, {}, {.memory = &memory});
+  const std::string path = Folder("a");
+  for (const int64_t now = FileTimeNow(); FileTimeNow() <= now + 20'000'000;) {
+  }
+  const std::string hash = *backend.Hash(path);
+  EXPECT_EQ(memory.num_entries(), 1);
+  EXPECT_EQ(backend.Fetch(path, "").value()->facts.hash, hash);
+  EXPECT_EQ(memory.num_entries(), 1);
+  // What was written since is something else, also for requests that know it by its hash.
+  const std::string weights = path + "/adapter_model.safetensors";
+  std::string bytes = *ReadFile(weights);
+  bytes.back() ^= 1;
+  HostStore none(0, metrics_);
+  LoraAdapterBackend another(model_, DType::kF32, none, {}, {}, {}, {}, {.memory = &memory});
+  EXPECT_TRUE(another.Fetch(path, hash).ok());
+  WriteFile(weights, bytes);
+  EXPECT_THAT(another.Fetch(path, hash).status().message(), HasSubstr("has changed"));
+  EXPECT_NE(*another.Hash(path), hash);
+}
+
+TEST_F(AdapterBackendTest, TellsWhatAFetchTakes) {
+  const std::string path = Folder("a");
+  const auto file =
+      static_cast<int64_t>(std::filesystem::file_size(path + "/adapter_model.safetensors"));
+  EXPECT_EQ(backend_.BytesToFetch(path), 3 * file);
+  EXPECT_EQ(LoraAdapterBackend(model_, DType::kBF16, store_).BytesToFetch(path), 2 * file);
+  EXPECT_EQ(backend_.BytesToFetch(dir_.File("nowhere")), 0);
 }
 
 TEST_F(AdapterBackendTest, InspectTellsModulesRanksAndScales) {

@@ -33,6 +33,22 @@ void CopySource(const std::vector<HostAdapter::Stretch>& stretches, int64_t begi
 
 }  // namespace
 
+// A Buffer has huge pages where the system gives them, which are fewer to lock.
+LockedSlab::LockedSlab(int64_t bytes, const Device& device) {
+  constexpr int64_t kHugeFrom = int64_t{4} << 20;  // from where on a Buffer has whole pages
+  bytes_ = Buffer(std::max(bytes, kHugeFrom));
+  if (device.is_cpu()) return;
+  // Brought in here, where several threads can, and not by the driver, where one at a time does.
+  constexpr int64_t kSmallPage = 4096;
+  for (int64_t at = 0; at < bytes_.bytes(); at += kSmallPage) data()[at] = 0;
+  LockPages(data(), bytes_.bytes());
+  is_locked_ = true;
+}
+
+LockedSlab::~LockedSlab() {
+  if (is_locked_) UnlockPages(data());
+}
+
 HostStore::Held::Held(Held&& other) noexcept
     : store_(std::exchange(other.store_, nullptr)),
       entry_(std::exchange(other.entry_, nullptr)),
@@ -188,12 +204,13 @@ bool HostStore::EvictCheapest(int32_t priority_max) {
 char* HostStore::PageData(int32_t page) {
   const int32_t first = page / kSlabPages * kSlabPages;
   Slab& slab = slabs_[static_cast<size_t>(page / kSlabPages)];
+  const std::lock_guard lock(slab.mutex);
   if (slab.data == nullptr) {
     UseDevice(device_);  // else locking would wake the first GPU, and none for the CPU
     const int64_t bytes = std::min(kSlabPages, pool_.num_pages() - first) * kPageBytes;
     if (shared_.bytes() == 0) {
-      slab.own = PinnedBuffer(bytes, device_);
-      slab.data = slab.own.as<char>();
+      slab.own = LockedSlab(bytes, device_);
+      slab.data = slab.own.data();
     } else {
       if (!device_.is_cpu()) shared_.Lock(first * kPageBytes, bytes);
       slab.data = shared_.data() + first * kPageBytes;
@@ -226,27 +243,49 @@ std::optional<PackedRows> HostStore::PackEvicting(const HostAdapter& adapter) {
   return pages;
 }
 
-HostStore::Held HostStore::Put(HostAdapter adapter, AdapterWeights weights, int64_t wait_ns) {
+// Empty where the adapter finds no room, or as long as it finds none.
+std::optional<PackedRows> HostStore::FindRoom(const HostAdapter& adapter, const HostPut& how,
+                                              std::unique_lock<std::mutex>& lock) {
+  const int32_t num_pages = packer_.NumPages(adapter.weight_rows);
+  if (num_pages < 0 || num_pages > bytes_max_ / kPageBytes) return std::nullopt;
+  if (!how.evicts) return packer_.Pack(adapter.weight_rows);
+  std::optional<PackedRows> pages = PackEvicting(adapter);
+  // Other threads put adapters that find room meanwhile.
+  const int64_t until_ns = SteadyClock::Get().NowNs() + how.wait_ns;
+  uint64_t seen = num_changes_;
+  while (!pages.has_value() && SteadyClock::Get().NowNs() < until_ns) {
+    lock.unlock();
+    std::this_thread::sleep_for(kRoomPoll);
+    lock.lock();
+    // To look through all that may go takes milliseconds where they are thousands.
+    if (std::exchange(seen, num_changes_) != num_changes_) pages = PackEvicting(adapter);
+  }
+  return pages;
+}
+
+// An extent is a page or a part of one: each is a piece of work.
+void HostStore::CopyIntoPages(const PackedRows& pages, HostAdapter* adapter, WorkCrew* crew) {
+  const std::vector<PageExtent>& extents = pages.extents();
+  std::vector<HostAdapter::Stretch> stretches(extents.size());
+  WorkCrew::Batch batch(crew, std::ssize(extents), [&](int64_t piece) {
+    const PageExtent& extent = extents[static_cast<size_t>(piece)];
+    char* const data = PageData(extent.page) + extent.page_begin;
+    CopySource(adapter->stretches, extent.source_begin, extent.bytes, data);
+    stretches[static_cast<size_t>(piece)] = {extent.source_begin, extent.bytes, data};
+  });
+  batch.Wait();
+  adapter->stretches = std::move(stretches);
+}
+
+HostStore::Held HostStore::Put(HostAdapter adapter, AdapterWeights&& weights, const HostPut& how) {
   std::unique_lock lock(mutex_);
   const std::string hash = adapter.facts.hash;
   if (const auto it = entries_.find(hash); it != entries_.end()) return Hold(*it->second);
-  const int32_t num_pages = packer_.NumPages(adapter.weight_rows);
-  std::optional<PackedRows> pages;
-  if (num_pages >= 0 && num_pages <= bytes_max_ / kPageBytes) {
-    pages = PackEvicting(adapter);
-    // Other threads put adapters that find room meanwhile.
-    const int64_t until_ns = SteadyClock::Get().NowNs() + wait_ns;
-    uint64_t seen = num_changes_;
-    while (!pages.has_value() && SteadyClock::Get().NowNs() < until_ns) {
-      lock.unlock();
-      std::this_thread::sleep_for(kRoomPoll);
-      lock.lock();
-      // To look through all that may go takes milliseconds where they are thousands.
-      if (std::exchange(seen, num_changes_) != num_changes_) pages = PackEvicting(adapter);
-    }
-  }
+  std::optional<PackedRows> pages = FindRoom(adapter, how, lock);
   if (!pages.has_value()) {
+    lock.unlock();
     Held held;
+    if (how.may_be_found && !how.may_be_found()) return held;
     held.own_weights_ = std::make_unique<AdapterWeights>(std::move(weights));
     held.own_ = std::make_unique<HostAdapter>(std::move(adapter));
     held.adapter_ = held.own_.get();
@@ -263,14 +302,8 @@ HostStore::Held HostStore::Put(HostAdapter adapter, AdapterWeights weights, int6
   } const lock_again{lock, num_changes_};
   lock.unlock();
   // Copying takes milliseconds, and lookups must not wait for it.
-  const std::lock_guard fill_lock(fill_mutex_);
-  std::vector<HostAdapter::Stretch> stretches;
-  for (const PageExtent& extent : pages->extents()) {
-    char* const data = PageData(extent.page) + extent.page_begin;
-    CopySource(adapter.stretches, extent.source_begin, extent.bytes, data);
-    stretches.push_back({extent.source_begin, extent.bytes, data});
-  }
-  adapter.stretches = std::move(stretches);
+  CopyIntoPages(*pages, &adapter, how.crew);
+  if (how.may_be_found && !how.may_be_found()) return Held();
   auto entry = std::make_unique<Entry>();
   entry->adapter = std::move(adapter);
   entry->pages = std::move(*pages);
@@ -298,9 +331,11 @@ int64_t HostStore::bytes() const {
 }
 
 int64_t HostStore::slab_bytes() {
-  const std::lock_guard lock(fill_mutex_);
   int64_t bytes = 0;
-  for (const Slab& slab : slabs_) bytes += slab.bytes;
+  for (Slab& slab : slabs_) {
+    const std::lock_guard lock(slab.mutex);
+    bytes += slab.bytes;
+  }
   return bytes;
 }
 

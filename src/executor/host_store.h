@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -12,9 +13,11 @@
 #include <string>
 #include <tuple>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "base/metrics.h"
+#include "base/work_crew.h"
 #include "cache/page_pool.h"
 #include "cache/row_packer.h"
 #include "executor/host_adapter.h"
@@ -22,6 +25,38 @@
 #include "tensor/shared_memory.h"
 
 namespace graft {
+
+// Memory of the host, page-locked for a device that is a GPU.
+class LockedSlab {
+ public:
+  LockedSlab() = default;
+  // OutOfMemory where the host has not that many bytes left.
+  LockedSlab(int64_t bytes, const Device& device);
+  ~LockedSlab();
+  LockedSlab(LockedSlab&& other) noexcept : bytes_(std::move(other.bytes_)) {
+    is_locked_ = std::exchange(other.is_locked_, false);
+  }
+  LockedSlab& operator=(LockedSlab&& other) noexcept {
+    std::swap(bytes_, other.bytes_);
+    std::swap(is_locked_, other.is_locked_);
+    return *this;
+  }
+  char* data() { return bytes_.as<char>(); }
+
+ private:
+  Buffer bytes_;
+  bool is_locked_ = false;
+};
+
+// How HostStore::Put goes about it.
+struct HostPut {
+  int64_t wait_ns = 0;       // for room, where all of it is in use
+  WorkCrew* crew = nullptr;  // helps to copy, if there is one
+  bool evicts = true;        // false: an adapter that finds no free room is not kept
+  // Asked once the bytes are copied, before the adapter can be found; false: it never can. Empty:
+  // it can.
+  std::function<bool()> may_be_found;
+};
 
 class HostStore {
  private:
@@ -68,9 +103,10 @@ class HostStore {
   bool Has(const std::string& hash) const;
   std::optional<AdapterFacts> FactsOf(const std::string& hash) const;
   // Copies `weights`, which `adapter` describes, into the store if there is room or room can be
-  // made. An adapter that is there under this hash stays. If all room is in use, waits up to
-  // `wait_ns` for some. OutOfMemory if the machine has less memory left than the store's limit.
-  Held Put(HostAdapter adapter, AdapterWeights weights, int64_t wait_ns = 0);
+  // made. An adapter that is there under this hash stays. Empty where it may not be found. The
+  // weights are taken away only where the store keeps no copy.
+  // OutOfMemory if the machine has less memory left than the store's limit.
+  Held Put(HostAdapter adapter, AdapterWeights&& weights, const HostPut& how = {});
 
   // Higher priorities stay longer, kPinned for ever; 0 by default. Also for adapters not there yet.
   static constexpr int32_t kPinned = INT32_MAX;
@@ -106,20 +142,24 @@ class HostStore {
   bool EvictCheapest(int32_t priority_max);
   bool CanFree(int32_t num_pages, int32_t priority_max);
   std::optional<PackedRows> PackEvicting(const HostAdapter& adapter);
+  std::optional<PackedRows> FindRoom(const HostAdapter& adapter, const HostPut& how,
+                                     std::unique_lock<std::mutex>& lock);
   char* PageData(int32_t page);
+  void CopyIntoPages(const PackedRows& pages, HostAdapter* adapter, WorkCrew* crew);
   void Account();
 
   const int64_t bytes_max_;
   const Device device_;
-  std::mutex fill_mutex_;     // before mutex_: one Put copies at a time; guards slabs_
-  mutable std::mutex mutex_;  // the rest
+  mutable std::mutex mutex_;  // all but slabs_, each of which has its own
   PagePool pool_;
   RowPacker packer_;
-  // Made when first used, then kept: locking pages takes long.
+  // Made when first used, then kept: locking pages takes long. Several threads make several slabs
+  // at once.
   struct Slab {
+    std::mutex mutex;  // no other is taken under it
     char* data = nullptr;
     int64_t bytes = 0;
-    PinnedBuffer own;  // unless it is shared
+    LockedSlab own;  // unless it is shared
   };
   SharedMemory shared_;
   std::vector<Slab> slabs_;

@@ -116,7 +116,7 @@ TEST_F(HostStoreTest, WaitsForRoomWhereItIsAsked) {
   const auto put = [&](int64_t wait_ns) {
     LoraWeights weights = MakeWeights(64, 9);
     HostAdapter adapter = DescribeHostAdapter(weights, model_, "late", "base");
-    return store_.Put(std::move(adapter), std::move(weights), wait_ns).is_in_store();
+    return store_.Put(std::move(adapter), std::move(weights), {.wait_ns = wait_ns}).is_in_store();
   };
   EXPECT_FALSE(put(0));
   EXPECT_FALSE(put(20'000'000));
@@ -291,7 +291,8 @@ TEST_F(HostStoreTest, WhatFitsIsPutWhileAnotherWaitsForRoom) {
     LoraWeights weights = MakeWeights(96, 2);
     HostAdapter adapter = DescribeHostAdapter(weights, model_, "large", "base");
     const int64_t wait_ns = int64_t{60} * 1'000'000'000;
-    EXPECT_TRUE(store_.Put(std::move(adapter), std::move(weights), wait_ns).is_in_store());
+    EXPECT_TRUE(
+        store_.Put(std::move(adapter), std::move(weights), {.wait_ns = wait_ns}).is_in_store());
     is_done = true;
   });
   std::this_thread::sleep_for(std::chrono::milliseconds(50));  // that it most likely waits
@@ -317,6 +318,53 @@ TEST_F(HostStoreTest, ThreadsPutFindAndLetGo) {
     });
   }
   for (std::thread& thread : threads) thread.join();
+}
+
+// While its bytes are copied nothing finds it, and what may not be found leaves no trace.
+TEST_F(HostStoreTest, NothingFindsWhatMayNotBeFoundYet) {
+  WorkCrew crew(4);
+  for (const bool may : {false, true}) {
+    LoraWeights lora = MakeWeights(16, 1);
+    HostAdapter adapter = DescribeHostAdapter(lora, model_, "a", "base");
+    AdapterWeights weights = std::move(lora);
+    const HostStore::Held held =
+        store_.Put(std::move(adapter), std::move(weights), {.crew = &crew, .may_be_found = [&] {
+                                                              EXPECT_FALSE(store_.Has("a"));
+                                                              EXPECT_FALSE(store_.Find("a"));
+                                                              return may;
+                                                            }});
+    EXPECT_EQ(static_cast<bool>(held), may);
+    EXPECT_EQ(store_.Has("a"), may);
+    EXPECT_EQ(store_.bytes() > 0, may);
+    EXPECT_EQ(store_.CheckIntegrity().ToString(), "OK");
+  }
+  // The same for one that finds no room.
+  LoraWeights lora = MakeWeights(256, 1);
+  HostAdapter adapter = DescribeHostAdapter(lora, model_, "large", "base");
+  AdapterWeights weights = std::move(lora);
+  EXPECT_FALSE(
+      store_.Put(std::move(adapter), std::move(weights), {.may_be_found = [] { return false; }}));
+}
+
+TEST_F(HostStoreTest, ACrewCopiesTheSame) {
+  WorkCrew crew(4);
+  const std::string expected = Bytes(*Put("alone", 16, 7));
+  LoraWeights lora = MakeWeights(16, 7);
+  HostAdapter adapter = DescribeHostAdapter(lora, model_, "helped", "base");
+  AdapterWeights weights = std::move(lora);
+  const HostStore::Held held = store_.Put(std::move(adapter), std::move(weights), {.crew = &crew});
+  EXPECT_EQ(Bytes(*held), expected);
+}
+
+TEST_F(HostStoreTest, WhatEvictsNothingFindsFreeRoomAlone) {
+  ASSERT_TRUE(Put("a", 64).is_in_store());
+  LoraWeights lora = MakeWeights(96, 1);
+  HostAdapter adapter = DescribeHostAdapter(lora, model_, "b", "base");
+  AdapterWeights weights = std::move(lora);
+  EXPECT_FALSE(store_.Put(std::move(adapter), std::move(weights), {.evicts = false}).is_in_store());
+  EXPECT_TRUE(store_.Has("a"));
+  EXPECT_TRUE(Put("b", 96).is_in_store());
+  EXPECT_FALSE(store_.Has("a")) << "it was in the way";
 }
 
 }  // namespace

@@ -39,8 +39,10 @@ PagedLoader::PagedLoader(const ModelConfig& config, LoraAdapterBackend& backend,
       hanging_gauge_(metrics.Gauge("graft_adapter_fetches_hanging",
                                    "Fetches that were given up and whose storage has not answered "
                                    "yet")),
+      bytes_gauge_(metrics.Gauge("graft_adapter_fetch_bytes",
+                                 "Bytes of memory that fetches take besides the host's store")),
       rank_copies_(static_cast<size_t>(loras.adapters_max())) {
-  CHECK(limits.threads > 0 && limits.threads_more >= 0);
+  CHECK(limits.threads > 0 && limits.threads_more >= 0 && limits.bytes_max > 0);
   CHECK(limits.slow_ns < INT64_MAX / 2 && limits.give_up_ns < INT64_MAX / 2);
   {
     const std::lock_guard lock(mutex_);
@@ -108,21 +110,30 @@ void PagedLoader::FetchFolders() {
     watched_changed_.notify_one();
     Read(*reading, lock);
     readings_.erase(reading);
+    room_came_.notify_all();
+    TellBytes();
   }
+}
+
+Result<HostStore::Held> PagedLoader::FetchNow(const FetchJob& job) {
+  const FetchOrder& order = job.order;
+  return order.parts.empty() ? backend_.FetchForRequests(order.path, order.hash)
+                             : backend_.FetchSum(order.parts, on_read_);
 }
 
 void PagedLoader::Read(Reading& reading, std::unique_lock<std::mutex>& lock) {
   const FetchJob& job = reading.job;
   const FetchOrder& order = job.order;
-  lock.unlock();
-  const bool is_sum = !order.parts.empty();
-  Result<HostStore::Held> held = is_sum ? backend_.FetchSum(order.parts, on_read_)
-                                        : backend_.FetchForRequests(order.path, order.hash);
-  fetch_seconds_.Observe(NsToSeconds(SteadyClock::Get().NowNs() - job.since_ns));
-  lock.lock();
+  Result<HostStore::Held> held = UnavailableError("it found no room in time");
+  if (WaitForRoom(reading, lock)) {
+    lock.unlock();
+    held = FetchNow(job);
+    fetch_seconds_.Observe(NsToSeconds(SteadyClock::Get().NowNs() - job.since_ns));
+    lock.lock();
+  }
   reading.is_done = true;
   if (reading.is_given_up) {
-    hanging_gauge_.Decrement();
+    if (reading.hangs) hanging_gauge_.Decrement();
     lock.unlock();
     held = UnavailableError("nobody waits for it");  // let go outside the lock
     lock.lock();
@@ -137,11 +148,65 @@ void PagedLoader::Read(Reading& reading, std::unique_lock<std::mutex>& lock) {
   }
   LoadEvent event = EventOf(job, OkStatus());
   event.facts = (*held)->facts;
-  if (order.hash.empty() && !is_sum && on_read_) on_read_(order.key, event.facts);
+  if (order.hash.empty() && order.parts.empty() && on_read_) on_read_(order.key, event.facts);
   lock.lock();
   held_[order.content] = std::move(*held);
   Announce(std::move(event));
 }
+
+// The lock is held at both ends. False: it was given up before it found room.
+bool PagedLoader::WaitForRoom(Reading& reading, std::unique_lock<std::mutex>& lock) {
+  lock.unlock();
+  const int64_t bytes = BytesToFetch(reading.job.order);
+  lock.lock();
+  reading.bytes = bytes;
+  reading.phase = ReadingPhase::kWaiting;
+  room_came_.wait(lock, [&] { return reading.is_given_up || HasRoom(reading); });
+  if (reading.is_given_up) return false;
+  reading.phase = ReadingPhase::kReading;
+  reading.job.since_ns = SteadyClock::Get().NowNs();
+  room_came_.notify_all();  // the next in line may find some, too
+  TellBytes();
+  return true;
+}
+
+// What is in the store takes none, or all its parts do.
+int64_t PagedLoader::BytesToFetch(const FetchOrder& order) const {
+  if (!order.hash.empty() && backend_.FactsOf(order.hash).has_value()) return 0;
+  if (order.parts.empty()) return backend_.BytesToFetch(order.path);
+  int64_t bytes = 0;
+  for (const AdapterPart& part : order.parts) bytes += backend_.BytesToFetch(part.path);
+  return bytes;
+}
+
+bool PagedLoader::TakesRoom(const Reading& reading) {
+  return reading.phase == ReadingPhase::kReading && !reading.is_slow && reading.bytes > 0;
+}
+
+// Under the lock. Those that came first find room first, and one of them always does.
+bool PagedLoader::HasRoom(const Reading& reading) const {
+  if (reading.bytes == 0) return true;
+  const auto first_in_line =
+      std::find_if(readings_.begin(), readings_.end(), [](const Reading& other) {
+        return other.phase == ReadingPhase::kWaiting && other.bytes > 0 && !other.is_given_up;
+      });
+  if (&*first_in_line != &reading) return false;
+  if (std::none_of(readings_.begin(), readings_.end(), TakesRoom)) return true;
+  return BytesUnderWay() + reading.bytes <= limits_.bytes_max;
+}
+
+int64_t PagedLoader::BytesUnderWay() const {
+  int64_t bytes = 0;
+  for (const Reading& reading : readings_) {
+    if (TakesRoom(reading)) bytes += reading.bytes;
+  }
+  for (const auto& [content, held] : held_) {
+    if (!held.is_in_store()) bytes += held->weight_bytes;
+  }
+  return bytes;
+}
+
+void PagedLoader::TellBytes() { bytes_gauge_.Set(static_cast<double>(BytesUnderWay())); }
 
 LoadEvent PagedLoader::EventOf(const FetchJob& job, Status status) {
   LoadEvent event;
@@ -180,12 +245,16 @@ int64_t PagedLoader::GiveUpLate(int64_t now_ns) {
   };
   for (Reading& reading : readings_) {
     if (reading.is_done || reading.is_given_up) continue;
-    if (!reading.is_slow && is_late(reading.job, limits_.slow_ns) && FindReader()) {
+    // One that waits for room hangs nowhere.
+    const bool may_hang = reading.phase != ReadingPhase::kWaiting;
+    if (may_hang && !reading.is_slow && is_late(reading.job, limits_.slow_ns) && FindReader()) {
       MakePlaceFor(reading);
     }
     if (!is_late(reading.job, limits_.give_up_ns)) continue;
     reading.is_given_up = true;
-    hanging_gauge_.Increment();
+    reading.hangs = may_hang;
+    if (may_hang) hanging_gauge_.Increment();
+    room_came_.notify_all();
     give_up(reading.job);
   }
   // Jobs in line are late where all threads hang.
@@ -197,6 +266,7 @@ int64_t PagedLoader::GiveUpLate(int64_t now_ns) {
 
 void PagedLoader::MakePlaceFor(Reading& reading) {
   reading.is_slow = true;
+  room_came_.notify_all();
   if (reading.job.copy.has_value()) return;
   LoadEvent event;
   event.kind = LoadEvent::Kind::kSlow;
@@ -287,6 +357,11 @@ void PagedLoader::OrderFetch(FetchJob job) {
   watched_changed_.notify_one();  // it may find all threads hanging
 }
 
+bool PagedLoader::is_reading() {
+  const std::lock_guard lock(mutex_);
+  return !readings_.empty() || !fetches_.orders.empty();
+}
+
 bool PagedLoader::HangsAt(const std::string& path) const {
   return std::any_of(readings_.begin(), readings_.end(), [&path](const Reading& reading) {
     return reading.is_given_up && reading.job.order.path == path;
@@ -316,6 +391,8 @@ HostStore::Held PagedLoader::TakeHeld(const FetchOrder& source) {
     if (const auto it = held_.find(source.content); it != held_.end()) {
       HostStore::Held held = std::move(it->second);
       held_.erase(it);
+      room_came_.notify_all();
+      TellBytes();
       return held;
     }
   }
@@ -329,6 +406,8 @@ void PagedLoader::Drop(int32_t content) {
   if (it == held_.end()) return;
   held = std::move(it->second);
   held_.erase(it);
+  room_came_.notify_all();
+  TellBytes();
 }
 
 std::vector<LoadEvent> PagedLoader::TakeEvents() {

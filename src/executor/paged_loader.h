@@ -6,6 +6,8 @@
 // for other holders, more are started. A folder on storage that does not answer holds up only
 // its own requests: an extra thread replaces the one that waits for it, and the fetch is given up
 // in the end. The waiting thread stays until the storage answers, and the destructor waits for it.
+// Reads wait for each other where their memory would be more than FetchLimits allows. One that is
+// slow is not waited for, so that storage that hangs takes no room from others.
 // The interface is for the engine thread; the loader outlives the engine.
 #pragma once
 
@@ -41,6 +43,9 @@ struct FetchLimits {
   // After this, or so long in line, it has failed, and so do further ones of its folder at once
   // until the storage has answered.
   int64_t give_up_ns = 120'000'000'000;
+  // Memory that reading takes at once, besides what the store keeps, and what is fetched and finds
+  // no room there. One that takes more is read alone.
+  int64_t bytes_max = int64_t{1} << 30;
 };
 
 // Where several ranks share the model, an adapter is copied once all of them have their slices.
@@ -69,6 +74,8 @@ class PagedLoader : public AdapterLoader {
   void SetBeforeLayer(std::function<void(AdapterSlot slot, int32_t layer)> before_layer) {
     copier_.SetBeforeLayer(std::move(before_layer));
   }
+  // Whether a folder is read, or waits to be. Any thread.
+  bool is_reading();
   // The adapters on their way; an arrival ends when TakeEvents returns its kCopied.
   const AdapterArrivals& arrivals() const { return arrivals_; }
 
@@ -96,10 +103,18 @@ class PagedLoader : public AdapterLoader {
     std::optional<CopyOrder> copy;
     int64_t since_ns = 0;  // in line, or with a thread
   };
+  enum class ReadingPhase : uint8_t {
+    kLooking,  // for the file's size
+    kWaiting,  // for room
+    kReading,
+  };
   // A fetch that has a thread.
   struct Reading {
     FetchJob job;
+    ReadingPhase phase = ReadingPhase::kLooking;
+    int64_t bytes = 0;  // of memory that it will take, once it has looked
     bool is_slow = false;
+    bool hangs = false;    // given up, and the storage has not answered yet
     bool is_done = false;  // it will not be given up any more
     bool is_given_up = false;
   };
@@ -110,6 +125,13 @@ class PagedLoader : public AdapterLoader {
   void FetchFolders();
   // The lock is held at both ends, not between.
   void Read(Reading& reading, std::unique_lock<std::mutex>& lock);
+  Result<HostStore::Held> FetchNow(const FetchJob& job);
+  bool WaitForRoom(Reading& reading, std::unique_lock<std::mutex>& lock);
+  bool HasRoom(const Reading& reading) const;
+  static bool TakesRoom(const Reading& reading);
+  int64_t BytesToFetch(const FetchOrder& order) const;
+  int64_t BytesUnderWay() const;
+  void TellBytes();
   void WatchReadings();
   // Gives up fetches that took too long. Returns when to look again, in nanoseconds from `now_ns`.
   int64_t GiveUpLate(int64_t now_ns);
@@ -136,12 +158,14 @@ class PagedLoader : public AdapterLoader {
   prometheus::Histogram& copy_seconds_;
   prometheus::Counter& copied_bytes_;
   prometheus::Gauge& hanging_gauge_;
+  prometheus::Gauge& bytes_gauge_;
 
   std::mutex mutex_;
   Queue<FetchJob> fetches_;
   Readings readings_;                 // those given up too, until their storage answers
   std::vector<std::thread> readers_;  // with those that hang
   std::condition_variable watched_changed_;
+  std::condition_variable room_came_;
   Queue<CopyOrder> copies_wanted_;                     // in the host's memory, their arrivals begun
   std::unordered_map<int32_t, HostStore::Held> held_;  // by content, until copied or dropped
   std::vector<LoadEvent> events_;

@@ -4,8 +4,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <atomic>
+#include <deque>
+#include <mutex>
 #include <semaphore>
+#include <thread>
 
 #include "model/adapter_test_util.h"
 #include "model/test_session.h"
@@ -46,6 +50,19 @@ class PagedLoaderTest : public ::testing::TestWithParam<DeviceKind> {
   LoadEvent Fetch(int32_t content, const std::string& path, const std::string& hash = "") {
     loader_->Fetch({content, path, hash, "key " + path});
     return Next();
+  }
+  // The content of the next fetch that has ended, which went well. Others tell that they are slow.
+  int32_t ExpectFetched() {
+    while (ended_.empty()) {
+      loader_->WaitForEvent();
+      for (LoadEvent& event : loader_->TakeEvents()) {
+        if (event.kind == LoadEvent::Kind::kFetched) ended_.push_back(std::move(event));
+      }
+    }
+    const LoadEvent event = std::move(ended_.front());
+    ended_.pop_front();
+    EXPECT_EQ(event.status.ToString(), "OK");
+    return event.content;
   }
   PackedRows Place(int32_t content, AdapterSlot slot, const std::string& path,
                    const AdapterFacts& facts) {
@@ -107,6 +124,7 @@ class PagedLoaderTest : public ::testing::TestWithParam<DeviceKind> {
   std::unique_ptr<PagedLoader> loader_;
   PagePool pages_{kPages};
   std::unique_ptr<RowPacker> packer_;
+  std::deque<LoadEvent> ended_;
 };
 
 constexpr const char* kAll = R"("target_modules": "all-linear", "r": 6)";
@@ -277,6 +295,13 @@ class HangingBackend : public LoraAdapterBackend {
 
 constexpr int64_t kLongNs = int64_t{1} << 60;
 
+FetchLimits LimitsOf(int32_t threads, int32_t threads_more, int64_t slow_ns, int64_t give_up_ns) {
+  return {.threads = threads,
+          .threads_more = threads_more,
+          .slow_ns = slow_ns,
+          .give_up_ns = give_up_ns};
+}
+
 TEST_P(PagedLoaderTest, AFolderThatHangsHoldsUpNobodyElse) {
   const std::string hangs = Folder("hangs", kAll, 1);
   const std::string good = Folder("good", kSome, 2);
@@ -284,7 +309,7 @@ TEST_P(PagedLoaderTest, AFolderThatHangsHoldsUpNobodyElse) {
   // Once with a second thread from the start, and once with a thread that is added when the first
   // is slow.
   for (const FetchLimits& limits :
-       {FetchLimits{2, 0, kLongNs, kLongNs}, FetchLimits{1, 1, 1'000'000, kLongNs}}) {
+       {LimitsOf(2, 0, kLongNs, kLongNs), LimitsOf(1, 1, 1'000'000, kLongNs)}) {
     SCOPED_TRACE(limits.threads);
     loader_ = std::make_unique<PagedLoader>(model_, backend, *pool_, *loras_,
                                             device_.stream().device, metrics_, 1, limits);
@@ -318,7 +343,7 @@ TEST_P(PagedLoaderTest, NobodysFetchesTakeAllThreads) {
   const std::string good = Folder("good", kSome, 2);
   HangingBackend backend(model_, DType::kF32, store_);
   loader_ = std::make_unique<PagedLoader>(model_, backend, *pool_, *loras_, device_.stream().device,
-                                          metrics_, 1, FetchLimits{1, 1, kLongNs, kLongNs});
+                                          metrics_, 1, LimitsOf(1, 1, kLongNs, kLongNs));
   const auto fetch = [&](int32_t content, const std::string& path, int32_t holder) {
     FetchOrder order = {content, path, "", path};
     order.holder = holder;
@@ -347,7 +372,7 @@ TEST_P(PagedLoaderTest, AFolderThatHangsForLongIsGivenUp) {
   const std::string hangs = Folder("hangs", kAll, 1);
   HangingBackend backend(model_, DType::kF32, store_);
   loader_ = std::make_unique<PagedLoader>(model_, backend, *pool_, *loras_, device_.stream().device,
-                                          metrics_, 1, FetchLimits{1, 1, kLongNs, 200'000'000});
+                                          metrics_, 1, LimitsOf(1, 1, kLongNs, 200'000'000));
   const auto fetch = [&](int32_t content, const std::string& path) {
     loader_->Fetch({content, path, "", path});
     LoadEvent event = Next();
@@ -382,7 +407,7 @@ TEST_P(PagedLoaderTest, ACopyWhoseFolderHangsIsGivenUpForGood) {
   HostStore none(0, metrics_);
   HangingBackend backend(model_, DType::kF32, none);
   loader_ = std::make_unique<PagedLoader>(model_, backend, *pool_, *loras_, device_.stream().device,
-                                          metrics_, 1, FetchLimits{1, 1, kLongNs, 200'000'000});
+                                          metrics_, 1, LimitsOf(1, 1, kLongNs, 200'000'000));
   const AdapterFacts facts = backend_.Read(hangs).value();
   const PackedRows pages = *packer_->Pack(facts.rows);
   EXPECT_FALSE(loader_->Copy({{0, hangs, facts.hash, ""}, 2, pages.extents()}));
@@ -392,6 +417,117 @@ TEST_P(PagedLoaderTest, ACopyWhoseFolderHangsIsGivenUpForGood) {
   backend.answers.release();
   loader_.reset();  // waits for the thread that hangs
   EXPECT_EQ(loras_->num_loaded(), 0);
+}
+
+// A backend with folders that are read for as long as the test likes, and take as much memory.
+class SlowBackend : public LoraAdapterBackend {
+ public:
+  using LoraAdapterBackend::LoraAdapterBackend;
+  Result<HostStore::Held> Fetch(const std::string& path, const std::string& hash) override {
+    Count(1, BytesToFetch(path));
+    begun.release();
+    allowed.acquire();
+    Count(-1, -BytesToFetch(path));
+    return LoraAdapterBackend::Fetch(path, hash);
+  }
+  int64_t BytesToFetch(const std::string& path) const override {
+    return path.find("large") != std::string::npos ? 1000 : 100;
+  }
+  std::counting_semaphore<> begun{0};
+  std::counting_semaphore<> allowed{0};
+  int most_at_once = 0;
+  int64_t most_bytes_of_several = 0;
+
+ private:
+  void Count(int reads, int64_t bytes) {
+    const std::lock_guard lock(mutex_);
+    num_reading_ += reads;
+    bytes_ += bytes;
+    most_at_once = std::max(most_at_once, num_reading_);
+    if (num_reading_ > 1) most_bytes_of_several = std::max(most_bytes_of_several, bytes_);
+  }
+  std::mutex mutex_;
+  int num_reading_ = 0;
+  int64_t bytes_ = 0;
+};
+
+TEST_P(PagedLoaderTest, AsManyAreReadAtOnceAsThereAreThreads) {
+  SlowBackend backend(model_, DType::kF32, store_);
+  loader_ = std::make_unique<PagedLoader>(model_, backend, *pool_, *loras_, device_.stream().device,
+                                          metrics_, 1, FetchLimits{.threads = 5});
+  for (int32_t i = 0; i < 8; ++i) {
+    const std::string path = Folder("a" + std::to_string(i), kSome, static_cast<uint64_t>(i));
+    loader_->Fetch({i, path, "", path});
+  }
+  for (int i = 0; i < 5; ++i) backend.begun.acquire();
+  backend.allowed.release(8);
+  for (int32_t i = 0; i < 8; ++i) ExpectFetched();
+  EXPECT_EQ(backend.most_at_once, 5);
+  loader_.reset();
+}
+
+// The memory that reading takes is bounded, and one that is larger than the bound is read alone.
+TEST_P(PagedLoaderTest, ReadsWaitForEachOthersMemory) {
+  SlowBackend backend(model_, DType::kF32, store_);
+  loader_ = std::make_unique<PagedLoader>(model_, backend, *pool_, *loras_, device_.stream().device,
+                                          metrics_, 1, FetchLimits{.threads = 8, .bytes_max = 250});
+  const std::vector<std::string> names = {"a", "b", "large", "c", "d", "e", "f", "g"};
+  for (size_t i = 0; i < names.size(); ++i) {
+    const std::string path = Folder(names[i], kSome, i);
+    loader_->Fetch({static_cast<int32_t>(i), path, "", path});
+  }
+  backend.begun.acquire();
+  EXPECT_EQ(metrics_.Render().find("graft_adapter_fetch_bytes 0\n"), std::string::npos);
+  backend.allowed.release(100);
+  for (size_t i = 0; i < names.size(); ++i) ExpectFetched();
+  EXPECT_LE(backend.most_at_once, 2);
+  EXPECT_LE(backend.most_bytes_of_several, 250);
+  for (int32_t i = 0; i < std::ssize(names); ++i) loader_->Drop(i);
+  loader_.reset();
+  EXPECT_NE(metrics_.Render().find("graft_adapter_fetch_bytes 0\n"), std::string::npos);
+}
+
+// Storage that hangs takes memory from others only until it is slow.
+TEST_P(PagedLoaderTest, AFolderThatHangsTakesNobodysMemory) {
+  const std::string hangs = Folder("hangs", kAll, 1);
+  const std::string good = Folder("good", kSome, 2);
+  HangingBackend backend(model_, DType::kF32, store_);
+  FetchLimits limits = LimitsOf(2, 1, 1'000'000, kLongNs);
+  limits.bytes_max = 1;
+  loader_ = std::make_unique<PagedLoader>(model_, backend, *pool_, *loras_, device_.stream().device,
+                                          metrics_, 1, limits);
+  loader_->Fetch({0, hangs, "", "hangs"});
+  loader_->Fetch({1, good, "", "good"});
+  EXPECT_EQ(ExpectFetched(), 1);
+  backend.answers.release();
+  EXPECT_EQ(ExpectFetched(), 0);
+  loader_.reset();
+}
+
+// One that waits for room is given up like any other.
+TEST_P(PagedLoaderTest, WhatFindsNoRoomInTimeIsGivenUp) {
+  const std::string hangs = Folder("hangs", kAll, 1);
+  const std::string good = Folder("good", kSome, 2);
+  HangingBackend backend(model_, DType::kF32, store_);
+  FetchLimits limits = LimitsOf(2, 0, kLongNs, 200'000'000);
+  limits.bytes_max = 1;
+  loader_ = std::make_unique<PagedLoader>(model_, backend, *pool_, *loras_, device_.stream().device,
+                                          metrics_, 1, limits);
+  loader_->Fetch({0, hangs, "", "hangs"});
+  while (backend.num_hanging == 0) std::this_thread::yield();
+  loader_->Fetch({1, good, "", "good"});
+  size_t num_events = 0;
+  while (num_events < 2) {
+    loader_->WaitForEvent();
+    for (const LoadEvent& event : loader_->TakeEvents()) {
+      EXPECT_EQ(event.status.code(), StatusCode::kUnavailable);
+      ++num_events;
+    }
+  }
+  EXPECT_NE(metrics_.Render().find("graft_adapter_fetches_hanging 1"), std::string::npos)
+      << "one of them hangs";
+  backend.answers.release();
+  loader_.reset();
 }
 
 TEST_P(PagedLoaderTest, WakesTheEngine) {
