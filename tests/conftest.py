@@ -2,13 +2,16 @@
 all of these processes run on a GPU."""
 
 import asyncio
+import atexit
 import contextlib
 import json
 import os
 import pathlib
+import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 import urllib.request
 
@@ -20,6 +23,9 @@ DEMO = ROOT / "demo"
 sys.path.insert(0, str(ROOT / "tools"))
 from local_server import free_port, wait_listening, wait_ready
 ADMIN_KEY = "admin-secret"
+# Servers of tests remember nothing of each other, nor in the home of whoever runs them.
+os.environ["XDG_CACHE_HOME"] = tempfile.mkdtemp(prefix="graft-cache-")
+atexit.register(shutil.rmtree, os.environ["XDG_CACHE_HOME"], ignore_errors=True)
 # `make test-all` sets it; without it tests leave out what only repeats, and what checks benches.
 LONG_TESTS = bool(os.environ.get("GRAFT_LONG_TESTS"))
 

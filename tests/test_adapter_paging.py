@@ -269,6 +269,62 @@ def test_ten_thousand_adapters_are_listed_at_a_start_within_two_seconds(tmp_path
     assert numbers and (float(numbers[1]) < 2 or not LONG_TESTS), listed
 
 
+def test_a_restart_hashes_nothing_again(tmp_path, expected):
+    hashes = tmp_path / "cache" / "hashes"
+    unread = ["--dtype", "fp32", "--tune", "read-at-start-gib=0", "--adapter-hashes", hashes]
+    known = {}
+    with Server(*unread) as server:
+        for name in ADAPTERS:
+            assert complete(server, name) == expected[name, "It was"]
+        known = {model.id: model.hash for model in server.client().models.list() if model.id in ADAPTERS}
+    lines = hashes.read_text().splitlines()
+    assert {line.split(" ")[-1] for line in lines[1:-1]} == set(known.values())
+    # Known, or in a memory that somebody has damaged: the answers and the hashes are the same.
+    for damage in ("", "x"):
+        hashes.write_text(hashes.read_text() + damage)
+        with Server(*unread) as server:
+            assert not damage or server.says("is not used, and adapters are hashed again: it is damaged")
+            for name in ADAPTERS:
+                assert complete(server, name) == expected[name, "It was"]
+            assert known == {model.id: model.hash for model in server.client().models.list() if model.id in ADAPTERS}
+        assert sorted(hashes.read_text().splitlines()[1:-1]) == sorted(lines[1:-1])
+
+
+def test_a_file_that_was_written_since_is_hashed_again(tmp_path):
+    folder = tmp_path / "adapters"
+    shutil.copytree(DEMO / "adapters" / "austen", folder / "a")
+    args = ["--tune", "read-at-start-gib=0", "--adapter-hashes", tmp_path / "hashes"]
+    time.sleep(2.1)  # younger files are not remembered
+
+    def answer_and_hash():
+        with Server(*args, adapters=folder) as server:
+            return complete(server, "a"), next(model.hash for model in server.client().models.list() if model.id == "a")
+
+    first = answer_and_hash()
+    assert first[1] in (tmp_path / "hashes").read_text()
+    weights = folder / "a" / "adapter_model.safetensors"
+    times = weights.stat()
+    shutil.copy(DEMO / "adapters" / "austen" / "adapter_model.safetensors", weights)
+    with weights.open("r+b") as file:
+        file.seek(-2, os.SEEK_END)
+        file.write(b"\x00\x3c")
+    os.utime(weights, ns=(times.st_atime_ns, times.st_mtime_ns))
+    assert weights.stat().st_size == times.st_size and weights.stat().st_mtime_ns == times.st_mtime_ns
+    assert answer_and_hash()[1] != first[1]
+
+
+def test_adapters_are_read_ahead(expected):
+    with Server("--dtype", "fp32", "--tune", "read-at-start-gib=0", "--read-ahead", "true") as server:
+        deadline = time.monotonic() + 60
+        while server.metric("graft_host_adapters") < len(ADAPTERS) and time.monotonic() < deadline:
+            time.sleep(0.05)
+        assert server.metric("graft_host_adapters") == len(ADAPTERS)
+        assert server.metric("graft_adapter_events_total", 'event="fetch"') == 0
+        for name in ADAPTERS:
+            assert complete(server, name) == expected[name, "It was"]
+        assert server.metric("graft_adapter_events_total", 'event="fetch"') == 0
+
+
 def test_generate_reads_an_adapter_when_it_is_asked_for(expected):
     done = subprocess.run([binary(), "generate", "--model", DEMO / "base", "--adapters", DEMO / "adapters", "--dtype",
                            "fp32", "--adapter", "wells", "--prompt", "It was", "--max-tokens", "12", "--temperature",

@@ -23,6 +23,7 @@ struct DemoEngine {
     const std::string demo = std::string(std::getenv("GRAFT_SOURCE_DIR")) + "/demo";
     options.model = demo + "/base";
     options.adapters = demo + "/adapters";
+    options.adapter_hashes = "off";
     options.pool_gib = 0.1;
     options.host_gib = 0.1;
     options.threads = 1;

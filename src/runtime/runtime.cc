@@ -11,10 +11,12 @@
 #include "kernels/common/cpu_isa.h"
 #include "model/model_folder.h"
 #include "runtime/adapter_priorities.h"
+#include "runtime/adapter_reading.h"
 #include "runtime/adapter_texts.h"
 #include "runtime/answer_grammars.h"
 #include "runtime/progress.h"
 #include "runtime/worker_command.h"
+#include "tensor/host_memory.h"
 
 namespace graft {
 namespace {
@@ -283,7 +285,8 @@ Status Runtime::UseBackend(const MakeBackend& make_backend) {
   if (!options_.learned.empty()) roots.push_back(options_.learned);
   backend_ = std::make_unique<LoraAdapterBackend>(
       model_->config, model_->weights.dtype, *host_store_, FileJail(std::move(roots)), MakeSlicer(),
-      model_->device, MakeAdapterTextHooks(options_.adapter_text, options_.model, model_->config));
+      model_->device, MakeAdapterTextHooks(options_.adapter_text, options_.model, model_->config),
+      AdapterReadHelp{.crew = crew_.get(), .memory = hash_memory_.get()});
   return OkStatus();
 }
 
@@ -308,6 +311,7 @@ Result<std::unique_ptr<Runtime>> Runtime::Create(const RuntimeOptions& options, 
       model.stream, model.exchange.get());
   runtime->loras_ = std::make_unique<LoraStore>(model.config, limits.adapters_max, model.device);
   RETURN_IF_ERROR(runtime->MakeHostStore(lora));
+  runtime->PlanReading(lora);
   RETURN_IF_ERROR(runtime->UseBackend(make_backend));
   runtime->MakeLoader();
   RETURN_IF_ERROR(runtime->MakeExecutor(limits, model, lora));
@@ -323,8 +327,8 @@ Result<std::unique_ptr<Runtime>> Runtime::Create(const RuntimeOptions& options, 
         catalog->OnRead(key, facts);
       });
   runtime->grammars_ = MakeGrammarStore(options.model, limits.vocab_size, model.config);
-  const EngineOptions engine =
-      EngineOptionsOf(options, limits, model, *runtime->catalog_, runtime->grammars_.get());
+  const EngineOptions engine = EngineOptionsOf(runtime->options_, limits, model, *runtime->catalog_,
+                                               runtime->grammars_.get());
   TellSteps(engine.scheduler, limits);
   runtime->engine_ =
       std::make_unique<Engine>(*runtime->executor_, *runtime->adapter_table_, *runtime->loader_,
@@ -370,10 +374,18 @@ AdapterSlicer Runtime::MakeSlicer() const {
   return AdapterSlicer(model_->config, model_->shard, {dtype, KvDType(dtype, model_->device)});
 }
 
+void Runtime::PlanReading(bool lora) {
+  const int cores = AdapterCores(NumCpus());
+  fetch_limits_ = FetchLimitsOf(cores, AvailableHostBytes());
+  options_.engine.scheduler.fetches_max = FetchesAtOnce(fetch_limits_);
+  crew_ = std::make_unique<WorkCrew>(cores);
+  if (lora && !options_.adapters.empty()) hash_memory_ = MakeHashMemory(options_.adapter_hashes);
+}
+
 void Runtime::MakeLoader() {
   loader_ = std::make_unique<PagedLoader>(
       model_->config, *backend_, *pool_, *loras_, model_->device, metrics_,
-      CopiesAtOnce(options_.engine.scheduler.cold_start), FetchLimits{},
+      CopiesAtOnce(options_.engine.scheduler.cold_start), fetch_limits_,
       LoaderRanks{.link = rank_link_.get(), .slicer = MakeSlicer()});
 }
 
@@ -436,10 +448,23 @@ Status Runtime::LoadAdapters() {
     return NoSuchAdapter(*catalog_, name).WithContext(PriorityFlag(name, priority));
   }
   RETURN_IF_ERROR(ReadPins());
-  if (options_.engine.scheduler.cold_start != ColdStart::kCached) return OkStatus();
+  if (options_.engine.scheduler.cold_start != ColdStart::kCached) {
+    if (options_.read_ahead) BeginReadAhead();
+    return OkStatus();
+  }
   std::vector<std::string> keys;
   for (const AdapterInfo& info : catalog_->List()) keys.push_back(info.key());
   return engine_->PinAdapters(keys).WithContext("--cold-start cached");
+}
+
+void Runtime::BeginReadAhead() {
+  std::vector<ReadAhead::Folder> folders;
+  for (const AdapterInfo& info : catalog_->List()) {
+    folders.push_back({.path = info.path, .hash = info.hash, .key = info.unread_key});
+  }
+  read_ahead_ = std::make_unique<ReadAhead>(
+      *backend_, std::move(folders), [this] { return loader_->is_reading(); },
+      [this](const std::string& key, const AdapterFacts& facts) { catalog_->OnRead(key, facts); });
 }
 
 std::string Runtime::arithmetic_id() const {

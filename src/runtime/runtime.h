@@ -11,8 +11,10 @@
 
 #include "assist/cpu_assist.h"
 #include "base/device_turns.h"
+#include "base/hash_memory.h"
 #include "base/metrics.h"
 #include "base/turns.h"
+#include "base/work_crew.h"
 #include "cache/adapter_table.h"
 #include "engine/adapter_catalog.h"
 #include "engine/engine.h"
@@ -28,6 +30,7 @@
 #include "registry/sqlite_registry.h"
 #include "runtime/memory_sum.h"
 #include "runtime/rank_processes.h"
+#include "runtime/read_ahead.h"
 #include "runtime/runtime_options.h"
 #include "runtime/server_memory.h"
 #include "tensor/cuda_memory.h"
@@ -126,9 +129,11 @@ class Runtime {
   Status PlanMemory(bool lora, ExecutorLimits* limits);
   Status MakeHostStore(bool lora);
   AdapterSlicer MakeSlicer() const;
+  void PlanReading(bool lora);
   void MakeLoader();
   Status MakeExecutor(const ExecutorLimits& limits, LoadedModel& model, bool lora);
   Status ReadPins();
+  void BeginReadAhead();
 
   RuntimeOptions options_;
   const LoadedModel* model_ = nullptr;
@@ -136,6 +141,9 @@ class Runtime {
   Metrics metrics_;
   std::unique_ptr<KvPool> pool_;
   std::unique_ptr<LoraStore> loras_;
+  FetchLimits fetch_limits_;
+  std::unique_ptr<WorkCrew> crew_;           // helps to read adapters
+  std::unique_ptr<HashMemory> hash_memory_;  // null: nothing is remembered
   std::unique_ptr<HostStore> host_store_;
   std::unique_ptr<RankLink> rank_link_;  // where other ranks share the model
   std::unique_ptr<LoraAdapterBackend> backend_;
@@ -148,6 +156,7 @@ class Runtime {
   std::unique_ptr<EngineAdapterCatalog> catalog_;
   std::unique_ptr<GrammarStore> grammars_;
   std::unique_ptr<Engine> engine_;
+  std::unique_ptr<ReadAhead> read_ahead_;
 };
 
 }  // namespace graft

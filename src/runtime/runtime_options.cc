@@ -59,6 +59,9 @@ OptionGroup AdapterOptionGroup(RuntimeOptions& o) {
               "an adapters folder of up to this size is read and checked before serving; a larger "
               "one adapter by adapter at first use; 0: never at start"},
              "GiB"),
+       {"read-ahead", Boolean(o.read_ahead),
+        "after the start, read listed adapters into the host's memory while it has free room, in "
+        "time that nothing else wants"},
        {"pin", Texts(o.pins),
         "an adapter that is read at start and stays in the host's memory; may be repeated; the "
         "start fails if it finds no room there"},
@@ -66,6 +69,10 @@ OptionGroup AdapterOptionGroup(RuntimeOptions& o) {
         "NAME=N: an adapter that stays there longer than those of lower priorities (0 unless "
         "given), -1000 to 1000; is not read at start for it; may be repeated, for other names"},
        {"registry", Text(o.registry), "SQLite file that remembers loaded adapters across restarts"},
+       {"adapter-hashes", Text(o.adapter_hashes),
+        "file that remembers which hashes adapters' files were found to have, so that files that "
+        "were not written since are not hashed again; auto: graft/adapter-hashes in "
+        "$XDG_CACHE_HOME or ~/.cache; off: none"},
        CpuAssistOptionRow(o.cpu_assist),
        Tuned({"cpu-assist-workers", Number(o.cpu_assist_workers, Between(0, kHostFlagsMax)),
               "workers of --cpu-assist; 0: one per core but two"}),

@@ -63,10 +63,11 @@ struct RuntimeOptions {
   AdapterTextUse adapter_text = AdapterTextUse::kAdapter;
   std::string model_name;  // "" for the folder's name
   DeviceChoice device;
-  std::optional<DType> dtype;  // none: the checkpoint's
-  std::string registry;        // SQLite file; "" to forget at exit
-  int threads = 0;             // of the kernels, of all ranks together; 0: one per core
-  CommunicatorLimits ranks;    // that share the model
+  std::optional<DType> dtype;           // none: the checkpoint's
+  std::string registry;                 // SQLite file; "" to forget at exit
+  std::string adapter_hashes = "auto";  // file that remembers them: see MakeHashMemory
+  int threads = 0;                      // of the kernels, of all ranks together; 0: one per core
+  CommunicatorLimits ranks;             // that share the model
   RankTransport rank_transport = RankTransport::kAuto;
   // As asked for; the model and the device decide the rest, and what is 0: see ExecutorLimitsOf.
   ExecutorLimits limits = {.sequences_max = 256, .page_tokens = 16, .adapters_max = 1024};
@@ -75,6 +76,7 @@ struct RuntimeOptions {
   double pool_gib = 0.0;    // of KV and adapters; 0: what can be used of a share of free memory
   int adapters_listed_max = 65536;
   double host_gib = -1.0;        // of adapters in the host's memory; below 0: a share of it
+  bool read_ahead = false;       // listed adapters, in the background
   double read_at_start_gib = 1;  // adapters folders up to this size are read and checked at start
   std::optional<CpuAssistPlace> cpu_assist;  // none: thread for ColdStart::kCpuAssist, else off
   int cpu_assist_workers = 0;                // see ChooseAssistWorkers

@@ -56,6 +56,7 @@ class PromptServer {
     RuntimeOptions options;
     options.model = GoldensPath(golden.model);
     options.adapters = folder_.string();
+    options.adapter_hashes = "off";
     options.device = {.kind = DeviceChoice::Kind::kCpu};
     options.dtype = DType::kF32;
     options.pool_gib = 0.01;

@@ -1,0 +1,51 @@
+// ReadAhead: after a start, reads listed adapters into the host's memory before a request asks for
+// them, one after the other, on a thread that gets only time that no other wants. It waits while
+// requests' adapters are read, and ends once the store has no free room or all are there. What
+// cannot be read is left to the request that asks for it. Made and destroyed on the main thread.
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <functional>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "executor/adapter_backend.h"
+
+namespace graft {
+
+class ReadAhead {
+ public:
+  struct Folder {
+    std::string path;
+    std::string hash;  // "": it was never read
+    std::string key;   // its name until the hash is known
+  };
+  // `is_busy`: whether requests' adapters are read. `on_read` is told of what was never read. Both
+  // are called on the thread. Everything is borrowed.
+  ReadAhead(LoraAdapterBackend& backend, std::vector<Folder> folders, std::function<bool()> is_busy,
+            LoraAdapterBackend::OnRead on_read);
+  // Waits for the folder that is read.
+  ~ReadAhead();
+  // Any thread.
+  bool is_done() const { return is_done_; }
+  ReadAhead(const ReadAhead&) = delete;
+  ReadAhead& operator=(const ReadAhead&) = delete;
+
+ private:
+  void Run(const std::vector<Folder>& folders);
+  bool WaitForQuiet();
+
+  LoraAdapterBackend& backend_;
+  const std::function<bool()> is_busy_;
+  const LoraAdapterBackend::OnRead on_read_;
+  std::mutex mutex_;
+  std::condition_variable stopped_;
+  bool stopping_ = false;
+  std::atomic<bool> is_done_{false};
+  std::thread thread_;
+};
+
+}  // namespace graft
