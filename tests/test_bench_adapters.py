@@ -191,6 +191,15 @@ def test_assist_ipc(tmp_path):
     assert all(us > 0 for row in rows for us in row.values())
 
 
+def test_first_use(tmp_path):
+    rows = bench(tmp_path, "first-use", "--adapters", "6", "--in-flight", "13", "--adapters-max", "16")
+    assert [row["hashes"] for row in rows] == ["unknown", "remembered"]
+    for row in rows:
+        assert row["adapters"] == 6 and row["requests"] == 13
+        for figures in (row["alone_first_token_ms"], row["alone_resident_first_token_ms"], row["first_token_ms"]):
+            assert 0 < figures["p50"] <= figures["p99"]
+
+
 @pytest.mark.parametrize(("args", "words"), [(["--suite", "nothing"], "throughput-by-adapters"),
                                              (["--suite", "pool", "--ranks", "0"], "--ranks"),
                                              (["--suite", "pool", "--load", "0"], "--load"),

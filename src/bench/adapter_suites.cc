@@ -8,6 +8,7 @@
 
 #include "bench/adapter_bench.h"
 #include "bench/adapter_cold_starts.h"
+#include "bench/adapter_first_use.h"
 #include "bench/adapter_stall.h"
 #include "bench/bench_workload.h"
 #include "profile/report.h"
@@ -257,6 +258,8 @@ const std::vector<AdapterSuite>& AdapterSuites() {
       {"adapters-over-capacity", "up to 16 times as many adapters as --slots", RunOverCapacity},
       {"cold-starts", "every way of a cold start beside cached, --slots of 512 adapters",
        RunColdStarts},
+      {"first-use", "adapters' folders that are first asked for, one alone and 100 at once",
+       RunFirstUse},
       {"stall", "what a load does to the steps of others", RunStall},
       {"pool", "one pool against static ones of the same memory, few adapters and many", RunPool},
       {"slo", "first tokens in time by load, variation and skew", RunSlo},

@@ -1,6 +1,8 @@
 #include "profile/synthetic_adapter.h"
 
 #include <algorithm>
+#include <filesystem>
+#include <fstream>
 #include <optional>
 #include <string>
 #include <utility>
@@ -71,21 +73,38 @@ std::string MakeFile(const Layout& layout, uint64_t seed) {
   return file;
 }
 
-}  // namespace
-
-Result<LoraWeights> MakeSyntheticAdapter(const ModelConfig& model, int32_t rank, DType dtype,
-                                         uint64_t seed, std::span<const LoraModule> modules) {
+// adapter_config.json of it.
+std::string ConfigOf(const ModelConfig& model, int32_t rank, std::span<const LoraModule> modules) {
   Json names = Json::array();
   for (const StoredProjection& projection : ProjectionsOf(model, modules)) {
     names.push_back(projection.name);
   }
   const Json config = {
       {"peft_type", "LORA"}, {"r", rank}, {"lora_alpha", rank}, {"target_modules", names}};
-  ASSIGN_OR_RETURN(const PeftConfig peft, ParsePeftConfig(config.dump()));
+  return config.dump();
+}
+
+}  // namespace
+
+Result<LoraWeights> MakeSyntheticAdapter(const ModelConfig& model, int32_t rank, DType dtype,
+                                         uint64_t seed, std::span<const LoraModule> modules) {
+  ASSIGN_OR_RETURN(const PeftConfig peft, ParsePeftConfig(ConfigOf(model, rank, modules)));
   ASSIGN_OR_RETURN(
       const SafetensorsFile file,
       SafetensorsFile::FromBytes(MakeFile(LayOut(model, rank, modules), seed), "synthetic"));
   return LoraWeights::Load(file, peft, model, dtype);
+}
+
+Status WriteSyntheticAdapter(const std::string& path, const ModelConfig& model, int32_t rank,
+                             uint64_t seed, std::span<const LoraModule> modules) {
+  std::error_code error;  // the files say why they cannot be written
+  std::filesystem::create_directories(path, error);
+  std::ofstream(path + "/adapter_config.json") << ConfigOf(model, rank, modules);
+  std::ofstream weights(path + "/adapter_model.safetensors", std::ios::binary);
+  weights << MakeFile(LayOut(model, rank, modules), seed);
+  weights.close();
+  if (weights.fail()) return UnavailableError("cannot write " + path);
+  return OkStatus();
 }
 
 int64_t SyntheticAdapterBytes(const ModelConfig& model, int32_t rank, DType dtype,

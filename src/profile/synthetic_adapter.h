@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "base/status.h"
@@ -18,6 +19,10 @@ namespace graft {
 Result<LoraWeights> MakeSyntheticAdapter(const ModelConfig& model, int32_t rank, DType dtype,
                                          uint64_t seed,
                                          std::span<const LoraModule> modules = kAllLoraModules);
+
+// The same as a PEFT folder, in bf16. Makes the folders that lead to it.
+Status WriteSyntheticAdapter(const std::string& path, const ModelConfig& model, int32_t rank,
+                             uint64_t seed, std::span<const LoraModule> modules = kAllLoraModules);
 
 // LoraWeights::bytes of it.
 int64_t SyntheticAdapterBytes(const ModelConfig& model, int32_t rank, DType dtype,
