@@ -173,10 +173,12 @@ void FairLine::ForSome(int32_t num_max, const std::function<void(const Sequence&
     int32_t of_tenant = 0;
     for (const auto& [id, key] : tenant->keys) {
       for (const auto& sequence : key->waiting) {
-        if (of_tenant == of_each || num_max == 0) break;
+        if (num_max == 0) return;
+        if (of_tenant == of_each) break;
         use(*sequence);
         ++of_tenant, --num_max;
       }
+      if (of_tenant == of_each) break;
     }
   }
 }
