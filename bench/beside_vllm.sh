@@ -67,7 +67,7 @@ vocab=$(python3 -c 'import json, sys; print(json.load(open(sys.argv[1]))["vocab_
 
 if [ -n "$graft" ]; then
   # shellcheck disable=SC2206
-  command=($graft serve --model "$folder/model" --model-name base --port "$port" --sequences-max 256
+  command=($graft serve --adapter-hashes off --model "$folder/model" --model-name base --port "$port" --sequences-max 256
     --context-tokens-max "$context" --request-log false --quiet ${GRAFT_FLAGS:-})
   [ -z "$plain" ] || measure graft graft-base "$plain" "" "${command[@]}"
   [ -z "$adapted" ] || measure graft graft-adapters "$adapted" "" "${command[@]}" --adapters "$folder/adapters" \

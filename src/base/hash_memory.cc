@@ -9,11 +9,13 @@
 #include <cstdlib>
 #include <filesystem>
 #include <iterator>
+#include <new>
 
 #include "base/file.h"
 #include "base/log.h"
 #include "base/new_file.h"
 #include "base/sha256.h"
+#include "base/thread_name.h"
 
 namespace graft {
 namespace {
@@ -157,7 +159,16 @@ Status HashMemory::Write() {
   return WriteWholeFile(options_.path, text, 0600);
 }
 
+Status HashMemory::TryToWrite() {
+  try {
+    return Write();
+  } catch (const std::bad_alloc&) {
+    return ResourceExhaustedError("there is no memory to write it with");
+  }
+}
+
 void HashMemory::WriteInTime() {
+  NameThread("adapter hashes");
   bool has_failed = false;
   std::unique_lock lock(mutex_);
   for (;;) {
@@ -167,7 +178,7 @@ void HashMemory::WriteInTime() {
     changed_.wait_for(lock, std::chrono::nanoseconds(options_.write_after_ns),
                       [this] { return stopping_; });
     lock.unlock();
-    const Status written = Write();
+    const Status written = TryToWrite();
     lock.lock();
     if (!written.ok() && !std::exchange(has_failed, true)) {
       LOG_WARN("what adapters' files were found to be is not remembered: {}", written.message());

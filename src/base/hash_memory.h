@@ -55,6 +55,7 @@ class HashMemory {
   Status Write();
 
  private:
+  Status TryToWrite();
   struct Entry {
     std::string key;  // its digest's first digits
     std::string hash;

@@ -2,9 +2,12 @@
 
 #include <algorithm>
 #include <new>
+#include <system_error>
 #include <utility>
 
 #include "base/check.h"
+#include "base/log.h"
+#include "base/thread_name.h"
 
 namespace graft {
 namespace {
@@ -39,14 +42,21 @@ WorkCrew::Presence::~Presence() {
   if (!crew_->open_.empty()) crew_->work_came_.notify_one();
 }
 
-// Under the lock.
+// Under the lock. Where the system gives no further thread there are fewer helpers.
 void WorkCrew::StartHelpers() {
-  if (!helpers_.empty()) return;
+  if (has_started_) return;
+  has_started_ = true;
   const int num_helpers = std::min(num_cores_ - 1, kHelpersMax);
-  for (int i = 0; i < num_helpers; ++i) helpers_.emplace_back([this] { Help(); });
+  try {
+    for (int i = 0; i < num_helpers; ++i) helpers_.emplace_back([this] { Help(); });
+  } catch (const std::system_error& error) {
+    LOG_WARN("{} of {} threads help to read adapters: {}", helpers_.size(), num_helpers,
+             error.what());
+  }
 }
 
 void WorkCrew::Help() {
+  NameThread("adapter helper");
   std::unique_lock lock(mutex_);
   for (;;) {
     work_came_.wait(lock, [this] { return stopping_ || (!open_.empty() && MayHelp()); });
@@ -67,8 +77,8 @@ WorkCrew::Batch::Batch(WorkCrew* crew, int64_t num_pieces, std::function<void(in
       is_done_(static_cast<size_t>(num_pieces)) {
   if (crew_ == nullptr || num_pieces == 0) return;
   const std::lock_guard lock(mutex_);
-  crew_->open_.push_back(this);
   crew_->StartHelpers();
+  crew_->open_.push_back(this);
   if (num_pieces == 1) {
     crew_->work_came_.notify_one();
   } else {

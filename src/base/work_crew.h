@@ -83,6 +83,7 @@ class WorkCrew {
   int num_present_ = 0;
   int num_helping_ = 0;
   bool stopping_ = false;
+  bool has_started_ = false;
   std::vector<std::thread> helpers_;
 };
 

@@ -1,6 +1,7 @@
 #include "engine/prompt_rows.h"
 
 #include <algorithm>
+#include <functional>
 
 namespace graft {
 namespace {
@@ -56,7 +57,7 @@ void PromptRows::AddWaiting() {
   const int32_t looked_at = std::min(num_places, kLookedAt);
   int32_t num = 0;
   double rows = 0.0, tokens = 0.0;
-  line.ForSome(looked_at, [&](const Sequence& sequence) {
+  const auto add = [&](const Sequence& sequence) {
     const int32_t content = sequence.adapter.content();
     if (content >= 0 && !sequences_.adapters().IsThere(content)) return;
     const int32_t cached = sequence.prefix_match.num_pages * sequences_.limits().page_tokens;
@@ -66,7 +67,8 @@ void PromptRows::AddWaiting() {
     ++num;
     rows += its_rows;
     tokens += its_tokens;
-  });
+  };
+  line.ForSome(looked_at, std::ref(add));  // a copy of it would be allocated
   const int32_t num_more = (num_places - looked_at) * num / looked_at;
   if (num_more > 0) demand_.AddPrompts(num_more, rows / num, tokens / num);
 }

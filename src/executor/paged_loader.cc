@@ -150,8 +150,23 @@ void PagedLoader::Read(Reading& reading, std::unique_lock<std::mutex>& lock) {
   event.facts = (*held)->facts;
   if (order.hash.empty() && order.parts.empty() && on_read_) on_read_(order.key, event.facts);
   lock.lock();
-  held_[order.content] = std::move(*held);
+  if (MayHold(*held)) {
+    held_[order.content] = std::move(*held);
+  } else {
+    lock.unlock();
+    *held = {};
+    lock.lock();
+  }
   Announce(std::move(event));
+}
+
+// Under the lock. Contents that wait for pages of the device keep others out of the store, and take
+// memory where the store has no room for them. What is let go is read again for its copy, unless
+// the store still has it.
+bool PagedLoader::MayHold(const HostStore::Held& held) const {
+  if (held_.empty()) return true;
+  if (std::ssize(held_) >= limits_.held_max) return false;
+  return held.is_in_store() || HeldBytes() + held->weight_bytes <= limits_.bytes_max;
 }
 
 // The lock is held at both ends. False: it was given up before it found room.
@@ -165,7 +180,8 @@ bool PagedLoader::WaitForRoom(Reading& reading, std::unique_lock<std::mutex>& lo
   if (reading.is_given_up) return false;
   reading.phase = ReadingPhase::kReading;
   reading.job.since_ns = SteadyClock::Get().NowNs();
-  room_came_.notify_all();  // the next in line may find some, too
+  room_came_.notify_all();        // the next in line may find some, too
+  watched_changed_.notify_one();  // it may hang from here on
   TellBytes();
   return true;
 }
@@ -180,7 +196,8 @@ int64_t PagedLoader::BytesToFetch(const FetchOrder& order) const {
 }
 
 bool PagedLoader::TakesRoom(const Reading& reading) {
-  return reading.phase == ReadingPhase::kReading && !reading.is_slow && reading.bytes > 0;
+  return reading.phase == ReadingPhase::kReading && !reading.is_slow && !reading.is_given_up &&
+         reading.bytes > 0;
 }
 
 // Under the lock. Those that came first find room first, and one of them always does.
@@ -200,6 +217,11 @@ int64_t PagedLoader::BytesUnderWay() const {
   for (const Reading& reading : readings_) {
     if (TakesRoom(reading)) bytes += reading.bytes;
   }
+  return bytes + HeldBytes();
+}
+
+int64_t PagedLoader::HeldBytes() const {
+  int64_t bytes = 0;
   for (const auto& [content, held] : held_) {
     if (!held.is_in_store()) bytes += held->weight_bytes;
   }
@@ -359,7 +381,8 @@ void PagedLoader::OrderFetch(FetchJob job) {
 
 bool PagedLoader::is_reading() {
   const std::lock_guard lock(mutex_);
-  return !readings_.empty() || !fetches_.orders.empty();
+  const auto is_wanted = [](const Reading& reading) { return !reading.is_given_up; };
+  return std::any_of(readings_.begin(), readings_.end(), is_wanted) || !fetches_.orders.empty();
 }
 
 bool PagedLoader::HangsAt(const std::string& path) const {

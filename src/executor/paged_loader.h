@@ -43,9 +43,12 @@ struct FetchLimits {
   // After this, or so long in line, it has failed, and so do further ones of its folder at once
   // until the storage has answered.
   int64_t give_up_ns = 120'000'000'000;
-  // Memory that reading takes at once, besides what the store keeps, and what is fetched and finds
-  // no room there. One that takes more is read alone.
+  // Memory that reading takes at once, and what was fetched and finds no room in the store. One
+  // that takes more is read alone, and so is each once as much is fetched. A slow fetch does not
+  // count.
   int64_t bytes_max = int64_t{1} << 30;
+  // Contents that are kept for a copy that is not ordered yet.
+  int32_t held_max = 8;
 };
 
 // Where several ranks share the model, an adapter is copied once all of them have their slices.
@@ -128,9 +131,11 @@ class PagedLoader : public AdapterLoader {
   Result<HostStore::Held> FetchNow(const FetchJob& job);
   bool WaitForRoom(Reading& reading, std::unique_lock<std::mutex>& lock);
   bool HasRoom(const Reading& reading) const;
+  bool MayHold(const HostStore::Held& held) const;
   static bool TakesRoom(const Reading& reading);
   int64_t BytesToFetch(const FetchOrder& order) const;
   int64_t BytesUnderWay() const;
+  int64_t HeldBytes() const;
   void TellBytes();
   void WatchReadings();
   // Gives up fetches that took too long. Returns when to look again, in nanoseconds from `now_ns`.

@@ -504,6 +504,53 @@ TEST_P(PagedLoaderTest, AFolderThatHangsTakesNobodysMemory) {
   loader_.reset();
 }
 
+// Nor does one that waited for memory before it hung.
+TEST_P(PagedLoaderTest, FoldersThatHangOneAfterTheOtherTakeNobodysMemory) {
+  const std::string first = Folder("hangs first", kAll, 1);
+  const std::string second = Folder("hangs second", kAll, 2);
+  const std::string good = Folder("good", kSome, 3);
+  HangingBackend backend(model_, DType::kF32, store_);
+  FetchLimits limits = LimitsOf(3, 2, 20'000'000, kLongNs);
+  limits.bytes_max = 1;
+  loader_ = std::make_unique<PagedLoader>(model_, backend, *pool_, *loras_, device_.stream().device,
+                                          metrics_, 1, limits);
+  loader_->Fetch({0, first, "", first});
+  loader_->Fetch({1, second, "", second});
+  loader_->Fetch({2, good, "", good});
+  EXPECT_EQ(ExpectFetched(), 2);
+  backend.answers.release(2);
+  ExpectFetched();
+  ExpectFetched();
+  loader_.reset();
+}
+
+// What is fetched for later is bounded, too: the rest is read again for its copy.
+TEST_P(PagedLoaderTest, WhatIsFetchedIsHeldWithinBounds) {
+  HostStore none(0, metrics_);
+  LoraAdapterBackend backend(model_, DType::kF32, none);
+  for (const bool by_bytes : {false, true}) {
+    FetchLimits limits;
+    limits.bytes_max = by_bytes ? 1 : int64_t{1} << 30;
+    limits.held_max = by_bytes ? 100 : 1;
+    loader_ = std::make_unique<PagedLoader>(model_, backend, *pool_, *loras_,
+                                            device_.stream().device, metrics_, 1, limits);
+    for (int32_t content = 0; content < 2; ++content) {
+      const std::string path = Folder(std::to_string(content), kSome, content + 1);
+      const LoadEvent fetched = Fetch(content, path);
+      ASSERT_EQ(fetched.status.ToString(), "OK");
+      PackedRows pages = *packer_->Pack(fetched.facts.rows);
+      if (content == 0) continue;
+      EXPECT_FALSE(loader_->Copy({{1, path, fetched.facts.hash, ""}, 2, pages.extents()}));
+      EXPECT_EQ(Next().status.ToString(), "OK");
+      ExpectServes(2, kSome, 2);
+      EXPECT_TRUE(loader_->Copy({{0, dir_.File("0"), "", ""}, 1, pages.extents()})) << "it is held";
+      EXPECT_EQ(Next().status.ToString(), "OK");
+      ExpectServes(1, kSome, 1);
+    }
+    loader_.reset();
+  }
+}
+
 // One that waits for room is given up like any other.
 TEST_P(PagedLoaderTest, WhatFindsNoRoomInTimeIsGivenUp) {
   const std::string hangs = Folder("hangs", kAll, 1);

@@ -103,7 +103,11 @@ Status ReadReply(Connection& connection, const std::function<void()>& on_token) 
       on_token();
     }
   }
-  if (!accepted) return InternalError(status_line + ": " + last);
+  if (!accepted) {
+    const std::string refused = status_line + ": " + last;
+    const bool is_for_now = status_line.find(" 503 ") != std::string::npos;
+    return is_for_now ? UnavailableError(refused) : InternalError(refused);
+  }
   return UnavailableError("the stream ended early");
 }
 

@@ -6,13 +6,15 @@
 
 namespace graft {
 
-int AdapterCores(int machine_cores) { return std::max(2, machine_cores - 2); }
+int AdapterCores(int machine_cores, const Device& device) {
+  return device.is_cpu() ? 2 : std::max(2, machine_cores - 2);
+}
 
 FetchLimits FetchLimitsOf(int cores, int64_t free_bytes) {
   constexpr int64_t kBytesMin = int64_t{256} << 20;
   constexpr int64_t kBytesPerCore = int64_t{512} << 20;
   FetchLimits limits;
-  limits.threads = cores;
+  limits.threads = std::min(cores, 32);
   limits.bytes_max = std::clamp(free_bytes / 16, kBytesMin, cores * kBytesPerCore);
   return limits;
 }

@@ -10,14 +10,17 @@
 #include "base/hash_memory.h"
 #include "base/status.h"
 #include "executor/paged_loader.h"
+#include "tensor/device.h"
 
 namespace graft {
 
-// All of the machine's but two, which steps and connections have to themselves; at least two.
-int AdapterCores(int machine_cores);
+// Beside a GPU all of the machine's but two, which steps and connections have to themselves; at
+// least two. On the CPU two: steps compute on all cores, and each ends with its slowest thread.
+int AdapterCores(int machine_cores, const Device& device);
 
-// One tenant may keep all of these cores busy. The memory is a sixteenth of what is free on the
-// host, and no more than as many large adapters take as there are cores.
+// One tenant may keep all of these cores busy, 32 at most. The memory is a sixteenth of what is
+// free on the host, 256 MiB at least, and no more than as many large adapters take as there are
+// cores.
 FetchLimits FetchLimitsOf(int cores, int64_t free_bytes);
 
 // Fetches that the engine orders before others have ended, so that a core that is done finds the

@@ -8,10 +8,12 @@ namespace {
 constexpr int64_t kGib = int64_t{1} << 30;
 
 TEST(AdapterReadingTest, CoresAreLeftToSteps) {
-  EXPECT_EQ(AdapterCores(1), 2);
-  EXPECT_EQ(AdapterCores(2), 2);
-  EXPECT_EQ(AdapterCores(4), 2);
-  EXPECT_EQ(AdapterCores(16), 14);
+  const Device gpu{DeviceKind::kCuda, 0};
+  EXPECT_EQ(AdapterCores(1, gpu), 2);
+  EXPECT_EQ(AdapterCores(2, gpu), 2);
+  EXPECT_EQ(AdapterCores(4, gpu), 2);
+  EXPECT_EQ(AdapterCores(16, gpu), 14);
+  EXPECT_EQ(AdapterCores(16, Device()), 2) << "steps compute on all of them";
 }
 
 TEST(AdapterReadingTest, LimitsFollowCoresAndMemory) {
@@ -24,6 +26,7 @@ TEST(AdapterReadingTest, LimitsFollowCoresAndMemory) {
   EXPECT_EQ(large.bytes_max, 4 * kGib);
   EXPECT_EQ(FetchesAtOnce(large), 28);
   EXPECT_EQ(FetchLimitsOf(14, 1024 * kGib).bytes_max, 7 * kGib);
+  EXPECT_EQ(FetchLimitsOf(100, 64 * kGib).threads, 32);
   EXPECT_EQ(large.give_up_ns, FetchLimits().give_up_ns);
 }
 

@@ -5,9 +5,11 @@
 #include <unistd.h>
 
 #include <chrono>
+#include <new>
 #include <utility>
 
 #include "base/log.h"
+#include "base/thread_name.h"
 
 namespace graft {
 namespace {
@@ -33,8 +35,13 @@ ReadAhead::ReadAhead(LoraAdapterBackend& backend, std::vector<Folder> folders,
                      std::function<bool()> is_busy, LoraAdapterBackend::OnRead on_read)
     : backend_(backend), is_busy_(std::move(is_busy)), on_read_(std::move(on_read)) {
   thread_ = std::thread([this, folders = std::move(folders)] {
+    NameThread("read ahead");
     YieldToOthers();
-    Run(folders);
+    try {
+      Run(folders);
+    } catch (const std::bad_alloc&) {
+      LOG_WARN("no further adapters are read ahead: the machine has no memory left for them");
+    }
     is_done_ = true;
   });
 }

@@ -375,8 +375,9 @@ AdapterSlicer Runtime::MakeSlicer() const {
 }
 
 void Runtime::PlanReading(bool lora) {
-  const int cores = AdapterCores(NumCpus());
-  fetch_limits_ = FetchLimitsOf(cores, AvailableHostBytes());
+  const int cores = AdapterCores(NumCpus(), model_->device);
+  fetch_limits_ =
+      FetchLimitsOf(cores, std::min(AvailableHostBytes(), model_->budget->LeftOnHost()));
   options_.engine.scheduler.fetches_max = FetchesAtOnce(fetch_limits_);
   crew_ = std::make_unique<WorkCrew>(cores);
   if (lora && !options_.adapters.empty()) hash_memory_ = MakeHashMemory(options_.adapter_hashes);

@@ -61,8 +61,7 @@ void AddGraphs(const RuntimeOptions& options, const ServedShape& shape,
 
 // A GPU multiplies with its weights fully busy from about 2,048 rows on; on an H200 these take
 // about 50 ms for a model of 8 billion parameters. Larger steps are fewer, which is what counts for
-// throughput. A CPU reads the weights anew for
-// every 256 rows.
+// throughput. A CPU reads the weights anew for every 256 rows.
 int32_t StepTokensMax(const RuntimeOptions& options, const Device& device) {
   if (options.limits.step_tokens_max > 0) return options.limits.step_tokens_max;
   if (device.is_cpu()) return 512;

@@ -60,6 +60,7 @@ Result<SharedMemory> SharedMemory::Map(int descriptor) {
 void SharedMemory::Lock(int64_t begin, int64_t bytes) {
   CHECK(begin >= 0 && bytes > 0 && begin + bytes <= bytes_);
   LockPages(data_ + begin, bytes);
+  const std::lock_guard lock(mutex_);
   locked_.push_back(data_ + begin);
 }
 

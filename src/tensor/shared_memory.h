@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <mutex>
 #include <utility>
 #include <vector>
 
@@ -22,7 +23,7 @@ class SharedMemory {
   static Result<SharedMemory> Map(int descriptor);
 
   // Makes a stretch page-locked and visible to every GPU at the same address, where there is one;
-  // borders are multiples of 4096. Once per stretch; undone with the object.
+  // borders are multiples of 4096. Once per stretch; undone with the object. Any thread.
   void Lock(int64_t begin, int64_t bytes);
 
   char* data() const { return data_; }
@@ -33,7 +34,8 @@ class SharedMemory {
   char* data_ = nullptr;
   int64_t bytes_ = 0;
   int descriptor_ = -1;
-  std::vector<char*> locked_;  // where stretches begin
+  std::mutex mutex_;
+  std::vector<char*> locked_;  // where stretches begin; guarded by mutex_
 };
 
 }  // namespace graft
