@@ -286,10 +286,13 @@ class HangingBackend : public LoraAdapterBackend {
     if (hangs) {
       ++num_hanging;
       answers.acquire();
+    } else {
+      ++num_good;
     }
     return LoraAdapterBackend::Fetch(path, hash);
   }
   std::atomic<int> num_hanging = 0;
+  std::atomic<int> num_good = 0;  // of the others that were read
   std::counting_semaphore<> answers{0};
 };
 
@@ -551,28 +554,22 @@ TEST_P(PagedLoaderTest, WhatIsFetchedIsHeldWithinBounds) {
   }
 }
 
-// One that waits for room is given up like any other.
-TEST_P(PagedLoaderTest, WhatFindsNoRoomInTimeIsGivenUp) {
+// Nor once it is given up, where there was no further thread for one that is slow.
+TEST_P(PagedLoaderTest, WhatIsGivenUpTakesNobodysMemory) {
   const std::string hangs = Folder("hangs", kAll, 1);
   const std::string good = Folder("good", kSome, 2);
   HangingBackend backend(model_, DType::kF32, store_);
-  FetchLimits limits = LimitsOf(2, 0, kLongNs, 200'000'000);
+  FetchLimits limits = LimitsOf(2, 0, kLongNs, 1'000'000'000);
   limits.bytes_max = 1;
   loader_ = std::make_unique<PagedLoader>(model_, backend, *pool_, *loras_, device_.stream().device,
                                           metrics_, 1, limits);
   loader_->Fetch({0, hangs, "", "hangs"});
-  while (backend.num_hanging == 0) std::this_thread::yield();
-  loader_->Fetch({1, good, "", "good"});
-  size_t num_events = 0;
-  while (num_events < 2) {
-    loader_->WaitForEvent();
-    for (const LoadEvent& event : loader_->TakeEvents()) {
-      EXPECT_EQ(event.status.code(), StatusCode::kUnavailable);
-      ++num_events;
-    }
-  }
-  EXPECT_NE(metrics_.Render().find("graft_adapter_fetches_hanging 1"), std::string::npos)
-      << "one of them hangs";
+  EXPECT_EQ(Next().status.code(), StatusCode::kUnavailable);
+  EXPECT_NE(metrics_.Render().find("graft_adapter_fetches_hanging 1"), std::string::npos);
+  // On a busy machine it may be given up itself, and is ordered again.
+  Fetch(1, good);
+  for (int tries = 0; tries < 20 && backend.num_good == 0; ++tries) Fetch(1, good);
+  EXPECT_GT(backend.num_good, 0) << "it was read while the other one hangs";
   backend.answers.release();
   loader_.reset();
 }
