@@ -45,6 +45,7 @@ def write_lora(path, config, rank):
     data = bytearray(os.urandom(offset))
     data[1::2] = data[1::2].translate(bytes(0x3C | (byte & 0x80) for byte in range(256)))
     text = json.dumps(header).encode()
+    text += b" " * (-len(text) % 8)
     path.write_bytes(struct.pack("<Q", len(text)) + text + data)
 
 

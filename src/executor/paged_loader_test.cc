@@ -34,6 +34,11 @@ class PagedLoaderTest : public ::testing::TestWithParam<DeviceKind> {
     packer_ = std::make_unique<RowPacker>(pages_, PageUse::kAdapters, pool_->layout().PageBytes());
   }
 
+  // One that copies one adapter at a time.
+  void UseLoader(LoraAdapterBackend& backend, const FetchLimits& limits = {}) {
+    loader_ = std::make_unique<PagedLoader>(model_, backend, *pool_, *loras_,
+                                            device_.stream().device, metrics_, 1, limits);
+  }
   std::string Folder(const std::string& name, const std::string& extra, uint64_t seed) {
     const std::string path = dir_.File(name);
     testing::WriteAdapter(path, testing::PeftJson(extra),
@@ -229,8 +234,7 @@ TEST_P(PagedLoaderTest, WhatTheHostLostIsReadAgainForItsCopy) {
   const std::string path = Folder("a", kAll, 1);
   HostStore none(0, metrics_);
   LoraAdapterBackend backend(model_, DType::kF32, none);
-  loader_ = std::make_unique<PagedLoader>(model_, backend, *pool_, *loras_, device_.stream().device,
-                                          metrics_, 1);
+  UseLoader(backend);
   const LoadEvent fetched = Fetch(0, path);
   EXPECT_FALSE(loader_->FindInHost(fetched.facts.hash).has_value());
   loader_->Drop(0);
@@ -314,8 +318,7 @@ TEST_P(PagedLoaderTest, AFolderThatHangsHoldsUpNobodyElse) {
   for (const FetchLimits& limits :
        {LimitsOf(2, 0, kLongNs, kLongNs), LimitsOf(1, 1, 1'000'000, kLongNs)}) {
     SCOPED_TRACE(limits.threads);
-    loader_ = std::make_unique<PagedLoader>(model_, backend, *pool_, *loras_,
-                                            device_.stream().device, metrics_, 1, limits);
+    UseLoader(backend, limits);
     loader_->Fetch({0, hangs, "", "hangs"});
     bool is_slow = false;
     for (int32_t content = 1; content < 5; ++content) {
@@ -345,8 +348,7 @@ TEST_P(PagedLoaderTest, NobodysFetchesTakeAllThreads) {
   const std::string hangs = Folder("hangs", kAll, 1);
   const std::string good = Folder("good", kSome, 2);
   HangingBackend backend(model_, DType::kF32, store_);
-  loader_ = std::make_unique<PagedLoader>(model_, backend, *pool_, *loras_, device_.stream().device,
-                                          metrics_, 1, LimitsOf(1, 1, kLongNs, kLongNs));
+  UseLoader(backend, LimitsOf(1, 1, kLongNs, kLongNs));
   const auto fetch = [&](int32_t content, const std::string& path, int32_t holder) {
     FetchOrder order = {content, path, "", path};
     order.holder = holder;
@@ -374,8 +376,7 @@ TEST_P(PagedLoaderTest, NobodysFetchesTakeAllThreads) {
 TEST_P(PagedLoaderTest, AFolderThatHangsForLongIsGivenUp) {
   const std::string hangs = Folder("hangs", kAll, 1);
   HangingBackend backend(model_, DType::kF32, store_);
-  loader_ = std::make_unique<PagedLoader>(model_, backend, *pool_, *loras_, device_.stream().device,
-                                          metrics_, 1, LimitsOf(1, 1, kLongNs, 200'000'000));
+  UseLoader(backend, LimitsOf(1, 1, kLongNs, 200'000'000));
   const auto fetch = [&](int32_t content, const std::string& path) {
     loader_->Fetch({content, path, "", path});
     LoadEvent event = Next();
@@ -409,8 +410,7 @@ TEST_P(PagedLoaderTest, ACopyWhoseFolderHangsIsGivenUpForGood) {
   const std::string hangs = Folder("hangs", kAll, 1);
   HostStore none(0, metrics_);
   HangingBackend backend(model_, DType::kF32, none);
-  loader_ = std::make_unique<PagedLoader>(model_, backend, *pool_, *loras_, device_.stream().device,
-                                          metrics_, 1, LimitsOf(1, 1, kLongNs, 200'000'000));
+  UseLoader(backend, LimitsOf(1, 1, kLongNs, 200'000'000));
   const AdapterFacts facts = backend_.Read(hangs).value();
   const PackedRows pages = *packer_->Pack(facts.rows);
   EXPECT_FALSE(loader_->Copy({{0, hangs, facts.hash, ""}, 2, pages.extents()}));
@@ -456,8 +456,7 @@ class SlowBackend : public LoraAdapterBackend {
 
 TEST_P(PagedLoaderTest, AsManyAreReadAtOnceAsThereAreThreads) {
   SlowBackend backend(model_, DType::kF32, store_);
-  loader_ = std::make_unique<PagedLoader>(model_, backend, *pool_, *loras_, device_.stream().device,
-                                          metrics_, 1, FetchLimits{.threads = 5});
+  UseLoader(backend, {.threads = 5});
   for (int32_t i = 0; i < 8; ++i) {
     const std::string path = Folder("a" + std::to_string(i), kSome, static_cast<uint64_t>(i));
     loader_->Fetch({i, path, "", path});
@@ -472,8 +471,7 @@ TEST_P(PagedLoaderTest, AsManyAreReadAtOnceAsThereAreThreads) {
 // The memory that reading takes is bounded, and one that is larger than the bound is read alone.
 TEST_P(PagedLoaderTest, ReadsWaitForEachOthersMemory) {
   SlowBackend backend(model_, DType::kF32, store_);
-  loader_ = std::make_unique<PagedLoader>(model_, backend, *pool_, *loras_, device_.stream().device,
-                                          metrics_, 1, FetchLimits{.threads = 8, .bytes_max = 250});
+  UseLoader(backend, {.threads = 8, .bytes_max = 250});
   const std::vector<std::string> names = {"a", "b", "large", "c", "d", "e", "f", "g"};
   for (size_t i = 0; i < names.size(); ++i) {
     const std::string path = Folder(names[i], kSome, i);
@@ -497,8 +495,7 @@ TEST_P(PagedLoaderTest, AFolderThatHangsTakesNobodysMemory) {
   HangingBackend backend(model_, DType::kF32, store_);
   FetchLimits limits = LimitsOf(2, 1, 1'000'000, kLongNs);
   limits.bytes_max = 1;
-  loader_ = std::make_unique<PagedLoader>(model_, backend, *pool_, *loras_, device_.stream().device,
-                                          metrics_, 1, limits);
+  UseLoader(backend, limits);
   loader_->Fetch({0, hangs, "", "hangs"});
   loader_->Fetch({1, good, "", "good"});
   EXPECT_EQ(ExpectFetched(), 1);
@@ -515,8 +512,7 @@ TEST_P(PagedLoaderTest, FoldersThatHangOneAfterTheOtherTakeNobodysMemory) {
   HangingBackend backend(model_, DType::kF32, store_);
   FetchLimits limits = LimitsOf(3, 2, 20'000'000, kLongNs);
   limits.bytes_max = 1;
-  loader_ = std::make_unique<PagedLoader>(model_, backend, *pool_, *loras_, device_.stream().device,
-                                          metrics_, 1, limits);
+  UseLoader(backend, limits);
   loader_->Fetch({0, first, "", first});
   loader_->Fetch({1, second, "", second});
   loader_->Fetch({2, good, "", good});
@@ -535,8 +531,7 @@ TEST_P(PagedLoaderTest, WhatIsFetchedIsHeldWithinBounds) {
     FetchLimits limits;
     limits.bytes_max = by_bytes ? 1 : int64_t{1} << 30;
     limits.held_max = by_bytes ? 100 : 1;
-    loader_ = std::make_unique<PagedLoader>(model_, backend, *pool_, *loras_,
-                                            device_.stream().device, metrics_, 1, limits);
+    UseLoader(backend, limits);
     for (int32_t content = 0; content < 2; ++content) {
       const std::string path = Folder(std::to_string(content), kSome, content + 1);
       const LoadEvent fetched = Fetch(content, path);
@@ -561,8 +556,7 @@ TEST_P(PagedLoaderTest, WhatIsGivenUpTakesNobodysMemory) {
   HangingBackend backend(model_, DType::kF32, store_);
   FetchLimits limits = LimitsOf(2, 0, kLongNs, 1'000'000'000);
   limits.bytes_max = 1;
-  loader_ = std::make_unique<PagedLoader>(model_, backend, *pool_, *loras_, device_.stream().device,
-                                          metrics_, 1, limits);
+  UseLoader(backend, limits);
   loader_->Fetch({0, hangs, "", "hangs"});
   EXPECT_EQ(Next().status.code(), StatusCode::kUnavailable);
   EXPECT_NE(metrics_.Render().find("graft_adapter_fetches_hanging 1"), std::string::npos);
