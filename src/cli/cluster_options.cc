@@ -53,8 +53,8 @@ Result<EtcdOptions> ReadEtcdFlags(const EtcdFlags& flags) {
 
 Status CheckEtcd(const ClusterLibrary& library, const EtcdFlags& flags, const ClusterPlace& place) {
   ASSIGN_OR_RETURN(const EtcdOptions options, ReadEtcdFlags(flags));
-  const Status status = library.CheckEtcd(options);
   const bool has_view = !place.view_file.empty() && FileExists(place.view_file);
+  const Status status = library.CheckEtcd(options, !has_view);
   // Without a cluster in it, etcd may have lost its data, and the view is no way around that.
   if (has_view && status.code() != StatusCode::kFailedPrecondition) return OkStatus();
   return status;

@@ -7,6 +7,7 @@
 #include "cluster/cluster_store.h"
 #include "cluster/runner_set.h"
 #include "etcd/etcd_client.h"
+#include "etcd/etcd_patience.h"
 #include "rpc/grpc_log.h"
 #include "rpc/runner_service.h"
 
@@ -55,9 +56,10 @@ class GrpcClusterLibrary : public ClusterLibrary {
   Result<std::unique_ptr<ClusterAdmin>> Administer(const EtcdOptions& etcd) const override {
     return MakeClusterAdmin(etcd);
   }
-  Status CheckEtcd(const EtcdOptions& etcd) const override {
+  Status CheckEtcd(const EtcdOptions& etcd, bool waits) const override {
     ASSIGN_OR_RETURN(const auto client, EtcdClient::Make(etcd));
-    return ClusterStore::Open(*client).status();
+    return UntilAnswered(*client, waits ? kEtcdPatienceMs : 0,
+                         [&] { return ClusterStore::Open(*client).status(); });
   }
 };
 

@@ -164,8 +164,9 @@ class ClusterLibrary {
   virtual Result<std::unique_ptr<RunnersInReach>> ReachCluster(
       const RunnerSetOptions& runners, const ClusterFrontendOptions& options) const = 0;
   virtual Result<std::unique_ptr<ClusterAdmin>> Administer(const EtcdOptions& etcd) const = 0;
-  // Whether etcd answers and has a cluster: asked before what takes long to load is loaded.
-  virtual Status CheckEtcd(const EtcdOptions& etcd) const = 0;
+  // Whether etcd answers and has a cluster: asked before what takes long to load is loaded. Where
+  // it waits, etcd has kEtcdPatienceMs for its answer.
+  virtual Status CheckEtcd(const EtcdOptions& etcd, bool waits) const = 0;
 };
 
 }  // namespace graft

@@ -11,6 +11,7 @@
 #include "base/random.h"
 #include "cluster/cluster_keys.h"
 #include "cluster/cluster_records.h"
+#include "etcd/etcd_patience.h"
 
 namespace graft {
 namespace {
@@ -37,9 +38,6 @@ void LogAudit(const AuditLine& line) {
            line.tenant.empty() ? "" : " for tenant '" + line.tenant + "'");
 }
 
-// Others may write it down at the same time.
-constexpr int kBaseTriesMax = 10;
-
 Status CheckBase(const BaseModelId& own, const BaseModelId& clusters, const std::string& etcd) {
   const std::string how = HowBasesDiffer(own, clusters);
   if (how.empty()) return OkStatus();
@@ -48,6 +46,31 @@ Status CheckBase(const BaseModelId& own, const BaseModelId& clusters, const std:
       own.name + "'): " + how +
       "; start it with the cluster's model folder, or with an etcd of its own; `graft cluster "
       "base --model DIR` gives the cluster another model");
+}
+
+// kAborted: others changed it at the same time.
+Status TryToJoinBase(ClusterStore& store, const BaseModelId& base) {
+  ASSIGN_OR_RETURN(const EtcdOutcome outcome,
+                   store.Commit({.then = {EtcdOperation::Get(BaseKey())}}));
+  BaseModelId known;
+  int64_t mod_revision = 0;
+  if (!outcome.found[0].empty()) {
+    ASSIGN_OR_RETURN(known, DecodeBaseModel(outcome.found[0][0].value));
+    mod_revision = outcome.found[0][0].mod_revision;
+  }
+  RETURN_IF_ERROR(CheckBase(base, known, store.client().name()));
+  // A process without weights does not know their hash.
+  const bool says_more = (known.text_hash.empty() && !base.text_hash.empty()) ||
+                         (known.weights_hash.empty() && !base.weights_hash.empty());
+  if (!says_more) return OkStatus();
+  if (known.name.empty()) known.name = base.name;
+  if (known.text_hash.empty()) known.text_hash = base.text_hash;
+  if (known.weights_hash.empty()) known.weights_hash = base.weights_hash;
+  ASSIGN_OR_RETURN(const EtcdOutcome put,
+                   store.Commit({.compares = {EtcdCompare::ModRevision(BaseKey(), mod_revision)},
+                                 .then = {EtcdOperation::Put(BaseKey(), EncodeRecord(known))}}));
+  if (put.succeeded) return OkStatus();
+  return Status(StatusCode::kAborted, "others keep changing the cluster's base model: try again");
 }
 
 }  // namespace
@@ -204,29 +227,7 @@ Result<std::vector<AuditEntry>> ClusterStore::ReadAudit(size_t lines_max) {
 }
 
 Status JoinBase(ClusterStore& store, const BaseModelId& base) {
-  for (int i = 0; i < kBaseTriesMax; ++i) {
-    ASSIGN_OR_RETURN(const EtcdOutcome outcome,
-                     store.Commit({.then = {EtcdOperation::Get(BaseKey())}}));
-    BaseModelId known;
-    int64_t mod_revision = 0;
-    if (!outcome.found[0].empty()) {
-      ASSIGN_OR_RETURN(known, DecodeBaseModel(outcome.found[0][0].value));
-      mod_revision = outcome.found[0][0].mod_revision;
-    }
-    RETURN_IF_ERROR(CheckBase(base, known, store.client().name()));
-    // A process without weights does not know their hash.
-    const bool says_more = (known.text_hash.empty() && !base.text_hash.empty()) ||
-                           (known.weights_hash.empty() && !base.weights_hash.empty());
-    if (!says_more) return OkStatus();
-    if (known.name.empty()) known.name = base.name;
-    if (known.text_hash.empty()) known.text_hash = base.text_hash;
-    if (known.weights_hash.empty()) known.weights_hash = base.weights_hash;
-    ASSIGN_OR_RETURN(const EtcdOutcome put,
-                     store.Commit({.compares = {EtcdCompare::ModRevision(BaseKey(), mod_revision)},
-                                   .then = {EtcdOperation::Put(BaseKey(), EncodeRecord(known))}}));
-    if (put.succeeded) return OkStatus();
-  }
-  return Status(StatusCode::kAborted, "others keep changing the cluster's base model: try again");
+  return UntilAnswered(store.client(), kEtcdPatienceMs, [&] { return TryToJoinBase(store, base); });
 }
 
 Status ReplaceBase(ClusterStore& store, const BaseModelId& base, const std::string& by) {

@@ -80,7 +80,8 @@ class ClusterStore {
 
 // The one base model of a cluster. The first process records which model it has, and all others
 // must have the same. kFailedPrecondition, with what to start instead: the cluster has another
-// model. Other failures are etcd's. Any thread; calls block as EtcdClient's do.
+// model. Other failures are etcd's, once it has not answered for kEtcdPatienceMs. Any thread;
+// blocks.
 Status JoinBase(ClusterStore& store, const BaseModelId& base);
 // The cluster is this model's from now on; those that serve it as it was go on until they end.
 Status ReplaceBase(ClusterStore& store, const BaseModelId& base, const std::string& by);

@@ -26,14 +26,17 @@ Result<std::unique_ptr<ClusterWatcher>> ClusterWatcher::Start(EtcdClient& client
     ASSIGN_OR_RETURN(mirror, ReadViewFile(options.view_file));
     known = mirror.ClusterText();
   }
-  Result<std::unique_ptr<ClusterStore>> store = ClusterStore::Open(client, options.now);
-  Status away;
-  if (!store.ok()) {
+  Result<std::unique_ptr<ClusterStore>> store = UnavailableError("");
+  const auto open = [&] {
+    store = ClusterStore::Open(client, options.now);
+    return store.status();
+  };
+  Status away = UntilAnswered(client, known.empty() ? options.patience_ms : 0, open);
+  if (!away.ok()) {
     // An etcd without a cluster may have lost its data: running processes go on, but a start fails
     // until the data is restored.
-    const bool silent = store.status().code() != StatusCode::kFailedPrecondition;
-    if (known.empty() || !silent) return store.status();
-    away = store.status();
+    const bool silent = away.code() != StatusCode::kFailedPrecondition;
+    if (known.empty() || !silent) return away;
     store = ClusterStore::FromRecord(client, known, options.now);
     if (!store.ok()) return store.status();
   } else if (!known.empty() && (*store)->Guard().value != known) {

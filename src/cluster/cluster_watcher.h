@@ -14,6 +14,7 @@
 #include "base/status.h"
 #include "cluster/cluster_store.h"
 #include "cluster/cluster_view.h"
+#include "etcd/etcd_patience.h"
 #include "etcd/etcd_watch.h"
 
 namespace graft {
@@ -21,15 +22,17 @@ namespace graft {
 class ClusterWatcher : public EtcdListener {
  public:
   struct Options {
-    std::string view_file;          // "": none
-    int64_t come_back_ms = 10'000;  // for runners, once etcd was set back
-    UnixClock now = UnixTimeNs;     // of the changes that are made by store()
+    std::string view_file;                  // "": none
+    int64_t come_back_ms = 10'000;          // for runners, once etcd was set back
+    int64_t patience_ms = kEtcdPatienceMs;  // of a start without a view on disk
+    UnixClock now = UnixTimeNs;             // of the changes that are made by store()
   };
   // Runs on a thread of this class's after each change.
   using OnView = std::function<void(const std::shared_ptr<const ClusterView>&)>;
 
   // Connects to the cluster in etcd or, while etcd cannot be reached, to the cluster of the view on
-  // disk. Fails if there is neither, if etcd has no cluster, or if its cluster is not the view's.
+  // disk. Fails if there is neither for patience_ms, if etcd has no cluster, or if its cluster is
+  // not the view's.
   // Returns once there is a view. `client` must outlive the watcher.
   static Result<std::unique_ptr<ClusterWatcher>> Start(EtcdClient& client, Options options,
                                                        OnView on_view = {});

@@ -4,6 +4,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <thread>
+
 #include "base/file.h"
 #include "cluster/cluster_keys.h"
 #include "cluster/cluster_store.h"
@@ -144,7 +146,33 @@ TEST_F(ClusterWatcherTest, StartsFromTheDiskWhileEtcdIsAway) {
   EXPECT_TRUE(Sees(0, 2));
   // Without a view on disk nothing is known at all.
   etcd_.Kill();
-  EXPECT_FALSE(ClusterWatcher::Start(*client_, {}).ok());
+  EXPECT_EQ(ClusterWatcher::Start(*client_, {.patience_ms = 0}).status().code(),
+            StatusCode::kUnavailable);
+}
+
+TEST_F(ClusterWatcherTest, AStartAsksUntilEtcdAnswers) {
+  watcher_.reset();
+  view_file_ = "";
+  etcd_.Kill();
+  std::thread starts([this] {
+    Start();
+    if (watcher_ != nullptr) {
+      EXPECT_TRUE(JoinBase(watcher_->store(), {"base", "text", "weights"}).ok());
+    }
+  });
+  // Longer than one question takes, which fails at once.
+  std::this_thread::sleep_for(std::chrono::milliseconds(400));
+  etcd_.Start();
+  starts.join();
+  // One that has stopped answers no question in its time, and a change may be made twice.
+  ASSERT_NE(watcher_, nullptr);
+  etcd_.Pause();
+  std::thread joins([this] {
+    EXPECT_TRUE(JoinBase(watcher_->store(), {"base", "text", "weights"}).ok());
+  });
+  std::this_thread::sleep_for(std::chrono::milliseconds(1500));  // one question has a second
+  etcd_.Resume();
+  joins.join();
 }
 
 TEST_F(ClusterWatcherTest, AStoppedEtcdIsWaitedFor) {
