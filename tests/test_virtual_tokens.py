@@ -233,14 +233,14 @@ def test_a_restart_serves_them_again(adapters, tmp_path):
 # More than fit beside each other take turns, and are preempted and computed again.
 def test_a_small_pool_gives_the_same_answers(adapters, served):
     models = ["soft", "prefix", "base"]
-    want = {model: text(served, model, max_tokens=60) for model in models}
-    args = ("--dtype", "fp32", "--adapters-root", DEMO / "adapters", "--pool-gib", "0.006", "--context-tokens-max", "256",
+    want = {model: text(served, model, max_tokens=200) for model in models}
+    args = ("--dtype", "fp32", "--adapters-root", DEMO / "adapters", "--pool-gib", "0.0045", "--context-tokens-max", "256",
             "--adapters-max", "1", "--tune", "turn-ms=2", "--tune", "prefill-chunk-max=7")
     with Server(*args, adapters=adapters) as server:
         async def run():
             async with openai.AsyncOpenAI(base_url=server.url + "/v1", api_key="x", max_retries=0,
                                           timeout=300) as client:
-                return await asyncio.gather(*(client.completions.create(model=model, prompt=PROMPT, max_tokens=60,
+                return await asyncio.gather(*(client.completions.create(model=model, prompt=PROMPT, max_tokens=200,
                                                                         temperature=0) for model in models * 5))
         # The order in which they come decides about preemptions: a round may have none.
         for _ in range(8):

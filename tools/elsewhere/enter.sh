@@ -12,7 +12,8 @@ if [ ! -e "$root/proc/self" ]; then
     [ -d "$folder" ] || continue
     mkdir -p "$root$folder"
     mount --rbind "$(readlink -f "$folder")" "$root$folder"
-    find "$folder/" -maxdepth 1 \( -name 'lib*' -o -name compat \) >>"$root/etc/ld.so.conf.d/gpu.conf"
+    # Not CUDA's compat folder: its libcuda shows no GPU beside a driver of another day.
+    find "$folder/" -maxdepth 1 -name 'lib*' >>"$root/etc/ld.so.conf.d/gpu.conf"
   done
   # The driver's libraries where they lie among the system's own.
   ldconfig -p | grep -oE '/[^ ]*/lib(cuda|nvidia)[^ /]*\.so[.0-9]*$' | grep -v ^/usr/local/ | sort -u |

@@ -122,6 +122,7 @@ def main():
         subprocess.run(f"tar -C / --no-recursion -T - -cf - | xz -T0 -6 > {target}", shell=True, check=True,
                        input="\n".join(names), text=True)
         print(f"{target}: {len(names)} files, {os.path.getsize(target) / 2**20:.0f} MiB", flush=True)
+    print("all packed")
 
 
 if __name__ == "__main__":
