@@ -92,7 +92,7 @@ TEST(JsonTest, LimitsDepthAndRefusesGarbage) {
   EXPECT_FALSE(ParseJson("{\"a\": \"\xff\"}").ok());
   EXPECT_FALSE(ParseJson("{\"a\": }").ok());
   EXPECT_FALSE(ParseJson("").ok());
-  // A parser that ends there would read another text than the checks beside it.
+  // A parser that took the NUL for the end would see less than the checks of the whole text.
   const std::string_view after_nul("{\"a\":{}}\0\"b\"", 12);
   EXPECT_EQ(ParseJson(after_nul).status().message(),
             "not valid JSON: \"a NUL, byte 9 of the text\"");

@@ -1,5 +1,5 @@
-// What commands that serve look at before they read a model's weights, which takes minutes where it
-// is large. Main thread.
+// Checks that commands make before they read a model's weights, because reading a large model takes
+// minutes. Main thread.
 #pragma once
 
 #include "base/status.h"

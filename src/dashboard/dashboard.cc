@@ -19,7 +19,7 @@ constexpr size_t kHistoryPoints = 3'600'000 / 2000;  // an hour
 // Several pages that look at once share a snapshot.
 constexpr int64_t kFreshMs = 500;
 constexpr int64_t kCountIntervalMs = 10'000;
-// The share of a core that the counting of adapters may take.
+// Between two counts of the adapters the server waits so many times as long as the last one took.
 constexpr int64_t kCountShare = 500;
 constexpr size_t kAdaptersShown = 50;
 constexpr size_t kPieceAdapters = 512;

@@ -1,5 +1,5 @@
-// Any bytes as a page: the first says in which syntax. What comes out is UTF-8 and no longer than
-// its references make it, and it takes no more steps than the page has bytes for.
+// Any bytes as a page; the first byte chooses HTML or XHTML. The text must be UTF-8, no longer than
+// character references can make it, and the number of steps linear in the page's bytes.
 #include <cstddef>
 #include <cstdint>
 #include <string>

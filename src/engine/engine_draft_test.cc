@@ -1,5 +1,5 @@
-// Tokens that are foreseen and checked: the answers of an engine without, in fewer steps, whatever
-// ends, is banned, preempted or shared meanwhile.
+// Drafts: answers must be those of an engine without drafts, in fewer steps, even while requests
+// end or are preempted, tokens are banned, or pages are shared.
 #include "engine/engine_testing.h"
 
 namespace graft {

@@ -8,7 +8,7 @@
 namespace graft {
 namespace {
 
-// What an entry takes beside its grammar; failures have no more.
+// Memory of an entry besides its compiled grammar. One that did not compile takes this alone.
 constexpr int64_t kEntryBytes = 1024;
 
 }  // namespace

@@ -1,5 +1,5 @@
-// A frontend's link over a simulated stream: what StartGrpcLink's does with threads and gRPC, by
-// calls of the loop. Counts beside the RunnerSet which requests deaths count against. One thread.
+// A frontend's link over a simulated stream. Calls of the event loop do what threads and gRPC do in
+// StartGrpcLink's. A ledger of its own checks which deaths the RunnerSet counts. One thread.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
-// Whether a server could listen there; apart from Acceptor, the sockets of which compile slowly.
-// Any thread.
+// Checks whether a server can listen at an address. Acceptor implements it; its header would bring
+// in Asio, which compiles slowly. Any thread.
 #pragma once
 
 #include <cstdint>

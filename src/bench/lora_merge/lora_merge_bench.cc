@@ -1,5 +1,5 @@
-// One adapter into the projections of a model: TinyLlama-1.1B's on the CPU, Llama-2-7B's on a GPU.
-// Weights and what they are merged into rotate; the adapter is small beside them.
+// Merges an adapter into a model's projections: TinyLlama-1.1B's on the CPU, Llama-2-7B's on a GPU.
+// Each run takes the next of several copies of the weights, so that no cache holds them.
 #include <algorithm>
 #include <string>
 #include <vector>

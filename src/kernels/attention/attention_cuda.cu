@@ -1,6 +1,6 @@
-// Picks the kernels of a launch: tensor cores for 16-bit keys and values on 16-byte borders,
-// prefill and decode by the rows of a sequence; plain arithmetic for the rest. The choice between
-// the two kinds depends on the pool and the card alone, so that it does not change a row's bits.
+// Picks the kernels of a launch. 16-bit keys and values that are aligned to 16 bytes get kernels
+// with tensor cores, prefill's or decode's by a sequence's rows. All others get plain kernels.
+// Which of the two depends on the pool and the card alone, so that a row's bits do not change.
 #include <algorithm>
 #include <limits>
 
