@@ -18,7 +18,7 @@ help:
 	@echo "make build-bench   the program that measures kernels, steps and loads, build/release/graft-bench"
 	@echo "make grammar       build/grammar/libgraft_grammar.so, for answers in a given form (response_format)"
 	@echo "make bench         the figures of docs/benchmarks.md on this machine"
-	@echo "make dist          an archive that runs on other machines, build/graft-VERSION-ARCH.tar.zst"
+	@echo "make dist          an archive that runs on other machines, build/dist/graft-VERSION-linux-ARCH.tar.zst"
 	@echo "make deb           a Debian package"
 	@echo "make build-report  what took how long in the last build; BUILD=dev names its folder"
 	@echo "make format        clang-format every source file"
