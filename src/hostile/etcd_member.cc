@@ -60,6 +60,7 @@ Status EtcdMember::Begin() {
   }
   ClusterWatcher::Options options;
   options.now = [loop = world_.loop] { return kSimUnixNs + loop->now_ns(); };
+  options.patience_ms = 0;  // Main begins again, and time stands still for a member that has ended
   ASSIGN_OR_RETURN(watcher_, ClusterWatcher::Start(client_, options, [this](const auto& view) {
                      if (threads_.has_ended()) return;
                      world_.on_view(*view);
