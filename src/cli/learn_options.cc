@@ -51,7 +51,7 @@ OptionTarget TargetOf(const MethodRow& row, std::string& value) {
 }
 OptionTarget TargetOf(const MethodRow&, std::vector<std::string>& value) { return Texts(value); }
 
-// The end of a flag's help that explains its default of 0: "; 0: the learner's own: distill 16".
+// Ends a flag's help with what its default of 0 means: "; 0: the learner's own", and their numbers.
 std::string OwnText(const MethodRow& row) {
   const std::string numbers = OwnOfLearners(row);
   return std::string("; 0: ") + row.own + (numbers.empty() ? "" : ": " + numbers);

@@ -1,17 +1,17 @@
-// AdmissionWalk decides which prompts have rows in the next step: which of those begun go on, and
-// which requests of the line begin. It walks along the line, beginning with the tenant that is
-// furthest behind (FairLine). Each request that it looks at goes through two passes, WantAdapters
-// and AdmitPrompts. A third pass, GiveWay, ends the plan. For each request a Verdict says what was
-// decided, and why.
+// AdmissionWalk decides which prompts are computed in the next step: which of those begun go on,
+// and which waiting requests begin. It walks along the line in which they wait, beginning with the
+// tenant that is furthest behind (FairLine). Each request that it looks at goes through two passes,
+// WantAdapters and AdmitPrompts. The third, GiveWay, preempts for those that found no room. For
+// each request a Verdict says what was decided, and why.
 //
 // The first two passes alternate, request by request, because each depends on what the other did
 // for the requests before. The rows that a tenant was given decide which tenant is next, and
 // adapters and requests draw on one pool of pages, which are given in the order of the line.
 //
 // A request that waits for its adapter is passed by. Shortage and AdapterTurn say which other
-// requests may then overtake it, and for how long. There is no other overtaking among the requests
-// of one key. While the step runs, the walk goes on for requests that came since, only to load
-// their adapters. Engine thread only.
+// requests may then overtake it, and for how long. Otherwise requests with one API key begin in
+// the order of the line. While the step runs, the walk goes on for requests that came since, only
+// to load their adapters. Engine thread only.
 #pragma once
 
 #include <cstdint>

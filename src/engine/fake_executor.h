@@ -1,10 +1,10 @@
 // FakeExecutor: a deterministic executor for tests, with integers in place of tensors, but real
 // pages. Every position stores a digest of the position before it, its token, its adapter's content
 // and its tenant. A drawn token is a hash of all digests that the plan's page table leads to. So a
-// stale page, a wrong page table, a prefix shared across adapters or tenants, or a lost draw index
-// gives other tokens than ReferenceOutput. Adapters' rows lie in the same pages; a KV write
-// destroys them, and every step of the adapter reads them. The executor also checks the plan
-// against the rules of step/. One thread.
+// stale page, a wrong page table, a prefix shared across adapters or tenants, or a draw with a
+// wrong index gives other tokens than ReferenceOutput. So does an adapter that a KV write has gone
+// over: adapters lie in the same pages, and each of their steps reads them there. The executor also
+// checks the plan against the rules of step/. One thread.
 #pragma once
 
 #include <atomic>

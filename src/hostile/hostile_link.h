@@ -1,5 +1,5 @@
-// A frontend's link over a simulated stream. Calls of the event loop do what threads and gRPC do in
-// StartGrpcLink's. A ledger of its own checks which deaths the RunnerSet counts. One thread.
+// A frontend's link to a runner over a simulated stream, without threads and gRPC. If the runner
+// dies, a DeathLedger checks which requests the RunnerSet counts that death against. One thread.
 #pragma once
 
 #include <cstdint>

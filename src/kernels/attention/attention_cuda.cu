@@ -1,6 +1,6 @@
 // Picks the kernels of a launch. 16-bit keys and values that are aligned to 16 bytes get kernels
-// with tensor cores, prefill's or decode's by a sequence's rows. All others get plain kernels.
-// Which of the two depends on the pool and the card alone, so that a row's bits do not change.
+// with tensor cores: sequences of two rows or more prefill's, others decode's. All other keys and
+// values get plain kernels. The pool and the card alone decide, so that a row's bits do not change.
 #include <algorithm>
 #include <limits>
 

@@ -1,4 +1,4 @@
-// Hopper's GEMM kernels for bf16 and LoRA beside it: the tiles from kTilesSplit on.
+// The other half of Hopper's GEMM kernels for bf16 with LoRA's products in them.
 #include "kernels/gemm/gemm_hopper_launch.cuh"
 
 namespace graft::hopper {

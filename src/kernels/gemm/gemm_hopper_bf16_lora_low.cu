@@ -1,4 +1,4 @@
-// Hopper's GEMM kernels for bf16 and LoRA beside it: the tiles before kTilesSplit.
+// Half of Hopper's GEMM kernels for bf16 with LoRA's products in them: two files compile at once.
 #include "kernels/gemm/gemm_hopper_launch.cuh"
 
 namespace graft::hopper {
