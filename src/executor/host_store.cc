@@ -4,10 +4,12 @@
 #include <chrono>
 #include <cmath>
 #include <cstring>
+#include <optional>
 #include <thread>
 #include <utility>
 
 #include "base/clock.h"
+#include "tensor/host_memory.h"
 
 namespace graft {
 namespace {
@@ -33,12 +35,15 @@ void CopySource(const std::vector<HostAdapter::Stretch>& stretches, int64_t begi
 
 }  // namespace
 
-// A Buffer has huge pages where the system gives them, which are fewer to lock.
+// Not a PinnedBuffer: memory that other processes map can be locked by registration alone, so that
+// this way is needed in any case, and one is enough. Several threads make slabs at once, and each
+// brings in its own here, which the driver does within its own call otherwise. A Buffer has huge
+// pages where the system gives them, which are fewer to lock. But the driver reports memory that it
+// lacks, and the system does not refuse what is written first: HostStore claims it before.
 LockedSlab::LockedSlab(int64_t bytes, const Device& device) {
   constexpr int64_t kHugeFrom = int64_t{4} << 20;  // from where on a Buffer has whole pages
   bytes_ = Buffer(std::max(bytes, kHugeFrom));
   if (device.is_cpu()) return;
-  // Brought in here, where several threads can, and not by the driver, where one at a time does.
   constexpr int64_t kSmallPage = 4096;
   for (int64_t at = 0; at < bytes_.bytes(); at += kSmallPage) data()[at] = 0;
   LockPages(data(), bytes_.bytes());
@@ -206,8 +211,11 @@ char* HostStore::PageData(int32_t page) {
   Slab& slab = slabs_[static_cast<size_t>(page / kSlabPages)];
   const std::lock_guard lock(slab.mutex);
   if (slab.data == nullptr) {
-    UseDevice(device_);  // else locking would wake the first GPU, and none for the CPU
     const int64_t bytes = std::min(kSlabPages, pool_.num_pages() - first) * kPageBytes;
+    // All of what is locked is brought in at once, and of plain memory what is used.
+    std::optional<HostClaim> claim;
+    if (!device_.is_cpu()) claim.emplace(bytes);
+    UseDevice(device_);  // else locking would wake the first GPU, and none for the CPU
     if (shared_.bytes() == 0) {
       slab.own = LockedSlab(bytes, device_);
       slab.data = slab.own.data();

@@ -26,11 +26,12 @@
 
 namespace graft {
 
-// Memory of the host, page-locked for a device that is a GPU.
+// Memory of the host, page-locked and all of it brought in for a device that is a GPU.
 class LockedSlab {
  public:
   LockedSlab() = default;
-  // OutOfMemory where the host has not that many bytes left.
+  // OutOfMemory where the host gives or locks no more. For a GPU the caller has a HostClaim on the
+  // bytes, since the system kills a process that brings in more than the host has.
   LockedSlab(int64_t bytes, const Device& device);
   ~LockedSlab();
   LockedSlab(LockedSlab&& other) noexcept : bytes_(std::move(other.bytes_)) {

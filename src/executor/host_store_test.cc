@@ -15,6 +15,8 @@
 #include "base/random.h"
 #include "model/adapter_test_util.h"
 #include "tensor/allocations.h"
+#include "tensor/device.h"
+#include "tensor/host_memory.h"
 
 namespace graft {
 namespace {
@@ -59,6 +61,33 @@ TEST_F(HostStoreTest, WhereMemoryRunsOutNothingIsKept) {
   EXPECT_EQ(store_.CheckIntegrity().ToString(), "OK");
   EXPECT_TRUE(Put("a"));
   EXPECT_TRUE(store_.Has("a"));
+}
+
+// What is locked is brought in at once, and the system would kill the process: it is refused
+// before, whether the memory is the store's own or shared.
+TEST_F(HostStoreTest, WhatIsLockedIsRefusedWhereTheHostIsShortOfIt) {
+  const Device gpu{DeviceKind::kCuda, 0};
+  for (const bool is_shared : {false, true}) {
+    const int64_t bytes_max = int64_t{3} << 20;
+    HostStore store(
+        bytes_max, metrics_, gpu,
+        is_shared ? *SharedMemory::Create(HostStore::SharedBytes(bytes_max)) : SharedMemory());
+    const auto put = [&] {
+      LoraWeights weights = MakeWeights(16, 1);
+      HostAdapter adapter = DescribeHostAdapter(weights, model_, "a", "base");
+      return store.Put(std::move(adapter), std::move(weights)).is_in_store();
+    };
+    {
+      const AvailableLimit limit(1 << 20);
+      EXPECT_THROW(put(), OutOfMemory);
+      EXPECT_EQ(store.slab_bytes(), 0);
+      EXPECT_EQ(store.bytes(), 0);
+      // Plain memory is taken as it is used.
+      EXPECT_TRUE(Put("plain").is_in_store());
+    }
+    EXPECT_EQ(store.CheckIntegrity().ToString(), "OK");
+    EXPECT_TRUE(NumCudaDevices() == 0 || put());
+  }
 }
 
 // All bytes of a held adapter, row after row.

@@ -204,8 +204,13 @@ void PinnedBuffer::Free::operator()(void* data) const {
 
 void LockPages(void* data, int64_t bytes) {
   if (NumCudaDevices() == 0) return;
-  CUDA_CHECK(cudaHostRegister(data, static_cast<size_t>(bytes),
-                              cudaHostRegisterPortable | cudaHostRegisterMapped));
+  const cudaError_t error = cudaHostRegister(data, static_cast<size_t>(bytes),
+                                             cudaHostRegisterPortable | cudaHostRegisterMapped);
+  if (error == cudaErrorMemoryAllocation) {
+    cudaGetLastError();
+    ThrowOutOfMemory("the host has no " + std::to_string(bytes) + " bytes left to lock");
+  }
+  CUDA_CHECK(error);
   void* on_device = nullptr;
   CUDA_CHECK(cudaHostGetDevicePointer(&on_device, data, 0));
   CHECK(on_device == data) << "this GPU sees the host's memory at other addresses";

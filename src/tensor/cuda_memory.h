@@ -99,7 +99,9 @@ class PinnedBuffer {
 };
 
 // Makes memory that was allocated elsewhere page-locked and visible to every GPU at the same
-// address; does nothing where there is no GPU. Both ends on borders of 4096 bytes.
+// address; does nothing where there is no GPU. Both ends on borders of 4096 bytes. OutOfMemory
+// where the host locks no more. Pages that were never written are brought in, without a question
+// whether the host has them: see HostClaim.
 void LockPages(void* data, int64_t bytes);
 void UnlockPages(void* data);
 

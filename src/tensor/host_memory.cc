@@ -4,11 +4,14 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <filesystem>
 #include <fstream>
 #include <limits>
 #include <sstream>
 #include <string_view>
+
+#include "base/out_of_memory.h"
 
 namespace graft {
 namespace {
@@ -16,6 +19,11 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr int64_t kUnlimited = std::numeric_limits<int64_t>::max();
+// What a claim leaves for all that claims nothing.
+constexpr int64_t kSpareBytes = int64_t{64} << 20;
+
+std::atomic<int64_t> claimed_bytes = 0;
+std::atomic<int64_t> available_max = kUnlimited;
 
 // A cgroup's files and the lines of memory.stat that count what is given back when it is needed.
 struct CgroupNames {
@@ -97,8 +105,20 @@ int64_t AvailableHostBytes(const std::string& root) {
       available = std::min(available, LeftInAll(mount / "memory", path, kVersion1));
     }
   }
-  return available;
+  return std::min<int64_t>(available, available_max);
 }
+
+HostClaim::HostClaim(int64_t bytes) : bytes_(bytes) {
+  const int64_t claimed = claimed_bytes.fetch_add(bytes) + bytes;
+  if (claimed + kSpareBytes <= AvailableHostBytes()) return;
+  claimed_bytes -= bytes;
+  ThrowOutOfMemory("the host has no " + std::to_string(bytes) + " bytes to spare");
+}
+
+HostClaim::~HostClaim() { claimed_bytes -= bytes_; }
+
+AvailableLimit::AvailableLimit(int64_t bytes) { available_max = bytes; }
+AvailableLimit::~AvailableLimit() { available_max = kUnlimited; }
 
 int64_t TotalHostBytes() { return int64_t{sysconf(_SC_PHYS_PAGES)} * sysconf(_SC_PAGESIZE); }
 

@@ -7,9 +7,11 @@
 #include <filesystem>
 #include <fstream>
 #include <limits>
+#include <memory>
 #include <numeric>
 #include <vector>
 
+#include "base/out_of_memory.h"
 #include "tensor/buffer.h"
 #include "tensor/cuda_graph.h"
 #include "tensor/cuda_memory.h"
@@ -41,6 +43,22 @@ TEST_F(HostMemoryTest, CachesOfFilesAreAvailable) {
   Write("sys/fs/cgroup/memory.max", "max\n");
   EXPECT_EQ(AvailableHostBytes(root_), 1000 * 1024);
   EXPECT_GT(AvailableHostBytes(), 0);
+}
+
+TEST_F(HostMemoryTest, ClaimsDoNotCountOnEachOthersBytes) {
+  const int64_t mib = int64_t{1} << 20;
+  const AvailableLimit limit(200 * mib);
+  EXPECT_EQ(AvailableHostBytes(), 200 * mib);
+  EXPECT_THROW(HostClaim(150 * mib), OutOfMemory) << "some is left for others";
+  const auto first = std::make_unique<HostClaim>(100 * mib);
+  EXPECT_THROW(HostClaim(50 * mib), OutOfMemory);
+  const HostClaim small(10 * mib);
+  EXPECT_THROW(HostClaim(100 * mib), OutOfMemory);
+}
+
+TEST_F(HostMemoryTest, AClaimEnds) {
+  const AvailableLimit limit(int64_t{200} << 20);
+  for (int i = 0; i < 10; ++i) HostClaim(int64_t{100} << 20);
 }
 
 TEST_F(HostMemoryTest, IsKnownWithoutProc) {
