@@ -62,6 +62,11 @@ def test_what_fits_is_served_within_the_limit_and_said():
         assert server.says("memory beside the weights: ")
 
 
+def test_adapters_on_their_way_are_in_the_sum():
+    with Server("--memory-gib", "0.6", "--sequences-max", "2000", "--host-gib", "0.1", "--device", "cpu") as server:
+        assert server.says(" adapters on their way from their folders")
+
+
 def test_the_goal_is_said():
     with Server("--goal", "throughput", "--step-tokens-max", "3000", "--tune", "step-ms-max=700", "--device",
                 "cpu") as server:

@@ -11,11 +11,13 @@ int AdapterCores(int machine_cores, const Device& device) {
 }
 
 FetchLimits FetchLimitsOf(int cores, int64_t free_bytes) {
+  constexpr int64_t kBytesLeast = int64_t{1} << 20;
   constexpr int64_t kBytesMin = int64_t{256} << 20;
   constexpr int64_t kBytesPerCore = int64_t{512} << 20;
   FetchLimits limits;
   limits.threads = std::min(cores, 32);
   limits.bytes_max = std::clamp(free_bytes / 16, kBytesMin, cores * kBytesPerCore);
+  limits.bytes_max = std::max(kBytesLeast, std::min(limits.bytes_max, free_bytes / 4));
   return limits;
 }
 

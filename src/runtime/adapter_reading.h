@@ -19,8 +19,8 @@ namespace graft {
 int AdapterCores(int machine_cores, const Device& device);
 
 // One tenant may keep all of these cores busy, 32 at most. The memory is a sixteenth of what is
-// free on the host, 256 MiB at least, and no more than as many large adapters take as there are
-// cores.
+// free on the host, 256 MiB at least or a quarter where that is less, and no more than as many
+// large adapters take as there are cores.
 FetchLimits FetchLimitsOf(int cores, int64_t free_bytes);
 
 // Fetches that the engine orders before others have ended, so that a core that is done finds the

@@ -27,6 +27,8 @@ TEST(AdapterReadingTest, LimitsFollowCoresAndMemory) {
   EXPECT_EQ(FetchesAtOnce(large), 28);
   EXPECT_EQ(FetchLimitsOf(14, 1024 * kGib).bytes_max, 7 * kGib);
   EXPECT_EQ(FetchLimitsOf(100, 64 * kGib).threads, 32);
+  EXPECT_EQ(FetchLimitsOf(2, kGib / 2).bytes_max, kGib / 8) << "the rest is for others";
+  EXPECT_GT(FetchLimitsOf(2, 0).bytes_max, 0);
   EXPECT_EQ(large.give_up_ns, FetchLimits().give_up_ns);
 }
 

@@ -109,8 +109,7 @@ Status MemorySum::Check(const MemoryBudget& budget) const {
   return CheckOne(on_host_, budget.LeftOnHost(), budget.HostText());
 }
 
-std::string MemorySum::ToString() const {
-  Terms terms = on_device_;
+std::string MemorySum::TextOf(Terms terms) {
   std::ranges::stable_sort(terms, std::ranges::greater{}, &Term::bytes);
   const int64_t total = Total(terms);
   std::string text = BytesText(total);

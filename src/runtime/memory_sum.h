@@ -59,8 +59,10 @@ class MemorySum {
   int64_t on_host() const { return Total(on_host_); }
   // kResourceExhausted with all terms where the budget has not that much left.
   Status Check(const MemoryBudget& budget) const;
-  // The large terms of the device in one line, the largest first.
-  std::string ToString() const;
+  // The large terms of the device in one line, the largest first; and those of the host beside a
+  // GPU.
+  std::string ToString() const { return TextOf(on_device_); }
+  std::string HostToString() const { return TextOf(on_host_); }
 
  private:
   struct Term {
@@ -72,6 +74,7 @@ class MemorySum {
 
   static void AddTo(Terms& terms, const std::string& what, int64_t bytes);
   static int64_t Total(const Terms& terms);
+  static std::string TextOf(Terms terms);
   static Status CheckOne(Terms terms, int64_t left, const std::string& left_text);
 
   const Device device_;

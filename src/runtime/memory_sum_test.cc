@@ -74,6 +74,8 @@ TEST(MemorySumTest, AGpuHasAMemoryOfItsOwn) {
   sum.AddOnHost("adapters", 5);
   EXPECT_EQ(sum.on_device(), 3);
   EXPECT_EQ(sum.on_host(), 9);
+  EXPECT_EQ(sum.ToString(), "1 MiB = 1 MiB tables");
+  EXPECT_EQ(sum.HostToString(), "1 MiB = 1 MiB adapters + 1 MiB tables");
 }
 
 }  // namespace

@@ -16,7 +16,6 @@
 #include "runtime/answer_grammars.h"
 #include "runtime/progress.h"
 #include "runtime/worker_command.h"
-#include "tensor/host_memory.h"
 
 namespace graft {
 namespace {
@@ -343,14 +342,16 @@ Status Runtime::PlanMemory(bool lora, ExecutorLimits* limits) {
   MemorySum sum(model_->device);
   AddServer(options_, model_->shape(), lora, &sum);
   if (lora) {
-    const bool on_device = model_->device.is_cpu();
-    const int64_t left = budget.LeftOnHost() - (on_device ? sum.on_device() : sum.on_host());
-    host_bytes_ = HostStoreBytes(options_, left);
-    if (options_.host_gib < 0.0) sum.AddOnHost("adapters in the host's memory", host_bytes_);
+    const AdapterMemory adapters = AddAdapters(options_, model_->shape(), budget, &sum);
+    fetch_limits_ = adapters.fetches;
+    host_bytes_ = adapters.store_bytes;
   }
   ChoosePool(options_, model_->shape(), budget, limits, &sum);
   RETURN_IF_ERROR(sum.Check(budget));
   LOG_INFO("memory beside the weights: {}; {}", sum.ToString(), budget.DeviceText());
+  if (!model_->device.is_cpu()) {
+    LOG_INFO("of the host's memory: {}; {}", sum.HostToString(), budget.HostText());
+  }
   return OkStatus();
 }
 
@@ -375,11 +376,8 @@ AdapterSlicer Runtime::MakeSlicer() const {
 }
 
 void Runtime::PlanReading(bool lora) {
-  const int cores = AdapterCores(NumCpus(), model_->device);
-  fetch_limits_ =
-      FetchLimitsOf(cores, std::min(AvailableHostBytes(), model_->budget->LeftOnHost()));
   options_.engine.scheduler.fetches_max = FetchesAtOnce(fetch_limits_);
-  crew_ = std::make_unique<WorkCrew>(cores);
+  crew_ = std::make_unique<WorkCrew>(AdapterCores(NumCpus(), model_->device));
   if (lora && !options_.adapters.empty()) hash_memory_ = MakeHashMemory(options_.adapter_hashes);
 }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "assist/cpu_assist.h"
+#include "base/thread_pool.h"
 #include "executor/decode_graphs.h"
 #include "executor/model_executor.h"
 #include "model/kv_pool.h"
@@ -128,11 +129,6 @@ Status CheckPage(const ExecutorLimits& limits) {
                               " bytes, 2 GiB is the most; lower --tune page-tokens");
 }
 
-int64_t HostStoreBytes(const RuntimeOptions& options, int64_t left) {
-  if (options.host_gib >= 0.0) return GibToBytes(options.host_gib);
-  return static_cast<int64_t>(static_cast<double>(std::max<int64_t>(0, left)) * kHostShare);
-}
-
 void AddWeights(const ServedShape& shape, bool drawn, MemorySum* sum) {
   sum->Add("weights in " + std::string(DTypeName(shape.dtype)) + Flags("--dtype"),
            WeightsBytes(shape.config, shape.dtype, shape.device, shape.num_ranks));
@@ -207,6 +203,25 @@ void AddLeastPool(const RuntimeOptions& options, const ServedShape& shape, bool 
   sum->Add("page pool of one full context, " +
                Count(limits.context_tokens_max, "tokens" + Flags(flags.context)),
            PagesPerContext(limits) * limits.page_bytes);
+}
+
+AdapterMemory AddAdapters(const RuntimeOptions& options, const ServedShape& shape,
+                          const MemoryBudget& budget, MemorySum* sum) {
+  MemorySum pool(shape.device);
+  AddLeastPool(options, shape, /*lora=*/true, &pool);
+  const int64_t others =
+      shape.device.is_cpu() ? sum->on_device() + pool.on_device() : sum->on_host();
+  const int64_t left = std::max<int64_t>(0, budget.LeftOnHost() - others);
+  AdapterMemory memory{.fetches = FetchLimitsOf(AdapterCores(NumCpus(), shape.device), left)};
+  sum->AddOnHost("adapters on their way from their folders", memory.fetches.bytes_max);
+  if (options.host_gib >= 0.0) {  // AddServer has counted it
+    memory.store_bytes = GibToBytes(options.host_gib);
+  } else {
+    const int64_t for_store = std::max<int64_t>(0, left - memory.fetches.bytes_max);
+    memory.store_bytes = static_cast<int64_t>(static_cast<double>(for_store) * kHostShare);
+    sum->AddOnHost("adapters in the host's memory", memory.store_bytes);
+  }
+  return memory;
 }
 
 CheckMemory ServerFits(const RuntimeOptions& options) {

@@ -11,6 +11,7 @@
 #include "model/config.h"
 #include "model/gpu_exchange.h"
 #include "model/transformer_sizes.h"
+#include "runtime/adapter_reading.h"
 #include "runtime/memory_sum.h"
 #include "runtime/runtime_options.h"
 #include "step/executor.h"
@@ -55,22 +56,28 @@ KvLayout LayoutOf(const ServedShape& shape, const ExecutorLimits& limits);
 int64_t PagesPerContext(const ExecutorLimits& limits);
 Status CheckPage(const ExecutorLimits& limits);
 
-// Room for adapters in the host's memory, where `left` bytes are free.
-int64_t HostStoreBytes(const RuntimeOptions& options, int64_t left);
-
 // What a process takes once: the weights, a GPU's driver, and where the weights are `drawn` at
 // random or a GPU's, what making them takes beside them.
 void AddWeights(const ServedShape& shape, bool drawn, MemorySum* sum);
 // What the ranks exchange through; nothing for one rank.
 void AddRanks(const RuntimeOptions& options, const ServedShape& shape, MemorySum* sum,
               const SizeFlags& flags = {});
-// A server but for its weights, its pool, what GPUs' ranks exchange through, and adapters in the
-// host's memory unless --host-gib says how much.
+// A server but for its weights, its pool, what GPUs' ranks exchange through, and adapters on their
+// way from their folders or, unless --host-gib says how much, in the host's memory.
 void AddServer(const RuntimeOptions& options, const ServedShape& shape, bool lora, MemorySum* sum,
                const SizeFlags& flags = {});
 // Its pool: what --pool-gib says, else the least that it can do with.
 void AddLeastPool(const RuntimeOptions& options, const ServedShape& shape, bool lora,
                   MemorySum* sum, const SizeFlags& flags = {});
+// Adapters in the host's memory: those on their way from their folders, and those that are kept.
+struct AdapterMemory {
+  FetchLimits fetches;
+  int64_t store_bytes = 0;
+};
+// Chooses both by what the budget leaves beside the sum and the least pool, where no option does,
+// and adds them.
+AdapterMemory AddAdapters(const RuntimeOptions& options, const ServedShape& shape,
+                          const MemoryBudget& budget, MemorySum* sum);
 
 // Checked before a model is read, given its shape and what is free.
 using CheckMemory =

@@ -152,6 +152,41 @@ TEST(ServerMemoryTest, WhatCannotFitIsRefusedBeforeAByteIsTaken) {
   EXPECT_THAT(RefusalOf(options), HasSubstr("adapters in the host's memory (--host-gib)"));
 }
 
+// What fetches may take is in the sum before the store and the pool share the rest.
+TEST(ServerMemoryTest, AdaptersOnTheirWayAreCounted) {
+  RuntimeOptions options = DemoOptions();
+  options.pool_gib = 0.5;
+  const auto model = LoadModel(options, /*quiet=*/true).value();
+  const MemoryBudget budget({}, 1.5);
+  const int64_t left = budget.LeftOnHost();
+  ASSERT_GE(left, GibToBytes(1.3)) << "this machine has too little memory";
+  constexpr int64_t kMib = int64_t{1} << 20;
+  for (const double host_gib : {-1.0, 0.0, 0.25}) {
+    options.host_gib = host_gib;
+    MemorySum sum(Device{});
+    sum.Add("others", 100 * kMib);
+    const AdapterMemory memory = AddAdapters(options, model->shape(), budget, &sum);
+    const int64_t beside = left - GibToBytes(0.5) - 100 * kMib;
+    EXPECT_EQ(memory.fetches.bytes_max, beside / 4) << "less than 256 MiB";
+    EXPECT_EQ(memory.store_bytes,
+              host_gib < 0.0 ? (beside - beside / 4) / 4 : GibToBytes(host_gib));
+    EXPECT_EQ(sum.on_device(),
+              100 * kMib + memory.fetches.bytes_max + (host_gib < 0.0 ? memory.store_bytes : 0));
+    EXPECT_THAT(sum.ToString(), HasSubstr(" adapters on their way from their folders"));
+  }
+}
+
+// Beside a GPU it is the host's memory.
+TEST(ServerMemoryTest, AdaptersOnTheirWayTakeNothingOfAGpu) {
+  if (NumCudaDevices() == 0) GTEST_SKIP() << "this machine shows no GPU";
+  const RuntimeOptions options = DemoOptions(DeviceChoice::Kind::kCuda);
+  const auto model = LoadModel(options, /*quiet=*/true).value();
+  MemorySum sum(model->device);
+  const AdapterMemory memory = AddAdapters(options, model->shape(), *model->budget, &sum);
+  EXPECT_EQ(sum.on_device(), 0);
+  EXPECT_EQ(sum.on_host(), memory.fetches.bytes_max);
+}
+
 // Where no option says how large the pool is, it makes do with what the rest leaves.
 TEST(ServerMemoryTest, ThePoolTakesWhatIsLeft) {
   RuntimeOptions options = DemoOptions();
@@ -178,7 +213,9 @@ TEST(ServerMemoryTest, ASecondServerIsRefusedWhereTheFirstOneLeftNoRoom) {
   options.pool_gib = 0.5;
   const auto second = Runtime::Create(options, *model, /*lora=*/true);
   ASSERT_FALSE(second.ok());
-  EXPECT_THAT(second.status().message(), HasSubstr("512 MiB  page pool (--pool-gib)"));
+  EXPECT_THAT(second.status().message(),
+              AllOf(HasSubstr("512 MiB  page pool (--pool-gib)"),
+                    HasSubstr("MiB  adapters on their way from their folders\n")));
 }
 
 }  // namespace
