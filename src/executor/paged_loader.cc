@@ -41,6 +41,7 @@ PagedLoader::PagedLoader(const ModelConfig& config, LoraAdapterBackend& backend,
                                    "yet")),
       bytes_gauge_(metrics.Gauge("graft_adapter_fetch_bytes",
                                  "Bytes of memory that fetches take besides the host's store")),
+      line_(limits),
       rank_copies_(static_cast<size_t>(loras.adapters_max())) {
   CHECK(limits.threads > 0 && limits.threads_more >= 0 && limits.bytes_max > 0);
   CHECK(limits.slow_ns < INT64_MAX / 2 && limits.give_up_ns < INT64_MAX / 2);
@@ -50,7 +51,7 @@ PagedLoader::PagedLoader(const ModelConfig& config, LoraAdapterBackend& backend,
       readers_.emplace_back([this] { FetchFolders(); });
     }
   }
-  watching_ = std::thread([this] { WatchReadings(); });
+  watching_ = std::thread([this] { WatchFetches(); });
   copying_ = std::thread([this] {
     NameThread("adapter copy");
     UseDevice(device_);
@@ -63,9 +64,9 @@ PagedLoader::~PagedLoader() {
     const std::lock_guard lock(mutex_);
     CHECK_EQ(num_under_way_, 0) << "orders outlive their engine";
     stopping_ = true;
-    fetches_.came.notify_all();
+    fetch_came_.notify_all();
     watched_changed_.notify_one();
-    copies_wanted_.came.notify_one();
+    copy_came_.notify_one();
   }
   // After this thread has ended, no reader is added.
   watching_.join();
@@ -73,10 +74,10 @@ PagedLoader::~PagedLoader() {
   copying_.join();
 }
 
-// Under the lock: wakes a thread, or adds one, for an order in line. False: all are busy.
+// Under the lock: wakes a thread, or adds one. False: all are busy.
 bool PagedLoader::FindReader() {
-  if (readers_.size() > readings_.size()) {
-    fetches_.came.notify_one();
+  if (std::ssize(readers_) > line_.num_with_thread()) {
+    fetch_came_.notify_one();
     return true;
   }
   if (readers_.size() == static_cast<size_t>(limits_.threads + limits_.threads_more)) return false;
@@ -84,69 +85,76 @@ bool PagedLoader::FindReader() {
   return true;
 }
 
-// Whether the holder may have one more thread. Threads that hang on a folder do not count.
-bool PagedLoader::MayRead(int32_t holder) const {
-  const auto num_reading =
-      std::count_if(readings_.begin(), readings_.end(), [holder](const Reading& reading) {
-        return reading.job.order.holder == holder && !reading.is_slow;
-      });
-  return num_reading < limits_.threads;
+// Under the lock, whenever a fetch may have found a thread or room. The thread that takes one wakes
+// the next.
+void PagedLoader::WakeReader() {
+  if (line_.HasNext(HeldBytes())) FindReader();
 }
 
 void PagedLoader::FetchFolders() {
   NameThread("adapter reader");
-  const auto may_read = [this](int32_t holder) { return MayRead(holder); };
   std::unique_lock lock(mutex_);
   for (;;) {
-    std::optional<FetchJob> job;
-    fetches_.came.wait(lock, [&] {
-      job = fetches_.orders.TakeNext(may_read);
-      return stopping_ || job.has_value();
+    AdapterFetch* fetch = nullptr;
+    fetch_came_.wait(lock, [&] {
+      fetch = line_.TakeNext(HeldBytes(), SteadyClock::Get().NowNs());
+      return stopping_ || fetch != nullptr;
     });
-    if (!job.has_value()) return;
-    job->since_ns = SteadyClock::Get().NowNs();
-    const auto reading = readings_.insert(readings_.end(), {.job = std::move(*job)});
-    if (fetches_.orders.Has(may_read)) FindReader();
-    watched_changed_.notify_one();
-    Read(*reading, lock);
-    readings_.erase(reading);
-    room_came_.notify_all();
-    TellBytes();
+    if (fetch == nullptr) return;
+    WakeReader();
+    watched_changed_.notify_one();  // it may hang from here on
+    if (fetch->phase == FetchPhase::kLooking) {
+      Look(*fetch, lock);
+    } else {
+      TellBytes();
+      Read(*fetch, lock);
+      line_.Erase(*fetch);
+      TellBytes();
+    }
   }
 }
 
-Result<HostStore::Held> PagedLoader::FetchNow(const FetchJob& job) {
-  const FetchOrder& order = job.order;
+// What was given up while it was looked at ends here.
+void PagedLoader::Look(AdapterFetch& fetch, std::unique_lock<std::mutex>& lock) {
+  lock.unlock();
+  const int64_t bytes = BytesToFetch(fetch.order);
+  lock.lock();
+  if (fetch.is_given_up) {
+    hanging_gauge_.Decrement();
+    line_.Erase(fetch);
+  } else {
+    line_.SetSize(fetch, bytes, SteadyClock::Get().NowNs());
+  }
+}
+
+Result<HostStore::Held> PagedLoader::FetchNow(const FetchOrder& order) {
   return order.parts.empty() ? backend_.FetchForRequests(order.path, order.hash)
                              : backend_.FetchSum(order.parts, on_read_);
 }
 
-void PagedLoader::Read(Reading& reading, std::unique_lock<std::mutex>& lock) {
-  const FetchJob& job = reading.job;
-  const FetchOrder& order = job.order;
-  Result<HostStore::Held> held = UnavailableError("it found no room in time");
-  if (WaitForRoom(reading, lock)) {
-    lock.unlock();
-    held = FetchNow(job);
-    fetch_seconds_.Observe(NsToSeconds(SteadyClock::Get().NowNs() - job.since_ns));
-    lock.lock();
-  }
-  reading.is_done = true;
-  if (reading.is_given_up) {
-    if (reading.hangs) hanging_gauge_.Decrement();
+void PagedLoader::Read(AdapterFetch& fetch, std::unique_lock<std::mutex>& lock) {
+  const FetchOrder& order = fetch.order;
+  const int64_t begin_ns = fetch.since_ns;
+  lock.unlock();
+  Result<HostStore::Held> held = FetchNow(order);
+  fetch_seconds_.Observe(NsToSeconds(SteadyClock::Get().NowNs() - begin_ns));
+  lock.lock();
+  fetch.is_done = true;
+  if (fetch.is_given_up) {
+    hanging_gauge_.Decrement();
     lock.unlock();
     held = UnavailableError("nobody waits for it");  // let go outside the lock
     lock.lock();
     return;
   }
-  if (!held.ok()) return Announce(EventOf(job, held.status()));
+  if (!held.ok()) return Announce(EventOf(fetch, held.status()));
   lock.unlock();
-  if (job.copy.has_value()) {
-    BeginCopy(*job.copy, std::move(*held));
+  if (fetch.copy.has_value()) {
+    BeginCopy(*fetch.copy, std::move(*held));
     lock.lock();
     return;
   }
-  LoadEvent event = EventOf(job, OkStatus());
+  LoadEvent event = EventOf(fetch, OkStatus());
   event.facts = (*held)->facts;
   if (order.hash.empty() && order.parts.empty() && on_read_) on_read_(order.key, event.facts);
   lock.lock();
@@ -169,23 +177,6 @@ bool PagedLoader::MayHold(const HostStore::Held& held) const {
   return held.is_in_store() || HeldBytes() + held->weight_bytes <= limits_.bytes_max;
 }
 
-// The lock is held at both ends. False: it was given up before it found room.
-bool PagedLoader::WaitForRoom(Reading& reading, std::unique_lock<std::mutex>& lock) {
-  lock.unlock();
-  const int64_t bytes = BytesToFetch(reading.job.order);
-  lock.lock();
-  reading.bytes = bytes;
-  reading.phase = ReadingPhase::kWaiting;
-  room_came_.wait(lock, [&] { return reading.is_given_up || HasRoom(reading); });
-  if (reading.is_given_up) return false;
-  reading.phase = ReadingPhase::kReading;
-  reading.job.since_ns = SteadyClock::Get().NowNs();
-  room_came_.notify_all();        // the next in line may find some, too
-  watched_changed_.notify_one();  // it may hang from here on
-  TellBytes();
-  return true;
-}
-
 // What is in the store takes none, or all its parts do.
 int64_t PagedLoader::BytesToFetch(const FetchOrder& order) const {
   if (!order.hash.empty() && backend_.FactsOf(order.hash).has_value()) return 0;
@@ -193,31 +184,6 @@ int64_t PagedLoader::BytesToFetch(const FetchOrder& order) const {
   int64_t bytes = 0;
   for (const AdapterPart& part : order.parts) bytes += backend_.BytesToFetch(part.path);
   return bytes;
-}
-
-bool PagedLoader::TakesRoom(const Reading& reading) {
-  return reading.phase == ReadingPhase::kReading && !reading.is_slow && !reading.is_given_up &&
-         reading.bytes > 0;
-}
-
-// Under the lock. Those that came first find room first, and one of them always does.
-bool PagedLoader::HasRoom(const Reading& reading) const {
-  if (reading.bytes == 0) return true;
-  const auto first_in_line =
-      std::find_if(readings_.begin(), readings_.end(), [](const Reading& other) {
-        return other.phase == ReadingPhase::kWaiting && other.bytes > 0 && !other.is_given_up;
-      });
-  if (&*first_in_line != &reading) return false;
-  if (std::none_of(readings_.begin(), readings_.end(), TakesRoom)) return true;
-  return BytesUnderWay() + reading.bytes <= limits_.bytes_max;
-}
-
-int64_t PagedLoader::BytesUnderWay() const {
-  int64_t bytes = 0;
-  for (const Reading& reading : readings_) {
-    if (TakesRoom(reading)) bytes += reading.bytes;
-  }
-  return bytes + HeldBytes();
 }
 
 int64_t PagedLoader::HeldBytes() const {
@@ -228,17 +194,20 @@ int64_t PagedLoader::HeldBytes() const {
   return bytes;
 }
 
-void PagedLoader::TellBytes() { bytes_gauge_.Set(static_cast<double>(BytesUnderWay())); }
+// All that reading takes, of slow fetches and of those given up, too.
+void PagedLoader::TellBytes() {
+  bytes_gauge_.Set(static_cast<double>(line_.bytes() + HeldBytes()));
+}
 
-LoadEvent PagedLoader::EventOf(const FetchJob& job, Status status) {
+LoadEvent PagedLoader::EventOf(const AdapterFetch& fetch, Status status) {
   LoadEvent event;
-  event.kind = job.copy.has_value() ? LoadEvent::Kind::kCopied : LoadEvent::Kind::kFetched;
-  event.content = job.order.content;
+  event.kind = fetch.copy.has_value() ? LoadEvent::Kind::kCopied : LoadEvent::Kind::kFetched;
+  event.content = fetch.order.content;
   event.status = std::move(status);
   return event;
 }
 
-void PagedLoader::WatchReadings() {
+void PagedLoader::WatchFetches() {
   NameThread("adapter watch");
   std::unique_lock lock(mutex_);
   while (!stopping_) {
@@ -253,46 +222,46 @@ void PagedLoader::WatchReadings() {
 
 int64_t PagedLoader::GiveUpLate(int64_t now_ns) {
   int64_t next_ns = INT64_MAX;
-  const auto is_late = [&](const FetchJob& job, int64_t limit_ns) {
-    const int64_t left_ns = job.since_ns + limit_ns - now_ns;
+  const auto is_late = [&](const AdapterFetch& fetch, int64_t limit_ns) {
+    const int64_t left_ns = fetch.since_ns + limit_ns - now_ns;
     if (left_ns > 0) next_ns = std::min(next_ns, left_ns);
     return left_ns <= 0;
   };
-  const auto give_up = [&](const FetchJob& job) {
-    Announce(EventOf(
-        job, UnavailableError(job.order.path + " could not be read for " +
-                              std::to_string(limits_.give_up_ns / 1'000'000'000) +
-                              " s: its storage does not answer; try again later, or load the "
-                              "adapter from a folder elsewhere")));
-  };
-  for (Reading& reading : readings_) {
-    if (reading.is_done || reading.is_given_up) continue;
-    // One that waits for room hangs nowhere.
-    const bool may_hang = reading.phase != ReadingPhase::kWaiting;
-    if (may_hang && !reading.is_slow && is_late(reading.job, limits_.slow_ns) && FindReader()) {
-      MakePlaceFor(reading);
+  std::list<AdapterFetch>& fetches = line_.fetches();
+  for (auto it = fetches.begin(); it != fetches.end();) {
+    AdapterFetch& fetch = *it++;  // it may go
+    if (fetch.is_done || fetch.is_given_up) continue;
+    if (fetch.has_thread() && !fetch.is_slow && is_late(fetch, limits_.slow_ns) && FindReader()) {
+      MakePlaceFor(fetch);
     }
-    if (!is_late(reading.job, limits_.give_up_ns)) continue;
-    reading.is_given_up = true;
-    reading.hangs = may_hang;
-    if (may_hang) hanging_gauge_.Increment();
-    room_came_.notify_all();
-    give_up(reading.job);
+    if (is_late(fetch, limits_.give_up_ns)) GiveUp(fetch);
   }
-  // Jobs in line are late where all threads hang.
-  const std::vector<FetchJob> late = fetches_.orders.TakeFirstOnes(
-      [&](const FetchJob& job) { return is_late(job, limits_.give_up_ns); });
-  for (const FetchJob& job : late) give_up(job);
+  WakeReader();
   return next_ns;
 }
 
-void PagedLoader::MakePlaceFor(Reading& reading) {
-  reading.is_slow = true;
-  room_came_.notify_all();
-  if (reading.job.copy.has_value()) return;
+// Those in line are late where what they wait for hangs.
+void PagedLoader::GiveUp(AdapterFetch& fetch) {
+  const std::string seconds = std::to_string(limits_.give_up_ns / 1'000'000'000) + " s";
+  const std::string why =
+      fetch.has_thread()
+          ? " could not be read for " + seconds + ": its storage does not answer"
+          : " was in line to be read for " + seconds + ": the storage of adapters before it does " +
+                "not answer, or is slow";
+  Announce(EventOf(fetch, UnavailableError(fetch.order.path + why +
+                                           "; try again later, or load the adapter from a folder "
+                                           "elsewhere")));
+  if (!fetch.has_thread()) return line_.Erase(fetch);
+  fetch.is_given_up = true;
+  hanging_gauge_.Increment();
+}
+
+void PagedLoader::MakePlaceFor(AdapterFetch& fetch) {
+  fetch.is_slow = true;
+  if (fetch.copy.has_value()) return;
   LoadEvent event;
   event.kind = LoadEvent::Kind::kSlow;
-  event.content = reading.job.order.content;
+  event.content = fetch.order.content;
   Push(std::move(event));
 }
 
@@ -305,18 +274,18 @@ void PagedLoader::BeginCopy(CopyOrder order, HostStore::Held held) {
   const std::lock_guard lock(mutex_);
   rank_copies_[static_cast<size_t>(order.slot)] = rank_copy;
   const int32_t holder = order.source.holder;
-  copies_wanted_.orders.Push(holder, std::move(order));
-  copies_wanted_.came.notify_one();
+  copies_wanted_.Push(holder, std::move(order));
+  copy_came_.notify_one();
 }
 
 // A copy that is ordered while others run takes turns with them from the next layer on.
 void PagedLoader::CopyInTurns() {
   std::unique_lock lock(mutex_);
   for (;;) {
-    copies_wanted_.came.wait(
-        lock, [this] { return stopping_ || !copies_wanted_.orders.empty() || !copier_.empty(); });
-    while (!copier_.is_full() && !copies_wanted_.orders.empty()) {
-      CopyOrder order = *copies_wanted_.orders.TakeNext();
+    copy_came_.wait(lock,
+                    [this] { return stopping_ || !copies_wanted_.empty() || !copier_.empty(); });
+    while (!copier_.is_full() && !copies_wanted_.empty()) {
+      CopyOrder order = *copies_wanted_.TakeNext();
       AdapterArrival& arrival = arrivals_.At(order.slot);
       copier_.Add(std::move(order), arrival);
     }
@@ -360,34 +329,32 @@ void PagedLoader::Push(LoadEvent event) {
 
 void PagedLoader::Fetch(FetchOrder order) {
   const std::lock_guard lock(mutex_);
-  OrderFetch({.order = std::move(order)});
+  OrderFetch(std::move(order), std::nullopt);
 }
 
 // Under the lock. A thread more for a folder that has one already would hang, too.
-void PagedLoader::OrderFetch(FetchJob job) {
+void PagedLoader::OrderFetch(FetchOrder order, std::optional<CopyOrder> copy) {
   ++num_under_way_;
-  if (HangsAt(job.order.path)) {
-    return Announce(EventOf(
-        job, UnavailableError(job.order.path + " still cannot be read: its storage does not "
-                                               "answer; try again later, or load the adapter "
-                                               "from a folder elsewhere")));
+  if (HangsAt(order.path)) {
+    const Status status = UnavailableError(
+        order.path +
+        " still cannot be read: its storage does not answer; try again later, or load the adapter "
+        "from a folder elsewhere");
+    return Announce(EventOf({.order = std::move(order), .copy = std::move(copy)}, status));
   }
-  job.since_ns = SteadyClock::Get().NowNs();
-  const int32_t holder = job.order.holder;
-  fetches_.orders.Push(holder, std::move(job));
-  if (MayRead(holder)) FindReader();
+  line_.Add(std::move(order), std::move(copy), SteadyClock::Get().NowNs());
+  WakeReader();
   watched_changed_.notify_one();  // it may find all threads hanging
 }
 
 bool PagedLoader::is_reading() {
   const std::lock_guard lock(mutex_);
-  const auto is_wanted = [](const Reading& reading) { return !reading.is_given_up; };
-  return std::any_of(readings_.begin(), readings_.end(), is_wanted) || !fetches_.orders.empty();
+  return !std::ranges::all_of(line_.fetches(), &AdapterFetch::is_given_up);
 }
 
 bool PagedLoader::HangsAt(const std::string& path) const {
-  return std::any_of(readings_.begin(), readings_.end(), [&path](const Reading& reading) {
-    return reading.is_given_up && reading.job.order.path == path;
+  return std::ranges::any_of(line_.fetches(), [&path](const AdapterFetch& fetch) {
+    return fetch.is_given_up && fetch.order.path == path;
   });
 }
 
@@ -404,7 +371,7 @@ bool PagedLoader::Copy(CopyOrder order) {
   // Another thread fetches it first, so that the copies behind it do not wait for its folder.
   const std::lock_guard lock(mutex_);
   FetchOrder source = order.source;
-  OrderFetch({.order = std::move(source), .copy = std::move(order)});
+  OrderFetch(std::move(source), std::move(order));
   return false;
 }
 
@@ -414,7 +381,7 @@ HostStore::Held PagedLoader::TakeHeld(const FetchOrder& source) {
     if (const auto it = held_.find(source.content); it != held_.end()) {
       HostStore::Held held = std::move(it->second);
       held_.erase(it);
-      room_came_.notify_all();
+      WakeReader();
       TellBytes();
       return held;
     }
@@ -429,7 +396,7 @@ void PagedLoader::Drop(int32_t content) {
   if (it == held_.end()) return;
   held = std::move(it->second);
   held_.erase(it);
-  room_came_.notify_all();
+  WakeReader();
   TellBytes();
 }
 

@@ -2,19 +2,18 @@
 // from there into pages of the device on another thread, with a stream of its own. So a copy never
 // waits for a disk, nor a step for either. Rows are copied layer by layer, so that a step may begin
 // before all of them are there.
-// Orders of one holder begin in order of arrival, and holders take turns. If all threads are busy
-// for other holders, more are started. A folder on storage that does not answer holds up only
-// its own requests: an extra thread replaces the one that waits for it, and the fetch is given up
-// in the end. The waiting thread stays until the storage answers, and the destructor waits for it.
-// Reads wait for each other where their memory would be more than FetchLimits allows. One that is
-// slow is not waited for, so that storage that hangs takes no room from others.
+// Orders of one holder begin in order of arrival, and holders take turns for threads and for memory
+// (FetchLine). If all threads are busy for other holders, more are started. A folder on storage
+// that does not answer holds up only its own requests: an extra thread replaces the one that waits
+// for it, and the fetch is given up in the end. The waiting thread stays until the storage answers,
+// and the destructor waits for it. Reads wait for each other where their memory would be more than
+// FetchLimits allows. Where slow ones take all of that, one at a time is read beside them.
 // The interface is for the engine thread; the loader outlives the engine.
 #pragma once
 
 #include <condition_variable>
 #include <cstdint>
 #include <functional>
-#include <list>
 #include <mutex>
 #include <optional>
 #include <string>
@@ -27,29 +26,13 @@
 #include "executor/adapter_arrivals.h"
 #include "executor/adapter_backend.h"
 #include "executor/adapter_copier.h"
+#include "executor/fetch_line.h"
 #include "executor/rank_link.h"
 #include "model/kv_pool.h"
 #include "model/lora_store.h"
 #include "step/adapter_loader.h"
 
 namespace graft {
-
-struct FetchLimits {
-  int32_t threads = 2;  // that read folders for one holder
-  // Further threads: for other holders, and in the place of threads that hang on a folder.
-  int32_t threads_more = 16;
-  // After this a fetch is slow (LoadEvent::kSlow), and another thread takes its place.
-  int64_t slow_ns = 2'000'000'000;
-  // After this, or so long in line, it has failed, and so do further ones of its folder at once
-  // until the storage has answered.
-  int64_t give_up_ns = 120'000'000'000;
-  // Memory that reading takes at once, and what was fetched and finds no room in the store. One
-  // that takes more is read alone, and so is each once as much is fetched. A slow fetch does not
-  // count.
-  int64_t bytes_max = int64_t{1} << 30;
-  // Contents that are kept for a copy that is not ordered yet.
-  int32_t held_max = 8;
-};
 
 // Where several ranks share the model, an adapter is copied once all of them have their slices.
 struct LoaderRanks {
@@ -94,56 +77,25 @@ class PagedLoader : public AdapterLoader {
   void SetWaker(std::function<void()> waker) override;
 
  private:
-  template <typename Order>
-  struct Queue {
-    TurnQueue<int32_t, Order> orders;  // by holder
-    std::condition_variable came;
-  };
-
-  // Fetched for its own sake, or to be copied.
-  struct FetchJob {
-    FetchOrder order;
-    std::optional<CopyOrder> copy;
-    int64_t since_ns = 0;  // in line, or with a thread
-  };
-  enum class ReadingPhase : uint8_t {
-    kLooking,  // for the file's size
-    kWaiting,  // for room
-    kReading,
-  };
-  // A fetch that has a thread.
-  struct Reading {
-    FetchJob job;
-    ReadingPhase phase = ReadingPhase::kLooking;
-    int64_t bytes = 0;  // of memory that it will take, once it has looked
-    bool is_slow = false;
-    bool hangs = false;    // given up, and the storage has not answered yet
-    bool is_done = false;  // it will not be given up any more
-    bool is_given_up = false;
-  };
-  using Readings = std::list<Reading>;
-
   bool FindReader();
-  bool MayRead(int32_t holder) const;
+  void WakeReader();
   void FetchFolders();
-  // The lock is held at both ends, not between.
-  void Read(Reading& reading, std::unique_lock<std::mutex>& lock);
-  Result<HostStore::Held> FetchNow(const FetchJob& job);
-  bool WaitForRoom(Reading& reading, std::unique_lock<std::mutex>& lock);
-  bool HasRoom(const Reading& reading) const;
+  // The lock is held at both ends of these two, not between.
+  void Look(AdapterFetch& fetch, std::unique_lock<std::mutex>& lock);
+  void Read(AdapterFetch& fetch, std::unique_lock<std::mutex>& lock);
+  Result<HostStore::Held> FetchNow(const FetchOrder& order);
   bool MayHold(const HostStore::Held& held) const;
-  static bool TakesRoom(const Reading& reading);
   int64_t BytesToFetch(const FetchOrder& order) const;
-  int64_t BytesUnderWay() const;
   int64_t HeldBytes() const;
   void TellBytes();
-  void WatchReadings();
+  void WatchFetches();
   // Gives up fetches that took too long. Returns when to look again, in nanoseconds from `now_ns`.
   int64_t GiveUpLate(int64_t now_ns);
-  void MakePlaceFor(Reading& reading);
-  void OrderFetch(FetchJob job);
+  void GiveUp(AdapterFetch& fetch);
+  void MakePlaceFor(AdapterFetch& fetch);
+  void OrderFetch(FetchOrder order, std::optional<CopyOrder> copy);
   bool HangsAt(const std::string& path) const;
-  static LoadEvent EventOf(const FetchJob& job, Status status);
+  static LoadEvent EventOf(const AdapterFetch& fetch, Status status);
   void BeginCopy(CopyOrder order, HostStore::Held held);
   void CopyInTurns();
   void FinishCopy(const CopiedAdapter& copied);
@@ -166,12 +118,12 @@ class PagedLoader : public AdapterLoader {
   prometheus::Gauge& bytes_gauge_;
 
   std::mutex mutex_;
-  Queue<FetchJob> fetches_;
-  Readings readings_;                 // those given up too, until their storage answers
-  std::vector<std::thread> readers_;  // with those that hang
+  FetchLine line_;
+  std::condition_variable fetch_came_;  // one that may be taken
+  std::vector<std::thread> readers_;    // with those that hang
   std::condition_variable watched_changed_;
-  std::condition_variable room_came_;
-  Queue<CopyOrder> copies_wanted_;                     // in the host's memory, their arrivals begun
+  TurnQueue<int32_t, CopyOrder> copies_wanted_;  // by holder; in the host's memory, arrivals begun
+  std::condition_variable copy_came_;
   std::unordered_map<int32_t, HostStore::Held> held_;  // by content, until copied or dropped
   std::vector<LoadEvent> events_;
   std::vector<uint32_t> rank_copies_;  // by slot, the numbers of the other ranks' copies

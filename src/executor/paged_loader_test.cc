@@ -9,6 +9,7 @@
 #include <deque>
 #include <mutex>
 #include <semaphore>
+#include <set>
 #include <thread>
 
 #include "model/adapter_test_util.h"
@@ -427,15 +428,27 @@ class SlowBackend : public LoraAdapterBackend {
  public:
   using LoraAdapterBackend::LoraAdapterBackend;
   Result<HostStore::Held> Fetch(const std::string& path, const std::string& hash) override {
-    Count(1, BytesToFetch(path));
+    const int64_t bytes = BytesToFetch(path);
+    Count(1, bytes);
+    {
+      const std::lock_guard lock(mutex_);
+      names_.push_back(std::filesystem::path(path).filename());
+    }
     begun.release();
     allowed.acquire();
-    Count(-1, -BytesToFetch(path));
+    Count(-1, -bytes);
     return LoraAdapterBackend::Fetch(path, hash);
   }
   int64_t BytesToFetch(const std::string& path) const override {
+    looked.release();
     return path.find("large") != std::string::npos ? 1000 : 100;
   }
+  // The folders by name, in the order in which they were begun.
+  std::vector<std::string> Names() {
+    const std::lock_guard lock(mutex_);
+    return names_;
+  }
+  mutable std::counting_semaphore<> looked{0};
   std::counting_semaphore<> begun{0};
   std::counting_semaphore<> allowed{0};
   int most_at_once = 0;
@@ -450,6 +463,7 @@ class SlowBackend : public LoraAdapterBackend {
     if (num_reading_ > 1) most_bytes_of_several = std::max(most_bytes_of_several, bytes_);
   }
   std::mutex mutex_;
+  std::vector<std::string> names_;
   int num_reading_ = 0;
   int64_t bytes_ = 0;
 };
@@ -486,6 +500,100 @@ TEST_P(PagedLoaderTest, ReadsWaitForEachOthersMemory) {
   for (int32_t i = 0; i < std::ssize(names); ++i) loader_->Drop(i);
   loader_.reset();
   EXPECT_NE(metrics_.Render().find("graft_adapter_fetch_bytes 0\n"), std::string::npos);
+}
+
+// One holder's large adapters do not keep another's out: holders take turns for memory, too.
+TEST_P(PagedLoaderTest, HoldersTakeTurnsForMemory) {
+  SlowBackend backend(model_, DType::kF32, store_);
+  UseLoader(backend, {.threads = 8, .bytes_max = 1000});
+  const auto fetch = [&](int32_t content, const std::string& name, int32_t holder) {
+    const std::string path = Folder(name, kSome, 1);
+    FetchOrder order = {content, path, "", path};
+    order.holder = holder;
+    loader_->Fetch(std::move(order));
+  };
+  for (int32_t i = 0; i < 8; ++i) fetch(i, "large " + std::to_string(i), 7);
+  backend.begun.acquire();
+  while (backend.looked.try_acquire()) {
+  }
+  fetch(8, "small", 8);
+  backend.looked.acquire();
+  std::this_thread::sleep_for(std::chrono::milliseconds(20));  // that it most likely is in line
+  backend.allowed.release(100);
+  for (int i = 0; i < 9; ++i) ExpectFetched();
+  loader_.reset();
+  const std::vector<std::string> names = backend.Names();
+  ASSERT_EQ(names.size(), 9u);
+  EXPECT_NE(names.back(), "small") << "all of the other holder's were read before";
+  EXPECT_EQ(backend.most_at_once, 1);
+}
+
+// What is slow takes its memory all the same.
+TEST_P(PagedLoaderTest, SlowFetchesCount) {
+  SlowBackend backend(model_, DType::kF32, store_);
+  FetchLimits limits = LimitsOf(8, 16, 1'000'000, kLongNs);
+  limits.bytes_max = 250;
+  UseLoader(backend, limits);
+  for (int32_t i = 0; i < 12; ++i) {
+    const std::string path = Folder(std::to_string(i), kSome, 1);
+    loader_->Fetch({i, path, "", path});
+  }
+  // Two find room, and four more are read one after the other, as those before them are slow.
+  for (int i = 0; i < 6; ++i) backend.begun.acquire();
+  std::set<std::string> slow;
+  const auto are_slow = [&] {
+    return std::ranges::all_of(backend.Names(), [&](const auto& name) { return slow.count(name); });
+  };
+  while (!are_slow()) {
+    loader_->WaitForEvent();
+    for (const LoadEvent& event : loader_->TakeEvents()) {
+      EXPECT_EQ(event.kind, LoadEvent::Kind::kSlow);
+      slow.insert(std::to_string(event.content));
+    }
+  }
+  EXPECT_NE(metrics_.Render().find("graft_adapter_fetch_bytes 600\n"), std::string::npos);
+  backend.allowed.release(100);
+  for (int i = 0; i < 12; ++i) ExpectFetched();
+  for (int32_t i = 0; i < 12; ++i) loader_->Drop(i);
+  EXPECT_EQ(backend.most_at_once, 6);
+  loader_.reset();
+  EXPECT_NE(metrics_.Render().find("graft_adapter_fetch_bytes 0\n"), std::string::npos);
+}
+
+// A backend on storage that does not say how large a folder's files are until it is told to.
+class HidingBackend : public LoraAdapterBackend {
+ public:
+  using LoraAdapterBackend::LoraAdapterBackend;
+  int64_t BytesToFetch(const std::string& path) const override {
+    if (path.find("hangs") != std::string::npos) answers.acquire();
+    return LoraAdapterBackend::BytesToFetch(path);
+  }
+  mutable std::counting_semaphore<> answers{0};
+};
+
+TEST_P(PagedLoaderTest, AFolderThatHidesItsSizeHoldsUpNobodyElse) {
+  const std::string hangs = Folder("hangs", kAll, 1);
+  const std::string good = Folder("good", kSome, 2);
+  HidingBackend backend(model_, DType::kF32, store_);
+  UseLoader(backend, {.threads = 2, .threads_more = 0, .slow_ns = kLongNs, .give_up_ns = kLongNs});
+  loader_->Fetch({0, hangs, "", hangs});
+  for (int32_t content = 1; content < 5; ++content) {
+    EXPECT_TRUE(Fetch(content, good).status.ok());
+    loader_->Drop(content);
+  }
+  backend.answers.release();
+  EXPECT_EQ(ExpectFetched(), 0);
+  loader_->Drop(0);
+  // It is given up, too, and then read like any other once the storage has answered.
+  UseLoader(backend, LimitsOf(2, 0, kLongNs, 1'000'000'000));
+  EXPECT_THAT(Fetch(0, hangs).status.message(), HasSubstr("does not answer"));
+  EXPECT_NE(metrics_.Render().find("graft_adapter_fetches_hanging 1"), std::string::npos);
+  EXPECT_THAT(Fetch(0, hangs).status.message(), HasSubstr("still cannot be read"));
+  backend.answers.release(1000);
+  while (!Fetch(0, hangs).status.ok()) {
+  }
+  EXPECT_NE(metrics_.Render().find("graft_adapter_fetches_hanging 0"), std::string::npos);
+  loader_.reset();
 }
 
 // Storage that hangs takes memory from others only until it is slow.
