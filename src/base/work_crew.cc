@@ -6,18 +6,55 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/clock.h"
 #include "base/log.h"
 #include "base/thread_name.h"
+#include "base/unwanted_work.h"
 
 namespace graft {
 namespace {
 
 // More would wait for memory, not for cores.
-constexpr int kHelpersMax = 32;
+constexpr int kCoresMax = 32;
 
 }  // namespace
 
-WorkCrew::WorkCrew(int num_cores) : num_cores_(num_cores) { CHECK_GT(num_cores, 0); }
+// While it lives, a thread reads or waits: a link of the crew's list, so that none takes memory.
+// Made and destroyed under the lock; null: of no crew. No two of one thread at once.
+class WorkCrew::LongWait {
+ public:
+  explicit LongWait(WorkCrew* crew) : crew_(crew) {
+    if (crew_ == nullptr) return;
+    begin_ns_ = SteadyClock::Get().NowNs();
+    before_ = std::exchange(crew_->last_wait_, this);
+    (before_ == nullptr ? crew_->first_wait_ : before_->after_) = this;
+  }
+  ~LongWait() {
+    if (crew_ == nullptr) return;
+    (before_ == nullptr ? crew_->first_wait_ : before_->after_) = after_;
+    (after_ == nullptr ? crew_->last_wait_ : after_->before_) = before_;
+  }
+  LongWait(const LongWait&) = delete;
+  LongWait& operator=(const LongWait&) = delete;
+
+  // How many began until then: `first` and those after it, which are in this order.
+  static int CountUntil(const LongWait* first, int64_t ns) {
+    int count = 0;
+    for (; first != nullptr && first->begin_ns_ <= ns; first = first->after_) ++count;
+    return count;
+  }
+
+ private:
+  WorkCrew* const crew_;
+  int64_t begin_ns_ = 0;
+  LongWait* before_ = nullptr;
+  LongWait* after_ = nullptr;
+};
+
+WorkCrew::WorkCrew(int num_cores, int64_t long_wait_ns)
+    : num_cores_(num_cores), long_wait_ns_(long_wait_ns) {
+  CHECK_GT(num_cores, 0);
+}
 
 WorkCrew::~WorkCrew() {
   {
@@ -46,7 +83,7 @@ WorkCrew::Presence::~Presence() {
 void WorkCrew::StartHelpers() {
   if (has_started_) return;
   has_started_ = true;
-  const int num_helpers = std::min(num_cores_ - 1, kHelpersMax);
+  const int num_helpers = 2 * std::min(num_cores_ - 1, kCoresMax);
   try {
     for (int i = 0; i < num_helpers; ++i) helpers_.emplace_back([this] { Help(); });
   } catch (const std::system_error& error) {
@@ -55,22 +92,47 @@ void WorkCrew::StartHelpers() {
   }
 }
 
+// Under the lock: threads that take a core. One that hands in batches has one, present or not.
+int WorkCrew::NumBusy() const {
+  const int num_threads = std::max(num_present_, 1) + num_helping_;
+  if (num_threads < num_cores_) return num_threads;
+  const int64_t since_ns = SteadyClock::Get().NowNs() - long_wait_ns_;
+  return num_threads - LongWait::CountUntil(first_wait_, since_ns);
+}
+
+// Under the lock: null where there is none that a helper may take part in.
+WorkCrew::Batch* WorkCrew::NextToHelp() {
+  if (open_.empty() || NumBusy() >= num_cores_) return nullptr;
+  const bool may_read = num_helping_to_read_ < static_cast<int>(helpers_.size()) / 2;
+  const auto next = std::find_if(open_.begin(), open_.end(), [may_read](const Batch* batch) {
+    return may_read || batch->pieces_ == Pieces::kCompute;
+  });
+  if (next == open_.end()) return nullptr;
+  open_.splice(open_.end(), open_, next);
+  return open_.back();
+}
+
 void WorkCrew::Help() {
   NameThread("adapter helper");
   std::unique_lock lock(mutex_);
   for (;;) {
-    work_came_.wait(lock, [this] { return stopping_ || (!open_.empty() && MayHelp()); });
+    Batch* batch = nullptr;
+    work_came_.wait(lock, [&] { return stopping_ || (batch = NextToHelp()) != nullptr; });
     if (stopping_) return;
-    Batch& batch = *open_.front();
-    open_.splice(open_.end(), open_, open_.begin());
+    const int to_read = batch->pieces_ == Pieces::kCompute ? 0 : 1;
     ++num_helping_;
-    batch.RunNext(lock);
+    num_helping_to_read_ += to_read;
+    batch->RunNext(lock);
+    num_helping_to_read_ -= to_read;
     --num_helping_;
   }
 }
 
-WorkCrew::Batch::Batch(WorkCrew* crew, int64_t num_pieces, std::function<void(int64_t)> piece)
+WorkCrew::Batch::Batch(WorkCrew* crew, int64_t num_pieces, std::function<void(int64_t)> piece,
+                       Pieces pieces)
     : crew_(crew),
+      pieces_(pieces),
+      is_unwanted_(WatchedWork::flag()),
       mutex_(crew == nullptr ? own_mutex_ : crew->mutex_),
       num_pieces_(num_pieces),
       piece_(std::move(piece)),
@@ -79,17 +141,14 @@ WorkCrew::Batch::Batch(WorkCrew* crew, int64_t num_pieces, std::function<void(in
   const std::lock_guard lock(mutex_);
   crew_->StartHelpers();
   crew_->open_.push_back(this);
-  if (num_pieces == 1) {
-    crew_->work_came_.notify_one();
-  } else {
-    crew_->work_came_.notify_all();
-  }
+  const int64_t num_free = crew_->num_cores_ - crew_->NumBusy();
+  for (int64_t i = 0; i < std::min(num_pieces, num_free); ++i) crew_->work_came_.notify_one();
 }
 
 WorkCrew::Batch::~Batch() {
   std::unique_lock lock(mutex_);
   Close();
-  changed_.wait(lock, [this] { return num_running_ == 0; });
+  while (num_running_ > 0) WaitForChange(lock);
 }
 
 // Under the lock: no further piece begins.
@@ -104,27 +163,38 @@ void WorkCrew::Batch::RunNext(std::unique_lock<std::mutex>& lock) {
   const int64_t piece_idx = next_++;
   if (!has_more()) Close();
   ++num_running_;
+  {
+    const LongWait reads(pieces_ == Pieces::kRead ? crew_ : nullptr);
+    RunPiece(piece_idx, lock);
+  }
+  --num_running_;
+  is_done_[static_cast<size_t>(piece_idx)] = true;
+  if (out_of_memory_ != nullptr) Close();
+  changed_.notify_all();
+}
+
+void WorkCrew::Batch::RunPiece(int64_t piece_idx, std::unique_lock<std::mutex>& lock) {
   lock.unlock();
   std::exception_ptr out_of_memory;
   try {
+    const WatchedWork watched(is_unwanted_);
     piece_(piece_idx);
   } catch (const std::bad_alloc&) {
     out_of_memory = std::current_exception();
   }
   lock.lock();
-  --num_running_;
-  is_done_[static_cast<size_t>(piece_idx)] = true;
-  if (out_of_memory != nullptr) {
-    out_of_memory_ = out_of_memory;
-    Close();
-  }
-  changed_.notify_all();
+  if (out_of_memory != nullptr) out_of_memory_ = out_of_memory;
+}
+
+void WorkCrew::Batch::WaitForChange(std::unique_lock<std::mutex>& lock) {
+  const LongWait waits(crew_);
+  changed_.wait(lock);
 }
 
 void WorkCrew::Batch::Wait() {
   std::unique_lock lock(mutex_);
   while (has_more()) RunNext(lock);
-  changed_.wait(lock, [this] { return num_running_ == 0; });
+  while (num_running_ > 0) WaitForChange(lock);
   if (out_of_memory_ != nullptr) std::rethrow_exception(out_of_memory_);
 }
 
@@ -134,7 +204,7 @@ void WorkCrew::Batch::WaitFor(int64_t piece_idx) {
     if (has_more()) {
       RunNext(lock);
     } else {
-      changed_.wait(lock);
+      WaitForChange(lock);
     }
   }
   if (out_of_memory_ != nullptr) std::rethrow_exception(out_of_memory_);

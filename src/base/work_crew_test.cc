@@ -6,11 +6,13 @@
 #include <atomic>
 #include <memory>
 #include <numeric>
+#include <optional>
 #include <semaphore>
 #include <set>
 #include <thread>
 
 #include "base/out_of_memory.h"
+#include "base/unwanted_work.h"
 
 namespace graft {
 namespace {
@@ -83,6 +85,83 @@ TEST(WorkCrewTest, APieceMayWaitForThoseOfAnotherBatch) {
     reading.Wait();
     hashing.Wait();
     EXPECT_EQ(num_hashed, 100);
+  }
+}
+
+// Reads that never end, in as many batches as there are, take half of the helpers.
+TEST(WorkCrewTest, StorageThatHangsLeavesHelpersToThoseThatCompute) {
+  constexpr int kCores = 3;
+  WorkCrew crew(kCores, /*long_wait_ns=*/0);
+  std::counting_semaphore<> begun(0);
+  std::counting_semaphore<> answers(0);
+  const auto hangs = [&](int64_t) {
+    begun.release();
+    answers.acquire();
+  };
+  std::optional<WorkCrew::Batch> read(std::in_place, &crew, 10, hangs, WorkCrew::Pieces::kRead);
+  std::optional<WorkCrew::Batch> more(std::in_place, &crew, 10, hangs, WorkCrew::Pieces::kRead);
+  std::optional<WorkCrew::Batch> hash(
+      std::in_place, &crew, 1, [&](int64_t) { read->WaitFor(9); }, WorkCrew::Pieces::kFollow);
+  for (int i = 0; i < kCores - 1; ++i) begun.acquire();
+  // What computes has the others, one for each core, while its own thread does nothing.
+  std::counting_semaphore<> computes(0);
+  std::counting_semaphore<> computed(0);
+  WorkCrew::Batch batch(&crew, kCores - 1, [&](int64_t) {
+    computes.release();
+    computed.acquire();
+  });
+  for (int i = 0; i < kCores - 1; ++i) computes.acquire();
+  EXPECT_FALSE(begun.try_acquire()) << "a third helper reads";
+  computed.release(kCores - 1);
+  batch.Wait();
+  answers.release(20);
+  hash.reset();
+  more.reset();
+  read.reset();
+}
+
+// Threads that wait for storage are present without a core.
+TEST(WorkCrewTest, ThoseThatHangTakeNoCores) {
+  WorkCrew crew(2, /*long_wait_ns=*/0);
+  std::counting_semaphore<> begun(0);
+  std::counting_semaphore<> answers(0);
+  std::vector<std::thread> hanging;
+  for (int i = 0; i < 4; ++i) {
+    hanging.emplace_back([&] {
+      const WorkCrew::Presence here(&crew);
+      WorkCrew::Batch batch(
+          &crew, 1,
+          [&](int64_t) {
+            begun.release();
+            answers.acquire();
+          },
+          WorkCrew::Pieces::kRead);
+      batch.Wait();
+    });
+  }
+  for (int i = 0; i < 4; ++i) begun.acquire();
+  const WorkCrew::Presence here(&crew);
+  std::counting_semaphore<> helped(0);
+  WorkCrew::Batch batch(&crew, 1, [&](int64_t) { helped.release(); });
+  helped.acquire();  // while this thread does nothing
+  batch.Wait();
+  answers.release(4);
+  for (std::thread& thread : hanging) thread.join();
+}
+
+TEST(WorkCrewTest, HelpersAskWhetherTheCallersWorkIsWanted) {
+  for (const int num_cores : {1, 4}) {
+    WorkCrew crew(num_cores);
+    std::atomic<bool> is_unwanted = false;
+    const WatchedWork watched(is_unwanted);
+    std::atomic<int> num_unwanted = 0;
+    WorkCrew::Batch batch(&crew, 100, [&](int64_t piece) {
+      if (piece == 0) is_unwanted = true;
+      while (!WorkIsUnwanted()) std::this_thread::yield();
+      ++num_unwanted;
+    });
+    batch.Wait();
+    EXPECT_EQ(num_unwanted, 100);
   }
 }
 

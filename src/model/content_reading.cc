@@ -75,8 +75,10 @@ Status ContentReading::Read(bool hashes) {
     }
   }
   piece_status_.resize(pieces_.size());
-  reading_.emplace(help_.crew, std::ssize(pieces_), [this](int64_t piece) { ReadPiece(piece); });
-  if (hashes) hashing_.emplace(help_.crew, 1, [this](int64_t) { HashPieces(); });
+  reading_.emplace(
+      help_.crew, std::ssize(pieces_), [this](int64_t piece) { ReadPiece(piece); },
+      WorkCrew::Pieces::kRead);
+  if (hashes) BeginHash();
   reading_->Wait();
   for (const Status& status : piece_status_) RETURN_IF_ERROR(status);
   has_changed_ = HasChanged();
@@ -92,6 +94,11 @@ void ContentReading::ReadPiece(int64_t piece_idx) {
   if (status.ok()) return;
   has_failed_ = true;
   piece_status_[static_cast<size_t>(piece_idx)] = std::move(status);
+}
+
+void ContentReading::BeginHash() {
+  hashing_.emplace(
+      help_.crew, 1, [this](int64_t) { HashPieces(); }, WorkCrew::Pieces::kFollow);
 }
 
 void ContentReading::HashPieces() {
@@ -128,9 +135,7 @@ std::string ContentReading::Hash(const AdapterTextFiles& texts) {
   if (!has_changed_) {
     if (std::optional<std::string> known = KnownHash(texts)) return *std::move(known);
   }
-  if (!hashing_.has_value()) {
-    hashing_.emplace(help_.crew, 1, [this](int64_t) { HashPieces(); });
-  }
+  if (!hashing_.has_value()) BeginHash();
   hashing_->Wait();
   Sha256 hash = of_folders_.Copy();
   for (const auto& [name, bytes] : texts) {

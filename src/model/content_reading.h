@@ -67,6 +67,7 @@ class ContentReading {
     int64_t bytes = 0;
   };
   void ReadPiece(int64_t piece_idx);
+  void BeginHash();
   void HashPieces();
   std::string KeyOf(const AdapterTextFiles& texts) const;
   bool HasChanged() const;
