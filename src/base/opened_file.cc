@@ -3,15 +3,20 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <ctime>
 #include <new>
 #include <utility>
 
 #include "base/fault.h"
+#include "base/unwanted_work.h"
 
 namespace graft {
 namespace {
+
+// Slow storage has to answer no more than one call before unwanted work ends.
+constexpr int64_t kReadCallBytes = int64_t{1} << 20;
 
 int64_t NanosecondsOf(const timespec& time) {
   return int64_t{time.tv_sec} * 1'000'000'000 + time.tv_nsec;
@@ -80,7 +85,9 @@ Result<FileIdentity> OpenedFile::Look() const {
 
 Status OpenedFile::ReadAt(int64_t begin, int64_t bytes, char* to) const {
   while (bytes > 0) {
-    const ssize_t count = pread(descriptor_, to, static_cast<size_t>(bytes), begin);
+    if (WorkIsUnwanted()) return UnwantedWork();
+    const auto asked = static_cast<size_t>(std::min(bytes, kReadCallBytes));
+    const ssize_t count = pread(descriptor_, to, asked, begin);
     if (count < 0 && errno == EINTR) continue;
     if (count < 0) return SystemError(errno, "cannot read " + path_);
     if (count == 0) return UnavailableError(path_ + " became shorter while it was read");

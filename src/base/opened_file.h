@@ -43,7 +43,8 @@ class OpenedFile {
   // As it was when it was opened, and as it is.
   const FileIdentity& identity() const { return identity_; }
   Result<FileIdentity> Look() const;
-  // kUnavailable where the file has become shorter.
+  // kUnavailable where the file has become shorter; kCancelled, after one call of the system at
+  // most, where the thread's work is unwanted.
   Status ReadAt(int64_t begin, int64_t bytes, char* to) const;
   // All of it; kResourceExhausted where the memory has no room.
   Result<std::string> ReadAll() const;

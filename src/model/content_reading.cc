@@ -79,6 +79,8 @@ Status ContentReading::Read(bool hashes) {
       help_.crew, std::ssize(pieces_), [this](int64_t piece) { ReadPiece(piece); },
       WorkCrew::Pieces::kRead);
   if (hashes) BeginHash();
+  // Without helpers each piece is hashed once it is there, so that unwanted work ends between them.
+  if (hashes && help_.crew == nullptr) hashing_->Wait();
   reading_->Wait();
   for (const Status& status : piece_status_) RETURN_IF_ERROR(status);
   has_changed_ = HasChanged();

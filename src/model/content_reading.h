@@ -53,7 +53,8 @@ class ContentReading {
   // remembered.
   std::optional<std::string> KnownHash(const AdapterTextFiles& texts) const;
   // Returns once all weights are in memory; `hashes`: a hash is begun beside. Called once.
-  // kResourceExhausted where the memory has no room, kUnavailable where a file became shorter.
+  // kResourceExhausted where the memory has no room, kUnavailable where a file became shorter,
+  // kCancelled where the thread's work is unwanted, after the reads of the system that run.
   Status Read(bool hashes);
   const FileBytes& weights(size_t folder) const { return weights_[folder]; }
   // The hash of what was read, and of these texts. Waits for it; it is remembered if the files are

@@ -3,11 +3,13 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <filesystem>
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "base/unwanted_work.h"
 #include "model/adapter_folder.h"
 #include "model/adapter_test_util.h"
 
@@ -166,6 +168,27 @@ TEST_F(ContentReadingTest, AFileThatIsCutShortFailsThatReadingAlone) {
     EXPECT_THAT(status.message(), HasSubstr("became shorter"));
     EXPECT_EQ(Read()->folders[0].weights.bytes(), 2'500'000);
   }
+}
+
+// Between the pieces of a reading, on all threads of it, and nothing is remembered of the half.
+TEST_F(ContentReadingTest, UnwantedReadingEnds) {
+  Remembering(0);
+  WriteAdapter(path_, "{}", LongWeights('x'));
+  LetClockTick();
+  std::atomic<bool> is_unwanted = true;
+  for (WorkCrew* const crew : {static_cast<WorkCrew*>(nullptr), &crew_}) {
+    help_.crew = crew;
+    std::vector<OpenedAdapterFolder> folders(1);
+    folders[0] = {.path = path_,
+                  .config = "{}",
+                  .weights = *FileJail().Open(path_ + "/adapter_model.safetensors", kMaxBytes)};
+    const WatchedWork watched(is_unwanted);
+    ContentReading reading(std::move(folders), FileTimeNow(), help_);
+    EXPECT_EQ(reading.Read(/*hashes=*/true).code(), StatusCode::kCancelled);
+    EXPECT_EQ(reading.weights(0).data()[LongWeights('x').size() - 1], 0) << "it was read";
+  }
+  EXPECT_EQ(memory_->num_entries(), 0);
+  EXPECT_EQ(Read()->folders[0].weights.view(), LongWeights('x'));
 }
 
 TEST_F(ContentReadingTest, BundlesAreHashedOverBothParts) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "base/unwanted_work.h"
 #include "model/tensor_rows.h"
 
 namespace graft {
@@ -53,6 +54,10 @@ Status PackLora(std::span<const LoraTensors> tensors, std::span<const LoraTarget
   std::vector<Status> packed(targets.size());
   WorkCrew::Batch batch(crew, std::ssize(targets), [&](int64_t piece) {
     const auto i = static_cast<size_t>(piece);
+    if (WorkIsUnwanted()) {
+      packed[i] = UnwantedWork();
+      return;
+    }
     const LoraTarget& target = targets[i];
     const LoraMatrix& to = matrices[static_cast<size_t>(target.layer) * kLoraModules +
                                     static_cast<size_t>(target.module)];

@@ -14,7 +14,7 @@ namespace graft {
 
 // Fills the rows that the modules' matrices ([layers * kLoraModules]) point to. `tensors` stand in
 // the order of `targets`. kInvalidArgument names the first value that is not finite in `dtype`, in
-// that order. Without a crew the caller's thread does it all.
+// that order; kCancelled: the work is unwanted. Without a crew the caller's thread does it all.
 Status PackLora(std::span<const LoraTensors> tensors, std::span<const LoraTarget> targets,
                 std::span<const LoraMatrix> matrices, const ModelConfig& model, DType dtype,
                 WorkCrew* crew);

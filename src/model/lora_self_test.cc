@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/random.h"
+#include "base/unwanted_work.h"
 #include "kernels/lora/lora.h"
 #include "tensor/stream.h"
 
@@ -233,6 +234,7 @@ struct LoraSelfTest::State {
   }
 
   Status Test(size_t i) const {
+    if (WorkIsUnwanted()) return UnwantedWork();
     ThreadPool caller_only(1);
     Stream stream{Device{}, &caller_only};
     const LoraTarget& target = targets[i];

@@ -16,7 +16,7 @@
 namespace graft {
 
 // Tests every adapted module on one probe row and a few output columns. On a difference the error
-// is kInternal and names the module and both values.
+// is kInternal and names the module and both values; kCancelled: the work is unwanted.
 Status SelfTestLora(const SafetensorsFile& file, const PeftConfig& peft, const ModelConfig& model,
                     const LoraWeights& weights);
 

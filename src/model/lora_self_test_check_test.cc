@@ -3,6 +3,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
+
+#include "base/unwanted_work.h"
 #include "model/adapter_test_util.h"
 
 namespace graft {
@@ -162,6 +165,12 @@ TEST(SelfTestLoraTest, ACrewFindsTheSame) {
     }
     // One that is given up.
     (void)LoraSelfTest::Begin(FileOf(others), peft, model, weights, crew);
+    // One that ends early.
+    const std::atomic<bool> is_unwanted = true;
+    const WatchedWork watched(is_unwanted);
+    Result<LoraSelfTest> unwanted =
+        LoraSelfTest::Begin(FileOf(tensors), peft, model, weights, crew);
+    EXPECT_EQ(unwanted->Finish().code(), StatusCode::kCancelled);
   }
 }
 

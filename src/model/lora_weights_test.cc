@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <cmath>
 #include <limits>
 #include <numeric>
@@ -11,6 +12,7 @@
 #include <vector>
 
 #include "base/file.h"
+#include "base/unwanted_work.h"
 #include "model/adapter_folder.h"
 #include "model/adapter_test_util.h"
 #include "model/lora_self_test.h"
@@ -513,6 +515,19 @@ TEST(LoraWeightsTest, FusedProjectionsAreRefusedByTheirNames) {
   EXPECT_THAT(refusal(), AllOf(HasSubstr("qkv_proj"), HasSubstr("[50, 4]")));
   b.name = "x";
   EXPECT_THAT(refusal(), HasSubstr("qkv_proj"));
+}
+
+TEST(LoraWeightsTest, UnwantedPackingEnds) {
+  const ModelConfig model = OddModel();
+  const PeftConfig peft = Peft(R"("target_modules": "all-linear", "r": 6)");
+  const std::vector<TestTensor> tensors = LoraTestTensors(peft, model, "F32");
+  const std::atomic<bool> is_unwanted = true;
+  const WatchedWork watched(is_unwanted);
+  WorkCrew several(4);
+  for (WorkCrew* const crew : {static_cast<WorkCrew*>(nullptr), &several}) {
+    EXPECT_EQ(LoraWeights::Load(FileOf(tensors), peft, model, DType::kF32, crew).status().code(),
+              StatusCode::kCancelled);
+  }
 }
 
 // Which thread packs a module makes no difference, and of several bad values the first is named.

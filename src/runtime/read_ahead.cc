@@ -10,6 +10,7 @@
 
 #include "base/log.h"
 #include "base/thread_name.h"
+#include "base/unwanted_work.h"
 
 namespace graft {
 namespace {
@@ -37,6 +38,7 @@ ReadAhead::ReadAhead(LoraAdapterBackend& backend, std::vector<Folder> folders,
   thread_ = std::thread([this, folders = std::move(folders)] {
     NameThread("read ahead");
     YieldToOthers();
+    const WatchedWork watched(stopping_);
     try {
       Run(folders);
     } catch (const std::bad_alloc&) {
@@ -63,7 +65,7 @@ bool ReadAhead::WaitForQuiet() {
     const bool is_busy = is_busy_();
     lock.lock();
     if (!is_busy) return !stopping_;
-    stopped_.wait_for(lock, kQuietPoll, [this] { return stopping_; });
+    stopped_.wait_for(lock, kQuietPoll, [this] { return stopping_.load(); });
   }
   return false;
 }

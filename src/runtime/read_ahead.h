@@ -27,7 +27,8 @@ class ReadAhead {
   // are called on the thread. Everything is borrowed.
   ReadAhead(LoraAdapterBackend& backend, std::vector<Folder> folders, std::function<bool()> is_busy,
             LoraAdapterBackend::OnRead on_read);
-  // Waits for the folder that is read.
+  // Gives up the folder that is read: waits for one read of the system at most, or for the module
+  // that is being converted.
   ~ReadAhead();
   // Any thread.
   bool is_done() const { return is_done_; }
@@ -43,7 +44,7 @@ class ReadAhead {
   const LoraAdapterBackend::OnRead on_read_;
   std::mutex mutex_;
   std::condition_variable stopped_;
-  bool stopping_ = false;
+  std::atomic<bool> stopping_{false};  // written under the lock
   std::atomic<bool> is_done_{false};
   std::thread thread_;
 };

@@ -6,7 +6,9 @@
 #include <atomic>
 #include <memory>
 #include <semaphore>
+#include <thread>
 
+#include "base/unwanted_work.h"
 #include "model/adapter_test_util.h"
 
 namespace graft {
@@ -92,6 +94,30 @@ TEST_F(ReadAheadTest, WaitsWhileRequestsRead) {
   is_busy = false;
   told.acquire();
   EXPECT_EQ(store_.num_adapters(), 1);
+}
+
+// In the middle of a folder, too: here before its weights are read, while the end waits for it.
+TEST_F(ReadAheadTest, GivesUpTheFolderThatIsRead) {
+  std::counting_semaphore<> begun(0);
+  AdapterTextHooks hooks;
+  hooks.check_vocabulary = [&](const ReadBesideAdapter&) {
+    begun.release();
+    while (!WorkIsUnwanted()) std::this_thread::yield();
+    return OkStatus();
+  };
+  LoraAdapterBackend backend(model_, DType::kF32, store_, {}, {}, {}, hooks);
+  std::vector<ReadAhead::Folder> folders = {Folder("a"), Folder("b")};
+  for (const ReadAhead::Folder& folder : folders) {
+    testing::WriteFile(folder.path + "/tokenizer.json", "{}");
+  }
+  {
+    const ReadAhead ahead(
+        backend, folders, [] { return false; },
+        [](const std::string&, const AdapterFacts&) { FAIL() << "it was given up"; });
+    begun.acquire();
+  }
+  EXPECT_EQ(store_.num_adapters(), 0);
+  EXPECT_FALSE(begun.try_acquire()) << "a further one was begun";
 }
 
 TEST_F(ReadAheadTest, EndsWhenItIsTold) {
