@@ -5,13 +5,16 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <chrono>
 #include <cstdlib>
 #include <filesystem>
 #include <iterator>
 #include <new>
 
+#include "base/fault.h"
 #include "base/file.h"
+#include "base/file_lock.h"
 #include "base/log.h"
 #include "base/new_file.h"
 #include "base/sha256.h"
@@ -39,7 +42,7 @@ bool IsHexDigits(std::string_view text) {
 // A file that others may write says what they want.
 Status CheckOwner(const std::string& path) {
   struct stat status {};
-  if (stat(path.c_str(), &status) != 0) return NotFoundError(path);
+  if (stat(path.c_str(), &status) != 0) return SystemError(errno, path);
   if (status.st_uid == geteuid() && (status.st_mode & (S_IWGRP | S_IWOTH)) == 0) return OkStatus();
   return PermissionDeniedError("other users may write it");
 }
@@ -133,8 +136,16 @@ Result<std::vector<HashMemory::Entry>> HashMemory::Read() const {
 Status HashMemory::Write() {
   if (options_.path.empty()) return OkStatus();
   const std::lock_guard write_lock(write_mutex_);
+  std::error_code error;  // the lock says why
+  fs::create_directories(fs::path(options_.path).parent_path(), error);
+  // From the reading on until the new file is in its place no other program writes one.
+  const Result<FileLock> lock_of_file =
+      FileLock::Take(options_.path + ".lock", options_.lock_wait_ns);
+  const bool has_no_locks = lock_of_file.status().code() == StatusCode::kUnimplemented;
+  if (!lock_of_file.ok() && !has_no_locks) return lock_of_file.status();
   // What another program has learned counts as older than all that this one knows.
   Result<std::vector<Entry>> others = Read();
+  if (IsPassing(others.status())) return others.status();
   std::string text(kFirstLine);
   {
     const std::lock_guard lock(mutex_);
@@ -154,8 +165,6 @@ Status HashMemory::Write() {
     for (const Entry& entry : entries_) text += entry.key + " " + entry.hash + "\n";
   }
   text += Sha256Of(text) + "\n";
-  std::error_code error;  // the write says why
-  fs::create_directories(fs::path(options_.path).parent_path(), error);
   return WriteWholeFile(options_.path, text, 0600);
 }
 
@@ -177,6 +186,7 @@ void HashMemory::WriteInTime() {
     // Adapters that are first used together are written together.
     changed_.wait_for(lock, std::chrono::nanoseconds(options_.write_after_ns),
                       [this] { return stopping_; });
+    if (!is_changed_) continue;  // Write was called meanwhile
     lock.unlock();
     const Status written = TryToWrite();
     lock.lock();

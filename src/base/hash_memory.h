@@ -2,7 +2,9 @@
 // without reading (FileIdentity), in a file that outlives the program. It is a memory and no
 // record: without it everything is hashed again. A thread writes the file a moment after something
 // was learned, whole and in one step, so that a crash leaves the former one. Several programs may
-// share the file: what another one wrote meanwhile is kept. Thread-safe.
+// share the file: each adds what it knows to what is there, one after the other by the lock of
+// FILE.lock (base/file_lock.h). Without locks of the file system two that write at the same moment
+// may lose what one of them learned, which is hashed again. Thread-safe.
 #pragma once
 
 #include <condition_variable>
@@ -29,6 +31,7 @@ struct HashMemoryOptions {
   // coarsest clock that a file system takes its times from (FAT).
   int64_t settle_ns = 2'000'000'000;
   int64_t write_after_ns = 1'000'000'000;
+  int64_t lock_wait_ns = 2'000'000'000;  // for another program's write; then it is tried again
 };
 
 class HashMemory {
@@ -36,7 +39,7 @@ class HashMemory {
   // Reads the file. One that is damaged, or that others may write, is ignored, and the log says
   // why.
   explicit HashMemory(HashMemoryOptions options);
-  // Writes what is not written yet.
+  // Writes what is not written yet, unless another program has locked the file.
   ~HashMemory();
   HashMemory(const HashMemory&) = delete;
   HashMemory& operator=(const HashMemory&) = delete;
@@ -51,7 +54,8 @@ class HashMemory {
   }
 
   int64_t num_entries() const;
-  // Writes the file now. For tests, and the end.
+  // Writes the file now. For tests, and the end. kUnavailable: another program has locked it, or it
+  // cannot be read at the moment; nothing is written then.
   Status Write();
 
  private:

@@ -7,8 +7,10 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <thread>
 
 #include "base/file.h"
+#include "base/file_lock.h"
 #include "base/new_file.h"
 #include "base/sha256.h"
 
@@ -84,6 +86,55 @@ TEST_F(HashMemoryTest, WhatAnotherProgramWroteMeanwhileIsKept) {
   HashMemory third(options_);
   EXPECT_THAT(third.Find("a"), Optional(Hash("a")));
   EXPECT_THAT(third.Find("b"), Optional(Hash("b")));
+}
+
+// Reading, adding and writing are one step among programs.
+TEST_F(HashMemoryTest, ProgramsThatWriteAtOnceLoseNothing) {
+  constexpr int kPrograms = 4;
+  constexpr int kRounds = 10;
+  options_.lock_wait_ns = INT64_MAX;
+  std::vector<std::thread> programs;
+  for (int program = 0; program < kPrograms; ++program) {
+    programs.emplace_back([this, program] {
+      for (int round = 0; round < kRounds; ++round) {
+        HashMemory memory(options_);
+        const std::string key = std::to_string(program) + " " + std::to_string(round);
+        memory.Remember(key, Hash(key));
+        ASSERT_TRUE(memory.Write().ok());
+      }
+    });
+  }
+  for (std::thread& program : programs) program.join();
+  EXPECT_EQ(HashMemory(options_).num_entries(), kPrograms * kRounds);
+}
+
+TEST_F(HashMemoryTest, WhatAnotherProgramHasLockedIsWrittenLater) {
+  options_.lock_wait_ns = 0;
+  options_.write_after_ns = int64_t{3600} * 1'000'000'000;
+  HashMemory memory(options_);
+  memory.Remember("a", Hash("a"));
+  ASSERT_TRUE(memory.Write().ok());
+  const std::string before = Text();
+  memory.Remember("b", Hash("b"));
+  {
+    const Result<FileLock> lock = FileLock::Take(options_.path + ".lock", 0);
+    ASSERT_TRUE(lock.ok());
+    EXPECT_EQ(FileLock::Take(options_.path + ".lock", 0).status().code(), StatusCode::kUnavailable);
+    EXPECT_EQ(memory.Write().code(), StatusCode::kUnavailable);
+    EXPECT_EQ(Text(), before);
+    EXPECT_THAT(memory.Find("b"), Optional(Hash("b")));
+  }
+  ASSERT_TRUE(memory.Write().ok());
+  EXPECT_EQ(HashMemory(options_).num_entries(), 2);
+}
+
+TEST_F(HashMemoryTest, ALockFollowsNoLink) {
+  std::filesystem::create_directory(folder_ + "/graft");
+  std::filesystem::create_symlink(folder_ + "/elsewhere", options_.path + ".lock");
+  HashMemory memory(options_);
+  memory.Remember("a", Hash("a"));
+  EXPECT_FALSE(memory.Write().ok());
+  EXPECT_FALSE(std::filesystem::exists(folder_ + "/elsewhere"));
 }
 
 // Cut short, or changed anywhere, it is ignored as a whole, and written anew.

@@ -1,0 +1,34 @@
+// FileLock: one at a time among the processes of a machine, and among threads, has the lock of a
+// file, which holds nothing else. The system lets go of it when its process ends, however it ends;
+// the file stays. Where several machines share a file system, it depends on that whether they see
+// each other's locks. One thread.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <utility>
+
+#include "base/status.h"
+
+namespace graft {
+
+class FileLock {
+ public:
+  // Makes the file at `path` where there is none, and follows no link. Asks again for `wait_ns` at
+  // most while another one has the lock: kUnavailable. kUnimplemented: the file system has no
+  // locks. Other errors as SystemError's.
+  static Result<FileLock> Take(const std::string& path, int64_t wait_ns);
+  FileLock(FileLock&& other) noexcept : descriptor_(std::exchange(other.descriptor_, -1)) {}
+  FileLock& operator=(FileLock&& other) noexcept {
+    std::swap(descriptor_, other.descriptor_);
+    return *this;
+  }
+  ~FileLock();
+
+ private:
+  explicit FileLock(int descriptor) : descriptor_(descriptor) {}
+
+  int descriptor_ = -1;
+};
+
+}  // namespace graft
