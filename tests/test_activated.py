@@ -63,7 +63,8 @@ def tokens_of(server, text):
 
 
 @pytest.mark.parametrize("flags", [(), ("--speculate", 4, "--tune", "cold-start=layerwise,read-at-start-gib=0"),
-                                   ("--tensor-parallel", 2), ("--tensor-parallel", 2, "--speculate", 4)])
+                                   ("--tensor-parallel", 2),
+                                   ("--tensor-parallel", 2, "--speculate", 4, "--goal", "throughput")])
 def test_the_conversation_before_is_shared(folders, call, flags):
     with Server("--dtype", "fp32", *flags, adapters=folders) as server:
         def ask(model, prompt):

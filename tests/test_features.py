@@ -100,6 +100,16 @@ def embeddings(server):
             for model in ("carroll", "base") for i in (0, 1)]
 
 
+def forms(server):
+    schema = {"type": "object", "additionalProperties": False, "required": ["name", "age"], "properties": {
+        "name": {"type": "string", "maxLength": 6}, "age": {"type": "integer", "minimum": 0, "maximum": 150}}}
+    reply = server.client().chat.completions.create(
+        model="austen", messages=[{"role": "user", "content": "Who are you?"}], max_tokens=60, temperature=0,
+        response_format={"type": "json_schema", "json_schema": {"name": "answer", "schema": schema}}).choices[0]
+    assert reply.finish_reason == "stop" and set(json.loads(reply.message.content)) == {"name", "age"}
+    return reply.message.content
+
+
 def ask_admin(server, path, **body):
     request = urllib.request.Request(server.url + path, json.dumps(body).encode(),
                                      {"Content-Type": "application/json", "Authorization": f"Bearer {ADMIN_KEY}"})
@@ -119,7 +129,8 @@ def load_and_unload(server):
 REQUESTS = {"mixed batch": mixed_batch, "streaming": streaming, "logprobs": logprobs,
             "prompt logprobs": prompt_logprobs, "n and seeds": n_and_seeds, "penalties": penalties, "stop": stop,
             "prefix cache": prefix_cache, "load and unload": load_and_unload,
-            "responses": responses, "embeddings": embeddings}
+            "responses": responses, "embeddings": embeddings, "forms": forms}
+HAS_FORMS = (ROOT / "build" / "grammar" / "libgraft_grammar.so").exists()  # make grammar
 
 
 def alike(ours, theirs):
@@ -137,14 +148,18 @@ def expected(server):
 
 
 # Settings that one server can have at once. In `make test` they are tried together: what one of them broke would show,
-# at a third of the starts. GRAFT_LONG_TESTS tries each by itself.
+# at a third of the starts. GRAFT_LONG_TESTS tries each by itself. The goal stands beside several: it decides how prompts
+# are cut, as they do.
 ROWS_AT_ONCE = [
-    ["`--tune page-tokens=5`", "`--tune prefill-chunk-max=3`", "`--otlp-endpoint http://127.0.0.1:9`"],
+    ["`--tune page-tokens=5`", "`--tune prefill-chunk-max=3`", "`--otlp-endpoint http://127.0.0.1:9`",
+     "`--goal throughput`"],
     ["`--adapters-max 2 --tune turn-ms=20`", "`--tune lora=after`", "`--tune run-ahead=false`"],
-    ["`--tune read-at-start-gib=0`", "`--tune cold-start=join-later,read-at-start-gib=0`", "`--speculate 4`"],
+    ["`--tune read-at-start-gib=0`", "`--tune cold-start=join-later,read-at-start-gib=0`", "`--speculate 4`",
+     "`--goal throughput`"],
+    ["`--tensor-parallel 2`", "`--goal throughput`"],
 ]
 COLUMNS_AT_ONCE = [
-    ["`--cpu-assist off`", "`--adapters-max 2`"],
+    ["`--cpu-assist off`", "`--adapters-max 2`", "`--goal throughput`"],
 ]
 
 
@@ -177,6 +192,8 @@ def test_settings_and_requests(group, expected):
     cells = table("Settings and requests")
     with Server("--dtype", "fp32", "--admin-key", ADMIN_KEY, *flags_of(group)) as server:
         for request in REQUESTS:
+            if request == "forms" and not HAS_FORMS:
+                continue
             for setting in group:
                 assert cells[setting, request] == "works", "no cell of this table is refused today; extend this test"
             assert alike(REQUESTS[request](server), expected(request)), request
