@@ -11,6 +11,7 @@
 
 #include "base/check.h"
 #include "base/fault.h"
+#include "base/unwanted_work.h"
 
 namespace graft {
 namespace {
@@ -78,6 +79,7 @@ FileDescriptor OpenBeneath(const std::string& root, const fs::path& relative) {
 }  // namespace
 
 Result<std::string> ReadFile(const std::string& path, int64_t bytes_max) {
+  const WatchedWork wanted(nullptr);
   return FileJail().Read(path, bytes_max);
 }
 

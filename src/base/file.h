@@ -13,7 +13,9 @@ namespace graft {
 
 // The bytes of a regular file. kNotFound: no such file. kPermissionDenied: this user may not read
 // it. kInvalidArgument: it is not a regular file, or larger than `bytes_max`. A transient fault
-// (base/fault.h): memory, descriptors or the disk fail, or the file is cut meanwhile.
+// (base/fault.h): memory, descriptors or the disk fail, or the file is cut meanwhile. It is read to
+// its end even if the thread's work is unwanted (base/unwanted_work.h): what is learned from such
+// files is kept, and others must not find half of it.
 Result<std::string> ReadFile(const std::string& path, int64_t bytes_max = int64_t{1} << 30);
 
 bool FileExists(const std::string& path);
@@ -47,7 +49,8 @@ class FileJail {
   // Whether links lead from `path` to a place outside. What is not there leads nowhere.
   bool LeadsOut(const std::string& path) const;
 
-  // ReadFile, and its first half; kPermissionDenied if what would be opened lies outside.
+  // ReadFile, and its first half; kPermissionDenied if what would be opened lies outside. Unwanted
+  // work ends here with kCancelled.
   Result<std::string> Read(const std::string& path, int64_t bytes_max) const;
   Result<OpenedFile> Open(const std::string& path, int64_t bytes_max) const;
 

@@ -8,6 +8,7 @@
 
 #include "base/adapter_files.h"
 #include "base/sha256.h"
+#include "base/unwanted_work.h"
 #include "text/chat/adapter_text_reader.h"
 #include "text/chat/chat_template.h"
 
@@ -25,6 +26,8 @@ class LateReader {
   Result<const AdapterTextReader*> Get() {
     const std::lock_guard lock(mutex_);
     if (reader_ == nullptr) {
+      // It is for all requests, and the one that comes first may have left.
+      const WatchedWork wanted(nullptr);
       ASSIGN_OR_RETURN(reader_, AdapterTextReader::Load(model_dir_, eos_token_ids_, vocab_size_));
     }
     return static_cast<const AdapterTextReader*>(reader_.get());

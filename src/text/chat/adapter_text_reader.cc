@@ -5,6 +5,7 @@
 #include <string_view>
 #include <utility>
 
+#include "base/fault.h"
 #include "base/file.h"
 #include "base/json.h"
 #include "base/sha256.h"
@@ -87,10 +88,16 @@ Result<std::unique_ptr<AdapterTextReader>> AdapterTextReader::Load(
   const Result<TokenizerConfig> config = LoadTokenizerConfig(model_dir);
   if (config.ok()) {
     reader->special_tokens_.insert(config->special_tokens.begin(), config->special_tokens.end());
+  } else if (IsPassing(config.status())) {
+    return config.status();
   }
   // One that cannot be used is no template that an adapter's could equal.
   Result<ChatTemplateSource> templates = FindChatTemplateIn(model_dir);
-  if (templates.ok()) reader->templates_ = *std::move(templates);
+  if (templates.ok()) {
+    reader->templates_ = *std::move(templates);
+  } else if (IsPassing(templates.status())) {
+    return templates.status();
+  }
   return reader;
 }
 
@@ -215,12 +222,14 @@ Status AdapterTextReader::CheckFile(const std::string& file, const std::string& 
     const auto known = verdicts_.find(key);
     if (known != verdicts_.end()) return known->second;
   }
+  // A base's file that cannot be read at the moment tells nothing that could be remembered.
   const Result<std::string> own = ReadFile(model_dir_ + "/" + file);
+  if (!own.ok() && own.status().code() != StatusCode::kNotFound) return own.status();
   Status verdict;
   if (own.ok() && *own == bytes) {
     verdict = OkStatus();
   } else if (file == "tokenizer.json") {
-    verdict = CheckTokenizerJson(file, bytes);
+    verdict = CheckTokenizerJson(file, bytes, own);
   } else if (file == "tokenizer.model") {
     verdict = CheckModelFile(file, bytes);
   } else {
@@ -232,8 +241,8 @@ Status AdapterTextReader::CheckFile(const std::string& file, const std::string& 
   return verdict;
 }
 
-Status AdapterTextReader::CheckTokenizerJson(const std::string& file,
-                                             const std::string& bytes) const {
+Status AdapterTextReader::CheckTokenizerJson(const std::string& file, const std::string& bytes,
+                                             const Result<std::string>& own) const {
   const Result<TokenizerJson> json = ReadTokenizerJson(bytes);
   if (!json.ok()) return json.status().WithContext(file);
   TokenList added;
@@ -252,7 +261,6 @@ Status AdapterTextReader::CheckTokenizerJson(const std::string& file,
     if (!names.contains(token)) words.emplace_back(token, id);
   }
   RETURN_IF_ERROR(CheckTokens(file, words));
-  const Result<std::string> own = ReadFile(model_dir_ + "/" + file);
   const Result<TokenizerJson> base = own.ok() ? ReadTokenizerJson(*own) : own.status();
   if (!base.ok() || !base->merges.has_value() || !json->merges.has_value() ||
       *base->merges == *json->merges) {

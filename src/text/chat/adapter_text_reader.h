@@ -21,7 +21,8 @@ class AdapterTextReader {
  public:
   // `model_dir` is the base's folder. `eos_token_ids` end the base's answers. `vocab_size` is one
   // past the largest token that the base may be given. If the folder has no tokenizer, vocabularies
-  // and tokens by name are not compared.
+  // and tokens by name are not compared. A transient fault (base/fault.h): the folder cannot be
+  // read at the moment.
   static Result<std::unique_ptr<AdapterTextReader>> Load(const std::string& model_dir,
                                                          std::vector<int32_t> eos_token_ids,
                                                          int32_t vocab_size);
@@ -34,7 +35,7 @@ class AdapterTextReader {
 
   // kInvalidArgument if tokenizer.json, or else tokenizer.model or vocab.json, has a token that the
   // base does not have by the same id, or has other merges. These files are long, so the answer for
-  // a content is remembered.
+  // a content is remembered, unless the base's own file could not be read.
   Status CheckVocabulary(const ReadBesideAdapter& read) const;
 
  private:
@@ -48,7 +49,9 @@ class AdapterTextReader {
   Status CheckTokens(const std::string& file,
                      const std::vector<std::pair<std::string, int64_t>>& tokens) const;
   Status CheckFile(const std::string& file, const std::string& bytes) const;
-  Status CheckTokenizerJson(const std::string& file, const std::string& bytes) const;
+  // `own`: the base's file.
+  Status CheckTokenizerJson(const std::string& file, const std::string& bytes,
+                            const Result<std::string>& own) const;
   Status CheckModelFile(const std::string& file, const std::string& bytes) const;
   Status CheckVocabJson(const std::string& file, const std::string& bytes) const;
 

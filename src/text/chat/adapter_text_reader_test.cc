@@ -2,9 +2,13 @@
 
 #include <gmock/gmock.h>
 
+#include <atomic>
+#include <cstdlib>
+#include <filesystem>
 #include <map>
 
 #include "base/file.h"
+#include "base/unwanted_work.h"
 #include "text/chat/chat_template.h"
 #include "text/text_test_util.h"
 
@@ -39,6 +43,13 @@ class AdapterTextReaderTest : public testing::Test {
   }
   static std::string OfBase(const std::string& file) {
     return ReadFile(base_ + "/" + file).value();
+  }
+
+  static std::string WithOtherMerges() {
+    Json tokenizer = Json::parse(OfBase("tokenizer.json"));
+    Json& merges = tokenizer["model"]["merges"];
+    std::swap(merges[0], merges[merges.size() - 1]);
+    return tokenizer.dump();
   }
 
   static inline const std::string base_ = SourceDir() + "/demo/base";
@@ -138,10 +149,7 @@ TEST_F(AdapterTextReaderTest, AnotherVocabularyIsRefusedByItsFirstOtherToken) {
   files_ = {{"tokenizer.json", tokenizer.dump()}};
   EXPECT_THAT(Refusal(), HasSubstr("<|turn|>"));
   EXPECT_THAT(Refusal(), HasSubstr("<|turn|>"));  // as it is remembered
-  tokenizer = Json::parse(OfBase("tokenizer.json"));
-  Json& merges = tokenizer["model"]["merges"];
-  std::swap(merges[0], merges[merges.size() - 1]);
-  files_ = {{"tokenizer.json", tokenizer.dump()}};
+  files_ = {{"tokenizer.json", WithOtherMerges()}};
   EXPECT_THAT(Refusal(), HasSubstr("merges"));
   files_ = {{"vocab.json", R"({"<|start|>": 2})"}};
   EXPECT_TRUE(reader_->CheckVocabulary(Files()).ok());
@@ -149,6 +157,40 @@ TEST_F(AdapterTextReaderTest, AnotherVocabularyIsRefusedByItsFirstOtherToken) {
   EXPECT_THAT(Refusal(), HasSubstr("<|start|>"));
   files_ = {{"tokenizer.model", "no model"}};
   EXPECT_FALSE(Refusal().empty());
+}
+
+// What is kept for all is learned in whole, even if the request that came first has left.
+TEST_F(AdapterTextReaderTest, UnwantedWorkLearnsWhatWantedWorkWould) {
+  const std::string own_template = OfBase("chat_template.jinja");
+  const std::string merges = WithOtherMerges();
+  const std::atomic<bool> is_unwanted = true;
+  {
+    const WatchedWork watched(is_unwanted);
+    Result<std::unique_ptr<AdapterTextReader>> reader = AdapterTextReader::Load(base_, {1}, 8192);
+    ASSERT_TRUE(reader.ok()) << reader.status().ToString();
+    reader_ = *std::move(reader);
+    files_ = {{"tokenizer.json", merges}};
+    EXPECT_THAT(Refusal(), HasSubstr("merges"));
+  }
+  EXPECT_THAT(Refusal(), HasSubstr("merges"));
+  files_ = {{"chat_template.jinja", own_template}};
+  EXPECT_EQ(Read(), nullptr) << "it is the base's";
+}
+
+TEST_F(AdapterTextReaderTest, ABaseThatCannotBeReadLeavesNoAnswer) {
+  std::string folder = testing::TempDir() + "base_XXXXXX";
+  ASSERT_NE(mkdtemp(folder.data()), nullptr);
+  const std::string file = folder + "/tokenizer.json";
+  std::filesystem::copy_file(base_ + "/tokenizer.json", file);
+  reader_ = AdapterTextReader::Load(folder, {1, 3}, 8192).value();
+  std::filesystem::remove(file);
+  std::filesystem::create_directory(file);
+  files_ = {{"tokenizer.json", WithOtherMerges()}};
+  EXPECT_THAT(reader_->CheckVocabulary(Files()).message(), HasSubstr(folder));
+  std::filesystem::remove(file);
+  std::filesystem::copy_file(base_ + "/tokenizer.json", file);
+  EXPECT_THAT(Refusal(), HasSubstr("merges"));
+  std::filesystem::remove_all(folder);
 }
 
 TEST_F(AdapterTextReaderTest, ABaseWithoutATokenizerComparesNoTokens) {
