@@ -77,10 +77,11 @@ AdapterFetch* FetchLine::FirstInLine(int32_t holder) {
   return first == fetches_.end() ? nullptr : &*first;
 }
 
-// Threads that hang on a folder, and are replaced, do not count.
+// Threads that hang on a folder do not count.
 bool FetchLine::MayHaveThread(int32_t holder) const {
   const auto num_busy = std::ranges::count_if(fetches_, [holder](const AdapterFetch& fetch) {
-    return fetch.order.holder == holder && fetch.has_thread() && !fetch.is_slow;
+    return fetch.order.holder == holder && fetch.has_thread() && !fetch.is_slow &&
+           !fetch.is_given_up;
   });
   return num_busy < limits_.threads;
 }

@@ -20,7 +20,8 @@ struct FetchLimits {
   int32_t threads = 2;  // that read folders for one holder
   // Further threads: for other holders, and in the place of threads that hang on a folder.
   int32_t threads_more = 16;
-  // After this a fetch is slow (LoadEvent::kSlow), and another thread takes its place.
+  // After this a fetch is slow (LoadEvent::kSlow), and another thread takes its place once one is
+  // free or may be added.
   int64_t slow_ns = 2'000'000'000;
   // After this, or so long in line, it has failed, and so do further ones of its folder at once
   // until the storage has answered.
@@ -48,7 +49,7 @@ struct AdapterFetch {
   FetchPhase phase = FetchPhase::kOrdered;
   int64_t since_ns = 0;      // in this phase
   int64_t bytes = 0;         // of memory that reading takes, once it has its size
-  bool is_slow = false;      // another thread took its place, once and for all
+  bool is_slow = false;      // another thread may take its place, once and for all
   bool is_beyond = false;    // it is read although there was less room
   bool is_done = false;      // it will not be given up any more
   bool is_given_up = false;  // and its thread hangs

@@ -67,6 +67,14 @@ TEST_F(FetchLineTest, OneHoldersFetchesBeginInOrder) {
   EXPECT_THAT(Begin(), ElementsAre(4)) << "another thread takes its place";
 }
 
+// Also where none of its fetches was slow before.
+TEST_F(FetchLineTest, ThreadsOfWhatWasGivenUpDoNotCount) {
+  for (int i = 0; i < 5; ++i) Add(1, 10);
+  EXPECT_THAT(Begin(), ElementsAre(0, 1, 2));
+  for (int32_t content = 0; content < 3; ++content) At(content).is_given_up = true;
+  EXPECT_THAT(Begin(), ElementsAre(3, 4));
+}
+
 TEST_F(FetchLineTest, HoldersTakeTurnsForRoom) {
   for (int i = 0; i < 4; ++i) Add(1, 200);
   EXPECT_THAT(Begin(), ElementsAre(0));

@@ -74,15 +74,14 @@ PagedLoader::~PagedLoader() {
   copying_.join();
 }
 
-// Under the lock: wakes a thread, or adds one. False: all are busy.
-bool PagedLoader::FindReader() {
+// Under the lock: wakes a thread, or adds one. Where all are busy, the next that ends its fetch
+// looks for another.
+void PagedLoader::FindReader() {
   if (std::ssize(readers_) > line_.num_with_thread()) {
     fetch_came_.notify_one();
-    return true;
+  } else if (readers_.size() < static_cast<size_t>(limits_.threads + limits_.threads_more)) {
+    readers_.emplace_back([this] { FetchFolders(); });
   }
-  if (readers_.size() == static_cast<size_t>(limits_.threads + limits_.threads_more)) return false;
-  readers_.emplace_back([this] { FetchFolders(); });
-  return true;
 }
 
 // Under the lock, whenever a fetch may have found a thread or room. The thread that takes one wakes
@@ -231,9 +230,7 @@ int64_t PagedLoader::GiveUpLate(int64_t now_ns) {
   for (auto it = fetches.begin(); it != fetches.end();) {
     AdapterFetch& fetch = *it++;  // it may go
     if (fetch.is_done || fetch.is_given_up) continue;
-    if (fetch.has_thread() && !fetch.is_slow && is_late(fetch, limits_.slow_ns) && FindReader()) {
-      MakePlaceFor(fetch);
-    }
+    if (fetch.has_thread() && !fetch.is_slow && is_late(fetch, limits_.slow_ns)) TellSlow(fetch);
     if (is_late(fetch, limits_.give_up_ns)) GiveUp(fetch);
   }
   WakeReader();
@@ -256,7 +253,7 @@ void PagedLoader::GiveUp(AdapterFetch& fetch) {
   hanging_gauge_.Increment();
 }
 
-void PagedLoader::MakePlaceFor(AdapterFetch& fetch) {
+void PagedLoader::TellSlow(AdapterFetch& fetch) {
   fetch.is_slow = true;
   if (fetch.copy.has_value()) return;
   LoadEvent event;

@@ -77,7 +77,7 @@ class PagedLoader : public AdapterLoader {
   void SetWaker(std::function<void()> waker) override;
 
  private:
-  bool FindReader();
+  void FindReader();
   void WakeReader();
   void FetchFolders();
   // The lock is held at both ends of these two, not between.
@@ -92,7 +92,7 @@ class PagedLoader : public AdapterLoader {
   // Gives up fetches that took too long. Returns when to look again, in nanoseconds from `now_ns`.
   int64_t GiveUpLate(int64_t now_ns);
   void GiveUp(AdapterFetch& fetch);
-  void MakePlaceFor(AdapterFetch& fetch);
+  void TellSlow(AdapterFetch& fetch);
   void OrderFetch(FetchOrder order, std::optional<CopyOrder> copy);
   bool HangsAt(const std::string& path) const;
   static LoadEvent EventOf(const AdapterFetch& fetch, Status status);

@@ -377,7 +377,7 @@ TEST_P(PagedLoaderTest, NobodysFetchesTakeAllThreads) {
 TEST_P(PagedLoaderTest, AFolderThatHangsForLongIsGivenUp) {
   const std::string hangs = Folder("hangs", kAll, 1);
   HangingBackend backend(model_, DType::kF32, store_);
-  UseLoader(backend, LimitsOf(1, 1, kLongNs, 200'000'000));
+  UseLoader(backend, LimitsOf(1, 0, kLongNs, 200'000'000));
   const auto fetch = [&](int32_t content, const std::string& path) {
     loader_->Fetch({content, path, "", path});
     LoadEvent event = Next();
@@ -389,8 +389,8 @@ TEST_P(PagedLoaderTest, AFolderThatHangsForLongIsGivenUp) {
   EXPECT_EQ(given_up.code(), StatusCode::kUnavailable);
   EXPECT_THAT(given_up.message(), HasSubstr("does not answer"));
   EXPECT_NE(metrics_.Render().find("graft_adapter_fetches_hanging 1"), std::string::npos);
-  // No further thread is lost to that folder, and a fetch that is in line behind the one that hangs
-  // is given up, too.
+  // No further thread is lost to that folder, and a fetch that finds no other thread is given up,
+  // too.
   EXPECT_THAT(fetch(0, hangs).message(), HasSubstr("still cannot be read"));
   EXPECT_THAT(fetch(0, hangs).message(), HasSubstr("still cannot be read"));
   EXPECT_EQ(backend.num_hanging, 1);
@@ -558,6 +558,33 @@ TEST_P(PagedLoaderTest, SlowFetchesCount) {
   EXPECT_EQ(backend.most_at_once, 6);
   loader_.reset();
   EXPECT_NE(metrics_.Render().find("graft_adapter_fetch_bytes 0\n"), std::string::npos);
+}
+
+// What hangs while all threads are busy is slow all the same: another is read beside it as soon as
+// a thread is free.
+TEST_P(PagedLoaderTest, AFetchTurnsSlowWhileAllThreadsAreBusy) {
+  SlowBackend backend(model_, DType::kF32, store_);
+  FetchLimits limits = LimitsOf(2, 0, 1'000'000, 60'000'000'000);
+  limits.bytes_max = 1100;
+  UseLoader(backend, limits);
+  const std::string paths[] = {Folder("large 0", kSome, 1), Folder("1", kSome, 2),
+                               Folder("large 2", kSome, 3)};
+  for (int32_t i = 0; i < 3; ++i) loader_->Fetch({i, paths[i], "", paths[i]});
+  std::set<int32_t> slow;
+  while (slow.size() < 2) {
+    loader_->WaitForEvent();
+    for (const LoadEvent& event : loader_->TakeEvents()) {
+      ASSERT_EQ(event.kind, LoadEvent::Kind::kSlow) << event.status.ToString();
+      slow.insert(event.content);
+    }
+  }
+  EXPECT_EQ(slow, (std::set<int32_t>{0, 1}));
+  for (int i = 0; i < 2; ++i) backend.begun.acquire();
+  backend.allowed.release();
+  backend.begun.acquire();  // the third, while one of them hangs
+  backend.allowed.release(2);
+  for (int i = 0; i < 3; ++i) ExpectFetched();
+  loader_.reset();
 }
 
 // A backend on storage that does not say how large a folder's files are until it is told to.
