@@ -58,13 +58,14 @@ int64_t FetchLine::bytes() const {
 }
 
 AdapterFetch* FetchLine::FindNext(int64_t held_bytes) {
-  bool may_take_room = true;
+  bool is_kept = false;
   for (const int32_t holder : turns_) {
     AdapterFetch* const first = MayHaveThread(holder) ? FirstInLine(holder) : nullptr;
     if (first == nullptr) continue;
     if (first->phase == FetchPhase::kOrdered || first->bytes == 0) return first;
-    if (may_take_room && HasRoom(*first, held_bytes)) return first;
-    may_take_room = false;  // it is kept for this one
+    if (!is_kept && HasRoom(*first, held_bytes)) return first;
+    if (MayGoBeyond(*first, is_kept)) return first;
+    is_kept = true;  // for this one
   }
   return nullptr;
 }
@@ -87,14 +88,20 @@ bool FetchLine::MayHaveThread(int32_t holder) const {
 }
 
 bool FetchLine::HasRoom(const AdapterFetch& fetch, int64_t held_bytes) const {
-  if (held_bytes + BytesThatCount() + fetch.bytes <= limits_.bytes_max) return true;
+  return held_bytes + BytesThatCount() + fetch.bytes <= limits_.bytes_max;
+}
+
+// Beside slow ones alone. `is_kept`: what room there is is another's, which is before it in turn.
+bool FetchLine::MayGoBeyond(const AdapterFetch& fetch, bool is_kept) const {
   int32_t num_beyond = 0;
+  bool is_holders_only = true;
   for (const AdapterFetch& other : fetches_) {
     if (!TakesRoom(other)) continue;
     if (!other.is_slow) return false;
     if (other.is_beyond) ++num_beyond;
+    if (other.order.holder == fetch.order.holder) is_holders_only = false;
   }
-  return num_beyond < limits_.beyond_max;
+  return is_holders_only || (!is_kept && num_beyond < limits_.beyond_max);
 }
 
 int64_t FetchLine::BytesThatCount() const {

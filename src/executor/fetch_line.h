@@ -31,6 +31,7 @@ struct FetchLimits {
   int64_t bytes_max = int64_t{1} << 30;
   // One that finds less room is read all the same where none is read but slow ones, and so many
   // such at once: it is larger than the limit, or slow ones fill that, or what was fetched does.
+  // A holder of which nothing is read has one besides: slow storage is the others'.
   int32_t beyond_max = 4;
   // Contents that are kept for a copy that is not ordered yet.
   int32_t held_max = 8;
@@ -82,6 +83,7 @@ class FetchLine {
   AdapterFetch* FirstInLine(int32_t holder);
   bool MayHaveThread(int32_t holder) const;
   bool HasRoom(const AdapterFetch& fetch, int64_t held_bytes) const;
+  bool MayGoBeyond(const AdapterFetch& fetch, bool is_kept) const;
   int64_t BytesThatCount() const;
   void EndTurn(int32_t holder);
   bool IsInLine(int32_t holder) const;

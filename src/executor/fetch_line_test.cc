@@ -158,7 +158,7 @@ TEST_F(FetchLineTest, WhatIsHeldTakesRoom) {
 
 // Slow ones count. Where they take all room, one at a time is read beside them, and only so many.
 TEST_F(FetchLineTest, SlowOnesCountAndTakeNotAllRoom) {
-  for (int32_t holder = 0; holder < 10; ++holder) Add(holder, 100);
+  for (int i = 0; i < 10; ++i) Add(1, 100);
   EXPECT_THAT(Begin(), ElementsAre(0, 1));
   At(0).is_slow = true;
   EXPECT_THAT(Begin(), ElementsAre()) << "it still takes its memory";
@@ -174,6 +174,34 @@ TEST_F(FetchLineTest, SlowOnesCountAndTakeNotAllRoom) {
   EXPECT_EQ(line_.bytes(), 700) << "its memory may still be taken";
   for (const int32_t content : {0, 1, 2, 4, 5}) End(content);
   EXPECT_THAT(Begin(), ElementsAre(7)) << "room for two, with the one that is read";
+}
+
+// One holder's slow storage does not keep others from reading: each of these has one read, too.
+TEST_F(FetchLineTest, AHolderOfWhichNothingIsReadGoesBeyondOnce) {
+  for (int i = 0; i < 9; ++i) Add(1, 100);
+  EXPECT_THAT(Begin(), ElementsAre(0, 1));
+  for (int32_t content = 0; content < 2; ++content) At(content).is_slow = true;
+  for (int32_t content = 2; content < 6; ++content) {
+    EXPECT_THAT(Begin(), ElementsAre(content));
+    At(content).is_slow = true;
+  }
+  EXPECT_THAT(Begin(), ElementsAre()) << "four are beyond the limit";
+  for (int i = 0; i < 2; ++i) Add(2, 100);  // 9, 10
+  for (int i = 0; i < 2; ++i) Add(3, 300);  // 11, 12
+  EXPECT_THAT(Begin(), ElementsAre(9)) << "although the first holder's are before it";
+  EXPECT_THAT(Begin(), ElementsAre()) << "one at a time, as long as it is not slow";
+  At(9).is_slow = true;
+  EXPECT_THAT(Begin(), ElementsAre(11));
+  At(11).is_slow = true;
+  EXPECT_THAT(Begin(), ElementsAre()) << "each has one";
+  End(9);
+  EXPECT_THAT(Begin(), ElementsAre(10));
+  End(10);
+  End(11);
+  EXPECT_THAT(Begin(), ElementsAre(12));
+  End(12);
+  End(5);
+  EXPECT_THAT(Begin(), ElementsAre(6)) << "one of the four has ended";
 }
 
 // One that is slow while it is looked at stays so, as its event was told.
