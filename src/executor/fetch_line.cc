@@ -16,7 +16,10 @@ bool TakesRoom(const AdapterFetch& fetch) {
 void FetchLine::Add(FetchOrder order, std::optional<CopyOrder> copy, int64_t now_ns) {
   const int32_t holder = order.holder;
   if (!IsInLine(holder)) turns_.push_back(holder);
-  fetches_.push_back({.order = std::move(order), .copy = std::move(copy), .since_ns = now_ns});
+  fetches_.push_back({.order = std::move(order),
+                      .copy = std::move(copy),
+                      .ordered_ns = now_ns,
+                      .since_ns = now_ns});
 }
 
 AdapterFetch* FetchLine::TakeNext(int64_t held_bytes, int64_t now_ns) {

@@ -23,8 +23,8 @@ struct FetchLimits {
   // After this a fetch is slow (LoadEvent::kSlow), and another thread takes its place once one is
   // free or may be added.
   int64_t slow_ns = 2'000'000'000;
-  // After this, or so long in line, it has failed, and so do further ones of its folder at once
-  // until the storage has answered.
+  // After this, in line and at its folder together, it has failed. Where a thread hangs on its
+  // folder, further ones of the folder fail at once until the storage has answered.
   int64_t give_up_ns = 120'000'000'000;
   // Memory that reading takes at once, and what was fetched and finds no room in the store. Slow
   // fetches count, and those that were given up do not: what hangs for so long has stopped.
@@ -48,6 +48,7 @@ struct AdapterFetch {
   FetchOrder order;
   std::optional<CopyOrder> copy;  // what it is fetched for, if it is not for its own sake
   FetchPhase phase = FetchPhase::kOrdered;
+  int64_t ordered_ns = 0;
   int64_t since_ns = 0;      // in this phase
   int64_t bytes = 0;         // of memory that reading takes, once it has its size
   bool is_slow = false;      // another thread may take its place, once and for all
@@ -75,6 +76,11 @@ class FetchLine {
   std::list<AdapterFetch>& fetches() { return fetches_; }
   const std::list<AdapterFetch>& fetches() const { return fetches_; }
   int64_t num_with_thread() const;
+  // From when on it is slow if its thread still has it, and is given up in any case.
+  int64_t SlowFromNs(const AdapterFetch& fetch) const { return fetch.since_ns + limits_.slow_ns; }
+  int64_t GiveUpFromNs(const AdapterFetch& fetch) const {
+    return fetch.ordered_ns + limits_.give_up_ns;
+  }
   // What reading takes, all in all.
   int64_t bytes() const;
 

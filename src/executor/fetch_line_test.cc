@@ -216,17 +216,22 @@ TEST_F(FetchLineTest, StorageThatWasSlowOnceIsSlow) {
   EXPECT_THAT(Begin(), ElementsAre(1)) << "it is not waited for";
 }
 
-TEST_F(FetchLineTest, APhaseHasItsTime) {
+// A thread is slow by its own time, and a fetch is given up by all of its.
+TEST_F(FetchLineTest, APhaseHasItsTimeAndAllOfThemHaveOne) {
   Add(1, 10);
-  EXPECT_EQ(At(0).since_ns, 0);
+  const int64_t slow_ns = FetchLimits().slow_ns, give_up_ns = FetchLimits().give_up_ns;
+  EXPECT_EQ(line_.GiveUpFromNs(At(0)), give_up_ns);
   AdapterFetch* const fetch = TakeNext();
-  EXPECT_EQ(fetch->since_ns, now_ns_);
+  EXPECT_EQ(line_.SlowFromNs(*fetch), now_ns_ + slow_ns);
+  EXPECT_EQ(line_.GiveUpFromNs(*fetch), give_up_ns);
   line_.SetSize(*fetch, 10, 5000);
   EXPECT_EQ(fetch->since_ns, 5000);
+  EXPECT_EQ(line_.GiveUpFromNs(*fetch), give_up_ns);
   now_ns_ = 6000;
   EXPECT_EQ(TakeNext(), fetch);
-  EXPECT_EQ(fetch->since_ns, 6001);
   EXPECT_TRUE(fetch->has_thread());
+  EXPECT_EQ(line_.SlowFromNs(*fetch), 6001 + slow_ns);
+  EXPECT_EQ(line_.GiveUpFromNs(*fetch), give_up_ns);
 }
 
 }  // namespace

@@ -221,8 +221,8 @@ void PagedLoader::WatchFetches() {
 
 int64_t PagedLoader::GiveUpLate(int64_t now_ns) {
   int64_t next_ns = INT64_MAX;
-  const auto is_late = [&](const AdapterFetch& fetch, int64_t limit_ns) {
-    const int64_t left_ns = fetch.since_ns + limit_ns - now_ns;
+  const auto is_past = [&](int64_t time_ns) {
+    const int64_t left_ns = time_ns - now_ns;
     if (left_ns > 0) next_ns = std::min(next_ns, left_ns);
     return left_ns <= 0;
   };
@@ -230,21 +230,22 @@ int64_t PagedLoader::GiveUpLate(int64_t now_ns) {
   for (auto it = fetches.begin(); it != fetches.end();) {
     AdapterFetch& fetch = *it++;  // it may go
     if (fetch.is_done || fetch.is_given_up) continue;
-    if (fetch.has_thread() && !fetch.is_slow && is_late(fetch, limits_.slow_ns)) TellSlow(fetch);
-    if (is_late(fetch, limits_.give_up_ns)) GiveUp(fetch);
+    if (fetch.has_thread() && !fetch.is_slow && is_past(line_.SlowFromNs(fetch))) TellSlow(fetch);
+    if (is_past(line_.GiveUpFromNs(fetch))) GiveUp(fetch, now_ns);
   }
   WakeReader();
   return next_ns;
 }
 
-// Those in line are late where what they wait for hangs.
-void PagedLoader::GiveUp(AdapterFetch& fetch) {
+// Those in line are late where what they wait for hangs, and so is what was in line for most of
+// its time.
+void PagedLoader::GiveUp(AdapterFetch& fetch, int64_t now_ns) {
   const std::string seconds = std::to_string(limits_.give_up_ns / 1'000'000'000) + " s";
+  const bool hangs = fetch.has_thread() && now_ns - fetch.since_ns >= limits_.give_up_ns / 2;
   const std::string why =
-      fetch.has_thread()
-          ? " could not be read for " + seconds + ": its storage does not answer"
-          : " was in line to be read for " + seconds + ": the storage of adapters before it does " +
-                "not answer, or is slow";
+      hangs ? " could not be read for " + seconds + ": its storage does not answer"
+            : " was in line to be read for " + seconds +
+                  ": the storage of adapters before it does not answer, or is slow";
   Announce(EventOf(fetch, UnavailableError(fetch.order.path + why +
                                            "; try again later, or load the adapter from a folder "
                                            "elsewhere")));

@@ -91,7 +91,7 @@ class PagedLoader : public AdapterLoader {
   void WatchFetches();
   // Gives up fetches that took too long. Returns when to look again, in nanoseconds from `now_ns`.
   int64_t GiveUpLate(int64_t now_ns);
-  void GiveUp(AdapterFetch& fetch);
+  void GiveUp(AdapterFetch& fetch, int64_t now_ns);
   void TellSlow(AdapterFetch& fetch);
   void OrderFetch(FetchOrder order, std::optional<CopyOrder> copy);
   bool HangsAt(const std::string& path) const;
