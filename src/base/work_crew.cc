@@ -1,6 +1,7 @@
 #include "base/work_crew.h"
 
 #include <algorithm>
+#include <chrono>
 #include <new>
 #include <system_error>
 #include <utility>
@@ -16,6 +17,8 @@ namespace {
 
 // More would wait for memory, not for cores.
 constexpr int kCoresMax = 32;
+// How soon a wait that has become long is seen, at best.
+constexpr int64_t kLookEveryNs = 1'000'000;
 
 }  // namespace
 
@@ -112,13 +115,23 @@ WorkCrew::Batch* WorkCrew::NextToHelp() {
   return open_.back();
 }
 
+// A core also becomes free because a wait begins or becomes long, which wakes no helper. So as long
+// as there are pieces, one of the helpers that have none looks from time to time.
+void WorkCrew::WaitForWork(std::unique_lock<std::mutex>& lock) {
+  if (open_.empty()) return work_came_.wait(lock);
+  ++num_looking_;
+  work_came_.wait_for(lock, std::chrono::nanoseconds(std::max(long_wait_ns_, kLookEveryNs)));
+  --num_looking_;
+}
+
 void WorkCrew::Help() {
   NameThread("adapter helper");
   std::unique_lock lock(mutex_);
   for (;;) {
     Batch* batch = nullptr;
-    work_came_.wait(lock, [&] { return stopping_ || (batch = NextToHelp()) != nullptr; });
+    while (!stopping_ && (batch = NextToHelp()) == nullptr) WaitForWork(lock);
     if (stopping_) return;
+    if (!open_.empty() && num_looking_ == 0) work_came_.notify_one();
     const int to_read = batch->pieces_ == Pieces::kCompute ? 0 : 1;
     ++num_helping_;
     num_helping_to_read_ += to_read;
@@ -141,7 +154,7 @@ WorkCrew::Batch::Batch(WorkCrew* crew, int64_t num_pieces, std::function<void(in
   const std::lock_guard lock(mutex_);
   crew_->StartHelpers();
   crew_->open_.push_back(this);
-  const int64_t num_free = crew_->num_cores_ - crew_->NumBusy();
+  const int64_t num_free = std::max(crew_->num_cores_ - crew_->NumBusy(), 1);  // one looks again
   for (int64_t i = 0; i < std::min(num_pieces, num_free); ++i) crew_->work_came_.notify_one();
 }
 

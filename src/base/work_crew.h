@@ -94,6 +94,7 @@ class WorkCrew {
   class LongWait;
   void StartHelpers();
   void Help();
+  void WaitForWork(std::unique_lock<std::mutex>& lock);
   Batch* NextToHelp();
   int NumBusy() const;
 
@@ -105,6 +106,7 @@ class WorkCrew {
   int num_present_ = 0;
   int num_helping_ = 0;
   int num_helping_to_read_ = 0;     // of these, in batches that do not compute
+  int num_looking_ = 0;             // helpers that look again in time whether they may help
   LongWait* first_wait_ = nullptr;  // of each thread that reads or waits, as they began
   LongWait* last_wait_ = nullptr;
   bool stopping_ = false;

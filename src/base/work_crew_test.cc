@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <memory>
 #include <numeric>
 #include <optional>
@@ -147,6 +148,38 @@ TEST(WorkCrewTest, ThoseThatHangTakeNoCores) {
   batch.Wait();
   answers.release(4);
   for (std::thread& thread : hanging) thread.join();
+}
+
+// A wait that becomes long frees a core and wakes no helper. They see it all the same.
+TEST(WorkCrewTest, ACoreThatALongWaitFreesIsFound) {
+  WorkCrew crew(2, /*long_wait_ns=*/200'000'000);
+  std::counting_semaphore<> helped(0);
+  const auto help = [&](int64_t) { helped.release(); };
+  {
+    WorkCrew::Batch batch(&crew, 1, help);
+    helped.acquire();  // helpers are there
+    batch.Wait();
+  }
+  const WorkCrew::Presence here(&crew);
+  std::counting_semaphore<> reads(0);
+  std::counting_semaphore<> answers(0);
+  std::thread another([&] {
+    const WorkCrew::Presence there(&crew);
+    WorkCrew::Batch batch(
+        &crew, 1,
+        [&](int64_t) {
+          reads.release();
+          answers.acquire();
+        },
+        WorkCrew::Pieces::kRead);
+    batch.Wait();
+  });
+  reads.acquire();
+  WorkCrew::Batch batch(&crew, 1, help);
+  EXPECT_TRUE(helped.try_acquire_for(std::chrono::minutes(1))) << "while this thread does nothing";
+  batch.Wait();
+  answers.release();
+  another.join();
 }
 
 TEST(WorkCrewTest, HelpersAskWhetherTheCallersWorkIsWanted) {
