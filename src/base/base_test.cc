@@ -196,7 +196,7 @@ TEST(FaultTest, WhatPassesIsToldFromWhatStays) {
   for (const int error : {EMFILE, ENFILE, EIO, ENOMEM, ESTALE, EINTR}) {
     EXPECT_TRUE(IsPassing(SystemError(error, "x"))) << error;
   }
-  for (const int error : {ENOENT, ENOTDIR, EACCES, ELOOP, ENAMETOOLONG, EISDIR}) {
+  for (const int error : {ENOENT, ENOTDIR, EACCES, EROFS, ELOOP, ENAMETOOLONG, EISDIR}) {
     EXPECT_FALSE(IsPassing(SystemError(error, "x"))) << error;
   }
   EXPECT_FALSE(IsPassing(OkStatus()));

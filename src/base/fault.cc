@@ -13,6 +13,7 @@ StatusCode CodeOfErrno(int error_number) {
       return StatusCode::kNotFound;
     case EACCES:
     case EPERM:
+    case EROFS:
     case EXDEV:
     case ELOOP:
       return StatusCode::kPermissionDenied;

@@ -14,9 +14,9 @@ namespace graft {
 bool IsPassing(const Status& status);
 
 // The Status of a failed system call, by its errno. kNotFound: nothing is there. kPermissionDenied:
-// rights are missing, or a link leads out. kInvalidArgument: the path is impossible. All other
-// faults are transient: kResourceExhausted for a lack of memory, else kUnavailable. The message is
-// `what` and the system's words.
+// rights are missing, the file system is read-only, or a link leads out. kInvalidArgument: the path
+// is impossible. All other faults are transient: kResourceExhausted for a lack of memory, else
+// kUnavailable. The message is `what` and the system's words.
 Status SystemError(int error_number, const std::string& what);
 
 }  // namespace graft

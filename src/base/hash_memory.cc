@@ -32,6 +32,9 @@ constexpr size_t kKeyDigits = 32;
 constexpr size_t kHashDigits = 64;
 constexpr size_t kLineBytes = kKeyDigits + 1 + kHashDigits + 1;
 constexpr size_t kDigestBytes = kHashDigits + 1;
+// A failure that passes is waited for longer and longer, up to so many times the wait before a
+// write.
+constexpr int64_t kWaitsMax = 64;
 
 std::string KeyDigest(std::string_view key) { return Sha256Of(key).substr(0, kKeyDigits); }
 
@@ -136,6 +139,25 @@ Result<std::vector<HashMemory::Entry>> HashMemory::Read() const {
 Status HashMemory::Write() {
   if (options_.path.empty()) return OkStatus();
   const std::lock_guard write_lock(write_mutex_);
+  {
+    const std::lock_guard lock(mutex_);
+    is_changed_ = false;
+  }
+  Status written;
+  try {
+    written = WriteFile();
+  } catch (const std::bad_alloc&) {
+    written = ResourceExhaustedError("there is no memory to write it with");
+  }
+  if (IsPassing(written)) {
+    const std::lock_guard lock(mutex_);
+    is_changed_ = true;
+    changed_.notify_one();
+  }
+  return written;
+}
+
+Status HashMemory::WriteFile() {
   std::error_code error;  // the lock says why
   fs::create_directories(fs::path(options_.path).parent_path(), error);
   // From the reading on until the new file is in its place no other program writes one.
@@ -149,7 +171,6 @@ Status HashMemory::Write() {
   std::string text(kFirstLine);
   {
     const std::lock_guard lock(mutex_);
-    is_changed_ = false;
     if (others.ok()) {
       const int64_t room = options_.entries_max - static_cast<int64_t>(entries_.size());
       std::vector<Entry> news;
@@ -168,31 +189,35 @@ Status HashMemory::Write() {
   return WriteWholeFile(options_.path, text, 0600);
 }
 
-Status HashMemory::TryToWrite() {
-  try {
-    return Write();
-  } catch (const std::bad_alloc&) {
-    return ResourceExhaustedError("there is no memory to write it with");
+// What lasts is told once more after it has passed, or something else has been in the way.
+void HashMemory::TellFailure(const Status& written) {
+  const bool lasts = !written.ok() && !IsPassing(written);
+  if (lasts && !std::exchange(has_told_lasting_, true)) {
+    LOG_WARN("what adapters' files were found to be is not remembered: {}", written.message());
   }
+  if (!written.ok() && !lasts && !std::exchange(has_told_passing_, true)) {
+    LOG_WARN("what adapters' files were found to be is not remembered yet: {}", written.message());
+  }
+  if (!lasts) has_told_lasting_ = false;
+  if (written.ok()) has_told_passing_ = false;
 }
 
 void HashMemory::WriteInTime() {
   NameThread("adapter hashes");
-  bool has_failed = false;
+  int64_t wait_ns = options_.write_after_ns;
   std::unique_lock lock(mutex_);
   for (;;) {
     changed_.wait(lock, [this] { return stopping_ || is_changed_; });
     if (!is_changed_) return;
     // Adapters that are first used together are written together.
-    changed_.wait_for(lock, std::chrono::nanoseconds(options_.write_after_ns),
-                      [this] { return stopping_; });
+    changed_.wait_for(lock, std::chrono::nanoseconds(wait_ns), [this] { return stopping_; });
     if (!is_changed_) continue;  // Write was called meanwhile
     lock.unlock();
-    const Status written = TryToWrite();
+    const Status written = Write();
+    TellFailure(written);
+    wait_ns = IsPassing(written) ? std::min(2 * wait_ns, kWaitsMax * options_.write_after_ns)
+                                 : options_.write_after_ns;
     lock.lock();
-    if (!written.ok() && !std::exchange(has_failed, true)) {
-      LOG_WARN("what adapters' files were found to be is not remembered: {}", written.message());
-    }
     if (!written.ok() && stopping_) return;
   }
 }

@@ -54,12 +54,12 @@ class HashMemory {
   }
 
   int64_t num_entries() const;
-  // Writes the file now. For tests, and the end. kUnavailable: another program has locked it, or it
-  // cannot be read at the moment; nothing is written then.
+  // Writes the file now. For tests, and the end. After a transient fault (base/fault.h), such as
+  // another program's lock, it is tried again by itself; after any other once there is more to
+  // write. Nothing is written then.
   Status Write();
 
  private:
-  Status TryToWrite();
   struct Entry {
     std::string key;  // its digest's first digits
     std::string hash;
@@ -68,6 +68,8 @@ class HashMemory {
 
   void Put(Entry entry, Entries::iterator before);
   Result<std::vector<Entry>> Read() const;
+  Status WriteFile();
+  void TellFailure(const Status& written);
   void WriteInTime();
 
   const HashMemoryOptions options_;
@@ -75,9 +77,11 @@ class HashMemory {
   mutable std::mutex mutex_;
   Entries entries_;
   std::unordered_map<std::string_view, Entries::iterator> by_key_;
-  bool is_changed_ = false;
+  bool is_changed_ = false;  // since the last write was begun
   bool stopping_ = false;
   std::condition_variable changed_;
+  bool has_told_passing_ = false;  // the writer's, since it went well
+  bool has_told_lasting_ = false;
   std::thread writer_;
 };
 

@@ -2,8 +2,10 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 
+#include <csignal>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -135,6 +137,48 @@ TEST_F(HashMemoryTest, ALockFollowsNoLink) {
   memory.Remember("a", Hash("a"));
   EXPECT_FALSE(memory.Write().ok());
   EXPECT_FALSE(std::filesystem::exists(folder_ + "/elsewhere"));
+}
+
+// A failure that lasts is not met again and again: here the end of the memory would.
+TEST_F(HashMemoryTest, WhatFailsForGoodIsTriedAgainWhenThereIsMore) {
+  const std::string lock = options_.path + ".lock";
+  options_.write_after_ns = int64_t{3600} * 1'000'000'000;
+  std::filesystem::create_directories(lock);
+  {
+    HashMemory memory(options_);
+    memory.Remember("a", Hash("a"));
+    EXPECT_EQ(memory.Write().code(), StatusCode::kInvalidArgument) << "a folder";
+    std::filesystem::remove(lock);
+  }
+  EXPECT_FALSE(std::filesystem::exists(options_.path));
+  std::filesystem::create_directory(lock);
+  {
+    HashMemory memory(options_);
+    memory.Remember("a", Hash("a"));
+    EXPECT_FALSE(memory.Write().ok());
+    std::filesystem::remove(lock);
+    memory.Remember("b", Hash("b"));
+  }
+  EXPECT_EQ(HashMemory(options_).num_entries(), 2);
+}
+
+// A full disk, say: here a limit on files' sizes.
+TEST_F(HashMemoryTest, WhatFailsForAWhileIsTriedAgain) {
+  options_.write_after_ns = int64_t{3600} * 1'000'000'000;
+  {
+    HashMemory memory(options_);
+    memory.Remember("a", Hash("a"));
+    rlimit before{};
+    ASSERT_EQ(getrlimit(RLIMIT_FSIZE, &before), 0);
+    const auto of_signal = signal(SIGXFSZ, SIG_IGN);
+    const rlimit none = {.rlim_cur = 0, .rlim_max = before.rlim_max};
+    ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &none), 0);
+    const Status written = memory.Write();
+    ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &before), 0);
+    signal(SIGXFSZ, of_signal);
+    EXPECT_EQ(written.code(), StatusCode::kUnavailable) << written.ToString();
+  }
+  EXPECT_EQ(HashMemory(options_).num_entries(), 1);
 }
 
 // Cut short, or changed anywhere, it is ignored as a whole, and written anew.
