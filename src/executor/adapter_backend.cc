@@ -265,10 +265,11 @@ Result<HostStore::Held> LoraAdapterBackend::FetchForRequests(const std::string& 
 }
 
 int64_t LoraAdapterBackend::BytesToFetch(const std::string& path) const {
+  const int64_t bytes_max = AdapterWeightsBytesMax(config_);  // what has more is refused unread
   int64_t bytes = 0;
   for (const char* const file : {"", "/lora", "/prompt"}) {
     const Result<FileStamp> stamp = StampFile(path + file + "/" + kPeftFiles[1]);
-    if (stamp.ok()) bytes += stamp->bytes;
+    if (stamp.ok() && stamp->bytes <= bytes_max) bytes += stamp->bytes;
   }
   // Files of 16 bits become twice as large where fp32 is served.
   return dtypes_.weights == DType::kF32 ? 3 * bytes : 2 * bytes;

@@ -63,7 +63,7 @@ class LoraAdapterBackend : public AdapterBackend {
   virtual Result<HostStore::Held> Fetch(const std::string& path, const std::string& hash);
   // Bytes of memory that Fetch takes for this folder while it runs, besides the store's: the
   // files', and what they are converted to. By the size of the weights alone; 0 where that cannot
-  // be told.
+  // be told, or is more than any adapter has.
   virtual int64_t BytesToFetch(const std::string& path) const;
   // Fetch before a request asks, on the caller's thread alone: nothing in the store makes room for
   // it. Held by no store where it found none.

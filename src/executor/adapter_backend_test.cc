@@ -9,6 +9,7 @@
 #include <thread>
 
 #include "base/fault.h"
+#include "model/adapter_folder.h"
 #include "model/adapter_test_util.h"
 #include "tensor/allocations.h"
 
@@ -533,6 +534,13 @@ TEST_F(AdapterBackendTest, TellsWhatAFetchTakes) {
   EXPECT_EQ(backend_.BytesToFetch(path), 3 * file);
   EXPECT_EQ(LoraAdapterBackend(model_, DType::kBF16, store_).BytesToFetch(path), 2 * file);
   EXPECT_EQ(backend_.BytesToFetch(dir_.File("nowhere")), 0);
+  // What no adapter has is refused unread, so that no others need to make room for it.
+  const auto bytes_max = static_cast<uintmax_t>(AdapterWeightsBytesMax(model_));
+  std::filesystem::resize_file(path + "/adapter_model.safetensors", bytes_max);
+  EXPECT_EQ(backend_.BytesToFetch(path), 3 * AdapterWeightsBytesMax(model_));
+  std::filesystem::resize_file(path + "/adapter_model.safetensors", bytes_max + 1);
+  EXPECT_EQ(backend_.BytesToFetch(path), 0);
+  EXPECT_THAT(Refusal(path), HasSubstr("the limit is"));
 }
 
 TEST_F(AdapterBackendTest, InspectTellsModulesRanksAndScales) {
