@@ -6,7 +6,6 @@
 #include <map>
 #include <optional>
 #include <utility>
-#include <vector>
 
 namespace graft {
 
@@ -39,28 +38,6 @@ class TurnQueue {
   }
   std::optional<Order> TakeNext() {
     return TakeNext([](const Party&) { return true; });
-  }
-  // Takes each party's first orders for as long as they are meant.
-  template <typename IsMeant>
-  std::vector<Order> TakeFirstOnes(const IsMeant& is_meant) {
-    std::vector<Order> taken;
-    for (auto& [party, orders] : orders_) {
-      while (!orders.empty() && is_meant(orders.front())) {
-        taken.push_back(std::move(orders.front()));
-        orders.pop_front();
-      }
-    }
-    std::erase_if(turns_, [this](const Party& party) { return orders_.at(party).empty(); });
-    std::erase_if(orders_, [](const auto& entry) { return entry.second.empty(); });
-    return taken;
-  }
-  // Whether a party has an order that may be taken now.
-  template <typename May>
-  bool Has(const May& may) const {
-    for (const Party& party : turns_) {
-      if (may(party)) return true;
-    }
-    return false;
   }
   bool empty() const { return turns_.empty(); }
 
