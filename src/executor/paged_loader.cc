@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <numeric>
 #include <utility>
 
 #include "base/clock.h"
@@ -17,6 +18,10 @@ prometheus::Histogram& LoadSeconds(Metrics& metrics, const std::string& stage) {
                            "Seconds to fetch an adapter into the host's memory, to copy it to the "
                            "device",
                            bounds, {{"stage", stage}});
+}
+
+int64_t BytesOutsideStore(const HostStore::Held& held) {
+  return held.is_in_store() ? 0 : held->weight_bytes;
 }
 
 }  // namespace
@@ -42,6 +47,7 @@ PagedLoader::PagedLoader(const ModelConfig& config, LoraAdapterBackend& backend,
       bytes_gauge_(metrics.Gauge("graft_adapter_fetch_bytes",
                                  "Bytes of memory that fetches take besides the host's store")),
       line_(limits),
+      arriving_bytes_(static_cast<size_t>(loras.adapters_max())),
       rank_copies_(static_cast<size_t>(loras.adapters_max())) {
   CHECK(limits.threads > 0 && limits.threads_more >= 0 && limits.bytes_max > 0);
   CHECK(limits.slow_ns < INT64_MAX / 2 && limits.give_up_ns < INT64_MAX / 2);
@@ -87,7 +93,7 @@ void PagedLoader::FindReader() {
 // Under the lock, whenever a fetch may have found a thread or room. The thread that takes one wakes
 // the next.
 void PagedLoader::WakeReader() {
-  if (line_.HasNext(HeldBytes())) FindReader();
+  if (line_.HasNext(BytesBesideLine())) FindReader();
 }
 
 void PagedLoader::FetchFolders() {
@@ -96,7 +102,7 @@ void PagedLoader::FetchFolders() {
   for (;;) {
     AdapterFetch* fetch = nullptr;
     fetch_came_.wait(lock, [&] {
-      fetch = line_.TakeNext(HeldBytes(), SteadyClock::Get().NowNs());
+      fetch = line_.TakeNext(BytesBesideLine(), SteadyClock::Get().NowNs());
       return stopping_ || fetch != nullptr;
     });
     if (fetch == nullptr) return;
@@ -173,7 +179,7 @@ void PagedLoader::Read(AdapterFetch& fetch, std::unique_lock<std::mutex>& lock) 
 bool PagedLoader::MayHold(const HostStore::Held& held) const {
   if (held_.empty()) return true;
   if (std::ssize(held_) >= limits_.held_max) return false;
-  return held.is_in_store() || HeldBytes() + held->weight_bytes <= limits_.bytes_max;
+  return held.is_in_store() || BytesBesideLine() + held->weight_bytes <= limits_.bytes_max;
 }
 
 // What is in the store takes none, or all its parts do.
@@ -185,17 +191,16 @@ int64_t PagedLoader::BytesToFetch(const FetchOrder& order) const {
   return bytes;
 }
 
-int64_t PagedLoader::HeldBytes() const {
-  int64_t bytes = 0;
-  for (const auto& [content, held] : held_) {
-    if (!held.is_in_store()) bytes += held->weight_bytes;
-  }
+// What was fetched and is kept for a copy, or is being copied.
+int64_t PagedLoader::BytesBesideLine() const {
+  int64_t bytes = std::reduce(arriving_bytes_.begin(), arriving_bytes_.end());
+  for (const auto& [content, held] : held_) bytes += BytesOutsideStore(held);
   return bytes;
 }
 
 // All that reading takes, of slow fetches and of those given up, too.
 void PagedLoader::TellBytes() {
-  bytes_gauge_.Set(static_cast<double>(line_.bytes() + HeldBytes()));
+  bytes_gauge_.Set(static_cast<double>(line_.bytes() + BytesBesideLine()));
 }
 
 LoadEvent PagedLoader::EventOf(const AdapterFetch& fetch, Status status) {
@@ -268,8 +273,10 @@ void PagedLoader::TellSlow(AdapterFetch& fetch) {
 void PagedLoader::BeginCopy(CopyOrder order, HostStore::Held held) {
   uint32_t rank_copy = 0;
   if (ranks_ != nullptr) rank_copy = ranks_->Copy(order, *held);
+  const int64_t bytes = BytesOutsideStore(held);
   arrivals_.Begin(order.slot, std::move(held));
   const std::lock_guard lock(mutex_);
+  SetArriving(order.slot, bytes);
   rank_copies_[static_cast<size_t>(order.slot)] = rank_copy;
   const int32_t holder = order.source.holder;
   copies_wanted_.Push(holder, std::move(order));
@@ -357,7 +364,7 @@ bool PagedLoader::HangsAt(const std::string& path) const {
 }
 
 bool PagedLoader::Copy(CopyOrder order) {
-  HostStore::Held held = TakeHeld(order.source);
+  HostStore::Held held = TakeHeld(order);
   if (held) {
     {
       const std::lock_guard lock(mutex_);
@@ -373,18 +380,23 @@ bool PagedLoader::Copy(CopyOrder order) {
   return false;
 }
 
-HostStore::Held PagedLoader::TakeHeld(const FetchOrder& source) {
+// Its memory is still taken, by its copy.
+HostStore::Held PagedLoader::TakeHeld(const CopyOrder& order) {
   {
     const std::lock_guard lock(mutex_);
-    if (const auto it = held_.find(source.content); it != held_.end()) {
+    if (const auto it = held_.find(order.source.content); it != held_.end()) {
       HostStore::Held held = std::move(it->second);
       held_.erase(it);
-      WakeReader();
-      TellBytes();
+      SetArriving(order.slot, BytesOutsideStore(held));
       return held;
     }
   }
-  return backend_.Find(source.hash);
+  return backend_.Find(order.source.hash);
+}
+
+// Under the lock, until TakeEvents ends the arrival.
+void PagedLoader::SetArriving(AdapterSlot slot, int64_t bytes) {
+  arriving_bytes_[static_cast<size_t>(slot)] = bytes;
 }
 
 void PagedLoader::Drop(int32_t content) {
@@ -400,7 +412,14 @@ void PagedLoader::Drop(int32_t content) {
 
 std::vector<LoadEvent> PagedLoader::TakeEvents() {
   const std::lock_guard lock(mutex_);
-  for (const AdapterSlot slot : arrived_) arrivals_.End(slot);
+  for (const AdapterSlot slot : arrived_) {
+    arrivals_.End(slot);
+    SetArriving(slot, 0);
+  }
+  if (!arrived_.empty()) {
+    WakeReader();
+    TellBytes();
+  }
   arrived_.clear();
   return std::exchange(events_, {});
 }

@@ -86,7 +86,7 @@ class PagedLoader : public AdapterLoader {
   Result<HostStore::Held> FetchNow(const FetchOrder& order);
   bool MayHold(const HostStore::Held& held) const;
   int64_t BytesToFetch(const FetchOrder& order) const;
-  int64_t HeldBytes() const;
+  int64_t BytesBesideLine() const;
   void TellBytes();
   void WatchFetches();
   // Gives up fetches that took too long. Returns when to look again, in nanoseconds from `now_ns`.
@@ -99,7 +99,8 @@ class PagedLoader : public AdapterLoader {
   void BeginCopy(CopyOrder order, HostStore::Held held);
   void CopyInTurns();
   void FinishCopy(const CopiedAdapter& copied);
-  HostStore::Held TakeHeld(const FetchOrder& source);
+  HostStore::Held TakeHeld(const CopyOrder& order);
+  void SetArriving(AdapterSlot slot, int64_t bytes);
   void Announce(LoadEvent event);
   void Push(LoadEvent event);
 
@@ -125,6 +126,7 @@ class PagedLoader : public AdapterLoader {
   TurnQueue<int32_t, CopyOrder> copies_wanted_;  // by holder; in the host's memory, arrivals begun
   std::condition_variable copy_came_;
   std::unordered_map<int32_t, HostStore::Held> held_;  // by content, until copied or dropped
+  std::vector<int64_t> arriving_bytes_;  // by slot, what arrives from outside the store
   std::vector<LoadEvent> events_;
   std::vector<uint32_t> rank_copies_;  // by slot, the numbers of the other ranks' copies
   std::vector<AdapterSlot> arrived_;   // slots that have their last event in events_

@@ -684,6 +684,33 @@ TEST_P(PagedLoaderTest, WhatIsFetchedIsHeldWithinBounds) {
   }
 }
 
+// Outside the store its memory is taken until its copy has ended.
+TEST_P(PagedLoaderTest, WhatIsCopiedCounts) {
+  const std::string path = Folder("a", kSome, 1);
+  HostStore none(0, metrics_);
+  LoraAdapterBackend backend(model_, DType::kF32, none);
+  std::counting_semaphore<> allowed(0);
+  for (const bool is_held : {false, true}) {
+    UseLoader(backend);
+    loader_->SetBeforeLayer([&](AdapterSlot, int32_t) { allowed.acquire(); });
+    const AdapterFacts facts = backend.Read(path).value();
+    const auto fetch_bytes = [&] {
+      const std::string all = metrics_.Render();
+      const std::string name = "\ngraft_adapter_fetch_bytes ";
+      return std::stoll(all.substr(all.find(name) + name.size()));
+    };
+    if (is_held) Fetch(0, path);
+    const PackedRows pages = *packer_->Pack(facts.rows);
+    EXPECT_EQ(loader_->Copy({{0, path, facts.hash, ""}, 2, pages.extents()}), is_held);
+    while (loader_->is_reading()) std::this_thread::yield();
+    EXPECT_EQ(fetch_bytes(), loader_->arrivals().Find(2)->adapter().weight_bytes);
+    allowed.release(model_.num_layers);
+    EXPECT_EQ(Next().status.ToString(), "OK");
+    EXPECT_EQ(fetch_bytes(), 0);
+    loader_.reset();
+  }
+}
+
 // Nor once it is given up, where there was no further thread for one that is slow.
 TEST_P(PagedLoaderTest, WhatIsGivenUpTakesNobodysMemory) {
   const std::string hangs = Folder("hangs", kAll, 1);
