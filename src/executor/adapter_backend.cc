@@ -188,6 +188,7 @@ Result<std::string> LoraAdapterBackend::HashAs(const std::string& path, const st
   const int64_t bytes_max = AdapterWeightsBytesMax(config_);
   std::string known = RememberedHash(path, bytes_max, jail_, UseOf(texts_), help_);
   if (!known.empty() && (hash.empty() || hash == known)) return known;
+  const ReadsBeside::Reading reading(reads_beside_, BytesToFetch(path));
   const WorkCrew::Presence here(help_.crew);
   ASSIGN_OR_RETURN(AdapterContent content,
                    ReadAdapter(path, bytes_max, jail_, UseOf(texts_), help_));
@@ -205,6 +206,8 @@ Result<AdapterTextPtr> LoraAdapterBackend::ReadText(const std::string& path) {
 Result<AdapterFacts> LoraAdapterBackend::Read(const std::string& path) { return ReadAs(path, ""); }
 
 Result<AdapterFacts> LoraAdapterBackend::ReadAs(const std::string& path, const std::string& hash) {
+  const bool is_there = !hash.empty() && store_.Has(hash);
+  const ReadsBeside::Reading reading(reads_beside_, is_there ? 0 : BytesToFetch(path));
   ASSIGN_OR_RETURN(const HostStore::Held held, Fetch(path, hash));
   WarnOf(path, held->facts.text, texts_);
   return held->facts;
@@ -243,6 +246,7 @@ Result<HostStore::Held> LoraAdapterBackend::Fetch(const std::string& path,
 
 Result<HostStore::Held> LoraAdapterBackend::FetchAhead(const std::string& path,
                                                        const std::string& hash) {
+  const ReadsBeside::Reading reading(reads_beside_, BytesToFetch(path));
   return TryToRead(path, hash, {.evicts = false});
 }
 

@@ -12,6 +12,7 @@
 #include "base/file.h"
 #include "base/json_fwd.h"
 #include "executor/host_store.h"
+#include "executor/reads_beside.h"
 #include "model/config.h"
 #include "model/content_reading.h"
 #include "model/kv_pool.h"
@@ -84,6 +85,9 @@ class LoraAdapterBackend : public AdapterBackend {
     return store_.Has(hash) ? store_.Find(hash) : HostStore::Held();
   }
 
+  // What Read, ReadAs, Hash, HashAs and FetchAhead take while they run, by BytesToFetch.
+  ReadsBeside& reads_beside() { return reads_beside_; }
+
  private:
   // kResourceExhausted where ReadFolder runs out of memory.
   Result<HostStore::Held> TryToRead(const std::string& path, const std::string& hash,
@@ -104,6 +108,7 @@ class LoraAdapterBackend : public AdapterBackend {
   const AdapterSlicer slicer_;  // any rank's: all slices have the same shape
   const AdapterTextHooks texts_;
   const AdapterReadHelp help_;
+  ReadsBeside reads_beside_;
   std::mutex vocabularies_mutex_;
   std::unordered_set<std::string> vocabularies_;  // accepted: folders with their files' stamps
 };

@@ -65,7 +65,8 @@ class FetchLine {
 
   void Add(FetchOrder order, std::optional<CopyOrder> copy, int64_t now_ns);
   // The next fetch, which is kLooking or kReading from here on; null: none can go on. `held_bytes`
-  // of the room hold what was fetched. It stays where it is until Erase.
+  // of the room are taken beside the line: what was fetched, and reads that stand in no line. It
+  // stays where it is until Erase.
   AdapterFetch* TakeNext(int64_t held_bytes, int64_t now_ns);
   bool HasNext(int64_t held_bytes) { return FindNext(held_bytes) != nullptr; }
   // It was looked at; 0 bytes need no room.

@@ -63,9 +63,15 @@ PagedLoader::PagedLoader(const ModelConfig& config, LoraAdapterBackend& backend,
     UseDevice(device_);
     CopyInTurns();
   });
+  backend_.reads_beside().Watch(this, [this] {
+    const std::lock_guard lock(mutex_);
+    WakeReader();
+    TellBytes();
+  });
 }
 
 PagedLoader::~PagedLoader() {
+  backend_.reads_beside().Unwatch(this);
   {
     const std::lock_guard lock(mutex_);
     CHECK_EQ(num_under_way_, 0) << "orders outlive their engine";
@@ -191,9 +197,10 @@ int64_t PagedLoader::BytesToFetch(const FetchOrder& order) const {
   return bytes;
 }
 
-// What was fetched and is kept for a copy, or is being copied.
+// What was fetched and is kept for a copy, or is being copied, and what is read outside the line.
 int64_t PagedLoader::BytesBesideLine() const {
-  int64_t bytes = std::reduce(arriving_bytes_.begin(), arriving_bytes_.end());
+  int64_t bytes = backend_.reads_beside().bytes();
+  bytes += std::reduce(arriving_bytes_.begin(), arriving_bytes_.end());
   for (const auto& [content, held] : held_) bytes += BytesOutsideStore(held);
   return bytes;
 }

@@ -587,6 +587,28 @@ TEST_P(PagedLoaderTest, AFetchTurnsSlowWhileAllThreadsAreBusy) {
   loader_.reset();
 }
 
+// What is read outside the line, as for a load over HTTP, has its room of the line's.
+TEST_P(PagedLoaderTest, ReadsBesideTheLineCount) {
+  SlowBackend backend(model_, DType::kF32, store_);
+  UseLoader(backend, {.threads = 8, .bytes_max = 1150});
+  const std::string beside = Folder("large", kSome, 1);
+  std::thread load([&] { EXPECT_TRUE(backend.Read(beside).ok()); });
+  backend.begun.acquire();
+  EXPECT_NE(metrics_.Render().find("graft_adapter_fetch_bytes 1000\n"), std::string::npos);
+  for (int32_t i = 0; i < 4; ++i) {
+    const std::string path = Folder(std::to_string(i), kSome, static_cast<uint64_t>(i) + 2);
+    loader_->Fetch({i, path, "", path});
+  }
+  backend.begun.acquire();
+  std::this_thread::sleep_for(std::chrono::milliseconds(20));  // that others would have begun
+  EXPECT_NE(metrics_.Render().find("graft_adapter_fetch_bytes 1100\n"), std::string::npos);
+  backend.allowed.release(100);
+  load.join();
+  for (int i = 0; i < 4; ++i) ExpectFetched();
+  loader_.reset();
+  EXPECT_NE(metrics_.Render().find("graft_adapter_fetch_bytes 0\n"), std::string::npos);
+}
+
 // A backend on storage that does not say how large a folder's files are until it is told to.
 class HidingBackend : public LoraAdapterBackend {
  public:
