@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cmath>
 #include <cstring>
+#include <new>
 #include <optional>
 #include <thread>
 #include <utility>
@@ -285,6 +286,17 @@ void HostStore::CopyIntoPages(const PackedRows& pages, HostAdapter* adapter, Wor
   adapter->stretches = std::move(stretches);
 }
 
+// No Find leads to it. Empty where it may not be used.
+HostStore::Held HostStore::KeepOutside(HostAdapter adapter, AdapterWeights&& weights,
+                                       const HostPut& how) {
+  Held held;
+  if (how.may_be_found && !how.may_be_found()) return held;
+  held.own_weights_ = std::make_unique<AdapterWeights>(std::move(weights));
+  held.own_ = std::make_unique<HostAdapter>(std::move(adapter));
+  held.adapter_ = held.own_.get();
+  return held;
+}
+
 HostStore::Held HostStore::Put(HostAdapter adapter, AdapterWeights&& weights, const HostPut& how) {
   std::unique_lock lock(mutex_);
   const std::string hash = adapter.facts.hash;
@@ -292,12 +304,7 @@ HostStore::Held HostStore::Put(HostAdapter adapter, AdapterWeights&& weights, co
   std::optional<PackedRows> pages = FindRoom(adapter, how, lock);
   if (!pages.has_value()) {
     lock.unlock();
-    Held held;
-    if (how.may_be_found && !how.may_be_found()) return held;
-    held.own_weights_ = std::make_unique<AdapterWeights>(std::move(weights));
-    held.own_ = std::make_unique<HostAdapter>(std::move(adapter));
-    held.adapter_ = held.own_.get();
-    return held;
+    return KeepOutside(std::move(adapter), std::move(weights), how);
   }
   // Memory may run out: pages are given back under the lock.
   struct LockAgain {
@@ -310,7 +317,12 @@ HostStore::Held HostStore::Put(HostAdapter adapter, AdapterWeights&& weights, co
   } const lock_again{lock, num_changes_};
   lock.unlock();
   // Copying takes milliseconds, and lookups must not wait for it.
-  CopyIntoPages(*pages, &adapter, how.crew);
+  try {
+    CopyIntoPages(*pages, &adapter, how.crew);
+  } catch (const std::bad_alloc&) {
+    // The host is short of memory for a slab. The adapter is served as where there is no room.
+    return KeepOutside(std::move(adapter), std::move(weights), how);
+  }
   if (how.may_be_found && !how.may_be_found()) return Held();
   auto entry = std::make_unique<Entry>();
   entry->adapter = std::move(adapter);

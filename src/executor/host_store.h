@@ -104,9 +104,8 @@ class HostStore {
   bool Has(const std::string& hash) const;
   std::optional<AdapterFacts> FactsOf(const std::string& hash) const;
   // Copies `weights`, which `adapter` describes, into the store if there is room or room can be
-  // made. An adapter that is there under this hash stays. Empty where it may not be found. The
-  // weights are taken away only where the store keeps no copy.
-  // OutOfMemory if the machine has less memory left than the store's limit.
+  // made, and the machine has the memory. An adapter that is there under this hash stays. Empty
+  // where it may not be found. The weights are taken away only where the store keeps no copy.
   Held Put(HostAdapter adapter, AdapterWeights&& weights, const HostPut& how = {});
 
   // Higher priorities stay longer, kPinned for ever; 0 by default. Also for adapters not there yet.
@@ -146,6 +145,7 @@ class HostStore {
   std::optional<PackedRows> FindRoom(const HostAdapter& adapter, const HostPut& how,
                                      std::unique_lock<std::mutex>& lock);
   char* PageData(int32_t page);
+  static Held KeepOutside(HostAdapter adapter, AdapterWeights&& weights, const HostPut& how);
   void CopyIntoPages(const PackedRows& pages, HostAdapter* adapter, WorkCrew* crew);
   void Account();
 
