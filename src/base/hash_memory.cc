@@ -186,7 +186,8 @@ Status HashMemory::WriteFile() {
     for (const Entry& entry : entries_) text += entry.key + " " + entry.hash + "\n";
   }
   text += Sha256Of(text) + "\n";
-  return WriteWholeFile(options_.path, text, 0600);
+  const std::string process = has_no_locks ? "." + std::to_string(getpid()) : "";
+  return WriteWholeFile(options_.path, text, 0600, process + ".new");
 }
 
 // What lasts is told once more after it has passed, or something else has been in the way.

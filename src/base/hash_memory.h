@@ -3,8 +3,9 @@
 // record: without it everything is hashed again. A thread writes the file a moment after something
 // was learned, whole and in one step, so that a crash leaves the former one. Several programs may
 // share the file: each adds what it knows to what is there, one after the other by the lock of
-// FILE.lock (base/file_lock.h). Without locks of the file system two that write at the same moment
-// may lose what one of them learned, which is hashed again. Thread-safe.
+// FILE.lock (base/file_lock.h). Without locks of the file system each writes a new file of its own
+// (FILE.PROCESS.new), and two that write at the same moment may lose what one of them learned,
+// which is hashed again. Thread-safe.
 #pragma once
 
 #include <condition_variable>

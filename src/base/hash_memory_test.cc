@@ -181,6 +181,21 @@ TEST_F(HashMemoryTest, WhatFailsForAWhileIsTriedAgain) {
   EXPECT_EQ(HashMemory(options_).num_entries(), 1);
 }
 
+// As programs write it where the file system has no locks.
+TEST_F(HashMemoryTest, NewFilesOfOtherEndingsDoNotMeet) {
+  std::filesystem::create_directory(folder_ + "/graft");
+  NewFile first(options_.path, 0600, ".1.new");
+  NewFile second(options_.path, 0600, ".2.new");
+  first.Write("first", 5);
+  second.Write("2", 1);
+  first.Write(" and last", 9);
+  EXPECT_TRUE(second.Finish().ok());
+  EXPECT_EQ(Text(), "2");
+  EXPECT_TRUE(first.Finish().ok());
+  EXPECT_EQ(Text(), "first and last");
+  EXPECT_FALSE(std::filesystem::exists(options_.path + ".1.new"));
+}
+
 // Cut short, or changed anywhere, it is ignored as a whole, and written anew.
 TEST_F(HashMemoryTest, ADamagedFileIsIgnored) {
   { HashMemory(options_).Remember("a", Hash("a")); }

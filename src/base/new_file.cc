@@ -13,7 +13,8 @@
 
 namespace graft {
 
-NewFile::NewFile(const std::string& path, mode_t mode) : path_(path), new_path_(path + ".new") {
+NewFile::NewFile(const std::string& path, mode_t mode, const std::string& ending)
+    : path_(path), new_path_(path + ending) {
   descriptor_ = open(new_path_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, mode);
   if (descriptor_ < 0) Fail("cannot write " + new_path_);
 }
@@ -64,8 +65,9 @@ Status CopyWholeFile(const std::string& from, const std::string& to, mode_t mode
   return file.Finish();
 }
 
-Status WriteWholeFile(const std::string& path, std::string_view bytes, mode_t mode) {
-  NewFile file(path, mode);
+Status WriteWholeFile(const std::string& path, std::string_view bytes, mode_t mode,
+                      const std::string& ending) {
+  NewFile file(path, mode, ending);
   file.Write(bytes.data(), bytes.size());
   return file.Finish();
 }

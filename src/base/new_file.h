@@ -14,8 +14,9 @@ namespace graft {
 
 class NewFile {
  public:
-  // `mode`: its rights, but for those that the umask takes.
-  explicit NewFile(const std::string& path, mode_t mode = 0644);
+  // `mode`: its rights, but for those that the umask takes. The file beside it is `path` with
+  // `ending`, which several that may write at once need each of its own.
+  explicit NewFile(const std::string& path, mode_t mode = 0644, const std::string& ending = ".new");
   ~NewFile();
   NewFile(const NewFile&) = delete;
   NewFile& operator=(const NewFile&) = delete;
@@ -40,6 +41,7 @@ class NewFile {
 // becomes longer or shorter meanwhile.
 Status CopyWholeFile(const std::string& from, const std::string& to, mode_t mode);
 // Such a file of these bytes.
-Status WriteWholeFile(const std::string& path, std::string_view bytes, mode_t mode = 0644);
+Status WriteWholeFile(const std::string& path, std::string_view bytes, mode_t mode = 0644,
+                      const std::string& ending = ".new");
 
 }  // namespace graft
