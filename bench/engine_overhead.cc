@@ -39,7 +39,7 @@ std::vector<int64_t> OverheadsOf(const Load& load) {
                                  .adapters_max = kAdapters};
   FakeExecutor executor(limits);
   FakeLoader loader(executor);
-  AdapterTable adapters(kAdapters);
+  ContentTable adapters(kAdapters);
   SteadyClock clock;
   Metrics metrics;
   EngineOptions options;

@@ -4,7 +4,7 @@
 # with the gpu preset, unless a folder of programs built elsewhere is given (bench/bundle.sh). Logs and
 # JSON go to $OUT (default build/gpu-results); a table of what passed comes last. Tests run side by
 # side, benches alone.
-# PARTS picks some: PARTS="tests sanitizer ops step serve". Many adapters: bench/adapters.sh.
+# PARTS picks some: PARTS="tests sanitizer ops step serve". Many adapters: bench/adapter_command.sh.
 set -uo pipefail
 cd "$(dirname "$0")/.." || exit
 ops=(gemm attention sampling lora rms_norm rope_kv_write gated_activation soft_cap small_copy embedding rope kv_write

@@ -23,7 +23,7 @@ ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 LOGS = os.path.join(ROOT, "build", "logs")
 
 # Threaded programs worth TSan's time; the slow ones to build are left to test-all.
-TSAN_TESTS = ["base_test", "request_test", "cache_test", "engine_thread_test", "adapter_catalog_test",
+TSAN_TESTS = ["base_test", "request_test", "cache_test", "engine_thread_test", "folder_catalog_test",
               "registry_test", "trace_test", "open_load_test"]
 TSAN_SLOW_TESTS = ["cpu_assist_test", "rank_steps_test", "http_test", "keys_test", "dashboard_test", "openai_test",
                    "server_test"]

@@ -131,6 +131,15 @@ def check_circles(arrows):
         report(f"src/{a}", 0, f"includes {b}/, which includes it: one direction must go")
 
 
+def check_names(paths):
+    """One name, one file: a reader who hears it knows which is meant. Each op has a bench for a GPU of its own."""
+    first = {}
+    for path in sorted(paths):
+        name = os.path.basename(path)
+        if name not in ("CMakeLists.txt", "cuda_bench.cu") and first.setdefault(name, path) != path:
+            report(path, 0, f"has the name of {first[name]}: give it one of its own")
+
+
 def check_source(path, text, layers):
     lines = text.split("\n")
     check_includes(path, lines, layers)
@@ -250,6 +259,7 @@ def main():
             check_prose(path, text)
         if is_source or is_text:
             check_words(path, text)
+    check_names(path for path in files if path.startswith("src/") and os.path.isfile(os.path.join(ROOT, path)))
     check_circles(arrows)
     for problem in problems:
         print(problem)

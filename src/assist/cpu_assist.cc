@@ -45,7 +45,7 @@ int ChooseAssistWorkers(int asked) {
   return asked == 0 ? std::clamp(NumCpus() - kOthers, 1, kHostFlagsMax) : asked;
 }
 
-CpuAssist::CpuAssist(const HostStore& store, const AdapterArrivals& arrivals, Metrics& metrics)
+CpuAssist::CpuAssist(const HostStore& store, const PageArrivals& arrivals, Metrics& metrics)
     : store_(store),
       arrivals_(arrivals),
       rows_total_(metrics.Counter("graft_cpu_assist_rows_total",
@@ -57,7 +57,7 @@ CpuAssist::CpuAssist(const HostStore& store, const AdapterArrivals& arrivals, Me
 Result<std::unique_ptr<CpuAssist>> CpuAssist::Create(const CpuAssistOptions& options,
                                                      const ModelConfig& config, DType dtype,
                                                      int32_t rows_max, const HostStore& store,
-                                                     const AdapterArrivals& arrivals,
+                                                     const PageArrivals& arrivals,
                                                      const Device& device, Metrics& metrics) {
   if (dtype == DType::kF16) {
     return InvalidArgumentError("the CPU's kernels have no fp16: serve in bf16 for cpu-assist");
@@ -124,7 +124,7 @@ void CpuAssist::Enter(HostBatch* batch) {
 void CpuAssist::Sort(std::span<const LoraSegment> segments, std::vector<LoraSegment>* settled) {
   settled->clear();
   for (const LoraSegment& segment : segments) {
-    const AdapterArrival* const arrival = arrivals_.Find(segment.adapter_slot);
+    const PageArrival* const arrival = arrivals_.Find(segment.adapter_slot);
     if (arrival == nullptr || arrival->HasArrived(arrival->adapter().facts.num_layers - 1)) {
       settled->push_back(segment);
     } else if (segment.row_begin < segment.row_end) {

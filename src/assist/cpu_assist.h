@@ -14,8 +14,8 @@
 #include "assist/assist_profile.h"
 #include "assist/assist_workers.h"
 #include "base/metrics.h"
-#include "executor/adapter_arrivals.h"
 #include "executor/host_store.h"
+#include "executor/page_arrivals.h"
 #include "model/forward_batch.h"
 #include "model/lora_bridge.h"
 #include "tensor/allocations.h"
@@ -46,7 +46,7 @@ class CpuAssist : public LoraBridge {
   static Result<std::unique_ptr<CpuAssist>> Create(const CpuAssistOptions& options,
                                                    const ModelConfig& config, DType dtype,
                                                    int32_t rows_max, const HostStore& store,
-                                                   const AdapterArrivals& arrivals,
+                                                   const PageArrivals& arrivals,
                                                    const Device& device, Metrics& metrics);
 
   // What Create allocates for that; without what a worker process takes for itself.
@@ -69,10 +69,10 @@ class CpuAssist : public LoraBridge {
   // Rows of an adapter under way.
   struct Pending {
     LoraSegment rows;
-    const AdapterArrival* arrival = nullptr;
+    const PageArrival* arrival = nullptr;
   };
 
-  CpuAssist(const HostStore& store, const AdapterArrivals& arrivals, Metrics& metrics);
+  CpuAssist(const HostStore& store, const PageArrivals& arrivals, Metrics& metrics);
   void Sort(std::span<const LoraSegment> segments, std::vector<LoraSegment>* settled);
   bool CanTake() const;
   // The address at which the device reads the answers.
@@ -86,7 +86,7 @@ class CpuAssist : public LoraBridge {
                  uint64_t* places) const;
 
   const HostStore& store_;
-  const AdapterArrivals& arrivals_;
+  const PageArrivals& arrivals_;
   bool in_processes_ = false;
   AssistProfile profile_;
   BridgeRates rates_;

@@ -224,7 +224,7 @@ class CpuAssistTest : public ::testing::TestWithParam<std::tuple<DeviceKind, Wor
   Metrics metrics_;
   std::optional<HostStore> store_;
   std::vector<LoraWeights> weights_;
-  std::optional<AdapterArrivals> arrivals_;
+  std::optional<PageArrivals> arrivals_;
   std::unique_ptr<CpuAssist> assist_;
   Random random_{5};
 };
@@ -249,8 +249,8 @@ TEST_P(CpuAssistTest, TakesWhatHasNotArrived) {
   HostBatch batch;
   batch.lora_prompt_segments = segments;
   OwnedStream copies(device_.stream().device, nullptr);
-  AdapterArrival& first = arrivals_->At(0);
-  AdapterArrival& second = arrivals_->At(1);
+  PageArrival& first = arrivals_->At(0);
+  PageArrival& second = arrivals_->At(1);
   first.QueuedLayer(copies.get());
   Synchronize(copies.get());
   assist_->Enter(&batch);
@@ -332,7 +332,7 @@ TEST_P(CpuAssistTest, KilledWorkersAreReplacedAndTheirSharesComputed) {
 TEST(CpuAssistOptionsTest, RefusesWhatItCannotDo) {
   Metrics metrics;
   HostStore store(0, metrics);
-  const AdapterArrivals arrivals({}, 1, 1);
+  const PageArrivals arrivals({}, 1, 1);
   const auto create = [&](int32_t num_workers, DType dtype) {
     CpuAssistOptions options;
     options.num_workers = num_workers;

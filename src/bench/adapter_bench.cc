@@ -232,11 +232,11 @@ Result<std::unique_ptr<Runtime>> AdapterBench::Start(RuntimeOptions runtime,
   runtime.host_gib = static_cast<double>(SyntheticBackend::HostBytes(fleet, model_->config, dtype) +
                                          (int64_t{64} << 20)) /
                      (int64_t{1} << 30);
-  const auto make_backend = [&](HostStore& store) -> Result<std::unique_ptr<LoraAdapterBackend>> {
+  const auto make_backend = [&](HostStore& store) -> Result<std::unique_ptr<PeftBackend>> {
     ASSIGN_OR_RETURN(
         std::unique_ptr<SyntheticBackend> backend,
         SyntheticBackend::Create(fleet, model_->config, dtype, *model_->threads, store));
-    return std::unique_ptr<LoraAdapterBackend>(std::move(backend));
+    return std::unique_ptr<PeftBackend>(std::move(backend));
   };
   ASSIGN_OR_RETURN(std::unique_ptr<Runtime> server,
                    Runtime::Create(runtime, *model_, /*lora=*/true, make_backend));

@@ -9,7 +9,7 @@
 #include "base/clock.h"
 #include "base/random.h"
 #include "bench/assist_ipc.h"
-#include "bench/commands.h"
+#include "bench/bench_commands.h"
 #include "profile/report.h"
 #include "profile/synthetic_adapter.h"
 #include "runtime/runtime.h"
@@ -63,7 +63,7 @@ class AssistBench {
   std::unique_ptr<KvPool> pool_;
   std::unique_ptr<LoraStore> loras_;
   std::unique_ptr<HostStore> store_;
-  std::unique_ptr<AdapterArrivals> arrivals_;
+  std::unique_ptr<PageArrivals> arrivals_;
   std::unique_ptr<Transformer> transformer_;
 };
 
@@ -134,7 +134,7 @@ Status AssistBench::Prepare() {
   }
   store_ = std::make_unique<HostStore>(store_bytes, metrics_, device, std::move(shared));
   arrivals_ =
-      std::make_unique<AdapterArrivals>(device, model_->config.num_layers, limits_.adapters_max);
+      std::make_unique<PageArrivals>(device, model_->config.num_layers, limits_.adapters_max);
   HostAdapter described = DescribeHostAdapter(copy, model_->config, "synthetic", "");
   arrivals_->Begin(kOnItsWay, store_->Put(std::move(described), std::move(copy)));
   loras_->Set(kOnDevice, std::move(adapter));

@@ -17,7 +17,7 @@
 #include <utility>
 
 #include "base/log.h"
-#include "bench/commands.h"
+#include "bench/bench_commands.h"
 #include "kernels/rank_sum/rank_sum.h"
 #include "model/gpu_exchange.h"
 #include "profile/report.h"

@@ -2,7 +2,7 @@
 #include <cstdio>
 #include <memory>
 
-#include "bench/commands.h"
+#include "bench/bench_commands.h"
 #include "bench/lora_merge/lora_merge.h"
 #include "bench/lora_padded/lora_padded.h"
 #include "kernels/common/bench.h"

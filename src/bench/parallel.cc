@@ -9,7 +9,7 @@
 
 #include "base/clock.h"
 #include "base/random.h"
-#include "bench/commands.h"
+#include "bench/bench_commands.h"
 #include "profile/report.h"
 #include "profile/synthetic_adapter.h"
 #include "request/token_stream.h"

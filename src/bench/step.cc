@@ -8,8 +8,8 @@
 
 #include "base/clock.h"
 #include "base/random.h"
+#include "bench/bench_commands.h"
 #include "bench/bench_workload.h"
-#include "bench/commands.h"
 #include "bench/merged_weights.h"
 #include "bench/placed_adapters.h"
 #include "bench/step_report.h"

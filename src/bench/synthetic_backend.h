@@ -12,7 +12,7 @@
 
 #include "base/status.h"
 #include "base/thread_pool.h"
-#include "executor/adapter_backend.h"
+#include "executor/peft_backend.h"
 #include "model/lora_module.h"
 #include "model/lora_weights.h"
 
@@ -28,7 +28,7 @@ struct SyntheticFleet {
   static std::string HashOf(int32_t adapter) { return "synthetic-" + std::to_string(adapter); }
 };
 
-class SyntheticBackend : public LoraAdapterBackend {
+class SyntheticBackend : public PeftBackend {
  public:
   // The store keeps the sources: its limit must leave them room (HostBytes).
   static Result<std::unique_ptr<SyntheticBackend>> Create(const SyntheticFleet& fleet,
@@ -49,7 +49,7 @@ class SyntheticBackend : public LoraAdapterBackend {
  private:
   SyntheticBackend(const SyntheticFleet& fleet, const ModelConfig& config, DType dtype,
                    HostStore& store)
-      : LoraAdapterBackend(config, dtype, store), fleet_(fleet) {}
+      : PeftBackend(config, dtype, store), fleet_(fleet) {}
 
   const HostAdapter& SourceOf(const std::string& hash) const;
 

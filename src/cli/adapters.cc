@@ -13,8 +13,8 @@
 #include "base/nearest_names.h"
 #include "cli/commands.h"
 #include "cli/merge_adapter.h"
-#include "engine/adapter_folders.h"
-#include "executor/adapter_backend.h"
+#include "engine/folder_jail.h"
+#include "executor/peft_backend.h"
 #include "request/adapter_name.h"
 #include "runtime/adapter_texts.h"
 #include "runtime/runtime.h"
@@ -58,14 +58,14 @@ Result<Target> LoadTarget(const AdaptersOptions& options) {
 }
 
 // What a server would list, or refuse to. They are looked at as it would.
-Result<AdapterFolders::Found> FindAdapters(const AdaptersOptions& options, Target* target) {
+Result<FolderJail::Found> FindAdapters(const AdaptersOptions& options, Target* target) {
   if (options.adapters.empty()) {
     return InvalidArgumentError("which adapters? --adapters DIR, or their folders");
   }
   std::vector<std::string> roots = options.roots;
   roots.insert(roots.begin(), options.adapters);
   target->jail = FileJail(std::move(roots));
-  return AdapterFolders(options.adapters, options.roots).Find();
+  return FolderJail(options.adapters, options.roots).Find();
 }
 
 std::string RankRange(const OrderedJson& modules) {
@@ -117,7 +117,7 @@ std::string Verdict(const OrderedJson& facts, const AdapterTextPtr& text) {
 
 Status RunList(const AdaptersOptions& options) {
   ASSIGN_OR_RETURN(Target target, LoadTarget(options));
-  ASSIGN_OR_RETURN(const AdapterFolders::Found found, FindAdapters(options, &target));
+  ASSIGN_OR_RETURN(const FolderJail::Found found, FindAdapters(options, &target));
   if (found.folders.empty() && found.refused.empty()) {
     std::printf("no adapters in %s: each is a folder in it, with %s and %s\n",
                 EscapeForLog(options.adapters).c_str(), kPeftFiles[0], kPeftFiles[1]);
@@ -166,8 +166,8 @@ Status RunVerify(const AdaptersOptions& options) {
   std::vector<std::string> paths = options.paths;
   size_t num_refused = 0;
   if (paths.empty()) {
-    ASSIGN_OR_RETURN(const AdapterFolders::Found found, FindAdapters(options, &target));
-    for (const AdapterFolders::Folder& folder : found.folders) paths.push_back(folder.path);
+    ASSIGN_OR_RETURN(const FolderJail::Found found, FindAdapters(options, &target));
+    for (const FolderJail::Folder& folder : found.folders) paths.push_back(folder.path);
     num_refused = found.refused.size();
     for (const auto& [name, why] : found.refused) {
       PrintVerdict(name, why.message());
@@ -192,9 +192,9 @@ Result<std::string> FindAdapter(const AdaptersOptions& options, Target* target) 
         "--adapter takes the name of one adapter. A weighted sum of several is not merged: make it "
         "an adapter with PEFT's add_weighted_adapter, and merge that");
   }
-  ASSIGN_OR_RETURN(const AdapterFolders::Found found, FindAdapters(options, target));
+  ASSIGN_OR_RETURN(const FolderJail::Found found, FindAdapters(options, target));
   std::vector<std::string> names;
-  for (const AdapterFolders::Folder& folder : found.folders) {
+  for (const FolderJail::Folder& folder : found.folders) {
     if (folder.name == options.adapter) return folder.path;
     names.push_back(folder.name);
   }

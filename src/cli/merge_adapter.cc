@@ -20,8 +20,8 @@
 #include "base/strings.h"
 #include "base/thread_pool.h"
 #include "cli/merged_texts.h"
-#include "model/adapter_folder.h"
 #include "model/merged_file.h"
+#include "model/peft_folder.h"
 #include "runtime/memory_sum.h"
 #include "runtime/progress.h"
 
@@ -195,7 +195,7 @@ class CheckpointMerge {
 
   Status Run() {
     ASSIGN_OR_RETURN(const SafetensorsSet base, SafetensorsSet::Open(order_.model));
-    ASSIGN_OR_RETURN(AdapterFolder folder, ReadLora());
+    ASSIGN_OR_RETURN(PeftFolder folder, ReadLora());
     const Result<PeftConfig> peft = ParsePeftConfig(folder.config);
     if (!peft.ok()) return peft.status().WithContext(folder.path);
     ASSIGN_OR_RETURN(const SafetensorsFile lora,
@@ -217,9 +217,9 @@ class CheckpointMerge {
 
  private:
   // The adapter's folder of LoRA. Its content is the one that was looked at.
-  Result<AdapterFolder> ReadLora() const {
+  Result<PeftFolder> ReadLora() const {
     const TextFileUse use = order_.takes_texts ? TextFileUse::kContent : TextFileUse::kNone;
-    ASSIGN_OR_RETURN(AdapterContent content,
+    ASSIGN_OR_RETURN(PeftContent content,
                      ReadAdapter(order_.path, AdapterWeightsBytesMax(config_), order_.jail, use));
     if (ContentHash(content) != order_.hash) {
       return FailedPreconditionError(order_.path + " has changed meanwhile; try again");

@@ -26,7 +26,7 @@
 #include "cli/start_checks.h"
 #include "cli/stop_signals.h"
 #include "cli/tracing.h"
-#include "model/adapter_folder.h"
+#include "model/peft_folder.h"
 #include "runtime/base_identity.h"
 #include "runtime/runtime.h"
 #include "server/server.h"

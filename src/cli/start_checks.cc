@@ -1,6 +1,6 @@
 #include "cli/start_checks.h"
 
-#include "engine/adapter_folders.h"
+#include "engine/folder_jail.h"
 
 namespace graft {
 
@@ -10,7 +10,7 @@ Result<ModelConfig> CheckFolders(const RuntimeOptions& options) {
   }
   ASSIGN_OR_RETURN(ModelConfig config, LoadModelConfig(options.model));
   if (!options.adapters.empty()) {
-    RETURN_IF_ERROR(AdapterFolders(options.adapters, options.adapters_roots).Resolve(".").status());
+    RETURN_IF_ERROR(FolderJail(options.adapters, options.adapters_roots).Resolve(".").status());
   }
   return config;
 }

@@ -37,7 +37,7 @@ struct ClusterRunnerOptions {
   std::string adapters_dir;        // its own folder, which clients do not learn of
   // Folders that what others read of its adapters lies inside, wherever links lead; {}: anywhere.
   std::vector<std::string> adapter_roots;
-  // Folder of adapters that were fetched, see AdapterStore; "": none is fetched.
+  // Folder of adapters that were fetched, see ContentStore; "": none is fetched.
   std::string store;
   std::function<Result<std::string>(const std::string& folder)> hash_folder;
   // Folder of learning, which the cluster shares; "": it has none. Whether this runner learns, and
@@ -48,7 +48,7 @@ struct ClusterRunnerOptions {
 
 // A frontend's store of adapters' contents, see ContentServer.
 struct ContentServerOptions {
-  std::string store;  // AdapterStore's folder
+  std::string store;  // ContentStore's folder
   std::string host = "127.0.0.1";
   uint16_t port = 0;  // 0: any free one
   TlsFiles tls;

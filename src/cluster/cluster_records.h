@@ -60,7 +60,7 @@ struct FrontendRecord {
   std::string address;
   std::map<std::string, double> demand;  // by key's digest: requests a minute that were asked for
   ProcessPlace process = {};
-  std::string contents_address = {};  // where its AdapterStore is served; "": it has none
+  std::string contents_address = {};  // where its ContentStore is served; "": it has none
   int64_t waiting_requests = 0;       // that are on no runner
 
   bool operator==(const FrontendRecord&) const = default;

@@ -47,9 +47,9 @@ ClusterRunner::ClusterRunner(const RunnerServiceOptions& service, ClusterRunnerO
 Status ClusterRunner::Begin() {
   ASSIGN_OR_RETURN(client_, EtcdClient::Make(options_.place.etcd));
   if (!options_.store.empty()) {
-    ASSIGN_OR_RETURN(AdapterStore store, AdapterStore::Open(options_.store, service_options_.tls,
+    ASSIGN_OR_RETURN(ContentStore store, ContentStore::Open(options_.store, service_options_.tls,
                                                             options_.hash_folder));
-    store_ = std::make_unique<AdapterStore>(std::move(store));
+    store_ = std::make_unique<ContentStore>(std::move(store));
   }
   ClusterWatcher::Options watching;
   watching.view_file = options_.place.view_file;

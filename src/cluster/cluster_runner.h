@@ -10,9 +10,9 @@
 #include <thread>
 #include <vector>
 
-#include "cluster/adapter_store.h"
 #include "cluster/cluster_library.h"
 #include "cluster/cluster_watcher.h"
+#include "cluster/content_store.h"
 #include "cluster/etcd_learning_store.h"
 #include "cluster/presence.h"
 #include "cluster/registry_follower.h"
@@ -57,7 +57,7 @@ class ClusterRunner : public ServedRunner {
   AdapterCatalog& catalog_;
   const std::function<RunnerLoad()> load_;
   std::unique_ptr<EtcdClient> client_;
-  std::unique_ptr<AdapterStore> store_;  // null: none
+  std::unique_ptr<ContentStore> store_;  // null: none
   std::unique_ptr<AdapterService> adapters_;
   std::unique_ptr<RunnerService> service_;
   std::unique_ptr<ClusterWatcher> watcher_;

@@ -20,7 +20,7 @@ namespace graft {
 // AdapterService on a port of its own. A link in the store leads to no other file.
 class ContentServer::Server {
  public:
-  Server(const AdapterStore& store, const std::string& folder)
+  Server(const ContentStore& store, const std::string& folder)
       : service_(AdapterService::Handlers{
             .load = [](const AdapterLoad&) -> Result<AdapterInfo> {
               return UnimplementedError("a frontend serves no adapters: ask a runner");
@@ -56,8 +56,8 @@ class ContentServer::Server {
 
 Result<std::unique_ptr<ContentServer>> ContentServer::Start(const ContentServerOptions& options,
                                                             const ClusterWatcher& watcher) {
-  ASSIGN_OR_RETURN(AdapterStore store,
-                   AdapterStore::Open(options.store, options.tls, options.hash_folder));
+  ASSIGN_OR_RETURN(ContentStore store,
+                   ContentStore::Open(options.store, options.tls, options.hash_folder));
   std::unique_ptr<ContentServer> server(new ContentServer(options, watcher, std::move(store)));
   RETURN_IF_ERROR(server->server_->Listen(options));
   server->thread_ = std::jthread([one = server.get()](std::stop_token stop) { one->Run(stop); });
@@ -65,7 +65,7 @@ Result<std::unique_ptr<ContentServer>> ContentServer::Start(const ContentServerO
 }
 
 ContentServer::ContentServer(const ContentServerOptions& options, const ClusterWatcher& watcher,
-                             AdapterStore store)
+                             ContentStore store)
     : options_(options),
       watcher_(watcher),
       store_(std::move(store)),

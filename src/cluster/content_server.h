@@ -10,9 +10,9 @@
 #include <string>
 #include <thread>
 
-#include "cluster/adapter_store.h"
 #include "cluster/cluster_library.h"
 #include "cluster/cluster_watcher.h"
+#include "cluster/content_store.h"
 
 namespace graft {
 
@@ -28,13 +28,13 @@ class ContentServer {
  private:
   class Server;
   ContentServer(const ContentServerOptions& options, const ClusterWatcher& watcher,
-                AdapterStore store);
+                ContentStore store);
   void Run(const std::stop_token& stop);
   void FetchMissing(const ClusterView& view, const std::stop_token& stop);
 
   const ContentServerOptions options_;
   const ClusterWatcher& watcher_;
-  const AdapterStore store_;
+  const ContentStore store_;
   std::unique_ptr<Server> server_;
   // The thread's.
   std::shared_ptr<const RegistryView> complete_;  // all of it is there

@@ -39,8 +39,8 @@ class ContentServerTest : public testing::Test {
     hash_ = *HashOfContent(folder);
     ASSERT_TRUE(Store("first").Keep(hash_, folder).ok());
   }
-  AdapterStore Store(const std::string& name) {
-    return *AdapterStore::Open(etcd_.folder() + "/" + name, {}, HashOfContent);
+  ContentStore Store(const std::string& name) {
+    return *ContentStore::Open(etcd_.folder() + "/" + name, {}, HashOfContent);
   }
   std::unique_ptr<ContentServer> Serve(const std::string& store) {
     ContentServerOptions options;

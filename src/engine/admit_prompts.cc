@@ -135,7 +135,7 @@ Status AdmitPrompts::CutToPool(Sequence& sequence) const {
 // all else can be evicted, in the next step at the latest.
 int32_t AdmitPrompts::PagesMissing(const Sequence& sequence, const PrefixMatch& match) const {
   const PagePool& pool = sequences_.pool();
-  const AdapterResidency& adapters = sequences_.adapters();
+  const Residency& adapters = sequences_.adapters();
   const int32_t by_pages =
       pool.num_free() + pool.num_cached() + adapters.packer().num_reclaimable();
   const int32_t by_quota =

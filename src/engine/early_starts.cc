@@ -42,7 +42,7 @@ bool EarlyStarts::IsNamed(int32_t content) const {
 }
 
 ArrivalStall EarlyStarts::StallOfPlanned() {
-  AdapterResidency& adapters = sequences_.adapters();
+  Residency& adapters = sequences_.adapters();
   if (!adapters.is_copying() || !costs_.steps.is_known()) return {};
   ColdStartCase step;
   for (const auto& sequence : sequences_.running()) step.num_rows += sequence->num_planned;

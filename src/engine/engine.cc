@@ -30,7 +30,7 @@ std::vector<TokenLogprob> ToTokenLogprobs(const std::vector<LogprobEntry>& entri
 
 }  // namespace
 
-Engine::Engine(Executor& executor, AdapterTable& adapters, AdapterLoader& loader, Clock& clock,
+Engine::Engine(Executor& executor, ContentTable& adapters, AdapterLoader& loader, Clock& clock,
                Metrics& metrics, const EngineOptions& options)
     : executor_(executor),
       adapters_(adapters),
@@ -127,8 +127,8 @@ Result<std::unique_ptr<AnswerBounds>> Engine::BoundsOf(const Request& request) c
                                         request.tenant);
 }
 
-Result<AdapterLease> Engine::AcquireAdapter(const Request& request) const {
-  if (request.adapters.empty()) return AdapterLease();
+Result<ContentLease> Engine::AcquireAdapter(const Request& request) const {
+  if (request.adapters.empty()) return ContentLease();
   if (!request.adds_adapters()) return adapters_.Acquire(request.adapter_hash());
   std::vector<AdapterPart> parts;
   for (const AdapterUse& use : request.adapters) {
@@ -245,7 +245,7 @@ bool Engine::Step() {
 
 Status Engine::PinAdapters(const std::vector<std::string>& keys) {
   for (const std::string& key : keys) {
-    ASSIGN_OR_RETURN(const AdapterLease lease, adapters_.Acquire(key));
+    ASSIGN_OR_RETURN(const ContentLease lease, adapters_.Acquire(key));
     RETURN_IF_ERROR(scheduler_.PinAdapter(lease.content()));
   }
   metrics_.RecordState(scheduler_);
@@ -528,8 +528,7 @@ void Engine::NoteFirstSteps(int64_t now_ns) {
 
 void Engine::TellTimes(Sequence& sequence) {
   RequestTimes& times = *sequence.times;
-  const AdapterResidency::LoadTimes load =
-      scheduler_.adapters().LoadTimesOf(sequence.adapter.content());
+  const Residency::LoadTimes load = scheduler_.adapters().LoadTimesOf(sequence.adapter.content());
   // The request may have named a folder that had not been read: by now its hash is known.
   if (load.end_ns > 0)
     times.adapter_hash = scheduler_.adapters().HashOf(sequence.adapter.content());

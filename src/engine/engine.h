@@ -3,7 +3,7 @@
 // Start(), else the caller's. The caller calls Step(), or the functions that a step consists of, so
 // that one thread can drive many engines on a clock of its own. None of these functions waits,
 // except EndStep if the executor has not finished its step. State crosses threads through queues:
-// RequestQueue downwards, TokenStream upwards, and those of AdapterTable and AdapterLoader.
+// RequestQueue downwards, TokenStream upwards, and those of ContentTable and AdapterLoader.
 #pragma once
 
 #include <chrono>
@@ -17,7 +17,7 @@
 
 #include "base/clock.h"
 #include "base/metrics.h"
-#include "cache/adapter_table.h"
+#include "cache/content_table.h"
 #include "engine/engine_metrics.h"
 #include "engine/request_queue.h"
 #include "engine/scheduler.h"
@@ -50,7 +50,7 @@ struct EngineOptions {
 class Engine : public Generator {
  public:
   // All referred to must outlive the engine.
-  Engine(Executor& executor, AdapterTable& adapters, AdapterLoader& loader, Clock& clock,
+  Engine(Executor& executor, ContentTable& adapters, AdapterLoader& loader, Clock& clock,
          Metrics& metrics, const EngineOptions& options);
   ~Engine() override;  // Stop()s
 
@@ -162,12 +162,12 @@ class Engine : public Generator {
   void TellTimes(Sequence& sequence);
   int32_t DraftTokensMax(int32_t wanted, const SamplingParams& sampling) const;
   Result<std::unique_ptr<AnswerBounds>> BoundsOf(const Request& request) const;
-  Result<AdapterLease> AcquireAdapter(const Request& request) const;
+  Result<ContentLease> AcquireAdapter(const Request& request) const;
   Status CheckRequest(const Request& request) const;
   Status CheckTokens(const std::string& which, const std::vector<int32_t>& tokens) const;
 
   Executor& executor_;
-  AdapterTable& adapters_;
+  ContentTable& adapters_;
   Clock& clock_;
   const bool runs_ahead_;
   const int64_t ahead_ns_;

@@ -173,7 +173,7 @@ class Node {
   FakeLoader fake_loader_;
   TimedExecutor executor_;
   TimedLoader loader_;
-  AdapterTable adapters_{10};
+  ContentTable adapters_{10};
   Metrics metrics_;
   Engine engine_;
 };
@@ -264,7 +264,7 @@ Outcome RunOnOneThread() {
 std::vector<std::vector<int32_t>> RunOnItsThread(const NodeShape& shape) {
   FakeExecutor executor(shape.limits);
   FakeLoader loader(executor);
-  AdapterTable adapters(10);
+  ContentTable adapters(10);
   Metrics metrics;
   for (const char* hash : {"c0", "c1", "c2"}) {
     EXPECT_TRUE(adapters.Publish({.path = hash, .hash = hash, .key = hash}).ok());

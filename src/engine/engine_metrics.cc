@@ -277,7 +277,7 @@ void EngineMetrics::RecordState(const Scheduler& scheduler) {
   Advance(accepted_draft_tokens_, accepted_draft_tokens_total_, stats.accepted_draft_tokens);
 }
 
-void EngineMetrics::RecordAdapters(const AdapterResidency& adapters) {
+void EngineMetrics::RecordAdapters(const Residency& adapters) {
   const AdapterStats& stats = adapters.stats();
   Advance(adapter_fetches_, *adapter_events_[0], stats.fetches);
   Advance(adapter_copies_, *adapter_events_[1], stats.copies);

@@ -103,7 +103,7 @@ class EngineMetrics {
  private:
   void RecordBatch(int64_t num_sequences, int64_t num_adapters, int64_t prompt_rows,
                    int64_t decode_rows);
-  void RecordAdapters(const AdapterResidency& adapters);
+  void RecordAdapters(const Residency& adapters);
 
   // One number of the snapshot; the engine thread alone writes it.
   class Number {

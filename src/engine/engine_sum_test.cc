@@ -2,7 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "cache/adapter_sum.h"
+#include "cache/content_sum.h"
 #include "engine/engine_testing.h"
 
 namespace graft {

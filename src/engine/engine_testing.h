@@ -127,7 +127,7 @@ class EngineHarness {
 
   FakeExecutor executor;
   FakeLoader loader;
-  AdapterTable adapters;
+  ContentTable adapters;
   ManualClock clock;
   Metrics metrics;
   uint64_t last_id = 0;

@@ -45,7 +45,7 @@ struct ThreadedEngine {
 
   FakeExecutor executor;
   FakeLoader loader;
-  AdapterTable adapters;
+  ContentTable adapters;
   Metrics metrics;
   std::atomic<uint64_t> last_id = 0;
   Engine engine;
@@ -243,7 +243,7 @@ class SlowEngine {
   FakeExecutor fast_{EndlessLimits()};
   SlowExecutor slow_{fast_};
   FakeLoader loader_{fast_};
-  AdapterTable adapters_{1};
+  ContentTable adapters_{1};
   Metrics metrics_;
   std::shared_ptr<TokenStream> stream_ = std::make_shared<TokenStream>();
   Engine engine_;

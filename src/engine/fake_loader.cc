@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <tuple>
 
-#include "cache/adapter_sum.h"
+#include "cache/content_sum.h"
 
 namespace graft {
 namespace {
@@ -14,7 +14,7 @@ constexpr int64_t kCopyNs = 500;  // half a step of EngineHarness
 
 std::string FakeLoader::HashOfSum(std::vector<AdapterPart> parts) {
   SortParts(&parts);
-  return AdapterSumHash(parts);
+  return ContentSumHash(parts);
 }
 
 Result<AdapterFacts> FakeLoader::ReadSum(const FetchOrder& order) {

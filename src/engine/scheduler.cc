@@ -51,9 +51,8 @@ void AppendBanned(const Sequence& sequence, const std::vector<int32_t>& eos_toke
 
 }  // namespace
 
-Scheduler::Scheduler(const SchedulerOptions& options, const Executor& executor, AdapterTable& table,
-                     AdapterLoader& loader, const Clock& clock,
-                     AdapterResidency::OnForget on_forget)
+Scheduler::Scheduler(const SchedulerOptions& options, const Executor& executor, ContentTable& table,
+                     AdapterLoader& loader, const Clock& clock, Residency::OnForget on_forget)
     : sequences_(options, executor.limits(), table, loader, clock, std::move(on_forget)),
       options_(sequences_.options()),
       costs_{{}, BridgePace(executor.bridge_rates())},

@@ -16,7 +16,7 @@
 #include <vector>
 
 #include "base/clock.h"
-#include "cache/adapter_table.h"
+#include "cache/content_table.h"
 #include "engine/admission_walk.h"
 #include "engine/answer_bounds.h"
 #include "engine/cold_start_choice.h"
@@ -36,9 +36,9 @@ namespace graft {
 class Scheduler : public MaskSource {
  public:
   // All referred to must outlive the scheduler.
-  // `on_forget`: see AdapterResidency.
-  Scheduler(const SchedulerOptions& options, const Executor& executor, AdapterTable& table,
-            AdapterLoader& loader, const Clock& clock, AdapterResidency::OnForget on_forget = {});
+  // `on_forget`: see Residency.
+  Scheduler(const SchedulerOptions& options, const Executor& executor, ContentTable& table,
+            AdapterLoader& loader, const Clock& clock, Residency::OnForget on_forget = {});
 
   // See Sequences::SplitPool.
   void SplitPool(int32_t adapter_pages) { sequences_.SplitPool(adapter_pages); }
@@ -94,7 +94,7 @@ class Scheduler : public MaskSource {
   const PagePool& pool() const { return sequences_.pool(); }
   const PrefixDigest& prefixes() const { return sequences_.tree().digest(); }
   const SchedulerStats& stats() const { return sequences_.stats(); }
-  const AdapterResidency& adapters() const { return sequences_.adapters(); }
+  const Residency& adapters() const { return sequences_.adapters(); }
 
   // Makes the content resident and keeps it there. Before the first Plan.
   Status PinAdapter(int32_t content) {

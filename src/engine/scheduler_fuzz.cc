@@ -162,7 +162,7 @@ class Run {
   Bytes& bytes_;
   const ExecutorLimits limits_;
   ManualClock clock_;
-  AdapterTable adapters_{kContents};
+  ContentTable adapters_{kContents};
   FakeExecutor executor_;
   FakeLoader loader_{executor_};
   Scheduler scheduler_;

@@ -46,7 +46,7 @@ class SchedulerFixture : public testing::Test {
   }
 
   ManualClock clock_;
-  AdapterTable adapters_{1000};
+  ContentTable adapters_{1000};
   std::unique_ptr<FakeExecutor> executor_;
   std::unique_ptr<FakeLoader> loader_;
   std::unique_ptr<Scheduler> scheduler_;

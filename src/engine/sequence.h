@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "cache/adapter_table.h"
+#include "cache/content_table.h"
 #include "cache/page_pool.h"
 #include "cache/prefix_tree.h"
 #include "engine/answer_bounds.h"
@@ -55,7 +55,7 @@ struct Sequence {
   bool runs_alone = false;               // no other row is in its steps, until it draws here
   std::unique_ptr<AnswerBounds> bounds;  // null: any tokens will do
   std::shared_ptr<TokenStream> stream;
-  AdapterLease adapter;
+  ContentLease adapter;
   // The counters of its tokens, set at Submit, so that a step looks up nothing. Shared with the
   // table of series, which lets go of counters that no sequence uses any more.
   std::shared_ptr<const AdapterCounters> counters;

@@ -41,8 +41,8 @@ auto PlaceOf(List& sequences, const ArrivalOrder& order) {
 }  // namespace
 
 Sequences::Sequences(const SchedulerOptions& options, const ExecutorLimits& limits,
-                     AdapterTable& table, AdapterLoader& loader, const Clock& clock,
-                     AdapterResidency::OnForget on_forget)
+                     ContentTable& table, AdapterLoader& loader, const Clock& clock,
+                     Residency::OnForget on_forget)
     : options_(CompletedOptions(options, limits)),
       limits_(CompletedLimits(limits)),
       shares_(clock, limits_.page_bytes, options_.share_kept_ns),

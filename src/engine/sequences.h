@@ -16,12 +16,12 @@
 #include <vector>
 
 #include "base/clock.h"
-#include "cache/adapter_table.h"
+#include "cache/content_table.h"
 #include "cache/page_pool.h"
 #include "cache/prefix_tree.h"
 #include "cache/room_shares.h"
-#include "engine/adapter_residency.h"
 #include "engine/fair_line.h"
+#include "engine/residency.h"
 #include "engine/scheduler_options.h"
 #include "engine/sequence.h"
 #include "step/adapter_loader.h"
@@ -35,8 +35,8 @@ class Sequences {
   using List = std::vector<std::unique_ptr<Sequence>>;
 
   // All referred to must outlive it.
-  Sequences(const SchedulerOptions& options, const ExecutorLimits& limits, AdapterTable& table,
-            AdapterLoader& loader, const Clock& clock, AdapterResidency::OnForget on_forget);
+  Sequences(const SchedulerOptions& options, const ExecutorLimits& limits, ContentTable& table,
+            AdapterLoader& loader, const Clock& clock, Residency::OnForget on_forget);
 
   // Both with what was left open decided.
   const SchedulerOptions& options() const { return options_; }
@@ -44,8 +44,8 @@ class Sequences {
   const PagePool& pool() const { return pool_; }
   PrefixTree& tree() { return tree_; }
   const PrefixTree& tree() const { return tree_; }
-  const AdapterResidency& adapters() const { return adapters_; }
-  AdapterResidency& adapters() { return adapters_; }
+  const Residency& adapters() const { return adapters_; }
+  Residency& adapters() { return adapters_; }
   const RoomShares& shares() const { return shares_; }
   const SchedulerStats& stats() const { return stats_; }
   SchedulerStats& stats() { return stats_; }
@@ -114,7 +114,7 @@ class Sequences {
   const Sequence& NewestOf(const TenantLine& tenant) const;
   std::vector<RequestId> TakeEvicted() { return std::exchange(evicted_, {}); }
   // What Want and Pin of the adapters evict with.
-  const AdapterResidency::MakeRoom& make_room() const { return make_room_; }
+  const Residency::MakeRoom& make_room() const { return make_room_; }
 
   // Adds its rows to a plan, with the pages that they read and write.
   void AppendRows(const Sequence& sequence, PlannedSequence planned, StepPlan* plan) const;
@@ -147,7 +147,7 @@ class Sequences {
   // What a running sequence has of the device.
   struct Holdings {
     PageList pages;
-    AdapterLease adapter;  // of one that ended
+    ContentLease adapter;  // of one that ended
     int32_t content = -1;  // -1: base model
     int32_t sequence_slot = -1;
   };
@@ -165,8 +165,8 @@ class Sequences {
   RoomShares shares_;
   PagePool pool_;
   PrefixTree tree_;
-  AdapterResidency adapters_;
-  const AdapterResidency::MakeRoom make_room_;
+  Residency adapters_;
+  const Residency::MakeRoom make_room_;
   FairLine line_;
   List running_;  // oldest first
   List finished_;

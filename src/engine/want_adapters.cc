@@ -22,7 +22,7 @@ std::optional<Verdict::Why> WantAdapters::Prefetch(Sequence& sequence) {
 }
 
 std::optional<Verdict::Why> WantAdapters::Ask(Sequence& sequence, bool can_run) {
-  using Answer = AdapterResidency::Answer;
+  using Answer = Residency::Answer;
   using Why = Verdict::Why;
   const ColdStart cold_start = sequences_.options().cold_start;
   const Answer answer = WantFor(sequence);
@@ -40,9 +40,9 @@ std::optional<Verdict::Why> WantAdapters::Ask(Sequence& sequence, bool can_run) 
 
 // Pages are given in the order of the line. So an adapter gets none where its request stands behind
 // one that lacks pages or room for an adapter, and it comes no further than the host's memory.
-AdapterResidency::Answer WantAdapters::WantFor(const Sequence& sequence) {
-  using Answer = AdapterResidency::Answer;
-  AdapterResidency& adapters = sequences_.adapters();
+Residency::Answer WantAdapters::WantFor(const Sequence& sequence) {
+  using Answer = Residency::Answer;
+  Residency& adapters = sequences_.adapters();
   TenantLine& tenant = sequences_.line().TenantOf(sequence);
   const int32_t content = sequence.adapter.content();
   const bool is_behind_pages = pages_.KeepsFrom(tenant);

@@ -1,6 +1,6 @@
 // WantAdapters: the first pass over a request, about its adapter. A request can begin only once its
 // adapter is on the device, or while it arrives if the cold start allows that (EarlyStarts). So the
-// pass asks for the adapter (AdapterResidency::Want), which begins a fetch, or a copy into pages
+// pass asks for the adapter (Residency::Want), which begins a fetch, or a copy into pages
 // that may have to be freed first. It also asks for the adapters of requests that cannot run yet,
 // up to a limit, so that these are there when their turn comes. Engine thread only.
 #pragma once
@@ -51,7 +51,7 @@ class WantAdapters {
 
  private:
   std::optional<Verdict::Why> Ask(Sequence& sequence, bool can_run);
-  AdapterResidency::Answer WantFor(const Sequence& sequence);
+  Residency::Answer WantFor(const Sequence& sequence);
 
   Sequences& sequences_;
   Shortage& pages_;

@@ -13,8 +13,8 @@
 
 #include "base/device_turns.h"
 #include "base/turns.h"
-#include "executor/adapter_arrivals.h"
 #include "executor/decode_graphs.h"
+#include "executor/page_arrivals.h"
 #include "executor/pooled_states.h"
 #include "executor/ragged_batch.h"
 #include "executor/rank_link.h"
@@ -29,12 +29,12 @@ namespace graft {
 
 // The parts that some servers have and others do not.
 struct ExecutorParts {
-  const AdapterArrivals* arrivals = nullptr;  // null: plans name what is wholly there alone
-  LoraBridge* bridge = nullptr;               // null: all steps wait for what arrives
-  BridgeRates bridge_rates;                   // what it costs
-  RankLink* ranks = nullptr;                  // null: there is one rank
-  Turns* turns = nullptr;                     // null: no other work beside the steps of a CPU
-  DeviceTurns* device_turns = nullptr;        // null: none beside those of a GPU
+  const PageArrivals* arrivals = nullptr;  // null: plans name what is wholly there alone
+  LoraBridge* bridge = nullptr;            // null: all steps wait for what arrives
+  BridgeRates bridge_rates;                // what it costs
+  RankLink* ranks = nullptr;               // null: there is one rank
+  Turns* turns = nullptr;                  // null: no other work beside the steps of a CPU
+  DeviceTurns* device_turns = nullptr;     // null: none beside those of a GPU
 };
 
 class ModelExecutor : public Executor {

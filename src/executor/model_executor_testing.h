@@ -16,13 +16,13 @@
 
 #include "base/random.h"
 #include "cache/row_packer.h"
-#include "executor/adapter_backend.h"
 #include "executor/model_executor.h"
 #include "executor/paged_loader.h"
-#include "model/adapter_folder.h"
+#include "executor/peft_backend.h"
 #include "model/lora_weights.h"
+#include "model/model_test_util.h"
+#include "model/peft_folder.h"
 #include "model/test_session.h"
-#include "model/test_util.h"
 
 namespace graft {
 namespace model_executor_test {
@@ -79,7 +79,7 @@ class ModelExecutorTest : public ::testing::TestWithParam<std::tuple<DeviceKind,
     return {FolderOf(kAdapters[0]), FolderOf(kAdapters[1]), FolderOf(kAdapters[2])};
   }
   LoraWeights ReadAdapter(const std::string& name) {
-    AdapterFolder folder = *ReadAdapterFolder(FolderOf(name), 1 << 30);
+    PeftFolder folder = *ReadPeftFolder(FolderOf(name), 1 << 30);
     const PeftConfig peft = *ParsePeftConfig(folder.config);
     return *LoraWeights::Load(*SafetensorsFile::FromBytes(std::move(folder.weights), name), peft,
                               config_, std::get<1>(GetParam()));
@@ -244,7 +244,7 @@ class MovingAdapters {
   }
   AdapterSlot slot(size_t i) const { return slots_[i]; }
   const LoraStore& loras() const { return loras_; }
-  const AdapterArrivals& arrivals() const { return loader_.arrivals(); }
+  const PageArrivals& arrivals() const { return loader_.arrivals(); }
   const HostStore& host() const { return host_; }
 
  private:
@@ -275,7 +275,7 @@ class MovingAdapters {
 
   Metrics metrics_;
   HostStore host_{int64_t{64} << 20, metrics_};
-  LoraAdapterBackend backend_;
+  PeftBackend backend_;
   KvPool& pool_;
   const Device device_;
   LoraStore loras_;

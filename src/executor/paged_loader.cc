@@ -26,7 +26,7 @@ int64_t BytesOutsideStore(const HostStore::Held& held) {
 
 }  // namespace
 
-PagedLoader::PagedLoader(const ModelConfig& config, LoraAdapterBackend& backend, KvPool& pool,
+PagedLoader::PagedLoader(const ModelConfig& config, PeftBackend& backend, KvPool& pool,
                          LoraStore& loras, const Device& device, Metrics& metrics,
                          int32_t copies_at_once, const FetchLimits& limits,
                          const LoaderRanks& ranks)
@@ -298,7 +298,7 @@ void PagedLoader::CopyInTurns() {
                     [this] { return stopping_ || !copies_wanted_.empty() || !copier_.empty(); });
     while (!copier_.is_full() && !copies_wanted_.empty()) {
       CopyOrder order = *copies_wanted_.TakeNext();
-      AdapterArrival& arrival = arrivals_.At(order.slot);
+      PageArrival& arrival = arrivals_.At(order.slot);
       copier_.Add(std::move(order), arrival);
     }
     if (copier_.empty()) return;

@@ -23,10 +23,10 @@
 
 #include "base/metrics.h"
 #include "base/turn_queue.h"
-#include "executor/adapter_arrivals.h"
-#include "executor/adapter_backend.h"
-#include "executor/adapter_copier.h"
 #include "executor/fetch_line.h"
+#include "executor/page_arrivals.h"
+#include "executor/page_copier.h"
+#include "executor/peft_backend.h"
 #include "executor/rank_link.h"
 #include "model/kv_pool.h"
 #include "model/lora_store.h"
@@ -44,8 +44,8 @@ class PagedLoader : public AdapterLoader {
  public:
   // Everything is borrowed. Adapters lie in the pages of `pool` and are told to `loras`; so many
   // are copied at once, in turns.
-  PagedLoader(const ModelConfig& config, LoraAdapterBackend& backend, KvPool& pool,
-              LoraStore& loras, const Device& device, Metrics& metrics, int32_t copies_at_once,
+  PagedLoader(const ModelConfig& config, PeftBackend& backend, KvPool& pool, LoraStore& loras,
+              const Device& device, Metrics& metrics, int32_t copies_at_once,
               const FetchLimits& limits = {}, const LoaderRanks& ranks = {});
   ~PagedLoader() override;
 
@@ -63,7 +63,7 @@ class PagedLoader : public AdapterLoader {
   // Whether a folder is read, or waits to be. Any thread.
   bool is_reading();
   // The adapters on their way; an arrival ends when TakeEvents returns its kCopied.
-  const AdapterArrivals& arrivals() const { return arrivals_; }
+  const PageArrivals& arrivals() const { return arrivals_; }
 
   void Fetch(FetchOrder order) override;
   bool Copy(CopyOrder order) override;
@@ -104,14 +104,14 @@ class PagedLoader : public AdapterLoader {
   void Announce(LoadEvent event);
   void Push(LoadEvent event);
 
-  LoraAdapterBackend& backend_;
+  PeftBackend& backend_;
   LoraStore& loras_;
   const Device device_;
   const FetchLimits limits_;
   RankLink* const ranks_;
   std::function<void(const std::string&, const AdapterFacts&)> on_read_;
-  AdapterArrivals arrivals_;
-  AdapterCopier copier_;  // the copying thread's
+  PageArrivals arrivals_;
+  PageCopier copier_;  // the copying thread's
   prometheus::Histogram& fetch_seconds_;
   prometheus::Histogram& copy_seconds_;
   prometheus::Counter& copied_bytes_;

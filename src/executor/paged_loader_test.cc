@@ -36,7 +36,7 @@ class PagedLoaderTest : public ::testing::TestWithParam<DeviceKind> {
   }
 
   // One that copies one adapter at a time.
-  void UseLoader(LoraAdapterBackend& backend, const FetchLimits& limits = {}) {
+  void UseLoader(PeftBackend& backend, const FetchLimits& limits = {}) {
     loader_ = std::make_unique<PagedLoader>(model_, backend, *pool_, *loras_,
                                             device_.stream().device, metrics_, 1, limits);
   }
@@ -124,7 +124,7 @@ class PagedLoaderTest : public ::testing::TestWithParam<DeviceKind> {
   const testing::TempDir dir_;
   Metrics metrics_;
   HostStore store_{int64_t{4} << 20, metrics_};
-  LoraAdapterBackend backend_{model_, DType::kF32, store_};
+  PeftBackend backend_{model_, DType::kF32, store_};
   std::unique_ptr<KvPool> pool_;
   std::unique_ptr<LoraStore> loras_;
   std::unique_ptr<PagedLoader> loader_;
@@ -178,7 +178,7 @@ TEST_P(PagedLoaderTest, LayersArriveOneByOne) {
     const LoadEvent fetched = Fetch(0, path);
     const PackedRows pages = *packer_->Pack(fetched.facts.rows);
     EXPECT_TRUE(loader_->Copy({{0, path, fetched.facts.hash, ""}, 1, pages.extents()}));
-    const AdapterArrival* const arrival = loader_->arrivals().Find(1);
+    const PageArrival* const arrival = loader_->arrivals().Find(1);
     ASSERT_NE(arrival, nullptr);
     EXPECT_EQ(arrival->adapter().facts.hash, fetched.facts.hash);
     EXPECT_FALSE(arrival->HasArrived(0));
@@ -234,7 +234,7 @@ TEST_P(PagedLoaderTest, TwoAtOnceTakeTurnsByLayers) {
 TEST_P(PagedLoaderTest, WhatTheHostLostIsReadAgainForItsCopy) {
   const std::string path = Folder("a", kAll, 1);
   HostStore none(0, metrics_);
-  LoraAdapterBackend backend(model_, DType::kF32, none);
+  PeftBackend backend(model_, DType::kF32, none);
   UseLoader(backend);
   const LoadEvent fetched = Fetch(0, path);
   EXPECT_FALSE(loader_->FindInHost(fetched.facts.hash).has_value());
@@ -274,7 +274,7 @@ TEST_P(PagedLoaderTest, FailuresSayWhy) {
   EXPECT_EQ(Fetch(2, broken).status.code(), StatusCode::kDataLoss) << "not the request's fault";
   // Neither the folder nor the host's store has it any more when it is copied.
   HostStore none(0, metrics_);
-  LoraAdapterBackend backend(model_, DType::kF32, none);
+  PeftBackend backend(model_, DType::kF32, none);
   PagedLoader loader(model_, backend, *pool_, *loras_, device_.stream().device, metrics_, 1);
   const PackedRows pages = *packer_->Pack(good.facts.rows);
   EXPECT_FALSE(loader.Copy({{1, path, good.facts.hash, ""}, 0, pages.extents()}));
@@ -283,9 +283,9 @@ TEST_P(PagedLoaderTest, FailuresSayWhy) {
 }
 
 // A backend with one folder on storage that does not answer until it is told to.
-class HangingBackend : public LoraAdapterBackend {
+class HangingBackend : public PeftBackend {
  public:
-  using LoraAdapterBackend::LoraAdapterBackend;
+  using PeftBackend::PeftBackend;
   Result<HostStore::Held> Fetch(const std::string& path, const std::string& hash) override {
     const bool hangs = path.find("hangs") != std::string::npos;
     if (hangs) {
@@ -294,7 +294,7 @@ class HangingBackend : public LoraAdapterBackend {
     } else {
       ++num_good;
     }
-    return LoraAdapterBackend::Fetch(path, hash);
+    return PeftBackend::Fetch(path, hash);
   }
   std::atomic<int> num_hanging = 0;
   std::atomic<int> num_good = 0;  // of the others that were read
@@ -424,9 +424,9 @@ TEST_P(PagedLoaderTest, ACopyWhoseFolderHangsIsGivenUpForGood) {
 }
 
 // A backend with folders that are read for as long as the test likes, and take as much memory.
-class SlowBackend : public LoraAdapterBackend {
+class SlowBackend : public PeftBackend {
  public:
-  using LoraAdapterBackend::LoraAdapterBackend;
+  using PeftBackend::PeftBackend;
   Result<HostStore::Held> Fetch(const std::string& path, const std::string& hash) override {
     const int64_t bytes = BytesToFetch(path);
     Count(1, bytes);
@@ -437,7 +437,7 @@ class SlowBackend : public LoraAdapterBackend {
     begun.release();
     allowed.acquire();
     Count(-1, -bytes);
-    return LoraAdapterBackend::Fetch(path, hash);
+    return PeftBackend::Fetch(path, hash);
   }
   int64_t BytesToFetch(const std::string& path) const override {
     looked.release();
@@ -610,12 +610,12 @@ TEST_P(PagedLoaderTest, ReadsBesideTheLineCount) {
 }
 
 // A backend on storage that does not say how large a folder's files are until it is told to.
-class HidingBackend : public LoraAdapterBackend {
+class HidingBackend : public PeftBackend {
  public:
-  using LoraAdapterBackend::LoraAdapterBackend;
+  using PeftBackend::PeftBackend;
   int64_t BytesToFetch(const std::string& path) const override {
     if (path.find("hangs") != std::string::npos) answers.acquire();
-    return LoraAdapterBackend::BytesToFetch(path);
+    return PeftBackend::BytesToFetch(path);
   }
   mutable std::counting_semaphore<> answers{0};
 };
@@ -683,7 +683,7 @@ TEST_P(PagedLoaderTest, FoldersThatHangOneAfterTheOtherTakeNobodysMemory) {
 // What is fetched for later is bounded, too: the rest is read again for its copy.
 TEST_P(PagedLoaderTest, WhatIsFetchedIsHeldWithinBounds) {
   HostStore none(0, metrics_);
-  LoraAdapterBackend backend(model_, DType::kF32, none);
+  PeftBackend backend(model_, DType::kF32, none);
   for (const bool by_bytes : {false, true}) {
     FetchLimits limits;
     limits.bytes_max = by_bytes ? 1 : int64_t{1} << 30;

@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "executor/model_executor.h"
+#include "model/model_test_util.h"
 #include "model/test_session.h"
-#include "model/test_util.h"
 
 namespace graft {
 namespace {

@@ -10,11 +10,11 @@
 
 #include "cache/page_pool.h"
 #include "cache/row_packer.h"
-#include "executor/adapter_backend.h"
 #include "executor/model_executor.h"
 #include "executor/paged_loader.h"
+#include "executor/peft_backend.h"
 #include "executor/rank_worker.h"
-#include "model/test_util.h"
+#include "model/model_test_util.h"
 #include "tensor/allocations.h"
 #include "tensor/shared_memory.h"
 
@@ -70,8 +70,8 @@ class RankedExecutor {
     link_ = std::make_unique<RankLink>(*communicator_, host_memory_.data());
     const AdapterSlicer slicer = Slicer();
     host_ = std::make_unique<HostStore>(kHostBytes, metrics_, Device{}, std::move(host_memory_));
-    backend_ = std::make_unique<LoraAdapterBackend>(config_, DType::kF32, *host_, FileJail(),
-                                                    slicer, Device{});
+    backend_ =
+        std::make_unique<PeftBackend>(config_, DType::kF32, *host_, FileJail(), slicer, Device{});
     loader_ = std::make_unique<PagedLoader>(
         config_, *backend_, *pool_, loras_, Device{}, metrics_, 1, FetchLimits{},
         LoaderRanks{.link = num_ranks > 1 ? link_.get() : nullptr, .slicer = slicer});
@@ -169,7 +169,7 @@ class RankedExecutor {
   std::unique_ptr<Transformer> transformer_;
   std::unique_ptr<RankLink> link_;
   std::unique_ptr<HostStore> host_;
-  std::unique_ptr<LoraAdapterBackend> backend_;
+  std::unique_ptr<PeftBackend> backend_;
   std::unique_ptr<PagedLoader> loader_;
   std::unique_ptr<ModelExecutor> executor_;
   std::vector<std::thread> others_;

@@ -17,9 +17,9 @@
 #include <thread>
 #include <vector>
 
-#include "executor/adapter_arrivals.h"
-#include "executor/adapter_copier.h"
 #include "executor/decode_graphs.h"
+#include "executor/page_arrivals.h"
+#include "executor/page_copier.h"
 #include "executor/rank_message.h"
 #include "model/kv_pool.h"
 #include "model/lora_store.h"
@@ -70,8 +70,8 @@ class RankWorker {
   KvPool pool_;
   Transformer transformer_;
   LoraStore loras_;
-  AdapterArrivals arrivals_;
-  AdapterCopier copier_;  // the copying thread's
+  PageArrivals arrivals_;
+  PageCopier copier_;  // the copying thread's
   ArrivalGate gate_;
   const int32_t sequences_max_;
   const int32_t draft_tokens_max_;

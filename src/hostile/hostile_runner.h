@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "base/metrics.h"
-#include "cache/adapter_table.h"
+#include "cache/content_table.h"
 #include "engine/engine.h"
 #include "hostile/defect.h"
 #include "hostile/event_loop.h"
@@ -104,7 +104,7 @@ class HostileRunner {
   const std::set<int32_t>& poison_;
   const std::function<void()> on_poisoned_;
   SimProcess process_;
-  AdapterTable table_;
+  ContentTable table_;
   Metrics metrics_;
   SimLoader loader_;
   HostileExecutor executor_;

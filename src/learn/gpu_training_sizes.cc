@@ -5,7 +5,7 @@
 
 #include "kernels/attention/attention.h"
 #include "kernels/attention_backward/attention_backward.h"
-#include "kernels/common/virtual_tokens.h"
+#include "kernels/common/virtual_rows.h"
 #include "kernels/gemm/gemm.h"
 #include "kernels/lora/lora.h"
 #include "kernels/lora_gradient/lora_gradient.h"

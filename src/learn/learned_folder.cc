@@ -11,7 +11,7 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "base/new_file.h"
-#include "model/adapter_folder.h"
+#include "model/peft_folder.h"
 #include "model/safetensors_writer.h"
 
 namespace graft {
@@ -146,8 +146,7 @@ Result<std::string> WriteFiles(const std::string& path, const ModelConfig& confi
     RETURN_IF_ERROR(WritePrompt(path + "/prompt", config, *adapter.prompt, base_model));
     RETURN_IF_ERROR(WriteManifest(path, json, OrderedJson::object()));
   }
-  ASSIGN_OR_RETURN(const AdapterContent read,
-                   ReadAdapter(path, std::numeric_limits<int64_t>::max()));
+  ASSIGN_OR_RETURN(const PeftContent read, ReadAdapter(path, std::numeric_limits<int64_t>::max()));
   const std::string hash = read.is_bundle ? ContentHash(read) : AdapterHash(read.folders[0]);
   json["kind"] = !is_bundle ? "lora" : adapter.lora == nullptr ? "prompt" : "lora and prompt";
   json["hash"] = hash;

@@ -4,8 +4,8 @@
 
 #include "base/json.h"
 #include "learn/test_model.h"
-#include "model/adapter_folder.h"
 #include "model/kv_pool.h"
+#include "model/peft_folder.h"
 
 namespace graft {
 namespace learned_folder_test {
@@ -55,7 +55,7 @@ TEST(LearnedFolderTest, IsReadBackAsItWasTrained) {
     }
     const Json json = *ParseJsonFile(path + "/graft.json");
     EXPECT_EQ(json["hash"], *hash);
-    EXPECT_EQ(json["hash"], AdapterHash(*ReadAdapterFolder(path, 1 << 30)));
+    EXPECT_EQ(json["hash"], AdapterHash(*ReadPeftFolder(path, 1 << 30)));
     EXPECT_EQ(json["seed"], 3);
     EXPECT_EQ(json["format"], kGraftJsonFormat);
     EXPECT_EQ((*ParseJsonFile(path + "/adapter_config.json"))["base_model_name_or_path"],
@@ -80,7 +80,7 @@ TEST(LearnedFolderTest, ABundleIsReadBackAsItWasTrained) {
       const std::string hash =
           *WriteLearnedFolder(path, model.config, {with_lora ? &lora : nullptr, &prompt},
                               DType::kBF16, "org/base", {{"seed", 3}});
-      const AdapterContent content = *ReadAdapter(path, 1 << 30);
+      const PeftContent content = *ReadAdapter(path, 1 << 30);
       EXPECT_TRUE(content.is_bundle);
       EXPECT_EQ(content.folders[0].path.empty(), !with_lora);
       EXPECT_EQ(ContentHash(content), hash);

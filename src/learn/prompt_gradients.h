@@ -6,7 +6,7 @@
 #include <span>
 #include <vector>
 
-#include "kernels/common/virtual_tokens.h"
+#include "kernels/common/virtual_rows.h"
 #include "kernels/virtual_gradient/virtual_gradient.h"
 #include "learn/training_batch.h"
 

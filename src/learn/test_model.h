@@ -10,9 +10,9 @@
 
 #include "base/file.h"
 #include "learn/trainer.h"
+#include "model/model_test_util.h"
 #include "model/peft_config.h"
 #include "model/safetensors.h"
-#include "model/test_util.h"
 
 namespace graft::testing {
 

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "base/status.h"
-#include "kernels/common/virtual_tokens.h"
+#include "kernels/common/virtual_rows.h"
 #include "model/config.h"
 #include "model/prompt_config.h"
 #include "model/virtual_tokens.h"

@@ -6,7 +6,7 @@
 #include <span>
 #include <vector>
 
-#include "kernels/common/virtual_tokens.h"
+#include "kernels/common/virtual_rows.h"
 #include "kernels/lora/lora.h"
 #include "model/prompt_config.h"
 

@@ -11,10 +11,10 @@
 #include "base/random.h"
 #include "model/config.h"
 #include "model/lora_weights.h"
+#include "model/model_test_util.h"
 #include "model/peft_config.h"
 #include "model/peft_modules.h"
 #include "model/safetensors.h"
-#include "model/test_util.h"
 
 namespace graft::testing {
 

@@ -7,7 +7,7 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "model/config.h"
-#include "model/test_util.h"
+#include "model/model_test_util.h"
 
 namespace graft {
 namespace {

@@ -5,7 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "base/file.h"
-#include "model/test_util.h"
+#include "model/model_test_util.h"
 
 namespace graft {
 namespace model_config_test {

@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "base/unwanted_work.h"
-#include "model/adapter_folder.h"
 #include "model/adapter_test_util.h"
+#include "model/peft_folder.h"
 
 namespace graft {
 namespace {
@@ -43,7 +43,7 @@ class ContentReadingTest : public ::testing::Test {
     for (const int64_t now = FileTimeNow(); FileTimeNow() <= now + 20'000'000;) {
     }
   }
-  Result<AdapterContent> Read(TextFileUse use = TextFileUse::kContent) {
+  Result<PeftContent> Read(TextFileUse use = TextFileUse::kContent) {
     return ReadAdapter(path_, kMaxBytes, {}, use, help_);
   }
   std::string Hash() { return ContentHash(*Read()); }
@@ -63,9 +63,9 @@ TEST_F(ContentReadingTest, BytesAndHashesAreTheSameWithAndWithoutHelp) {
     const std::string weights = LongWeights('x').substr(0, bytes);
     WriteAdapter(path_, "{}", weights);
     help_ = {};
-    const AdapterContent alone = *Read();
+    const PeftContent alone = *Read();
     help_.crew = &crew_;
-    const AdapterContent helped = *Read();
+    const PeftContent helped = *Read();
     EXPECT_EQ(alone.folders[0].weights.view(), weights);
     EXPECT_EQ(helped.folders[0].weights.view(), weights);
     EXPECT_EQ(ContentHash(helped), AdapterHash(alone.folders[0]));
@@ -197,10 +197,10 @@ TEST_F(ContentReadingTest, BundlesAreHashedOverBothParts) {
   const std::string alone = Hash();
   help_.crew = &crew_;
   EXPECT_EQ(Hash(), alone);
-  const AdapterContent content = *Read();
+  const PeftContent content = *Read();
   ASSERT_EQ(content.folders.size(), 2u);
   EXPECT_TRUE(content.folders[1].path.empty());
-  AdapterContent bytes = content;
+  PeftContent bytes = content;
   bytes.reading = nullptr;
   EXPECT_EQ(ContentHash(bytes), alone);
   Remembering(0);

@@ -8,7 +8,7 @@
 #include <span>
 
 #include "kernels/attention/attention.h"
-#include "kernels/common/virtual_tokens.h"
+#include "kernels/common/virtual_rows.h"
 #include "kernels/gemm/gemm.h"
 #include "kernels/lora/lora.h"
 #include "kernels/small_copy/small_copy.h"

@@ -9,9 +9,9 @@
 #include "base/file.h"
 #include "model/lora_store.h"
 #include "model/lora_weights.h"
+#include "model/model_test_util.h"
 #include "model/peft_config.h"
 #include "model/test_session.h"
-#include "model/test_util.h"
 
 namespace graft {
 namespace {

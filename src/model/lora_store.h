@@ -13,7 +13,7 @@
 #include <optional>
 #include <vector>
 
-#include "kernels/common/virtual_tokens.h"
+#include "kernels/common/virtual_rows.h"
 #include "kernels/lora/lora.h"
 #include "model/config.h"
 #include "model/lora_module.h"

@@ -13,10 +13,10 @@
 
 #include "base/file.h"
 #include "base/unwanted_work.h"
-#include "model/adapter_folder.h"
 #include "model/adapter_test_util.h"
-#include "model/lora_self_test.h"
+#include "model/lora_check.h"
 #include "model/lora_store.h"
+#include "model/peft_folder.h"
 #include "tensor/stream.h"
 
 namespace graft {
@@ -191,7 +191,7 @@ TEST(LoraWeightsTest, EveryDemoAdapterLoadsInBothDtypes) {
   const ModelConfig model = *LoadModelConfig(SourcePath("demo/base"));
   for (const std::string name : {"austen", "doyle", "wells", "burroughs", "montgomery", "lovecraft",
                                  "wodehouse", "carroll"}) {
-    AdapterFolder folder = *ReadAdapterFolder(SourcePath("demo/adapters/" + name), 1 << 30);
+    PeftFolder folder = *ReadPeftFolder(SourcePath("demo/adapters/" + name), 1 << 30);
     const PeftConfig peft = *ParsePeftConfig(folder.config);
     const SafetensorsFile file = *SafetensorsFile::FromBytes(std::move(folder.weights), name);
     for (const DType dtype : {DType::kF32, DType::kBF16}) {

@@ -4,7 +4,7 @@
 
 #include <filesystem>
 
-#include "model/test_util.h"
+#include "model/model_test_util.h"
 
 namespace graft {
 namespace {

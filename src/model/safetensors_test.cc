@@ -5,7 +5,7 @@
 #include <sys/stat.h>
 
 #include "base/random.h"
-#include "model/test_util.h"
+#include "model/model_test_util.h"
 
 namespace graft {
 namespace safetensors_test {

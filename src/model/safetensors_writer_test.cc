@@ -4,8 +4,8 @@
 
 #include "base/file.h"
 #include "base/new_file.h"
+#include "model/model_test_util.h"
 #include "model/safetensors.h"
-#include "model/test_util.h"
 
 namespace graft {
 namespace {

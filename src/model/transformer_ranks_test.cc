@@ -8,8 +8,8 @@
 
 #include "base/file.h"
 #include "model/adapter_test_util.h"
+#include "model/model_test_util.h"
 #include "model/ranked_session.h"
-#include "model/test_util.h"
 
 namespace graft {
 namespace transformer_ranks_test {

@@ -6,8 +6,8 @@
 #include <cmath>
 #include <limits>
 
+#include "model/model_test_util.h"
 #include "model/safetensors.h"
-#include "model/test_util.h"
 #include "tensor/allocations.h"
 
 namespace graft {

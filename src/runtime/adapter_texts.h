@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <string>
 
-#include "executor/adapter_backend.h"
+#include "executor/peft_backend.h"
 #include "model/config.h"
 #include "options/option.h"
 

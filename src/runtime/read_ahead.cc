@@ -32,8 +32,8 @@ void YieldToOthers() {
 
 }  // namespace
 
-ReadAhead::ReadAhead(LoraAdapterBackend& backend, std::vector<Folder> folders,
-                     std::function<bool()> is_busy, LoraAdapterBackend::OnRead on_read)
+ReadAhead::ReadAhead(PeftBackend& backend, std::vector<Folder> folders,
+                     std::function<bool()> is_busy, PeftBackend::OnRead on_read)
     : backend_(backend), is_busy_(std::move(is_busy)), on_read_(std::move(on_read)) {
   thread_ = std::thread([this, folders = std::move(folders)] {
     NameThread("read ahead");

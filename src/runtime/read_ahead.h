@@ -12,7 +12,7 @@
 #include <thread>
 #include <vector>
 
-#include "executor/adapter_backend.h"
+#include "executor/peft_backend.h"
 
 namespace graft {
 
@@ -25,8 +25,8 @@ class ReadAhead {
   };
   // `is_busy`: whether requests' adapters are read. `on_read` is told of what was never read. Both
   // are called on the thread. Everything is borrowed.
-  ReadAhead(LoraAdapterBackend& backend, std::vector<Folder> folders, std::function<bool()> is_busy,
-            LoraAdapterBackend::OnRead on_read);
+  ReadAhead(PeftBackend& backend, std::vector<Folder> folders, std::function<bool()> is_busy,
+            PeftBackend::OnRead on_read);
   // Gives up the folder that is read: waits for one read of the system at most, or for the module
   // that is being converted.
   ~ReadAhead();
@@ -39,9 +39,9 @@ class ReadAhead {
   void Run(const std::vector<Folder>& folders);
   bool WaitForQuiet();
 
-  LoraAdapterBackend& backend_;
+  PeftBackend& backend_;
   const std::function<bool()> is_busy_;
-  const LoraAdapterBackend::OnRead on_read_;
+  const PeftBackend::OnRead on_read_;
   std::mutex mutex_;
   std::condition_variable stopped_;
   std::atomic<bool> stopping_{false};  // written under the lock

@@ -168,7 +168,7 @@ Status CheckPool(const ExecutorLimits& limits) {
 
 // With what the device and the model decide.
 EngineOptions EngineOptionsOf(const RuntimeOptions& options, const ExecutorLimits& limits,
-                              const LoadedModel& model, EngineAdapterCatalog& catalog,
+                              const LoadedModel& model, FolderCatalog& catalog,
                               GrammarStore* grammars) {
   EngineOptions engine = options.engine;
   SchedulerOptions& scheduler = engine.scheduler;
@@ -282,7 +282,7 @@ Status Runtime::UseBackend(const MakeBackend& make_backend) {
   std::vector<std::string> roots = options_.adapters_roots;
   if (!options_.adapters.empty()) roots.insert(roots.begin(), options_.adapters);
   if (!options_.learned.empty()) roots.push_back(options_.learned);
-  backend_ = std::make_unique<LoraAdapterBackend>(
+  backend_ = std::make_unique<PeftBackend>(
       model_->config, model_->weights.dtype, *host_store_, FileJail(std::move(roots)), MakeSlicer(),
       model_->device, MakeAdapterTextHooks(options_.adapter_text, options_.model, model_->config),
       AdapterReadHelp{.crew = crew_.get(), .memory = hash_memory_.get()});
@@ -314,12 +314,12 @@ Result<std::unique_ptr<Runtime>> Runtime::Create(const RuntimeOptions& options, 
   RETURN_IF_ERROR(runtime->UseBackend(make_backend));
   runtime->MakeLoader();
   RETURN_IF_ERROR(runtime->MakeExecutor(limits, model, lora));
-  runtime->adapter_table_ = std::make_unique<AdapterTable>(lora ? options.adapters_listed_max : 0);
+  runtime->adapter_table_ = std::make_unique<ContentTable>(lora ? options.adapters_listed_max : 0);
   ASSIGN_OR_RETURN(runtime->registry_, OpenRegistry(options.registry, runtime->metrics_));
-  runtime->catalog_ = std::make_unique<EngineAdapterCatalog>(
+  runtime->catalog_ = std::make_unique<FolderCatalog>(
       *runtime->adapter_table_, *runtime->backend_, *runtime->registry_,
-      AdapterFolders(options.adapters, options.adapters_roots, options.learned,
-                     options.adapter_text == AdapterTextUse::kAdapter),
+      FolderJail(options.adapters, options.adapters_roots, options.learned,
+                 options.adapter_text == AdapterTextUse::kAdapter),
       model.name);
   runtime->loader_->SetOnRead(
       [catalog = runtime->catalog_.get()](const std::string& key, const AdapterFacts& facts) {

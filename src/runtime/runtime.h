@@ -15,13 +15,13 @@
 #include "base/metrics.h"
 #include "base/turns.h"
 #include "base/work_crew.h"
-#include "cache/adapter_table.h"
-#include "engine/adapter_catalog.h"
+#include "cache/content_table.h"
 #include "engine/engine.h"
-#include "executor/adapter_backend.h"
+#include "engine/folder_catalog.h"
 #include "executor/host_store.h"
 #include "executor/model_executor.h"
 #include "executor/paged_loader.h"
+#include "executor/peft_backend.h"
 #include "grammar/grammar_store.h"
 #include "model/kv_pool.h"
 #include "model/lora_store.h"
@@ -92,8 +92,7 @@ void WarnOfIgnored(const std::string& folder, const ModelConfig& config);
 class Runtime {
  public:
   // Makes the backend of adapters that do not come from folders.
-  using MakeBackend =
-      std::function<Result<std::unique_ptr<LoraAdapterBackend>>(HostStore& host_store)>;
+  using MakeBackend = std::function<Result<std::unique_ptr<PeftBackend>>(HostStore& host_store)>;
 
   // Without `lora` the executor has no adapter slots at all: the baseline that bench compares with.
   // Borrows `model`.
@@ -114,7 +113,7 @@ class Runtime {
   Engine& engine() { return *engine_; }
   // For benches that drive it by themselves, beside an engine that was not started.
   ModelExecutor& executor() { return *executor_; }
-  EngineAdapterCatalog& catalog() { return *catalog_; }
+  FolderCatalog& catalog() { return *catalog_; }
   LoraStore& loras() { return *loras_; }
   // See MakeArithmeticId.
   std::string arithmetic_id() const;
@@ -146,14 +145,14 @@ class Runtime {
   std::unique_ptr<HashMemory> hash_memory_;  // null: nothing is remembered
   std::unique_ptr<HostStore> host_store_;
   std::unique_ptr<RankLink> rank_link_;  // where other ranks share the model
-  std::unique_ptr<LoraAdapterBackend> backend_;
+  std::unique_ptr<PeftBackend> backend_;
   std::unique_ptr<PagedLoader> loader_;
   std::unique_ptr<Transformer> transformer_;
   std::unique_ptr<CpuAssist> assist_;  // of a cold start that may use it
   std::unique_ptr<ModelExecutor> executor_;
-  std::unique_ptr<AdapterTable> adapter_table_;
+  std::unique_ptr<ContentTable> adapter_table_;
   std::unique_ptr<SqliteRegistry> registry_;
-  std::unique_ptr<EngineAdapterCatalog> catalog_;
+  std::unique_ptr<FolderCatalog> catalog_;
   std::unique_ptr<GrammarStore> grammars_;
   std::unique_ptr<Engine> engine_;
   std::unique_ptr<ReadAhead> read_ahead_;

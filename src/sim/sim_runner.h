@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "base/metrics.h"
-#include "cache/adapter_table.h"
+#include "cache/content_table.h"
 #include "engine/engine.h"
 #include "sim/sim_executor.h"
 #include "sim/sim_loader.h"
@@ -89,7 +89,7 @@ class SimRunner {
 
   VirtualTime& time_;
   const int64_t number_;
-  AdapterTable table_;
+  ContentTable table_;
   Metrics metrics_;
   SimLoader loader_;
   SimExecutor executor_;

@@ -76,7 +76,7 @@ struct FetchOrder {
   std::string hash;
   std::string key;
   // Not empty: it is the weighted sum of these, `path` tells people where they are, and `hash` is
-  // AdapterSumHash's, "" if one of them was never read.
+  // ContentSumHash's, "" if one of them was never read.
   std::vector<AdapterPart> parts;
   // The number of the tenant that wants it. Its orders are begun in order; tenants take turns.
   int32_t holder = -1;

@@ -17,27 +17,27 @@ namespace graft {
 namespace {
 
 struct Parts {
-  const AdapterFolder* lora = nullptr;
-  const AdapterFolder* prompt = nullptr;
+  const PeftFolder* lora = nullptr;
+  const PeftFolder* prompt = nullptr;
 };
 
-Parts PartsOf(const AdapterContent& content) {
+Parts PartsOf(const PeftContent& content) {
   Parts parts;
-  for (const AdapterFolder& folder : content.folders) {
+  for (const PeftFolder& folder : content.folders) {
     if (folder.path.empty()) continue;
     (IsPromptConfig(folder.config) ? parts.prompt : parts.lora) = &folder;
   }
   return parts;
 }
 
-Result<LoraWeights> LoadLora(const AdapterFolder& folder, const ModelConfig& config) {
+Result<LoraWeights> LoadLora(const PeftFolder& folder, const ModelConfig& config) {
   ASSIGN_OR_RETURN(const PeftConfig peft, ParsePeftConfig(folder.config));
   ASSIGN_OR_RETURN(const SafetensorsFile file,
                    SafetensorsFile::FromBytes(folder.weights, folder.path));
   return LoraWeights::Load(file, peft, config, DType::kF32);
 }
 
-Result<VirtualTokens> LoadPrompt(const AdapterFolder& folder, const ModelConfig& config) {
+Result<VirtualTokens> LoadPrompt(const PeftFolder& folder, const ModelConfig& config) {
   ASSIGN_OR_RETURN(const PromptConfig prompt, ParsePromptConfig(folder.config, config));
   ASSIGN_OR_RETURN(const SafetensorsFile file,
                    SafetensorsFile::FromBytes(folder.weights, folder.path));
@@ -114,7 +114,7 @@ Result<TaskSet::FrozenDocument> ReadFrozenDocument(const std::string& name, cons
                                                    const ModelConfig& config) {
   TaskSet::FrozenDocument document{.name = name};
   ASSIGN_OR_RETURN(document.content, ReadAdapter(path, AdapterWeightsBytesMax(config)));
-  const AdapterContent& content = document.content;
+  const PeftContent& content = document.content;
   document.hash = content.is_bundle ? ContentHash(content) : AdapterHash(content.folders[0]);
   document.shape.is_frozen = true;
   const Parts parts = PartsOf(content);

@@ -9,8 +9,8 @@
 
 #include "base/status.h"
 #include "learn/trainer.h"
-#include "model/adapter_folder.h"
 #include "model/config.h"
+#include "model/peft_folder.h"
 #include "text/tokenizer.h"
 #include "tuning/recipe.h"
 
@@ -21,7 +21,7 @@ struct TaskSet {
   struct FrozenDocument {
     std::string name;
     std::string hash;
-    AdapterContent content;
+    PeftContent content;
     TrainedShape shape;
   };
   std::vector<FrozenDocument> documents;

@@ -7,7 +7,7 @@
 #include <deque>
 #include <vector>
 
-#include "kernels/common/test_util.h"
+#include "kernels/common/op_test_util.h"
 #include "kernels/gemm/gemm_cuda.h"
 #include "kernels/gemm/gemm_layout.h"
 

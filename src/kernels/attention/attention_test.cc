@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "kernels/common/test_util.h"
+#include "kernels/common/op_test_util.h"
 #include "tensor/cuda_graph.h"
 
 namespace graft {

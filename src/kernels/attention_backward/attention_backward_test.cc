@@ -7,7 +7,7 @@
 #include <numeric>
 #include <vector>
 
-#include "kernels/common/test_util.h"
+#include "kernels/common/op_test_util.h"
 
 namespace graft {
 namespace attention_backward_test {

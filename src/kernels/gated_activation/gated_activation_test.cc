@@ -6,7 +6,7 @@
 #include <limits>
 #include <vector>
 
-#include "kernels/common/test_util.h"
+#include "kernels/common/op_test_util.h"
 
 namespace graft {
 namespace gated_activation_test {

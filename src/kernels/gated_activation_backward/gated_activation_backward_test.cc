@@ -4,7 +4,7 @@
 
 #include <cmath>
 
-#include "kernels/common/test_util.h"
+#include "kernels/common/op_test_util.h"
 
 namespace graft {
 namespace gated_activation_backward_test {

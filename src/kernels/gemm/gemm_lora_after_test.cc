@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "kernels/common/test_util.h"
+#include "kernels/common/op_test_util.h"
 #include "kernels/gated_activation/gated_activation.h"
 #include "kernels/gemm/gemm.h"
 #include "kernels/lora/lora.h"

@@ -9,7 +9,7 @@
 #include <type_traits>
 #include <vector>
 
-#include "kernels/common/test_util.h"
+#include "kernels/common/op_test_util.h"
 #include "kernels/gated_activation/gated_activation.h"
 #include "kernels/gemm/gemm.h"
 #include "kernels/gemm/gemm_cuda.h"

@@ -1,6 +1,6 @@
 #include <gtest/gtest.h>
 
-#include "kernels/common/test_util.h"
+#include "kernels/common/op_test_util.h"
 #include "kernels/gemm/gemm.h"
 #include "kernels/gemm/gemm_hopper_tiles.h"
 

@@ -5,7 +5,7 @@
 #include <cmath>
 #include <vector>
 
-#include "kernels/common/test_util.h"
+#include "kernels/common/op_test_util.h"
 
 namespace graft {
 namespace linear_map_test {

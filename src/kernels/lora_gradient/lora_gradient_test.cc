@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "kernels/common/test_util.h"
+#include "kernels/common/op_test_util.h"
 
 namespace graft {
 namespace lora_gradient_test {

@@ -10,7 +10,7 @@
 #include <thread>
 #include <vector>
 
-#include "kernels/common/test_util.h"
+#include "kernels/common/op_test_util.h"
 #include "tensor/cuda_graph.h"
 #include "tensor/cuda_memory.h"
 

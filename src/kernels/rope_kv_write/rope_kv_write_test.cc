@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "kernels/common/test_util.h"
+#include "kernels/common/op_test_util.h"
 #include "kernels/kv_write/kv_write.h"
 #include "kernels/rms_norm/rms_norm.h"
 #include "kernels/rope/rope.h"

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "kernels/common/test_util.h"
+#include "kernels/common/op_test_util.h"
 
 namespace graft {
 namespace round_rows_test {

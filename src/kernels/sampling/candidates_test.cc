@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "base/random.h"
-#include "kernels/common/test_util.h"
+#include "kernels/common/op_test_util.h"
 #include "kernels/sampling/row_scan.h"
 
 namespace graft {

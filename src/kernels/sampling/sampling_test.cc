@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "kernels/common/test_util.h"
+#include "kernels/common/op_test_util.h"
 
 namespace graft {
 namespace sampling_test {

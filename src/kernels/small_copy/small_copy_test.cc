@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "kernels/common/test_util.h"
+#include "kernels/common/op_test_util.h"
 #include "tensor/cuda_memory.h"
 
 namespace graft {

@@ -4,7 +4,7 @@
 
 #include <cstdint>
 
-#include "kernels/common/virtual_tokens.h"
+#include "kernels/common/virtual_rows.h"
 #include "tensor/dtype.h"
 #include "tensor/stream.h"
 

@@ -4,7 +4,7 @@
 
 #include <vector>
 
-#include "kernels/common/test_util.h"
+#include "kernels/common/op_test_util.h"
 
 namespace graft {
 namespace virtual_embedding_test {

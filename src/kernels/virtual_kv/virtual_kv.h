@@ -7,7 +7,7 @@
 #include <cstdint>
 
 #include "kernels/common/kv_layout.h"
-#include "kernels/common/virtual_tokens.h"
+#include "kernels/common/virtual_rows.h"
 #include "tensor/stream.h"
 
 namespace graft {

@@ -10,7 +10,7 @@
 #include "text/chat/chat_template_source.h"
 #include "text/chat/content_form.h"
 #include "text/jinja/interpreter.h"
-#include "text/jinja/parser.h"
+#include "text/jinja/template_parser.h"
 #include "text/utf8.h"
 
 namespace graft {

@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "text/jinja/filters.h"
-#include "text/jinja/parser.h"
+#include "text/jinja/template_parser.h"
 #include "text/jinja/tests.h"
 
 namespace graft::jinja {

@@ -1,6 +1,0 @@
-#include "bench/commands.h"
-#include "options/parser.h"
-
-int main(int argc, char** argv) {
-  return graft::RunProgram(graft::BenchProgram(), GRAFT_VERSION, argc, argv);
-}
