@@ -13,10 +13,10 @@
 #include <thread>
 #include <vector>
 
+#include "adapters/peft_backend.h"
 #include "base/clock.h"
 #include "base/json.h"
 #include "base/thread_pool.h"
-#include "executor/peft_backend.h"
 #include "model/config.h"
 
 namespace graft {

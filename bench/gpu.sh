@@ -4,12 +4,12 @@
 # with the gpu preset, unless a folder of programs built elsewhere is given (bench/bundle.sh). Logs and
 # JSON go to $OUT (default build/gpu-results); a table of what passed comes last. Tests run side by
 # side, benches alone.
-# PARTS picks some: PARTS="tests sanitizer ops step serve". Many adapters: bench/adapter_command.sh.
+# PARTS picks some: PARTS="tests sanitizer ops step serve". Many adapters: bench/adapters.sh.
 set -uo pipefail
 cd "$(dirname "$0")/.." || exit
 ops=(gemm attention sampling lora rms_norm rope_kv_write gated_activation soft_cap small_copy embedding rope kv_write
   host_exchange)
-tests=(tensor_test kernels_test model_test executor_test cpu_assist_test bench_ops_test)
+tests=(tensor_test kernels_test model_test adapters_test executor_test cpu_assist_test bench_ops_test)
 op_benches=(gated_activation_cuda_bench gemm_cuda_bench lora_cuda_bench attention_cuda_bench)
 parts=" ${PARTS:-tests sanitizer ops step serve} "
 programs=${1:-build/gpu}
@@ -73,9 +73,9 @@ if [[ $parts == *" tests "* ]]; then
       sharded "$family-$op" "$(shards "$op")" env GRAFT_GPU_FAMILY=$family "$programs/kernels_test" \
         --gtest_filter="$(suites src/kernels/$op/*):-*Death*:*AcrossSplits*"
     done
-    for test in transformer config_bounds golden; do
-      sharded "$family-$test" 2 env GRAFT_GPU_FAMILY=$family "$programs/model_test" \
-        --gtest_filter="$(suites src/model/${test}_test.cc):-*Death*"
+    for test in model/transformer model/config_bounds adapters/golden; do
+      sharded "$family-${test#*/}" 2 env GRAFT_GPU_FAMILY=$family "$programs/${test%/*}_test" \
+        --gtest_filter="$(suites src/${test}_test.cc):-*Death*"
     done
   done
   wait

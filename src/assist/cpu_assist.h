@@ -10,12 +10,12 @@
 #include <string>
 #include <vector>
 
+#include "adapters/host_store.h"
+#include "adapters/page_arrivals.h"
 #include "assist/assist_exchange.h"
 #include "assist/assist_profile.h"
 #include "assist/assist_workers.h"
 #include "base/metrics.h"
-#include "executor/host_store.h"
-#include "executor/page_arrivals.h"
 #include "model/forward_batch.h"
 #include "model/lora_bridge.h"
 #include "tensor/allocations.h"

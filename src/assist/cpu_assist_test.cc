@@ -12,8 +12,8 @@
 #include <cstring>
 #include <optional>
 
+#include "adapters/adapter_test_util.h"
 #include "assist/assist_worker.h"
-#include "model/adapter_test_util.h"
 #include "model/test_session.h"
 
 namespace graft {

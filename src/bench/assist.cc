@@ -137,7 +137,7 @@ Status AssistBench::Prepare() {
       std::make_unique<PageArrivals>(device, model_->config.num_layers, limits_.adapters_max);
   HostAdapter described = DescribeHostAdapter(copy, model_->config, "synthetic", "");
   arrivals_->Begin(kOnItsWay, store_->Put(std::move(described), std::move(copy)));
-  loras_->Set(kOnDevice, std::move(adapter));
+  loras_->Set(kOnDevice, std::move(adapter).TakeRows());
   return OkStatus();
 }
 

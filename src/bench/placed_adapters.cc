@@ -16,7 +16,7 @@ Result<std::vector<int64_t>> PlaceSyntheticAdapters(const LoadedModel& model,
   for (LoraWeights& adapter : adapters) {
     const auto slot = static_cast<int32_t>(bytes.size());
     bytes.push_back(adapter.bytes());
-    runtime.loras().Set(slot, std::move(adapter));
+    runtime.loras().Set(slot, std::move(adapter).TakeRows());
   }
   return bytes;
 }

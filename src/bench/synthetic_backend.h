@@ -10,11 +10,11 @@
 #include <string>
 #include <vector>
 
+#include "adapters/lora_weights.h"
+#include "adapters/peft_backend.h"
 #include "base/status.h"
 #include "base/thread_pool.h"
-#include "executor/peft_backend.h"
 #include "model/lora_module.h"
-#include "model/lora_weights.h"
 
 namespace graft {
 

@@ -4,7 +4,7 @@
 
 #include <cstring>
 
-#include "model/adapter_test_util.h"
+#include "adapters/adapter_test_util.h"
 
 namespace graft {
 namespace {

@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "adapters/peft_backend.h"
 #include "base/adapter_files.h"
 #include "base/json.h"
 #include "base/log.h"
@@ -14,7 +15,6 @@
 #include "cli/commands.h"
 #include "cli/merge_adapter.h"
 #include "engine/folder_jail.h"
-#include "executor/peft_backend.h"
 #include "request/adapter_name.h"
 #include "runtime/adapter_texts.h"
 #include "runtime/runtime.h"

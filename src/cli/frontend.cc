@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "adapters/peft_folder.h"
 #include "base/host_port.h"
 #include "base/log.h"
 #include "base/random.h"
@@ -20,7 +21,6 @@
 #include "keys/api_keys.h"
 #include "model/config.h"
 #include "model/model_folder.h"
-#include "model/peft_folder.h"
 #include "runtime/base_identity.h"
 #include "runtime/runtime.h"
 #include "runtime/runtime_options.h"

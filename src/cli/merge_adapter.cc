@@ -14,14 +14,14 @@
 #include <utility>
 #include <vector>
 
+#include "adapters/merged_file.h"
+#include "adapters/peft_folder.h"
 #include "base/fault.h"
 #include "base/log_format.h"
 #include "base/new_file.h"
 #include "base/strings.h"
 #include "base/thread_pool.h"
 #include "cli/merged_texts.h"
-#include "model/merged_file.h"
-#include "model/peft_folder.h"
 #include "runtime/memory_sum.h"
 #include "runtime/progress.h"
 

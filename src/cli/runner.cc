@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "adapters/peft_folder.h"
 #include "base/clock.h"
 #include "base/fault.h"
 #include "base/file.h"
@@ -26,7 +27,6 @@
 #include "cli/start_checks.h"
 #include "cli/stop_signals.h"
 #include "cli/tracing.h"
-#include "model/peft_folder.h"
 #include "runtime/base_identity.h"
 #include "runtime/runtime.h"
 #include "server/server.h"

@@ -11,10 +11,10 @@
 #include <utility>
 #include <vector>
 
+#include "adapters/page_arrivals.h"
 #include "base/device_turns.h"
 #include "base/turns.h"
 #include "executor/decode_graphs.h"
-#include "executor/page_arrivals.h"
 #include "executor/pooled_states.h"
 #include "executor/ragged_batch.h"
 #include "executor/rank_link.h"

@@ -14,14 +14,14 @@
 #include <utility>
 #include <vector>
 
+#include "adapters/lora_weights.h"
+#include "adapters/paged_loader.h"
+#include "adapters/peft_backend.h"
+#include "adapters/peft_folder.h"
 #include "base/random.h"
 #include "cache/row_packer.h"
 #include "executor/model_executor.h"
-#include "executor/paged_loader.h"
-#include "executor/peft_backend.h"
-#include "model/lora_weights.h"
 #include "model/model_test_util.h"
-#include "model/peft_folder.h"
 #include "model/test_session.h"
 
 namespace graft {
@@ -59,7 +59,9 @@ class ModelExecutorTest : public ::testing::TestWithParam<std::tuple<DeviceKind,
     config_ = *LoadModelConfig(dir);
     weights_ = std::move(*LoadWeights(dir, config_, dtype, device_.stream()));
     loras_ = std::make_unique<LoraStore>(config_, 3, device_.stream().device);
-    for (int32_t slot = 0; slot < 3; ++slot) loras_->Set(slot, ReadAdapter(kAdapters[slot]));
+    for (int32_t slot = 0; slot < 3; ++slot) {
+      loras_->Set(slot, ReadAdapter(kAdapters[slot]).TakeRows());
+    }
     const KvLayout layout =
         MakeKvLayout(config_, kPageTokens, KvDType(dtype, device_.stream().device));
     pool_ = std::make_unique<KvPool>(layout, kKvPages + kAdapterPages, device_.stream().device);

@@ -9,7 +9,8 @@
 #include <span>
 #include <string>
 
-#include "executor/host_adapter.h"
+#include "adapters/host_adapter.h"
+#include "adapters/rank_copies.h"
 #include "executor/rank_message.h"
 #include "model/forward_batch.h"
 #include "step/adapter_loader.h"
@@ -17,7 +18,7 @@
 
 namespace graft {
 
-class RankLink {
+class RankLink : public RankCopies {
  public:
   // Borrowed; `host_memory` is where the host store's shared memory begins.
   RankLink(Communicator& communicator, const char* host_memory)
@@ -41,11 +42,8 @@ class RankLink {
   // For a caller that has waited so long for a step to end.
   void LookForStopped(int64_t waited_ns);
 
-  // The other ranks copy their slices of the adapter, which stays where it is in the host store
-  // until they have. Returns the copy's number.
-  uint32_t Copy(const CopyOrder& order, const HostAdapter& adapter);
-  // Waits until they have.
-  void AwaitCopied(uint32_t number);
+  uint32_t Copy(const CopyOrder& order, const HostAdapter& adapter) override;
+  void AwaitCopied(uint32_t number) override;
 
  private:
   void Send(const MessageWriter& message);  // under the lock
@@ -54,8 +52,8 @@ class RankLink {
   const char* const host_memory_;
   std::mutex mutex_;  // guards what follows
   MessageWriter message_;
-  uint32_t num_reports_ =
-      0;  // asked for: the first says that a rank is there, others are of copies
+  // Asked for: the first says that a rank is there, others are of copies.
+  uint32_t num_reports_ = 0;
 };
 
 }  // namespace graft

@@ -8,11 +8,11 @@
 #include <thread>
 #include <vector>
 
+#include "adapters/paged_loader.h"
+#include "adapters/peft_backend.h"
 #include "cache/page_pool.h"
 #include "cache/row_packer.h"
 #include "executor/model_executor.h"
-#include "executor/paged_loader.h"
-#include "executor/peft_backend.h"
 #include "executor/rank_worker.h"
 #include "model/model_test_util.h"
 #include "tensor/allocations.h"
@@ -74,7 +74,7 @@ class RankedExecutor {
         std::make_unique<PeftBackend>(config_, DType::kF32, *host_, FileJail(), slicer, Device{});
     loader_ = std::make_unique<PagedLoader>(
         config_, *backend_, *pool_, loras_, Device{}, metrics_, 1, FetchLimits{},
-        LoaderRanks{.link = num_ranks > 1 ? link_.get() : nullptr, .slicer = slicer});
+        LoaderRanks{.others = num_ranks > 1 ? link_.get() : nullptr, .slicer = slicer});
     executor_ = std::make_unique<ModelExecutor>(
         *transformer_, &loras_, Limits(config_), stream_,
         ExecutorParts{.arrivals = &loader_->arrivals(), .ranks = link_.get()});

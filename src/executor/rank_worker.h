@@ -17,9 +17,9 @@
 #include <thread>
 #include <vector>
 
+#include "adapters/page_arrivals.h"
+#include "adapters/page_copier.h"
 #include "executor/decode_graphs.h"
-#include "executor/page_arrivals.h"
-#include "executor/page_copier.h"
 #include "executor/rank_message.h"
 #include "model/kv_pool.h"
 #include "model/lora_store.h"

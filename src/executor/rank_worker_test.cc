@@ -5,9 +5,9 @@
 
 #include <algorithm>
 
-#include "executor/host_adapter.h"
+#include "adapters/adapter_test_util.h"
+#include "adapters/host_adapter.h"
 #include "executor/rank_message.h"
-#include "model/adapter_test_util.h"
 
 namespace graft {
 namespace rank_worker_test {

@@ -2,7 +2,7 @@
 
 #include <iterator>
 
-#include "model/lora_weights.h"
+#include "adapters/lora_weights.h"
 
 namespace graft {
 namespace {

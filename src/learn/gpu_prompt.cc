@@ -2,9 +2,9 @@
 
 #include <vector>
 
+#include "adapters/lora_weights.h"
 #include "learn/training_device.h"
 #include "model/kv_pool.h"
-#include "model/lora_weights.h"
 
 namespace graft {
 

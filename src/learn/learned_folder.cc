@@ -7,11 +7,11 @@
 #include <utility>
 #include <vector>
 
+#include "adapters/peft_folder.h"
 #include "base/fault.h"
 #include "base/file.h"
 #include "base/json.h"
 #include "base/new_file.h"
-#include "model/peft_folder.h"
 #include "model/safetensors_writer.h"
 
 namespace graft {

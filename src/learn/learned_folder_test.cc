@@ -2,10 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include "adapters/peft_folder.h"
 #include "base/json.h"
 #include "learn/test_model.h"
 #include "model/kv_pool.h"
-#include "model/peft_folder.h"
 
 namespace graft {
 namespace learned_folder_test {

@@ -8,10 +8,10 @@
 #include <string>
 #include <vector>
 
+#include "adapters/peft_config.h"
 #include "base/file.h"
 #include "learn/trainer.h"
 #include "model/model_test_util.h"
-#include "model/peft_config.h"
 #include "model/safetensors.h"
 
 namespace graft::testing {

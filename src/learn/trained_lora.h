@@ -8,11 +8,11 @@
 #include <span>
 #include <vector>
 
+#include "adapters/lora_weights.h"
 #include "base/status.h"
 #include "kernels/lora/lora.h"
 #include "model/config.h"
 #include "model/lora_module.h"
-#include "model/lora_weights.h"
 #include "tensor/buffer.h"
 
 namespace graft {

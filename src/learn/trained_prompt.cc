@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <string>
 
+#include "adapters/lora_weights.h"
 #include "base/check.h"
 #include "model/kv_pool.h"
-#include "model/lora_weights.h"
 
 namespace graft {
 namespace {

@@ -9,11 +9,11 @@
 #include <span>
 #include <vector>
 
+#include "adapters/prompt_config.h"
+#include "adapters/virtual_tokens.h"
 #include "base/status.h"
 #include "kernels/common/virtual_rows.h"
 #include "model/config.h"
-#include "model/prompt_config.h"
-#include "model/virtual_tokens.h"
 #include "tensor/buffer.h"
 
 namespace graft {

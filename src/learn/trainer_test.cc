@@ -171,7 +171,7 @@ TEST(TrainerTest, ForwardIsTheServers) {
       const bool has_adapter = std::string(name) == "llama";
       if (has_adapter) {
         ASSERT_TRUE(lora.Read(ReadLora(adapter, model.config, DType::kF32)).ok());
-        store.Set(0, ReadLora(adapter, model.config, dtype));
+        store.Set(0, ReadLora(adapter, model.config, dtype).TakeRows());
       }
       const std::vector<int32_t> first = RandomTokens(21, 1), second = RandomTokens(18, 2);
       const TrainingSequence sequences[] = {{first, -1}, {second, has_adapter ? 0 : -1}};

@@ -6,9 +6,9 @@
 #include <span>
 #include <vector>
 
+#include "adapters/prompt_config.h"
 #include "kernels/common/virtual_rows.h"
 #include "kernels/lora/lora.h"
-#include "model/prompt_config.h"
 
 namespace graft {
 

@@ -1,11 +1,21 @@
 #include "model/lora_store.h"
 
 #include <algorithm>
+#include <span>
 #include <utility>
 
 #include "base/check.h"
 
 namespace graft {
+namespace {
+
+int32_t RankMaxOf(std::span<const LoraMatrix> matrices) {
+  int32_t rank = 0;
+  for (const LoraMatrix& matrix : matrices) rank = std::max(rank, matrix.rank);
+  return rank;
+}
+
+}  // namespace
 
 LoraStore::LoraStore(const ModelConfig& config, int32_t adapters_max, const Device& device)
     : num_layers_(config.num_layers),
@@ -33,16 +43,14 @@ BytesNeeded LoraStore::BytesFor(const ModelConfig& config, int32_t adapters_max,
   return {.on_device = adapters_max * slot, .on_host = on_host};
 }
 
-void LoraStore::Set(int32_t slot, LoraWeights weights) {
-  Enter(slot, [&] { return MakeResident(std::move(weights)); });
+void LoraStore::Set(int32_t slot, OwnedLora lora) {
+  Enter(slot, [&] { return MakeResident(std::move(lora)); });
 }
 
 void LoraStore::Place(int32_t slot, std::vector<LoraMatrix> matrices, int64_t bytes,
                       VirtualRows virtual_rows) {
   Resident resident;
-  for (const LoraMatrix& matrix : matrices) {
-    resident.rank_max = std::max(resident.rank_max, matrix.rank);
-  }
+  resident.rank_max = RankMaxOf(matrices);
   resident.bytes = bytes;
   resident.matrices = std::move(matrices);
   resident.virtual_rows = virtual_rows;
@@ -79,31 +87,30 @@ void LoraStore::Free(int32_t slot) {
   if (previous.has_value()) Count(*previous, -1);
 }
 
-LoraStore::Resident LoraStore::MakeResident(LoraWeights weights) {
+LoraStore::Resident LoraStore::MakeResident(OwnedLora lora) {
   Resident resident;
-  resident.rank_max = weights.rank_max();
-  resident.bytes = weights.bytes();
-  resident.matrices.assign(weights.matrices().begin(), weights.matrices().end());
+  resident.rank_max = RankMaxOf(lora.matrices);
+  resident.bytes = lora.bytes();
+  resident.matrices = std::move(lora.matrices);
   if (device_.is_cpu()) {
-    resident.weights = std::move(weights);
+    resident.lora = std::move(lora);
     return resident;
   }
-  resident.buffer = Buffer(weights.buffer().bytes(), device_);
-  resident.rows = Buffer(static_cast<int64_t>(weights.rows().size_bytes()), device_);
+  resident.buffer = Buffer(lora.buffer.bytes(), device_);
+  resident.rows = Buffer(static_cast<int64_t>(lora.rows.size() * sizeof(const void*)), device_);
   std::vector<const void*> rows;
-  rows.reserve(weights.rows().size());
-  for (const void* row : weights.rows()) {
+  rows.reserve(lora.rows.size());
+  for (const void* row : lora.rows) {
     rows.push_back(resident.buffer.as<char>() +
-                   (static_cast<const char*>(row) - weights.buffer().as<char>()));
+                   (static_cast<const char*>(row) - lora.buffer.as<char>()));
   }
   const auto** const device_rows = resident.rows.as<const void*>();
   for (LoraMatrix& matrix : resident.matrices) {
     if (matrix.rank == 0) continue;
-    matrix.a_rows = device_rows + (matrix.a_rows - weights.rows().data());
-    matrix.b_rows = device_rows + (matrix.b_rows - weights.rows().data());
+    matrix.a_rows = device_rows + (matrix.a_rows - lora.rows.data());
+    matrix.b_rows = device_rows + (matrix.b_rows - lora.rows.data());
   }
-  CopyToDevice(resident.buffer.data(), weights.buffer().data(), weights.buffer().bytes(),
-               copies_.get());
+  CopyToDevice(resident.buffer.data(), lora.buffer.data(), lora.buffer.bytes(), copies_.get());
   CopyToDevice(resident.rows.data(), rows.data(), resident.rows.bytes(), copies_.get());
   Synchronize(copies_.get());
   return resident;

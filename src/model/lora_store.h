@@ -17,7 +17,7 @@
 #include "kernels/lora/lora.h"
 #include "model/config.h"
 #include "model/lora_module.h"
-#include "model/lora_weights.h"
+#include "model/owned_lora.h"
 #include "tensor/allocations.h"
 #include "tensor/buffer.h"
 #include "tensor/cuda_memory.h"
@@ -41,7 +41,7 @@ class LoraStore {
   int64_t matrices_stride() const { return int64_t{num_layers_} * kLoraModules; }
 
   // Makes the adapter servable from `slot`, instead of what was there, in memory of its own.
-  void Set(int32_t slot, LoraWeights weights);
+  void Set(int32_t slot, OwnedLora lora);
   // The same for one whose rows and tables of rows lie in the device's memory already, which the
   // caller keeps; `bytes` of it. `virtual_rows` of its virtual tokens; null: it has none.
   void Place(int32_t slot, std::vector<LoraMatrix> matrices, int64_t bytes,
@@ -71,11 +71,11 @@ class LoraStore {
     int64_t bytes = 0;
     std::vector<LoraMatrix> matrices;    // pointing into the device's memory
     VirtualRows virtual_rows = nullptr;  // likewise
-    std::optional<LoraWeights> weights;  // on the CPU; on a GPU its copy:
+    std::optional<OwnedLora> lora;       // on the CPU, without the matrices; on a GPU its copy:
     Buffer buffer;
     Buffer rows;  // the row tables
   };
-  Resident MakeResident(LoraWeights weights);
+  Resident MakeResident(OwnedLora lora);
   void Enter(int32_t slot, const std::function<Resident()>& make);
   void WriteTables(int32_t slot, const Resident& resident);
   void Count(const Resident& resident, int32_t change);

@@ -2,7 +2,6 @@
 
 #include <gtest/gtest.h>
 
-#include "model/lora_store.h"
 #include "model/test_session.h"
 #include "tensor/allocations.h"
 

@@ -144,7 +144,7 @@ Status Profile::MakeAdapters() {
     const auto idx = static_cast<size_t>(slot);
     ranks_.push_back(options_.ranks[idx % options_.ranks.size()]);
     const int64_t begin_ns = SteadyClock::Get().NowNs();
-    runtime_->loras().Set(slot, std::move(adapters[idx]));
+    runtime_->loras().Set(slot, std::move(adapters[idx]).TakeRows());
     load_ms_.push_back(static_cast<double>(SteadyClock::Get().NowNs() - begin_ns) * 1e-6);
     load_ranks_.push_back(ranks_.back());
   }

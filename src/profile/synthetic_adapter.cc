@@ -8,9 +8,9 @@
 #include <utility>
 #include <vector>
 
+#include "adapters/peft_config.h"
 #include "base/json.h"
 #include "base/random.h"
-#include "model/peft_config.h"
 #include "model/safetensors.h"
 
 namespace graft {

@@ -7,11 +7,11 @@
 #include <string>
 #include <vector>
 
+#include "adapters/lora_weights.h"
 #include "base/status.h"
 #include "base/thread_pool.h"
 #include "model/config.h"
 #include "model/lora_module.h"
-#include "model/lora_weights.h"
 
 namespace graft {
 

@@ -2,7 +2,7 @@
 
 #include <charconv>
 
-#include "executor/host_store.h"
+#include "adapters/host_store.h"
 
 namespace graft {
 namespace {

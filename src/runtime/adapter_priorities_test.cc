@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "executor/host_store.h"
+#include "adapters/host_store.h"
 
 namespace graft {
 namespace {

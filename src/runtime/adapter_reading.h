@@ -7,9 +7,9 @@
 #include <memory>
 #include <string>
 
+#include "adapters/paged_loader.h"
 #include "base/hash_memory.h"
 #include "base/status.h"
-#include "executor/paged_loader.h"
 #include "tensor/device.h"
 
 namespace graft {

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <string>
 
-#include "executor/peft_backend.h"
+#include "adapters/peft_backend.h"
 #include "model/config.h"
 #include "options/option.h"
 

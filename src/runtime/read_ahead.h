@@ -12,7 +12,7 @@
 #include <thread>
 #include <vector>
 
-#include "executor/peft_backend.h"
+#include "adapters/peft_backend.h"
 
 namespace graft {
 

@@ -8,8 +8,8 @@
 #include <semaphore>
 #include <thread>
 
+#include "adapters/adapter_test_util.h"
 #include "base/unwanted_work.h"
-#include "model/adapter_test_util.h"
 
 namespace graft {
 namespace {

@@ -385,7 +385,7 @@ void Runtime::MakeLoader() {
   loader_ = std::make_unique<PagedLoader>(
       model_->config, *backend_, *pool_, *loras_, model_->device, metrics_,
       CopiesAtOnce(options_.engine.scheduler.cold_start), fetch_limits_,
-      LoaderRanks{.link = rank_link_.get(), .slicer = MakeSlicer()});
+      LoaderRanks{.others = rank_link_.get(), .slicer = MakeSlicer()});
 }
 
 Status Runtime::MakeExecutor(const ExecutorLimits& limits, LoadedModel& model, bool lora) {

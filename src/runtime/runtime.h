@@ -9,6 +9,9 @@
 #include <utility>
 #include <vector>
 
+#include "adapters/host_store.h"
+#include "adapters/paged_loader.h"
+#include "adapters/peft_backend.h"
 #include "assist/cpu_assist.h"
 #include "base/device_turns.h"
 #include "base/hash_memory.h"
@@ -18,10 +21,7 @@
 #include "cache/content_table.h"
 #include "engine/engine.h"
 #include "engine/folder_catalog.h"
-#include "executor/host_store.h"
 #include "executor/model_executor.h"
-#include "executor/paged_loader.h"
-#include "executor/peft_backend.h"
 #include "grammar/grammar_store.h"
 #include "model/kv_pool.h"
 #include "model/lora_store.h"

@@ -10,7 +10,7 @@ namespace graft {
 namespace {
 
 constexpr int32_t kSimRowBytes = 1 << 16;
-// As in executor/paged_loader.h: a reader that takes so long is left alone, another one reads on.
+// As in adapters/paged_loader.h: a reader that takes so long is left alone, another one reads on.
 constexpr int32_t kReaders = 2;
 constexpr int32_t kSlowReadersMax = 16;
 constexpr int64_t kSlowNs = 2'000'000'000;

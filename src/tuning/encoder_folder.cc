@@ -3,9 +3,9 @@
 #include <filesystem>
 #include <utility>
 
+#include "adapters/prompt_config.h"
 #include "base/file.h"
 #include "base/json.h"
-#include "model/prompt_config.h"
 #include "tuning/recipe.h"
 #include "tuning/task_set.h"
 

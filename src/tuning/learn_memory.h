@@ -6,11 +6,11 @@
 #include <span>
 #include <vector>
 
+#include "adapters/prompt_config.h"
 #include "base/status.h"
 #include "learn/learner.h"
 #include "learn/trainer.h"
 #include "learn/training_sizes.h"
-#include "model/prompt_config.h"
 #include "runtime/memory_sum.h"
 #include "runtime/runtime_options.h"
 #include "runtime/server_memory.h"

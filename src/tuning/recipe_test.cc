@@ -2,10 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include "adapters/prompt_config.h"
 #include "jobs/learning_json.h"
 #include "jobs/old_learning_testing.h"
 #include "learn/training_sizes.h"
-#include "model/prompt_config.h"
 
 namespace graft {
 namespace {

@@ -7,10 +7,10 @@
 #include <sstream>
 #include <utility>
 
+#include "adapters/peft_config.h"
+#include "adapters/prompt_config.h"
+#include "adapters/virtual_tokens.h"
 #include "base/json.h"
-#include "model/peft_config.h"
-#include "model/prompt_config.h"
-#include "model/virtual_tokens.h"
 #include "tuning/teacher_prompts.h"
 
 namespace graft {

@@ -7,10 +7,10 @@
 #include <string>
 #include <vector>
 
+#include "adapters/peft_folder.h"
 #include "base/status.h"
 #include "learn/trainer.h"
 #include "model/config.h"
-#include "model/peft_folder.h"
 #include "text/tokenizer.h"
 #include "tuning/recipe.h"
 

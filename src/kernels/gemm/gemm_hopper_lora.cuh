@@ -7,7 +7,7 @@
 //
 // What is added to an element, and in which order, depends on its own row's adapter alone: slices
 // ascending, then tiles of 16 ranks ascending. Items of other segments add only zeros, because all
-// elements of B are finite (model/lora_weights.h).
+// elements of B are finite (adapters/lora_weights.h).
 #pragma once
 
 #include "kernels/common/cuda_launch.cuh"

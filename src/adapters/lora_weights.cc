@@ -1,0 +1,292 @@
+#include "adapters/lora_weights.h"
+
+#include <algorithm>
+#include <string_view>
+#include <utility>
+
+#include "adapters/lora_packing.h"
+#include "base/check.h"
+#include "model/tensor_rows.h"
+#include "step/adapter_rows.h"
+
+namespace graft {
+namespace {
+
+constexpr std::string_view kPrefix = "base_model.model.";
+
+// How PEFT ends a tensor's name; in memory (and in files of some tools) the adapter's name stands
+// before ".weight".
+struct Ending {
+  std::string_view text;
+  LoraSide side;
+};
+constexpr Ending kEndings[] = {{".lora_A.weight", LoraSide::kA},
+                               {".lora_B.weight", LoraSide::kB},
+                               {".lora_A.default.weight", LoraSide::kA},
+                               {".lora_B.default.weight", LoraSide::kB}};
+
+// Why a tensor that is neither A nor B of a projection cannot be applied.
+std::string ForeignReason(const ModelConfig& model, std::string_view name) {
+  const auto has = [name](std::string_view part) { return name.find(part) != name.npos; };
+  if (has("lora_magnitude_vector")) return "is a magnitude of DoRA, which is not applied";
+  if (has("embed_tokens") || has("lora_embedding_")) {
+    return "belongs to the embedding, which adapters cannot change here";
+  }
+  if (has("lm_head")) return "belongs to lm_head, which adapters cannot change here";
+  if (has("modules_to_save")) return "is a whole module (modules_to_save), which is not applied";
+  if (name.ends_with(".bias")) return "is a bias, which is not applied";
+  return "is not lora_A or lora_B of a projection of this model (expected names like \"" +
+         LoraTensorName(model, 0, LoraModule::kQ, LoraSide::kA) + "\")";
+}
+
+struct TensorAddress {
+  LoraModuleAddress module;
+  LoraSide side;
+};
+
+std::optional<TensorAddress> ParseTensorName(const ModelConfig& model, std::string_view name) {
+  if (!name.starts_with(kPrefix)) return std::nullopt;
+  name.remove_prefix(kPrefix.size());
+  for (const Ending& ending : kEndings) {
+    if (!name.ends_with(ending.text)) continue;
+    const std::string_view path = name.substr(0, name.size() - ending.text.size());
+    const std::optional<LoraModuleAddress> module = ParseLoraModulePath(model, path);
+    if (module.has_value()) return TensorAddress{*module, ending.side};
+  }
+  return std::nullopt;
+}
+
+// What PEFT would call a tensor that another tool has named: compiled models, parts of models that
+// see, and trainers that save without PEFT put other words in front. "" if it is no such tensor.
+std::string PeftNameOf(const ModelConfig& model, std::string_view name) {
+  const size_t layers = name.find("layers.");
+  if (layers == name.npos) return "";
+  std::string renamed = std::string(kPrefix) + "model." + std::string(name.substr(layers));
+  constexpr std::string_view kCompiled = "_orig_mod.";
+  for (size_t at = 0; (at = renamed.find(kCompiled)) != renamed.npos;) {
+    renamed.erase(at, kCompiled.size());
+  }
+  return renamed != name && ParseTensorName(model, renamed).has_value() ? renamed : "";
+}
+
+// Why a tensor is of no module.
+std::string ReasonAgainst(const ModelConfig& model, std::string_view name) {
+  const std::string renamed = PeftNameOf(model, name);
+  if (renamed.empty()) return ForeignReason(model, name);
+  return "has another name than PEFT gives it; rename it to \"" + renamed +
+         "\", and the other tensors likewise";
+}
+
+// The names of the file's tensors by module, as far as they belong to the adapter.
+class TensorIndex {
+ public:
+  TensorIndex(std::span<const LoraTarget> targets, const ModelConfig& model)
+      : model_(model),
+        is_target_(static_cast<size_t>(model.num_layers) * kLoraModules),
+        names_(is_target_.size()) {
+    for (const LoraTarget& target : targets) is_target_[At(target.layer, target.module)] = true;
+  }
+
+  Status Add(const std::string& name) {
+    const std::optional<TensorAddress> address = ParseTensorName(model_, name);
+    if (!address.has_value()) {
+      return UnimplementedError("tensor \"" + name + "\" " + ReasonAgainst(model_, name));
+    }
+    const auto [layer, module] = address->module;
+    if (layer >= model_.num_layers) {
+      return InvalidArgumentError("tensor \"" + name + "\" is of layer " + std::to_string(layer) +
+                                  ", but this model has " + std::to_string(model_.num_layers) +
+                                  " layers: the adapter was made for another base");
+    }
+    if (!is_target_[At(layer, module)]) {
+      return InvalidArgumentError("tensor \"" + name + "\" is of " +
+                                  LoraModulePath(model_, layer, module) +
+                                  ", which adapter_config.json does not target");
+    }
+    std::string& slot = names_[At(layer, module)][static_cast<size_t>(address->side)];
+    if (!slot.empty()) {
+      return InvalidArgumentError("tensors \"" + slot + "\" and \"" + name +
+                                  "\" are the same matrix twice");
+    }
+    slot = name;
+    return OkStatus();
+  }
+
+  Result<std::string> Find(const LoraTarget& target, LoraSide side) const {
+    const LoraModule first = StoredProjectionOf(model_, target.module).first;
+    const std::string& name = names_[At(target.layer, first)][static_cast<size_t>(side)];
+    if (!name.empty()) return name;
+    return InvalidArgumentError("tensor \"" +
+                                LoraTensorName(model_, target.layer, target.module, side) +
+                                "\" is missing: adapter_config.json targets " +
+                                LoraModulePath(model_, target.layer, target.module));
+  }
+
+ private:
+  static size_t At(int32_t layer, LoraModule module) {
+    return static_cast<size_t>(layer) * kLoraModules + static_cast<size_t>(module);
+  }
+  const ModelConfig& model_;
+  std::vector<bool> is_target_;
+  std::vector<std::array<std::string, 2>> names_;
+};
+
+Status CheckShape(const std::string& name, const std::vector<int64_t>& shape,
+                  const LoraTarget& target, LoraSide side, const PeftConfig& peft,
+                  const ModelConfig& model) {
+  const LoraModuleShape module =
+      ShapeOfStoredProjection(model, StoredProjectionOf(model, target.module));
+  const bool is_a = side == LoraSide::kA;
+  const std::vector<int64_t> wanted = is_a ? std::vector<int64_t>{target.rank, module.in}
+                                           : std::vector<int64_t>{module.out, target.rank};
+  if (shape == wanted) return OkStatus();
+  std::string message = "tensor \"" + name + "\" has shape " + SizesText(shape) + ", but " +
+                        LoraModulePath(model, target.layer, target.module) +
+                        " of this model, weight " + SizesText({module.out, module.in}) +
+                        ", with rank " + std::to_string(target.rank) + " takes " +
+                        SizesText(wanted);
+  const size_t rank_dim = is_a ? 0 : 1;
+  if (shape.size() != 2) {
+    message += ": it is not a matrix";
+  } else if (shape[1 - rank_dim] == wanted[1 - rank_dim]) {
+    message += ": the file does not hold the rank that adapter_config.json gives (r, rank_pattern)";
+  } else {
+    message += ": the adapter was made for another base";
+    if (!peft.base_model.empty()) message += ", it says '" + peft.base_model + "'";
+    if (!model.name_or_path.empty()) message += "; this one is '" + model.name_or_path + "'";
+  }
+  return InvalidArgumentError(message);
+}
+
+// Keeps only the module's rows of the projection's B.
+void TakeSlice(const LoraTarget& target, const ModelConfig& model, LoraTensors& tensors) {
+  const StoredProjection& projection = StoredProjectionOf(model, target.module);
+  for (int m = static_cast<int>(projection.first); m < static_cast<int>(target.module); ++m) {
+    tensors.b_row += ShapeOfLoraModule(model, static_cast<LoraModule>(m)).out;
+  }
+  tensors.b.shape[0] = ShapeOfLoraModule(model, target.module).out;
+  tensors.b.data = static_cast<const char*>(tensors.b.data) +
+                   tensors.b_row * target.rank * DTypeBytes(tensors.b.dtype);
+}
+
+}  // namespace
+
+int64_t LoraRowBytes(int64_t elements, DType dtype) {
+  return (elements * DTypeBytes(dtype) + kRowAlignment - 1) / kRowAlignment * kRowAlignment;
+}
+
+std::string LoraTensorName(const ModelConfig& model, int32_t layer, LoraModule module,
+                           LoraSide side) {
+  return std::string(kPrefix) + LoraModulePath(model, layer, module) +
+         (side == LoraSide::kA ? ".lora_A.weight" : ".lora_B.weight");
+}
+
+Result<std::vector<LoraTensors>> MatchLoraTensors(const SafetensorsFile& file,
+                                                  std::span<const LoraTarget> targets,
+                                                  const PeftConfig& peft,
+                                                  const ModelConfig& model) {
+  TensorIndex index(targets, model);
+  for (const auto& [name, entry] : file.entries()) RETURN_IF_ERROR(index.Add(name));
+  std::vector<LoraTensors> matched;
+  matched.reserve(targets.size());
+  for (const LoraTarget& target : targets) {
+    LoraTensors tensors;
+    for (const LoraSide side : {LoraSide::kA, LoraSide::kB}) {
+      ASSIGN_OR_RETURN(const std::string name, index.Find(target, side));
+      ASSIGN_OR_RETURN(TensorView tensor, file.Tensor(name));
+      RETURN_IF_ERROR(CheckShape(name, tensor.shape, target, side, peft, model));
+      (side == LoraSide::kA ? tensors.a : tensors.b) = std::move(tensor);
+    }
+    TakeSlice(target, model, tensors);
+    matched.push_back(std::move(tensors));
+  }
+  return matched;
+}
+
+Result<LoraWeights> LoraWeights::Load(const SafetensorsFile& file, const PeftConfig& peft,
+                                      const ModelConfig& model, DType dtype, WorkCrew* crew) {
+  LoraWeights weights;
+  weights.dtype_ = dtype;
+  ASSIGN_OR_RETURN(weights.targets_, ResolveLoraTargets(peft, model));
+  ASSIGN_OR_RETURN(const std::vector<LoraTensors> tensors,
+                   MatchLoraTensors(file, weights.targets_, peft, model));
+  weights.LayOut(model);
+  RETURN_IF_ERROR(PackLora(tensors, weights.targets_, weights.matrices_, model, dtype, crew));
+  return weights;
+}
+
+LoraWeights LoraWeights::None(const ModelConfig& model, DType dtype) {
+  LoraWeights weights;
+  weights.dtype_ = dtype;
+  weights.LayOut(model);
+  return weights;
+}
+
+// Every shape is known to be the file's own by now: the buffer is about as large as the file.
+void LoraWeights::LayOut(const ModelConfig& model) {
+  const auto owns_a = [&](const LoraTarget& target) {
+    return StoredProjectionOf(model, target.module).first == target.module;
+  };
+  int64_t bytes = 0;
+  size_t num_rows = 0;
+  for (const LoraTarget& target : targets_) {
+    const LoraModuleShape shape = ShapeOfLoraModule(model, target.module);
+    bytes += target.rank * LoraRowBytes(shape.out, dtype_);
+    if (owns_a(target)) bytes += target.rank * LoraRowBytes(shape.in, dtype_);
+    num_rows += (owns_a(target) ? 2 : 1) * static_cast<size_t>(target.rank);
+    rank_max_ = std::max(rank_max_, target.rank);
+  }
+  buffer_ = Buffer(bytes);
+  rows_.reserve(num_rows);  // so that pointers into it hold
+  matrices_.resize(static_cast<size_t>(model.num_layers) * kLoraModules);
+  char* next = buffer_.as<char>();
+  const auto lay_rows = [&](int32_t rank, int64_t row_bytes) {
+    const void* const* const first = rows_.data() + rows_.size();
+    for (int32_t j = 0; j < rank; ++j, next += row_bytes) rows_.push_back(next);
+    return first;
+  };
+  for (const LoraTarget& target : targets_) {
+    const LoraModuleShape shape = ShapeOfLoraModule(model, target.module);
+    LoraMatrix* const layer = &matrices_[static_cast<size_t>(target.layer) * kLoraModules];
+    LoraMatrix& matrix = layer[static_cast<size_t>(target.module)];
+    matrix.rank = target.rank;
+    matrix.scale = target.scale;
+    const LoraModule first = StoredProjectionOf(model, target.module).first;
+    matrix.a_rows = owns_a(target) ? lay_rows(target.rank, LoraRowBytes(shape.in, dtype_))
+                                   : layer[static_cast<size_t>(first)].a_rows;
+    matrix.b_rows = lay_rows(target.rank, LoraRowBytes(shape.out, dtype_));
+  }
+  CHECK_EQ(next - buffer_.as<char>(), bytes);
+  CHECK_EQ(rows_.size(), num_rows);
+}
+
+LoraWeights LoraWeights::SliceOf(const ModelConfig& model, const Shard& shard) const {
+  LoraWeights slice;
+  slice.dtype_ = dtype_;
+  slice.targets_ = targets_;
+  slice.LayOut(ShardConfig(model, shard.num_ranks));
+  const auto copy = [this](const void* const* from, const IndexRange& elements, int32_t rank,
+                           const void* const* to) {
+    const int64_t element = DTypeBytes(dtype_);
+    for (int32_t j = 0; j < rank; ++j) {
+      std::memcpy(const_cast<void*>(to[j]),
+                  static_cast<const char*>(from[j]) + elements.begin * element,
+                  static_cast<size_t>(elements.size() * element));
+    }
+  };
+  for (const LoraTarget& target : targets_) {
+    const LoraModuleSlice elements = SliceOfLoraModule(model, target.module, shard);
+    const LoraMatrix& from = matrix(target.layer, target.module);
+    const LoraMatrix& to = slice.matrix(target.layer, target.module);
+    copy(from.a_rows, elements.in, target.rank, to.a_rows);
+    copy(from.b_rows, elements.out, target.rank, to.b_rows);
+  }
+  return slice;
+}
+
+int64_t LoraWeights::bytes() const {
+  return buffer_.bytes() + static_cast<int64_t>(rows_.size() * sizeof(rows_[0])) +
+         static_cast<int64_t>(matrices_.size() * sizeof(matrices_[0]));
+}
+
+}  // namespace graft
