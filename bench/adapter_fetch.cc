@@ -38,7 +38,7 @@ std::vector<double> FetchAll(const Bench& bench, int num_threads, const AdapterR
                              double* all_ms) {
   Metrics metrics;
   HostStore store(int64_t{16} << 30, metrics);
-  PeftBackend backend(bench.config, DType::kBF16, store, {}, {}, {}, {}, help);
+  PeftBackend backend(bench.config, TypesOf(DType::kBF16), store, {}, {}, {}, help);
   std::vector<double> times(bench.folders.size());
   std::atomic<size_t> next = 0;
   const int64_t begin_ns = SteadyClock::Get().NowNs();

@@ -65,7 +65,7 @@ std::string NameOf(const Arithmetic& arithmetic) {
 struct Model {
   Model(const std::string& dir, DType dtype, Stream& stream, int32_t adapters_max)
       : config(*LoadModelConfig(dir)),
-        weights(std::move(*LoadWeights(dir, config, dtype, stream))),
+        weights(std::move(*LoadWeights(dir, config, TypesOf(dtype, stream.device), stream))),
         loras(config, adapters_max, stream.device) {}
 
   ModelConfig config;

@@ -206,7 +206,7 @@ HostAdapter AdapterSlicer::VirtualTokensOf(const HostAdapter& whole) const {
   const bool is_kv = whole.facts.has_virtual_kv;
   slice.facts.num_virtual_tokens = from.num_tokens;
   slice.facts.has_virtual_kv = is_kv;
-  const int64_t head = is_kv ? model_.head_dim * DTypeBytes(dtypes_.kv) : from.row_bytes;
+  const int64_t head = is_kv ? model_.head_dim * DTypeBytes(types_.kv) : from.row_bytes;
   const int64_t num_heads = is_kv ? model_.num_kv_heads : 1;
   const IndexRange heads = is_kv ? KvHeadsOf(model_, shard_) : IndexRange{0, 1};
   const int64_t num_parts = is_kv ? int64_t{2} * model_.num_layers : 1;
@@ -232,7 +232,7 @@ HostAdapter AdapterSlicer::Slice(const HostAdapter& whole) const {
     matrices[i].scale = whole.matrices[i].scale;
   }
   HostAdapter slice = LayOut(std::move(matrices), ShardConfig(model_, shard_.num_ranks),
-                             dtypes_.weights, VirtualTokensOf(whole));
+                             types_.adapters, VirtualTokensOf(whole));
   slice.facts.hash = whole.facts.hash;
   slice.facts.base_model = whole.facts.base_model;
   slice.facts.rank_max = whole.facts.rank_max;
@@ -241,7 +241,7 @@ HostAdapter AdapterSlicer::Slice(const HostAdapter& whole) const {
   slice.facts.text = whole.facts.text;
   slice.facts.changes_nothing = whole.facts.changes_nothing;
   StretchFinder finder(whole, &slice);
-  const int64_t element = DTypeBytes(dtypes_.weights);
+  const int64_t element = DTypeBytes(types_.adapters);
   for (size_t i = 0; i < slice.matrices.size(); ++i) {
     const HostAdapter::Matrix& to = slice.matrices[i];
     const HostAdapter::Matrix& from = whole.matrices[i];

@@ -70,8 +70,8 @@ HostRows HostRowsOf(const HostAdapter& adapter);
 class AdapterSlicer {
  public:
   AdapterSlicer() = default;  // of one rank, which keeps all
-  AdapterSlicer(const ModelConfig& model, const Shard& shard, const VirtualTokenDTypes& dtypes)
-      : model_(model), shard_(shard), dtypes_(dtypes) {}
+  AdapterSlicer(const ModelConfig& model, const Shard& shard, const ServedTypes& types)
+      : model_(model), shard_(shard), types_(types) {}
 
   bool keeps_all() const { return shard_.num_ranks == 1; }
   // The slice as an adapter of its own; its stretches are pieces of the whole one's.
@@ -82,7 +82,7 @@ class AdapterSlicer {
 
   ModelConfig model_;
   Shard shard_;
-  VirtualTokenDTypes dtypes_;
+  ServedTypes types_;
 };
 
 }  // namespace graft

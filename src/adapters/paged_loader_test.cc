@@ -124,7 +124,7 @@ class PagedLoaderTest : public ::testing::TestWithParam<DeviceKind> {
   const testing::TempDir dir_;
   Metrics metrics_;
   HostStore store_{int64_t{4} << 20, metrics_};
-  PeftBackend backend_{model_, DType::kF32, store_};
+  PeftBackend backend_{model_, TypesOf(DType::kF32), store_};
   std::unique_ptr<KvPool> pool_;
   std::unique_ptr<LoraStore> loras_;
   std::unique_ptr<PagedLoader> loader_;
@@ -234,7 +234,7 @@ TEST_P(PagedLoaderTest, TwoAtOnceTakeTurnsByLayers) {
 TEST_P(PagedLoaderTest, WhatTheHostLostIsReadAgainForItsCopy) {
   const std::string path = Folder("a", kAll, 1);
   HostStore none(0, metrics_);
-  PeftBackend backend(model_, DType::kF32, none);
+  PeftBackend backend(model_, TypesOf(DType::kF32), none);
   UseLoader(backend);
   const LoadEvent fetched = Fetch(0, path);
   EXPECT_FALSE(loader_->FindInHost(fetched.facts.hash).has_value());
@@ -274,7 +274,7 @@ TEST_P(PagedLoaderTest, FailuresSayWhy) {
   EXPECT_EQ(Fetch(2, broken).status.code(), StatusCode::kDataLoss) << "not the request's fault";
   // Neither the folder nor the host's store has it any more when it is copied.
   HostStore none(0, metrics_);
-  PeftBackend backend(model_, DType::kF32, none);
+  PeftBackend backend(model_, TypesOf(DType::kF32), none);
   PagedLoader loader(model_, backend, *pool_, *loras_, device_.stream().device, metrics_, 1);
   const PackedRows pages = *packer_->Pack(good.facts.rows);
   EXPECT_FALSE(loader.Copy({{1, path, good.facts.hash, ""}, 0, pages.extents()}));
@@ -313,7 +313,7 @@ FetchLimits LimitsOf(int32_t threads, int32_t threads_more, int64_t slow_ns, int
 TEST_P(PagedLoaderTest, AFolderThatHangsHoldsUpNobodyElse) {
   const std::string hangs = Folder("hangs", kAll, 1);
   const std::string good = Folder("good", kSome, 2);
-  HangingBackend backend(model_, DType::kF32, store_);
+  HangingBackend backend(model_, TypesOf(DType::kF32), store_);
   // Once with a second thread from the start, and once with a thread that is added when the first
   // is slow.
   for (const FetchLimits& limits :
@@ -348,7 +348,7 @@ TEST_P(PagedLoaderTest, AFolderThatHangsHoldsUpNobodyElse) {
 TEST_P(PagedLoaderTest, NobodysFetchesTakeAllThreads) {
   const std::string hangs = Folder("hangs", kAll, 1);
   const std::string good = Folder("good", kSome, 2);
-  HangingBackend backend(model_, DType::kF32, store_);
+  HangingBackend backend(model_, TypesOf(DType::kF32), store_);
   UseLoader(backend, LimitsOf(1, 1, kLongNs, kLongNs));
   const auto fetch = [&](int32_t content, const std::string& path, int32_t holder) {
     FetchOrder order = {content, path, "", path};
@@ -376,7 +376,7 @@ TEST_P(PagedLoaderTest, NobodysFetchesTakeAllThreads) {
 
 TEST_P(PagedLoaderTest, AFolderThatHangsForLongIsGivenUp) {
   const std::string hangs = Folder("hangs", kAll, 1);
-  HangingBackend backend(model_, DType::kF32, store_);
+  HangingBackend backend(model_, TypesOf(DType::kF32), store_);
   UseLoader(backend, LimitsOf(1, 0, kLongNs, 200'000'000));
   const auto fetch = [&](int32_t content, const std::string& path) {
     loader_->Fetch({content, path, "", path});
@@ -410,7 +410,7 @@ TEST_P(PagedLoaderTest, AFolderThatHangsForLongIsGivenUp) {
 TEST_P(PagedLoaderTest, ACopyWhoseFolderHangsIsGivenUpForGood) {
   const std::string hangs = Folder("hangs", kAll, 1);
   HostStore none(0, metrics_);
-  HangingBackend backend(model_, DType::kF32, none);
+  HangingBackend backend(model_, TypesOf(DType::kF32), none);
   UseLoader(backend, LimitsOf(1, 1, kLongNs, 200'000'000));
   const AdapterFacts facts = backend_.Read(hangs).value();
   const PackedRows pages = *packer_->Pack(facts.rows);
@@ -469,7 +469,7 @@ class SlowBackend : public PeftBackend {
 };
 
 TEST_P(PagedLoaderTest, AsManyAreReadAtOnceAsThereAreThreads) {
-  SlowBackend backend(model_, DType::kF32, store_);
+  SlowBackend backend(model_, TypesOf(DType::kF32), store_);
   UseLoader(backend, {.threads = 5});
   for (int32_t i = 0; i < 8; ++i) {
     const std::string path = Folder("a" + std::to_string(i), kSome, static_cast<uint64_t>(i));
@@ -484,7 +484,7 @@ TEST_P(PagedLoaderTest, AsManyAreReadAtOnceAsThereAreThreads) {
 
 // The memory that reading takes is bounded, and one that is larger than the bound is read alone.
 TEST_P(PagedLoaderTest, ReadsWaitForEachOthersMemory) {
-  SlowBackend backend(model_, DType::kF32, store_);
+  SlowBackend backend(model_, TypesOf(DType::kF32), store_);
   UseLoader(backend, {.threads = 8, .bytes_max = 250});
   const std::vector<std::string> names = {"a", "b", "large", "c", "d", "e", "f", "g"};
   for (size_t i = 0; i < names.size(); ++i) {
@@ -504,7 +504,7 @@ TEST_P(PagedLoaderTest, ReadsWaitForEachOthersMemory) {
 
 // One holder's large adapters do not keep another's out: holders take turns for memory, too.
 TEST_P(PagedLoaderTest, HoldersTakeTurnsForMemory) {
-  SlowBackend backend(model_, DType::kF32, store_);
+  SlowBackend backend(model_, TypesOf(DType::kF32), store_);
   UseLoader(backend, {.threads = 8, .bytes_max = 1000});
   const auto fetch = [&](int32_t content, const std::string& name, int32_t holder) {
     const std::string path = Folder(name, kSome, 1);
@@ -530,7 +530,7 @@ TEST_P(PagedLoaderTest, HoldersTakeTurnsForMemory) {
 
 // What is slow takes its memory all the same.
 TEST_P(PagedLoaderTest, SlowFetchesCount) {
-  SlowBackend backend(model_, DType::kF32, store_);
+  SlowBackend backend(model_, TypesOf(DType::kF32), store_);
   FetchLimits limits = LimitsOf(8, 16, 1'000'000, kLongNs);
   limits.bytes_max = 250;
   UseLoader(backend, limits);
@@ -563,7 +563,7 @@ TEST_P(PagedLoaderTest, SlowFetchesCount) {
 // What hangs while all threads are busy is slow all the same: another is read beside it as soon as
 // a thread is free.
 TEST_P(PagedLoaderTest, AFetchTurnsSlowWhileAllThreadsAreBusy) {
-  SlowBackend backend(model_, DType::kF32, store_);
+  SlowBackend backend(model_, TypesOf(DType::kF32), store_);
   FetchLimits limits = LimitsOf(2, 0, 1'000'000, 60'000'000'000);
   limits.bytes_max = 1100;
   UseLoader(backend, limits);
@@ -589,7 +589,7 @@ TEST_P(PagedLoaderTest, AFetchTurnsSlowWhileAllThreadsAreBusy) {
 
 // What is read outside the line, as for a load over HTTP, has its room of the line's.
 TEST_P(PagedLoaderTest, ReadsBesideTheLineCount) {
-  SlowBackend backend(model_, DType::kF32, store_);
+  SlowBackend backend(model_, TypesOf(DType::kF32), store_);
   UseLoader(backend, {.threads = 8, .bytes_max = 1150});
   const std::string beside = Folder("large", kSome, 1);
   std::thread load([&] { EXPECT_TRUE(backend.Read(beside).ok()); });
@@ -623,7 +623,7 @@ class HidingBackend : public PeftBackend {
 TEST_P(PagedLoaderTest, AFolderThatHidesItsSizeHoldsUpNobodyElse) {
   const std::string hangs = Folder("hangs", kAll, 1);
   const std::string good = Folder("good", kSome, 2);
-  HidingBackend backend(model_, DType::kF32, store_);
+  HidingBackend backend(model_, TypesOf(DType::kF32), store_);
   UseLoader(backend, {.threads = 2, .threads_more = 0, .slow_ns = kLongNs, .give_up_ns = kLongNs});
   loader_->Fetch({0, hangs, "", hangs});
   for (int32_t content = 1; content < 5; ++content) {
@@ -649,7 +649,7 @@ TEST_P(PagedLoaderTest, AFolderThatHidesItsSizeHoldsUpNobodyElse) {
 TEST_P(PagedLoaderTest, AFolderThatHangsTakesNobodysMemory) {
   const std::string hangs = Folder("hangs", kAll, 1);
   const std::string good = Folder("good", kSome, 2);
-  HangingBackend backend(model_, DType::kF32, store_);
+  HangingBackend backend(model_, TypesOf(DType::kF32), store_);
   FetchLimits limits = LimitsOf(2, 1, 1'000'000, kLongNs);
   limits.bytes_max = 1;
   UseLoader(backend, limits);
@@ -666,7 +666,7 @@ TEST_P(PagedLoaderTest, FoldersThatHangOneAfterTheOtherTakeNobodysMemory) {
   const std::string first = Folder("hangs first", kAll, 1);
   const std::string second = Folder("hangs second", kAll, 2);
   const std::string good = Folder("good", kSome, 3);
-  HangingBackend backend(model_, DType::kF32, store_);
+  HangingBackend backend(model_, TypesOf(DType::kF32), store_);
   FetchLimits limits = LimitsOf(3, 2, 20'000'000, kLongNs);
   limits.bytes_max = 1;
   UseLoader(backend, limits);
@@ -683,7 +683,7 @@ TEST_P(PagedLoaderTest, FoldersThatHangOneAfterTheOtherTakeNobodysMemory) {
 // What is fetched for later is bounded, too: the rest is read again for its copy.
 TEST_P(PagedLoaderTest, WhatIsFetchedIsHeldWithinBounds) {
   HostStore none(0, metrics_);
-  PeftBackend backend(model_, DType::kF32, none);
+  PeftBackend backend(model_, TypesOf(DType::kF32), none);
   for (const bool by_bytes : {false, true}) {
     FetchLimits limits;
     limits.bytes_max = by_bytes ? 1 : int64_t{1} << 30;
@@ -710,7 +710,7 @@ TEST_P(PagedLoaderTest, WhatIsFetchedIsHeldWithinBounds) {
 TEST_P(PagedLoaderTest, WhatIsCopiedCounts) {
   const std::string path = Folder("a", kSome, 1);
   HostStore none(0, metrics_);
-  PeftBackend backend(model_, DType::kF32, none);
+  PeftBackend backend(model_, TypesOf(DType::kF32), none);
   std::counting_semaphore<> allowed(0);
   for (const bool is_held : {false, true}) {
     UseLoader(backend);
@@ -737,7 +737,7 @@ TEST_P(PagedLoaderTest, WhatIsCopiedCounts) {
 TEST_P(PagedLoaderTest, WhatIsGivenUpTakesNobodysMemory) {
   const std::string hangs = Folder("hangs", kAll, 1);
   const std::string good = Folder("good", kSome, 2);
-  HangingBackend backend(model_, DType::kF32, store_);
+  HangingBackend backend(model_, TypesOf(DType::kF32), store_);
   FetchLimits limits = LimitsOf(2, 0, kLongNs, 1'000'000'000);
   limits.bytes_max = 1;
   UseLoader(backend, limits);

@@ -38,7 +38,7 @@ struct LoadedAdapter {
 // What reading takes besides the folder, the same for all of a backend's.
 struct ReadingContext {
   const ModelConfig& config;
-  const VirtualTokenDTypes& dtypes;
+  const ServedTypes& types;
   const FileJail& jail;
   const AdapterTextHooks& hooks;
   AdapterReadHelp help;
@@ -93,13 +93,13 @@ Result<LoadedAdapter> LoadPrompt(const PeftFolder& folder, const SafetensorsFile
                                  const ReadingContext& context) {
   const Result<PromptConfig> prompt = ParsePromptConfig(folder.config, context.config);
   if (!prompt.ok()) return prompt.status().WithContext(folder.path + "/adapter_config.json");
-  Result<VirtualTokens> tokens = VirtualTokens::Load(file, *prompt, context.config, context.dtypes);
+  Result<VirtualTokens> tokens = VirtualTokens::Load(file, *prompt, context.config, context.types);
   if (!tokens.ok()) return tokens.status().WithContext(folder.path);
   return LoadedAdapter{
       "",
       prompt->base_model,
       prompt->peft_version,
-      {LoraWeights::None(context.config, context.dtypes.weights), std::move(*tokens)}};
+      {LoraWeights::None(context.config, context.types.adapters), std::move(*tokens)}};
 }
 
 Result<LoadedAdapter> LoadLora(const PeftFolder& folder, SafetensorsFile file,
@@ -115,7 +115,7 @@ Result<LoadedAdapter> LoadLora(const PeftFolder& folder, SafetensorsFile file,
                                 std::to_string(config.vocab_size - 1));
   }
   Result<LoraWeights> weights =
-      LoraWeights::Load(file, *peft, config, context.dtypes.weights, context.help.crew);
+      LoraWeights::Load(file, *peft, config, context.types.adapters, context.help.crew);
   if (!weights.ok()) return weights.status().WithContext(folder.path);
   Result<LoraSelfTest> test =
       LoraSelfTest::Begin(std::move(file), *peft, config, *weights, context.help.crew);
@@ -273,7 +273,7 @@ int64_t PeftBackend::BytesToFetch(const std::string& path) const {
     if (stamp.ok() && stamp->bytes <= bytes_max) bytes += stamp->bytes;
   }
   // Files of 16 bits become twice as large where fp32 is served.
-  return dtypes_.weights == DType::kF32 ? 3 * bytes : 2 * bytes;
+  return types_.adapters == DType::kF32 ? 3 * bytes : 2 * bytes;
 }
 
 Result<HostStore::Held> PeftBackend::ReadFolder(const std::string& path, const std::string& hash,
@@ -281,7 +281,7 @@ Result<HostStore::Held> PeftBackend::ReadFolder(const std::string& path, const s
   RETURN_IF_ERROR(CheckVocabularyOnce(path));
   ASSIGN_OR_RETURN(LoadedAdapter adapter, LoadAdapter(path, hash,
                                                       {.config = config_,
-                                                       .dtypes = dtypes_,
+                                                       .types = types_,
                                                        .jail = jail_,
                                                        .hooks = texts_,
                                                        .help = {how.crew, help_.memory}}));
@@ -349,7 +349,7 @@ Result<HostStore::Held> PeftBackend::FetchSum(std::vector<AdapterPart> parts,
     addends.push_back({.adapter = &*held.at(part.hash), .weight = part.weight});
   }
   try {
-    Result<AdapterWeights> weights = AddAdapters(addends, config_, dtypes_.weights);
+    Result<AdapterWeights> weights = AddAdapters(addends, config_, types_.adapters);
     if (!weights.ok()) return weights.status().WithContext(what);
     const AdapterFacts& first = addends.front().adapter->facts;
     HostAdapter whole = DescribeHostAdapter(*weights, config_, hash, first.base_model);
@@ -403,12 +403,11 @@ void TellText(const AdapterTextPtr& text, OrderedJson* json) {
 
 }  // namespace
 
-Result<OrderedJson> InspectAdapter(const std::string& path, const ModelConfig& config, DType dtype,
-                                   const AdapterTextHooks& texts, const FileJail& jail,
-                                   AdapterTextPtr* text) {
+Result<OrderedJson> InspectAdapter(const std::string& path, const ModelConfig& config,
+                                   const ServedTypes& types, const AdapterTextHooks& texts,
+                                   const FileJail& jail, AdapterTextPtr* text) {
   RETURN_IF_ERROR(CheckVocabulary(path, jail, texts));
-  const VirtualTokenDTypes dtypes = {dtype, KvDType(dtype, Device())};
-  ASSIGN_OR_RETURN(LoadedAdapter adapter, LoadAdapter(path, "", {config, dtypes, jail, texts, {}}));
+  ASSIGN_OR_RETURN(LoadedAdapter adapter, LoadAdapter(path, "", {config, types, jail, texts, {}}));
   RETURN_IF_ERROR(FinishTest(path, adapter.test.has_value() ? &*adapter.test : nullptr));
   const LoraWeights& lora = adapter.weights.lora;
   const std::optional<VirtualTokens>& tokens = adapter.weights.virtual_tokens;
@@ -418,7 +417,7 @@ Result<OrderedJson> InspectAdapter(const std::string& path, const ModelConfig& c
                       {"peft_version", adapter.peft_version},
                       {"rank_max", lora.rank_max()},
                       {"bytes", lora.bytes() + (tokens ? tokens->buffer().bytes() : 0)},
-                      {"served_dtype", std::string(DTypeName(dtype))}};
+                      {"served_dtype", std::string(DTypeName(types.adapters))}};
   if (tokens.has_value()) {
     const bool is_embedding = tokens->kind() == VirtualTokenKind::kEmbedding;
     json["virtual_tokens"] = {{"count", tokens->num_tokens()},

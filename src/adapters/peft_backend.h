@@ -16,7 +16,7 @@
 #include "base/file.h"
 #include "base/json_fwd.h"
 #include "model/config.h"
-#include "model/kv_pool.h"
+#include "model/served_types.h"
 #include "step/adapter_loader.h"
 
 namespace graft {
@@ -33,14 +33,14 @@ struct AdapterTextHooks {
 
 class PeftBackend : public AdapterBackend {
  public:
-  // `store` is borrowed. Adapters are served in `dtype` on `device`, and read only in `jail`. With
+  // `store` is borrowed. Adapters are served in `types`, and read only in `jail`. With
   // a `slicer` (several ranks take slices out of the store) an adapter that finds no room there is
   // kResourceExhausted, and one with virtual tokens kUnimplemented. `help` is borrowed.
-  PeftBackend(const ModelConfig& config, DType dtype, HostStore& store, FileJail jail = {},
-              AdapterSlicer slicer = {}, const Device& device = {}, AdapterTextHooks texts = {},
+  PeftBackend(const ModelConfig& config, const ServedTypes& types, HostStore& store,
+              FileJail jail = {}, AdapterSlicer slicer = {}, AdapterTextHooks texts = {},
               const AdapterReadHelp& help = {})
       : config_(config),
-        dtypes_{dtype, KvDType(dtype, device)},
+        types_(types),
         store_(store),
         jail_(std::move(jail)),
         slicer_(std::move(slicer)),
@@ -102,7 +102,7 @@ class PeftBackend : public AdapterBackend {
                                HostPut how, LoraSelfTest* test = nullptr);
 
   const ModelConfig config_;
-  const VirtualTokenDTypes dtypes_;
+  const ServedTypes types_;
   HostStore& store_;
   const FileJail jail_;
   const AdapterSlicer slicer_;  // any rank's: all slices have the same shape
@@ -116,8 +116,8 @@ class PeftBackend : public AdapterBackend {
 // The output of `graft adapters inspect` for a folder that this model can serve: identity, ranks,
 // scales and layers per module, virtual tokens, bytes, and its texts (also in `*text`, if it is not
 // null). Fails with the reason for which a load in `jail` would fail.
-Result<OrderedJson> InspectAdapter(const std::string& path, const ModelConfig& config, DType dtype,
-                                   const AdapterTextHooks& texts = {}, const FileJail& jail = {},
-                                   AdapterTextPtr* text = nullptr);
+Result<OrderedJson> InspectAdapter(const std::string& path, const ModelConfig& config,
+                                   const ServedTypes& types, const AdapterTextHooks& texts = {},
+                                   const FileJail& jail = {}, AdapterTextPtr* text = nullptr);
 
 }  // namespace graft

@@ -48,7 +48,7 @@ class AdapterBackendTest : public ::testing::Test {
   const TempDir dir_;
   Metrics metrics_;
   HostStore store_{int64_t{8} << 20, metrics_};
-  PeftBackend backend_{model_, DType::kF32, store_};
+  PeftBackend backend_{model_, TypesOf(DType::kF32), store_};
 };
 
 TEST_F(AdapterBackendTest, ReadsIntoTheHostsMemory) {
@@ -74,7 +74,7 @@ TEST_F(AdapterBackendTest, ReadsIntoTheHostsMemory) {
 TEST_F(AdapterBackendTest, WhatLiesBesideTheWeightsIsHandedOn) {
   std::string refused_vocabulary;
   PeftBackend backend(
-      model_, DType::kF32, store_, {}, {}, {},
+      model_, TypesOf(DType::kF32), store_, {}, {},
       {.read = [](const ReadBesideAdapter& read) -> Result<AdapterTextPtr> {
          ASSIGN_OR_RETURN(const std::optional<std::string> text, read("chat_template.jinja"));
          if (!text.has_value()) return InvalidArgumentError("generation_config.json: no");
@@ -110,7 +110,7 @@ TEST_F(AdapterBackendTest, WhatLiesBesideTheWeightsIsHandedOn) {
 }
 
 TEST_F(AdapterBackendTest, WhereTextsDoNotCountTheyAreNoPartOfTheContent) {
-  PeftBackend counts(model_, DType::kF32, store_, {}, {}, {},
+  PeftBackend counts(model_, TypesOf(DType::kF32), store_, {}, {},
                      {.read = [](const ReadBesideAdapter&) -> Result<AdapterTextPtr> {
                        return ShareAdapterText({.chat_template = "hi"});
                      }});
@@ -122,7 +122,7 @@ TEST_F(AdapterBackendTest, WhereTextsDoNotCountTheyAreNoPartOfTheContent) {
   EXPECT_EQ(*backend_.Hash(path), bare);
   EXPECT_EQ(backend_.Read(path)->hash, bare);
   EXPECT_EQ(*backend_.ReadText(path), nullptr);
-  EXPECT_EQ((*InspectAdapter(path, model_, DType::kF32))["hash"], bare);
+  EXPECT_EQ((*InspectAdapter(path, model_, TypesOf(DType::kF32)))["hash"], bare);
   // Known by the hash of a server that takes them, it is the same weights without them.
   EXPECT_EQ(*backend_.HashAs(path, with_texts), with_texts);
   EXPECT_EQ(*backend_.HashAs(path, std::string(64, 'a')), bare);
@@ -141,7 +141,7 @@ TEST_F(AdapterBackendTest, LinksToTextsOutsideAreNotRead) {
   Folder("in/a");
   WriteFile(dir_.File("secret"), "secret");
   const std::string path = dir_.File("in/a");
-  PeftBackend backend(model_, DType::kF32, store_, FileJail({dir_.File("in")}), {}, {},
+  PeftBackend backend(model_, TypesOf(DType::kF32), store_, FileJail({dir_.File("in")}), {},
                       {.read = [](const ReadBesideAdapter&) -> Result<AdapterTextPtr> {
                          return InvalidArgumentError("it was read");
                        },
@@ -161,7 +161,7 @@ TEST_F(AdapterBackendTest, LinksToTextsOutsideAreNotRead) {
 
 TEST_F(AdapterBackendTest, AnEarlierVersionsHashLeadsToTheWeightsAlone) {
   int num_vocabularies = 0;
-  PeftBackend backend(model_, DType::kF32, store_, {}, {}, {},
+  PeftBackend backend(model_, TypesOf(DType::kF32), store_, {}, {},
                       {.read = [](const ReadBesideAdapter&) -> Result<AdapterTextPtr> {
                          return ShareAdapterText({.chat_template = "hi"});
                        },
@@ -194,7 +194,7 @@ TEST_F(AdapterBackendTest, TellsWhatChangesNothing) {
   EXPECT_FALSE(backend_.Read(Folder("a"))->changes_nothing);
   const std::string path = Folder("b", R"("lora_alpha": 0)");
   EXPECT_TRUE(backend_.Read(path)->changes_nothing);
-  EXPECT_EQ((*InspectAdapter(path, model_, DType::kF32))["changes_nothing"], true);
+  EXPECT_EQ((*InspectAdapter(path, model_, TypesOf(DType::kF32)))["changes_nothing"], true);
   WriteAdapter(dir_.File("soft"), PromptJson("PROMPT_TUNING"),
                SafetensorsBytes({PromptTestTensor(3, 21)}));
   EXPECT_FALSE(backend_.Read(dir_.File("soft"))->changes_nothing);
@@ -251,7 +251,7 @@ TEST_F(AdapterBackendTest, ReadsABundle) {
   EXPECT_EQ(std::memcmp(both->stretches[0].data + q.a_begin,
                         alone->stretches[0].data + alone->matrices[0].a_begin, 21 * sizeof(float)),
             0);
-  const OrderedJson told = *InspectAdapter(path, model_, DType::kF32);
+  const OrderedJson told = *InspectAdapter(path, model_, TypesOf(DType::kF32));
   EXPECT_EQ(told["virtual_tokens"]["count"], 3);
   EXPECT_EQ(told["rank_max"], 6);
   // The hash that graft.json gives is checked.
@@ -261,7 +261,7 @@ TEST_F(AdapterBackendTest, ReadsABundle) {
   // graft.json may have either hash.
   WriteFile(path + "/chat_template.jinja", "hi");
   EXPECT_EQ(backend_.Read(path).value().hash, facts->hash);
-  PeftBackend counts(model_, DType::kF32, store_, {}, {}, {},
+  PeftBackend counts(model_, TypesOf(DType::kF32), store_, {}, {},
                      {.read = [](const ReadBesideAdapter&) -> Result<AdapterTextPtr> {
                        return AdapterTextPtr();
                      }});
@@ -317,14 +317,15 @@ TEST_F(AdapterBackendTest, PromptsThatDoNotFitAreRefused) {
 TEST_F(AdapterBackendTest, InspectTellsOfVirtualTokens) {
   const std::string path = dir_.File("soft");
   WriteAdapter(path, PromptJson("PREFIX_TUNING"), SafetensorsBytes({PromptTestTensor(3, 60)}));
-  const Result<OrderedJson> facts = InspectAdapter(path, model_, DType::kF32);
+  const Result<OrderedJson> facts = InspectAdapter(path, model_, TypesOf(DType::kF32));
   ASSERT_TRUE(facts.ok()) << facts.status().ToString();
   EXPECT_EQ((*facts)["virtual_tokens"],
             OrderedJson::parse(R"({"count": 3, "kind": "keys and values"})"));
   EXPECT_EQ((*facts)["rank_max"], 0);
   EXPECT_TRUE((*facts)["modules"].empty());
   EXPECT_FALSE(facts->contains("layers"));
-  EXPECT_FALSE(InspectAdapter(Folder("a"), model_, DType::kF32)->contains("virtual_tokens"));
+  EXPECT_FALSE(
+      InspectAdapter(Folder("a"), model_, TypesOf(DType::kF32))->contains("virtual_tokens"));
 }
 
 TEST_F(AdapterBackendTest, WhereMemoryRunsOutTheAdapterIsRefusedForNow) {
@@ -391,7 +392,7 @@ TEST_F(AdapterBackendTest, NothingOutsideTheJailIsRead) {
   Folder("outside");
   const std::string path = dir_.File("in/a");
   std::filesystem::create_directories(path);
-  PeftBackend jailed(model_, DType::kF32, store_, FileJail({dir_.File("in")}));
+  PeftBackend jailed(model_, TypesOf(DType::kF32), store_, FileJail({dir_.File("in")}));
   for (const char* file : {"adapter_config.json", "adapter_model.safetensors"}) {
     std::filesystem::create_symlink(dir_.File("outside") + "/" + file, path + "/" + file);
   }
@@ -462,7 +463,7 @@ TEST_F(AdapterBackendTest, TheSelfTestRunsAtLoad) {
   WorkCrew crew(4);
   HostStore none(0, metrics_);
   for (HostStore* const store : {&store_, &none}) {
-    PeftBackend backend(model_, DType::kF32, *store, {}, {}, {}, {}, {.crew = &crew});
+    PeftBackend backend(model_, TypesOf(DType::kF32), *store, {}, {}, {}, {.crew = &crew});
     EXPECT_THAT(backend.Fetch(dir_.File("huge"), "").status().message(), HasSubstr("self-test of"));
     EXPECT_EQ(store->num_adapters(), 0);
   }
@@ -474,7 +475,7 @@ TEST_F(AdapterBackendTest, TheSelfTestRunsAtLoad) {
 TEST_F(AdapterBackendTest, ManyAreFetchedAtOnce) {
   WorkCrew crew(4);
   HashMemory memory({.settle_ns = 0});
-  PeftBackend backend(model_, DType::kF32, store_, {}, {}, {}, {},
+  PeftBackend backend(model_, TypesOf(DType::kF32), store_, {}, {}, {},
                       {.crew = &crew, .memory = &memory});
   constexpr int kFolders = 6;
   std::vector<std::string> paths;
@@ -507,7 +508,7 @@ TEST_F(AdapterBackendTest, ManyAreFetchedAtOnce) {
 
 TEST_F(AdapterBackendTest, AKnownHashIsNotComputed) {
   HashMemory memory({.settle_ns = 0});
-  PeftBackend backend(model_, DType::kF32, store_, {}, {}, {}, {}, {.memory = &memory});
+  PeftBackend backend(model_, TypesOf(DType::kF32), store_, {}, {}, {}, {.memory = &memory});
   const std::string path = Folder("a");
   for (const int64_t now = FileTimeNow(); FileTimeNow() <= now + 20'000'000;) {
   }
@@ -520,7 +521,7 @@ TEST_F(AdapterBackendTest, AKnownHashIsNotComputed) {
   std::string bytes = *ReadFile(weights);
   bytes.back() ^= 1;
   HostStore none(0, metrics_);
-  PeftBackend another(model_, DType::kF32, none, {}, {}, {}, {}, {.memory = &memory});
+  PeftBackend another(model_, TypesOf(DType::kF32), none, {}, {}, {}, {.memory = &memory});
   EXPECT_TRUE(another.Fetch(path, hash).ok());
   WriteFile(weights, bytes);
   EXPECT_THAT(another.Fetch(path, hash).status().message(), HasSubstr("has changed"));
@@ -532,7 +533,7 @@ TEST_F(AdapterBackendTest, TellsWhatAFetchTakes) {
   const auto file =
       static_cast<int64_t>(std::filesystem::file_size(path + "/adapter_model.safetensors"));
   EXPECT_EQ(backend_.BytesToFetch(path), 3 * file);
-  EXPECT_EQ(PeftBackend(model_, DType::kBF16, store_).BytesToFetch(path), 2 * file);
+  EXPECT_EQ(PeftBackend(model_, TypesOf(DType::kBF16), store_).BytesToFetch(path), 2 * file);
   EXPECT_EQ(backend_.BytesToFetch(dir_.File("nowhere")), 0);
   // What no adapter has is refused unread, so that no others need to make room for it.
   const auto bytes_max = static_cast<uintmax_t>(AdapterWeightsBytesMax(model_));
@@ -546,7 +547,7 @@ TEST_F(AdapterBackendTest, TellsWhatAFetchTakes) {
 TEST_F(AdapterBackendTest, InspectTellsModulesRanksAndScales) {
   const std::string path = SourcePath("demo/adapters/burroughs");
   const ModelConfig demo = *LoadModelConfig(SourcePath("demo/base"));
-  const Result<OrderedJson> facts = InspectAdapter(path, demo, DType::kBF16);
+  const Result<OrderedJson> facts = InspectAdapter(path, demo, TypesOf(DType::kBF16));
   ASSERT_TRUE(facts.ok()) << facts.status().ToString();
   EXPECT_EQ((*facts)["path"], path);
   EXPECT_EQ((*facts)["hash"], *backend_.Hash(path));
@@ -559,17 +560,17 @@ TEST_F(AdapterBackendTest, InspectTellsModulesRanksAndScales) {
   EXPECT_EQ((*facts)["modules"]["down_proj"],
             OrderedJson::parse(R"({"ranks": [8], "scales": [4.0], "layers": 12})"));
   const Result<OrderedJson> carroll =
-      InspectAdapter(SourcePath("demo/adapters/carroll"), demo, DType::kF32);
+      InspectAdapter(SourcePath("demo/adapters/carroll"), demo, TypesOf(DType::kF32));
   ASSERT_TRUE(carroll.ok());
   EXPECT_EQ((*carroll)["layers"], OrderedJson::parse(R"({"first": 4, "last": 11, "count": 8})"));
   const std::string phi = SourcePath("tests/goldens/phi3-longrope");
   const Result<OrderedJson> fused =
-      InspectAdapter(phi + "/adapter", *LoadModelConfig(phi), DType::kF32);
+      InspectAdapter(phi + "/adapter", *LoadModelConfig(phi), TypesOf(DType::kF32));
   ASSERT_TRUE(fused.ok()) << fused.status().ToString();
   EXPECT_EQ((*fused)["modules"].size(), 4u);
   EXPECT_EQ((*fused)["modules"]["qkv_proj"]["ranks"], OrderedJson({6}));
   // Refused like a load would be: it is an adapter of the demo model on another base.
-  EXPECT_THAT(InspectAdapter(path, model_, DType::kF32).status().message(),
+  EXPECT_THAT(InspectAdapter(path, model_, TypesOf(DType::kF32)).status().message(),
               AllOf(HasSubstr(path), HasSubstr("another base")));
 }
 

@@ -60,7 +60,7 @@ TEST_P(GoldenRanksTest, LogitsOfBaseAndAdapter) {
   const ModelConfig config = *LoadModelConfig(dir);
   ASSERT_EQ(CheckRanks(config, num_ranks).message(), "");
   RankedSession session(config, num_ranks, [&](const Shard& shard, Stream& stream) {
-    return std::move(*LoadWeights(dir, config, dtype, stream, {}, shard));
+    return std::move(*LoadWeights(dir, config, TypesOf(dtype), stream, {}, shard));
   });
   session.SetAdapter(0, AdapterOf(dir + "/adapter", config, dtype));
   const SafetensorsFile golden = *SafetensorsFile::Open(dir + "/golden.safetensors");
@@ -114,7 +114,7 @@ std::vector<int32_t> Words(int64_t n, uint64_t seed) {
 
 RankedSession Session(const ModelConfig& config, int32_t num_ranks, DType dtype) {
   RankedSession session(config, num_ranks, [&](const Shard& shard, Stream& stream) {
-    return RandomWeights(config, dtype, 11, stream, {}, shard);
+    return RandomWeights(config, TypesOf(dtype), 11, stream, {}, shard);
   });
   const PeftConfig all = Peft(
       R"("r": 5, "target_modules": ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj",
@@ -206,8 +206,8 @@ TEST(RankWeightsTest, BytesAreShared) {
   const ModelConfig config = *LoadModelConfig(dir);
   ThreadPool threads(1);
   Stream stream{.device = {}, .cpu_threads = &threads};
-  const int64_t whole = LoadWeights(dir, config, DType::kBF16, stream)->bytes();
-  EXPECT_EQ(whole, WeightsBytes(config, DType::kBF16, {}));
+  const int64_t whole = LoadWeights(dir, config, TypesOf(DType::kBF16), stream)->bytes();
+  EXPECT_EQ(whole, WeightsBytes(config, TypesOf(DType::kBF16), {}));
   for (const int32_t num_ranks : {2, 4}) {
     const ModelConfig shard = ShardConfig(config, num_ranks);
     int64_t sum = 0;
@@ -215,8 +215,9 @@ TEST(RankWeightsTest, BytesAreShared) {
       int64_t done_at_end = 0;
       const auto progress = [&](int64_t done, int64_t) { done_at_end = done; };
       const int64_t bytes =
-          LoadWeights(dir, config, DType::kBF16, stream, progress, {rank, num_ranks})->bytes();
-      EXPECT_EQ(bytes, WeightsBytes(shard, DType::kBF16, {}, num_ranks));
+          LoadWeights(dir, config, TypesOf(DType::kBF16), stream, progress, {rank, num_ranks})
+              ->bytes();
+      EXPECT_EQ(bytes, WeightsBytes(shard, TypesOf(DType::kBF16), {}, num_ranks));
       EXPECT_EQ(done_at_end, config.num_parameters());
       sum += bytes;
     }

@@ -31,8 +31,7 @@ Status CheckPromptShape(const std::vector<int64_t>& shape, const std::vector<int
 }  // namespace
 
 Result<VirtualTokens> VirtualTokens::Load(const SafetensorsFile& file, const PromptConfig& prompt,
-                                          const ModelConfig& model,
-                                          const VirtualTokenDTypes& dtypes) {
+                                          const ModelConfig& model, const ServedTypes& types) {
   for (const auto& [name, entry] : file.entries()) {
     if (name == kPromptTensor) continue;
     return UnimplementedError("tensor \"" + name + "\" is no part of a prompt, which is \"" +
@@ -44,7 +43,7 @@ Result<VirtualTokens> VirtualTokens::Load(const SafetensorsFile& file, const Pro
   const int64_t columns =
       is_embedding ? model.hidden_size : int64_t{2} * model.num_layers * model.kv_size();
   RETURN_IF_ERROR(CheckPromptShape(tensor->shape, {prompt.num_tokens, columns}, prompt, model));
-  const DType dtype = is_embedding ? dtypes.weights : dtypes.kv;
+  const DType dtype = is_embedding ? types.embeddings : types.kv;
   VirtualTokens tokens;
   tokens.kind_ = prompt.kind;
   tokens.num_tokens_ = prompt.num_tokens;

@@ -1,7 +1,7 @@
 // A prompt- or prefix-tuning adapter's vectors as pages hold them: a row per virtual token, aligned
-// to 64 bytes. Embeddings are [hidden_size] in the served dtype. Keys and values are
-// [num_layers][2][num_kv_heads][head_dim] in that of the KV pages, without rotation: PEFT puts them
-// into the cache as they are. Immutable once made, any thread.
+// to 64 bytes. Embeddings are [hidden_size] in the dtype of the table of embeddings. Keys and
+// values are [num_layers][2][num_kv_heads][head_dim] in that of the KV pages, without rotation:
+// PEFT puts them into the cache as they are. Immutable once made, any thread.
 #pragma once
 
 #include <cstdint>
@@ -11,23 +11,17 @@
 #include "base/status.h"
 #include "model/config.h"
 #include "model/safetensors.h"
+#include "model/served_types.h"
 #include "tensor/buffer.h"
-#include "tensor/dtype.h"
 
 namespace graft {
-
-// What the served model's weights and pages are of.
-struct VirtualTokenDTypes {
-  DType weights = DType::kF32;
-  DType kv = DType::kF32;
-};
 
 class VirtualTokens {
  public:
   // Strict: the file holds "prompt_embeddings" alone, in exactly the shape that config and model
   // give, with finite values. kInvalidArgument names what is wrong.
   static Result<VirtualTokens> Load(const SafetensorsFile& file, const PromptConfig& prompt,
-                                    const ModelConfig& model, const VirtualTokenDTypes& dtypes);
+                                    const ModelConfig& model, const ServedTypes& types);
 
   // The same as those with these rows, [num_tokens] of `row_bytes` each.
   static VirtualTokens CopyOf(VirtualTokenKind kind, int64_t row_bytes,

@@ -25,13 +25,13 @@ PromptConfig Prompt(const std::string& type, const std::string& extra = "") {
 }
 
 Result<VirtualTokens> Load(const std::vector<TestTensor>& tensors, const std::string& type,
-                           const VirtualTokenDTypes& dtypes = {}) {
-  return VirtualTokens::Load(FileOf(tensors), Prompt(type), OddModel(), dtypes);
+                           const ServedTypes& types = {}) {
+  return VirtualTokens::Load(FileOf(tensors), Prompt(type), OddModel(), types);
 }
 
 std::string Refusal(const std::vector<TestTensor>& tensors, const std::string& type,
-                    const VirtualTokenDTypes& dtypes = {}) {
-  const Result<VirtualTokens> tokens = Load(tensors, type, dtypes);
+                    const ServedTypes& types = {}) {
+  const Result<VirtualTokens> tokens = Load(tensors, type, types);
   return tokens.ok() ? "accepted" : tokens.status().ToString();
 }
 
@@ -55,15 +55,15 @@ TEST(VirtualTokensTest, RowsAreTheFilesRows) {
 
 // Embeddings go with the weights, keys and values with the pages.
 TEST(VirtualTokensTest, EachKindHasItsDType) {
-  const VirtualTokenDTypes dtypes = {DType::kBF16, DType::kF16};
+  const ServedTypes types = TypesOf(DType::kBF16);
   const TestTensor embeddings = PromptTestTensor(3, 21);
-  const Result<VirtualTokens> soft = Load({embeddings}, "P_TUNING", dtypes);
+  const Result<VirtualTokens> soft = Load({embeddings}, "P_TUNING", types);
   ASSERT_TRUE(soft.ok());
   EXPECT_EQ(soft->row_bytes(), 64);
   const float first = *reinterpret_cast<const float*>(embeddings.data.data());
   EXPECT_EQ(Element<Bfloat16>(*soft, 0, 0).bits, FromFloat<Bfloat16>(first).bits);
   const TestTensor keys_values = PromptTestTensor(3, kKvColumns, "F16");
-  const Result<VirtualTokens> prefix = Load({keys_values}, "PREFIX_TUNING", dtypes);
+  const Result<VirtualTokens> prefix = Load({keys_values}, "PREFIX_TUNING", types);
   ASSERT_TRUE(prefix.ok()) << prefix.status().ToString();
   EXPECT_EQ(prefix->kind(), VirtualTokenKind::kKeysValues);
   EXPECT_EQ(prefix->row_bytes(), 128);
@@ -105,7 +105,7 @@ TEST(VirtualTokensTest, RefusesValuesThatAreNotFinite) {
   TestTensor large = PromptTestTensor(3, kKvColumns);
   const float value = 1e6f;
   std::memcpy(large.data.data(), &value, 4);
-  EXPECT_THAT(Refusal({large}, "PREFIX_TUNING", {DType::kBF16, DType::kF16}),
+  EXPECT_THAT(Refusal({large}, "PREFIX_TUNING", TypesOf(DType::kBF16)),
               AllOf(HasSubstr("too large for"), HasSubstr("[0, 0]")));
   EXPECT_EQ(Refusal({large}, "PREFIX_TUNING"), "accepted");
 }

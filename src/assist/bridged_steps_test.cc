@@ -43,12 +43,12 @@ TEST_P(BridgedStepsTest, TheCpuComputesForAdaptersThatArrive) {
   const auto [kind, dtype] = GetParam();
   const std::vector<Wanted> company = Company();
   const std::vector<Drawn> resident = Generate(*MakeExecutor(), company, 12, 1);
-  MovingAdapters moving(config_, dtype, *pool_, device_.stream().device);
+  MovingAdapters moving(config_, weights_.types, *pool_, device_.stream().device);
   moving.SlowDown();
   Metrics metrics;
   CpuAssistOptions options;
   options.num_workers = 2;
-  const auto assist = CpuAssist::Create(options, config_, dtype, 128, moving.host(),
+  const auto assist = CpuAssist::Create(options, config_, weights_.types, 128, moving.host(),
                                         moving.arrivals(), device_.stream().device, metrics);
   if (dtype == DType::kF16) {
     EXPECT_EQ(assist.status().message(),

@@ -55,18 +55,19 @@ CpuAssist::CpuAssist(const HostStore& store, const PageArrivals& arrivals, Metri
                                     "Layers of steps in which the CPU did")) {}
 
 Result<std::unique_ptr<CpuAssist>> CpuAssist::Create(const CpuAssistOptions& options,
-                                                     const ModelConfig& config, DType dtype,
-                                                     int32_t rows_max, const HostStore& store,
+                                                     const ModelConfig& config,
+                                                     const ServedTypes& types, int32_t rows_max,
+                                                     const HostStore& store,
                                                      const PageArrivals& arrivals,
                                                      const Device& device, Metrics& metrics) {
-  if (dtype == DType::kF16) {
+  if (types.adapters == DType::kF16) {
     return InvalidArgumentError("the CPU's kernels have no fp16: serve in bf16 for cpu-assist");
   }
   if (options.num_workers < 1 || options.num_workers > kHostFlagsMax) {
     return InvalidArgumentError("the CPU assist has 1 to " + std::to_string(kHostFlagsMax) +
                                 " workers, not " + std::to_string(options.num_workers));
   }
-  const DType activations = device.is_cpu() ? DType::kF32 : dtype;
+  const DType activations = types.activations(device);
   const AssistLimits limits = LimitsOf(config, activations, rows_max, options.num_workers);
   std::unique_ptr<CpuAssist> assist(new CpuAssist(store, arrivals, metrics));
   assist->in_processes_ = !options.command.empty();
@@ -81,8 +82,8 @@ Result<std::unique_ptr<CpuAssist>> CpuAssist::Create(const CpuAssistOptions& opt
     assist->pinned_ = PinnedBuffer(AssistExchange::Bytes(limits), device);
     memory = assist->pinned_.as<char>();
   }
-  assist->profile_ = AssistProfile::Measure(config, dtype, activations == DType::kF32);
-  assist->rates_ = RatesOf(assist->profile_, config, dtype, options.num_workers);
+  assist->profile_ = AssistProfile::Measure(config, types.adapters, activations == DType::kF32);
+  assist->rates_ = RatesOf(assist->profile_, config, types.adapters, options.num_workers);
   assist->exchange_ = std::make_unique<AssistExchange>(limits, memory);
   assist->workers_ = std::make_unique<AssistWorkers>(
       *assist->exchange_, AssistProcesses{options.command, &assist->shared_, &store.shared()},
@@ -96,8 +97,8 @@ Result<std::unique_ptr<CpuAssist>> CpuAssist::Create(const CpuAssistOptions& opt
 }
 
 BytesNeeded CpuAssist::BytesFor(const CpuAssistOptions& options, const ModelConfig& config,
-                                DType dtype, int32_t rows_max, const Device& device) {
-  const DType activations = device.is_cpu() ? DType::kF32 : dtype;
+                                const ServedTypes& types, int32_t rows_max, const Device& device) {
+  const DType activations = types.activations(device);
   const AssistLimits limits = LimitsOf(config, activations, rows_max, options.num_workers);
   BytesNeeded needed = {.on_device = int64_t{sizeof(uint32_t)}};
   if (options.synchronises) {

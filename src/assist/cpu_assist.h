@@ -41,17 +41,18 @@ int ChooseAssistWorkers(int asked);
 
 class CpuAssist : public LoraBridge {
  public:
-  // For steps of up to `rows_max` rows of a model in `dtype`. `store`, `arrivals` and `metrics` are
+  // For steps of up to `rows_max` rows of a model in `types`. `store`, `arrivals` and `metrics` are
   // borrowed. Measures what the work costs, and starts the workers.
   static Result<std::unique_ptr<CpuAssist>> Create(const CpuAssistOptions& options,
-                                                   const ModelConfig& config, DType dtype,
-                                                   int32_t rows_max, const HostStore& store,
+                                                   const ModelConfig& config,
+                                                   const ServedTypes& types, int32_t rows_max,
+                                                   const HostStore& store,
                                                    const PageArrivals& arrivals,
                                                    const Device& device, Metrics& metrics);
 
   // What Create allocates for that; without what a worker process takes for itself.
   static BytesNeeded BytesFor(const CpuAssistOptions& options, const ModelConfig& config,
-                              DType dtype, int32_t rows_max, const Device& device);
+                              const ServedTypes& types, int32_t rows_max, const Device& device);
 
   // It cannot compute for more than kHostSegmentsMax stretches of rows, nor in processes for what
   // found no room in the host store.

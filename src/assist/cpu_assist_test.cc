@@ -128,8 +128,8 @@ class CpuAssistTest : public ::testing::TestWithParam<std::tuple<DeviceKind, Wor
     CpuAssistOptions options;
     options.num_workers = 3;
     if (in_processes) options.command = {"/proc/self/exe", "assist-worker"};
-    assist_ = *CpuAssist::Create(options, model_, DType::kF32, kRowsMax, *store_, *arrivals_,
-                                 device_.stream().device, metrics_);
+    assist_ = *CpuAssist::Create(options, model_, TypesOf(DType::kF32), kRowsMax, *store_,
+                                 *arrivals_, device_.stream().device, metrics_);
     for (int32_t slot = 0; slot < 3; ++slot) {
       const PeftConfig peft = testing::Peft(kAdapters[slot]);
       const SafetensorsFile file =
@@ -336,7 +336,8 @@ TEST(CpuAssistOptionsTest, RefusesWhatItCannotDo) {
   const auto create = [&](int32_t num_workers, DType dtype) {
     CpuAssistOptions options;
     options.num_workers = num_workers;
-    return CpuAssist::Create(options, OddModel(), dtype, 8, store, arrivals, Device{}, metrics)
+    return CpuAssist::Create(options, OddModel(), TypesOf(dtype), 8, store, arrivals, Device{},
+                             metrics)
         .status()
         .message();
   };

@@ -227,15 +227,16 @@ RuntimeOptions AdapterBench::ServerOptions() const {
 Result<std::unique_ptr<Runtime>> AdapterBench::Start(RuntimeOptions runtime,
                                                      const SyntheticFleet& fleet,
                                                      double adapter_share) {
-  const DType dtype = model_->weights.dtype;
+  const ServedTypes& types = model_->weights.types;
   runtime.adapters_listed_max = fleet.num_adapters;
-  runtime.host_gib = static_cast<double>(SyntheticBackend::HostBytes(fleet, model_->config, dtype) +
-                                         (int64_t{64} << 20)) /
-                     (int64_t{1} << 30);
+  runtime.host_gib =
+      static_cast<double>(SyntheticBackend::HostBytes(fleet, model_->config, types.adapters) +
+                          (int64_t{64} << 20)) /
+      (int64_t{1} << 30);
   const auto make_backend = [&](HostStore& store) -> Result<std::unique_ptr<PeftBackend>> {
     ASSIGN_OR_RETURN(
         std::unique_ptr<SyntheticBackend> backend,
-        SyntheticBackend::Create(fleet, model_->config, dtype, *model_->threads, store));
+        SyntheticBackend::Create(fleet, model_->config, types, *model_->threads, store));
     return std::unique_ptr<PeftBackend>(std::move(backend));
   };
   ASSIGN_OR_RETURN(std::unique_ptr<Runtime> server,
@@ -353,7 +354,7 @@ OrderedJson AdapterBench::JsonHeader() const {
   return {{"machine", DescribeMachine()},
           {"device", DescribeDevice(model_->device)},
           {"shape", BenchModelName(o.runtime, o.shape)},
-          {"dtype", std::string(DTypeName(model_->weights.dtype))},
+          {"dtype", std::string(DTypeName(model_->weights.types.operands))},
           {"suite", o.suite},
           {"modules", WordOf(o.modules, kFleetModulesWords)},
           {"ranks", o.fleet.ranks},

@@ -191,10 +191,10 @@ OrderedJson StallBench::Report(const OpenLoadResult& running) const {
     const double step_ms = MeanOf(stalls.step_ms);
     const double copy_ms = MeanOf(stalls.copy_ms);
     const int rank = bench_.options().fleet.ranks[static_cast<size_t>(idx)];
-    const double mib =
-        static_cast<double>(SyntheticBackend::BytesOf(
-            bench_.model().config, bench_.model().weights.dtype, bench_.Fleet(0).modules, rank)) /
-        (1 << 20);
+    const double mib = static_cast<double>(SyntheticBackend::BytesOf(
+                           bench_.model().config, bench_.model().weights.types.adapters,
+                           bench_.Fleet(0).modules, rank)) /
+                       (1 << 20);
     std::printf("%-12s %6d %8.1f %9.3f %9.3f %9.3f %9.3f %9.3f %8.2f\n", way_, rank, mib, copy_ms,
                 step_ms, stall.mean, stall.p50, stall.p99, 100.0 * stall.mean / step_ms);
     rows.push_back({{"cold_start", way_},

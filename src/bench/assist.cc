@@ -84,17 +84,17 @@ Status AssistBench::CheckFits(const ServedShape& shape, const MemoryBudget& budg
   constexpr int kExchanges = 3;  // of a row of the table, at once
   const TransformerLimits limits = MakeTransformerLimits();
   const KvLayout layout = LayoutOf(shape, limits_);
-  const TransformerSizes sizes = SizesOf(limits, shape.config, shape.dtype, layout, shape.device);
+  const TransformerSizes sizes = SizesOf(limits, shape.config, shape.types, layout, shape.device);
   const std::string rows = " of " + std::to_string(limits_.step_tokens_max) + " rows (--rows)";
   sum.Add("a step" + rows, BytesNeeded{sizes.on_device(), sizes.batch_on_host});
   sum.Add("keys and values" + rows, limits_.num_pages * layout.PageBytes());
   const CpuAssistOptions assist = {.num_workers = kHostFlagsMax, .synchronises = true};
   for (int i = 0; i < kExchanges; ++i) {
-    sum.Add("the CPU assist" + rows, CpuAssist::BytesFor(assist, shape.config, shape.dtype,
+    sum.Add("the CPU assist" + rows, CpuAssist::BytesFor(assist, shape.config, shape.types,
                                                          limits_.step_tokens_max, shape.device));
   }
   const int64_t adapter =
-      SyntheticAdapterBytes(shape.config, options_.rank, shape.dtype, Modules());
+      SyntheticAdapterBytes(shape.config, options_.rank, shape.types.adapters, Modules());
   sum.Add("an adapter (--rank)", adapter);
   sum.AddOnHost("adapters as they are made (--rank)", 3 * adapter);
   return sum.Check(budget);
@@ -115,7 +115,7 @@ Status AssistBench::Prepare() {
   };
   ASSIGN_OR_RETURN(model_, LoadBenchModel(o.runtime, o.shape, check));
   const Device& device = model_->device;
-  const DType dtype = model_->weights.dtype;
+  const DType dtype = model_->weights.types.adapters;
   limits_.vocab_size = model_->config.vocab_size;
   pool_ = std::make_unique<KvPool>(LayoutOf(model_->shape(), limits_), limits_.num_pages, device);
   transformer_ = std::make_unique<Transformer>(model_->config, model_->weights, *pool_,
@@ -178,7 +178,7 @@ void AssistBench::RunSteps(CpuAssist* assist, int32_t rows, AdapterSlot slot,
 
 Result<std::unique_ptr<CpuAssist>> AssistBench::MakeAssist(CpuAssistOptions options) {
   if (options_.processes) options.command = WorkerProgram();
-  return CpuAssist::Create(options, model_->config, model_->weights.dtype, limits_.step_tokens_max,
+  return CpuAssist::Create(options, model_->config, model_->weights.types, limits_.step_tokens_max,
                            *store_, *arrivals_, model_->device, metrics_);
 }
 
@@ -247,7 +247,7 @@ Status AssistBench::Run() {
   RETURN_IF_ERROR(Prepare());
   std::printf(
       "%s, %s, rank %d on %s modules, workers in %s\n", DescribeDevice(model_->device).c_str(),
-      std::string(DTypeName(model_->weights.dtype)).c_str(), options_.rank,
+      std::string(DTypeName(model_->weights.types.operands)).c_str(), options_.rank,
       WordOf(options_.modules, kAssistModulesWords), options_.processes ? "processes" : "threads");
   std::printf("ms of a prefill step:\n%6s %8s %9s %10s %9s %13s %8s %9s\n", "rows", "workers",
               "base", "on device", "by flags", "synchronised", "saved", "threaded");

@@ -81,9 +81,10 @@ Status ParallelBench::Make(int ranks, RankProcesses* processes, Side* side) {
                        ? LoadModel(runtime, /*quiet=*/false, {}, processes)
                        : RandomModel(runtime, options_.shape, /*quiet=*/false, {}, processes));
   ASSIGN_OR_RETURN(side->runtime, Runtime::Create(runtime, *side->model, /*lora=*/true));
-  ASSIGN_OR_RETURN(std::vector<LoraWeights> made,
-                   MakeSyntheticAdapters(side->model->config, batch_max(), {options_.rank},
-                                         side->model->weights.dtype, 1, *side->model->threads));
+  ASSIGN_OR_RETURN(
+      std::vector<LoraWeights> made,
+      MakeSyntheticAdapters(side->model->config, batch_max(), {options_.rank},
+                            side->model->weights.types.adapters, 1, *side->model->threads));
   std::vector<std::pair<std::string, LoraWeights>> named;
   for (LoraWeights& adapter : made) {
     named.emplace_back(HashOf(static_cast<int32_t>(named.size())), std::move(adapter));
@@ -179,7 +180,7 @@ OrderedJson ParallelBench::ToJson() const {
   }
   return {{"machine", DescribeMachine()},
           {"shape", BenchModelName(options_.runtime, options_.shape)},
-          {"dtype", std::string(DTypeName(one_.model->weights.dtype))},
+          {"dtype", std::string(DTypeName(one_.model->weights.types.operands))},
           {"threads", one_.model->threads->num_threads()},
           {"ranks", options_.runtime.ranks.num_ranks},
           {"rows", rows}};

@@ -11,7 +11,7 @@ Result<std::vector<int64_t>> PlaceSyntheticAdapters(const LoadedModel& model,
                                                     Runtime& runtime) {
   ASSIGN_OR_RETURN(std::vector<LoraWeights> adapters,
                    MakeSyntheticAdapters(model.rank_config, runtime.limits().adapters_max, ranks,
-                                         model.weights.dtype, seed, *model.threads));
+                                         model.weights.types.adapters, seed, *model.threads));
   std::vector<int64_t> bytes;
   for (LoraWeights& adapter : adapters) {
     const auto slot = static_cast<int32_t>(bytes.size());

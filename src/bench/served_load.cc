@@ -166,7 +166,7 @@ Status ServeBench::Prepare() {
   ASSIGN_OR_RETURN(model_, LoadBenchModel(runtime, o.shape, check));
   ASSIGN_OR_RETURN(std::vector<LoraWeights> adapters,
                    MakeSyntheticAdapters(model_->config, o.adapters, {o.rank},
-                                         model_->weights.dtype, o.seed, *model_->threads));
+                                         model_->weights.types.adapters, o.seed, *model_->threads));
   adapter_bytes_ = adapters[0].bytes();
   // Both servers' pools at once, each with 0.4 of the memory at most.
   const double gib_max =
@@ -196,7 +196,7 @@ Status ServeBench::CheckFits(const RuntimeOptions& runtime, const ServedShape& s
     AddLeastPool(runtime, shape, lora, &sum, flags);
   }
   const int64_t adapters =
-      options_.adapters * SyntheticAdapterBytes(shape.config, options_.rank, shape.dtype);
+      options_.adapters * SyntheticAdapterBytes(shape.config, options_.rank, shape.types.adapters);
   sum.AddOnHost("adapters, made and kept (--adapters, --rank)", 2 * adapters);
   return sum.Check(budget);
 }
@@ -205,8 +205,8 @@ std::string SyntheticHash(int32_t idx) { return "synthetic-" + std::to_string(id
 
 // GiB of a batch's KV at full context.
 double ServeBench::KvGib(const RuntimeOptions& runtime) const {
-  const KvLayout layout = MakeKvLayout(model_->config, runtime.limits.page_tokens,
-                                       KvDType(model_->weights.dtype, model_->device));
+  const KvLayout layout =
+      MakeKvLayout(model_->config, runtime.limits.page_tokens, model_->weights.types.kv);
   const int32_t context = runtime.limits.context_tokens_max > 0 ? runtime.limits.context_tokens_max
                                                                 : model_->config.context_tokens_max;
   const int64_t pages = int64_t{options_.batch} * (context / runtime.limits.page_tokens + 1);
@@ -384,7 +384,7 @@ double ServeBench::BaseBytes(const Scenario& scenario) const {
   const ModelConfig& config = model_->config;
   const double embedding_bytes = static_cast<double>(model_->weights.embedding.bytes());
   const double kv_token_bytes = 2.0 * static_cast<double>(config.kv_size()) * config.num_layers *
-                                static_cast<double>(DTypeBytes(model_->weights.dtype));
+                                static_cast<double>(DTypeBytes(model_->weights.types.operands));
   return static_cast<double>(model_->weights.bytes()) - embedding_bytes +
          Median(scenario.rows) * MeanContext(scenario.requests) * kv_token_bytes;
 }
@@ -475,7 +475,7 @@ OrderedJson ServeBench::ToJson() const {
   return {{"machine", DescribeMachine()},
           {"device", DescribeDevice(model_->device)},
           {"shape", BenchModelName(options_.runtime, options_.shape)},
-          {"dtype", std::string(DTypeName(model_->weights.dtype))},
+          {"dtype", std::string(DTypeName(model_->weights.types.operands))},
           {"goal", GoalName(options_.runtime.engine.scheduler.goal)},
           {"step_tokens_max", StepTokensMax(options_.runtime, model_->device)},
           {"batch", options_.batch},

@@ -178,8 +178,7 @@ int64_t StepBench::PoolBytes(const ServedShape& shape) const {
   const BenchStepOptions& o = options_;
   const RuntimeOptions runtime = ServerOptions(Server::kLora);
   const int page_tokens = runtime.limits.page_tokens;
-  const int64_t page_bytes =
-      MakeKvLayout(shape.config, page_tokens, KvDType(shape.dtype, shape.device)).PageBytes();
+  const int64_t page_bytes = MakeKvLayout(shape.config, page_tokens, shape.types.kv).PageBytes();
   const int64_t pages = int64_t{batch_max_} * (context_max_ / page_tokens + 1) +
                         (o.prefill_tokens + mixed_max_) / page_tokens + o.prefill_adapters +
                         runtime.limits.context_tokens_max / page_tokens + 1;
@@ -202,7 +201,7 @@ Status StepBench::CheckFits(const ServedShape& shape, const MemoryBudget& budget
                            .adapters = "--batch"};
   if (options_.ablations) {
     sum.Add("projections with an adapter merged into them (--ablations)",
-            MergedWeights::BytesFor(shape.config, shape.dtype, shape.device));
+            MergedWeights::BytesFor(shape.config, shape.types.operands, shape.device));
   }
   for (const Server server : Servers()) {
     const RuntimeOptions runtime = ServerOptions(server);
@@ -210,7 +209,7 @@ Status StepBench::CheckFits(const ServedShape& shape, const MemoryBudget& budget
     sum.Add("keys and values of a server (--batch, --context, --prefill-tokens)", PoolBytes(shape));
     if (server == Server::kPlain) continue;
     const int64_t bytes = SyntheticAdaptersBytes(shape.config, runtime.limits.adapters_max,
-                                                 options_.ranks, shape.dtype);
+                                                 options_.ranks, shape.types.adapters);
     sum.Add("adapters of a server (--batch, --ranks, --prefill-adapters)", bytes);
     if (server == Server::kLora && !shape.device.is_cpu()) {
       sum.AddOnHost("adapters as they are made (--batch, --ranks, --prefill-adapters)", bytes);
@@ -348,8 +347,8 @@ StepParts StepBench::ProfileParts(Runtime& runtime, StepPlan plan) {
 // The least time for the bytes that a decode step reads.
 StepParts StepBench::FloorOf(const Mix& mix, int64_t kv_tokens) const {
   const ModelWeights& weights = model_->weights;
-  const KvLayout layout = MakeKvLayout(model_->rank_config, lora_->limits().page_tokens,
-                                       KvDType(model_->weights.dtype, model_->device));
+  const KvLayout layout =
+      MakeKvLayout(model_->rank_config, lora_->limits().page_tokens, model_->weights.types.kv);
   const std::vector<int64_t>& slot_bytes = slot_bytes_.at(Server::kLora);
   int64_t adapter_bytes = 0;
   for (size_t i = 0; i < mix.adapters.size(); ++i) {
@@ -491,7 +490,7 @@ OrderedJson StepBench::ToJson() const {
   return {{"machine", DescribeMachine()},
           {"device", DescribeDevice(model_->device)},
           {"shape", BenchModelName(options_.runtime, options_.shape)},
-          {"dtype", std::string(DTypeName(model_->weights.dtype))},
+          {"dtype", std::string(DTypeName(model_->weights.types.operands))},
           {"copy_gbytes_per_s", gbytes_per_s_},
           {"layers", model_->config.num_layers},
           {"rank", RankOfJson(options_.rank_of, options_.link)},
@@ -512,7 +511,7 @@ Status StepBench::Run() {
   gbytes_per_s_ = MeasureCopyGbytesPerSecond(model_->stream);
   std::printf("%s, %s, %.0f MiB of weights, copies at %.0f GB/s\n",
               DescribeDevice(model_->device).c_str(),
-              std::string(DTypeName(model_->weights.dtype)).c_str(),
+              std::string(DTypeName(model_->weights.types.operands)).c_str(),
               static_cast<double>(model_->weights.bytes()) / (1 << 20), gbytes_per_s_);
   std::printf("%s", RankOfText(options_.rank_of, model_->config.num_layers, options_.link).c_str());
   if (options_.ablations) MeasureMerge();

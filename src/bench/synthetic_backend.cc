@@ -43,13 +43,14 @@ int64_t SyntheticBackend::HostBytes(const SyntheticFleet& fleet, const ModelConf
 
 Result<std::unique_ptr<SyntheticBackend>> SyntheticBackend::Create(const SyntheticFleet& fleet,
                                                                    const ModelConfig& config,
-                                                                   DType dtype, ThreadPool& threads,
+                                                                   const ServedTypes& types,
+                                                                   ThreadPool& threads,
                                                                    HostStore& store) {
-  std::unique_ptr<SyntheticBackend> backend(new SyntheticBackend(fleet, config, dtype, store));
+  std::unique_ptr<SyntheticBackend> backend(new SyntheticBackend(fleet, config, types, store));
   const auto count = static_cast<int32_t>(fleet.ranks.size()) * fleet.sources_per_rank;
-  ASSIGN_OR_RETURN(
-      std::vector<LoraWeights> made,
-      MakeSyntheticAdapters(config, count, fleet.ranks, dtype, fleet.seed, threads, fleet.modules));
+  ASSIGN_OR_RETURN(std::vector<LoraWeights> made,
+                   MakeSyntheticAdapters(config, count, fleet.ranks, types.adapters, fleet.seed,
+                                         threads, fleet.modules));
   for (size_t i = 0; i < made.size(); ++i) {
     const std::string hash = "source-" + std::to_string(i);
     LoraWeights weights = std::move(made[i]);

@@ -32,7 +32,8 @@ class SyntheticBackend : public PeftBackend {
  public:
   // The store keeps the sources: its limit must leave them room (HostBytes).
   static Result<std::unique_ptr<SyntheticBackend>> Create(const SyntheticFleet& fleet,
-                                                          const ModelConfig& config, DType dtype,
+                                                          const ModelConfig& config,
+                                                          const ServedTypes& types,
                                                           ThreadPool& threads, HostStore& store);
 
   Result<HostStore::Held> Fetch(const std::string& path, const std::string& hash) override;
@@ -47,9 +48,9 @@ class SyntheticBackend : public PeftBackend {
   static int64_t HostBytes(const SyntheticFleet& fleet, const ModelConfig& config, DType dtype);
 
  private:
-  SyntheticBackend(const SyntheticFleet& fleet, const ModelConfig& config, DType dtype,
+  SyntheticBackend(const SyntheticFleet& fleet, const ModelConfig& config, const ServedTypes& types,
                    HostStore& store)
-      : PeftBackend(config, dtype, store), fleet_(fleet) {}
+      : PeftBackend(config, types, store), fleet_(fleet) {}
 
   const HostAdapter& SourceOf(const std::string& hash) const;
 

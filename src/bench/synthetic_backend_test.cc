@@ -18,7 +18,7 @@ class SyntheticBackendTest : public ::testing::Test {
             .sources_per_rank = 3};
   }
   Result<std::unique_ptr<SyntheticBackend>> Create(HostStore& store) {
-    return SyntheticBackend::Create(Fleet(), model_, DType::kBF16, threads_, store);
+    return SyntheticBackend::Create(Fleet(), model_, TypesOf(DType::kBF16), threads_, store);
   }
 
   const ModelConfig model_ = testing::OddModel();

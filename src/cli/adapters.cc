@@ -41,7 +41,7 @@ struct Target {
   FileJail jail;  // of the folders in --adapters
 
   Result<OrderedJson> Inspect(const std::string& path, AdapterTextPtr* text = nullptr) const {
-    return InspectAdapter(path, config, dtype, texts, jail, text);
+    return InspectAdapter(path, config, TypesOf(dtype), texts, jail, text);
   }
 };
 

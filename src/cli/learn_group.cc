@@ -117,7 +117,7 @@ class LearnGroup {
     int64_t bytes = 0;
     if (adapter.lora != nullptr) {
       bytes += static_cast<int64_t>(adapter.lora->parameters().size()) *
-               DTypeBytes(model_.weights.dtype);
+               DTypeBytes(model_.weights.types.operands);
     }
     if (adapter.prompt != nullptr) {
       bytes += static_cast<int64_t>(adapter.prompt->parameters().size()) *
@@ -140,8 +140,7 @@ class LearnGroup {
       std::printf("; nothing was held out of a document as short as this\n");
     }
     const int64_t adapter = ServedBytes(learned);
-    const KvLayout layout =
-        MakeKvLayout(model_.config, 1, KvDType(model_.weights.dtype, model_.device));
+    const KvLayout layout = MakeKvLayout(model_.config, 1, model_.weights.types.kv);
     const int64_t kv = layout.PageBytes() * static_cast<int64_t>(document.input.tokens.size());
     std::printf("  size      %.0f KiB, %.2f of the document's keys and values\n",
                 static_cast<double>(adapter) / 1024,
@@ -157,8 +156,8 @@ class LearnGroup {
     const std::vector<TaskSet::FrozenDocument>& frozen = plan_.task.documents;
     for (size_t i = 0; i < frozen.size(); ++i) {
       const auto index = static_cast<int32_t>(i);
-      const std::unique_ptr<TrainedLora> joined =
-          JoinLora(model_.config, trainer_.lora(index), adapter.lora, model_.weights.dtype);
+      const std::unique_ptr<TrainedLora> joined = JoinLora(
+          model_.config, trainer_.lora(index), adapter.lora, model_.weights.types.adapters);
       OrderedJson both = provenance;
       both["joined"] = {frozen[i].name, document.name};
       const std::string name = JoinedName(frozen[i], document.name);

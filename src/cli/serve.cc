@@ -27,7 +27,7 @@ void LogStart(const ServeOptions& options, const LoadedModel& model, Runtime& ru
               uint16_t port, int64_t begin_ns) {
   const ExecutorLimits& limits = runtime.limits();
   LOG_INFO("{} on {} in {}: {:.0f} MiB of weights, {} threads", model.name,
-           DescribeDevice(model.device), DTypeName(model.weights.dtype),
+           DescribeDevice(model.device), DTypeName(model.weights.types.operands),
            static_cast<double>(model.weights.bytes()) / (1 << 20), model.threads->num_threads());
   constexpr double kMib = 1 << 20;
   LOG_INFO(

@@ -26,11 +26,27 @@ std::string ProcessorOf(const Device& device) {
   return "gpu";
 }
 
+std::string NameOfTypes(const ServedTypes& types) {
+  std::string name(DTypeName(types.operands));
+  if (!types.weights.is_plain()) {
+    name += " weights-" + std::to_string(types.weights.bits) + "bit";
+  } else if (types.weights != types.operands) {
+    name += " weights-" + std::string(DTypeName(types.weights.operands));
+  }
+  if (types.embeddings != types.operands) {
+    name += " embeddings-" + std::string(DTypeName(types.embeddings));
+  }
+  if (types.adapters != types.operands) {
+    name += " adapters-" + std::string(DTypeName(types.adapters));
+  }
+  return name + " kv-" + std::string(DTypeName(types.kv));
+}
+
 }  // namespace
 
 std::string MakeArithmeticId(const Device& device, const ArithmeticParts& parts) {
   std::string id = "k" + std::to_string(kKernelsVersion) + " " + ProcessorOf(device);
-  id += " " + std::string(DTypeName(parts.weights)) + " kv-" + std::string(DTypeName(parts.kv));
+  id += " " + NameOfTypes(parts.types);
   id += " page" + std::to_string(parts.page_tokens) + " ranks" + std::to_string(parts.ranks);
   return id;
 }

@@ -5,19 +5,19 @@
 #include <cstdint>
 #include <string>
 
+#include "model/served_types.h"
 #include "tensor/device.h"
-#include "tensor/dtype.h"
 
 namespace graft {
 
 struct ArithmeticParts {
-  DType weights = DType::kF32;
-  DType kv = DType::kF32;
+  ServedTypes types;
   int32_t page_tokens = 0;
   int32_t ranks = 1;  // that share the products
 };
 
-// For example "k2 cpu-avx512bf16 bf16 kv-fp16 page16 ranks1".
+// For example "k2 cpu-avx512bf16 bf16 kv-fp16 page16 ranks1". Servers of one cluster compare it, so
+// types that have always been alike stand in it only where they differ.
 std::string MakeArithmeticId(const Device& device, const ArithmeticParts& parts);
 
 }  // namespace graft

@@ -198,7 +198,7 @@ TEST_P(ModelExecutorTest, MemoryThatRunsOutCostsTheStepAlone) {
 TEST_P(ModelExecutorTest, EvictedAndReloadedAdaptersGiveTheVeryBits) {
   const std::vector<Wanted> company = Company();
   const std::vector<Drawn> resident = Generate(*MakeExecutor(), company, 12, 1);
-  MovingAdapters moving(config_, std::get<1>(GetParam()), *pool_, device_.stream().device);
+  MovingAdapters moving(config_, weights_.types, *pool_, device_.stream().device);
   for (size_t i = 0; i < 3; ++i) {
     moving.Move(i, FolderOf(kAdapters[i]), {moving.slot(0), moving.slot(1), moving.slot(2)});
   }
@@ -217,7 +217,7 @@ TEST_P(ModelExecutorTest, EvictedAndReloadedAdaptersGiveTheVeryBits) {
 TEST_P(ModelExecutorTest, AdaptersThatArriveDuringTheStepGiveTheVeryBits) {
   const std::vector<Wanted> company = Company();
   const std::vector<Drawn> resident = Generate(*MakeExecutor(), company, 12, 1);
-  MovingAdapters moving(config_, std::get<1>(GetParam()), *pool_, device_.stream().device);
+  MovingAdapters moving(config_, weights_.types, *pool_, device_.stream().device);
   moving.SlowDown();
   const auto executor = MakeExecutor(&moving.loras(), {.arrivals = &moving.arrivals()});
   if (std::get<0>(GetParam()) == DeviceKind::kCuda) executor->RecordGraphs({}, 64);

@@ -57,13 +57,13 @@ class ModelExecutorTest : public ::testing::TestWithParam<std::tuple<DeviceKind,
     const std::string dir = SourcePath("demo/base");
     const DType dtype = std::get<1>(GetParam());
     config_ = *LoadModelConfig(dir);
-    weights_ = std::move(*LoadWeights(dir, config_, dtype, device_.stream()));
+    weights_ = std::move(
+        *LoadWeights(dir, config_, TypesOf(dtype, device_.stream().device), device_.stream()));
     loras_ = std::make_unique<LoraStore>(config_, 3, device_.stream().device);
     for (int32_t slot = 0; slot < 3; ++slot) {
       loras_->Set(slot, ReadAdapter(kAdapters[slot]).TakeRows());
     }
-    const KvLayout layout =
-        MakeKvLayout(config_, kPageTokens, KvDType(dtype, device_.stream().device));
+    const KvLayout layout = MakeKvLayout(config_, kPageTokens, weights_.types.kv);
     pool_ = std::make_unique<KvPool>(layout, kKvPages + kAdapterPages, device_.stream().device);
     transformer_ = std::make_unique<Transformer>(
         config_, weights_, *pool_,
@@ -196,8 +196,9 @@ inline std::vector<Wanted> Company() {
 // runs.
 class MovingAdapters {
  public:
-  MovingAdapters(const ModelConfig& config, DType dtype, KvPool& pool, const Device& device)
-      : backend_(config, dtype, host_),
+  MovingAdapters(const ModelConfig& config, const ServedTypes& types, KvPool& pool,
+                 const Device& device)
+      : backend_(config, types, host_),
         pool_(pool),
         device_(device),
         loras_(config, 4, device),

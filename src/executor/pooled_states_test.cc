@@ -39,16 +39,15 @@ class EmbeddingTest : public ::testing::TestWithParam<std::tuple<DeviceKind, DTy
   void LoadModel() {
     const std::string dir = testing::SourcePath("demo/base");
     config_ = *LoadModelConfig(dir);
-    weights_ = std::move(*LoadWeights(dir, config_, std::get<1>(GetParam()), device_->stream()));
+    const ServedTypes types = TypesOf(std::get<1>(GetParam()), device_->stream().device);
+    weights_ = std::move(*LoadWeights(dir, config_, types, device_->stream()));
   }
 
   // A prompt of ends.back() tokens in slot 0, in chunks that end at `ends`, beside another sequence
   // in slot 1.
   std::vector<float> Run(RowPooling pooling, const std::vector<int32_t>& ends,
                          bool has_neighbour = false, int32_t logits_rows_max = 16) {
-    KvPool pool(
-        MakeKvLayout(config_, 128, KvDType(std::get<1>(GetParam()), device_->stream().device)), 2,
-        device_->stream().device);
+    KvPool pool(MakeKvLayout(config_, 128, weights_.types.kv), 2, device_->stream().device);
     Transformer transformer(config_, weights_, pool,
                             TransformerLimits{.step_tokens_max = 2 * kTokens,
                                               .logits_rows_max = logits_rows_max,

@@ -22,14 +22,13 @@ class PromptLogprobsTest : public ::testing::TestWithParam<std::tuple<DeviceKind
     if (!device_.exists()) GTEST_SKIP() << "this machine shows no GPU";
     const std::string dir = testing::SourcePath("demo/base");
     config_ = *LoadModelConfig(dir);
-    weights_ = std::move(*LoadWeights(dir, config_, std::get<1>(GetParam()), device_.stream()));
+    const ServedTypes types = TypesOf(std::get<1>(GetParam()), device_.stream().device);
+    weights_ = std::move(*LoadWeights(dir, config_, types, device_.stream()));
   }
 
   // Runs two whole prompts in one step, the first of them in two chunks.
   std::vector<SequenceResult> Run(int32_t logits_rows_max) {
-    KvPool pool(
-        MakeKvLayout(config_, 128, KvDType(std::get<1>(GetParam()), device_.stream().device)), 2,
-        device_.stream().device);
+    KvPool pool(MakeKvLayout(config_, 128, weights_.types.kv), 2, device_.stream().device);
     Transformer transformer(config_, weights_, pool,
                             TransformerLimits{.step_tokens_max = 2 * kPromptTokens,
                                               .logits_rows_max = logits_rows_max,

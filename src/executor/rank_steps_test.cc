@@ -56,14 +56,14 @@ class RankedExecutor {
     Communicator::Format(limits, memory_.data());
     communicator_ = std::make_unique<Communicator>(memory_.data(), 0);
     exchange_ = MakeHostExchange(*communicator_);
-    weights_ = LoadWeights(Folder(), config_, DType::kF32, stream_, {}, {0, num_ranks}).value();
+    weights_ =
+        LoadWeights(Folder(), config_, TypesOf(DType::kF32), stream_, {}, {0, num_ranks}).value();
     for (int32_t rank = 1; rank < num_ranks; ++rank) {
       others_.emplace_back([this, rank] { Follow(rank); });
     }
     const ModelConfig shard = ShardConfig(config_, num_ranks);
-    pool_ = std::make_unique<KvPool>(
-        MakeKvLayout(shard, kPageTokens, KvDType(DType::kF32, stream_.device)),
-        kPages + kAdapterPages);
+    pool_ = std::make_unique<KvPool>(MakeKvLayout(shard, kPageTokens, DType::kF32),
+                                     kPages + kAdapterPages);
     packer_ = std::make_unique<RowPacker>(ids_, PageUse::kAdapters, pool_->layout().PageBytes());
     transformer_ = std::make_unique<Transformer>(shard, weights_, *pool_, kTransformer, stream_,
                                                  exchange_.get());
@@ -71,7 +71,7 @@ class RankedExecutor {
     const AdapterSlicer slicer = Slicer();
     host_ = std::make_unique<HostStore>(kHostBytes, metrics_, Device{}, std::move(host_memory_));
     backend_ =
-        std::make_unique<PeftBackend>(config_, DType::kF32, *host_, FileJail(), slicer, Device{});
+        std::make_unique<PeftBackend>(config_, TypesOf(DType::kF32), *host_, FileJail(), slicer);
     loader_ = std::make_unique<PagedLoader>(
         config_, *backend_, *pool_, loras_, Device{}, metrics_, 1, FetchLimits{},
         LoaderRanks{.others = num_ranks > 1 ? link_.get() : nullptr, .slicer = slicer});
@@ -119,7 +119,7 @@ class RankedExecutor {
  private:
   AdapterSlicer Slicer() const {
     if (num_ranks_ == 1) return {};
-    return AdapterSlicer(config_, {0, num_ranks_}, {DType::kF32, KvDType(DType::kF32, Device{})});
+    return AdapterSlicer(config_, {0, num_ranks_}, TypesOf(DType::kF32));
   }
 
   LoadEvent Next(LoadEvent::Kind kind) {
@@ -138,7 +138,8 @@ class RankedExecutor {
     ThreadPool threads(1);
     Stream stream{.device = {}, .cpu_threads = &threads};
     const ModelWeights weights =
-        LoadWeights(Folder(), config_, DType::kF32, stream, {}, {rank, num_ranks_}).value();
+        LoadWeights(Folder(), config_, TypesOf(DType::kF32), stream, {}, {rank, num_ranks_})
+            .value();
     Communicator communicator(memory_.data(), rank);
     const std::unique_ptr<RankExchange> exchange = MakeHostExchange(communicator);
     const Status end = RankWorker::Serve({.communicator = communicator,

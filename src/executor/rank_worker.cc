@@ -20,10 +20,9 @@ Status RankWorker::Serve(const Parts& parts) {
 
 RankWorker::RankWorker(const Parts& parts, const RankSetup& setup)
     : parts_(parts),
-      pool_(
-          MakeKvLayout(ShardConfig(parts.model, parts.communicator.num_ranks()),
-                       setup.limits.page_tokens, KvDType(parts.weights.dtype, parts.stream.device)),
-          setup.limits.num_pages, parts.stream.device),
+      pool_(MakeKvLayout(ShardConfig(parts.model, parts.communicator.num_ranks()),
+                         setup.limits.page_tokens, parts.weights.types.kv),
+            setup.limits.num_pages, parts.stream.device),
       transformer_(ShardConfig(parts.model, parts.communicator.num_ranks()), parts.weights, pool_,
                    setup.transformer, parts.stream, &parts.exchange),
       loras_(parts.model, setup.limits.adapters_max, parts.stream.device),
@@ -31,7 +30,7 @@ RankWorker::RankWorker(const Parts& parts, const RankSetup& setup)
       copier_(
           parts.model, pool_, loras_, parts.stream.device, /*copies_at_once=*/1,
           AdapterSlicer(parts.model, {parts.communicator.rank(), parts.communicator.num_ranks()},
-                        {parts.weights.dtype, KvDType(parts.weights.dtype, parts.stream.device)})),
+                        parts.weights.types)),
       sequences_max_(setup.limits.sequences_max),
       draft_tokens_max_(setup.limits.draft_tokens_max),
       done_{StreamEvent(parts.stream.device), StreamEvent(parts.stream.device)},

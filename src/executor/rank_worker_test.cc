@@ -76,7 +76,7 @@ TEST(AdapterSlicerTest, StretchesEndWithPages) {
   const SafetensorsFile file = FileOf(LoraTestTensors(PeftOf(false), model));
   const LoraWeights weights = *LoraWeights::Load(file, PeftOf(false), model, DType::kBF16);
   HostAdapter whole = DescribeHostAdapter(weights, model, "hash", "base");
-  const AdapterSlicer slicer(model, {1, 2}, {DType::kBF16, DType::kF16});
+  const AdapterSlicer slicer(model, {1, 2}, TypesOf(DType::kBF16));
   const std::string expected = RowsOf(slicer.Slice(whole));
   // The same memory, page by page.
   const HostAdapter::Stretch all = whole.stretches[0];
@@ -105,8 +105,7 @@ TEST(AdapterSlicerTest, FindsWhatARankKeeps) {
         const LoraWeights expected = weights.SliceOf(model, shard);
         const HostAdapter described =
             DescribeHostAdapter(expected, ShardConfig(model, num_ranks), "hash", "base");
-        const HostAdapter slice =
-            AdapterSlicer(model, shard, {DType::kBF16, DType::kF16}).Slice(whole);
+        const HostAdapter slice = AdapterSlicer(model, shard, TypesOf(DType::kBF16)).Slice(whole);
         EXPECT_EQ(RowsOf(slice), RowsOf(described));
         ExpectWithin(whole, slice);
         EXPECT_EQ(slice.facts.bytes, described.facts.bytes);
@@ -136,16 +135,16 @@ TEST(AdapterSlicerTest, FindsWhatARankKeepsOfVirtualTokens) {
         is_kv ? int64_t{2} * model.num_layers * model.num_kv_heads * head : model.hidden_size;
     const PromptConfig prompt = *ParsePromptConfig(PromptJson(kind, ""), model);
     const SafetensorsFile file = FileOf({PromptTestTensor(3, columns)});
-    const VirtualTokenDTypes dtypes = {DType::kF32, DType::kF32};
+    const ServedTypes types;
     AdapterWeights weights(LoraWeights::None(model, DType::kF32),
-                           *VirtualTokens::Load(file, prompt, model, dtypes));
+                           *VirtualTokens::Load(file, prompt, model, types));
     std::vector<std::string> pages;
     const HostAdapter whole = InPages(DescribeHostAdapter(weights, model, "hash", "base"), pages);
     const std::string all = RowsOf(whole);
     for (const int32_t num_ranks : {2, 4}) {
       for (int32_t rank = 0; rank < num_ranks; ++rank) {
         const Shard shard = {rank, num_ranks};
-        const HostAdapter slice = AdapterSlicer(model, shard, dtypes).Slice(whole);
+        const HostAdapter slice = AdapterSlicer(model, shard, types).Slice(whole);
         EXPECT_EQ(slice.facts.num_virtual_tokens, 3);
         EXPECT_EQ(slice.facts.has_virtual_kv, is_kv);
         EXPECT_EQ(slice.virtual_tokens.num_tokens, 3);

@@ -140,7 +140,8 @@ int Main(int argc, char** argv) {
   ThreadPool threads(4);
   const Device device{DeviceKind::kCuda, 0};
   OwnedStream stream(device, &threads);
-  const ModelWeights weights = RandomWeights(*config, DType::kBF16, 1, stream.get());
+  const ModelWeights weights =
+      RandomWeights(*config, TypesOf(DType::kBF16, stream.get().device), 1, stream.get());
   std::printf("%s: weights %.1f GiB\n", DescribeDevice(device).c_str(),
               static_cast<double>(weights.bytes()) / kGib);
   for (const BenchCase& c : options.cases) RunCase(options, c, *config, weights, stream.get());

@@ -37,7 +37,7 @@ int64_t GpuPromptBytes(const ModelConfig& config, VirtualTokenKind kind, int32_t
   const bool is_embedding = kind == VirtualTokenKind::kEmbedding;
   const int64_t columns = is_embedding ? config.hidden_size : 2 * config.kv_size();
   const int64_t num_rows = int64_t{num_tokens} * (is_embedding ? 1 : config.num_layers);
-  const DType rounded = is_embedding ? dtype : KvDType(dtype, device);
+  const DType rounded = is_embedding ? dtype : TypesOf(dtype, device).kv;
   return GpuMasters::BytesFor(num_rows * columns, num_rows) +
          num_rows * (LoraRowBytes(columns, rounded) + int64_t{sizeof(void*)});
 }

@@ -23,11 +23,11 @@ struct DeviceModel {
   DeviceModel(const ModelConfig& model_config, DType dtype, const Device& device)
       : owned(device, &threads),
         config(model_config),
-        weights(RandomWeights(config, dtype, /*seed=*/7, owned.get())) {}
+        weights(RandomWeights(config, TypesOf(dtype, device), /*seed=*/7, owned.get())) {}
   DeviceModel(const std::string& dir, DType dtype, const Device& device)
       : owned(device, &threads),
         config(*LoadModelConfig(dir)),
-        weights(*LoadWeights(dir, config, dtype, owned.get())) {}
+        weights(*LoadWeights(dir, config, TypesOf(dtype, device), owned.get())) {}
 
   ThreadPool threads{2};
   OwnedStream owned;

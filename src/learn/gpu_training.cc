@@ -81,16 +81,16 @@ GpuTraining::GpuTraining(const ModelConfig& config, const ModelWeights& weights,
       weights_(weights),
       limits_(limits),
       stream_(stream),
-      dtype_(weights.dtype),
+      dtype_(weights.types.operands),
       pieces_(turns),
       ropes_(MakeRopeTables(config, config.context_tokens_max, stream)),
       back_sin_(NegatedOnDevice(
           ropes_[0].sin(), int64_t{config.context_tokens_max} * config.num_rotary() / 2, stream)),
-      pool_(GpuPoolLayout(config, weights.dtype, stream.device), NumTrainingPages(limits),
+      pool_(GpuPoolLayout(config, weights.types.operands, stream.device), NumTrainingPages(limits),
             stream.device),
-      reads_transposed_(GemmReadsTransposed(weights.dtype, stream.device)),
+      reads_transposed_(GemmReadsTransposed(weights.types.operands, stream.device)),
       transposed_head_(reads_transposed_ ? GemmWeight() : weights.lm_head.Transposed(stream)) {
-  const Status trainable = CheckTrainableOnGpu(config, weights.dtype, stream.device);
+  const Status trainable = CheckTrainableOnGpu(config, weights.types.operands, stream.device);
   CHECK(trainable.ok()) << trainable.ToString();
   CHECK(limits.rows_max > 0 && limits.sequences_max > 0 && limits.logits_rows_max > 0);
   const Device& device = stream.device;

@@ -71,7 +71,7 @@ Status CheckTrainableOnGpu(const ModelConfig& config, DType dtype, const Device&
 
 KvLayout GpuPoolLayout(const ModelConfig& config, DType dtype, const Device& device) {
   KvLayout layout = TrainingPoolLayout(config, dtype);
-  layout.dtype = KvDType(dtype, device);
+  layout.dtype = TypesOf(dtype, device).kv;
   return layout;
 }
 

@@ -87,9 +87,9 @@ TEST(LearnedFolderTest, ABundleIsReadBackAsItWasTrained) {
       EXPECT_EQ((*ParseJsonFile(path + "/graft.json"))["hash"], hash);
       const PromptConfig config = *ParsePromptConfig(content.folders[1].config, model.config);
       EXPECT_EQ(config.kind, kind);
-      const VirtualTokens read = *VirtualTokens::Load(
-          *SafetensorsFile::FromBytes(content.folders[1].weights, "prompt"), config, model.config,
-          {.weights = DType::kBF16, .kv = KvDType(DType::kBF16, {})});
+      const VirtualTokens read =
+          *VirtualTokens::Load(*SafetensorsFile::FromBytes(content.folders[1].weights, "prompt"),
+                               config, model.config, TypesOf(DType::kBF16));
       ASSERT_EQ(read.num_tokens(), 3);
       const auto layer_bytes =
           static_cast<size_t>(prompt.layer_columns() * DTypeBytes(prompt.dtype()));

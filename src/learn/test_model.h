@@ -18,7 +18,7 @@ namespace graft::testing {
 
 struct LearnModel {
   LearnModel(const std::string& dir, DType dtype)
-      : config(*LoadModelConfig(dir)), weights(*LoadWeights(dir, config, dtype, stream)) {}
+      : config(*LoadModelConfig(dir)), weights(*LoadWeights(dir, config, TypesOf(dtype), stream)) {}
 
   ThreadPool threads{2};
   Stream stream{.device = {}, .cpu_threads = &threads};

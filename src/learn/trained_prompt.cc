@@ -16,7 +16,7 @@ struct PromptShape {
       : is_embedding(kind == VirtualTokenKind::kEmbedding),
         num_layers(is_embedding ? 1 : config.num_layers),
         layer_columns(is_embedding ? config.hidden_size : 2 * config.kv_size()),
-        dtype(is_embedding ? weights : KvDType(weights, device)) {}
+        dtype(is_embedding ? weights : TypesOf(weights, device).kv) {}
 
   bool is_embedding;
   int32_t num_layers;

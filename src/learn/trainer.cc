@@ -26,7 +26,7 @@ TrainingExample NextTokenExample(std::vector<int32_t> tokens, int32_t adapter) {
 Trainer::Trainer(const ModelConfig& config, const ModelWeights& weights,
                  const TrainingLimits& limits, Stream& stream, std::function<void()> pause,
                  DeviceTurns* turns)
-    : config_(config), limits_(limits), dtype_(weights.dtype), stream_(stream) {
+    : config_(config), limits_(limits), dtype_(weights.types.operands), stream_(stream) {
   if (stream.device.is_cpu()) {
     transformer_ =
         std::make_unique<TrainingTransformer>(config, weights, limits, stream, std::move(pause));

@@ -23,7 +23,7 @@ void TrainingTransformer::Forward(const TrainingBatch& batch,
   batch_ = &batch;
   CopyAdapters(adapters);
   Embedding({.table = weights_.embedding.data(),
-             .dtype = weights_.dtype,
+             .dtype = weights_.types.embeddings,
              .vocab_size = config_.vocab_size,
              .tokens = batch.tokens.data(),
              .out = hidden_[0].as<float>(),
@@ -35,7 +35,7 @@ void TrainingTransformer::Forward(const TrainingBatch& batch,
     table.push_back(adapter.prompt == nullptr ? nullptr : adapter.prompt->rows(0));
   }
   VirtualEmbedding({.table = table.data(),
-                    .dtype = weights_.dtype,
+                    .dtype = weights_.types.embeddings,
                     .runs = batch.embeddings.data(),
                     .num_runs = static_cast<int32_t>(batch.embeddings.size()),
                     .run_tokens_max = batch.run_tokens_max,
@@ -167,7 +167,7 @@ void TrainingTransformer::RoundKeysAndValues(float* qkv) {
 LoraArgs TrainingTransformer::MakeLoraArgs(std::span<const LoraSegment> segments,
                                            const Product& product, int32_t layer, const float* x,
                                            float* y) const {
-  LoraArgs args{.dtype = weights_.dtype,
+  LoraArgs args{.dtype = weights_.types.adapters,
                 .segments = segments.data(),
                 .num_segments = static_cast<int32_t>(segments.size()),
                 .matrices = matrices_.data() + int64_t{layer} * kLoraModules +

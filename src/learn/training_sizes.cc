@@ -35,7 +35,7 @@ int64_t NumLayersWithin(int64_t bytes_max, int64_t layer_bytes, const ModelConfi
 }
 
 KvLayout TrainingPoolLayout(const ModelConfig& config, DType dtype) {
-  KvLayout layout = MakeKvLayout(config, kTrainingPageTokens, KvDType(dtype, {}));
+  KvLayout layout = MakeKvLayout(config, kTrainingPageTokens, TypesOf(dtype).kv);
   layout.num_layers = 1;
   return layout;
 }

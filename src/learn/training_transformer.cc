@@ -43,14 +43,14 @@ TrainingTransformer::TrainingTransformer(const ModelConfig& config, const ModelW
       pause_(std::move(pause)),
       ropes_(MakeRopeTables(config, config.context_tokens_max, stream, pause_)),
       transposed_head_(weights.lm_head.Transposed(stream, pause_)),
-      pool_(TrainingPoolLayout(config, weights.dtype), NumTrainingPages(limits)) {
+      pool_(TrainingPoolLayout(config, weights.types.operands), NumTrainingPages(limits)) {
   CHECK(stream.device.is_cpu() && CheckTrainable(config, stream.device).ok());
   CHECK(limits.rows_max > 0 && limits.sequences_max > 0 && limits.logits_rows_max > 0);
   const int64_t num_angles = int64_t{config.context_tokens_max} * config.num_rotary() / 2;
   back_sin_.reserve(static_cast<size_t>(num_angles));
   for (int64_t i = 0; i < num_angles; ++i) back_sin_.push_back(-ropes_[0].sin()[i]);
   const int64_t num_transposed = NumLayersWithin(
-      limits.transposed_bytes_max, LayerTransposedBytes(config, weights.dtype), config);
+      limits.transposed_bytes_max, LayerTransposedBytes(config, weights.types.operands), config);
   for (int64_t i = config.num_layers - num_transposed; i < config.num_layers; ++i) {
     const LayerWeights& layer = weights.layers[static_cast<size_t>(i)];
     Pause();

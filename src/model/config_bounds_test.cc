@@ -104,7 +104,8 @@ TEST_P(ConfigBoundsTest, EveryKernelTakesWhatTheLoaderDoes) {
   if (!device.exists()) GTEST_SKIP() << "this machine shows no GPU";
   const Result<ModelConfig> config = ParseModelConfig(ConfigWith(bound.changes));
   ASSERT_TRUE(config.ok()) << config.status().ToString();
-  const ModelWeights weights = RandomWeights(*config, place.dtype, 3, device.stream());
+  const ModelWeights weights =
+      RandomWeights(*config, TypesOf(place.dtype, device.stream().device), 3, device.stream());
   TestSession session(
       *config, weights, device.stream(), 5, 16,
       {.step_tokens_max = 16, .logits_rows_max = 2, .sequences_max = 4, .context_tokens_max = 32});

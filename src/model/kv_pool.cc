@@ -2,10 +2,6 @@
 
 namespace graft {
 
-DType KvDType(DType weights_dtype, Device device) {
-  return weights_dtype == DType::kBF16 && device.is_cpu() ? DType::kF16 : weights_dtype;
-}
-
 KvLayout MakeKvLayout(const ModelConfig& config, int32_t page_tokens, DType dtype) {
   CHECK_GT(page_tokens, 0);
   return KvLayout{.num_layers = config.num_layers,

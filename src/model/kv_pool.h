@@ -10,11 +10,6 @@
 
 namespace graft {
 
-// What pages hold beside weights of `weights_dtype`. On the CPU fp16 beside bf16: the same bytes,
-// an eighth of the rounding. A key or value beyond fp16's 65504 becomes infinite and fails its
-// request.
-DType KvDType(DType weights_dtype, Device device);
-
 // The pool's layout for a model, `page_tokens` positions to a page.
 KvLayout MakeKvLayout(const ModelConfig& config, int32_t page_tokens, DType dtype);
 

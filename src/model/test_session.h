@@ -46,8 +46,7 @@ class TestSession {
               const TransformerLimits& limits = {.step_tokens_max = 512, .logits_rows_max = 512},
               RankExchange* ranks = nullptr)
       : stream_(stream),
-        pool_(MakeKvLayout(config, page_tokens, KvDType(weights.dtype, stream.device)), num_pages,
-              stream.device),
+        pool_(MakeKvLayout(config, page_tokens, weights.types.kv), num_pages, stream.device),
         transformer_(config, weights, pool_, Limits(limits, config), stream, ranks) {
     // The pages are shuffled, so that no sequence's pages lie side by side.
     free_pages_.resize(num_pages);

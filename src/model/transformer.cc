@@ -107,7 +107,7 @@ Transformer::Transformer(const ModelConfig& config, const ModelWeights& weights,
       weights_(weights),
       pool_(pool),
       limits_(limits),
-      activation_dtype_(stream.device.is_cpu() ? DType::kF32 : weights.dtype),
+      activation_dtype_(weights.types.activations(stream.device)),
       traits_(TraitsOf(stream.device)),
       ranks_(ranks),
       ropes_(MakeRopeTables(config, limits.context_tokens_max, stream)),
@@ -121,15 +121,14 @@ Transformer::Transformer(const ModelConfig& config, const ModelWeights& weights,
   }
   CHECK(pool.layout().num_layers == config.num_layers &&
         pool.layout().num_kv_heads == config.num_kv_heads &&
-        pool.layout().head_dim == config.head_dim &&
-        pool.layout().dtype == KvDType(weights.dtype, stream.device))
+        pool.layout().head_dim == config.head_dim && pool.layout().dtype == weights.types.kv)
       << "the page pool was laid out for another model";
   CHECK(limits.step_tokens_max > 0 && limits.logits_rows_max > 0 && limits.context_tokens_max > 0);
   CHECK(limits.lora_rank_max >= 0 && limits.lora_rank_max <= kLoraRankMax);
   CHECK(ranks == nullptr ||
         ranks->part_floats() >= PartFloatsOf(limits, config, ranks->num_ranks()));
   const Device& device = stream.device;
-  const TransformerSizes sizes = SizesOf(limits, config, weights.dtype, pool.layout(), device);
+  const TransformerSizes sizes = SizesOf(limits, config, weights.types, pool.layout(), device);
   hidden_ = Buffer(sizes.hidden, device);
   normed_ = Buffer(sizes.normed, device);
   branch_ = Buffer(sizes.branch, device);
@@ -216,18 +215,19 @@ void Transformer::Embed(const Step& step) {
   const DeviceBatch& batch = step.batch;
   const Target target = {hidden_.as<float>(), false};
   Embedding({.table = weights_.embedding.data(),
-             .dtype = weights_.dtype,
+             .dtype = weights_.types.embeddings,
              .vocab_size = static_cast<int32_t>(weights_.vocabulary.size()),
              .tokens = BeginExchanges(batch.tokens, step.stream),
              .out = PartOf(target).y,
              .num_tokens = step.num_rows(),
              .n = config_.hidden_size,
-             .scale = EmbeddingScale(config_, weights_.dtype),
+             .scale = EmbeddingScale(config_, weights_.types.embeddings),
              .is_slice = ranks_ != nullptr,
              .first_word = static_cast<int32_t>(weights_.vocabulary.begin)},
             step.stream);
   if (ranks_ != nullptr) SumRanks(step.num_rows() * config_.hidden_size, target, step.stream);
-  PlaceVirtualTokens(batch, config_, weights_.dtype, hidden_.as<float>(), pool_, step.stream);
+  PlaceVirtualTokens(batch, config_, weights_.types.embeddings, hidden_.as<float>(), pool_,
+                     step.stream);
 }
 
 StreamTimer* Transformer::TimerFor(Stream& stream, const ForwardTimes* times) {
@@ -494,7 +494,7 @@ LoraArgs Transformer::MakeLoraArgs(const Projection& projection, int32_t layer, 
   const DeviceBatch& batch = step.batch;
   if (batch.lora.matrices == nullptr) return {};
   const bool activates = step.layer_plan().of(projection.product).expand_activates;
-  LoraArgs args{.dtype = weights_.dtype,
+  LoraArgs args{.dtype = weights_.types.adapters,
                 .matrices = batch.lora.matrices + int64_t{layer} * kLoraModules +
                             static_cast<int64_t>(projection.first),
                 .matrices_stride = batch.lora.stride,

@@ -36,11 +36,11 @@ int64_t PartFloatsOf(const TransformerLimits& limits, const ModelConfig& config,
                   limits.logits_rows_max * VocabularySliceMax(config, num_ranks));
 }
 
-TransformerSizes SizesOf(const TransformerLimits& limits, const ModelConfig& config, DType dtype,
-                         const KvLayout& layout, const Device& device) {
+TransformerSizes SizesOf(const TransformerLimits& limits, const ModelConfig& config,
+                         const ServedTypes& types, const KvLayout& layout, const Device& device) {
   const int64_t rows = limits.step_tokens_max;
   const int64_t hidden = config.hidden_size;
-  const int64_t activation = DTypeBytes(device.is_cpu() ? DType::kF32 : dtype);
+  const int64_t activation = DTypeBytes(types.activations(device));
   TransformerSizes sizes;
   sizes.hidden = rows * hidden * kFloat;
   sizes.normed = rows * hidden * activation;
@@ -51,7 +51,8 @@ TransformerSizes SizesOf(const TransformerLimits& limits, const ModelConfig& con
   sizes.gate_up = rows * 2 * config.intermediate_size * kFloat;
   sizes.activated = rows * config.intermediate_size * activation;
   sizes.lora_h = LoraScratchFloats(device, rows * kLoraSlicesMax, limits.lora_rank_max) * kFloat;
-  if (limits.lora_beside && limits.lora_rank_max > 0 && GemmRunsLoraBeside(dtype, 1, device)) {
+  if (limits.lora_beside && limits.lora_rank_max > 0 &&
+      GemmRunsLoraBeside(types.adapters, 1, device)) {
     const int64_t columns = std::max<int64_t>(
         {int64_t{2} * config.intermediate_size, int64_t{config.qkv_size()}, hidden});
     sizes.lora_delta = std::min<int64_t>(rows, kLoraBesideRowsMax) * columns * kFloat;

@@ -8,8 +8,8 @@
 #include "kernels/lora/lora.h"
 #include "model/config.h"
 #include "model/forward_batch.h"
+#include "model/served_types.h"
 #include "tensor/device.h"
-#include "tensor/dtype.h"
 
 namespace graft {
 
@@ -46,9 +46,9 @@ struct TransformerSizes {
   }
 };
 
-// For weights of `dtype` and a pool of `layout`.
-TransformerSizes SizesOf(const TransformerLimits& limits, const ModelConfig& config, DType dtype,
-                         const KvLayout& layout, const Device& device);
+// With a pool of `layout`.
+TransformerSizes SizesOf(const TransformerLimits& limits, const ModelConfig& config,
+                         const ServedTypes& types, const KvLayout& layout, const Device& device);
 
 // What each of several ranks writes at once for the others: rows of hidden states, or of its slice
 // of the logits. `config` is the whole model's, or ShardConfig's.

@@ -157,7 +157,8 @@ class TransformerTest : public ::testing::TestWithParam<TestCase> {
  protected:
   void SetUp() override {
     if (!device_.exists()) GTEST_SKIP() << "this machine shows no GPU";
-    weights_ = RandomWeights(config_, GetParam().dtype, 11, device_.stream());
+    weights_ = RandomWeights(config_, TypesOf(GetParam().dtype, device_.stream().device), 11,
+                             device_.stream());
   }
 
   TestSession Session(const ModelConfig& config) {
@@ -275,7 +276,7 @@ TEST(TransformerSpecTest, EveryPartMatters) {
   ThreadPool threads(2);
   Stream stream{.device = {}, .cpu_threads = &threads};
   const ModelConfig config = SandwichConfig();
-  const ModelWeights weights = RandomWeights(config, DType::kF32, 11, stream);
+  const ModelWeights weights = RandomWeights(config, TypesOf(DType::kF32), 11, stream);
   const std::vector<int32_t> tokens = RandomTokens(20, 7, config.vocab_size);
   const auto logits = [&](const ModelConfig& changed) {
     TestSession session(changed, weights, stream);
@@ -329,15 +330,14 @@ TEST_P(TransformerTest, TimesCoverTheParts) {
 
 TEST_P(TransformerTest, ItsSizesAreWhatItTakes) {
   const Device device = device_.stream().device;
-  const KvLayout layout =
-      MakeKvLayout(config_, GetParam().page_tokens, KvDType(weights_.dtype, device));
+  const KvLayout layout = MakeKvLayout(config_, GetParam().page_tokens, weights_.types.kv);
   for (const bool lora_beside : {true, false}) {
     const TransformerLimits limits = {.step_tokens_max = 33,
                                       .logits_rows_max = 12,
                                       .sequences_max = 5,
                                       .context_tokens_max = 100,
                                       .lora_beside = lora_beside};
-    const TransformerSizes sizes = SizesOf(limits, config_, weights_.dtype, layout, device);
+    const TransformerSizes sizes = SizesOf(limits, config_, weights_.types, layout, device);
     KvPool pool(layout, 4, device);
     const int64_t on_device = AllocatedBytes(device);
     const int64_t on_host = AllocatedBytes({});

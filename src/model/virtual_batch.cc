@@ -5,10 +5,10 @@
 
 namespace graft {
 
-void PlaceVirtualTokens(const DeviceBatch& batch, const ModelConfig& config, DType weights,
+void PlaceVirtualTokens(const DeviceBatch& batch, const ModelConfig& config, DType embeddings,
                         float* hidden, KvPool& pool, Stream& stream) {
   VirtualEmbedding({.table = batch.virtual_rows,
-                    .dtype = weights,
+                    .dtype = embeddings,
                     .runs = batch.virtual_embeddings.data(),
                     .num_runs = static_cast<int32_t>(batch.virtual_embeddings.size()),
                     .run_tokens_max = batch.virtual_run_tokens_max,

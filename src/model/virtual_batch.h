@@ -10,9 +10,9 @@
 
 namespace graft {
 
-// Embeddings take their rows of `hidden`, fp32 [rows, hidden_size]; they are of dtype `weights`.
+// Embeddings take their rows of `hidden`, fp32 [rows, hidden_size]; they are of dtype `embeddings`.
 // Keys and values go into the pool.
-void PlaceVirtualTokens(const DeviceBatch& batch, const ModelConfig& config, DType weights,
+void PlaceVirtualTokens(const DeviceBatch& batch, const ModelConfig& config, DType embeddings,
                         float* hidden, KvPool& pool, Stream& stream);
 
 }  // namespace graft

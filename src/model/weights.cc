@@ -163,21 +163,21 @@ class RandomSource : public TensorSource {
 // Asks a source for every tensor of the architecture and packs it.
 class Builder {
  public:
-  Builder(const ModelConfig& config, const Shard& shard, DType dtype, TensorSource& source,
-          Stream& stream, const LoadProgress& progress)
+  Builder(const ModelConfig& config, const Shard& shard, const ServedTypes& types,
+          TensorSource& source, Stream& stream, const LoadProgress& progress)
       : config_(config),
         shard_(shard),
         heads_(Elements(HeadsOf(config, shard))),
         kv_heads_(Elements(KvHeadsOf(config, shard))),
         mlp_(IntermediateOf(config, shard)),
-        dtype_(dtype),
+        types_(types),
         source_(source),
         stream_(stream),
         progress_(progress) {}
 
   Result<ModelWeights> Build() {
     ModelWeights weights;
-    weights.dtype = dtype_;
+    weights.types = types_;
     weights.vocabulary = VocabularyOf(config_, shard_);
     const auto table_of = [&](const char* name) -> Part {
       return {name, {config_.vocab_size, config_.hidden_size}, {weights.vocabulary}};
@@ -185,16 +185,18 @@ class Builder {
     // Files that hold a shared table once may hold it under either name.
     const bool only_head =
         config_.tied_embeddings && !source_.Has(kEmbeddingName) && source_.Has(kHeadName);
-    ASSIGN_OR_RETURN(Buffer embedding,
-                     PlainOnHost({table_of(only_head ? kHeadName : kEmbeddingName)}, dtype_));
+    ASSIGN_OR_RETURN(
+        Buffer embedding,
+        PlainOnHost({table_of(only_head ? kHeadName : kEmbeddingName)}, types_.embeddings));
     if (config_.tied_embeddings) {
-      TensorView table{embedding.data(), dtype_, {weights.vocabulary.size(), config_.hidden_size}};
+      TensorView table{
+          embedding.data(), types_.embeddings, {weights.vocabulary.size(), config_.hidden_size}};
       Buffer other_head;
       if (!only_head && source_.Has(kHeadName)) {
         ASSIGN_OR_RETURN(other_head, OtherHead(table_of(kHeadName), table));
         if (other_head.data() != nullptr) table.data = other_head.data();
       }
-      weights.lm_head = GemmWeight::Pack({&table, 1}, dtype_, stream_);
+      weights.lm_head = GemmWeight::Pack({&table, 1}, types_.weights, stream_);
     }
     weights.embedding = MoveToDevice(std::move(embedding), stream_);
     for (int32_t layer = 0; layer < config_.num_layers; ++layer) {
@@ -228,12 +230,12 @@ class Builder {
     return {others + range.begin, others + range.end};
   }
 
-  // The file's lm_head of a model with tied embeddings, in the serving dtype; empty where it is the
+  // The file's lm_head of a model with tied embeddings, in the table's dtype; empty where it is the
   // table itself. One that differs is what the model computes with, as transformers 5 has it.
   Result<Buffer> OtherHead(const Part& part, const TensorView& table) {
     ASSIGN_OR_RETURN(const std::vector<TensorView> heads, Get({part}));
     Buffer head(table.bytes());
-    ConvertElements(heads[0].dtype, heads[0].data, dtype_, head.data(), table.num_elements());
+    ConvertElements(heads[0].dtype, heads[0].data, table.dtype, head.data(), table.num_elements());
     source_.Release();
     if (std::memcmp(head.data(), table.data, static_cast<size_t>(table.bytes())) == 0) {
       return Buffer();
@@ -331,7 +333,7 @@ class Builder {
   // The parts stacked and packed for GEMM.
   Result<GemmWeight> Matrix(const std::vector<Part>& parts) {
     ASSIGN_OR_RETURN(const std::vector<TensorView> views, Get(parts));
-    GemmWeight weight = GemmWeight::Pack(views, dtype_, stream_);
+    GemmWeight weight = GemmWeight::Pack(views, types_.weights, stream_);
     Finish(parts);
     return weight;
   }
@@ -398,7 +400,7 @@ class Builder {
 
   void Finish(const std::vector<Part>& parts) {
     for (const Part& part : parts)
-      num_done_ += TensorView{nullptr, dtype_, part.shape}.num_elements();
+      num_done_ += TensorView{nullptr, DType::kF32, part.shape}.num_elements();
     source_.Release();
     if (progress_) progress_(num_done_, config_.num_parameters());
   }
@@ -407,7 +409,7 @@ class Builder {
   const Shard shard_;
   const IndexRange heads_, kv_heads_;  // elements of q, and of k or v
   const IndexRange mlp_;
-  const DType dtype_;
+  const ServedTypes types_;
   TensorSource& source_;
   Stream& stream_;
   const LoadProgress& progress_;
@@ -456,12 +458,12 @@ int64_t ModelWeights::bytes() const {
   return total;
 }
 
-int64_t WeightsBytes(const ModelConfig& config, DType dtype, const Device& device,
+int64_t WeightsBytes(const ModelConfig& config, const ServedTypes& types, const Device& device,
                      int32_t num_ranks) {
   const int64_t hidden = config.hidden_size;
   const int64_t intermediate = config.intermediate_size;
   const auto matrix = [&](int64_t n, int64_t k) {
-    return GemmWeight::BytesFor(n, k, dtype, device);
+    return GemmWeight::BytesFor(n, k, types.weights, device);
   };
   int64_t floats = hidden;  // the last norm
   for (const LayerSpec& layer : config.layers) {
@@ -474,14 +476,14 @@ int64_t WeightsBytes(const ModelConfig& config, DType dtype, const Device& devic
   const int64_t layer_bytes = matrix(config.qkv_size(), hidden) + matrix(hidden, config.q_size()) +
                               matrix(2 * intermediate, hidden) + matrix(hidden, intermediate);
   const int64_t words = VocabularySliceMax(config, num_ranks);
-  return words * hidden * DTypeBytes(dtype) + matrix(words, hidden) +
+  return words * hidden * DTypeBytes(types.embeddings) + matrix(words, hidden) +
          config.num_layers * layer_bytes + floats * int64_t{sizeof(float)};
 }
 
-int64_t WeightsReadingBytes(const ModelConfig& config, DType dtype) {
+int64_t WeightsReadingBytes(const ModelConfig& config, const ServedTypes& types) {
   const int64_t widest = std::max<int64_t>(
       {config.vocab_size, int64_t{2} * config.intermediate_size, config.qkv_size()});
-  return widest * config.hidden_size * DTypeBytes(dtype);
+  return widest * config.hidden_size * DTypeBytes(types.operands);
 }
 
 float EmbeddingScale(const ModelConfig& config, DType dtype) {
@@ -497,24 +499,24 @@ DType ServingDType(const ModelConfig& config, std::optional<DType> asked, const 
 }
 
 Result<ModelWeights> LoadWeights(const std::string& model_dir, const ModelConfig& config,
-                                 DType dtype, Stream& stream, const LoadProgress& progress,
-                                 const Shard& shard) {
-  if (dtype == DType::kF16 && stream.device.is_cpu()) {
+                                 const ServedTypes& types, Stream& stream,
+                                 const LoadProgress& progress, const Shard& shard) {
+  if (types.operands == DType::kF16 && stream.device.is_cpu()) {
     return UnimplementedError("the CPU does not serve in fp16; it serves fp32 and bf16");
   }
   ASSIGN_OR_RETURN(const SafetensorsSet files, SafetensorsSet::Open(model_dir));
   FileSource source(files, stream);
-  Result<ModelWeights> weights = Builder(config, shard, dtype, source, stream, progress).Build();
+  Result<ModelWeights> weights = Builder(config, shard, types, source, stream, progress).Build();
   if (!weights.ok()) return weights;
   RETURN_IF_ERROR(CheckUnused(files, source, config));
   return weights;
 }
 
-ModelWeights RandomWeights(const ModelConfig& config, DType dtype, uint64_t seed, Stream& stream,
-                           const LoadProgress& progress, const Shard& shard) {
-  CHECK(dtype != DType::kF16 || !stream.device.is_cpu()) << "the CPU serves fp32 and bf16";
-  RandomSource source(dtype, seed, config.norms_add_one ? 0.0f : 1.0f, stream);
-  Result<ModelWeights> weights = Builder(config, shard, dtype, source, stream, progress).Build();
+ModelWeights RandomWeights(const ModelConfig& config, const ServedTypes& types, uint64_t seed,
+                           Stream& stream, const LoadProgress& progress, const Shard& shard) {
+  CHECK(types.operands != DType::kF16 || !stream.device.is_cpu()) << "the CPU serves fp32 and bf16";
+  RandomSource source(types.operands, seed, config.norms_add_one ? 0.0f : 1.0f, stream);
+  Result<ModelWeights> weights = Builder(config, shard, types, source, stream, progress).Build();
   CHECK(weights.ok()) << weights.status().ToString();
   return std::move(*weights);
 }

@@ -1,5 +1,5 @@
 // ModelWeights: a base model's bytes in the layouts its kernels want. Projections that share an
-// input are stacked (q, k, v; gate, up) so that each is one GEMM. Matrices are in the serving dtype
+// input are stacked (q, k, v; gate, up) so that each is one GEMM. Matrices are as ServedTypes says
 // (fp32, bf16; fp16 on GPUs), norms and biases in fp32, all on the device that serves. Immutable
 // once made; any thread.
 #pragma once
@@ -12,6 +12,7 @@
 
 #include "kernels/gemm/gemm.h"
 #include "model/config.h"
+#include "model/served_types.h"
 #include "model/shard.h"
 #include "tensor/buffer.h"
 #include "tensor/stream.h"
@@ -42,9 +43,9 @@ struct LayerWeights : LayerProjections {
 };
 
 struct ModelWeights {
-  DType dtype = DType::kF32;
+  ServedTypes types;
   IndexRange vocabulary;  // the words that the tables have: all, or a rank's
-  Buffer embedding;       // [vocabulary, hidden] of dtype
+  Buffer embedding;       // [vocabulary, hidden] of types.embeddings
   std::vector<LayerWeights> layers;
   Buffer final_norm;   // fp32 [hidden]
   GemmWeight lm_head;  // [vocabulary, hidden]; of tied embeddings, the same numbers packed
@@ -59,14 +60,14 @@ DType ServingDType(const ModelConfig& config, std::optional<DType> asked,
                    const Device& device = {});
 
 // What ModelWeights::bytes will be, at most; of one of several ranks, for what ShardConfig gives.
-int64_t WeightsBytes(const ModelConfig& config, DType dtype, const Device& device,
+int64_t WeightsBytes(const ModelConfig& config, const ServedTypes& types, const Device& device,
                      int32_t num_ranks = 1);
 // What reading them takes beside them, of the host's memory: the largest tensor, as it is
 // converted.
-int64_t WeightsReadingBytes(const ModelConfig& config, DType dtype);
+int64_t WeightsReadingBytes(const ModelConfig& config, const ServedTypes& types);
 
-// What the embedding's rows are multiplied by: 1, or sqrt(hidden_size) in the serving dtype's bits,
-// as HF rounds it.
+// What the embedding's rows are multiplied by: 1, or sqrt(hidden_size) in the bits of the table's
+// dtype, as HF rounds it.
 float EmbeddingScale(const ModelConfig& config, DType dtype);
 
 // Called with parameters done and in total, on the loading thread.
@@ -77,12 +78,13 @@ using LoadProgress = std::function<void(int64_t done, int64_t total)>;
 // config says none). Tensors of other modules are listed in the log and left alone. Of one of
 // several ranks, its slices of the same files: `config` is the whole model's.
 Result<ModelWeights> LoadWeights(const std::string& model_dir, const ModelConfig& config,
-                                 DType dtype, Stream& stream, const LoadProgress& progress = {},
-                                 const Shard& shard = {});
+                                 const ServedTypes& types, Stream& stream,
+                                 const LoadProgress& progress = {}, const Shard& shard = {});
 
 // Weights drawn from (seed, tensor, element) with HF's initial spread, for benchmarks of any shape.
 // The same on any number of threads, and the same model on any number of ranks.
-ModelWeights RandomWeights(const ModelConfig& config, DType dtype, uint64_t seed, Stream& stream,
-                           const LoadProgress& progress = {}, const Shard& shard = {});
+ModelWeights RandomWeights(const ModelConfig& config, const ServedTypes& types, uint64_t seed,
+                           Stream& stream, const LoadProgress& progress = {},
+                           const Shard& shard = {});
 
 }  // namespace graft

@@ -44,7 +44,7 @@ class LoadWeightsTest : public ::testing::Test {
 
   Result<ModelWeights> Load(DType dtype = DType::kF32, const LoadProgress& progress = {}) {
     WriteFile(dir_.File("model.safetensors"), SafetensorsBytes(tensors_));
-    return LoadWeights(dir_.path(), config_, dtype, stream_, progress);
+    return LoadWeights(dir_.path(), config_, TypesOf(dtype), stream_, progress);
   }
   std::string Refusal() { return Load().status().ToString(); }
 
@@ -64,10 +64,10 @@ TEST(WeightsBytesTest, AreWhatTheWeightsTake) {
     const ModelConfig config = *LoadModelConfig(SourcePath(std::string("tests/goldens/") + model));
     for (const DType dtype : {DType::kF32, DType::kBF16}) {
       const int64_t before = AllocatedBytes({});
-      const ModelWeights weights = RandomWeights(config, dtype, 1, stream);
-      EXPECT_EQ(WeightsBytes(config, dtype, {}), weights.bytes()) << model;
+      const ModelWeights weights = RandomWeights(config, TypesOf(dtype), 1, stream);
+      EXPECT_EQ(WeightsBytes(config, TypesOf(dtype), {}), weights.bytes()) << model;
       EXPECT_EQ(AllocatedBytes({}) - before, weights.bytes()) << model;
-      EXPECT_GT(WeightsReadingBytes(config, dtype), 0);
+      EXPECT_GT(WeightsReadingBytes(config, TypesOf(dtype)), 0);
     }
   }
 }
@@ -252,7 +252,7 @@ TEST(GemmaWeightsTest, EmbeddingScaleAndNorms) {
   Stream stream{Device{}, &threads};
   const std::string dir = SourcePath("tests/goldens/gemma2");
   const ModelWeights weights =
-      std::move(*LoadWeights(dir, *LoadModelConfig(dir), DType::kF32, stream));
+      std::move(*LoadWeights(dir, *LoadModelConfig(dir), TypesOf(DType::kF32), stream));
   const SafetensorsFile file = *SafetensorsFile::Open(dir + "/model.safetensors");
   const auto expect_one_more = [&](const Buffer& norm, const std::string& name) {
     const TensorView tensor = *file.Tensor(name);
@@ -277,9 +277,9 @@ TEST(RandomWeightsTest, SpreadAndIndependenceOfThreads) {
   ThreadPool three(3);
   Stream stream_one{Device{}, &one};
   Stream stream_three{Device{}, &three};
-  const ModelWeights a = RandomWeights(config, DType::kF32, 5, stream_one);
-  const ModelWeights b = RandomWeights(config, DType::kF32, 5, stream_three);
-  const ModelWeights c = RandomWeights(config, DType::kF32, 6, stream_one);
+  const ModelWeights a = RandomWeights(config, TypesOf(DType::kF32), 5, stream_one);
+  const ModelWeights b = RandomWeights(config, TypesOf(DType::kF32), 5, stream_three);
+  const ModelWeights c = RandomWeights(config, TypesOf(DType::kF32), 6, stream_one);
   const auto bytes = static_cast<size_t>(a.embedding.bytes());
   EXPECT_EQ(std::memcmp(a.embedding.data(), b.embedding.data(), bytes), 0);
   EXPECT_NE(std::memcmp(a.embedding.data(), c.embedding.data(), bytes), 0);

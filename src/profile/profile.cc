@@ -100,7 +100,7 @@ Status Profile::Prepare() {
   ASSIGN_OR_RETURN(model_, LoadBenchModel(runtime, o.shape, check));
   ASSIGN_OR_RETURN(runtime_, Runtime::Create(runtime, *model_, /*lora=*/true));
   device_ = DescribeDevice(model_->device);
-  dtype_ = std::string(DTypeName(model_->weights.dtype));
+  dtype_ = std::string(DTypeName(model_->weights.types.operands));
   return MakeAdapters();
 }
 
@@ -113,9 +113,7 @@ Status Profile::PlanMemory(const ServedShape& shape, const MemoryBudget& budget,
                                 std::to_string(shape.config.context_tokens_max) +
                                 "; lower --context or --prompt");
   }
-  page_bytes_ =
-      MakeKvLayout(shape.config, runtime->limits.page_tokens, KvDType(shape.dtype, shape.device))
-          .PageBytes();
+  page_bytes_ = MakeKvLayout(shape.config, runtime->limits.page_tokens, shape.types.kv).PageBytes();
   const int64_t pages = int64_t{batch_max_} * (context_max_ / runtime->limits.page_tokens + 1) +
                         prompt_max_ / runtime->limits.page_tokens + 2;
   runtime->pool_gib = static_cast<double>(pages * page_bytes_) / (int64_t{1} << 30) + 1e-6;
@@ -127,7 +125,7 @@ Status Profile::PlanMemory(const ServedShape& shape, const MemoryBudget& budget,
   AddServer(*runtime, shape, /*lora=*/true, &sum, flags);
   AddLeastPool(*runtime, shape, /*lora=*/true, &sum, flags);
   const int64_t adapters = SyntheticAdaptersBytes(shape.config, runtime->limits.adapters_max,
-                                                  options_.ranks, shape.dtype);
+                                                  options_.ranks, shape.types.adapters);
   sum.Add("adapters (--batch, --ranks)", adapters);
   if (!shape.device.is_cpu()) {
     sum.AddOnHost("adapters as they are made (--batch, --ranks)", adapters);
@@ -137,9 +135,10 @@ Status Profile::PlanMemory(const ServedShape& shape, const MemoryBudget& budget,
 
 Status Profile::MakeAdapters() {
   const int32_t count = runtime_->limits().adapters_max;
-  ASSIGN_OR_RETURN(std::vector<LoraWeights> adapters,
-                   MakeSyntheticAdapters(model_->config, count, options_.ranks,
-                                         model_->weights.dtype, options_.seed, *model_->threads));
+  ASSIGN_OR_RETURN(
+      std::vector<LoraWeights> adapters,
+      MakeSyntheticAdapters(model_->config, count, options_.ranks, model_->weights.types.adapters,
+                            options_.seed, *model_->threads));
   for (int32_t slot = 0; slot < count; ++slot) {
     const auto idx = static_cast<size_t>(slot);
     ranks_.push_back(options_.ranks[idx % options_.ranks.size()]);

@@ -22,10 +22,11 @@ int64_t LongestRowBytes(const ModelConfig& config, DType dtype) {
 
 }  // namespace
 
-int32_t PageTokens(const ModelConfig& config, DType weights, DType kv, int32_t tokens_asked) {
-  const int64_t row_bytes = LongestRowBytes(config, weights);
+int32_t PageTokens(const ModelConfig& config, const ServedTypes& types, int32_t tokens_asked) {
+  const int64_t row_bytes = LongestRowBytes(config, types.adapters);
   int32_t tokens = tokens_asked;
-  while (MakeKvLayout(config, tokens, kv).PageBytes() < row_bytes && tokens < kPageTokensMax) {
+  while (MakeKvLayout(config, tokens, types.kv).PageBytes() < row_bytes &&
+         tokens < kPageTokensMax) {
     tokens *= 2;
   }
   return tokens;

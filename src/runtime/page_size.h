@@ -6,11 +6,11 @@
 #include <cstdint>
 
 #include "model/config.h"
-#include "tensor/dtype.h"
+#include "model/served_types.h"
 
 namespace graft {
 
-// `tokens_asked`, or as many times twice that as it takes. `weights` is the adapters' dtype, too.
-int32_t PageTokens(const ModelConfig& config, DType weights, DType kv, int32_t tokens_asked);
+// `tokens_asked`, or as many times twice that as it takes.
+int32_t PageTokens(const ModelConfig& config, const ServedTypes& types, int32_t tokens_asked);
 
 }  // namespace graft

@@ -18,14 +18,15 @@ ModelConfig WideModel() {
 
 TEST(PageSizeTest, APageHasRoomForTheLongestRowOfAnAdapter) {
   const ModelConfig config = WideModel();
+  const ServedTypes types = {.kv = DType::kF16};
   for (const int32_t asked : {1, 3, 16, 4096}) {
-    const int32_t tokens = PageTokens(config, DType::kF32, DType::kF16, asked);
+    const int32_t tokens = PageTokens(config, types, asked);
     EXPECT_GE(MakeKvLayout(config, tokens, DType::kF16).PageBytes(), int64_t{8192} * 4) << asked;
     EXPECT_EQ(tokens % asked, 0);
   }
   EXPECT_LT(MakeKvLayout(config, 16, DType::kF16).PageBytes(), int64_t{8192} * 4)
       << "not by chance";
-  EXPECT_EQ(PageTokens(config, DType::kF32, DType::kF16, 4096), 4096);
+  EXPECT_EQ(PageTokens(config, types, 4096), 4096);
 }
 
 }  // namespace

@@ -89,7 +89,7 @@ Status RankProcesses::Prepare(const RuntimeOptions& options, const std::string& 
   RETURN_IF_ERROR(CheckRanks(config, num_ranks).WithContext("--tensor-parallel"));
   const ModelConfig shard = ShardConfig(config, num_ranks);
   const ServedShape shape = {.config = shard,
-                             .dtype = ServingDType(config, options.dtype, {}),
+                             .types = TypesOf(ServingDType(config, options.dtype, {})),
                              .device = {},
                              .num_ranks = num_ranks};
   const ExecutorLimits limits = ExecutorLimitsOf(options, shape, /*lora=*/true);

@@ -49,7 +49,7 @@ class ReadAheadTest : public ::testing::Test {
   Metrics metrics_;
   uint64_t folders_ = 1;
   HostStore store_{int64_t{8} << 20, metrics_};
-  PeftBackend backend_{model_, DType::kF32, store_};
+  PeftBackend backend_{model_, TypesOf(DType::kF32), store_};
 };
 
 TEST_F(ReadAheadTest, ReadsWhatIsListed) {
@@ -63,7 +63,7 @@ TEST_F(ReadAheadTest, ReadsWhatIsListed) {
 // The store stays as it is: nothing is evicted for what no request has asked for.
 TEST_F(ReadAheadTest, EndsWhereTheStoreHasNoRoom) {
   HostStore small(int64_t{1} << 20, metrics_);
-  PeftBackend backend(model_, DType::kF32, small);
+  PeftBackend backend(model_, TypesOf(DType::kF32), small);
   std::vector<ReadAhead::Folder> folders;
   for (int i = 0; i < 40; ++i) folders.push_back(Folder("a" + std::to_string(i)));
   const std::string first = *backend.Hash(folders[0].path);
@@ -105,7 +105,7 @@ TEST_F(ReadAheadTest, GivesUpTheFolderThatIsRead) {
     while (!WorkIsUnwanted()) std::this_thread::yield();
     return OkStatus();
   };
-  PeftBackend backend(model_, DType::kF32, store_, {}, {}, {}, hooks);
+  PeftBackend backend(model_, TypesOf(DType::kF32), store_, {}, {}, hooks);
   std::vector<ReadAhead::Folder> folders = {Folder("a"), Folder("b")};
   for (const ReadAhead::Folder& folder : folders) {
     testing::WriteFile(folder.path + "/tokenizer.json", "{}");

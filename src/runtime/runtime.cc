@@ -46,8 +46,9 @@ Result<std::unique_ptr<LoadedModel>> PrepareModel(const RuntimeOptions& options,
   model->stream = model->owned_stream->get();
   ASSIGN_OR_RETURN(model->config, ReadModelShape(options, shape));
   model->rank_config = ShardConfig(model->config, shard.num_ranks);
-  model->weights.dtype = shape.empty() ? ServingDType(model->config, options.dtype, model->device)
-                                       : options.dtype.value_or(DType::kBF16);
+  const DType dtype = shape.empty() ? ServingDType(model->config, options.dtype, model->device)
+                                    : options.dtype.value_or(DType::kBF16);
+  model->weights.types = TypesOf(dtype, model->device);
   return model;
 }
 
@@ -76,13 +77,13 @@ Status CheckModelFits(const RuntimeOptions& options, const LoadedModel& model, b
 // Reads the weights of options.model, or makes random ones of a `shape`.
 Status ReadWeights(const RuntimeOptions& options, const std::string& shape,
                    const LoadProgress& progress, LoadedModel* model) {
-  const DType dtype = model->weights.dtype;
+  const ServedTypes types = model->weights.types;
   if (!shape.empty()) {
     model->weights =
-        RandomWeights(model->config, dtype, kRandomSeed, model->stream, progress, model->shard);
+        RandomWeights(model->config, types, kRandomSeed, model->stream, progress, model->shard);
     return OkStatus();
   }
-  ASSIGN_OR_RETURN(model->weights, LoadWeights(options.model, model->config, dtype, model->stream,
+  ASSIGN_OR_RETURN(model->weights, LoadWeights(options.model, model->config, types, model->stream,
                                                progress, model->shard));
   return OkStatus();
 }
@@ -128,7 +129,8 @@ int64_t PagesOfLargeAdapter(const ModelConfig& config, DType dtype, int64_t page
 // What every sequence at full context and every adapter on the device could use.
 int64_t UsefulPages(const ServedShape& shape, const ExecutorLimits& limits) {
   return PagesPerContext(limits) * limits.sequences_max +
-         limits.adapters_max * PagesOfLargeAdapter(shape.config, shape.dtype, limits.page_bytes);
+         limits.adapters_max *
+             PagesOfLargeAdapter(shape.config, shape.types.adapters, limits.page_bytes);
 }
 
 // What the pool may take of `left` bytes beside `others` where no option says. A host has other
@@ -283,8 +285,8 @@ Status Runtime::UseBackend(const MakeBackend& make_backend) {
   if (!options_.adapters.empty()) roots.insert(roots.begin(), options_.adapters);
   if (!options_.learned.empty()) roots.push_back(options_.learned);
   backend_ = std::make_unique<PeftBackend>(
-      model_->config, model_->weights.dtype, *host_store_, FileJail(std::move(roots)), MakeSlicer(),
-      model_->device, MakeAdapterTextHooks(options_.adapter_text, options_.model, model_->config),
+      model_->config, model_->weights.types, *host_store_, FileJail(std::move(roots)), MakeSlicer(),
+      MakeAdapterTextHooks(options_.adapter_text, options_.model, model_->config),
       AdapterReadHelp{.crew = crew_.get(), .memory = hash_memory_.get()});
   return OkStatus();
 }
@@ -371,8 +373,7 @@ Status Runtime::MakeHostStore(bool lora) {
 
 AdapterSlicer Runtime::MakeSlicer() const {
   if (model_->shard.num_ranks == 1) return {};
-  const DType dtype = model_->weights.dtype;
-  return AdapterSlicer(model_->config, model_->shard, {dtype, KvDType(dtype, model_->device)});
+  return AdapterSlicer(model_->config, model_->shard, model_->weights.types);
 }
 
 void Runtime::PlanReading(bool lora) {
@@ -398,7 +399,7 @@ Status Runtime::MakeExecutor(const ExecutorLimits& limits, LoadedModel& model, b
     CpuAssistOptions assist;
     assist.num_workers = ChooseAssistWorkers(options_.cpu_assist_workers);
     if (where == CpuAssistPlace::kProcess) assist.command = WorkerProgram();
-    ASSIGN_OR_RETURN(assist_, CpuAssist::Create(assist, model.config, model.weights.dtype,
+    ASSIGN_OR_RETURN(assist_, CpuAssist::Create(assist, model.config, model.weights.types,
                                                 limits.step_tokens_max, *host_store_,
                                                 *parts.arrivals, model.device, metrics_));
     const AssistCost& cost = assist_->profile().Of(LoraModule::kQ, 64);
@@ -467,8 +468,7 @@ void Runtime::BeginReadAhead() {
 }
 
 std::string Runtime::arithmetic_id() const {
-  return MakeArithmeticId(model_->device, {.weights = model_->weights.dtype,
-                                           .kv = KvDType(model_->weights.dtype, model_->device),
+  return MakeArithmeticId(model_->device, {.types = model_->weights.types,
                                            .page_tokens = limits().page_tokens,
                                            .ranks = model_->shard.num_ranks});
 }

@@ -61,7 +61,7 @@ struct LoadedModel {
   std::optional<MemoryBudget> budget;  // of all that is built on it
   ModelWeights weights;
 
-  ServedShape shape() const { return {rank_config, weights.dtype, device, shard.num_ranks}; }
+  ServedShape shape() const { return {rank_config, weights.types, device, shard.num_ranks}; }
 };
 
 // Starts the threads and reads the weights of options.model, after `check` has found memory for

@@ -38,7 +38,7 @@ int64_t CpuScratchBytes(const ServedShape& shape, int64_t rows, int threads) {
   const int64_t k =
       std::max<int64_t>({config.hidden_size, config.intermediate_size, config.q_size()});
   constexpr int64_t kBytesOfLogit = 16;
-  return GemmScratchBytes(rows, k, shape.dtype, threads) +
+  return GemmScratchBytes(rows, k, shape.types.operands, threads) +
          threads * kBytesOfLogit * config.vocab_size;
 }
 
@@ -47,7 +47,7 @@ void AddAssist(const RuntimeOptions& options, const ServedShape& shape, int32_t 
   if (CpuAssistOf(options) == CpuAssistPlace::kOff) return;
   const CpuAssistOptions assist{.num_workers = ChooseAssistWorkers(options.cpu_assist_workers)};
   sum->Add("the CPU assist's rows" + Flags("--cpu-assist", flags.rows),
-           CpuAssist::BytesFor(assist, shape.config, shape.dtype, rows, shape.device));
+           CpuAssist::BytesFor(assist, shape.config, shape.types, rows, shape.device));
 }
 
 void AddGraphs(const RuntimeOptions& options, const ServedShape& shape,
@@ -82,12 +82,11 @@ int32_t ContextTokensMax(const RuntimeOptions& options, const ModelConfig& confi
 
 ExecutorLimits ExecutorLimitsOf(const RuntimeOptions& options, const ServedShape& shape,
                                 bool lora) {
-  const DType kv = KvDType(shape.dtype, shape.device);
   ExecutorLimits limits = options.limits;
   limits.step_tokens_max = std::max(StepTokensMax(options, shape.device), limits.sequences_max);
   limits.context_tokens_max = ContextTokensMax(options, shape.config);
-  if (lora) limits.page_tokens = PageTokens(shape.config, shape.dtype, kv, limits.page_tokens);
-  limits.page_bytes = MakeKvLayout(shape.config, limits.page_tokens, kv).PageBytes();
+  if (lora) limits.page_tokens = PageTokens(shape.config, shape.types, limits.page_tokens);
+  limits.page_bytes = MakeKvLayout(shape.config, limits.page_tokens, shape.types.kv).PageBytes();
   limits.vocab_size = shape.config.vocab_size;
   limits.runs_ahead = !shape.device.is_cpu();
   const int64_t drafts = int64_t{limits.draft_tokens_max} * limits.sequences_max;
@@ -115,7 +114,7 @@ GpuExchangeLimits ExchangeLimitsOf(const RuntimeOptions& options, const ServedSh
 }
 
 KvLayout LayoutOf(const ServedShape& shape, const ExecutorLimits& limits) {
-  return MakeKvLayout(shape.config, limits.page_tokens, KvDType(shape.dtype, shape.device));
+  return MakeKvLayout(shape.config, limits.page_tokens, shape.types.kv);
 }
 
 int64_t PagesPerContext(const ExecutorLimits& limits) {
@@ -130,12 +129,12 @@ Status CheckPage(const ExecutorLimits& limits) {
 }
 
 void AddWeights(const ServedShape& shape, bool drawn, MemorySum* sum) {
-  sum->Add("weights in " + std::string(DTypeName(shape.dtype)) + Flags("--dtype"),
-           WeightsBytes(shape.config, shape.dtype, shape.device, shape.num_ranks));
+  sum->Add("weights in " + std::string(DTypeName(shape.types.operands)) + Flags("--dtype"),
+           WeightsBytes(shape.config, shape.types, shape.device, shape.num_ranks));
   if (!shape.device.is_cpu()) sum->Add("kernels and the driver, about", kDriverBytes);
   if (shape.device.is_cpu() && !drawn) return;
   sum->AddOnHost("reading them, a tensor at a time",
-                 WeightsReadingBytes(shape.config, shape.dtype));
+                 WeightsReadingBytes(shape.config, shape.types));
 }
 
 void AddRanks(const RuntimeOptions& options, const ServedShape& shape, MemorySum* sum,
@@ -155,7 +154,7 @@ void AddServer(const RuntimeOptions& options, const ServedShape& shape, bool lor
   const ExecutorLimits limits = ExecutorLimitsOf(options, shape, lora);
   const TransformerLimits transformer = TransformerLimitsOf(options, limits);
   const TransformerSizes sizes =
-      SizesOf(transformer, config, shape.dtype, LayoutOf(shape, limits), device);
+      SizesOf(transformer, config, shape.types, LayoutOf(shape, limits), device);
   const bool goal_decides =
       options.limits.step_tokens_max == 0 && options.engine.scheduler.goal == Goal::kThroughput;
   const std::string rows =

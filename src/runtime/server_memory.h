@@ -10,13 +10,13 @@
 #include "base/status.h"
 #include "model/config.h"
 #include "model/gpu_exchange.h"
+#include "model/served_types.h"
 #include "model/transformer_sizes.h"
 #include "runtime/adapter_reading.h"
 #include "runtime/memory_sum.h"
 #include "runtime/runtime_options.h"
 #include "step/executor.h"
 #include "tensor/device.h"
-#include "tensor/dtype.h"
 
 namespace graft {
 
@@ -32,7 +32,7 @@ struct SizeFlags {
 // The model that a server is for, as its config.json and the options tell it.
 struct ServedShape {
   const ModelConfig& config;  // of several ranks, each one's: ShardConfig
-  DType dtype;                // of the weights
+  ServedTypes types;
   Device device;
   int32_t num_ranks = 1;
 };

@@ -87,7 +87,7 @@ TEST(ServerMemoryTest, AStepsBuffersAreSummedToTheByte) {
     const int64_t before = AllocatedBytes({});
     Transformer made(model->config, model->weights, pool, transformer, model->stream);
     EXPECT_EQ(AllocatedBytes({}) - before,
-              SizesOf(transformer, model->config, model->weights.dtype, layout, {}).on_device());
+              SizesOf(transformer, model->config, model->weights.types, layout, {}).on_device());
     const int64_t between = AllocatedBytes({});
     const ModelExecutor executor(made, nullptr, limits, model->stream);
     EXPECT_EQ(AllocatedBytes({}) - between,
@@ -125,7 +125,7 @@ TEST(ServerMemoryTest, ManyRowsTakeActivationsAndNoLogits) {
   const auto sizes_of = [&](int32_t rows) {
     options.limits.step_tokens_max = rows;
     const ExecutorLimits limits = ExecutorLimitsOf(options, model->shape(), /*lora=*/true);
-    return SizesOf(TransformerLimitsOf(options, limits), model->config, model->weights.dtype,
+    return SizesOf(TransformerLimitsOf(options, limits), model->config, model->weights.types,
                    LayoutOf(model->shape(), limits), {});
   };
   const TransformerSizes few = sizes_of(2048), many = sizes_of(16384);

@@ -128,7 +128,7 @@ class JobRunnerTest : public testing::TestWithParam<DeviceChoice::Kind> {
     EXPECT_TRUE(run.Finish().ok());
     const std::string folder = folder_ + "/alone";
     EXPECT_TRUE(WriteLearnedFolder(folder, model_->config, {run.lora(), run.prompt()},
-                                   model_->weights.dtype, "base", OrderedJson::object())
+                                   model_->weights.types.adapters, "base", OrderedJson::object())
                     .ok());
     return FileText(folder + "/adapter_model.safetensors");
   }
@@ -616,16 +616,17 @@ TEST_P(JobRunnerTest, TrainingFitsWhatItIsGiven) {
   EXPECT_EQ(none.status().code(), StatusCode::kResourceExhausted);
   EXPECT_NE(none.status().message().find("lower batch_size"), std::string::npos);
   const bool on_cpu = shape.device.is_cpu();
-  const int64_t adapter = on_cpu ? TrainedLora::BytesFor(shape.config, 4, shape.dtype) * 5 / 4
-                                 : GpuAdapterBytes(shape.config, 4, shape.dtype);
+  const int64_t adapter = on_cpu
+                              ? TrainedLora::BytesFor(shape.config, 4, shape.types.operands) * 5 / 4
+                              : GpuAdapterBytes(shape.config, 4, shape.types.operands);
   int64_t last = -1;
   for (const int64_t mib : {12, 16, 24, 48, 96, 192}) {
     const Result<TrainingFit> fit = FitTraining(sizes, shape, mib << 20, *model_->budget);
     if (!fit.ok()) continue;
     const TrainingLimits* const limits = &fit->limits;
     const TrainingSizes training =
-        on_cpu ? SizesOf(*limits, shape.config, shape.dtype, 1)
-               : GpuTrainingSizesOf(*limits, shape.config, shape.dtype, shape.device);
+        on_cpu ? SizesOf(*limits, shape.config, shape.types.operands, 1)
+               : GpuTrainingSizesOf(*limits, shape.config, shape.types.operands, shape.device);
     EXPECT_LE(training.total() + adapter, mib << 20);
     EXPECT_GE(limits->activation_bytes_max, last);
     last = limits->activation_bytes_max;

@@ -20,7 +20,7 @@ constexpr double kKeptShareOfCpu = 0.5, kKeptShareOfGpu = 0.875;
 
 int64_t LayerBytes(const ServedShape& shape, int32_t rows) {
   return shape.device.is_cpu() ? LayerActivationBytes(shape.config, rows)
-                               : GpuLayerActivationBytes(shape.config, shape.dtype, rows);
+                               : GpuLayerActivationBytes(shape.config, shape.types.operands, rows);
 }
 
 // Rows that the output head takes at once. With few rows a GPU mostly reads the head's weights.
@@ -37,10 +37,11 @@ void SetKept(int64_t bytes, const ServedShape& shape, TrainingLimits* limits) {
 int64_t AdapterBytes(const LearnSizes& sizes, const ServedShape& shape) {
   int64_t bytes = 0;
   if (sizes.rank > 0) {
-    bytes += TrainedLora::BytesFor(shape.config, sizes.rank, shape.dtype) * 5 / 4;
+    bytes += TrainedLora::BytesFor(shape.config, sizes.rank, shape.types.operands) * 5 / 4;
   }
   if (sizes.virtual_tokens > 0) {
-    bytes += TrainedPrompt::BytesFor(shape.config, sizes.kind, sizes.virtual_tokens, shape.dtype) *
+    bytes += TrainedPrompt::BytesFor(shape.config, sizes.kind, sizes.virtual_tokens,
+                                     shape.types.operands) *
              5 / 4;
   }
   return bytes;
@@ -48,10 +49,10 @@ int64_t AdapterBytes(const LearnSizes& sizes, const ServedShape& shape) {
 
 int64_t BytesOnGpu(const TrainedShape& trained, const ServedShape& shape) {
   int64_t bytes = 0;
-  if (trained.rank > 0) bytes += GpuAdapterBytes(shape.config, trained.rank, shape.dtype);
+  if (trained.rank > 0) bytes += GpuAdapterBytes(shape.config, trained.rank, shape.types.operands);
   if (trained.virtual_tokens > 0) {
-    bytes += GpuPromptBytes(shape.config, trained.kind, trained.virtual_tokens, shape.dtype,
-                            shape.device);
+    bytes += GpuPromptBytes(shape.config, trained.kind, trained.virtual_tokens,
+                            shape.types.operands, shape.device);
   }
   return bytes;
 }
@@ -97,8 +98,9 @@ TrainingLimits LeastLimits(const LearnSizes& sizes) {
 void AddTerms(const LearnSizes& sizes, const TrainingLimits& limits, const ServedShape& shape,
               MemorySum* sum) {
   const TrainingSizes needed =
-      shape.device.is_cpu() ? SizesOf(limits, shape.config, shape.dtype, sizes.threads)
-                            : GpuTrainingSizesOf(limits, shape.config, shape.dtype, shape.device);
+      shape.device.is_cpu()
+          ? SizesOf(limits, shape.config, shape.types.operands, sizes.threads)
+          : GpuTrainingSizesOf(limits, shape.config, shape.types.operands, shape.device);
   const std::string rows = std::to_string(limits.rows_max) + " rows" + kRowFlags;
   sum->Add("layers' inputs of " + rows, needed.layer_inputs);
   sum->Add("gradients and room for one layer of " + rows, needed.gradients);
@@ -192,7 +194,7 @@ CheckMemory LearningFits(const RuntimeOptions& options, const LearnSizes& sizes,
   return [&options, sizes, serves, limits](const ServedShape& shape, const MemoryBudget& budget,
                                            MemorySum sum) {
     if (!shape.device.is_cpu()) {
-      RETURN_IF_ERROR(CheckTrainableOnGpu(shape.config, shape.dtype, shape.device));
+      RETURN_IF_ERROR(CheckTrainableOnGpu(shape.config, shape.types.operands, shape.device));
     }
     if (serves) RETURN_IF_ERROR(ServerFits(options)(shape, budget, sum));
     *limits = PlanTraining(sizes, shape, budget, &sum);

@@ -25,7 +25,7 @@ ModelConfig SmallConfig() {
 // and at least one adapter's.
 TEST(LearnMemoryTest, AStepIsAsLargeAsWhatIsKept) {
   const ModelConfig config = SmallConfig();
-  const ServedShape shape = {config, DType::kF32, {}};
+  const ServedShape shape = {config, TypesOf(DType::kF32), {}};
   LearnSizes sizes = {.num_adapters = 4, .batch = 4, .example_tokens_max = 25, .rank = 4};
   const int64_t layer_row = LayerActivationBytes(config, 1);
   for (const int32_t rows : {0, 50, 100, 101, 250, 399, 400, 500}) {
@@ -44,7 +44,7 @@ TEST(LearnMemoryTest, AStepIsAsLargeAsWhatIsKept) {
 // If it is not set how much is kept, what is kept fits, and less memory means smaller groups.
 TEST(LearnMemoryTest, WhatIsKeptFits) {
   const ModelConfig config = SmallConfig();
-  const ServedShape shape = {config, DType::kF32, {}};
+  const ServedShape shape = {config, TypesOf(DType::kF32), {}};
   const LearnSizes sizes = {
       .num_adapters = 64, .batch = 8, .example_tokens_max = 100, .rank = 4, .threads = 1};
   int32_t last = 0;
@@ -63,7 +63,7 @@ TEST(LearnMemoryTest, WhatIsKeptFits) {
 // A GPU's attention takes so many sequences at once; the product of a large batch and long windows
 // is no small number.
 TEST(LearnMemoryTest, AStepsSizesStayWithinWhatKernelsTake) {
-  const ServedShape shape = {SmallConfig(), DType::kF32, {}};
+  const ServedShape shape = {SmallConfig(), TypesOf(DType::kF32), {}};
   LearnSizes sizes = {.num_adapters = 16, .batch = 256, .example_tokens_max = 17, .rank = 4};
   MemorySum sum(shape.device);
   EXPECT_EQ(PlanTraining(sizes, shape, MemoryBudget({}, 4.0), &sum).sequences_max,
@@ -75,7 +75,7 @@ TEST(LearnMemoryTest, AStepsSizesStayWithinWhatKernelsTake) {
 
 // Texts take their part of what training has, as far as it is there.
 TEST(LearnMemoryTest, TextsArePlanned) {
-  const ServedShape shape = {SmallConfig(), DType::kF32, {}};
+  const ServedShape shape = {SmallConfig(), TypesOf(DType::kF32), {}};
   LearnSizes sizes = {.batch = 4, .example_tokens_max = 25, .rank = 4, .threads = 1};
   const MemoryBudget budget({}, 4.0);
   constexpr int64_t kGib = int64_t{1} << 30;

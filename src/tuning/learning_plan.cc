@@ -134,7 +134,7 @@ OrderedJson OriginOf(const LearningPlan& plan, const LearningDocument& document,
 
 Result<std::string> WriteAdapter(const std::string& folder, const LearnedAdapter& adapter,
                                  const OrderedJson& provenance, const LoadedModel& model) {
-  return WriteLearnedFolder(folder, model.config, adapter, model.weights.dtype, model.name,
+  return WriteLearnedFolder(folder, model.config, adapter, model.weights.types.adapters, model.name,
                             provenance);
 }
 

@@ -255,7 +255,7 @@ OrderedJson OriginJson(const LearnRecipe& recipe, const Learner& learner, const 
            {{"name", model.name},
             {"text_hash", base.text_hash},
             {"weights_hash", base.weights_hash},
-            {"dtype", DTypeName(model.weights.dtype)}}},
+            {"dtype", DTypeName(model.weights.types.operands)}}},
           {"document",
            {{"name", document.name},
             {"sha256", document.hash},
@@ -267,13 +267,12 @@ OrderedJson OriginJson(const LearnRecipe& recipe, const Learner& learner, const 
 }
 
 std::string RunIdentity(const OrderedJson& origin, const LoadedModel& model) {
-  const ArithmeticParts parts = {.weights = model.weights.dtype,
-                                 .kv = KvDType(model.weights.dtype, model.device)};
+  const ArithmeticParts parts = {.types = model.weights.types};
   return origin.dump() + "\n" + MakeArithmeticId(model.device, parts);
 }
 
 std::string TextsIdentity(const LoadedModel& model, const BaseIdentity& base) {
-  return base.text_hash + base.weights_hash + std::string(DTypeName(model.weights.dtype)) +
+  return base.text_hash + base.weights_hash + std::string(DTypeName(model.weights.types.operands)) +
          (model.device.is_cpu() ? "cpu" : "gpu");
 }
 

@@ -21,7 +21,7 @@ void CheckArgs(const LoraMergeArgs& args, const Stream& stream) {
   const GemmWeight::State& base = *args.base->state();
   const GemmWeight::State& merged = *args.merged->state();
   CHECK(base.panels.device() == stream.device && merged.panels.device() == stream.device);
-  CHECK(merged.n == base.n && merged.k == base.k && merged.dtype == base.dtype &&
+  CHECK(merged.n == base.n && merged.k == base.k && merged.format == base.format &&
         merged.panels.bytes() == base.panels.bytes())
       << "a weight of another shape";
   int64_t n = 0;
@@ -44,7 +44,7 @@ void LoraMerge(const LoraMergeArgs& args, Stream& stream) {
                      .merged = args.merged->mutable_state()->panels.data(),
                      .n = base.n,
                      .k = base.k,
-                     .dtype = base.dtype,
+                     .dtype = base.dtype(),
                      .matrices = args.matrices,
                      .num_slices = args.num_slices};
   std::copy_n(args.slice_n, args.num_slices, work.slice_n);

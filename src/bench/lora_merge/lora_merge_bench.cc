@@ -41,7 +41,7 @@ void BenchLoraMergeShape(OpBench& bench, const LoraMergeShape& shape, int32_t ra
   const int64_t num_copies = bench.num_copies(2 * weight_bytes);
   std::vector<GemmWeight> base, merged;
   for (int64_t i = 0; i < num_copies; ++i) {
-    const GemmWeight::RandomPart part{.n = n, .seed = static_cast<uint64_t>(i)};
+    const DrawnRows part{.n = n, .seed = static_cast<uint64_t>(i)};
     base.push_back(GemmWeight::Random({&part, 1}, shape.k, 0.02f, DType::kBF16, stream));
     merged.push_back(GemmWeight::Like(base.back()));
   }

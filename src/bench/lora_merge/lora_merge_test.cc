@@ -78,7 +78,7 @@ class Layout {
       : is_cpu_(stream.device.is_cpu()), state_(*weight.state()) {}
 
   int64_t OffsetOf(int64_t row, int64_t column) const {
-    const int64_t bytes = DTypeBytes(state_.dtype);
+    const int64_t bytes = DTypeBytes(state_.dtype());
     if (!is_cpu_) return (row * GemmCudaStride(state_.k) + column) * bytes;
     const int64_t step = column / state_.step_k();
     return row / kGemmPanel * state_.panel_bytes() + step * kGemmStepBytes + row % kGemmPanel * 4 +

@@ -43,7 +43,7 @@ constexpr Shape kGroupedShapes[] = {
 constexpr int64_t kInputMax = 14336;
 
 GemmWeight MakeWeight(const Shape& shape, uint64_t seed, Stream& stream) {
-  const GemmWeight::RandomPart part{shape.n, seed};
+  const DrawnRows part{shape.n, seed};
   return GemmWeight::Random({&part, 1}, shape.k, 0.02f, DType::kBF16, stream);
 }
 

@@ -21,27 +21,10 @@ namespace {
 
 // Columns of a part that are converted at a time: 32 rows of them stay in the nearest cache.
 constexpr int64_t kPackK = 128;
-// Elements that a thread draws at a time.
-constexpr int64_t kRandomGrain = int64_t{1} << 16;
 // Of a transpose that is made between two pauses: about a millisecond's work.
 constexpr int64_t kTransposedPieceBytes = int64_t{1} << 20;
 
-// Copies k values [k_begin, k_begin + k) of the stacked row `n` to `out` as `dtype`.
-void ReadRow(std::span<const TensorView> parts, int64_t n, int64_t k_begin, int64_t k, DType dtype,
-             char* out) {
-  for (const TensorView& part : parts) {
-    if (n >= part.shape[0]) {
-      n -= part.shape[0];
-      continue;
-    }
-    const char* row = static_cast<const char*>(part.data) +
-                      (n * part.shape[1] + k_begin) * DTypeBytes(part.dtype);
-    ConvertElements(part.dtype, row, dtype, out, k);
-    return;
-  }
-}
-
-void PackPanel(std::span<const TensorView> parts, const GemmWeight::State& state, int64_t panel,
+void PackPanel(const WeightSource& source, const GemmWeight::State& state, int64_t panel,
                char* out) {
   alignas(64) static thread_local char rows[kGemmPanel][kPackK * 4];
   const int64_t num_rows = std::min(kGemmPanel, state.n - panel * kGemmPanel);
@@ -51,7 +34,7 @@ void PackPanel(std::span<const TensorView> parts, const GemmWeight::State& state
     for (int64_t row = 0; row < num_rows; ++row) {
       // The half of the last step that may lie past k.
       std::memset(rows[row] + (num_steps - 1) * 4, 0, 4);
-      ReadRow(parts, panel * kGemmPanel + row, k_begin, k, state.dtype, rows[row]);
+      source.Read(panel * kGemmPanel + row, k_begin, k, state.dtype(), rows[row]);
     }
     for (int64_t step = 0; step < num_steps; ++step, out += kGemmStepBytes) {
       for (int64_t row = 0; row < num_rows; ++row) {
@@ -81,14 +64,14 @@ void TransposePanel(const GemmWeight::State& from, int64_t panel, GemmWeight::St
 }
 
 // The GPU takes the rows as they come, each padded with zeros.
-void PackForGpu(std::span<const TensorView> parts, GemmWeight::State& state, Stream& stream) {
+void PackForGpu(const WeightSource& source, GemmWeight::State& state, Stream& stream) {
   const int64_t stride = GemmCudaStride(state.k);
-  const int64_t element_bytes = DTypeBytes(state.dtype);
+  const int64_t element_bytes = DTypeBytes(state.dtype());
   state.panels =
-      Buffer(GemmWeight::BytesFor(state.n, state.k, state.dtype, stream.device), stream.device);
+      Buffer(GemmWeight::BytesFor(state.n, state.k, state.format, stream.device), stream.device);
   const auto fill = [&](int64_t begin, int64_t end, char* out) {
     for (int64_t row = begin; row < end; ++row, out += stride * element_bytes) {
-      ReadRow(parts, row, 0, state.k, state.dtype, out);
+      source.Read(row, 0, state.k, state.dtype(), out);
       std::memset(out + state.k * element_bytes, 0, (stride - state.k) * element_bytes);
     }
   };
@@ -129,88 +112,76 @@ GemmWeight::~GemmWeight() = default;
 
 int64_t GemmWeight::n() const { return state_ == nullptr ? 0 : state_->n; }
 int64_t GemmWeight::k() const { return state_ == nullptr ? 0 : state_->k; }
-DType GemmWeight::dtype() const { return state_ == nullptr ? DType::kF32 : state_->dtype; }
-int64_t GemmWeight::bytes() const { return state_ == nullptr ? 0 : state_->panels.bytes(); }
+WeightFormat GemmWeight::format() const {
+  return state_ == nullptr ? WeightFormat(DType::kF32) : state_->format;
+}
+int64_t GemmWeight::bytes() const {
+  return state_ == nullptr ? 0 : state_->panels.bytes() + state_->scales.bytes();
+}
 
-GemmWeight GemmWeight::Pack(std::span<const TensorView> parts, DType dtype, Stream& stream) {
-  CHECK(!parts.empty());
-  CHECK(dtype != DType::kF16 || !stream.device.is_cpu()) << "fp16 on the CPU";
+GemmWeight GemmWeight::Pack(const WeightSource& source, const WeightFormat& format,
+                            Stream& stream) {
+  CHECK(format.is_plain()) << "codes of " << format.bits << " bits";
+  CHECK(format.operands != DType::kF16 || !stream.device.is_cpu()) << "fp16 on the CPU";
   auto state = std::make_unique<State>();
-  state->dtype = dtype;
-  state->k = parts[0].shape.back();
-  for (const TensorView& part : parts) {
-    CHECK_EQ(part.shape.size(), size_t{2});
-    CHECK_EQ(part.shape[1], state->k);
-    state->n += part.shape[0];
-  }
+  state->format = format;
+  state->n = source.n();
+  state->k = source.k();
   CHECK(state->n > 0 && state->k > 0) << state->n << " x " << state->k;
   GemmWeight weight;
   if (!stream.device.is_cpu()) {
-    PackForGpu(parts, *state, stream);
+    PackForGpu(source, *state, stream);
     weight.state_ = std::move(state);
     return weight;
   }
-  state->panels = Buffer(BytesFor(state->n, state->k, dtype, {}));  // zeroed: the padding
+  state->panels = Buffer(BytesFor(state->n, state->k, format, {}));  // zeroed: the padding
   // Shared out as Gemm shares it, so that each thread's memory is near it.
   stream.cpu_threads->ParallelFor(state->num_panels(), 1, [&](int64_t begin, int64_t end) {
     for (int64_t panel = begin; panel < end; ++panel) {
-      PackPanel(parts, *state, panel, state->panels.as<char>() + panel * state->panel_bytes());
+      PackPanel(source, *state, panel, state->panels.as<char>() + panel * state->panel_bytes());
     }
   });
   weight.state_ = std::move(state);
   return weight;
 }
 
-GemmWeight GemmWeight::Random(std::span<const RandomPart> parts, int64_t k, float deviation,
+GemmWeight GemmWeight::Random(std::span<const DrawnRows> parts, int64_t k, float deviation,
                               DType dtype, Stream& stream) {
-  GemmWeight weight;
-  if (!stream.device.is_cpu()) {
-    auto state = std::make_unique<State>();
-    state->dtype = dtype;
-    state->k = k;
-    for (const RandomPart& part : parts) state->n += part.n;
-    const int64_t stride = GemmCudaStride(k);
-    const int64_t row_bytes = stride * DTypeBytes(dtype);
-    state->panels = Buffer(BytesFor(state->n, k, dtype, stream.device), stream.device);
-    char* out = state->panels.as<char>();
-    for (const RandomPart& part : parts) {
-      if constexpr (kHasCuda) {
-        FillRandomRows(part.seed, deviation, dtype, part.n, k, stride, out, stream);
-      }
-      out += part.n * row_bytes;
+  const RandomNumbers numbers(parts, k, deviation);
+  if (stream.device.is_cpu()) return Pack(numbers, dtype, stream);
+  auto state = std::make_unique<State>();
+  state->format = dtype;
+  state->n = numbers.n();
+  state->k = k;
+  const int64_t stride = GemmCudaStride(k);
+  const int64_t row_bytes = stride * DTypeBytes(dtype);
+  state->panels = Buffer(BytesFor(state->n, k, dtype, stream.device), stream.device);
+  char* out = state->panels.as<char>();
+  for (const DrawnRows& part : parts) {
+    if constexpr (kHasCuda) {
+      FillRandomRows(part.seed, deviation, dtype, part.n, k, stride, out, stream);
     }
-    Synchronize(stream);  // Gemm may read a weight before it waits for earlier kernels
-    weight.state_ = std::move(state);
-    return weight;
+    out += part.n * row_bytes;
   }
-  std::vector<Buffer> numbers;
-  std::vector<TensorView> views;
-  for (const RandomPart& part : parts) {
-    const Buffer& buffer = numbers.emplace_back(part.n * k * DTypeBytes(dtype));
-    views.push_back({buffer.data(), dtype, {part.n, k}});
-    DispatchDType(dtype, [&]<typename T>() {
-      T* out = numbers.back().as<T>();
-      stream.cpu_threads->ParallelFor(part.n * k, kRandomGrain, [&](int64_t begin, int64_t end) {
-        for (int64_t i = begin; i < end; ++i) {
-          out[i] = FromFloat<T>(RandomWeight(part.seed, i, deviation));
-        }
-      });
-    });
-  }
-  return Pack(views, dtype, stream);
+  Synchronize(stream);  // Gemm may read a weight before it waits for earlier kernels
+  GemmWeight weight;
+  weight.state_ = std::move(state);
+  return weight;
 }
 
-int64_t GemmWeight::BytesFor(int64_t n, int64_t k, DType dtype, const Device& device) {
-  if (!device.is_cpu()) return n * GemmCudaStride(k) * DTypeBytes(dtype);
+int64_t GemmWeight::BytesFor(int64_t n, int64_t k, const WeightFormat& format,
+                             const Device& device) {
+  const int64_t scales = n * format.ScaleBytes(k);
+  if (!device.is_cpu()) return n * format.RowBytes(GemmCudaStride(k)) + scales;
   State state;
   state.n = n;
   state.k = k;
-  state.dtype = dtype;
-  return state.num_panels() * state.panel_bytes();
+  state.format = format;
+  return state.num_panels() * state.panel_bytes() + scales;
 }
 
 GemmWeight GemmWeight::Transposed(Stream& stream, const std::function<void()>& pause) const {
-  CHECK(state_ != nullptr);
+  CHECK(state_ != nullptr && state_->format.is_plain());
   if (!stream.device.is_cpu()) {
     GemmWeight transposed = LikeTransposed(*this);
     transposed.TransposeFrom(*this, stream);
@@ -219,8 +190,8 @@ GemmWeight GemmWeight::Transposed(Stream& stream, const std::function<void()>& p
   auto to = std::make_unique<State>();
   to->n = state_->k;
   to->k = state_->n;
-  to->dtype = state_->dtype;
-  to->panels = Buffer(BytesFor(to->n, to->k, to->dtype, {}));  // zeroed: the padding
+  to->format = state_->format;
+  to->panels = Buffer(BytesFor(to->n, to->k, to->format, {}));  // zeroed: the padding
   const int64_t panels_at_once = std::max<int64_t>(kTransposedPieceBytes / to->panel_bytes(),
                                                    stream.cpu_threads->num_threads());
   for (int64_t first = 0; first < to->num_panels(); first += panels_at_once) {
@@ -228,7 +199,7 @@ GemmWeight GemmWeight::Transposed(Stream& stream, const std::function<void()>& p
     const int64_t count = std::min(panels_at_once, to->num_panels() - first);
     stream.cpu_threads->ParallelFor(count, 1, [&](int64_t begin, int64_t end) {
       for (int64_t panel = first + begin; panel < first + end; ++panel) {
-        if (DTypeBytes(to->dtype) == 2) {
+        if (DTypeBytes(to->dtype()) == 2) {
           TransposePanel<uint16_t>(*state_, panel, to.get());
         } else {
           TransposePanel<uint32_t>(*state_, panel, to.get());
@@ -249,8 +220,8 @@ GemmWeight GemmWeight::LikeTransposed(const GemmWeight& other) {
   weight.state_ = std::make_unique<State>();
   weight.state_->n = other.k();
   weight.state_->k = other.n();
-  weight.state_->dtype = other.dtype();
-  weight.state_->panels = Buffer(BytesFor(other.k(), other.n(), other.dtype(), device), device);
+  weight.state_->format = other.format();
+  weight.state_->panels = Buffer(BytesFor(other.k(), other.n(), other.format(), device), device);
   return weight;
 }
 
@@ -269,7 +240,7 @@ GemmWeight GemmWeight::Like(const GemmWeight& other) {
   weight.state_ = std::make_unique<State>();
   weight.state_->n = other.n();
   weight.state_->k = other.k();
-  weight.state_->dtype = other.dtype();
+  weight.state_->format = other.format();
   weight.state_->panels = Buffer(other.bytes(), other.state_->panels.device());
   return weight;
 }
@@ -281,7 +252,7 @@ GemmCudaArgs CudaArgsOf(const GemmArgs& args) {
           .w_stride = GemmCudaStride(state.k),
           .n = args.transposed ? state.k : state.n,
           .k = args.transposed ? state.n : state.k,
-          .dtype = state.dtype};
+          .dtype = state.dtype()};
 }
 
 void ActivateGemm(const GemmArgs& args, DType weight_dtype, int64_t n, Stream& stream) {
@@ -322,7 +293,7 @@ void Gemm(const GemmArgs& args, Stream& stream) {
   if (args.m == 0) return;
   const GemmWeight::State& state = *args.weight->state();
   CHECK(args.x != nullptr && args.y != nullptr);
-  CHECK(!args.transposed || GemmReadsTransposed(state.dtype, stream.device));
+  CHECK(!args.transposed || GemmReadsTransposed(state.dtype(), stream.device));
   const int64_t n = args.transposed ? state.k : state.n;
   const int64_t k = args.transposed ? state.n : state.k;
   CHECK(args.m == 1 || args.x_stride >= k) << args.x_stride << " < " << k;
@@ -343,10 +314,10 @@ void Gemm(const GemmArgs& args, Stream& stream) {
                     .n = state.n,
                     .k = state.k,
                     .num_steps = state.num_steps(),
-                    .dtype = state.dtype,
-                    .scratch = Scratch(GemmScratchBytes(args.m, state.k, state.dtype,
+                    .dtype = state.dtype(),
+                    .scratch = Scratch(GemmScratchBytes(args.m, state.k, state.dtype(),
                                                         stream.cpu_threads->num_threads()))};
-  const int64_t x_bytes = DTypeBytes(args.x_is_fp32 ? DType::kF32 : state.dtype);
+  const int64_t x_bytes = DTypeBytes(args.x_is_fp32 ? DType::kF32 : state.dtype());
   const int64_t num_slices = (args.m + kGemmRowsMax - 1) / kGemmRowsMax;
   for (int64_t i = 0; i < num_slices; ++i) {
     const int64_t begin = args.m * i / num_slices;
@@ -357,7 +328,7 @@ void Gemm(const GemmArgs& args, Stream& stream) {
   }
   if (args.lora != nullptr) LoraExpand(*args.lora, stream);
   if (args.lora_after != nullptr) Lora(*args.lora_after, stream);
-  if (args.activated != nullptr) ActivateGemm(args, state.dtype, state.n, stream);
+  if (args.activated != nullptr) ActivateGemm(args, state.dtype(), state.n, stream);
 }
 
 }  // namespace graft

@@ -7,6 +7,8 @@
 #include <memory>
 #include <span>
 
+#include "kernels/gemm/weight_format.h"
+#include "kernels/gemm/weight_source.h"
 #include "tensor/buffer.h"
 #include "tensor/stream.h"
 
@@ -18,23 +20,22 @@ struct LoraArgs;  // kernels/lora/lora.h
 // that Like made, which LoraMerge fills; any thread.
 class GemmWeight {
  public:
+  // The source's rows in that format: plain fp32 and bf16, and fp16 on a GPU.
+  static GemmWeight Pack(const WeightSource& source, const WeightFormat& format, Stream& stream);
   // Stacks `parts`, each [n_i, k] as HF stores a Linear, in memory of the host, into one [sum n_i,
-  // k] of `dtype` (fp32, bf16, and fp16 on a GPU): q, k and v (or gate and up) become one GEMM.
-  static GemmWeight Pack(std::span<const TensorView> parts, DType dtype, Stream& stream);
-
-  // Numbers instead, drawn where the weight lives: uniform with that standard deviation, element i
-  // of a part from (seed, i), the same on every device.
-  struct RandomPart {
-    int64_t n;
-    uint64_t seed;
-  };
-  static GemmWeight Random(std::span<const RandomPart> parts, int64_t k, float deviation,
+  // k]: q, k and v (or gate and up) become one GEMM.
+  static GemmWeight Pack(std::span<const TensorView> parts, const WeightFormat& format,
+                         Stream& stream) {
+    return Pack(StackedTensors(parts), format, stream);
+  }
+  // RandomNumbers, drawn where the weight lives.
+  static GemmWeight Random(std::span<const DrawnRows> parts, int64_t k, float deviation,
                            DType dtype, Stream& stream);
 
-  // What a weight of [n, k] takes.
-  static int64_t BytesFor(int64_t n, int64_t k, DType dtype, const Device& device);
+  // What a weight of [n, k] takes, with its scales.
+  static int64_t BytesFor(int64_t n, int64_t k, const WeightFormat& format, const Device& device);
 
-  // Room for a weight of the other's shape, on its device: zeros, until somebody fills its state.
+  // Room for a weight of the other's shape, on its device: zeros, until its state is filled.
   static GemmWeight Like(const GemmWeight& other);
 
   // W^T, whose Gemm takes the gradient of y to that of x. On the CPU it is made piece by piece,
@@ -52,7 +53,8 @@ class GemmWeight {
 
   int64_t n() const;
   int64_t k() const;
-  DType dtype() const;
+  WeightFormat format() const;
+  DType dtype() const { return format().operands; }  // what the products take
   int64_t bytes() const;
 
   struct State;  // the backend's own

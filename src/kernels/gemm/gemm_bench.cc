@@ -39,7 +39,7 @@ void BenchGemmShape(OpBench& bench, const GemmShape& shape, DType dtype,
   const int64_t num_copies = bench.num_copies(weight_bytes);
   std::vector<GemmWeight> weights;
   for (int64_t i = 0; i < num_copies; ++i) {
-    const GemmWeight::RandomPart part{.n = n, .seed = static_cast<uint64_t>(i)};
+    const DrawnRows part{.n = n, .seed = static_cast<uint64_t>(i)};
     weights.push_back(GemmWeight::Random({&part, 1}, k, 0.02f, dtype, bench.stream()));
   }
   const DType x_dtype = bench.is_cpu() ? DType::kF32 : dtype;

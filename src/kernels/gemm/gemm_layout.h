@@ -1,7 +1,8 @@
 // The packed weight, the same for every instruction set: panels of kGemmPanel columns (rows of W),
 // one after the other, so that a thread streams its share of W front to back. Inside a panel step
 // follows step: 128 bytes hold, for each of the panel's columns, one fp32 value of k or a pair of
-// bf16 values of neighbouring k (what vdpbf16ps takes). Columns past n and k past the end are 0.
+// bf16 values of neighbouring k (what vdpbf16ps takes). Columns past n and k past the end are 0. On
+// a GPU rows lie one after the other, GemmCudaStride elements apart.
 #pragma once
 
 #include <cstdint>
@@ -16,13 +17,15 @@ inline constexpr int64_t kGemmStepBytes = 128;  // kGemmPanel x 4 bytes
 
 struct GemmWeight::State {
   Buffer panels;  // [num_panels][num_steps][kGemmPanel][4 bytes]
+  Buffer scales;  // [n][k / format.scale_numbers] fp32, where the format has scales
   int64_t n = 0;
   int64_t k = 0;
-  DType dtype = DType::kF32;
+  WeightFormat format = DType::kF32;
 
+  DType dtype() const { return format.operands; }
   int64_t num_panels() const { return (n + kGemmPanel - 1) / kGemmPanel; }
   // Values of k in one step.
-  int64_t step_k() const { return 4 / DTypeBytes(dtype); }
+  int64_t step_k() const { return 32 / format.bits; }
   int64_t num_steps() const { return (k + step_k() - 1) / step_k(); }
   int64_t panel_bytes() const { return num_steps() * kGemmStepBytes; }
 };

@@ -469,11 +469,24 @@ TEST(GemmTest, OlderCardsKernelEqualsReference) {
   }
 }
 
+// Half a byte for a number, and a scale for some of them.
+TEST(GemmTest, AFormatSaysWhatAWeightTakes) {
+  constexpr WeightFormat kFourBits{DType::kBF16, /*code_bits=*/4, /*numbers_per_scale=*/32};
+  EXPECT_EQ(kFourBits.RowBytes(33), 17);
+  EXPECT_EQ(kFourBits.ScaleBytes(33), 2 * 4);
+  constexpr Device kGpu{DeviceKind::kCuda, 0};
+  EXPECT_EQ(GemmWeight::BytesFor(3, 40, kFourBits, kGpu), 3 * (20 + 8));
+  EXPECT_EQ(GemmWeight::BytesFor(3, 40, DType::kBF16, kGpu), 3 * 80);
+  // A panel of 32 columns, and steps of 8 numbers.
+  EXPECT_EQ(GemmWeight::BytesFor(3, 40, kFourBits, {}), 5 * 128 + 3 * 8);
+  EXPECT_EQ(GemmWeight::BytesFor(3, 40, DType::kBF16, {}), 20 * 128);
+}
+
 // Compares by way of y, because a packed weight cannot be seen otherwise.
 TEST(GemmTest, RandomWeightsAreTheSameOnEveryDevice) {
   constexpr int64_t kK = 9;
   constexpr float kDeviation = 0.02f;
-  constexpr GemmWeight::RandomPart kParts[] = {{3, 11}, {5, 12}};
+  constexpr DrawnRows kParts[] = {{3, 11}, {5, 12}};
   Input<float> x(kK * kK);  // unit vectors
   for (int64_t i = 0; i < kK; ++i) x[i * kK + i] = 1.0f;
   ForEachDevice([&](Stream& stream) {

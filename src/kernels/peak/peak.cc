@@ -47,7 +47,7 @@ double MedianNs(const Stream& stream, const Function& launch) {
 
 double MeasureGemmGflops(Stream& stream) {
   constexpr int64_t kN = 8192;
-  const GemmWeight::RandomPart part{.n = kN, .seed = 1};
+  const DrawnRows part{.n = kN, .seed = 1};
   const GemmWeight weight = GemmWeight::Random({&part, 1}, kN, 1.0f, DType::kBF16, stream);
   const Buffer x = BenchBuffer(DType::kBF16, kN * kN, stream);
   Buffer y(kN * kN * 4, stream.device);

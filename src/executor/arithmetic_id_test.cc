@@ -1,0 +1,36 @@
+#include "executor/arithmetic_id.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace graft {
+namespace {
+
+using ::testing::HasSubstr;
+
+std::string IdOf(const ServedTypes& types) {
+  return MakeArithmeticId(Device{}, {.types = types, .page_tokens = 16, .ranks = 2});
+}
+
+// Servers of earlier versions are compared with: their text must stay.
+TEST(ArithmeticIdTest, TypesThatAreAllAlikeAreOneWord) {
+  EXPECT_THAT(IdOf(TypesOf(DType::kBF16)), HasSubstr(" bf16 kv-fp16 page16 ranks2"));
+  EXPECT_THAT(IdOf(TypesOf(DType::kF32)), HasSubstr(" fp32 kv-fp32 page16 ranks2"));
+}
+
+TEST(ArithmeticIdTest, EveryTypeThatDiffersStandsInIt) {
+  ServedTypes types = TypesOf(DType::kBF16);
+  types.embeddings = DType::kF32;
+  EXPECT_THAT(IdOf(types), HasSubstr(" bf16 embeddings-fp32 kv-fp16"));
+  types = TypesOf(DType::kBF16);
+  types.adapters = DType::kF32;
+  EXPECT_THAT(IdOf(types), HasSubstr(" bf16 adapters-fp32 kv-fp16"));
+  types = TypesOf(DType::kBF16);
+  types.weights = {DType::kBF16, /*bits=*/4, /*numbers_per_scale=*/64};
+  EXPECT_THAT(IdOf(types), HasSubstr(" bf16 weights-4bit kv-fp16"));
+  types.weights = DType::kF32;
+  EXPECT_THAT(IdOf(types), HasSubstr(" bf16 weights-fp32 kv-fp16"));
+}
+
+}  // namespace
+}  // namespace graft
