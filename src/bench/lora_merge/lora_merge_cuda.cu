@@ -9,9 +9,10 @@
 
 #include "bench/lora_merge/lora_merge_work.h"
 #include "kernels/common/cuda_launch.cuh"
+#include "kernels/common/cuda_mma.cuh"
+#include "kernels/common/cuda_shared.cuh"
 #include "kernels/common/cuda_vector.cuh"
 #include "kernels/gemm/gemm_cuda.h"
-#include "kernels/lora/lora_ptx.cuh"
 
 namespace graft {
 namespace {
@@ -80,14 +81,6 @@ __device__ __forceinline__ void LoadRows(const void* const* rows, int first, int
   }
 }
 
-// Loads four 8 x 8 matrices, transposed. Each lane gives the address of a row of one of them.
-__device__ __forceinline__ void LoadTransposed(const void* row, uint32_t (&out)[4]) {
-  asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
-               : "=r"(out[0]), "=r"(out[1]), "=r"(out[2]), "=r"(out[3])
-               : "r"(lora::AddressInShared(row))
-               : "memory");
-}
-
 // sum += the warp's 32 x 64 part of B A, over 16 ranks. Tile (i, j) of sum has rows from 16 i on
 // and columns from 8 j on.
 template <typename T>
@@ -95,22 +88,21 @@ __device__ __forceinline__ void Multiply(const T (*b)[kStride], const T (*a)[kSt
                                          float (&sum)[2][8][4]) {
   const int lane = static_cast<int>(threadIdx.x) % 32;
   const int matrix = lane / 8;
-  constexpr bool kIsBf16 = DTypeOf<T>() == DType::kBF16;
   uint32_t left[2][4];
 #pragma unroll
   for (int i = 0; i < 2; ++i) {
-    LoadTransposed(b[lane % 8 + matrix / 2 * 8] + i * 16 + matrix % 2 * 8, left[i]);
+    const T* const row = b[lane % 8 + matrix / 2 * 8] + i * 16 + matrix % 2 * 8;
+    LoadMatricesTransposed(SharedAddress(row), left[i]);
   }
 #pragma unroll
   for (int j = 0; j < 8; j += 2) {
     uint32_t right[4];
-    LoadTransposed(a[lane % 8 + matrix % 2 * 8] + (j + matrix / 2) * 8, right);
+    const T* const row = a[lane % 8 + matrix % 2 * 8] + (j + matrix / 2) * 8;
+    LoadMatricesTransposed(SharedAddress(row), right);
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
-      lora::MultiplyAdd<kIsBf16>(sum[i][j], left[i][0], left[i][1], left[i][2], left[i][3],
-                                 right[0], right[1]);
-      lora::MultiplyAdd<kIsBf16>(sum[i][j + 1], left[i][0], left[i][1], left[i][2], left[i][3],
-                                 right[2], right[3]);
+      MultiplyAdd<T>(sum[i][j], left[i], right[0], right[1]);
+      MultiplyAdd<T>(sum[i][j + 1], left[i], right[2], right[3]);
     }
   }
 }

@@ -122,10 +122,10 @@ __device__ __forceinline__ void TellWeights(float scale_log2, const float (&fini
         exchange.shares[warp][n][j][half][lane] = {first[j], first[2 + j], second[j],
                                                    second[2 + j]};
       }
-      exchange.weights[warp][n][half][lane] = {Transpose(PackPair<T>(first[0], first[1])),
-                                               Transpose(PackPair<T>(first[2], first[3])),
-                                               Transpose(PackPair<T>(second[0], second[1])),
-                                               Transpose(PackPair<T>(second[2], second[3]))};
+      exchange.weights[warp][n][half][lane] = {TransposeMatrix(PackPair<T>(first[0], first[1])),
+                                               TransposeMatrix(PackPair<T>(first[2], first[3])),
+                                               TransposeMatrix(PackPair<T>(second[0], second[1])),
+                                               TransposeMatrix(PackPair<T>(second[2], second[3]))};
     }
   }
 }

@@ -155,10 +155,7 @@ __device__ __forceinline__ void CapPromptScores(float cap, float exponent,
                                                 float (&scores)[kCount]) {
 #pragma unroll
   for (int i = 0; i < kCount; ++i) {
-    float reciprocal;
-    asm("rcp.approx.ftz.f32 %0, %1;"
-        : "=f"(reciprocal)
-        : "f"(__fadd_rn(1.0f, Exp2(__fmul_rn(scores[i], exponent)))));
+    const float reciprocal = Reciprocal(__fadd_rn(1.0f, Exp2(__fmul_rn(scores[i], exponent))));
     scores[i] = __fmaf_rn(-2.0f * cap, reciprocal, cap);
   }
 }

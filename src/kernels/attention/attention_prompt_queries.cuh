@@ -91,7 +91,7 @@ __device__ __forceinline__ void StreamPromptQueries(const Params& params, const 
 #pragma unroll 2
       for (int i = 0; i < kPieceRuns; ++i) {
         const Run run(params, item, first + (piece * kPieceRuns + i) * 32);
-        CopyAsync(SharedAddress(slot(piece, i)), run.source, run.present);
+        CopyLineOnceAsync(SharedAddress(slot(piece, i)), run.source, run.present);
       }
     }
     CommitCopies();

@@ -11,8 +11,11 @@
 
 #include <cstdint>
 
-#include "kernels/attention/attention_ptx.cuh"
 #include "kernels/attention/attention_tile.h"
+#include "kernels/common/cuda_copy.cuh"
+#include "kernels/common/cuda_math.cuh"
+#include "kernels/common/cuda_mma.cuh"
+#include "kernels/common/cuda_shared.cuh"
 
 namespace graft::attention {
 
@@ -212,10 +215,8 @@ __device__ __forceinline__ void CapScores(float cap, float exponent,
     for (int n = 0; n < kQueryTiles; ++n) {
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
-        float reciprocal;
-        asm("rcp.approx.ftz.f32 %0, %1;"
-            : "=f"(reciprocal)
-            : "f"(__fadd_rn(1.0f, Exp2(__fmul_rn(scores[k][n][i], exponent)))));
+        const float reciprocal =
+            Reciprocal(__fadd_rn(1.0f, Exp2(__fmul_rn(scores[k][n][i], exponent))));
         scores[k][n][i] = __fmaf_rn(-2.0f * cap, reciprocal, cap);
       }
     }
@@ -263,8 +264,8 @@ __device__ __forceinline__ void WeighScores(float scale_log2,
     }
 #pragma unroll
     for (int k = 0; k < kKeyTiles; ++k) {
-      weights[k][n][0] = Transpose(PackPair<T>(scores[k][n][0], scores[k][n][1]));
-      weights[k][n][1] = Transpose(PackPair<T>(scores[k][n][2], scores[k][n][3]));
+      weights[k][n][0] = TransposeMatrix(PackPair<T>(scores[k][n][0], scores[k][n][1]));
+      weights[k][n][1] = TransposeMatrix(PackPair<T>(scores[k][n][2], scores[k][n][3]));
     }
   }
   if (!__any_sync(0xffffffffu, is_scaled)) return;

@@ -171,7 +171,7 @@ class TileCopier {
       const uint32_t to = target + (first_row_ + run + lane_row) * kDim * 2;
 #pragma unroll
       for (int r = 0; r < kRun; r += kStep) {
-        CopyAsync(to + r * kDim * 2 + ((chunk ^ ((lane_row + r) & 7)) * 16), p + r * kDim);
+        CopyLineOnceAsync(to + r * kDim * 2 + ((chunk ^ ((lane_row + r) & 7)) * 16), p + r * kDim);
       }
     }
   }
@@ -189,7 +189,7 @@ class TileCopier {
           __shfl_sync(0xffffffffu, r < 32 ? row_[0] : row_[kLookups - 1], row % 32);
       const bool present = is_inside && from != kHidden;
       const T* p = source + (present ? int64_t{from} * head_dim + chunk * 8 : 0);
-      CopyAsync(target + ChunkOffset<kDim>(first_row_ + row, chunk), p, present);
+      CopyLineOnceAsync(target + ChunkOffset<kDim>(first_row_ + row, chunk), p, present);
     }
   }
 
@@ -239,7 +239,7 @@ __device__ __forceinline__ void WriteHalves(Out* out, bool pairs, int head_dim, 
 #pragma unroll
     for (int d = 0; d < kDim / 8; ++d) {
       const float* values = &state.sum[d / 2][n][d % 2 * 2];
-      const uint32_t pair = Transpose(PackPair<Out>(values[0], values[1]));
+      const uint32_t pair = TransposeMatrix(PackPair<Out>(values[0], values[1]));
       const int dim = d * 8 + lane % 4 * 2;
       if (begin < 0 || dim >= head_dim) continue;
       if (pairs) {

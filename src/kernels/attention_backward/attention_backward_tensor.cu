@@ -4,20 +4,18 @@
 // again. Each sum has one thread and one order. A block is a warpgroup. While it weighs what it
 // multiplied, the other block of its multiprocessor multiplies.
 #include "kernels/attention/attention_prompt.cuh"
-#include "kernels/attention/attention_ptx.cuh"
 #include "kernels/attention_backward/attention_backward_cuda.cuh"
+#include "kernels/common/cuda_copy.cuh"
 #include "kernels/common/cuda_launch.cuh"
+#include "kernels/common/cuda_math.cuh"
+#include "kernels/common/cuda_mma.cuh"
 #include "kernels/common/cuda_reduce.cuh"
+#include "kernels/common/cuda_shared.cuh"
 #include "kernels/common/cuda_vector.cuh"
 #include "kernels/rope/rotate_pair.cuh"
 
 namespace graft::attention_backward {
 namespace {
-
-using attention::CommitCopies;
-using attention::Exp2;
-using attention::PackPair;
-using attention::WaitForCopies;
 
 constexpr int kThreads = 128;
 constexpr int kRows = 64;         // of a block, 16 of a warp; and those that are brought at a time
@@ -46,7 +44,7 @@ struct Shared {
   uint32_t address;
 
   __device__ explicit Shared(unsigned char* shared)
-      : bytes(shared), address(attention::SharedAddress(shared)) {}
+      : bytes(shared), address(SharedAddress(shared)) {}
   __device__ uint32_t Mine(int which) const { return address + which * kTile; }
   __device__ uint32_t Others(int stage, int which) const {
     return address + (2 + stage * 2 + which) * kTile;
@@ -56,17 +54,6 @@ struct Shared {
     return reinterpret_cast<float*>(bytes + kStats) + (stage * 2 + which) * kRows;
   }
 };
-
-__device__ __forceinline__ void CopyPiece(uint32_t to, const void* from, bool present) {
-  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from),
-               "r"(present ? 16 : 0)
-               : "memory");
-}
-__device__ __forceinline__ void CopyWord(uint32_t to, const float* from, bool present) {
-  asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"(to), "l"(from),
-               "r"(present ? 4 : 0)
-               : "memory");
-}
 
 // A head's rows of a sequence: element (row, dim) is data[row * stride + dim].
 struct Rows {
@@ -84,7 +71,7 @@ __device__ __forceinline__ void BringRows(const Rows& rows, int first, int num_r
     const int local = static_cast<int>(threadIdx.x) / kPieces + i * (kThreads / kPieces);
     const int row = first + local;
     const bool present = row < num_rows;
-    CopyPiece(to + Tile<kDim>::Offset(local, piece),
+    CopyAsync(to + Tile<kDim>::Offset(local, piece),
               rows.data + (present ? row : 0) * rows.stride + piece * 8, present);
   }
 }
@@ -493,8 +480,9 @@ __device__ __forceinline__ void RunKeys(const Params& params, const Shared<kDim>
     const int local = row + static_cast<int>(threadIdx.x) % kRows;
     const float* stats = which == 0 ? params.log_sums : params.means;
     const bool present = local < block.num_rows;
-    CopyWord(attention::SharedAddress(shared.Stats(stage, which) + threadIdx.x % kRows),
-             stats + int64_t{head} * args.num_rows + block.begin + (present ? local : 0), present);
+    CopyWordAsync(SharedAddress(shared.Stats(stage, which) + threadIdx.x % kRows),
+                  stats + int64_t{head} * args.num_rows + block.begin + (present ? local : 0),
+                  present);
   };
 #pragma unroll
   for (int which = 0; which < 2; ++which) {  // keys, values

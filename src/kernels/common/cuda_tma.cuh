@@ -1,14 +1,15 @@
-// Hopper's asynchronous copies between global and shared memory (TMA), and the barriers in shared
-// memory that count their bytes. The thread blocks of a cluster can share barriers and copies.
-// Source: PTX ISA, "mbarrier" and "cp.async.bulk.tensor". Addresses are 32-bit addresses of shared
-// memory.
+// Hopper's copies of boxes of a tensor between global and shared memory (TMA), whose bytes a
+// barrier counts (cuda_barrier.cuh). The thread blocks of a cluster can share barriers and copies.
+// Source: PTX ISA, "cp.async.bulk.tensor". Addresses are 32-bit addresses of shared memory.
 #pragma once
 
 #include <cuda.h>
 
 #include <cstdint>
 
+#include "kernels/common/cuda_barrier.cuh"
 #include "kernels/common/cuda_cache.cuh"
+#include "kernels/common/cuda_shared.cuh"
 
 // Guards code that only Hopper's own target understands.
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
@@ -26,59 +27,6 @@
 namespace graft {
 
 #if defined(GRAFT_HOPPER)
-
-__device__ __forceinline__ uint32_t SharedAddress(const void* p) {
-  return static_cast<uint32_t>(__cvta_generic_to_shared(p));
-}
-
-__device__ __forceinline__ void BarrierInit(uint32_t barrier, uint32_t arrivals) {
-  asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(barrier), "r"(arrivals));
-}
-// Called after all inits. Together with a cluster or block barrier it makes them visible to other
-// blocks and to the copy engine.
-__device__ __forceinline__ void BarrierInitDone() {
-  asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
-}
-// Arrives, and makes the phase also wait for so many bytes of copies.
-__device__ __forceinline__ void BarrierExpect(uint32_t barrier, uint32_t bytes) {
-  asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier), "r"(bytes)
-               : "memory");
-}
-__device__ __forceinline__ void BarrierArrive(uint32_t barrier) {
-  asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(barrier) : "memory");
-}
-// Arrives at the barrier that lies in the same place of another block of the cluster.
-__device__ __forceinline__ void BarrierArriveAt(uint32_t barrier, uint32_t block_rank) {
-  asm volatile(
-      "{.reg .b32 remote;\n"
-      "mapa.shared::cluster.u32 remote, %0, %1;\n"
-      "mbarrier.arrive.shared::cluster.b64 _, [remote];}" ::"r"(barrier),
-      "r"(block_rank)
-      : "memory");
-}
-__device__ __forceinline__ bool BarrierIsOver(uint32_t barrier, uint32_t parity) {
-  uint32_t is_over;
-  asm volatile(
-      "{.reg .pred done;\n"
-      "mbarrier.test_wait.parity.shared::cta.b64 done, [%1], %2;\n"
-      "selp.u32 %0, 1, 0, done;}"
-      : "=r"(is_over)
-      : "r"(barrier), "r"(parity)
-      : "memory");
-  return is_over != 0;
-}
-// Waits until the phase of the given parity is over.
-__device__ __forceinline__ void BarrierWait(uint32_t barrier, uint32_t parity) {
-  asm volatile(
-      "{.reg .pred done;\n"
-      "again:\n"
-      "mbarrier.try_wait.parity.shared::cta.b64 done, [%0], %1;\n"
-      "@done bra.uni over;\n"
-      "bra.uni again;\n"
-      "over:}" ::"r"(barrier),
-      "r"(parity)
-      : "memory");
-}
 
 __device__ __forceinline__ uint32_t ClusterBlockRank() {
   uint32_t rank;

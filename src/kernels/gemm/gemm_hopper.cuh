@@ -8,6 +8,7 @@
 #include <type_traits>
 
 #include "kernels/common/cuda_launch.cuh"
+#include "kernels/common/cuda_shared.cuh"
 #include "kernels/common/cuda_tma.cuh"
 #include "kernels/gemm/gemm_hopper_lora.cuh"
 #include "kernels/gemm/gemm_hopper_shape.cuh"
@@ -241,10 +242,8 @@ struct HopperGemmProducer {
         if (row >= args.m || column >= args.k) continue;
         words[j / 2] |= static_cast<uint32_t>(x[row * args.x_stride + column]) << (j % 2 * 16);
       }
-      asm volatile("st.shared.v4.b32 [%0], {%1, %2, %3, %4};" ::"r"(target + local * 128 +
-                                                                    ((piece ^ (local % 8)) * 16)),
-                   "r"(words[0]), "r"(words[1]), "r"(words[2]), "r"(words[3])
-                   : "memory");
+      StoreShared16(target + local * 128 + ((piece ^ (local % 8)) * 16),
+                    {words[0], words[1], words[2], words[3]});
     }
   }
 };

@@ -10,7 +10,9 @@
 // elements of B are finite (adapters/lora_weights.h).
 #pragma once
 
+#include "kernels/common/cuda_copy.cuh"
 #include "kernels/common/cuda_launch.cuh"
+#include "kernels/common/cuda_shared.cuh"
 #include "kernels/common/cuda_tma.cuh"
 #include "kernels/lora/lora.h"
 #include "kernels/lora/lora_pack.cuh"
@@ -154,22 +156,6 @@ struct GemmLoraRing {
   }
 };
 
-// Copies 16 bytes from global to shared memory; both lie on 16-byte borders. If !present, writes
-// zeros.
-__device__ __forceinline__ void CopyPiece(uint32_t target, const void* source, bool present) {
-  asm volatile("cp.async.cg.shared.global.L2::128B [%0], [%1], 16, %2;" ::"r"(target), "l"(source),
-               "r"(present ? 16 : 0)
-               : "memory");
-}
-__device__ __forceinline__ void StorePiece(uint32_t target, uint4 v) {
-  asm volatile("st.shared.v4.u32 [%0], {%1, %2, %3, %4};" ::"r"(target), "r"(v.x), "r"(v.y),
-               "r"(v.z), "r"(v.w)
-               : "memory");
-}
-__device__ __forceinline__ void WaitForAllCopies() {
-  asm volatile("cp.async.wait_all;" ::: "memory");
-}
-
 // Elements [begin, begin + 8) of a row of n elements; zeros outside the row.
 __device__ __noinline__ uint4 LoadElements(const uint16_t* row, int begin, int n) {
   uint32_t words[4] = {};
@@ -312,8 +298,8 @@ class GemmLoraLoader {
     if (__all_sync(~0u, on_border) == 0 || !args_.vectors) {
 #pragma unroll 1
       for (int piece = lane_ % 4; piece < Shape::kPieces; piece += 4) {
-        StorePiece(ring_.B(stage) + Shape::PlaceOfB(rank, piece),
-                   LoadElements(b, Shape::ColumnOf(lora_, slice, columns, piece), n));
+        StoreShared16(ring_.B(stage) + Shape::PlaceOfB(rank, piece),
+                      LoadElements(b, Shape::ColumnOf(lora_, slice, columns, piece), n));
       }
       return;
     }
@@ -323,8 +309,8 @@ class GemmLoraLoader {
       if (Shape::kPieces % 4 != 0 && piece >= Shape::kPieces) continue;
       const int column = Shape::ColumnOf(lora_, slice, columns, piece);
       const bool inside = b != nullptr && column >= 0 && column < n;
-      CopyPiece(ring_.B(stage) + Shape::PlaceOfB(rank, piece), inside ? b + column : args_.h.data,
-                inside);
+      CopyLineAsync(ring_.B(stage) + Shape::PlaceOfB(rank, piece),
+                    inside ? b + column : args_.h.data, inside);
     }
   }
 
@@ -341,7 +327,7 @@ class GemmLoraLoader {
 #pragma unroll
     for (int i = 0; i < Shape::kRows; i += kLoraLoaders * 8, h += step) {
       const bool present = first <= my_row + i && my_row + i <= last;
-      CopyPiece(target + i * 16, present ? h : args_.h.data, present);
+      CopyLineAsync(target + i * 16, present ? h : args_.h.data, present);
     }
   }
 

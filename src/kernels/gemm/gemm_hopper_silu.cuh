@@ -16,6 +16,7 @@
 
 #include <cstdint>
 
+#include "kernels/common/cuda_shared.cuh"
 #include "kernels/common/cuda_tma.cuh"
 #include "kernels/gated_activation/gated_activation_cuda.cuh"
 #include "tensor/dtype.h"
@@ -203,11 +204,8 @@ struct GemmActivator {
     for (int i = 0; i < (count + 1) / 2; ++i) {
       const int local_row = (i * 32 + lane) / count;
       const int piece = (i * 32 + lane) % count;
-      uint4 v;
-      asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];"
-                   : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
-                   : "r"(scratch + local_row % 16 * 128 + ((piece ^ (local_row % 8)) * 16))
-                   : "memory");
+      const uint4 v =
+          LoadShared16(scratch + local_row % 16 * 128 + ((piece ^ (local_row % 8)) * 16));
       if (local_row >= 16 || row + local_row >= args.m || column + piece * 8 >= columns) {
         continue;
       }

@@ -10,6 +10,7 @@
 
 #include <cstdint>
 
+#include "kernels/common/cuda_shared.cuh"
 #include "kernels/common/cuda_tma.cuh"
 #include "kernels/gemm/gemm_hopper_delta.cuh"
 #include "kernels/gemm/gemm_hopper_silu.cuh"
@@ -18,25 +19,8 @@ namespace graft {
 
 #if defined(GRAFT_HOPPER)
 
-__device__ __forceinline__ void StoreShared(uint32_t address, float a, float b) {
-  asm volatile("st.shared.v2.f32 [%0], {%1, %2};" ::"r"(address), "f"(a), "f"(b) : "memory");
-}
-__device__ __forceinline__ float LoadShared(uint32_t address) {
-  float value;
-  asm volatile("ld.shared.f32 %0, [%1];" : "=f"(value) : "r"(address) : "memory");
-  return value;
-}
-__device__ __forceinline__ float4 LoadShared4(uint32_t address) {
-  float4 value;
-  asm volatile("ld.shared.v4.f32 {%0, %1, %2, %3}, [%4];"
-               : "=f"(value.x), "=f"(value.y), "=f"(value.z), "=f"(value.w)
-               : "r"(address)
-               : "memory");
-  return value;
-}
-
 // A barrier of the multiplying warpgroup, where there is only one.
-__device__ __forceinline__ void GroupSync() { asm volatile("bar.sync 1, 128;" ::: "memory"); }
+__device__ __forceinline__ void GroupSync() { SyncThreads<128, 1>(); }
 
 // The bias of four columns, all of which exist.
 template <typename Args>
@@ -204,8 +188,8 @@ class GemmTileStore {
       for (int piece = key; piece < Layout::kPieces; piece += Layout::kKeys) {
         const float* sums = sum + piece * 4;
         const uint32_t address = place + (piece - key) * 32;
-        StoreShared(address, sums[0], sums[1]);
-        StoreShared(address + 8 * Layout::kRowBytes, sums[2], sums[3]);
+        StoreSharedFloat2(address, sums[0], sums[1]);
+        StoreSharedFloat2(address + 8 * Layout::kRowBytes, sums[2], sums[3]);
       }
     }
   }
@@ -234,9 +218,10 @@ class GemmTileStore {
         for (int j = 0; j < kBatch; ++j) {
           const int at = row + BatchRow(j);
           if (at < rows && HasColumn(BatchColumn(j))) {
-            delta[j] = delta_ != 0
-                           ? LoadShared4(delta_ + (first + at) * kColumns * 4 + BatchColumn(j) * 4)
-                           : DeltaAt(row_ + first + at, Column() + BatchColumn(j));
+            delta[j] =
+                delta_ != 0
+                    ? LoadSharedFloat4(delta_ + (first + at) * kColumns * 4 + BatchColumn(j) * 4)
+                    : DeltaAt(row_ + first + at, Column() + BatchColumn(j));
           }
         }
       }
@@ -244,8 +229,8 @@ class GemmTileStore {
       for (int j = 0; j < kBatch; ++j) {
         const int at = min(row + BatchRow(j), rows - 1);
         const int column = min(BatchColumn(j), kColumns - 4);
-        value[j] = LoadShared4(scratch + at * Layout::kRowBytes +
-                               (column / 8 ^ Layout::Key(first_row)) * 32 + column % 8 * 4);
+        value[j] = LoadSharedFloat4(scratch + at * Layout::kRowBytes +
+                                    (column / 8 ^ Layout::Key(first_row)) * 32 + column % 8 * 4);
         if (args_.bias != nullptr) value[j] = Sum(value[j], bias[j % Lanes::kUnitsPerLane]);
         if (args_.accumulate) value[j] = Sum(value[j], old.quads[j]);
         if (args_.delta.values != nullptr) value[j] = Sum(value[j], delta[j]);
@@ -264,7 +249,7 @@ class GemmTileStore {
     for (int i = thread_; i < rows * kColumns; i += 128) {
       const int row = i / kColumns;
       const int column = i % kColumns;
-      const float sum = LoadShared(scratch + Layout::Offset(row, column / 8) + column % 8 * 4);
+      const float sum = LoadSharedFloat(scratch + Layout::Offset(row, column / 8) + column % 8 * 4);
       StoreElement(args_, row_ + first + row, Column() + column, sum);
     }
   }
@@ -276,7 +261,7 @@ class GemmTileStore {
       const int row = i / kHalf;
       const int column = i % kHalf * 2;
       const uint32_t at = scratch + Layout::Offset(row, column / 8) + column % 8 * 4;
-      const uint32_t pair = NarrowPair<Shape::kType>(LoadShared(at), LoadShared(at + 4));
+      const uint32_t pair = NarrowPair<Shape::kType>(LoadSharedFloat(at), LoadSharedFloat(at + 4));
       uint16_t* const out =
           args_.rounded + int64_t{row_ + first + row} * args_.n + Column() + column;
       if (Column() + column < args_.n) out[0] = static_cast<uint16_t>(pair);
@@ -302,8 +287,8 @@ class GemmTileStore {
 #pragma unroll
       for (int j = 0; j < 2; ++j) {
         const int half = j ^ turn;
-        float4 gate = LoadShared4(gate_address + half * 16);
-        float4 up = LoadShared4(up_address + half * 16);
+        float4 gate = LoadSharedFloat4(gate_address + half * 16);
+        float4 up = LoadSharedFloat4(up_address + half * 16);
         if (args_.bias != nullptr) {
           gate = Sum(gate, HalfBias(0, column + half * 4));
           up = Sum(up, HalfBias(args_.n / 2, column + half * 4));
@@ -340,8 +325,8 @@ class GemmTileStore {
   // The delta of four columns in the gate's half of the tile (half 0) or in up's (half 1).
   __device__ float4 HalfDelta(int tile_row, int half, int tile_column) const {
     if (delta_ != 0) {
-      return LoadShared4(delta_ + half * args_.delta.SecondBox() +
-                         (tile_row * kHalf + tile_column) * 4);
+      return LoadSharedFloat4(delta_ + half * args_.delta.SecondBox() +
+                              (tile_row * kHalf + tile_column) * 4);
     }
     const int row = row_ + tile_row;
     const int begin = half * (args_.n / 2);
@@ -412,7 +397,8 @@ class GemmWarpStore {
     for (int i = 0; i < kChunkColumns / 4; ++i) {
       if (i / 2 * 8 >= width) continue;
       const float* pair = sums + i / 2 * 4 + i % 2 * 2;
-      StoreShared(Address(lane_ / 4 + i % 2 * 8, i / 2 * 8 + lane_ % 4 * 2), pair[0], pair[1]);
+      StoreSharedFloat2(Address(lane_ / 4 + i % 2 * 8, i / 2 * 8 + lane_ % 4 * 2), pair[0],
+                        pair[1]);
     }
     __syncwarp();
   }
@@ -435,7 +421,7 @@ class GemmWarpStore {
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
       const int row = i * 4 + lane_ / 8;
-      float4 value = LoadShared4(Address(row, lane_column));
+      float4 value = LoadSharedFloat4(Address(row, lane_column));
       if (row_ + row >= args_.m || column >= args_.n) continue;
       if (args_.bias != nullptr) value = Sum(value, bias);
       if (args_.accumulate) value = Sum(value, old[i]);
@@ -449,7 +435,8 @@ class GemmWarpStore {
 #pragma unroll 1
     for (int row = 0; row < 16; ++row) {
       if (lane_ >= width) continue;
-      StoreElement(args_, row_ + row, column_ + first + lane_, LoadShared(Address(row, lane_)));
+      StoreElement(args_, row_ + row, column_ + first + lane_,
+                   LoadSharedFloat(Address(row, lane_)));
     }
     __syncwarp();
   }

@@ -2,7 +2,10 @@
 // as Hopper's kernel: one accumulator per element, k in ascending steps of 16. It is not tuned.
 #include <cuda_runtime.h>
 
+#include <type_traits>
+
 #include "kernels/common/cuda_launch.cuh"
+#include "kernels/common/cuda_mma.cuh"
 #include "kernels/common/cuda_vector.cuh"
 #include "kernels/gemm/gemm_cuda.h"
 
@@ -13,25 +16,6 @@ constexpr int kTile = 64;           // rows of x and rows of W in a tile
 constexpr int kDepth = 32;          // columns of k per round
 constexpr int kPitch = kDepth + 8;  // puts the words of eight rows on different banks
 constexpr int kThreads = 128;       // four warps of 32 x 32 each
-
-// D[16, 8] += A[16, 16] B[8, 16]^T.
-template <DType kType>
-__device__ __forceinline__ void Multiply(const uint32_t (&a)[4], const uint32_t (&b)[2],
-                                         float (&sum)[4]) {
-  if constexpr (kType == DType::kBF16) {
-    asm volatile(
-        "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, "
-        "{%8, %9}, {%0, %1, %2, %3};"
-        : "+f"(sum[0]), "+f"(sum[1]), "+f"(sum[2]), "+f"(sum[3])
-        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
-  } else {
-    asm volatile(
-        "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, "
-        "{%8, %9}, {%0, %1, %2, %3};"
-        : "+f"(sum[0]), "+f"(sum[1]), "+f"(sum[2]), "+f"(sum[3])
-        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
-  }
-}
 
 using Tile = uint16_t[kTile][kPitch];
 
@@ -85,6 +69,7 @@ __global__ void __launch_bounds__(kThreads) MmaKernel(const __grid_constant__ Ge
   const int row = warp / 2 * 32 + static_cast<int>(threadIdx.x) % 32 / 4;
   const int column = warp % 2 * 32 + static_cast<int>(threadIdx.x) % 32 / 4;
   const int pair = static_cast<int>(threadIdx.x) % 4 * 2;
+  using Element = std::conditional_t<kType == DType::kBF16, Bfloat16, Float16>;
   float sum[2][4][4] = {};
   for (int64_t k = 0; k < args.k; k += kDepth) {
     __syncthreads();
@@ -105,7 +90,7 @@ __global__ void __launch_bounds__(kThreads) MmaKernel(const __grid_constant__ Ge
             PairAt(x, row + r * 16, i + pair), PairAt(x, row + r * 16 + 8, i + pair),
             PairAt(x, row + r * 16, i + pair + 8), PairAt(x, row + r * 16 + 8, i + pair + 8)};
 #pragma unroll
-        for (int c = 0; c < 4; ++c) Multiply<kType>(a, b[c], sum[r][c]);
+        for (int c = 0; c < 4; ++c) MultiplyAdd<Element>(sum[r][c], a, b[c][0], b[c][1]);
       }
     }
   }

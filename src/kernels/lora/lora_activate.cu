@@ -141,10 +141,10 @@ __global__ void __launch_bounds__(kThreads, 4)
   // [unit][row][half][thread]
   auto* const kept = reinterpret_cast<float4*>(h + 2 * HBytes(lora.h_stride)) + threadIdx.x;
   for (int row = rows.begin; row < rows.end; row += args.row_splits * kTileRows) {
-    if (row > rows.begin) SyncThreads<kMultiplyThreads>();
+    if (row > rows.begin) SyncThreads<kMultiplyThreads, 1>();
     gates.SumH(row, rows.end, kGate, gate);
     ups.SumH(row, rows.end, kUp, up);
-    SyncThreads<kMultiplyThreads>();
+    SyncThreads<kMultiplyThreads, 1>();
     {
       typename HalfExpander::Sums sum = {};
       gates.Multiply(row, rows.end, gate.rank, sum);

@@ -206,7 +206,7 @@ class BesideTeam {
     WaitForPrevious();
     if (Team() == 0 && threadIdx.x == 0) SayWord(lora_.beside.words, step_);
     Shrink(shrinks, matrix);
-    SyncTeamThreads<kMultiplyThreads>();
+    SyncThreads<kMultiplyThreads>(TeamBarrier());
     if (threadIdx.x == 0) SayWord(TeamWords() + Team(), step_);
     matrix = expand_matrix;
     ring_.SetRowBytes(kRowBytesOfB);
@@ -293,7 +293,7 @@ class BesideTeam {
         all = __all_sync(~0u, all) != 0;
       }
     }
-    SyncTeamThreads<kMultiplyThreads>();
+    SyncThreads<kMultiplyThreads>(TeamBarrier());
   }
 
   __device__ __forceinline__ void Expand(const ExpandItem& item, const LoraMatrix& matrix,
@@ -308,9 +308,9 @@ class BesideTeam {
     }
     const int h_wanted = item.group * kLoraSlicesMax + item.slice;
     if (h_of != h_wanted) {
-      SyncTeamThreads<kMultiplyThreads>();
+      SyncThreads<kMultiplyThreads>(TeamBarrier());
       expander_.SumH(row_begin, row_end, item.slice, matrix);
-      SyncTeamThreads<kMultiplyThreads>();
+      SyncThreads<kMultiplyThreads>(TeamBarrier());
       h_of = h_wanted;
     }
     expander_.Pass(row_begin, row_end, item.slice, matrix.rank, item.column, item.column + columns);

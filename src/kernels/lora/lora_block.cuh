@@ -12,12 +12,16 @@
 #include <cuda_fp16.h>
 
 #include <cstdint>
+#include <type_traits>
 
+#include "kernels/common/cuda_barrier.cuh"
 #include "kernels/common/cuda_cache.cuh"
+#include "kernels/common/cuda_copy.cuh"
 #include "kernels/common/cuda_launch.cuh"
+#include "kernels/common/cuda_mma.cuh"
+#include "kernels/common/cuda_shared.cuh"
 #include "kernels/lora/lora.h"
 #include "kernels/lora/lora_launch.cuh"
-#include "kernels/lora/lora_ptx.cuh"
 #include "tensor/cuda_check.h"
 
 namespace graft::lora {
@@ -45,6 +49,18 @@ __host__ __device__ constexpr int RankTiles(int64_t rank) {
   return static_cast<int>((rank + kTileRanks - 1) / kTileRanks);
 }
 
+template <bool kIsBf16>
+using Half = std::conditional_t<kIsBf16, Bfloat16, Float16>;
+
+// Waits until the phase of the given parity is over, on any card.
+__device__ __forceinline__ void AwaitBarrier(uint32_t barrier, uint32_t parity) {
+  while (!BarrierTryWait(barrier, parity)) {
+  }
+}
+
+// The barrier of the multiplying threads of one team; each team of a block has its own.
+__device__ __forceinline__ uint32_t TeamBarrier() { return 1 + threadIdx.y; }
+
 // Up to 8 elements from p, which need not be aligned; zeros after `count`.
 inline __device__ __noinline__ uint4 LoadElements(const uint16_t* p, int count) {
   uint32_t words[4] = {};
@@ -58,7 +74,7 @@ inline __device__ __noinline__ uint4 LoadElements(const uint16_t* p, int count) 
 
 // 16 bytes of a stage. If !present the stage may hold anything there, and the result is zeros.
 __device__ __forceinline__ uint4 LoadStage(uint32_t address, bool present) {
-  const uint4 v = LoadShared(address);
+  const uint4 v = LoadShared16(address);
   return {present ? v.x : 0, present ? v.y : 0, present ? v.z : 0, present ? v.w : 0};
 }
 
@@ -69,7 +85,7 @@ __device__ __forceinline__ void PrefetchRows(const T* first, int64_t stride, int
                                              int elements) {
   const int row = static_cast<int>(threadIdx.x) - kMultiplyThreads;
   if (row < min(rows, kTileRows) && elements > 0) {
-    PrefetchPiece(first + row * stride, elements * static_cast<int>(sizeof(T)));
+    PrefetchBulk(first + row * stride, elements * static_cast<int>(sizeof(T)));
   }
   __syncwarp();
 }
@@ -85,13 +101,13 @@ inline __device__ __noinline__ void CopyRows(uint32_t to, int row_bytes, const u
     for (int i = lane * 8; i < elements; i += 256) {
       const uint32_t target = to + row * row_bytes + i * 2;
       if (vectors) {
-        CopyAsync(target, p + i);
+        CopyLineAsync(target, p + i);
       } else {
-        StoreShared(target, LoadElements(p + i, elements - i));
+        StoreShared16(target, LoadElements(p + i, elements - i));
       }
     }
   }
-  WaitForCopies();
+  WaitForAllCopies();
 }
 
 // A warp brings `elements` from each of up to 32 rows: lane r's row, which begins at its `from`,
@@ -106,13 +122,13 @@ __device__ __forceinline__ void FetchRows(uint32_t to, int row_bytes, const uint
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
   if (vectors) {
     const int bytes = lane < rows ? elements * 2 : 0;
-    if (bytes > 0) CopyPiece(to + lane * row_bytes, from, bytes, barrier, cache);
-    ArriveExpecting(barrier, bytes);  // after the copy, or racecheck reports the lane
+    if (bytes > 0) CopyBulk(to + lane * row_bytes, from, bytes, barrier, cache);
+    BarrierExpect(barrier, bytes);  // after the copy, or racecheck reports the lane
     return;
   }
 #endif
   CopyRows(to, row_bytes, from, rows, elements, vectors);
-  Arrive(barrier);
+  BarrierArrive(barrier);
 }
 
 // The stages. Each has a barrier that passes when the stage is full, and one that passes when it is
@@ -126,8 +142,8 @@ class Ring {
       : Ring(stages, barriers, depth, row_bytes, kTileRanks * row_bytes) {}
   __device__ __forceinline__ Ring(char* stages, char* barriers, int depth, int row_bytes,
                                   int stage_bytes)
-      : stages_(AddressInShared(stages)),
-        barriers_(AddressInShared(barriers)),
+      : stages_(SharedAddress(stages)),
+        barriers_(SharedAddress(barriers)),
         depth_(depth),
         stage_bytes_(stage_bytes),
         row_bytes_(row_bytes) {}
@@ -138,8 +154,8 @@ class Ring {
   // Called by one thread; the block must synchronise afterwards.
   __device__ __forceinline__ void Init() const {
     for (int i = 0; i < depth_; ++i) {
-      InitBarrier(Full(i), kFeeders * 32);
-      InitBarrier(Free(i), kMultiplyThreads);
+      BarrierInit(Full(i), kFeeders * 32);
+      BarrierInit(Free(i), kMultiplyThreads);
     }
   }
 
@@ -148,7 +164,7 @@ class Ring {
   __device__ __forceinline__ void Feed(const uint16_t* from, int ranks, int elements, bool vectors,
                                        uint64_t cache = kCacheFirstOut) {
     constexpr int kRanks = kTileRanks / kFeeders;
-    if (round_ > 0) WaitAtBarrier(Free(slot_), (round_ - 1) & 1);
+    if (round_ > 0) AwaitBarrier(Free(slot_), (round_ - 1) & 1);
     const int feeder = static_cast<int>(threadIdx.x) / 32 - kWarps;
     const int rows = min(kRanks, max(0, ranks - feeder * kRanks));
     FetchRows(stages_ + slot_ * stage_bytes_ + feeder * kRanks * row_bytes_, row_bytes_, from, rows,
@@ -159,12 +175,12 @@ class Ring {
   // Called by the multiplying warps for each stage in turn. Waits until the stage is full and
   // returns its address.
   __device__ __forceinline__ uint32_t Wait() const {
-    WaitAtBarrier(Full(slot_), round_ & 1);
+    AwaitBarrier(Full(slot_), round_ & 1);
     return stages_ + slot_ * stage_bytes_;
   }
   __device__ __forceinline__ void Release() {
     __syncwarp();  // not needed for order, but the expand is slower without it
-    Arrive(Free(slot_));
+    BarrierArrive(Free(slot_));
     Next();
   }
 

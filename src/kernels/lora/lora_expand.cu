@@ -72,9 +72,9 @@ __global__ void __launch_bounds__(kThreads, kBlocks)
       reinterpret_cast<float*>(barriers + Ring::kBarrierBytes +
                                RowTable::Bytes(args.lora.h_stride)));
   for (int row = rows.begin; row < rows.end; row += args.row_splits * kTileRows) {
-    if (row > rows.begin) SyncThreads<kMultiplyThreads>();
+    if (row > rows.begin) SyncThreads<kMultiplyThreads, 1>();
     expander.SumH(row, rows.end, slice, matrix);
-    SyncThreads<kMultiplyThreads>();
+    SyncThreads<kMultiplyThreads, 1>();
     expander.Pass(row, rows.end, slice, matrix.rank, column, column_end);
   }
 }

@@ -231,7 +231,7 @@ class Expander {
       const uint32_t a3 = __byte_perm(b[2][i], b[3][i], 0x7632);
 #pragma unroll
       for (const auto& pair : h.parts) {
-        MultiplyAdd<kIsBf16>(sum[i], a0, a1, a2, a3, pair[0], pair[1]);
+        MultiplyAdd<Half<kIsBf16>>(sum[i], {a0, a1, a2, a3}, pair[0], pair[1]);
       }
     }
   }

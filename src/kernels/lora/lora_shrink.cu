@@ -107,7 +107,7 @@ class WideShrinker {
 #pragma unroll 1
       for (int chunk = 0; chunk < part_.chunks(); ++chunk, parity ^= 1) {
         FetchX(warp_begin + pass, chunk);
-        WaitAtBarrier(x_barrier_, parity);
+        AwaitBarrier(x_barrier_, parity);
 #pragma unroll 1
         for (int slice = 0; slice < args.lora.num_slices; ++slice) {
           MultiplySlice(warp_begin + pass, chunk, slice);
@@ -200,7 +200,7 @@ __global__ void __launch_bounds__(kThreads, 2)
   const int warp = static_cast<int>(threadIdx.x) / 32;
   if (threadIdx.x == 0) {
     ring.Init();
-    for (int i = 0; i < kWarps; ++i) InitBarrier(AddressInShared(x_barriers) + i * 8, 32);
+    for (int i = 0; i < kWarps; ++i) BarrierInit(SharedAddress(x_barriers) + i * 8, 32);
   }
   __syncthreads();
   if (warp >= kWarps) {
@@ -209,9 +209,8 @@ __global__ void __launch_bounds__(kThreads, 2)
   }
   AwaitX(args.lora);  // also without rows: the next kernel relies on it
   if (rows.begin >= rows.end) return;
-  WideShrinker<kIsBf16>(args, rows, ring,
-                        AddressInShared(x) + warp * kWideRowsOfWarp * kRowBytesOfA,
-                        AddressInShared(x_barriers) + warp * 8);
+  WideShrinker<kIsBf16>(args, rows, ring, SharedAddress(x) + warp * kWideRowsOfWarp * kRowBytesOfA,
+                        SharedAddress(x_barriers) + warp * 8);
 }
 
 template <int kBlocks>

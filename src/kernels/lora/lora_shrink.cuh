@@ -59,8 +59,8 @@ __device__ __forceinline__ void MultiplyGroup(float (&sum)[4], const AGroup& a, 
   for (int i = 0; i < 2; ++i) {
     const uint4& low = a.low[i];
     const uint4& high = a.high[i];
-    MultiplyAdd<kIsBf16>(sum, low.x, high.x, low.y, high.y, x.v[i].x, x.v[i].y);
-    MultiplyAdd<kIsBf16>(sum, low.z, high.z, low.w, high.w, x.v[i].z, x.v[i].w);
+    MultiplyAdd<Half<kIsBf16>>(sum, {low.x, high.x, low.y, high.y}, x.v[i].x, x.v[i].y);
+    MultiplyAdd<Half<kIsBf16>>(sum, {low.z, high.z, low.w, high.w}, x.v[i].z, x.v[i].w);
   }
 }
 
@@ -112,9 +112,9 @@ class Shrinker {
     float* const partials = partials_ + (stage_idx_++ & 1) * kPartialFloats;
     MultiplyStage(part.ElementsOf(chunk), rows, x, partials);
     if constexpr (kIsTeam) {
-      SyncTeamThreads<kMultiplyThreads>();
+      SyncThreads<kMultiplyThreads>(TeamBarrier());
     } else {
-      SyncThreads<kMultiplyThreads>();
+      SyncThreads<kMultiplyThreads, 1>();
     }
     const float* from = partials + MyRow() * kPartialStride + MyRank();
     const int groups = part.GroupsOf(chunk);

@@ -5,8 +5,11 @@
 // ranks are the rows of a product, the batch's rows are what it sums over.
 #include <algorithm>
 
-#include "kernels/attention/attention_ptx.cuh"
+#include "kernels/common/cuda_copy.cuh"
 #include "kernels/common/cuda_launch.cuh"
+#include "kernels/common/cuda_math.cuh"
+#include "kernels/common/cuda_mma.cuh"
+#include "kernels/common/cuda_shared.cuh"
 #include "kernels/common/cuda_vector.cuh"
 #include "kernels/lora_gradient/lora_gradient.h"
 #include "kernels/lora_gradient/lora_gradient_work.h"
@@ -202,17 +205,17 @@ __device__ __forceinline__ void Bring(const LoraGradientProduct& product, const 
     const int64_t column = block.column + i % (kColumns / 8) * 8;
     const bool present = row + local < block.end && column < product.n;
     const auto* x = static_cast<const Bfloat16*>(product.x);
-    attention::CopyAsync(attention::SharedAddress(&stage.x[local][i % (kColumns / 8) * 8]),
-                         present ? x + (row + local) * product.x_stride + column : x, present);
+    CopyLineOnceAsync(SharedAddress(&stage.x[local][i % (kColumns / 8) * 8]),
+                      present ? x + (row + local) * product.x_stride + column : x, present);
   }
   const int pieces = ranks / 8;
   for (int i = static_cast<int>(threadIdx.x); i < kStepRows * pieces; i += kThreads) {
     const int local = i / pieces;
     const bool present = row + local < block.end;
     const auto* h = static_cast<const Bfloat16*>(product.h);
-    attention::CopyAsync(
-        attention::SharedAddress(&stage.h[local][i % pieces * 8]),
-        present ? h + (row + local) * product.h_stride + first + i % pieces * 8 : h, present);
+    CopyLineOnceAsync(SharedAddress(&stage.h[local][i % pieces * 8]),
+                      present ? h + (row + local) * product.h_stride + first + i % pieces * 8 : h,
+                      present);
   }
 }
 
@@ -227,22 +230,19 @@ __device__ __forceinline__ void MultiplyStep(const Stage& stage, float (&sums)[k
     uint32_t x[2][4];
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
-      attention::LoadMatricesTransposed(
-          attention::SharedAddress(
-              &stage.x[k + matrix % 2 * 8 + lane % 8][column + i * 16 + matrix / 2 * 8]),
+      LoadMatricesTransposed(
+          SharedAddress(&stage.x[k + matrix % 2 * 8 + lane % 8][column + i * 16 + matrix / 2 * 8]),
           x[i]);
     }
 #pragma unroll
     for (int tile = 0; tile < kTiles; ++tile) {
       uint32_t h[4];
-      attention::LoadMatricesTransposed(
-          attention::SharedAddress(
-              &stage.h[k + matrix / 2 * 8 + lane % 8][tile * kRanks + matrix % 2 * 8]),
+      LoadMatricesTransposed(
+          SharedAddress(&stage.h[k + matrix / 2 * 8 + lane % 8][tile * kRanks + matrix % 2 * 8]),
           h);
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
-        attention::MultiplyAdd<Bfloat16>(sums[tile][i], h, x[i / 2][i % 2 * 2],
-                                         x[i / 2][i % 2 * 2 + 1]);
+        MultiplyAdd<Bfloat16>(sums[tile][i], h, x[i / 2][i % 2 * 2], x[i / 2][i % 2 * 2 + 1]);
       }
     }
   }
@@ -260,12 +260,12 @@ __device__ __forceinline__ void RunTiles(const Work& work, const Block& block, i
       Bring(product, block, block.begin + step * kStepRows, first_tile * kRanks, kTiles * kRanks,
             stages[step % kStages]);
     }
-    attention::CommitCopies();
+    CommitCopies();
   };
 #pragma unroll
   for (int step = 0; step < kStages - 1; ++step) bring(step);
   for (int step = 0; step < num_steps; ++step) {
-    attention::WaitForCopies<kStages - 2>();
+    WaitForCopies<kStages - 2>();
     __syncthreads();  // also: nobody reads the stage that is filled next
     bring(step + kStages - 1);
     MultiplyStep(stages[step % kStages], sums);
