@@ -73,8 +73,8 @@ if(graft_cuda_wish)
   endif()
 endif()
 
-# graft_cuda_sources(TARGET HOPPER ... files): adds them; those named after HOPPER are compiled for Hopper
-# and later alone, whatever else the build is for: no other card runs their kernels.
+# graft_cuda_sources(TARGET HOPPER ... files): adds them; those named after HOPPER are compiled for sm_90a
+# alone, whatever else the build is for: no other card runs their kernels.
 function(graft_cuda_sources target)
   cmake_parse_arguments(ARG "" "" "HOPPER" ${ARGN})
   target_sources(${target} PRIVATE ${ARG_UNPARSED_ARGUMENTS})
@@ -83,7 +83,7 @@ function(graft_cuda_sources target)
   endif()
   if(NOT TARGET ${target}_hopper)
     set(architectures ${CMAKE_CUDA_ARCHITECTURES})
-    list(FILTER architectures INCLUDE REGEX "^(9|1[0-9])[0-9]")
+    list(FILTER architectures INCLUDE REGEX "^90a")
     if(NOT architectures)
       list(GET CMAKE_CUDA_ARCHITECTURES 0 architectures)
     endif()

@@ -6,9 +6,11 @@
 #include "bench/lora_merge/lora_merge.h"
 #include "bench/lora_padded/lora_padded.h"
 #include "kernels/common/bench.h"
+#include "kernels/kernel_list.h"
 #include "profile/report.h"
 #include "runtime/runtime.h"
 #include "tensor/cuda_memory.h"
+#include "tensor/device_traits.h"
 
 namespace graft {
 namespace {
@@ -23,6 +25,7 @@ struct BenchOpsOptions {
   std::string json;
   int threads = 0;
   double seconds_per_case = 0.15;
+  bool lists_kernels = false;
 };
 
 void PrintHeading(const OrderedJson& machine, bool is_cpu) {
@@ -60,6 +63,10 @@ OrderedJson ToJson(const OpBenchRow& row) {
 
 Status RunBenchOps(const BenchOpsOptions& options) {
   ASSIGN_OR_RETURN(const Device device, PickDevice(options.device));
+  if (options.lists_kernels) {
+    std::fputs(KernelListText(ListKernels(), TraitsOf(device)).c_str(), stdout);
+    return OkStatus();
+  }
   ThreadPool threads(options.threads == 0 ? NumCpus() : options.threads);
   OwnedStream owned_stream(device, &threads);
   OrderedJson machine = DescribeMachine();
@@ -85,6 +92,9 @@ Command BenchOpsCommand() {
   rows.push_back({"filter", Text(options->filter), "only ops whose name contains this"});
   rows.push_back(
       {"seconds-per-case", Number(options->seconds_per_case, Above(0)), "time spent on a case"});
+  rows.push_back({"kernels", Switch(options->lists_kernels),
+                  "print the kernels that ops choose from on a GPU, and which of them this device "
+                  "can run, instead"});
   rows.push_back(JsonOptionRow(options->json));
   return {.name = "ops",
           .help = "Time each kernel and say which share of the machine's measured peak it reaches.",

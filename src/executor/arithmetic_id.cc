@@ -15,15 +15,7 @@ std::string ProcessorOf(const Device& device) {
     const bool has_bf16 = ActiveCpuIsa() == CpuIsa::kAvx512 && CpuHasAvx512Bf16();
     return "cpu-" + isa + (has_bf16 ? "bf16" : "");
   }
-  switch (TraitsOf(device).family) {
-    case GpuFamily::kHopper:
-      return "hopper";
-    case GpuFamily::kAmpere:
-      return "ampere";
-    case GpuFamily::kNone:
-      break;
-  }
-  return "gpu";
+  return TraitsOf(device).has_hopper_code ? "hopper" : "ampere";
 }
 
 std::string NameOfTypes(const ServedTypes& types) {

@@ -17,10 +17,16 @@ int AttributeOf(cudaDeviceAttr attribute, const Device& device) {
 }
 
 DeviceTraits AskTraits(const Device& device) {
-  const DeviceTraits traits = TraitsOfCard(
-      AttributeOf(cudaDevAttrComputeCapabilityMajor, device),
-      AttributeOf(cudaDevAttrMultiProcessorCount, device),
-      AttributeOf(cudaDevAttrMaxSharedMemoryPerBlockOptin, device), GRAFT_HAS_HOPPER_CODE != 0);
+  const DeviceTraits card = {
+      .compute = 10 * AttributeOf(cudaDevAttrComputeCapabilityMajor, device) +
+                 AttributeOf(cudaDevAttrComputeCapabilityMinor, device),
+      .num_multiprocessors = AttributeOf(cudaDevAttrMultiProcessorCount, device),
+      .shared_bytes_max = AttributeOf(cudaDevAttrMaxSharedMemoryPerBlockOptin, device),
+      .shared_bytes_of_multiprocessor =
+          AttributeOf(cudaDevAttrMaxSharedMemoryPerMultiprocessor, device),
+      .threads_of_multiprocessor = AttributeOf(cudaDevAttrMaxThreadsPerMultiProcessor, device),
+      .l2_bytes = AttributeOf(cudaDevAttrL2CacheSize, device)};
+  const DeviceTraits traits = TraitsOfCard(card, GRAFT_HAS_HOPPER_CODE != 0);
   const char* const family = std::getenv("GRAFT_GPU_FAMILY");
   return family == nullptr ? traits : LoweredTo(family, traits);
 }

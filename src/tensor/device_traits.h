@@ -2,37 +2,37 @@
 // per device and the same from then on. Any thread.
 #pragma once
 
+#include <cstdint>
 #include <string_view>
 
 #include "tensor/device.h"
 
 namespace graft {
 
-// GPUs by what the kernels can do there, in ascending order.
-//   kAmpere  mma.sync and cp.async
-//   kHopper  the copy engine, wgmma, clusters and launches that overlap (sm_90a)
-enum class GpuFamily : unsigned char { kNone, kAmpere, kHopper };
-
 struct DeviceTraits {
-  GpuFamily family = GpuFamily::kNone;  // kNone: a CPU
-  int num_multiprocessors = 0;
-  int shared_bytes_max = 0;        // of shared memory, that one thread block may have
+  int compute = 0;                 // compute capability, 10 * major + minor: 80, 89, 90; 0: a CPU
+  bool has_hopper_code = false;    // the copy engine, wgmma and clusters, compiled for sm_90a
   bool overlaps_launches = false;  // a kernel may begin while the one before it ends
+  int num_multiprocessors = 0;
+  int shared_bytes_max = 0;  // of shared memory, that one thread block may have
+  int shared_bytes_of_multiprocessor = 0;
+  int threads_of_multiprocessor = 0;
+  int64_t l2_bytes = 0;
 
+  bool is_gpu() const { return compute > 0; }
   bool operator==(const DeviceTraits&) const = default;
 };
 
 // The traits of a device that has kernels in this binary. GRAFT_GPU_FAMILY lowers them (LoweredTo).
 const DeviceTraits& TraitsOf(const Device& device);
 
-// What a card of this compute capability allows with the code that this binary has for it:
-// has_hopper_code says whether kernels were compiled for sm_90a.
-DeviceTraits TraitsOfCard(int major, int num_multiprocessors, int shared_bytes_max,
-                          bool has_hopper_code);
+// A card with the code that this binary has for it: `compiles_hopper` says whether kernels were
+// compiled for sm_90a.
+DeviceTraits TraitsOfCard(DeviceTraits card, bool compiles_hopper);
 
-// Lowers `traits` to those of a lesser card, to run its choices on a better one: "hopper"; "ampere"
-// (sm_80: 163 KiB of shared memory); "ada" (sm_86, sm_89: 99 KiB). Other words, and families that
-// are not below the card's own, change nothing.
+// What a lesser card would choose, to test it on a better one: "ampere" (sm_80), "ada" (sm_89),
+// "sm100" and "sm120" (Blackwell, which has no Hopper code). Limits become the lesser of both.
+// Other words change nothing, and neither does any on a CPU.
 DeviceTraits LoweredTo(std::string_view family, const DeviceTraits& traits);
 
 }  // namespace graft

@@ -118,7 +118,7 @@ void Attention(const AttentionArgs& args, Stream& stream) {
 }
 
 bool AttentionTellsGivenRows(const KvLayout& layout, const Device& device) {
-  if (device.is_cpu() || TraitsOf(device).family != GpuFamily::kHopper) return false;
+  if (!TraitsOf(device).has_hopper_code) return false;
   const int32_t head_dim = layout.head_dim;
   const bool has_shape = head_dim == 64 || head_dim == 128 || head_dim == 256 ||
                          (head_dim > 64 && head_dim <= 96 && head_dim % 8 == 0);

@@ -7,6 +7,7 @@
 #include "kernels/attention/attention_work.cuh"
 #include "kernels/common/cuda_launch.cuh"
 #include "kernels/common/cuda_vector.cuh"
+#include "kernels/kernel_list.h"
 
 namespace graft {
 namespace attention {
@@ -139,11 +140,12 @@ Params MakeParams(const AttentionArgs& args) {
   return params;
 }
 
-void LaunchPlain(const Params& params, cudaStream_t stream) {
+void LaunchPlain(const Params& params, Stream& stream) {
+  CHECK_EQ(params.args.num_given, 0) << "no kernel for given rows";
   const int64_t units = int64_t{params.args.rows_max} * params.args.num_heads;
   DispatchDType(params.args.layout.dtype, [&]<typename T>() {
     LaunchKernel(PlainKernel<T>, static_cast<unsigned>(CeilDiv(units, kPlainWarps)),
-                 kPlainWarps * 32, 0, stream, params);
+                 kPlainWarps * 32, 0, CudaStreamOf(stream), params);
   });
 }
 
@@ -158,7 +160,9 @@ Params GivenRows(const Params& params) {
   return given;
 }
 
-void LaunchTensorCores(Params params, cudaStream_t stream) {
+void LaunchTensorCores(const Params& all, Stream& on) {
+  Params params = all;
+  const cudaStream_t stream = CudaStreamOf(on);
   const AttentionArgs& args = params.args;
   CHECK(args.scratch != nullptr && args.kv_tokens_max > 0);
   CHECK_LE(args.num_sequences, kSequencesMax);
@@ -190,24 +194,33 @@ int ResidentBlocks(int blocks_per_multiprocessor) {
 
 namespace {
 
+bool TakesTensorCores(const Params& params) {
+  const KvLayout& layout = params.args.layout;
+  return layout.dtype != DType::kF32 && layout.head_dim % 8 == 0 &&
+         IsVectorAligned(params.args.pool);
+}
+
 // The tensor cores' kernels hold 200 KiB of keys and values per multiprocessor, as Hopper can.
-// Older cards take the plain kernel.
-bool HasSharedMemory() { return CurrentTraits().shared_bytes_max >= 224 * 1024; }
+constexpr KernelRow<Params> kAttentionKernels[] = {
+    {"tensor-cores",
+     "bf16, fp16; heads of a multiple of 8",
+     {.hopper_code = true, .shared_bytes = 224 << 10},
+     TakesTensorCores,
+     LaunchTensorCores},
+    {"plain", "all", {}, nullptr, LaunchPlain}};
 
 }  // namespace
 }  // namespace attention
 
+void TellAttentionKernels(KernelList* list) {
+  TellKernels("attention", attention::kAttentionKernels, list);
+}
+
 void AttentionCuda(const AttentionArgs& args, Stream& stream) {
+  CHECK(args.num_given == 0 || AttentionTellsGivenRows(args.layout, stream.device));
   const attention::Params params = attention::MakeParams(args);
-  const KvLayout& layout = args.layout;
-  CHECK(args.num_given == 0 || AttentionTellsGivenRows(layout, stream.device));
-  if (layout.dtype == DType::kF32 || layout.head_dim % 8 != 0 || !IsVectorAligned(args.pool) ||
-      !attention::HasSharedMemory()) {
-    CHECK_EQ(args.num_given, 0) << "no kernel for given rows";
-    attention::LaunchPlain(params, CudaStreamOf(stream));
-  } else {
-    attention::LaunchTensorCores(params, CudaStreamOf(stream));
-  }
+  ChooseKernel(attention::kAttentionKernels, params, TraitsOf(stream.device))
+      .launch(params, stream);
 }
 
 }  // namespace graft

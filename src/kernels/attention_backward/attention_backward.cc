@@ -16,7 +16,7 @@ Status CheckAttentionBackward(DType dtype, int32_t head_dim, const Device& devic
   const bool has_kernel =
       !device.is_cpu() && dtype == DType::kBF16 && (head_dim == 64 || head_dim == 128);
   // The card is asked last: other refusals need none.
-  if (has_kernel && TraitsOf(device).family == GpuFamily::kHopper) return OkStatus();
+  if (has_kernel && TraitsOf(device).has_hopper_code) return OkStatus();
   return UnimplementedError("the backward of attention in " + std::string(DTypeName(dtype)) +
                             " has no kernel for heads of " + std::to_string(head_dim) + " on " +
                             device.ToString() +

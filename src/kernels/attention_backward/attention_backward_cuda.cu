@@ -1,9 +1,10 @@
 // fp32, for comparisons: exact products, sums in a fixed order, a warp per row and head. And the
-// choice between that and the tensor cores.
+// table of kernels.
 #include "kernels/attention_backward/attention_backward_cuda.cuh"
 #include "kernels/common/cuda_launch.cuh"
 #include "kernels/common/cuda_reduce.cuh"
 #include "kernels/common/cuda_vector.cuh"
+#include "kernels/kernel_list.h"
 #include "kernels/rope/rotate_pair.cuh"
 
 namespace graft {
@@ -230,8 +231,27 @@ void LaunchPlain(const Params& params, Stream& stream) {
   launch(TurnBackKernel, args.num_rows * pairs, kThreads);
 }
 
+bool TakesTensorCores(const Params& params) {
+  const AttentionBackwardArgs& args = params.args;
+  if (args.dtype == DType::kF32) return false;
+  CHECK(IsVectorAligned(args.qkv) && IsVectorAligned(args.qkv_stride * 2) &&
+        IsVectorAligned(args.scratch) && IsVectorAligned(args.d_out));
+  return true;
+}
+
+constexpr KernelRow<Params> kKernels[] = {{"tensor-cores",
+                                           "bf16; heads of 64 and 128",
+                                           {.hopper_code = true},
+                                           TakesTensorCores,
+                                           LaunchTensorCores},
+                                          {"plain", "fp32", {}, nullptr, LaunchPlain}};
+
 }  // namespace
 }  // namespace attention_backward
+
+void TellAttentionBackwardKernels(KernelList* list) {
+  TellKernels("attention_backward", attention_backward::kKernels, list);
+}
 
 void AttentionBackwardCuda(const AttentionBackwardArgs& args, Stream& stream) {
   constexpr double kLog2E = 1.4426950408889634;
@@ -245,13 +265,8 @@ void AttentionBackwardCuda(const AttentionBackwardArgs& args, Stream& stream) {
       .scale_log2 = static_cast<float>(static_cast<double>(args.scale) * kLog2E),
       .group = args.num_heads / args.num_kv_heads};
   if (!params.rounds) params.d_rounded = static_cast<Bfloat16*>(const_cast<void*>(args.d_out));
-  if (args.dtype == DType::kF32) {
-    attention_backward::LaunchPlain(params, stream);
-  } else {
-    CHECK(IsVectorAligned(args.qkv) && IsVectorAligned(args.qkv_stride * 2) &&
-          IsVectorAligned(args.scratch) && IsVectorAligned(args.d_out));
-    attention_backward::LaunchTensorCores(params, stream);
-  }
+  ChooseKernel(attention_backward::kKernels, params, TraitsOf(stream.device))
+      .launch(params, stream);
 }
 
 }  // namespace graft

@@ -278,7 +278,7 @@ bool GemmRunsLoraBeside(DType dtype, int64_t m, const Device& device) {
 }
 
 bool GemmReadsTransposed(DType dtype, const Device& device) {
-  return dtype == DType::kBF16 && !device.is_cpu() && TraitsOf(device).family == GpuFamily::kHopper;
+  return dtype == DType::kBF16 && TraitsOf(device).has_hopper_code;
 }
 
 bool GemmHoldsNext(DType dtype, const Device& device) {

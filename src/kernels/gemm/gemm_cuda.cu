@@ -1,4 +1,4 @@
-// Chooses the GEMM kernel on a GPU. Also has the fp32 kernel: exact products, and one sum per
+// The table of GEMM kernels on a GPU. Also the fp32 kernel: exact products, and one sum per
 // element over k in ascending order. It serves the goldens and is not tuned.
 #include "kernels/gemm/gemm_cuda.h"
 
@@ -6,6 +6,7 @@
 
 #include "kernels/common/cuda_launch.cuh"
 #include "kernels/common/cuda_vector.cuh"
+#include "kernels/kernel_list.h"
 #include "kernels/lora/lora.h"
 
 namespace graft {
@@ -64,8 +65,6 @@ __global__ void __launch_bounds__(kThreads) FmaKernel(const __grid_constant__ Ge
   }
 }
 
-bool IsHopper(const Device& device) { return TraitsOf(device).family == GpuFamily::kHopper; }
-
 // Whether the slices cover all of y. A column outside all slices would get whatever the scratch
 // holds.
 bool CoversY(const LoraArgs& lora, int64_t n) {
@@ -85,12 +84,35 @@ bool RunsLoraBeside(const GemmCudaArgs& args, const Device& device) {
          GemmRunsLoraBeside(args.dtype, args.gemm.m, device);
 }
 
+// Without gemm.lora_after, or with one that runs beside the product.
+void LaunchHopper(const GemmCudaArgs& args, Stream& stream) {
+  const GemmArgs& gemm = args.gemm;
+  const GemmTileNeeds needs{.dtype = args.dtype,
+                            .activates = gemm.activated != nullptr,
+                            .lora_beside = gemm.lora_after != nullptr,
+                            .transposed = gemm.transposed};
+  GemmHopper(args, ChooseHopperGemmTile(gemm.m, args.n, args.k, needs, stream.device), stream);
+}
+
+bool IsOfHalves(const GemmCudaArgs& args) { return args.dtype != DType::kF32; }
+
+struct GemmKernel : KernelRow<GemmCudaArgs> {
+  bool fuses = false;  // adds LoRA and activates itself
+};
+constexpr GemmKernel kGemmKernels[] = {
+    {{"hopper", "bf16, fp16", {.hopper_code = true}, IsOfHalves, LaunchHopper}, /*fuses=*/true},
+    {{"mma", "bf16, fp16", {}, IsOfHalves, GemmMma}},
+    {{"fma", "fp32", {}, nullptr, GemmFma}}};
+
 }  // namespace
+
+void TellGemmKernels(KernelList* list) { TellKernels("gemm", kGemmKernels, list); }
 
 bool GemmCudaRunsLoraBeside(const Device& device) {
   // On a small part of a card the multiprocessors reserved for LoRA would be too large a share.
   constexpr int kProcessorsMin = 112;
-  return IsHopper(device) && TraitsOf(device).num_multiprocessors >= kProcessorsMin;
+  const DeviceTraits& traits = TraitsOf(device);
+  return traits.has_hopper_code && traits.num_multiprocessors >= kProcessorsMin;
 }
 
 void GemmFma(const GemmCudaArgs& args, Stream& stream) {
@@ -104,9 +126,9 @@ void GemmCuda(const GemmCudaArgs& args, Stream& stream) {
   if (gemm.lora != nullptr && gemm.lora->num_segments > 0 && gemm.lora->precedes_product) {
     ledger.ExpectAwaited(stream.cuda_stream, gemm.x);
   }
-  const bool on_hopper = args.dtype != DType::kF32 && IsHopper(stream.device);
+  const GemmKernel& kernel = ChooseKernel(kGemmKernels, args, TraitsOf(stream.device));
   GemmCudaArgs product = args;
-  const bool adds_lora = gemm.lora == nullptr || (on_hopper && HopperGemmTakesLora(args));
+  const bool adds_lora = gemm.lora == nullptr || (kernel.fuses && HopperGemmTakesLora(args));
   if (!adds_lora) product.gemm.lora = nullptr;
   const bool lora_beside = RunsLoraBeside(args, stream.device);
   const bool lora_after = gemm.lora_after != nullptr && !lora_beside;
@@ -114,21 +136,11 @@ void GemmCuda(const GemmCudaArgs& args, Stream& stream) {
   // Kernels without LoRA cannot write y, or a copy of it, beside an activation.
   const bool keeps = gemm.kept_rows.begin < gemm.kept_rows.end || gemm.rounded != nullptr;
   const bool cannot_keep = keeps && (gemm.lora == nullptr || gemm.lora->num_segments == 0);
-  if (!on_hopper || !adds_lora || lora_after || cannot_keep) product.gemm.activated = nullptr;
+  if (!kernel.fuses || !adds_lora || lora_after || cannot_keep) product.gemm.activated = nullptr;
   CHECK(gemm.rounded == nullptr || gemm.activated != nullptr ||
         (gemm.transposed && gemm.lora != nullptr && gemm.lora->num_segments > 0 &&
          gemm.bias == nullptr && !gemm.accumulate));
-  if (on_hopper) {
-    const GemmTileNeeds needs{.dtype = args.dtype,
-                              .activates = product.gemm.activated != nullptr,
-                              .lora_beside = lora_beside,
-                              .transposed = gemm.transposed};
-    GemmHopper(product, ChooseHopperGemmTile(gemm.m, args.n, args.k, needs, stream.device), stream);
-  } else if (args.dtype == DType::kF32) {
-    GemmFma(product, stream);
-  } else {
-    GemmMma(product, stream);
-  }
+  kernel.launch(product, stream);
   if (gemm.lora == nullptr && !lora_beside && GemmHoldsNext(args.dtype, stream.device)) {
     ledger.LaunchedProduct(stream.cuda_stream, gemm.x);
   }

@@ -1,10 +1,11 @@
-// Chooses a LoRA kernel and its grid from what the host knows: upper bounds of rows, segments and
-// ranks. The choice never changes a bit of a result that is not subnormal: adding in the L2 cache
-// makes zeros of those.
+// The tables of LoRA's kernels, and their grids from what the host knows: upper bounds of rows,
+// segments and ranks. The choice never changes a bit of a result that is not subnormal: adding in
+// the L2 cache makes zeros of those.
 #include <algorithm>
 #include <numeric>
 
 #include "kernels/gated_activation/gated_activation.h"
+#include "kernels/kernel_list.h"
 #include "kernels/lora/lora_block.cuh"
 #include "kernels/lora/lora_launch.cuh"
 
@@ -170,32 +171,62 @@ void LaunchLora(Part part, const LoraArgs& args, const LaunchOptions& options, S
   LaunchExpandFor(kernel_args, options, launch);
 }
 
+namespace {
+
+bool IsOfHalves(const LoraArgs& args) { return args.dtype != DType::kF32; }
+
+template <Part kPart>
+void LaunchTensorCores(const LoraArgs& args, Stream& stream) {
+  LaunchLora(kPart, args, {}, stream);
+}
+template <Part kPart>
+void LaunchPlain(const LoraArgs& args, Stream& stream) {
+  LaunchLoraF32(kPart, args, stream);
+}
+void LaunchActivating(const LoraArgs& args, Stream& stream) {
+  KernelArgs kernel_args{.lora = args, .vectors = true};
+  Launch launch{.stream = CudaStreamOf(stream)};
+  LaunchExpandActivateFor(kernel_args, launch);
+}
+
+constexpr KernelRow<LoraArgs> kShrinkKernels[] = {
+    {"tensor-cores", "bf16, fp16", {}, IsOfHalves, LaunchTensorCores<Part::kShrink>},
+    {"plain", "fp32", {}, nullptr, LaunchPlain<Part::kShrink>}};
+
+struct ExpandKernel : KernelRow<LoraArgs> {
+  bool activates = false;  // args.activated, too
+};
+constexpr ExpandKernel kExpandKernels[] = {
+    {{"activating",
+      "bf16, fp16, beside an activation; rows on 16 bytes",
+      {},
+      ActivatesItself,
+      LaunchActivating},
+     /*activates=*/true},
+    {{"tensor-cores", "bf16, fp16", {}, IsOfHalves, LaunchTensorCores<Part::kExpand>}},
+    {{"plain", "fp32", {}, nullptr, LaunchPlain<Part::kExpand>}}};
+
+}  // namespace
 }  // namespace lora
+
+void TellLoraKernels(KernelList* list) {
+  TellKernels("lora shrink", lora::kShrinkKernels, list);
+  TellKernels("lora expand", lora::kExpandKernels, list);
+}
 
 void LoraShrinkCuda(const LoraArgs& args, Stream& stream) {
   if (args.num_segments == 0 || args.num_rows == 0) return;
   LaunchLedger& ledger = LaunchLedger::OfThread();
   if (args.follows_product) ledger.ExpectProductBefore(stream.cuda_stream, args.x);
-  if (args.dtype == DType::kF32) {
-    lora::LaunchLoraF32(lora::Part::kShrink, args, stream);
-  } else {
-    lora::LaunchLora(lora::Part::kShrink, args, {}, stream);
-  }
+  ChooseKernel(lora::kShrinkKernels, args, TraitsOf(stream.device)).launch(args, stream);
   if (args.precedes_product) ledger.AwaitProduct(stream.cuda_stream, args.x);
 }
 
 void LoraExpandCuda(const LoraArgs& args, Stream& stream) {
-  if (lora::ActivatesItself(args)) {
-    lora::KernelArgs kernel_args{.lora = args, .vectors = true};
-    lora::Launch launch{.stream = CudaStreamOf(stream)};
-    return lora::LaunchExpandActivateFor(kernel_args, launch);
-  }
-  if (args.dtype == DType::kF32) {
-    lora::LaunchLoraF32(lora::Part::kExpand, args, stream);
-  } else {
-    lora::LaunchLora(lora::Part::kExpand, args, {}, stream);
-  }
-  if (args.activated == nullptr) return;
+  const lora::ExpandKernel& kernel =
+      ChooseKernel(lora::kExpandKernels, args, TraitsOf(stream.device));
+  kernel.launch(args, stream);
+  if (args.activated == nullptr || kernel.activates) return;
   GatedActivation({.gate_up = args.y,
                    .out = args.activated,
                    .out_dtype = args.dtype,
