@@ -36,16 +36,17 @@ for isa in $isas; do
     done
   done
   for learner in $learners; do
-    file=learned-$learner
-    weights=$(find "$here/old/$file" -name 'adapter_model.safetensors' -printf '%P\n')
-    say "$isa, learned by $learner" "$here/old/$file/$weights" "$here/new/$file/$weights"
+    for which in old new; do # of a bundle, its LoRA and its prompt
+      find "$here/$which/learned-$learner" -name adapter_model.safetensors | sort | xargs cat >"$here/$which-$learner"
+    done
+    say "$isa, learned by $learner" "$here/old-$learner" "$here/new-$learner"
   done
   cp -r demo/adapters/* "$here/old"
   while read -r setting; do
     name=$(echo "$isa $setting" | tr -s ' -' '_')
     for which in old new; do
       # shellcheck disable=SC2086 # a setting is words
-      python3 bench/same_bits.py "${!which}" "$here/$name-$which.json" --adapters "$here/old" -- $setting "$@"
+      python3 bench/same_bits.py "${!which}" "$here/$name-$which.json" --adapters "$here/old" -- $setting "$@" </dev/null
     done
     say "$isa, served ${setting:-as it is}" "$here/$name-old.json" "$here/$name-new.json"
   done <<<"$settings"

@@ -41,7 +41,7 @@ Result<VirtualTokens> LoadPrompt(const PeftFolder& folder, const ModelConfig& co
   ASSIGN_OR_RETURN(const PromptConfig prompt, ParsePromptConfig(folder.config, config));
   ASSIGN_OR_RETURN(const SafetensorsFile file,
                    SafetensorsFile::FromBytes(folder.weights, folder.path));
-  return VirtualTokens::Load(file, prompt, config, {.weights = DType::kF32, .kv = DType::kF32});
+  return VirtualTokens::Load(file, prompt, config, TypesOf(DType::kF32));
 }
 
 int64_t BytesIn(const TrainedShape& shape, const ModelConfig& config) {

@@ -214,6 +214,7 @@ __global__ void __launch_bounds__(kThreads) TurnBackKernel(const __grid_constant
 
 void LaunchPlain(const Params& params, Stream& stream) {
   const AttentionBackwardArgs& args = params.args;
+  CHECK(args.dtype == DType::kF32) << DTypeName(args.dtype);
   CHECK_LE(args.head_dim, kLaneDims * kWarpThreads);
   const auto launch = [&](void (*kernel)(Params), int64_t units, int64_t per_block) {
     LaunchKernel(kernel, GridOf(CeilDiv(units, per_block)), dim3(kThreads), 0, CudaStreamOf(stream),

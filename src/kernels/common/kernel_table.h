@@ -1,6 +1,6 @@
 // A table of an op's kernels on GPUs: what the card must have, what arguments it takes, and how it
-// is launched. They are tried in order, and the last one takes everything on every card. A kernel
-// is added as a row; nothing else chooses. Constant data; any thread.
+// is launched. They are tried in order, and the last one takes, on every card, what the others
+// leave. A kernel is added as a row; nothing else chooses. Constant data; any thread.
 #pragma once
 
 #include <cstddef>

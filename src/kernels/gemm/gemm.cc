@@ -213,7 +213,7 @@ GemmWeight GemmWeight::Transposed(Stream& stream, const std::function<void()>& p
 }
 
 GemmWeight GemmWeight::LikeTransposed(const GemmWeight& other) {
-  CHECK(other.state_ != nullptr);
+  CHECK(other.state_ != nullptr && other.format().is_plain());
   const Device device = other.state_->panels.device();
   CHECK(!device.is_cpu()) << device.ToString();
   GemmWeight weight;
@@ -235,7 +235,7 @@ void GemmWeight::TransposeFrom(const GemmWeight& other, Stream& stream) {
 }
 
 GemmWeight GemmWeight::Like(const GemmWeight& other) {
-  CHECK(other.state_ != nullptr);
+  CHECK(other.state_ != nullptr && other.format().is_plain());
   GemmWeight weight;
   weight.state_ = std::make_unique<State>();
   weight.state_->n = other.n();

@@ -116,6 +116,7 @@ bool GemmCudaRunsLoraBeside(const Device& device) {
 }
 
 void GemmFma(const GemmCudaArgs& args, Stream& stream) {
+  CHECK(args.dtype == DType::kF32) << DTypeName(args.dtype);
   const dim3 grid = GridOf(CeilDiv(args.n, kTile), CeilDiv(args.gemm.m, kTile));
   LaunchKernel(FmaKernel, grid, dim3(kThreads), 0, CudaStreamOf(stream), args);
 }

@@ -21,11 +21,11 @@ struct WeightFormat {
   int32_t bits;               // of a stored number; a divisor or a multiple of 8
   int32_t scale_numbers = 0;  // along k, that share an fp32 scale; 0: there are no scales
 
-  constexpr bool is_plain() const { return scale_numbers == 0; }
+  constexpr bool is_plain() const { return scale_numbers == 0 && bits == 8 * DTypeBytes(operands); }
   // What k numbers of a row take, and their scales.
   constexpr int64_t RowBytes(int64_t k) const { return (k * bits + 7) / 8; }
   constexpr int64_t ScaleBytes(int64_t k) const {
-    if (is_plain()) return 0;
+    if (scale_numbers == 0) return 0;
     return (k + scale_numbers - 1) / scale_numbers * int64_t{sizeof(float)};
   }
 
