@@ -30,7 +30,7 @@ AdapterFetch* FetchLine::TakeNext(int64_t held_bytes, int64_t now_ns) {
     fetch->phase = FetchPhase::kLooking;
     return fetch;
   }
-  fetch->is_beyond = held_bytes + BytesThatCount() + fetch->bytes > limits_.bytes_max;
+  fetch->is_beyond = !HasRoom(*fetch, held_bytes);
   fetch->phase = FetchPhase::kReading;
   EndTurn(fetch->order.holder);
   return fetch;

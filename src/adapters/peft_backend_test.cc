@@ -31,7 +31,7 @@ using testing::TestTensor;
 using testing::WriteAdapter;
 using testing::WriteFile;
 
-class AdapterBackendTest : public ::testing::Test {
+class PeftBackendTest : public ::testing::Test {
  protected:
   // Makes a folder with a config and random weights that fit it, and returns its path.
   std::string Folder(const std::string& name, const std::string& extra = "") {
@@ -51,7 +51,7 @@ class AdapterBackendTest : public ::testing::Test {
   PeftBackend backend_{model_, TypesOf(DType::kF32), store_};
 };
 
-TEST_F(AdapterBackendTest, ReadsIntoTheHostsMemory) {
+TEST_F(PeftBackendTest, ReadsIntoTheHostsMemory) {
   const std::string path = Folder("a", R"("r": 6, "lora_alpha": 9)");
   const Result<AdapterFacts> facts = backend_.Read(path);
   ASSERT_TRUE(facts.ok()) << facts.status().ToString();
@@ -71,7 +71,7 @@ TEST_F(AdapterBackendTest, ReadsIntoTheHostsMemory) {
   EXPECT_THAT(Refusal(path), HasSubstr("NOT_FOUND"));
 }
 
-TEST_F(AdapterBackendTest, WhatLiesBesideTheWeightsIsHandedOn) {
+TEST_F(PeftBackendTest, WhatLiesBesideTheWeightsIsHandedOn) {
   std::string refused_vocabulary;
   PeftBackend backend(
       model_, TypesOf(DType::kF32), store_, {}, {},
@@ -109,7 +109,7 @@ TEST_F(AdapterBackendTest, WhatLiesBesideTheWeightsIsHandedOn) {
               HasSubstr("b: generation_config.json: no"));
 }
 
-TEST_F(AdapterBackendTest, WhereTextsDoNotCountTheyAreNoPartOfTheContent) {
+TEST_F(PeftBackendTest, WhereTextsDoNotCountTheyAreNoPartOfTheContent) {
   PeftBackend counts(model_, TypesOf(DType::kF32), store_, {}, {},
                      {.read = [](const ReadBesideAdapter&) -> Result<AdapterTextPtr> {
                        return ShareAdapterText({.chat_template = "hi"});
@@ -137,7 +137,7 @@ TEST_F(AdapterBackendTest, WhereTextsDoNotCountTheyAreNoPartOfTheContent) {
   EXPECT_EQ(*backend_.Hash(path), bare);
 }
 
-TEST_F(AdapterBackendTest, LinksToTextsOutsideAreNotRead) {
+TEST_F(PeftBackendTest, LinksToTextsOutsideAreNotRead) {
   Folder("in/a");
   WriteFile(dir_.File("secret"), "secret");
   const std::string path = dir_.File("in/a");
@@ -159,7 +159,7 @@ TEST_F(AdapterBackendTest, LinksToTextsOutsideAreNotRead) {
   EXPECT_EQ(facts->hash, bare);
 }
 
-TEST_F(AdapterBackendTest, AnEarlierVersionsHashLeadsToTheWeightsAlone) {
+TEST_F(PeftBackendTest, AnEarlierVersionsHashLeadsToTheWeightsAlone) {
   int num_vocabularies = 0;
   PeftBackend backend(model_, TypesOf(DType::kF32), store_, {}, {},
                       {.read = [](const ReadBesideAdapter&) -> Result<AdapterTextPtr> {
@@ -190,7 +190,7 @@ TEST_F(AdapterBackendTest, AnEarlierVersionsHashLeadsToTheWeightsAlone) {
   EXPECT_EQ(num_vocabularies, 1) << "as it was when it was accepted";
 }
 
-TEST_F(AdapterBackendTest, TellsWhatChangesNothing) {
+TEST_F(PeftBackendTest, TellsWhatChangesNothing) {
   EXPECT_FALSE(backend_.Read(Folder("a"))->changes_nothing);
   const std::string path = Folder("b", R"("lora_alpha": 0)");
   EXPECT_TRUE(backend_.Read(path)->changes_nothing);
@@ -200,7 +200,7 @@ TEST_F(AdapterBackendTest, TellsWhatChangesNothing) {
   EXPECT_FALSE(backend_.Read(dir_.File("soft"))->changes_nothing);
 }
 
-TEST_F(AdapterBackendTest, ReadsAPromptAlone) {
+TEST_F(PeftBackendTest, ReadsAPromptAlone) {
   const std::string path = dir_.File("soft");
   WriteAdapter(path, PromptJson("PROMPT_TUNING"), SafetensorsBytes({PromptTestTensor(3, 21)}));
   const Result<AdapterFacts> facts = backend_.Read(path);
@@ -225,7 +225,7 @@ TEST_F(AdapterBackendTest, ReadsAPromptAlone) {
 }
 
 // LoRA on all rows and virtual tokens in front, under one hash.
-TEST_F(AdapterBackendTest, ReadsABundle) {
+TEST_F(PeftBackendTest, ReadsABundle) {
   const std::string path = dir_.File("both");
   Folder("both/lora", R"("r": 6, "lora_alpha": 9)");
   WriteAdapter(path + "/prompt", PromptJson("PROMPT_TUNING"),
@@ -276,7 +276,7 @@ TEST_F(AdapterBackendTest, ReadsABundle) {
                                    HasSubstr(facts->hash), HasSubstr("changed")));
 }
 
-TEST_F(AdapterBackendTest, ABundleMayLackAFolder) {
+TEST_F(PeftBackendTest, ABundleMayLackAFolder) {
   const std::string path = dir_.File("one");
   WriteAdapter(path + "/prompt", PromptJson("PREFIX_TUNING"),
                SafetensorsBytes({PromptTestTensor(3, 60)}));
@@ -297,14 +297,14 @@ TEST_F(AdapterBackendTest, ABundleMayLackAFolder) {
 }
 
 // `graft learn` writes where an adapter comes from beside a PEFT folder's files.
-TEST_F(AdapterBackendTest, APeftFolderWithAGraftJsonIsAPeftFolder) {
+TEST_F(PeftBackendTest, APeftFolderWithAGraftJsonIsAPeftFolder) {
   const std::string path = Folder("learned");
   const std::string hash = *backend_.Hash(path);
   WriteFile(path + "/graft.json", "whatever");
   EXPECT_EQ(backend_.Read(path)->hash, hash);
 }
 
-TEST_F(AdapterBackendTest, PromptsThatDoNotFitAreRefused) {
+TEST_F(PeftBackendTest, PromptsThatDoNotFitAreRefused) {
   const std::string path = dir_.File("soft");
   WriteAdapter(path, PromptJson("PROMPT_TUNING"), SafetensorsBytes({PromptTestTensor(3, 64)}));
   EXPECT_THAT(Refusal(path), AllOf(HasSubstr(path), HasSubstr("another base")));
@@ -314,7 +314,7 @@ TEST_F(AdapterBackendTest, PromptsThatDoNotFitAreRefused) {
   EXPECT_EQ(store_.num_adapters(), 0);
 }
 
-TEST_F(AdapterBackendTest, InspectTellsOfVirtualTokens) {
+TEST_F(PeftBackendTest, InspectTellsOfVirtualTokens) {
   const std::string path = dir_.File("soft");
   WriteAdapter(path, PromptJson("PREFIX_TUNING"), SafetensorsBytes({PromptTestTensor(3, 60)}));
   const Result<OrderedJson> facts = InspectAdapter(path, model_, TypesOf(DType::kF32));
@@ -328,7 +328,7 @@ TEST_F(AdapterBackendTest, InspectTellsOfVirtualTokens) {
       InspectAdapter(Folder("a"), model_, TypesOf(DType::kF32))->contains("virtual_tokens"));
 }
 
-TEST_F(AdapterBackendTest, WhereMemoryRunsOutTheAdapterIsRefusedForNow) {
+TEST_F(PeftBackendTest, WhereMemoryRunsOutTheAdapterIsRefusedForNow) {
   const std::string path = Folder("a");
   const auto file =
       static_cast<int64_t>(std::filesystem::file_size(path + "/adapter_model.safetensors"));
@@ -345,7 +345,7 @@ TEST_F(AdapterBackendTest, WhereMemoryRunsOutTheAdapterIsRefusedForNow) {
   EXPECT_TRUE(backend_.Read(path).ok());
 }
 
-TEST_F(AdapterBackendTest, AChangedFolderIsRefused) {
+TEST_F(PeftBackendTest, AChangedFolderIsRefused) {
   const std::string path = Folder("a");
   const std::string hash = *backend_.Hash(path);
   Folder("a", R"("lora_alpha": 9)");
@@ -356,7 +356,7 @@ TEST_F(AdapterBackendTest, AChangedFolderIsRefused) {
 }
 
 // It is no fault of the request: another machine's folder may be whole.
-TEST_F(AdapterBackendTest, ABrokenFolderIsNotTheRequestsFault) {
+TEST_F(PeftBackendTest, ABrokenFolderIsNotTheRequestsFault) {
   std::vector<TestTensor> tensors = LoraTestTensors(Peft(), model_);
   tensors.pop_back();
   const std::string broken = dir_.File("broken");
@@ -377,7 +377,7 @@ TEST_F(AdapterBackendTest, ABrokenFolderIsNotTheRequestsFault) {
   EXPECT_TRUE(backend_.FetchForRequests(Folder("whole"), "").ok());
 }
 
-TEST_F(AdapterBackendTest, ContentIsIdentity) {
+TEST_F(PeftBackendTest, ContentIsIdentity) {
   const std::string hash = *backend_.Hash(Folder("a"));
   EXPECT_EQ(*backend_.Hash(Folder("b")), hash);
   EXPECT_NE(*backend_.Hash(Folder("a", R"("lora_alpha": 9)")), hash);
@@ -388,7 +388,7 @@ TEST_F(AdapterBackendTest, ContentIsIdentity) {
 }
 
 // A user with write access to one adapter's folder puts links there after it was listed.
-TEST_F(AdapterBackendTest, NothingOutsideTheJailIsRead) {
+TEST_F(PeftBackendTest, NothingOutsideTheJailIsRead) {
   Folder("outside");
   const std::string path = dir_.File("in/a");
   std::filesystem::create_directories(path);
@@ -406,7 +406,7 @@ TEST_F(AdapterBackendTest, NothingOutsideTheJailIsRead) {
 }
 
 // A server with too many open connections must not answer that the adapter does not exist.
-TEST_F(AdapterBackendTest, ALackOfDescriptorsPasses) {
+TEST_F(PeftBackendTest, ALackOfDescriptorsPasses) {
   const std::string path = Folder("a");
   rlimit limit{};
   ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &limit), 0);
@@ -418,7 +418,7 @@ TEST_F(AdapterBackendTest, ALackOfDescriptorsPasses) {
   EXPECT_TRUE(backend_.Read(path).ok());
 }
 
-TEST_F(AdapterBackendTest, AFailedReadKeepsNothing) {
+TEST_F(PeftBackendTest, AFailedReadKeepsNothing) {
   ASSERT_TRUE(backend_.Read(Folder("good")).ok());
   std::vector<TestTensor> tensors = LoraTestTensors(Peft(), model_);
   tensors.pop_back();
@@ -427,7 +427,7 @@ TEST_F(AdapterBackendTest, AFailedReadKeepsNothing) {
   EXPECT_EQ(store_.num_adapters(), 1);
 }
 
-TEST_F(AdapterBackendTest, ErrorsCarryThePathAndTheReason) {
+TEST_F(PeftBackendTest, ErrorsCarryThePathAndTheReason) {
   const std::string weights = SafetensorsBytes(LoraTestTensors(Peft(), model_));
   const std::string path = dir_.File("x");
   WriteAdapter(path, PeftJson(R"("use_dora": true)"), weights);
@@ -449,7 +449,7 @@ TEST_F(AdapterBackendTest, ErrorsCarryThePathAndTheReason) {
   EXPECT_THAT(Refusal(dir_.File("nowhere")), HasSubstr("nowhere/adapter_config.json"));
 }
 
-TEST_F(AdapterBackendTest, TheSelfTestRunsAtLoad) {
+TEST_F(PeftBackendTest, TheSelfTestRunsAtLoad) {
   std::vector<TestTensor> tensors = LoraTestTensors(Peft(), model_);
   for (TestTensor& tensor : tensors) {
     tensor.data = testing::BytesOf(std::vector<float>(tensor.data.size() / 4, 1e30f));
@@ -472,7 +472,7 @@ TEST_F(AdapterBackendTest, TheSelfTestRunsAtLoad) {
 
 // Several threads fetch several folders at once, with helpers and a memory of hashes: each gets the
 // bytes of its folder, and what is remembered is what is hashed.
-TEST_F(AdapterBackendTest, ManyAreFetchedAtOnce) {
+TEST_F(PeftBackendTest, ManyAreFetchedAtOnce) {
   WorkCrew crew(4);
   HashMemory memory({.settle_ns = 0});
   PeftBackend backend(model_, TypesOf(DType::kF32), store_, {}, {}, {},
@@ -506,7 +506,7 @@ TEST_F(AdapterBackendTest, ManyAreFetchedAtOnce) {
   }
 }
 
-TEST_F(AdapterBackendTest, AKnownHashIsNotComputed) {
+TEST_F(PeftBackendTest, AKnownHashIsNotComputed) {
   HashMemory memory({.settle_ns = 0});
   PeftBackend backend(model_, TypesOf(DType::kF32), store_, {}, {}, {}, {.memory = &memory});
   const std::string path = Folder("a");
@@ -528,7 +528,7 @@ TEST_F(AdapterBackendTest, AKnownHashIsNotComputed) {
   EXPECT_NE(*another.Hash(path), hash);
 }
 
-TEST_F(AdapterBackendTest, TellsWhatAFetchTakes) {
+TEST_F(PeftBackendTest, TellsWhatAFetchTakes) {
   const std::string path = Folder("a");
   const auto file =
       static_cast<int64_t>(std::filesystem::file_size(path + "/adapter_model.safetensors"));
@@ -544,7 +544,7 @@ TEST_F(AdapterBackendTest, TellsWhatAFetchTakes) {
   EXPECT_THAT(Refusal(path), HasSubstr("the limit is"));
 }
 
-TEST_F(AdapterBackendTest, InspectTellsModulesRanksAndScales) {
+TEST_F(PeftBackendTest, InspectTellsModulesRanksAndScales) {
   const std::string path = SourcePath("demo/adapters/burroughs");
   const ModelConfig demo = *LoadModelConfig(SourcePath("demo/base"));
   const Result<OrderedJson> facts = InspectAdapter(path, demo, TypesOf(DType::kBF16));
@@ -574,7 +574,7 @@ TEST_F(AdapterBackendTest, InspectTellsModulesRanksAndScales) {
               AllOf(HasSubstr(path), HasSubstr("another base")));
 }
 
-TEST_F(AdapterBackendTest, AddsAdaptersUp) {
+TEST_F(PeftBackendTest, AddsAdaptersUp) {
   const std::string a = Folder("a", R"("r": 6, "lora_alpha": 9)");
   const std::string b = Folder("b", R"("r": 3, "lora_alpha": 12, "target_modules": ["q_proj"])");
   const std::string b_hash = *backend_.Hash(b);
@@ -609,7 +609,7 @@ TEST_F(AdapterBackendTest, AddsAdaptersUp) {
   EXPECT_EQ((*again)->facts.hash, hash);
 }
 
-TEST_F(AdapterBackendTest, SaysWhichSumsThereAreNot) {
+TEST_F(PeftBackendTest, SaysWhichSumsThereAreNot) {
   const std::string lora = Folder("lora", R"("r": 6, "lora_alpha": 9)");
   const std::string wide = Folder("wide", R"("r": 253)");
   const std::string later = Folder("later", R"("alora_invocation_tokens": [3, 4])");

@@ -76,7 +76,7 @@ class Peer {
   std::unique_ptr<grpc::Server> server_;
 };
 
-class AdapterStoreTest : public testing::Test {
+class ContentStoreTest : public testing::Test {
  protected:
   void SetUp() override {
     std::string pattern = fs::temp_directory_path() / "graft_store_XXXXXX";
@@ -100,7 +100,7 @@ class AdapterStoreTest : public testing::Test {
   std::string root_, source_, hash_;
 };
 
-TEST_F(AdapterStoreTest, FetchesOnceHoweverManyAsk) {
+TEST_F(ContentStoreTest, FetchesOnceHoweverManyAsk) {
   Peer without(Folders{});
   Peer with(Folders{{hash_, source_}});
   const ContentStore store = Store();
@@ -123,7 +123,7 @@ TEST_F(AdapterStoreTest, FetchesOnceHoweverManyAsk) {
 }
 
 // Write access to a folder of adapters must not give read access to this machine's other files.
-TEST_F(AdapterStoreTest, ALinkThatLeadsOutOfTheFoldersIsNotFollowed) {
+TEST_F(ContentStoreTest, ALinkThatLeadsOutOfTheFoldersIsNotFollowed) {
   std::ofstream(root_ + "/secret") << "the machine's own";
   fs::create_directories(root_ + "/adapters/blobs");
   const std::string folder = Write("adapters/linked", "{}", "");
@@ -141,7 +141,7 @@ TEST_F(AdapterStoreTest, ALinkThatLeadsOutOfTheFoldersIsNotFollowed) {
   EXPECT_TRUE(Store().Get(hash_, {linked.address()}).ok());
 }
 
-TEST_F(AdapterStoreTest, GoesOnWhereItBrokeOffAndBeginsAnewWhereThatWasWrong) {
+TEST_F(ContentStoreTest, GoesOnWhereItBrokeOffAndBeginsAnewWhereThatWasWrong) {
   Peer with(Folders{{hash_, source_}});
   const ContentStore store = Store();
   const std::string part = root_ + "/store/fetching/" + hash_;
@@ -160,7 +160,7 @@ TEST_F(AdapterStoreTest, GoesOnWhereItBrokeOffAndBeginsAnewWhereThatWasWrong) {
 }
 
 // Without LoRA, with it, and from a store that keeps it to another one.
-TEST_F(AdapterStoreTest, ABundleComesWithItsFolders) {
+TEST_F(ContentStoreTest, ABundleComesWithItsFolders) {
   const std::string bundle = root_ + "/bundle";
   Write("bundle/prompt", "prompt", std::string(kAdapterChunkBytes + 5, 'p'));
   std::ofstream(bundle + "/" + kBundleManifest) << "{}";
@@ -179,7 +179,7 @@ TEST_F(AdapterStoreTest, ABundleComesWithItsFolders) {
   }
 }
 
-TEST_F(AdapterStoreTest, WhatLiesBesideTheWeightsComesWithThem) {
+TEST_F(ContentStoreTest, WhatLiesBesideTheWeightsComesWithThem) {
   std::ofstream(source_ + "/chat_template.jinja") << "hi";
   fs::create_directories(source_ + "/additional_chat_templates");
   std::ofstream(source_ + "/additional_chat_templates/tool_use.jinja") << "tools";
@@ -196,7 +196,7 @@ TEST_F(AdapterStoreTest, WhatLiesBesideTheWeightsComesWithThem) {
   EXPECT_FALSE(FileExists(*got + "/tokenizer.json"));
 }
 
-TEST_F(AdapterStoreTest, ByAnEarlierVersionsHashItIsKeptAndFetchedWithoutTexts) {
+TEST_F(ContentStoreTest, ByAnEarlierVersionsHashItIsKeptAndFetchedWithoutTexts) {
   std::ofstream(source_ + "/chat_template.jinja") << "hi";
   ASSERT_NE(*HashOf(source_), hash_);
   Peer with(Folders{{hash_, source_}});
@@ -212,7 +212,7 @@ TEST_F(AdapterStoreTest, ByAnEarlierVersionsHashItIsKeptAndFetchedWithoutTexts) 
   EXPECT_TRUE(FileExists(source_ + "/chat_template.jinja"));
 }
 
-TEST_F(AdapterStoreTest, WhatIsKeptStaysWhatItIs) {
+TEST_F(ContentStoreTest, WhatIsKeptStaysWhatItIs) {
   const ContentStore store = Store();
   EXPECT_EQ(store.Find(hash_).status().code(), StatusCode::kNotFound);
   const auto kept = store.Keep(hash_, source_);
@@ -228,7 +228,7 @@ TEST_F(AdapterStoreTest, WhatIsKeptStaysWhatItIs) {
   EXPECT_EQ(store.Find(other).status().code(), StatusCode::kNotFound);
 }
 
-TEST_F(AdapterStoreTest, WhatNobodyWantsIsRemovedOnceItIsOld) {
+TEST_F(ContentStoreTest, WhatNobodyWantsIsRemovedOnceItIsOld) {
   const ContentStore store = Store();
   const auto age = [&store](const std::string& hash) {
     fs::last_write_time(store.contents() + "/" + hash,
@@ -250,7 +250,7 @@ TEST_F(AdapterStoreTest, WhatNobodyWantsIsRemovedOnceItIsOld) {
   EXPECT_FALSE(store.Find(hash_).ok());
 }
 
-TEST_F(AdapterStoreTest, WhatCannotBeHadSaysWhy) {
+TEST_F(ContentStoreTest, WhatCannotBeHadSaysWhy) {
   const std::string other = Write("other", "{}", "other");
   Peer liar(Folders{{hash_, other}});
   Peer without(Folders{});
@@ -264,7 +264,7 @@ TEST_F(AdapterStoreTest, WhatCannotBeHadSaysWhy) {
   EXPECT_FALSE(FileExists(store.contents() + "/" + hash_));
 }
 
-TEST_F(AdapterStoreTest, ALoadSaysWhatTheOtherMachineFound) {
+TEST_F(ContentStoreTest, ALoadSaysWhatTheOtherMachineFound) {
   Peer peer(Folders{});
   const auto client = *AdapterClient::Make(peer.address(), {});
   const auto info = client->Load({.name = "a", .path = "good", .tenant = "t"});

@@ -82,7 +82,7 @@ class FakeBackend : public AdapterBackend {
   std::function<void(const std::string& hash)> while_reading_;
 };
 
-class AdapterCatalogTest : public testing::Test {
+class FolderCatalogTest : public testing::Test {
  protected:
   void SetUp() override {
     root_ = fs::temp_directory_path() / ("graft_catalog_" + std::to_string(getpid())) / "adapters";
@@ -120,7 +120,7 @@ class AdapterCatalogTest : public testing::Test {
   std::unique_ptr<FolderCatalog> catalog_;
 };
 
-TEST_F(AdapterCatalogTest, NamesAreAliasesOfContent) {
+TEST_F(FolderCatalogTest, NamesAreAliasesOfContent) {
   Write("a", "one");
   Write("copy", "one");
   EXPECT_EQ(Load("x", "a")->hash, "hash of one");
@@ -134,7 +134,7 @@ TEST_F(AdapterCatalogTest, NamesAreAliasesOfContent) {
   EXPECT_EQ(catalog_->Unload("y", "").code(), StatusCode::kNotFound);
 }
 
-TEST_F(AdapterCatalogTest, WhatAnEarlierVersionRememberedIsServedWithItsTextsNow) {
+TEST_F(FolderCatalogTest, WhatAnEarlierVersionRememberedIsServedWithItsTextsNow) {
   Write("a", "one");
   std::ofstream(root_ / "a" / "chat_template.jinja") << "hello";
   ASSERT_TRUE(Load("x", "a").ok());
@@ -149,7 +149,7 @@ TEST_F(AdapterCatalogTest, WhatAnEarlierVersionRememberedIsServedWithItsTextsNow
   EXPECT_EQ(registry_->List()->front().hash, "hash of one");
 }
 
-TEST_F(AdapterCatalogTest, AskedForByAnEarlierVersionsHashItHasNoTexts) {
+TEST_F(FolderCatalogTest, AskedForByAnEarlierVersionsHashItHasNoTexts) {
   Write("a", "one");
   std::ofstream(root_ / "a" / "chat_template.jinja") << "hello";
   const auto former =
@@ -161,7 +161,7 @@ TEST_F(AdapterCatalogTest, AskedForByAnEarlierVersionsHashItHasNoTexts) {
   EXPECT_EQ(Load("x", "a", /*replace=*/true)->text->chat_template, "hello");
 }
 
-TEST_F(AdapterCatalogTest, ReplacingKeepsTheOldContentForItsRequests) {
+TEST_F(FolderCatalogTest, ReplacingKeepsTheOldContentForItsRequests) {
   Write("a", "one");
   Write("b", "two");
   ASSERT_TRUE(Load("x", "a").ok());
@@ -177,7 +177,7 @@ TEST_F(AdapterCatalogTest, ReplacingKeepsTheOldContentForItsRequests) {
 }
 
 // A load that says which content it wants gets that one, as long as a name leads to it.
-TEST_F(AdapterCatalogTest, AContentIsLoadedByItsHash) {
+TEST_F(FolderCatalogTest, AContentIsLoadedByItsHash) {
   const auto load = [this](const std::string& name, const std::string& path,
                            const std::string& hash) {
     return catalog_->Load({.name = name, .path = path, .replace = true, .hash = hash});
@@ -198,7 +198,7 @@ TEST_F(AdapterCatalogTest, AContentIsLoadedByItsHash) {
   EXPECT_EQ(load("y", "none", "hash of one").status().code(), StatusCode::kNotFound);
 }
 
-TEST_F(AdapterCatalogTest, FailuresChangeNothing) {
+TEST_F(FolderCatalogTest, FailuresChangeNothing) {
   Write("a", "one");
   Write("bad", "bad");
   ASSERT_TRUE(Load("x", "a").ok());
@@ -212,7 +212,7 @@ TEST_F(AdapterCatalogTest, FailuresChangeNothing) {
   EXPECT_EQ(table_.num_contents(), 1);
 }
 
-TEST_F(AdapterCatalogTest, FullTableIsSaidAndFreesUp) {
+TEST_F(FolderCatalogTest, FullTableIsSaidAndFreesUp) {
   for (const std::string name : {"a", "b", "c", "d"}) Write(name, name);
   for (const std::string name : {"a", "b", "c"}) ASSERT_TRUE(Load(name, name).ok());
   EXPECT_EQ(Load("d", "d").status().code(), StatusCode::kFailedPrecondition);
@@ -221,7 +221,7 @@ TEST_F(AdapterCatalogTest, FullTableIsSaidAndFreesUp) {
   EXPECT_TRUE(Load("d", "d").ok());
 }
 
-TEST_F(AdapterCatalogTest, FindNamesTheNearest) {
+TEST_F(FolderCatalogTest, FindNamesTheNearest) {
   Write("austen", "one");
   ASSERT_TRUE(Load("austen", "austen").ok());
   EXPECT_EQ(catalog_->Find("austin").status().code(), StatusCode::kNotFound);
@@ -236,7 +236,7 @@ TEST_F(AdapterCatalogTest, FindNamesTheNearest) {
   EXPECT_EQ(catalog_->NamesNear("austin", {}), "");
 }
 
-TEST_F(AdapterCatalogTest, RestoresWhatHasNotChanged) {
+TEST_F(FolderCatalogTest, RestoresWhatHasNotChanged) {
   Write("a", "one");
   Write("b", "two");
   Write("c", "three");
@@ -263,7 +263,7 @@ TEST_F(AdapterCatalogTest, RestoresWhatHasNotChanged) {
   EXPECT_FALSE(catalog_->Find("my-b").ok());
 }
 
-TEST_F(AdapterCatalogTest, ARememberedNameServesNoOtherContent) {
+TEST_F(FolderCatalogTest, ARememberedNameServesNoOtherContent) {
   Write("a", "one");
   ASSERT_TRUE(catalog_->LoadFolder(kReadAll).ok());
   EXPECT_TRUE(registry_->List()->empty());
@@ -284,7 +284,7 @@ TEST_F(AdapterCatalogTest, ARememberedNameServesNoOtherContent) {
   EXPECT_EQ(catalog_->RestoreFromRegistry()->num_loaded, 1);
 }
 
-TEST_F(AdapterCatalogTest, WhoseLoadItWasSurvivesARestart) {
+TEST_F(FolderCatalogTest, WhoseLoadItWasSurvivesARestart) {
   const auto restart = [this] {
     catalog_.reset();
     registry_ = *SqliteRegistry::Open(root_.parent_path() / "registry.db");
@@ -315,7 +315,7 @@ TEST_F(AdapterCatalogTest, WhoseLoadItWasSurvivesARestart) {
   EXPECT_EQ(tenant("y"), "bob");
 }
 
-TEST_F(AdapterCatalogTest, ForgetsFoldersThatWereDeletedAndNoOthers) {
+TEST_F(FolderCatalogTest, ForgetsFoldersThatWereDeletedAndNoOthers) {
   const auto known = [this] {
     std::vector<std::string> paths;
     const std::vector<RegistryFolder> folders = *registry_->ListFolders();
@@ -343,7 +343,7 @@ TEST_F(AdapterCatalogTest, ForgetsFoldersThatWereDeletedAndNoOthers) {
   EXPECT_EQ(known(), doubtful);
 }
 
-TEST_F(AdapterCatalogTest, WhatOnlyTheRegistryKnowsCanBeUnloaded) {
+TEST_F(FolderCatalogTest, WhatOnlyTheRegistryKnowsCanBeUnloaded) {
   Write("a", "one");
   ASSERT_TRUE(Load("x", "a").ok());
   fs::remove_all(root_ / "a");
@@ -355,7 +355,7 @@ TEST_F(AdapterCatalogTest, WhatOnlyTheRegistryKnowsCanBeUnloaded) {
   EXPECT_EQ(catalog_->Unload("x", "").code(), StatusCode::kNotFound);
 }
 
-TEST_F(AdapterCatalogTest, LoadsAFolderAndSkipsTheBroken) {
+TEST_F(FolderCatalogTest, LoadsAFolderAndSkipsTheBroken) {
   Write("a", "one");
   Write("b", "bad");
   fs::create_directories(root_ / "not-an-adapter");
@@ -368,7 +368,7 @@ TEST_F(AdapterCatalogTest, LoadsAFolderAndSkipsTheBroken) {
   EXPECT_TRUE(registry_->List()->empty()) << "the folder itself remembers";
 }
 
-TEST_F(AdapterCatalogTest, ListsAFolderWithoutReadingIt) {
+TEST_F(FolderCatalogTest, ListsAFolderWithoutReadingIt) {
   Write("a", "one");
   Write("b", "bad");
   WriteWeights("a", 10);
@@ -398,7 +398,7 @@ TEST_F(AdapterCatalogTest, ListsAFolderWithoutReadingIt) {
   EXPECT_EQ(catalog_->Find("b")->hash, "");
 }
 
-TEST_F(AdapterCatalogTest, TellsWhereAnAdapterIs) {
+TEST_F(FolderCatalogTest, TellsWhereAnAdapterIs) {
   Write("a", "one");
   ASSERT_TRUE(catalog_->LoadFolder(0).ok());
   const auto state = [this] { return catalog_->StateOf(*catalog_->Find("a")); };
@@ -418,7 +418,7 @@ TEST_F(AdapterCatalogTest, TellsWhereAnAdapterIs) {
   EXPECT_EQ(state(), AdapterState::kFolder);
 }
 
-TEST_F(AdapterCatalogTest, APriorityIsANamesWhateverItLeadsTo) {
+TEST_F(FolderCatalogTest, APriorityIsANamesWhateverItLeadsTo) {
   Write("a", "one");
   Write("b", "two");
   catalog_->SetPriorities({{"a", 5}, {"x", 7}, {"y", -3}});
@@ -440,7 +440,7 @@ TEST_F(AdapterCatalogTest, APriorityIsANamesWhateverItLeadsTo) {
   EXPECT_EQ(backend_.priorities_["hash of two"], 0);
 }
 
-TEST_F(AdapterCatalogTest, AnUnreadAdapterCanBeLoadedReplacedAndUnloaded) {
+TEST_F(FolderCatalogTest, AnUnreadAdapterCanBeLoadedReplacedAndUnloaded) {
   Write("a", "one");
   Write("b", "two");
   WriteWeights("a", 10);
@@ -462,7 +462,7 @@ TEST_F(AdapterCatalogTest, AnUnreadAdapterCanBeLoadedReplacedAndUnloaded) {
 }
 
 // A request's fetch ends while a client loads the same folder. Both have read the same content.
-TEST_F(AdapterCatalogTest, ALoadBesideTheFirstReadKeepsTheName) {
+TEST_F(FolderCatalogTest, ALoadBesideTheFirstReadKeepsTheName) {
   Write("x", "one");
   fs::create_directory_symlink(root_ / "x", root_ / "y");
   ASSERT_TRUE(catalog_->LoadFolder(0).ok());
@@ -482,7 +482,7 @@ TEST_F(AdapterCatalogTest, ALoadBesideTheFirstReadKeepsTheName) {
   EXPECT_FALSE(table_.Contains("hash of one"));
 }
 
-TEST_F(AdapterCatalogTest, ALoadRepairsANameWhoseContentIsGone) {
+TEST_F(FolderCatalogTest, ALoadRepairsANameWhoseContentIsGone) {
   Write("a", "one");
   ASSERT_TRUE(Load("x", "a").ok());
   table_.Retire("hash of one");
@@ -490,7 +490,7 @@ TEST_F(AdapterCatalogTest, ALoadRepairsANameWhoseContentIsGone) {
   EXPECT_TRUE(table_.Contains("hash of one"));
 }
 
-TEST_F(AdapterCatalogTest, ThreadsReadFoldersWhileTheyAreLoadedAndUnloaded) {
+TEST_F(FolderCatalogTest, ThreadsReadFoldersWhileTheyAreLoadedAndUnloaded) {
   for (const std::string name : {"a", "b"}) Write(name, name);
   for (int round = 0; round < 100; ++round) {
     ASSERT_TRUE(catalog_->LoadFolder(0).ok());
@@ -510,7 +510,7 @@ TEST_F(AdapterCatalogTest, ThreadsReadFoldersWhileTheyAreLoadedAndUnloaded) {
   }
 }
 
-TEST_F(AdapterCatalogTest, AContentIsReadFromAFolderThatANameLeadsTo) {
+TEST_F(FolderCatalogTest, AContentIsReadFromAFolderThatANameLeadsTo) {
   Write("a", "one");
   Write("b", "one");
   const auto path = [this] {
@@ -533,7 +533,7 @@ TEST_F(AdapterCatalogTest, AContentIsReadFromAFolderThatANameLeadsTo) {
 }
 
 // A simulator's clock may differ from this machine's.
-TEST_F(AdapterCatalogTest, AdaptersAreListedAtTheTimeOfTheClockThatWasPassedIn) {
+TEST_F(FolderCatalogTest, AdaptersAreListedAtTheTimeOfTheClockThatWasPassedIn) {
   Write("loaded", "one");
   Write("unread", "two");
   WriteWeights("unread", 1);
@@ -547,7 +547,7 @@ TEST_F(AdapterCatalogTest, AdaptersAreListedAtTheTimeOfTheClockThatWasPassedIn) 
   EXPECT_EQ(catalog.Find("a")->loaded_at, 2000);
 }
 
-TEST_F(AdapterCatalogTest, RestoresNothingThatCouldNotBeLoaded) {
+TEST_F(FolderCatalogTest, RestoresNothingThatCouldNotBeLoaded) {
   Write("in/a", "one");
   Write("in/b", "two");
   Write("out/c", "three");
@@ -562,7 +562,7 @@ TEST_F(AdapterCatalogTest, RestoresNothingThatCouldNotBeLoaded) {
   EXPECT_TRUE(narrow.Find("a").ok());
 }
 
-TEST_F(AdapterCatalogTest, ALinkOutOfTheFolderIsNotListed) {
+TEST_F(FolderCatalogTest, ALinkOutOfTheFolderIsNotListed) {
   fs::create_directories(root_.parent_path() / "outside");
   std::ofstream(root_.parent_path() / "outside" / "adapter_config.json") << "secret";
   fs::create_directory_symlink(root_.parent_path() / "outside", root_ / "link");
@@ -573,7 +573,7 @@ TEST_F(AdapterCatalogTest, ALinkOutOfTheFolderIsNotListed) {
   EXPECT_EQ(catalog_->Find("a")->key(), catalog_->Find("b")->key());
 }
 
-TEST_F(AdapterCatalogTest, AFileOutOfTheFolderIsNotRead) {
+TEST_F(FolderCatalogTest, AFileOutOfTheFolderIsNotRead) {
   std::ofstream(root_.parent_path() / "secret") << "secret";
   Write("a", "one");
   fs::create_symlink(root_.parent_path() / "secret", root_ / "a" / "adapter_model.safetensors");
@@ -587,7 +587,7 @@ TEST_F(AdapterCatalogTest, AFileOutOfTheFolderIsNotRead) {
   EXPECT_TRUE(Load("x", "a").ok());
 }
 
-TEST_F(AdapterCatalogTest, WhatAnAdapterSaysOfTextsIsKnownBeforeItIsRead) {
+TEST_F(FolderCatalogTest, WhatAnAdapterSaysOfTextsIsKnownBeforeItIsRead) {
   const auto write = [&](const std::string& folder, const std::string& text) {
     Write(folder, folder);
     std::ofstream(root_ / folder / "chat_template.jinja") << text;
@@ -618,7 +618,7 @@ TEST_F(AdapterCatalogTest, WhatAnAdapterSaysOfTextsIsKnownBeforeItIsRead) {
 }
 
 // The log tells of it each time.
-TEST_F(AdapterCatalogTest, ThatAnAdapterChangesNothingIsKnownWithoutReadingItAgain) {
+TEST_F(FolderCatalogTest, ThatAnAdapterChangesNothingIsKnownWithoutReadingItAgain) {
   Write("a", "idle");
   Write("b", "one");
   EXPECT_EQ(catalog_->LoadFolder(kReadAll)->num_loaded, 2);
@@ -637,7 +637,7 @@ TEST_F(AdapterCatalogTest, ThatAnAdapterChangesNothingIsKnownWithoutReadingItAga
   EXPECT_FALSE(next.Find("b")->changes_nothing);
 }
 
-TEST_F(AdapterCatalogTest, StampsTellWhatLiesBesideTheWeights) {
+TEST_F(FolderCatalogTest, StampsTellWhatLiesBesideTheWeights) {
   Write("a", "one");
   const std::string bare = FolderJail(root_, {}).StampOf(root_ / "a");
   for (const char* file : {"chat_template.jinja", "generation_config.json", "tokenizer.json"}) {
@@ -652,7 +652,7 @@ TEST_F(AdapterCatalogTest, StampsTellWhatLiesBesideTheWeights) {
   }
 }
 
-TEST_F(AdapterCatalogTest, TextsBehindLinksThatLeaveTheFolderAreIgnored) {
+TEST_F(FolderCatalogTest, TextsBehindLinksThatLeaveTheFolderAreIgnored) {
   Write("a", "one");
   Write("b", "two");
   fs::create_directories(root_.parent_path() / "base");
@@ -676,7 +676,7 @@ TEST_F(AdapterCatalogTest, TextsBehindLinksThatLeaveTheFolderAreIgnored) {
   EXPECT_EQ(Load("y", "a").status().code(), StatusCode::kPermissionDenied);
 }
 
-TEST_F(AdapterCatalogTest, FoldersThatAreAlmostAdaptersAreNamed) {
+TEST_F(FolderCatalogTest, FoldersThatAreAlmostAdaptersAreNamed) {
   Write("x/checkpoint-10", "one");
   Write("x/mine", "two");
   fs::create_directories(root_ / "nothing" / "in");
@@ -694,7 +694,7 @@ TEST_F(AdapterCatalogTest, FoldersThatAreAlmostAdaptersAreNamed) {
   EXPECT_TRUE(Load("mine", "x/mine").ok());
 }
 
-TEST_F(AdapterCatalogTest, AnAddressIsNotFetched) {
+TEST_F(FolderCatalogTest, AnAddressIsNotFetched) {
   for (const char* address : {"hf://o/austen", "s3://bucket/x", "https://host/x"}) {
     const Status status = Load("x", address).status();
     EXPECT_EQ(status.code(), StatusCode::kInvalidArgument) << address;
@@ -702,7 +702,7 @@ TEST_F(AdapterCatalogTest, AnAddressIsNotFetched) {
   }
 }
 
-TEST_F(AdapterCatalogTest, ListsPieceByPiece) {
+TEST_F(FolderCatalogTest, ListsPieceByPiece) {
   Write("a", "one");
   for (const char* name : {"a", "b", "c"}) ASSERT_TRUE(Load(name, "a").ok());
   EXPECT_EQ(catalog_->List().size(), 3u);
@@ -715,7 +715,7 @@ TEST_F(AdapterCatalogTest, ListsPieceByPiece) {
   EXPECT_TRUE(catalog_->ListAfter("c", 2).empty());
 }
 
-TEST_F(AdapterCatalogTest, LinksMayLeadIntoFoldersThatTheOperatorNames) {
+TEST_F(FolderCatalogTest, LinksMayLeadIntoFoldersThatTheOperatorNames) {
   const fs::path store = root_.parent_path() / "store";
   fs::create_directories(store / "a");
   std::ofstream(store / "a" / "adapter_config.json") << "one";
@@ -731,7 +731,7 @@ TEST_F(AdapterCatalogTest, LinksMayLeadIntoFoldersThatTheOperatorNames) {
 }
 
 // The layout of huggingface_hub: a snapshot's files are links into blobs/.
-TEST_F(AdapterCatalogTest, AHubsCacheIsServedByTheNamesOfItsRepositories) {
+TEST_F(FolderCatalogTest, AHubsCacheIsServedByTheNamesOfItsRepositories) {
   const auto fetch = [&](const std::string& folder, const std::string& revision,
                          const std::string& content) {
     const fs::path snapshot = root_ / folder / "snapshots" / revision;
@@ -770,7 +770,7 @@ TEST_F(AdapterCatalogTest, AHubsCacheIsServedByTheNamesOfItsRepositories) {
 
 // A folder that cannot be looked into is not taken for one without an adapter. (The test uses a
 // link to itself: reading it fails for root, too, which may read any folder.)
-TEST_F(AdapterCatalogTest, AFolderThatCannotBeReadIsRefusedAndCounted) {
+TEST_F(FolderCatalogTest, AFolderThatCannotBeReadIsRefusedAndCounted) {
   Write("good", "one");
   fs::create_directories(root_ / "loop");
   fs::create_symlink("adapter_config.json", root_ / "loop" / "adapter_config.json");
@@ -790,7 +790,7 @@ TEST_F(AdapterCatalogTest, AFolderThatCannotBeReadIsRefusedAndCounted) {
 
 // The table has room for two contents, and for what four threads retire before it is recycled.
 // LoRA and a prompt under one graft.json; what is no adapter yet has neither this nor a config.
-TEST_F(AdapterCatalogTest, BundlesAreFoundAndStampedByAllTheirFiles) {
+TEST_F(FolderCatalogTest, BundlesAreFoundAndStampedByAllTheirFiles) {
   const std::string bundle = root_ / "bundle";
   fs::create_directories(bundle + "/lora");
   fs::create_directories(bundle + "/prompt");
@@ -820,7 +820,7 @@ TEST_F(AdapterCatalogTest, BundlesAreFoundAndStampedByAllTheirFiles) {
   EXPECT_TRUE(std::ranges::any_of(FolderJail(root_, {}).Find()->refused, is_bundle));
 }
 
-TEST_F(AdapterCatalogTest, ThreadsLoadAndFind) {
+TEST_F(FolderCatalogTest, ThreadsLoadAndFind) {
   ContentTable table(16);
   FolderCatalog catalog(table, backend_, *registry_, FolderJail(root_, {}), "base");
   Write("a", "one");

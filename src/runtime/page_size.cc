@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "adapters/lora_weights.h"
 #include "model/kv_pool.h"
 #include "model/lora_module.h"
 
@@ -9,7 +10,6 @@ namespace graft {
 namespace {
 
 constexpr int32_t kPageTokensMax = 1 << 20;
-constexpr int64_t kRowAlignment = 64;  // as LoraWeights has it
 
 int64_t LongestRowBytes(const ModelConfig& config, DType dtype) {
   int64_t elements = 0;
@@ -17,7 +17,7 @@ int64_t LongestRowBytes(const ModelConfig& config, DType dtype) {
     const LoraModuleShape shape = ShapeOfLoraModule(config, module);
     elements = std::max({elements, int64_t{shape.in}, int64_t{shape.out}});
   }
-  return (elements * DTypeBytes(dtype) + kRowAlignment - 1) / kRowAlignment * kRowAlignment;
+  return LoraRowBytes(elements, dtype);
 }
 
 }  // namespace

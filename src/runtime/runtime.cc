@@ -316,10 +316,10 @@ Result<std::unique_ptr<Runtime>> Runtime::Create(const RuntimeOptions& options, 
   RETURN_IF_ERROR(runtime->UseBackend(make_backend));
   runtime->MakeLoader();
   RETURN_IF_ERROR(runtime->MakeExecutor(limits, model, lora));
-  runtime->adapter_table_ = std::make_unique<ContentTable>(lora ? options.adapters_listed_max : 0);
+  runtime->contents_ = std::make_unique<ContentTable>(lora ? options.adapters_listed_max : 0);
   ASSIGN_OR_RETURN(runtime->registry_, OpenRegistry(options.registry, runtime->metrics_));
   runtime->catalog_ = std::make_unique<FolderCatalog>(
-      *runtime->adapter_table_, *runtime->backend_, *runtime->registry_,
+      *runtime->contents_, *runtime->backend_, *runtime->registry_,
       FolderJail(options.adapters, options.adapters_roots, options.learned,
                  options.adapter_text == AdapterTextUse::kAdapter),
       model.name);
@@ -332,7 +332,7 @@ Result<std::unique_ptr<Runtime>> Runtime::Create(const RuntimeOptions& options, 
                                                runtime->grammars_.get());
   TellSteps(engine.scheduler, limits);
   runtime->engine_ =
-      std::make_unique<Engine>(*runtime->executor_, *runtime->adapter_table_, *runtime->loader_,
+      std::make_unique<Engine>(*runtime->executor_, *runtime->contents_, *runtime->loader_,
                                SteadyClock::Get(), runtime->metrics_, engine);
   return runtime;
 }
@@ -497,7 +497,7 @@ Status Runtime::PinSynthetic(std::vector<std::pair<std::string, LoraWeights>> ad
     if (!host_store_->Has(hash)) {
       return ResourceExhaustedError("the adapters do not fit into --host-gib");
     }
-    RETURN_IF_ERROR(adapter_table_->Publish({.path = hash, .hash = hash, .key = hash}));
+    RETURN_IF_ERROR(contents_->Publish({.path = hash, .hash = hash, .key = hash}));
     hashes.push_back(hash);
   }
   return engine_->PinAdapters(hashes);
@@ -505,7 +505,7 @@ Status Runtime::PinSynthetic(std::vector<std::pair<std::string, LoraWeights>> ad
 
 Status Runtime::ListSynthetic(const std::vector<std::string>& hashes) {
   for (const std::string& hash : hashes) {
-    RETURN_IF_ERROR(adapter_table_->Publish({.path = hash, .hash = hash, .key = hash}));
+    RETURN_IF_ERROR(contents_->Publish({.path = hash, .hash = hash, .key = hash}));
   }
   if (options_.engine.scheduler.cold_start != ColdStart::kCached) return OkStatus();
   return engine_->PinAdapters(hashes);

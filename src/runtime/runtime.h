@@ -150,7 +150,7 @@ class Runtime {
   std::unique_ptr<Transformer> transformer_;
   std::unique_ptr<CpuAssist> assist_;  // of a cold start that may use it
   std::unique_ptr<ModelExecutor> executor_;
-  std::unique_ptr<ContentTable> adapter_table_;
+  std::unique_ptr<ContentTable> contents_;
   std::unique_ptr<SqliteRegistry> registry_;
   std::unique_ptr<FolderCatalog> catalog_;
   std::unique_ptr<GrammarStore> grammars_;
