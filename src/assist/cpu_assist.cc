@@ -233,14 +233,14 @@ bool CpuAssist::FillJob(int32_t layer, LoraModule first, const LoraArgs& args, A
     int32_t rank_max = 0;
     for (const HostAdapter::Matrix& matrix : matrices) rank_max = std::max(rank_max, matrix.rank);
     if (rank_max == 0) continue;
-    AddSegment(pending, matrices, job, &num_places);
+    AddSegment(pending, matrices, args.scale, job, &num_places);
     parts_.push_back({pending.rows.row_end - pending.rows.row_begin, profile_.Of(first, rank_max)});
   }
   return job->num_segments > 0;
 }
 
 void CpuAssist::AddSegment(const Pending& pending, std::span<const HostAdapter::Matrix> matrices,
-                           AssistJob* job, int32_t* num_places) {
+                           float scale, AssistJob* job, int32_t* num_places) {
   const HostAdapter& adapter = pending.arrival->adapter();
   AssistJob::Segment& segment = job->segments[job->num_segments++];
   HostSegments::Segment& rows = rows_.segments[rows_.count++];
@@ -251,7 +251,7 @@ void CpuAssist::AddSegment(const Pending& pending, std::span<const HostAdapter::
   for (size_t s = 0; s < matrices.size(); ++s) {
     const HostAdapter::Matrix& matrix = matrices[s];
     CHECK_LE(*num_places + 2 * matrix.rank, kAssistPlacesMax);
-    rows.scale[s] = matrix.rank == 0 ? 0.0f : matrix.scale;
+    rows.scale[s] = matrix.rank == 0 ? 0.0f : matrix.scale * scale;
     segment.rank[s] = matrix.rank;
     segment.places_begin[s] = *num_places;
     PlaceRows(adapter, matrix.a_begin, matrix.a_row_bytes, matrix.rank, job->places + *num_places);

@@ -82,7 +82,7 @@ class CpuAssist : public LoraBridge {
   // modules alone.
   bool FillJob(int32_t layer, LoraModule first, const LoraArgs& args, AssistJob* job);
   void AddSegment(const Pending& pending, std::span<const HostAdapter::Matrix> matrices,
-                  AssistJob* job, int32_t* num_places);
+                  float scale, AssistJob* job, int32_t* num_places);
   void PlaceRows(const HostAdapter& adapter, int64_t begin, int64_t row_bytes, int32_t count,
                  uint64_t* places) const;
 

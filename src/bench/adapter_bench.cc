@@ -363,7 +363,7 @@ OrderedJson AdapterBench::JsonHeader() const {
           {"step_tokens_max", StepTokensMax(o.runtime, model_->device)},
           {"pool_gib", o.runtime.pool_gib},
           {"cold_start", WordOf(o.runtime.engine.scheduler.cold_start, kColdStartWords)},
-          {"lora", WordOf(o.runtime.lora, kLoraPlaceWords)},
+          {"lora", WordOf(o.runtime.lora, kLoraTimingWords)},
           {"prompt_tokens", o.prompt},
           {"output_tokens", o.output},
           {"in_flight", o.in_flight},

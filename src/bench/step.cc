@@ -169,7 +169,7 @@ RuntimeOptions StepBench::ServerOptions(Server server) const {
       std::max({batch_max_ * (1 + drafts_max_) + mixed_max_, o.prefill_tokens, 1});
   runtime.limits.context_tokens_max = std::max({context_max_, mixed_max_, o.prefill_tokens}) + 1;
   runtime.limits.adapters_max = std::max(batch_max_, o.prefill_adapters);
-  if (server == Server::kAfter) runtime.lora = LoraPlace::kAfter;
+  if (server == Server::kAfter) runtime.lora = LoraTiming::kAfter;
   return runtime;
 }
 

@@ -89,6 +89,9 @@ GpuTraining::GpuTraining(const ModelConfig& config, const ModelWeights& weights,
       pool_(GpuPoolLayout(config, weights.types.operands, stream.device), NumTrainingPages(limits),
             stream.device),
       reads_transposed_(GemmReadsTransposed(weights.types.operands, stream.device)),
+      lora_place_(GemmTakesLora(weights.types.operands, weights.types.operands, stream.device)
+                      ? LoraPlace::kInside
+                      : LoraPlace::kAfter),
       transposed_head_(reads_transposed_ ? GemmWeight() : weights.lm_head.Transposed(stream)) {
   const Status trainable = CheckTrainableOnGpu(config, weights.types.operands, stream.device);
   CHECK(trainable.ok()) << trainable.ToString();

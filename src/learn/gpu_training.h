@@ -221,6 +221,7 @@ class GpuTraining : public TrainingDevice {
   Buffer back_sin_;              // of turns back
   KvPool pool_;                  // of one layer, which all take in turn
   const bool reads_transposed_;  // products do; else there are transposed weights
+  const LoraPlace lora_place_;   // of prompts' products: inside where the card can, else after
   GemmWeight transposed_head_;
   std::vector<Transposed> transposed_;  // of the last layers
   Transposed room_;                     // for the others', in turn

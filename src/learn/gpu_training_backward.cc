@@ -142,7 +142,7 @@ DType GpuTraining::BackwardInput(const Product& product, int32_t layer, const vo
   for (const Part& part : in_parts ? PartsOf(product) : std::span<const Part>(&whole_, 1)) {
     pieces_.BeforeWork(FlopOf(product.weight, part.num_rows));
     LoraArgs joined = OfPart(MakeBackArgs(product, layer, 0, d_y, y, !is_one), part);
-    joined.precedes_product = joins && is_one;
+    joined.precedes_product = joins && is_one && lora_place_ == LoraPlace::kInside;
     for (int32_t slice = 0; slice < product.num_slices && part.num_segments > 0; ++slice) {
       LoraShrink(is_one ? joined : OfPart(MakeBackArgs(product, layer, slice, d_y, y), part),
                  stream_);
@@ -154,9 +154,10 @@ DType GpuTraining::BackwardInput(const Product& product, int32_t layer, const vo
                    .weight = reads_transposed_ ? &product.weight : &product.transposed,
                    .y = y,
                    .y_stride = product.weight.k(),
-                   .x_is_fp32 = dtype_ == DType::kF32,
-                   .lora = joins && part.num_segments > 0 ? &joined : nullptr,
-                   .rounded = rounds ? d_x : nullptr},
+                   .epilogue = {.lora = joins && part.num_segments > 0 ? &joined : nullptr,
+                                .lora_place = lora_place_,
+                                .rounded = rounds ? d_x : nullptr},
+                   .x_is_fp32 = dtype_ == DType::kF32},
                   part),
            stream_);
     }

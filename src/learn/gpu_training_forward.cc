@@ -62,8 +62,8 @@ void GpuTraining::ProjectGateUp(int32_t layer, Activations& activations) {
     Project(product, layer, gemm);
     return Activate(activations);
   }
-  gemm.activated = activated_.data();
-  gemm.rounded = activations.gate_up.data();
+  gemm.epilogue.activated = activated_.data();
+  gemm.epilogue.rounded = activations.gate_up.data();
   Project(product, layer, gemm);
 }
 
@@ -149,16 +149,16 @@ GemmArgs GpuTraining::MakeGemmArgs(const Product& product, const void* x, float*
           .x_stride = product.weight.k(),
           .m = batch_.num_rows,
           .weight = &product.weight,
-          .bias = product.bias.as<float>(),
           .y = y,
           .y_stride = product.weight.n(),
+          .epilogue = {.bias = product.bias.as<float>(), .lora_place = lora_place_},
           .x_is_fp32 = dtype_ == DType::kF32};
 }
 
 void GpuTraining::Project(const Product& product, int32_t layer, const void* x, float* y,
                           bool accumulate) {
   GemmArgs gemm = MakeGemmArgs(product, x, y);
-  gemm.accumulate = accumulate;
+  gemm.epilogue.accumulate = accumulate;
   Project(product, layer, gemm);
 }
 
@@ -168,9 +168,9 @@ void GpuTraining::Project(const Product& product, int32_t layer, const GemmArgs&
     GemmArgs gemm = OfPart(all, part);
     LoraArgs lora = OfPart(MakeLoraArgs(product, layer, all.x, all.y), part);
     if (part.num_segments > 0) {
-      lora.precedes_product = true;
+      lora.precedes_product = lora_place_ == LoraPlace::kInside;
       LoraShrink(lora, stream_);
-      gemm.lora = &lora;
+      gemm.epilogue.lora = &lora;
     }
     Gemm(gemm, stream_);
     if (learns_ && part.num_segments > 0) RoundH(product, layer, part);

@@ -44,8 +44,8 @@ GemmArgs GpuTraining::OfPart(GemmArgs args, const Part& part) const {
   const auto shift = [&](void*& rows, int64_t columns) {
     if (rows != nullptr) rows = static_cast<char*>(rows) + row * columns * DTypeBytes(dtype_);
   };
-  shift(args.activated, n / 2);
-  shift(args.rounded, n);
+  shift(args.epilogue.activated, n / 2);
+  shift(args.epilogue.rounded, n);
   return args;
 }
 

@@ -198,10 +198,9 @@ void TrainingTransformer::Project(const Product& product, int32_t layer, const f
         .x_stride = product.weight.k(),
         .m = batch_->num_rows(),
         .weight = &product.weight,
-        .bias = product.bias.as<float>(),
         .y = y,
         .y_stride = product.weight.n(),
-        .accumulate = accumulate,
+        .epilogue = {.bias = product.bias.as<float>(), .accumulate = accumulate},
         .x_is_fp32 = true},
        stream_);
   for (const auto* segments : {&batch_->segments, &batch_->document_segments}) {

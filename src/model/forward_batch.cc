@@ -40,9 +40,9 @@ int64_t BytesOf(const ForwardBatchLimits& limits) {
          Aligned(kInt * limits.num_pages);
 }
 
-GemmArgs::RowRange RowsOf(std::span<const LoraSegment> segments) {
+GemmEpilogue::RowRange RowsOf(std::span<const LoraSegment> segments) {
   if (segments.empty()) return {};
-  GemmArgs::RowRange rows{segments[0].row_begin, segments[0].row_end};
+  GemmEpilogue::RowRange rows{segments[0].row_begin, segments[0].row_end};
   for (const LoraSegment& segment : segments) {
     rows.begin = std::min(rows.begin, segment.row_begin);
     rows.end = std::max(rows.end, segment.row_end);

@@ -48,9 +48,9 @@ struct BatchArrays {
   std::span<const int32_t> logits_rows;
   // Rows with an adapter; empty for a step of base rows, which then does no LoRA work at all.
   std::span<const LoraSegment> lora_segments;
-  // Likewise, for rows of prompts: on a GPU their B joins the GEMM (GemmArgs::lora), which pays for
-  // the many rows of a prompt and not for decode's few. It rounds in another order, so which of the
-  // two a row is in must be the row's own matter and never its batch's.
+  // Likewise, for rows of prompts: on a GPU their B joins the GEMM (LoraPlace::kInside), which pays
+  // for the many rows of a prompt and not for decode's few. It rounds in another order, so which of
+  // the two a row is in must be the row's own matter and never its batch's.
   std::span<const LoraSegment> lora_prompt_segments;
   // The rest of both kinds of segments where a bridge computes for adapters under way.
   std::span<const LoraSegment> settled_segments;
@@ -108,7 +108,7 @@ struct DeviceBatch : BatchArrays, BatchWeights {
   Splits full_splits;
   Splits window_splits;
   // Bounds that launches are sized by, as the host cannot look at the arrays any more.
-  GemmArgs::RowRange lora_rows;       // all of lora_segments lie in them
+  GemmEpilogue::RowRange lora_rows;   // all of lora_segments lie in them
   int32_t lora_segment_rows_max = 0;  // of one of lora_segments
   int32_t sequence_rows_max = 0;      // rows of one sequence before the last num_given
   int32_t kv_tokens_max = 0;

@@ -15,44 +15,83 @@ void AddLora(LoraRows rows, ProductPlan& plan) {
   plan.Add(LaunchKind::kExpand, rows);
 }
 
-ProductPlan PlanProduct(const LaunchConditions& conditions, LayerProduct product) {
-  const bool is_activated = product == LayerProduct::kGateUp;
+LoraPlaces PlacesOf(const LaunchConditions& conditions, LayerProduct product) {
+  LoraPlaces places;
+  if (conditions.bridged) places.arriving = LoraPlace::kAssisted;
+  if (conditions.has_prompts) {
+    places.prompts = conditions.can_inside ? LoraPlace::kInside : LoraPlace::kAfter;
+  }
+  if (conditions.has_drawn) {
+    // One kernel takes LoRA in one way, and prompts have more of it.
+    const bool beside = conditions.can_beside && !conditions.has_prompts &&
+                        IsInScope(conditions.beside_scope, product);
+    places.drawn = beside ? LoraPlace::kBeside : LoraPlace::kAfter;
+  }
+  return places;
+}
+
+// The launches of all LoRA but the bridge's, with the product among them.
+void AddProductAndLora(const LaunchConditions& conditions, ProductPlan& plan) {
   const bool bridged = conditions.bridged;
   const LoraRows drawn = bridged ? LoraRows::kSettledDrawn : LoraRows::kDrawn;
   const LoraRows prompts = bridged ? LoraRows::kSettledPrompts : LoraRows::kPrompts;
-  const bool fuses = conditions.has_prompts && conditions.on_gpu;
-  const bool beside = conditions.has_drawn && conditions.can_beside && !fuses &&
-                      IsInScope(conditions.beside_scope, product);
-  // A shrink makes no difference between the rows, so one serves both.
-  const bool shrinks_both = fuses && conditions.has_drawn && !bridged;
-
-  ProductPlan plan;
-  if (fuses) plan.inside = prompts;
-  if (beside) plan.beside = drawn;
-  plan.spares_shared_memory = conditions.has_drawn && !fuses;
-  if (bridged) plan.Add(LaunchKind::kBridgeBegin);
-  if (fuses) plan.Add(LaunchKind::kShrink, shrinks_both ? LoraRows::kDrawnAndPrompts : prompts);
+  const bool inside = plan.lora.prompts == LoraPlace::kInside;
+  // LoRA's kernels make no difference between the rows, so one launch may serve both.
+  const bool joins =
+      conditions.has_drawn && conditions.has_prompts && conditions.on_gpu && !bridged;
+  plan.rows_in_product = inside ? prompts : drawn;
+  if (inside) plan.Add(LaunchKind::kShrink, joins ? LoraRows::kDrawnAndPrompts : prompts);
   plan.Add(LaunchKind::kProduct);
-  const size_t num_until_product = plan.launches().size();
-  if (conditions.has_prompts && !fuses) AddLora(prompts, plan);
-  if (shrinks_both) {
-    plan.Add(LaunchKind::kExpand, drawn);
-  } else if (conditions.has_drawn && !beside) {
-    AddLora(drawn, plan);
+  if (joins) {
+    if (inside) return plan.Add(LaunchKind::kExpand, drawn);
+    return AddLora(LoraRows::kDrawnAndPrompts, plan);
   }
-  if (bridged) plan.Add(LaunchKind::kBridgeFinish);
-  if (is_activated) {
-    const bool y_is_whole =
-        plan.launches().size() == num_until_product && conditions.fuses_activation;
-    plan.keeps_drawn = !y_is_whole && fuses && !bridged && conditions.fuses_activation;
-    plan.activates = y_is_whole || plan.keeps_drawn;
-    plan.expand_activates = conditions.on_gpu && conditions.fuses_activation && !fuses &&
-                            plan.launches().back().kind == LaunchKind::kExpand;
-    if (!y_is_whole && !plan.expand_activates) plan.Add(LaunchKind::kActivate);
+  if (plan.lora.prompts == LoraPlace::kAfter) AddLora(prompts, plan);
+  if (plan.lora.drawn == LoraPlace::kAfter) AddLora(drawn, plan);
+}
+
+// Of gate and up: what activates, and which rows are left to a launch of its own.
+void AddActivation(const LaunchConditions& conditions, ProductPlan& plan) {
+  const bool fuses = conditions.fuses_activation;
+  const bool inside = plan.lora.prompts == LoraPlace::kInside;
+  const bool y_is_whole = plan.launches().back().kind == LaunchKind::kProduct && fuses;
+  plan.keeps_drawn = !y_is_whole && inside && !conditions.bridged && fuses;
+  plan.activates = y_is_whole || plan.keeps_drawn;
+  plan.expand_activates =
+      conditions.on_gpu && fuses && !inside && plan.launches().back().kind == LaunchKind::kExpand;
+  if (!y_is_whole && !plan.expand_activates) plan.Add(LaunchKind::kActivate);
+}
+
+// Every row that has an adapter gets its LoRA once, from where the plan says.
+void CheckPlaces(const LaunchConditions& conditions, const ProductPlan& plan) {
+  const LoraPlaces& places = plan.lora;
+  CHECK(places.prompts != LoraPlace::kInside || conditions.can_inside);
+  CHECK(places.drawn != LoraPlace::kBeside || conditions.can_beside);
+  int drawn = places.drawn == LoraPlace::kBeside;
+  int prompts = places.prompts == LoraPlace::kInside;
+  for (const Launch& launch : plan.launches()) {
+    if (launch.kind != LaunchKind::kExpand) continue;
+    const bool both = launch.rows == LoraRows::kDrawnAndPrompts;
+    drawn += both || launch.rows == LoraRows::kDrawn || launch.rows == LoraRows::kSettledDrawn;
+    prompts +=
+        both || launch.rows == LoraRows::kPrompts || launch.rows == LoraRows::kSettledPrompts;
   }
+  CHECK(drawn == int{conditions.has_drawn} && prompts == int{conditions.has_prompts})
+      << drawn << " times drawn rows, " << prompts << " times prompts";
+}
+
+ProductPlan PlanProduct(const LaunchConditions& conditions, LayerProduct product) {
+  ProductPlan plan;
+  plan.lora = PlacesOf(conditions, product);
+  plan.spares_shared_memory = conditions.has_drawn && plan.lora.prompts != LoraPlace::kInside;
+  if (conditions.bridged) plan.Add(LaunchKind::kBridgeBegin);
+  AddProductAndLora(conditions, plan);
+  if (conditions.bridged) plan.Add(LaunchKind::kBridgeFinish);
+  if (product == LayerProduct::kGateUp) AddActivation(conditions, plan);
   const bool is_summand = product == LayerProduct::kO || product == LayerProduct::kDown;
   if (conditions.sums_ranks && is_summand) plan.Add(LaunchKind::kSumRanks);
   LinkNeighbours(plan, conditions.can_follow);
+  CheckPlaces(conditions, plan);
   return plan;
 }
 
@@ -65,16 +104,16 @@ void ProductPlan::Add(LaunchKind kind, LoraRows rows) {
 
 void LinkNeighbours(ProductPlan& plan, bool can_follow) {
   const std::span<Launch> launches = plan.mutable_launches();
+  const bool inside = plan.lora.prompts == LoraPlace::kInside;
   const auto is_product = [&](size_t i) {
     return i < launches.size() && launches[i].kind == LaunchKind::kProduct;
   };
   for (size_t i = 0; i < launches.size(); ++i) {
     Launch& launch = launches[i];
     const bool shrinks = launch.kind == LaunchKind::kShrink;
-    launch.precedes_product = shrinks && plan.inside.has_value() && is_product(i + 1);
+    launch.precedes_product = shrinks && inside && is_product(i + 1);
     // A product with LoRA inside waits for h alone, not for all before it.
-    launch.follows_product =
-        shrinks && can_follow && !plan.inside.has_value() && i > 0 && is_product(i - 1);
+    launch.follows_product = shrinks && can_follow && !inside && i > 0 && is_product(i - 1);
     launch.follows_shrink = is_product(i) && i > 0 && launches[i - 1].precedes_product;
   }
 }
@@ -102,7 +141,7 @@ LaunchPlan PlanLaunches(const LaunchConditions& conditions) {
   for (int i = 0; i < kLayerProducts; ++i) {
     plan.products[i] = PlanProduct(conditions, static_cast<LayerProduct>(i));
   }
-  plan.attention_holds_next = plan.of(LayerProduct::kO).beside.has_value();
+  plan.attention_holds_next = plan.of(LayerProduct::kO).lora.drawn == LoraPlace::kBeside;
   return plan;
 }
 

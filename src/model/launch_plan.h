@@ -10,6 +10,8 @@
 #include <optional>
 #include <span>
 
+#include "kernels/lora/lora.h"
+
 namespace graft {
 
 // Products of a step beside which LoRA may run; each of these includes those before it.
@@ -51,6 +53,20 @@ struct Launch {
   bool operator==(const Launch&) const = default;
 };
 
+// Where the LoRA of each kind of row is computed in one product; kNone: the step has no such rows
+// with an adapter.
+struct LoraPlaces {
+  LoraPlace drawn = LoraPlace::kNone;
+  LoraPlace prompts = LoraPlace::kNone;
+  LoraPlace arriving = LoraPlace::kNone;  // rows of either kind whose adapters are under way
+
+  // What the product's kernel has to do with LoRA: kInside, kBeside or kNone.
+  LoraPlace in_product() const {
+    if (prompts == LoraPlace::kInside) return prompts;
+    return drawn == LoraPlace::kBeside ? drawn : LoraPlace::kNone;
+  }
+};
+
 // One product's launches. Whatever has to stand between two of them is one more LaunchKind. What is
 // put between two launches ends what these promised each other, because LinkNeighbours looks at the
 // order alone.
@@ -62,10 +78,11 @@ class ProductPlan {
   std::span<Launch> mutable_launches() { return {launches_.data(), num_launches_}; }
   void Add(LaunchKind kind, LoraRows rows = LoraRows::kDrawn);
 
-  std::optional<LoraRows> inside;  // the product adds their LoraExpand itself: GemmArgs::lora
-  std::optional<LoraRows> beside;  // it computes their LoRA beside itself: GemmArgs::lora_after
-  bool activates = false;          // it activates its rows: GemmArgs::activated
-  // The product activates, and leaves y of the drawn rows (GemmArgs::kept_rows) to
+  LoraPlaces lora;  // chosen first; the launches follow from it
+  // The rows whose LoRA the product computes itself, inside or beside itself.
+  LoraRows rows_in_product = LoraRows::kDrawn;
+  bool activates = false;  // it activates its rows: GemmEpilogue::activated
+  // The product activates, and leaves y of the drawn rows (GemmEpilogue::kept_rows) to
   // LaunchKind::kActivate. Where this is false, kActivate takes all rows.
   bool keeps_drawn = false;
   bool spares_shared_memory = false;  // for LoRA's launches to begin beside it
@@ -85,6 +102,7 @@ LoraBesideScope ChooseBesideScope(int32_t rank_bound, int32_t num_tiles,
 // The properties of a step that its launches depend on.
 struct LaunchConditions {
   bool on_gpu = false;
+  bool can_inside = false;       // GemmTakesLora, of its weights and adapters
   bool can_beside = false;       // Transformer::CanRunLoraBeside holds for its rows
   bool can_follow = false;       // LoraArgs::follows_product, of products without LoRA in them
   bool bridged = false;          // LoraBridge computes for adapters under way

@@ -29,8 +29,9 @@ std::string NameOf(LoraRows rows) {
 
 std::string ProductText(const ProductPlan& plan, const Launch& launch) {
   std::string text = "product";
-  if (plan.inside.has_value()) text += " inside:" + NameOf(*plan.inside);
-  if (plan.beside.has_value()) text += " beside:" + NameOf(*plan.beside);
+  const LoraPlace place = plan.lora.in_product();
+  if (place == LoraPlace::kInside) text += " inside:" + NameOf(plan.rows_in_product);
+  if (place == LoraPlace::kBeside) text += " beside:" + NameOf(plan.rows_in_product);
   if (plan.activates) text += " activates";
   if (plan.keeps_drawn) text += " keeps";
   if (plan.spares_shared_memory) text += " spares";
@@ -71,7 +72,8 @@ std::vector<std::string> Planned(const LaunchConditions& conditions, LayerProduc
 
 // What Transformer::Project launched when it still decided product by product and layer by layer:
 // the old code, with texts in place of launches. The plan is compared with it for every possible
-// step. Since then an expand activates what comes after it.
+// step. Since then an expand activates what comes after it, and on a GPU without LoRA inside its
+// products one launch serves drawn rows and prompts.
 class ByHand {
  public:
   ByHand(const LaunchConditions& c, LayerProduct product) : c_(c) {
@@ -82,7 +84,7 @@ class ByHand {
     const bool in_scope = c.beside_scope == LoraBesideScope::kAll ||
                           (c.beside_scope == LoraBesideScope::kMlp && is_mlp);
     if (c.bridged) texts_.push_back("bridge-begin");
-    const bool fuses = c.has_prompts && c.on_gpu;
+    const bool fuses = c.has_prompts && c.can_inside;
     const bool beside = c.has_drawn && in_scope;
     const bool all_is_listed = c.on_gpu && c.has_drawn && c.has_prompts;
     const bool shrinks_all = fuses && !beside && !c.bridged && all_is_listed;
@@ -97,13 +99,18 @@ class ByHand {
                      (activated && keeps_rows ? " keeps" : "") +
                      (c.has_drawn && !fuses ? " spares" : "") + (fuses ? " follows" : ""));
     if (!has_lora_left) return;
-    if (has_prompts_left) Lora(prompts, false);
+    if (!fuses && !c.bridged && all_is_listed) {
+      Lora("both", c.can_follow);
+      if (activated) texts_.back() += " activates";
+      return;
+    }
+    if (has_prompts_left) Lora(prompts, c.can_follow);
     if (shrinks_all) {
       texts_.push_back("expand:" + drawn);
     } else if (has_drawn_left) {
       Lora(drawn, !c.has_prompts && c.can_follow);
     }
-    if (activated && has_drawn_left && c.on_gpu && !fuses && !c.bridged) {
+    if (activated && (has_drawn_left || has_prompts_left) && c.on_gpu && !fuses && !c.bridged) {
       texts_.back() += " activates";
       return;
     }
@@ -123,21 +130,22 @@ class ByHand {
   std::vector<std::string> texts_;
 };
 
-// Every possible step: on each device, few enough rows for LoRA beside the products or not, with a
-// shrink that may follow its product or not, drawn rows and prompts with adapters or without (base
-// steps have neither), bridged or not. Only recorded steps have LoRA beside the products, and
-// these have neither prompts nor a bridge.
+// Every possible step: on each device, with LoRA inside the products where a card can, few enough
+// rows for LoRA beside them or not, with a shrink that may follow its product or not, drawn rows
+// and prompts with adapters or without (base steps have neither), bridged or not. Only recorded
+// steps have LoRA beside the products, and these have neither prompts nor a bridge.
 std::vector<LaunchConditions> AllConditions() {
   std::vector<LaunchConditions> all;
-  for (int bits = 0; bits < 64; ++bits) {
+  for (int bits = 0; bits < 128; ++bits) {
     const LaunchConditions c{.on_gpu = (bits & 1) != 0,
+                             .can_inside = (bits & 64) != 0,
                              .can_beside = (bits & 2) != 0,
                              .can_follow = (bits & 4) != 0,
                              .bridged = (bits & 8) != 0,
                              .has_drawn = (bits & 16) != 0,
                              .has_prompts = (bits & 32) != 0};
     if (c.can_beside && !c.can_follow) continue;
-    if (c.can_follow && !c.on_gpu) continue;
+    if ((c.can_follow || c.can_inside) && !c.on_gpu) continue;
     all.push_back(c);
     if (!c.can_beside || c.bridged || c.has_prompts || !c.has_drawn) continue;
     for (const LoraBesideScope scope : {LoraBesideScope::kMlp, LoraBesideScope::kAll}) {
@@ -149,15 +157,16 @@ std::vector<LaunchConditions> AllConditions() {
 }
 
 std::string Describe(const LaunchConditions& c) {
-  return std::string(c.on_gpu ? "gpu" : "cpu") + (c.can_beside ? " few-rows" : "") +
-         (c.can_follow ? " follow" : "") + (c.bridged ? " bridged" : "") +
-         (c.has_drawn ? " drawn" : "") + (c.has_prompts ? " prompts" : "") + " scope " +
+  return std::string(c.on_gpu ? "gpu" : "cpu") + (c.can_inside ? " inside" : "") +
+         (c.can_beside ? " few-rows" : "") + (c.can_follow ? " follow" : "") +
+         (c.bridged ? " bridged" : "") + (c.has_drawn ? " drawn" : "") +
+         (c.has_prompts ? " prompts" : "") + " scope " +
          std::to_string(static_cast<int>(c.beside_scope));
 }
 
 TEST(LaunchPlanTest, LaunchesWhatWasDecidedByHand) {
   const std::vector<LaunchConditions> all = AllConditions();
-  EXPECT_EQ(all.size(), 34u);
+  EXPECT_EQ(all.size(), 60u);
   for (const LaunchConditions& conditions : all) {
     for (const LayerProduct product : kAllProducts) {
       EXPECT_EQ(Planned(conditions, product), ByHand(conditions, product).texts())
@@ -179,7 +188,9 @@ TEST(LaunchPlanTest, StepsOfServers) {
       .on_gpu = true, .can_beside = true, .can_follow = true, .has_drawn = true};
   LaunchConditions beside = decode;
   beside.beside_scope = LoraBesideScope::kMlp;
-  const LaunchConditions mixed{.on_gpu = true, .has_drawn = true, .has_prompts = true};
+  const LaunchConditions mixed{
+      .on_gpu = true, .can_inside = true, .has_drawn = true, .has_prompts = true};
+  const LaunchConditions lesser{.on_gpu = true, .has_drawn = true, .has_prompts = true};
   LaunchConditions bridged = mixed;
   bridged.bridged = true;
   const LaunchConditions cpu{.has_drawn = true, .has_prompts = true};
@@ -203,6 +214,10 @@ TEST(LaunchPlanTest, StepsOfServers) {
        LayerProduct::kGateUp,
        {"shrink:both precedes", "product inside:prompts activates keeps follows", "expand:drawn",
         "activate:drawn"}},
+      {"mixed on a card without LoRA inside products",
+       lesser,
+       LayerProduct::kGateUp,
+       {"product spares", "shrink:both", "expand:both activates"}},
       {"mixed, bridged",
        bridged,
        LayerProduct::kGateUp,
@@ -253,7 +268,8 @@ TEST(LaunchPlanTest, FewAdaptersGoBesideTheProducts) {
 // A launch between two neighbours, such as a collective, ends what they may expect of each other.
 TEST(LaunchPlanTest, WhatStandsBetweenEndsPromises) {
   ProductPlan plan;
-  plan.inside = LoraRows::kPrompts;
+  plan.lora.prompts = LoraPlace::kInside;
+  plan.rows_in_product = LoraRows::kPrompts;
   plan.Add(LaunchKind::kShrink, LoraRows::kPrompts);
   plan.Add(LaunchKind::kBridgeBegin);
   plan.Add(LaunchKind::kProduct);
@@ -274,6 +290,7 @@ TEST(LaunchPlanTest, OtherActivationsStayApart) {
     for (const bool has_drawn : {false, true}) {
       for (const bool has_prompts : {false, true}) {
         const LaunchConditions conditions{.on_gpu = on_gpu,
+                                          .can_inside = on_gpu,
                                           .can_beside = on_gpu,
                                           .can_follow = on_gpu,
                                           .fuses_activation = false,

@@ -96,7 +96,7 @@ struct Transformer::Projection {
   LayerProduct product;
   LoraModule first;
   std::span<const int64_t> slice_n;  // columns of each module in y
-  void* activated = nullptr;         // see GemmArgs::activated
+  void* activated = nullptr;         // see GemmEpilogue::activated
   Activation activation = Activation::kSilu;
   Target sum = {};  // of all ranks' y
 };
@@ -381,15 +381,17 @@ LaunchPlan Transformer::PlanOf(const DeviceBatch& batch, const Stream& stream, b
   const auto has = [&](LoraRows rows) { return !SegmentsOf(rows, batch).empty(); };
   const bool all_silu = std::ranges::all_of(
       config_.layers, [](const LayerSpec& layer) { return layer.activation == Activation::kSilu; });
-  return PlanLaunches({.on_gpu = !stream.device.is_cpu(),
-                       .can_beside = CanRunLoraBeside(static_cast<int64_t>(batch.tokens.size())),
-                       .can_follow = lora_words_.bytes() > 0,
-                       .bridged = bridged,
-                       .sums_ranks = ranks_ != nullptr,
-                       .fuses_activation = all_silu,
-                       .has_drawn = has(bridged ? LoraRows::kSettledDrawn : LoraRows::kDrawn),
-                       .has_prompts = has(bridged ? LoraRows::kSettledPrompts : LoraRows::kPrompts),
-                       .beside_scope = batch.lora_beside});
+  return PlanLaunches(
+      {.on_gpu = !stream.device.is_cpu(),
+       .can_inside = GemmTakesLora(weights_.types.operands, weights_.types.adapters, stream.device),
+       .can_beside = CanRunLoraBeside(static_cast<int64_t>(batch.tokens.size())),
+       .can_follow = lora_words_.bytes() > 0,
+       .bridged = bridged,
+       .sums_ranks = ranks_ != nullptr,
+       .fuses_activation = all_silu,
+       .has_drawn = has(bridged ? LoraRows::kSettledDrawn : LoraRows::kDrawn),
+       .has_prompts = has(bridged ? LoraRows::kSettledPrompts : LoraRows::kPrompts),
+       .beside_scope = batch.lora_beside});
 }
 
 void Transformer::Project(const Projection& projection, int32_t layer, const Step& step) {
@@ -415,7 +417,7 @@ void Transformer::Project(const Projection& projection, int32_t layer, const Ste
 void Transformer::Launch(const graft::Launch& launch, const Projection& projection,
                          const LoraArgs& lora, const Step& step) {
   const bool keeps_drawn = step.layer_plan().of(projection.product).keeps_drawn;
-  const GemmArgs::RowRange all = {0, static_cast<int32_t>(step.num_rows())};
+  const GemmEpilogue::RowRange all = {0, static_cast<int32_t>(step.num_rows())};
   switch (launch.kind) {
     case LaunchKind::kProduct:
       return Multiply(launch, projection, lora, step);
@@ -437,30 +439,28 @@ void Transformer::Multiply(const graft::Launch& launch, const Projection& projec
                 .x_stride = projection.weight.k(),
                 .m = step.num_rows(),
                 .weight = &projection.weight,
-                .bias = projection.bias.as<float>(),
                 .y = projection.y,
                 .y_stride = projection.weight.n(),
-                .accumulate = projection.accumulate,
+                .epilogue = {.bias = projection.bias.as<float>(),
+                             .accumulate = projection.accumulate,
+                             .lora_place = plan.lora.in_product()},
                 .x_is_fp32 = activation_dtype_ == DType::kF32};
-  LoraArgs inside, beside;
-  if (plan.inside.has_value()) {
-    inside = LoraOf(*plan.inside, lora, step.batch);
-    inside.precedes_product = launch.follows_shrink;
-    gemm.lora = &inside;
+  GemmEpilogue& ends = gemm.epilogue;
+  LoraArgs in_product;
+  if (ends.lora_place != LoraPlace::kNone) {
+    in_product = LoraOf(plan.rows_in_product, lora, step.batch);
+    in_product.precedes_product = launch.follows_shrink;
+    ends.lora = &in_product;
   }
-  if (plan.beside.has_value()) {
-    beside = LoraOf(*plan.beside, lora, step.batch);
-    gemm.lora_after = &beside;
-  }
-  if (plan.activates) gemm.activated = projection.activated;
-  if (plan.keeps_drawn) gemm.kept_rows = step.batch.lora_rows;
+  if (plan.activates) ends.activated = projection.activated;
+  if (plan.keeps_drawn) ends.kept_rows = step.batch.lora_rows;
   if (plan.spares_shared_memory && gemm.m <= kSparingRowsMax) {
     gemm.spared_shared_bytes = kSparedSharedBytes;
   }
   Gemm(gemm, step.stream);
 }
 
-void Transformer::Activate(const Projection& projection, const GemmArgs::RowRange& rows,
+void Transformer::Activate(const Projection& projection, const GemmEpilogue::RowRange& rows,
                            const Step& step) {
   const int64_t n = projection.weight.n() / 2;
   char* const out = static_cast<char*>(projection.activated);

@@ -128,7 +128,7 @@ class Transformer {
   void Multiply(const graft::Launch& launch, const Projection& projection, const LoraArgs& lora,
                 const Step& step);
   void RunLora(const graft::Launch& launch, LoraArgs args, const Step& step);
-  void Activate(const Projection& projection, const GemmArgs::RowRange& rows, const Step& step);
+  void Activate(const Projection& projection, const GemmEpilogue::RowRange& rows, const Step& step);
   LoraBeside MakeLoraBeside(const Projection& projection, int32_t layer, const Step& step);
   // The arguments without segments.
   LoraArgs MakeLoraArgs(const Projection& projection, int32_t layer, const Step& step);

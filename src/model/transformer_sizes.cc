@@ -51,7 +51,7 @@ TransformerSizes SizesOf(const TransformerLimits& limits, const ModelConfig& con
   sizes.gate_up = rows * 2 * config.intermediate_size * kFloat;
   sizes.activated = rows * config.intermediate_size * activation;
   sizes.lora_h = LoraScratchFloats(device, rows * kLoraSlicesMax, limits.lora_rank_max) * kFloat;
-  if (limits.lora_beside && limits.lora_rank_max > 0 &&
+  if (limits.lora_beside && limits.lora_rank_max > 0 && types.adapters == types.operands &&
       GemmRunsLoraBeside(types.adapters, 1, device)) {
     const int64_t columns = std::max<int64_t>(
         {int64_t{2} * config.intermediate_size, int64_t{config.qkv_size()}, hidden});

@@ -178,7 +178,7 @@ std::vector<Option> StepOptionRows(RuntimeOptions& o) {
              "rows of one request's prompt in a step, at most; 0: as many as the step has room "
              "for"},
             "tokens"),
-      Tuned({"lora", OneOf(o.lora, kLoraPlaceWords),
+      Tuned({"lora", OneOf(o.lora, kLoraTimingWords),
              "when a step computes its adapters' low-rank products. auto: where it has few "
              "adapters, a GPU does while it multiplies with the weights; after: always after that, "
              "to compare with"}),

@@ -23,12 +23,12 @@
 namespace graft {
 
 // When a step computes its adapters' low-rank products.
-enum class LoraPlace : uint8_t {
+enum class LoraTiming : uint8_t {
   kAuto,   // while it multiplies with the weights, where that is faster
   kAfter,  // always after that, to compare with
 };
-inline constexpr OptionWord<LoraPlace> kLoraPlaceWords[] = {{LoraPlace::kAuto, "auto"},
-                                                            {LoraPlace::kAfter, "after"}};
+inline constexpr OptionWord<LoraTiming> kLoraTimingWords[] = {{LoraTiming::kAuto, "auto"},
+                                                              {LoraTiming::kAfter, "after"}};
 
 inline constexpr OptionWord<Goal> kGoalWords[] = {{Goal::kLatency, GoalName(Goal::kLatency)},
                                                   {Goal::kThroughput, GoalName(Goal::kThroughput)}};
@@ -80,7 +80,7 @@ struct RuntimeOptions {
   double read_at_start_gib = 1;  // adapters folders up to this size are read and checked at start
   std::optional<CpuAssistPlace> cpu_assist;  // none: thread for ColdStart::kCpuAssist, else off
   int cpu_assist_workers = 0;                // see ChooseAssistWorkers
-  LoraPlace lora = LoraPlace::kAuto;
+  LoraTiming lora = LoraTiming::kAuto;
   std::vector<std::string> pins;        // adapters that stay in the host's memory
   std::vector<std::string> priorities;  // NAME=N: adapters that stay there longer
   std::string learned;                  // folder of what this server learned; "" for none

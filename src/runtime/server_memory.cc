@@ -102,7 +102,7 @@ TransformerLimits TransformerLimitsOf(const RuntimeOptions& options, const Execu
   transformer.logits_rows_max = std::max(limits.draws_max, 64);
   transformer.sequences_max = limits.sequences_max;
   transformer.context_tokens_max = limits.context_tokens_max;
-  transformer.lora_beside = options.lora == LoraPlace::kAuto;
+  transformer.lora_beside = options.lora == LoraTiming::kAuto;
   return transformer;
 }
 

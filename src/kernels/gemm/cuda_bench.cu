@@ -139,7 +139,7 @@ void BenchShape(Model& model, const Shape& shape, size_t idx, int64_t m, bool al
     const double us =
         cuda_bench::MicrosecondsPerLaunch(stream, std::max(num_weights, 4), [&](int i) {
           GemmArgs args = model.Args(weights[static_cast<size_t>(i % num_weights)], m);
-          if (activates) args.activated = model.activated.data();
+          if (activates) args.epilogue.activated = model.activated.data();
           GemmHopper(CudaArgsOf(args), tile, stream);
         });
     std::printf("%-8s m %4lld %8.2f us %5.2f TB/s %4.0f TFLOP/s %4.0f%% of the floor, tile %s\n",
@@ -257,7 +257,7 @@ void BenchLora(Model& model, int64_t m, int num_slots, int rows_per_segment, Str
       return cuda_bench::MicrosecondsPerLaunch(stream, kLayers, [&](int layer) {
         GemmArgs gemm = model.Args(model.weights[idx][static_cast<size_t>(layer)], m);
         const LoraArgs lora = adapters.Args(layer, gemm);
-        if (fused) gemm.lora = &lora;
+        if (fused) gemm.epilogue = {.lora = &lora, .lora_place = LoraPlace::kInside};
         if (shrinks) LoraShrink(lora, stream);
         if (multiplies) Gemm(gemm, stream);
         if (expands) LoraExpand(lora, stream);
@@ -277,8 +277,8 @@ void BenchLora(Model& model, int64_t m, int num_slots, int rows_per_segment, Str
       return cuda_bench::MicrosecondsPerLaunch(stream, kLayers, [&](int layer) {
         GemmArgs gemm = model.Args(model.weights[idx][static_cast<size_t>(layer)], m);
         const LoraArgs lora = adapters.Args(layer, gemm);
-        gemm.lora = &lora;
-        if (in_one) gemm.activated = model.activated.data();
+        gemm.epilogue = {.lora = &lora, .lora_place = LoraPlace::kInside};
+        if (in_one) gemm.epilogue.activated = model.activated.data();
         LoraShrink(lora, stream);
         Gemm(gemm, stream);
         if (!in_one) GatedActivationOf(model, m, stream);
@@ -296,7 +296,7 @@ void BenchActivated(Model& model, int64_t m, bool all_tiles, Stream& stream) {
     return cuda_bench::MicrosecondsPerLaunch(stream, kLayers, [&](int layer) {
       GemmArgs gemm = model.Args(weights[static_cast<size_t>(layer)], m);
       if (fused != nullptr) {
-        gemm.activated = model.activated.data();
+        gemm.epilogue.activated = model.activated.data();
         GemmHopper(CudaArgsOf(gemm), *fused, stream);
       } else {
         Gemm(gemm, stream);

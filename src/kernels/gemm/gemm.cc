@@ -80,9 +80,36 @@ void PackForGpu(const WeightSource& source, GemmWeight::State& state, Stream& st
   }
 }
 
-void CheckActivated(const GemmArgs& args, int64_t n) {
-  if (args.activated == nullptr) return;
-  CHECK(n % 2 == 0 && !args.accumulate) << n << " columns" << (args.accumulate ? " added" : "");
+void CheckLora(const GemmArgs& args, const Device& device) {
+  const LoraArgs* lora = args.epilogue.lora;
+  if (lora == nullptr) return;
+  CHECK(lora->num_rows == args.m && lora->y == args.y && lora->y_stride == args.y_stride)
+      << "LoRA of another y";
+  CHECK(lora->scale == args.epilogue.scale) << lora->scale << " != " << args.epilogue.scale;
+  const DType dtype = args.weight->dtype();
+  switch (args.epilogue.lora_place) {
+    case LoraPlace::kInside:
+      CHECK(GemmTakesLora(dtype, lora->dtype, device))
+          << DTypeName(lora->dtype) << " inside " << DTypeName(dtype);
+      break;
+    case LoraPlace::kBeside:
+      CHECK(lora->dtype == dtype && GemmRunsLoraBeside(dtype, args.m, device))
+          << args.m << " rows of " << DTypeName(lora->dtype);
+      break;
+    case LoraPlace::kAfter:
+      break;
+    case LoraPlace::kNone:
+    case LoraPlace::kAssisted:
+      CHECK(false) << "no place for LoRA in a product";
+  }
+}
+
+void CheckEpilogue(const GemmArgs& args, int64_t n, const Device& device) {
+  const GemmEpilogue& ends = args.epilogue;
+  CHECK(ends.scale == 1.0f || ends.accumulate) << "a scale of what is no residual";
+  CheckLora(args, device);
+  if (ends.activated == nullptr) return;
+  CHECK(n % 2 == 0 && !ends.accumulate) << n << " columns" << (ends.accumulate ? " added" : "");
   CHECK(args.m == 1 || args.y_stride == n) << args.y_stride << " != " << n;
 }
 
@@ -257,11 +284,11 @@ GemmCudaArgs CudaArgsOf(const GemmArgs& args) {
 
 void ActivateGemm(const GemmArgs& args, DType weight_dtype, int64_t n, Stream& stream) {
   GatedActivation({.gate_up = args.y,
-                   .out = args.activated,
+                   .out = args.epilogue.activated,
                    .out_dtype = args.x_is_fp32 ? DType::kF32 : weight_dtype,
                    .num_tokens = args.m,
                    .n = n / 2,
-                   .copy = args.rounded},
+                   .copy = args.epilogue.rounded},
                   stream);
 }
 
@@ -271,6 +298,11 @@ int64_t GemmScratchBytes(int64_t m, int64_t k, DType dtype, int num_threads) {
   const int64_t copies =
       std::max<int64_t>(std::min(m, kGemmRowsMax), std::min(m, kGemmOwnCopyRowsMax) * num_threads);
   return copies * num_blocks * kGemmScratchRowBytes;
+}
+
+bool GemmTakesLora(DType dtype, DType adapters, const Device& device) {
+  return !device.is_cpu() && dtype == DType::kBF16 && adapters == DType::kBF16 &&
+         TraitsOf(device).has_hopper_code;
 }
 
 bool GemmRunsLoraBeside(DType dtype, int64_t m, const Device& device) {
@@ -298,12 +330,7 @@ void Gemm(const GemmArgs& args, Stream& stream) {
   const int64_t k = args.transposed ? state.n : state.k;
   CHECK(args.m == 1 || args.x_stride >= k) << args.x_stride << " < " << k;
   CHECK(args.m == 1 || args.y_stride >= n) << args.y_stride << " < " << n;
-  for (const LoraArgs* lora : {args.lora, args.lora_after}) {
-    CHECK(lora == nullptr ||
-          (lora->num_rows == args.m && lora->y == args.y && lora->y_stride == args.y_stride))
-        << "LoRA of another y";
-  }
-  CheckActivated(args, n);
+  CheckEpilogue(args, n, stream.device);
   CHECK(state.panels.device() == stream.device) << stream.device.ToString();
   if (!stream.device.is_cpu()) {
     return GemmOnGpu(args, stream);
@@ -326,9 +353,8 @@ void Gemm(const GemmArgs& args, Stream& stream) {
     slice.gemm.y = args.y + begin * args.y_stride;
     GemmCpu(slice, stream);
   }
-  if (args.lora != nullptr) LoraExpand(*args.lora, stream);
-  if (args.lora_after != nullptr) Lora(*args.lora_after, stream);
-  if (args.activated != nullptr) ActivateGemm(args, state.dtype(), state.n, stream);
+  if (args.epilogue.lora != nullptr) LoraExpand(*args.epilogue.lora, stream);
+  if (args.epilogue.activated != nullptr) ActivateGemm(args, state.dtype(), state.n, stream);
 }
 
 }  // namespace graft

@@ -1,5 +1,6 @@
-// Gemm: y = x W^T (+ bias) (+ y), the dense projections, or x W. Row i of y depends on row i of x
-// and on W alone, bit for bit, whatever m is: a request's output must not depend on its batch.
+// Gemm: y = x W^T, the dense projections, or x W, and what its epilogue makes of these sums. Row i
+// of y depends on row i of x and on W alone, bit for bit, whatever m is: a request's output must
+// not depend on its batch.
 #pragma once
 
 #include <cstdint>
@@ -9,12 +10,11 @@
 
 #include "kernels/gemm/weight_format.h"
 #include "kernels/gemm/weight_source.h"
+#include "kernels/lora/lora.h"
 #include "tensor/buffer.h"
 #include "tensor/stream.h"
 
 namespace graft {
-
-struct LoraArgs;  // kernels/lora/lora.h
 
 // A weight in the layout that the kernels of this machine want. Immutable after Pack, but for those
 // that Like made, which LoraMerge fills; any thread.
@@ -65,6 +65,31 @@ class GemmWeight {
   std::unique_ptr<State> state_;
 };
 
+// What Gemm makes of its sums s, in this order. It is one value, so that whatever runs products
+// hands it on whole.
+struct GemmEpilogue {
+  const float* bias = nullptr;  // [n] or null: s += bias
+  // y += scale * s, the residual, instead of y = s. Another scale than 1 is a residual's alone.
+  bool accumulate = false;
+  float scale = 1.0f;
+  // LoRA's terms of these rows and this y, which are part of s, and where they are computed. Their
+  // LoraArgs::scale is the scale above. Inside and after, LoraShrink came before.
+  const LoraArgs* lora = nullptr;
+  LoraPlace lora_place = LoraPlace::kAfter;  // inside, beside or after, or CHECK-fails
+  // [m, n / 2] of x's type, or null: GatedActivation of y, its left half the gate's and its right
+  // half up's, in GatedActivation's bits. y is scratch then, its rows without gaps, and Hopper
+  // touches none but kept_rows where everything else happens in the GEMM's kernel too.
+  void* activated = nullptr;
+  // [m, n] of x's type, or null: y, rounded. On a GPU alone: beside activated, as GatedActivation
+  // copies it, or, where transposed and with LoRA inside, in y's place, which is not touched.
+  void* rounded = nullptr;
+  // Beside activated: rows of y that are wanted, too, because more is to be added to them.
+  struct RowRange {
+    int32_t begin = 0;
+    int32_t end = 0;
+  } kept_rows;
+};
+
 struct GemmArgs {
   // y = x W, which takes the gradient of x W^T to that of x: n and k stand in each other's place
   // below. Where GemmReadsTransposed, and x's rows are on borders of 16 bytes.
@@ -73,31 +98,12 @@ struct GemmArgs {
   int64_t x_stride = 0;
   int64_t m = 0;  // 0 is allowed and does nothing
   const GemmWeight* weight = nullptr;
-  const float* bias = nullptr;  // [n] or null
-  float* y = nullptr;           // [m, n], rows y_stride elements apart
+  float* y = nullptr;  // [m, n], rows y_stride elements apart
   int64_t y_stride = 0;
-  bool accumulate = false;  // add to y (the residual) instead of overwriting it
+  GemmEpilogue epilogue;
   // x is fp32 whatever weight.dtype() is. CPU only. Beside bf16 weights it enters the products as
   // it is or, where vdpbf16ps multiplies, refined bf16: bf16 plus the larger half of its errors.
   bool x_is_fp32 = false;
-  // Adds LoraExpand(*lora) too: of these rows and this y, after LoraShrink(*lora). Where weight and
-  // adapters are bf16 Hopper does so in the same kernel: y's sums end with LoRA's terms.
-  const LoraArgs* lora = nullptr;
-  // Adds Lora(*lora_after) too, after all of the above: of these rows, this x and this y. Where
-  // lora_after->beside has what it takes Hopper computes it while the product runs.
-  const LoraArgs* lora_after = nullptr;
-  // [m, n / 2] of x's type, or null: GatedActivation of y, its left half the gate's and its right
-  // half up's, in GatedActivation's bits. y is scratch then, its rows without gaps, and Hopper
-  // touches none but kept_rows where everything else happens in the GEMM's kernel too.
-  void* activated = nullptr;
-  // [m, n] of x's type, or null: y, rounded. On a GPU alone: beside activated, as GatedActivation
-  // copies it, or, where transposed and with LoRA, in y's place, which is not touched.
-  void* rounded = nullptr;
-  // Beside activated: rows of y that are wanted, too, because more is to be added to them.
-  struct RowRange {
-    int32_t begin = 0;
-    int32_t end = 0;
-  } kept_rows;
   // Shared memory that a GPU's kernel leaves of each multiprocessor, for launches after it to begin
   // beside it.
   int32_t spared_shared_bytes = 0;
@@ -109,8 +115,10 @@ void Gemm(const GemmArgs& args, Stream& stream);
 // m rows and weights of up to k columns.
 int64_t GemmScratchBytes(int64_t m, int64_t k, DType dtype, int num_threads);
 
-// Whether Gemm computes lora_after beside the product, for weights and adapters of this type and m
-// rows, given what it takes.
+// Whether a Gemm can add LoRA inside, for weights and adapters of these types.
+bool GemmTakesLora(DType dtype, DType adapters, const Device& device);
+
+// Whether it can compute LoRA beside itself, for weights and adapters of this type and m rows.
 bool GemmRunsLoraBeside(DType dtype, int64_t m, const Device& device);
 
 // Whether GemmArgs::transposed is there for weights of this type. The bits are those of a weight

@@ -253,8 +253,9 @@ __attribute__((noinline)) void ComputeTile(const char* x, const char* w, int64_t
   out = tile;
 }
 
-// y = sum (+ bias) (+ y), for the panel's columns that exist.
+// What the epilogue makes of the sums of a row, but LoRA, for the panel's columns that exist.
 void StoreRow(const Vec* sum, const GemmArgs& args, int64_t row, int64_t column, int64_t n) {
+  const GemmEpilogue& ends = args.epilogue;
   float* y = args.y + row * args.y_stride + column;
   for (int v = 0; v < kVecs; ++v) {
     const int64_t first = int64_t{v} * Vec::kLanes;
@@ -262,8 +263,10 @@ void StoreRow(const Vec* sum, const GemmArgs& args, int64_t row, int64_t column,
     if (rest <= 0) return;
     const int lanes = rest < Vec::kLanes ? static_cast<int>(rest) : Vec::kLanes;
     Vec value = sum[v];
-    if (args.bias != nullptr) value = value + Vec::LoadPartial(args.bias + column + first, lanes);
-    if (args.accumulate) value = value + Vec::LoadPartial(y + first, lanes);
+    if (ends.bias != nullptr) value = value + Vec::LoadPartial(ends.bias + column + first, lanes);
+    if (ends.accumulate) {
+      value = Fma(Vec::Set(ends.scale), value, Vec::LoadPartial(y + first, lanes));
+    }
     value.StorePartial(y + first, lanes);
   }
 }

@@ -58,9 +58,9 @@ __global__ void __launch_bounds__(kThreads) FmaKernel(const __grid_constant__ Ge
       const int64_t column = first_column + local_column + c * 16;
       if (row >= gemm.m || column >= args.n) continue;
       float value = sum[r][c];
-      if (gemm.bias != nullptr) value += gemm.bias[column];
+      if (gemm.epilogue.bias != nullptr) value += gemm.epilogue.bias[column];
       float* y = gemm.y + row * gemm.y_stride + column;
-      *y = gemm.accumulate ? value + *y : value;
+      *y = gemm.epilogue.accumulate ? fmaf(gemm.epilogue.scale, value, *y) : value;
     }
   }
 }
@@ -76,20 +76,16 @@ bool CoversY(const LoraArgs& lora, int64_t n) {
   return column == n;
 }
 
-bool RunsLoraBeside(const GemmCudaArgs& args, const Device& device) {
-  const LoraArgs* lora = args.gemm.lora_after;
-  return lora != nullptr && lora->num_segments > 0 && lora->beside.delta != nullptr &&
-         args.gemm.lora == nullptr && lora->dtype == args.dtype &&
-         lora->num_segments <= kLoraBesideRowsMax && CoversY(*lora, args.n) &&
-         GemmRunsLoraBeside(args.dtype, args.gemm.m, device);
+void CheckBeside(const LoraArgs& lora, int64_t n) {
+  CHECK(lora.beside.delta != nullptr && lora.num_segments <= kLoraBesideRowsMax && CoversY(lora, n))
+      << lora.num_segments << " segments beside " << n << " columns";
 }
 
-// Without gemm.lora_after, or with one that runs beside the product.
 void LaunchHopper(const GemmCudaArgs& args, Stream& stream) {
   const GemmArgs& gemm = args.gemm;
   const GemmTileNeeds needs{.dtype = args.dtype,
-                            .activates = gemm.activated != nullptr,
-                            .lora_beside = gemm.lora_after != nullptr,
+                            .activates = gemm.epilogue.activated != nullptr,
+                            .lora_beside = LoraAt(gemm, LoraPlace::kBeside) != nullptr,
                             .transposed = gemm.transposed};
   GemmHopper(args, ChooseHopperGemmTile(gemm.m, args.n, args.k, needs, stream.device), stream);
 }
@@ -123,31 +119,33 @@ void GemmFma(const GemmCudaArgs& args, Stream& stream) {
 
 void GemmCuda(const GemmCudaArgs& args, Stream& stream) {
   const GemmArgs& gemm = args.gemm;
+  const GemmEpilogue& ends = gemm.epilogue;
+  const LoraArgs* inside = LoraAt(gemm, LoraPlace::kInside);
+  const LoraArgs* beside = LoraAt(gemm, LoraPlace::kBeside);
+  const LoraArgs* after = LoraAt(gemm, LoraPlace::kAfter);
   LaunchLedger& ledger = LaunchLedger::OfThread();
-  if (gemm.lora != nullptr && gemm.lora->num_segments > 0 && gemm.lora->precedes_product) {
+  if (inside != nullptr && inside->precedes_product) {
     ledger.ExpectAwaited(stream.cuda_stream, gemm.x);
   }
+  if (beside != nullptr) CheckBeside(*beside, args.n);
   const GemmKernel& kernel = ChooseKernel(kGemmKernels, args, TraitsOf(stream.device));
   GemmCudaArgs product = args;
-  const bool adds_lora = gemm.lora == nullptr || (kernel.fuses && HopperGemmTakesLora(args));
-  if (!adds_lora) product.gemm.lora = nullptr;
-  const bool lora_beside = RunsLoraBeside(args, stream.device);
-  const bool lora_after = gemm.lora_after != nullptr && !lora_beside;
-  if (lora_after) product.gemm.lora_after = nullptr;
+  if (inside == nullptr && beside == nullptr) product.gemm.epilogue.lora = nullptr;
   // Kernels without LoRA cannot write y, or a copy of it, beside an activation.
-  const bool keeps = gemm.kept_rows.begin < gemm.kept_rows.end || gemm.rounded != nullptr;
-  const bool cannot_keep = keeps && (gemm.lora == nullptr || gemm.lora->num_segments == 0);
-  if (!kernel.fuses || !adds_lora || lora_after || cannot_keep) product.gemm.activated = nullptr;
-  CHECK(gemm.rounded == nullptr || gemm.activated != nullptr ||
-        (gemm.transposed && gemm.lora != nullptr && gemm.lora->num_segments > 0 &&
-         gemm.bias == nullptr && !gemm.accumulate));
+  const bool keeps = ends.kept_rows.begin < ends.kept_rows.end || ends.rounded != nullptr;
+  if (!kernel.fuses || after != nullptr || (keeps && inside == nullptr)) {
+    product.gemm.epilogue.activated = nullptr;
+  }
+  CHECK(ends.rounded == nullptr || ends.activated != nullptr ||
+        (gemm.transposed && inside != nullptr && ends.bias == nullptr && !ends.accumulate));
   kernel.launch(product, stream);
-  if (gemm.lora == nullptr && !lora_beside && GemmHoldsNext(args.dtype, stream.device)) {
+  if (ends.lora == nullptr && GemmHoldsNext(args.dtype, stream.device)) {
     ledger.LaunchedProduct(stream.cuda_stream, gemm.x);
   }
-  if (!adds_lora) LoraExpand(*gemm.lora, stream);
-  if (lora_after) Lora(*gemm.lora_after, stream);
-  if (gemm.activated != product.gemm.activated) ActivateGemm(gemm, args.dtype, args.n, stream);
+  if (after != nullptr) LoraExpand(*after, stream);
+  if (ends.activated != product.gemm.epilogue.activated) {
+    ActivateGemm(gemm, args.dtype, args.n, stream);
+  }
 }
 
 }  // namespace graft

@@ -35,11 +35,19 @@ GemmCudaArgs CudaArgsOf(const GemmArgs& args);
 void GemmCuda(const GemmCudaArgs& args, Stream& stream);
 bool GemmCudaRunsLoraBeside(const Device& device);
 
-// args.activated of args.y's n columns, by the op GatedActivation.
+// The LoRA that is to be computed there; null: none, or no segments of it.
+inline const LoraArgs* LoraAt(const GemmArgs& gemm, LoraPlace place) {
+  const GemmEpilogue& ends = gemm.epilogue;
+  const bool is_there =
+      ends.lora != nullptr && ends.lora_place == place && ends.lora->num_segments > 0;
+  return is_there ? ends.lora : nullptr;
+}
+
+// The epilogue's `activated` of args.y's n columns, by the op GatedActivation.
 void ActivateGemm(const GemmArgs& args, DType weight_dtype, int64_t n, Stream& stream);
 
 // What GemmCuda chooses from. fp32 on any card, bf16 and fp16 on any card, and on Hopper alone. The
-// first two leave gemm.lora and gemm.activated alone; Hopper's adds the one where it can.
+// first two leave the epilogue's LoRA and activation alone.
 void GemmFma(const GemmCudaArgs& args, Stream& stream);
 void GemmMma(const GemmCudaArgs& args, Stream& stream);
 
@@ -69,21 +77,17 @@ struct GemmTile {
   bool operator==(const GemmTile&) const = default;
 };
 std::vector<GemmTile> HopperGemmTiles(DType dtype);  // bf16 or fp16
-// Where gemm.activated is given Hopper's kernel writes that alone: the tile must be one that can.
-// Whether it adds args.gemm.lora itself.
-inline bool HopperGemmTakesLora(const GemmCudaArgs& args) {
-  return args.dtype == DType::kBF16 && args.gemm.lora->dtype == DType::kBF16;
-}
 // What of a GemmArgs the choice of a tile depends on.
 struct GemmTileNeeds {
   DType dtype = DType::kBF16;
   bool activates = false;
-  bool lora_beside = false;  // lora_after is given and computed beside the product
+  bool lora_beside = false;  // LoraPlace::kBeside
   bool transposed = false;
 };
 GemmTile ChooseHopperGemmTile(int64_t m, int64_t n, int64_t k, const GemmTileNeeds& needs,
                               const Device& device);
-// Launches LoRA beside it, too, where gemm.lora_after is given.
+// Launches LoRA beside it, too, where the epilogue says so. Where `activated` is given the kernel
+// writes that alone: the tile must be one that can.
 void GemmHopper(const GemmCudaArgs& args, const GemmTile& tile, Stream& stream,
                 int shared_bytes_max = std::numeric_limits<int>::max());
 

@@ -43,8 +43,8 @@ CUtensorMap MakeDeltaMap(const GemmCudaArgs& args, int box_columns) {
       .strides = {static_cast<cuuint64_t>(stride) * sizeof(float)},
       .box = {static_cast<cuuint32_t>(box_columns), rows},
   };
-  return EncodeTensorMap(CU_TENSOR_MAP_DATA_TYPE_FLOAT32, args.gemm.lora_after->beside.delta, shape,
-                         CU_TENSOR_MAP_SWIZZLE_NONE, CU_TENSOR_MAP_L2_PROMOTION_NONE);
+  return EncodeTensorMap(CU_TENSOR_MAP_DATA_TYPE_FLOAT32, args.gemm.epilogue.lora->beside.delta,
+                         shape, CU_TENSOR_MAP_SWIZZLE_NONE, CU_TENSOR_MAP_L2_PROMOTION_NONE);
 }
 
 DeviceLimits LimitsOf(const Device& device) {
@@ -54,8 +54,8 @@ DeviceLimits LimitsOf(const Device& device) {
 
 GemmLoraArgs LoraOf(const GemmArgs& gemm, int64_t n) {
   GemmLoraArgs out;
-  out.lora = *gemm.lora;
-  out.vectors = gemm.activated == nullptr || n % 16 == 0;
+  out.lora = *gemm.epilogue.lora;
+  out.vectors = gemm.epilogue.activated == nullptr || n % 16 == 0;
   for (int32_t s = 0; s < out.lora.num_slices; ++s) {
     out.vectors &= out.lora.slice_begin[s] % 8 == 0 && out.lora.slice_n[s] % 8 == 0;
   }
@@ -203,10 +203,12 @@ GemmTile ChooseHopperGemmTile(int64_t m, int64_t n, int64_t k, const GemmTileNee
 void GemmHopper(const GemmCudaArgs& args, const GemmTile& tile, Stream& stream,
                 int shared_bytes_max) {
   const GemmArgs& gemm = args.gemm;
-  const bool has_lora = gemm.lora != nullptr && gemm.lora->num_segments > 0;
-  CHECK(!has_lora || HopperGemmTakesLora(args)) << "LoRA beside " << DTypeName(args.dtype);
+  const bool has_lora = LoraAt(gemm, LoraPlace::kInside) != nullptr;
+  CHECK(!has_lora || (args.dtype == DType::kBF16 && gemm.epilogue.lora->dtype == DType::kBF16))
+      << "LoRA inside " << DTypeName(args.dtype);
   if (gemm.transposed) {
-    CHECK(args.dtype == DType::kBF16 && gemm.activated == nullptr && gemm.lora_after == nullptr);
+    CHECK(args.dtype == DType::kBF16 && gemm.epilogue.activated == nullptr &&
+          LoraAt(gemm, LoraPlace::kBeside) == nullptr);
     CHECK(IsOnBorder(gemm.x) && (gemm.m == 1 || gemm.x_stride % 8 == 0));
     const auto launcher =
         has_lora ? hopper::TransposingBf16Lora(tile) : hopper::TransposingBf16(tile);

@@ -52,11 +52,11 @@ CUtensorMap MakeWMap(const GemmCudaArgs& args) {
     return MakeMap(args.w, args.dtype, args.k, args.w_stride, dimensions);
   };
   if constexpr (Shape::kTransposed) {
-    CHECK(args.gemm.activated == nullptr);
+    CHECK(args.gemm.epilogue.activated == nullptr);
     return MakeMap(args.w, args.dtype, args.n, args.w_stride, {{args.k, 1, kBoxColumns}});
   }
   const int64_t half = args.n / 2;
-  if (args.gemm.activated == nullptr) return make({{args.n, 1, box_rows}, {1, args.n, 1}});
+  if (args.gemm.epilogue.activated == nullptr) return make({{args.n, 1, box_rows}, {1, args.n, 1}});
   if (Shape::kSwapped) return make({{8, 1, 8}, {2, half, 2}, {half / 8, 8, box_rows / 16}});
   return make({{half, 1, Shape::kColumns / 2}, {2, half, box_rows == Shape::kColumns ? 2 : 1}});
 }
@@ -125,9 +125,9 @@ template <typename Shape>
 void SetDelta(const GemmCudaArgs& args, int64_t num_blocks, HopperGemmArgs& out) {
   CHECK(Shape::kGroups == 1 && Shape::kBlocks == 1 && !Shape::kLora && !Shape::kSwapped);
   constexpr int kStageBytes = Shape::kBoxes * Shape::kWBoxBytes;
-  const LoraBeside& beside = args.gemm.lora_after->beside;
+  const LoraBeside& beside = args.gemm.epilogue.lora->beside;
   out.delta = {.values = beside.delta, .x_ready = beside.words, .step = beside.step};
-  const bool activates = args.gemm.activated != nullptr;
+  const bool activates = args.gemm.epilogue.activated != nullptr;
   if (!Shape::kCopyX && args.gemm.m <= 32 * Shape::kBoxes && IsOnBorder(beside.delta) &&
       (activates ? out.activation.vectors : out.quads)) {
     const int box_columns = Shape::kColumns / (activates ? 2 : 1);
@@ -143,11 +143,12 @@ void SetDelta(const GemmCudaArgs& args, int64_t num_blocks, HopperGemmArgs& out)
 inline void SetLora(const GemmCudaArgs& args, const SharedPlan& plan, HopperLoraGemmArgs& out) {
   out.lora = LoraOf(args.gemm, args.n);
   out.lora.num_stages_log2 = plan.num_lora_stages_log2;
-  out.kept_begin = args.gemm.kept_rows.begin;
-  out.kept_end = args.gemm.kept_rows.end;
-  out.rounded = static_cast<uint16_t*>(args.gemm.rounded);
-  if (args.gemm.activated == nullptr) {
-    out.activation.vectors = IsOnBorder(args.gemm.rounded) && args.n % 8 == 0;
+  const GemmEpilogue& ends = args.gemm.epilogue;
+  out.kept_begin = ends.kept_rows.begin;
+  out.kept_end = ends.kept_rows.end;
+  out.rounded = static_cast<uint16_t*>(ends.rounded);
+  if (ends.activated == nullptr) {
+    out.activation.vectors = IsOnBorder(ends.rounded) && args.n % 8 == 0;
   }
 }
 
@@ -161,10 +162,12 @@ void Launch(const GemmCudaArgs& args, int shared_bytes_max, Stream& stream) {
   }();
   static_cast<void>(allowed);
   const GemmArgs& gemm = args.gemm;
+  const GemmEpilogue& ends = gemm.epilogue;
+  const LoraArgs* beside = LoraAt(gemm, LoraPlace::kBeside);
   typename Shape::Args out = {};
   out.y = gemm.y;
   out.y_stride = gemm.y_stride;
-  out.bias = gemm.bias;
+  out.bias = ends.bias;
   out.x = gemm.x;
   out.x_stride = gemm.x_stride;
   out.m = static_cast<int>(gemm.m);
@@ -179,25 +182,24 @@ void Launch(const GemmCudaArgs& args, int shared_bytes_max, Stream& stream) {
   out.x_box_bytes = box_rows * 128;
   const int64_t items = CeilDiv(out.num_row_tiles, Shape::kShareW ? Shape::kBlocks : 1) *
                         CeilDiv(out.num_column_tiles, Shape::kShareW ? 1 : Shape::kBlocks);
-  const int num_processors =
-      limits.num_processors - (gemm.lora_after != nullptr ? kLoraProcessorsMin : 0);
+  const int num_processors = limits.num_processors - (beside != nullptr ? kLoraProcessorsMin : 0);
   const int64_t clusters = std::min<int64_t>(items, MaxClusters(Shape::kBlocks, num_processors));
-  const int spared_bytes =
-      gemm.lora_after != nullptr ? kSparedBesideLora : gemm.spared_shared_bytes;
+  const int spared_bytes = beside != nullptr ? kSparedBesideLora : gemm.spared_shared_bytes;
   const SharedPlan plan =
       PlanShared<Shape>(out, std::min(limits.shared_bytes - spared_bytes, shared_bytes_max));
   out.num_stages = plan.num_stages;
   if constexpr (Shape::kLora) SetLora(args, plan, out);
-  out.accumulate = gemm.accumulate;
+  out.accumulate = ends.accumulate;
+  out.scale = ends.scale;
   out.quads = IsOnBorder(gemm.y) && args.n % 4 == 0 && (gemm.m == 1 || gemm.y_stride % 4 == 0);
-  if (gemm.activated != nullptr) {
+  if (ends.activated != nullptr) {
     CHECK(Shape::kActivates && args.n % (Shape::kSwapped ? 16 : 2) == 0)
         << Shape::kColumns << " of " << args.n;
     out.activation = {
-        .out = gemm.activated,
-        .vectors = IsOnBorder(gemm.activated) && args.n % 16 == 0 && IsOnBorder(gemm.rounded)};
+        .out = ends.activated,
+        .vectors = IsOnBorder(ends.activated) && args.n % 16 == 0 && IsOnBorder(ends.rounded)};
   }
-  if (gemm.lora_after != nullptr) SetDelta<Shape>(args, clusters, out);
+  if (beside != nullptr) SetDelta<Shape>(args, clusters, out);
   // A stage is given back only while the next stage's products run.
   CHECK_GE(out.num_stages, 2);
   out.reads_once = out.num_row_tiles == 1;
@@ -208,11 +210,10 @@ void Launch(const GemmCudaArgs& args, int shared_bytes_max, Stream& stream) {
     const int part_rows = Shape::kSplitsX ? box_rows / Shape::kBlocks : box_rows;
     x_map = MakeMap(gemm.x, args.dtype, args.k, stride, {{gemm.m, 1, part_rows}});
   }
-  if (gemm.lora_after != nullptr) {
-    lora::LaunchBeside(*gemm.lora_after, limits.num_processors - static_cast<int>(clusters),
-                       stream);
+  if (beside != nullptr) {
+    lora::LaunchBeside(*beside, limits.num_processors - static_cast<int>(clusters), stream);
   }
-  if (Shape::kLora) lora::LaunchPackH(*gemm.lora, stream);
+  if (Shape::kLora) lora::LaunchPackH(*ends.lora, stream);
   LaunchKernel(HopperGemm<Shape>, dim3(static_cast<unsigned>(clusters * Shape::kBlocks)),
                dim3(Shape::kThreads), static_cast<size_t>(plan.bytes), CudaStreamOf(stream), out,
                x_map, MakeWMap<Shape>(args));

@@ -39,6 +39,7 @@ struct HopperGemmArgs {
   int num_stages;
   int x_box_bytes;  // 128 times the rows of a box of x, which are 8 to kRows
   bool accumulate;
+  float scale;                // of what is added to the old y; 1 where nothing is
   bool quads;                 // y may be written sixteen bytes at a time
   bool reads_once;            // no tile of W is read twice
   GemmActivation activation;  // if set, is written in place of y

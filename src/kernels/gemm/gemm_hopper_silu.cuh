@@ -46,7 +46,8 @@ __device__ __forceinline__ uint16_t* ActivatedAt(const Args& args, int row, int 
   return static_cast<uint16_t*>(args.activation.out) + int64_t{row} * (args.n / 2) + column;
 }
 
-// Writes a pair of y's sums, where the row is wanted beside the activation (GemmArgs::kept_rows).
+// Writes a pair of y's sums, where the row is wanted beside the activation
+// (GemmEpilogue::kept_rows).
 template <typename Shape>
 __device__ __forceinline__ void KeepPair(const typename Shape::Args& args, int row, int column,
                                          float gate, float up) {
@@ -58,7 +59,7 @@ __device__ __forceinline__ void KeepPair(const typename Shape::Args& args, int r
   }
 }
 
-// And rounded, where that is wanted (GemmArgs::rounded).
+// And rounded, where that is wanted (GemmEpilogue::rounded).
 template <typename Shape>
 __device__ __forceinline__ void RoundPair(const typename Shape::Args& args, int row, int column,
                                           float gate, float up) {

@@ -31,12 +31,17 @@ __device__ __forceinline__ float4 LoadBias(const Args& args, int column) {
 __device__ __forceinline__ float4 Sum(const float4& a, const float4& b) {
   return {a.x + b.x, a.y + b.y, a.z + b.z, a.w + b.w};
 }
+// The residual: what was there before, and `value` times the scale.
+__device__ __forceinline__ float4 Residual(float scale, const float4& value, const float4& old) {
+  return {fmaf(scale, value.x, old.x), fmaf(scale, value.y, old.y), fmaf(scale, value.z, old.z),
+          fmaf(scale, value.w, old.w)};
+}
 template <typename Args>
 __device__ __forceinline__ void StoreElement(const Args& args, int row, int column, float value) {
   if (row >= args.m || column >= args.n) return;
   float* y = args.y + row * args.y_stride + column;
   if (args.bias != nullptr) value += args.bias[column];
-  if (args.accumulate) value += *y;
+  if (args.accumulate) value = fmaf(args.scale, value, *y);
   if (args.delta.values != nullptr) value += args.delta.values[row * args.y_stride + column];
   *y = value;
 }
@@ -232,7 +237,7 @@ class GemmTileStore {
         value[j] = LoadSharedFloat4(scratch + at * Layout::kRowBytes +
                                     (column / 8 ^ Layout::Key(first_row)) * 32 + column % 8 * 4);
         if (args_.bias != nullptr) value[j] = Sum(value[j], bias[j % Lanes::kUnitsPerLane]);
-        if (args_.accumulate) value[j] = Sum(value[j], old.quads[j]);
+        if (args_.accumulate) value[j] = Residual(args_.scale, value[j], old.quads[j]);
         if (args_.delta.values != nullptr) value[j] = Sum(value[j], delta[j]);
       }
 #pragma unroll
@@ -254,7 +259,7 @@ class GemmTileStore {
     }
   }
 
-  // To GemmArgs::rounded, in y's place. A thread takes two elements at a time.
+  // To GemmEpilogue::rounded, in y's place. A thread takes two elements at a time.
   __device__ __forceinline__ void Round(uint32_t scratch, int first, int rows) const {
 #pragma unroll 1
     for (int i = thread_; i < rows * kHalf; i += 128) {
@@ -424,7 +429,7 @@ class GemmWarpStore {
       float4 value = LoadSharedFloat4(Address(row, lane_column));
       if (row_ + row >= args_.m || column >= args_.n) continue;
       if (args_.bias != nullptr) value = Sum(value, bias);
-      if (args_.accumulate) value = Sum(value, old[i]);
+      if (args_.accumulate) value = Residual(args_.scale, value, old[i]);
       *Quad(row_ + row, column) = value;
     }
     __syncwarp();

@@ -53,7 +53,7 @@ class GemmSwappedStore {
         if (!Exists(begin + i, has_column)) continue;
         float value = sum[begin + i];
         if (args_.bias != nullptr) value += bias[i % 4 / 2];
-        if (args_.accumulate) value += old[i];
+        if (args_.accumulate) value = fmaf(args_.scale, value, old[i]);
         *At(begin + i, column) = value;
       }
     }

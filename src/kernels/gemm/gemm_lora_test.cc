@@ -43,7 +43,13 @@ struct Case {
   int64_t h_gap = 0;
   int64_t h_misalign = 0;
   int32_t huge_slot = -1;  // the adapter with the largest B that bf16 can hold
+  float scale = 1.0f;      // of what is added to y
 };
+
+// Inside the product, where the device's kernel takes it.
+LoraPlace PlaceOn(const Device& device, DType dtype, DType adapters) {
+  return GemmTakesLora(dtype, adapters, device) ? LoraPlace::kInside : LoraPlace::kAfter;
+}
 
 std::vector<LoraSegment> OneRowEach(int32_t rows, int32_t adapters) {
   std::vector<LoraSegment> segments;
@@ -52,7 +58,7 @@ std::vector<LoraSegment> OneRowEach(int32_t rows, int32_t adapters) {
 }
 
 std::vector<Case> Cases() {
-  return {
+  std::vector<Case> cases = {
       {"smallest", {1}, 1, 1, {{1}}, {{0, 1, 0}}, 1},
       {"no segments", {24}, 24, 16, {{1}}, {}, 3},
       {"all empty", {24}, 24, 16, {{1}}, {{0, 0, 0}, {2, 2, 0}}, 3},
@@ -96,6 +102,8 @@ std::vector<Case> Cases() {
        0,
        1},
   };
+  for (Case& c : cases) c.scale = c.accumulate ? 0.22f : 1.0f;
+  return cases;
 }
 
 // A Case with its data. h is not computed but given, on a GPU in kLoraSplits parts. What no kernel
@@ -144,9 +152,9 @@ class Problem {
   Reference Expected(int32_t row, int64_t column) const {
     Reference sum;
     for (int64_t i = 0; i < test.k; ++i) {
-      sum.Add(x_.At(row * test.k + i) * w_.At(column * test.k + i));
+      sum.Add(test.scale * x_.At(row * test.k + i) * w_.At(column * test.k + i));
     }
-    sum.Add(bias_.At(column));
+    sum.Add(test.scale * bias_.At(column));
     if (test.accumulate) sum.Add(y_before.At(row * test.n + column));
     const int32_t slot = SlotOf(row);
     for (int32_t s = 0; s < num_slices_ && slot >= 0; column -= test.slices[s++]) {
@@ -155,7 +163,7 @@ class Problem {
       for (int32_t j = 0; j < matrix.rank; ++j) {
         const double b = ToFloat(static_cast<const Adapter*>(matrix.b_rows[j])[column]);
         for (int32_t part = 0; part < num_parts_; ++part) {
-          sum.Add(matrix.scale * b * h_.At(HAt(part, s, row, test.num_rows) + j));
+          sum.Add(test.scale * matrix.scale * b * h_.At(HAt(part, s, row, test.num_rows) + j));
         }
       }
     }
@@ -183,6 +191,7 @@ class Problem {
       }
       std::copy_n(problem.y_before.data() + first * problem.test.n, y.size(), y.data());
       lora = problem.Lora(m);
+      lora.scale = problem.test.scale;
       lora.segments = segments.data();
       lora.num_segments = static_cast<int32_t>(segments.size());
       lora.h = h.data();
@@ -191,11 +200,13 @@ class Problem {
               .x_stride = problem.test.k,
               .m = m,
               .weight = &problem.weight,
-              .bias = problem.bias_.data(),
               .y = y.data(),
               .y_stride = problem.test.n,
-              .accumulate = problem.test.accumulate,
-              .lora = &lora};
+              .epilogue = {.bias = problem.bias_.data(),
+                           .accumulate = problem.test.accumulate,
+                           .scale = problem.test.scale,
+                           .lora = &lora,
+                           .lora_place = PlaceOn(problem.device_, DTypeOf<T>(), lora.dtype)}};
     }
     Batch(const Batch&) = delete;
 
@@ -340,7 +351,8 @@ void CheckEachTile(int32_t huge_slot) {
                .segments = {{0, 3, 0}, {3, 20, 1}, {22, 66, 2}, {66, 68, 1}, {68, 70, 0}},
                .num_rows = 70,
                .accumulate = true,
-               .huge_slot = huge_slot};
+               .huge_slot = huge_slot,
+               .scale = 0.22f};
   ForFirstGpu([&](Stream& stream) {
     if constexpr (kHasCuda) {
       const Problem<Bfloat16> problem(c, stream);
@@ -352,6 +364,22 @@ void CheckEachTile(int32_t huge_slot) {
       }
     }
   });
+}
+
+// What a plan must not ask for.
+TEST(GemmLoraDeathTest, ThereIsNoSuchPlace) {
+  ThreadPool threads(1);
+  Stream stream{.device = {}, .cpu_threads = &threads};
+  const Problem<float> problem(Cases()[3], stream);
+  Problem<float>::Batch batch(problem, 0, 1);
+  for (const LoraPlace place :
+       {LoraPlace::kInside, LoraPlace::kBeside, LoraPlace::kNone, LoraPlace::kAssisted}) {
+    batch.gemm.epilogue.lora_place = place;
+    EXPECT_DEATH(Gemm(batch.gemm, stream), "inside fp32|1 rows of fp32|no place for LoRA");
+  }
+  batch.gemm.epilogue.lora_place = LoraPlace::kAfter;
+  batch.lora.scale = 2.0f;
+  EXPECT_DEATH(Gemm(batch.gemm, stream), "2 != 1");
 }
 
 TEST(GemmLoraTest, EachTileOnce) { CheckEachTile(-1); }
@@ -388,7 +416,7 @@ void ExpectSameBits(const Case& c, const std::vector<int32_t>& batches, Stream& 
   std::vector<float> alone;
   for (int32_t row = 0; row < c.num_rows; ++row) {
     typename Problem<T>::Batch batch(problem, row, 1);
-    if (problem.SlotOf(row) < 0) batch.gemm.lora = nullptr;
+    if (problem.SlotOf(row) < 0) batch.gemm.epilogue.lora = nullptr;
     Gemm(batch.gemm, stream);
     Synchronize(stream);
     alone.insert(alone.end(), batch.y.data(), batch.y.data() + c.n);
@@ -412,16 +440,15 @@ void ExpectSameBits(const Case& c, const std::vector<int32_t>& batches, Stream& 
 
 // In y's place and rounded.
 void ExpectRoundsY(GemmArgs gemm, int64_t n, const GemmTile& tile, Stream& stream) {
-  LoraArgs lora = *gemm.lora;
+  LoraArgs lora = *gemm.epilogue.lora;
   Output<float> y(gemm.m * n);
   Output<Bfloat16> rounded(y.size());
   lora.y = gemm.y = y.data();
-  gemm.lora = &lora;
-  gemm.bias = nullptr;
-  gemm.accumulate = false;
+  lora.scale = 1.0f;
+  gemm.epilogue = {.lora = &lora, .lora_place = LoraPlace::kInside};
   if constexpr (kHasCuda) {
     GemmHopper(CudaArgsOf(gemm), tile, stream);
-    gemm.rounded = rounded.data();
+    gemm.epilogue.rounded = rounded.data();
     GemmHopper(CudaArgsOf(gemm), tile, stream);
   }
   Synchronize(stream);
@@ -490,6 +517,7 @@ TEST(GemmLoraTest, RowsDoNotDependOnTheirBatch) {
 template <typename T>
 void CheckActivated(Case c, bool on_cpu) {
   c.accumulate = false;
+  c.scale = 1.0f;
   const auto check = [&](Stream& stream) {
     const Problem<T> problem(c, stream);
     typename Problem<T>::Batch batch(problem, 0, c.num_rows);
@@ -504,16 +532,16 @@ void CheckActivated(Case c, bool on_cpu) {
                     stream);
     Synchronize(stream);
     const std::vector<float> y(batch.y.data(), batch.y.data() + batch.y.size());
-    const auto expect_same = [&](GemmArgs::RowRange kept, bool copies, bool leaves_others,
+    const auto expect_same = [&](GemmEpilogue::RowRange kept, bool copies, bool leaves_others,
                                  const auto& compute) {
       SCOPED_TRACE("kept from " + std::to_string(kept.begin) + " to " + std::to_string(kept.end) +
                    (copies ? ", copied" : ""));
       Output<T> out(expected.size()), copy(expected_copy.size());
       constexpr float kUnwritten = 12345.0f;
       std::fill_n(batch.y.data(), batch.y.size(), kUnwritten);
-      batch.gemm.activated = out.data();
-      batch.gemm.kept_rows = kept;
-      batch.gemm.rounded = copies ? copy.data() : nullptr;
+      batch.gemm.epilogue.activated = out.data();
+      batch.gemm.epilogue.kept_rows = kept;
+      batch.gemm.epilogue.rounded = copies ? copy.data() : nullptr;
       compute();
       Synchronize(stream);
       EXPECT_TRUE(testing::BitEqual(out.data(), expected.data(), expected.size()));
@@ -530,8 +558,8 @@ void CheckActivated(Case c, bool on_cpu) {
         }
       }
     };
-    const GemmArgs::RowRange none = {};
-    const GemmArgs::RowRange some = {c.num_rows / 3, c.num_rows - c.num_rows / 4};
+    const GemmEpilogue::RowRange none = {};
+    const GemmEpilogue::RowRange some = {c.num_rows / 3, c.num_rows - c.num_rows / 4};
     const bool on_gpu = !stream.device.is_cpu();
     expect_same(none, false, false, [&] { Gemm(batch.gemm, stream); });
     expect_same(some, on_gpu, false, [&] { Gemm(batch.gemm, stream); });

@@ -51,9 +51,9 @@ __device__ __forceinline__ void StoreOne(const GemmCudaArgs& args, int64_t row, 
                                          float value) {
   const GemmArgs& gemm = args.gemm;
   if (row >= gemm.m || column >= args.n) return;
-  if (gemm.bias != nullptr) value += gemm.bias[column];
+  if (gemm.epilogue.bias != nullptr) value += gemm.epilogue.bias[column];
   float* y = gemm.y + row * gemm.y_stride + column;
-  *y = gemm.accumulate ? value + *y : value;
+  *y = gemm.epilogue.accumulate ? fmaf(gemm.epilogue.scale, value, *y) : value;
 }
 
 template <DType kType, bool kVectors>

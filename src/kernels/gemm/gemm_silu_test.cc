@@ -55,7 +55,7 @@ class Activated {
     Output<T> out(m * n_, misalign);
     Output<float> y(m * 2 * n_);
     GemmArgs args = Args(m, y.data());
-    args.activated = out.data();
+    args.epilogue.activated = out.data();
     compute(args);
     Synchronize(stream_);
     EXPECT_TRUE(testing::BitEqual(out.data(), expected_.data(), m * n_)) << "m " << m;
@@ -70,9 +70,9 @@ class Activated {
             .x_stride = weight_.k(),
             .m = m,
             .weight = &weight_,
-            .bias = has_bias_ ? bias_.data() : nullptr,
             .y = y,
             .y_stride = weight_.n(),
+            .epilogue = {.bias = has_bias_ ? bias_.data() : nullptr},
             .x_is_fp32 = std::is_same_v<T, float>};
   }
 

@@ -27,15 +27,16 @@ struct Case {
   int64_t m;
   bool bias = false;
   bool accumulate = false;
-  int64_t x_gap = 0;  // elements between the rows of x and of y
+  float scale = 1.0f;  // of what is added to y
+  int64_t x_gap = 0;   // elements between the rows of x and of y
   int64_t y_gap = 0;
   int64_t misalign = 0;
   friend std::ostream& operator<<(std::ostream& os, const Case& c) {
     os << "n";
     for (const int64_t n : c.parts) os << " " << n;
     return os << ", k " << c.k << ", m " << c.m << (c.bias ? ", bias" : "")
-              << (c.accumulate ? ", accumulate" : "") << ", gaps " << c.x_gap << " " << c.y_gap
-              << ", misalign " << c.misalign;
+              << (c.accumulate ? ", accumulate" : "") << ", scale " << c.scale << ", gaps "
+              << c.x_gap << " " << c.y_gap << ", misalign " << c.misalign;
   }
 };
 
@@ -45,13 +46,16 @@ const Case kCases[] = {
     {.parts = {1}, .k = 513, .m = 2, .accumulate = true},
     {.parts = {31}, .k = 2, .m = 5, .y_gap = 1},
     {.parts = {32}, .k = 3, .m = 14, .x_gap = 3, .misalign = 3},
-    {.parts = {33}, .k = 64, .m = 15, .bias = true, .accumulate = true, .y_gap = 7},
+    {.parts = {33}, .k = 64, .m = 15, .bias = true, .accumulate = true, .scale = 0.22f, .y_gap = 7},
     {.parts = {64}, .k = 512, .m = 16, .misalign = 1},
     {.parts = {5, 3, 29}, .k = 257, .m = 17, .bias = true, .x_gap = 5, .y_gap = 2},
     {.parts = {48, 48}, .k = 511, .m = 28, .accumulate = true, .misalign = 5},
     {.parts = {100}, .k = 1025, .m = 29, .x_gap = 1},
     {.parts = {17, 15}, .k = 100, .m = 257, .bias = true, .y_gap = 3},
     {.parts = {300}, .k = 600, .m = 4, .accumulate = true},
+    {.parts = {300}, .k = 600, .m = 4, .accumulate = true, .scale = -1.5f},
+    {.parts = {264}, .k = 96, .m = 40, .bias = true, .accumulate = true, .scale = 0.22f},
+    {.parts = {264}, .k = 96, .m = 200, .bias = true, .accumulate = true, .scale = 0.22f},
     {.parts = {70}, .k = 33, .m = 600, .accumulate = true, .x_gap = 2, .y_gap = 1, .misalign = 7},
 };
 
@@ -84,10 +88,11 @@ struct Problem {
             .x_stride = x_stride,
             .m = m,
             .weight = &weight,
-            .bias = test.bias ? bias.data() : nullptr,
             .y = y,
             .y_stride = y_stride,
-            .accumulate = test.accumulate,
+            .epilogue = {.bias = test.bias ? bias.data() : nullptr,
+                         .accumulate = test.accumulate,
+                         .scale = test.scale},
             .x_is_fp32 = std::is_same_v<X, float>};
   }
 
@@ -96,9 +101,9 @@ struct Problem {
     int64_t part = 0, local = column;
     while (local >= test.parts[part]) local -= test.parts[part++];
     for (int64_t i = 0; i < k; ++i) {
-      sum.Add(x.At(row * x_stride + i) * weights[part].At(local * k + i));
+      sum.Add(test.scale * x.At(row * x_stride + i) * weights[part].At(local * k + i));
     }
-    if (test.bias) sum.Add(bias.At(column));
+    if (test.bias) sum.Add(test.scale * bias.At(column));
     if (test.accumulate) sum.Add(y_before.At(row * y_stride + column));
     return sum;
   }
@@ -436,7 +441,8 @@ TEST(GemmTest, EachTileOnce) {
   ForFirstGpu([](Stream& stream) {
     if constexpr (kHasCuda) {
       const Problem<Bfloat16> problem(
-          {.parts = {264}, .k = 1480, .m = 70, .bias = true, .accumulate = true}, 42);
+          {.parts = {264}, .k = 1480, .m = 70, .bias = true, .accumulate = true, .scale = 0.22f},
+          42);
       const std::vector<Reference> expected = problem.Expected();
       const GemmWeight weight = GemmWeight::Pack(problem.views, DType::kBF16, stream);
       for (const GemmTile& tile : HopperGemmTiles(DType::kBF16)) {

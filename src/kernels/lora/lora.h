@@ -37,8 +37,18 @@ struct LoraSegment {
 // Rows of one adapter, one after the other, that a GPU's kernels take together.
 inline constexpr int32_t kLoraTileRows = 8;
 
+// Where the LoRA of a product's rows is computed. A plan chooses (model/launch_plan.h), and what
+// cannot do it CHECKs.
+enum class LoraPlace : uint8_t {
+  kNone,      // there is none
+  kInside,    // in the product's kernel, after LoraShrink: where GemmTakesLora
+  kBeside,    // all of Lora, while the product runs: where GemmRunsLoraBeside, by LoraArgs::beside
+  kAfter,     // by LoraExpand behind the product: anywhere
+  kAssisted,  // by the host's processor (LoraBridge), while the adapter is on its way
+};
+
 // What it takes to compute LoRA of up to kLoraBesideRowsMax rows beside the product that it is
-// added to, see GemmArgs::lora_after and GemmRunsLoraBeside.
+// added to, see LoraPlace::kBeside.
 inline constexpr int32_t kLoraBesideRowsMax = 64;
 inline constexpr int32_t kLoraBesideWords = 256;
 struct LoraBeside {
@@ -75,6 +85,7 @@ struct LoraArgs {
   int64_t y_stride = 0;
   int64_t slice_begin[kLoraSlicesMax] = {};  // first column of slice s in y
   int64_t slice_n[kLoraSlicesMax] = {};      // columns of slice s
+  float scale = 1.0f;                        // of all that is added to y, beside each matrix's own
   // [num_rows, n / 2] of dtype, or null: LoraExpand also computes SwiGLU's GatedActivation of y to
   // it, of rows with LoRA and without. Two slices are y's halves, y's rows lie without gaps, and y
   // is scratch then. GPU only.
@@ -86,13 +97,13 @@ struct LoraArgs {
   // nobody begin before all else has ended, so LoraShrink finds x and need not wait for it, too.
   bool follows_product = false;
   // The next thing launched after LoraShrink is a Gemm of the same x that adds what it computed
-  // (GemmArgs::lora): LoraShrink lets nobody begin before x is there, so Gemm finds x, and waits
-  // for h alone. The host CHECKs this one and the one above (LaunchLedger).
+  // (LoraPlace::kInside): LoraShrink lets nobody begin before x is there, so Gemm finds x, and
+  // waits for h alone. The host CHECKs this one and the one above (LaunchLedger).
   bool precedes_product = false;
 };
 
 // Floats of `h` for launches of up to num_slices * num_rows rows and ranks of up to h_stride. On a
-// GPU Gemm (GemmArgs::lora) puts h behind the parts as its kernel takes it (lora_pack.cuh).
+// GPU Gemm (LoraPlace::kInside) puts h behind the parts as its kernel takes it (lora_pack.cuh).
 inline int64_t LoraScratchFloats(const Device& device, int64_t rows, int64_t h_stride) {
   if (device.is_cpu()) return rows * h_stride;
   return (kLoraSplits * h_stride + (h_stride + 15) / 16 * 16) * rows + 4;

@@ -452,7 +452,10 @@ void ExpandLoneRow(const LoraArgs& args, const LoraItem& item, const LoraItem* n
 }
 
 template <typename Element>
-void ExpandItem(const LoraArgs& args, const LoraItem& item, const LoraItem* next) {
+void ExpandItem(const LoraArgs& args, LoraItem item, const LoraItem* next) {
+  LoraMatrix scaled = *item.matrix;
+  scaled.scale *= args.scale;
+  item.matrix = &scaled;
   if (item.rows() > kLoraFewRows) {  // y is what must be read and written once
     ForEachRowTile<kExpandRowsMax>(item, [&](int32_t row, auto rows) {
       ExpandRows<Element, decltype(rows)::value>(args, item, row, item.begin, item.end);

@@ -163,7 +163,7 @@ class Expander {
     for (int rank = thread & ((1 << shift) - 1); rank < ranks; rank += 1 << shift) {
       h_[row * h_stride_ + rank] = SumOfParts(row_begin + row, rank, slice, matrix.rank);
     }
-    scales_[2 * row] = matrix.scale;
+    scales_[2 * row] = matrix.scale * args_.lora.scale;
   }
 
   // One warp per row. The row's largest element decides the power of two for all of them.
@@ -185,7 +185,7 @@ class Expander {
       const int exponent = ExponentFor(peak);
       for (int rank = lane; rank < ranks; rank += 32) to[rank] *= PowerOfTwo(exponent);
       if (lane == 0) {
-        scales_[2 * row] = matrix.scale;
+        scales_[2 * row] = matrix.scale * args_.lora.scale;
         scales_[2 * row + 1] = PowerOfTwo(-exponent);
       }
     }

@@ -71,7 +71,7 @@ __global__ void FloatExpandKernel(const __grid_constant__ LoraArgs args) {
         sum = fmaf(h[j], static_cast<const float*>(item.matrix.b_rows[j])[column], sum);
       }
       float* y = args.y + row * args.y_stride + args.slice_begin[blockIdx.z] + column;
-      *y = fmaf(item.matrix.scale, sum, *y);
+      *y = fmaf(item.matrix.scale * args.scale, sum, *y);
     }
     __syncthreads();
   }
