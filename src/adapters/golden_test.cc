@@ -9,7 +9,7 @@
 #include "adapters/lora_weights.h"
 #include "adapters/peft_config.h"
 #include "base/file.h"
-#include "model/lora_store.h"
+#include "layers/lora_store.h"
 #include "model/model_test_util.h"
 #include "model/test_session.h"
 

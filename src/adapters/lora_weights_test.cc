@@ -16,7 +16,7 @@
 #include "adapters/peft_folder.h"
 #include "base/file.h"
 #include "base/unwanted_work.h"
-#include "model/lora_store.h"
+#include "layers/lora_store.h"
 #include "tensor/stream.h"
 
 namespace graft {

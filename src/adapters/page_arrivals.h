@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "adapters/host_store.h"
-#include "model/layer_gate.h"
+#include "layers/layer_gate.h"
 #include "step/step_plan.h"
 #include "tensor/cuda_memory.h"
 

@@ -15,9 +15,9 @@
 #include <vector>
 
 #include "adapters/page_arrivals.h"
+#include "layers/lora_store.h"
 #include "model/config.h"
 #include "model/kv_pool.h"
-#include "model/lora_store.h"
 #include "step/adapter_loader.h"
 #include "tensor/cuda_memory.h"
 

@@ -28,8 +28,8 @@
 #include "adapters/rank_copies.h"
 #include "base/metrics.h"
 #include "base/turn_queue.h"
+#include "layers/lora_store.h"
 #include "model/kv_pool.h"
-#include "model/lora_store.h"
 #include "step/adapter_loader.h"
 
 namespace graft {

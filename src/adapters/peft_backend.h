@@ -15,8 +15,8 @@
 #include "adapters/reads_beside.h"
 #include "base/file.h"
 #include "base/json_fwd.h"
+#include "layers/served_types.h"
 #include "model/config.h"
-#include "model/served_types.h"
 #include "step/adapter_loader.h"
 
 namespace graft {

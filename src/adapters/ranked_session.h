@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "model/lora_store.h"
+#include "layers/lora_store.h"
 #include "model/shard.h"
 #include "model/test_session.h"
 #include "tensor/shared_memory.h"

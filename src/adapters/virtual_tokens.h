@@ -9,9 +9,9 @@
 
 #include "adapters/prompt_config.h"
 #include "base/status.h"
+#include "layers/served_types.h"
 #include "model/config.h"
 #include "model/safetensors.h"
-#include "model/served_types.h"
 #include "tensor/buffer.h"
 
 namespace graft {

@@ -16,8 +16,8 @@
 #include "assist/assist_profile.h"
 #include "assist/assist_workers.h"
 #include "base/metrics.h"
+#include "executor/step_bridge.h"
 #include "model/forward_batch.h"
-#include "model/lora_bridge.h"
 #include "tensor/allocations.h"
 #include "tensor/buffer.h"
 #include "tensor/shared_memory.h"
@@ -39,7 +39,7 @@ struct CpuAssistOptions {
 // Workers, as many as asked for; 0: by the machine's cores.
 int ChooseAssistWorkers(int asked);
 
-class CpuAssist : public LoraBridge {
+class CpuAssist : public StepBridge {
  public:
   // For steps of up to `rows_max` rows of a model in `types`. `store`, `arrivals` and `metrics` are
   // borrowed. Measures what the work costs, and starts the workers.

@@ -19,7 +19,7 @@
 #include "base/log.h"
 #include "bench/bench_commands.h"
 #include "kernels/rank_sum/rank_sum.h"
-#include "model/gpu_exchange.h"
+#include "layers/gpu_exchange.h"
 #include "profile/report.h"
 #include "tensor/cuda_graph.h"
 #include "tensor/cuda_memory.h"

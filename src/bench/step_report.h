@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "base/json.h"
-#include "model/gpu_exchange.h"
+#include "layers/gpu_exchange.h"
 #include "options/option.h"
 
 namespace graft {

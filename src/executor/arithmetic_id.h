@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <string>
 
-#include "model/served_types.h"
+#include "layers/served_types.h"
 #include "tensor/device.h"
 
 namespace graft {

@@ -19,8 +19,8 @@
 #include "executor/ragged_batch.h"
 #include "executor/rank_link.h"
 #include "executor/sequence_sampler.h"
-#include "model/lora_bridge.h"
-#include "model/lora_store.h"
+#include "executor/step_bridge.h"
+#include "layers/lora_store.h"
 #include "model/transformer.h"
 #include "step/executor.h"
 #include "tensor/cuda_memory.h"
@@ -30,7 +30,7 @@ namespace graft {
 // The parts that some servers have and others do not.
 struct ExecutorParts {
   const PageArrivals* arrivals = nullptr;  // null: plans name what is wholly there alone
-  LoraBridge* bridge = nullptr;            // null: all steps wait for what arrives
+  StepBridge* bridge = nullptr;            // null: all steps wait for what arrives
   BridgeRates bridge_rates;                // what it costs
   RankLink* ranks = nullptr;               // null: there is one rank
   Turns* turns = nullptr;                  // null: no other work beside the steps of a CPU

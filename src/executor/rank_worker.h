@@ -21,9 +21,9 @@
 #include "adapters/page_copier.h"
 #include "executor/decode_graphs.h"
 #include "executor/rank_message.h"
+#include "layers/lora_store.h"
+#include "layers/rank_exchange.h"
 #include "model/kv_pool.h"
-#include "model/lora_store.h"
-#include "model/rank_exchange.h"
 #include "model/transformer.h"
 #include "tensor/communicator.h"
 

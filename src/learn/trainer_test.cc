@@ -9,8 +9,8 @@
 
 #include "base/file.h"
 #include "base/random.h"
+#include "layers/lora_store.h"
 #include "learn/test_model.h"
-#include "model/lora_store.h"
 #include "model/test_session.h"
 
 namespace graft {

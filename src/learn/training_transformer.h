@@ -13,12 +13,12 @@
 
 #include "base/status.h"
 #include "kernels/attention_backward/attention_backward.h"
+#include "layers/launch_plan.h"
 #include "learn/adapter_in_training.h"
 #include "learn/training_batch.h"
 #include "learn/training_sizes.h"
 #include "model/config.h"
 #include "model/kv_pool.h"
-#include "model/launch_plan.h"
 #include "model/rope_table.h"
 #include "model/weights.h"
 #include "tensor/buffer.h"

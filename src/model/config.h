@@ -12,7 +12,7 @@
 
 #include "base/json_fwd.h"
 #include "base/status.h"
-#include "kernels/gated_activation/gated_activation.h"
+#include "layers/layer_spec.h"
 #include "tensor/dtype.h"
 
 namespace graft {
@@ -43,35 +43,12 @@ struct RopeConfig {
   double attention_factor = 1.0;
 };
 
-// What one layer computes, whatever the architecture is called:
-//   x += [output norm](attention(norm(x)));  x += [output norm](mlp(norm(x)))
-struct LayerSpec {
-  int32_t window = 0;            // sliding window in tokens, 0: full attention
-  int32_t rope = 0;              // which of ModelConfig::ropes turns its queries and keys
-  float attention_scale = 1.0f;  // of q k^T
-  float score_cap = 0.0f;        // AttentionArgs::score_cap
-  bool qk_norm = false;          // RMSNorm over each head of q and k, before RoPE
-  bool output_norms = false;     // RMSNorm of what attention and MLP return
-  Activation activation = Activation::kSilu;
-
-  bool operator==(const LayerSpec&) const = default;
-};
-
-struct ModelConfig {
+struct ModelConfig : ModelShape {
   Architecture architecture = Architecture::kLlama;
   std::string name_or_path;  // HF's _name_or_path, may be ""
 
-  int32_t vocab_size = 0;
-  int32_t hidden_size = 0;
-  int32_t intermediate_size = 0;
-  int32_t num_layers = 0;
-  int32_t num_heads = 0;
-  int32_t num_kv_heads = 0;  // divides num_heads
-  int32_t head_dim = 0;      // even
-  int32_t rotary_dim = 0;    // the first dimensions of a head, which RoPE turns; 0: all
   int32_t context_tokens_max = 0;
 
-  float rms_norm_epsilon = 1e-6f;
   bool tied_embeddings = false;  // lm_head is the embedding table
   bool qkv_bias = false;
   bool o_bias = false;
@@ -79,7 +56,6 @@ struct ModelConfig {
   bool scales_embeddings = false;  // by sqrt(hidden_size), see EmbeddingScale
   bool norms_add_one = false;      // the checkpoint's norm weights are what is added to 1
   bool fused_projections = false;  // the checkpoint has q, k, v and gate, up stacked
-  float logit_cap = 0.0f;          // 0: none; c: logits x become c tanh(x / c)
   std::vector<LayerSpec> layers;   // [num_layers]
   std::vector<RopeConfig> ropes = {{}};
 
@@ -89,11 +65,7 @@ struct ModelConfig {
   // Of generation_config.json: what was not taken, and why.
   std::vector<std::string> ignored_of_generation;
 
-  int64_t q_size() const { return int64_t{num_heads} * head_dim; }
-  int64_t kv_size() const { return int64_t{num_kv_heads} * head_dim; }
-  int64_t qkv_size() const { return q_size() + 2 * kv_size(); }
   int32_t widest_window() const;  // of any layer; 0: all attend fully
-  int32_t num_rotary() const { return rotary_dim > 0 ? rotary_dim : head_dim; }
   // num_layers layers of grouped full attention and SwiGLU.
   void SetPlainLayers();
   // Weights and biases, each tensor counted once.

@@ -4,7 +4,8 @@ namespace graft {
 
 KvLayout MakeKvLayout(const ModelConfig& config, int32_t page_tokens, DType dtype) {
   CHECK_GT(page_tokens, 0);
-  return KvLayout{.num_layers = config.num_layers,
+  CHECK_EQ(config.layers.size(), static_cast<size_t>(config.num_layers));
+  return KvLayout{.num_layers = NumKvLayers(config.layers),
                   .num_kv_heads = config.num_kv_heads,
                   .head_dim = config.head_dim,
                   .page_tokens = page_tokens,

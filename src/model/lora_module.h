@@ -1,25 +1,17 @@
-// The seven projections of a layer that an adapter may change, in the order in which they stand
-// everywhere (matrix tables, pages), and the projections of an HF checkpoint, which are these seven
-// or stack some of them. Plain data.
+// The names of a layer's projections that an adapter may change, and the projections of an HF
+// checkpoint, which are these seven or stack some of them. Plain data.
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <optional>
 #include <span>
 #include <string>
 #include <string_view>
 
+#include "layers/lora_targets.h"
 #include "model/config.h"
 
 namespace graft {
-
-enum class LoraModule : uint8_t { kQ, kK, kV, kO, kGate, kUp, kDown };
-
-inline constexpr int kLoraModules = 7;
-inline constexpr std::array<LoraModule, kLoraModules> kAllLoraModules = {
-    LoraModule::kQ,    LoraModule::kK,  LoraModule::kV,   LoraModule::kO,
-    LoraModule::kGate, LoraModule::kUp, LoraModule::kDown};
 
 // "q_proj".
 std::string_view LoraModuleName(LoraModule module);

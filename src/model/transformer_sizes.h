@@ -6,9 +6,9 @@
 
 #include "kernels/common/kv_layout.h"
 #include "kernels/lora/lora.h"
+#include "layers/served_types.h"
 #include "model/config.h"
 #include "model/forward_batch.h"
-#include "model/served_types.h"
 #include "tensor/device.h"
 
 namespace graft {

@@ -11,36 +11,14 @@
 #include <vector>
 
 #include "kernels/gemm/gemm.h"
+#include "layers/layer_weights.h"
+#include "layers/served_types.h"
 #include "model/config.h"
-#include "model/served_types.h"
 #include "model/shard.h"
 #include "tensor/buffer.h"
 #include "tensor/stream.h"
 
 namespace graft {
-
-// The projections of a layer, which adapters change.
-struct LayerProjections {
-  GemmWeight qkv;      // [q + k + v, hidden]
-  GemmWeight o;        // [hidden, q]
-  GemmWeight gate_up;  // [2 intermediate, hidden]
-  GemmWeight down;     // [hidden, intermediate]
-};
-
-// Biases and norms that the architecture does not have are empty: data() is null.
-struct LayerWeights : LayerProjections {
-  Buffer attention_norm;         // fp32 [hidden]; HF's input_layernorm
-  Buffer attention_output_norm;  // fp32 [hidden], where LayerSpec::output_norms
-  Buffer qkv_bias;               // fp32
-  Buffer q_norm;                 // fp32 [head_dim]
-  Buffer k_norm;
-  Buffer o_bias;
-  // fp32 [hidden]; HF's post_attention_layernorm, or pre_feedforward_layernorm with output norms
-  Buffer mlp_norm;
-  Buffer mlp_output_norm;  // as attention's
-  Buffer gate_up_bias;
-  Buffer down_bias;
-};
 
 struct ModelWeights {
   ServedTypes types;

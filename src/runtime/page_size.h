@@ -5,8 +5,8 @@
 
 #include <cstdint>
 
+#include "layers/served_types.h"
 #include "model/config.h"
-#include "model/served_types.h"
 
 namespace graft {
 

@@ -11,7 +11,7 @@
 #include "base/status.h"
 #include "engine/engine.h"
 #include "engine/goal.h"
-#include "model/gpu_exchange.h"
+#include "layers/gpu_exchange.h"
 #include "options/command.h"
 #include "options/option.h"
 #include "runtime/adapter_texts.h"

@@ -6,8 +6,8 @@
 #include "base/thread_pool.h"
 #include "executor/decode_graphs.h"
 #include "executor/model_executor.h"
+#include "layers/lora_store.h"
 #include "model/kv_pool.h"
-#include "model/lora_store.h"
 #include "model/weights.h"
 #include "runtime/page_size.h"
 

@@ -8,9 +8,9 @@
 #include <string>
 
 #include "base/status.h"
+#include "layers/gpu_exchange.h"
+#include "layers/served_types.h"
 #include "model/config.h"
-#include "model/gpu_exchange.h"
-#include "model/served_types.h"
 #include "model/transformer_sizes.h"
 #include "runtime/adapter_reading.h"
 #include "runtime/memory_sum.h"

@@ -1,4 +1,4 @@
-#include "model/launch_plan.h"
+#include "layers/launch_plan.h"
 
 #include "base/check.h"
 
@@ -50,7 +50,7 @@ void AddProductAndLora(const LaunchConditions& conditions, ProductPlan& plan) {
   if (plan.lora.drawn == LoraPlace::kAfter) AddLora(drawn, plan);
 }
 
-// Of gate and up: what activates, and which rows are left to a launch of its own.
+// For gate and up: what activates, and which rows are left to a launch of its own.
 void AddActivation(const LaunchConditions& conditions, ProductPlan& plan) {
   const bool fuses = conditions.fuses_activation;
   const bool inside = plan.lora.prompts == LoraPlace::kInside;
@@ -120,7 +120,7 @@ void LinkNeighbours(ProductPlan& plan, bool can_follow) {
 
 LoraBesideScope ChooseBesideScope(int32_t rank_bound, int32_t num_tiles,
                                   int32_t num_multiprocessors) {
-  // Where the ways take the same time on an H200, whose multiprocessors are so many; those of other
+  // Where the ways take the same time on an H200, which has so many multiprocessors; those of other
   // cards are taken for as fast. Beside its products LoRA has a fifth of the card, which more
   // adapters' bytes take longer to pass than the products'. The MLP's products take longest; beside
   // the others, which are short, a tile of rows costs as much again as 16 of its ranks.

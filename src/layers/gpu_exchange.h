@@ -7,7 +7,7 @@
 #include <string>
 
 #include "base/status.h"
-#include "model/rank_exchange.h"
+#include "layers/rank_exchange.h"
 #include "tensor/communicator.h"
 #include "tensor/device.h"
 

@@ -19,7 +19,7 @@ class RankExchange {
 
   virtual int32_t rank() const = 0;
   virtual int32_t num_ranks() const = 0;
-  // Of a part at most.
+  // The most that a part has.
   virtual int64_t part_floats() const = 0;
 
   // Comes before a step's exchanges. Returns where this rank finds rank 0's tokens; others' need

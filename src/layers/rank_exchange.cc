@@ -1,4 +1,4 @@
-#include "model/rank_exchange.h"
+#include "layers/rank_exchange.h"
 
 #include <algorithm>
 #include <cstring>

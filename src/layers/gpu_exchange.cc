@@ -1,4 +1,4 @@
-#include "model/gpu_exchange.h"
+#include "layers/gpu_exchange.h"
 
 #include <algorithm>
 #include <cmath>
@@ -35,7 +35,7 @@ struct BlockLayout {
   int64_t end;
 };
 
-// Ranks whose kernels read each other's memory. Why nobody writes what another one still reads: a
+// Ranks with kernels that read each other's memory. Why none writes what another still reads: a
 // part is written by a kernel behind a meeting of the other part, to which all came after they had
 // read this one; a step's first part, its sums and its tokens behind the meeting that begins it.
 class PeerExchange : public RankExchange {
@@ -115,8 +115,7 @@ class PeerExchange : public RankExchange {
 // In steps of the kernels' vectors, so that every rank's floats begin on their borders.
 int64_t VectorsOf(int64_t n) { return (n + 3) / 4 * 4; }
 
-// Of ranks whose parts come to lie side by side in this GPU's own memory, and the rank's own one in
-// front of them.
+// Ranks' parts that come to lie side by side in this GPU's own memory, the rank's own one in front.
 class GatheredParts {
  public:
   GatheredParts(int32_t rank, int32_t num_ranks, const GpuExchangeLimits& limits,
@@ -166,7 +165,7 @@ class NcclExchange : public RankExchange {
   int32_t num_ranks() const override { return communicator_.num_ranks(); }
   int64_t part_floats() const override { return limits_.part_floats; }
 
-  // Tokens are as wide as floats, and nobody computes with them on their way.
+  // Tokens are as wide as floats, and nothing computes with them on their way.
   const int32_t* Begin(std::span<const int32_t> tokens, Stream& stream) override {
     if (tokens.empty()) return tokens.data();
     nccl_->AllGather(reinterpret_cast<const float*>(tokens.data()), tokens_.as<float>(),
@@ -188,7 +187,7 @@ class NcclExchange : public RankExchange {
         {.ranks = parts_.Of(moved), .num_rows = num_rows, .vocab_size = vocab_size, .out = out},
         stream);
   }
-  // NCCL's calls must match in size, which who gives a step up does not know of its logits.
+  // NCCL's calls must match in size, which a rank that gives a step up does not know of its logits.
   void Skip(int64_t n, Stream& stream) override {
     if (n == 0) EndRank(rank(), ResourceExhaustedError("memory ran out in a step's logits"));
     nccl_->AllGather(parts_.part(), parts_.all(), VectorsOf(n), stream);

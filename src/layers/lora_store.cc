@@ -1,4 +1,4 @@
-#include "model/lora_store.h"
+#include "layers/lora_store.h"
 
 #include <algorithm>
 #include <span>
@@ -17,8 +17,8 @@ int32_t RankMaxOf(std::span<const LoraMatrix> matrices) {
 
 }  // namespace
 
-LoraStore::LoraStore(const ModelConfig& config, int32_t adapters_max, const Device& device)
-    : num_layers_(config.num_layers),
+LoraStore::LoraStore(const ModelShape& model, int32_t adapters_max, const Device& device)
+    : num_layers_(model.num_layers),
       adapters_max_(adapters_max),
       device_(device),
       copies_(device, nullptr),
@@ -33,9 +33,9 @@ LoraStore::LoraStore(const ModelConfig& config, int32_t adapters_max, const Devi
   }
 }
 
-BytesNeeded LoraStore::BytesFor(const ModelConfig& config, int32_t adapters_max,
+BytesNeeded LoraStore::BytesFor(const ModelShape& model, int32_t adapters_max,
                                 const Device& device) {
-  const int64_t slot = int64_t{config.num_layers} * kLoraModules * int64_t{sizeof(LoraMatrix)} +
+  const int64_t slot = int64_t{model.num_layers} * kLoraModules * int64_t{sizeof(LoraMatrix)} +
                        int64_t{sizeof(VirtualRows)};
   const int64_t per_slot = sizeof(std::optional<Resident>) + sizeof(std::atomic<int32_t>);
   const int64_t on_host = adapters_max * (slot + per_slot);
@@ -73,9 +73,10 @@ void LoraStore::Enter(int32_t slot, const std::function<Resident()>& make) {
   if (previous.has_value()) Count(*previous, -1);
 }
 
-// The engine's thread waits for no copy here. Of another slot: even a table's row lies in the
-// device behind the rows of the adapter that the loader has queued, so that whoever copies holds
-// another lock. Of this one: a GPU's table keeps what it said, as no step names a free slot.
+// The engine's thread waits for no copy here. Not for those of another slot: even a table's row
+// lies in the device behind the rows of the adapter that the loader has queued, so that a copy is
+// made under another lock. Nor for this one's: a GPU's table keeps what it said, as no step names a
+// free slot.
 void LoraStore::Free(int32_t slot) {
   CHECK(slot >= 0 && slot < adapters_max_) << "slot " << slot << " of " << adapters_max_;
   std::optional<Resident> previous;

@@ -15,9 +15,9 @@
 
 #include "kernels/common/virtual_rows.h"
 #include "kernels/lora/lora.h"
-#include "model/config.h"
-#include "model/lora_module.h"
-#include "model/owned_lora.h"
+#include "layers/layer_spec.h"
+#include "layers/lora_targets.h"
+#include "layers/owned_lora.h"
 #include "tensor/allocations.h"
 #include "tensor/buffer.h"
 #include "tensor/cuda_memory.h"
@@ -26,10 +26,9 @@ namespace graft {
 
 class LoraStore {
  public:
-  LoraStore(const ModelConfig& config, int32_t adapters_max, const Device& device = {});
+  LoraStore(const ModelShape& model, int32_t adapters_max, const Device& device = {});
   // What the tables take; adapters take memory of their own (Set) or pages (Place).
-  static BytesNeeded BytesFor(const ModelConfig& config, int32_t adapters_max,
-                              const Device& device);
+  static BytesNeeded BytesFor(const ModelShape& model, int32_t adapters_max, const Device& device);
   LoraStore(const LoraStore&) = delete;
   LoraStore& operator=(const LoraStore&) = delete;
 
@@ -42,7 +41,7 @@ class LoraStore {
 
   // Makes the adapter servable from `slot`, instead of what was there, in memory of its own.
   void Set(int32_t slot, OwnedLora lora);
-  // The same for one whose rows and tables of rows lie in the device's memory already, which the
+  // The same for one that has its rows and tables of rows in the device's memory already, which the
   // caller keeps; `bytes` of it. `virtual_rows` of its virtual tokens; null: it has none.
   void Place(int32_t slot, std::vector<LoraMatrix> matrices, int64_t bytes,
              VirtualRows virtual_rows = nullptr);
@@ -70,7 +69,7 @@ class LoraStore {
     int32_t rank_max = 0;
     int64_t bytes = 0;
     std::vector<LoraMatrix> matrices;    // pointing into the device's memory
-    VirtualRows virtual_rows = nullptr;  // likewise
+    VirtualRows virtual_rows = nullptr;  // as well
     std::optional<OwnedLora> lora;       // on the CPU, without the matrices; on a GPU its copy:
     Buffer buffer;
     Buffer rows;  // the row tables
@@ -90,7 +89,8 @@ class LoraStore {
 
   std::mutex copy_mutex_;  // before mutex_; guards the stream of copies, and is held while they run
   OwnedStream copies_;
-  // Guards slots_ and slots_of_rank_; the rule on who may name a slot guards the table's entries.
+  // Guards slots_ and slots_of_rank_; the rule on which steps may name a slot guards the table's
+  // entries.
   std::mutex mutex_;
   std::vector<std::optional<Resident>> slots_;
   std::map<int32_t, int32_t> slots_of_rank_;  // how many, of the ranks that there are

@@ -1,4 +1,4 @@
-#include "model/launch_plan.h"
+#include "layers/launch_plan.h"
 
 #include <gtest/gtest.h>
 

@@ -6,25 +6,18 @@
 #include <cstdint>
 
 #include "kernels/lora/lora.h"
-#include "model/lora_module.h"
+#include "layers/lora_targets.h"
 #include "tensor/stream.h"
 
 namespace graft {
 
-struct HostBatch;
-
 class LoraBridge {
  public:
   virtual ~LoraBridge() = default;
-  // Called before a step with adapters under way: if it can compute for them, it becomes the
-  // batch's bridge and fills in the settled segments, which are those of all other adapters.
-  virtual void Enter(HostBatch* batch) = 0;
-  // How many layers of the step entered last it took.
-  virtual int32_t num_layers_taken() const = 0;
   // Called before the layer's first kernel is launched. True: what the adapters under way add to
   // this layer comes from Begin and Finish; false: the device computes it, as it does for others.
   virtual bool TakesLayer(int32_t layer) = 0;
-  // Before and behind the product of x with the weights of the modules from `first` on, whose
+  // Before and behind the product of x with the weights of the modules from `first` on: their
   // slices lie side by side in y. `args` says where x and y are; it has no segments.
   virtual void Begin(int32_t layer, LoraModule first, const LoraArgs& args, Stream& stream) = 0;
   virtual void Finish(const LoraArgs& args, Stream& stream) = 0;

@@ -58,7 +58,7 @@ struct Launch {
 struct LoraPlaces {
   LoraPlace drawn = LoraPlace::kNone;
   LoraPlace prompts = LoraPlace::kNone;
-  LoraPlace arriving = LoraPlace::kNone;  // rows of either kind whose adapters are under way
+  LoraPlace arriving = LoraPlace::kNone;  // rows of either kind, of adapters under way
 
   // What the product's kernel has to do with LoRA: kInside, kBeside or kNone.
   LoraPlace in_product() const {
@@ -79,7 +79,7 @@ class ProductPlan {
   void Add(LaunchKind kind, LoraRows rows = LoraRows::kDrawn);
 
   LoraPlaces lora;  // chosen first; the launches follow from it
-  // The rows whose LoRA the product computes itself, inside or beside itself.
+  // The rows that the product computes LoRA for, inside or beside itself.
   LoraRows rows_in_product = LoraRows::kDrawn;
   bool activates = false;  // it activates its rows: GemmEpilogue::activated
   // The product activates, and leaves y of the drawn rows (GemmEpilogue::kept_rows) to
@@ -109,7 +109,7 @@ struct LaunchConditions {
   bool sums_ranks = false;       // several ranks share the products
   bool fuses_activation = true;  // the MLP's is one that a product's kernel can do: SwiGLU's
   bool has_drawn = false;        // segments of drawn rows; where bridged, settled ones
-  bool has_prompts = false;      // segments of prompts' rows, likewise
+  bool has_prompts = false;      // the same of prompts' rows
   LoraBesideScope beside_scope = LoraBesideScope::kNone;
 };
 

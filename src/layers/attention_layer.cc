@@ -1,0 +1,81 @@
+#include "layers/attention_layer.h"
+
+#include "kernels/attention/attention.h"
+#include "kernels/rope_kv_write/rope_kv_write.h"
+
+namespace graft {
+
+AttentionLayer::AttentionLayer(LayerContext& context, int32_t layer, int32_t kv_layer,
+                               const LayerSpec& spec, const LayerWeights& weights,
+                               const RopeAngles& rope)
+    : context_(context),
+      kv_layer_(kv_layer),
+      spec_(spec),
+      weights_(weights),
+      rope_(rope),
+      qkv_(context, layer, LayerProduct::kQkv, weights.qkv, weights.qkv_bias),
+      o_(context, layer, LayerProduct::kO, weights.o, weights.o_bias) {}
+
+void AttentionLayer::Run(const ResidualTarget& target, const LayerStep& step) const {
+  const LayerScratch& scratch = context_.scratch;
+  qkv_.Run({.x = scratch.normed.data(), .target = {context_.scratch.qkv.as<float>()}}, step);
+  {
+    const StreamTimer::Scope scope = step.Time(&ForwardTimes::attention_ns);
+    PlaceKeysAndValues(step);
+    AttendPages(step);
+  }
+  o_.Run({.x = scratch.attended.data(), .target = target}, step);
+}
+
+void AttentionLayer::PlaceKeysAndValues(const LayerStep& step) const {
+  const ModelShape& shape = context_.shape;
+  RopeKvWrite({.qkv = context_.scratch.qkv.as<float>(),
+               .row_stride = shape.qkv_size(),
+               .num_rows = static_cast<int32_t>(step.num_rows()),
+               .num_q_heads = shape.num_heads,
+               .q_norm_weight = weights_.q_norm.as<float>(),
+               .k_norm_weight = weights_.k_norm.as<float>(),
+               .norm_epsilon = shape.rms_norm_epsilon,
+               .positions = step.batch.positions.data(),
+               .rotary_dim = shape.num_rotary(),
+               .cos = rope_.cos,
+               .sin = rope_.sin,
+               .layout = context_.layout,
+               .layer = kv_layer_,
+               .pool = context_.pool,
+               .row_page = step.batch.row_page.data(),
+               .row_slot = step.batch.row_slot.data()},
+              step.stream);
+}
+
+void AttentionLayer::AttendPages(const LayerStep& step) const {
+  const DeviceBatch& batch = step.batch;
+  const DeviceBatch::Splits& splits = spec_.window > 0 ? batch.window_splits : batch.full_splits;
+  Attention({.layout = context_.layout,
+             .layer = kv_layer_,
+             .pool = context_.pool,
+             .pages = batch.pages.data(),
+             .page_begin = batch.page_begin.data(),
+             .row_begin = batch.row_begin.data(),
+             .kv_tokens = batch.kv_tokens.data(),
+             .num_sequences = static_cast<int32_t>(batch.kv_tokens.size()),
+             .num_heads = context_.shape.num_heads,
+             .q = context_.scratch.qkv.as<float>(),
+             .q_stride = context_.shape.qkv_size(),
+             .out = context_.scratch.attended.data(),
+             .out_dtype = context_.activations,
+             .scale = spec_.attention_scale,
+             .score_cap = spec_.score_cap,
+             .window = spec_.window,
+             .num_given = batch.num_given,
+             .splits = splits.splits,
+             .num_splits = splits.count,
+             .rows_max = static_cast<int32_t>(step.num_rows()),
+             .sequence_rows_max = batch.sequence_rows_max,
+             .kv_tokens_max = batch.kv_tokens_max,
+             .scratch = context_.scratch.attention.as<float>(),
+             .next_starts_late = step.layer_plan().attention_holds_next},
+            step.stream);
+}
+
+}  // namespace graft

@@ -1,0 +1,53 @@
+#include "layers/block.h"
+
+namespace graft {
+namespace {
+
+Norm NormOf(const LayerContext& context, const Buffer& weight) {
+  return {weight, context.shape.hidden_size, context.shape.rms_norm_epsilon};
+}
+
+std::optional<Norm> OutputNormOf(const LayerContext& context, const LayerSpec& spec,
+                                 const Buffer& weight) {
+  if (!spec.output_norms) return std::nullopt;
+  return NormOf(context, weight);
+}
+
+}  // namespace
+
+Block::Block(LayerContext& context, int32_t layer, int32_t kv_layer, const LayerSpec& spec,
+             const LayerWeights& weights, const RopeAngles& rope)
+    : context_(context),
+      attention_norm_(NormOf(context, weights.attention_norm)),
+      attention_(context, layer, kv_layer, spec, weights, rope),
+      attention_output_norm_(OutputNormOf(context, spec, weights.attention_output_norm)),
+      mlp_norm_(NormOf(context, weights.mlp_norm)),
+      mlp_(context, layer, spec, weights),
+      mlp_output_norm_(OutputNormOf(context, spec, weights.mlp_output_norm)) {}
+
+void Block::Run(const LayerStep& step) const {
+  Normalize(attention_norm_, step);
+  attention_.Run(TargetOf(attention_output_norm_), step);
+  AddBranch(attention_output_norm_, step);
+  Normalize(mlp_norm_, step);
+  mlp_.Run(TargetOf(mlp_output_norm_), step);
+  AddBranch(mlp_output_norm_, step);
+}
+
+void Block::Normalize(const Norm& norm, const LayerStep& step) const {
+  norm.Run(context_.scratch.hidden.as<float>(), step.num_rows(), context_.activations,
+           context_.scratch.normed.data(), step.stream);
+}
+
+ResidualTarget Block::TargetOf(const std::optional<Norm>& output_norm) const {
+  if (output_norm.has_value()) return {context_.scratch.branch.as<float>(), false};
+  return {context_.scratch.hidden.as<float>(), true};
+}
+
+void Block::AddBranch(const std::optional<Norm>& output_norm, const LayerStep& step) const {
+  if (!output_norm.has_value()) return;
+  output_norm->RunAndAdd(context_.scratch.branch.as<float>(), step.num_rows(),
+                         context_.scratch.hidden.as<float>(), step.stream);
+}
+
+}  // namespace graft

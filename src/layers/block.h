@@ -1,0 +1,42 @@
+// Block: one layer of the model as its LayerSpec says,
+//   x += [output norm](attention(norm(x)));  x += [output norm](mlp(norm(x)))
+// over the residual stream x, scratch.hidden. Engine thread only.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include "layers/attention_layer.h"
+#include "layers/layer_context.h"
+#include "layers/layer_step.h"
+#include "layers/layer_weights.h"
+#include "layers/mlp_layer.h"
+#include "layers/norm.h"
+
+namespace graft {
+
+class Block {
+ public:
+  // Borrows context and weights. See AttentionLayer.
+  Block(LayerContext& context, int32_t layer, int32_t kv_layer, const LayerSpec& spec,
+        const LayerWeights& weights, const RopeAngles& rope);
+
+  void Run(const LayerStep& step) const;
+
+ private:
+  void Normalize(const Norm& norm, const LayerStep& step) const;  // to scratch.normed
+  // Where attention and MLP write: they add to the residual stream, or, where an output norm is to
+  // come, they write scratch.branch.
+  ResidualTarget TargetOf(const std::optional<Norm>& output_norm) const;
+  void AddBranch(const std::optional<Norm>& output_norm, const LayerStep& step) const;
+
+  LayerContext& context_;
+  const Norm attention_norm_;
+  const AttentionLayer attention_;
+  const std::optional<Norm> attention_output_norm_;
+  const Norm mlp_norm_;
+  const MlpLayer mlp_;
+  const std::optional<Norm> mlp_output_norm_;
+};
+
+}  // namespace graft

@@ -1,0 +1,48 @@
+#include "layers/embedding_layer.h"
+
+#include "kernels/embedding/embedding.h"
+#include "kernels/virtual_embedding/virtual_embedding.h"
+#include "kernels/virtual_kv/virtual_kv.h"
+
+namespace graft {
+
+void EmbeddingLayer::Run(const LayerStep& step) const {
+  StepExchanges& exchanges = context_.exchanges;
+  const ResidualTarget target = {context_.scratch.hidden.as<float>(), false};
+  const int64_t n = context_.shape.hidden_size;
+  Embedding({.table = table_.rows.data(),
+             .dtype = context_.types.embeddings,
+             .vocab_size = table_.num_words,
+             .tokens = exchanges.Begin(step.batch.tokens, step.stream),
+             .out = exchanges.PartOf(target).y,
+             .num_tokens = step.num_rows(),
+             .n = n,
+             .scale = table_.scale,
+             .is_slice = exchanges.has_ranks(),
+             .first_word = table_.first_word},
+            step.stream);
+  if (exchanges.has_ranks()) exchanges.Sum(step.num_rows() * n, target, step.stream);
+  PlaceVirtualTokens(step);
+}
+
+void EmbeddingLayer::PlaceVirtualTokens(const LayerStep& step) const {
+  const DeviceBatch& batch = step.batch;
+  VirtualEmbedding({.table = batch.virtual_rows,
+                    .dtype = context_.types.embeddings,
+                    .runs = batch.virtual_embeddings.data(),
+                    .num_runs = static_cast<int32_t>(batch.virtual_embeddings.size()),
+                    .run_tokens_max = batch.virtual_run_tokens_max,
+                    .out = context_.scratch.hidden.as<float>(),
+                    .n = context_.shape.hidden_size},
+                   step.stream);
+  VirtualKv({.layout = context_.layout,
+             .pool = context_.pool,
+             .table = batch.virtual_rows,
+             .runs = batch.virtual_kv.data(),
+             .num_runs = static_cast<int32_t>(batch.virtual_kv.size()),
+             .run_tokens_max = batch.virtual_run_tokens_max,
+             .pages = batch.pages.data()},
+            step.stream);
+}
+
+}  // namespace graft

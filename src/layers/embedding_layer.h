@@ -1,0 +1,34 @@
+// EmbeddingLayer: the rows' embeddings into the residual stream, of tokens and of adapters' virtual
+// tokens, and the keys and values that no row computes. Engine thread only.
+#pragma once
+
+#include "layers/layer_context.h"
+#include "layers/layer_step.h"
+#include "tensor/buffer.h"
+
+namespace graft {
+
+// The table, [words, hidden] of ServedTypes::embeddings.
+struct EmbeddingTable {
+  const Buffer& rows;
+  int32_t first_word = 0;  // of this rank
+  int32_t num_words = 0;
+  float scale = 1.0f;  // of every row
+};
+
+class EmbeddingLayer {
+ public:
+  // Borrows both.
+  EmbeddingLayer(LayerContext& context, const EmbeddingTable& table)
+      : context_(context), table_(table) {}
+
+  void Run(const LayerStep& step) const;
+
+ private:
+  void PlaceVirtualTokens(const LayerStep& step) const;
+
+  LayerContext& context_;
+  const EmbeddingTable table_;
+};
+
+}  // namespace graft

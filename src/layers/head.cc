@@ -1,0 +1,63 @@
+#include "layers/head.h"
+
+#include "kernels/embedding/embedding.h"
+#include "kernels/soft_cap/soft_cap.h"
+
+namespace graft {
+
+Head::Head(LayerContext& context, const Buffer& norm, const GemmWeight& words)
+    : context_(context),
+      norm_(norm, context.shape.hidden_size, context.shape.rms_norm_epsilon),
+      words_(words) {}
+
+void Head::Run(std::span<const int32_t> rows, int32_t num_rows, const LayerStep& step) const {
+  if (rows.empty()) return;
+  LayerScratch& scratch = context_.scratch;
+  Stream& stream = step.stream;
+  const auto num_picked = static_cast<int64_t>(rows.size());
+  Pick(rows, num_rows, stream);
+  norm_.Run(scratch.picked.as<float>(), num_picked, context_.activations,
+            scratch.logits_normed.data(), stream);
+  {
+    const StreamTimer::Scope scope = step.Time(&ForwardTimes::gemm_ns);
+    Multiply(num_picked, stream);
+  }
+  if (!context_.exchanges.has_ranks()) return;
+  context_.exchanges.Gather(num_picked, context_.shape.vocab_size, scratch.logits.as<float>(),
+                            stream);
+}
+
+// For the words of this rank.
+void Head::Multiply(int64_t num_rows, Stream& stream) const {
+  float* const logits = context_.exchanges.PartOf({context_.scratch.logits.as<float>(), false}).y;
+  Gemm({.x = context_.scratch.logits_normed.data(),
+        .x_stride = context_.shape.hidden_size,
+        .m = num_rows,
+        .weight = &words_,
+        .y = logits,
+        .y_stride = words_.n(),
+        .x_is_fp32 = context_.activations == DType::kF32},
+       stream);
+  const float cap = context_.shape.logit_cap;
+  if (cap != 0.0f) SoftCap({.x = logits, .n = num_rows * words_.n(), .cap = cap}, stream);
+}
+
+void Head::RunNorm(std::span<const int32_t> rows, int32_t num_rows, Stream& stream) const {
+  float* const picked = context_.scratch.picked.as<float>();
+  Pick(rows, num_rows, stream);
+  norm_.Run(picked, static_cast<int64_t>(rows.size()), DType::kF32, picked, stream);
+}
+
+// Picking rows is what Embedding does, with the hidden states for its table.
+void Head::Pick(std::span<const int32_t> rows, int32_t num_rows, Stream& stream) const {
+  Embedding({.table = context_.scratch.hidden.data(),
+             .dtype = DType::kF32,
+             .vocab_size = num_rows,
+             .tokens = rows.data(),
+             .out = context_.scratch.picked.as<float>(),
+             .num_tokens = static_cast<int64_t>(rows.size()),
+             .n = context_.shape.hidden_size},
+            stream);
+}
+
+}  // namespace graft

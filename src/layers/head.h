@@ -1,0 +1,36 @@
+// Head: the final norm of chosen rows of the residual stream, and their logits. Engine thread only.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "kernels/gemm/gemm.h"
+#include "layers/layer_context.h"
+#include "layers/layer_step.h"
+#include "layers/norm.h"
+#include "tensor/buffer.h"
+
+namespace graft {
+
+class Head {
+ public:
+  // Borrows all. `words`: [words of this rank, hidden].
+  Head(LayerContext& context, const Buffer& norm, const GemmWeight& words);
+
+  // scratch.logits of these rows of the last step, which had num_rows: fp32 [rows, vocab_size]. Of
+  // several ranks, rank 0 has them. No rows: nothing.
+  void Run(std::span<const int32_t> rows, int32_t num_rows, const LayerStep& step) const;
+  // scratch.picked: the rows behind the final norm, fp32 [rows, hidden].
+  void RunNorm(std::span<const int32_t> rows, int32_t num_rows, Stream& stream) const;
+
+ private:
+  void Multiply(int64_t num_rows, Stream& stream) const;
+  // To scratch.picked.
+  void Pick(std::span<const int32_t> rows, int32_t num_rows, Stream& stream) const;
+
+  LayerContext& context_;
+  const Norm norm_;
+  const GemmWeight& words_;
+};
+
+}  // namespace graft

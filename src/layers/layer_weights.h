@@ -1,0 +1,34 @@
+// The weights of one layer, on the device that serves, in the layouts that kernels want.
+// Projections that share an input are stacked (q, k, v; gate, up) so that each is one GEMM.
+// Immutable once made.
+#pragma once
+
+#include "kernels/gemm/gemm.h"
+#include "tensor/buffer.h"
+
+namespace graft {
+
+// The projections of a layer, which adapters change.
+struct LayerProjections {
+  GemmWeight qkv;      // [q + k + v, hidden]
+  GemmWeight o;        // [hidden, q]
+  GemmWeight gate_up;  // [2 intermediate, hidden]
+  GemmWeight down;     // [hidden, intermediate]
+};
+
+// Biases and norms that the architecture does not have are empty: data() is null.
+struct LayerWeights : LayerProjections {
+  Buffer attention_norm;         // fp32 [hidden]; HF's input_layernorm
+  Buffer attention_output_norm;  // fp32 [hidden], where LayerSpec::output_norms
+  Buffer qkv_bias;               // fp32
+  Buffer q_norm;                 // fp32 [head_dim]
+  Buffer k_norm;
+  Buffer o_bias;
+  // fp32 [hidden]; HF's post_attention_layernorm, or pre_feedforward_layernorm with output norms
+  Buffer mlp_norm;
+  Buffer mlp_output_norm;  // as attention's
+  Buffer gate_up_bias;
+  Buffer down_bias;
+};
+
+}  // namespace graft

@@ -1,0 +1,56 @@
+// Projection: one of a layer's four products, y = x W^T + bias (+ y), with the adapters' share of
+// the targets that lie side by side in y: the launches of the step's plan, which of several ranks
+// end with the sum of all ranks' y. Engine thread only.
+#pragma once
+
+#include <cstdint>
+
+#include "kernels/gemm/gemm.h"
+#include "layers/layer_context.h"
+#include "layers/layer_step.h"
+#include "layers/lora_targets.h"
+
+namespace graft {
+
+// The targets of a product: `first` and those after it, in columns of y one after the other.
+struct ProductTargets {
+  LoraModule first = LoraModule::kQ;
+  int32_t count = 1;
+  int64_t n[kLoraSlicesMax] = {};  // columns of each
+};
+ProductTargets TargetsOf(const ModelShape& shape, LayerProduct product);
+
+class Projection {
+ public:
+  // Borrows all. `bias` may be empty.
+  Projection(LayerContext& context, int32_t layer, LayerProduct product, const GemmWeight& weight,
+             const Buffer& bias);
+
+  struct Call {
+    const void* x = nullptr;    // [rows, k] of LayerContext::activations
+    ResidualTarget target;      // [rows, n]; of all ranks together, where they share the inputs
+    void* activated = nullptr;  // see GemmEpilogue::activated
+    Activation activation = Activation::kSilu;
+  };
+  void Run(const Call& call, const LayerStep& step) const;
+
+ private:
+  struct Work;  // a Call, and where this rank writes its part
+  void Launch(const graft::Launch& launch, const Work& work, const LoraArgs& lora,
+              const LayerStep& step) const;
+  void Multiply(const graft::Launch& launch, const Work& work, const LoraArgs& lora,
+                const LayerStep& step) const;
+  void Activate(const Work& work, const GemmEpilogue::RowRange& rows, const LayerStep& step) const;
+  // The arguments without segments.
+  LoraArgs MakeLoraArgs(const Work& work, const LayerStep& step) const;
+  LoraBeside MakeLoraBeside(const LayerStep& step) const;
+
+  LayerContext& context_;
+  const int32_t layer_;
+  const LayerProduct product_;
+  const GemmWeight& weight_;
+  const float* const bias_;
+  const ProductTargets targets_;
+};
+
+}  // namespace graft

@@ -1,0 +1,48 @@
+// StepExchanges: what the ranks of a model exchange in a step. These are, in order: the beginning,
+// the embeddings, two for each layer, and the logits. A model of one rank exchanges nothing. Engine
+// thread only.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "layers/rank_exchange.h"
+#include "tensor/stream.h"
+
+namespace graft {
+
+// Where a layer writes rows of the residual stream's width.
+struct ResidualTarget {
+  float* y = nullptr;
+  bool accumulates = false;  // adds to what is there
+};
+
+class StepExchanges {
+ public:
+  explicit StepExchanges(RankExchange* ranks) : ranks_(ranks) {}  // null: there is one rank
+
+  bool has_ranks() const { return ranks_ != nullptr; }
+  // Where the step's tokens are to be read.
+  const int32_t* Begin(std::span<const int32_t> tokens, Stream& stream);
+  // Where this rank writes its summand of that.
+  ResidualTarget PartOf(const ResidualTarget& target) const;
+  // target = or += what all ranks have written as their parts, n numbers.
+  void Sum(int64_t n, const ResidualTarget& target, Stream& stream);
+  // Every rank has the logits of its words; rank 0 gets all of them.
+  void Gather(int64_t num_rows, int64_t vocab_size, float* logits, Stream& stream);
+  // No exchange of the next step has come about yet.
+  void End() { num_done_ = 0; }
+  // Where a step of so many rows was not computed to its end, or not even begun: takes part in what
+  // is left of it, so that the other ranks come to their end.
+  void GiveUp(int64_t num_rows, int64_t hidden_size, int32_t num_layers, bool has_logits,
+              Stream& stream);
+  void CheckAfterStep() const {
+    if (ranks_ != nullptr) ranks_->CheckAfterStep();
+  }
+
+ private:
+  RankExchange* ranks_;
+  int64_t num_done_ = 0;  // of the step that runs
+};
+
+}  // namespace graft
