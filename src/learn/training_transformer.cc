@@ -19,7 +19,8 @@ Status NotTrainable(const std::string& what) {
 
 Status CheckTrainable(const ModelConfig& config, const Device& device) {
   if (!device.is_cpu() && !kHasCuda) return NotTrainable("a GPU: this binary has no CUDA backend");
-  if (config.fused_projections) return NotTrainable("fused projections (qkv_proj, gate_up_proj)");
+  if (HasFusedProjections(config))
+    return NotTrainable("fused projections (qkv_proj, gate_up_proj)");
   if (config.logit_cap != 0.0f) return NotTrainable("capped logits (final_logit_softcapping)");
   if (config.scales_embeddings) return NotTrainable("scaled embeddings");
   if (config.ropes.size() != 1) return NotTrainable("several ropes");

@@ -78,7 +78,6 @@ struct ModelConfig {
   bool mlp_bias = false;
   bool scales_embeddings = false;  // by sqrt(hidden_size), see EmbeddingScale
   bool norms_add_one = false;      // the checkpoint's norm weights are what is added to 1
-  bool fused_projections = false;  // the checkpoint has q, k, v and gate, up stacked
   float logit_cap = 0.0f;          // 0: none; c: logits x become c tanh(x / c)
   std::vector<LayerSpec> layers;   // [num_layers]
   std::vector<RopeConfig> ropes = {{}};

@@ -7,6 +7,7 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "model/config.h"
+#include "model/lora_module.h"
 #include "model/model_test_util.h"
 
 namespace graft {
@@ -60,7 +61,7 @@ TEST(GemmaConfigTest, Gemma2Defaults) {
   EXPECT_EQ(config.head_dim, 256);
   EXPECT_EQ(config.rms_norm_epsilon, 1e-6f);
   EXPECT_TRUE(config.tied_embeddings && config.scales_embeddings && config.norms_add_one);
-  EXPECT_FALSE(config.fused_projections || config.qkv_bias);
+  EXPECT_FALSE(HasFusedProjections(config) || config.qkv_bias);
   EXPECT_EQ(config.logit_cap, 30.0f);
   EXPECT_THAT(config.layers[1], (LayerSpec{.attention_scale = 1.0f / 16.0f,
                                            .score_cap = 50.0f,
@@ -144,7 +145,7 @@ Json LongRope(int n) {
 TEST(PhiConfigTest, LongRope) {
   const ModelConfig config = Parsed(
       With(Phi3(), {{"rope_scaling", LongRope(8)}, {"original_max_position_embeddings", 32}}));
-  EXPECT_TRUE(config.fused_projections);
+  EXPECT_TRUE(HasFusedProjections(config));
   EXPECT_FALSE(config.tied_embeddings);
   EXPECT_EQ(config.rms_norm_epsilon, 1e-5f);
   EXPECT_THAT(Windows(config), Each(0));

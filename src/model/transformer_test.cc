@@ -17,6 +17,7 @@ using Logits = std::vector<std::vector<float>>;
 // A model of odd sizes: none is a multiple of a vector's lanes, a panel or a page.
 ModelConfig OddConfig() {
   ModelConfig config;
+  config.architecture = Architecture::kQwen3;
   config.vocab_size = 101;
   config.hidden_size = 54;
   config.intermediate_size = 77;
@@ -53,6 +54,7 @@ ModelConfig EvenConfig() {
 // A model with everything that Gemma's layers have, two ropes, and heads that rotate only in part.
 ModelConfig SandwichConfig() {
   ModelConfig config = OddConfig();
+  config.architecture = Architecture::kGemma3;
   config.head_dim = 20;
   config.rotary_dim = 8;
   config.scales_embeddings = true;
@@ -74,6 +76,7 @@ ModelConfig SandwichConfig() {
 ModelConfig EvenSandwichConfig() {
   ModelConfig config = EvenConfig();
   const ModelConfig sandwich = SandwichConfig();
+  config.architecture = sandwich.architecture;
   config.head_dim = 96;
   config.rotary_dim = 64;
   config.scales_embeddings = true;
