@@ -24,23 +24,28 @@ enum class Architecture : uint8_t { kLlama, kMistral, kQwen2, kQwen3, kGemma2, k
 // HF's class name, for example "LlamaForCausalLM".
 std::string_view ArchitectureName(Architecture architecture);
 
-enum class RopeScaling : uint8_t { kNone, kLinear, kLlama3, kLongRope };
+enum class RopeScaling : uint8_t { kNone, kLinear, kLlama3, kYarn, kLongRope };
 
 struct RopeConfig {
   double theta = 10000.0;
   RopeScaling scaling = RopeScaling::kNone;
-  double factor = 1.0;  // kLinear and kLlama3
+  double factor = 1.0;  // kLinear, kLlama3 and kYarn
   // kLlama3: wavelengths over original_tokens / low_freq_factor are divided by `factor`, those
   // under original_tokens / high_freq_factor stay, those between are blended.
   double low_freq_factor = 1.0;
   double high_freq_factor = 4.0;
-  int32_t original_tokens = 0;  // kLlama3 and kLongRope
+  int32_t original_tokens = 0;  // kLlama3, kYarn and kLongRope
+  // kYarn: dimensions that turn more than beta_fast times within original_tokens stay, those that
+  // turn less than beta_slow times are divided by `factor`, those between are blended. The borders
+  // are whole dimensions, or with `truncates` false the places between two.
+  double beta_fast = 32.0;
+  double beta_slow = 1.0;
+  bool truncates = true;
   // kLongRope: what each wavelength is multiplied by, [rotary dimensions / 2]: the short ones where
-  // no position reaches original_tokens, else the long ones. Sines and cosines are multiplied by
-  // attention_factor either way.
+  // no position reaches original_tokens, else the long ones.
   std::vector<double> short_factors;
   std::vector<double> long_factors;
-  double attention_factor = 1.0;
+  double attention_factor = 1.0;  // kYarn and kLongRope: of sines and cosines
 };
 
 // What one layer computes, whatever the architecture is called:

@@ -1,5 +1,6 @@
 #include "model/config_rope.h"
 
+#include <algorithm>
 #include <cmath>
 #include <string_view>
 
@@ -11,20 +12,27 @@ namespace graft {
 namespace {
 
 constexpr double kThetaMax = 1e15;
+constexpr char kOriginalTokens[] = "original_max_position_embeddings";
 constexpr int64_t kLongRopeTokens = 4096;  // HF's default of what Phi-3 was trained on
+
+// What the model was trained on before its context was stretched; the model and its rope may say
+// it.
+Result<int32_t> ReadOriginalTokens(const ConfigFields& fields, const ConfigFields& rope,
+                                   int64_t absent) {
+  ASSIGN_OR_RETURN(const int32_t tokens, fields.Int(kOriginalTokens, 2, kConfigContextMax, absent));
+  ASSIGN_OR_RETURN(const int32_t again, rope.Int(kOriginalTokens, 2, kConfigContextMax, tokens));
+  if (again != tokens) {
+    return InvalidArgumentError(std::string(kOriginalTokens) + " is " + std::to_string(tokens) +
+                                " for the model and " + std::to_string(again) +
+                                " in its rope parameters");
+  }
+  return tokens;
+}
 
 // Phi-3's longrope: factors for contexts up to the original one and beyond it.
 Status ReadLongRope(const ConfigFields& fields, const ConfigFields& rope, const ModelConfig& config,
                     RopeConfig& out) {
-  ASSIGN_OR_RETURN(out.original_tokens, fields.Int("original_max_position_embeddings", 2,
-                                                   kConfigContextMax, kLongRopeTokens));
-  ASSIGN_OR_RETURN(const int32_t again, rope.Int("original_max_position_embeddings", 2,
-                                                 kConfigContextMax, out.original_tokens));
-  if (again != out.original_tokens) {
-    return InvalidArgumentError("original_max_position_embeddings is " +
-                                std::to_string(out.original_tokens) + " for the model and " +
-                                std::to_string(again) + " in its rope parameters");
-  }
+  ASSIGN_OR_RETURN(out.original_tokens, ReadOriginalTokens(fields, rope, kLongRopeTokens));
   for (const std::string_view name : {"short_mscale", "long_mscale"}) {
     const Json* value = rope.Find(name);
     if (value != nullptr) return rope.Unsupported(name, *value, "longrope without it");
@@ -47,8 +55,47 @@ Status ReadLlama3(const ConfigFields& rope, RopeConfig& out) {
   if (!(out.high_freq_factor > out.low_freq_factor)) {
     return InvalidArgumentError("rope scaling: high_freq_factor must be above low_freq_factor");
   }
-  ASSIGN_OR_RETURN(out.original_tokens,
-                   rope.Int("original_max_position_embeddings", 1, kConfigContextMax));
+  ASSIGN_OR_RETURN(out.original_tokens, rope.Int(kOriginalTokens, 1, kConfigContextMax));
+  return OkStatus();
+}
+
+// What yarn multiplies sines and cosines by where the config does not say it.
+double YarnAttentionFactor(double factor, double mscale, double mscale_all_dim) {
+  const auto of = [&](double scale) {
+    return factor <= 1.0 ? 1.0 : 0.1 * scale * std::log(factor) + 1.0;
+  };
+  return mscale != 0.0 && mscale_all_dim != 0.0 ? of(mscale) / of(mscale_all_dim) : of(1.0);
+}
+
+Status ReadYarn(const ConfigFields& fields, const ConfigFields& rope, ModelConfig& config,
+                RopeConfig& out) {
+  if (out.theta <= 1.0)
+    return InvalidArgumentError("rope scaling: yarn needs a rope_theta above 1");
+  ASSIGN_OR_RETURN(const int32_t of_rope, rope.Int(kOriginalTokens, 2, kConfigContextMax,
+                                                   std::max(config.context_tokens_max, 2)));
+  ASSIGN_OR_RETURN(out.original_tokens, ReadOriginalTokens(fields, rope, of_rope));
+  const auto beta = [&](std::string_view name, double absent) -> Result<double> {
+    ASSIGN_OR_RETURN(const double value, rope.Number(name, 0.0, 1e6, absent));
+    return value == 0.0 ? absent : value;
+  };
+  ASSIGN_OR_RETURN(out.beta_fast, beta("beta_fast", 32.0));
+  ASSIGN_OR_RETURN(out.beta_slow, beta("beta_slow", 1.0));
+  if (out.beta_fast < out.beta_slow) {
+    return InvalidArgumentError("rope scaling: beta_fast must not be below beta_slow");
+  }
+  ASSIGN_OR_RETURN(out.truncates, rope.Bool("truncate", true));
+  ASSIGN_OR_RETURN(const double mscale, rope.Number("mscale", 0.0, 1e3, 0.0));
+  ASSIGN_OR_RETURN(const double mscale_all_dim, rope.Number("mscale_all_dim", 0.0, 1e3, 0.0));
+  ASSIGN_OR_RETURN(out.attention_factor,
+                   rope.Number("attention_factor", 1e-6, 1e6,
+                               YarnAttentionFactor(out.factor, mscale, mscale_all_dim)));
+  // Published configs are to be given the scaling by hand, and keep the context of before.
+  if (fields.Find(kOriginalTokens) == nullptr && rope.Find(kOriginalTokens) == nullptr) {
+    return OkStatus();
+  }
+  const auto stretched = static_cast<int64_t>(out.original_tokens * out.factor);
+  config.context_tokens_max = static_cast<int32_t>(
+      std::clamp<int64_t>(stretched, config.context_tokens_max, kConfigContextMax));
   return OkStatus();
 }
 
@@ -129,6 +176,7 @@ Status ReadRopeScaling(const ConfigFields& fields, const ConfigFields& rope, Mod
   if (out.scaling == RopeScaling::kLongRope) return ReadLongRope(fields, rope, config, out);
   ASSIGN_OR_RETURN(out.factor, rope.Number("factor", 1.0, 1e6));
   if (out.scaling == RopeScaling::kLlama3) return ReadLlama3(rope, out);
+  if (out.scaling == RopeScaling::kYarn) return ReadYarn(fields, rope, config, out);
   return OkStatus();
 }
 

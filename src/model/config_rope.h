@@ -26,7 +26,8 @@ Status ReadOneRope(const ConfigFields& fields, ModelConfig& config);
 Status ReadTheta(std::string_view name, const ConfigFields& fields, RopeConfig& out);
 // The first dimensions of a head that rotate, where they are not all. `rope` may say so, too.
 Status ReadRotaryDim(const ConfigFields& fields, const ConfigFields& rope, ModelConfig& config);
-// What `rope` says of the scaling, as the family's rope_types allow.
+// What `rope` says of the scaling, as the family's rope_types allow. yarn may raise
+// config.context_tokens_max to the original context times its factor.
 Status ReadRopeScaling(const ConfigFields& fields, const ConfigFields& rope, ModelConfig& config,
                        RopeConfig& out);
 

@@ -35,8 +35,9 @@ struct RopeTypes {
   std::string_view text;          // as errors list them
 };
 inline constexpr RopeType kCommonTypes[] = {{"linear", RopeScaling::kLinear},
-                                            {"llama3", RopeScaling::kLlama3}};
-inline constexpr RopeTypes kCommonRopeTypes = {kCommonTypes, "linear, llama3"};
+                                            {"llama3", RopeScaling::kLlama3},
+                                            {"yarn", RopeScaling::kYarn}};
+inline constexpr RopeTypes kCommonRopeTypes = {kCommonTypes, "linear, llama3, yarn"};
 
 // Names of a layer's norms below "model.layers.N.", without ".weight". A family leaves out those
 // that its layers never have.
