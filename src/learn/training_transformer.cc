@@ -23,6 +23,11 @@ Status CheckTrainable(const ModelConfig& config, const Device& device) {
     return NotTrainable("fused projections (qkv_proj, gate_up_proj)");
   if (config.logit_cap != 0.0f) return NotTrainable("capped logits (final_logit_softcapping)");
   if (config.scales_embeddings) return NotTrainable("scaled embeddings");
+  if (std::ranges::any_of(config.ropes, [](const RopeConfig& rope) {
+        return rope.scaling == RopeScaling::kNoRotation;
+      })) {
+    return NotTrainable("layers that do not rotate (no_rope_layers)");
+  }
   if (config.ropes.size() != 1) return NotTrainable("several ropes");
   for (const LayerSpec& layer : config.layers) {
     if (layer.window > 0) return NotTrainable("a sliding window (sliding_window)");

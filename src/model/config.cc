@@ -72,6 +72,7 @@ constexpr std::string_view kFieldsNotComputed[] = {
     "clip_qkv",
     "attention_chunk_size",
     "no_rope_layers",
+    "no_rope_layer_interval",
     "attn_temperature_tuning",
     "rope_interleaved",
     "qk_layernorm",

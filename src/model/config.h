@@ -19,13 +19,23 @@ namespace graft {
 
 inline constexpr size_t kEosTokensMax = 64;  // of a model's eos_token_id
 
-enum class Architecture : uint8_t { kLlama, kMistral, kQwen2, kQwen3, kGemma2, kGemma3, kPhi3 };
+enum class Architecture : uint8_t {
+  kLlama,
+  kMistral,
+  kQwen2,
+  kQwen3,
+  kGemma2,
+  kGemma3,
+  kPhi3,
+  kSmolLm3
+};
 
 // HF's class name, for example "LlamaForCausalLM".
 std::string_view ArchitectureName(Architecture architecture);
 
-enum class RopeScaling : uint8_t { kNone, kLinear, kLlama3, kYarn, kLongRope };
+enum class RopeScaling : uint8_t { kNone, kLinear, kLlama3, kYarn, kLongRope, kNoRotation };
 
+// kNoRotation turns nothing: its layers do not know positions.
 struct RopeConfig {
   double theta = 10000.0;
   RopeScaling scaling = RopeScaling::kNone;

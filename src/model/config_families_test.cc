@@ -180,6 +180,41 @@ TEST(PhiConfigTest, PartialRotaryAndWindow) {
               HasSubstr("partial_rotary_factor"));
 }
 
+TEST(SmolLm3ConfigTest, LayersThatDoNotRotate) {
+  const Json smol = Family("SmolLM3ForCausalLM", "smollm3");
+  const ModelConfig config = Parsed(smol);
+  EXPECT_TRUE(config.tied_embeddings);
+  EXPECT_FALSE(config.qkv_bias || config.o_bias || config.mlp_bias);
+  EXPECT_EQ(config.rms_norm_epsilon, 1e-6f);
+  EXPECT_THAT(Ropes(config), ElementsAre(0, 0, 0, 1))
+      << "every fourth layer, unless told otherwise";
+  ASSERT_EQ(config.ropes.size(), 2u);
+  EXPECT_EQ(config.ropes[0].theta, 2e6);
+  EXPECT_EQ(config.ropes[1].scaling, RopeScaling::kNoRotation);
+  EXPECT_THAT(Windows(config), Each(0));
+  const ModelConfig listed = Parsed(With(smol, {{"no_rope_layers", {1, 0, 0, 1}},
+                                                {"no_rope_layer_interval", 2},
+                                                {"attention_bias", true},
+                                                {"mlp_bias", true}}));
+  EXPECT_THAT(Ropes(listed), ElementsAre(0, 1, 1, 0));
+  EXPECT_TRUE(listed.qkv_bias && listed.o_bias && listed.mlp_bias);
+  EXPECT_THAT(Ropes(Parsed(With(smol, {{"no_rope_layer_interval", 2}}))), ElementsAre(0, 1, 0, 1));
+  EXPECT_EQ(Parsed(With(smol, {{"no_rope_layers", {1, 1, 1, 1}}})).ropes.size(), 1u);
+  // By default those that do not rotate slide, if any do.
+  const Json window = {{"sliding_window", 9}, {"use_sliding_window", true}};
+  EXPECT_THAT(Windows(Parsed(With(smol, window))), ElementsAre(0, 0, 0, 9));
+  EXPECT_THAT(Windows(Parsed(With(smol, {{"sliding_window", 9}}))), Each(0));
+  for (const Json& wrong : {Json{1, 0, 1}, Json{1, 0, 1, 2}, Json("none")}) {
+    EXPECT_THAT(FamilyRefusal(With(smol, {{"no_rope_layers", wrong}})),
+                AllOf(HasSubstr("no_rope_layers"), HasSubstr("1 for a layer that rotates")));
+  }
+  EXPECT_THAT(FamilyRefusal(With(smol, {{"no_rope_layer_interval", 0}})),
+              HasSubstr("no_rope_layer_interval"));
+  EXPECT_THAT(
+      FamilyRefusal(With(Family("LlamaForCausalLM", "llama"), {{"no_rope_layers", {1, 0}}})),
+      AllOf(HasSubstr("UNIMPLEMENTED"), HasSubstr("no_rope_layers")));
+}
+
 TEST(PhiConfigTest, Published) {
   const std::string path = SourcePath("../shared/conformance/model_configs/phi-4-mini.config.json");
   if (!FileExists(path)) GTEST_SKIP() << "no ../shared/conformance beside the repository";

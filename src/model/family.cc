@@ -8,9 +8,9 @@
 namespace graft {
 namespace {
 
-constexpr std::array<const ModelFamily*, 7> kFamilies = {
+constexpr std::array<const ModelFamily*, 8> kFamilies = {
     &kLlamaFamily,  &kMistralFamily, &kQwen2Family, &kQwen3Family,
-    &kGemma2Family, &kGemma3Family,  &kPhi3Family};
+    &kGemma2Family, &kGemma3Family,  &kPhi3Family,  &kSmolLm3Family};
 
 }  // namespace
 

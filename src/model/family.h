@@ -89,5 +89,6 @@ extern const ModelFamily kQwen3Family;
 extern const ModelFamily kGemma2Family;
 extern const ModelFamily kGemma3Family;
 extern const ModelFamily kPhi3Family;
+extern const ModelFamily kSmolLm3Family;
 
 }  // namespace graft

@@ -71,6 +71,9 @@ std::vector<float> RopeFrequencies(const RopeConfig& rope, int32_t rotary_dim,
       case RopeScaling::kYarn:
         frequency = YarnFrequency(frequency, i, yarn, rope.factor);
         break;
+      case RopeScaling::kNoRotation:
+        frequency = 0.0;
+        break;
       case RopeScaling::kLongRope:
         frequency /= stretches[static_cast<size_t>(i)];
         break;

@@ -15,6 +15,7 @@ namespace graft {
 // The rotary_dim / 2 angular frequencies (radians per position) after scaling. llama3: Llama 3.1's
 // smooth interpolation between the frequencies it keeps and those it divides by the factor. yarn: a
 // linear one between two dimensions (Peng et al., section 3.2).
+// No rotation: all are 0, so that cosines are 1 and sines 0.
 // longrope: those of contexts of up to num_positions; chosen once for all sequences, since keys
 // that were turned by one set cannot be read by another.
 std::vector<float> RopeFrequencies(const RopeConfig& rope, int32_t rotary_dim,

@@ -101,6 +101,16 @@ TEST(RopeTableTest, Yarn) {
   for (const auto& [i, expected] : places) EXPECT_NEAR(qwen[i] / expected, 1.0f, 1e-6f) << i;
 }
 
+TEST(RopeTableTest, NoRotation) {
+  ThreadPool threads(1);
+  Stream stream{.device = {}, .cpu_threads = &threads};
+  const RopeTable table({.scaling = RopeScaling::kNoRotation}, 8, 100, stream);
+  for (int i = 0; i < 400; ++i) {
+    ASSERT_EQ(table.cos()[i], 1.0f);
+    ASSERT_EQ(table.sin()[i], 0.0f);
+  }
+}
+
 TEST(RopeTableTest, CosinesAndSines) {
   ThreadPool threads(2);
   Stream stream{Device{}, &threads};

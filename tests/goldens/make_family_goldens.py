@@ -104,12 +104,12 @@ GOLDENS = {
         },
         FUSED,
     ),
-    # Layers 0 and 2 rotate, 1 and 3 do not.
+    # Layers 0 and 2 rotate, 1 does not.
     "smollm3": (
         transformers.SmolLM3Config,
         {
-            "num_hidden_layers": 4,
-            "hidden_size": 48,
+            "num_hidden_layers": 3,
+            "hidden_size": 32,
             "intermediate_size": 80,
             "num_attention_heads": 4,
             "num_key_value_heads": 2,
