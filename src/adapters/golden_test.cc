@@ -142,18 +142,18 @@ TEST_P(GoldenTest, LogitsOfBaseAndAdapter) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Architectures, GoldenTest,
-                         ::testing::Combine(::testing::Values("llama", "llama-linear-rope",
-                                                              "llama3-rope", "mistral-window",
-                                                              "qwen2", "qwen2-yarn", "qwen3",
-                                                              "gemma2", "gemma3", "phi3-longrope",
-                                                              "phi3-partial-rotary", "smollm3"),
-                                            ::testing::ValuesIn(kArithmetics)),
-                         [](const auto& info) {
-                           std::string name = std::get<0>(info.param);
-                           std::replace(name.begin(), name.end(), '-', '_');
-                           return name + "_" + NameOf(std::get<1>(info.param));
-                         });
+INSTANTIATE_TEST_SUITE_P(
+    Architectures, GoldenTest,
+    ::testing::Combine(::testing::Values("llama", "llama-linear-rope", "llama3-rope",
+                                         "mistral-window", "qwen2", "qwen2-yarn", "qwen3", "gemma",
+                                         "gemma2", "gemma3", "phi3-longrope", "phi3-partial-rotary",
+                                         "smollm3"),
+                       ::testing::ValuesIn(kArithmetics)),
+    [](const auto& info) {
+      std::string name = std::get<0>(info.param);
+      std::replace(name.begin(), name.end(), '-', '_');
+      return name + "_" + NameOf(std::get<1>(info.param));
+    });
 
 // An activated LoRA: rows before its invocation are the base's, and their keys and values too.
 TEST(ActivatedLoraTest, LogitsArePefts) {

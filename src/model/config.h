@@ -24,6 +24,7 @@ enum class Architecture : uint8_t {
   kMistral,
   kQwen2,
   kQwen3,
+  kGemma,
   kGemma2,
   kGemma3,
   kPhi3,

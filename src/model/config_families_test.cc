@@ -56,6 +56,28 @@ std::vector<int32_t> Ropes(const ModelConfig& config) {
   return ropes;
 }
 
+TEST(GemmaConfigTest, TheFirstGemma) {
+  const Json gemma = Family("GemmaForCausalLM", "gemma");
+  const ModelConfig config = Parsed(gemma);
+  EXPECT_EQ(config.head_dim, 256);
+  EXPECT_TRUE(config.tied_embeddings && config.scales_embeddings && config.norms_add_one);
+  EXPECT_EQ(config.logit_cap, 0.0f);
+  EXPECT_THAT(config.layers, Each(LayerSpec{.attention_scale = 1.0f / 16.0f,
+                                            .activation = Activation::kGeluTanh}));
+  // As first published, and as today.
+  EXPECT_EQ(Parsed(With(gemma, {{"hidden_act", "gelu"}, {"hidden_activation", nullptr}})).layers,
+            config.layers);
+  EXPECT_EQ(Parsed(With(gemma, {{"hidden_act", "gelu_pytorch_tanh"}})).layers, config.layers);
+  EXPECT_TRUE(Parsed(With(gemma, {{"attention_bias", true}})).o_bias);
+  for (const Json& wrong :
+       {Json{{"hidden_act", "silu"}}, Json{{"hidden_activation", "gelu"}},
+        Json{{"attn_logit_softcapping", 50.0}}, Json{{"query_pre_attn_scalar", 224}},
+        Json{{"sliding_window", 8}}, Json{{"use_bidirectional_attention", true}}}) {
+    EXPECT_THAT(FamilyRefusal(With(gemma, wrong)),
+                AllOf(HasSubstr("UNIMPLEMENTED"), HasSubstr(wrong.begin().key())));
+  }
+}
+
 TEST(GemmaConfigTest, Gemma2Defaults) {
   const ModelConfig config = Parsed(Gemma2());
   EXPECT_EQ(config.head_dim, 256);
@@ -246,7 +268,6 @@ TEST(RefusedKindsTest, AreNamedWithTheirReason) {
       {"RecurrentGemmaForCausalLM", "not all attention"},
       {"GraniteMoeHybridForCausalLM", "not all attention"},
       {"GPT2LMHeadModel", "is not supported; supported: LlamaForCausalLM"},
-      {"GemmaForCausalLM", "is not supported; supported: LlamaForCausalLM"},
   };
   for (const auto& [name, why] : kinds) {
     EXPECT_THAT(FamilyRefusal(Family(name, "x")),

@@ -71,10 +71,11 @@ Status CheckSilu(const ConfigFields& fields) {
   return fields.Unsupported("hidden_act", Json(act), "silu");
 }
 
-Status ReadGeluTanh(const ConfigFields& fields, ModelConfig& config) {
+Status ReadGeluTanh(const ConfigFields& fields, ModelConfig& config, std::string_view older) {
   constexpr char kGelu[] = "gelu_pytorch_tanh";
   for (const std::string_view name : {"hidden_activation", "hidden_act"}) {
     ASSIGN_OR_RETURN(const std::string act, fields.String(name, kGelu));
+    if (!older.empty() && name == "hidden_act" && act == older) continue;
     if (act != kGelu) return fields.Unsupported(name, Json(act), kGelu);
   }
   for (LayerSpec& layer : config.layers) layer.activation = Activation::kGeluTanh;

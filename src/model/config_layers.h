@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string_view>
 #include <vector>
 
 #include "base/status.h"
@@ -39,7 +40,8 @@ Status SetWindowOfLast(const ConfigFields& fields, int32_t window, ModelConfig& 
 
 // hidden_act is SiLU.
 Status CheckSilu(const ConfigFields& fields);
-// hidden_activation and hidden_act are GeLU's tanh form, which the layers get.
-Status ReadGeluTanh(const ConfigFields& fields, ModelConfig& config);
+// hidden_activation and hidden_act are GeLU's tanh form, which the layers get. `older`: what
+// hidden_act says for it, too.
+Status ReadGeluTanh(const ConfigFields& fields, ModelConfig& config, std::string_view older = "");
 
 }  // namespace graft

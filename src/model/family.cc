@@ -8,8 +8,8 @@
 namespace graft {
 namespace {
 
-constexpr std::array<const ModelFamily*, 8> kFamilies = {
-    &kLlamaFamily,  &kMistralFamily, &kQwen2Family, &kQwen3Family,
+constexpr std::array<const ModelFamily*, 9> kFamilies = {
+    &kLlamaFamily,  &kMistralFamily, &kQwen2Family, &kQwen3Family,  &kGemmaFamily,
     &kGemma2Family, &kGemma3Family,  &kPhi3Family,  &kSmolLm3Family};
 
 }  // namespace

@@ -86,6 +86,7 @@ extern const ModelFamily kLlamaFamily;
 extern const ModelFamily kMistralFamily;
 extern const ModelFamily kQwen2Family;
 extern const ModelFamily kQwen3Family;
+extern const ModelFamily kGemmaFamily;
 extern const ModelFamily kGemma2Family;
 extern const ModelFamily kGemma3Family;
 extern const ModelFamily kPhi3Family;

@@ -1,4 +1,4 @@
-// What Gemma 2 and 3 share. Constants and pure functions, any thread.
+// What the Gemmas share. Constants and pure functions, any thread.
 #pragma once
 
 #include <cmath>
@@ -30,7 +30,13 @@ inline std::vector<bool> GemmaSliding(int32_t num_layers, int32_t pattern) {
   return slides;
 }
 
-// Norms, scales and caps of the layers, and of what stands around them.
+// Of all Gemmas.
+inline void SetGemmaScales(ModelConfig& config) {
+  config.scales_embeddings = true;
+  config.norms_add_one = true;
+}
+
+// Norms, scales and caps of the layers of Gemma 2 and 3, and of what stands around them.
 inline Status ReadGemmaLayers(const ConfigFields& fields, const GemmaCaps& caps,
                               ModelConfig& config) {
   // A field that is null is meant: no cap.
@@ -41,8 +47,7 @@ inline Status ReadGemmaLayers(const ConfigFields& fields, const GemmaCaps& caps,
   ASSIGN_OR_RETURN(const double logit_cap, cap("final_logit_softcapping", caps.logit_cap));
   ASSIGN_OR_RETURN(const double scalar, fields.Number("query_pre_attn_scalar", 1e-3, 1e6, 256.0));
   config.logit_cap = static_cast<float>(logit_cap);
-  config.scales_embeddings = true;
-  config.norms_add_one = true;
+  SetGemmaScales(config);
   for (LayerSpec& layer : config.layers) {
     layer.attention_scale = static_cast<float>(1.0 / std::sqrt(scalar));
     layer.score_cap = static_cast<float>(score_cap);
