@@ -77,7 +77,8 @@ TEST_P(GoldenRanksTest, LogitsOfBaseAndAdapter) {
 INSTANTIATE_TEST_SUITE_P(
     Architectures, GoldenRanksTest,
     ::testing::Combine(::testing::Values("llama", "llama3-rope", "mistral-window", "qwen2", "qwen3",
-                                         "gemma", "gemma2", "gemma3", "phi3-longrope", "smollm3"),
+                                         "gemma", "gemma2", "gemma3", "granite", "phi3-longrope",
+                                         "smollm3"),
                        ::testing::Values(1, 2, 4), ::testing::Values(DType::kF32, DType::kBF16)),
     [](const auto& info) {
       std::string name = std::get<0>(info.param);

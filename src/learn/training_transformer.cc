@@ -28,12 +28,17 @@ Status CheckTrainable(const ModelConfig& config, const Device& device) {
       })) {
     return NotTrainable("layers that do not rotate (no_rope_layers)");
   }
+  if (config.hidden_scale != 1.0f) return NotTrainable("scaled embeddings (embedding_multiplier)");
+  if (config.logit_scale != 1.0f) return NotTrainable("scaled logits (logits_scaling)");
   if (config.ropes.size() != 1) return NotTrainable("several ropes");
   for (const LayerSpec& layer : config.layers) {
     if (layer.window > 0) return NotTrainable("a sliding window (sliding_window)");
     if (layer.score_cap != 0.0f) return NotTrainable("capped scores (attn_logit_softcapping)");
     if (layer.qk_norm) return NotTrainable("norms of queries and keys");
     if (layer.output_norms) return NotTrainable("norms behind attention and MLP");
+    if (layer.residual_scale != 1.0f) {
+      return NotTrainable("scaled residuals (residual_multiplier)");
+    }
     if (layer.activation != Activation::kSilu) return NotTrainable("GeGLU");
   }
   return OkStatus();

@@ -28,7 +28,8 @@ enum class Architecture : uint8_t {
   kGemma2,
   kGemma3,
   kPhi3,
-  kSmolLm3
+  kSmolLm3,
+  kGranite
 };
 
 // HF's class name, for example "LlamaForCausalLM".
@@ -60,7 +61,7 @@ struct RopeConfig {
 };
 
 // What one layer computes, whatever the architecture is called:
-//   x += [output norm](attention(norm(x)));  x += [output norm](mlp(norm(x)))
+//   x += scale * [output norm](attention(norm(x)));  x += scale * [output norm](mlp(norm(x)))
 struct LayerSpec {
   int32_t window = 0;            // sliding window in tokens, 0: full attention
   int32_t rope = 0;              // which of ModelConfig::ropes turns its queries and keys
@@ -69,7 +70,11 @@ struct LayerSpec {
   bool qk_norm = false;          // RMSNorm over each head of q and k, before RoPE
   bool output_norms = false;     // RMSNorm of what attention and MLP return
   Activation activation = Activation::kSilu;
+  // Of all that attention and MLP add, bias and LoRA with it. Not beside output norms.
+  float residual_scale = 1.0f;
 
+  // Whether what attention and MLP return passes through something before it is added.
+  bool has_branch() const { return output_norms || residual_scale != 1.0f; }
   bool operator==(const LayerSpec&) const = default;
 };
 
@@ -93,6 +98,8 @@ struct ModelConfig {
   bool o_bias = false;
   bool mlp_bias = false;
   bool scales_embeddings = false;  // by sqrt(hidden_size), see EmbeddingScale
+  float hidden_scale = 1.0f;       // of what the first layer reads, virtual tokens with it
+  float logit_scale = 1.0f;        // before the cap
   bool norms_add_one = false;      // the checkpoint's norm weights are what is added to 1
   float logit_cap = 0.0f;          // 0: none; c: logits x become c tanh(x / c)
   std::vector<LayerSpec> layers;   // [num_layers]

@@ -237,6 +237,37 @@ TEST(SmolLm3ConfigTest, LayersThatDoNotRotate) {
       AllOf(HasSubstr("UNIMPLEMENTED"), HasSubstr("no_rope_layers")));
 }
 
+TEST(GraniteConfigTest, Multipliers) {
+  const Json granite = Family("GraniteForCausalLM", "granite");
+  const ModelConfig plain = Parsed(granite);
+  EXPECT_FALSE(plain.tied_embeddings || plain.qkv_bias || plain.mlp_bias);
+  EXPECT_EQ(plain.hidden_scale, 1.0f);
+  EXPECT_EQ(plain.logit_scale, 1.0f);
+  EXPECT_THAT(plain.layers, Each(LayerSpec{.attention_scale = 1.0f})) << "HF's default, no 1/sqrt";
+  EXPECT_FALSE(plain.layers[0].has_branch());
+  const ModelConfig config = Parsed(With(granite, {{"embedding_multiplier", 12.0},
+                                                   {"attention_multiplier", 0.0078125},
+                                                   {"residual_multiplier", 0.22},
+                                                   {"logits_scaling", 8},
+                                                   {"attention_bias", true},
+                                                   {"mlp_bias", true}}));
+  EXPECT_EQ(config.hidden_scale, 12.0f);
+  EXPECT_EQ(config.logit_scale, 0.125f);
+  EXPECT_THAT(config.layers,
+              Each(LayerSpec{.attention_scale = 0.0078125f, .residual_scale = 0.22f}));
+  EXPECT_TRUE(config.layers[0].has_branch());
+  EXPECT_TRUE(config.qkv_bias && config.o_bias && config.mlp_bias);
+  for (const char* name :
+       {"embedding_multiplier", "attention_multiplier", "residual_multiplier", "logits_scaling"}) {
+    EXPECT_THAT(FamilyRefusal(With(granite, {{name, 0}})),
+                AllOf(HasSubstr("INVALID_ARGUMENT"), HasSubstr(name)));
+    EXPECT_THAT(FamilyRefusal(With(Family("LlamaForCausalLM", "llama"), {{name, 2.0}})),
+                AllOf(HasSubstr("UNIMPLEMENTED"), HasSubstr(name)));
+  }
+  EXPECT_THAT(FamilyRefusal(With(granite, {{"sliding_window", 8}})),
+              HasSubstr("null for GraniteForCausalLM"));
+}
+
 TEST(PhiConfigTest, Published) {
   const std::string path = SourcePath("../shared/conformance/model_configs/phi-4-mini.config.json");
   if (!FileExists(path)) GTEST_SKIP() << "no ../shared/conformance beside the repository";

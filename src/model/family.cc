@@ -8,9 +8,9 @@
 namespace graft {
 namespace {
 
-constexpr std::array<const ModelFamily*, 9> kFamilies = {
-    &kLlamaFamily,  &kMistralFamily, &kQwen2Family, &kQwen3Family,  &kGemmaFamily,
-    &kGemma2Family, &kGemma3Family,  &kPhi3Family,  &kSmolLm3Family};
+constexpr std::array<const ModelFamily*, 10> kFamilies = {
+    &kLlamaFamily,  &kMistralFamily, &kQwen2Family, &kQwen3Family,   &kGemmaFamily,
+    &kGemma2Family, &kGemma3Family,  &kPhi3Family,  &kSmolLm3Family, &kGraniteFamily};
 
 }  // namespace
 

@@ -91,5 +91,6 @@ extern const ModelFamily kGemma2Family;
 extern const ModelFamily kGemma3Family;
 extern const ModelFamily kPhi3Family;
 extern const ModelFamily kSmolLm3Family;
+extern const ModelFamily kGraniteFamily;
 
 }  // namespace graft

@@ -9,6 +9,7 @@
 #include "kernels/gemm/gemm.h"
 #include "kernels/rms_norm/rms_norm.h"
 #include "kernels/rope_kv_write/rope_kv_write.h"
+#include "kernels/scaled_add/scaled_add.h"
 #include "kernels/soft_cap/soft_cap.h"
 #include "model/virtual_batch.h"
 
@@ -118,6 +119,7 @@ Transformer::Transformer(const ModelConfig& config, const ModelWeights& weights,
   for (const LayerSpec& layer : config.layers) {
     CHECK(layer.window == 0 || layer.window == window) << "layers with windows of several lengths";
     CHECK_LT(static_cast<size_t>(layer.rope), ropes_.size());
+    CHECK(!layer.output_norms || layer.residual_scale == 1.0f) << "norms undo scales";
   }
   CHECK(pool.layout().num_layers == config.num_layers &&
         pool.layout().num_kv_heads == config.num_kv_heads &&
@@ -228,6 +230,13 @@ void Transformer::Embed(const Step& step) {
   if (ranks_ != nullptr) SumRanks(step.num_rows() * config_.hidden_size, target, step.stream);
   PlaceVirtualTokens(batch, config_, weights_.types.embeddings, hidden_.as<float>(), pool_,
                      step.stream);
+  if (config_.hidden_scale != 1.0f) {
+    ScaledAdd({.x = target.y,
+               .y = target.y,
+               .n = step.num_rows() * config_.hidden_size,
+               .scale = config_.hidden_scale},
+              step.stream);
+  }
 }
 
 StreamTimer* Transformer::TimerFor(Stream& stream, const ForwardTimes* times) {
@@ -249,7 +258,7 @@ void Transformer::Layer(int32_t layer, const Step& step) {
 }
 
 Transformer::Target Transformer::TargetOf(const LayerSpec& spec) {
-  if (spec.output_norms) return {branch_.as<float>(), false};
+  if (spec.has_branch()) return {branch_.as<float>(), false};
   return {hidden_.as<float>(), true};
 }
 
@@ -364,7 +373,15 @@ void Transformer::Norm(const float* x, const Buffer& weight, const Step& step) {
 }
 
 void Transformer::AddBranch(const LayerSpec& spec, const Buffer& weight, const Step& step) {
-  if (!spec.output_norms) return;
+  if (!spec.has_branch()) return;
+  if (!spec.output_norms) {
+    return ScaledAdd({.x = branch_.as<float>(),
+                      .y = hidden_.data(),
+                      .n = step.num_rows() * config_.hidden_size,
+                      .scale = spec.residual_scale,
+                      .accumulate = true},
+                     step.stream);
+  }
   RmsNorm({.x = branch_.as<float>(),
            .x_stride = config_.hidden_size,
            .weight = weight.as<float>(),
@@ -551,6 +568,10 @@ void Transformer::RunLogits(std::span<const int32_t> rows, const Step& step) {
           .y_stride = words,
           .x_is_fp32 = activation_dtype_ == DType::kF32},
          stream);
+    if (config_.logit_scale != 1.0f) {
+      ScaledAdd({.x = logits, .y = logits, .n = num_rows * words, .scale = config_.logit_scale},
+                stream);
+    }
     if (config_.logit_cap != 0.0f) {
       SoftCap({.x = logits, .n = num_rows * words, .cap = config_.logit_cap}, stream);
     }

@@ -99,8 +99,9 @@ class Transformer {
   void Attention(int32_t layer, const Step& step);
   void Mlp(int32_t layer, const Step& step);
   void Norm(const float* x, const Buffer& weight, const Step& step);
-  // Where attention and MLP write: they add to the residual stream, or, in layers that norm their
-  // outputs, they write `branch_`, which AddBranch adds: hidden += RMSNorm(branch).
+  // Where attention and MLP write: they add to the residual stream, or, in layers that norm or
+  // scale their outputs, they write `branch_`, which AddBranch adds: hidden += RMSNorm(branch), or
+  // hidden += residual_scale * branch.
   struct Target {
     float* y;
     bool accumulates;
@@ -152,7 +153,7 @@ class Transformer {
   // costs up to 0.1 of a log-probability (docs/inside/model.md).
   Buffer hidden_;      // fp32 [step_tokens_max, hidden]
   Buffer normed_;      // [step_tokens_max, hidden]
-  Buffer branch_;      // fp32 [step_tokens_max, hidden] where LayerSpec::output_norms, else empty
+  Buffer branch_;      // fp32 [step_tokens_max, hidden] where LayerSpec::has_branch, else empty
   Buffer qkv_;         // fp32 [step_tokens_max, q + k + v]
   Buffer attended_;    // [step_tokens_max, q]
   Buffer gate_up_;     // fp32 [step_tokens_max, 2 intermediate]

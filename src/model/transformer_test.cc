@@ -88,6 +88,15 @@ ModelConfig EvenSandwichConfig() {
   return config;
 }
 
+// EvenConfig with Granite's scales.
+ModelConfig ScaledConfig() {
+  ModelConfig config = EvenConfig();
+  config.hidden_scale = 3.0f;
+  config.logit_scale = 0.25f;
+  for (LayerSpec& layer : config.layers) layer.residual_scale = 0.3f;
+  return config;
+}
+
 std::vector<int32_t> RandomTokens(int64_t n, uint64_t seed, int32_t vocab_size) {
   Random random(seed);
   std::vector<int32_t> tokens;
@@ -366,6 +375,10 @@ INSTANTIATE_TEST_SUITE_P(
         TestCase{"sandwich_cpu_bf16", SandwichConfig, DeviceKind::kCpu, DType::kBF16},
         TestCase{"sandwich_cuda_fp32", SandwichConfig, DeviceKind::kCuda, DType::kF32},
         TestCase{"sandwich_cuda_bf16", EvenSandwichConfig, DeviceKind::kCuda, DType::kBF16},
+        TestCase{"scaled_cpu_fp32", ScaledConfig, DeviceKind::kCpu, DType::kF32},
+        TestCase{"scaled_cpu_bf16", ScaledConfig, DeviceKind::kCpu, DType::kBF16},
+        TestCase{"scaled_cuda_fp32", ScaledConfig, DeviceKind::kCuda, DType::kF32},
+        TestCase{"scaled_cuda_bf16", ScaledConfig, DeviceKind::kCuda, DType::kBF16},
         TestCase{"odd_cuda_fp32", OddConfig, DeviceKind::kCuda, DType::kF32},
         TestCase{"odd_cuda_bf16", OddConfig, DeviceKind::kCuda, DType::kBF16},
         TestCase{"even_cuda_bf16", EvenConfig, DeviceKind::kCuda, DType::kBF16},
