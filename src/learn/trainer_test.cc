@@ -205,7 +205,8 @@ TEST(TrainerTest, RefusesByName) {
                {"phi3-longrope", "qkv_proj"},
                {"gemma", "scaled embeddings"},
                {"smollm3", "no_rope_layers"},
-               {"granite", "embedding_multiplier"}};
+               {"granite", "embedding_multiplier"},
+               {"olmo2", "norms of queries and keys"}};
   for (const auto& c : cases) {
     const ModelConfig config =
         *LoadModelConfig(SourcePath(std::string("tests/goldens/") + c.model));

@@ -301,16 +301,24 @@ int32_t ModelConfig::widest_window() const {
   return widest;
 }
 
+int64_t ModelConfig::norm_elements(const LayerSpec& layer) const {
+  int64_t elements = 0;
+  for (const bool norms : {layer.input_norms, layer.output_norms}) {
+    if (norms) elements += int64_t{2} * hidden_size;
+  }
+  if (!layer.qk_norm) return elements;
+  return elements + (layer.qk_norm_across_heads ? q_size() + kv_size() : int64_t{2} * head_dim);
+}
+
 int64_t ModelConfig::num_parameters() const {
   const int64_t attention = (qkv_size() + q_size()) * hidden_size;
   const int64_t mlp = int64_t{3} * intermediate_size * hidden_size;
   int64_t total = int64_t{vocab_size} * hidden_size * (tied_embeddings ? 1 : 2) + hidden_size;
   for (const LayerSpec& layer : layers) {
-    total += attention + mlp + int64_t{layer.output_norms ? 4 : 2} * hidden_size;
+    total += attention + mlp + norm_elements(layer);
     if (qkv_bias) total += qkv_size();
     if (o_bias) total += hidden_size;
     if (mlp_bias) total += int64_t{2} * intermediate_size + hidden_size;
-    if (layer.qk_norm) total += int64_t{2} * head_dim;
   }
   return total;
 }

@@ -29,7 +29,8 @@ enum class Architecture : uint8_t {
   kGemma3,
   kPhi3,
   kSmolLm3,
-  kGranite
+  kGranite,
+  kOlmo2
 };
 
 // HF's class name, for example "LlamaForCausalLM".
@@ -61,14 +62,17 @@ struct RopeConfig {
 };
 
 // What one layer computes, whatever the architecture is called:
-//   x += scale * [output norm](attention(norm(x)));  x += scale * [output norm](mlp(norm(x)))
+//   x += scale * [output norm](attention([norm](x)))
+//   x += scale * [output norm](mlp([norm](x)))
 struct LayerSpec {
-  int32_t window = 0;            // sliding window in tokens, 0: full attention
-  int32_t rope = 0;              // which of ModelConfig::ropes turns its queries and keys
-  float attention_scale = 1.0f;  // of q k^T
-  float score_cap = 0.0f;        // AttentionArgs::score_cap
-  bool qk_norm = false;          // RMSNorm over each head of q and k, before RoPE
-  bool output_norms = false;     // RMSNorm of what attention and MLP return
+  int32_t window = 0;                 // sliding window in tokens, 0: full attention
+  int32_t rope = 0;                   // which of ModelConfig::ropes turns its queries and keys
+  float attention_scale = 1.0f;       // of q k^T
+  float score_cap = 0.0f;             // AttentionArgs::score_cap
+  bool qk_norm = false;               // RMSNorm over each head of q and k, before RoPE
+  bool qk_norm_across_heads = false;  // where qk_norm: one over all heads of q, one over all of k
+  bool input_norms = true;            // RMSNorm of what attention and MLP read
+  bool output_norms = false;          // RMSNorm of what attention and MLP return
   Activation activation = Activation::kSilu;
   // Of all that attention and MLP add, bias and LoRA with it. Not beside output norms.
   float residual_scale = 1.0f;
@@ -116,6 +120,8 @@ struct ModelConfig {
   int64_t qkv_size() const { return q_size() + 2 * kv_size(); }
   int32_t widest_window() const;  // of any layer; 0: all attend fully
   int32_t num_rotary() const { return rotary_dim > 0 ? rotary_dim : head_dim; }
+  // Elements of the layer's norms.
+  int64_t norm_elements(const LayerSpec& layer) const;
   // num_layers layers of grouped full attention and SwiGLU.
   void SetPlainLayers();
   // Weights and biases, each tensor counted once.

@@ -94,6 +94,8 @@ constexpr Bound kBounds[] = {
                          "head_dim": 256, "partial_rotary_factor": 0.03125})",
      R"({"architectures": ["Phi3ForCausalLM"], "model_type": "phi3",
          "head_dim": 256, "partial_rotary_factor": 0.015625})"},
+    {"norms_across_wide_heads", R"({"architectures": ["Olmo2ForCausalLM"], "model_type": "olmo2",
+                                    "num_attention_heads": 64, "head_dim": 256})"},
     {"qk_norm_of_wide_heads", R"({"architectures": ["Qwen3ForCausalLM"], "model_type": "qwen3",
                                   "head_dim": 256})"},
 };

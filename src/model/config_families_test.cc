@@ -1,14 +1,18 @@
-// Configs of Gemma and Phi-3, and of the kinds of models that are refused.
+// Configs of families that are not plain Llama, and of the kinds of models that are refused.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <set>
+#include <string_view>
 
 #include "base/file.h"
 #include "base/json.h"
 #include "model/config.h"
+#include "model/family.h"
 #include "model/lora_module.h"
 #include "model/model_test_util.h"
+#include "model/weights.h"
 
 namespace graft {
 namespace {
@@ -54,6 +58,37 @@ std::vector<int32_t> Ropes(const ModelConfig& config) {
   std::vector<int32_t> ropes;
   for (const LayerSpec& layer : config.layers) ropes.push_back(layer.rope);
   return ropes;
+}
+
+// Each family of the table: its smallest config makes a model whose tensors all have names.
+TEST(FamiliesTest, EachMakesAModel) {
+  ThreadPool threads(1);
+  Stream stream{.device = {}, .cpu_threads = &threads};
+  std::set<std::string_view> names;
+  for (const ModelFamily* family : ModelFamilies()) {
+    SCOPED_TRACE(family->name);
+    EXPECT_EQ(&FamilyOf(family->architecture), family);
+    EXPECT_TRUE(names.insert(family->name).second && names.insert(family->model_type).second);
+    const Json json = Family(std::string(family->name), std::string(family->model_type));
+    const ModelConfig config = Parsed(json);
+    EXPECT_EQ(ArchitectureName(config.architecture), family->name);
+    int next = 0;  // its projections hold the modules one after the other
+    for (const StoredProjection& projection : StoredProjections(config)) {
+      EXPECT_EQ(static_cast<int>(projection.first), next);
+      next += projection.num_modules;
+    }
+    EXPECT_EQ(next, kLoraModules);
+    int64_t num_done = 0;
+    const ModelWeights weights =
+        RandomWeights(config, TypesOf(DType::kF32), 1, stream,
+                      [&num_done](int64_t done, int64_t) { num_done = done; });
+    EXPECT_EQ(num_done, config.num_parameters());
+    EXPECT_EQ(weights.bytes(), WeightsBytes(config, TypesOf(DType::kF32), {}));
+    // A config of the family without "architectures" is known by its model_type.
+    Json by_type = json;
+    by_type.erase("architectures");
+    EXPECT_EQ(Parsed(by_type).architecture, family->architecture);
+  }
 }
 
 TEST(GemmaConfigTest, TheFirstGemma) {
@@ -266,6 +301,27 @@ TEST(GraniteConfigTest, Multipliers) {
   }
   EXPECT_THAT(FamilyRefusal(With(granite, {{"sliding_window", 8}})),
               HasSubstr("null for GraniteForCausalLM"));
+}
+
+TEST(Olmo2ConfigTest, NormsBehindBlocksAlone) {
+  const Json olmo = Family("Olmo2ForCausalLM", "olmo2");
+  const ModelConfig config = Parsed(olmo);
+  EXPECT_FALSE(config.tied_embeddings || config.qkv_bias || config.norms_add_one);
+  EXPECT_EQ(config.rms_norm_epsilon, 1e-5f);
+  EXPECT_THAT(config.layers, Each(LayerSpec{.attention_scale = 0.25f,
+                                            .qk_norm = true,
+                                            .qk_norm_across_heads = true,
+                                            .input_norms = false,
+                                            .output_norms = true}));
+  // Two norms of the hidden state, q's 64 columns and k's 64.
+  EXPECT_EQ(config.norm_elements(config.layers[0]), 2 * 64 + 64 + 64);
+  EXPECT_TRUE(Parsed(With(olmo, {{"attention_bias", true}})).o_bias);
+  for (const Json& wrong : {Json{{"clip_qkv", 8.0}}, Json{{"sliding_window", 8}},
+                            Json{{"mlp_bias", true}}, Json{{"use_qk_norm", false}}}) {
+    EXPECT_THAT(FamilyRefusal(With(olmo, wrong)),
+                AllOf(HasSubstr("UNIMPLEMENTED"), HasSubstr(wrong.begin().key())));
+  }
+  EXPECT_THAT(FamilyRefusal(Family("Olmo3ForCausalLM", "olmo3")), HasSubstr("Olmo2ForCausalLM"));
 }
 
 TEST(PhiConfigTest, Published) {

@@ -8,9 +8,10 @@
 namespace graft {
 namespace {
 
-constexpr std::array<const ModelFamily*, 10> kFamilies = {
-    &kLlamaFamily,  &kMistralFamily, &kQwen2Family, &kQwen3Family,   &kGemmaFamily,
-    &kGemma2Family, &kGemma3Family,  &kPhi3Family,  &kSmolLm3Family, &kGraniteFamily};
+constexpr std::array<const ModelFamily*, 11> kFamilies = {
+    &kLlamaFamily,   &kMistralFamily, &kQwen2Family,  &kQwen3Family,
+    &kGemmaFamily,   &kGemma2Family,  &kGemma3Family, &kPhi3Family,
+    &kSmolLm3Family, &kGraniteFamily, &kOlmo2Family};
 
 }  // namespace
 

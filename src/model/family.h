@@ -92,5 +92,6 @@ extern const ModelFamily kGemma3Family;
 extern const ModelFamily kPhi3Family;
 extern const ModelFamily kSmolLm3Family;
 extern const ModelFamily kGraniteFamily;
+extern const ModelFamily kOlmo2Family;
 
 }  // namespace graft

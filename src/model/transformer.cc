@@ -313,12 +313,14 @@ void Transformer::AttendPages(int32_t layer, const Step& step) {
   const LayerWeights& weights = weights_.layers[layer];
   const LayerSpec& spec = config_.layers[layer];
   float* q = qkv_.as<float>();
+  const bool norms_here = spec.qk_norm && spec.qk_norm_across_heads;
+  if (norms_here) NormAcrossHeads(layer, step.num_rows(), step.stream);
   RopeKvWrite({.qkv = q,
                .row_stride = config_.qkv_size(),
                .num_rows = static_cast<int32_t>(step.num_rows()),
                .num_q_heads = config_.num_heads,
-               .q_norm_weight = weights.q_norm.as<float>(),
-               .k_norm_weight = weights.k_norm.as<float>(),
+               .q_norm_weight = norms_here ? nullptr : weights.q_norm.as<float>(),
+               .k_norm_weight = norms_here ? nullptr : weights.k_norm.as<float>(),
                .norm_epsilon = config_.rms_norm_epsilon,
                .positions = batch.positions.data(),
                .rotary_dim = config_.num_rotary(),
@@ -358,8 +360,15 @@ void Transformer::AttendPages(int32_t layer, const Step& step) {
                    step.stream);
 }
 
-// normed = RMSNorm(x), in the dtype that GEMMs read.
+// normed = RMSNorm(x), or x itself where the layer has no such norm, in the dtype that GEMMs read.
 void Transformer::Norm(const float* x, const Buffer& weight, const Step& step) {
+  if (weight.data() == nullptr) {
+    return ScaledAdd({.x = x,
+                      .y = normed_.data(),
+                      .y_dtype = activation_dtype_,
+                      .n = step.num_rows() * config_.hidden_size},
+                     step.stream);
+  }
   RmsNorm({.x = x,
            .x_stride = config_.hidden_size,
            .weight = weight.as<float>(),

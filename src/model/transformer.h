@@ -115,6 +115,8 @@ class Transformer {
   void SumRanks(int64_t n, const Target& sum, Stream& stream);
   void GatherLogits(int64_t num_rows, Stream& stream);
   void AddBranch(const LayerSpec& spec, const Buffer& weight, const Step& step);
+  // Where LayerSpec::qk_norm_across_heads.
+  void NormAcrossHeads(int32_t layer, int64_t num_rows, Stream& stream);
   void AttendPages(int32_t layer, const Step& step);
   // y = x W^T + bias (+ y), with the adapters' share of the modules from `first` on, which lie side
   // by side in y: the plan's launches.

@@ -1,4 +1,4 @@
-// Rows of the last step behind the final norm.
+// Norms of rows: of the last step's behind the final norm, and of queries and keys.
 #include "kernels/embedding/embedding.h"
 #include "kernels/rms_norm/rms_norm.h"
 #include "model/transformer.h"
@@ -14,6 +14,25 @@ const float* Transformer::HiddenStates(std::span<const int32_t> rows, Stream& st
   PickRows(rows, stream);
   NormPicked(static_cast<int64_t>(rows.size()), DType::kF32, logits_hidden_.data(), stream);
   return logits_hidden_.as<float>();
+}
+
+void Transformer::NormAcrossHeads(int32_t layer, int64_t num_rows, Stream& stream) {
+  CHECK(ranks_ == nullptr) << "a rank has a part of the heads";
+  const LayerWeights& weights = weights_.layers[layer];
+  const auto norm = [&](float* x, int64_t n, const Buffer& weight) {
+    RmsNorm({.x = x,
+             .x_stride = config_.qkv_size(),
+             .weight = weight.as<float>(),
+             .out = x,
+             .out_stride = config_.qkv_size(),
+             .num_tokens = num_rows,
+             .n = n,
+             .epsilon = config_.rms_norm_epsilon},
+            stream);
+  };
+  float* const q = qkv_.as<float>();
+  norm(q, config_.q_size(), weights.q_norm);
+  norm(q + config_.q_size(), config_.kv_size(), weights.k_norm);
 }
 
 void Transformer::NormRows(std::span<const int32_t> rows, Stream& stream) {

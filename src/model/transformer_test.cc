@@ -97,6 +97,19 @@ ModelConfig ScaledConfig() {
   return config;
 }
 
+// A model with OLMo 2's norms.
+ModelConfig LateNormsConfig() {
+  ModelConfig config = EvenConfig();
+  config.architecture = Architecture::kOlmo2;
+  for (LayerSpec& layer : config.layers) {
+    layer.qk_norm = true;
+    layer.qk_norm_across_heads = true;
+    layer.input_norms = false;
+    layer.output_norms = true;
+  }
+  return config;
+}
+
 std::vector<int32_t> RandomTokens(int64_t n, uint64_t seed, int32_t vocab_size) {
   Random random(seed);
   std::vector<int32_t> tokens;
@@ -379,6 +392,10 @@ INSTANTIATE_TEST_SUITE_P(
         TestCase{"scaled_cpu_bf16", ScaledConfig, DeviceKind::kCpu, DType::kBF16},
         TestCase{"scaled_cuda_fp32", ScaledConfig, DeviceKind::kCuda, DType::kF32},
         TestCase{"scaled_cuda_bf16", ScaledConfig, DeviceKind::kCuda, DType::kBF16},
+        TestCase{"late_norms_cpu_fp32", LateNormsConfig, DeviceKind::kCpu, DType::kF32},
+        TestCase{"late_norms_cpu_bf16", LateNormsConfig, DeviceKind::kCpu, DType::kBF16},
+        TestCase{"late_norms_cuda_fp32", LateNormsConfig, DeviceKind::kCuda, DType::kF32},
+        TestCase{"late_norms_cuda_bf16", LateNormsConfig, DeviceKind::kCuda, DType::kBF16},
         TestCase{"odd_cuda_fp32", OddConfig, DeviceKind::kCuda, DType::kF32},
         TestCase{"odd_cuda_bf16", OddConfig, DeviceKind::kCuda, DType::kBF16},
         TestCase{"even_cuda_bf16", EvenConfig, DeviceKind::kCuda, DType::kBF16},

@@ -285,17 +285,22 @@ class Builder {
       CHECK(!name.empty()) << ArchitectureName(config_.architecture) << " has no such norm";
       return Norm(prefix + std::string(name), n);
     };
-    ASSIGN_OR_RETURN(layer.attention_norm, norm(names.attention, hidden));
+    if (spec.input_norms) {
+      ASSIGN_OR_RETURN(layer.attention_norm, norm(names.attention, hidden));
+    }
     if (spec.output_norms) {
       ASSIGN_OR_RETURN(layer.attention_output_norm, norm(names.attention_output, hidden));
     }
-    ASSIGN_OR_RETURN(layer.mlp_norm, norm(names.mlp, hidden));
+    if (spec.input_norms) {
+      ASSIGN_OR_RETURN(layer.mlp_norm, norm(names.mlp, hidden));
+    }
     if (spec.output_norms) {
       ASSIGN_OR_RETURN(layer.mlp_output_norm, norm(names.mlp_output, hidden));
     }
     if (spec.qk_norm) {
-      ASSIGN_OR_RETURN(layer.q_norm, norm(names.q, config_.head_dim));
-      ASSIGN_OR_RETURN(layer.k_norm, norm(names.k, config_.head_dim));
+      const bool across = spec.qk_norm_across_heads;
+      ASSIGN_OR_RETURN(layer.q_norm, norm(names.q, across ? config_.q_size() : config_.head_dim));
+      ASSIGN_OR_RETURN(layer.k_norm, norm(names.k, across ? config_.kv_size() : config_.head_dim));
     }
     return OkStatus();
   }
@@ -465,11 +470,10 @@ int64_t WeightsBytes(const ModelConfig& config, const ServedTypes& types, const 
   };
   int64_t floats = hidden;  // the last norm
   for (const LayerSpec& layer : config.layers) {
-    floats += (layer.output_norms ? 4 : 2) * hidden;
+    floats += config.norm_elements(layer);
     if (config.qkv_bias) floats += config.qkv_size();
     if (config.o_bias) floats += hidden;
     if (config.mlp_bias) floats += 2 * intermediate + hidden;
-    if (layer.qk_norm) floats += 2 * config.head_dim;
   }
   const int64_t layer_bytes = matrix(config.qkv_size(), hidden) + matrix(hidden, config.q_size()) +
                               matrix(2 * intermediate, hidden) + matrix(hidden, intermediate);
