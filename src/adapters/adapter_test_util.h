@@ -38,7 +38,6 @@ inline ModelConfig OddModel() {
 inline ModelConfig FusedOddModel() {
   ModelConfig config = OddModel();
   config.architecture = Architecture::kPhi3;
-  config.fused_projections = true;
   return config;
 }
 

@@ -145,8 +145,9 @@ TEST_P(GoldenTest, LogitsOfBaseAndAdapter) {
 INSTANTIATE_TEST_SUITE_P(
     Architectures, GoldenTest,
     ::testing::Combine(::testing::Values("llama", "llama-linear-rope", "llama3-rope",
-                                         "mistral-window", "qwen2", "qwen3", "gemma2", "gemma3",
-                                         "phi3-longrope", "phi3-partial-rotary"),
+                                         "mistral-window", "qwen2", "qwen2-yarn", "qwen3", "gemma",
+                                         "gemma2", "gemma3", "granite", "olmo2", "phi3-longrope",
+                                         "phi3-partial-rotary", "smollm3"),
                        ::testing::ValuesIn(kArithmetics)),
     [](const auto& info) {
       std::string name = std::get<0>(info.param);

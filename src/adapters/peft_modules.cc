@@ -63,7 +63,7 @@ class ModuleSet {
     return set;
   }
   static Result<ModuleSet> Make(const ModelConfig& model, const DefaultTargets&, uint64_t) {
-    if (model.fused_projections) {
+    if (HasFusedProjections(model)) {
       return InvalidArgumentError("is not given, and PEFT has no default for " +
                                   std::string(ArchitectureName(model.architecture)));
     }

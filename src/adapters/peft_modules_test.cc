@@ -32,7 +32,6 @@ ModelConfig ModelOf(int32_t num_layers) {
 ModelConfig FusedModelOf(int32_t num_layers) {
   ModelConfig model = ModelOf(num_layers);
   model.architecture = Architecture::kPhi3;
-  model.fused_projections = true;
   return model;
 }
 

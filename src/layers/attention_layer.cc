@@ -1,7 +1,9 @@
 #include "layers/attention_layer.h"
 
+#include "base/check.h"
 #include "kernels/attention/attention.h"
 #include "kernels/rope_kv_write/rope_kv_write.h"
+#include "layers/norm.h"
 
 namespace graft {
 
@@ -21,10 +23,27 @@ void AttentionLayer::Run(const ResidualTarget& target, const LayerStep& step) co
   qkv_.Run({.x = scratch.normed.data(), .target = {context_.scratch.qkv.as<float>()}}, step);
   {
     const StreamTimer::Scope scope = step.Time(&ForwardTimes::attention_ns);
+    if (spec_.qk_norm && spec_.qk_norm_across_heads) NormAcrossHeads(step);
     PlaceKeysAndValues(step);
     AttendPages(step);
   }
   o_.Run({.x = scratch.attended.data(), .target = target}, step);
+}
+
+const float* AttentionLayer::HeadNormOf(const Buffer& weight) const {
+  return spec_.qk_norm_across_heads ? nullptr : weight.as<float>();
+}
+
+void AttentionLayer::NormAcrossHeads(const LayerStep& step) const {
+  CHECK(!context_.exchanges.has_ranks()) << "a rank has a part of the heads";
+  const ModelShape& shape = context_.shape;
+  float* const q = context_.scratch.qkv.as<float>();
+  const auto norm = [&](const Buffer& weight, int64_t n, float* x) {
+    Norm(weight, n, shape.rms_norm_epsilon)
+        .RunInPlace(x, shape.qkv_size(), step.num_rows(), step.stream);
+  };
+  norm(weights_.q_norm, shape.q_size(), q);
+  norm(weights_.k_norm, shape.kv_size(), q + shape.q_size());
 }
 
 void AttentionLayer::PlaceKeysAndValues(const LayerStep& step) const {
@@ -33,8 +52,8 @@ void AttentionLayer::PlaceKeysAndValues(const LayerStep& step) const {
                .row_stride = shape.qkv_size(),
                .num_rows = static_cast<int32_t>(step.num_rows()),
                .num_q_heads = shape.num_heads,
-               .q_norm_weight = weights_.q_norm.as<float>(),
-               .k_norm_weight = weights_.k_norm.as<float>(),
+               .q_norm_weight = HeadNormOf(weights_.q_norm),
+               .k_norm_weight = HeadNormOf(weights_.k_norm),
                .norm_epsilon = shape.rms_norm_epsilon,
                .positions = step.batch.positions.data(),
                .rotary_dim = shape.num_rotary(),

@@ -27,6 +27,10 @@ class AttentionLayer {
   void Run(const ResidualTarget& target, const LayerStep& step) const;
 
  private:
+  // A norm of each head of q or k, which the turning does too; null: there is none.
+  const float* HeadNormOf(const Buffer& weight) const;
+  // Where LayerSpec::qk_norm_across_heads.
+  void NormAcrossHeads(const LayerStep& step) const;
   // Normalises (where the model does) and turns q and k, and stores k and v in their pages.
   void PlaceKeysAndValues(const LayerStep& step) const;
   void AttendPages(const LayerStep& step) const;

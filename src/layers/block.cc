@@ -1,5 +1,8 @@
 #include "layers/block.h"
 
+#include "base/check.h"
+#include "kernels/scaled_add/scaled_add.h"
+
 namespace graft {
 namespace {
 
@@ -18,12 +21,15 @@ std::optional<Norm> OutputNormOf(const LayerContext& context, const LayerSpec& s
 Block::Block(LayerContext& context, int32_t layer, int32_t kv_layer, const LayerSpec& spec,
              const LayerWeights& weights, const RopeAngles& rope)
     : context_(context),
+      residual_scale_(spec.residual_scale),
       attention_norm_(NormOf(context, weights.attention_norm)),
       attention_(context, layer, kv_layer, spec, weights, rope),
       attention_output_norm_(OutputNormOf(context, spec, weights.attention_output_norm)),
       mlp_norm_(NormOf(context, weights.mlp_norm)),
       mlp_(context, layer, spec, weights),
-      mlp_output_norm_(OutputNormOf(context, spec, weights.mlp_output_norm)) {}
+      mlp_output_norm_(OutputNormOf(context, spec, weights.mlp_output_norm)) {
+  CHECK(!spec.output_norms || spec.residual_scale == 1.0f) << "norms undo scales";
+}
 
 void Block::Run(const LayerStep& step) const {
   Normalize(attention_norm_, step);
@@ -39,15 +45,28 @@ void Block::Normalize(const Norm& norm, const LayerStep& step) const {
            context_.scratch.normed.data(), step.stream);
 }
 
+bool Block::HasBranch(const std::optional<Norm>& output_norm) const {
+  return output_norm.has_value() || (residual_scale_ != 1.0f && context_.exchanges.has_ranks());
+}
+
 ResidualTarget Block::TargetOf(const std::optional<Norm>& output_norm) const {
-  if (output_norm.has_value()) return {context_.scratch.branch.as<float>(), false};
-  return {context_.scratch.hidden.as<float>(), true};
+  if (HasBranch(output_norm)) return {context_.scratch.branch.as<float>()};
+  return {context_.scratch.hidden.as<float>(), true, residual_scale_};
 }
 
 void Block::AddBranch(const std::optional<Norm>& output_norm, const LayerStep& step) const {
-  if (!output_norm.has_value()) return;
-  output_norm->RunAndAdd(context_.scratch.branch.as<float>(), step.num_rows(),
-                         context_.scratch.hidden.as<float>(), step.stream);
+  if (!HasBranch(output_norm)) return;
+  const float* const branch = context_.scratch.branch.as<float>();
+  float* const hidden = context_.scratch.hidden.as<float>();
+  if (output_norm.has_value()) {
+    return output_norm->RunAndAdd(branch, step.num_rows(), hidden, step.stream);
+  }
+  ScaledAdd({.x = branch,
+             .y = hidden,
+             .n = step.num_rows() * context_.shape.hidden_size,
+             .scale = residual_scale_,
+             .accumulate = true},
+            step.stream);
 }
 
 }  // namespace graft

@@ -1,5 +1,6 @@
 // Block: one layer of the model as its LayerSpec says,
-//   x += [output norm](attention(norm(x)));  x += [output norm](mlp(norm(x)))
+//   x += scale * [output norm](attention([norm](x)))
+//   x += scale * [output norm](mlp([norm](x)))
 // over the residual stream x, scratch.hidden. Engine thread only.
 #pragma once
 
@@ -26,11 +27,13 @@ class Block {
  private:
   void Normalize(const Norm& norm, const LayerStep& step) const;  // to scratch.normed
   // Where attention and MLP write: they add to the residual stream, or, where an output norm is to
-  // come, they write scratch.branch.
+  // come or the sum of several ranks to be scaled, they write scratch.branch.
+  bool HasBranch(const std::optional<Norm>& output_norm) const;
   ResidualTarget TargetOf(const std::optional<Norm>& output_norm) const;
   void AddBranch(const std::optional<Norm>& output_norm, const LayerStep& step) const;
 
   LayerContext& context_;
+  const float residual_scale_;
   const Norm attention_norm_;
   const AttentionLayer attention_;
   const std::optional<Norm> attention_output_norm_;

@@ -1,6 +1,7 @@
 #include "layers/embedding_layer.h"
 
 #include "kernels/embedding/embedding.h"
+#include "kernels/scaled_add/scaled_add.h"
 #include "kernels/virtual_embedding/virtual_embedding.h"
 #include "kernels/virtual_kv/virtual_kv.h"
 
@@ -23,6 +24,9 @@ void EmbeddingLayer::Run(const LayerStep& step) const {
             step.stream);
   if (exchanges.has_ranks()) exchanges.Sum(step.num_rows() * n, target, step.stream);
   PlaceVirtualTokens(step);
+  const float scale = context_.shape.hidden_scale;
+  if (scale == 1.0f) return;
+  ScaledAdd({.x = target.y, .y = target.y, .n = step.num_rows() * n, .scale = scale}, step.stream);
 }
 
 void EmbeddingLayer::PlaceVirtualTokens(const LayerStep& step) const {

@@ -1,6 +1,7 @@
 #include "layers/head.h"
 
 #include "kernels/embedding/embedding.h"
+#include "kernels/scaled_add/scaled_add.h"
 #include "kernels/soft_cap/soft_cap.h"
 
 namespace graft {
@@ -38,8 +39,11 @@ void Head::Multiply(int64_t num_rows, Stream& stream) const {
         .y_stride = words_.n(),
         .x_is_fp32 = context_.activations == DType::kF32},
        stream);
+  const int64_t n = num_rows * words_.n();
+  const float scale = context_.shape.logit_scale;
+  if (scale != 1.0f) ScaledAdd({.x = logits, .y = logits, .n = n, .scale = scale}, stream);
   const float cap = context_.shape.logit_cap;
-  if (cap != 0.0f) SoftCap({.x = logits, .n = num_rows * words_.n(), .cap = cap}, stream);
+  if (cap != 0.0f) SoftCap({.x = logits, .n = n, .cap = cap}, stream);
 }
 
 void Head::RunNorm(std::span<const int32_t> rows, int32_t num_rows, Stream& stream) const {

@@ -19,7 +19,9 @@ struct ModelShape {
   int32_t head_dim = 0;      // even
   int32_t rotary_dim = 0;    // the first dimensions of a head, which RoPE turns; 0: all
   float rms_norm_epsilon = 1e-6f;
-  float logit_cap = 0.0f;  // 0: none; c: logits x become c tanh(x / c)
+  float hidden_scale = 1.0f;  // of what the first layer reads, virtual tokens with it
+  float logit_scale = 1.0f;   // before the cap
+  float logit_cap = 0.0f;     // 0: none; c: logits x become c tanh(x / c)
 
   int64_t q_size() const { return int64_t{num_heads} * head_dim; }
   int64_t kv_size() const { return int64_t{num_kv_heads} * head_dim; }
@@ -31,17 +33,24 @@ struct ModelShape {
 enum class Mixer : uint8_t { kAttention };
 
 // What one layer computes, whatever the architecture is called:
-//   x += [output norm](attention(norm(x)));  x += [output norm](mlp(norm(x)))
+//   x += scale * [output norm](attention([norm](x)))
+//   x += scale * [output norm](mlp([norm](x)))
 struct LayerSpec {
   Mixer mixer = Mixer::kAttention;
-  int32_t window = 0;            // sliding window in tokens, 0: full attention
-  int32_t rope = 0;              // which of the model's ropes turns its queries and keys
-  float attention_scale = 1.0f;  // of q k^T
-  float score_cap = 0.0f;        // AttentionArgs::score_cap
-  bool qk_norm = false;          // RMSNorm over each head of q and k, before RoPE
-  bool output_norms = false;     // RMSNorm of what attention and MLP return
+  int32_t window = 0;                 // sliding window in tokens, 0: full attention
+  int32_t rope = 0;                   // which of the model's ropes turns its queries and keys
+  float attention_scale = 1.0f;       // of q k^T
+  float score_cap = 0.0f;             // AttentionArgs::score_cap
+  bool qk_norm = false;               // RMSNorm over each head of q and k, before RoPE
+  bool qk_norm_across_heads = false;  // where qk_norm: one over all heads of q, one over all of k
+  bool input_norms = true;            // RMSNorm of what attention and MLP read
+  bool output_norms = false;          // RMSNorm of what attention and MLP return
   Activation activation = Activation::kSilu;
+  // What multiplies all that attention and MLP add, bias and LoRA with it. Not beside output norms.
+  float residual_scale = 1.0f;
 
+  // Whether what attention and MLP return may pass through something before it is added.
+  bool has_branch() const { return output_norms || residual_scale != 1.0f; }
   bool operator==(const LayerSpec&) const = default;
 };
 

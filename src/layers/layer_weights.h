@@ -18,14 +18,13 @@ struct LayerProjections {
 
 // Biases and norms that the architecture does not have are empty: data() is null.
 struct LayerWeights : LayerProjections {
-  Buffer attention_norm;         // fp32 [hidden]; HF's input_layernorm
+  Buffer attention_norm;         // fp32 [hidden], where LayerSpec::input_norms
   Buffer attention_output_norm;  // fp32 [hidden], where LayerSpec::output_norms
   Buffer qkv_bias;               // fp32
-  Buffer q_norm;                 // fp32 [head_dim]
+  Buffer q_norm;                 // fp32 [head_dim], or [q] where qk_norm_across_heads
   Buffer k_norm;
   Buffer o_bias;
-  // fp32 [hidden]; HF's post_attention_layernorm, or pre_feedforward_layernorm with output norms
-  Buffer mlp_norm;
+  Buffer mlp_norm;         // as attention's
   Buffer mlp_output_norm;  // as attention's
   Buffer gate_up_bias;
   Buffer down_bias;

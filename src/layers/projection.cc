@@ -135,6 +135,7 @@ void Projection::Multiply(const graft::Launch& launch, const Work& work, const L
                 .y_stride = weight_.n(),
                 .epilogue = {.bias = bias_,
                              .accumulate = work.part.accumulates,
+                             .scale = work.part.scale,
                              .lora_place = plan.lora.in_product()},
                 .x_is_fp32 = context_.activations == DType::kF32};
   GemmEpilogue& ends = gemm.epilogue;
@@ -189,6 +190,7 @@ LoraArgs Projection::MakeLoraArgs(const Work& work, const LayerStep& step) const
                 .num_rows = static_cast<int32_t>(step.num_rows()),
                 .y = work.part.y,
                 .y_stride = weight_.n(),
+                .scale = work.part.scale,
                 .activated = activates ? work.call.activated : nullptr,
                 .x_is_fp32 = context_.activations == DType::kF32,
                 .beside = MakeLoraBeside(step)};

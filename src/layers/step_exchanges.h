@@ -15,6 +15,7 @@ namespace graft {
 struct ResidualTarget {
   float* y = nullptr;
   bool accumulates = false;  // adds to what is there
+  float scale = 1.0f;        // where it does, of what it adds: GemmEpilogue::scale
 };
 
 class StepExchanges {

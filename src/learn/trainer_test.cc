@@ -158,7 +158,7 @@ TEST(TrainerTest, AnExamplesWeightIsThatOfItsGradients) {
 
 // The trainer's forward has the server's bits, with adapters and without.
 TEST(TrainerTest, ForwardIsTheServers) {
-  for (const char* name : {"llama", "qwen2", "llama3-rope"}) {
+  for (const char* name : {"llama", "qwen2", "qwen2-yarn", "llama3-rope"}) {
     for (const DType dtype : {DType::kF32, DType::kBF16}) {
       SCOPED_TRACE(name);
       LearnModel model(SourcePath(std::string("tests/goldens/") + name), dtype);
@@ -202,7 +202,11 @@ TEST(TrainerTest, RefusesByName) {
                {"gemma3", "scaled embeddings"},
                {"qwen3", "norms of queries and keys"},
                {"mistral-window", "sliding_window"},
-               {"phi3-longrope", "qkv_proj"}};
+               {"phi3-longrope", "qkv_proj"},
+               {"gemma", "scaled embeddings"},
+               {"smollm3", "no_rope_layers"},
+               {"granite", "embedding_multiplier"},
+               {"olmo2", "norms of queries and keys"}};
   for (const auto& c : cases) {
     const ModelConfig config =
         *LoadModelConfig(SourcePath(std::string("tests/goldens/") + c.model));

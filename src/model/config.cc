@@ -1,10 +1,8 @@
 #include "model/config.h"
 
 #include <algorithm>
-#include <array>
 #include <cctype>
 #include <cmath>
-#include <span>
 
 #include "base/check.h"
 #include "base/file.h"
@@ -13,6 +11,7 @@
 #include "kernels/attention/attention.h"
 #include "model/config_fields.h"
 #include "model/config_layers.h"
+#include "model/family.h"
 
 namespace graft {
 namespace {
@@ -23,21 +22,6 @@ constexpr int64_t kIntermediateMax = int64_t{1} << 19;
 constexpr int64_t kLayersMax = 1024;
 constexpr int64_t kHeadsMax = 1024;
 constexpr int64_t kConfigBytesMax = int64_t{4} << 20;
-
-struct KnownArchitecture {
-  Architecture architecture;
-  std::string_view name;
-  std::string_view model_type;
-};
-constexpr std::array<KnownArchitecture, 7> kKnownArchitectures = {{
-    {Architecture::kLlama, "LlamaForCausalLM", "llama"},
-    {Architecture::kMistral, "MistralForCausalLM", "mistral"},
-    {Architecture::kQwen2, "Qwen2ForCausalLM", "qwen2"},
-    {Architecture::kQwen3, "Qwen3ForCausalLM", "qwen3"},
-    {Architecture::kGemma2, "Gemma2ForCausalLM", "gemma2"},
-    {Architecture::kGemma3, "Gemma3ForCausalLM", "gemma3_text"},
-    {Architecture::kPhi3, "Phi3ForCausalLM", "phi3"},
-}};
 
 // Kinds of models that are not served, by what their names contain (lower case, without "_"); the
 // first that fits says why.
@@ -69,7 +53,8 @@ constexpr RefusedKind kRefusedKinds[] = {
 };
 
 // Fields of other models that change the computation. Derived models reuse our architectures' names
-// with these added; anything but absent, null, false, 0 or empty is refused.
+// with these added; anything but absent, null, false, 0 or empty is refused, but of the families
+// that read the field (ModelFamily::own_fields).
 constexpr std::string_view kFieldsNotComputed[] = {
     "quantization_config",
     "compression_config",
@@ -87,6 +72,7 @@ constexpr std::string_view kFieldsNotComputed[] = {
     "clip_qkv",
     "attention_chunk_size",
     "no_rope_layers",
+    "no_rope_layer_interval",
     "attn_temperature_tuning",
     "rope_interleaved",
     "qk_layernorm",
@@ -97,18 +83,12 @@ constexpr std::string_view kFieldsNotComputed[] = {
     "cross_attention_layers",
     "vision_config",
     "audio_config",
+    "attn_logit_softcapping",
+    "final_logit_softcapping",
+    "query_pre_attn_scalar",
 };
-// Likewise, but of Gemma, where they are read.
-constexpr std::string_view kFieldsOfGemma[] = {"attn_logit_softcapping", "final_logit_softcapping",
-                                               "query_pre_attn_scalar"};
-
-bool IsGemma(const ModelConfig& config) {
-  return config.architecture == Architecture::kGemma2 ||
-         config.architecture == Architecture::kGemma3;
-}
-
 std::string SupportedArchitectures() {
-  return Joined(kKnownArchitectures, ", ", &KnownArchitecture::name);
+  return Joined(ModelFamilies(), ", ", [](const ModelFamily* family) { return family->name; });
 }
 
 Status RefuseArchitecture(const std::string& name) {
@@ -141,32 +121,28 @@ Result<Architecture> ReadArchitecture(const ConfigFields& fields) {
   } else if (model_type.empty()) {
     return fields.Missing("architectures");
   }
-  for (const KnownArchitecture& known : kKnownArchitectures) {
-    if (name.empty() ? known.model_type != model_type : known.name != name) continue;
-    if (!model_type.empty() && known.model_type != model_type) {
+  for (const ModelFamily* family : ModelFamilies()) {
+    if (name.empty() ? family->model_type != model_type : family->name != name) continue;
+    if (!model_type.empty() && family->model_type != model_type) {
       return InvalidArgumentError("model_type \"" + model_type + "\" contradicts architectures \"" +
                                   name + "\"");
     }
-    return known.architecture;
+    return family->architecture;
   }
   return RefuseArchitecture(name.empty() ? model_type : name);
 }
 
-Status RefuseFieldsNotComputed(const ConfigFields& fields, const ModelConfig& config) {
-  const auto refuse = [&](std::span<const std::string_view> names) -> Status {
-    for (const std::string_view name : names) {
-      const Json* value = fields.Find(name);
-      if (value != nullptr && !IsNeutral(*value)) {
-        return fields.Unsupported(name, *value, "models without it");
-      }
-    }
-    return OkStatus();
-  };
-  RETURN_IF_ERROR(refuse(kFieldsNotComputed));
-  return IsGemma(config) ? OkStatus() : refuse(kFieldsOfGemma);
+Status RefuseFieldsNotComputed(const ConfigFields& fields, const ModelFamily& family) {
+  for (const std::string_view name : kFieldsNotComputed) {
+    const Json* value = fields.Find(name);
+    if (value == nullptr || IsNeutral(*value)) continue;
+    if (std::ranges::find(family.own_fields, name) != family.own_fields.end()) continue;
+    return fields.Unsupported(name, *value, "models without it");
+  }
+  return OkStatus();
 }
 
-Status ReadDimensions(const ConfigFields& fields, ModelConfig& config) {
+Status ReadDimensions(const ConfigFields& fields, const ModelFamily& family, ModelConfig& config) {
   ASSIGN_OR_RETURN(config.vocab_size, fields.Int("vocab_size", 1, kVocabMax));
   ASSIGN_OR_RETURN(config.hidden_size, fields.Int("hidden_size", 1, kHiddenMax));
   ASSIGN_OR_RETURN(config.intermediate_size, fields.Int("intermediate_size", 1, kIntermediateMax));
@@ -180,16 +156,14 @@ Status ReadDimensions(const ConfigFields& fields, ModelConfig& config) {
                                 std::to_string(config.num_kv_heads));
   }
   // Some of HF's classes have their own default; the others split the hidden state evenly.
-  const bool even_split = config.architecture != Architecture::kQwen3 && !IsGemma(config);
+  const bool even_split = family.head_dim == 0;
   if (even_split && fields.Find("head_dim") == nullptr &&
       config.hidden_size % config.num_heads != 0) {
     return InvalidArgumentError(
         "head_dim is missing and hidden_size " + std::to_string(config.hidden_size) +
         " is not a multiple of num_attention_heads " + std::to_string(config.num_heads));
   }
-  const int32_t absent = even_split        ? config.hidden_size / config.num_heads
-                         : IsGemma(config) ? 256
-                                           : 128;
+  const int32_t absent = even_split ? config.hidden_size / config.num_heads : family.head_dim;
   ASSIGN_OR_RETURN(config.head_dim, fields.Int("head_dim", 1, kHiddenMax, absent));
   if (config.head_dim < 2 || config.head_dim > kAttentionHeadDimMax || config.head_dim % 2 != 0) {
     return UnimplementedError("head_dim " + std::to_string(config.head_dim) +
@@ -200,41 +174,38 @@ Status ReadDimensions(const ConfigFields& fields, ModelConfig& config) {
   }
   ASSIGN_OR_RETURN(config.context_tokens_max,
                    fields.Int("max_position_embeddings", 1, kConfigContextMax));
-  const double epsilon_absent = config.architecture == Architecture::kPhi3 ? 1e-5 : 1e-6;
   ASSIGN_OR_RETURN(const double epsilon,
-                   fields.Number("rms_norm_eps", 1e-12, 1e-1, epsilon_absent));
+                   fields.Number("rms_norm_eps", 1e-12, 1e-1, family.rms_norm_epsilon));
   config.rms_norm_epsilon = static_cast<float>(epsilon);
-  ASSIGN_OR_RETURN(config.tied_embeddings, fields.Bool("tie_word_embeddings", IsGemma(config)));
+  ASSIGN_OR_RETURN(config.tied_embeddings,
+                   fields.Bool("tie_word_embeddings", family.tied_embeddings));
   return OkStatus();
 }
 
-// Which projections have a bias is partly the architecture's, partly the config's.
-Status ReadBiases(const ConfigFields& fields, ModelConfig& config) {
+// Which projections have a bias is partly the family's, partly the config's.
+Status ReadBiases(const ConfigFields& fields, const ModelFamily& family, ModelConfig& config) {
   ASSIGN_OR_RETURN(const bool attention_bias, fields.Bool("attention_bias", false));
-  ASSIGN_OR_RETURN(const bool mlp_bias, fields.Bool("mlp_bias", false));
-  if (mlp_bias && config.architecture != Architecture::kLlama) {
-    return fields.Unsupported("mlp_bias", Json(true), "false, or true with LlamaForCausalLM");
+  ASSIGN_OR_RETURN(config.mlp_bias, fields.Bool("mlp_bias", false));
+  if (config.mlp_bias && !family.may_have_mlp_bias) {
+    return fields.Unsupported("mlp_bias", Json(true),
+                              "false, or true with " + FamiliesThat([](const ModelFamily& have) {
+                                return have.may_have_mlp_bias;
+                              }));
   }
-  config.mlp_bias = mlp_bias;
-  switch (config.architecture) {
-    case Architecture::kLlama:
-    case Architecture::kQwen3:
-    case Architecture::kGemma2:
-    case Architecture::kGemma3:
+  switch (family.attention_bias) {
+    case AttentionBias::kByConfig:
       config.qkv_bias = attention_bias;
       config.o_bias = attention_bias;
       break;
-    case Architecture::kMistral:
-    case Architecture::kPhi3:
+    case AttentionBias::kNone:
       if (attention_bias) {
-        return fields.Unsupported("attention_bias", Json(true),
-                                  "false for " +
-                                      std::string(ArchitectureName(config.architecture)) +
-                                      ", which has no biases");
+        return fields.Unsupported(
+            "attention_bias", Json(true),
+            "false for " + std::string(family.name) + ", which has no biases");
       }
       break;
-    case Architecture::kQwen2:
-      config.qkv_bias = true;  // whatever the config says: HF has it in the class
+    case AttentionBias::kQkv:
+      config.qkv_bias = true;
       break;
   }
   return OkStatus();
@@ -317,12 +288,7 @@ Status ThisIsAnAdapter(const std::string& folder) {
 
 }  // namespace
 
-std::string_view ArchitectureName(Architecture architecture) {
-  for (const KnownArchitecture& known : kKnownArchitectures) {
-    if (known.architecture == architecture) return known.name;
-  }
-  return "?";
-}
+std::string_view ArchitectureName(Architecture architecture) { return FamilyOf(architecture).name; }
 
 void ModelConfig::SetPlainLayers() {
   CHECK(num_layers > 0 && head_dim > 0);
@@ -335,16 +301,24 @@ int32_t ModelConfig::widest_window() const {
   return widest;
 }
 
+int64_t ModelConfig::norm_elements(const LayerSpec& layer) const {
+  int64_t elements = 0;
+  for (const bool norms : {layer.input_norms, layer.output_norms}) {
+    if (norms) elements += int64_t{2} * hidden_size;
+  }
+  if (!layer.qk_norm) return elements;
+  return elements + (layer.qk_norm_across_heads ? q_size() + kv_size() : int64_t{2} * head_dim);
+}
+
 int64_t ModelConfig::num_parameters() const {
   const int64_t attention = (qkv_size() + q_size()) * hidden_size;
   const int64_t mlp = int64_t{3} * intermediate_size * hidden_size;
   int64_t total = int64_t{vocab_size} * hidden_size * (tied_embeddings ? 1 : 2) + hidden_size;
   for (const LayerSpec& layer : layers) {
-    total += attention + mlp + int64_t{layer.output_norms ? 4 : 2} * hidden_size;
+    total += attention + mlp + norm_elements(layer);
     if (qkv_bias) total += qkv_size();
     if (o_bias) total += hidden_size;
     if (mlp_bias) total += int64_t{2} * intermediate_size + hidden_size;
-    if (layer.qk_norm) total += int64_t{2} * head_dim;
   }
   return total;
 }
@@ -354,12 +328,12 @@ Result<ModelConfig> ParseModelConfig(const Json& json) {
   const ConfigFields fields(json, "");
   ModelConfig config;
   ASSIGN_OR_RETURN(config.architecture, ReadArchitecture(fields));
-  RETURN_IF_ERROR(RefuseFieldsNotComputed(fields, config));
+  const ModelFamily& family = FamilyOf(config.architecture);
+  RETURN_IF_ERROR(RefuseFieldsNotComputed(fields, family));
   ASSIGN_OR_RETURN(config.name_or_path, fields.String("_name_or_path", ""));
-  RETURN_IF_ERROR(ReadDimensions(fields, config));
-  RETURN_IF_ERROR(ReadBiases(fields, config));
+  RETURN_IF_ERROR(ReadDimensions(fields, family, config));
+  RETURN_IF_ERROR(ReadBiases(fields, family, config));
   RETURN_IF_ERROR(ReadLayers(fields, config));
-  config.fused_projections = config.architecture == Architecture::kPhi3;
   RETURN_IF_ERROR(ReadDtype(fields, config));
   if (fields.Find("bos_token_id") != nullptr) {
     ASSIGN_OR_RETURN(config.bos_token_id, fields.Int("bos_token_id", 0, config.vocab_size - 1));

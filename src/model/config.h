@@ -19,28 +19,46 @@ namespace graft {
 
 inline constexpr size_t kEosTokensMax = 64;  // of a model's eos_token_id
 
-enum class Architecture : uint8_t { kLlama, kMistral, kQwen2, kQwen3, kGemma2, kGemma3, kPhi3 };
+enum class Architecture : uint8_t {
+  kLlama,
+  kMistral,
+  kQwen2,
+  kQwen3,
+  kGemma,
+  kGemma2,
+  kGemma3,
+  kPhi3,
+  kSmolLm3,
+  kGranite,
+  kOlmo2
+};
 
 // HF's class name, for example "LlamaForCausalLM".
 std::string_view ArchitectureName(Architecture architecture);
 
-enum class RopeScaling : uint8_t { kNone, kLinear, kLlama3, kLongRope };
+enum class RopeScaling : uint8_t { kNone, kLinear, kLlama3, kYarn, kLongRope, kNoRotation };
 
+// kNoRotation turns nothing: its layers do not know positions.
 struct RopeConfig {
   double theta = 10000.0;
   RopeScaling scaling = RopeScaling::kNone;
-  double factor = 1.0;  // kLinear and kLlama3
+  double factor = 1.0;  // kLinear, kLlama3 and kYarn
   // kLlama3: wavelengths over original_tokens / low_freq_factor are divided by `factor`, those
   // under original_tokens / high_freq_factor stay, those between are blended.
   double low_freq_factor = 1.0;
   double high_freq_factor = 4.0;
-  int32_t original_tokens = 0;  // kLlama3 and kLongRope
+  int32_t original_tokens = 0;  // kLlama3, kYarn and kLongRope
+  // kYarn: dimensions that turn more than beta_fast times within original_tokens stay, those that
+  // turn less than beta_slow times are divided by `factor`, those between are blended. The borders
+  // are whole dimensions, or with `truncates` false the places between two.
+  double beta_fast = 32.0;
+  double beta_slow = 1.0;
+  bool truncates = true;
   // kLongRope: what each wavelength is multiplied by, [rotary dimensions / 2]: the short ones where
-  // no position reaches original_tokens, else the long ones. Sines and cosines are multiplied by
-  // attention_factor either way.
+  // no position reaches original_tokens, else the long ones.
   std::vector<double> short_factors;
   std::vector<double> long_factors;
-  double attention_factor = 1.0;
+  double attention_factor = 1.0;  // kYarn and kLongRope: of sines and cosines
 };
 
 struct ModelConfig : ModelShape {
@@ -55,7 +73,6 @@ struct ModelConfig : ModelShape {
   bool mlp_bias = false;
   bool scales_embeddings = false;  // by sqrt(hidden_size), see EmbeddingScale
   bool norms_add_one = false;      // the checkpoint's norm weights are what is added to 1
-  bool fused_projections = false;  // the checkpoint has q, k, v and gate, up stacked
   std::vector<LayerSpec> layers;   // [num_layers]
   std::vector<RopeConfig> ropes = {{}};
 
@@ -66,6 +83,8 @@ struct ModelConfig : ModelShape {
   std::vector<std::string> ignored_of_generation;
 
   int32_t widest_window() const;  // of any layer; 0: all attend fully
+  // Elements of the layer's norms.
+  int64_t norm_elements(const LayerSpec& layer) const;
   // num_layers layers of grouped full attention and SwiGLU.
   void SetPlainLayers();
   // Weights and biases, each tensor counted once.

@@ -1,13 +1,18 @@
-// Configs of Gemma and Phi-3, and of the kinds of models that are refused.
+// Configs of families that are not plain Llama, and of the kinds of models that are refused.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <set>
+#include <string_view>
 
 #include "base/file.h"
 #include "base/json.h"
 #include "model/config.h"
+#include "model/family.h"
+#include "model/lora_module.h"
 #include "model/model_test_util.h"
+#include "model/weights.h"
 
 namespace graft {
 namespace {
@@ -55,12 +60,65 @@ std::vector<int32_t> Ropes(const ModelConfig& config) {
   return ropes;
 }
 
+// Each family of the table: its smallest config makes a model whose tensors all have names.
+TEST(FamiliesTest, EachMakesAModel) {
+  ThreadPool threads(1);
+  Stream stream{.device = {}, .cpu_threads = &threads};
+  std::set<std::string_view> names;
+  for (const ModelFamily* family : ModelFamilies()) {
+    SCOPED_TRACE(family->name);
+    EXPECT_EQ(&FamilyOf(family->architecture), family);
+    EXPECT_TRUE(names.insert(family->name).second && names.insert(family->model_type).second);
+    const Json json = Family(std::string(family->name), std::string(family->model_type));
+    const ModelConfig config = Parsed(json);
+    EXPECT_EQ(ArchitectureName(config.architecture), family->name);
+    int next = 0;  // its projections hold the modules one after the other
+    for (const StoredProjection& projection : StoredProjections(config)) {
+      EXPECT_EQ(static_cast<int>(projection.first), next);
+      next += projection.num_modules;
+    }
+    EXPECT_EQ(next, kLoraModules);
+    int64_t num_done = 0;
+    const ModelWeights weights =
+        RandomWeights(config, TypesOf(DType::kF32), 1, stream,
+                      [&num_done](int64_t done, int64_t) { num_done = done; });
+    EXPECT_EQ(num_done, config.num_parameters());
+    EXPECT_EQ(weights.bytes(), WeightsBytes(config, TypesOf(DType::kF32), {}));
+    // A config of the family without "architectures" is known by its model_type.
+    Json by_type = json;
+    by_type.erase("architectures");
+    EXPECT_EQ(Parsed(by_type).architecture, family->architecture);
+  }
+}
+
+TEST(GemmaConfigTest, TheFirstGemma) {
+  const Json gemma = Family("GemmaForCausalLM", "gemma");
+  const ModelConfig config = Parsed(gemma);
+  EXPECT_EQ(config.head_dim, 256);
+  EXPECT_TRUE(config.tied_embeddings && config.scales_embeddings && config.norms_add_one);
+  EXPECT_EQ(config.logit_cap, 0.0f);
+  EXPECT_THAT(config.layers, Each(LayerSpec{.attention_scale = 1.0f / 16.0f,
+                                            .activation = Activation::kGeluTanh}));
+  // As first published, and as today.
+  EXPECT_EQ(Parsed(With(gemma, {{"hidden_act", "gelu"}, {"hidden_activation", nullptr}})).layers,
+            config.layers);
+  EXPECT_EQ(Parsed(With(gemma, {{"hidden_act", "gelu_pytorch_tanh"}})).layers, config.layers);
+  EXPECT_TRUE(Parsed(With(gemma, {{"attention_bias", true}})).o_bias);
+  for (const Json& wrong :
+       {Json{{"hidden_act", "silu"}}, Json{{"hidden_activation", "gelu"}},
+        Json{{"attn_logit_softcapping", 50.0}}, Json{{"query_pre_attn_scalar", 224}},
+        Json{{"sliding_window", 8}}, Json{{"use_bidirectional_attention", true}}}) {
+    EXPECT_THAT(FamilyRefusal(With(gemma, wrong)),
+                AllOf(HasSubstr("UNIMPLEMENTED"), HasSubstr(wrong.begin().key())));
+  }
+}
+
 TEST(GemmaConfigTest, Gemma2Defaults) {
   const ModelConfig config = Parsed(Gemma2());
   EXPECT_EQ(config.head_dim, 256);
   EXPECT_EQ(config.rms_norm_epsilon, 1e-6f);
   EXPECT_TRUE(config.tied_embeddings && config.scales_embeddings && config.norms_add_one);
-  EXPECT_FALSE(config.fused_projections || config.qkv_bias);
+  EXPECT_FALSE(HasFusedProjections(config) || config.qkv_bias);
   EXPECT_EQ(config.logit_cap, 30.0f);
   EXPECT_THAT(config.layers[1], (LayerSpec{.attention_scale = 1.0f / 16.0f,
                                            .score_cap = 50.0f,
@@ -144,7 +202,7 @@ Json LongRope(int n) {
 TEST(PhiConfigTest, LongRope) {
   const ModelConfig config = Parsed(
       With(Phi3(), {{"rope_scaling", LongRope(8)}, {"original_max_position_embeddings", 32}}));
-  EXPECT_TRUE(config.fused_projections);
+  EXPECT_TRUE(HasFusedProjections(config));
   EXPECT_FALSE(config.tied_embeddings);
   EXPECT_EQ(config.rms_norm_epsilon, 1e-5f);
   EXPECT_THAT(Windows(config), Each(0));
@@ -179,6 +237,93 @@ TEST(PhiConfigTest, PartialRotaryAndWindow) {
               HasSubstr("partial_rotary_factor"));
 }
 
+TEST(SmolLm3ConfigTest, LayersThatDoNotRotate) {
+  const Json smol = Family("SmolLM3ForCausalLM", "smollm3");
+  const ModelConfig config = Parsed(smol);
+  EXPECT_TRUE(config.tied_embeddings);
+  EXPECT_FALSE(config.qkv_bias || config.o_bias || config.mlp_bias);
+  EXPECT_EQ(config.rms_norm_epsilon, 1e-6f);
+  EXPECT_THAT(Ropes(config), ElementsAre(0, 0, 0, 1))
+      << "every fourth layer, unless told otherwise";
+  ASSERT_EQ(config.ropes.size(), 2u);
+  EXPECT_EQ(config.ropes[0].theta, 2e6);
+  EXPECT_EQ(config.ropes[1].scaling, RopeScaling::kNoRotation);
+  EXPECT_THAT(Windows(config), Each(0));
+  const ModelConfig listed = Parsed(With(smol, {{"no_rope_layers", {1, 0, 0, 1}},
+                                                {"no_rope_layer_interval", 2},
+                                                {"attention_bias", true},
+                                                {"mlp_bias", true}}));
+  EXPECT_THAT(Ropes(listed), ElementsAre(0, 1, 1, 0));
+  EXPECT_TRUE(listed.qkv_bias && listed.o_bias && listed.mlp_bias);
+  EXPECT_THAT(Ropes(Parsed(With(smol, {{"no_rope_layer_interval", 2}}))), ElementsAre(0, 1, 0, 1));
+  EXPECT_EQ(Parsed(With(smol, {{"no_rope_layers", {1, 1, 1, 1}}})).ropes.size(), 1u);
+  // By default those that do not rotate slide, if any do.
+  const Json window = {{"sliding_window", 9}, {"use_sliding_window", true}};
+  EXPECT_THAT(Windows(Parsed(With(smol, window))), ElementsAre(0, 0, 0, 9));
+  EXPECT_THAT(Windows(Parsed(With(smol, {{"sliding_window", 9}}))), Each(0));
+  for (const Json& wrong : {Json{1, 0, 1}, Json{1, 0, 1, 2}, Json("none")}) {
+    EXPECT_THAT(FamilyRefusal(With(smol, {{"no_rope_layers", wrong}})),
+                AllOf(HasSubstr("no_rope_layers"), HasSubstr("1 for a layer that rotates")));
+  }
+  EXPECT_THAT(FamilyRefusal(With(smol, {{"no_rope_layer_interval", 0}})),
+              HasSubstr("no_rope_layer_interval"));
+  EXPECT_THAT(
+      FamilyRefusal(With(Family("LlamaForCausalLM", "llama"), {{"no_rope_layers", {1, 0}}})),
+      AllOf(HasSubstr("UNIMPLEMENTED"), HasSubstr("no_rope_layers")));
+}
+
+TEST(GraniteConfigTest, Multipliers) {
+  const Json granite = Family("GraniteForCausalLM", "granite");
+  const ModelConfig plain = Parsed(granite);
+  EXPECT_FALSE(plain.tied_embeddings || plain.qkv_bias || plain.mlp_bias);
+  EXPECT_EQ(plain.hidden_scale, 1.0f);
+  EXPECT_EQ(plain.logit_scale, 1.0f);
+  EXPECT_THAT(plain.layers, Each(LayerSpec{.attention_scale = 1.0f})) << "HF's default, no 1/sqrt";
+  EXPECT_FALSE(plain.layers[0].has_branch());
+  const ModelConfig config = Parsed(With(granite, {{"embedding_multiplier", 12.0},
+                                                   {"attention_multiplier", 0.0078125},
+                                                   {"residual_multiplier", 0.22},
+                                                   {"logits_scaling", 8},
+                                                   {"attention_bias", true},
+                                                   {"mlp_bias", true}}));
+  EXPECT_EQ(config.hidden_scale, 12.0f);
+  EXPECT_EQ(config.logit_scale, 0.125f);
+  EXPECT_THAT(config.layers,
+              Each(LayerSpec{.attention_scale = 0.0078125f, .residual_scale = 0.22f}));
+  EXPECT_TRUE(config.layers[0].has_branch());
+  EXPECT_TRUE(config.qkv_bias && config.o_bias && config.mlp_bias);
+  for (const char* name :
+       {"embedding_multiplier", "attention_multiplier", "residual_multiplier", "logits_scaling"}) {
+    EXPECT_THAT(FamilyRefusal(With(granite, {{name, 0}})),
+                AllOf(HasSubstr("INVALID_ARGUMENT"), HasSubstr(name)));
+    EXPECT_THAT(FamilyRefusal(With(Family("LlamaForCausalLM", "llama"), {{name, 2.0}})),
+                AllOf(HasSubstr("UNIMPLEMENTED"), HasSubstr(name)));
+  }
+  EXPECT_THAT(FamilyRefusal(With(granite, {{"sliding_window", 8}})),
+              HasSubstr("null for GraniteForCausalLM"));
+}
+
+TEST(Olmo2ConfigTest, NormsBehindBlocksAlone) {
+  const Json olmo = Family("Olmo2ForCausalLM", "olmo2");
+  const ModelConfig config = Parsed(olmo);
+  EXPECT_FALSE(config.tied_embeddings || config.qkv_bias || config.norms_add_one);
+  EXPECT_EQ(config.rms_norm_epsilon, 1e-5f);
+  EXPECT_THAT(config.layers, Each(LayerSpec{.attention_scale = 0.25f,
+                                            .qk_norm = true,
+                                            .qk_norm_across_heads = true,
+                                            .input_norms = false,
+                                            .output_norms = true}));
+  // Two norms of the hidden state, q's 64 columns and k's 64.
+  EXPECT_EQ(config.norm_elements(config.layers[0]), 2 * 64 + 64 + 64);
+  EXPECT_TRUE(Parsed(With(olmo, {{"attention_bias", true}})).o_bias);
+  for (const Json& wrong : {Json{{"clip_qkv", 8.0}}, Json{{"sliding_window", 8}},
+                            Json{{"mlp_bias", true}}, Json{{"use_qk_norm", false}}}) {
+    EXPECT_THAT(FamilyRefusal(With(olmo, wrong)),
+                AllOf(HasSubstr("UNIMPLEMENTED"), HasSubstr(wrong.begin().key())));
+  }
+  EXPECT_THAT(FamilyRefusal(Family("Olmo3ForCausalLM", "olmo3")), HasSubstr("Olmo2ForCausalLM"));
+}
+
 TEST(PhiConfigTest, Published) {
   const std::string path = SourcePath("../shared/conformance/model_configs/phi-4-mini.config.json");
   if (!FileExists(path)) GTEST_SKIP() << "no ../shared/conformance beside the repository";
@@ -210,7 +355,6 @@ TEST(RefusedKindsTest, AreNamedWithTheirReason) {
       {"RecurrentGemmaForCausalLM", "not all attention"},
       {"GraniteMoeHybridForCausalLM", "not all attention"},
       {"GPT2LMHeadModel", "is not supported; supported: LlamaForCausalLM"},
-      {"GemmaForCausalLM", "is not supported; supported: LlamaForCausalLM"},
   };
   for (const auto& [name, why] : kinds) {
     EXPECT_THAT(FamilyRefusal(Family(name, "x")),

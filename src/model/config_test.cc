@@ -4,6 +4,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 #include "base/file.h"
 #include "model/model_test_util.h"
 
@@ -206,8 +208,52 @@ TEST(ModelConfigTest, RopeOldAndNewSpelling) {
       HasSubstr("high_freq_factor"));
 }
 
+TEST(ModelConfigTest, Yarn) {
+  const Json yarn = {
+      {"rope_type", "yarn"}, {"factor", 4.0}, {"original_max_position_embeddings", 512}};
+  const auto parsed = [&](const Json& changes) {
+    const Result<ModelConfig> config =
+        ParseModelConfig(Merged(TinyLlama(), {{"rope_scaling", Merged(yarn, changes)}}));
+    CHECK(config.ok()) << config.status().ToString();
+    return *config;
+  };
+  const ModelConfig plain = parsed(Json::object());
+  const RopeConfig& rope = plain.ropes[0];
+  EXPECT_EQ(rope.scaling, RopeScaling::kYarn);
+  EXPECT_EQ(rope.original_tokens, 512);
+  EXPECT_EQ(rope.beta_fast, 32.0);
+  EXPECT_EQ(rope.beta_slow, 1.0);
+  EXPECT_TRUE(rope.truncates);
+  EXPECT_DOUBLE_EQ(rope.attention_factor, 0.1 * std::log(4.0) + 1.0);
+  EXPECT_EQ(plain.context_tokens_max, 2048) << "the original context times the factor";
+  EXPECT_EQ(parsed({{"factor", 1.0}}).ropes[0].attention_factor, 1.0);
+  EXPECT_EQ(parsed({{"attention_factor", 0.5}}).ropes[0].attention_factor, 0.5);
+  EXPECT_DOUBLE_EQ(parsed({{"mscale", 0.7}, {"mscale_all_dim", 1.4}}).ropes[0].attention_factor,
+                   (0.07 * std::log(4.0) + 1.0) / (0.14 * std::log(4.0) + 1.0));
+  EXPECT_EQ(parsed({{"mscale", 0.7}}).ropes[0].attention_factor, rope.attention_factor);
+  EXPECT_EQ(parsed({{"beta_fast", 0}, {"truncate", false}}).ropes[0].beta_fast, 32.0);
+  EXPECT_FALSE(parsed({{"truncate", false}}).ropes[0].truncates);
+  // A config that does not say the original context has its own, which is not stretched.
+  const int32_t context = TinyLlama()["max_position_embeddings"];
+  const ModelConfig without = parsed({{"original_max_position_embeddings", nullptr}});
+  EXPECT_EQ(without.ropes[0].original_tokens, context);
+  EXPECT_EQ(without.context_tokens_max, context);
+
+  const auto refusal = [&](const Json& changes) {
+    return Refusal(Merged(TinyLlama(), {{"rope_scaling", Merged(yarn, changes)}}));
+  };
+  EXPECT_THAT(refusal({{"factor", nullptr}}), HasSubstr("rope_scaling.factor is missing"));
+  EXPECT_THAT(refusal({{"factor", 0.5}}), HasSubstr("rope_scaling.factor"));
+  EXPECT_THAT(refusal({{"beta_fast", 1}, {"beta_slow", 2}}), HasSubstr("beta_fast"));
+  EXPECT_THAT(refusal({{"attention_factor", -1}}), HasSubstr("rope_scaling.attention_factor"));
+  EXPECT_THAT(refusal({{"rope_theta", 1.0}}), HasSubstr("rope_theta above 1"));
+  EXPECT_THAT(Refusal(Merged(TinyLlama(),
+                             {{"rope_scaling", yarn}, {"original_max_position_embeddings", 64}})),
+              AllOf(HasSubstr("64 for the model"), HasSubstr("512")));
+}
+
 TEST(ModelConfigTest, RopeRefusals) {
-  for (const char* type : {"yarn", "dynamic", "longrope", "mrope", "su"}) {
+  for (const char* type : {"dynamic", "longrope", "mrope", "su"}) {
     EXPECT_THAT(
         Refusal(Merged(TinyLlama(), {{"rope_scaling", {{"rope_type", type}, {"factor", 2.0}}}})),
         AllOf(HasSubstr("UNIMPLEMENTED"), HasSubstr(type), HasSubstr("llama3")));

@@ -3,23 +3,12 @@
 #include <charconv>
 
 #include "base/check.h"
+#include "model/family.h"
 
 namespace graft {
 namespace {
 
 constexpr std::string_view kLayersPrefix = "model.layers.";
-
-constexpr std::array<StoredProjection, kLoraModules> kApart = {{{"q_proj", LoraModule::kQ},
-                                                                {"k_proj", LoraModule::kK},
-                                                                {"v_proj", LoraModule::kV},
-                                                                {"o_proj", LoraModule::kO},
-                                                                {"gate_proj", LoraModule::kGate},
-                                                                {"up_proj", LoraModule::kUp},
-                                                                {"down_proj", LoraModule::kDown}}};
-constexpr std::array<StoredProjection, 4> kFused = {{{"qkv_proj", LoraModule::kQ, 3},
-                                                     {"o_proj", LoraModule::kO},
-                                                     {"gate_up_proj", LoraModule::kGate, 2},
-                                                     {"down_proj", LoraModule::kDown}}};
 
 // Below "model.layers.N.".
 std::string_view BlockOf(LoraModule module) {
@@ -29,12 +18,15 @@ std::string_view BlockOf(LoraModule module) {
 }  // namespace
 
 std::string_view LoraModuleName(LoraModule module) {
-  return kApart[static_cast<size_t>(module)].name;
+  return kProjectionsApart[static_cast<size_t>(module)].name;
 }
 
 std::span<const StoredProjection> StoredProjections(const ModelConfig& config) {
-  if (config.fused_projections) return kFused;
-  return kApart;
+  return FamilyOf(config.architecture).projections;
+}
+
+bool HasFusedProjections(const ModelConfig& config) {
+  return StoredProjections(config).size() < kLoraModules;
 }
 
 const StoredProjection& StoredProjectionOf(const ModelConfig& config, LoraModule module) {

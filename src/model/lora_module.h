@@ -24,9 +24,20 @@ struct StoredProjection {
   int num_modules = 1;
 };
 
-// A layer's projections as checkpoints of the model have them: the seven, or with
-// ModelConfig::fused_projections four.
+// Llama's, which most families have.
+inline constexpr std::array<StoredProjection, kLoraModules> kProjectionsApart = {
+    {{"q_proj", LoraModule::kQ},
+     {"k_proj", LoraModule::kK},
+     {"v_proj", LoraModule::kV},
+     {"o_proj", LoraModule::kO},
+     {"gate_proj", LoraModule::kGate},
+     {"up_proj", LoraModule::kUp},
+     {"down_proj", LoraModule::kDown}}};
+
+// A layer's projections as checkpoints of the model's family have them, in the modules' order.
 std::span<const StoredProjection> StoredProjections(const ModelConfig& config);
+// Whether some of them stack several modules.
+bool HasFusedProjections(const ModelConfig& config);
 // The stored projection that holds the module.
 const StoredProjection& StoredProjectionOf(const ModelConfig& config, LoraModule module);
 

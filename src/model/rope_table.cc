@@ -24,12 +24,38 @@ double Llama3Frequency(double frequency, const RopeConfig& rope) {
   return (1.0 - kept) * frequency / rope.factor + kept * frequency;
 }
 
+// YaRN: the dimensions between which frequencies pass from staying as they are to being divided, in
+// the halves of a head. As HF has it, also where `high` comes before `low`.
+struct YarnRamp {
+  double low = 0.0;
+  double high = 0.0;
+};
+
+YarnRamp YarnRampOf(const RopeConfig& rope, int32_t rotary_dim) {
+  const auto dimension_of = [&](double turns) {
+    return rotary_dim * std::log(rope.original_tokens / (turns * 2.0 * std::numbers::pi)) /
+           (2.0 * std::log(rope.theta));
+  };
+  YarnRamp ramp{dimension_of(rope.beta_fast), dimension_of(rope.beta_slow)};
+  if (rope.truncates) ramp = {std::floor(ramp.low), std::ceil(ramp.high)};
+  ramp = {std::max(ramp.low, 0.0), std::min(ramp.high, rotary_dim - 1.0)};
+  if (ramp.low == ramp.high) ramp.high += 0.001;
+  return ramp;
+}
+
+double YarnFrequency(double frequency, int32_t dimension, const YarnRamp& ramp, double factor) {
+  const double divided = std::clamp((dimension - ramp.low) / (ramp.high - ramp.low), 0.0, 1.0);
+  return frequency / factor * divided + frequency * (1.0 - divided);
+}
+
 }  // namespace
 
 std::vector<float> RopeFrequencies(const RopeConfig& rope, int32_t rotary_dim,
                                    int32_t num_positions) {
   const std::vector<double>& stretches =
       num_positions > rope.original_tokens ? rope.long_factors : rope.short_factors;
+  const YarnRamp yarn =
+      rope.scaling == RopeScaling::kYarn ? YarnRampOf(rope, rotary_dim) : YarnRamp{};
   std::vector<float> frequencies;
   for (int32_t i = 0; i < rotary_dim / 2; ++i) {
     double frequency = std::pow(rope.theta, -2.0 * i / rotary_dim);
@@ -41,6 +67,12 @@ std::vector<float> RopeFrequencies(const RopeConfig& rope, int32_t rotary_dim,
         break;
       case RopeScaling::kLlama3:
         frequency = Llama3Frequency(frequency, rope);
+        break;
+      case RopeScaling::kYarn:
+        frequency = YarnFrequency(frequency, i, yarn, rope.factor);
+        break;
+      case RopeScaling::kNoRotation:
+        frequency = 0.0;
         break;
       case RopeScaling::kLongRope:
         frequency /= stretches[static_cast<size_t>(i)];

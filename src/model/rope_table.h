@@ -1,5 +1,5 @@
-// Cosines and sines of every position's rotary angles, as HF computes them (longrope's times its
-// attention factor). Immutable; any thread.
+// Cosines and sines of every position's rotary angles, as HF computes them (yarn's and longrope's
+// times their attention factor). Immutable; any thread.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,9 @@
 namespace graft {
 
 // The rotary_dim / 2 angular frequencies (radians per position) after scaling. llama3: Llama 3.1's
-// smooth interpolation between the frequencies it keeps and those it divides by the factor.
+// smooth interpolation between the frequencies it keeps and those it divides by the factor. yarn: a
+// linear one between two dimensions (Peng et al., section 3.2).
+// No rotation: all are 0, so that cosines are 1 and sines 0.
 // longrope: those of contexts of up to num_positions; chosen once for all sequences, since keys
 // that were turned by one set cannot be read by another.
 std::vector<float> RopeFrequencies(const RopeConfig& rope, int32_t rotary_dim,

@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <utility>
+#include <vector>
 
 namespace graft {
 namespace {
@@ -57,6 +59,56 @@ TEST(RopeTableTest, Llama3) {
   EXPECT_GT(num_kept, 20);
   EXPECT_GT(num_blended, 3);
   EXPECT_GT(num_divided, 20);
+}
+
+// HF's _compute_yarn_parameters gave these (transformers 5.24).
+TEST(RopeTableTest, Yarn) {
+  RopeConfig rope{.theta = 10000.0,
+                  .scaling = RopeScaling::kYarn,
+                  .factor = 8.0,
+                  .original_tokens = 1024,
+                  .attention_factor = 1.25};
+  const auto expect = [&](const std::vector<float>& expected) {
+    const std::vector<float> got =
+        RopeFrequencies(rope, static_cast<int32_t>(2 * expected.size()), 4096);
+    ASSERT_EQ(got.size(), expected.size());
+    for (size_t i = 0; i < got.size(); ++i) EXPECT_NEAR(got[i] / expected[i], 1.0f, 1e-6f) << i;
+  };
+  expect({1.0f, 0.31622776f, 0.078125f, 0.017787812f, 0.0034375f, 0.00039528473f, 0.00012500001f,
+          3.9528473e-05f});
+  ThreadPool threads(1);
+  Stream stream{.device = {}, .cpu_threads = &threads};
+  const RopeTable table(rope, 16, 17, stream);
+  EXPECT_FLOAT_EQ(table.cos()[0], 1.25f);
+  EXPECT_FLOAT_EQ(table.sin()[3 * 8 + 1], 1.25f * std::sin(3.0f * 0.31622776f));
+  rope.truncates = false;
+  rope.beta_fast = 16.0;
+  rope.beta_slow = 2.0;
+  expect({1.0f, 0.31622776f, 0.1f, 0.016548309f, 0.00125f, 0.00039528473f, 0.00012500001f,
+          3.9528473e-05f});
+  // Both borders are below the first dimension.
+  rope = {.theta = 10000.0, .scaling = RopeScaling::kYarn, .factor = 1.0, .original_tokens = 4};
+  expect({1.0f, 0.31622776f, 0.1f, 0.031622779f, 0.01f, 0.0031622779f, 0.001f, 0.00031622779f});
+  // Qwen2.5's, as its authors publish it: dimensions 0, 23, 24, 32, 40 and 63.
+  rope = {.theta = 1e6, .scaling = RopeScaling::kYarn, .factor = 4.0, .original_tokens = 32768};
+  const std::vector<float> qwen = RopeFrequencies(rope, 128, 131072);
+  const std::pair<int, float> places[] = {{0, 1.0f},
+                                          {23, 0.006978306f},
+                                          {24, 0.0053753215f},
+                                          {32, 0.00060294115f},
+                                          {39, 6.4903943e-05f},
+                                          {63, 3.1023444e-07f}};
+  for (const auto& [i, expected] : places) EXPECT_NEAR(qwen[i] / expected, 1.0f, 1e-6f) << i;
+}
+
+TEST(RopeTableTest, NoRotation) {
+  ThreadPool threads(1);
+  Stream stream{.device = {}, .cpu_threads = &threads};
+  const RopeTable table({.scaling = RopeScaling::kNoRotation}, 8, 100, stream);
+  for (int i = 0; i < 400; ++i) {
+    ASSERT_EQ(table.cos()[i], 1.0f);
+    ASSERT_EQ(table.sin()[i], 0.0f);
+  }
 }
 
 TEST(RopeTableTest, CosinesAndSines) {

@@ -51,6 +51,13 @@ IndexRange Times(const IndexRange& range, int64_t n) { return {range.begin * n, 
 }  // namespace
 
 Status CheckRanks(const ModelConfig& config, int32_t num_ranks) {
+  const bool norms_across = std::ranges::any_of(config.layers, &LayerSpec::qk_norm_across_heads);
+  if (num_ranks > 1 && norms_across) {
+    return UnimplementedError(std::to_string(num_ranks) + " ranks cannot share " +
+                              std::string(ArchitectureName(config.architecture)) +
+                              ": its norms of queries and keys go over all heads, of which a rank "
+                              "has a part; this model runs on one");
+  }
   const std::string what = Indivisible(config, num_ranks);
   if (what.empty()) return OkStatus();
   const std::string works = CountsThatWork(config);

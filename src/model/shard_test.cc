@@ -86,6 +86,17 @@ TEST(ShardTest, WhatDoesNotDivideIsRefusedByName) {
   EXPECT_EQ(refusal(Model(7, 7, 21, 9), 1), "");
 }
 
+TEST(ShardTest, NormsOverAllHeadsAreNotShared) {
+  ModelConfig config = Model(8, 4, 24, 100);
+  config.architecture = Architecture::kOlmo2;
+  for (LayerSpec& layer : config.layers) layer.qk_norm = layer.qk_norm_across_heads = true;
+  EXPECT_TRUE(CheckRanks(config, 1).ok());
+  const Status status = CheckRanks(config, 2);
+  EXPECT_EQ(status.code(), StatusCode::kUnimplemented);
+  EXPECT_THAT(status.message(),
+              AllOf(HasSubstr("2 ranks cannot share Olmo2ForCausalLM"), HasSubstr("all heads")));
+}
+
 TEST(ShardTest, AdaptersKeepOneSideWhole) {
   const ModelConfig config = Model(8, 4, 24, 100);
   for (const LoraModule module : kAllLoraModules) {

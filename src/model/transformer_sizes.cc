@@ -44,8 +44,8 @@ TransformerSizes SizesOf(const TransformerLimits& limits, const ModelConfig& con
   TransformerSizes sizes;
   sizes.hidden = rows * hidden * kFloat;
   sizes.normed = rows * hidden * activation;
-  const bool norms_outputs = std::ranges::any_of(config.layers, &LayerSpec::output_norms);
-  if (norms_outputs) sizes.branch = rows * hidden * kFloat;
+  if (std::ranges::any_of(config.layers, &LayerSpec::has_branch))
+    sizes.branch = rows * hidden * kFloat;
   sizes.qkv = rows * config.qkv_size() * kFloat;
   sizes.attended = rows * config.q_size() * activation;
   sizes.gate_up = rows * 2 * config.intermediate_size * kFloat;

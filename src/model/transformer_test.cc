@@ -17,6 +17,7 @@ using Logits = std::vector<std::vector<float>>;
 // A model of odd sizes: none is a multiple of a vector's lanes, a panel or a page.
 ModelConfig OddConfig() {
   ModelConfig config;
+  config.architecture = Architecture::kQwen3;
   config.vocab_size = 101;
   config.hidden_size = 54;
   config.intermediate_size = 77;
@@ -53,6 +54,7 @@ ModelConfig EvenConfig() {
 // A model with everything that Gemma's layers have, two ropes, and heads that rotate only in part.
 ModelConfig SandwichConfig() {
   ModelConfig config = OddConfig();
+  config.architecture = Architecture::kGemma3;
   config.head_dim = 20;
   config.rotary_dim = 8;
   config.scales_embeddings = true;
@@ -74,6 +76,7 @@ ModelConfig SandwichConfig() {
 ModelConfig EvenSandwichConfig() {
   ModelConfig config = EvenConfig();
   const ModelConfig sandwich = SandwichConfig();
+  config.architecture = sandwich.architecture;
   config.head_dim = 96;
   config.rotary_dim = 64;
   config.scales_embeddings = true;
@@ -82,6 +85,28 @@ ModelConfig EvenSandwichConfig() {
   config.ropes = sandwich.ropes;
   config.layers = sandwich.layers;
   for (LayerSpec& layer : config.layers) layer.attention_scale = 0.1f;
+  return config;
+}
+
+// EvenConfig with Granite's scales.
+ModelConfig ScaledConfig() {
+  ModelConfig config = EvenConfig();
+  config.hidden_scale = 3.0f;
+  config.logit_scale = 0.25f;
+  for (LayerSpec& layer : config.layers) layer.residual_scale = 0.3f;
+  return config;
+}
+
+// A model with OLMo 2's norms.
+ModelConfig LateNormsConfig() {
+  ModelConfig config = EvenConfig();
+  config.architecture = Architecture::kOlmo2;
+  for (LayerSpec& layer : config.layers) {
+    layer.qk_norm = true;
+    layer.qk_norm_across_heads = true;
+    layer.input_norms = false;
+    layer.output_norms = true;
+  }
   return config;
 }
 
@@ -363,6 +388,14 @@ INSTANTIATE_TEST_SUITE_P(
         TestCase{"sandwich_cpu_bf16", SandwichConfig, DeviceKind::kCpu, DType::kBF16},
         TestCase{"sandwich_cuda_fp32", SandwichConfig, DeviceKind::kCuda, DType::kF32},
         TestCase{"sandwich_cuda_bf16", EvenSandwichConfig, DeviceKind::kCuda, DType::kBF16},
+        TestCase{"scaled_cpu_fp32", ScaledConfig, DeviceKind::kCpu, DType::kF32},
+        TestCase{"scaled_cpu_bf16", ScaledConfig, DeviceKind::kCpu, DType::kBF16},
+        TestCase{"scaled_cuda_fp32", ScaledConfig, DeviceKind::kCuda, DType::kF32},
+        TestCase{"scaled_cuda_bf16", ScaledConfig, DeviceKind::kCuda, DType::kBF16},
+        TestCase{"late_norms_cpu_fp32", LateNormsConfig, DeviceKind::kCpu, DType::kF32},
+        TestCase{"late_norms_cpu_bf16", LateNormsConfig, DeviceKind::kCpu, DType::kBF16},
+        TestCase{"late_norms_cuda_fp32", LateNormsConfig, DeviceKind::kCuda, DType::kF32},
+        TestCase{"late_norms_cuda_bf16", LateNormsConfig, DeviceKind::kCuda, DType::kBF16},
         TestCase{"odd_cuda_fp32", OddConfig, DeviceKind::kCuda, DType::kF32},
         TestCase{"odd_cuda_bf16", OddConfig, DeviceKind::kCuda, DType::kBF16},
         TestCase{"even_cuda_bf16", EvenConfig, DeviceKind::kCuda, DType::kBF16},

@@ -10,6 +10,7 @@
 
 #include "base/log.h"
 #include "base/random.h"
+#include "model/family.h"
 #include "model/safetensors.h"
 #include "model/tensor_rows.h"
 #include "tensor/cuda_memory.h"
@@ -22,6 +23,8 @@ constexpr int64_t kGrain = int64_t{1} << 16;
 
 constexpr char kEmbeddingName[] = "model.embed_tokens.weight";
 constexpr char kHeadName[] = "lm_head.weight";
+constexpr std::string_view kWeight = ".weight";
+constexpr std::string_view kBias = ".bias";
 
 // Where a model's tensors come from, by HF's names. Views live until Release().
 class TensorSource {
@@ -167,9 +170,6 @@ class Builder {
           TensorSource& source, Stream& stream, const LoadProgress& progress)
       : config_(config),
         shard_(shard),
-        heads_(Elements(HeadsOf(config, shard))),
-        kv_heads_(Elements(KvHeadsOf(config, shard))),
-        mlp_(IntermediateOf(config, shard)),
         types_(types),
         source_(source),
         stream_(stream),
@@ -202,9 +202,9 @@ class Builder {
     for (int32_t layer = 0; layer < config_.num_layers; ++layer) {
       weights.layers.emplace_back();
       const std::string prefix = "model.layers." + std::to_string(layer) + ".";
-      RETURN_IF_ERROR(BuildProjections(prefix, weights.layers.back()));
+      RETURN_IF_ERROR(BuildProjections(layer, weights.layers.back()));
       RETURN_IF_ERROR(BuildNorms(prefix, config_.layers[layer], weights.layers.back()));
-      RETURN_IF_ERROR(BuildBiases(prefix, weights.layers.back()));
+      RETURN_IF_ERROR(BuildBiases(layer, weights.layers.back()));
     }
     ASSIGN_OR_RETURN(weights.final_norm, Norm("model.norm", config_.hidden_size));
     if (!config_.tied_embeddings) {
@@ -222,10 +222,7 @@ class Builder {
     std::optional<IndexRange> columns = {};  // none: all
   };
 
-  IndexRange Elements(const IndexRange& heads) const {
-    return {heads.begin * config_.head_dim, heads.end * config_.head_dim};
-  }
-  // The same, behind others.
+  // A range behind others.
   static IndexRange Behind(int64_t others, const IndexRange& range) {
     return {others + range.begin, others + range.end};
   }
@@ -247,72 +244,80 @@ class Builder {
     return head;
   }
 
-  Status BuildProjections(const std::string& prefix, LayerWeights& layer) {
-    const int64_t hidden = config_.hidden_size;
-    const int64_t intermediate = config_.intermediate_size;
-    const int64_t q = config_.q_size();
-    const int64_t kv = config_.kv_size();
-    const std::string attention = prefix + "self_attn.";
-    const std::string mlp = prefix + "mlp.";
-    std::vector<Part> qkv = {{attention + "q_proj.weight", {q, hidden}, {heads_}},
-                             {attention + "k_proj.weight", {kv, hidden}, {kv_heads_}},
-                             {attention + "v_proj.weight", {kv, hidden}, {kv_heads_}}};
-    std::vector<Part> gate_up = {{mlp + "gate_proj.weight", {intermediate, hidden}, {mlp_}},
-                                 {mlp + "up_proj.weight", {intermediate, hidden}, {mlp_}}};
-    if (config_.fused_projections) {
-      qkv = {{attention + "qkv_proj.weight",
-              {q + 2 * kv, hidden},
-              {heads_, Behind(q, kv_heads_), Behind(q + kv, kv_heads_)}}};
-      gate_up = {{mlp + "gate_up_proj.weight",
-                  {2 * intermediate, hidden},
-                  {mlp_, Behind(intermediate, mlp_)}}};
-    }
-    ASSIGN_OR_RETURN(layer.qkv, Matrix(qkv));
-    ASSIGN_OR_RETURN(layer.o, Matrix({{attention + "o_proj.weight", {hidden, q}, {}, heads_}}));
-    ASSIGN_OR_RETURN(layer.gate_up, Matrix(gate_up));
-    ASSIGN_OR_RETURN(layer.down,
-                     Matrix({{mlp + "down_proj.weight", {hidden, intermediate}, {}, mlp_}}));
+  Status BuildProjections(int32_t i, LayerWeights& layer) {
+    ASSIGN_OR_RETURN(layer.qkv, Matrix(PartsOf(i, LoraModule::kQ, LoraModule::kV, kWeight)));
+    ASSIGN_OR_RETURN(layer.o, Matrix(PartsOf(i, LoraModule::kO, LoraModule::kO, kWeight)));
+    ASSIGN_OR_RETURN(layer.gate_up,
+                     Matrix(PartsOf(i, LoraModule::kGate, LoraModule::kUp, kWeight)));
+    ASSIGN_OR_RETURN(layer.down, Matrix(PartsOf(i, LoraModule::kDown, LoraModule::kDown, kWeight)));
     return OkStatus();
+  }
+
+  // The tensors of a layer's projections that hold these modules: as the family stores them, and
+  // cut as each module's rows and columns are.
+  std::vector<Part> PartsOf(int32_t layer, LoraModule first, LoraModule last,
+                            std::string_view suffix) const {
+    std::vector<Part> parts;
+    for (const StoredProjection& projection : StoredProjections(config_)) {
+      if (projection.first < first || projection.first > last) continue;
+      const LoraModuleShape shape = ShapeOfStoredProjection(config_, projection);
+      Part part{LoraModulePath(config_, layer, projection.first) + std::string(suffix),
+                {shape.out}};
+      int64_t begin = 0;
+      for (int j = 0; j < projection.num_modules; ++j) {
+        const auto module = static_cast<LoraModule>(static_cast<int>(projection.first) + j);
+        part.rows.push_back(Behind(begin, SliceOfLoraModule(config_, module, shard_).out));
+        begin += ShapeOfLoraModule(config_, module).out;
+      }
+      if (suffix == kWeight) {
+        part.shape.push_back(shape.in);
+        part.columns = SliceOfLoraModule(config_, projection.first, shard_).in;
+      }
+      parts.push_back(std::move(part));
+    }
+    return parts;
   }
 
   Status BuildNorms(const std::string& prefix, const LayerSpec& spec, LayerWeights& layer) {
     const int64_t hidden = config_.hidden_size;
-    ASSIGN_OR_RETURN(layer.attention_norm, Norm(prefix + "input_layernorm", hidden));
+    const NormNames& names = FamilyOf(config_.architecture).norms;
+    const auto norm = [&](std::string_view name, int64_t n) {
+      CHECK(!name.empty()) << ArchitectureName(config_.architecture) << " has no such norm";
+      return Norm(prefix + std::string(name), n);
+    };
+    if (spec.input_norms) {
+      ASSIGN_OR_RETURN(layer.attention_norm, norm(names.attention, hidden));
+    }
     if (spec.output_norms) {
-      ASSIGN_OR_RETURN(layer.attention_output_norm,
-                       Norm(prefix + "post_attention_layernorm", hidden));
-      ASSIGN_OR_RETURN(layer.mlp_norm, Norm(prefix + "pre_feedforward_layernorm", hidden));
-      ASSIGN_OR_RETURN(layer.mlp_output_norm, Norm(prefix + "post_feedforward_layernorm", hidden));
-    } else {
-      ASSIGN_OR_RETURN(layer.mlp_norm, Norm(prefix + "post_attention_layernorm", hidden));
+      ASSIGN_OR_RETURN(layer.attention_output_norm, norm(names.attention_output, hidden));
+    }
+    if (spec.input_norms) {
+      ASSIGN_OR_RETURN(layer.mlp_norm, norm(names.mlp, hidden));
+    }
+    if (spec.output_norms) {
+      ASSIGN_OR_RETURN(layer.mlp_output_norm, norm(names.mlp_output, hidden));
     }
     if (spec.qk_norm) {
-      ASSIGN_OR_RETURN(layer.q_norm, Norm(prefix + "self_attn.q_norm", config_.head_dim));
-      ASSIGN_OR_RETURN(layer.k_norm, Norm(prefix + "self_attn.k_norm", config_.head_dim));
+      const bool across = spec.qk_norm_across_heads;
+      ASSIGN_OR_RETURN(layer.q_norm, norm(names.q, across ? config_.q_size() : config_.head_dim));
+      ASSIGN_OR_RETURN(layer.k_norm, norm(names.k, across ? config_.kv_size() : config_.head_dim));
     }
     return OkStatus();
   }
 
-  Status BuildBiases(const std::string& prefix, LayerWeights& layer) {
-    const int64_t hidden = config_.hidden_size;
-    const int64_t intermediate = config_.intermediate_size;
-    const std::string attention = prefix + "self_attn.";
-    const std::string mlp = prefix + "mlp.";
+  Status BuildBiases(int32_t i, LayerWeights& layer) {
+    const auto bias = [&](LoraModule first, LoraModule last) {
+      return Plain(PartsOf(i, first, last, kBias), DType::kF32);
+    };
     if (config_.qkv_bias) {
-      ASSIGN_OR_RETURN(layer.qkv_bias,
-                       Plain({{attention + "q_proj.bias", {config_.q_size()}, {heads_}},
-                              {attention + "k_proj.bias", {config_.kv_size()}, {kv_heads_}},
-                              {attention + "v_proj.bias", {config_.kv_size()}, {kv_heads_}}},
-                             DType::kF32));
+      ASSIGN_OR_RETURN(layer.qkv_bias, bias(LoraModule::kQ, LoraModule::kV));
     }
     if (config_.o_bias) {
-      ASSIGN_OR_RETURN(layer.o_bias, Plain({{attention + "o_proj.bias", {hidden}}}, DType::kF32));
+      ASSIGN_OR_RETURN(layer.o_bias, bias(LoraModule::kO, LoraModule::kO));
     }
     if (config_.mlp_bias) {
-      ASSIGN_OR_RETURN(layer.gate_up_bias, Plain({{mlp + "gate_proj.bias", {intermediate}, {mlp_}},
-                                                  {mlp + "up_proj.bias", {intermediate}, {mlp_}}},
-                                                 DType::kF32));
-      ASSIGN_OR_RETURN(layer.down_bias, Plain({{mlp + "down_proj.bias", {hidden}}}, DType::kF32));
+      ASSIGN_OR_RETURN(layer.gate_up_bias, bias(LoraModule::kGate, LoraModule::kUp));
+      ASSIGN_OR_RETURN(layer.down_bias, bias(LoraModule::kDown, LoraModule::kDown));
     }
     // What ranks sum up has its bias once.
     if (shard_.rank == 0) return OkStatus();
@@ -407,8 +412,6 @@ class Builder {
 
   const ModelConfig& config_;
   const Shard shard_;
-  const IndexRange heads_, kv_heads_;  // elements of q, and of k or v
-  const IndexRange mlp_;
   const ServedTypes types_;
   TensorSource& source_;
   Stream& stream_;
@@ -467,11 +470,10 @@ int64_t WeightsBytes(const ModelConfig& config, const ServedTypes& types, const 
   };
   int64_t floats = hidden;  // the last norm
   for (const LayerSpec& layer : config.layers) {
-    floats += (layer.output_norms ? 4 : 2) * hidden;
+    floats += config.norm_elements(layer);
     if (config.qkv_bias) floats += config.qkv_size();
     if (config.o_bias) floats += hidden;
     if (config.mlp_bias) floats += 2 * intermediate + hidden;
-    if (layer.qk_norm) floats += 2 * config.head_dim;
   }
   const int64_t layer_bytes = matrix(config.qkv_size(), hidden) + matrix(hidden, config.q_size()) +
                               matrix(2 * intermediate, hidden) + matrix(hidden, intermediate);

@@ -1,11 +1,12 @@
-"""Writes the goldens of Gemma 2, Gemma 3 and Phi-3 beside this file. Needs PyTorch (a CPU suffices),
-transformers and PEFT; README.md says which versions made what is here.
+"""Writes the goldens of families beside this file: all, or those that are named. Needs PyTorch (a CPU
+suffices), transformers and PEFT; README.md says which versions made what is here.
 
-usage: make_family_goldens.py
+usage: make_family_goldens.py [NAME ...]
 """
 
 import copy
 import pathlib
+import sys
 
 import peft
 import torch
@@ -103,6 +104,63 @@ GOLDENS = {
         },
         FUSED,
     ),
+    # Layers 0 and 2 rotate, 1 does not.
+    "smollm3": (
+        transformers.SmolLM3Config,
+        {
+            "num_hidden_layers": 3,
+            "hidden_size": 32,
+            "intermediate_size": 80,
+            "num_attention_heads": 4,
+            "num_key_value_heads": 2,
+            "no_rope_layer_interval": 2,
+        },
+        APART,
+    ),
+    "granite": (
+        transformers.GraniteConfig,
+        {
+            "num_attention_heads": 4,
+            "num_key_value_heads": 2,
+            "attention_bias": True,
+            "mlp_bias": True,
+            "embedding_multiplier": 6.0,
+            "attention_multiplier": 0.17,
+            "residual_multiplier": 0.3,
+            "logits_scaling": 3.0,
+        },
+        APART,
+    ),
+    "olmo2": (
+        transformers.Olmo2Config,
+        {"num_attention_heads": 4, "num_key_value_heads": 2},
+        APART,
+    ),
+    "gemma": (
+        transformers.GemmaConfig,
+        {"num_attention_heads": 4, "num_key_value_heads": 1, "head_dim": 24},
+        APART,
+    ),
+    # Betas so small that a context of 16 has dimensions of all three kinds.
+    "qwen2-yarn": (
+        transformers.Qwen2Config,
+        {
+            "num_attention_heads": 2,
+            "num_key_value_heads": 1,
+            "rope_parameters": {
+                "rope_type": "yarn",
+                "rope_theta": 10000.0,
+                "factor": 4.0,
+                "original_max_position_embeddings": 16,
+                "beta_fast": 2.0,
+                "beta_slow": 0.25,
+                "mscale": 1.5,
+                "mscale_all_dim": 0.5,
+                "truncate": False,
+            },
+        },
+        APART,
+    ),
 }
 
 
@@ -161,8 +219,8 @@ def make(name, config_class, options, lora):
 
 def main():
     with torch.no_grad():
-        for name, parts in GOLDENS.items():
-            make(name, *parts)
+        for name in sys.argv[1:] or GOLDENS:
+            make(name, *GOLDENS[name])
 
 
 if __name__ == "__main__":

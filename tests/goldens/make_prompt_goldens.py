@@ -2,10 +2,11 @@
 that HF and PEFT give with them. Needs PyTorch (a CPU suffices), transformers and PEFT; README.md says
 which versions made what is here.
 
-usage: make_prompt_goldens.py
+usage: make_prompt_goldens.py [MODEL ...]
 """
 
 import pathlib
+import sys
 
 import peft
 import torch
@@ -19,7 +20,9 @@ NUM_VIRTUAL = 5
 
 # Grouped heads, heads wider than hidden / heads, norms of heads, windows, rotation of a part of a
 # head, embeddings that are scaled.
-MODELS = ["llama", "qwen3", "mistral-window", "phi3-partial-rotary", "gemma2", "gemma3"]
+MODELS = ["llama", "qwen3", "mistral-window", "phi3-partial-rotary", "gemma2", "gemma3", "granite"]
+# Of these only prompts: prefixes meet nothing that others' do not.
+PROMPTS_ALONE = ["granite"]
 
 
 def load(name):
@@ -82,8 +85,9 @@ def make(name, kind):
 
 def main():
     with torch.no_grad():
-        for name in MODELS:
-            for kind in ["prompt", "prefix"] + (["p-tuning"] if name == "llama" else []):
+        for name in sys.argv[1:] or MODELS:
+            kinds = ["prompt"] if name in PROMPTS_ALONE else ["prompt", "prefix"]
+            for kind in kinds + (["p-tuning"] if name == "llama" else []):
                 make(name, kind)
 
 
