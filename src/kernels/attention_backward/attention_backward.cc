@@ -3,24 +3,22 @@
 #include <string>
 
 #include "base/check.h"
+#include "kernels/attention/attention.h"
 #include "kernels/attention_backward/attention_backward_scratch.h"
 #include "kernels/common/cpu_isa.h"
-#include "tensor/device_traits.h"
 
 namespace graft {
 
 GRAFT_OP(AttentionBackward, AttentionBackwardArgs)
 
 Status CheckAttentionBackward(DType dtype, int32_t head_dim, const Device& device) {
-  if (dtype == DType::kF32) return OkStatus();
-  const bool has_kernel =
-      !device.is_cpu() && dtype == DType::kBF16 && (head_dim == 64 || head_dim == 128);
-  // The card is asked last: other refusals need none.
-  if (has_kernel && TraitsOf(device).has_hopper_code) return OkStatus();
+  const bool has_type = dtype == DType::kF32 || (dtype == DType::kBF16 && !device.is_cpu());
+  const bool has_size = device.is_cpu() || (head_dim % 2 == 0 && head_dim <= kAttentionHeadDimMax);
+  if (has_type && has_size) return OkStatus();
   return UnimplementedError("the backward of attention in " + std::string(DTypeName(dtype)) +
                             " has no kernel for heads of " + std::to_string(head_dim) + " on " +
-                            device.ToString() +
-                            "; bf16 has those for 64 and 128 on Hopper, fp32 for all");
+                            device.ToString() + "; GPUs have fp32 and bf16 for even sizes up to " +
+                            std::to_string(kAttentionHeadDimMax) + ", the CPU has fp32 for all");
 }
 
 int64_t AttentionBackwardFloats(int32_t positions_max, int32_t head_dim, int num_threads) {
@@ -46,6 +44,15 @@ void CheckOnHost(const AttentionBackwardArgs& args) {
   }
 }
 
+void CheckOnGpu(const AttentionBackwardArgs& args, const Device& device) {
+  CHECK(CheckAttentionBackward(args.dtype, args.head_dim, device).ok());
+  CHECK(args.prefixes == nullptr || args.prefix_tokens_max > 0);
+  CHECK(args.out != nullptr && args.num_rows > 0 && args.sequence_rows_max > 0);
+  CHECK(args.rotary_dim >= 0 && args.rotary_dim <= args.head_dim && args.rotary_dim % 2 == 0)
+      << args.rotary_dim;
+  if (args.cos != nullptr) CHECK(args.positions != nullptr && args.back_sin != nullptr);
+}
+
 }  // namespace
 
 void AttentionBackward(const AttentionBackwardArgs& args, Stream& stream) {
@@ -53,6 +60,8 @@ void AttentionBackward(const AttentionBackwardArgs& args, Stream& stream) {
   if (args.num_sequences == 0) return;
   CHECK(args.num_kv_heads > 0 && args.num_heads % args.num_kv_heads == 0) << args.num_heads;
   CHECK_GT(args.head_dim, 0);
+  CHECK_GE(args.window, 0);
+  CHECK_GE(args.score_cap, 0.0f);
   CHECK(args.d_dtype == DType::kF32 || args.d_dtype == args.dtype);
   CHECK_GE(args.qkv_stride, int64_t{args.num_heads + 2 * args.num_kv_heads} * args.head_dim);
   CHECK(args.row_begin != nullptr && args.qkv != nullptr && args.d_out != nullptr &&
@@ -60,11 +69,7 @@ void AttentionBackward(const AttentionBackwardArgs& args, Stream& stream) {
   if (stream.device.is_cpu()) {
     CheckOnHost(args);
   } else {
-    CHECK(CheckAttentionBackward(args.dtype, args.head_dim, stream.device).ok());
-    CHECK(args.prefixes == nullptr || args.prefix_tokens_max > 0);
-    CHECK(args.out != nullptr && args.positions != nullptr && args.cos != nullptr &&
-          args.back_sin != nullptr);
-    CHECK(args.num_rows > 0 && args.sequence_rows_max > 0 && args.head_dim % 2 == 0);
+    CheckOnGpu(args, stream.device);
   }
   AttentionBackwardOnDevice(args, stream);
 }

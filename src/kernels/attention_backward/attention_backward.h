@@ -1,6 +1,8 @@
 // The gradient of causal attention over whole sequences, each from its position 0 or behind a
-// prefix of keys and values: scores are computed again, so that the forward need not keep them.
-// A sequence's result is the same bits whatever other sequences there are.
+// prefix of keys and values, with grouped query heads, an optional sliding window and an optional
+// cap on scores. Scores are computed again, so that the forward need not keep them. With a window,
+// keys that no row sees cost nothing. A sequence's result is the same bits whatever other sequences
+// there are.
 #pragma once
 
 #include <cstdint>
@@ -27,10 +29,14 @@ struct AttentionBackwardArgs {
   int32_t num_heads = 0;  // a multiple of num_kv_heads
   int32_t num_kv_heads = 0;
   int32_t head_dim = 0;
-  float scale = 0.0f;         // of scores
-  DType dtype = DType::kF32;  // bf16 on Hopper alone, see CheckAttentionBackward
+  float scale = 0.0f;      // of scores, as AttentionArgs has it, and so are the next two
+  float score_cap = 0.0f;  // 0: none
+  // 0: full; w: a row at position p sees (p - w, p]. Positions of a sequence count from the first
+  // one of its prefix.
+  int32_t window = 0;
+  DType dtype = DType::kF32;  // bf16 on GPUs alone, see CheckAttentionBackward
   // [rows, num_heads + 2 num_kv_heads, head_dim] of dtype: queries, keys and values as attention
-  // took them; rows qkv_stride elements apart. Likewise what is written to d_qkv.
+  // took them; rows qkv_stride elements apart. d_qkv is written in the same form.
   const void* qkv = nullptr;
   int64_t qkv_stride = 0;
   const void* d_out = nullptr;  // [rows, num_heads * head_dim] of d_dtype
@@ -45,14 +51,17 @@ struct AttentionBackwardArgs {
   int32_t sequence_rows_max = 0;  // of one sequence
   int32_t prefix_tokens_max = 0;  // of one prefix
   const void* out = nullptr;      // what attention made: [rows, num_heads * head_dim] of dtype
-  // Queries and keys were turned by RopeArgs' numbers, all of head_dim; what is written is turned
-  // back by the sines of turns back. [num_rows], and [positions_max, head_dim / 2] each.
+  // Queries and keys were turned by RopeArgs' numbers; what is written is turned back by the sines
+  // of turns back. [num_rows], and [positions_max, rotary_dim / 2] each. cos null: they were not
+  // turned.
+  int32_t rotary_dim = 0;  // even, at most head_dim; 0: all of it
   const int32_t* positions = nullptr;
   const float* cos = nullptr;
   const float* back_sin = nullptr;
 };
 
-// kUnimplemented where there is no kernel of this type for such heads.
+// kUnimplemented where there is no kernel of this type for such heads: GPUs have fp32 and bf16 for
+// even sizes up to 256, the CPU has fp32 for all.
 Status CheckAttentionBackward(DType dtype, int32_t head_dim, const Device& device);
 
 // `positions_max` of one sequence, its prefix and its rows, on the CPU.

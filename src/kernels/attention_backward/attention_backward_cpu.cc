@@ -1,5 +1,5 @@
 // A sequence's key head at a time: its prefix's and rows' keys and values are transposed once, then
-// every query of the head's group goes over the positions before it, twice forwards (scores and
+// every query of the head's group goes over the positions that it sees, twice forwards (scores and
 // their gradients) and once backwards. Every sum is in a fixed order.
 #include "kernels/attention_backward/attention_backward.h"
 
@@ -23,7 +23,8 @@ class HeadRun {
         keys_(scratch),
         values_(keys_ + positions_ * dim_),
         weights_(values_ + positions_ * dim_),
-        gradients_(weights_ + positions_) {}
+        gradients_(weights_ + positions_),
+        slopes_(gradients_ + positions_) {}
 
   void Run() {
     Transpose(Side::kKey, keys_);
@@ -38,17 +39,28 @@ class HeadRun {
         const float* d_out = static_cast<const float*>(args_.d_out) +
                              (first_row_ + row) * args_.num_heads * dim_ + head * dim_;
         const float* query = Row(row) + head * dim_;
-        const int32_t count = num_before_ + row + 1;
-        Dots(query, keys_, count, weights_);
-        Dots(d_out, values_, count, gradients_);
-        Softmax(count);
-        SpreadRow(row, head, count, query, d_out);
+        const Span seen = SeenFrom(num_before_ + row);
+        Dots(query, keys_, seen, weights_);
+        Dots(d_out, values_, seen, gradients_);
+        Softmax(seen);
+        SpreadRow(row, head, seen, query, d_out);
       }
     }
   }
 
  private:
   enum class Side : uint8_t { kKey, kValue };
+
+  // Positions [begin, end); vectors of them start at `vectors`.
+  struct Span {
+    int32_t begin;
+    int32_t end;
+    int64_t vectors() const { return begin / Vec::kLanes * Vec::kLanes; }
+  };
+  Span SeenFrom(int32_t position) const {
+    const int32_t first = position - args_.window + 1;
+    return {args_.window > 0 && first > 0 ? first : 0, position + 1};
+  }
 
   const float* Row(int32_t row) const {
     return static_cast<const float*>(args_.qkv) + (first_row_ + row) * args_.qkv_stride;
@@ -93,8 +105,8 @@ class HeadRun {
   }
 
   // out[s] = sum over i of x[i] * transposed[i][s].
-  void Dots(const float* x, const float* transposed, int32_t count, float* out) const {
-    for (int64_t s = 0; s < count; s += Vec::kLanes) {
+  void Dots(const float* x, const float* transposed, Span seen, float* out) const {
+    for (int64_t s = seen.vectors(); s < seen.end; s += Vec::kLanes) {
       Vec sum = Vec::Zero();
       for (int i = 0; i < dim_; ++i) {
         sum = Fma(Vec::Set(x[i]), Vec::Load(transposed + i * positions_ + s), sum);
@@ -103,36 +115,53 @@ class HeadRun {
     }
   }
 
-  // Scores become the softmax's weights, and the weights' gradients those of q k^T.
-  void Softmax(int32_t count) {
-    float max = weights_[0];
-    for (int32_t s = 1; s < count; ++s) max = weights_[s] > max ? weights_[s] : max;
-    for (int64_t s = count; s < positions_ && s % Vec::kLanes != 0; ++s) weights_[s] = max;
-    const Vec shift = Vec::Set(max);
-    for (int64_t s = 0; s < count; s += Vec::kLanes) {
-      ExpOrZero((Vec::Load(weights_ + s) - shift) * Vec::Set(args_.scale)).Store(weights_ + s);
-    }
-    float sum = 0.0f;
-    for (int32_t s = 0; s < count; ++s) sum += weights_[s];
-    const float inverse = 1.0f / sum;
-    float mean = 0.0f;  // of the gradients, by the weights
-    for (int32_t s = 0; s < count; ++s) {
-      weights_[s] *= inverse;
-      mean += weights_[s] * gradients_[s];
-    }
-    for (int32_t s = 0; s < count; ++s) {
-      gradients_[s] = weights_[s] * (gradients_[s] - mean) * args_.scale;
+  // Products q k become tanh(x), x = scale q k / cap; slopes_: its derivative by x, 1 - tanh(x)^2.
+  // With u = 1 / (1 + e^(2 x)) these are 1 - 2 u and 4 u (1 - u).
+  void Cap(Span seen) const {
+    const Vec to_exponent = Vec::Set(2.0f * args_.scale / args_.score_cap);
+    const Vec one = Vec::Set(1.0f), two = Vec::Set(2.0f), four = Vec::Set(4.0f);
+    for (int64_t s = seen.vectors(); s < seen.end; s += Vec::kLanes) {
+      const Vec u = one / (one + Exp(Vec::Load(weights_ + s) * to_exponent));
+      (one - two * u).Store(weights_ + s);
+      (four * u * (one - u)).Store(slopes_ + s);
     }
   }
 
-  void SpreadRow(int32_t row, int32_t head, int32_t count, const float* query,
+  // Scores become the softmax's weights, and the weights' gradients those of q k^T.
+  void Softmax(Span seen) {
+    const bool caps = args_.score_cap > 0.0f;
+    if (caps) Cap(seen);
+    float max = weights_[seen.begin];
+    for (int32_t s = seen.begin + 1; s < seen.end; ++s) max = weights_[s] > max ? weights_[s] : max;
+    for (int64_t s = seen.vectors(); s < seen.begin; ++s) weights_[s] = max;
+    for (int64_t s = seen.end; s < positions_ && s % Vec::kLanes != 0; ++s) weights_[s] = max;
+    const Vec shift = Vec::Set(max);
+    const Vec to_score = Vec::Set(caps ? args_.score_cap : args_.scale);
+    for (int64_t s = seen.vectors(); s < seen.end; s += Vec::kLanes) {
+      ExpOrZero((Vec::Load(weights_ + s) - shift) * to_score).Store(weights_ + s);
+    }
+    float sum = 0.0f;
+    for (int32_t s = seen.begin; s < seen.end; ++s) sum += weights_[s];
+    const float inverse = 1.0f / sum;
+    float mean = 0.0f;  // of the gradients, by the weights
+    for (int32_t s = seen.begin; s < seen.end; ++s) {
+      weights_[s] *= inverse;
+      mean += weights_[s] * gradients_[s];
+    }
+    for (int32_t s = seen.begin; s < seen.end; ++s) {
+      gradients_[s] = weights_[s] * (gradients_[s] - mean) * args_.scale;
+    }
+    for (int32_t s = seen.begin; caps && s < seen.end; ++s) gradients_[s] *= slopes_[s];
+  }
+
+  void SpreadRow(int32_t row, int32_t head, Span seen, const float* query,
                  const float* d_out) const {
     for (int i = 0; i < dim_; i += Vec::kLanes) {
       const int lanes = dim_ - i < Vec::kLanes ? dim_ - i : Vec::kLanes;
       const Vec q = Vec::LoadPartial(query + i, lanes);
       const Vec d = Vec::LoadPartial(d_out + i, lanes);
       Vec d_query = Vec::Zero();
-      for (int32_t s = 0; s < count; ++s) {
+      for (int32_t s = seen.begin; s < seen.end; ++s) {
         const Vec gradient = Vec::Set(gradients_[s]);
         float* d_key = Gradient(s, Side::kKey) + i;
         float* d_value = Gradient(s, Side::kValue) + i;
@@ -157,6 +186,7 @@ class HeadRun {
   float* const values_;  // likewise
   float* const weights_;
   float* const gradients_;
+  float* const slopes_;
 };
 
 }  // namespace

@@ -1,4 +1,5 @@
-// What the kernels of attention's backward share: their scratch, and who makes which part of it.
+// What the kernels of attention's backward share: their scratch, and which kernel makes which part
+// of it.
 #pragma once
 
 #include <cstdint>
@@ -17,9 +18,22 @@ struct Params {
   Bfloat16* d_rounded;  // d_out, or room for it, for the tensor cores
   float scale_log2;
   int group;  // query heads of a key head
+
+  // For the kernels that take all models' attention. window: more than all positions where there is
+  // none. A cap makes t = tanh(x) of x = scale q k / cap. cap_log2 t is its score times log2(e),
+  // and 1 + curve t^2 the score's derivative by scale q k. Without a cap t is q k, and curve is
+  // zero.
+  int window;
+  float cap_exponent;  // of 2^y = e^(2 x), y = cap_exponent q k; 0: no cap
+  float cap_log2;
+  float curve;
+  int rotary_half;  // pairs of dimensions to turn back
 };
 
-// Needs heads of 64 or 128, all rows on borders of 16 bytes.
+// bf16; needs rows on borders of 16 bytes, as TakesTensorCores says.
+// Full attention without a cap, heads of 64 or 128, which are turned back as a whole.
 void LaunchTensorCores(const Params& params, Stream& stream);
+// All else: windows, caps, rotary dimensions, and heads of up to 256 dimensions by eights.
+void LaunchTensorCoresForAll(const Params& params, Stream& stream);
 
 }  // namespace graft::attention_backward

@@ -1,5 +1,5 @@
 // How much memory a thread of AttentionBackward needs: keys and values of one head transposed, and
-// a row's scores and their gradients. Plain arithmetic.
+// a row's scores, their gradients and what a cap takes of those. Plain arithmetic.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@ constexpr int64_t AttentionBackwardPositions(int64_t positions) {
 }
 
 constexpr int64_t AttentionBackwardThreadFloats(int64_t positions, int64_t head_dim) {
-  return AttentionBackwardPositions(positions) * (2 * head_dim + 2);
+  return AttentionBackwardPositions(positions) * (2 * head_dim + 3);
 }
 
 }  // namespace graft

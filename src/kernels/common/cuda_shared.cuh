@@ -52,5 +52,11 @@ template <int kThreads>
 __device__ __forceinline__ void SyncThreads(uint32_t barrier) {
   asm volatile("bar.sync %0, %1;" ::"r"(barrier), "n"(kThreads) : "memory");
 }
+// Counts at that barrier without waiting there: what the thread wrote before can be seen by those
+// that wait.
+template <int kThreads, int kBarrier>
+__device__ __forceinline__ void ArriveThreads() {
+  asm volatile("bar.arrive %0, %1;" ::"n"(kBarrier), "n"(kThreads) : "memory");
+}
 
 }  // namespace graft

@@ -1,0 +1,171 @@
+// A block of the tensor cores' kernels for all models' attention (attention_backward_general.cu):
+// its shared memory, how rows of a head come there, and how its sums leave.
+#pragma once
+
+#include "kernels/attention_backward/attention_backward_tiles.cuh"
+#include "kernels/rope/rotate_pair.cuh"
+
+namespace graft::attention_backward {
+
+inline constexpr int kGroupThreads = 128;
+
+// kDim: a head's dimensions, or to what they are filled up.
+template <int kDimOf>
+struct HeadShape {
+  static constexpr int kDim = kDimOf;
+  static constexpr int kGroups = kDim > 128 ? 2 : 1;  // warpgroups
+  static constexpr int kThreads = kGroups * kGroupThreads;
+  static constexpr int kBlocks = kDim > 128 ? 1 : 2;  // of a multiprocessor
+  // Of a tile's keys, what a warpgroup takes of them in the queries' pass.
+  static constexpr int kColumns = kRows / kGroups;
+  // Behind the tiles: weights on their way to the other warpgroup.
+  static constexpr int kWeights = Shared<kDim>::kBytes;
+  static constexpr int kBytes = kWeights + (kGroups - 1) * kRows * kRows * 4;
+  // Over the tiles, when they are no longer needed: sums of two heads, of so many floats a row that
+  // the eight rows of a warp's store lie in different banks.
+  static constexpr int kRowFloats = kDim + 8;
+  static_assert(2 * kRows * kRowFloats * 4 <= Shared<kDim>::kStats);
+};
+
+// Rows [first, first + kRows) of `num_rows`; zeros behind them and behind a head's dimensions.
+template <typename Shape>
+__device__ __forceinline__ void BringFilled(const Rows& rows, int first, int num_rows, int head_dim,
+                                            uint32_t to) {
+  constexpr int kPieces = Shape::kDim / 8;
+  static_assert(kRows * kPieces % Shape::kThreads == 0);
+#pragma unroll
+  for (int i = 0; i < kRows * kPieces / Shape::kThreads; ++i) {
+    const int unit = static_cast<int>(threadIdx.x) + i * Shape::kThreads;
+    const int local = unit / kPieces;
+    const int piece = unit % kPieces;
+    const int row = first + local;
+    const bool present = row < num_rows && piece * 8 < head_dim;
+    CopyAsync(to + Tile<Shape::kDim>::Offset(local, piece),
+              rows.data + (present ? row * rows.stride + piece * 8 : 0), present);
+  }
+}
+
+#if defined(GRAFT_HOPPER)
+
+// This thread's rows of a block's 64 are the one below and the one 8 further on.
+__device__ __forceinline__ int LocalRow() {
+  return static_cast<int>(threadIdx.x) % kGroupThreads / 32 * 16 +
+         static_cast<int>(threadIdx.x) % 32 / 4;
+}
+// The column of a product's sum i; its row is LocalRow + i % 4 / 2 * 8.
+__device__ __forceinline__ int LocalColumn(int i) {
+  return i / 4 * 8 + static_cast<int>(threadIdx.x) % 4 * 2 + i % 2;
+}
+
+// What a block of either pass knows.
+template <typename Shape>
+struct Work {
+  static constexpr int kDim = Shape::kDim;
+
+  const Params& params;
+  const AttentionBackwardArgs& args;
+  const Block block;
+  const Shared<kDim> shared;
+  const int group;  // this thread's warpgroup
+
+  __device__ Work(const Params& params, bool from_last, unsigned char* bytes)
+      : params(params),
+        args(params.args),
+        block(params.args, from_last),
+        shared(bytes),
+        group(static_cast<int>(threadIdx.x) / kGroupThreads) {}
+
+  __device__ __forceinline__ void Bring(const Rows& rows, int first, int num_rows,
+                                        uint32_t to) const {
+    BringFilled<Shape>(rows, first, num_rows, args.head_dim, to);
+  }
+  __device__ __forceinline__ void Bring(const Seen& seen, int tile, uint32_t to) const {
+    seen.WithTile(
+        tile, [&](const Rows& rows, int first, int num_rows) { Bring(rows, first, num_rows, to); });
+  }
+
+  // Products q k become t of Params.
+  template <int kCount>
+  __device__ __forceinline__ void Cap(float (&scores)[kCount]) const {
+    if (params.cap_exponent == 0.0f) return;
+#pragma unroll
+    for (int i = 0; i < kCount; ++i) {
+      const float u = Reciprocal(__fadd_rn(1.0f, Exp2(__fmul_rn(scores[i], params.cap_exponent))));
+      scores[i] = __fmaf_rn(-2.0f, u, 1.0f);
+    }
+  }
+  // The derivative at t of a capped score.
+  __device__ __forceinline__ float Slope(float t) const {
+    return __fmaf_rn(__fmul_rn(t, t), params.curve, 1.0f);
+  }
+
+  // Sums of two heads beside each other, which lie over the tiles: [2][kRows][kRowFloats].
+  __device__ __forceinline__ float* SumsOf(int which) const {
+    return reinterpret_cast<float*>(shared.bytes) + which * kRows * Shape::kRowFloats;
+  }
+  // Puts `sums` by `scale` there, or adds them to what is there.
+  __device__ __forceinline__ void PutSums(int which, float scale, bool adds,
+                                          const float (&sums)[kDim / 2]) const {
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      float* const row = SumsOf(which) + (LocalRow() + half * 8) * Shape::kRowFloats;
+#pragma unroll
+      for (int tile = 0; tile < kDim / 8; ++tile) {
+        auto* const at = reinterpret_cast<float2*>(row + tile * 8 + threadIdx.x % 4 * 2);
+        float2 value = {sums[4 * tile + half * 2] * scale, sums[4 * tile + half * 2 + 1] * scale};
+        if (adds) {
+          const float2 before = *at;
+          value = {before.x + value.x, before.y + value.y};
+        }
+        *at = value;
+      }
+    }
+  }
+
+  // Calls write(the row of the block, a dimension and the one behind it, its sums) for all that
+  // there are of `num_rows` rows.
+  template <typename Write>
+  __device__ __forceinline__ void ForEachPair(int which, int num_rows, const Write& write) const {
+    constexpr int kPairs = kDim / 2;
+    for (int unit = static_cast<int>(threadIdx.x); unit < kRows * kPairs; unit += Shape::kThreads) {
+      const int row = unit / kPairs, dim = unit % kPairs * 2;
+      if (block.first + row >= num_rows || dim >= args.head_dim) continue;
+      write(row, dim, SumsOf(which) + row * Shape::kRowFloats);
+    }
+  }
+
+  // Writes the block's rows of a head to d_qkv, the first 2 half dimensions turned back.
+  __device__ __forceinline__ void StoreHead(int which, int head, int half) const {
+    ForEachPair(which, block.num_rows, [&](int local, int dim, const float* sums) {
+      const int row = block.begin + block.first + local;
+      float values[2];
+#pragma unroll
+      for (int e = 0; e < 2; ++e) values[e] = Turned(sums, dim + e, row, half);
+      auto* const out = static_cast<Bfloat16*>(args.d_qkv) + row * args.qkv_stride +
+                        int64_t{head} * args.head_dim + dim;
+      *reinterpret_cast<uint32_t*>(out) = PackPair<Bfloat16>(values[0], values[1]);
+    });
+  }
+  __device__ __forceinline__ float Turned(const float* sums, int dim, int row, int half) const {
+    if (dim >= 2 * half) return sums[dim];
+    const int pair = dim < half ? dim : dim - half;
+    const int64_t angle = int64_t{args.positions[row]} * half + pair;
+    float low = sums[pair], high = sums[pair + half];
+    RotatePair(args.cos[angle], args.back_sin[angle], &low, &high);
+    return dim < half ? low : high;
+  }
+
+  // Writes the block's positions of a prefix's keys or, num_kv_heads heads further on, values.
+  __device__ __forceinline__ void StorePrefixHead(int which, int head) const {
+    ForEachPair(which, block.prefix.num_tokens, [&](int local, int dim, const float* sums) {
+      float* const out =
+          block.prefix.d_keys_values +
+          (int64_t{2} * args.num_kv_heads * (block.first + local) + head) * args.head_dim + dim;
+      *reinterpret_cast<float2*>(out) = {sums[dim], sums[dim + 1]};
+    });
+  }
+};
+
+#endif  // GRAFT_HOPPER
+
+}  // namespace graft::attention_backward

@@ -1,0 +1,222 @@
+// What the tensor cores' kernels of attention's backward share: tiles of 64 rows of a head in
+// shared memory, their products, and what a thread block works on.
+#pragma once
+
+#include <cstdint>
+
+#include "kernels/attention/attention_prompt.cuh"
+#include "kernels/attention_backward/attention_backward_cuda.cuh"
+#include "kernels/common/cuda_copy.cuh"
+#include "kernels/common/cuda_launch.cuh"
+#include "kernels/common/cuda_math.cuh"
+#include "kernels/common/cuda_mma.cuh"
+#include "kernels/common/cuda_reduce.cuh"
+#include "kernels/common/cuda_shared.cuh"
+#include "kernels/common/cuda_vector.cuh"
+
+namespace graft::attention_backward {
+
+inline constexpr int kRows = 64;  // of a block, 16 of a warp; and those that are brought at a time
+inline constexpr int kMeansThreads = 128;
+
+// Rows of a head in shared memory as the matrix instruction reads them: 64 dimensions are 128 bytes
+// of a row, whose pieces of 16 are swizzled; all rows' next 64 follow.
+template <int kDim>
+struct Tile {
+  static constexpr int kAtomBytes = kRows * 128;
+  static constexpr int kBytes = (kDim + 63) / 64 * kAtomBytes;
+
+  static __device__ __forceinline__ uint32_t Offset(int row, int piece) {
+    return static_cast<uint32_t>(piece / 8 * kAtomBytes + row * 128 + (piece % 8 ^ row % 8) * 16);
+  }
+};
+
+// A block's shared memory, from a border of 1 KiB on.
+template <int kDim>
+struct Shared {
+  static constexpr int kTile = Tile<kDim>::kBytes;
+  static constexpr int kStats = 6 * kTile;
+  static constexpr int kBytes = kStats + 2 * 2 * kRows * 4;
+
+  unsigned char* bytes;
+  uint32_t address;
+
+  __device__ explicit Shared(unsigned char* shared)
+      : bytes(shared), address(SharedAddress(shared)) {}
+  __device__ uint32_t Mine(int which) const { return address + which * kTile; }
+  __device__ uint32_t Others(int stage, int which) const {
+    return address + (2 + stage * 2 + which) * kTile;
+  }
+  // Of others, where those are queries: [kRows].
+  __device__ float* Stats(int stage, int which) const {
+    return reinterpret_cast<float*>(bytes + kStats) + (stage * 2 + which) * kRows;
+  }
+};
+
+// A head's rows of a sequence: element (row, dim) is data[row * stride + dim].
+struct Rows {
+  const Bfloat16* data;
+  int64_t stride;
+};
+
+#if defined(GRAFT_HOPPER)
+
+// Until the copies of all but the last group are there, for everybody's products.
+__device__ __forceinline__ void AwaitRows() {
+  WaitForCopies<1>();
+  FenceForAsync();
+  __syncthreads();
+}
+
+// Starts products[mine, others] of the rows of two tiles, of the latter's first kColumns.
+template <int kDim, int kColumns = kRows>
+__device__ __forceinline__ void Multiply(uint32_t mine, uint32_t others,
+                                         float (&products)[kColumns / 2]) {
+#pragma unroll
+  for (int k = 0; k < kDim / 16; ++k) {
+    const uint32_t at = k / 4 * Tile<kDim>::kAtomBytes + k % 4 * 32;
+    Wgmma<DType::kBF16, kColumns>::Multiply(attention::SwizzledOperand(mine + at, 1024, 16),
+                                            attention::SwizzledOperand(others + at, 1024, 16),
+                                            k > 0, products);
+  }
+}
+
+// Rounds values[mine, others] to operands of MultiplyAdd.
+template <int kCount>
+__device__ __forceinline__ void Pack(const float (&values)[kCount],
+                                     uint32_t (&packed)[kCount / 8][4]) {
+#pragma unroll
+  for (int k = 0; k < kCount / 8; ++k) {
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      packed[k][i] = PackPair<Bfloat16>(values[8 * k + 2 * i], values[8 * k + 2 * i + 1]);
+    }
+  }
+}
+
+// Starts sums[mine, dims] += values[mine, others] others[others, dims], of 16 kSteps others.
+template <int kDim, int kSteps>
+__device__ __forceinline__ void MultiplyAdd(const uint32_t (&values)[kSteps][4], uint32_t others,
+                                            float (&sums)[kDim / 2]) {
+#pragma unroll
+  for (int k = 0; k < kSteps; ++k) {
+    attention::WeightsWgmma<DType::kBF16, kDim>::Multiply(
+        values[k], attention::SwizzledOperand(others + k * 2 * 1024, 1024, Tile<kDim>::kAtomBytes),
+        sums);
+  }
+}
+
+#endif  // GRAFT_HOPPER
+
+// What a thread block works on: a sequence, and 64 rows of it, or 64 positions of its prefix.
+struct Block {
+  int begin;     // the sequence's first row
+  int num_rows;  // of the sequence
+  int first;     // of the block's rows, counted from `begin`, or of its positions
+  AttentionPrefix prefix;
+
+  // The rows that have most to do first, of all heads of a sequence. Few sequences are worked on at
+  // a time, whose rows the second-level cache holds.
+  __device__ Block(const AttentionBackwardArgs& args, bool from_last) {
+    const auto sequence = static_cast<int>(blockIdx.z);
+    begin = args.row_begin[sequence];
+    num_rows = args.row_begin[sequence + 1] - begin;
+    if (args.prefixes != nullptr) prefix = args.prefixes[sequence];
+    const int tile = static_cast<int>(from_last ? gridDim.y - 1 - blockIdx.y : blockIdx.y);
+    first = tile * kRows;
+  }
+};
+
+__device__ __forceinline__ Rows HeadRows(const AttentionBackwardArgs& args, const Block& block,
+                                         int head) {
+  return {static_cast<const Bfloat16*>(args.qkv) + block.begin * args.qkv_stride +
+              int64_t{head} * args.head_dim,
+          args.qkv_stride};
+}
+// Of a prefix: a head's keys, or, num_kv_heads further on, its values.
+__device__ __forceinline__ Rows PrefixRows(const AttentionBackwardArgs& args, const Block& block,
+                                           int head) {
+  return {static_cast<const Bfloat16*>(block.prefix.keys_values) + int64_t{head} * args.head_dim,
+          block.prefix.stride};
+}
+__device__ __forceinline__ Rows GradientRows(const Params& params, const Block& block, int head) {
+  const int64_t stride = int64_t{params.args.num_heads} * params.args.head_dim;
+  return {params.d_rounded + block.begin * stride + int64_t{head} * params.args.head_dim, stride};
+}
+
+// The keys or values that a block's queries see, in tiles: a prefix's, and behind them those of the
+// sequence's own rows.
+struct Seen {
+  Rows prefix, own;
+  int num_prefix;    // positions
+  int prefix_tiles;  // that they take
+  int num_rows;      // of the sequence
+
+  __device__ Seen(const AttentionBackwardArgs& args, const Block& block, int head)
+      : prefix(PrefixRows(args, block, head)),
+        own(HeadRows(args, block, args.num_heads + head)),
+        num_prefix(block.prefix.num_tokens),
+        prefix_tiles((num_prefix + kRows - 1) / kRows),
+        num_rows(block.num_rows) {}
+
+  // Calls bring(rows, the tile's first, how many there are of them).
+  template <typename Bring>
+  __device__ __forceinline__ void WithTile(int tile, const Bring& bring) const {
+    const bool is_own = tile >= prefix_tiles;
+    // Chosen one by one, they stay in registers.
+    const Rows rows = {is_own ? own.data : prefix.data, is_own ? own.stride : prefix.stride};
+    bring(rows, (is_own ? tile - prefix_tiles : tile) * kRows, is_own ? num_rows : num_prefix);
+  }
+  // Of a tile's keys, how many the sequence's row `row` sees; and whether any row might not see
+  // all.
+  __device__ __forceinline__ int NumSeen(int tile, int row) const {
+    return tile < prefix_tiles ? num_prefix - tile * kRows
+                               : row + 1 - (tile - prefix_tiles) * kRows;
+  }
+  __device__ __forceinline__ bool Masks(int tile, int num_tiles) const {
+    return tile + 1 == num_tiles || tile + 1 == prefix_tiles;
+  }
+};
+
+// Rounds the gradient of what attention made, where it is fp32, and forms the queries' means. A
+// warp per row and head. kFills: heads of fewer dimensions than kDim, by eights.
+template <int kDim, bool kFills, bool kRounds>
+__global__ void __launch_bounds__(kMeansThreads)
+    MeansKernel(const __grid_constant__ Params params) {
+  constexpr int kWidth = kDim / 32 < 4 ? 4 : kDim / 32;
+  const AttentionBackwardArgs& args = params.args;
+  const int lane = static_cast<int>(threadIdx.x) % 32;
+  const int64_t unit = int64_t{blockIdx.x} * (kMeansThreads / 32) + threadIdx.x / 32;
+  const int head_dim = kFills ? args.head_dim : kDim;
+  LetNextStart();
+  WaitForPrevious();
+  if (unit >= int64_t{args.num_rows} * args.num_heads) return;
+  const int64_t begin = unit * head_dim + lane * kWidth;
+  const int64_t count = lane * kWidth < head_dim ? kWidth : 0;
+  float d[kWidth], out[kWidth];
+  if constexpr (kRounds) {
+    LoadRun<true>(static_cast<const float*>(args.d_out) + begin, count, d);
+#pragma unroll
+    for (float& value : d) value = WidenElement(NarrowElement<Bfloat16>(value));
+    StoreRun<true>(d, count, params.d_rounded + begin);
+  } else {
+    LoadRun<true>(params.d_rounded + begin, count, d);
+  }
+  LoadRun<true>(static_cast<const Bfloat16*>(args.out) + begin, count, out);
+  float mean = 0.0f;
+#pragma unroll
+  for (int i = 0; i < kWidth; ++i) mean = __fmaf_rn(d[i], out[i], mean);
+  mean = ReduceWarp(mean, Add{});
+  const int64_t row = unit / args.num_heads;
+  if (lane == 0) params.means[unit % args.num_heads * args.num_rows + row] = mean;
+}
+
+template <int kDim, bool kFills>
+void LaunchMeans(const Params& params, Stream& stream) {
+  const int64_t units = int64_t{params.args.num_rows} * params.args.num_heads;
+  LaunchKernel(params.rounds ? MeansKernel<kDim, kFills, true> : MeansKernel<kDim, kFills, false>,
+               GridOf(CeilDiv(units, kMeansThreads / 32)), dim3(kMeansThreads), 0,
+               CudaStreamOf(stream), params);
+}
+
+}  // namespace graft::attention_backward
