@@ -65,6 +65,11 @@ struct Queries : Work<Shape> {
   // Of a thread's row: the columns of its warpgroup's products that it sees.
   struct Columns {
     int begin, end;
+
+    __device__ __forceinline__ bool Hides(int i) const {
+      const int column = LocalColumn(i);
+      return column >= end || column < begin;
+    }
   };
   __device__ __forceinline__ Columns Visible(int tile, int half) const {
     const int row = block.first + LocalRow() + half * 8;
@@ -85,11 +90,15 @@ struct Queries : Work<Shape> {
       WgmmaWait<0>();
       WgmmaKeep(scores);
       this->Cap(scores);
-      const bool masks = Masks(tile);
+      if (Masks(tile)) {
+        const Columns visible[2] = {Visible(tile, 0), Visible(tile, 1)};
 #pragma unroll
-      for (int half = 0; half < 2; ++half) {
-        AddScores(masks, Visible(tile, half), half, scores, maxima[half], sums[half]);
+        for (int i = 0; i < kSums; ++i) {
+          if (visible[i % 4 / 2].Hides(i)) scores[i] = -INFINITY;
+        }
       }
+#pragma unroll
+      for (int half = 0; half < 2; ++half) AddScores(half, scores, maxima[half], sums[half]);
       __syncthreads();
     }
 #pragma unroll
@@ -103,16 +112,13 @@ struct Queries : Work<Shape> {
   }
 
   // A row may see none of the tiles' keys so far: then its maximum is minus infinity.
-  __device__ __forceinline__ void AddScores(bool masks, const Columns& visible, int half,
-                                            float (&scores)[kSums], float& maximum,
+  __device__ __forceinline__ void AddScores(int half, float (&scores)[kSums], float& maximum,
                                             float& sum) const {
     float largest = maximum;
 #pragma unroll
     for (int i = 0; i < kSums / 2; ++i) {
       const int at = i / 2 * 4 + half * 2 + i % 2;
-      const int column = LocalColumn(at);
       scores[at] *= params.cap_log2;
-      if (masks && (column >= visible.end || column < visible.begin)) scores[at] = -INFINITY;
       largest = fmaxf(largest, scores[at]);
     }
     largest = fmaxf(largest, __shfl_xor_sync(0xffffffffu, largest, 1));
@@ -158,16 +164,18 @@ struct Queries : Work<Shape> {
     WgmmaKeep(scores);
     WgmmaKeep(worths);
     this->Cap(scores);
-    const bool masks = Masks(tile);
-    const Columns visible[2] = {Visible(tile, 0), Visible(tile, 1)};
 #pragma unroll
     for (int i = 0; i < kSums; ++i) {
-      const int half = i % 4 / 2, column = LocalColumn(i);
+      const int half = i % 4 / 2;
       const float t = scores[i];
       const float weight = Exp2(__fmaf_rn(t, params.cap_log2, -log_sums[half]));
       scores[i] = weight * (worths[i] - means[half]) * this->Slope(t);
-      if (masks && (column >= visible[half].end || column < visible[half].begin)) {
-        scores[i] = 0.0f;
+    }
+    if (Masks(tile)) {
+      const Columns visible[2] = {Visible(tile, 0), Visible(tile, 1)};
+#pragma unroll
+      for (int i = 0; i < kSums; ++i) {
+        if (visible[i % 4 / 2].Hides(i)) scores[i] = 0.0f;
       }
     }
     uint32_t packed[kColumns / 16][4];
@@ -268,39 +276,29 @@ struct Keys : Work<Shape> {
                   present);
   }
 
-  // Which queries of a tile see this thread's keys.
-  struct Mask {
-    bool applies;
-    int distance;  // from the thread's first key to the tile's first query
-    int window;
-    int num_queries;
-
-    __device__ __forceinline__ bool Hides(int i) const {
-      const int query = LocalColumn(i);
-      const int back = distance + query - i % 4 / 2 * 8;
-      return applies &&
-             (static_cast<unsigned>(back) >= static_cast<unsigned>(window) || query >= num_queries);
-    }
-  };
-  __device__ __forceinline__ Mask MaskOf(int step) const {
-    const int row = RowOf(step), tile = step % num_tiles;
-    const bool applies = (!is_prefix && tile == 0) || tile + 1 == num_tiles ||
-                         num_before + row + kRows - 1 >= params.window;
-    return {applies, num_before + row - LocalRow(), params.window, block.num_rows - row};
-  }
-
-  // Products q k become weights, `slopes` what the weights' gradients less their mean are
-  // multiplied by.
-  __device__ __forceinline__ void Weigh(const float* log_sums, const Mask& mask,
-                                        float (&weights)[kSums], float (&slopes)[kSums]) const {
+  // Products q k become weights. worths: the weights' gradients become those of q k, or, without
+  // `means`, any numbers what those less their mean are to be multiplied by.
+  __device__ __forceinline__ void Weigh(int step, const float* log_sums, const float* means,
+                                        float (&weights)[kSums], float (&worths)[kSums]) const {
     this->Cap(weights);
 #pragma unroll
     for (int i = 0; i < kSums; ++i) {
       const float t = weights[i];
-      const float log_sum = log_sums[LocalColumn(i)];
-      weights[i] = Exp2(__fmaf_rn(t, params.cap_log2, -log_sum));
-      if (mask.Hides(i)) weights[i] = 0.0f;
-      slopes[i] = weights[i] * this->Slope(t);
+      weights[i] = Exp2(__fmaf_rn(t, params.cap_log2, -log_sums[LocalColumn(i)]));
+      const float worth = means == nullptr ? 1.0f : worths[i] - means[LocalColumn(i)];
+      worths[i] = weights[i] * worth * this->Slope(t);
+    }
+    const int row = RowOf(step), tile = step % num_tiles;
+    const bool masks = (!is_prefix && tile == 0) || tile + 1 == num_tiles ||
+                       num_before + row + kRows - 1 >= params.window;
+    if (!masks) return;
+#pragma unroll
+    for (int i = 0; i < kSums; ++i) {
+      const int query = row + LocalColumn(i);
+      // How far the key lies back.
+      const int back = num_before + query - LocalRow() - i % 4 / 2 * 8;
+      const bool sees = back >= 0 && back < params.window && query < block.num_rows;
+      if (!sees) weights[i] = worths[i] = 0.0f;
     }
   }
 
@@ -308,8 +306,6 @@ struct Keys : Work<Shape> {
   __device__ __forceinline__ void AddQueries(int step, float (&keys)[kDim / 2],
                                              float (&values)[kDim / 2]) const {
     const int stage = step % 2;
-    const float* const log_sums = shared.Stats(stage, 0);
-    const float* const means = shared.Stats(stage, 1);
     float weights[kSums], worths[kSums];
     WgmmaFence();
     Multiply<kDim>(shared.Mine(0), shared.Others(stage, 0), weights);
@@ -318,16 +314,7 @@ struct Keys : Work<Shape> {
     WgmmaWait<0>();
     WgmmaKeep(weights);
     WgmmaKeep(worths);
-    const Mask mask = MaskOf(step);
-    this->Cap(weights);
-#pragma unroll
-    for (int i = 0; i < kSums; ++i) {
-      const int query = LocalColumn(i);
-      const float t = weights[i];
-      weights[i] = Exp2(__fmaf_rn(t, params.cap_log2, -log_sums[query]));
-      if (mask.Hides(i)) weights[i] = 0.0f;
-      worths[i] = weights[i] * (worths[i] - means[query]) * this->Slope(t);
-    }
+    Weigh(step, shared.Stats(stage, 0), shared.Stats(stage, 1), weights, worths);
     uint32_t packed_weights[4][4], packed_worths[4][4];
     Pack(weights, packed_weights);
     Pack(worths, packed_worths);
@@ -358,7 +345,7 @@ struct Keys : Work<Shape> {
     WgmmaKeep(products);
     if (group == 0) {
       float slopes[kSums];
-      Weigh(shared.Stats(stage, 0), MaskOf(step), products, slopes);
+      Weigh(step, shared.Stats(stage, 0), nullptr, products, slopes);
 #pragma unroll
       for (int i = 0; i < kSums / 4; ++i) {
         *Passed(i) = {slopes[4 * i], slopes[4 * i + 1], slopes[4 * i + 2], slopes[4 * i + 3]};
