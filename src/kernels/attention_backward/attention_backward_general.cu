@@ -90,6 +90,8 @@ struct Queries : Work<Shape> {
       WgmmaWait<0>();
       WgmmaKeep(scores);
       this->Cap(scores);
+#pragma unroll
+      for (float& score : scores) score = __fmul_rn(score, params.cap_log2);
       if (Masks(tile)) {
         const Columns visible[2] = {Visible(tile, 0), Visible(tile, 1)};
 #pragma unroll
@@ -117,9 +119,7 @@ struct Queries : Work<Shape> {
     float largest = maximum;
 #pragma unroll
     for (int i = 0; i < kSums / 2; ++i) {
-      const int at = i / 2 * 4 + half * 2 + i % 2;
-      scores[at] *= params.cap_log2;
-      largest = fmaxf(largest, scores[at]);
+      largest = fmaxf(largest, scores[i / 2 * 4 + half * 2 + i % 2]);
     }
     largest = fmaxf(largest, __shfl_xor_sync(0xffffffffu, largest, 1));
     largest = fmaxf(largest, __shfl_xor_sync(0xffffffffu, largest, 2));
