@@ -122,47 +122,73 @@ struct Work {
     }
   }
 
-  // Calls write(the row of the block, a dimension and the one behind it, its sums) for all that
-  // there are of `num_rows` rows.
-  template <typename Write>
-  __device__ __forceinline__ void ForEachPair(int which, int num_rows, const Write& write) const {
-    constexpr int kPairs = kDim / 2;
-    for (int unit = static_cast<int>(threadIdx.x); unit < kRows * kPairs; unit += Shape::kThreads) {
-      const int row = unit / kPairs, dim = unit % kPairs * 2;
-      if (block.first + row >= num_rows || dim >= args.head_dim) continue;
-      write(row, dim, SumsOf(which) + row * Shape::kRowFloats);
-    }
+  // Two dimensions of a row of the block, which a thread writes; its sums; and whether there is
+  // such a row among `num_rows`.
+  struct Pair {
+    int row, dim;
+    const float* sums;
+    bool exists;
+  };
+  static constexpr int kPairs = kRows * kDim / 2;
+  __device__ __forceinline__ Pair PairOf(int which, int num_rows, int unit) const {
+    const int row = unit / (kDim / 2), dim = unit % (kDim / 2) * 2;
+    return {row, dim, SumsOf(which) + row * Shape::kRowFloats,
+            block.first + row < num_rows && dim < args.head_dim};
   }
 
-  // Writes the block's rows of a head to d_qkv, the first 2 half dimensions turned back.
+  // Writes the block's rows of a head to d_qkv, the first 2 half dimensions turned back. The angles
+  // of several pairs are asked for at a time, since no read passes a write.
   __device__ __forceinline__ void StoreHead(int which, int head, int half) const {
-    ForEachPair(which, block.num_rows, [&](int local, int dim, const float* sums) {
-      const int row = block.begin + block.first + local;
-      float values[2];
+    constexpr int kAtOnce = 4;
+    static_assert(kPairs % (kAtOnce * Shape::kThreads) == 0);
+    for (int first = static_cast<int>(threadIdx.x); first < kPairs;
+         first += kAtOnce * Shape::kThreads) {
+      float2 angles[kAtOnce][2];
 #pragma unroll
-      for (int e = 0; e < 2; ++e) values[e] = Turned(sums, dim + e, row, half);
-      auto* const out = static_cast<Bfloat16*>(args.d_qkv) + row * args.qkv_stride +
-                        int64_t{head} * args.head_dim + dim;
-      *reinterpret_cast<uint32_t*>(out) = PackPair<Bfloat16>(values[0], values[1]);
-    });
+      for (int i = 0; i < kAtOnce; ++i) {
+        const Pair pair = PairOf(which, block.num_rows, first + i * Shape::kThreads);
+#pragma unroll
+        for (int e = 0; e < 2; ++e) angles[i][e] = AngleOf(pair, pair.dim + e, half);
+      }
+#pragma unroll
+      for (int i = 0; i < kAtOnce; ++i) {
+        const Pair pair = PairOf(which, block.num_rows, first + i * Shape::kThreads);
+        if (!pair.exists) continue;
+        auto* const out = static_cast<Bfloat16*>(args.d_qkv) +
+                          (block.begin + block.first + pair.row) * args.qkv_stride +
+                          int64_t{head} * args.head_dim + pair.dim;
+        *reinterpret_cast<uint32_t*>(out) =
+            PackPair<Bfloat16>(Turned(pair.sums, pair.dim, half, angles[i][0]),
+                               Turned(pair.sums, pair.dim + 1, half, angles[i][1]));
+      }
+    }
   }
-  __device__ __forceinline__ float Turned(const float* sums, int dim, int row, int half) const {
+  // The cosine and the sine by which a dimension turns.
+  __device__ __forceinline__ float2 AngleOf(const Pair& pair, int dim, int half) const {
+    if (!pair.exists || dim >= 2 * half) return {1.0f, 0.0f};
+    const int64_t angle = int64_t{args.positions[block.begin + block.first + pair.row]} * half +
+                          (dim < half ? dim : dim - half);
+    return {args.cos[angle], args.back_sin[angle]};
+  }
+  __device__ __forceinline__ float Turned(const float* sums, int dim, int half,
+                                          const float2& angle) const {
     if (dim >= 2 * half) return sums[dim];
-    const int pair = dim < half ? dim : dim - half;
-    const int64_t angle = int64_t{args.positions[row]} * half + pair;
-    float low = sums[pair], high = sums[pair + half];
-    RotatePair(args.cos[angle], args.back_sin[angle], &low, &high);
+    const int first = dim < half ? dim : dim - half;
+    float low = sums[first], high = sums[first + half];
+    RotatePair(angle.x, angle.y, &low, &high);
     return dim < half ? low : high;
   }
 
   // Writes the block's positions of a prefix's keys or, num_kv_heads heads further on, values.
   __device__ __forceinline__ void StorePrefixHead(int which, int head) const {
-    ForEachPair(which, block.prefix.num_tokens, [&](int local, int dim, const float* sums) {
+    for (int unit = static_cast<int>(threadIdx.x); unit < kPairs; unit += Shape::kThreads) {
+      const Pair pair = PairOf(which, block.prefix.num_tokens, unit);
+      if (!pair.exists) continue;
       float* const out =
-          block.prefix.d_keys_values +
-          (int64_t{2} * args.num_kv_heads * (block.first + local) + head) * args.head_dim + dim;
-      *reinterpret_cast<float2*>(out) = {sums[dim], sums[dim + 1]};
-    });
+          block.prefix.d_keys_values + pair.dim +
+          (int64_t{2} * args.num_kv_heads * (block.first + pair.row) + head) * args.head_dim;
+      *reinterpret_cast<float2*>(out) = {pair.sums[pair.dim], pair.sums[pair.dim + 1]};
+    }
   }
 };
 
