@@ -294,7 +294,7 @@ void LaunchPlain(const Params& params, Stream& stream) {
   LaunchPlainOf<Bfloat16, Bfloat16>(params, stream);
 }
 
-bool TakesTensorCoresForAll(const Params& params) {
+bool TakesTensorGeneral(const Params& params) {
   const AttentionBackwardArgs& args = params.args;
   return args.dtype == DType::kBF16 && args.head_dim % 8 == 0 && IsVectorAligned(args.qkv) &&
          IsVectorAligned(args.qkv_stride * 2) && IsVectorAligned(args.scratch) &&
@@ -303,7 +303,7 @@ bool TakesTensorCoresForAll(const Params& params) {
 
 bool TakesTensorCores(const Params& params) {
   const int32_t head_dim = params.args.head_dim;
-  return TakesTensorCoresForAll(params) && (head_dim == 64 || head_dim == 128) &&
+  return TakesTensorGeneral(params) && (head_dim == 64 || head_dim == 128) &&
          params.args.window == 0 && params.args.score_cap == 0.0f &&
          params.rotary_half * 2 == head_dim;
 }
@@ -313,11 +313,11 @@ constexpr KernelRow<Params> kKernels[] = {{"tensor-cores",
                                            {.hopper_code = true},
                                            TakesTensorCores,
                                            LaunchTensorCores},
-                                          {"tensor-cores-for-all",
+                                          {"tensor-general",
                                            "bf16; also windows and caps, heads by eights",
                                            {.hopper_code = true},
-                                           TakesTensorCoresForAll,
-                                           LaunchTensorCoresForAll},
+                                           TakesTensorGeneral,
+                                           LaunchTensorGeneral},
                                           {"plain", "all", {}, nullptr, LaunchPlain}};
 
 }  // namespace

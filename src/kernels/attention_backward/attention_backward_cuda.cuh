@@ -34,6 +34,6 @@ struct Params {
 // Full attention without a cap, heads of 64 or 128, which are turned back as a whole.
 void LaunchTensorCores(const Params& params, Stream& stream);
 // All else: windows, caps, rotary dimensions, and heads of up to 256 dimensions by eights.
-void LaunchTensorCoresForAll(const Params& params, Stream& stream);
+void LaunchTensorGeneral(const Params& params, Stream& stream);
 
 }  // namespace graft::attention_backward

@@ -421,7 +421,7 @@ struct Keys : Work<Shape> {
 // blockIdx: head, 64 queries, sequence.
 template <typename Shape>
 __global__ void __launch_bounds__(Shape::kThreads, Shape::kBlocks)
-    QueriesForAllKernel(const __grid_constant__ Params params) {
+    GeneralQueriesKernel(const __grid_constant__ Params params) {
 #if defined(GRAFT_HOPPER)
   extern __shared__ __align__(1024) unsigned char bytes[];
   LetNextStart();
@@ -434,7 +434,7 @@ __global__ void __launch_bounds__(Shape::kThreads, Shape::kBlocks)
 // blockIdx: key head, 64 keys of the sequence's rows, or of its prefix; sequence.
 template <typename Shape>
 __global__ void __launch_bounds__(Shape::kThreads, Shape::kBlocks)
-    KeysForAllKernel(const __grid_constant__ Params params, bool is_prefix) {
+    GeneralKeysKernel(const __grid_constant__ Params params, bool is_prefix) {
 #if defined(GRAFT_HOPPER)
   extern __shared__ __align__(1024) unsigned char bytes[];
   LetNextStart();
@@ -454,15 +454,15 @@ void LaunchShape(const Params& params, Stream& stream) {
     LaunchKernel(kernel, GridOf(heads, CeilDiv(rows_max, kRows), args.num_sequences),
                  dim3(Shape::kThreads), Shape::kBytes, CudaStreamOf(stream), params, more...);
   };
-  launch(QueriesForAllKernel<Shape>, args.sequence_rows_max, args.num_heads);
-  launch(KeysForAllKernel<Shape>, args.sequence_rows_max, args.num_kv_heads, false);
+  launch(GeneralQueriesKernel<Shape>, args.sequence_rows_max, args.num_heads);
+  launch(GeneralKeysKernel<Shape>, args.sequence_rows_max, args.num_kv_heads, false);
   if (args.prefixes == nullptr) return;
-  launch(KeysForAllKernel<Shape>, args.prefix_tokens_max, args.num_kv_heads, true);
+  launch(GeneralKeysKernel<Shape>, args.prefix_tokens_max, args.num_kv_heads, true);
 }
 
 }  // namespace
 
-void LaunchTensorCoresForAll(const Params& params, Stream& stream) {
+void LaunchTensorGeneral(const Params& params, Stream& stream) {
   const int32_t head_dim = params.args.head_dim;
   if (head_dim <= 64) return LaunchShape<HeadShape<64>>(params, stream);
   if (head_dim <= 96) return LaunchShape<HeadShape<96>>(params, stream);
