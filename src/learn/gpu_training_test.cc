@@ -322,7 +322,7 @@ TEST(GpuTrainableTest, RefusesByName) {
   EXPECT_NE(CheckTrainableOnGpu(partial, DType::kBF16, kGpu).message().find("partial_rotary"),
             std::string::npos);
   EXPECT_NE(
-      CheckTrainableOnGpu(ConfigOf(80, 4, 2), DType::kBF16, kGpu).message().find("heads of 80"),
+      CheckTrainableOnGpu(ConfigOf(258, 4, 2), DType::kBF16, kGpu).message().find("heads of 258"),
       std::string::npos);
 }
 
