@@ -15,6 +15,7 @@
 #include "learn/training_transformer.h"
 #include "model/kv_pool.h"
 #include "model/rope_table.h"
+#include "tensor/device_traits.h"
 
 namespace graft {
 namespace {
@@ -59,7 +60,11 @@ Status CheckTrainableOnGpu(const ModelConfig& config, DType dtype, const Device&
   if (dtype == DType::kF32) return OkStatus();
   RETURN_IF_ERROR(CheckAttentionBackward(dtype, config.head_dim, device));
   const KvLayout layout = GpuPoolLayout(config, dtype, device);
-  if (!AttentionTellsGivenRows(layout, device)) return NotOnGpu("bf16 on cards before Hopper");
+  if (!TraitsOf(device).has_hopper_code) return NotOnGpu("bf16 on cards before Hopper");
+  if (!AttentionTellsGivenRows(layout, device)) {
+    return NotOnGpu("bf16 with heads of " + std::to_string(config.head_dim) +
+                    ", for which attention has no kernel of given rows");
+  }
   if (config.hidden_size % 8 != 0 || config.intermediate_size % 8 != 0 ||
       config.vocab_size % 8 != 0) {
     return NotOnGpu(
