@@ -28,12 +28,25 @@ void CheckArgs(const RmsNormArgs& args) {
   }
 }
 
+// The copy's type and stride, where the caller left them to the op.
+void CompleteCopy(RmsNormArgs* args, const Stream& stream) {
+  if (args->copy == nullptr) return;
+  CHECK(args->copy != args->x && args->copy != args->out) << "the copy is a third array";
+  if (!args->copy_dtype.has_value()) args->copy_dtype = args->out_dtype;
+  if (args->copy_stride == 0) args->copy_stride = args->num_heads * args->n;
+  CHECK_GE(args->copy_stride, args->num_heads * args->n);
+  CHECK(args->out_dtype == DType::kF32 || *args->copy_dtype == args->out_dtype)
+      << "a copy of another type than out stands beside fp32";
+  CHECK(!stream.device.is_cpu() || *args->copy_dtype == DType::kF32) << "copies here are fp32";
+}
+
 }  // namespace
 
 void RmsNorm(const RmsNormArgs& args, Stream& stream) {
   CheckArgs(args);
-  CHECK(args.copy == nullptr || (!stream.device.is_cpu() && !args.accumulate)) << "no copy here";
-  RmsNormOnDevice(args, stream);
+  RmsNormArgs complete = args;
+  CompleteCopy(&complete, stream);
+  RmsNormOnDevice(complete, stream);
 }
 
 }  // namespace graft

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 
 #include "tensor/dtype.h"
 #include "tensor/stream.h"
@@ -18,9 +19,12 @@ struct RmsNormArgs {
   int64_t out_stride = 0;
   DType out_dtype = DType::kF32;
   bool accumulate = false;  // added to out, which is fp32 and not x
-  // [num_tokens, num_heads, n] without gaps, of out_dtype, or null: x itself, rounded, for a
-  // backward. On a GPU alone, without accumulate.
+  // As x, of copy_dtype, tokens copy_stride apart, or null: x itself, rounded, for a backward.
+  // Neither x nor out.
   void* copy = nullptr;
+  // Not set: out_dtype. Any beside an fp32 out, on the CPU fp32 alone.
+  std::optional<DType> copy_dtype;
+  int64_t copy_stride = 0;  // 0: without gaps
   int64_t num_tokens = 0;
   int32_t num_heads = 1;
   int64_t n = 0;

@@ -44,6 +44,14 @@ void NormalizeVector(const float* x, const float* weight, float epsilon, int64_t
   }
 }
 
+void CopyNormInput(const float* x, int64_t n, float* copy) {
+  constexpr int kLanes = Vec::kLanes;
+  int64_t i = 0;
+  for (; i + kLanes <= n; i += kLanes) Vec::Load(x + i).Store(copy + i);
+  const int left = static_cast<int>(n - i);
+  Vec::LoadPartial(x + i, left).StorePartial(copy + i, left);
+}
+
 template <typename T, bool kAdd = false>
 void NormalizeRows(const RmsNormArgs& args, Stream& stream) {
   const int64_t bytes_per_row = args.num_heads * args.n * (sizeof(float) + sizeof(T));
@@ -51,6 +59,10 @@ void NormalizeRows(const RmsNormArgs& args, Stream& stream) {
     for (int64_t token = begin; token < end; ++token) {
       const float* x = args.x + token * args.x_stride;
       T* out = static_cast<T*>(args.out) + token * args.out_stride;
+      if (args.copy != nullptr) {
+        CopyNormInput(x, args.num_heads * args.n,
+                      static_cast<float*>(args.copy) + token * args.copy_stride);
+      }
       for (int32_t head = 0; head < args.num_heads; ++head) {
         NormalizeVector<kAdd>(x + head * args.n, args.weight, args.epsilon, args.n,
                               out + head * args.n);

@@ -1,6 +1,7 @@
 // A block normalizes a long vector. Its threads keep what they read in registers between the two
 // passes. A warp normalizes a short one (Qwen3's heads). The order of summation depends on n alone.
 #include <algorithm>
+#include <type_traits>
 
 #include "kernels/common/cuda_launch.cuh"
 #include "kernels/common/cuda_reduce.cuh"
@@ -33,16 +34,19 @@ __device__ __forceinline__ void StoreOrAdd(float (&values)[kWidth], int64_t coun
 
 // Norms one vector with `num_threads` threads, of which this is number `thread`. They are a warp,
 // or a block (which passes `shared`). Where `active` is false the threads join the reductions and
-// write nothing. kAdd: the result is added to what `out` holds.
-template <typename T, bool kVectors, bool kBlock, int kRunsKept, bool kAdd, bool kCopy>
+// write nothing. kAdd: the result is added to what `out` holds. C: the copy's type; void: there is
+// none.
+template <typename T, bool kVectors, bool kBlock, int kRunsKept, bool kAdd, typename C>
 __device__ __forceinline__ void NormalizeVector(const RmsNormArgs& args, int64_t vector,
                                                 int num_threads, int thread, float* shared) {
+  constexpr bool kCopy = !std::is_void_v<C>;
   const bool active = vector < args.num_tokens * args.num_heads;
   const int64_t token = vector / args.num_heads;
   const int64_t offset = vector % args.num_heads * args.n;
   const float* x = args.x + token * args.x_stride + offset;
   T* out = static_cast<T*>(args.out) + token * args.out_stride + offset;
-  T* copy = kCopy ? static_cast<T*>(args.copy) + vector * args.n : nullptr;
+  [[maybe_unused]] C* copy = nullptr;
+  if constexpr (kCopy) copy = static_cast<C*>(args.copy) + token * args.copy_stride + offset;
   const int64_t n = active ? args.n : 0;
   const int64_t stride = int64_t{num_threads} * kWidth;
   const int64_t first = int64_t{thread} * kWidth;
@@ -99,27 +103,27 @@ __device__ __forceinline__ void NormalizeVector(const RmsNormArgs& args, int64_t
   }
 }
 
-template <typename T, bool kVectors, int kRuns, bool kAdd, bool kCopy>
+template <typename T, bool kVectors, int kRuns, bool kAdd, typename C>
 __global__ void __launch_bounds__(kThreadsMax) NormalizeByBlock(RmsNormArgs args) {
   __shared__ float sums[kThreadsMax / kWarpThreads];
   LetNextStart();
-  NormalizeVector<T, kVectors, true, kRuns, kAdd, kCopy>(
-      args, blockIdx.x, static_cast<int>(blockDim.x), static_cast<int>(threadIdx.x), sums);
+  NormalizeVector<T, kVectors, true, kRuns, kAdd, C>(args, blockIdx.x, static_cast<int>(blockDim.x),
+                                                     static_cast<int>(threadIdx.x), sums);
 }
 
-template <typename T, bool kVectors, bool kAdd, bool kCopy>
+template <typename T, bool kVectors, bool kAdd, typename C>
 __global__ void __launch_bounds__(kWarpsPerBlock* kWarpThreads) NormalizeByWarp(RmsNormArgs args) {
   const int64_t vector = int64_t{blockIdx.x} * kWarpsPerBlock + threadIdx.x / kWarpThreads;
   LetNextStart();
-  NormalizeVector<T, kVectors, false, kFewRuns, kAdd, kCopy>(
+  NormalizeVector<T, kVectors, false, kFewRuns, kAdd, C>(
       args, vector, kWarpThreads, static_cast<int>(threadIdx.x % kWarpThreads), nullptr);
 }
 
-template <typename T, bool kVectors, bool kAdd, bool kCopy>
+template <typename T, bool kVectors, bool kAdd, typename C>
 void Launch(const RmsNormArgs& args, Stream& stream) {
   const int64_t num_vectors = args.num_tokens * args.num_heads;
   if (args.n <= kWarpElementsMax) {
-    LaunchKernel(NormalizeByWarp<T, kVectors, kAdd, kCopy>,
+    LaunchKernel(NormalizeByWarp<T, kVectors, kAdd, C>,
                  static_cast<unsigned>(CeilDiv(num_vectors, kWarpsPerBlock)),
                  kWarpsPerBlock * kWarpThreads, 0, CudaStreamOf(stream), args);
     return;
@@ -127,9 +131,20 @@ void Launch(const RmsNormArgs& args, Stream& stream) {
   const int64_t threads_wanted = CeilDiv(CeilDiv(args.n, 2 * kWidth), kWarpThreads) * kWarpThreads;
   const auto threads = static_cast<unsigned>(std::min<int64_t>(threads_wanted, kThreadsMax));
   const auto kernel = args.n <= int64_t{threads} * kFewRuns * kWidth
-                          ? NormalizeByBlock<T, kVectors, kFewRuns, kAdd, kCopy>
-                          : NormalizeByBlock<T, kVectors, kManyRuns, kAdd, kCopy>;
+                          ? NormalizeByBlock<T, kVectors, kFewRuns, kAdd, C>
+                          : NormalizeByBlock<T, kVectors, kManyRuns, kAdd, C>;
   LaunchKernel(kernel, static_cast<unsigned>(num_vectors), threads, 0, CudaStreamOf(stream), args);
+}
+
+template <typename T, bool kVectors, bool kAdd>
+void LaunchWithCopy(const RmsNormArgs& args, Stream& stream) {
+  if (args.copy == nullptr) return Launch<T, kVectors, kAdd, void>(args, stream);
+  if constexpr (std::is_same_v<T, float>) {
+    DispatchDType(*args.copy_dtype,
+                  [&]<typename C>() { Launch<T, kVectors, kAdd, C>(args, stream); });
+  } else {
+    Launch<T, kVectors, kAdd, T>(args, stream);
+  }
 }
 
 }  // namespace
@@ -139,13 +154,11 @@ void RmsNormCuda(const RmsNormArgs& args, Stream& stream) {
   const bool vectors = IsVectorAligned(args.x) && IsVectorAligned(args.out) &&
                        IsVectorAligned(args.weight) && IsVectorAligned(args.copy) &&
                        IsVectorAligned(args.x_stride * 4) && args.out_stride % kWidth == 0 &&
-                       args.n % kWidth == 0;
+                       args.copy_stride % kWidth == 0 && args.n % kWidth == 0;
   DispatchVectors(vectors, [&]<bool kVectors>() {
-    if (args.accumulate) return Launch<float, kVectors, true, false>(args, stream);
-    DispatchDType(args.out_dtype, [&]<typename T>() {
-      if (args.copy == nullptr) return Launch<T, kVectors, false, false>(args, stream);
-      Launch<T, kVectors, false, true>(args, stream);
-    });
+    if (args.accumulate) return LaunchWithCopy<float, kVectors, true>(args, stream);
+    DispatchDType(args.out_dtype,
+                  [&]<typename T>() { LaunchWithCopy<T, kVectors, false>(args, stream); });
   });
 }
 

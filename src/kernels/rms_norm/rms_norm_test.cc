@@ -147,6 +147,63 @@ TEST(RmsNormTest, AccumulateAddsToTheOutput) {
   }
 }
 
+// What a backward needs of x: copied beside norms in place, into other arrays and on top of sums,
+// without a change of their bits.
+template <typename C>
+void ExpectCopies(const Case& c, Stream& stream) {
+  SCOPED_TRACE(std::to_string(c.num_tokens) + " x " + std::to_string(c.n));
+  const int64_t row = c.num_heads * c.n, stride = row + c.gap, copy_stride = row + 2 * c.gap;
+  const auto x = Input<float>::Normal(c.num_tokens * stride, 1, c.misalign, 3.0);
+  const auto weight = Input<float>::Normal(c.n, 2, c.misalign);
+  const auto before = Input<float>::Normal(c.num_tokens * stride, 3, c.misalign);
+  for (const bool accumulate : {false, true}) {
+    for (const bool in_place : {false, true}) {
+      if (accumulate && in_place) continue;
+      const Input<float>& initial = in_place ? x : before;
+      Output<float> plain(initial, c.misalign), out(initial, c.misalign);
+      Output<C> copy(c.num_tokens * copy_stride, c.misalign);
+      RmsNormArgs args{.x = in_place ? plain.data() : x.data(),
+                       .x_stride = stride,
+                       .weight = weight.data(),
+                       .out = plain.data(),
+                       .out_stride = stride,
+                       .accumulate = accumulate,
+                       .num_tokens = c.num_tokens,
+                       .num_heads = c.num_heads,
+                       .n = c.n};
+      RmsNorm(args, stream);
+      if (in_place) args.x = out.data();
+      args.out = out.data();
+      args.copy = copy.data();
+      args.copy_dtype = DTypeOf<C>();
+      args.copy_stride = copy_stride;
+      RmsNorm(args, stream);
+      Synchronize(stream);
+      EXPECT_TRUE(out.GuardsIntact() && copy.GuardsIntact());
+      EXPECT_TRUE(testing::BitEqual(plain.data(), out.data(), plain.size()));
+      for (int64_t i = 0; i < copy.size(); ++i) {
+        const int64_t token = i / copy_stride, column = i % copy_stride;
+        if (column >= row) {
+          ASSERT_TRUE(copy.IsUntouched(i)) << i;
+          continue;
+        }
+        const C rounded = FromFloat<C>(x[token * stride + column]);
+        ASSERT_TRUE(testing::BitEqual(&copy[i], &rounded, 1)) << i;
+      }
+    }
+  }
+}
+
+TEST(RmsNormTest, CopiesWhatItNormalises) {
+  for (const Case& c : kCases) {
+    ForEachDevice([&](Stream& stream) { ExpectCopies<float>(c, stream); });
+    testing::ForFirstGpu([&](Stream& stream) {
+      ExpectCopies<Bfloat16>(c, stream);
+      ExpectCopies<Float16>(c, stream);
+    });
+  }
+}
+
 TEST(RmsNormTest, ZerosStayZerosAndNanSpreadsOverItsVectorOnly) {
   Shared<float> x{std::vector<float>(3 * 20, 0.0f)};
   for (int i = 40; i < 60; ++i) x[i] = 1.0f;
@@ -222,6 +279,17 @@ TEST(RmsNormDeathTest, RefusesBadShapes) {
   EXPECT_DEATH(RmsNorm(args, stream), "accumulate in place");
   args.out = nullptr;
   EXPECT_DEATH(RmsNorm(args, stream), "out");
+  args.accumulate = false;
+  args.out = args.copy = x.data();
+  EXPECT_DEATH(RmsNorm(args, stream), "third array");
+  std::vector<float> copy(16);
+  args.copy = copy.data();
+  RmsNorm(args, stream);
+  args.copy_stride = 7;
+  EXPECT_DEATH(RmsNorm(args, stream), "copy_stride");
+  args.copy_stride = 8;
+  args.copy_dtype = DType::kBF16;
+  EXPECT_DEATH(RmsNorm(args, stream), "copies here are fp32");
 }
 
 }  // namespace rms_norm_test

@@ -1,7 +1,10 @@
 #include "kernels/rope_kv_write/rope_kv_write.h"
 
+#include <cstring>
+
 #include "base/check.h"
 #include "kernels/attention/attention.h"
+#include "kernels/common/parallel_rows.h"
 #include "kernels/kv_write/kv_write.h"
 #include "kernels/rms_norm/rms_norm.h"
 #include "kernels/rope/rope.h"
@@ -25,6 +28,7 @@ void CheckArgs(const RopeKvWriteArgs& args, const Stream& stream) {
   CHECK(args.layer >= 0 && args.layer < layout.num_layers)
       << "layer " << args.layer << " of " << layout.num_layers;
   CHECK((args.q_norm_weight == nullptr) == (args.k_norm_weight == nullptr));
+  CHECK(args.unnormed == nullptr || args.q_norm_weight != nullptr) << "there are no norms";
   CHECK(args.copy == nullptr || !stream.device.is_cpu()) << "a copy on the CPU";
   if (args.num_rows == 0) return;
   CHECK(args.qkv != nullptr && args.positions != nullptr && args.pool != nullptr);
@@ -47,10 +51,22 @@ void NormHeads(const RopeKvWriteArgs& args, float* x, const float* weight, int32
           stream);
 }
 
+void KeepUnnormed(const RopeKvWriteArgs& args, Stream& stream) {
+  const int64_t n = int64_t{args.num_q_heads + args.layout.num_kv_heads} * args.layout.head_dim;
+  const int64_t bytes = n * int64_t{sizeof(float)};
+  auto* const kept = static_cast<float*>(args.unnormed);
+  ParallelRows(args.num_rows, 2 * bytes, stream, [&](int64_t begin, int64_t end) {
+    for (int64_t row = begin; row < end; ++row) {
+      std::memcpy(kept + row * n, args.qkv + row * args.row_stride, static_cast<size_t>(bytes));
+    }
+  });
+}
+
 void RopeKvWriteCpu(const RopeKvWriteArgs& args, Stream& stream) {
   const int32_t num_kv_heads = args.layout.num_kv_heads;
   float* k = args.qkv + int64_t{args.num_q_heads} * args.layout.head_dim;
   if (args.q_norm_weight != nullptr) {
+    if (args.unnormed != nullptr) KeepUnnormed(args, stream);
     NormHeads(args, args.qkv, args.q_norm_weight, args.num_q_heads, stream);
     NormHeads(args, k, args.k_norm_weight, num_kv_heads, stream);
   }

@@ -36,6 +36,9 @@ struct RopeKvWriteArgs {
   // As qkv without gaps, of layout.dtype, or null: what qkv has become, rounded, for a backward. On
   // a GPU alone.
   void* copy = nullptr;
+  // [num_rows, num_q_heads + num_kv_heads, head_dim] without gaps, or null: queries and keys as the
+  // norms took them, for a backward. Of layout.dtype, rounded; on the CPU fp32. Without norms null.
+  void* unnormed = nullptr;
 };
 
 void RopeKvWrite(const RopeKvWriteArgs& args, Stream& stream);

@@ -123,6 +123,18 @@ __device__ __forceinline__ void LoadHead(const float* from, int lane, const Head
   }
 }
 
+// `to` is where the head begins.
+template <bool kVectors, int kRuns, typename T>
+__device__ __forceinline__ void StoreHead(const HeadRun (&x)[kRuns], int lane,
+                                          const HeadShape& shape, T* to) {
+#pragma unroll
+  for (int run = 0; run < kRuns; ++run) {
+    const RunRange range = shape.RangeOf(lane, run);
+    StoreRun<kVectors>(x[run].low, range.count, to + range.low);
+    StoreRun<kVectors>(x[run].high, range.count, to + range.high);
+  }
+}
+
 // The rotation of each dimension of a run.
 struct Angles {
   float cos[kWidth];
@@ -192,6 +204,11 @@ __global__ void __launch_bounds__(kThreads) RopeKvWriteKernel(RopeKvWriteArgs ar
   HeadRun x[kRuns] = {};
   if (active) LoadHead<kVectors>(data, place.lane, shape, x);
   if (normalizes) {
+    if (args.unnormed != nullptr && active && !place.is_value) {
+      const int num_turned = num_heads - layout.num_kv_heads;
+      T* kept = static_cast<T*>(args.unnormed) + (place.row * num_turned + head) * layout.head_dim;
+      StoreHead<kVectors>(x, place.lane, shape, kept);
+    }
     // All lanes join the sum, those of values and of inactive heads too, because a shuffle needs
     // the whole warp.
     HeadRun normed[kRuns];
@@ -205,12 +222,7 @@ __global__ void __launch_bounds__(kThreads) RopeKvWriteKernel(RopeKvWriteArgs ar
   if (!place.is_value) RotateHead<kVectors>(angles, place.lane, shape, x, data);
   if (args.copy != nullptr) {
     T* copy = static_cast<T*>(args.copy) + (place.row * num_heads + head) * layout.head_dim;
-#pragma unroll
-    for (int run = 0; run < kRuns; ++run) {
-      const RunRange range = shape.RangeOf(place.lane, run);
-      StoreRun<kVectors>(x[run].low, range.count, copy + range.low);
-      StoreRun<kVectors>(x[run].high, range.count, copy + range.high);
-    }
+    StoreHead<kVectors>(x, place.lane, shape, copy);
   }
   if (place.is_key || place.is_value) WriteToPage<T, kVectors>(args, place, numbers, x);
 }
@@ -221,11 +233,11 @@ void RopeKvWriteCuda(const RopeKvWriteArgs& args, Stream& stream) {
   if (args.num_rows == 0) return;
   const KvLayout& layout = args.layout;
   const int64_t half = layout.head_dim / 2;
-  const bool vectors = half % kWidth == 0 && args.rotary_dim / 2 % kWidth == 0 &&
-                       IsVectorAligned(args.qkv) && args.row_stride % kWidth == 0 &&
-                       IsVectorAligned(args.cos) && IsVectorAligned(args.sin) &&
-                       IsVectorAligned(args.pool) && IsVectorAligned(args.copy) &&
-                       IsVectorAligned(args.q_norm_weight) && IsVectorAligned(args.k_norm_weight);
+  const bool vectors =
+      half % kWidth == 0 && args.rotary_dim / 2 % kWidth == 0 && IsVectorAligned(args.qkv) &&
+      args.row_stride % kWidth == 0 && IsVectorAligned(args.cos) && IsVectorAligned(args.sin) &&
+      IsVectorAligned(args.pool) && IsVectorAligned(args.copy) && IsVectorAligned(args.unnormed) &&
+      IsVectorAligned(args.q_norm_weight) && IsVectorAligned(args.k_norm_weight);
   const int64_t num_heads = args.num_q_heads + int64_t{2} * layout.num_kv_heads;
   const dim3 grid = GridOf(args.num_rows, CeilDiv(num_heads, kHeadsPerBlock));
   DispatchDType(layout.dtype, [&]<typename T>() {

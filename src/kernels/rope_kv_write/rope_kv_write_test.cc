@@ -171,6 +171,62 @@ TEST(RopeKvWriteTest, EqualsTheOpsThatItStandsFor) {
   }
 }
 
+template <typename T>
+RopeKvWriteArgs ArgsOf(const Case& c, const Operands<T>& operands, float* qkv, T* pool) {
+  return {.qkv = qkv,
+          .row_stride = operands.stride,
+          .num_rows = c.num_rows,
+          .num_q_heads = c.num_q_heads,
+          .q_norm_weight = operands.q_weight.data(),
+          .k_norm_weight = operands.k_weight.data(),
+          .positions = operands.positions.data(),
+          .rotary_dim = c.rotates(),
+          .cos = operands.cos.data(),
+          .sin = operands.sin.data(),
+          .layout = operands.layout,
+          .pool = pool,
+          .row_page = operands.pages.data(),
+          .row_slot = operands.slots.data()};
+}
+
+// What a backward of the norms needs, beside the bits that are made without it. U: fp32 on the CPU,
+// the pool's type on a GPU.
+template <typename T, typename U>
+void ExpectKeepsUnnormed(const Case& c, Stream& stream) {
+  SCOPED_TRACE(std::to_string(c.num_rows) + " rows, head_dim " + std::to_string(c.head_dim));
+  const Operands<T> operands(c);
+  const int64_t n = int64_t{c.num_q_heads + c.num_kv_heads} * c.head_dim;
+  const int64_t pool_elements = operands.num_pages * operands.layout.PageElements();
+  Output<float> plain(operands.qkv, c.misalign), qkv(operands.qkv, c.misalign);
+  Output<T> plain_pool(pool_elements, c.misalign), pool(pool_elements, c.misalign);
+  Output<U> unnormed(c.num_rows * n, c.misalign);
+  RopeKvWrite(ArgsOf(c, operands, plain.data(), plain_pool.data()), stream);
+  RopeKvWriteArgs args = ArgsOf(c, operands, qkv.data(), pool.data());
+  args.unnormed = unnormed.data();
+  RopeKvWrite(args, stream);
+  Synchronize(stream);
+  EXPECT_TRUE(unnormed.GuardsIntact() && qkv.GuardsIntact() && pool.GuardsIntact());
+  EXPECT_TRUE(testing::BitEqual(plain.data(), qkv.data(), qkv.size()));
+  EXPECT_TRUE(testing::BitEqual(plain_pool.data(), pool.data(), pool.size()));
+  for (int64_t i = 0; i < unnormed.size(); ++i) {
+    const U expected = FromFloat<U>(operands.qkv[i / n * operands.stride + i % n]);
+    ASSERT_TRUE(testing::BitEqual(&unnormed[i], &expected, 1)) << i;
+  }
+}
+
+TEST(RopeKvWriteTest, KeepsWhatTheNormsTook) {
+  for (const Case& c : kCases) {
+    testing::ForEachCpu([&](Stream& stream) {
+      ExpectKeepsUnnormed<float, float>(c, stream);
+      ExpectKeepsUnnormed<Float16, float>(c, stream);
+    });
+    testing::ForFirstGpu([&](Stream& stream) {
+      ExpectKeepsUnnormed<float, float>(c, stream);
+      ExpectKeepsUnnormed<Bfloat16, Bfloat16>(c, stream);
+    });
+  }
+}
+
 TEST(RopeKvWriteDeathTest, RefusesBadShapes) {
   ThreadPool threads(1);
   Stream stream{.device = {}, .cpu_threads = &threads};
@@ -199,6 +255,9 @@ TEST(RopeKvWriteDeathTest, RefusesBadShapes) {
   args.q_norm_weight = table.data();
   EXPECT_DEATH(RopeKvWrite(args, stream), "k_norm_weight");
   args.q_norm_weight = nullptr;
+  args.unnormed = pool.data();
+  EXPECT_DEATH(RopeKvWrite(args, stream), "there are no norms");
+  args.unnormed = nullptr;
   args.rotary_dim = 6;
   EXPECT_DEATH(RopeKvWrite(args, stream), "rotary_dim 6 of 8");
   args.layout.head_dim = 7;
