@@ -200,6 +200,19 @@ inline ::testing::AssertionResult IsClose(double actual, const Reference& expect
          << actual << " instead of " << expected.value << ", further than " << bound;
 }
 
+// The derivative of function() by *x, of a smooth function in double: some ten digits.
+template <typename Function>
+double NumericDerivative(double* x, const Function& function) {
+  const double at = *x;
+  const double step = 1e-5 * (1.0 + std::fabs(at));
+  *x = at + step;
+  const double above = function();
+  *x = at - step;
+  const double below = function();
+  *x = at;
+  return (above - below) / (2.0 * step);
+}
+
 // The same bits, so that NaN equals itself and -0 does not equal 0.
 template <typename T>
 bool BitEqual(const T* a, const T* b, int64_t n) {

@@ -7,18 +7,45 @@ namespace graft {
 
 GRAFT_OP(RmsNormBackward, RmsNormBackwardArgs)
 
+namespace {
+
+void CompleteStrides(RmsNormBackwardArgs* args) {
+  const int64_t row = args->num_heads * args->n;
+  for (int64_t* stride : {&args->x_stride, &args->d_out_stride, &args->d_x_stride}) {
+    if (*stride == 0) *stride = row;
+    CHECK_GE(*stride, row) << "rows lie over each other";
+  }
+}
+
+void CheckArgs(const RmsNormBackwardArgs& args) {
+  CHECK(args.x != nullptr && args.weight != nullptr);
+  if (args.d_out == nullptr) {
+    CHECK(args.normed != nullptr) << "nothing to compute";
+    return;
+  }
+  CHECK(args.d_x != nullptr || args.d_x_copy != nullptr) << "no place for the gradient";
+  CHECK(args.d_x != args.d_out) << "a gradient in place is written to d_x_copy";
+  if (args.d_x_copy != args.d_out) return;
+  CHECK(args.d_x == nullptr && args.rows == nullptr && args.d_dtype == args.x_dtype &&
+        args.d_x_stride == args.d_out_stride)
+      << "in place elements keep their size and place";
+}
+
+}  // namespace
+
 void RmsNormBackward(const RmsNormBackwardArgs& args, Stream& stream) {
-  CHECK(!stream.device.is_cpu() ||
-        (args.x_dtype == DType::kF32 && args.d_dtype == DType::kF32 && args.rows == nullptr &&
-         args.d_x_copy == nullptr && args.normed == nullptr && args.d_out != nullptr))
-      << "on the CPU all is fp32 and in place";
+  CHECK(!stream.device.is_cpu() || (args.x_dtype == DType::kF32 && args.d_dtype == DType::kF32 &&
+                                    args.normed == nullptr && args.d_out != nullptr))
+      << "on the CPU all is fp32, and nothing is normed again";
   CHECK(args.d_dtype == DType::kF32 || args.d_dtype == args.x_dtype);
   CHECK_GE(args.num_rows, 0);
   if (args.num_rows == 0) return;
   CHECK_GT(args.n, 0);
-  CHECK(args.x != nullptr && args.weight != nullptr);
-  CHECK(args.d_out != nullptr ? args.d_x != nullptr : args.normed != nullptr);
-  RmsNormBackwardOnDevice(args, stream);
+  CHECK_GT(args.num_heads, 0);
+  RmsNormBackwardArgs complete = args;
+  CompleteStrides(&complete);
+  CheckArgs(complete);
+  RmsNormBackwardOnDevice(complete, stream);
 }
 
 }  // namespace graft
