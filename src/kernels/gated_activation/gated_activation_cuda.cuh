@@ -17,9 +17,14 @@ __device__ __forceinline__ float SiluTimes(float gate, float up) {
   return SigmoidTimes(gate, -gate, up);
 }
 
-__device__ __forceinline__ float GeluTanhTimes(float gate, float up) {
+// The exponent of the sigmoid by which GELU's tanh formula multiplies the gate.
+__device__ __forceinline__ float GeluTanhExponent(float gate) {
   const float factor = __fmaf_rn(__fmul_rn(gate, gate), 0.044715f, 1.0f);
-  return SigmoidTimes(gate, __fmul_rn(__fmul_rn(-gate, factor), 1.5957691216f), up);
+  return __fmul_rn(__fmul_rn(-gate, factor), 1.5957691216f);
+}
+
+__device__ __forceinline__ float GeluTanhTimes(float gate, float up) {
+  return SigmoidTimes(gate, GeluTanhExponent(gate), up);
 }
 
 }  // namespace graft

@@ -11,7 +11,26 @@ constexpr int kThreads = 256;
 constexpr int kWidth = 8;
 constexpr int kBlockElements = kThreads * kWidth;
 
-template <typename T, typename D, bool kVectors>
+// f(gate) is gate * sigmoid(t). `steepness` is gate dt/dgate, by which f' = sigmoid (1 + steepness
+// (1 - sigmoid)).
+struct GateTerms {
+  float exponent;  // -t
+  float steepness;
+};
+
+template <Activation kActivation>
+__device__ __forceinline__ GateTerms TermsOf(float gate) {
+  if constexpr (kActivation == Activation::kSilu) {
+    return {-gate, gate};
+  } else {
+    // Beyond 20 on either side f is 0 or the gate itself, and the cube must not overflow.
+    const float x = fmaxf(-20.0f, fminf(20.0f, gate));
+    const float factor = __fmaf_rn(__fmul_rn(x, x), 0.134145f, 1.0f);
+    return {GeluTanhExponent(gate), __fmul_rn(__fmul_rn(x, factor), 1.5957691216f)};
+  }
+}
+
+template <typename T, typename D, bool kVectors, Activation kActivation>
 __global__ void __launch_bounds__(kThreads)
     GatedActivationBackwardKernel(GatedActivationBackwardArgs args) {
   const int64_t row = blockIdx.x;
@@ -29,13 +48,16 @@ __global__ void __launch_bounds__(kThreads)
   if (args.activated != nullptr) {
     float activated[kWidth];
 #pragma unroll
-    for (int i = 0; i < kWidth; ++i) activated[i] = SiluTimes(gate[i], up[i]);
+    for (int i = 0; i < kWidth; ++i) {
+      activated[i] = SigmoidTimes(gate[i], TermsOf<kActivation>(gate[i]).exponent, up[i]);
+    }
     StoreRun<kVectors>(activated, count, static_cast<T*>(args.activated) + row * args.n + begin);
   }
 #pragma unroll
   for (int i = 0; i < kWidth; ++i) {
-    const float sigmoid = SigmoidTimes(1.0f, -gate[i], 1.0f);
-    const float slope = sigmoid * __fmaf_rn(gate[i], 1.0f - sigmoid, 1.0f);  // of silu
+    const GateTerms terms = TermsOf<kActivation>(gate[i]);
+    const float sigmoid = SigmoidTimes(1.0f, terms.exponent, 1.0f);
+    const float slope = sigmoid * __fmaf_rn(terms.steepness, 1.0f - sigmoid, 1.0f);
     const float d_up = d[i] * gate[i] * sigmoid;
     gate[i] = d[i] * up[i] * slope;
     up[i] = d_up;
@@ -44,21 +66,31 @@ __global__ void __launch_bounds__(kThreads)
   StoreRun<kVectors>(up, count, d_gates + args.n);
 }
 
+template <Activation kActivation>
+void LaunchActivationBackward(const GatedActivationBackwardArgs& args, bool vectors,
+                              Stream& stream) {
+  const dim3 grid = GridOf(args.num_rows, CeilDiv(args.n, kBlockElements));
+  DispatchDType(args.dtype, [&]<typename T>() {
+    DispatchVectors(vectors, [&]<bool kVectors>() {
+      const auto kernel = args.d_dtype == DType::kF32
+                              ? GatedActivationBackwardKernel<T, float, kVectors, kActivation>
+                              : GatedActivationBackwardKernel<T, T, kVectors, kActivation>;
+      LaunchKernel(kernel, grid, dim3(kThreads), 0, CudaStreamOf(stream), args);
+    });
+  });
+}
+
 }  // namespace
 
 void GatedActivationBackwardCuda(const GatedActivationBackwardArgs& args, Stream& stream) {
   const bool vectors = IsVectorAligned(args.gate_up) && IsVectorAligned(args.d_out) &&
                        IsVectorAligned(args.d_gate_up) && IsVectorAligned(args.activated) &&
                        args.n % kWidth == 0;
-  const dim3 grid = GridOf(args.num_rows, CeilDiv(args.n, kBlockElements));
-  DispatchDType(args.dtype, [&]<typename T>() {
-    DispatchVectors(vectors, [&]<bool kVectors>() {
-      const auto kernel = args.d_dtype == DType::kF32
-                              ? GatedActivationBackwardKernel<T, float, kVectors>
-                              : GatedActivationBackwardKernel<T, T, kVectors>;
-      LaunchKernel(kernel, grid, dim3(kThreads), 0, CudaStreamOf(stream), args);
-    });
-  });
+  if (args.activation == Activation::kSilu) {
+    LaunchActivationBackward<Activation::kSilu>(args, vectors, stream);
+  } else {
+    LaunchActivationBackward<Activation::kGeluTanh>(args, vectors, stream);
+  }
 }
 
 }  // namespace graft
