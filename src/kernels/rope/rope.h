@@ -1,6 +1,8 @@
 // Rotary position embedding in place, HF's half-split convention: with h = rotary_dim / 2,
 //   x[i], x[i + h] = x[i] cos - x[i + h] sin, x[i + h] cos + x[i] sin   for i < h.
-// What lies behind the first rotary_dim dimensions of a head stays.
+// What lies behind the first rotary_dim dimensions of a head stays. A turn back is the turn by the
+// negated angles: the gradient by what was turned, from that by what came of it, with the tables of
+// the forward (scaled ones, too).
 #pragma once
 
 #include <cstdint>
@@ -19,6 +21,7 @@ struct RopeArgs {
   const int32_t* positions = nullptr;  // [num_tokens]
   const float* cos = nullptr;          // [positions_max, rotary_dim / 2]
   const float* sin = nullptr;          // likewise
+  bool back = false;                   // turns back
 };
 
 void Rope(const RopeArgs& args, Stream& stream);

@@ -7,7 +7,8 @@ namespace graft::GRAFT_CPU_NAMESPACE {
 namespace {
 
 // Products are rounded before they are subtracted or added in one instruction (Fma), in full
-// vectors and in the tail alike.
+// vectors and in the tail alike. kBack: by the negated sines.
+template <bool kBack>
 void RotateHead(const float* cos, const float* sin, int32_t half, float* x) {
   constexpr int kLanes = Vec::kLanes;
   const Vec minus_one = Vec::Set(-1.0f);
@@ -15,7 +16,7 @@ void RotateHead(const float* cos, const float* sin, int32_t half, float* x) {
   int32_t i = 0;
   for (; i + kLanes <= half; i += kLanes) {
     const Vec c = Vec::Load(cos + i);
-    const Vec s = Vec::Load(sin + i);
+    const Vec s = kBack ? Vec::Load(sin + i) * minus_one : Vec::Load(sin + i);
     const Vec low = Vec::Load(x + i);
     const Vec high = Vec::Load(y + i);
     Fma(low, c, high * s * minus_one).Store(x + i);
@@ -24,7 +25,8 @@ void RotateHead(const float* cos, const float* sin, int32_t half, float* x) {
   if (i < half) {
     const int left = half - i;
     const Vec c = Vec::LoadPartial(cos + i, left);
-    const Vec s = Vec::LoadPartial(sin + i, left);
+    const Vec of_sin = Vec::LoadPartial(sin + i, left);
+    const Vec s = kBack ? of_sin * minus_one : of_sin;
     const Vec low = Vec::LoadPartial(x + i, left);
     const Vec high = Vec::LoadPartial(y + i, left);
     Fma(low, c, high * s * minus_one).StorePartial(x + i, left);
@@ -32,9 +34,8 @@ void RotateHead(const float* cos, const float* sin, int32_t half, float* x) {
   }
 }
 
-}  // namespace
-
-void Rope(const RopeArgs& args, Stream& stream) {
+template <bool kBack>
+void RotateRows(const RopeArgs& args, Stream& stream) {
   const int32_t half = args.rotary_dim / 2;
   const int64_t bytes_per_row = int64_t{2} * args.num_heads * args.head_dim * sizeof(float);
   ParallelRows(args.num_tokens, bytes_per_row, stream, [&](int64_t begin, int64_t end) {
@@ -42,11 +43,18 @@ void Rope(const RopeArgs& args, Stream& stream) {
       const int64_t table_row = int64_t{args.positions[token]} * half;
       float* x = args.x + token * args.x_stride;
       for (int32_t head = 0; head < args.num_heads; ++head) {
-        RotateHead(args.cos + table_row, args.sin + table_row, half,
-                   x + int64_t{head} * args.head_dim);
+        RotateHead<kBack>(args.cos + table_row, args.sin + table_row, half,
+                          x + int64_t{head} * args.head_dim);
       }
     }
   });
+}
+
+}  // namespace
+
+void Rope(const RopeArgs& args, Stream& stream) {
+  if (args.back) return RotateRows<true>(args, stream);
+  RotateRows<false>(args, stream);
 }
 
 }  // namespace graft::GRAFT_CPU_NAMESPACE

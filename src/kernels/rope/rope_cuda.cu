@@ -31,7 +31,9 @@ __global__ void __launch_bounds__(kThreads) RopeKernel(RopeArgs args) {
   LoadRun<kVectors>(args.cos + angle, count, cos);
   LoadRun<kVectors>(args.sin + angle, count, sin);
 #pragma unroll
-  for (int i = 0; i < kWidth; ++i) RotatePair(cos[i], sin[i], &low[i], &high[i]);
+  for (int i = 0; i < kWidth; ++i) {
+    RotatePair(cos[i], args.back ? -sin[i] : sin[i], &low[i], &high[i]);
+  }
   StoreRun<kVectors>(low, count, x);
   StoreRun<kVectors>(high, count, x + half);
 }

@@ -85,6 +85,88 @@ TEST(RopeTest, MatchesReference) {
   }
 }
 
+// The bits of the turn by tables of negated sines, also where dimensions stay.
+TEST(RopeTest, TurnsBackAsNegatedSinesDo) {
+  for (const Case& c : kCases) {
+    SCOPED_TRACE(std::to_string(c.num_tokens) + " x " + std::to_string(c.num_heads) + " x " +
+                 std::to_string(c.head_dim));
+    const int64_t stride = int64_t{c.num_heads} * c.head_dim + c.gap;
+    const int64_t num_angles = int64_t{kPositionsMax} * c.rotary_dim / 2;
+    const auto x = Input<float>::Normal(c.num_tokens * stride, 1, c.misalign);
+    const auto cos = Input<float>::Normal(num_angles, 2, c.misalign);
+    const auto sin = Input<float>::Normal(num_angles, 3, c.misalign);
+    Input<float> negated(num_angles, c.misalign);
+    for (int64_t i = 0; i < num_angles; ++i) negated[i] = -sin[i];
+    Shared<int32_t> positions{std::vector<int32_t>(c.num_tokens)};
+    for (int64_t i = 0; i < c.num_tokens; ++i) positions[i] = static_cast<int32_t>(i * 11 % 50);
+    ForEachDevice([&](Stream& stream) {
+      Output<float> back(x, c.misalign), by_tables(x, c.misalign);
+      RopeArgs args{.x = back.data(),
+                    .x_stride = stride,
+                    .num_tokens = c.num_tokens,
+                    .num_heads = c.num_heads,
+                    .head_dim = c.head_dim,
+                    .rotary_dim = c.rotary_dim,
+                    .positions = positions.data(),
+                    .cos = cos.data(),
+                    .sin = sin.data(),
+                    .back = true};
+      Rope(args, stream);
+      args.x = by_tables.data();
+      args.sin = negated.data();
+      args.back = false;
+      Rope(args, stream);
+      Synchronize(stream);
+      EXPECT_TRUE(back.GuardsIntact());
+      EXPECT_TRUE(testing::BitEqual(back.data(), by_tables.data(), x.size()));
+    });
+  }
+}
+
+// The forward of one head in double, of which 6 of 10 dimensions turn, by tables that are no
+// rotation (longrope scales them). A turn back is the gradient.
+TEST(RopeTest, TurningBackIsTheDerivative) {
+  constexpr int32_t kDim = 10, kRotary = 6, kHalf = kRotary / 2;
+  const auto x = Input<float>::Normal(kDim, 1);
+  const auto d_out = Input<float>::Normal(kDim, 2);
+  const auto cos = Input<float>::Normal(kHalf, 3);
+  const auto sin = Input<float>::Normal(kHalf, 4);
+  const Shared<int32_t> position{0};
+  std::vector<double> at;
+  for (int64_t i = 0; i < kDim; ++i) at.push_back(x.At(i));
+  const auto out = [&] {
+    double sum = 0.0;
+    for (int64_t i = 0; i < kDim; ++i) {
+      double turned = at[static_cast<size_t>(i)];
+      if (i < kRotary) {
+        const double sign = i < kHalf ? -1.0 : 1.0;
+        turned = turned * cos.At(i % kHalf) +
+                 sign * at[static_cast<size_t>((i + kHalf) % kRotary)] * sin.At(i % kHalf);
+      }
+      sum += d_out.At(i) * turned;
+    }
+    return sum;
+  };
+  ForEachDevice([&](Stream& stream) {
+    Output<float> d_x(d_out, 0);
+    Rope({.x = d_x.data(),
+          .x_stride = kDim,
+          .num_tokens = 1,
+          .num_heads = 1,
+          .head_dim = kDim,
+          .rotary_dim = kRotary,
+          .positions = position.data(),
+          .cos = cos.data(),
+          .sin = sin.data(),
+          .back = true},
+         stream);
+    Synchronize(stream);
+    for (int64_t i = 0; i < kDim; ++i) {
+      EXPECT_NEAR(d_x.At(i), testing::NumericDerivative(&at[static_cast<size_t>(i)], out), 1e-5);
+    }
+  });
+}
+
 TEST(RopeTest, RotationKeepsLength) {
   constexpr int32_t kDim = 48;
   const auto x = Input<float>::Normal(kDim, 5);
