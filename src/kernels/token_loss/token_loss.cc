@@ -12,6 +12,7 @@ void TokenLoss(const TokenLossArgs& args, Stream& stream) {
   if (args.num_rows == 0) return;
   CHECK(args.vocab_size > 0 && args.num_choices > 0);
   CHECK_LE(args.num_choices, kTokenChoicesMax);
+  CHECK_GE(args.logit_cap, 0.0f);
   CHECK(args.logits != nullptr && args.ids != nullptr && args.probabilities != nullptr &&
         args.weights != nullptr && args.losses != nullptr);
   if (stream.device.is_cpu()) {

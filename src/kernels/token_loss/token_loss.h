@@ -2,6 +2,10 @@
 // is next-token prediction, a teacher's likeliest tokens are distillation (Cartridges' loss: what
 // the stored tokens leave of probability is not shared out among them, and may be that of all
 // others together). Logits become their gradients. fp32. Each row depends on itself alone.
+//
+// Where a model scales and caps what its head returns, logits are what came of that, and the
+// gradients are by what the head returned: with logits y = c tanh(s z / c), dz = s (1 - (y / c)^2)
+// dy.
 #pragma once
 
 #include <cstdint>
@@ -23,7 +27,7 @@ inline constexpr double kRestShareMin = 1e-6;
 // d_logits = weight * (sum of p * softmax - p), with p of kTokenRest shared out among its tokens as
 // the softmax is.
 struct TokenLossArgs {
-  float* logits = nullptr;  // [num_rows, vocab_size], replaced by their gradients
+  float* logits = nullptr;  // [num_rows, vocab_size], replaced by the gradients
   int64_t num_rows = 0;
   int64_t vocab_size = 0;
   int32_t num_choices = 0;  // per row
@@ -32,6 +36,8 @@ struct TokenLossArgs {
   const float* probabilities = nullptr;  // [num_rows, num_choices]
   const float* weights = nullptr;        // [num_rows]
   double* losses = nullptr;              // [num_rows], without weight
+  float logit_scale = 1.0f;              // s: what the head's results were multiplied by
+  float logit_cap = 0.0f;                // c; 0: they were not capped
   // On a GPU alone: [num_rows, vocab_size] of d_dtype, for the gradients, and the logits stay;
   // null: in place of the logits.
   void* d_logits = nullptr;

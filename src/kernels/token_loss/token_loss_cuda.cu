@@ -48,7 +48,14 @@ __device__ __forceinline__ void SumRow(const float* logits, int64_t n, float* ma
   *total = ReduceBlock(part, 0.0, sums, Add{});
 }
 
-template <typename T, bool kVectors>
+// The derivative of a capped logit by what was capped. Within a few last places of 1, also where
+// almost nothing is left of it.
+__device__ __forceinline__ float SlopeOfCap(float logit, float cap) {
+  const float share = __fdiv_rn(logit, cap);
+  return __fmul_rn(__fsub_rn(1.0f, share), __fadd_rn(1.0f, share));
+}
+
+template <typename T, bool kVectors, bool kCapped>
 __global__ void __launch_bounds__(kThreads) TokenLossKernel(TokenLossArgs args) {
   __shared__ float chosen[kTokenChoicesMax];
   __shared__ double sums[4][kWarps];
@@ -79,7 +86,7 @@ __global__ void __launch_bounds__(kThreads) TokenLossKernel(TokenLossArgs args) 
   others = fmax(sum + ReduceBlock(others, 0.0, sums[3], Add{}), kRestShareMin * sum);
   if (rest > 0.0) score += rest * log(others);
   if (threadIdx.x == 0) args.losses[row] = probability * log(sum) - score;
-  const float weight = args.weights[row];
+  const float weight = __fmul_rn(args.weights[row], args.logit_scale);
   const auto factor = static_cast<float>(probability / sum * static_cast<double>(weight));
   // Of the tokens that are no choice.
   const auto rest_factor =
@@ -90,7 +97,10 @@ __global__ void __launch_bounds__(kThreads) TokenLossKernel(TokenLossArgs args) 
     float v[kWidth];
     LoadRun<kVectors>(logits + begin, args.vocab_size - begin, v);
 #pragma unroll
-    for (int i = 0; i < kWidth; ++i) v[i] = rest_factor * expf(v[i] - maximum);
+    for (int i = 0; i < kWidth; ++i) {
+      const float gradient = __fmul_rn(rest_factor, expf(v[i] - maximum));
+      v[i] = kCapped ? __fmul_rn(gradient, SlopeOfCap(v[i], args.logit_cap)) : gradient;
+    }
     StoreRun<kVectors>(v, args.vocab_size - begin, d + begin);
   }
   __syncthreads();  // `chosen` is whole, and the choices are written once more
@@ -100,7 +110,9 @@ __global__ void __launch_bounds__(kThreads) TokenLossKernel(TokenLossArgs args) 
     for (int other = 0; other < args.num_choices; ++other) {
       if (ids[other] == ids[k]) taught += probabilities[other];
     }
-    d[ids[k]] = NarrowElement<T>(factor * expf(chosen[k] - maximum) - weight * taught);
+    const float gradient = factor * expf(chosen[k] - maximum) - weight * taught;
+    const float slope = kCapped ? SlopeOfCap(chosen[k], args.logit_cap) : 1.0f;
+    d[ids[k]] = NarrowElement<T>(__fmul_rn(gradient, slope));
   }
 }
 
@@ -113,8 +125,9 @@ void TokenLossCuda(const TokenLossArgs& args, Stream& stream) {
                        args.vocab_size % (2 * kWidth) == 0;
   DispatchDType(args.d_dtype, [&]<typename T>() {
     DispatchVectors(vectors, [&]<bool kVectors>() {
-      LaunchKernel(TokenLossKernel<T, kVectors>, GridOf(args.num_rows), dim3(kThreads), 0,
-                   CudaStreamOf(stream), whole);
+      const auto kernel = args.logit_cap > 0.0f ? TokenLossKernel<T, kVectors, true>
+                                                : TokenLossKernel<T, kVectors, false>;
+      LaunchKernel(kernel, GridOf(args.num_rows), dim3(kThreads), 0, CudaStreamOf(stream), whole);
     });
   });
 }

@@ -10,7 +10,7 @@
 namespace graft {
 
 // gradient[token * gradient_stride + gradient_offset + j] += sum over i in [place_begin, place_end)
-// of x[(places[i] + token) * n + j], for each of the tokens and n columns.
+// of scale * x[(places[i] + token) * n + j], for each of the tokens and n columns.
 struct VirtualGradientItem {
   float* gradient = nullptr;
   int32_t num_tokens = 0;
@@ -28,6 +28,7 @@ struct VirtualGradientArgs {
   int64_t n = 0;
   int64_t gradient_stride = 0;
   int64_t gradient_offset = 0;
+  float scale = 1.0f;  // what the model multiplies rows by before its first layer
 };
 
 void VirtualGradient(const VirtualGradientArgs& args, Stream& stream);

@@ -7,12 +7,14 @@ namespace {
 
 void AddToken(const VirtualGradientArgs& args, const VirtualGradientItem& item, int64_t token) {
   constexpr int kLanes = Vec::kLanes;
+  const Vec scale = Vec::Set(args.scale);
   float* const gradient = item.gradient + token * args.gradient_stride + args.gradient_offset;
   for (int32_t i = item.place_begin; i < item.place_end; ++i) {
     const float* const x = args.x + (args.places[i] + token) * args.n;
     for (int64_t j = 0; j < args.n; j += kLanes) {
       const int lanes = args.n - j < kLanes ? static_cast<int>(args.n - j) : kLanes;
-      const Vec sum = Vec::LoadPartial(gradient + j, lanes) + Vec::LoadPartial(x + j, lanes);
+      const Vec before = Vec::LoadPartial(gradient + j, lanes);
+      const Vec sum = Fma(Vec::LoadPartial(x + j, lanes), scale, before);
       sum.StorePartial(gradient + j, lanes);
     }
   }

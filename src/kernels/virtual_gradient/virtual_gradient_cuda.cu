@@ -25,7 +25,7 @@ __global__ void __launch_bounds__(kThreads) VirtualGradientKernel(VirtualGradien
       float x[kWidth];
       LoadRun<kVectors>(args.x + (args.places[i] + token) * args.n + begin, args.n - begin, x);
 #pragma unroll
-      for (int j = 0; j < kWidth; ++j) sums[j] += x[j];
+      for (int j = 0; j < kWidth; ++j) sums[j] = __fmaf_rn(x[j], args.scale, sums[j]);
     }
     StoreRun<kVectors>(sums, args.n - begin, gradient + begin);
   }

@@ -25,8 +25,9 @@ struct Case {
 };
 
 // Three items of several sizes, the second one with no sequence, the third one with one row in two
-// sequences. Sums in floats, one after the other: the op's are the same bits.
-void ExpectMatchesReference(const Case& c) {
+// sequences. Sums in floats, one after the other: the op's are the same bits. A scale that is a
+// power of two rounds nothing.
+void ExpectMatchesReference(const Case& c, float scale) {
   SCOPED_TRACE(std::to_string(c.n) + " of " + std::to_string(c.stride));
   const std::vector<int32_t> tokens = {7, 3, 2};
   const std::vector<int32_t> borders = {0, 3, 3, 5};
@@ -52,7 +53,8 @@ void ExpectMatchesReference(const Case& c) {
                      .x = x.data(),
                      .n = c.n,
                      .gradient_stride = c.stride,
-                     .gradient_offset = c.offset},
+                     .gradient_offset = c.offset,
+                     .scale = scale},
                     stream);
     Synchronize(stream);
     for (size_t i = 0; i < tokens.size(); ++i) {
@@ -65,7 +67,7 @@ void ExpectMatchesReference(const Case& c) {
         }
         float expected = static_cast<float>(j) * 0.5f;
         for (int32_t p = borders[i]; p < borders[i + 1]; ++p) {
-          expected += x[(places[static_cast<size_t>(p)] + token) * c.n + j];
+          expected += scale * x[(places[static_cast<size_t>(p)] + token) * c.n + j];
         }
         ASSERT_TRUE(BitEqual(&expected, &gradients[i][at], 1))
             << "item " << i << ", token " << token << ", column " << j;
@@ -77,7 +79,9 @@ void ExpectMatchesReference(const Case& c) {
 TEST(VirtualGradientTest, IsTheSumInOrder) {
   const Case cases[] = {{1, 1, 0},   {7, 7, 0},     {33, 40, 5},
                         {64, 64, 0}, {64, 192, 64}, {1028, 1028, 0}};
-  for (const Case& c : cases) ExpectMatchesReference(c);
+  for (const Case& c : cases) {
+    for (const float scale : {1.0f, 4.0f}) ExpectMatchesReference(c, scale);
+  }
 }
 
 TEST(VirtualGradientTest, NoItemsTouchNothing) {
