@@ -341,6 +341,28 @@ TEST(RmsNormBackwardTest, IsTheDerivativeOfTheForward) {
   }
 }
 
+// The bits of a row must not depend on the number of rows.
+TEST(RmsNormBackwardTest, RowsDoNotDependOnTheBatch) {
+  for (const HeadsCase& c : kHeadsCases) {
+    const HeadsOperands<float> operands(c);
+    testing::ForEachDevice([&](Stream& stream) {
+      Output<float> together(c.num_rows * operands.row), alone(c.num_rows * operands.row);
+      RmsNormBackwardArgs args = operands.Args(c);
+      args.d_x_copy = together.data();
+      RmsNormBackward(args, stream);
+      args.num_rows = 1;
+      for (int64_t row = 0; row < c.num_rows; ++row) {
+        args.x = operands.x.data() + row * args.x_stride;
+        args.d_out = operands.d_out.data() + row * args.d_out_stride;
+        args.d_x_copy = alone.data() + row * operands.row;
+        RmsNormBackward(args, stream);
+      }
+      Synchronize(stream);
+      EXPECT_TRUE(testing::BitEqual(together.data(), alone.data(), together.size()));
+    });
+  }
+}
+
 TEST(RmsNormBackwardDeathTest, RefusesBadPlaces) {
   ThreadPool threads(1);
   Stream stream{.device = {}, .cpu_threads = &threads};

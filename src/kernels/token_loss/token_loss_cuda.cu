@@ -110,9 +110,9 @@ __global__ void __launch_bounds__(kThreads) TokenLossKernel(TokenLossArgs args) 
     for (int other = 0; other < args.num_choices; ++other) {
       if (ids[other] == ids[k]) taught += probabilities[other];
     }
-    const float gradient = factor * expf(chosen[k] - maximum) - weight * taught;
-    const float slope = kCapped ? SlopeOfCap(chosen[k], args.logit_cap) : 1.0f;
-    d[ids[k]] = NarrowElement<T>(__fmul_rn(gradient, slope));
+    float gradient = factor * expf(chosen[k] - maximum) - weight * taught;
+    if constexpr (kCapped) gradient *= SlopeOfCap(chosen[k], args.logit_cap);
+    d[ids[k]] = NarrowElement<T>(gradient);
   }
 }
 
