@@ -31,7 +31,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   CHECK(!targets->empty());
   int previous = -1;
   for (const graft::LoraTarget& target : *targets) {
-    const int at = target.layer * graft::kLoraModules + static_cast<int>(target.module);
+    const int at = static_cast<int>(model.lora_matrix(target.layer, target.module));
     CHECK(at > previous && target.layer < kLayers);
     previous = at;
     CHECK(target.rank >= 1 && target.rank <= graft::kLoraRankMax);

@@ -14,11 +14,16 @@ void AddRows(int64_t row_bytes, int32_t num_rows, std::vector<RowRun>* runs) {
   }
 }
 
+// The module of a matrix in an adapter's table.
+LoraModule ModuleOf(const ModelConfig& model, size_t matrix_idx) {
+  return static_cast<LoraModule>(matrix_idx % model.lora_targets.size());
+}
+
 // Where the rows of A of a module lie: with the first module of its stored projection, if others
 // are stacked behind that.
 size_t OwnerOfA(const ModelConfig& model, size_t matrix_idx) {
-  const auto module = static_cast<LoraModule>(matrix_idx % kLoraModules);
-  return matrix_idx - matrix_idx % kLoraModules +
+  const LoraModule module = ModuleOf(model, matrix_idx);
+  return matrix_idx - static_cast<size_t>(module) +
          static_cast<size_t>(StoredProjectionOf(model, module).first);
 }
 
@@ -46,11 +51,11 @@ void LayOutTables(HostAdapter* adapter) {
 HostAdapter LayOut(std::vector<HostAdapter::Matrix> matrices, const ModelConfig& model, DType dtype,
                    HostAdapter adapter = {}) {
   adapter.matrices = std::move(matrices);
-  adapter.layer_ends.resize(adapter.matrices.size() / kLoraModules);
+  adapter.layer_ends.resize(adapter.matrices.size() / model.lora_targets.size());
   for (size_t i = 0; i < adapter.matrices.size(); ++i) {
     HostAdapter::Matrix& matrix = adapter.matrices[i];
     if (matrix.rank > 0) {
-      const auto module = static_cast<LoraModule>(i % kLoraModules);
+      const LoraModule module = ModuleOf(model, i);
       const LoraModuleShape shape = ShapeOfLoraModule(model, module);
       matrix.a_row_bytes = LoraRowBytes(shape.in, dtype);
       matrix.b_row_bytes = LoraRowBytes(shape.out, dtype);
@@ -67,7 +72,7 @@ HostAdapter LayOut(std::vector<HostAdapter::Matrix> matrices, const ModelConfig&
       AddRows(matrix.b_row_bytes, matrix.rank, &adapter.weight_rows);
     }
     // A layer without any ends where the one before it does.
-    adapter.layer_ends[i / kLoraModules] = adapter.weight_bytes;
+    adapter.layer_ends[i / model.lora_targets.size()] = adapter.weight_bytes;
   }
   LayOutTables(&adapter);
   return adapter;
@@ -245,7 +250,7 @@ HostAdapter AdapterSlicer::Slice(const HostAdapter& whole) const {
   for (size_t i = 0; i < slice.matrices.size(); ++i) {
     const HostAdapter::Matrix& to = slice.matrices[i];
     const HostAdapter::Matrix& from = whole.matrices[i];
-    const auto module = static_cast<LoraModule>(i % kLoraModules);
+    const LoraModule module = ModuleOf(model_, i);
     const LoraModuleSlice elements = SliceOfLoraModule(model_, module, shard_);
     const auto add_rows = [&](const IndexRange& range, int64_t from_begin, int64_t from_row_bytes,
                               int64_t to_begin, int64_t to_row_bytes) {

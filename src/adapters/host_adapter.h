@@ -44,11 +44,18 @@ struct HostAdapter {
   std::vector<RowRun> weight_rows;
   int64_t weight_bytes = 0;
   Virtual virtual_tokens;
-  std::vector<Matrix> matrices;     // [layers * kLoraModules]
+  std::vector<Matrix> matrices;     // [ModelShape::num_lora_matrices]
   std::vector<int64_t> layer_ends;  // [layers] where a layer's rows end and the next one's begin
   // The stretches of the weights, in order; between those of a slice there may be gaps of bytes
   // that mean nothing.
   std::vector<Stretch> stretches;
+
+  // The matrices of `first` and the targets after it in that layer.
+  std::span<const Matrix> matrices_of(int32_t layer, LoraModule first) const {
+    const size_t num_targets = matrices.size() / layer_ends.size();
+    return std::span(matrices).subspan(static_cast<size_t>(layer) * num_targets +
+                                       static_cast<size_t>(first));
+  }
 };
 
 // The adapter that has its rows in `weights`, which outlive it.
@@ -61,7 +68,7 @@ HostAdapter DescribeHostAdapter(const LoraWeights& weights, const ModelConfig& m
 // long as the adapter does; movable.
 struct HostRows {
   std::vector<const void*> rows;
-  std::vector<LoraMatrix> matrices;  // [layers * kLoraModules], into `rows`
+  std::vector<LoraMatrix> matrices;  // [ModelShape::num_lora_matrices], into `rows`
   std::vector<const void*> virtual_rows;
 };
 HostRows HostRowsOf(const HostAdapter& adapter);

@@ -238,8 +238,8 @@ struct LoraSelfTest::State {
     ThreadPool caller_only(1);
     Stream stream{Device{}, &caller_only};
     const LoraTarget& target = targets[i];
-    const LoraMatrix& matrix = matrices[static_cast<size_t>(target.layer) * kLoraModules +
-                                        static_cast<size_t>(target.module)];
+    const LoraMatrix& matrix =
+        matrices[static_cast<size_t>(model->lora_matrix(target.layer, target.module))];
     const Probe& probe = probes.at(ShapeOfLoraModule(*model, target.module).in);
     return CheckModule(tensors[i], target, *model, matrix, probe, dtype, stream);
   }

@@ -59,8 +59,8 @@ Status PackLora(std::span<const LoraTensors> tensors, std::span<const LoraTarget
       return;
     }
     const LoraTarget& target = targets[i];
-    const LoraMatrix& to = matrices[static_cast<size_t>(target.layer) * kLoraModules +
-                                    static_cast<size_t>(target.module)];
+    const LoraMatrix& to =
+        matrices[static_cast<size_t>(model.lora_matrix(target.layer, target.module))];
     packed[i] = PackModule(tensors[i], target, to, model, dtype);
   });
   batch.Wait();

@@ -12,9 +12,10 @@
 
 namespace graft {
 
-// Fills the rows that the modules' matrices ([layers * kLoraModules]) point to. `tensors` stand in
-// the order of `targets`. kInvalidArgument names the first value that is not finite in `dtype`, in
-// that order; kCancelled: the work is unwanted. Without a crew the caller's thread does it all.
+// Fills the rows that the modules' matrices ([ModelShape::num_lora_matrices]) point to. `tensors`
+// stand in the order of `targets`. kInvalidArgument names the first value that is not finite in
+// `dtype`, in that order; kCancelled: the work is unwanted. Without a crew the caller's thread does
+// it all.
 Status PackLora(std::span<const LoraTensors> tensors, std::span<const LoraTarget> targets,
                 std::span<const LoraMatrix> matrices, const ModelConfig& model, DType dtype,
                 WorkCrew* crew);

@@ -7,8 +7,8 @@
 namespace graft {
 namespace {
 
-size_t IndexOf(int32_t layer, LoraModule module) {
-  return static_cast<size_t>(layer) * kLoraModules + static_cast<size_t>(module);
+size_t IndexOf(const ModelConfig& model, int32_t layer, LoraModule module) {
+  return static_cast<size_t>(model.lora_matrix(layer, module));
 }
 
 // What the module's product is multiplied by.
@@ -50,8 +50,8 @@ void CopyRows(const RowCopy& copy, double factor, DType dtype) {
 // scale.
 Status LoraWeights::TargetSum(std::span<const LoraAddend> addends, const ModelConfig& model) {
   for (int32_t layer = 0; layer < model.num_layers; ++layer) {
-    for (const LoraModule module : kAllLoraModules) {
-      const size_t idx = IndexOf(layer, module);
+    for (const LoraModule module : model.lora_modules()) {
+      const size_t idx = IndexOf(model, layer, module);
       int32_t rank = 0;
       double scale = 0.0;
       for (const LoraAddend& addend : addends) {
@@ -81,12 +81,12 @@ Result<LoraWeights> LoraWeights::Sum(std::span<const LoraAddend> addends, const 
   LoraWeights sum;
   sum.dtype_ = dtype;
   for (const LoraAddend& addend : addends) {
-    CHECK_EQ(addend.matrices.size(), static_cast<size_t>(model.num_layers) * kLoraModules);
+    CHECK_EQ(addend.matrices.size(), static_cast<size_t>(model.num_lora_matrices()));
   }
   RETURN_IF_ERROR(sum.TargetSum(addends, model));
   sum.LayOut(model);
   for (const LoraTarget& target : sum.targets_) {
-    const size_t idx = IndexOf(target.layer, target.module);
+    const size_t idx = IndexOf(model, target.layer, target.module);
     const LoraModuleShape shape = ShapeOfLoraModule(model, target.module);
     const bool owns_a = StoredProjectionOf(model, target.module).first == target.module;
     const LoraMatrix& to = sum.matrices_[idx];

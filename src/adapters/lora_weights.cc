@@ -82,7 +82,7 @@ class TensorIndex {
  public:
   TensorIndex(std::span<const LoraTarget> targets, const ModelConfig& model)
       : model_(model),
-        is_target_(static_cast<size_t>(model.num_layers) * kLoraModules),
+        is_target_(static_cast<size_t>(model.num_lora_matrices())),
         names_(is_target_.size()) {
     for (const LoraTarget& target : targets) is_target_[At(target.layer, target.module)] = true;
   }
@@ -123,8 +123,8 @@ class TensorIndex {
   }
 
  private:
-  static size_t At(int32_t layer, LoraModule module) {
-    return static_cast<size_t>(layer) * kLoraModules + static_cast<size_t>(module);
+  size_t At(int32_t layer, LoraModule module) const {
+    return static_cast<size_t>(model_.lora_matrix(layer, module));
   }
   const ModelConfig& model_;
   std::vector<bool> is_target_;
@@ -238,7 +238,8 @@ void LoraWeights::LayOut(const ModelConfig& model) {
   }
   buffer_ = Buffer(bytes);
   rows_.reserve(num_rows);  // so that pointers into it hold
-  matrices_.resize(static_cast<size_t>(model.num_layers) * kLoraModules);
+  num_targets_ = model.num_lora_targets();
+  matrices_.resize(static_cast<size_t>(model.num_lora_matrices()));
   char* next = buffer_.as<char>();
   const auto lay_rows = [&](int32_t rank, int64_t row_bytes) {
     const void* const* const first = rows_.data() + rows_.size();
@@ -247,7 +248,8 @@ void LoraWeights::LayOut(const ModelConfig& model) {
   };
   for (const LoraTarget& target : targets_) {
     const LoraModuleShape shape = ShapeOfLoraModule(model, target.module);
-    LoraMatrix* const layer = &matrices_[static_cast<size_t>(target.layer) * kLoraModules];
+    LoraMatrix* const layer =
+        &matrices_[static_cast<size_t>(model.lora_matrix(target.layer, LoraModule{}))];
     LoraMatrix& matrix = layer[static_cast<size_t>(target.module)];
     matrix.rank = target.rank;
     matrix.scale = target.scale;

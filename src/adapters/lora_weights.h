@@ -72,10 +72,10 @@ class LoraWeights {
   // What one of several ranks has of an adapter of `model`, the whole one.
   LoraWeights SliceOf(const ModelConfig& model, const Shard& shard) const;
 
-  // [layers * kLoraModules]; rank 0 where the adapter leaves a module alone.
+  // [ModelShape::num_lora_matrices]; rank 0 where the adapter leaves a module alone.
   std::span<const LoraMatrix> matrices() const { return matrices_; }
   const LoraMatrix& matrix(int32_t layer, LoraModule module) const {
-    return matrices_[static_cast<size_t>(layer) * kLoraModules + static_cast<size_t>(module)];
+    return matrices_[static_cast<size_t>(layer * num_targets_) + static_cast<size_t>(module)];
   }
   // The bytes that the row tables point into, and the row tables of all matrices.
   const Buffer& buffer() const { return buffer_; }
@@ -98,6 +98,7 @@ class LoraWeights {
 
   DType dtype_ = DType::kF32;
   int32_t rank_max_ = 0;
+  int32_t num_targets_ = 0;  // of a layer
   std::vector<LoraTarget> targets_;
   Buffer buffer_;
   std::vector<const void*> rows_;  // row pointers of all modules: A's, then B's

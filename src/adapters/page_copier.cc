@@ -116,7 +116,7 @@ PageCopier::PageCopier(const ModelConfig& config, KvPool& pool, LoraStore& loras
       slicer_(std::move(slicer)),
       stream_(device, nullptr),
       halves_{StreamEvent(device), StreamEvent(device)},
-      tables_((int64_t{config.num_layers} * kLoraModules * 2 * kLoraRankMax + kVirtualTokensMax) *
+      tables_((config.num_lora_matrices() * 2 * kLoraRankMax + kVirtualTokensMax) *
                   int64_t{sizeof(void*)},
               device) {
   CHECK_GT(copies_at_once, 0);

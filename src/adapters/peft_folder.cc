@@ -160,7 +160,7 @@ Status CheckParts(const std::string& path, const PeftContent& content) {
 
 int64_t AdapterWeightsBytesMax(const ModelConfig& model) {
   int64_t elements = int64_t{2} * model.vocab_size * model.hidden_size;
-  for (const LoraModule module : kAllLoraModules) {
+  for (const LoraModule module : model.lora_modules()) {
     const LoraModuleShape shape = ShapeOfLoraModule(model, module);
     elements += model.num_layers * (shape.in + shape.out) * kLoraRankMax;
   }

@@ -258,7 +258,7 @@ Status CheckNames(const ModuleNames& targets, const ModelConfig& model) {
 class TargetRules {
  public:
   static Result<TargetRules> Make(const PeftConfig& config, const ModelConfig& model) {
-    const uint64_t num_paths = static_cast<uint64_t>(model.num_layers) * kLoraModules;
+    const uint64_t num_paths = static_cast<uint64_t>(model.num_lora_matrices());
     TargetRules rules;
     rules.config_ = &config;
     const auto make_set = [&](const auto& set) { return ModuleSet::Make(model, set, num_paths); };

@@ -126,7 +126,7 @@ const AssistCost& AssistProfile::Of(LoraModule first, int32_t rank) const {
 BridgeRates RatesOf(const AssistProfile& profile, const ModelConfig& config, DType dtype,
                     int32_t num_workers) {
   int64_t rank_bytes = 0;  // of a layer, per rank
-  for (const LoraModule module : kAllLoraModules) {
+  for (const LoraModule module : config.lora_modules()) {
     const LoraModuleShape shape = ShapeOfLoraModule(config, module);
     rank_bytes += (shape.in + shape.out) * DTypeBytes(dtype);
   }

@@ -226,10 +226,9 @@ bool CpuAssist::FillJob(int32_t layer, LoraModule first, const LoraArgs& args, A
   parts_.clear();
   int32_t num_places = 0;
   for (const Pending& pending : pending_) {
-    const std::span<const HostAdapter::Matrix> all(pending.arrival->adapter().matrices);
-    const auto matrices =
-        all.subspan(static_cast<size_t>(layer * kLoraModules + static_cast<int32_t>(first)),
-                    static_cast<size_t>(args.num_slices));
+    const auto matrices = pending.arrival->adapter()
+                              .matrices_of(layer, first)
+                              .first(static_cast<size_t>(args.num_slices));
     int32_t rank_max = 0;
     for (const HostAdapter::Matrix& matrix : matrices) rank_max = std::max(rank_max, matrix.rank);
     if (rank_max == 0) continue;

@@ -12,21 +12,15 @@
 #include "layers/launch_plan.h"
 #include "layers/layer_gate.h"
 #include "layers/lora_bridge.h"
-#include "layers/lora_targets.h"
 
 namespace graft {
 
-// The matrices of every adapter slot, as LoraStore keeps them: module m of layer l of slot s is
-// matrices[s * stride + l * kLoraModules + m].
+// The matrices of every adapter slot, as LoraStore keeps them: those of slot s begin at
+// matrices[s * stride], in the places of ModelShape::lora_matrix.
 struct LoraTable {
   const LoraMatrix* matrices = nullptr;
   int64_t stride = 0;
   int32_t rank_max = 0;  // of the adapters in this batch, or any bound on it
-
-  // The matrices of `first` and the targets after it, in that layer, of slot 0.
-  const LoraMatrix* of(int32_t layer, LoraModule first) const {
-    return matrices + int64_t{layer} * kLoraModules + static_cast<int64_t>(first);
-  }
 };
 
 // Rows, sequences and LoRA segments of a step. Rows of one sequence are consecutive and in order.

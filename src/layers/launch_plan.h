@@ -11,15 +11,12 @@
 #include <span>
 
 #include "kernels/lora/lora.h"
+#include "layers/lora_targets.h"
 
 namespace graft {
 
 // Products of a step beside which LoRA may run; each of these includes those before it.
 enum class LoraBesideScope : uint8_t { kNone, kMlp, kAll };
-
-// The dense products of a layer, in the order in which they run.
-enum class LayerProduct : uint8_t { kQkv, kO, kGateUp, kDown };
-inline constexpr int kLayerProducts = 4;
 
 // The rows that a LoRA launch serves; DeviceBatch has their segments. "Settled" ones leave out the
 // adapters for which LoraBridge computes.

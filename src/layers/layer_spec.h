@@ -1,10 +1,12 @@
 // What a model's layers are: the sizes that they share, and what each of them computes. Plain data.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <span>
 
 #include "kernels/gated_activation/gated_activation.h"
+#include "layers/lora_targets.h"
 
 namespace graft {
 
@@ -23,10 +25,28 @@ struct ModelShape {
   float logit_scale = 1.0f;   // before the cap
   float logit_cap = 0.0f;     // 0: none; c: logits x become c tanh(x / c)
 
+  std::span<const TargetSpec> lora_targets = kDenseTargets;  // of each layer
+
+  int64_t hidden() const { return hidden_size; }
+  int64_t intermediate() const { return intermediate_size; }
   int64_t q_size() const { return int64_t{num_heads} * head_dim; }
   int64_t kv_size() const { return int64_t{num_kv_heads} * head_dim; }
   int64_t qkv_size() const { return q_size() + 2 * kv_size(); }
   int32_t num_rotary() const { return rotary_dim > 0 ? rotary_dim : head_dim; }
+
+  int32_t num_lora_targets() const { return static_cast<int32_t>(lora_targets.size()); }
+  // How many matrices (A and B) an adapter's table has, of all layers.
+  int64_t num_lora_matrices() const { return int64_t{num_layers} * num_lora_targets(); }
+  // The target's place in such a table.
+  int64_t lora_matrix(int32_t layer, LoraModule module) const {
+    return int64_t{layer} * num_lora_targets() + static_cast<int64_t>(module);
+  }
+  const TargetSpec& lora_target(LoraModule module) const {
+    return lora_targets[static_cast<size_t>(module)];
+  }
+  std::span<const LoraModule> lora_modules() const {
+    return std::span(kLoraTargetNumbers).first(lora_targets.size());
+  }
 };
 
 // What mixes the tokens of a sequence in a layer.

@@ -18,7 +18,7 @@ int32_t RankMaxOf(std::span<const LoraMatrix> matrices) {
 }  // namespace
 
 LoraStore::LoraStore(const ModelShape& model, int32_t adapters_max, const Device& device)
-    : num_layers_(model.num_layers),
+    : shape_(model),
       adapters_max_(adapters_max),
       device_(device),
       copies_(device, nullptr),
@@ -35,8 +35,8 @@ LoraStore::LoraStore(const ModelShape& model, int32_t adapters_max, const Device
 
 BytesNeeded LoraStore::BytesFor(const ModelShape& model, int32_t adapters_max,
                                 const Device& device) {
-  const int64_t slot = int64_t{model.num_layers} * kLoraModules * int64_t{sizeof(LoraMatrix)} +
-                       int64_t{sizeof(VirtualRows)};
+  const int64_t slot =
+      model.num_lora_matrices() * int64_t{sizeof(LoraMatrix)} + int64_t{sizeof(VirtualRows)};
   const int64_t per_slot = sizeof(std::optional<Resident>) + sizeof(std::atomic<int32_t>);
   const int64_t on_host = adapters_max * (slot + per_slot);
   if (device.is_cpu()) return {.on_device = on_host};

@@ -35,9 +35,9 @@ class LoraStore {
   // For LoraArgs: the matrices of `first` and the modules after it, of all slots.
   const LoraMatrix* matrices(int32_t layer, LoraModule first) const {
     const LoraMatrix* table = device_.is_cpu() ? table_.data() : device_table_.as<LoraMatrix>();
-    return table + int64_t{layer} * kLoraModules + static_cast<int64_t>(first);
+    return table + shape_.lora_matrix(layer, first);
   }
-  int64_t matrices_stride() const { return int64_t{num_layers_} * kLoraModules; }
+  int64_t matrices_stride() const { return shape_.num_lora_matrices(); }
 
   // Makes the adapter servable from `slot`, instead of what was there, in memory of its own.
   void Set(int32_t slot, OwnedLora lora);
@@ -79,10 +79,10 @@ class LoraStore {
   void WriteTables(int32_t slot, const Resident& resident);
   void Count(const Resident& resident, int32_t change);
 
-  const int32_t num_layers_;
+  const ModelShape shape_;
   const int32_t adapters_max_;
   const Device device_;
-  std::vector<LoraMatrix> table_;          // [adapters_max][num_layers * kLoraModules]
+  std::vector<LoraMatrix> table_;          // [adapters_max][num_lora_matrices]
   Buffer device_table_;                    // its copy on a GPU
   std::vector<VirtualRows> virtual_rows_;  // by slot
   Buffer device_virtual_rows_;             // its copy on a GPU

@@ -10,7 +10,7 @@
 namespace graft {
 
 struct OwnedLora {
-  // [layers * kLoraModules]; rank 0 where the adapter leaves a module alone.
+  // [ModelShape::num_lora_matrices]; rank 0 where the adapter leaves a module alone.
   std::vector<LoraMatrix> matrices;
   std::vector<const void*> rows;  // of all matrices, which point into this; it points into the
   Buffer buffer;                  // bytes of the rows

@@ -57,18 +57,16 @@ void RunLora(const Launch& launch, LoraArgs args, Stream& stream) {
 }  // namespace
 
 ProductTargets TargetsOf(const ModelShape& shape, LayerProduct product) {
-  switch (product) {
-    case LayerProduct::kQkv:
-      return {LoraModule::kQ, 3, {shape.q_size(), shape.kv_size(), shape.kv_size()}};
-    case LayerProduct::kO:
-      return {LoraModule::kO, 1, {shape.hidden_size}};
-    case LayerProduct::kGateUp:
-      return {LoraModule::kGate, 2, {shape.intermediate_size, shape.intermediate_size}};
-    case LayerProduct::kDown:
-      return {LoraModule::kDown, 1, {shape.hidden_size}};
+  ProductTargets targets{.count = 0};
+  for (const LoraModule module : shape.lora_modules()) {
+    const TargetSpec& target = shape.lora_target(module);
+    if (target.product != product) continue;
+    if (targets.count == 0) targets.first = module;
+    CHECK_LT(targets.count, kLoraSlicesMax);
+    targets.n[targets.count++] = (shape.*target.out)();
   }
-  CHECK(false) << "no such product: " << static_cast<int>(product);
-  __builtin_unreachable();
+  CHECK_GT(targets.count, 0) << "no target of product " << static_cast<int>(product);
+  return targets;
 }
 
 struct Projection::Work {
@@ -168,7 +166,7 @@ void Projection::Activate(const Work& work, const GemmEpilogue::RowRange& rows,
 
 LoraBeside Projection::MakeLoraBeside(const LayerStep& step) const {
   if (!context_.CanRunLoraBeside(step.num_rows())) return {};
-  const int64_t product = int64_t{layer_} * kLoraModules + static_cast<int64_t>(targets_.first);
+  const int64_t product = context_.shape.lora_matrix(layer_, targets_.first);
   return {.delta = context_.scratch.lora_delta.as<float>(),
           .words = context_.scratch.lora_words.as<uint32_t>() + product * kLoraBesideWords,
           .step = step.batch.step};
@@ -179,7 +177,7 @@ LoraArgs Projection::MakeLoraArgs(const Work& work, const LayerStep& step) const
   if (table.matrices == nullptr) return {};
   const bool activates = step.layer_plan().of(product_).expand_activates;
   LoraArgs args{.dtype = context_.types.adapters,
-                .matrices = table.of(layer_, targets_.first),
+                .matrices = table.matrices + context_.shape.lora_matrix(layer_, targets_.first),
                 .matrices_stride = table.stride,
                 .num_slices = targets_.count,
                 .x = work.call.x,

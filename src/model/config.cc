@@ -330,6 +330,7 @@ Result<ModelConfig> ParseModelConfig(const Json& json) {
   ASSIGN_OR_RETURN(config.architecture, ReadArchitecture(fields));
   const ModelFamily& family = FamilyOf(config.architecture);
   RETURN_IF_ERROR(RefuseFieldsNotComputed(fields, family));
+  config.lora_targets = family.lora_targets;
   ASSIGN_OR_RETURN(config.name_or_path, fields.String("_name_or_path", ""));
   RETURN_IF_ERROR(ReadDimensions(fields, family, config));
   RETURN_IF_ERROR(ReadBiases(fields, family, config));

@@ -71,6 +71,8 @@ struct ModelFamily {
   // Makes the layers and ropes of a config whose dimensions are known and whose layers are plain.
   Status (*read_layers)(const ConfigFields& fields, ModelConfig& config);
 
+  std::span<const TargetSpec> lora_targets = kDenseTargets;
+  // As checkpoints store these targets.
   std::span<const StoredProjection> projections = kProjectionsApart;
   NormNames norms = {};
 };

@@ -10,15 +10,10 @@ namespace {
 
 constexpr std::string_view kLayersPrefix = "model.layers.";
 
-// Below "model.layers.N.".
-std::string_view BlockOf(LoraModule module) {
-  return module <= LoraModule::kO ? "self_attn." : "mlp.";
-}
-
 }  // namespace
 
 std::string_view LoraModuleName(LoraModule module) {
-  return kProjectionsApart[static_cast<size_t>(module)].name;
+  return kDenseTargets[static_cast<size_t>(module)].name;
 }
 
 std::span<const StoredProjection> StoredProjections(const ModelConfig& config) {
@@ -26,7 +21,7 @@ std::span<const StoredProjection> StoredProjections(const ModelConfig& config) {
 }
 
 bool HasFusedProjections(const ModelConfig& config) {
-  return StoredProjections(config).size() < kLoraModules;
+  return StoredProjections(config).size() < config.lora_targets.size();
 }
 
 const StoredProjection& StoredProjectionOf(const ModelConfig& config, LoraModule module) {
@@ -43,7 +38,7 @@ std::string LoraModulePath(const ModelConfig& config, int32_t layer, LoraModule 
   std::string path(kLayersPrefix);
   path += std::to_string(layer);
   path += '.';
-  path += BlockOf(module);
+  path += config.lora_target(module).block;
   path += StoredProjectionOf(config, module).name;
   return path;
 }
@@ -62,7 +57,7 @@ std::optional<LoraModuleAddress> ParseLoraModulePath(const ModelConfig& config,
   if (path.empty() || path.front() != '.') return std::nullopt;
   path.remove_prefix(1);
   for (const StoredProjection& projection : StoredProjections(config)) {
-    const std::string_view block = BlockOf(projection.first);
+    const std::string_view block = config.lora_target(projection.first).block;
     if (path.starts_with(block) && path.substr(block.size()) == projection.name) {
       return LoraModuleAddress{layer, projection.first};
     }
@@ -71,22 +66,8 @@ std::optional<LoraModuleAddress> ParseLoraModulePath(const ModelConfig& config,
 }
 
 LoraModuleShape ShapeOfLoraModule(const ModelConfig& config, LoraModule module) {
-  switch (module) {
-    case LoraModule::kQ:
-      return {config.hidden_size, config.q_size()};
-    case LoraModule::kK:
-    case LoraModule::kV:
-      return {config.hidden_size, config.kv_size()};
-    case LoraModule::kO:
-      return {config.q_size(), config.hidden_size};
-    case LoraModule::kGate:
-    case LoraModule::kUp:
-      return {config.hidden_size, config.intermediate_size};
-    case LoraModule::kDown:
-      return {config.intermediate_size, config.hidden_size};
-  }
-  CHECK(false) << "no such module: " << static_cast<int>(module);
-  __builtin_unreachable();
+  const TargetSpec& target = config.lora_target(module);
+  return {(config.*target.in)(), (config.*target.out)()};
 }
 
 LoraModuleShape ShapeOfStoredProjection(const ModelConfig& config,

@@ -13,7 +13,7 @@
 
 namespace graft {
 
-// "q_proj".
+// "q_proj": of kDenseTargets.
 std::string_view LoraModuleName(LoraModule module);
 
 // A projection as the checkpoint has it: its name there, and the modules that its rows are, in

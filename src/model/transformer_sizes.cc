@@ -56,8 +56,7 @@ TransformerSizes SizesOf(const TransformerLimits& limits, const ModelConfig& con
     const int64_t columns = std::max<int64_t>(
         {int64_t{2} * config.intermediate_size, int64_t{config.qkv_size()}, hidden});
     sizes.lora_delta = std::min<int64_t>(rows, kLoraBesideRowsMax) * columns * kFloat;
-    sizes.lora_words =
-        int64_t{config.num_layers} * kLoraModules * kLoraBesideWords * int64_t{sizeof(uint32_t)};
+    sizes.lora_words = config.num_lora_matrices() * kLoraBesideWords * int64_t{sizeof(uint32_t)};
   }
   sizes.attention_scratch = AttentionScratchBytes(layout, config.num_heads, limits.num_sequences(),
                                                   limits.context_tokens_max, device);

@@ -124,21 +124,36 @@ std::vector<int32_t> Slice(const std::vector<int32_t>& tokens, size_t begin, siz
                               tokens.begin() + static_cast<int64_t>(std::min(end, tokens.size())));
 }
 
+// A family's list of LoRA's targets in another order than kDenseTargets.
+std::span<const TargetSpec> OtherTargets() {
+  static const std::array<TargetSpec, kLoraModules> targets = {
+      kDenseTargets[6], kDenseTargets[4], kDenseTargets[5], kDenseTargets[3],
+      kDenseTargets[0], kDenseTargets[1], kDenseTargets[2]};
+  return targets;
+}
+
+// Where a family's list has the target that kDenseTargets has at `module`.
+LoraModule PlaceOf(const ModelConfig& config, LoraModule module) {
+  const auto found =
+      std::ranges::find(config.lora_targets, LoraModuleName(module), &TargetSpec::name);
+  return static_cast<LoraModule>(found - config.lora_targets.begin());
+}
+
 // Adapters of odd ranks with random numbers: slot 0 changes every module, slot 1 only v and down.
-// They lie in page-locked memory, which a GPU can read, too.
+// They lie in page-locked memory, which a GPU can read, too. The numbers do not depend on the order
+// of the targets.
 class RandomAdapters {
  public:
   RandomAdapters(const ModelConfig& config, DType dtype)
-      : stride_(int64_t{config.num_layers} * kLoraModules),
-        matrices_(2 * stride_ * int64_t{sizeof(LoraMatrix)}) {
+      : stride_(config.num_lora_matrices()), matrices_(2 * stride_ * int64_t{sizeof(LoraMatrix)}) {
     for (int slot = 0; slot < 2; ++slot) {
       for (int32_t layer = 0; layer < config.num_layers; ++layer) {
         for (const LoraModule module : kAllLoraModules) {
           if (slot == 1 && module != LoraModule::kV && module != LoraModule::kDown) continue;
           const int32_t rank = slot == 0 ? 3 + static_cast<int32_t>(module) : 17;
-          const LoraModuleShape shape = ShapeOfLoraModule(config, module);
-          LoraMatrix& matrix = matrices_.as<LoraMatrix>()[slot * stride_ + layer * kLoraModules +
-                                                          static_cast<int64_t>(module)];
+          const LoraModuleShape shape = ShapeOfLoraModule(config, PlaceOf(config, module));
+          const int64_t place = config.lora_matrix(layer, PlaceOf(config, module));
+          LoraMatrix& matrix = matrices_.as<LoraMatrix>()[slot * stride_ + place];
           matrix.a_rows = Rows(rank, shape.in, dtype);
           matrix.b_rows = Rows(rank, shape.out, dtype);
           matrix.rank = rank;
@@ -277,6 +292,18 @@ TEST_P(TransformerTest, LoraBesideTheProductsHasTheVeryBits) {
     const auto expected = after.Step(chunks, adapters_.table());
     ASSERT_EQ(beside.Step(chunks, adapters_.table()), expected) << "step " << step;
     ASSERT_EQ(mlp_beside.Step(chunks, adapters_.table()), expected) << "step " << step;
+  }
+}
+
+// A family names its targets in an order of its own.
+TEST_P(TransformerTest, TargetsMayStandInAnyOrder) {
+  ModelConfig other = config_;
+  other.lora_targets = OtherTargets();
+  const RandomAdapters adapters(other, GetParam().dtype);
+  const std::vector<int32_t> tokens = RandomTokens(9, 21, config_.vocab_size);
+  for (const int32_t slot : {0, 1}) {
+    TestSession session = Session(other);
+    EXPECT_EQ(session.Step({{0, tokens, slot}}, adapters.table()), Alone(tokens, 9, slot));
   }
 }
 

@@ -120,7 +120,7 @@ int64_t SyntheticAdapterBytes(const ModelConfig& model, int32_t rank, DType dtyp
     num_rows += 1 + projection.num_modules;
   }
   const int64_t layer_bytes = rank * (row_bytes + num_rows * int64_t{sizeof(void*)}) +
-                              kLoraModules * int64_t{sizeof(LoraMatrix)};
+                              model.num_lora_targets() * int64_t{sizeof(LoraMatrix)};
   return model.num_layers * layer_bytes;
 }
 

@@ -13,7 +13,7 @@ constexpr int32_t kPageTokensMax = 1 << 20;
 
 int64_t LongestRowBytes(const ModelConfig& config, DType dtype) {
   int64_t elements = 0;
-  for (const LoraModule module : kAllLoraModules) {
+  for (const LoraModule module : config.lora_modules()) {
     const LoraModuleShape shape = ShapeOfLoraModule(config, module);
     elements = std::max({elements, int64_t{shape.in}, int64_t{shape.out}});
   }

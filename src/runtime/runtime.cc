@@ -119,7 +119,7 @@ Result<std::unique_ptr<LoadedModel>> Load(const RuntimeOptions& options, const s
 int64_t PagesOfLargeAdapter(const ModelConfig& config, DType dtype, int64_t page_bytes) {
   constexpr int64_t kRank = 64;
   int64_t row_elements = 0;
-  for (const LoraModule module : kAllLoraModules) {
+  for (const LoraModule module : config.lora_modules()) {
     const LoraModuleShape shape = ShapeOfLoraModule(config, module);
     row_elements += shape.in + shape.out;
   }
