@@ -36,9 +36,9 @@ enum class Architecture : uint8_t {
 // HF's class name, for example "LlamaForCausalLM".
 std::string_view ArchitectureName(Architecture architecture);
 
+// kNoRotation turns nothing: its layers do not know positions.
 enum class RopeScaling : uint8_t { kNone, kLinear, kLlama3, kYarn, kLongRope, kNoRotation };
 
-// kNoRotation turns nothing: its layers do not know positions.
 struct RopeConfig {
   double theta = 10000.0;
   RopeScaling scaling = RopeScaling::kNone;
