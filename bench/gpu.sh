@@ -73,6 +73,7 @@ if [[ $parts == *" tests "* ]]; then
       sharded "$family-$op" "$(shards "$op")" env GRAFT_GPU_FAMILY=$family "$programs/kernels_test" \
         --gtest_filter="$(suites src/kernels/$op/*):-*Death*:*AcrossSplits*"
     done
+    sharded "$family-training" 1 env GRAFT_GPU_FAMILY=$family "$programs/training_kernels_test" --gtest_filter='-*Death*'
     for test in model/transformer model/config_bounds adapters/golden; do
       sharded "$family-${test#*/}" 2 env GRAFT_GPU_FAMILY=$family "$programs/${test%/*}_test" \
         --gtest_filter="$(suites src/${test}_test.cc):-*Death*"
@@ -94,11 +95,14 @@ if [[ $parts == *" sanitizer "* ]]; then
     [racecheck-attention]='*AcrossSplits*'
     [racecheck-gemm]='*RowsDoNotDepend*:*TilesDoNotChange*:GemmLoraTest.Activated*:*OneAfterTheOther:*FillsTheCard:*LargestB*'
     [racecheck-lora]='*RowsDoNotDepend*'
+    [racecheck-training]='*SameBitsBesideOthers*'
     [racecheck-sampling]='*DrawsFollowTheDistribution:*MinusInfinity*:*LogprobsMatch*:*Temperatures')
   for tool in racecheck memcheck; do
     sanitizer=(compute-sanitizer --tool "$tool" --error-exitcode 1)
     wanted="SUMMARY: 0 " beside "$tool-engine" "${sanitizer[@]}" "${engine[@]}"
     wanted="SUMMARY: 0 " beside "$tool-bench_ops" "${sanitizer[@]}" "$programs/bench_ops_test" --gtest_filter='-*Death*'
+    wanted="SUMMARY: 0 " beside "$tool-training" "${sanitizer[@]}" "$programs/training_kernels_test" \
+      --gtest_filter="-*Death*:${left_out[$tool-training]:-}"
     # Not host_exchange: its kernels wait for flags of the host, which a tool that runs kernels one by one keeps back.
     for op in "${ops[@]}"; do
       [ "$op" != host_exchange ] || continue

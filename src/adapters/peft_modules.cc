@@ -10,6 +10,7 @@
 
 #include "adapters/python_regex.h"
 #include "base/strings.h"
+#include "model/family.h"
 
 namespace graft {
 namespace {
@@ -63,7 +64,7 @@ class ModuleSet {
     return set;
   }
   static Result<ModuleSet> Make(const ModelConfig& model, const DefaultTargets&, uint64_t) {
-    if (HasFusedProjections(model)) {
+    if (!FamilyOf(model.architecture).has_peft_default) {
       return InvalidArgumentError("is not given, and PEFT has no default for " +
                                   std::string(ArchitectureName(model.architecture)));
     }

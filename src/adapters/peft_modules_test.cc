@@ -10,6 +10,7 @@
 #include "adapters/adapter_test_util.h"
 #include "adapters/python_regex.h"
 #include "base/file.h"
+#include "model/family.h"
 
 namespace graft {
 namespace peft_modules_test {
@@ -371,6 +372,22 @@ TEST(PeftModulesTest, FusedProjections) {
       AllOf(HasSubstr("q_proj"), HasSubstr("qkv_proj, o_proj, gate_up_proj and down_proj")));
   EXPECT_THAT(Refusal(R"("target_modules": null)", model),
               AllOf(HasSubstr("target_modules"), HasSubstr("Phi3ForCausalLM")));
+}
+
+TEST(PeftModulesTest, DefaultsAreThoseThatPeftHas) {
+  for (const ModelFamily* family : ModelFamilies()) {
+    ModelConfig model = ModelOf(1);
+    model.architecture = family->architecture;
+    const auto targets = ResolveLoraTargets(Peft(R"("target_modules": null)"), model);
+    EXPECT_EQ(targets.ok(), family->has_peft_default) << family->name;
+    if (targets.ok()) {
+      EXPECT_EQ(targets->size(), 2u) << family->name;
+    }
+  }
+  ModelConfig granite = ModelOf(1);
+  granite.architecture = Architecture::kGranite;
+  EXPECT_THAT(Refusal(R"("target_modules": null)", granite),
+              AllOf(HasSubstr("PEFT has no default"), HasSubstr("GraniteForCausalLM")));
 }
 
 // The goldens' adapters all use these patterns; two of them are rank-stabilized.

@@ -56,7 +56,7 @@ int32_t DecodeGraphs::RankBound(int32_t rank_max) {
 int64_t DecodeGraphs::BytesFor(int32_t num_layers, int32_t sequences_max, int32_t rank_max,
                                bool drafts) {
   constexpr int64_t kLaunchBytes = 4 << 10;
-  constexpr int64_t kLaunchesOfLayer = 16;
+  constexpr int64_t kLaunchesOfLayer = 24;
   constexpr int64_t kScopes = 3;
   int64_t num_bounds = 0;
   for (int32_t bound = RankBound(1); rank_max > 0 && bound <= RankBound(rank_max); bound *= 2) {

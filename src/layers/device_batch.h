@@ -1,5 +1,5 @@
 // What a step is made of: rows, sequences, pages and LoRA segments as plain arrays, and what of
-// them lies where kernels read it (DeviceBatch).
+// them lies where kernels read it (DeviceBatch). Plain data; engine thread only.
 #pragma once
 
 #include <cstdint>

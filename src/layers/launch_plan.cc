@@ -1,5 +1,7 @@
 #include "layers/launch_plan.h"
 
+#include <algorithm>
+
 #include "base/check.h"
 
 namespace graft {
@@ -57,8 +59,10 @@ void AddActivation(const LaunchConditions& conditions, ProductPlan& plan) {
   const bool y_is_whole = plan.launches().back().kind == LaunchKind::kProduct && fuses;
   plan.keeps_drawn = !y_is_whole && inside && !conditions.bridged && fuses;
   plan.activates = y_is_whole || plan.keeps_drawn;
-  plan.expand_activates =
-      conditions.on_gpu && fuses && !inside && plan.launches().back().kind == LaunchKind::kExpand;
+  // An expand leaves rows without LoRA to few of its blocks, which is for decode's and not for
+  // prompts'.
+  plan.expand_activates = conditions.on_gpu && fuses && !conditions.has_prompts &&
+                          plan.launches().back().kind == LaunchKind::kExpand;
   if (!y_is_whole && !plan.expand_activates) plan.Add(LaunchKind::kActivate);
 }
 
@@ -78,18 +82,25 @@ void CheckPlaces(const LaunchConditions& conditions, const ProductPlan& plan) {
   }
   CHECK(drawn == int{conditions.has_drawn} && prompts == int{conditions.has_prompts})
       << drawn << " times drawn rows, " << prompts << " times prompts";
+  const auto count = [&](LaunchKind kind) {
+    return std::ranges::count(plan.launches(), kind, &Launch::kind);
+  };
+  CHECK(count(LaunchKind::kBridgeBegin) == int{conditions.bridged} &&
+        count(LaunchKind::kBridgeFinish) == int{conditions.bridged});
 }
 
 ProductPlan PlanProduct(const LaunchConditions& conditions, LayerProduct product) {
   ProductPlan plan;
   plan.lora = PlacesOf(conditions, product);
   plan.spares_shared_memory = conditions.has_drawn && plan.lora.prompts != LoraPlace::kInside;
-  if (conditions.bridged) plan.Add(LaunchKind::kBridgeBegin);
+  const bool assisted = plan.lora.arriving == LoraPlace::kAssisted;
+  if (assisted) plan.Add(LaunchKind::kBridgeBegin);
   AddProductAndLora(conditions, plan);
-  if (conditions.bridged) plan.Add(LaunchKind::kBridgeFinish);
+  if (assisted) plan.Add(LaunchKind::kBridgeFinish);
   if (product == LayerProduct::kGateUp) AddActivation(conditions, plan);
-  const bool is_summand = product == LayerProduct::kO || product == LayerProduct::kDown;
-  if (conditions.sums_ranks && is_summand) plan.Add(LaunchKind::kSumRanks);
+  const bool leads_back = product == LayerProduct::kO || product == LayerProduct::kDown;
+  plan.is_summand = conditions.sums_ranks && leads_back;
+  if (plan.is_summand) plan.Add(LaunchKind::kSumRanks);
   LinkNeighbours(plan, conditions.can_follow);
   CheckPlaces(conditions, plan);
   return plan;

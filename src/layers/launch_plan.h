@@ -7,7 +7,6 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
-#include <optional>
 #include <span>
 
 #include "kernels/lora/lora.h"
@@ -78,7 +77,8 @@ class ProductPlan {
   LoraPlaces lora;  // chosen first; the launches follow from it
   // The rows that the product computes LoRA for, inside or beside itself.
   LoraRows rows_in_product = LoraRows::kDrawn;
-  bool activates = false;  // it activates its rows: GemmEpilogue::activated
+  bool is_summand = false;  // each rank computes a part of y, and kSumRanks adds them up
+  bool activates = false;   // it activates its rows: GemmEpilogue::activated
   // The product activates, and leaves y of the drawn rows (GemmEpilogue::kept_rows) to
   // LaunchKind::kActivate. Where this is false, kActivate takes all rows.
   bool keeps_drawn = false;
@@ -100,7 +100,7 @@ LoraBesideScope ChooseBesideScope(int32_t rank_bound, int32_t num_tiles,
 struct LaunchConditions {
   bool on_gpu = false;
   bool can_inside = false;       // GemmTakesLora, of its weights and adapters
-  bool can_beside = false;       // Transformer::CanRunLoraBeside holds for its rows
+  bool can_beside = false;       // LayerContext::CanRunLoraBeside holds for its rows
   bool can_follow = false;       // LoraArgs::follows_product, of products without LoRA in them
   bool bridged = false;          // LoraBridge computes for adapters under way
   bool sums_ranks = false;       // several ranks share the products

@@ -101,7 +101,7 @@ class ByHand {
     if (!has_lora_left) return;
     if (!fuses && !c.bridged && all_is_listed) {
       Lora("both", c.can_follow);
-      if (activated) texts_.back() += " activates";
+      if (activated) texts_.push_back("activate:all");
       return;
     }
     if (has_prompts_left) Lora(prompts, c.can_follow);
@@ -110,7 +110,7 @@ class ByHand {
     } else if (has_drawn_left) {
       Lora(drawn, !c.has_prompts && c.can_follow);
     }
-    if (activated && (has_drawn_left || has_prompts_left) && c.on_gpu && !fuses && !c.bridged) {
+    if (activated && has_drawn_left && c.on_gpu && !c.has_prompts && !c.bridged) {
       texts_.back() += " activates";
       return;
     }
@@ -217,7 +217,7 @@ TEST(LaunchPlanTest, StepsOfServers) {
       {"mixed on a card without LoRA inside products",
        lesser,
        LayerProduct::kGateUp,
-       {"product spares", "shrink:both", "expand:both activates"}},
+       {"product spares", "shrink:both", "expand:both", "activate:all"}},
       {"mixed, bridged",
        bridged,
        LayerProduct::kGateUp,

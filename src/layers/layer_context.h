@@ -1,5 +1,5 @@
 // LayerContext: what all layers of one model share, made once: sizes, types, where keys and values
-// lie, the ranks, and the scratch that one layer after the other writes.
+// lie, the ranks, and the scratch that one layer after the other writes. Engine thread only.
 #pragma once
 
 #include "kernels/common/kv_layout.h"
@@ -18,7 +18,7 @@ namespace graft {
 struct LayerScratch {
   Buffer hidden;      // fp32 [rows, hidden], the residual stream
   Buffer normed;      // [rows, hidden]
-  Buffer branch;      // fp32 [rows, hidden] where LayerSpec::output_norms, else empty
+  Buffer branch;      // fp32 [rows, hidden] where LayerSpec::has_branch, else empty
   Buffer qkv;         // fp32 [rows, q + k + v]
   Buffer attended;    // [rows, q]
   Buffer gate_up;     // fp32 [rows, 2 intermediate]

@@ -1,6 +1,6 @@
 // The weights of one layer, on the device that serves, in the layouts that kernels want.
 // Projections that share an input are stacked (q, k, v; gate, up) so that each is one GEMM.
-// Immutable once made.
+// Immutable once made; any thread.
 #pragma once
 
 #include "kernels/gemm/gemm.h"

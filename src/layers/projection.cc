@@ -85,8 +85,7 @@ Projection::Projection(LayerContext& context, int32_t layer, LayerProduct produc
 
 void Projection::Run(const Call& call, const LayerStep& step) const {
   const ProductPlan& plan = step.layer_plan().of(product_);
-  const bool is_summand = product_ == LayerProduct::kO || product_ == LayerProduct::kDown;
-  const Work work{call, is_summand ? context_.exchanges.PartOf(call.target) : call.target};
+  const Work work{call, plan.is_summand ? context_.exchanges.PartOf(call.target) : call.target};
   std::optional<StreamTimer::Scope> scope;
   int64_t ForwardTimes::*timed = nullptr;
   const LoraArgs lora = MakeLoraArgs(work, step);

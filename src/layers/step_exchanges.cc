@@ -11,6 +11,7 @@ const int32_t* StepExchanges::Begin(std::span<const int32_t> tokens, Stream& str
 
 ResidualTarget StepExchanges::PartOf(const ResidualTarget& target) const {
   if (ranks_ == nullptr) return target;
+  CHECK(target.scale == 1.0f) << "ranks' sums know no scale";
   return {ranks_->part(), false};
 }
 

@@ -11,7 +11,7 @@
 
 namespace graft {
 
-// Where a layer writes rows of the residual stream's width.
+// Where a product writes its rows.
 struct ResidualTarget {
   float* y = nullptr;
   bool accumulates = false;  // adds to what is there
@@ -25,7 +25,7 @@ class StepExchanges {
   bool has_ranks() const { return ranks_ != nullptr; }
   // Where the step's tokens are to be read.
   const int32_t* Begin(std::span<const int32_t> tokens, Stream& stream);
-  // Where this rank writes its summand of that.
+  // Where this rank writes its summand of what is to come to `target`, or its part of it.
   ResidualTarget PartOf(const ResidualTarget& target) const;
   // target = or += what all ranks have written as their parts, n numbers.
   void Sum(int64_t n, const ResidualTarget& target, Stream& stream);

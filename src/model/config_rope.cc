@@ -83,7 +83,8 @@ Status ReadYarn(const ConfigFields& fields, const ConfigFields& rope, ModelConfi
   if (out.beta_fast < out.beta_slow) {
     return InvalidArgumentError("rope scaling: beta_fast must not be below beta_slow");
   }
-  ASSIGN_OR_RETURN(out.truncates, rope.Bool("truncate", true));
+  // HF takes null for false here.
+  ASSIGN_OR_RETURN(out.truncates, rope.Bool("truncate", !rope.Mentions("truncate")));
   ASSIGN_OR_RETURN(const double mscale, rope.Number("mscale", 0.0, 1e3, 0.0));
   ASSIGN_OR_RETURN(const double mscale_all_dim, rope.Number("mscale_all_dim", 0.0, 1e3, 0.0));
   ASSIGN_OR_RETURN(out.attention_factor,

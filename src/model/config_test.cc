@@ -233,6 +233,7 @@ TEST(ModelConfigTest, Yarn) {
   EXPECT_EQ(parsed({{"mscale", 0.7}}).ropes[0].attention_factor, rope.attention_factor);
   EXPECT_EQ(parsed({{"beta_fast", 0}, {"truncate", false}}).ropes[0].beta_fast, 32.0);
   EXPECT_FALSE(parsed({{"truncate", false}}).ropes[0].truncates);
+  EXPECT_FALSE(parsed({{"truncate", nullptr}}).ropes[0].truncates) << "as HF takes it";
   // A config that does not say the original context has its own, which is not stretched.
   const int32_t context = TinyLlama()["max_position_embeddings"];
   const ModelConfig without = parsed({{"original_max_position_embeddings", nullptr}});

@@ -72,6 +72,8 @@ struct ModelFamily {
   Status (*read_layers)(const ConfigFields& fields, ModelConfig& config);
 
   std::span<const TargetSpec> lora_targets = kDenseTargets;
+  // Whether PEFT knows what to target where an adapter does not say so: then q_proj and v_proj.
+  bool has_peft_default = true;
   // As checkpoints store these targets.
   std::span<const StoredProjection> projections = kProjectionsApart;
   NormNames norms = {};

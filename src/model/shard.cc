@@ -100,6 +100,7 @@ int64_t VocabularySliceMax(const ModelConfig& config, int32_t num_ranks) {
 
 LoraModuleSlice SliceOfLoraModule(const ModelConfig& config, LoraModule module,
                                   const Shard& shard) {
+  CHECK(config.lora_targets.data() == kDenseTargets.data()) << "targets that ranks cannot cut yet";
   const IndexRange hidden = {0, config.hidden_size};
   const IndexRange heads = Times(HeadsOf(config, shard), config.head_dim);
   switch (module) {

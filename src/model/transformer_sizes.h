@@ -24,8 +24,8 @@ struct TransformerLimits {
   int32_t num_sequences() const { return sequences_max == 0 ? step_tokens_max : sequences_max; }
 };
 
-// Bytes on the device, but for batch_on_host. Transformer's members of the same names say what they
-// are.
+// Bytes on the device, but for batch_on_host. LayerScratch says what they are; its `attention` is
+// attention_scratch here, its `picked` logits_hidden.
 struct TransformerSizes {
   int64_t hidden = 0, normed = 0, branch = 0, qkv = 0, attended = 0, gate_up = 0, activated = 0;
   int64_t lora_h = 0, lora_delta = 0, lora_words = 0;

@@ -65,8 +65,9 @@ class GemmWeight {
   std::unique_ptr<State> state_;
 };
 
-// What Gemm makes of its sums s, in this order. It is one value, so that whatever runs products
-// hands it on whole.
+// What Gemm makes of its sums s. It is one value, so that whatever runs products hands it on whole.
+// LoRA's terms join s before the bias where they are computed inside the product, and y behind all
+// else where they are computed beside or after it: both are sums, but round in another order.
 struct GemmEpilogue {
   const float* bias = nullptr;  // [n] or null: s += bias
   // y += scale * s, the residual, instead of y = s. Another scale than 1 is a residual's alone.

@@ -15,6 +15,7 @@
 #include "kernels/gemm/gemm_cuda.h"
 #include "kernels/gemm/gemm_hopper_tiles.h"
 #include "kernels/lora/lora.h"
+#include "tensor/device_traits.h"
 
 namespace graft {
 namespace gemm_lora_test {
@@ -354,6 +355,7 @@ void CheckEachTile(int32_t huge_slot) {
                .huge_slot = huge_slot,
                .scale = 0.22f};
   ForFirstGpu([&](Stream& stream) {
+    if (!TraitsOf(stream.device).has_hopper_code) return;
     if constexpr (kHasCuda) {
       const Problem<Bfloat16> problem(c, stream);
       const std::vector<Reference> expected = problem.Expected();
@@ -461,6 +463,7 @@ void ExpectRoundsY(GemmArgs gemm, int64_t n, const GemmTile& tile, Stream& strea
 template <typename T>
 void CheckTiles(const Case& c, const std::vector<int32_t>& batches) {
   ForFirstGpu([&](Stream& stream) {
+    if (!TraitsOf(stream.device).has_hopper_code) return;
     if constexpr (kHasCuda) {
       ExpectSameBits<T>(c, batches, stream, [&](auto& batch, const auto& expect) {
         for (const GemmTile& tile : HopperGemmTiles(DTypeOf<T>())) {
@@ -565,6 +568,7 @@ void CheckActivated(Case c, bool on_cpu) {
     expect_same(some, on_gpu, false, [&] { Gemm(batch.gemm, stream); });
     if constexpr (kHasCuda && std::is_same_v<T, Bfloat16>) {
       if (stream.device.is_cpu() || batch.lora.num_segments == 0) return;
+      if (!TraitsOf(stream.device).has_hopper_code) return;
       for (const GemmTile& tile : HopperGemmTiles(DType::kBF16)) {
         if (!tile.activates(c.n)) continue;
         SCOPED_TRACE(tile.ToString());

@@ -37,7 +37,7 @@ struct LoraSegment {
 // Rows of one adapter, one after the other, that a GPU's kernels take together.
 inline constexpr int32_t kLoraTileRows = 8;
 
-// Where the LoRA of a product's rows is computed. A plan chooses (model/launch_plan.h), and what
+// Where the LoRA of a product's rows is computed. A plan chooses (layers/launch_plan.h), and what
 // cannot do it CHECKs.
 enum class LoraPlace : uint8_t {
   kNone,      // there is none

@@ -40,6 +40,7 @@ constinit const ModelFamily kGraniteFamily = {
     .may_have_mlp_bias = true,
     .own_fields = kGraniteFields,
     .read_layers = ReadGranite,
+    .has_peft_default = false,
 };
 
 }  // namespace graft

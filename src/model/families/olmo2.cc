@@ -28,6 +28,7 @@ constinit const ModelFamily kOlmo2Family = {
     .rms_norm_epsilon = 1e-5,
     .norms_qk = true,
     .read_layers = ReadOlmo2,
+    .has_peft_default = false,
     .norms = {.attention = "",
               .attention_output = "post_attention_layernorm",
               .mlp = "",

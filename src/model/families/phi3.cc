@@ -38,6 +38,7 @@ constinit const ModelFamily kPhi3Family = {
     .may_rotate_in_part = true,
     .rope_types = {kPhi3RopeTypes, "longrope with Phi3ForCausalLM"},
     .read_layers = ReadPhi3,
+    .has_peft_default = false,
     .projections = kPhi3Projections,
 };
 

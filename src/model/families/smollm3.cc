@@ -57,6 +57,7 @@ constinit const ModelFamily kSmolLm3Family = {
     .may_have_mlp_bias = true,
     .own_fields = kSmolLm3Fields,
     .read_layers = ReadSmolLm3,
+    .has_peft_default = false,
 };
 
 }  // namespace graft
