@@ -68,13 +68,6 @@ int32_t SequenceRowsMax(const TrainingBatch& batch) {
 
 }  // namespace
 
-std::unique_ptr<TrainingDevice> MakeTrainingDevice(const ModelConfig& config,
-                                                   const ModelWeights& weights,
-                                                   const TrainingLimits& limits, Stream& stream,
-                                                   DeviceTurns* turns) {
-  return std::make_unique<GpuTraining>(config, weights, limits, stream, turns);
-}
-
 GpuTraining::GpuTraining(const ModelConfig& config, const ModelWeights& weights,
                          const TrainingLimits& limits, Stream& stream, DeviceTurns* turns)
     : config_(config),
@@ -190,18 +183,17 @@ GpuTraining::Product GpuTraining::ProductOf(int32_t layer, LayerProduct product)
   __builtin_unreachable();
 }
 
-void GpuTraining::FollowAdapters(std::span<const AdapterInTraining> adapters) {
-  const bool is_new = adapters.size() != loras_.size();
-  for (size_t i = loras_.size(); i < adapters.size(); ++i) {
-    const auto& [lora, prompt, is_frozen] = adapters[i];
+void GpuTraining::FollowAdapters() {
+  const bool is_new = adapters_.size() != loras_.size();
+  for (size_t i = loras_.size(); i < adapters_.size(); ++i) {
+    const auto& [lora, prompt, is_frozen] = adapters_[i];
     CHECK(lora == nullptr || lora->rank() <= limits_.rank_max);
     loras_.push_back(lora == nullptr ? nullptr
                                      : std::make_unique<GpuLora>(config_, *lora, dtype_, stream_));
-    is_frozen_.push_back(is_frozen);
     prompts_.push_back(prompt == nullptr ? nullptr : std::make_unique<GpuPrompt>(*prompt, stream_));
   }
-  for (size_t i = 0; i < adapters.size(); ++i) {
-    const auto& [lora, prompt, is_frozen] = adapters[i];
+  for (size_t i = 0; i < adapters_.size(); ++i) {
+    const auto& [lora, prompt, is_frozen] = adapters_[i];
     if (lora != nullptr) loras_[i]->masters().Follow(HostMastersOf(*lora));
     if (prompt != nullptr) prompts_[i]->masters().Follow(HostMastersOf(*prompt));
   }
@@ -220,7 +212,7 @@ void GpuTraining::ListMatrices() {
   can_round_ = true;
   for (size_t i = 0; i < loras_.size(); ++i) {
     const GpuLora* const lora = loras_[i].get();
-    can_round_ = can_round_ && (lora != nullptr) != is_frozen_[i];
+    can_round_ = can_round_ && (lora != nullptr) != adapters_[i].is_frozen;
     if (lora == nullptr) {
       const auto num_matrices = static_cast<size_t>(config_.num_layers) * kLoraModules;
       for (std::vector<LoraMatrix>* all : {&matrices, &swapped, &stacked}) {
@@ -231,7 +223,7 @@ void GpuTraining::ListMatrices() {
     matrices.insert(matrices.end(), lora->matrices().begin(), lora->matrices().end());
     swapped.insert(swapped.end(), lora->swapped().begin(), lora->swapped().end());
     stacked.insert(stacked.end(), lora->stacked().begin(), lora->stacked().end());
-    can_stack_ = can_stack_ && (is_frozen_[i] || lora->rank() == limits_.rank_max);
+    can_stack_ = can_stack_ && (adapters_[i].is_frozen || lora->rank() == limits_.rank_max);
   }
   matrices_ = OnDevice(matrices, stream_);
   swapped_ = OnDevice(swapped, stream_);
@@ -247,10 +239,8 @@ void GpuTraining::PutBatch(const TrainingBatch& batch, const TrainingTargets& ta
   CutParts(cut, batch.num_rows(), &by_parts);
   const std::vector<LoraSegment> documents = CutSegments(batch.document_segments);
   std::vector<LoraGradientSegment> gradients;
-  batch_masters_.clear();
   for (const LoraSegment& segment : batch.segments) {
     GpuLora& lora = *loras_[static_cast<size_t>(segment.adapter_slot)];
-    batch_masters_.push_back(&lora.masters());
     gradients.push_back({segment.row_begin, segment.row_end, lora.masters().gradients(),
                          lora.rank(), lora.scale()});
   }
@@ -303,17 +293,17 @@ void GpuTraining::PutBatch(const TrainingBatch& batch, const TrainingTargets& ta
   CopyToDevice(batch_bytes_.data(), batch_on_host_.data(), bytes, stream_);
 }
 
-std::vector<double> GpuTraining::Run(const TrainingBatch& batch,
-                                     std::span<const AdapterInTraining> adapters,
-                                     const TrainingTargets& targets, bool backward) {
+std::vector<double> GpuTraining::Run(const TrainingBatch& batch, const TrainingTargets& targets,
+                                     bool backward) {
+  CHECK(!targets.rows.empty()) << "nothing is looked at";
   for (const int32_t id : targets.ids) CHECK(id >= kTokenRest && id < config_.vocab_size) << id;
-  FollowAdapters(adapters);
+  FollowAdapters();
   PutBatch(batch, targets);
   learns_ = backward;
   {
     const GpuPieces::Scope piece(pieces_);
     Forward();
-    if (backward) BeginGradients();
+    if (backward) ZeroStreamGradients();
     RunHead(backward);
     if (backward) Backward();
   }
@@ -324,10 +314,16 @@ std::vector<double> GpuTraining::Run(const TrainingBatch& batch,
   return losses;
 }
 
-void GpuTraining::BeginGradients(bool adds) {
-  for (GpuMasters* masters : batch_masters_) {
-    if (!adds) masters->BeginGradients();
+void GpuTraining::BeginGradients(std::span<const int32_t> adapters) {
+  FollowAdapters();
+  const GpuPieces::Scope piece(pieces_);
+  for (const int32_t adapter : adapters) {
+    if (adapters_[static_cast<size_t>(adapter)].is_frozen) continue;
+    for (GpuMasters* masters : MastersOf(adapter)) masters->BeginGradients();
   }
+}
+
+void GpuTraining::ZeroStreamGradients() {
   ZeroOnDevice(d_hidden_.data(), d_hidden_.bytes(), stream_);
   if (d_hidden_copy_.bytes() == 0) return;
   ZeroOnDevice(d_hidden_copy_.data(), d_hidden_copy_.bytes(), stream_);
@@ -361,14 +357,12 @@ void GpuTraining::Apply(std::span<const Update> updates) {
   for (GpuMasters* masters : moved) masters->Round();
 }
 
-void GpuTraining::Fetch(int32_t adapter, TrainedLora& lora) {
-  if (static_cast<size_t>(adapter) >= loras_.size()) return;
-  loras_[static_cast<size_t>(adapter)]->masters().Fetch(HostMastersOf(lora));
-}
-
-void GpuTraining::Fetch(int32_t adapter, TrainedPrompt& prompt) {
-  if (static_cast<size_t>(adapter) >= prompts_.size()) return;
-  prompts_[static_cast<size_t>(adapter)]->masters().Fetch(HostMastersOf(prompt));
+void GpuTraining::Fetch(int32_t adapter) {
+  const auto index = static_cast<size_t>(adapter);
+  if (index >= loras_.size()) return;
+  const auto& [lora, prompt, is_frozen] = adapters_[index];
+  if (lora != nullptr) loras_[index]->masters().Fetch(HostMastersOf(*lora));
+  if (prompt != nullptr) prompts_[index]->masters().Fetch(HostMastersOf(*prompt));
 }
 
 std::vector<GpuMasters*> GpuTraining::MastersOf(int32_t adapter) {

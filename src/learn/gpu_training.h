@@ -35,22 +35,20 @@ class GpuTraining : public TrainingDevice {
               Stream& stream, DeviceTurns* turns = nullptr);
 
   int32_t page_tokens() const override { return pool_.layout().page_tokens; }
-  std::vector<double> Run(const TrainingBatch& batch, std::span<const AdapterInTraining> adapters,
-                          const TrainingTargets& targets, bool backward) override;
+  int32_t num_kept_layers() const override { return static_cast<int32_t>(kept_.size()); }
+  void Add(const AdapterInTraining& adapter) override { adapters_.push_back(adapter); }
+  void BeginGradients(std::span<const int32_t> adapters) override;
+  std::vector<double> Run(const TrainingBatch& batch, const TrainingTargets& targets,
+                          bool backward) override;
   void Apply(std::span<const Update> updates) override;
-  void Fetch(int32_t adapter, TrainedLora& lora) override;
-  void Fetch(int32_t adapter, TrainedPrompt& prompt) override;
+  void Fetch(int32_t adapter) override;
   void KeepBest(int32_t adapter) override;
   void TakeBest(int32_t adapter) override;
   std::vector<float> FetchBest(int32_t adapter) override;
-  void Encode(const TrainingBatch& batch, std::span<const AdapterInTraining> adapters,
-              std::span<const EncodedRows> rows) override;
-  void BackwardEncoded(const TrainingBatch& batch, std::span<const AdapterInTraining> adapters,
-                       std::span<const EncodedRows> rows, bool begins) override;
-  void Map(std::span<const AdapterInTraining> adapters, int32_t map,
-           std::span<const MappedRows> rows) override;
-  void BackwardMap(std::span<const AdapterInTraining> adapters, int32_t map,
-                   std::span<const MappedRows> rows) override;
+  void Encode(const TrainingBatch& batch, std::span<const EncodedRows> rows) override;
+  void BackwardEncoded(const TrainingBatch& batch, std::span<const EncodedRows> rows) override;
+  void Map(int32_t map, std::span<const MappedRows> rows) override;
+  void BackwardMap(int32_t map, std::span<const MappedRows> rows) override;
   void BeginPrompt(const TrainingBatch& batch, TrainedPrompt& prompt) override;
   void TakeStates(const TrainingBatch& batch, std::span<const int32_t> rows,
                   float* states) override;
@@ -112,12 +110,12 @@ class GpuTraining : public TrainingDevice {
   Transposed MakeTransposed() const;
   Activations& ActivationsOf(int32_t layer);
   Product ProductOf(int32_t layer, LayerProduct product);
-  int32_t num_kept() const { return static_cast<int32_t>(kept_.size()); }
-  int32_t first_kept() const { return config_.num_layers - num_kept(); }
+  int32_t first_kept() const { return config_.num_layers - num_kept_layers(); }
 
   // Of LoRA, then of virtual tokens.
   std::vector<GpuMasters*> MastersOf(int32_t adapter);
-  void FollowAdapters(std::span<const AdapterInTraining> adapters);
+  // The device has what the host's adapters have now.
+  void FollowAdapters();
   void ListMatrices();
   void ListPrompts();
   PromptGradients ListGradients(std::span<const VirtualRun> runs);
@@ -130,7 +128,6 @@ class GpuTraining : public TrainingDevice {
   LoraArgs OfPart(LoraArgs args, const Part& part) const;
   void PutBatch(const TrainingBatch& batch, const TrainingTargets& targets);
 
-  void PutEncoderBatch(const TrainingBatch& batch, std::span<const AdapterInTraining> adapters);
   GpuMasters& EmbeddingsOf(int32_t adapter);
   // Calls back with vectors that are in hidden_, which nobody else has meanwhile.
   void ForEachMapped(std::span<const MappedRows> rows,
@@ -168,8 +165,7 @@ class GpuTraining : public TrainingDevice {
   // The final norm of rows of the residual stream, to head_normed_; to head_input_ what is in them.
   void NormForHead(const float* x, int64_t num_rows);
   void RunHead(bool backward);
-  // Of the batch's adapters, unless what comes is to be added, and of the residual stream.
-  void BeginGradients(bool adds = false);
+  void ZeroStreamGradients();
   void Backward();
   void BackwardMlp(int32_t layer, Activations& activations);
   void BackwardAttention(int32_t layer, Activations& activations);
@@ -226,10 +222,10 @@ class GpuTraining : public TrainingDevice {
   std::vector<Transposed> transposed_;  // of the last layers
   Transposed room_;                     // for the others', in turn
 
-  // By adapter; null: it has none.
+  std::vector<AdapterInTraining> adapters_;
+  // By adapter, of those that were followed; null: it has none.
   std::vector<std::unique_ptr<GpuLora>> loras_;
   std::vector<std::unique_ptr<GpuPrompt>> prompts_;
-  std::vector<bool> is_frozen_;
   Buffer virtual_rows_;                  // [layers, adapters], of embeddings in the first alone
   Buffer matrices_, swapped_, stacked_;  // of all adapters, one after the other
   bool can_stack_ = false;               // all LoRA that learns is of rank_max
@@ -238,10 +234,9 @@ class GpuTraining : public TrainingDevice {
   std::vector<char> batch_on_host_;
   Buffer batch_bytes_;
   Batch batch_;
-  Part whole_;                              // of the batch
-  std::vector<Part> parts_;                 // likewise
-  bool learns_ = false;                     // a backward follows
-  std::vector<GpuMasters*> batch_masters_;  // that get gradients
+  Part whole_;               // of the batch
+  std::vector<Part> parts_;  // likewise
+  bool learns_ = false;      // a backward follows
 
   std::vector<Buffer> inputs_;     // fp32, of the layers that are computed again
   std::vector<Activations> kept_;  // of the last layers

@@ -11,21 +11,15 @@
 
 namespace graft {
 
-void GpuTraining::PutEncoderBatch(const TrainingBatch& batch,
-                                  std::span<const AdapterInTraining> adapters) {
-  FollowAdapters(adapters);
-  PutBatch(batch, {});
-}
-
 GpuMasters& GpuTraining::EmbeddingsOf(int32_t adapter) {
   GpuPrompt& prompt = *prompts_[static_cast<size_t>(adapter)];
   CHECK(prompt.kind() == VirtualTokenKind::kEmbedding);
   return prompt.masters();
 }
 
-void GpuTraining::Encode(const TrainingBatch& batch, std::span<const AdapterInTraining> adapters,
-                         std::span<const EncodedRows> rows) {
-  PutEncoderBatch(batch, adapters);
+void GpuTraining::Encode(const TrainingBatch& batch, std::span<const EncodedRows> rows) {
+  FollowAdapters();
+  PutBatch(batch, {});
   learns_ = false;
   const int64_t n = config_.hidden_size;
   const GpuPieces::Scope piece(pieces_);
@@ -47,14 +41,13 @@ void GpuTraining::Encode(const TrainingBatch& batch, std::span<const AdapterInTr
   for (GpuMasters* memory : memories) memory->Round();
 }
 
-void GpuTraining::BackwardEncoded(const TrainingBatch& batch,
-                                  std::span<const AdapterInTraining> adapters,
-                                  std::span<const EncodedRows> rows, bool begins) {
-  PutEncoderBatch(batch, adapters);
+void GpuTraining::BackwardEncoded(const TrainingBatch& batch, std::span<const EncodedRows> rows) {
+  FollowAdapters();
+  PutBatch(batch, {});
   learns_ = true;
   const GpuPieces::Scope piece(pieces_);
   Forward();
-  BeginGradients(/*adds=*/!begins);
+  ZeroStreamGradients();
   for (const EncodedRows& part : rows) BackwardMemory(part);
   Backward();
 }
@@ -95,9 +88,8 @@ void GpuTraining::ForEachMapped(std::span<const MappedRows> rows,
   }
 }
 
-void GpuTraining::Map(std::span<const AdapterInTraining> adapters, int32_t map,
-                      std::span<const MappedRows> rows) {
-  FollowAdapters(adapters);
+void GpuTraining::Map(int32_t map, std::span<const MappedRows> rows) {
+  FollowAdapters();
   const int64_t n = config_.hidden_size;
   const GpuPieces::Scope piece(pieces_);
   ForEachMapped(rows, [&](const MappedRows& part) {
@@ -110,13 +102,11 @@ void GpuTraining::Map(std::span<const AdapterInTraining> adapters, int32_t map,
   }
 }
 
-void GpuTraining::BackwardMap(std::span<const AdapterInTraining> adapters, int32_t map,
-                              std::span<const MappedRows> rows) {
-  FollowAdapters(adapters);
+void GpuTraining::BackwardMap(int32_t map, std::span<const MappedRows> rows) {
+  FollowAdapters();
   const int64_t n = config_.hidden_size;
   GpuMasters& masters = EmbeddingsOf(map);
   const GpuPieces::Scope piece(pieces_);
-  masters.BeginGradients();
   ForEachMapped(rows, [&](const MappedRows& part) {
     LinearMapGradient({hidden_.as<float>(), EmbeddingsOf(part.memory).gradients() + part.first * n,
                        masters.gradients(), part.num_rows, n, n},

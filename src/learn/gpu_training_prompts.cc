@@ -24,10 +24,8 @@ void GpuTraining::ListPrompts() {
 
 PromptGradients GpuTraining::ListGradients(std::span<const VirtualRun> runs) {
   return ListPromptGradients(runs, [&](int32_t adapter) -> float* {
-    if (is_frozen_[static_cast<size_t>(adapter)]) return nullptr;
-    GpuMasters& masters = prompts_[static_cast<size_t>(adapter)]->masters();
-    batch_masters_.push_back(&masters);
-    return masters.gradients();
+    const auto index = static_cast<size_t>(adapter);
+    return adapters_[index].is_frozen ? nullptr : prompts_[index]->masters().gradients();
   });
 }
 

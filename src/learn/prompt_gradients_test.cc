@@ -6,6 +6,7 @@
 
 #include "base/random.h"
 #include "learn/reference_model.h"
+#include "learn/training_transformer.h"
 
 namespace graft {
 namespace prompt_gradients_test {
@@ -147,21 +148,21 @@ TEST(PromptTest, OfTheDocumentsOwnIsTheDocumentInContext) {
     for (const DType dtype : {DType::kF32, DType::kBF16}) {
       SCOPED_TRACE(name);
       LearnModel model(SourcePath(std::string("tests/goldens/") + name), dtype);
-      Trainer trainer(model.config, model.weights,
-                      {.rows_max = 64, .sequences_max = 1, .prefix_tokens_max = 37, .rank_max = 1},
-                      model.stream);
+      const TrainingLimits limits = {
+          .rows_max = 64, .sequences_max = 1, .prefix_tokens_max = 37, .rank_max = 1};
+      Trainer trainer(model.config, model.weights, limits, model.stream);
+      TrainingTransformer transformer(model.config, model.weights, limits, model.stream);
       const std::vector<int32_t> document = RandomTokens(37, 1), question = RandomTokens(21, 2);
       std::vector<int32_t> whole = document;
       whole.insert(whole.end(), question.begin(), question.end());
-      const std::vector<float> in_context =
-          LogitsOf(model, trainer.transformer(), {.tokens = whole}, {}, 37);
+      const std::vector<float> in_context = LogitsOf(model, transformer, {.tokens = whole}, {}, 37);
       for (const VirtualTokenKind kind :
            {VirtualTokenKind::kKeysValues, VirtualTokenKind::kEmbedding}) {
         const int32_t index = trainer.Add({.virtual_tokens = 37, .kind = kind});
         trainer.BeginPrompt(index, document);
         const AdapterInTraining adapter = {.prompt = trainer.prompt(index)};
         const TrainingSequence asked = {.tokens = question, .prompt = {0, kind, 37}};
-        EXPECT_EQ(LogitsOf(model, trainer.transformer(), asked, {&adapter, 1}, asked.num_before()),
+        EXPECT_EQ(LogitsOf(model, transformer, asked, {&adapter, 1}, asked.num_before()),
                   in_context);
       }
     }

@@ -2,12 +2,11 @@
 
 #include <algorithm>
 #include <numeric>
+#include <set>
 #include <string>
 #include <utility>
 
 #include "base/check.h"
-#include "kernels/adamw/adamw.h"
-#include "kernels/token_loss/token_loss.h"
 
 namespace graft {
 
@@ -26,24 +25,21 @@ TrainingExample NextTokenExample(std::vector<int32_t> tokens, int32_t adapter) {
 Trainer::Trainer(const ModelConfig& config, const ModelWeights& weights,
                  const TrainingLimits& limits, Stream& stream, std::function<void()> pause,
                  DeviceTurns* turns)
-    : config_(config), limits_(limits), dtype_(weights.types.operands), stream_(stream) {
-  if (stream.device.is_cpu()) {
-    transformer_ =
-        std::make_unique<TrainingTransformer>(config, weights, limits, stream, std::move(pause));
-  } else {
-    device_ = MakeTrainingDevice(config, weights, limits, stream, turns);
-  }
-}
+    : config_(config),
+      limits_(limits),
+      dtype_(weights.types.operands),
+      stream_(stream),
+      device_(MakeTrainingDevice(config, weights, limits, stream, std::move(pause), turns)) {}
 
 TrainedLora* Trainer::lora(int32_t index) {
   TrainedLora* const lora = adapters_[static_cast<size_t>(index)].lora.get();
-  if (device_ != nullptr && lora != nullptr) device_->Fetch(index, *lora);
+  if (lora != nullptr) device_->Fetch(index);
   return lora;
 }
 
 TrainedPrompt* Trainer::prompt(int32_t index) {
   TrainedPrompt* const prompt = adapters_[static_cast<size_t>(index)].prompt.get();
-  if (device_ != nullptr && prompt != nullptr) device_->Fetch(index, *prompt);
+  if (prompt != nullptr) device_->Fetch(index);
   return prompt;
 }
 
@@ -57,6 +53,7 @@ int32_t Trainer::Add(const TrainedShape& shape) {
     adapter.prompt = std::make_unique<TrainedPrompt>(config_, shape.kind, shape.virtual_tokens,
                                                      dtype_, stream_.device);
   }
+  device_->Add({adapter.lora.get(), adapter.prompt.get(), adapter.is_frozen});
   adapters_.push_back(std::move(adapter));
   return static_cast<int32_t>(adapters_.size()) - 1;
 }
@@ -70,41 +67,18 @@ void Trainer::BeginPrompt(int32_t index, std::span<const int32_t> text) {
     for (size_t i = 0; i < n; ++i) tokens[i] = text[i * text.size() / n];
   }
   const TrainingSequence sequence{.tokens = tokens};
-  const TrainingBatch batch({&sequence, 1}, page_tokens());
-  if (device_ != nullptr) {
-    device_->BeginPrompt(batch, prompt);
-  } else {
-    BeginPromptOnCpu(batch, prompt);
-  }
+  device_->BeginPrompt(TrainingBatch({&sequence, 1}, device_->page_tokens()), prompt);
   prompt.Refresh();
 }
 
-void Trainer::BeginPromptOnCpu(const TrainingBatch& batch, TrainedPrompt& prompt) {
-  const int64_t stride = config_.qkv_size();
-  transformer_->Forward(batch, {}, [&](int32_t layer, const float* qkv) {
-    if (prompt.kind() == VirtualTokenKind::kEmbedding) return;
-    for (int64_t i = 0; i < prompt.num_tokens(); ++i) {
-      const float* from = qkv + i * stride + config_.q_size();
-      float* to =
-          prompt.parameters().data() + i * prompt.columns() + layer * prompt.layer_columns();
-      std::copy_n(from, prompt.layer_columns(), to);
-    }
-  });
-  if (prompt.kind() == VirtualTokenKind::kEmbedding) {
-    std::copy_n(transformer_->hidden(0), prompt.parameters().size(), prompt.parameters().data());
-  }
-}
-
 std::vector<TrainingLoss> Trainer::Accumulate(std::span<const TrainingExample* const> examples) {
+  std::set<int32_t> named;
   for (const TrainingExample* example : examples) {
-    if (device_ != nullptr) break;  // which does so itself
-    Adapter& adapter = adapters_[static_cast<size_t>(example->adapter)];
-    if (adapter.lora != nullptr) adapter.lora->ZeroGradients();
-    if (adapter.prompt != nullptr) adapter.prompt->ZeroGradients();
-    for (const int32_t index : {example->prompt, example->mark}) {
-      if (index >= 0) prompt(index)->ZeroGradients();
+    for (const int32_t index : {example->adapter, example->prompt, example->mark}) {
+      if (index >= 0) named.insert(index);
     }
   }
+  device_->BeginGradients(std::vector<int32_t>(named.begin(), named.end()));
   return Run(examples, true, true);
 }
 
@@ -137,14 +111,6 @@ TrainingSequence Trainer::SequenceOf(const TrainingExample& example, int32_t ada
     sequence.mark = {example.mark, mark.kind(), mark.num_tokens()};
   }
   return sequence;
-}
-
-std::vector<AdapterInTraining> Trainer::Table() {
-  std::vector<AdapterInTraining> table;
-  for (const Adapter& adapter : adapters_) {
-    table.push_back({adapter.lora.get(), adapter.prompt.get(), adapter.is_frozen});
-  }
-  return table;
 }
 
 std::vector<TrainingLoss> Trainer::Run(std::span<const TrainingExample* const> examples,
@@ -192,37 +158,13 @@ void Trainer::RunGroup(std::span<const TrainingExample* const> sorted, bool back
     }
     first_row += sequences.back().num_rows();
   }
-  const TrainingBatch batch(sequences, page_tokens());
   for (const Target& target : targets_) {
     ++losses[static_cast<size_t>(target.example->adapter)].num_rows;
   }
-  if (device_ != nullptr) {
-    RunOnDevice(batch, backward, losses);
-  } else {
-    RunOnCpu(batch, backward, losses);
-  }
-}
-
-void Trainer::RunOnCpu(const TrainingBatch& batch, bool backward,
-                       std::vector<TrainingLoss>& losses) {
-  transformer_->Forward(batch, Table());
-  if (backward) transformer_->ZeroGradients();
-  for (size_t begin = 0; begin < targets_.size();) {
-    const size_t count =
-        std::min<size_t>(static_cast<size_t>(limits_.logits_rows_max), targets_.size() - begin);
-    RunHead(std::span(targets_).subspan(begin, count), backward, losses);
-    begin += count;
-    transformer_->Pause();
-  }
-  if (backward) transformer_->Backward();
-}
-
-void Trainer::RunOnDevice(const TrainingBatch& batch, bool backward,
-                          std::vector<TrainingLoss>& losses) {
-  CHECK(!targets_.empty()) << "nothing is looked at";
   const TargetArrays arrays = ArraysOf(targets_, losses);
   const std::vector<double> row_losses =
-      device_->Run(batch, Table(), arrays.AsTargets(targets_[0].example->num_choices), backward);
+      device_->Run(TrainingBatch(sequences, device_->page_tokens()),
+                   arrays.AsTargets(sorted[0]->num_choices), backward);
   AddTokenLosses(targets_, row_losses, losses);
 }
 
@@ -252,24 +194,6 @@ void Trainer::AddTokenLosses(std::span<const Target> targets, std::span<const do
   }
 }
 
-void Trainer::RunHead(std::span<const Target> targets, bool backward,
-                      std::vector<TrainingLoss>& losses) {
-  const TargetArrays arrays = ArraysOf(targets, losses);
-  float* const logits = transformer_->ComputeHead(arrays.rows);
-  std::vector<double> row_losses(arrays.rows.size());
-  TokenLoss({.logits = logits,
-             .num_rows = static_cast<int64_t>(arrays.rows.size()),
-             .vocab_size = config_.vocab_size,
-             .num_choices = targets[0].example->num_choices,
-             .ids = arrays.ids.data(),
-             .probabilities = arrays.probabilities.data(),
-             .weights = arrays.weights.data(),
-             .losses = row_losses.data()},
-            stream_);
-  AddTokenLosses(targets, row_losses, losses);
-  if (backward) transformer_->BackwardHead(arrays.rows);
-}
-
 std::vector<std::span<float>> Trainer::NumbersOf(int32_t index) {
   std::vector<std::span<float>> numbers;
   if (TrainedLora* const trained = lora(index)) numbers.push_back(trained->parameters());
@@ -280,11 +204,8 @@ std::vector<std::span<float>> Trainer::NumbersOf(int32_t index) {
 void Trainer::KeepBest(int32_t index) {
   Adapter& adapter = adapters_[static_cast<size_t>(index)];
   adapter.best.clear();
-  adapter.device_has_best = device_ != nullptr;
-  if (device_ != nullptr) return device_->KeepBest(index);
-  for (const std::span<float> numbers : NumbersOf(index)) {
-    adapter.best.insert(adapter.best.end(), numbers.begin(), numbers.end());
-  }
+  adapter.device_has_best = true;
+  device_->KeepBest(index);
 }
 
 bool Trainer::has_best(int32_t index) const {
@@ -316,50 +237,15 @@ void Trainer::set_best(int32_t index, std::vector<float> numbers) {
   adapter.device_has_best = false;
 }
 
-void Trainer::ApplyOnDevice(std::span<const Update> updates) {
+void Trainer::Apply(std::span<const Update> updates) {
   std::vector<TrainingDevice::Update> steps;
   for (const Update& update : updates) {
     Adapter& adapter = adapters_[static_cast<size_t>(update.adapter)];
+    CHECK(!adapter.is_frozen);
     steps.push_back(
         {update.adapter, ++adapter.num_updates, update.settings, update.prompt_settings});
   }
   device_->Apply(steps);
-}
-
-void Trainer::Apply(std::span<const Update> updates) {
-  if (device_ != nullptr) return ApplyOnDevice(updates);
-  std::vector<AdamWItem> items;
-  std::vector<double> norms(2 * updates.size());
-  // What is learned of the numbers from `begin` on.
-  const auto add = [&](auto& trained, int64_t begin, int32_t step, const UpdateSettings& settings) {
-    if (begin == static_cast<int64_t>(trained.parameters().size())) return;
-    items.push_back({.parameters = trained.parameters().data() + begin,
-                     .gradients = trained.gradients().data() + begin,
-                     .first_moments = trained.first_moments().data() + begin,
-                     .second_moments = trained.second_moments().data() + begin,
-                     .n = static_cast<int64_t>(trained.parameters().size()) - begin,
-                     .step = step,
-                     .learning_rate = settings.learning_rate,
-                     .weight_decay = settings.weight_decay,
-                     .norm_max = settings.norm_max,
-                     .norm = &norms[items.size()]});
-  };
-  for (const Update& update : updates) {
-    Adapter& adapter = adapters_[static_cast<size_t>(update.adapter)];
-    CHECK(!adapter.is_frozen);
-    ++adapter.num_updates;
-    if (adapter.lora != nullptr) add(*adapter.lora, 0, adapter.num_updates, update.settings);
-    if (adapter.prompt == nullptr) continue;
-    add(*adapter.prompt, adapter.prompt->num_frozen(), adapter.num_updates, update.prompt_settings);
-  }
-  AdamW({items.data(), static_cast<int32_t>(items.size())}, stream_);
-  transformer_->Pause();
-  for (const Update& update : updates) {
-    const Adapter& adapter = adapters_[static_cast<size_t>(update.adapter)];
-    if (adapter.lora != nullptr) adapter.lora->Refresh();
-    if (adapter.prompt != nullptr) adapter.prompt->Refresh();
-  }
-  transformer_->Pause();
 }
 
 }  // namespace graft

@@ -1,6 +1,6 @@
 // Trainer: a table of adapters that learn side by side on one base, each LoRA, virtual tokens, or
 // both. A step mixes examples of any of them; what an adapter learns is the same bits as by itself,
-// whatever the others are. On the CPU, or, what of it a GPU covers, on that by a TrainingDevice.
+// whatever the others are. A TrainingDevice computes: the CPU, or, what of it a GPU covers, that.
 // One thread at a time.
 #pragma once
 
@@ -13,7 +13,6 @@
 #include "learn/trained_lora.h"
 #include "learn/trained_prompt.h"
 #include "learn/training_device.h"
-#include "learn/training_transformer.h"
 
 namespace graft {
 
@@ -70,7 +69,7 @@ struct TrainingLoss {
 
 class Trainer {
  public:
-  // As TrainingTransformer's. A GPU's knows no pause: it takes turns as MakeTrainingDevice says.
+  // See MakeTrainingDevice.
   Trainer(const ModelConfig& config, const ModelWeights& weights, const TrainingLimits& limits,
           Stream& stream, std::function<void()> pause = {}, DeviceTurns* turns = nullptr);
 
@@ -132,8 +131,7 @@ class Trainer {
 
   const ModelConfig& config() const { return config_; }
   const TrainingLimits& limits() const { return limits_; }
-  // On the CPU alone.
-  TrainingTransformer& transformer() { return *transformer_; }
+  const TrainingDevice& device() const { return *device_; }
 
  private:
   struct Adapter {
@@ -141,7 +139,7 @@ class Trainer {
     std::unique_ptr<TrainedPrompt> prompt;
     bool is_frozen = false;
     int32_t num_updates = 0;
-    std::vector<float> best;  // empty: none, or a device has it
+    std::vector<float> best;  // empty: none, or the device has it
     bool device_has_best = false;
   };
   // One looked-at row of the batch.
@@ -156,18 +154,7 @@ class Trainer {
       std::function<void(const TrainingBatch& batch, std::span<const EncodedRows> rows)>;
   void ForEachEncoderBatch(int32_t encoder, std::span<const EncodedText> texts,
                            const OnEncoderBatch& on_batch);
-  // At most logits_rows_max rows each.
-  std::vector<EncodedRows> HeadParts(std::span<const EncodedRows> rows) const;
-  // What TrainingDevice::TakeStates takes.
-  void TakeStates(const TrainingBatch& batch, std::span<const int32_t> rows, float* states);
-  void EncodeOnCpu(const TrainingBatch& batch, std::span<const EncodedRows> rows);
-  void BackwardEncodedOnCpu(const TrainingBatch& batch, std::span<const EncodedRows> rows);
-  int32_t page_tokens() const {
-    return device_ != nullptr ? device_->page_tokens() : transformer_->page_tokens();
-  }
-  void BeginPromptOnCpu(const TrainingBatch& batch, TrainedPrompt& prompt);
   TrainingSequence SequenceOf(const TrainingExample& example, int32_t adapter) const;
-  std::vector<AdapterInTraining> Table();
   std::vector<TrainingLoss> Run(std::span<const TrainingExample* const> examples, bool backward,
                                 bool with_adapters);
   // How many of the first examples, sorted by adapter, are within the limits.
@@ -186,19 +173,13 @@ class Trainer {
   TargetArrays ArraysOf(std::span<const Target> targets, const std::vector<TrainingLoss>& losses);
   static void AddTokenLosses(std::span<const Target> targets, std::span<const double> row_losses,
                              std::vector<TrainingLoss>& losses);
-  void RunOnCpu(const TrainingBatch& batch, bool backward, std::vector<TrainingLoss>& losses);
-  void RunOnDevice(const TrainingBatch& batch, bool backward, std::vector<TrainingLoss>& losses);
-  void ApplyOnDevice(std::span<const Update> updates);
-  void RunHead(std::span<const Target> targets, bool backward, std::vector<TrainingLoss>& losses);
 
   const ModelConfig config_;
   const TrainingLimits limits_;
   const DType dtype_;
   Stream& stream_;
-  // One of the two: the CPU's, or a GPU's.
-  std::unique_ptr<TrainingTransformer> transformer_;
-  std::unique_ptr<TrainingDevice> device_;
   std::vector<Adapter> adapters_;
+  std::unique_ptr<TrainingDevice> device_;  // borrows the adapters' numbers
   std::vector<Target> targets_;
 };
 

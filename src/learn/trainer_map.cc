@@ -1,10 +1,7 @@
 // Memories by a frozen embedder and a linear map: the second kind of encoder of
 // offline context learning (Cao and Tan, section 3).
-#include <algorithm>
 #include <cmath>
 
-#include "base/check.h"
-#include "kernels/linear_map/linear_map.h"
 #include "learn/trainer.h"
 
 namespace graft {
@@ -46,7 +43,7 @@ std::vector<float> Trainer::Embed(std::span<const std::span<const int32_t>> text
       num_rows += tokens;
     }
     std::vector<float> states(rows.size() * n);
-    TakeStates(TrainingBatch(sequences, page_tokens()), rows, states.data());
+    device_->TakeStates(TrainingBatch(sequences, device_->page_tokens()), rows, states.data());
     const float* next = states.data();
     for (size_t i = 0; i < counts.size(); ++i) {
       PoolRows(next, counts[i], n, vectors.data() + (begin + i) * n);
@@ -57,44 +54,11 @@ std::vector<float> Trainer::Embed(std::span<const std::span<const int32_t>> text
   return vectors;
 }
 
-void Trainer::TakeStates(const TrainingBatch& batch, std::span<const int32_t> rows, float* states) {
-  if (device_ != nullptr) return device_->TakeStates(batch, rows, states);
-  const auto n = static_cast<size_t>(config_.hidden_size);
-  transformer_->Forward(batch, {});
-  for (size_t begin = 0; begin < rows.size();) {
-    const size_t count =
-        std::min<size_t>(static_cast<size_t>(limits_.logits_rows_max), rows.size() - begin);
-    const float* normed = transformer_->ComputeNormed(rows.subspan(begin, count));
-    states = std::copy_n(normed, count * n, states);
-    begin += count;
-  }
-}
-
-void Trainer::Map(int32_t map, std::span<const MappedRows> rows) {
-  if (device_ != nullptr) return device_->Map(Table(), map, rows);
-  const int64_t n = config_.hidden_size;
-  for (const MappedRows& part : rows) {
-    TrainedPrompt& memory = *prompt(part.memory);
-    CHECK_LE(part.first + part.num_rows, memory.num_tokens());
-    LinearMap({part.vectors, prompt(map)->parameters().data(),
-               memory.parameters().data() + part.first * n, part.num_rows, n, n},
-              stream_);
-  }
-  for (size_t i = 0; i < rows.size(); ++i) {
-    if (i == 0 || rows[i].memory != rows[i - 1].memory) prompt(rows[i].memory)->Refresh();
-  }
-}
+void Trainer::Map(int32_t map, std::span<const MappedRows> rows) { device_->Map(map, rows); }
 
 void Trainer::BackwardMap(int32_t map, std::span<const MappedRows> rows) {
-  if (device_ != nullptr) return device_->BackwardMap(Table(), map, rows);
-  const int64_t n = config_.hidden_size;
-  TrainedPrompt& trained = *prompt(map);
-  trained.ZeroGradients();
-  for (const MappedRows& part : rows) {
-    LinearMapGradient({part.vectors, prompt(part.memory)->gradients().data() + part.first * n,
-                       trained.gradients().data(), part.num_rows, n, n},
-                      stream_);
-  }
+  device_->BeginGradients({&map, 1});
+  device_->BackwardMap(map, rows);
 }
 
 }  // namespace graft

@@ -11,6 +11,7 @@
 #include "base/random.h"
 #include "layers/lora_store.h"
 #include "learn/test_model.h"
+#include "learn/training_transformer.h"
 #include "model/test_session.h"
 
 namespace graft {
@@ -53,7 +54,7 @@ std::vector<Trained> TrainTogether(LearnModel& model, const std::vector<int32_t>
                    .rank_max = 8,
                    .activation_bytes_max = activation_bytes},
                   model.stream);
-  if (num_kept != nullptr) *num_kept = trainer.transformer().num_kept_layers();
+  if (num_kept != nullptr) *num_kept = trainer.device().num_kept_layers();
   std::vector<TrainingExample> examples;
   std::vector<Trainer::Update> updates;
   for (int32_t i = 0; i < 3; ++i) {

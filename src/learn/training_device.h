@@ -1,9 +1,10 @@
-// TrainingDevice: what computes a Trainer's steps where that is not the CPU. It has adapters'
+// TrainingDevice: what computes a Trainer's steps, on the CPU or on a GPU. A GPU has adapters'
 // numbers of its own, follows those of the host's TrainedLora and TrainedPrompt by their versions,
 // and hands them back when somebody asks. One thread at a time.
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <vector>
@@ -57,12 +58,18 @@ class TrainingDevice {
   virtual ~TrainingDevice() = default;
 
   virtual int32_t page_tokens() const = 0;
+  virtual int32_t num_kept_layers() const = 0;
 
-  // `adapters`: all that there are, as the batch counts them. With `backward` the gradients of the
-  // batch's adapters, anew. Returns each target's loss in nats, without its weight.
-  virtual std::vector<double> Run(const TrainingBatch& batch,
-                                  std::span<const AdapterInTraining> adapters,
-                                  const TrainingTargets& targets, bool backward) = 0;
+  // The next adapter, as batches count them, from 0 on. Borrowed.
+  virtual void Add(const AdapterInTraining& adapter) = 0;
+
+  // No number of these adapters has a gradient; of frozen ones none ever has.
+  virtual void BeginGradients(std::span<const int32_t> adapters) = 0;
+
+  // With `backward` adds to the gradients of the batch's adapters. Returns each target's loss in
+  // nats, without its weight.
+  virtual std::vector<double> Run(const TrainingBatch& batch, const TrainingTargets& targets,
+                                  bool backward) = 0;
 
   // A step of AdamW, the adapter's `step`th, from 1 on.
   struct Update {
@@ -74,8 +81,7 @@ class TrainingDevice {
   virtual void Apply(std::span<const Update> updates) = 0;
 
   // The adapter's numbers in the host's memory become the device's, if those are newer.
-  virtual void Fetch(int32_t adapter, TrainedLora& lora) = 0;
-  virtual void Fetch(int32_t adapter, TrainedPrompt& prompt) = 0;
+  virtual void Fetch(int32_t adapter) = 0;
 
   // The adapter's numbers now, and what they are again; those that were kept last, LoRA's and then
   // the virtual tokens'. Of an adapter that has been in a Run.
@@ -85,19 +91,14 @@ class TrainingDevice {
 
   // An encoder's batch forward: what the final norm makes of these rows become the memories'
   // numbers, here and, by Fetch, in the host's memory.
-  virtual void Encode(const TrainingBatch& batch, std::span<const AdapterInTraining> adapters,
-                      std::span<const EncodedRows> rows) = 0;
-  // Likewise forward, and back from the memories' gradients: the gradients of the batch's adapters,
-  // anew where `begins`, else added.
-  virtual void BackwardEncoded(const TrainingBatch& batch,
-                               std::span<const AdapterInTraining> adapters,
-                               std::span<const EncodedRows> rows, bool begins) = 0;
+  virtual void Encode(const TrainingBatch& batch, std::span<const EncodedRows> rows) = 0;
+  // The same forward, and back from the memories' gradients, which adds to those of the batch's
+  // adapters.
+  virtual void BackwardEncoded(const TrainingBatch& batch, std::span<const EncodedRows> rows) = 0;
 
-  // Likewise by a map, and back.
-  virtual void Map(std::span<const AdapterInTraining> adapters, int32_t map,
-                   std::span<const MappedRows> rows) = 0;
-  virtual void BackwardMap(std::span<const AdapterInTraining> adapters, int32_t map,
-                           std::span<const MappedRows> rows) = 0;
+  // The same by a map, and back, which adds to the map's gradients.
+  virtual void Map(int32_t map, std::span<const MappedRows> rows) = 0;
+  virtual void BackwardMap(int32_t map, std::span<const MappedRows> rows) = 0;
 
   // What the base makes of the batch's one sequence, without an adapter, become the prompt's
   // numbers in the host's memory: the tokens' embeddings, or their keys and values.
@@ -122,11 +123,14 @@ int64_t GpuAdapterBytes(const ModelConfig& config, int32_t rank, DType dtype);
 int64_t GpuPromptBytes(const ModelConfig& config, VirtualTokenKind kind, int32_t num_tokens,
                        DType dtype, const Device& device);
 
-// Of a GPU, for a model that is trainable there. `config` and `limits` are copied, the rest is
-// borrowed. `turns`: with the steps of a server on the same GPU; null: it has the GPU for itself.
+// Of the stream's device, for a model that is trainable there. `config` and `limits` are copied,
+// the rest is borrowed.
+// `pause`: the CPU calls it between micro-steps, for others to have the stream's threads. {}: it
+// does not.
+// `turns`: a GPU takes them with the steps of a server; null: it has the GPU for itself.
 std::unique_ptr<TrainingDevice> MakeTrainingDevice(const ModelConfig& config,
                                                    const ModelWeights& weights,
                                                    const TrainingLimits& limits, Stream& stream,
-                                                   DeviceTurns* turns = nullptr);
+                                                   std::function<void()> pause, DeviceTurns* turns);
 
 }  // namespace graft

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "learn/test_model.h"
+#include "learn/training_transformer.h"
 #include "tensor/allocations.h"
 
 namespace graft {
