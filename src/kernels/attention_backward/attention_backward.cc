@@ -6,6 +6,7 @@
 #include "kernels/attention/attention.h"
 #include "kernels/attention_backward/attention_backward_scratch.h"
 #include "kernels/common/cpu_isa.h"
+#include "kernels/rope/rope.h"
 
 namespace graft {
 
@@ -34,7 +35,7 @@ int64_t AttentionBackwardGpuFloats(int32_t num_rows, int32_t num_heads, int32_t 
 namespace {
 
 void CheckOnHost(const AttentionBackwardArgs& args) {
-  CHECK(args.dtype == DType::kF32 && args.cos == nullptr);
+  CHECK(args.dtype == DType::kF32) << DTypeName(args.dtype);
   for (int32_t i = 0; args.prefixes != nullptr && i < args.num_sequences; ++i) {
     const AttentionPrefix& prefix = args.prefixes[i];
     CHECK_GE(prefix.num_tokens, 0);
@@ -48,9 +49,20 @@ void CheckOnGpu(const AttentionBackwardArgs& args, const Device& device) {
   CHECK(CheckAttentionBackward(args.dtype, args.head_dim, device).ok());
   CHECK(args.prefixes == nullptr || args.prefix_tokens_max > 0);
   CHECK(args.out != nullptr && args.num_rows > 0 && args.sequence_rows_max > 0);
-  CHECK(args.rotary_dim >= 0 && args.rotary_dim <= args.head_dim && args.rotary_dim % 2 == 0)
-      << args.rotary_dim;
-  if (args.cos != nullptr) CHECK(args.positions != nullptr && args.back_sin != nullptr);
+}
+
+// Queries' and keys' gradients.
+void TurnBackOnHost(const AttentionBackwardArgs& args, Stream& stream) {
+  Rope({.x = static_cast<float*>(args.d_qkv),
+        .x_stride = args.qkv_stride,
+        .num_tokens = args.row_begin[args.num_sequences],
+        .num_heads = args.num_heads + args.num_kv_heads,
+        .head_dim = args.head_dim,
+        .rotary_dim = args.rotary_dim > 0 ? args.rotary_dim : args.head_dim,
+        .positions = args.positions,
+        .cos = args.cos,
+        .sin = args.back_sin},
+       stream);
 }
 
 }  // namespace
@@ -66,12 +78,16 @@ void AttentionBackward(const AttentionBackwardArgs& args, Stream& stream) {
   CHECK_GE(args.qkv_stride, int64_t{args.num_heads + 2 * args.num_kv_heads} * args.head_dim);
   CHECK(args.row_begin != nullptr && args.qkv != nullptr && args.d_out != nullptr &&
         args.d_qkv != nullptr && args.scratch != nullptr);
+  CHECK(args.rotary_dim >= 0 && args.rotary_dim <= args.head_dim && args.rotary_dim % 2 == 0)
+      << args.rotary_dim;
+  if (args.cos != nullptr) CHECK(args.positions != nullptr && args.back_sin != nullptr);
   if (stream.device.is_cpu()) {
     CheckOnHost(args);
   } else {
     CheckOnGpu(args, stream.device);
   }
   AttentionBackwardOnDevice(args, stream);
+  if (stream.device.is_cpu() && args.cos != nullptr) TurnBackOnHost(args, stream);
 }
 
 }  // namespace graft

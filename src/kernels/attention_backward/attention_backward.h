@@ -51,8 +51,9 @@ struct AttentionBackwardArgs {
   int32_t sequence_rows_max = 0;  // of one sequence
   int32_t prefix_tokens_max = 0;  // of one prefix
   const void* out = nullptr;      // what attention made: [rows, num_heads * head_dim] of dtype
+
   // Queries and keys were turned by RopeArgs' numbers; what is written is turned back by the sines
-  // of turns back. [num_rows], and [positions_max, rotary_dim / 2] each. cos null: they were not
+  // of turns back. [rows], and [positions_max, rotary_dim / 2] each. cos null: they were not
   // turned.
   int32_t rotary_dim = 0;  // even, at most head_dim; 0: all of it
   const int32_t* positions = nullptr;

@@ -20,7 +20,6 @@ void CheckArgs(const GatedActivationArgs& args) {
 
 void GatedActivation(const GatedActivationArgs& args, Stream& stream) {
   CheckArgs(args);
-  CHECK(args.copy == nullptr || !stream.device.is_cpu()) << "a copy on the CPU";
   GatedActivationOnDevice(args, stream);
 }
 

@@ -19,8 +19,7 @@ struct GatedActivationArgs {
   DType out_dtype = DType::kF32;
   int64_t num_tokens = 0;
   int64_t n = 0;
-  // [num_tokens, 2 n] of out_dtype, or null: gate_up itself, rounded, for a backward. On a GPU
-  // alone.
+  // [num_tokens, 2 n] of out_dtype, or null: gate_up itself, rounded, for a backward.
   void* copy = nullptr;
 };
 

@@ -31,6 +31,16 @@ void MultiplyRow(const float* gate, const float* up, int64_t n, T* out) {
   }
 }
 
+template <typename T>
+void CopyGateUp(const float* gate_up, int64_t n, T* out) {
+  constexpr int kLanes = Vec::kLanes;
+  int64_t i = 0;
+  for (; i + kLanes <= n; i += kLanes) Vec::Load(gate_up + i).Store(out + i);
+  if (i == n) return;
+  const int left = static_cast<int>(n - i);
+  Vec::LoadPartial(gate_up + i, left).StorePartial(out + i, left);
+}
+
 template <Activation kActivation, typename T>
 void MultiplyRows(const GatedActivationArgs& args, Stream& stream) {
   const int64_t n = args.n;
@@ -39,6 +49,8 @@ void MultiplyRows(const GatedActivationArgs& args, Stream& stream) {
     for (int64_t token = begin; token < end; ++token) {
       const float* gate = args.gate_up + token * 2 * n;
       MultiplyRow<kActivation>(gate, gate + n, n, static_cast<T*>(args.out) + token * n);
+      if (args.copy == nullptr) continue;
+      CopyGateUp(gate, 2 * n, static_cast<T*>(args.copy) + token * 2 * n);
     }
   });
 }

@@ -38,16 +38,21 @@ void ExpectMatchesReference(const Case& c, Activation activation) {
   SCOPED_TRACE(std::to_string(c.num_tokens) + " x " + std::to_string(c.n));
   const auto gate_up = Input<float>::Normal(c.num_tokens * 2 * c.n, 1, c.misalign, 4.0);
   ForEachDevice([&](Stream& stream) {
-    Output<T> out(c.num_tokens * c.n, c.misalign);
+    Output<T> out(c.num_tokens * c.n, c.misalign), copy(c.num_tokens * 2 * c.n, c.misalign);
     GatedActivation({.activation = activation,
                      .gate_up = gate_up.data(),
                      .out = out.data(),
                      .out_dtype = DTypeOf<T>(),
                      .num_tokens = c.num_tokens,
-                     .n = c.n},
+                     .n = c.n,
+                     .copy = copy.data()},
                     stream);
     Synchronize(stream);
-    EXPECT_TRUE(out.GuardsIntact());
+    EXPECT_TRUE(out.GuardsIntact() && copy.GuardsIntact());
+    for (int64_t i = 0; i < copy.size(); ++i) {
+      const T rounded = FromFloat<T>(gate_up[i]);
+      ASSERT_TRUE(testing::BitEqual(&copy[i], &rounded, 1)) << i;
+    }
     for (int64_t i = 0; i < out.size(); ++i) {
       const int64_t from = i / c.n * 2 * c.n + i % c.n;
       const double gate = gate_up.At(from);

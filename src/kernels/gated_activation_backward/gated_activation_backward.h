@@ -20,7 +20,8 @@ struct GatedActivationBackwardArgs {
   void* d_gate_up = nullptr;      // [num_rows, 2 n] of dtype
   int64_t num_rows = 0;
   int64_t n = 0;
-  // [num_rows, n] of dtype, or null: what the forward made of gate_up, again. On a GPU alone.
+  // [num_rows, n] of dtype, or null: what the forward made of gate_up, again. On the CPU these are
+  // GatedActivation's bits.
   void* activated = nullptr;
 };
 

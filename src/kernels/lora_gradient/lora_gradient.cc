@@ -1,7 +1,10 @@
 #include "kernels/lora_gradient/lora_gradient.h"
 
+#include <algorithm>
+
 #include "base/check.h"
 #include "kernels/common/cpu_isa.h"
+#include "kernels/common/parallel_rows.h"
 #include "kernels/lora_gradient/lora_gradient_work.h"
 
 namespace graft {
@@ -36,6 +39,25 @@ void CheckOnGpu(const LoraGradientArgs& args) {
     CHECK(product.num_matrices == 1 || product.h_matrix == ranks) << product.h_matrix;
     CHECK_GE(product.h_stride, product.num_matrices * ranks);
   }
+}
+
+void RoundRow(const LoraGradientRoundArgs& args, int64_t row) {
+  const int64_t ranks = LoraGradientRankStride(args.rank_max);
+  float* out = static_cast<float*>(args.out) + row * args.num_slices * ranks;
+  for (int32_t slice = 0; slice < args.num_slices; ++slice, out += ranks) {
+    const float* const from = args.h + slice * args.h_slice + row * args.h_stride;
+    std::fill_n(out, ranks, 0.0f);
+    for (int32_t part = 0; part < args.num_parts; ++part) {
+      for (int32_t j = 0; j < args.rank_max; ++j) out[j] += from[part * args.part + j];
+    }
+  }
+}
+
+void LoraGradientRoundCpu(const LoraGradientRoundArgs& args, Stream& stream) {
+  const int64_t row_bytes = int64_t{args.num_slices} * (args.num_parts + 1) * args.rank_max * 4;
+  ParallelRows(args.num_rows, row_bytes, stream, [&](int64_t begin, int64_t end) {
+    for (int64_t row = begin; row < end; ++row) RoundRow(args, row);
+  });
 }
 
 }  // namespace
@@ -74,11 +96,12 @@ void LoraGradient(const LoraGradientArgs& args, Stream& stream) {
 }
 
 void LoraGradientRound(const LoraGradientRoundArgs& args, Stream& stream) {
-  CHECK(!stream.device.is_cpu()) << "h is taken as it is there";
   CHECK(args.h != nullptr && args.out != nullptr && IsOnBorder(args.out));
   CHECK(args.num_rows > 0 && args.num_slices >= 1 && args.num_parts >= 1);
   CHECK(args.rank_max > 0 && args.rank_max <= args.h_stride);
-  CHECK(args.dtype == DType::kF32 || args.dtype == DType::kBF16) << DTypeName(args.dtype);
+  CHECK(args.dtype == DType::kF32 || (args.dtype == DType::kBF16 && !stream.device.is_cpu()))
+      << DTypeName(args.dtype);
+  if (stream.device.is_cpu()) return LoraGradientRoundCpu(args, stream);
   if constexpr (kHasCuda) LoraGradientRoundCuda(args, stream);
 }
 

@@ -6,6 +6,7 @@
 
 #include <cstdint>
 
+#include "kernels/lora/lora.h"
 #include "tensor/dtype.h"
 #include "tensor/stream.h"
 
@@ -73,7 +74,10 @@ int64_t LoraGradientCounters(const Device& device, int32_t num_segments, int32_t
 
 void LoraGradient(const LoraGradientArgs& args, Stream& stream);
 
-// On a GPU: h as LoraShrink leaves it, summed up and rounded as LoraGradient takes it.
+// How many parts of h LoraShrink leaves, whose sum is h.
+inline int32_t LoraPartsOf(const Device& device) { return device.is_cpu() ? 1 : kLoraSplits; }
+
+// h as LoraShrink leaves it, summed up and rounded as LoraGradient takes it, on a GPU as it must.
 struct LoraGradientRoundArgs {
   // Rank j of a slice's row: the sum, in order, of num_parts numbers, `part` elements apart from
   // h[slice * h_slice + row * h_stride + j] on.

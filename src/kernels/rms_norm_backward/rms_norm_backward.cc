@@ -2,6 +2,7 @@
 
 #include "base/check.h"
 #include "kernels/common/cpu_isa.h"
+#include "kernels/rms_norm/rms_norm.h"
 
 namespace graft {
 
@@ -15,6 +16,19 @@ void CompleteStrides(RmsNormBackwardArgs* args) {
     if (*stride == 0) *stride = row;
     CHECK_GE(*stride, row) << "rows lie over each other";
   }
+}
+
+void NormAgain(const RmsNormBackwardArgs& args, Stream& stream) {
+  RmsNorm({.x = static_cast<const float*>(args.x),
+           .x_stride = args.x_stride,
+           .weight = args.weight,
+           .out = args.normed,
+           .out_stride = args.num_heads * args.n,
+           .num_tokens = args.num_rows,
+           .num_heads = args.num_heads,
+           .n = args.n,
+           .epsilon = args.epsilon},
+          stream);
 }
 
 void CheckArgs(const RmsNormBackwardArgs& args) {
@@ -34,9 +48,8 @@ void CheckArgs(const RmsNormBackwardArgs& args) {
 }  // namespace
 
 void RmsNormBackward(const RmsNormBackwardArgs& args, Stream& stream) {
-  CHECK(!stream.device.is_cpu() || (args.x_dtype == DType::kF32 && args.d_dtype == DType::kF32 &&
-                                    args.normed == nullptr && args.d_out != nullptr))
-      << "on the CPU all is fp32, and nothing is normed again";
+  CHECK(!stream.device.is_cpu() || (args.x_dtype == DType::kF32 && args.d_dtype == DType::kF32))
+      << "on the CPU all is fp32";
   CHECK(args.d_dtype == DType::kF32 || args.d_dtype == args.x_dtype);
   CHECK_GE(args.num_rows, 0);
   if (args.num_rows == 0) return;
@@ -45,7 +58,9 @@ void RmsNormBackward(const RmsNormBackwardArgs& args, Stream& stream) {
   RmsNormBackwardArgs complete = args;
   CompleteStrides(&complete);
   CheckArgs(complete);
-  RmsNormBackwardOnDevice(complete, stream);
+  if (!stream.device.is_cpu()) return RmsNormBackwardOnDevice(complete, stream);
+  if (args.normed != nullptr) NormAgain(complete, stream);
+  if (args.d_out != nullptr) RmsNormBackwardOnDevice(complete, stream);
 }
 
 }  // namespace graft

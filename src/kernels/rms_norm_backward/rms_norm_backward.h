@@ -18,7 +18,7 @@ struct RmsNormBackwardArgs {
   int64_t x_stride = 0;
   DType x_dtype = DType::kF32;    // others on a GPU alone
   const float* weight = nullptr;  // [n]
-  const void* d_out = nullptr;    // as x, of d_dtype; on a GPU null for `normed` alone
+  const void* d_out = nullptr;    // as x, of d_dtype; null for `normed` alone
   int64_t d_out_stride = 0;
   DType d_dtype = DType::kF32;  // or x_dtype
   float* d_x = nullptr;         // as x, added to; null: the gradient goes to d_x_copy alone
@@ -34,8 +34,8 @@ struct RmsNormBackwardArgs {
   // gradient by itself, times copy_scale; then it may be d_out, if both have one type and stride.
   void* d_x_copy = nullptr;
   float copy_scale = 1.0f;
-  // [num_rows, num_heads, n] of x_dtype without gaps, or null: the forward's result, again. On a
-  // GPU alone.
+  // [num_rows, num_heads, n] of x_dtype without gaps, or null: the forward's result, again. On the
+  // CPU these are RmsNorm's bits.
   void* normed = nullptr;
 };
 

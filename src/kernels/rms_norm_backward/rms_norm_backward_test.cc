@@ -70,7 +70,7 @@ TEST(RmsNormBackwardTest, MatchesReference) {
   }
 }
 
-// What a GPU has beside: rows elsewhere, in another order, rounded copies, and the norm again.
+// Rows elsewhere, in another order, rounded copies, and the norm again.
 template <typename T, typename D>
 void ExpectRounded(int64_t n) {
   const auto x = Input<T>::Normal(kRows * n, 1);
@@ -81,7 +81,7 @@ void ExpectRounded(int64_t n) {
   std::iota(list.begin(), list.end(), 0);
   for (int32_t& row : list) row = 2 * (static_cast<int32_t>(kRows) - 1 - row) + 1;
   const Shared<int32_t> rows(list);
-  testing::ForFirstGpu([&](Stream& stream) {
+  const auto expect = [&](Stream& stream) {
     Output<float> d_x(before, 0);
     Output<T> copy(2 * kRows * n), normed(kRows * n), alone(kRows * n);
     RmsNormBackwardArgs args{.x = x.data(),
@@ -117,10 +117,12 @@ void ExpectRounded(int64_t n) {
         ASSERT_TRUE(copy.IsUntouched(to - n));
       }
     }
-  });
+  };
+  testing::ForFirstGpu(expect);
+  if constexpr (std::is_same_v<T, float>) testing::ForEachCpu(expect);
 }
 
-TEST(RmsNormBackwardTest, RoundsOnAGpu) {
+TEST(RmsNormBackwardTest, CopiesAndNormsAgain) {
   for (const int64_t n : {1, 7, 64, 1024, 4100}) {
     ExpectRounded<float, float>(n);
     ExpectRounded<Bfloat16, float>(n);

@@ -1,6 +1,8 @@
 #include "kernels/rope_kv_write/rope_kv_write.h"
 
+#include <algorithm>
 #include <cstring>
+#include <vector>
 
 #include "base/check.h"
 #include "kernels/attention/attention.h"
@@ -29,7 +31,6 @@ void CheckArgs(const RopeKvWriteArgs& args, const Stream& stream) {
       << "layer " << args.layer << " of " << layout.num_layers;
   CHECK((args.q_norm_weight == nullptr) == (args.k_norm_weight == nullptr));
   CHECK(args.unnormed == nullptr || args.q_norm_weight != nullptr) << "there are no norms";
-  CHECK(args.copy == nullptr || !stream.device.is_cpu()) << "a copy on the CPU";
   if (args.num_rows == 0) return;
   CHECK(args.qkv != nullptr && args.positions != nullptr && args.pool != nullptr);
   CHECK(args.cos != nullptr && args.sin != nullptr);
@@ -62,6 +63,25 @@ void KeepUnnormed(const RopeKvWriteArgs& args, Stream& stream) {
   });
 }
 
+void CopyAsInPages(const RopeKvWriteArgs& args, Stream& stream) {
+  const KvLayout& layout = args.layout;
+  const int64_t num_queries = int64_t{args.num_q_heads} * layout.head_dim;
+  const int64_t num_others = int64_t{2} * layout.num_kv_heads * layout.head_dim;
+  const int64_t n = num_queries + num_others;
+  ParallelRows(
+      args.num_rows, 2 * n * int64_t{sizeof(float)}, stream, [&](int64_t begin, int64_t end) {
+        std::vector<char> rounded(static_cast<size_t>(num_others * DTypeBytes(layout.dtype)));
+        for (int64_t row = begin; row < end; ++row) {
+          const float* const from = args.qkv + row * args.row_stride;
+          float* const to = static_cast<float*>(args.copy) + row * n;
+          std::copy_n(from, num_queries, to);
+          ConvertElements(DType::kF32, from + num_queries, layout.dtype, rounded.data(),
+                          num_others);
+          ConvertElements(layout.dtype, rounded.data(), DType::kF32, to + num_queries, num_others);
+        }
+      });
+}
+
 void RopeKvWriteCpu(const RopeKvWriteArgs& args, Stream& stream) {
   const int32_t num_kv_heads = args.layout.num_kv_heads;
   float* k = args.qkv + int64_t{args.num_q_heads} * args.layout.head_dim;
@@ -90,6 +110,7 @@ void RopeKvWriteCpu(const RopeKvWriteArgs& args, Stream& stream) {
            .row_slot = args.row_slot,
            .num_rows = args.num_rows},
           stream);
+  if (args.copy != nullptr) CopyAsInPages(args, stream);
 }
 
 }  // namespace

@@ -33,8 +33,8 @@ struct RopeKvWriteArgs {
   void* pool = nullptr;
   const int32_t* row_page = nullptr;  // [num_rows]; below 0: the row's keys and values go nowhere
   const int32_t* row_slot = nullptr;  // [num_rows] position within the page
-  // As qkv without gaps, of layout.dtype, or null: what qkv has become, rounded, for a backward. On
-  // a GPU alone.
+  // As qkv without gaps, or null: what qkv has become, for a backward. Of layout.dtype, rounded; on
+  // the CPU fp32, keys and values as their pages have them and queries as they are.
   void* copy = nullptr;
   // [num_rows, num_q_heads + num_kv_heads, head_dim] without gaps, or null: queries and keys as the
   // norms took them, for a backward. Of layout.dtype, rounded; on the CPU fp32. Without norms null.

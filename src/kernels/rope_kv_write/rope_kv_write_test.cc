@@ -227,6 +227,36 @@ TEST(RopeKvWriteTest, KeepsWhatTheNormsTook) {
   }
 }
 
+// What a backward of attention on the CPU needs: keys and values as their pages have them.
+template <typename T>
+void ExpectCopiesAsInPages(const Case& c, Stream& stream) {
+  SCOPED_TRACE(std::to_string(c.num_rows) + " rows, head_dim " + std::to_string(c.head_dim));
+  const Operands<T> operands(c);
+  const int64_t queries = int64_t{c.num_q_heads} * c.head_dim;
+  const int64_t n = queries + int64_t{2} * c.num_kv_heads * c.head_dim;
+  const int64_t pool_elements = operands.num_pages * operands.layout.PageElements();
+  Output<float> qkv(operands.qkv, c.misalign), copy(c.num_rows * n, c.misalign);
+  Output<T> pool(pool_elements, c.misalign);
+  RopeKvWriteArgs args = ArgsOf(c, operands, qkv.data(), pool.data());
+  args.copy = copy.data();
+  RopeKvWrite(args, stream);
+  EXPECT_TRUE(copy.GuardsIntact() && qkv.GuardsIntact());
+  for (int64_t i = 0; i < copy.size(); ++i) {
+    const float made = qkv[i / n * operands.stride + i % n];
+    const float expected = i % n < queries ? made : ToFloat(FromFloat<T>(made));
+    ASSERT_EQ(copy[i], expected) << i;
+  }
+}
+
+TEST(RopeKvWriteTest, CopiesWhatAttentionTakes) {
+  for (const Case& c : kCases) {
+    testing::ForEachCpu([&](Stream& stream) {
+      ExpectCopiesAsInPages<float>(c, stream);
+      ExpectCopiesAsInPages<Float16>(c, stream);
+    });
+  }
+}
+
 TEST(RopeKvWriteDeathTest, RefusesBadShapes) {
   ThreadPool threads(1);
   Stream stream{.device = {}, .cpu_threads = &threads};
