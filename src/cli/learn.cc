@@ -15,6 +15,7 @@
 #include "cli/learn_group.h"
 #include "cli/learn_options.h"
 #include "cli/learn_texts.h"
+#include "learn/trainable.h"
 #include "request/adapter_name.h"
 #include "tuning/encoder_folder.h"
 

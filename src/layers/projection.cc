@@ -69,6 +69,19 @@ ProductTargets TargetsOf(const ModelShape& shape, LayerProduct product) {
   return targets;
 }
 
+LoraArgs MakeLoraArgs(const ProductTargets& targets, const GemmWeight& weight, LoraArgs args) {
+  args.num_slices = targets.count;
+  args.x_stride = args.k = weight.k();
+  args.y_stride = weight.n();
+  int64_t column = 0;
+  for (int32_t slice = 0; slice < targets.count; ++slice) {
+    args.slice_begin[slice] = column;
+    args.slice_n[slice] = targets.n[slice];
+    column += targets.n[slice];
+  }
+  return args;
+}
+
 struct Projection::Work {
   const Call& call;
   ResidualTarget part;
@@ -88,7 +101,7 @@ void Projection::Run(const Call& call, const LayerStep& step) const {
   const Work work{call, plan.is_summand ? context_.exchanges.PartOf(call.target) : call.target};
   std::optional<StreamTimer::Scope> scope;
   int64_t ForwardTimes::*timed = nullptr;
-  const LoraArgs lora = MakeLoraArgs(work, step);
+  const LoraArgs lora = ArgsOfLora(work, step);
   for (const graft::Launch& launch : plan.launches()) {
     int64_t ForwardTimes::*const time = TimeOf(launch.kind);
     if (time != timed) {
@@ -171,33 +184,23 @@ LoraBeside Projection::MakeLoraBeside(const LayerStep& step) const {
           .step = step.batch.step};
 }
 
-LoraArgs Projection::MakeLoraArgs(const Work& work, const LayerStep& step) const {
+LoraArgs Projection::ArgsOfLora(const Work& work, const LayerStep& step) const {
   const LoraTable& table = step.batch.lora;
   if (table.matrices == nullptr) return {};
   const bool activates = step.layer_plan().of(product_).expand_activates;
-  LoraArgs args{.dtype = context_.types.adapters,
-                .matrices = table.matrices + context_.shape.lora_matrix(layer_, targets_.first),
-                .matrices_stride = table.stride,
-                .num_slices = targets_.count,
-                .x = work.call.x,
-                .x_stride = weight_.k(),
-                .k = weight_.k(),
-                .h = context_.scratch.lora_h.as<float>(),
-                .h_stride = table.rank_max,
-                .num_rows = static_cast<int32_t>(step.num_rows()),
-                .y = work.part.y,
-                .y_stride = weight_.n(),
-                .scale = work.part.scale,
-                .activated = activates ? work.call.activated : nullptr,
-                .x_is_fp32 = context_.activations == DType::kF32,
-                .beside = MakeLoraBeside(step)};
-  int64_t column = 0;
-  for (int32_t slice = 0; slice < targets_.count; ++slice) {
-    args.slice_begin[slice] = column;
-    args.slice_n[slice] = targets_.n[slice];
-    column += targets_.n[slice];
-  }
-  return args;
+  return MakeLoraArgs(targets_, weight_,
+                      {.dtype = context_.types.adapters,
+                       .matrices = table.matrices + context_.shape.lora_matrix(layer_, targets_.first),
+                       .matrices_stride = table.stride,
+                       .x = work.call.x,
+                       .h = context_.scratch.lora_h.as<float>(),
+                       .h_stride = table.rank_max,
+                       .num_rows = static_cast<int32_t>(step.num_rows()),
+                       .y = work.part.y,
+                       .scale = work.part.scale,
+                       .activated = activates ? work.call.activated : nullptr,
+                       .x_is_fp32 = context_.activations == DType::kF32,
+                       .beside = MakeLoraBeside(step)});
 }
 
 }  // namespace graft

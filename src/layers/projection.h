@@ -20,6 +20,10 @@ struct ProductTargets {
 };
 ProductTargets TargetsOf(const ModelShape& shape, LayerProduct product);
 
+// LoRA on these targets of a product: `args` with what follows from that, which is the slices and
+// how far rows of x and y lie apart.
+LoraArgs MakeLoraArgs(const ProductTargets& targets, const GemmWeight& weight, LoraArgs args);
+
 class Projection {
  public:
   // Borrows all. `bias` may be empty.
@@ -41,8 +45,8 @@ class Projection {
   void Multiply(const graft::Launch& launch, const Work& work, const LoraArgs& lora,
                 const LayerStep& step) const;
   void Activate(const Work& work, const GemmEpilogue::RowRange& rows, const LayerStep& step) const;
-  // The arguments without segments.
-  LoraArgs MakeLoraArgs(const Work& work, const LayerStep& step) const;
+  // Without segments.
+  LoraArgs ArgsOfLora(const Work& work, const LayerStep& step) const;
   LoraBeside MakeLoraBeside(const LayerStep& step) const;
 
   LayerContext& context_;

@@ -5,9 +5,9 @@
 #include <algorithm>
 #include <span>
 
+#include "learn/device_lora.h"
+#include "learn/device_prompt.h"
 #include "learn/encoder_test_run.h"
-#include "learn/gpu_lora.h"
-#include "learn/gpu_prompt.h"
 #include "learn/gpu_test_model.h"
 #include "learn/training_device.h"
 #include "tensor/allocations.h"
@@ -190,7 +190,7 @@ TEST_F(GpuEncoderTest, StepsInFp32AreTheCpus) {
 TEST_F(GpuEncoderTest, ComputingAndTransposingAgainChangeNothing) {
   for (const DType dtype : {DType::kF32, DType::kBF16}) {
     DeviceModel model(ConfigOf(128, 2, 1), dtype, kGpu);
-    const int64_t layer = GpuLayerActivationBytes(model.config, dtype, 512);
+    const int64_t layer = LayerActivationBytes(model.config, dtype, kGpu, 512);
     const Learned kept = Learn(model, 2, kAll, kAll);
     for (const int64_t layers : {0, 2}) ExpectSame(Learn(model, 2, layers * layer), kept);
   }
@@ -306,18 +306,18 @@ TEST_F(GpuEncoderTest, TheSumIsWhatIsTaken) {
   for (const TrainedShape& shape : shapes) {
     int64_t expected = 0;
     const int64_t before = AllocatedBytes(kGpu);
-    std::unique_ptr<GpuLora> lora;
-    std::unique_ptr<GpuPrompt> prompt;
+    std::unique_ptr<DeviceLora> lora;
+    std::unique_ptr<DevicePrompt> prompt;
     if (shape.rank > 0) {
-      const TrainedLora host(model.config, shape.rank, shape.scale, DType::kBF16);
-      lora = std::make_unique<GpuLora>(model.config, host, DType::kBF16, model.owned.get());
-      expected += GpuAdapterBytes(model.config, shape.rank, DType::kBF16);
+      TrainedLora host(model.config, shape.rank, shape.scale, DType::kBF16);
+      lora = std::make_unique<DeviceLora>(model.config, host, DType::kBF16, model.owned.get());
+      expected += DeviceAdapterBytes(model.config, shape.rank, DType::kBF16);
     }
     if (shape.virtual_tokens > 0) {
-      const TrainedPrompt host(model.config, shape.kind, shape.virtual_tokens, DType::kBF16, kGpu);
-      prompt = std::make_unique<GpuPrompt>(host, model.owned.get());
+      TrainedPrompt host(model.config, shape.kind, shape.virtual_tokens, DType::kBF16, kGpu);
+      prompt = std::make_unique<DevicePrompt>(host, model.owned.get());
       expected +=
-          GpuPromptBytes(model.config, shape.kind, shape.virtual_tokens, DType::kBF16, kGpu);
+          DevicePromptBytes(model.config, shape.kind, shape.virtual_tokens, DType::kBF16, kGpu);
     }
     EXPECT_EQ(AllocatedBytes(kGpu) - before, expected);
   }

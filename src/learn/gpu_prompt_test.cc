@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <span>
 
-#include "learn/gpu_prompt.h"
+#include "learn/device_prompt.h"
 #include "learn/gpu_test_model.h"
 #include "learn/training_device.h"
 #include "tensor/allocations.h"
@@ -130,7 +130,7 @@ TEST_F(GpuPromptTest, AdaptersTogetherAreAdaptersAlone) {
 
 TEST_F(GpuPromptTest, ComputingAndTransposingAgainChangeNothing) {
   DeviceModel model(ConfigOf(128, 2, 1), DType::kBF16, kGpu);
-  const int64_t layer = GpuLayerActivationBytes(model.config, DType::kBF16, 512);
+  const int64_t layer = LayerActivationBytes(model.config, DType::kBF16, kGpu, 512);
   const Trained kept = TrainShapes(model, LimitsOf(kAll, kAll), MixedShapes(), MixedExamples(), 2);
   for (const int64_t layers : {0, 2}) {
     const Trained again =
@@ -221,10 +221,11 @@ TEST_F(GpuPromptTest, TheSumIsWhatIsTaken) {
   for (const DType dtype : {DType::kF32, DType::kBF16}) {
     DeviceModel model(ConfigOf(64, 4, 2), dtype, kGpu);
     for (const VirtualTokenKind kind : {kEmbedding, kKeysValues}) {
-      const TrainedPrompt host(model.config, kind, 7, dtype, kGpu);
+      TrainedPrompt host(model.config, kind, 7, dtype, kGpu);
       const int64_t before = AllocatedBytes(kGpu);
-      const GpuPrompt prompt(host, model.owned.get());
-      EXPECT_EQ(AllocatedBytes(kGpu) - before, GpuPromptBytes(model.config, kind, 7, dtype, kGpu));
+      const DevicePrompt prompt(host, model.owned.get());
+      EXPECT_EQ(AllocatedBytes(kGpu) - before,
+                DevicePromptBytes(model.config, kind, 7, dtype, kGpu));
     }
   }
 }

@@ -1,6 +1,6 @@
 // Training on a GPU against the CPU's, against PyTorch's and PEFT's gradients, and against itself.
 // Without a GPU the tests skip.
-#include "learn/gpu_training.h"
+#include "learn/training_walker.h"
 
 #include <gtest/gtest.h>
 
@@ -9,7 +9,8 @@
 #include <span>
 
 #include "learn/gpu_test_model.h"
-#include "learn/gpu_training_sizes.h"
+#include "learn/trainable.h"
+#include "learn/training_sizes.h"
 #include "tensor/allocations.h"
 
 namespace graft {
@@ -145,8 +146,8 @@ TEST_F(GpuTrainingTest, AdaptersTogetherAreAdaptersAlone) {
 TEST_F(GpuTrainingTest, ComputingAndTransposingAgainChangeNothing) {
   for (const DType dtype : {DType::kBF16, DType::kF32}) {
     DeviceModel model(ConfigOf(128, 2, 1), dtype, kGpu);
-    const int64_t layer = GpuLayerActivationBytes(model.config, dtype, 512);
-    const int64_t transposed = GpuLayerTransposedBytes(model.config, dtype, kGpu);
+    const int64_t layer = LayerActivationBytes(model.config, dtype, kGpu, 512);
+    const int64_t transposed = LayerTransposedBytes(model.config, dtype, kGpu);
     const Trained kept = Train(model, LimitsOf(kAll, kAll), MixedExamples(), 2);
     for (const int64_t layers : {0, 1, 2}) {
       const Trained again =
@@ -238,7 +239,7 @@ TEST_F(GpuTrainingTest, InPiecesTheBitsAreTheSame) {
   for (const DType dtype : {DType::kF32, DType::kBF16}) {
     for (const Ranks& ranks : {kMixedRanks, kEqualRanks}) {
       DeviceModel model(ConfigOf(64, 4, 2), dtype, kGpu);
-      const int64_t layer = GpuLayerActivationBytes(model.config, dtype, 512);
+      const int64_t layer = LayerActivationBytes(model.config, dtype, kGpu, 512);
       std::vector<TrainedShape> shapes;
       for (const int32_t rank : ranks) shapes.push_back({.rank = rank, .scale = 0.5f});
       shapes.push_back({.virtual_tokens = 40, .kind = VirtualTokenKind::kEmbedding});
@@ -295,19 +296,19 @@ TEST_F(GpuTrainingTest, GoesOnFromTheHostsNumbers) {
 TEST_F(GpuTrainingTest, TheSumIsWhatIsTaken) {
   for (const DType dtype : {DType::kF32, DType::kBF16}) {
     DeviceModel model(ConfigOf(64, 4, 2), dtype, kGpu);
-    const int64_t layer = GpuLayerActivationBytes(model.config, dtype, 512);
-    const int64_t transposed = GpuLayerTransposedBytes(model.config, dtype, kGpu);
+    const int64_t layer = LayerActivationBytes(model.config, dtype, kGpu, 512);
+    const int64_t transposed = LayerTransposedBytes(model.config, dtype, kGpu);
     for (const int64_t layers : {0, 1, 100}) {
       const TrainingLimits limits = LimitsOf(layers * layer, layers * transposed);
       const int64_t before = AllocatedBytes(kGpu);
-      const GpuTraining training(model.config, model.weights, limits, model.owned.get());
+      const TrainingWalker training(model.config, model.weights, limits, model.owned.get());
       EXPECT_EQ(AllocatedBytes(kGpu) - before,
-                GpuTrainingSizesOf(limits, model.config, dtype, kGpu).total());
+                SizesOf(limits, model.config, dtype, kGpu, model.threads.num_threads()).total());
     }
-    const TrainedLora host(model.config, 5, 1.0f, dtype);
+    TrainedLora host(model.config, 5, 1.0f, dtype);
     const int64_t before = AllocatedBytes(kGpu);
-    const GpuLora lora(model.config, host, dtype, model.owned.get());
-    EXPECT_EQ(AllocatedBytes(kGpu) - before, GpuAdapterBytes(model.config, 5, dtype));
+    const DeviceLora lora(model.config, host, dtype, model.owned.get());
+    EXPECT_EQ(AllocatedBytes(kGpu) - before, DeviceAdapterBytes(model.config, 5, dtype));
   }
 }
 

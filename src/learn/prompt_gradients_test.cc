@@ -6,7 +6,7 @@
 
 #include "base/random.h"
 #include "learn/reference_model.h"
-#include "learn/training_transformer.h"
+#include "learn/training_walker.h"
 
 namespace graft {
 namespace prompt_gradients_test {
@@ -130,15 +130,12 @@ std::vector<int32_t> RandomTokens(size_t n, uint64_t seed) {
   return tokens;
 }
 
-std::vector<float> LogitsOf(LearnModel& model, TrainingTransformer& transformer,
-                            const TrainingSequence& sequence,
-                            std::span<const AdapterInTraining> adapters, int32_t first) {
-  const TrainingBatch batch({&sequence, 1}, transformer.page_tokens());
-  transformer.Forward(batch, adapters);
+std::vector<float> LogitsFrom(int32_t first, LearnModel& model, TrainingDevice& device,
+                              const TrainingSequence& sequence) {
+  const TrainingBatch batch({&sequence, 1}, device.page_tokens());
   std::vector<int32_t> rows(static_cast<size_t>(batch.num_rows() - first));
   std::iota(rows.begin(), rows.end(), first);
-  const float* logits = transformer.ComputeHead(rows);
-  return {logits, logits + rows.size() * static_cast<size_t>(model.config.vocab_size)};
+  return testing::LogitsOf(model, device, batch, rows);
 }
 
 // Untrained, a prefix is its document, and embeddings are their tokens: the same logits, bit for
@@ -151,19 +148,18 @@ TEST(PromptTest, OfTheDocumentsOwnIsTheDocumentInContext) {
       const TrainingLimits limits = {
           .rows_max = 64, .sequences_max = 1, .prefix_tokens_max = 37, .rank_max = 1};
       Trainer trainer(model.config, model.weights, limits, model.stream);
-      TrainingTransformer transformer(model.config, model.weights, limits, model.stream);
+      TrainingWalker walker(model.config, model.weights, limits, model.stream);
       const std::vector<int32_t> document = RandomTokens(37, 1), question = RandomTokens(21, 2);
       std::vector<int32_t> whole = document;
       whole.insert(whole.end(), question.begin(), question.end());
-      const std::vector<float> in_context = LogitsOf(model, transformer, {.tokens = whole}, {}, 37);
+      const std::vector<float> in_context = LogitsFrom(37, model, walker, {.tokens = whole});
       for (const VirtualTokenKind kind :
            {VirtualTokenKind::kKeysValues, VirtualTokenKind::kEmbedding}) {
         const int32_t index = trainer.Add({.virtual_tokens = 37, .kind = kind});
         trainer.BeginPrompt(index, document);
-        const AdapterInTraining adapter = {.prompt = trainer.prompt(index)};
-        const TrainingSequence asked = {.tokens = question, .prompt = {0, kind, 37}};
-        EXPECT_EQ(LogitsOf(model, transformer, asked, {&adapter, 1}, asked.num_before()),
-                  in_context);
+        walker.Add({.prompt = trainer.prompt(index)});
+        const TrainingSequence asked = {.tokens = question, .prompt = {index, kind, 37}};
+        EXPECT_EQ(LogitsFrom(asked.num_before(), model, walker, asked), in_context);
       }
     }
   }

@@ -10,6 +10,7 @@
 
 #include "adapters/peft_config.h"
 #include "base/file.h"
+#include "kernels/gemm/gemm.h"
 #include "learn/trainer.h"
 #include "model/model_test_util.h"
 #include "model/safetensors.h"
@@ -38,6 +39,24 @@ inline std::vector<const TrainingExample*> PointersTo(std::span<const TrainingEx
   std::vector<const TrainingExample*> pointers;
   for (const TrainingExample& example : examples) pointers.push_back(&example);
   return pointers;
+}
+
+// The head's logits of these rows of a batch, by what the device makes of it: [rows, vocab].
+inline std::vector<float> LogitsOf(LearnModel& model, TrainingDevice& device,
+                                   const TrainingBatch& batch, std::span<const int32_t> rows) {
+  const auto hidden = static_cast<size_t>(model.config.hidden_size);
+  const auto vocab = static_cast<size_t>(model.config.vocab_size);
+  std::vector<float> states(rows.size() * hidden), logits(rows.size() * vocab);
+  device.TakeStates(batch, rows, states.data());
+  Gemm({.x = states.data(),
+        .x_stride = model.config.hidden_size,
+        .m = static_cast<int64_t>(rows.size()),
+        .weight = &model.weights.lm_head,
+        .y = logits.data(),
+        .y_stride = model.config.vocab_size,
+        .x_is_fp32 = true},
+       model.stream);
+  return logits;
 }
 
 template <typename T>

@@ -11,7 +11,8 @@
 #include "base/random.h"
 #include "layers/lora_store.h"
 #include "learn/test_model.h"
-#include "learn/training_transformer.h"
+#include "learn/trainable.h"
+#include "learn/training_walker.h"
 #include "model/test_session.h"
 
 namespace graft {
@@ -164,9 +165,8 @@ TEST(TrainerTest, ForwardIsTheServers) {
       SCOPED_TRACE(name);
       LearnModel model(SourcePath(std::string("tests/goldens/") + name), dtype);
       const std::string adapter = SourcePath("tests/goldens/lora_training");
-      TrainingTransformer transformer(model.config, model.weights,
-                                      {.rows_max = 64, .sequences_max = 2, .rank_max = 4},
-                                      model.stream);
+      TrainingWalker walker(model.config, model.weights,
+                            {.rows_max = 64, .sequences_max = 2, .rank_max = 4}, model.stream);
       TrainedLora lora(model.config, 4, 2.0f, dtype);
       LoraStore store(model.config, 1);
       const bool has_adapter = std::string(name) == "llama";
@@ -176,12 +176,12 @@ TEST(TrainerTest, ForwardIsTheServers) {
       }
       const std::vector<int32_t> first = RandomTokens(21, 1), second = RandomTokens(18, 2);
       const TrainingSequence sequences[] = {{first, -1}, {second, has_adapter ? 0 : -1}};
-      const TrainingBatch batch(sequences, transformer.page_tokens());
-      const AdapterInTraining adapters[] = {{.lora = &lora}};
-      transformer.Forward(batch, adapters);
+      const TrainingBatch batch(sequences, walker.page_tokens());
+      walker.Add({.lora = &lora});
       std::vector<int32_t> rows(39);
       std::iota(rows.begin(), rows.end(), 0);
-      const float* logits = transformer.ComputeHead(rows);
+      const std::vector<float> all = testing::LogitsOf(model, walker, batch, rows);
+      const float* logits = all.data();
 
       testing::TestSession session(model.config, model.weights, model.stream);
       const auto served = session.Step(

@@ -2,8 +2,7 @@
 
 #include <utility>
 
-#include "learn/cpu_training.h"
-#include "learn/gpu_training.h"
+#include "learn/training_walker.h"
 
 namespace graft {
 
@@ -12,10 +11,7 @@ std::unique_ptr<TrainingDevice> MakeTrainingDevice(const ModelConfig& config,
                                                    const TrainingLimits& limits, Stream& stream,
                                                    std::function<void()> pause,
                                                    DeviceTurns* turns) {
-  if (stream.device.is_cpu()) {
-    return std::make_unique<CpuTraining>(config, weights, limits, stream, std::move(pause));
-  }
-  return std::make_unique<GpuTraining>(config, weights, limits, stream, turns);
+  return std::make_unique<TrainingWalker>(config, weights, limits, stream, std::move(pause), turns);
 }
 
 }  // namespace graft

@@ -104,24 +104,15 @@ class TrainingDevice {
   // numbers in the host's memory: the tokens' embeddings, or their keys and values.
   virtual void BeginPrompt(const TrainingBatch& batch, TrainedPrompt& prompt) = 0;
 
-  // The base's hidden states of these rows behind the final norm: [rows, hidden], in the host's
-  // memory.
+  // The hidden states of these rows behind the final norm: [rows, hidden], in the host's memory.
   virtual void TakeStates(const TrainingBatch& batch, std::span<const int32_t> rows,
                           float* states) = 0;
 };
 
-// kUnimplemented names what of the model in this dtype the GPU does not train.
-Status CheckTrainableOnGpu(const ModelConfig& config, DType dtype, const Device& device);
-
-// What MakeTrainingDevice takes of the device, its adapters included.
-TrainingSizes GpuTrainingSizesOf(const TrainingLimits& limits, const ModelConfig& config,
-                                 DType dtype, const Device& device);
-int64_t GpuLayerActivationBytes(const ModelConfig& config, DType dtype, int32_t rows_max);
-int64_t GpuLayerTransposedBytes(const ModelConfig& config, DType dtype, const Device& device);
 // What one adapter's LoRA and its virtual tokens take of the device.
-int64_t GpuAdapterBytes(const ModelConfig& config, int32_t rank, DType dtype);
-int64_t GpuPromptBytes(const ModelConfig& config, VirtualTokenKind kind, int32_t num_tokens,
-                       DType dtype, const Device& device);
+int64_t DeviceAdapterBytes(const ModelConfig& config, int32_t rank, DType dtype);
+int64_t DevicePromptBytes(const ModelConfig& config, VirtualTokenKind kind, int32_t num_tokens,
+                          DType dtype, const Device& device);
 
 // Of the stream's device, for a model that is trainable there. `config` and `limits` are copied,
 // the rest is borrowed.

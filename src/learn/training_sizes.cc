@@ -1,12 +1,20 @@
 #include "learn/training_sizes.h"
 
 #include <algorithm>
+#include <array>
 #include <vector>
 
+#include "kernels/attention/attention.h"
 #include "kernels/attention_backward/attention_backward.h"
+#include "kernels/common/virtual_rows.h"
 #include "kernels/gemm/gemm.h"
 #include "kernels/lora/lora.h"
+#include "kernels/lora_gradient/lora_gradient.h"
+#include "kernels/virtual_gradient/virtual_gradient.h"
+#include "layers/launch_plan.h"
+#include "layers/served_types.h"
 #include "model/kv_pool.h"
+#include "model/lora_module.h"
 #include "model/rope_table.h"
 
 namespace graft {
@@ -15,17 +23,73 @@ namespace {
 constexpr int64_t kFloatBytes = sizeof(float);
 constexpr int32_t kTrainingPageTokens = 16;
 
-struct Matrix {
+struct WeightShape {
   int64_t n;
   int64_t k;
-  int64_t TransposedBytes(DType dtype) const { return GemmWeight::BytesFor(k, n, dtype, {}); }
+  int64_t TransposedBytes(DType dtype, const Device& device) const {
+    return GemmWeight::BytesFor(k, n, dtype, device);
+  }
 };
 
-std::vector<Matrix> LayerMatrices(const ModelConfig& config) {
-  return {{config.qkv_size(), config.hidden_size},
-          {config.hidden_size, config.q_size()},
-          {int64_t{2} * config.intermediate_size, config.hidden_size},
-          {config.hidden_size, config.intermediate_size}};
+std::array<WeightShape, kLayerProducts> LayerWeightShapes(const ModelConfig& config) {
+  return {{{config.qkv_size(), config.hidden_size},
+           {config.hidden_size, config.q_size()},
+           {int64_t{2} * config.intermediate_size, config.hidden_size},
+           {config.hidden_size, config.intermediate_size}}};
+}
+
+// A GPU has room for all of a layer's, the CPU makes one after the other.
+int64_t MadeTransposedBytes(const ModelConfig& config, DType dtype, const Device& device) {
+  if (!device.is_cpu()) return LayerTransposedBytes(config, dtype, device);
+  int64_t most = 0;
+  for (const WeightShape& shape : LayerWeightShapes(config)) {
+    most = std::max(most, shape.TransposedBytes(dtype, device));
+  }
+  return most;
+}
+
+DType ActivationsOf(DType dtype, const Device& device) {
+  return TypesOf(dtype, device).activations(device);
+}
+
+int64_t BackwardScratchFloats(const TrainingLimits& limits, const ModelConfig& config, DType dtype,
+                              const Device& device, int num_threads) {
+  if (!device.is_cpu()) {
+    return AttentionBackwardGpuFloats(limits.rows_max, config.num_heads, config.head_dim, dtype);
+  }
+  return AttentionBackwardFloats(limits.rows_max + limits.prefix_tokens_max, config.head_dim,
+                                 num_threads);
+}
+
+int64_t ThreadRowsBytes(const TrainingLimits& limits, const ModelConfig& config, DType dtype,
+                        int num_threads) {
+  const int64_t widest = std::max<int64_t>({config.hidden_size, config.q_size(), config.qkv_size(),
+                                            int64_t{2} * config.intermediate_size});
+  return std::max(GemmScratchBytes(limits.rows_max, widest, dtype, num_threads),
+                  GemmScratchBytes(limits.logits_rows_max, config.vocab_size, dtype, num_threads));
+}
+
+int64_t BatchBytes(const TrainingLimits& limits, const ModelConfig& config) {
+  // Rows: four arrays, segments of 64, in three lists, and of adapters; targets; sequences with
+  // what stands in front of them; pages; borders of 16.
+  const int64_t rows = limits.rows_max;
+  const int64_t per_row = 4 * 4 + 4 + 4 + 8 * kTrainingChoices;
+  const int64_t per_sequence = 3 * 4 + 4 + 6 * sizeof(LoraSegment) + sizeof(LoraGradientSegment) +
+                               2 * (sizeof(VirtualRun) + sizeof(VirtualGradientItem) + 4);
+  const int64_t prefixes =
+      limits.prefix_tokens_max == 0
+          ? 0
+          : int64_t{config.num_layers} * limits.sequences_max * sizeof(AttentionPrefix);
+  return rows * per_row + rows / 64 * static_cast<int64_t>(3 * sizeof(LoraSegment)) +
+         (limits.sequences_max + 1) * per_sequence + prefixes + NumTrainingPages(limits) * 4 + 4096;
+}
+
+// Of LoRA's matrices that one product has, A's and B's.
+int64_t GradientColumnsMax(const ModelConfig& config) {
+  const int64_t hidden = config.hidden_size;
+  const int64_t intermediate = config.intermediate_size;
+  return std::max({3 * hidden + config.qkv_size(), config.q_size() + hidden,
+                   2 * hidden + 2 * intermediate, intermediate + hidden});
 }
 
 }  // namespace
@@ -34,8 +98,8 @@ int64_t NumLayersWithin(int64_t bytes_max, int64_t layer_bytes, const ModelConfi
   return std::min<int64_t>(bytes_max / layer_bytes, config.num_layers);
 }
 
-KvLayout TrainingPoolLayout(const ModelConfig& config, DType dtype) {
-  KvLayout layout = MakeKvLayout(config, kTrainingPageTokens, TypesOf(dtype).kv);
+KvLayout TrainingPoolLayout(const ModelConfig& config, DType dtype, const Device& device) {
+  KvLayout layout = MakeKvLayout(config, kTrainingPageTokens, TypesOf(dtype, device).kv);
   layout.num_layers = 1;
   return layout;
 }
@@ -46,55 +110,108 @@ int32_t NumTrainingPages(const TrainingLimits& limits) {
   return limits.rows_max / kTrainingPageTokens + limits.sequences_max * (1 + prefix_pages);
 }
 
-int64_t LayerActivationBytes(const ModelConfig& config, int32_t rows_max) {
-  const int64_t row = config.qkv_size() + config.q_size() + config.hidden_size +
+int64_t LayerActivationBytes(const ModelConfig& config, DType dtype, const Device& device,
+                             int32_t rows_max) {
+  const int64_t row = int64_t{2} * config.hidden_size + config.qkv_size() + config.q_size() +
                       int64_t{2} * config.intermediate_size;
-  return row * rows_max * kFloatBytes;
+  return row * rows_max * DTypeBytes(ActivationsOf(dtype, device));
 }
 
-int64_t LayerTransposedBytes(const ModelConfig& config, DType dtype) {
+int64_t LayerTransposedBytes(const ModelConfig& config, DType dtype, const Device& device) {
+  if (GemmReadsTransposed(dtype, device)) return 0;
   int64_t bytes = 0;
-  for (const Matrix& matrix : LayerMatrices(config)) bytes += matrix.TransposedBytes(dtype);
+  for (const WeightShape& shape : LayerWeightShapes(config)) {
+    bytes += shape.TransposedBytes(dtype, device);
+  }
   return bytes;
 }
 
-TrainingSizes SizesOf(const TrainingLimits& limits, const ModelConfig& config, DType dtype,
-                      int num_threads) {
+TrainingBuffers TrainingBuffersOf(const TrainingLimits& limits, const ModelConfig& config,
+                                  DType dtype, const Device& device, int num_threads) {
   const int64_t rows = limits.rows_max;
+  const int64_t element = DTypeBytes(ActivationsOf(dtype, device));
   const int64_t hidden = config.hidden_size;
-  const int64_t layer_bytes = LayerActivationBytes(config, limits.rows_max);
-  const int64_t num_kept = NumLayersWithin(limits.activation_bytes_max, layer_bytes, config);
-  const int64_t num_transposed =
-      NumLayersWithin(limits.transposed_bytes_max, LayerTransposedBytes(config, dtype), config);
-  const Matrix head = {config.vocab_size, hidden};
-  TrainingSizes sizes;
-  sizes.layer_inputs = (config.num_layers + 1) * rows * hidden * kFloatBytes;
-  sizes.kept_activations = (num_kept + (num_kept < config.num_layers ? 1 : 0)) * layer_bytes;
-  sizes.kept_transposed =
-      head.TransposedBytes(dtype) + num_transposed * LayerTransposedBytes(config, dtype);
-  for (const Matrix& matrix : LayerMatrices(config)) {
-    if (num_transposed == config.num_layers) break;
-    sizes.made_transposed = std::max(sizes.made_transposed, matrix.TransposedBytes(dtype));
+  const int64_t intermediate = config.intermediate_size;
+  TrainingBuffers sizes;
+  sizes.num_kept = static_cast<int32_t>(
+      NumLayersWithin(limits.activation_bytes_max,
+                      LayerActivationBytes(config, dtype, device, limits.rows_max), config));
+  if (const int64_t transposed = LayerTransposedBytes(config, dtype, device); transposed > 0) {
+    sizes.num_transposed =
+        static_cast<int32_t>(NumLayersWithin(limits.transposed_bytes_max, transposed, config));
   }
-  const int64_t row_floats = 3 * hidden + 2 * config.intermediate_size +
-                             int64_t{2} * config.intermediate_size + config.q_size() +
-                             config.qkv_size();
-  sizes.gradients = rows * row_floats * kFloatBytes;
-  sizes.lora = rows * (kLoraSlicesMax + 1) * limits.rank_max * kFloatBytes;
-  sizes.logits = limits.logits_rows_max * (4 * hidden + config.vocab_size) * kFloatBytes;
-  const int64_t prefix_rows = int64_t{limits.sequences_max} * limits.prefix_tokens_max;
-  sizes.attention = AttentionBackwardFloats(limits.rows_max + limits.prefix_tokens_max,
-                                            config.head_dim, num_threads) *
-                        kFloatBytes +
-                    prefix_rows * 2 * config.kv_size() * kFloatBytes +
-                    TrainingPoolLayout(config, dtype).PageBytes() * NumTrainingPages(limits);
+  sizes.batch = BatchBytes(limits, config);
+  sizes.hidden = rows * hidden * kFloatBytes;
+  sizes.normed = rows * hidden * element;
+  sizes.qkv = rows * config.qkv_size() * kFloatBytes;
+  sizes.gate_up = rows * 2 * intermediate * kFloatBytes;
+  sizes.activated = rows * intermediate * element;
+  sizes.d_gate_up = 2 * sizes.activated;
+  sizes.d_attended = rows * config.q_size() * kFloatBytes;
+  sizes.d_qkv = rows * config.qkv_size() * element;
+  sizes.lora_h = LoraScratchFloats(device, rows * kLoraSlicesMax, limits.rank_max) * kFloatBytes;
+  // Slices' ranks lie side by side.
+  sizes.lora_d_h = LoraScratchFloats(device, rows, kLoraSlicesMax * limits.rank_max) * kFloatBytes;
+  const int64_t rank_row = LoraGradientRankStride(limits.rank_max) * element;
+  sizes.rounded_h = rows * kLoraModules * config.num_layers * rank_row;
+  sizes.rounded_d_h = rows * kLoraSlicesMax * rank_row;
+  const int64_t columns = GradientColumnsMax(config);
+  sizes.gradient_scratch = LoraGradientScratchFloats(device, limits.rows_max, limits.sequences_max,
+                                                     limits.rank_max, columns) *
+                           kFloatBytes;
+  sizes.gradient_counters =
+      LoraGradientCounters(device, limits.sequences_max, limits.rank_max, columns) *
+      int64_t{sizeof(uint32_t)};
+  const int32_t tokens_max =
+      std::min(limits.rows_max + limits.prefix_tokens_max, config.context_tokens_max);
+  sizes.attention_scratch =
+      AttentionScratchBytes(TrainingPoolLayout(config, dtype, device), config.num_heads,
+                            limits.sequences_max, tokens_max, device);
+  sizes.backward_scratch =
+      BackwardScratchFloats(limits, config, dtype, device, num_threads) * kFloatBytes;
+  sizes.d_prefixes =
+      int64_t{limits.sequences_max} * limits.prefix_tokens_max * 2 * config.kv_size() * kFloatBytes;
+  const int64_t head_rows = limits.logits_rows_max;
+  sizes.head_hidden = head_rows * hidden * kFloatBytes;
+  sizes.head_normed = head_rows * hidden * element;
+  sizes.logits = head_rows * config.vocab_size * kFloatBytes;
+  // In fp32 logits become their gradients in place.
+  if (element < kFloatBytes) sizes.d_logits = head_rows * config.vocab_size * element;
+  sizes.losses = rows * int64_t{sizeof(double)};
+  sizes.head_states = sizes.head_hidden;
+  return sizes;
+}
+
+TrainingSizes SizesOf(const TrainingLimits& limits, const ModelConfig& config, DType dtype,
+                      const Device& device, int num_threads) {
+  const TrainingBuffers buffers = TrainingBuffersOf(limits, config, dtype, device, num_threads);
+  const int64_t layer = LayerActivationBytes(config, dtype, device, limits.rows_max);
+  const int64_t transposed = LayerTransposedBytes(config, dtype, device);
+  const int32_t again = config.num_layers - buffers.num_kept;
+  TrainingSizes sizes;
+  sizes.layer_inputs = again * buffers.hidden;
+  sizes.kept_activations = (buffers.num_kept + (again > 0 ? 1 : 0)) * layer;
+  const int64_t head =
+      transposed == 0 ? 0
+                      : GemmWeight::BytesFor(config.hidden_size, config.vocab_size, dtype, device);
+  sizes.kept_transposed = head + buffers.num_transposed * transposed;
+  if (transposed > 0 && buffers.num_transposed < config.num_layers) {
+    sizes.made_transposed = MadeTransposedBytes(config, dtype, device);
+  }
+  const int64_t copy = ActivationsOf(dtype, device) == DType::kF32 ? 0 : buffers.normed;
+  sizes.gradients = 3 * buffers.hidden + copy + buffers.normed + buffers.qkv + buffers.gate_up +
+                    buffers.activated + buffers.d_gate_up + buffers.d_attended + buffers.d_qkv +
+                    buffers.batch;
+  sizes.lora = buffers.lora_h + buffers.lora_d_h + buffers.rounded_h + buffers.rounded_d_h +
+               buffers.gradient_scratch + buffers.gradient_counters;
+  sizes.logits = 2 * (buffers.head_hidden + buffers.head_normed) + buffers.logits +
+                 buffers.d_logits + buffers.losses + buffers.head_states;
+  sizes.attention =
+      buffers.attention_scratch + buffers.backward_scratch + buffers.d_prefixes +
+      TrainingPoolLayout(config, dtype, device).PageBytes() * NumTrainingPages(limits);
   // Cosines, sines, and the sines of turns back.
   sizes.ropes = RopeTablesBytes(config, config.context_tokens_max) * 3 / 2;
-  const int64_t widest = std::max<int64_t>(
-      {hidden, config.q_size(), config.qkv_size(), int64_t{2} * config.intermediate_size});
-  sizes.thread_rows =
-      std::max(GemmScratchBytes(rows, widest, dtype, num_threads),
-               GemmScratchBytes(limits.logits_rows_max, config.vocab_size, dtype, num_threads));
+  if (device.is_cpu()) sizes.thread_rows = ThreadRowsBytes(limits, config, dtype, num_threads);
   return sizes;
 }
 

@@ -618,15 +618,14 @@ TEST_P(JobRunnerTest, TrainingFitsWhatItIsGiven) {
   const bool on_cpu = shape.device.is_cpu();
   const int64_t adapter = on_cpu
                               ? TrainedLora::BytesFor(shape.config, 4, shape.types.operands) * 5 / 4
-                              : GpuAdapterBytes(shape.config, 4, shape.types.operands);
+                              : DeviceAdapterBytes(shape.config, 4, shape.types.operands);
   int64_t last = -1;
   for (const int64_t mib : {12, 16, 24, 48, 96, 192}) {
     const Result<TrainingFit> fit = FitTraining(sizes, shape, mib << 20, *model_->budget);
     if (!fit.ok()) continue;
     const TrainingLimits* const limits = &fit->limits;
     const TrainingSizes training =
-        on_cpu ? SizesOf(*limits, shape.config, shape.types.operands, 1)
-               : GpuTrainingSizesOf(*limits, shape.config, shape.types.operands, shape.device);
+        SizesOf(*limits, shape.config, shape.types.operands, shape.device, 1);
     EXPECT_LE(training.total() + adapter, mib << 20);
     EXPECT_GE(limits->activation_bytes_max, last);
     last = limits->activation_bytes_max;

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/log.h"
+#include "learn/trainable.h"
 #include "learn/trained_lora.h"
 #include "learn/trained_prompt.h"
 #include "learn/training_device.h"
@@ -19,8 +20,7 @@ constexpr const char* kRowFlags = " (--batch, --window-tokens, --together)";
 constexpr double kKeptShareOfCpu = 0.5, kKeptShareOfGpu = 0.875;
 
 int64_t LayerBytes(const ServedShape& shape, int32_t rows) {
-  return shape.device.is_cpu() ? LayerActivationBytes(shape.config, rows)
-                               : GpuLayerActivationBytes(shape.config, shape.types.operands, rows);
+  return LayerActivationBytes(shape.config, shape.types.operands, shape.device, rows);
 }
 
 // Rows that the output head takes at once. With few rows a GPU mostly reads the head's weights.
@@ -49,10 +49,11 @@ int64_t AdapterBytes(const LearnSizes& sizes, const ServedShape& shape) {
 
 int64_t BytesOnGpu(const TrainedShape& trained, const ServedShape& shape) {
   int64_t bytes = 0;
-  if (trained.rank > 0) bytes += GpuAdapterBytes(shape.config, trained.rank, shape.types.operands);
+  if (trained.rank > 0)
+    bytes += DeviceAdapterBytes(shape.config, trained.rank, shape.types.operands);
   if (trained.virtual_tokens > 0) {
-    bytes += GpuPromptBytes(shape.config, trained.kind, trained.virtual_tokens,
-                            shape.types.operands, shape.device);
+    bytes += DevicePromptBytes(shape.config, trained.kind, trained.virtual_tokens,
+                               shape.types.operands, shape.device);
   }
   return bytes;
 }
@@ -98,9 +99,7 @@ TrainingLimits LeastLimits(const LearnSizes& sizes) {
 void AddTerms(const LearnSizes& sizes, const TrainingLimits& limits, const ServedShape& shape,
               MemorySum* sum) {
   const TrainingSizes needed =
-      shape.device.is_cpu()
-          ? SizesOf(limits, shape.config, shape.types.operands, sizes.threads)
-          : GpuTrainingSizesOf(limits, shape.config, shape.types.operands, shape.device);
+      SizesOf(limits, shape.config, shape.types.operands, shape.device, sizes.threads);
   const std::string rows = std::to_string(limits.rows_max) + " rows" + kRowFlags;
   sum->Add("layers' inputs of " + rows, needed.layer_inputs);
   sum->Add("gradients and room for one layer of " + rows, needed.gradients);

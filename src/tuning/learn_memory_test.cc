@@ -27,7 +27,7 @@ TEST(LearnMemoryTest, AStepIsAsLargeAsWhatIsKept) {
   const ModelConfig config = SmallConfig();
   const ServedShape shape = {config, TypesOf(DType::kF32), {}};
   LearnSizes sizes = {.num_adapters = 4, .batch = 4, .example_tokens_max = 25, .rank = 4};
-  const int64_t layer_row = LayerActivationBytes(config, 1);
+  const int64_t layer_row = LayerActivationBytes(config, DType::kF32, {}, 1);
   for (const int32_t rows : {0, 50, 100, 101, 250, 399, 400, 500}) {
     const int64_t kept = config.num_layers * layer_row * rows;
     sizes.kept_gib = static_cast<double>(kept) / static_cast<double>(int64_t{1} << 30);
@@ -54,7 +54,7 @@ TEST(LearnMemoryTest, WhatIsKeptFits) {
     const TrainingLimits limits = PlanTraining(sizes, shape, budget, &sum);
     EXPECT_TRUE(sum.Check(budget).ok()) << sum.ToString();
     EXPECT_GE(limits.activation_bytes_max,
-              config.num_layers * LayerActivationBytes(config, limits.rows_max));
+              config.num_layers * LayerActivationBytes(config, DType::kF32, {}, limits.rows_max));
     EXPECT_GT(limits.rows_max, last);
     last = limits.rows_max;
   }

@@ -12,8 +12,8 @@
 #include "base/fault.h"
 #include "base/file.h"
 #include "base/log.h"
+#include "learn/trainable.h"
 #include "learn/training_device.h"
-#include "learn/training_transformer.h"
 #include "tuning/recipe.h"
 
 namespace graft {

@@ -5,12 +5,12 @@
 #include "kernels/gated_activation_backward/gated_activation_backward.h"
 #include "kernels/gemm/gemm.h"
 #include "kernels/rms_norm_backward/rms_norm_backward.h"
-#include "learn/gpu_training.h"
+#include "learn/training_walker.h"
 #include "tensor/cuda_memory.h"
 
 namespace graft {
 
-void GpuTraining::Backward() {
+void TrainingWalker::Backward() {
   const int64_t bytes = batch_.num_rows * int64_t{config_.hidden_size} * int64_t{sizeof(float)};
   for (int32_t layer = config_.num_layers - 1; layer >= 0; --layer) {
     Activations& activations = ActivationsOf(layer);
@@ -20,19 +20,19 @@ void GpuTraining::Backward() {
     }
     BackwardMlp(layer, activations);
     BackwardAttention(layer, activations);
-    if (layer == 0) break;  // nothing is learned before the embeddings
-    pieces_.AfterLayer();
+    if (layer > 0) pieces_.AfterLayer();
   }
+  pieces_.PauseCpu();
   AddPromptGradients(batch_.embeddings, d_hidden_, config_.hidden_size, config_.hidden_size, 0);
 }
 
 // Gradients of matrices come after those of inputs: what they need beside is then there.
-void GpuTraining::BackwardMlp(int32_t layer, Activations& activations) {
+void TrainingWalker::BackwardMlp(int32_t layer, Activations& activations) {
   const LayerWeights& weights = weights_.layers[static_cast<size_t>(layer)];
   const Product down = ProductOf(layer, LayerProduct::kDown);
   const Product gate_up = ProductOf(layer, LayerProduct::kGateUp);
   float* const d_activated = gate_up_.as<float>();  // the forward's room, half of it
-  const DType d_dtype = BackwardInput(down, layer, d_hidden(), d_activated);
+  const DType d_dtype = BackwardInput(down, d_hidden(), d_activated);
   pieces_.BeforeBytes(6 * batch_.num_rows * int64_t{config_.intermediate_size} *
                       DTypeBytes(dtype_));
   GatedActivationBackward({.dtype = dtype_,
@@ -44,18 +44,18 @@ void GpuTraining::BackwardMlp(int32_t layer, Activations& activations) {
                            .n = config_.intermediate_size,
                            .activated = activated_.data()},
                           stream_);
-  AddGradients(down, layer, activated_.data(), d_hidden());
+  AddGradients(down, activated_.data(), d_hidden());
   BackwardNorm(activations.middle, weights.mlp_norm, true,
-               BackwardInput(gate_up, layer, d_gate_up_.data(), d_normed_.data()));
-  AddGradients(gate_up, layer, normed_.data(), d_gate_up_.data());
+               BackwardInput(gate_up, d_gate_up_.data(), d_normed_.data()));
+  AddGradients(gate_up, normed_.data(), d_gate_up_.data());
 }
 
-void GpuTraining::BackwardAttention(int32_t layer, Activations& activations) {
+void TrainingWalker::BackwardAttention(int32_t layer, Activations& activations) {
   const LayerWeights& weights = weights_.layers[static_cast<size_t>(layer)];
   const Product o = ProductOf(layer, LayerProduct::kO);
   const Product qkv = ProductOf(layer, LayerProduct::kQkv);
-  const DType d_dtype = BackwardInput(o, layer, d_hidden(), d_attended_.data());
-  AddGradients(o, layer, activations.attended.data(), d_hidden());
+  const DType d_dtype = BackwardInput(o, d_hidden(), d_attended_.data());
+  AddGradients(o, activations.attended.data(), d_hidden());
   pieces_.BeforeWork(AttentionFlop(kBackwardEffort));
   AttentionBackward({.row_begin = batch_.row_begin,
                      .num_sequences = batch_.num_sequences,
@@ -75,6 +75,7 @@ void GpuTraining::BackwardAttention(int32_t layer, Activations& activations) {
                      .sequence_rows_max = batch_.sequence_rows_max,
                      .prefix_tokens_max = batch_.run_tokens_max,
                      .out = activations.attended.data(),
+                     .rotary_dim = config_.num_rotary(),
                      .positions = batch_.positions,
                      .cos = ropes_[0].cos(),
                      .back_sin = back_sin_.as<float>()},
@@ -85,13 +86,13 @@ void GpuTraining::BackwardAttention(int32_t layer, Activations& activations) {
   // Below the first layer nothing but embeddings is learned.
   const bool has_below = layer > 0 || batch_.embeddings.num_runs > 0;
   BackwardNorm(activations.input, weights.attention_norm, has_below,
-               BackwardInput(qkv, layer, d_qkv_.data(), has_below ? d_normed_.data() : nullptr));
-  AddGradients(qkv, layer, normed_.data(), d_qkv_.data());
+               BackwardInput(qkv, d_qkv_.data(), has_below ? d_normed_.data() : nullptr));
+  AddGradients(qkv, normed_.data(), d_qkv_.data());
 }
 
 // Of d_normed_, unless there is no gradient; and normed_ again.
-void GpuTraining::BackwardNorm(const Buffer& x, const Buffer& weight, bool has_gradient,
-                               DType d_dtype) {
+void TrainingWalker::BackwardNorm(const Buffer& x, const Buffer& weight, bool has_gradient,
+                                  DType d_dtype) {
   RmsNormBackward({.x = x.data(),
                    .x_dtype = dtype_,
                    .weight = weight.as<float>(),
@@ -108,77 +109,74 @@ void GpuTraining::BackwardNorm(const Buffer& x, const Buffer& weight, bool has_g
 
 // LoRA with A and B in each other's place takes the gradient of a slice of y to that of x. Slices'
 // h lie side by side, as if they were ranks of one matrix.
-LoraArgs GpuTraining::MakeBackArgs(const Product& product, int32_t layer, int32_t slice,
-                                   const void* d_y, float* d_x, bool stacked) const {
+LoraArgs TrainingWalker::MakeBackArgs(const Product& product, int32_t slice, const void* d_y,
+                                      float* d_x, bool stacked) const {
+  const ProductTargets& targets = product.targets;
   int64_t column = 0;
-  for (int32_t i = 0; i < slice; ++i) column += product.slice_n[i];
-  LoraArgs args = MakeLoraArgs(product, layer, Columns(d_y, column), d_x);
+  for (int32_t i = 0; i < slice; ++i) column += targets.n[i];
+  LoraArgs args = ArgsOfLora(product, Columns(d_y, column), d_x);
   const Buffer& matrices = stacked ? stacked_ : swapped_;
-  args.matrices = matrices.as<LoraMatrix>() + int64_t{layer} * kLoraModules +
-                  static_cast<int64_t>(product.first) + slice;
+  args.matrices = matrices.as<LoraMatrix>() + int64_t{product.layer} * kLoraModules +
+                  static_cast<int64_t>(targets.first) + slice;
   args.num_slices = 1;
   args.x_stride = product.weight.n();
-  args.k = product.slice_n[slice];
+  args.k = targets.n[slice];
   args.h = const_cast<float*>(lora_d_h_.as<float>()) + slice * limits_.rank_max;
-  args.h_stride = int64_t{product.num_slices} * limits_.rank_max;
+  args.h_stride = int64_t{targets.count} * limits_.rank_max;
   args.y_stride = product.weight.k();
   args.slice_begin[0] = 0;
   args.slice_n[0] = product.weight.k();
   return args;
 }
 
-DType GpuTraining::BackwardInput(const Product& product, int32_t layer, const void* d_y,
-                                 void* d_x) {
-  if (d_x != nullptr && !reads_transposed_ && !product.is_transposed) {
-    product.transposed.TransposeFrom(product.weight, stream_);
-  }
-  const bool is_one = product.num_slices == 1;
-  // It joins the product, unless there are several of adapters of several ranks, which cannot lie
-  // side by side: they follow it, one after the other.
+DType TrainingWalker::BackwardInput(const Product& product, const void* d_y, void* d_x) {
+  const int32_t slices = product.targets.count;
+  const bool is_one = slices == 1;
+  // LoRA joins the product, unless there are several slices of adapters of several ranks, which
+  // cannot lie side by side: they follow it, one after the other.
   const bool joins = d_x != nullptr && batch_.num_segments > 0 && (is_one || can_stack_);
   auto* const y = static_cast<float*>(d_x);
-  const bool rounds = joins && reads_transposed_ && can_round_;
+  const bool rounds = joins && transposed_.are_read_transposed() && can_round_;
   const bool in_parts = d_x != nullptr && (joins || batch_.num_segments == 0);
+  GemmArgs all;
+  if (d_x != nullptr) all = transposed_.ArgsOf(product.layer, product.which);
+  all.x = d_y;
+  all.x_stride = product.weight.n();
+  all.y = y;
+  all.y_stride = product.weight.k();
+  all.x_is_fp32 = dtype_ == DType::kF32;
+  all.epilogue.lora_place = lora_place_;
+  if (rounds) all.epilogue.rounded = d_x;
   for (const Part& part : in_parts ? PartsOf(product) : std::span<const Part>(&whole_, 1)) {
     pieces_.BeforeWork(FlopOf(product.weight, part.num_rows));
-    LoraArgs joined = OfPart(MakeBackArgs(product, layer, 0, d_y, y, !is_one), part);
+    LoraArgs joined = OfPart(MakeBackArgs(product, 0, d_y, y, !is_one), part);
     joined.precedes_product = joins && is_one && lora_place_ == LoraPlace::kInside;
-    for (int32_t slice = 0; slice < product.num_slices && part.num_segments > 0; ++slice) {
-      LoraShrink(is_one ? joined : OfPart(MakeBackArgs(product, layer, slice, d_y, y), part),
-                 stream_);
+    for (int32_t slice = 0; slice < slices && part.num_segments > 0; ++slice) {
+      LoraShrink(is_one ? joined : OfPart(MakeBackArgs(product, slice, d_y, y), part), stream_);
     }
     if (d_x != nullptr) {
-      Gemm(OfPart({.transposed = reads_transposed_,
-                   .x = d_y,
-                   .x_stride = product.weight.n(),
-                   .weight = reads_transposed_ ? &product.weight : &product.transposed,
-                   .y = y,
-                   .y_stride = product.weight.k(),
-                   .epilogue = {.lora = joins && part.num_segments > 0 ? &joined : nullptr,
-                                .lora_place = lora_place_,
-                                .rounded = rounds ? d_x : nullptr},
-                   .x_is_fp32 = dtype_ == DType::kF32},
-                  part),
-           stream_);
+      GemmArgs gemm = OfPart(all, part);
+      if (joins && part.num_segments > 0) gemm.epilogue.lora = &joined;
+      Gemm(gemm, stream_);
     }
     if (part.num_segments > 0) RoundBackH(product, part);
   }
   if (d_x == nullptr) return DType::kF32;
   if (rounds) return dtype_;
-  for (int32_t slice = 0; slice < product.num_slices && !joins; ++slice) {
-    if (batch_.num_segments > 0) LoraExpand(MakeBackArgs(product, layer, slice, d_y, y), stream_);
+  for (int32_t slice = 0; slice < slices && !joins; ++slice) {
+    if (batch_.num_segments > 0) LoraExpand(MakeBackArgs(product, slice, d_y, y), stream_);
   }
-  AddDocumentsBack(product, layer, d_y, y);
+  AddDocumentsBack(product, d_y, y);
   return DType::kF32;
 }
 
-void GpuTraining::RoundBackH(const Product& product, const Part& part) {
-  const int32_t slices = product.num_slices;
+void TrainingWalker::RoundBackH(const Product& product, const Part& part) {
+  const int32_t slices = product.targets.count;
   LoraGradientRound({.h = lora_d_h_.as<float>(),
                      .h_stride = int64_t{slices} * limits_.rank_max,
                      .h_slice = limits_.rank_max,
                      .num_slices = slices,
-                     .num_parts = kLoraSplits,
+                     .num_parts = LoraPartsOf(stream_.device),
                      .part = int64_t{slices} * part.num_rows * limits_.rank_max,
                      .rank_max = limits_.rank_max,
                      .num_rows = part.num_rows,
@@ -188,10 +186,10 @@ void GpuTraining::RoundBackH(const Product& product, const Part& part) {
 }
 
 // B's of a slice has a gradient of y of its own, A's all share x.
-void GpuTraining::AddGradients(const Product& product, int32_t layer, const void* x,
-                               const void* d_y) {
+void TrainingWalker::AddGradients(const Product& product, const void* x, const void* d_y) {
   if (batch_.num_segments == 0) return;
-  const int32_t slices = product.num_slices;
+  const ProductTargets& targets = product.targets;
+  const int32_t slices = targets.count;
   pieces_.BeforeBytes(batch_.num_rows * (product.weight.k() + product.weight.n()) *
                       DTypeBytes(dtype_));
   LoraGradientArgs args{.segments = batch_.gradient_segments,
@@ -212,21 +210,21 @@ void GpuTraining::AddGradients(const Product& product, int32_t layer, const void
   args.products[slices] = all;
   int64_t column = 0;
   for (int32_t slice = 0; slice < slices; ++slice) {
-    const auto module = static_cast<LoraModule>(static_cast<int32_t>(product.first) + slice);
-    args.products[slices].rank_offset[slice] = RankOffset(layer, module, LoraSide::kA);
-    args.products[slice] = {.h = Columns(HOf(product, layer), slice * RankStride()),
+    const auto module = static_cast<LoraModule>(static_cast<int32_t>(targets.first) + slice);
+    args.products[slices].rank_offset[slice] = RankOffset(product.layer, module, LoraSide::kA);
+    args.products[slice] = {.h = Columns(HOf(product), slice * RankStride()),
                             .h_stride = all.h_stride,
                             .x = Columns(d_y, column),
                             .x_stride = product.weight.n(),
-                            .n = product.slice_n[slice],
-                            .rank_offset = {RankOffset(layer, module, LoraSide::kB)}};
-    column += product.slice_n[slice];
+                            .n = targets.n[slice],
+                            .rank_offset = {RankOffset(product.layer, module, LoraSide::kB)}};
+    column += targets.n[slice];
   }
   LoraGradient(args, stream_);
 }
 
 // All adapters' matrices lie in one order, each as many times further on as its rank says.
-int64_t GpuTraining::RankOffset(int32_t layer, LoraModule module, LoraSide side) const {
+int64_t TrainingWalker::RankOffset(int32_t layer, LoraModule module, LoraSide side) const {
   int64_t offset = 0, layer_columns = 0;
   for (const LoraModule other : kAllLoraModules) {
     const LoraModuleShape shape = ShapeOfLoraModule(config_, other);

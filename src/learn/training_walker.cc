@@ -1,4 +1,4 @@
-#include "learn/gpu_training.h"
+#include "learn/training_walker.h"
 
 #include <algorithm>
 #include <cstring>
@@ -9,13 +9,14 @@
 #include "kernels/attention/attention.h"
 #include "kernels/attention_backward/attention_backward.h"
 #include "kernels/token_loss/token_loss.h"
-#include "learn/gpu_training_sizes.h"
+#include "learn/trainable.h"
+#include "learn/training_sizes.h"
 #include "tensor/cuda_memory.h"
 
 namespace graft {
 namespace {
 
-constexpr int32_t kSegmentRows = 64;  // LoRA's kernels take such segments fastest
+constexpr int32_t kSegmentRows = 64;  // a GPU's LoRA takes such segments fastest
 
 Buffer NegatedOnDevice(const float* values, int64_t n, const Stream& stream) {
   const int64_t bytes = n * int64_t{sizeof(float)};
@@ -27,6 +28,21 @@ Buffer NegatedOnDevice(const float* values, int64_t n, const Stream& stream) {
   CopyToDevice(buffer.data(), host.data(), bytes, stream);
   Synchronize(stream);
   return buffer;
+}
+
+const Buffer& BiasOf(const LayerWeights& layer, LayerProduct product) {
+  switch (product) {
+    case LayerProduct::kQkv:
+      return layer.qkv_bias;
+    case LayerProduct::kO:
+      return layer.o_bias;
+    case LayerProduct::kGateUp:
+      return layer.gate_up_bias;
+    case LayerProduct::kDown:
+      return layer.down_bias;
+  }
+  CHECK(false) << "no such product: " << static_cast<int>(product);
+  __builtin_unreachable();
 }
 
 // Puts arrays side by side into one copy.
@@ -48,7 +64,8 @@ class Packer {
   const char* target_;
 };
 
-std::vector<LoraSegment> CutSegments(std::span<const LoraSegment> segments) {
+std::vector<LoraSegment> CutSegments(std::span<const LoraSegment> segments, const Device& device) {
+  if (device.is_cpu()) return {segments.begin(), segments.end()};
   std::vector<LoraSegment> cut;
   for (const LoraSegment& segment : segments) {
     for (int32_t row = segment.row_begin; row < segment.row_end; row += kSegmentRows) {
@@ -68,40 +85,38 @@ int32_t SequenceRowsMax(const TrainingBatch& batch) {
 
 }  // namespace
 
-GpuTraining::GpuTraining(const ModelConfig& config, const ModelWeights& weights,
-                         const TrainingLimits& limits, Stream& stream, DeviceTurns* turns)
+TrainingWalker::TrainingWalker(const ModelConfig& config, const ModelWeights& weights,
+                               const TrainingLimits& limits, Stream& stream,
+                               std::function<void()> pause, DeviceTurns* turns)
     : config_(config),
       weights_(weights),
       limits_(limits),
       stream_(stream),
-      dtype_(weights.types.operands),
-      pieces_(turns),
-      ropes_(MakeRopeTables(config, config.context_tokens_max, stream)),
+      dtype_(weights.types.activations(stream.device)),
+      sizes_(TrainingBuffersOf(limits, config, weights.types.operands, stream.device,
+                               stream.cpu_threads->num_threads())),
+      pieces_(turns, pause),
+      ropes_(MakeRopeTables(config, config.context_tokens_max, stream, pause)),
       back_sin_(NegatedOnDevice(
           ropes_[0].sin(), int64_t{config.context_tokens_max} * config.num_rotary() / 2, stream)),
-      pool_(GpuPoolLayout(config, weights.types.operands, stream.device), NumTrainingPages(limits),
-            stream.device),
-      reads_transposed_(GemmReadsTransposed(weights.types.operands, stream.device)),
-      lora_place_(GemmTakesLora(weights.types.operands, weights.types.operands, stream.device)
+      pool_(TrainingPoolLayout(config, weights.types.operands, stream.device),
+            NumTrainingPages(limits), stream.device),
+      lora_place_(GemmTakesLora(weights.types.operands, weights.types.adapters, stream.device)
                       ? LoraPlace::kInside
                       : LoraPlace::kAfter),
-      transposed_head_(reads_transposed_ ? GemmWeight() : weights.lm_head.Transposed(stream)) {
-  const Status trainable = CheckTrainableOnGpu(config, weights.types.operands, stream.device);
+      transposed_(weights, sizes_.num_transposed, stream, pause) {
+  const Status trainable = stream.device.is_cpu()
+                               ? CheckTrainable(config, stream.device)
+                               : CheckTrainableOnGpu(config, weights.types.operands, stream.device);
   CHECK(trainable.ok()) << trainable.ToString();
   CHECK(limits.rows_max > 0 && limits.sequences_max > 0 && limits.logits_rows_max > 0);
   const Device& device = stream.device;
-  const GpuTrainingBuffers sizes = GpuTrainingBuffersOf(limits, config, dtype_, device);
+  const TrainingBuffers& sizes = sizes_;
   for (int32_t i = 0; i < sizes.num_kept; ++i) kept_.push_back(MakeActivations());
   if (sizes.num_kept < config.num_layers) shared_ = MakeActivations();
   for (int32_t i = sizes.num_kept; i < config.num_layers; ++i) {
     inputs_.push_back(Buffer(sizes.hidden, device));
   }
-  for (int32_t i = config.num_layers - sizes.num_transposed; i < config.num_layers; ++i) {
-    const LayerWeights& layer = weights.layers[static_cast<size_t>(i)];
-    transposed_.push_back({layer.qkv.Transposed(stream), layer.o.Transposed(stream),
-                           layer.gate_up.Transposed(stream), layer.down.Transposed(stream)});
-  }
-  if (!reads_transposed_ && sizes.num_transposed < config.num_layers) room_ = MakeTransposed();
   batch_bytes_ = Buffer(sizes.batch, device);
   for (Buffer* buffer : {&hidden_, &d_hidden_, &d_normed_}) *buffer = Buffer(sizes.hidden, device);
   if (dtype_ != DType::kF32) d_hidden_copy_ = Buffer(sizes.normed, device);
@@ -131,7 +146,7 @@ GpuTraining::GpuTraining(const ModelConfig& config, const ModelWeights& weights,
   head_states_ = Buffer(sizes.head_states, device);
 }
 
-GpuTraining::Activations GpuTraining::MakeActivations() const {
+TrainingWalker::Activations TrainingWalker::MakeActivations() const {
   const auto make = [&](int64_t columns) {
     return Buffer(limits_.rows_max * columns * DTypeBytes(dtype_), stream_.device);
   };
@@ -139,63 +154,31 @@ GpuTraining::Activations GpuTraining::MakeActivations() const {
           make(config_.hidden_size), make(int64_t{2} * config_.intermediate_size)};
 }
 
-GpuTraining::Transposed GpuTraining::MakeTransposed() const {
-  const LayerWeights& layer = weights_.layers[0];
-  return {GemmWeight::LikeTransposed(layer.qkv), GemmWeight::LikeTransposed(layer.o),
-          GemmWeight::LikeTransposed(layer.gate_up), GemmWeight::LikeTransposed(layer.down)};
-}
-
-GpuTraining::Activations& GpuTraining::ActivationsOf(int32_t layer) {
+TrainingWalker::Activations& TrainingWalker::ActivationsOf(int32_t layer) {
   return layer < first_kept() ? shared_ : kept_[static_cast<size_t>(layer - first_kept())];
 }
 
-GpuTraining::Product GpuTraining::ProductOf(int32_t layer, LayerProduct product) {
+TrainingWalker::Product TrainingWalker::ProductOf(int32_t layer, LayerProduct product) const {
   const LayerWeights& weights = weights_.layers[static_cast<size_t>(layer)];
-  const int32_t first = config_.num_layers - static_cast<int32_t>(transposed_.size());
-  const bool is_kept = layer >= first;
-  Transposed& transposed = is_kept ? transposed_[static_cast<size_t>(layer - first)] : room_;
-  const int64_t hidden = config_.hidden_size;
-  const int64_t intermediate = config_.intermediate_size;
-  switch (product) {
-    case LayerProduct::kQkv:
-      return {weights.qkv,
-              transposed.qkv,
-              is_kept,
-              weights.qkv_bias,
-              LoraModule::kQ,
-              3,
-              {config_.q_size(), config_.kv_size(), config_.kv_size()}};
-    case LayerProduct::kO:
-      return {weights.o, transposed.o, is_kept, weights.o_bias, LoraModule::kO, 1, {hidden}};
-    case LayerProduct::kGateUp:
-      return {weights.gate_up,
-              transposed.gate_up,
-              is_kept,
-              weights.gate_up_bias,
-              LoraModule::kGate,
-              2,
-              {intermediate, intermediate}};
-    case LayerProduct::kDown:
-      return {weights.down, transposed.down, is_kept, weights.down_bias, LoraModule::kDown, 1,
-              {hidden}};
-  }
-  CHECK(false) << "no such product: " << static_cast<int>(product);
-  __builtin_unreachable();
+  return {layer, product, WeightOf(weights, product), BiasOf(weights, product),
+          TargetsOf(config_, product)};
 }
 
-void GpuTraining::FollowAdapters() {
+void TrainingWalker::FollowAdapters() {
   const bool is_new = adapters_.size() != loras_.size();
   for (size_t i = loras_.size(); i < adapters_.size(); ++i) {
     const auto& [lora, prompt, is_frozen] = adapters_[i];
     CHECK(lora == nullptr || lora->rank() <= limits_.rank_max);
     loras_.push_back(lora == nullptr ? nullptr
-                                     : std::make_unique<GpuLora>(config_, *lora, dtype_, stream_));
-    prompts_.push_back(prompt == nullptr ? nullptr : std::make_unique<GpuPrompt>(*prompt, stream_));
+                                     : std::make_unique<DeviceLora>(
+                                           config_, *lora, weights_.types.adapters, stream_));
+    prompts_.push_back(prompt == nullptr ? nullptr
+                                         : std::make_unique<DevicePrompt>(*prompt, stream_));
   }
   for (size_t i = 0; i < adapters_.size(); ++i) {
     const auto& [lora, prompt, is_frozen] = adapters_[i];
-    if (lora != nullptr) loras_[i]->masters().Follow(HostMastersOf(*lora));
-    if (prompt != nullptr) prompts_[i]->masters().Follow(HostMastersOf(*prompt));
+    if (lora != nullptr) loras_[i]->masters().Follow();
+    if (prompt != nullptr) prompts_[i]->masters().Follow();
   }
   if (!is_new) return;
   ListMatrices();
@@ -206,12 +189,12 @@ void GpuTraining::FollowAdapters() {
                           stream_.device);
 }
 
-void GpuTraining::ListMatrices() {
+void TrainingWalker::ListMatrices() {
   std::vector<LoraMatrix> matrices, swapped, stacked;
-  can_stack_ = kLoraSlicesMax * limits_.rank_max <= kLoraRankMax;
+  can_stack_ = !stream_.device.is_cpu() && kLoraSlicesMax * limits_.rank_max <= kLoraRankMax;
   can_round_ = true;
   for (size_t i = 0; i < loras_.size(); ++i) {
-    const GpuLora* const lora = loras_[i].get();
+    const DeviceLora* const lora = loras_[i].get();
     can_round_ = can_round_ && (lora != nullptr) != adapters_[i].is_frozen;
     if (lora == nullptr) {
       const auto num_matrices = static_cast<size_t>(config_.num_layers) * kLoraModules;
@@ -230,78 +213,90 @@ void GpuTraining::ListMatrices() {
   stacked_ = OnDevice(stacked, stream_);
 }
 
-void GpuTraining::PutBatch(const TrainingBatch& batch, const TrainingTargets& targets) {
-  CHECK(batch.num_rows() > 0 && batch.num_rows() <= limits_.rows_max) << batch.num_rows();
-  CHECK_LE(batch.num_sequences(), limits_.sequences_max);
-  CHECK_LE(batch.num_pages(), pool_.num_pages());
-  const std::vector<LoraSegment> cut = CutSegments(batch.segments);
-  std::vector<LoraSegment> by_parts;
-  CutParts(cut, batch.num_rows(), &by_parts);
-  const std::vector<LoraSegment> documents = CutSegments(batch.document_segments);
-  std::vector<LoraGradientSegment> gradients;
+TrainingWalker::BatchLists TrainingWalker::ListsOf(const TrainingBatch& batch) {
+  BatchLists lists{.segments = CutSegments(batch.segments, stream_.device),
+                   .document_segments = CutSegments(batch.document_segments, stream_.device)};
+  CutParts(lists.segments, batch.num_rows(), &lists.part_segments);
   for (const LoraSegment& segment : batch.segments) {
-    GpuLora& lora = *loras_[static_cast<size_t>(segment.adapter_slot)];
-    gradients.push_back({segment.row_begin, segment.row_end, lora.masters().gradients(),
-                         lora.rank(), lora.scale()});
+    DeviceLora& lora = *loras_[static_cast<size_t>(segment.adapter_slot)];
+    lists.gradients.push_back({segment.row_begin, segment.row_end, lora.masters().gradients(),
+                               lora.rank(), lora.scale()});
   }
-  const PromptGradients embeddings = ListGradients(batch.embeddings);
-  const PromptGradients keys_values = ListGradients(RunsOfPrefixes(batch));
-  const std::vector<AttentionPrefix> prefixes = ListPrefixes(batch);
-  Packer packer(batch_on_host_, batch_bytes_.as<char>());
+  lists.embeddings = ListGradients(batch.embeddings);
+  lists.keys_values = ListGradients(RunsOfPrefixes(batch));
+  lists.prefixes = ListPrefixes(batch);
+  return lists;
+}
+
+TrainingWalker::Batch TrainingWalker::Pack(const TrainingBatch& batch, const BatchLists& lists,
+                                           const TrainingTargets& targets, const char* target) {
+  Packer packer(batch_on_host_, target);
   const auto put = [&](const auto& values) { return packer.Put(std::span(values)); };
   const auto put_prompts = [&](const auto& runs, const PromptGradients& list) -> Prompts {
     return {static_cast<int32_t>(runs.size()), static_cast<int32_t>(list.items.size()), put(runs),
             put(list.items), put(list.places)};
   };
-  batch_ = {.num_rows = batch.num_rows(),
-            .num_sequences = batch.num_sequences(),
-            .sequence_rows_max = SequenceRowsMax(batch),
-            .kv_tokens_max = *std::ranges::max_element(batch.kv_tokens),
-            .num_segments = static_cast<int32_t>(cut.size()),
-            .num_gradient_segments = static_cast<int32_t>(gradients.size()),
-            .num_document_segments = static_cast<int32_t>(documents.size()),
-            .tokens = put(batch.tokens),
-            .positions = put(batch.positions),
-            .row_page = put(batch.row_page),
-            .row_slot = put(batch.row_slot),
-            .row_begin = put(batch.row_begin),
-            .page_begin = put(batch.page_begin),
-            .pages = put(batch.pages),
-            .kv_tokens = put(batch.kv_tokens),
-            .segments = put(cut),
-            .part_segments = put(by_parts),
-            .document_segments = put(documents),
-            .gradient_segments = put(gradients),
-            .run_tokens_max = batch.run_tokens_max,
-            .embeddings = put_prompts(batch.embeddings, embeddings),
-            .keys_values = put_prompts(batch.keys_values, keys_values),
-            .prefixes = prefixes.empty() ? nullptr : put(prefixes),
-            .num_targets = static_cast<int32_t>(targets.rows.size()),
-            .num_choices = targets.num_choices,
-            .rows = put(targets.rows),
-            .ids = put(targets.ids),
-            .probabilities = put(targets.probabilities),
-            .weights = put(targets.weights)};
+  return {.num_rows = batch.num_rows(),
+          .num_sequences = batch.num_sequences(),
+          .sequence_rows_max = SequenceRowsMax(batch),
+          .kv_tokens_max = *std::ranges::max_element(batch.kv_tokens),
+          .num_segments = static_cast<int32_t>(lists.segments.size()),
+          .num_gradient_segments = static_cast<int32_t>(lists.gradients.size()),
+          .num_document_segments = static_cast<int32_t>(lists.document_segments.size()),
+          .tokens = put(batch.tokens),
+          .positions = put(batch.positions),
+          .row_page = put(batch.row_page),
+          .row_slot = put(batch.row_slot),
+          .row_begin = put(batch.row_begin),
+          .page_begin = put(batch.page_begin),
+          .pages = put(batch.pages),
+          .kv_tokens = put(batch.kv_tokens),
+          .segments = put(lists.segments),
+          .part_segments = put(lists.part_segments),
+          .document_segments = put(lists.document_segments),
+          .gradient_segments = put(lists.gradients),
+          .run_tokens_max = batch.run_tokens_max,
+          .embeddings = put_prompts(batch.embeddings, lists.embeddings),
+          .keys_values = put_prompts(batch.keys_values, lists.keys_values),
+          .prefixes = lists.prefixes.empty() ? nullptr : put(lists.prefixes),
+          .num_targets = static_cast<int32_t>(targets.rows.size()),
+          .num_choices = targets.num_choices,
+          .rows = put(targets.rows),
+          .ids = put(targets.ids),
+          .probabilities = put(targets.probabilities),
+          .weights = put(targets.weights)};
+}
+
+void TrainingWalker::PutBatch(const TrainingBatch& batch, const TrainingTargets& targets) {
+  CHECK(batch.num_rows() > 0 && batch.num_rows() <= limits_.rows_max) << batch.num_rows();
+  CHECK_LE(batch.num_sequences(), limits_.sequences_max);
+  CHECK_LE(batch.num_pages(), pool_.num_pages());
+  const BatchLists lists = ListsOf(batch);
+  batch_ = Pack(batch, lists, targets, batch_bytes_.as<char>());
+  const auto bytes = static_cast<int64_t>(batch_on_host_.size());
+  if (bytes > batch_bytes_.bytes()) {
+    CHECK(stream_.device.is_cpu()) << "more choices than " << kTrainingChoices << " a row";
+    batch_bytes_ = Buffer(bytes);
+    batch_ = Pack(batch, lists, targets, batch_bytes_.as<char>());
+  }
   whole_ = {0, batch_.num_rows, batch_.segments, batch_.num_segments};
   const LoraSegment* next = batch_.part_segments;
   for (Part& part : parts_) {
     part.segments = next;
     next += part.num_segments;
   }
-  const auto bytes = static_cast<int64_t>(batch_on_host_.size());
-  CHECK_LE(bytes, batch_bytes_.bytes()) << "more choices than " << kGpuChoices << " a row";
   CopyToDevice(batch_bytes_.data(), batch_on_host_.data(), bytes, stream_);
 }
 
-std::vector<double> GpuTraining::Run(const TrainingBatch& batch, const TrainingTargets& targets,
-                                     bool backward) {
+std::vector<double> TrainingWalker::Run(const TrainingBatch& batch, const TrainingTargets& targets,
+                                        bool backward) {
   CHECK(!targets.rows.empty()) << "nothing is looked at";
   for (const int32_t id : targets.ids) CHECK(id >= kTokenRest && id < config_.vocab_size) << id;
   FollowAdapters();
   PutBatch(batch, targets);
   learns_ = backward;
   {
-    const GpuPieces::Scope piece(pieces_);
+    const TrainingPieces::Scope piece(pieces_);
     Forward();
     if (backward) ZeroStreamGradients();
     RunHead(backward);
@@ -314,25 +309,25 @@ std::vector<double> GpuTraining::Run(const TrainingBatch& batch, const TrainingT
   return losses;
 }
 
-void GpuTraining::BeginGradients(std::span<const int32_t> adapters) {
+void TrainingWalker::BeginGradients(std::span<const int32_t> adapters) {
   FollowAdapters();
-  const GpuPieces::Scope piece(pieces_);
+  const TrainingPieces::Scope piece(pieces_);
   for (const int32_t adapter : adapters) {
     if (adapters_[static_cast<size_t>(adapter)].is_frozen) continue;
-    for (GpuMasters* masters : MastersOf(adapter)) masters->BeginGradients();
+    for (DeviceMasters* masters : MastersOf(adapter)) masters->BeginGradients();
   }
 }
 
-void GpuTraining::ZeroStreamGradients() {
+void TrainingWalker::ZeroStreamGradients() {
   ZeroOnDevice(d_hidden_.data(), d_hidden_.bytes(), stream_);
   if (d_hidden_copy_.bytes() == 0) return;
   ZeroOnDevice(d_hidden_copy_.data(), d_hidden_copy_.bytes(), stream_);
 }
 
-void GpuTraining::Apply(std::span<const Update> updates) {
+void TrainingWalker::Apply(std::span<const Update> updates) {
   std::vector<AdamWItem> items;
-  std::vector<GpuMasters*> moved;
-  const auto add = [&](GpuMasters& masters, AdamWItem item, int32_t step,
+  std::vector<DeviceMasters*> moved;
+  const auto add = [&](DeviceMasters& masters, AdamWItem item, int32_t step,
                        const UpdateSettings& settings) {
     if (item.n == 0) return;
     item.step = step;
@@ -345,47 +340,50 @@ void GpuTraining::Apply(std::span<const Update> updates) {
   };
   for (const Update& update : updates) {
     const auto adapter = static_cast<size_t>(update.adapter);
-    if (GpuLora* const lora = loras_[adapter].get()) {
+    if (DeviceLora* const lora = loras_[adapter].get()) {
       add(lora->masters(), lora->masters().Item(), update.step, update.settings);
     }
-    if (GpuPrompt* const prompt = prompts_[adapter].get()) {
+    if (DevicePrompt* const prompt = prompts_[adapter].get()) {
       add(prompt->masters(), prompt->Item(), update.step, update.prompt_settings);
     }
   }
-  const GpuPieces::Scope piece(pieces_);
+  const TrainingPieces::Scope piece(pieces_);
   AdamW({items.data(), static_cast<int32_t>(items.size()), adamw_scratch_.as<double>()}, stream_);
-  for (GpuMasters* masters : moved) masters->Round();
+  pieces_.PauseCpu();
+  for (DeviceMasters* masters : moved) masters->Round();
+  pieces_.PauseCpu();
 }
 
-void GpuTraining::Fetch(int32_t adapter) {
+void TrainingWalker::Fetch(int32_t adapter) {
   const auto index = static_cast<size_t>(adapter);
   if (index >= loras_.size()) return;
   const auto& [lora, prompt, is_frozen] = adapters_[index];
-  if (lora != nullptr) loras_[index]->masters().Fetch(HostMastersOf(*lora));
-  if (prompt != nullptr) prompts_[index]->masters().Fetch(HostMastersOf(*prompt));
+  if (lora != nullptr) loras_[index]->masters().Fetch();
+  if (prompt != nullptr) prompts_[index]->masters().Fetch();
 }
 
-std::vector<GpuMasters*> GpuTraining::MastersOf(int32_t adapter) {
+std::vector<DeviceMasters*> TrainingWalker::MastersOf(int32_t adapter) {
   const auto index = static_cast<size_t>(adapter);
   CHECK_LT(index, loras_.size());
-  std::vector<GpuMasters*> masters;
+  std::vector<DeviceMasters*> masters;
   if (loras_[index] != nullptr) masters.push_back(&loras_[index]->masters());
   if (prompts_[index] != nullptr) masters.push_back(&prompts_[index]->masters());
   return masters;
 }
 
-void GpuTraining::KeepBest(int32_t adapter) {
-  for (GpuMasters* masters : MastersOf(adapter)) masters->KeepBest();
+void TrainingWalker::KeepBest(int32_t adapter) {
+  FollowAdapters();
+  for (DeviceMasters* masters : MastersOf(adapter)) masters->KeepBest();
 }
 
-void GpuTraining::TakeBest(int32_t adapter) {
-  const GpuPieces::Scope piece(pieces_);
-  for (GpuMasters* masters : MastersOf(adapter)) masters->TakeBest();
+void TrainingWalker::TakeBest(int32_t adapter) {
+  const TrainingPieces::Scope piece(pieces_);
+  for (DeviceMasters* masters : MastersOf(adapter)) masters->TakeBest();
 }
 
-std::vector<float> GpuTraining::FetchBest(int32_t adapter) {
+std::vector<float> TrainingWalker::FetchBest(int32_t adapter) {
   std::vector<float> best;
-  for (GpuMasters* masters : MastersOf(adapter)) masters->FetchBest(&best);
+  for (DeviceMasters* masters : MastersOf(adapter)) masters->FetchBest(&best);
   return best;
 }
 

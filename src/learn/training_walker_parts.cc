@@ -1,12 +1,12 @@
 // Products in parts: one that is longer than a piece may be takes rows of the batch after rows. A
 // row's bits do not depend on that.
-#include "learn/gpu_training.h"
+#include "learn/training_walker.h"
 
 namespace graft {
 
 // Parts begin with segments, where there are any. `by_parts`: the segments, in rows of their parts.
-void GpuTraining::CutParts(std::span<const LoraSegment> cut, int32_t num_rows,
-                           std::vector<LoraSegment>* by_parts) {
+void TrainingWalker::CutParts(std::span<const LoraSegment> cut, int32_t num_rows,
+                              std::vector<LoraSegment>* by_parts) {
   const auto rows_max = static_cast<int32_t>(pieces_.RowsOfPart(
       4.0 * static_cast<double>(config_.hidden_size) * config_.intermediate_size));  // gate and up
   parts_.clear();
@@ -30,12 +30,12 @@ void GpuTraining::CutParts(std::span<const LoraSegment> cut, int32_t num_rows,
   parts_.back().num_rows = num_rows - parts_.back().row_begin;
 }
 
-std::span<const GpuTraining::Part> GpuTraining::PartsOf(const Product& product) const {
+std::span<const TrainingWalker::Part> TrainingWalker::PartsOf(const Product& product) const {
   if (pieces_.Fits(FlopOf(product.weight, batch_.num_rows))) return {&whole_, 1};
   return parts_;
 }
 
-GemmArgs GpuTraining::OfPart(GemmArgs args, const Part& part) const {
+GemmArgs TrainingWalker::OfPart(GemmArgs args, const Part& part) const {
   const int64_t row = part.row_begin;
   const int64_t n = args.transposed ? args.weight->k() : args.weight->n();
   args.x = Columns(args.x, row * args.x_stride);
@@ -49,7 +49,7 @@ GemmArgs GpuTraining::OfPart(GemmArgs args, const Part& part) const {
   return args;
 }
 
-LoraArgs GpuTraining::OfPart(LoraArgs args, const Part& part) const {
+LoraArgs TrainingWalker::OfPart(LoraArgs args, const Part& part) const {
   args.segments = part.segments;
   args.num_segments = part.num_segments;
   args.x = Columns(args.x, part.row_begin * args.x_stride);

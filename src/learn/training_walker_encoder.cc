@@ -6,27 +6,27 @@
 #include "kernels/linear_map/linear_map.h"
 #include "kernels/rms_norm/rms_norm.h"
 #include "kernels/rms_norm_backward/rms_norm_backward.h"
-#include "learn/gpu_training.h"
+#include "learn/training_walker.h"
 #include "tensor/cuda_memory.h"
 
 namespace graft {
 
-GpuMasters& GpuTraining::EmbeddingsOf(int32_t adapter) {
-  GpuPrompt& prompt = *prompts_[static_cast<size_t>(adapter)];
+DeviceMasters& TrainingWalker::EmbeddingsOf(int32_t adapter) {
+  DevicePrompt& prompt = *prompts_[static_cast<size_t>(adapter)];
   CHECK(prompt.kind() == VirtualTokenKind::kEmbedding);
   return prompt.masters();
 }
 
-void GpuTraining::Encode(const TrainingBatch& batch, std::span<const EncodedRows> rows) {
+void TrainingWalker::Encode(const TrainingBatch& batch, std::span<const EncodedRows> rows) {
   FollowAdapters();
   PutBatch(batch, {});
   learns_ = false;
   const int64_t n = config_.hidden_size;
-  const GpuPieces::Scope piece(pieces_);
+  const TrainingPieces::Scope piece(pieces_);
   Forward();
-  std::vector<GpuMasters*> memories;
+  std::vector<DeviceMasters*> memories;
   for (const EncodedRows& part : rows) {
-    GpuMasters& memory = EmbeddingsOf(part.memory);
+    DeviceMasters& memory = EmbeddingsOf(part.memory);
     RmsNorm({.x = hidden_.as<float>() + part.row * n,
              .x_stride = n,
              .weight = weights_.final_norm.as<float>(),
@@ -38,14 +38,15 @@ void GpuTraining::Encode(const TrainingBatch& batch, std::span<const EncodedRows
             stream_);
     if (std::ranges::find(memories, &memory) == memories.end()) memories.push_back(&memory);
   }
-  for (GpuMasters* memory : memories) memory->Round();
+  for (DeviceMasters* memory : memories) memory->Round();
 }
 
-void GpuTraining::BackwardEncoded(const TrainingBatch& batch, std::span<const EncodedRows> rows) {
+void TrainingWalker::BackwardEncoded(const TrainingBatch& batch,
+                                     std::span<const EncodedRows> rows) {
   FollowAdapters();
   PutBatch(batch, {});
   learns_ = true;
-  const GpuPieces::Scope piece(pieces_);
+  const TrainingPieces::Scope piece(pieces_);
   Forward();
   ZeroStreamGradients();
   for (const EncodedRows& part : rows) BackwardMemory(part);
@@ -53,7 +54,7 @@ void GpuTraining::BackwardEncoded(const TrainingBatch& batch, std::span<const En
 }
 
 // Through the final norm into the residual stream's gradient, as the head does.
-void GpuTraining::BackwardMemory(const EncodedRows& rows) {
+void TrainingWalker::BackwardMemory(const EncodedRows& rows) {
   const int64_t n = config_.hidden_size;
   const float* const d_memory = EmbeddingsOf(rows.memory).gradients() + rows.first * n;
   for (int32_t begin = 0; begin < rows.num_rows; begin += limits_.logits_rows_max) {
@@ -75,8 +76,8 @@ void GpuTraining::BackwardMemory(const EncodedRows& rows) {
   }
 }
 
-void GpuTraining::ForEachMapped(std::span<const MappedRows> rows,
-                                const std::function<void(const MappedRows& part)>& function) {
+void TrainingWalker::ForEachMapped(std::span<const MappedRows> rows,
+                                   const std::function<void(const MappedRows& part)>& function) {
   const int64_t n = config_.hidden_size;
   for (const MappedRows& all : rows) {
     for (int32_t done = 0; done < all.num_rows; done += limits_.rows_max) {
@@ -88,10 +89,10 @@ void GpuTraining::ForEachMapped(std::span<const MappedRows> rows,
   }
 }
 
-void GpuTraining::Map(int32_t map, std::span<const MappedRows> rows) {
+void TrainingWalker::Map(int32_t map, std::span<const MappedRows> rows) {
   FollowAdapters();
   const int64_t n = config_.hidden_size;
-  const GpuPieces::Scope piece(pieces_);
+  const TrainingPieces::Scope piece(pieces_);
   ForEachMapped(rows, [&](const MappedRows& part) {
     LinearMap({hidden_.as<float>(), EmbeddingsOf(map).parameters(),
                EmbeddingsOf(part.memory).parameters() + part.first * n, part.num_rows, n, n},
@@ -102,11 +103,11 @@ void GpuTraining::Map(int32_t map, std::span<const MappedRows> rows) {
   }
 }
 
-void GpuTraining::BackwardMap(int32_t map, std::span<const MappedRows> rows) {
+void TrainingWalker::BackwardMap(int32_t map, std::span<const MappedRows> rows) {
   FollowAdapters();
   const int64_t n = config_.hidden_size;
-  GpuMasters& masters = EmbeddingsOf(map);
-  const GpuPieces::Scope piece(pieces_);
+  DeviceMasters& masters = EmbeddingsOf(map);
+  const TrainingPieces::Scope piece(pieces_);
   ForEachMapped(rows, [&](const MappedRows& part) {
     LinearMapGradient({hidden_.as<float>(), EmbeddingsOf(part.memory).gradients() + part.first * n,
                        masters.gradients(), part.num_rows, n, n},

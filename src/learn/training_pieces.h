@@ -1,44 +1,52 @@
-// GpuPieces: cuts what a training step launches on a GPU into pieces of DeviceTurns, so that a
-// server's steps come between them. A piece is a layer's forward or backward at most while steps
-// follow each other, and never longer than kPieceNs by what is known: work is judged by its FLOP,
-// and by how long those of the pieces before took. Where nobody takes turns everything is launched
-// at once. The thread that trains.
+// TrainingPieces: cuts what a training step does so that others come between. On the CPU they have
+// the stream's threads in pauses. What is launched on a GPU is cut into pieces of DeviceTurns, so
+// that a server's steps come between them. A piece is a layer's forward or backward at most while
+// steps follow each other, and never longer than kPieceNs by what is known: work is judged by its
+// FLOP, and by how long those of the pieces before took. Where nobody takes turns everything is
+// launched at once. The thread that trains.
 #pragma once
 
 #include <cstdint>
+#include <functional>
+#include <utility>
 
 #include "base/device_turns.h"
 
 namespace graft {
 
-class GpuPieces {
+class TrainingPieces {
  public:
-  // Borrowed; null: nobody takes turns.
-  explicit GpuPieces(DeviceTurns* turns) : turns_(turns) {}
+  // Borrowed; null: nobody takes turns. {}: there are no pauses.
+  explicit TrainingPieces(DeviceTurns* turns, std::function<void()> pause = {})
+      : turns_(turns), pause_(std::move(pause)) {}
 
   // Covers what is launched while it lives.
   class Scope {
    public:
-    explicit Scope(GpuPieces& pieces) : pieces_(pieces) { pieces_.Begin(); }
+    explicit Scope(TrainingPieces& pieces) : pieces_(pieces) { pieces_.Begin(); }
     ~Scope() { pieces_.End(); }
     Scope(const Scope&) = delete;
     Scope& operator=(const Scope&) = delete;
 
    private:
-    GpuPieces& pieces_;
+    TrainingPieces& pieces_;
   };
   // Within a Scope, for as long as it lives: the host copies and waits, and others may launch.
   class Break {
    public:
-    explicit Break(GpuPieces& pieces) : pieces_(pieces) { pieces_.End(); }
+    explicit Break(TrainingPieces& pieces) : pieces_(pieces) { pieces_.End(); }
     ~Break() { pieces_.Begin(); }
     Break(const Break&) = delete;
     Break& operator=(const Break&) = delete;
 
    private:
-    GpuPieces& pieces_;
+    TrainingPieces& pieces_;
   };
 
+  // What the CPU does next may wait.
+  void PauseCpu() const {
+    if (pause_) pause_();
+  }
   // Within a Scope, where a piece may end: with a layer, for as long as steps want turns, and
   // before work of so many FLOP that the piece would become too long.
   void AfterLayer();
@@ -66,6 +74,7 @@ class GpuPieces {
   static constexpr double kFlopOfByte = 200.0;
 
   DeviceTurns* const turns_;
+  const std::function<void()> pause_;
   double flop_ = 0.0;  // of the piece so far
   // Until the first piece was measured a slow GPU's.
   double ns_of_flop_ = 1e-5;

@@ -1,8 +1,9 @@
-#include "learn/gpu_lora.h"
+#include "learn/device_lora.h"
 
 #include <iterator>
 
 #include "adapters/lora_weights.h"
+#include "learn/training_device.h"
 
 namespace graft {
 namespace {
@@ -35,11 +36,20 @@ int64_t NumRows(const ModelConfig& config, int32_t rank) {
 
 }  // namespace
 
-GpuLora::GpuLora(const ModelConfig& config, const TrainedLora& lora, DType dtype, Stream& stream)
-    : rank_(lora.rank()),
-      scale_(lora.scale()),
-      masters_(NumParameters(config, rank_), dtype, stream),
-      copy_(CopyBytes(config, rank_, dtype), stream.device) {
+DeviceLora::DeviceLora(const ModelConfig& config, TrainedLora& lora, DType dtype, Stream& stream)
+    : rank_(lora.rank()), scale_(lora.scale()), masters_(HostMastersOf(lora), dtype, stream) {
+  if (!stream.device.is_cpu()) {
+    PlaceOnGpu(config, lora, dtype, stream);
+    return;
+  }
+  matrices_.assign(lora.matrices().begin(), lora.matrices().end());
+  swapped_.assign(lora.swapped().begin(), lora.swapped().end());
+  stacked_.resize(matrices_.size());
+}
+
+void DeviceLora::PlaceOnGpu(const ModelConfig& config, const TrainedLora& lora, DType dtype,
+                            const Stream& stream) {
+  copy_ = Buffer(CopyBytes(config, rank_, dtype), stream.device);
   std::vector<const void*> rows;
   std::vector<RoundedRow> rounded;
   char* out = copy_.as<char>();
@@ -83,10 +93,14 @@ GpuLora::GpuLora(const ModelConfig& config, const TrainedLora& lora, DType dtype
   }
 }
 
-int64_t GpuLora::BytesFor(const ModelConfig& config, int32_t rank, DType dtype) {
-  return GpuMasters::BytesFor(NumParameters(config, rank), NumRows(config, rank)) +
+int64_t DeviceLora::BytesFor(const ModelConfig& config, int32_t rank, DType dtype) {
+  return DeviceMasters::BytesFor(NumParameters(config, rank), NumRows(config, rank)) +
          CopyBytes(config, rank, dtype) + NumRows(config, rank) * int64_t{sizeof(void*)} +
          std::ssize(kStackedModules) * rank * config.num_layers * int64_t{sizeof(void*)};
+}
+
+int64_t DeviceAdapterBytes(const ModelConfig& config, int32_t rank, DType dtype) {
+  return DeviceLora::BytesFor(config, rank, dtype);
 }
 
 }  // namespace graft

@@ -1,4 +1,4 @@
-#include "learn/gpu_pieces.h"
+#include "learn/training_pieces.h"
 
 #include <gtest/gtest.h>
 
@@ -6,7 +6,7 @@
 #include <vector>
 
 namespace graft {
-namespace gpu_pieces_test {
+namespace training_pieces_test {
 
 // A GPU that does a TFLOP in `ns_of_tera`, whose pieces' work a test adds up.
 class FakeGpu : public TurnMarks {
@@ -25,9 +25,9 @@ class FakeGpu : public TurnMarks {
   std::vector<int64_t> took_ns;
 };
 
-class GpuPiecesTest : public ::testing::Test {
+class TrainingPiecesTest : public ::testing::Test {
  protected:
-  void Work(GpuPieces& pieces, double flop) {
+  void Work(TrainingPieces& pieces, double flop) {
     pieces.BeforeWork(flop);
     gpu.flop += flop;
   }
@@ -38,26 +38,26 @@ class GpuPiecesTest : public ::testing::Test {
   DeviceTurns turns{0.3, gpu, clock};
 };
 
-TEST_F(GpuPiecesTest, PiecesComeToTheLengthThatTheyMayHave) {
-  GpuPieces pieces(&turns);
+TEST_F(TrainingPiecesTest, PiecesComeToTheLengthThatTheyMayHave) {
+  TrainingPieces pieces(&turns);
   for (const double ns_of_tera : {1.5e6, 8e6, 0.5e6}) {
     gpu.ns_of_tera = ns_of_tera;
     for (int step = 0; step < 20; ++step) {
       gpu.took_ns.clear();
-      const GpuPieces::Scope piece(pieces);
+      const TrainingPieces::Scope piece(pieces);
       for (int i = 0; i < 400; ++i) Work(pieces, 0.02e12);
     }
-    EXPECT_LE(Longest(), GpuPieces::kPieceNs * 11 / 10) << ns_of_tera;
-    EXPECT_GE(Longest(), GpuPieces::kPieceNs / 2) << ns_of_tera;
+    EXPECT_LE(Longest(), TrainingPieces::kPieceNs * 11 / 10) << ns_of_tera;
+    EXPECT_GE(Longest(), TrainingPieces::kPieceNs / 2) << ns_of_tera;
   }
 }
 
-TEST_F(GpuPiecesTest, ALayerEndsAPieceWhereStepsWantTurns) {
-  GpuPieces pieces(&turns);
+TEST_F(TrainingPiecesTest, ALayerEndsAPieceWhereStepsWantTurns) {
+  TrainingPieces pieces(&turns);
   const auto run = [&] {
     gpu.took_ns.clear();
     {
-      const GpuPieces::Scope piece(pieces);
+      const TrainingPieces::Scope piece(pieces);
       for (int layer = 0; layer < 4; ++layer) {
         Work(pieces, 1e9);
         pieces.AfterLayer();
@@ -72,32 +72,32 @@ TEST_F(GpuPiecesTest, ALayerEndsAPieceWhereStepsWantTurns) {
   EXPECT_EQ(run(), 5u);
 }
 
-TEST_F(GpuPiecesTest, WhatIsTooLongForAPieceIsKnown) {
-  GpuPieces pieces(&turns);
+TEST_F(TrainingPiecesTest, WhatIsTooLongForAPieceIsKnown) {
+  TrainingPieces pieces(&turns);
   for (int i = 0; i < 100; ++i) {
-    const GpuPieces::Scope piece(pieces);
+    const TrainingPieces::Scope piece(pieces);
     Work(pieces, 1e12);
   }
   EXPECT_TRUE(pieces.Fits(1.4e12));  // a TFLOP takes a millisecond here
   EXPECT_FALSE(pieces.Fits(1.6e12));
   EXPECT_EQ(pieces.RowsOfPart(0.7e9), 1024);
   EXPECT_EQ(pieces.RowsOfPart(1e12), 128);
-  EXPECT_TRUE(GpuPieces(nullptr).Fits(1e15));
+  EXPECT_TRUE(TrainingPieces(nullptr).Fits(1e15));
 }
 
-TEST_F(GpuPiecesTest, ABreakIsNoPiece) {
-  GpuPieces pieces(&turns);
+TEST_F(TrainingPiecesTest, ABreakIsNoPiece) {
+  TrainingPieces pieces(&turns);
   {
-    const GpuPieces::Scope piece(pieces);
-    const GpuPieces::Break others(pieces);
+    const TrainingPieces::Scope piece(pieces);
+    const TrainingPieces::Break others(pieces);
     EXPECT_FALSE(turns.has_piece());
   }
   EXPECT_EQ(gpu.took_ns.size(), 2u);
-  GpuPieces alone(nullptr);
-  const GpuPieces::Scope piece(alone);
+  TrainingPieces alone(nullptr);
+  const TrainingPieces::Scope piece(alone);
   Work(alone, 1e15);
   EXPECT_EQ(gpu.took_ns.size(), 2u);
 }
 
-}  // namespace gpu_pieces_test
+}  // namespace training_pieces_test
 }  // namespace graft

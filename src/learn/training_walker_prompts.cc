@@ -5,12 +5,12 @@
 #include "kernels/embedding/embedding.h"
 #include "kernels/virtual_embedding/virtual_embedding.h"
 #include "kernels/virtual_kv/virtual_kv.h"
-#include "learn/gpu_training.h"
+#include "learn/training_walker.h"
 #include "tensor/cuda_memory.h"
 
 namespace graft {
 
-void GpuTraining::ListPrompts() {
+void TrainingWalker::ListPrompts() {
   std::vector<VirtualRows> rows;
   for (int32_t layer = 0; layer < config_.num_layers; ++layer) {
     for (const auto& prompt : prompts_) {
@@ -22,14 +22,14 @@ void GpuTraining::ListPrompts() {
   virtual_rows_ = OnDevice(rows, stream_);
 }
 
-PromptGradients GpuTraining::ListGradients(std::span<const VirtualRun> runs) {
+PromptGradients TrainingWalker::ListGradients(std::span<const VirtualRun> runs) {
   return ListPromptGradients(runs, [&](int32_t adapter) -> float* {
     const auto index = static_cast<size_t>(adapter);
     return adapters_[index].is_frozen ? nullptr : prompts_[index]->masters().gradients();
   });
 }
 
-std::vector<AttentionPrefix> GpuTraining::ListPrefixes(const TrainingBatch& batch) {
+std::vector<AttentionPrefix> TrainingWalker::ListPrefixes(const TrainingBatch& batch) {
   std::vector<AttentionPrefix> prefixes;
   if (batch.keys_values.empty()) return prefixes;
   for (int32_t layer = 0; layer < config_.num_layers; ++layer) {
@@ -39,7 +39,7 @@ std::vector<AttentionPrefix> GpuTraining::ListPrefixes(const TrainingBatch& batc
       const int32_t num_tokens = prompt.num_keys_values();
       if (num_tokens == 0) continue;
       CHECK_LE(num_tokens, limits_.prefix_tokens_max);
-      const GpuPrompt& trained = *prompts_[static_cast<size_t>(prompt.adapter)];
+      const DevicePrompt& trained = *prompts_[static_cast<size_t>(prompt.adapter)];
       prefixes.back() = {num_tokens, trained.layer_data(layer), trained.row_elements(), d_next};
       d_next += int64_t{num_tokens} * 2 * config_.kv_size();
     }
@@ -47,9 +47,9 @@ std::vector<AttentionPrefix> GpuTraining::ListPrefixes(const TrainingBatch& batc
   return prefixes;
 }
 
-void GpuTraining::Embed() {
+void TrainingWalker::Embed() {
   Embedding({.table = weights_.embedding.data(),
-             .dtype = dtype_,
+             .dtype = weights_.types.embeddings,
              .vocab_size = config_.vocab_size,
              .tokens = batch_.tokens,
              .out = hidden_.as<float>(),
@@ -57,7 +57,7 @@ void GpuTraining::Embed() {
              .n = config_.hidden_size},
             stream_);
   VirtualEmbedding({.table = virtual_rows_.as<VirtualRows>(),
-                    .dtype = dtype_,
+                    .dtype = weights_.types.embeddings,
                     .runs = batch_.embeddings.runs,
                     .num_runs = batch_.embeddings.num_runs,
                     .run_tokens_max = batch_.run_tokens_max,
@@ -67,7 +67,7 @@ void GpuTraining::Embed() {
 }
 
 // Keys and values in front of sequences, into their first pages.
-void GpuTraining::PlaceKeysAndValues(int32_t layer) {
+void TrainingWalker::PlaceKeysAndValues(int32_t layer) {
   const int64_t first = int64_t{layer} * std::ssize(prompts_);
   VirtualKv({.layout = pool_.layout(),
              .pool = pool_.data(),
@@ -79,8 +79,8 @@ void GpuTraining::PlaceKeysAndValues(int32_t layer) {
             stream_);
 }
 
-void GpuTraining::AddPromptGradients(const Prompts& prompts, const Buffer& x, int64_t n,
-                                     int64_t stride, int64_t offset) {
+void TrainingWalker::AddPromptGradients(const Prompts& prompts, const Buffer& x, int64_t n,
+                                        int64_t stride, int64_t offset) {
   VirtualGradient({.items = prompts.items,
                    .num_items = prompts.num_items,
                    .num_tokens_max = batch_.run_tokens_max,
@@ -92,13 +92,13 @@ void GpuTraining::AddPromptGradients(const Prompts& prompts, const Buffer& x, in
                   stream_);
 }
 
-void GpuTraining::BeginPrompt(const TrainingBatch& batch, TrainedPrompt& prompt) {
+void TrainingWalker::BeginPrompt(const TrainingBatch& batch, TrainedPrompt& prompt) {
   CHECK_EQ(batch.num_rows(), prompt.num_tokens());
   PutBatch(batch, {});
-  const GpuPieces::Scope piece(pieces_);
+  const TrainingPieces::Scope piece(pieces_);
   Embed();
   if (prompt.kind() == VirtualTokenKind::kEmbedding) {
-    const GpuPieces::Break others(pieces_);
+    const TrainingPieces::Break others(pieces_);
     CopyFromDevice(prompt.parameters().data(), hidden_.data(),
                    static_cast<int64_t>(prompt.parameters().size_bytes()), stream_);
     return Synchronize(stream_);
@@ -109,7 +109,7 @@ void GpuTraining::BeginPrompt(const TrainingBatch& batch, TrainedPrompt& prompt)
     Activations& activations = ActivationsOf(layer);
     ComputeLayer(layer, activations);
     {
-      const GpuPieces::Break others(pieces_);
+      const TrainingPieces::Break others(pieces_);
       CopyFromDevice(rows.data(), activations.qkv.data(), std::ssize(rows), stream_);
       Synchronize(stream_);
     }

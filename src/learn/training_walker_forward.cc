@@ -1,5 +1,6 @@
 // The forward: the server's kernels in the server's order, with a prompt's way of adding LoRA.
-#include "base/check.h"
+#include <algorithm>
+
 #include "kernels/attention/attention.h"
 #include "kernels/embedding/embedding.h"
 #include "kernels/gated_activation/gated_activation.h"
@@ -7,12 +8,12 @@
 #include "kernels/rms_norm_backward/rms_norm_backward.h"
 #include "kernels/rope_kv_write/rope_kv_write.h"
 #include "kernels/token_loss/token_loss.h"
-#include "learn/gpu_training.h"
+#include "learn/training_walker.h"
 #include "tensor/cuda_memory.h"
 
 namespace graft {
 
-void GpuTraining::Forward() {
+void TrainingWalker::Forward() {
   const int64_t bytes = batch_.num_rows * int64_t{config_.hidden_size} * int64_t{sizeof(float)};
   Embed();
   for (int32_t layer = 0; layer < config_.num_layers; ++layer) {
@@ -25,23 +26,22 @@ void GpuTraining::Forward() {
   }
 }
 
-void GpuTraining::ComputeLayer(int32_t layer, Activations& activations) {
+void TrainingWalker::ComputeLayer(int32_t layer, Activations& activations) {
   const LayerWeights& weights = weights_.layers[static_cast<size_t>(layer)];
   Normalize(weights.attention_norm, activations.input);
-  Project(ProductOf(layer, LayerProduct::kQkv), layer, normed_.data(), qkv_.as<float>(), false);
+  Project(ProductOf(layer, LayerProduct::kQkv), normed_.data(), qkv_.as<float>(), false);
   Attend(layer, activations);
-  Project(ProductOf(layer, LayerProduct::kO), layer, activations.attended.data(),
-          hidden_.as<float>(), true);
+  Project(ProductOf(layer, LayerProduct::kO), activations.attended.data(), hidden_.as<float>(),
+          true);
   Normalize(weights.mlp_norm, activations.middle);
   ProjectGateUp(layer, activations);
 }
 
-void GpuTraining::FinishLayer(int32_t layer) {
-  Project(ProductOf(layer, LayerProduct::kDown), layer, activated_.data(), hidden_.as<float>(),
-          true);
+void TrainingWalker::FinishLayer(int32_t layer) {
+  Project(ProductOf(layer, LayerProduct::kDown), activated_.data(), hidden_.as<float>(), true);
 }
 
-void GpuTraining::Normalize(const Buffer& weight, Buffer& copy) {
+void TrainingWalker::Normalize(const Buffer& weight, Buffer& copy) {
   RmsNorm({.x = hidden_.as<float>(),
            .x_stride = config_.hidden_size,
            .weight = weight.as<float>(),
@@ -55,19 +55,19 @@ void GpuTraining::Normalize(const Buffer& weight, Buffer& copy) {
           stream_);
 }
 
-void GpuTraining::ProjectGateUp(int32_t layer, Activations& activations) {
+void TrainingWalker::ProjectGateUp(int32_t layer, Activations& activations) {
   const Product product = ProductOf(layer, LayerProduct::kGateUp);
   GemmArgs gemm = MakeGemmArgs(product, normed_.data(), gate_up_.as<float>());
   if (batch_.num_document_segments > 0) {  // they come between the product and what follows
-    Project(product, layer, gemm);
+    Project(product, gemm);
     return Activate(activations);
   }
   gemm.epilogue.activated = activated_.data();
   gemm.epilogue.rounded = activations.gate_up.data();
-  Project(product, layer, gemm);
+  Project(product, gemm);
 }
 
-void GpuTraining::Activate(Activations& activations) {
+void TrainingWalker::Activate(Activations& activations) {
   GatedActivation({.gate_up = gate_up_.as<float>(),
                    .out = activated_.data(),
                    .out_dtype = dtype_,
@@ -77,7 +77,7 @@ void GpuTraining::Activate(Activations& activations) {
                   stream_);
 }
 
-void GpuTraining::Attend(int32_t layer, Activations& activations) {
+void TrainingWalker::Attend(int32_t layer, Activations& activations) {
   pieces_.BeforeWork(AttentionFlop(kForwardEffort));
   PlaceKeysAndValues(layer);
   RopeKvWrite({.qkv = qkv_.as<float>(),
@@ -117,34 +117,24 @@ void GpuTraining::Attend(int32_t layer, Activations& activations) {
             stream_);
 }
 
-LoraArgs GpuTraining::MakeLoraArgs(const Product& product, int32_t layer, const void* x,
-                                   float* y) const {
-  LoraArgs args{.dtype = dtype_,
-                .segments = batch_.segments,
-                .num_segments = batch_.num_segments,
-                .matrices = matrices_.as<LoraMatrix>() + int64_t{layer} * kLoraModules +
-                            static_cast<int64_t>(product.first),
-                .matrices_stride = int64_t{config_.num_layers} * kLoraModules,
-                .num_slices = product.num_slices,
-                .x = x,
-                .x_stride = product.weight.k(),
-                .k = product.weight.k(),
-                .h = const_cast<float*>(lora_h_.as<float>()),
-                .h_stride = limits_.rank_max,
-                .num_rows = batch_.num_rows,
-                .y = y,
-                .y_stride = product.weight.n(),
-                .x_is_fp32 = dtype_ == DType::kF32};
-  int64_t column = 0;
-  for (int32_t slice = 0; slice < product.num_slices; ++slice) {
-    args.slice_begin[slice] = column;
-    args.slice_n[slice] = product.slice_n[slice];
-    column += product.slice_n[slice];
-  }
-  return args;
+LoraArgs TrainingWalker::ArgsOfLora(const Product& product, const void* x, float* y) const {
+  return MakeLoraArgs(
+      product.targets, product.weight,
+      {.dtype = weights_.types.adapters,
+       .segments = batch_.segments,
+       .num_segments = batch_.num_segments,
+       .matrices = matrices_.as<LoraMatrix>() + int64_t{product.layer} * kLoraModules +
+                   static_cast<int64_t>(product.targets.first),
+       .matrices_stride = int64_t{config_.num_layers} * kLoraModules,
+       .x = x,
+       .h = const_cast<float*>(lora_h_.as<float>()),
+       .h_stride = limits_.rank_max,
+       .num_rows = batch_.num_rows,
+       .y = y,
+       .x_is_fp32 = dtype_ == DType::kF32});
 }
 
-GemmArgs GpuTraining::MakeGemmArgs(const Product& product, const void* x, float* y) const {
+GemmArgs TrainingWalker::MakeGemmArgs(const Product& product, const void* x, float* y) const {
   return {.x = x,
           .x_stride = product.weight.k(),
           .m = batch_.num_rows,
@@ -155,55 +145,55 @@ GemmArgs GpuTraining::MakeGemmArgs(const Product& product, const void* x, float*
           .x_is_fp32 = dtype_ == DType::kF32};
 }
 
-void GpuTraining::Project(const Product& product, int32_t layer, const void* x, float* y,
-                          bool accumulate) {
+void TrainingWalker::Project(const Product& product, const void* x, float* y, bool accumulate) {
   GemmArgs gemm = MakeGemmArgs(product, x, y);
   gemm.epilogue.accumulate = accumulate;
-  Project(product, layer, gemm);
+  Project(product, gemm);
 }
 
-void GpuTraining::Project(const Product& product, int32_t layer, const GemmArgs& all) {
+void TrainingWalker::Project(const Product& product, const GemmArgs& all) {
   for (const Part& part : PartsOf(product)) {
     pieces_.BeforeWork(FlopOf(product.weight, part.num_rows));
     GemmArgs gemm = OfPart(all, part);
-    LoraArgs lora = OfPart(MakeLoraArgs(product, layer, all.x, all.y), part);
+    LoraArgs lora = OfPart(ArgsOfLora(product, all.x, all.y), part);
     if (part.num_segments > 0) {
       lora.precedes_product = lora_place_ == LoraPlace::kInside;
       LoraShrink(lora, stream_);
       gemm.epilogue.lora = &lora;
     }
     Gemm(gemm, stream_);
-    if (learns_ && part.num_segments > 0) RoundH(product, layer, part);
+    if (learns_ && part.num_segments > 0) RoundH(product, part);
   }
-  AddDocuments(product, layer, all.x, all.y);
+  AddDocuments(product, all.x, all.y);
 }
 
-void GpuTraining::RoundH(const Product& product, int32_t layer, const Part& part) {
+void TrainingWalker::RoundH(const Product& product, const Part& part) {
   const int64_t slice_floats = int64_t{part.num_rows} * limits_.rank_max;
   LoraGradientRound({.h = lora_h_.as<float>(),
                      .h_stride = limits_.rank_max,
                      .h_slice = slice_floats,
-                     .num_slices = product.num_slices,
-                     .num_parts = kLoraSplits,
-                     .part = product.num_slices * slice_floats,
+                     .num_slices = product.targets.count,
+                     .num_parts = LoraPartsOf(stream_.device),
+                     .part = product.targets.count * slice_floats,
                      .rank_max = limits_.rank_max,
                      .num_rows = part.num_rows,
                      .dtype = dtype_,
-                     .out = RankRows(HOf(product, layer), product, part)},
+                     .out = RankRows(HOf(product), product, part)},
                     stream_);
 }
 
-void* GpuTraining::RankRows(void* h, const Product& product, const Part& part) const {
-  const int64_t row_bytes = product.num_slices * RankStride() * DTypeBytes(dtype_);
+void* TrainingWalker::RankRows(void* h, const Product& product, const Part& part) const {
+  const int64_t row_bytes = product.targets.count * RankStride() * DTypeBytes(dtype_);
   return static_cast<char*>(h) + part.row_begin * row_bytes;
 }
 
-void* GpuTraining::HOf(const Product& product, int32_t layer) {
-  const int64_t matrix = int64_t{layer} * kLoraModules + static_cast<int64_t>(product.first);
+void* TrainingWalker::HOf(const Product& product) {
+  const int64_t matrix =
+      int64_t{product.layer} * kLoraModules + static_cast<int64_t>(product.targets.first);
   return rounded_h_.as<char>() + matrix * limits_.rows_max * RankStride() * DTypeBytes(dtype_);
 }
 
-void GpuTraining::NormForHead(const float* x, int64_t num_rows) {
+void TrainingWalker::NormForHead(const float* x, int64_t num_rows) {
   RmsNorm({.x = x,
            .x_stride = config_.hidden_size,
            .weight = weights_.final_norm.as<float>(),
@@ -218,8 +208,7 @@ void GpuTraining::NormForHead(const float* x, int64_t num_rows) {
 }
 
 // In parts, so that logits need little room. With `backward` the residual stream's gradient.
-void GpuTraining::RunHead(bool backward) {
-  const int64_t n = config_.hidden_size;
+void TrainingWalker::RunHead(bool backward) {
   const int64_t vocab = config_.vocab_size;
   for (int32_t begin = 0; begin < batch_.num_targets; begin += limits_.logits_rows_max) {
     const int32_t num_rows = std::min(limits_.logits_rows_max, batch_.num_targets - begin);
@@ -228,7 +217,7 @@ void GpuTraining::RunHead(bool backward) {
     NormForHead(head_hidden_.as<float>(), num_rows);
     pieces_.BeforeWork(FlopOf(weights_.lm_head, num_rows));
     Gemm({.x = head_normed_.data(),
-          .x_stride = n,
+          .x_stride = config_.hidden_size,
           .m = num_rows,
           .weight = &weights_.lm_head,
           .y = logits_.as<float>(),
@@ -245,32 +234,35 @@ void GpuTraining::RunHead(bool backward) {
                .probabilities = batch_.probabilities + choices,
                .weights = batch_.weights + begin,
                .losses = losses_.as<double>() + begin,
-               .d_logits = d_logits_.data(),
+               .d_logits = dtype_ == DType::kF32 ? nullptr : d_logits_.data(),
                .d_dtype = dtype_},
               stream_);
-    if (!backward) continue;
-    pieces_.BeforeWork(FlopOf(weights_.lm_head, num_rows));
-    Gemm({.transposed = reads_transposed_,
-          .x = d_logits_.data(),
-          .x_stride = vocab,
-          .m = num_rows,
-          .weight = reads_transposed_ ? &weights_.lm_head : &transposed_head_,
-          .y = head_d_normed_.as<float>(),
-          .y_stride = n,
-          .x_is_fp32 = dtype_ == DType::kF32},
-         stream_);
-    RmsNormBackward({.x = head_input_.data(),
-                     .x_dtype = dtype_,
-                     .weight = weights_.final_norm.as<float>(),
-                     .d_out = head_d_normed_.as<float>(),
-                     .d_x = d_hidden_.as<float>(),
-                     .num_rows = num_rows,
-                     .n = n,
-                     .epsilon = config_.rms_norm_epsilon,
-                     .rows = rows,
-                     .d_x_copy = d_hidden_copy_.data()},
-                    stream_);
+    if (backward) BackwardHead(rows, num_rows);
+    pieces_.PauseCpu();
   }
+}
+
+void TrainingWalker::BackwardHead(const int32_t* rows, int64_t num_rows) {
+  pieces_.BeforeWork(FlopOf(weights_.lm_head, num_rows));
+  GemmArgs gemm = transposed_.ArgsOfHead();
+  gemm.x = dtype_ == DType::kF32 ? logits_.data() : d_logits_.data();
+  gemm.x_stride = config_.vocab_size;
+  gemm.m = num_rows;
+  gemm.y = head_d_normed_.as<float>();
+  gemm.y_stride = config_.hidden_size;
+  gemm.x_is_fp32 = dtype_ == DType::kF32;
+  Gemm(gemm, stream_);
+  RmsNormBackward({.x = head_input_.data(),
+                   .x_dtype = dtype_,
+                   .weight = weights_.final_norm.as<float>(),
+                   .d_out = head_d_normed_.as<float>(),
+                   .d_x = d_hidden_.as<float>(),
+                   .num_rows = num_rows,
+                   .n = config_.hidden_size,
+                   .epsilon = config_.rms_norm_epsilon,
+                   .rows = rows,
+                   .d_x_copy = d_hidden_copy_.data()},
+                  stream_);
 }
 
 }  // namespace graft

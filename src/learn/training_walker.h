@@ -1,10 +1,12 @@
-// GpuTraining: TrainingDevice on one GPU. The residual stream, products and gradients of
-// activations that products make are fp32; what products read is in the weights' dtype, and so is
-// what a layer keeps for its backward: the inputs of its two norms, q, k, v as attention took them,
-// what it made, gate and up. Norms and SwiGLU are computed again from these. What does not fit the
-// budget is computed again from the residual stream, with the same bits. Every sum has a fixed
-// order that does not depend on what else is in the batch. All memory is taken at construction, but
-// for adapters.
+// TrainingWalker: TrainingDevice on the CPU and on one GPU: the transformer forwards, by the
+// server's own kernels and with its bits, and backwards to the gradients of LoRA and of virtual
+// tokens. The base is frozen. Ops choose the device. The residual stream, products and gradients of
+// activations that products make are fp32; what products read is in the activations' dtype
+// (ServedTypes::activations), and so is what a layer keeps for its backward: the inputs of its two
+// norms, q, k, v as attention took them, what it made, gate and up. Norms and SwiGLU are computed
+// again from these. What does not fit the budget is computed again from the residual stream, with
+// the same bits. Every sum has a fixed order that does not depend on what else is in the batch. All
+// memory is taken at construction, but for adapters. One thread at a time.
 #pragma once
 
 #include <cstdint>
@@ -18,24 +20,30 @@
 #include "kernels/lora/lora.h"
 #include "kernels/lora_gradient/lora_gradient.h"
 #include "layers/launch_plan.h"
-#include "learn/gpu_lora.h"
-#include "learn/gpu_pieces.h"
-#include "learn/gpu_prompt.h"
+#include "layers/projection.h"
+#include "learn/device_lora.h"
+#include "learn/device_prompt.h"
 #include "learn/prompt_gradients.h"
 #include "learn/training_device.h"
+#include "learn/training_pieces.h"
+#include "learn/training_sizes.h"
+#include "learn/transposed_weights.h"
 #include "model/kv_pool.h"
 #include "model/rope_table.h"
 #include "tensor/buffer.h"
 
 namespace graft {
 
-class GpuTraining : public TrainingDevice {
+class TrainingWalker : public TrainingDevice {
  public:
-  GpuTraining(const ModelConfig& config, const ModelWeights& weights, const TrainingLimits& limits,
-              Stream& stream, DeviceTurns* turns = nullptr);
+  // See MakeTrainingDevice.
+  TrainingWalker(const ModelConfig& config, const ModelWeights& weights,
+                 const TrainingLimits& limits, Stream& stream, std::function<void()> pause = {},
+                 DeviceTurns* turns = nullptr);
 
   int32_t page_tokens() const override { return pool_.layout().page_tokens; }
   int32_t num_kept_layers() const override { return static_cast<int32_t>(kept_.size()); }
+  int32_t num_transposed_layers() const { return transposed_.num_kept(); }
   void Add(const AdapterInTraining& adapter) override { adapters_.push_back(adapter); }
   void BeginGradients(std::span<const int32_t> adapters) override;
   std::vector<double> Run(const TrainingBatch& batch, const TrainingTargets& targets,
@@ -54,7 +62,7 @@ class GpuTraining : public TrainingDevice {
                   float* states) override;
 
  private:
-  // Of the weights' dtype.
+  // Of dtype_.
   struct Activations {
     Buffer input;     // [rows, hidden], of attention's norm
     Buffer qkv;       // [rows, q + k + v], turned
@@ -62,17 +70,12 @@ class GpuTraining : public TrainingDevice {
     Buffer middle;    // [rows, hidden], of the MLP's norm
     Buffer gate_up;   // [rows, 2 intermediate]
   };
-  struct Transposed {
-    GemmWeight qkv, o, gate_up, down;
-  };
   struct Product {
+    int32_t layer;
+    LayerProduct which;
     const GemmWeight& weight;
-    GemmWeight& transposed;
-    bool is_transposed;  // already; else `transposed` is room for it, where there is need
     const Buffer& bias;
-    LoraModule first;
-    int32_t num_slices;
-    int64_t slice_n[kLoraSlicesMax];
+    ProductTargets targets;
   };
   // What of one kind stands in front of a batch's sequences, and whose gradients that makes.
   struct Prompts {
@@ -107,13 +110,12 @@ class GpuTraining : public TrainingDevice {
   };
 
   Activations MakeActivations() const;
-  Transposed MakeTransposed() const;
   Activations& ActivationsOf(int32_t layer);
-  Product ProductOf(int32_t layer, LayerProduct product);
+  Product ProductOf(int32_t layer, LayerProduct product) const;
   int32_t first_kept() const { return config_.num_layers - num_kept_layers(); }
 
   // Of LoRA, then of virtual tokens.
-  std::vector<GpuMasters*> MastersOf(int32_t adapter);
+  std::vector<DeviceMasters*> MastersOf(int32_t adapter);
   // The device has what the host's adapters have now.
   void FollowAdapters();
   void ListMatrices();
@@ -127,8 +129,19 @@ class GpuTraining : public TrainingDevice {
   GemmArgs OfPart(GemmArgs args, const Part& part) const;
   LoraArgs OfPart(LoraArgs args, const Part& part) const;
   void PutBatch(const TrainingBatch& batch, const TrainingTargets& targets);
+  // What of a batch is made here.
+  struct BatchLists {
+    std::vector<LoraSegment> segments, part_segments, document_segments;
+    std::vector<LoraGradientSegment> gradients;
+    PromptGradients embeddings, keys_values;
+    std::vector<AttentionPrefix> prefixes;
+  };
+  BatchLists ListsOf(const TrainingBatch& batch);
+  // All arrays into batch_on_host_, for a copy to `target`.
+  Batch Pack(const TrainingBatch& batch, const BatchLists& lists, const TrainingTargets& targets,
+             const char* target);
 
-  GpuMasters& EmbeddingsOf(int32_t adapter);
+  DeviceMasters& EmbeddingsOf(int32_t adapter);
   // Calls back with vectors that are in hidden_, which nobody else has meanwhile.
   void ForEachMapped(std::span<const MappedRows> rows,
                      const std::function<void(const MappedRows& part)>& function);
@@ -143,16 +156,16 @@ class GpuTraining : public TrainingDevice {
   void Normalize(const Buffer& weight, Buffer& copy);
   void Activate(Activations& activations);
   void ProjectGateUp(int32_t layer, Activations& activations);
-  void Project(const Product& product, int32_t layer, const void* x, float* y, bool accumulate);
-  void Project(const Product& product, int32_t layer, const GemmArgs& all);  // and LoRA
+  void Project(const Product& product, const void* x, float* y, bool accumulate);
+  void Project(const Product& product, const GemmArgs& all);  // and LoRA
   GemmArgs MakeGemmArgs(const Product& product, const void* x, float* y) const;
-  void RoundH(const Product& product, int32_t layer, const Part& part);
+  void RoundH(const Product& product, const Part& part);
   // LoRA's h of a product, rounded, as AddGradients takes it: [rows, slices, RankStride()].
-  void* HOf(const Product& product, int32_t layer);
+  void* HOf(const Product& product);
   // Where the part's rows of such h begin.
   void* RankRows(void* h, const Product& product, const Part& part) const;
   int64_t RankStride() const { return LoraGradientRankStride(limits_.rank_max); }
-  LoraArgs MakeLoraArgs(const Product& product, int32_t layer, const void* x, float* y) const;
+  LoraArgs ArgsOfLora(const Product& product, const void* x, float* y) const;
 
   // Of these rows of the batch: what goes into the final norm, and what comes out in fp32.
   void PickStates(const int32_t* rows, int64_t num_rows);
@@ -160,24 +173,26 @@ class GpuTraining : public TrainingDevice {
   // What documents' LoRA adds to a product, and, from the gradient of its output, to that of its
   // input.
   LoraArgs OfDocuments(LoraArgs args) const;
-  void AddDocuments(const Product& product, int32_t layer, const void* x, float* y);
-  void AddDocumentsBack(const Product& product, int32_t layer, const void* d_y, float* d_x);
+  void AddDocuments(const Product& product, const void* x, float* y);
+  void AddDocumentsBack(const Product& product, const void* d_y, float* d_x);
   // The final norm of rows of the residual stream, to head_normed_; to head_input_ what is in them.
   void NormForHead(const float* x, int64_t num_rows);
   void RunHead(bool backward);
+  // From the logits' gradients to the residual stream's.
+  void BackwardHead(const int32_t* rows, int64_t num_rows);
   void ZeroStreamGradients();
   void Backward();
   void BackwardMlp(int32_t layer, Activations& activations);
   void BackwardAttention(int32_t layer, Activations& activations);
   // The gradient of the product's input, unless d_x is null, and what AddGradients needs. Returns
   // its type: dtype_ where the product adds LoRA itself, else fp32.
-  DType BackwardInput(const Product& product, int32_t layer, const void* d_y, void* d_x);
+  DType BackwardInput(const Product& product, const void* d_y, void* d_x);
   // Of a slice, or with `stacked` of the expand of all.
-  LoraArgs MakeBackArgs(const Product& product, int32_t layer, int32_t slice, const void* d_y,
-                        float* d_x, bool stacked = false) const;
+  LoraArgs MakeBackArgs(const Product& product, int32_t slice, const void* d_y, float* d_x,
+                        bool stacked = false) const;
   void RoundBackH(const Product& product, const Part& part);
   // After BackwardInput of the same product.
-  void AddGradients(const Product& product, int32_t layer, const void* x, const void* d_y);
+  void AddGradients(const Product& product, const void* x, const void* d_y);
   // Where a module's matrix begins, in rows of a rank.
   int64_t RankOffset(int32_t layer, LoraModule module, LoraSide side) const;
   void PlaceKeysAndValues(int32_t layer);
@@ -211,21 +226,19 @@ class GpuTraining : public TrainingDevice {
   const ModelWeights& weights_;
   const TrainingLimits limits_;
   Stream& stream_;
-  const DType dtype_;
-  GpuPieces pieces_;
+  const DType dtype_;  // of activations
+  const TrainingBuffers sizes_;
+  TrainingPieces pieces_;
   const std::vector<RopeTable> ropes_;
-  Buffer back_sin_;              // of turns back
-  KvPool pool_;                  // of one layer, which all take in turn
-  const bool reads_transposed_;  // products do; else there are transposed weights
-  const LoraPlace lora_place_;   // of prompts' products: inside where the card can, else after
-  GemmWeight transposed_head_;
-  std::vector<Transposed> transposed_;  // of the last layers
-  Transposed room_;                     // for the others', in turn
+  Buffer back_sin_;             // of turns back
+  KvPool pool_;                 // of one layer, which all take in turn
+  const LoraPlace lora_place_;  // of prompts' products: inside where the card can, else after
+  TransposedWeights transposed_;
 
   std::vector<AdapterInTraining> adapters_;
   // By adapter, of those that were followed; null: it has none.
-  std::vector<std::unique_ptr<GpuLora>> loras_;
-  std::vector<std::unique_ptr<GpuPrompt>> prompts_;
+  std::vector<std::unique_ptr<DeviceLora>> loras_;
+  std::vector<std::unique_ptr<DevicePrompt>> prompts_;
   Buffer virtual_rows_;                  // [layers, adapters], of embeddings in the first alone
   Buffer matrices_, swapped_, stacked_;  // of all adapters, one after the other
   bool can_stack_ = false;               // all LoRA that learns is of rank_max

@@ -1,27 +1,26 @@
 // Documents' adapters, which are there beside the one that learns and get no gradient: what their
 // LoRA adds follows the products.
 #include "kernels/lora/lora.h"
-#include "learn/gpu_training.h"
+#include "learn/training_walker.h"
 
 namespace graft {
 
-LoraArgs GpuTraining::OfDocuments(LoraArgs args) const {
+LoraArgs TrainingWalker::OfDocuments(LoraArgs args) const {
   args.segments = batch_.document_segments;
   args.num_segments = batch_.num_document_segments;
   return args;
 }
 
-void GpuTraining::AddDocuments(const Product& product, int32_t layer, const void* x, float* y) {
+void TrainingWalker::AddDocuments(const Product& product, const void* x, float* y) {
   if (batch_.num_document_segments == 0) return;
-  Lora(OfDocuments(MakeLoraArgs(product, layer, x, y)), stream_);
+  Lora(OfDocuments(ArgsOfLora(product, x, y)), stream_);
 }
 
 // By the room of the forward's h: AddGradients reads the other one.
-void GpuTraining::AddDocumentsBack(const Product& product, int32_t layer, const void* d_y,
-                                   float* d_x) {
-  for (int32_t slice = 0; slice < product.num_slices; ++slice) {
+void TrainingWalker::AddDocumentsBack(const Product& product, const void* d_y, float* d_x) {
+  for (int32_t slice = 0; slice < product.targets.count; ++slice) {
     if (batch_.num_document_segments == 0) return;
-    LoraArgs back = OfDocuments(MakeBackArgs(product, layer, slice, d_y, d_x));
+    LoraArgs back = OfDocuments(MakeBackArgs(product, slice, d_y, d_x));
     back.h = lora_h_.as<float>();
     back.h_stride = limits_.rank_max;
     Lora(back, stream_);

@@ -1,0 +1,77 @@
+#include "learn/trainable.h"
+
+#include <algorithm>
+#include <string>
+
+#include "kernels/attention/attention.h"
+#include "kernels/attention_backward/attention_backward.h"
+#include "learn/training_sizes.h"
+#include "model/lora_module.h"
+#include "tensor/device_traits.h"
+
+namespace graft {
+namespace {
+
+Status NotTrainable(const std::string& what) {
+  return UnimplementedError("training does not cover " + what +
+                            "; it covers Llama's layers as Llama, Mistral without a sliding window "
+                            "and Qwen2 have them");
+}
+
+Status NotOnGpu(const std::string& what) {
+  return UnimplementedError("training on a GPU does not cover " + what);
+}
+
+}  // namespace
+
+Status CheckTrainable(const ModelConfig& config, const Device& device) {
+  if (!device.is_cpu() && !kHasCuda) return NotTrainable("a GPU: this binary has no CUDA backend");
+  if (HasFusedProjections(config))
+    return NotTrainable("fused projections (qkv_proj, gate_up_proj)");
+  if (config.logit_cap != 0.0f) return NotTrainable("capped logits (final_logit_softcapping)");
+  if (config.scales_embeddings) return NotTrainable("scaled embeddings");
+  if (std::ranges::any_of(config.ropes, [](const RopeConfig& rope) {
+        return rope.scaling == RopeScaling::kNoRotation;
+      })) {
+    return NotTrainable("layers that do not rotate (no_rope_layers)");
+  }
+  if (config.hidden_scale != 1.0f) return NotTrainable("scaled embeddings (embedding_multiplier)");
+  if (config.logit_scale != 1.0f) return NotTrainable("scaled logits (logits_scaling)");
+  if (config.ropes.size() != 1) return NotTrainable("several ropes");
+  for (const LayerSpec& layer : config.layers) {
+    if (layer.window > 0) return NotTrainable("a sliding window (sliding_window)");
+    if (layer.score_cap != 0.0f) return NotTrainable("capped scores (attn_logit_softcapping)");
+    if (layer.qk_norm) return NotTrainable("norms of queries and keys");
+    if (layer.output_norms) return NotTrainable("norms behind attention and MLP");
+    if (layer.residual_scale != 1.0f) {
+      return NotTrainable("scaled residuals (residual_multiplier)");
+    }
+    if (layer.activation != Activation::kSilu) return NotTrainable("GeGLU");
+  }
+  return OkStatus();
+}
+
+Status CheckTrainableOnGpu(const ModelConfig& config, DType dtype, const Device& device) {
+  RETURN_IF_ERROR(CheckTrainable(config, device));
+  if (dtype == DType::kF16) return NotOnGpu("fp16, whose gradients vanish (--dtype bf16)");
+  if (config.num_rotary() != config.head_dim) {
+    return NotOnGpu("heads that turn in part (partial_rotary_factor)");
+  }
+  if (dtype == DType::kF32) return OkStatus();
+  RETURN_IF_ERROR(CheckAttentionBackward(dtype, config.head_dim, device));
+  const KvLayout layout = TrainingPoolLayout(config, dtype, device);
+  if (!TraitsOf(device).has_hopper_code) return NotOnGpu("bf16 on cards before Hopper");
+  if (!AttentionTellsGivenRows(layout, device)) {
+    return NotOnGpu("bf16 with heads of " + std::to_string(config.head_dim) +
+                    ", for which attention has no kernel of given rows");
+  }
+  if (config.hidden_size % 8 != 0 || config.intermediate_size % 8 != 0 ||
+      config.vocab_size % 8 != 0) {
+    return NotOnGpu(
+        "sizes in bf16 that are no multiples of 8 (hidden_size, intermediate_size, "
+        "vocab_size)");
+  }
+  return OkStatus();
+}
+
+}  // namespace graft

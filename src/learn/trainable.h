@@ -1,0 +1,17 @@
+// Which models training covers. Pure functions.
+#pragma once
+
+#include "base/status.h"
+#include "model/config.h"
+#include "tensor/device.h"
+#include "tensor/dtype.h"
+
+namespace graft {
+
+// kUnimplemented names what of the model, or of the device, training does not cover; a GPU covers
+// less still.
+Status CheckTrainable(const ModelConfig& config, const Device& device);
+// kUnimplemented names what of the model in this dtype a GPU does not train.
+Status CheckTrainableOnGpu(const ModelConfig& config, DType dtype, const Device& device);
+
+}  // namespace graft

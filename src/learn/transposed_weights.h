@@ -1,0 +1,46 @@
+// TransposedWeights: the layers' and the head's weights as a backward reads them, W^T, where its
+// products do not read W itself transposed. Of some of the last layers they are kept, of the others
+// made when they are asked for. The thread that trains.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <functional>
+#include <vector>
+
+#include "kernels/gemm/gemm.h"
+#include "layers/launch_plan.h"
+#include "model/weights.h"
+#include "tensor/stream.h"
+
+namespace graft {
+
+// The weight of one of a layer's products.
+const GemmWeight& WeightOf(const LayerWeights& layer, LayerProduct product);
+
+class TransposedWeights {
+ public:
+  // Borrows the weights and the stream. `pause` is called between pieces on the CPU.
+  TransposedWeights(const ModelWeights& weights, int32_t num_kept, Stream& stream,
+                    const std::function<void()>& pause);
+
+  // Products read W transposed: there is nothing here.
+  bool are_read_transposed() const { return reads_; }
+  // Takes the gradient of y = x W^T to that of x: weight and GemmArgs::transposed, and the others.
+  // Of one product at a time; of layers that are not kept it is made here.
+  GemmArgs ArgsOf(int32_t layer, LayerProduct product);
+  GemmArgs ArgsOfHead() const;
+  int32_t num_kept() const { return static_cast<int32_t>(kept_.size()); }
+
+ private:
+  using LayerTransposed = std::array<GemmWeight, kLayerProducts>;
+
+  const ModelWeights& weights_;
+  Stream& stream_;
+  const bool reads_;
+  GemmWeight head_;
+  std::vector<LayerTransposed> kept_;
+  LayerTransposed room_;  // for those of other layers: on a GPU always, on the CPU one at a time
+};
+
+}  // namespace graft
