@@ -23,11 +23,46 @@ void AttentionLayer::Run(const ResidualTarget& target, const LayerStep& step) co
   qkv_.Run({.x = scratch.normed.data(), .target = {context_.scratch.qkv.as<float>()}}, step);
   {
     const StreamTimer::Scope scope = step.Time(&ForwardTimes::attention_ns);
-    if (spec_.qk_norm && spec_.qk_norm_across_heads) NormAcrossHeads(step);
-    PlaceKeysAndValues(step);
-    AttendPages(step);
+    Attend(step);
   }
   o_.Run({.x = scratch.attended.data(), .target = target}, step);
+}
+
+void AttentionLayer::Attend(const LayerStep& step, const AttentionKept* kept) const {
+  CHECK(kept == nullptr || !spec_.qk_norm) << "norms of queries and keys keep what they read";
+  if (spec_.qk_norm && spec_.qk_norm_across_heads) NormAcrossHeads(step);
+  PlaceKeysAndValues(step, kept == nullptr ? nullptr : kept->qkv);
+  AttendPages(step, kept == nullptr ? context_.scratch.attended.data() : kept->attended);
+}
+
+void AttentionLayer::Back(const AttentionBack& back, const LayerStep& step) const {
+  const ModelShape& shape = context_.shape;
+  const DeviceBatch& batch = step.batch;
+  AttentionBackward({.row_begin = batch.row_begin.data(),
+                     .num_sequences = static_cast<int32_t>(batch.kv_tokens.size()),
+                     .num_heads = shape.num_heads,
+                     .num_kv_heads = shape.num_kv_heads,
+                     .head_dim = shape.head_dim,
+                     .scale = spec_.attention_scale,
+                     .score_cap = spec_.score_cap,
+                     .window = spec_.window,
+                     .dtype = context_.activations,
+                     .qkv = back.kept.qkv,
+                     .qkv_stride = shape.qkv_size(),
+                     .d_out = back.d_attended,
+                     .d_dtype = back.d_dtype,
+                     .d_qkv = back.d_qkv,
+                     .prefixes = back.prefixes,
+                     .scratch = back.scratch,
+                     .num_rows = static_cast<int32_t>(step.num_rows()),
+                     .sequence_rows_max = batch.sequence_rows_max,
+                     .prefix_tokens_max = batch.virtual_run_tokens_max,
+                     .out = back.kept.attended,
+                     .rotary_dim = shape.num_rotary(),
+                     .positions = batch.positions.data(),
+                     .cos = rope_.cos,
+                     .back_sin = back.back_sin},
+                    step.stream);
 }
 
 const float* AttentionLayer::HeadNormOf(const Buffer& weight) const {
@@ -46,7 +81,7 @@ void AttentionLayer::NormAcrossHeads(const LayerStep& step) const {
   norm(weights_.k_norm, shape.kv_size(), q + shape.q_size());
 }
 
-void AttentionLayer::PlaceKeysAndValues(const LayerStep& step) const {
+void AttentionLayer::PlaceKeysAndValues(const LayerStep& step, void* copy) const {
   const ModelShape& shape = context_.shape;
   RopeKvWrite({.qkv = context_.scratch.qkv.as<float>(),
                .row_stride = shape.qkv_size(),
@@ -63,11 +98,12 @@ void AttentionLayer::PlaceKeysAndValues(const LayerStep& step) const {
                .layer = kv_layer_,
                .pool = context_.pool,
                .row_page = step.batch.row_page.data(),
-               .row_slot = step.batch.row_slot.data()},
+               .row_slot = step.batch.row_slot.data(),
+               .copy = copy},
               step.stream);
 }
 
-void AttentionLayer::AttendPages(const LayerStep& step) const {
+void AttentionLayer::AttendPages(const LayerStep& step, void* out) const {
   const DeviceBatch& batch = step.batch;
   const DeviceBatch::Splits& splits = spec_.window > 0 ? batch.window_splits : batch.full_splits;
   Attention({.layout = context_.layout,
@@ -81,7 +117,7 @@ void AttentionLayer::AttendPages(const LayerStep& step) const {
              .num_heads = context_.shape.num_heads,
              .q = context_.scratch.qkv.as<float>(),
              .q_stride = context_.shape.qkv_size(),
-             .out = context_.scratch.attended.data(),
+             .out = out,
              .out_dtype = context_.activations,
              .scale = spec_.attention_scale,
              .score_cap = spec_.score_cap,

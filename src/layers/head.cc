@@ -11,14 +11,15 @@ Head::Head(LayerContext& context, const Buffer& norm, const GemmWeight& words)
       norm_(norm, context.shape.hidden_size, context.shape.rms_norm_epsilon),
       words_(words) {}
 
-void Head::Run(std::span<const int32_t> rows, int32_t num_rows, const LayerStep& step) const {
+void Head::Run(std::span<const int32_t> rows, int32_t num_rows, const LayerStep& step,
+               void* kept) const {
   if (rows.empty()) return;
   LayerScratch& scratch = context_.scratch;
   Stream& stream = step.stream;
   const auto num_picked = static_cast<int64_t>(rows.size());
   Pick(rows, num_rows, stream);
   norm_.Run(scratch.picked.as<float>(), num_picked, context_.activations,
-            scratch.logits_normed.data(), stream);
+            scratch.logits_normed.data(), stream, kept);
   {
     const StreamTimer::Scope scope = step.Time(&ForwardTimes::gemm_ns);
     Multiply(num_picked, stream);
@@ -26,6 +27,26 @@ void Head::Run(std::span<const int32_t> rows, int32_t num_rows, const LayerStep&
   if (!context_.exchanges.has_ranks()) return;
   context_.exchanges.Gather(num_picked, context_.shape.vocab_size, scratch.logits.as<float>(),
                             stream);
+}
+
+void Head::Back(const HeadBack& back, Stream& stream) const {
+  const auto num_rows = static_cast<int64_t>(back.rows.size());
+  GemmArgs gemm = back.words;
+  gemm.x = back.d_logits;
+  gemm.x_stride = words_.n();
+  gemm.m = num_rows;
+  gemm.y = back.d_normed;
+  gemm.y_stride = words_.k();
+  gemm.x_is_fp32 = context_.activations == DType::kF32;
+  Gemm(gemm, stream);
+  norm_.Back({.kept = back.kept,
+              .dtype = context_.activations,
+              .d_out = back.d_normed,
+              .d_x = back.d_hidden,
+              .d_x_copy = back.d_hidden_copy,
+              .rows = back.rows.data(),
+              .num_rows = num_rows},
+             stream);
 }
 
 // For the words of this rank.

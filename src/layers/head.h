@@ -12,6 +12,17 @@
 
 namespace graft {
 
+// The gradient of logits by the residual stream's rows.
+struct HeadBack {
+  std::span<const int32_t> rows;   // as Run took them
+  const void* kept = nullptr;      // by Run
+  const void* d_logits = nullptr;  // [rows, vocab] of activations, by what the words' product made
+  GemmArgs words;                  // the weight that takes them back: W^T, or W read transposed
+  float* d_normed = nullptr;       // [rows, hidden], scratch
+  float* d_hidden = nullptr;       // NormBack::d_x, and its copy
+  void* d_hidden_copy = nullptr;
+};
+
 class Head {
  public:
   // Borrows all. `words`: [words of this rank, hidden].
@@ -19,7 +30,11 @@ class Head {
 
   // scratch.logits of these rows of the last step, which had num_rows: fp32 [rows, vocab_size]. Of
   // several ranks, rank 0 has them. No rows: nothing.
-  void Run(std::span<const int32_t> rows, int32_t num_rows, const LayerStep& step) const;
+  // `kept`: see Norm::Run.
+  void Run(std::span<const int32_t> rows, int32_t num_rows, const LayerStep& step,
+           void* kept = nullptr) const;
+  // From the gradients of the words' products to those of the residual stream.
+  void Back(const HeadBack& back, Stream& stream) const;
   // scratch.picked: the rows behind the final norm, fp32 [rows, hidden].
   void RunNorm(std::span<const int32_t> rows, int32_t num_rows, Stream& stream) const;
 

@@ -10,14 +10,31 @@
 
 namespace graft {
 
+// The gradient of what a norm made, by what it read.
+struct NormBack {
+  const void* kept = nullptr;  // [rows, n] of dtype, by Run
+  DType dtype = DType::kF32;
+  const void* d_out = nullptr;  // [rows, n] of d_dtype; null: there is none, and `normed` alone
+  DType d_dtype = DType::kF32;
+  float* d_x = nullptr;      // [rows, n], added to
+  void* d_x_copy = nullptr;  // as d_x, of dtype, or null: what d_x becomes, rounded
+  void* normed = nullptr;    // [rows, n] of dtype, or null: what Run wrote, again
+  // [num_rows] or null: row i's gradient belongs to row rows[i] of d_x and of d_x_copy.
+  const int32_t* rows = nullptr;
+  int64_t num_rows = 0;
+};
+
 class Norm {
  public:
   // Borrows `weight`, fp32 [n]; empty: there is no norm.
   Norm(const Buffer& weight, int64_t n, float epsilon)
       : weight_(weight.as<float>()), n_(n), epsilon_(epsilon) {}
 
-  // out = RMSNorm(x), or x itself: x fp32 [rows, n], out [rows, n] of dtype.
-  void Run(const float* x, int64_t num_rows, DType dtype, void* out, Stream& stream) const;
+  // out = RMSNorm(x), or x itself: x fp32 [rows, n], out [rows, n] of dtype. `kept`, as out, or
+  // null: x, for a backward.
+  void Run(const float* x, int64_t num_rows, DType dtype, void* out, Stream& stream,
+           void* kept = nullptr) const;
+  void Back(const NormBack& back, Stream& stream) const;
   // sum += RMSNorm(x): fp32 both. There must be a norm.
   void RunAndAdd(const float* x, int64_t num_rows, float* sum, Stream& stream) const;
   // x = RMSNorm(x) of columns of rows that are `stride` elements apart, fp32.

@@ -48,13 +48,14 @@ struct Trained {
 // Three updates of these adapters, together, of two ranks, steps and rates. Returns all adapters.
 std::vector<Trained> TrainTogether(LearnModel& model, const std::vector<int32_t>& adapters,
                                    int64_t activation_bytes, int* num_kept = nullptr,
-                                   int32_t rows_max = 256, int32_t sequences_max = 16) {
+                                   int32_t rows_max = 256, int32_t sequences_max = 16,
+                                   DeviceTurns* turns = nullptr) {
   Trainer trainer(model.config, model.weights,
                   {.rows_max = rows_max,
                    .sequences_max = sequences_max,
                    .rank_max = 8,
                    .activation_bytes_max = activation_bytes},
-                  model.stream);
+                  model.stream, {}, turns);
   if (num_kept != nullptr) *num_kept = trainer.device().num_kept_layers();
   std::vector<TrainingExample> examples;
   std::vector<Trainer::Update> updates;
@@ -82,6 +83,36 @@ std::vector<Trained> TrainTogether(LearnModel& model, const std::vector<int32_t>
                     losses[static_cast<size_t>(i)].tokens});
   }
   return runs;
+}
+
+// A device so slow that pieces have as few rows as they may.
+class SlowDevice : public TurnMarks {
+ public:
+  void BeginStep() override {}
+  void EndStep() override {}
+  void BeginPiece() override { ++num_pieces; }
+  void EndPiece() override {}
+  int64_t WaitForPiece() override { return int64_t{1} << 40; }
+  int num_pieces = 0;
+};
+
+// Products take rows after rows, where all together would take longer than a piece may.
+TEST(TrainerTest, InPartsTheBitsAreTheSame) {
+  for (const DType dtype : {DType::kF32, DType::kBF16}) {
+    LearnModel model(SourcePath("tests/goldens/llama"), dtype);
+    const std::vector<Trained> whole = TrainTogether(model, {0, 1, 2}, 0);
+    SlowDevice device;
+    const ManualClock clock;
+    DeviceTurns turns(0.3, device, clock);
+    const std::vector<Trained> parts = TrainTogether(model, {0, 1, 2}, 0, nullptr, 256, 16, &turns);
+    // Two of each of a layer's products, forwards twice and o's and down's back.
+    EXPECT_GT(device.num_pieces, 2 * 2 * model.config.num_layers * (2 * kLayerProducts + 2));
+    for (size_t i = 0; i < 3; ++i) {
+      EXPECT_EQ(parts[i].loss, whole[i].loss);
+      EXPECT_EQ(parts[i].gradients, whole[i].gradients);
+      EXPECT_EQ(parts[i].parameters, whole[i].parameters);
+    }
+  }
 }
 
 TEST(TrainerTest, AdaptersTogetherAreAdaptersAlone) {

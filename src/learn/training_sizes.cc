@@ -178,7 +178,6 @@ TrainingBuffers TrainingBuffersOf(const TrainingLimits& limits, const ModelConfi
   // In fp32 logits become their gradients in place.
   if (element < kFloatBytes) sizes.d_logits = head_rows * config.vocab_size * element;
   sizes.losses = rows * int64_t{sizeof(double)};
-  sizes.head_states = sizes.head_hidden;
   return sizes;
 }
 
@@ -205,7 +204,7 @@ TrainingSizes SizesOf(const TrainingLimits& limits, const ModelConfig& config, D
   sizes.lora = buffers.lora_h + buffers.lora_d_h + buffers.rounded_h + buffers.rounded_d_h +
                buffers.gradient_scratch + buffers.gradient_counters;
   sizes.logits = 2 * (buffers.head_hidden + buffers.head_normed) + buffers.logits +
-                 buffers.d_logits + buffers.losses + buffers.head_states;
+                 buffers.d_logits + buffers.losses;
   sizes.attention =
       buffers.attention_scratch + buffers.backward_scratch + buffers.d_prefixes +
       TrainingPoolLayout(config, dtype, device).PageBytes() * NumTrainingPages(limits);

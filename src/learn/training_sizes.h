@@ -43,7 +43,6 @@ struct TrainingBuffers {
   int64_t gradient_scratch = 0, gradient_counters = 0;
   int64_t attention_scratch = 0, backward_scratch = 0, d_prefixes = 0;
   int64_t head_hidden = 0, head_normed = 0, logits = 0, d_logits = 0, losses = 0;
-  int64_t head_states = 0;
 };
 TrainingBuffers TrainingBuffersOf(const TrainingLimits& limits, const ModelConfig& config,
                                   DType dtype, const Device& device, int num_threads);

@@ -45,6 +45,23 @@ const Buffer& BiasOf(const LayerWeights& layer, LayerProduct product) {
   __builtin_unreachable();
 }
 
+// One layer's pages serve all in turn.
+LayerContext ContextOf(const ModelConfig& config, const ModelWeights& weights,
+                       const TrainingBuffers& sizes, KvPool& pool, const Device& device) {
+  return {.shape = config,
+          .types = weights.types,
+          .activations = weights.types.activations(device),
+          .layout = pool.layout(),
+          .pool = pool.data(),
+          .exchanges = StepExchanges(nullptr),
+          .scratch = {.hidden = Buffer(sizes.hidden, device),
+                      .qkv = Buffer(sizes.qkv, device),
+                      .attention = Buffer(sizes.attention_scratch, device),
+                      .picked = Buffer(sizes.head_hidden, device),
+                      .logits_normed = Buffer(sizes.head_normed, device),
+                      .logits = Buffer(sizes.logits, device)}};
+}
+
 // Puts arrays side by side into one copy.
 class Packer {
  public:
@@ -104,7 +121,12 @@ TrainingWalker::TrainingWalker(const ModelConfig& config, const ModelWeights& we
       lora_place_(GemmTakesLora(weights.types.operands, weights.types.adapters, stream.device)
                       ? LoraPlace::kInside
                       : LoraPlace::kAfter),
-      transposed_(weights, sizes_.num_transposed, stream, pause) {
+      transposed_(weights, sizes_.num_transposed, stream, pause),
+      context_(ContextOf(config, weights, sizes_, pool_, stream.device)),
+      embedding_(context_, {.rows = weights.embedding,
+                            .num_words = config.vocab_size,
+                            .scale = EmbeddingScale(config, weights.types.embeddings)}),
+      head_(context_, weights.final_norm, weights.lm_head) {
   const Status trainable = stream.device.is_cpu()
                                ? CheckTrainable(config, stream.device)
                                : CheckTrainableOnGpu(config, weights.types.operands, stream.device);
@@ -112,16 +134,20 @@ TrainingWalker::TrainingWalker(const ModelConfig& config, const ModelWeights& we
   CHECK(limits.rows_max > 0 && limits.sequences_max > 0 && limits.logits_rows_max > 0);
   const Device& device = stream.device;
   const TrainingBuffers& sizes = sizes_;
+  attention_.reserve(config.layers.size());
+  for (size_t i = 0; i < config.layers.size(); ++i) {
+    attention_.emplace_back(context_, static_cast<int32_t>(i), 0, config.layers[i],
+                            weights.layers[i], RopeAngles{ropes_[0].cos(), ropes_[0].sin()});
+  }
   for (int32_t i = 0; i < sizes.num_kept; ++i) kept_.push_back(MakeActivations());
   if (sizes.num_kept < config.num_layers) shared_ = MakeActivations();
   for (int32_t i = sizes.num_kept; i < config.num_layers; ++i) {
     inputs_.push_back(Buffer(sizes.hidden, device));
   }
   batch_bytes_ = Buffer(sizes.batch, device);
-  for (Buffer* buffer : {&hidden_, &d_hidden_, &d_normed_}) *buffer = Buffer(sizes.hidden, device);
+  for (Buffer* buffer : {&d_hidden_, &d_normed_}) *buffer = Buffer(sizes.hidden, device);
   if (dtype_ != DType::kF32) d_hidden_copy_ = Buffer(sizes.normed, device);
   normed_ = Buffer(sizes.normed, device);
-  qkv_ = Buffer(sizes.qkv, device);
   gate_up_ = Buffer(sizes.gate_up, device);
   activated_ = Buffer(sizes.activated, device);
   d_gate_up_ = Buffer(sizes.d_gate_up, device);
@@ -133,17 +159,12 @@ TrainingWalker::TrainingWalker(const ModelConfig& config, const ModelWeights& we
   rounded_d_h_ = Buffer(sizes.rounded_d_h, device);
   gradient_scratch_ = Buffer(sizes.gradient_scratch, device);
   gradient_counters_ = Buffer(sizes.gradient_counters, device);
-  attention_scratch_ = Buffer(sizes.attention_scratch, device);
   backward_scratch_ = Buffer(sizes.backward_scratch, device);
   d_prefixes_ = Buffer(sizes.d_prefixes, device);
-  head_hidden_ = Buffer(sizes.head_hidden, device);
   head_d_normed_ = Buffer(sizes.head_hidden, device);
   head_input_ = Buffer(sizes.head_normed, device);
-  head_normed_ = Buffer(sizes.head_normed, device);
-  logits_ = Buffer(sizes.logits, device);
   d_logits_ = Buffer(sizes.d_logits, device);
   losses_ = Buffer(sizes.losses, device);
-  head_states_ = Buffer(sizes.head_states, device);
 }
 
 TrainingWalker::Activations TrainingWalker::MakeActivations() const {
@@ -232,32 +253,41 @@ TrainingWalker::Batch TrainingWalker::Pack(const TrainingBatch& batch, const Bat
                                            const TrainingTargets& targets, const char* target) {
   Packer packer(batch_on_host_, target);
   const auto put = [&](const auto& values) { return packer.Put(std::span(values)); };
-  const auto put_prompts = [&](const auto& runs, const PromptGradients& list) -> Prompts {
-    return {static_cast<int32_t>(runs.size()), static_cast<int32_t>(list.items.size()), put(runs),
-            put(list.items), put(list.places)};
+  const auto put_prompts = [&](const PromptGradients& list) -> Prompts {
+    return {static_cast<int32_t>(list.items.size()), put(list.items), put(list.places)};
   };
+  const auto put_span = [&](const auto& values) {
+    return std::span(packer.Put(std::span(values)), values.size());
+  };
+  DeviceBatch arrays;
+  arrays.tokens = put_span(batch.tokens);
+  arrays.positions = put_span(batch.positions);
+  arrays.row_page = put_span(batch.row_page);
+  arrays.row_slot = put_span(batch.row_slot);
+  arrays.row_begin = put_span(batch.row_begin);
+  arrays.page_begin = put_span(batch.page_begin);
+  arrays.pages = put_span(batch.pages);
+  arrays.kv_tokens = put_span(batch.kv_tokens);
+  const bool tells_given = AttentionTellsGivenRows(pool_.layout(), stream_.device);
+  arrays.num_given = tells_given ? batch.num_sequences() : 0;
+  arrays.sequence_rows_max = SequenceRowsMax(batch);
+  arrays.kv_tokens_max = *std::ranges::max_element(batch.kv_tokens);
+  arrays.virtual_embeddings = put_span(batch.embeddings);
+  arrays.virtual_rows = virtual_rows_.as<VirtualRows>();
+  arrays.virtual_run_tokens_max = batch.run_tokens_max;
   return {.num_rows = batch.num_rows(),
           .num_sequences = batch.num_sequences(),
-          .sequence_rows_max = SequenceRowsMax(batch),
-          .kv_tokens_max = *std::ranges::max_element(batch.kv_tokens),
           .num_segments = static_cast<int32_t>(lists.segments.size()),
           .num_gradient_segments = static_cast<int32_t>(lists.gradients.size()),
           .num_document_segments = static_cast<int32_t>(lists.document_segments.size()),
-          .tokens = put(batch.tokens),
-          .positions = put(batch.positions),
-          .row_page = put(batch.row_page),
-          .row_slot = put(batch.row_slot),
-          .row_begin = put(batch.row_begin),
-          .page_begin = put(batch.page_begin),
-          .pages = put(batch.pages),
-          .kv_tokens = put(batch.kv_tokens),
+          .arrays = arrays,
           .segments = put(lists.segments),
           .part_segments = put(lists.part_segments),
           .document_segments = put(lists.document_segments),
           .gradient_segments = put(lists.gradients),
-          .run_tokens_max = batch.run_tokens_max,
-          .embeddings = put_prompts(batch.embeddings, lists.embeddings),
-          .keys_values = put_prompts(batch.keys_values, lists.keys_values),
+          .embeddings = put_prompts(lists.embeddings),
+          .keys_values = put_prompts(lists.keys_values),
+          .runs = put_span(batch.keys_values),
           .prefixes = lists.prefixes.empty() ? nullptr : put(lists.prefixes),
           .num_targets = static_cast<int32_t>(targets.rows.size()),
           .num_choices = targets.num_choices,

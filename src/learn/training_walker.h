@@ -19,7 +19,11 @@
 #include "kernels/gemm/gemm.h"
 #include "kernels/lora/lora.h"
 #include "kernels/lora_gradient/lora_gradient.h"
+#include "layers/attention_layer.h"
+#include "layers/embedding_layer.h"
+#include "layers/head.h"
 #include "layers/launch_plan.h"
+#include "layers/norm.h"
 #include "layers/projection.h"
 #include "learn/device_lora.h"
 #include "learn/device_prompt.h"
@@ -69,6 +73,7 @@ class TrainingWalker : public TrainingDevice {
     Buffer attended;  // [rows, q]
     Buffer middle;    // [rows, hidden], of the MLP's norm
     Buffer gate_up;   // [rows, 2 intermediate]
+    AttentionKept attention() { return {qkv.data(), attended.data()}; }
   };
   struct Product {
     int32_t layer;
@@ -77,10 +82,9 @@ class TrainingWalker : public TrainingDevice {
     const Buffer& bias;
     ProductTargets targets;
   };
-  // What of one kind stands in front of a batch's sequences, and whose gradients that makes.
+  // Whose gradients what stands in front of a batch's sequences makes, of one kind.
   struct Prompts {
-    int32_t num_runs = 0, num_items = 0;
-    const VirtualRun* runs;
+    int32_t num_items = 0;
     const VirtualGradientItem* items;
     const int32_t* places;
   };
@@ -95,15 +99,14 @@ class TrainingWalker : public TrainingDevice {
     int32_t num_rows = 0, num_sequences = 0;
     int32_t sequence_rows_max = 0, kv_tokens_max = 0;  // of a sequence
     int32_t num_segments = 0, num_gradient_segments = 0, num_document_segments = 0;
-    const int32_t *tokens, *positions, *row_page, *row_slot;
-    const int32_t *row_begin, *page_begin, *pages, *kv_tokens;
+    DeviceBatch arrays;                            // what the layers read
     const LoraSegment* segments;                   // cut to what LoRA's kernels like
     const LoraSegment* part_segments;              // likewise, by the rows of their parts
     const LoraSegment* document_segments;          // likewise, of what does not learn
     const LoraGradientSegment* gradient_segments;  // an adapter's rows each
-    int32_t run_tokens_max = 0;                    // of both
     Prompts embeddings, keys_values;
-    const AttentionPrefix* prefixes;  // [layers, sequences]; null: none
+    std::span<const VirtualRun> runs;  // of keys and values
+    const AttentionPrefix* prefixes;   // [layers, sequences]; null: none
     int32_t num_targets = 0, num_choices = 0;
     const int32_t *rows, *ids;
     const float *probabilities, *weights;
@@ -148,11 +151,9 @@ class TrainingWalker : public TrainingDevice {
   void BackwardMemory(const EncodedRows& rows);
 
   void Forward();
-  void Embed();
   // Up to gate and up, and from there on.
   void ComputeLayer(int32_t layer, Activations& activations);
   void FinishLayer(int32_t layer);
-  void Attend(int32_t layer, Activations& activations);
   void Normalize(const Buffer& weight, Buffer& copy);
   void Activate(Activations& activations);
   void ProjectGateUp(int32_t layer, Activations& activations);
@@ -167,19 +168,16 @@ class TrainingWalker : public TrainingDevice {
   int64_t RankStride() const { return LoraGradientRankStride(limits_.rank_max); }
   LoraArgs ArgsOfLora(const Product& product, const void* x, float* y) const;
 
-  // Of these rows of the batch: what goes into the final norm, and what comes out in fp32.
-  void PickStates(const int32_t* rows, int64_t num_rows);
-  const float* NormPicked(int64_t num_rows);
+  LayerStep Step() { return {.batch = batch_.arrays, .stream = stream_}; }
+  Norm NormOf(const Buffer& weight) const {
+    return {weight, config_.hidden_size, config_.rms_norm_epsilon};
+  }
   // What documents' LoRA adds to a product, and, from the gradient of its output, to that of its
   // input.
   LoraArgs OfDocuments(LoraArgs args) const;
   void AddDocuments(const Product& product, const void* x, float* y);
   void AddDocumentsBack(const Product& product, const void* d_y, float* d_x);
-  // The final norm of rows of the residual stream, to head_normed_; to head_input_ what is in them.
-  void NormForHead(const float* x, int64_t num_rows);
   void RunHead(bool backward);
-  // From the logits' gradients to the residual stream's.
-  void BackwardHead(const int32_t* rows, int64_t num_rows);
   void ZeroStreamGradients();
   void Backward();
   void BackwardMlp(int32_t layer, Activations& activations);
@@ -207,7 +205,8 @@ class TrainingWalker : public TrainingDevice {
   }
   static constexpr double kForwardEffort = 5.0, kBackwardEffort = 20.0;
   double AttentionFlop(double effort) const {
-    return effort * batch_.num_rows * static_cast<double>(config_.q_size()) * batch_.kv_tokens_max;
+    return effort * batch_.num_rows * static_cast<double>(config_.q_size()) *
+           batch_.arrays.kv_tokens_max;
   }
 
   const AttentionPrefix* PrefixesOf(int32_t layer) const {
@@ -217,6 +216,7 @@ class TrainingWalker : public TrainingDevice {
   const void* Columns(const void* x, int64_t column) const {
     return static_cast<const char*>(x) + column * DTypeBytes(dtype_);
   }
+  float* hidden() { return context_.scratch.hidden.as<float>(); }
   // The residual stream's gradient, as products read it.
   const void* d_hidden() const {
     return dtype_ == DType::kF32 ? d_hidden_.data() : d_hidden_copy_.data();
@@ -234,6 +234,10 @@ class TrainingWalker : public TrainingDevice {
   KvPool pool_;                 // of one layer, which all take in turn
   const LoraPlace lora_place_;  // of prompts' products: inside where the card can, else after
   TransposedWeights transposed_;
+  LayerContext context_;
+  const EmbeddingLayer embedding_;
+  const Head head_;
+  std::vector<AttentionLayer> attention_;  // of each layer
 
   std::vector<AdapterInTraining> adapters_;
   // By adapter, of those that were followed; null: it has none.
@@ -254,15 +258,14 @@ class TrainingWalker : public TrainingDevice {
   std::vector<Buffer> inputs_;     // fp32, of the layers that are computed again
   std::vector<Activations> kept_;  // of the last layers
   Activations shared_;             // of the others, in turn
-  Buffer hidden_, normed_, qkv_, gate_up_, activated_;
+  Buffer normed_, gate_up_, activated_;
   Buffer d_hidden_, d_hidden_copy_, d_normed_, d_gate_up_, d_attended_, d_qkv_;
   Buffer lora_h_, lora_d_h_;
   Buffer rounded_h_, rounded_d_h_;  // of all layers' products, and of one
   Buffer gradient_scratch_, gradient_counters_;
-  Buffer attention_scratch_, backward_scratch_;
+  Buffer backward_scratch_;
   Buffer d_prefixes_;  // of one layer, fp32
-  Buffer head_hidden_, head_input_, head_normed_, head_d_normed_, logits_, d_logits_, losses_;
-  Buffer head_states_;  // [logits_rows_max, hidden], fp32
+  Buffer head_input_, head_d_normed_, d_logits_, losses_;
   Buffer norms_, adamw_scratch_;
 };
 

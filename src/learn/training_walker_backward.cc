@@ -1,10 +1,8 @@
 // The backward: layer by layer from the last, each computed again first where its activations were
 // not kept.
 #include "base/check.h"
-#include "kernels/attention_backward/attention_backward.h"
 #include "kernels/gated_activation_backward/gated_activation_backward.h"
 #include "kernels/gemm/gemm.h"
-#include "kernels/rms_norm_backward/rms_norm_backward.h"
 #include "learn/training_walker.h"
 #include "tensor/cuda_memory.h"
 
@@ -15,7 +13,8 @@ void TrainingWalker::Backward() {
   for (int32_t layer = config_.num_layers - 1; layer >= 0; --layer) {
     Activations& activations = ActivationsOf(layer);
     if (layer < first_kept()) {
-      CopyOnDevice(hidden_.data(), inputs_[static_cast<size_t>(layer)].data(), bytes, stream_);
+      CopyOnDevice(context_.scratch.hidden.data(), inputs_[static_cast<size_t>(layer)].data(),
+                   bytes, stream_);
       ComputeLayer(layer, activations);
     }
     BackwardMlp(layer, activations);
@@ -57,34 +56,19 @@ void TrainingWalker::BackwardAttention(int32_t layer, Activations& activations) 
   const DType d_dtype = BackwardInput(o, d_hidden(), d_attended_.data());
   AddGradients(o, activations.attended.data(), d_hidden());
   pieces_.BeforeWork(AttentionFlop(kBackwardEffort));
-  AttentionBackward({.row_begin = batch_.row_begin,
-                     .num_sequences = batch_.num_sequences,
-                     .num_heads = config_.num_heads,
-                     .num_kv_heads = config_.num_kv_heads,
-                     .head_dim = config_.head_dim,
-                     .scale = config_.layers[static_cast<size_t>(layer)].attention_scale,
-                     .dtype = dtype_,
-                     .qkv = activations.qkv.data(),
-                     .qkv_stride = config_.qkv_size(),
-                     .d_out = d_attended_.data(),
-                     .d_dtype = d_dtype,
-                     .d_qkv = d_qkv_.data(),
-                     .prefixes = PrefixesOf(layer),
-                     .scratch = backward_scratch_.as<float>(),
-                     .num_rows = batch_.num_rows,
-                     .sequence_rows_max = batch_.sequence_rows_max,
-                     .prefix_tokens_max = batch_.run_tokens_max,
-                     .out = activations.attended.data(),
-                     .rotary_dim = config_.num_rotary(),
-                     .positions = batch_.positions,
-                     .cos = ropes_[0].cos(),
-                     .back_sin = back_sin_.as<float>()},
-                    stream_);
+  attention_[static_cast<size_t>(layer)].Back({.kept = activations.attention(),
+                                               .d_attended = d_attended_.data(),
+                                               .d_dtype = d_dtype,
+                                               .d_qkv = d_qkv_.data(),
+                                               .prefixes = PrefixesOf(layer),
+                                               .back_sin = back_sin_.as<float>(),
+                                               .scratch = backward_scratch_.as<float>()},
+                                              Step());
   const int64_t kv_columns = int64_t{2} * config_.kv_size();
   AddPromptGradients(batch_.keys_values, d_prefixes_, kv_columns, config_.num_layers * kv_columns,
                      layer * kv_columns);
   // Below the first layer nothing but embeddings is learned.
-  const bool has_below = layer > 0 || batch_.embeddings.num_runs > 0;
+  const bool has_below = layer > 0 || !batch_.arrays.virtual_embeddings.empty();
   BackwardNorm(activations.input, weights.attention_norm, has_below,
                BackwardInput(qkv, d_qkv_.data(), has_below ? d_normed_.data() : nullptr));
   AddGradients(qkv, normed_.data(), d_qkv_.data());
@@ -93,18 +77,15 @@ void TrainingWalker::BackwardAttention(int32_t layer, Activations& activations) 
 // Of d_normed_, unless there is no gradient; and normed_ again.
 void TrainingWalker::BackwardNorm(const Buffer& x, const Buffer& weight, bool has_gradient,
                                   DType d_dtype) {
-  RmsNormBackward({.x = x.data(),
-                   .x_dtype = dtype_,
-                   .weight = weight.as<float>(),
-                   .d_out = has_gradient ? d_normed_.data() : nullptr,
-                   .d_dtype = d_dtype,
-                   .d_x = d_hidden_.as<float>(),
-                   .num_rows = batch_.num_rows,
-                   .n = config_.hidden_size,
-                   .epsilon = config_.rms_norm_epsilon,
-                   .d_x_copy = d_hidden_copy_.data(),
-                   .normed = normed_.data()},
-                  stream_);
+  NormOf(weight).Back({.kept = x.data(),
+                       .dtype = dtype_,
+                       .d_out = has_gradient ? d_normed_.data() : nullptr,
+                       .d_dtype = d_dtype,
+                       .d_x = d_hidden_.as<float>(),
+                       .d_x_copy = d_hidden_copy_.data(),
+                       .normed = normed_.data(),
+                       .num_rows = batch_.num_rows},
+                      stream_);
 }
 
 // LoRA with A and B in each other's place takes the gradient of a slice of y to that of x. Slices'

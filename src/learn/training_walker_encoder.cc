@@ -4,8 +4,6 @@
 
 #include "base/check.h"
 #include "kernels/linear_map/linear_map.h"
-#include "kernels/rms_norm/rms_norm.h"
-#include "kernels/rms_norm_backward/rms_norm_backward.h"
 #include "learn/training_walker.h"
 #include "tensor/cuda_memory.h"
 
@@ -27,15 +25,9 @@ void TrainingWalker::Encode(const TrainingBatch& batch, std::span<const EncodedR
   std::vector<DeviceMasters*> memories;
   for (const EncodedRows& part : rows) {
     DeviceMasters& memory = EmbeddingsOf(part.memory);
-    RmsNorm({.x = hidden_.as<float>() + part.row * n,
-             .x_stride = n,
-             .weight = weights_.final_norm.as<float>(),
-             .out = memory.parameters() + part.first * n,
-             .out_stride = n,
-             .num_tokens = part.num_rows,
-             .n = n,
-             .epsilon = config_.rms_norm_epsilon},
-            stream_);
+    NormOf(weights_.final_norm)
+        .Run(hidden() + part.row * n, part.num_rows, DType::kF32,
+             memory.parameters() + part.first * n, stream_);
     if (std::ranges::find(memories, &memory) == memories.end()) memories.push_back(&memory);
   }
   for (DeviceMasters* memory : memories) memory->Round();
@@ -61,17 +53,16 @@ void TrainingWalker::BackwardMemory(const EncodedRows& rows) {
     const int64_t num_rows = std::min(limits_.logits_rows_max, rows.num_rows - begin);
     const int64_t first = (int64_t{rows.row} + begin) * n;
     const bool has_copy = d_hidden_copy_.bytes() > 0;
-    NormForHead(hidden_.as<float>() + first, num_rows);
-    RmsNormBackward(
-        {.x = head_input_.data(),
-         .x_dtype = dtype_,
-         .weight = weights_.final_norm.as<float>(),
+    const Norm norm = NormOf(weights_.final_norm);
+    norm.Run(hidden() + first, num_rows, dtype_, context_.scratch.logits_normed.data(), stream_,
+             head_input_.data());
+    norm.Back(
+        {.kept = head_input_.data(),
+         .dtype = dtype_,
          .d_out = d_memory + begin * n,
          .d_x = d_hidden_.as<float>() + first,
-         .num_rows = num_rows,
-         .n = n,
-         .epsilon = config_.rms_norm_epsilon,
-         .d_x_copy = has_copy ? d_hidden_copy_.as<char>() + first * DTypeBytes(dtype_) : nullptr},
+         .d_x_copy = has_copy ? d_hidden_copy_.as<char>() + first * DTypeBytes(dtype_) : nullptr,
+         .num_rows = num_rows},
         stream_);
   }
 }
@@ -82,8 +73,8 @@ void TrainingWalker::ForEachMapped(std::span<const MappedRows> rows,
   for (const MappedRows& all : rows) {
     for (int32_t done = 0; done < all.num_rows; done += limits_.rows_max) {
       const int32_t count = std::min(limits_.rows_max, all.num_rows - done);
-      CopyToDevice(hidden_.data(), all.vectors + done * n, count * n * int64_t{sizeof(float)},
-                   stream_);
+      CopyToDevice(context_.scratch.hidden.data(), all.vectors + done * n,
+                   count * n * int64_t{sizeof(float)}, stream_);
       function({nullptr, count, all.memory, all.first + done});
     }
   }
@@ -94,7 +85,7 @@ void TrainingWalker::Map(int32_t map, std::span<const MappedRows> rows) {
   const int64_t n = config_.hidden_size;
   const TrainingPieces::Scope piece(pieces_);
   ForEachMapped(rows, [&](const MappedRows& part) {
-    LinearMap({hidden_.as<float>(), EmbeddingsOf(map).parameters(),
+    LinearMap({hidden(), EmbeddingsOf(map).parameters(),
                EmbeddingsOf(part.memory).parameters() + part.first * n, part.num_rows, n, n},
               stream_);
   });
@@ -109,7 +100,7 @@ void TrainingWalker::BackwardMap(int32_t map, std::span<const MappedRows> rows) 
   DeviceMasters& masters = EmbeddingsOf(map);
   const TrainingPieces::Scope piece(pieces_);
   ForEachMapped(rows, [&](const MappedRows& part) {
-    LinearMapGradient({hidden_.as<float>(), EmbeddingsOf(part.memory).gradients() + part.first * n,
+    LinearMapGradient({hidden(), EmbeddingsOf(part.memory).gradients() + part.first * n,
                        masters.gradients(), part.num_rows, n, n},
                       stream_);
   });

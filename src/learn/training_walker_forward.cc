@@ -1,12 +1,7 @@
 // The forward: the server's kernels in the server's order, with a prompt's way of adding LoRA.
 #include <algorithm>
 
-#include "kernels/attention/attention.h"
-#include "kernels/embedding/embedding.h"
 #include "kernels/gated_activation/gated_activation.h"
-#include "kernels/rms_norm/rms_norm.h"
-#include "kernels/rms_norm_backward/rms_norm_backward.h"
-#include "kernels/rope_kv_write/rope_kv_write.h"
 #include "kernels/token_loss/token_loss.h"
 #include "learn/training_walker.h"
 #include "tensor/cuda_memory.h"
@@ -15,10 +10,11 @@ namespace graft {
 
 void TrainingWalker::Forward() {
   const int64_t bytes = batch_.num_rows * int64_t{config_.hidden_size} * int64_t{sizeof(float)};
-  Embed();
+  embedding_.Run(Step());
   for (int32_t layer = 0; layer < config_.num_layers; ++layer) {
     if (layer < first_kept()) {
-      CopyOnDevice(inputs_[static_cast<size_t>(layer)].data(), hidden_.data(), bytes, stream_);
+      CopyOnDevice(inputs_[static_cast<size_t>(layer)].data(), context_.scratch.hidden.data(),
+                   bytes, stream_);
     }
     ComputeLayer(layer, ActivationsOf(layer));
     FinishLayer(layer);
@@ -29,30 +25,23 @@ void TrainingWalker::Forward() {
 void TrainingWalker::ComputeLayer(int32_t layer, Activations& activations) {
   const LayerWeights& weights = weights_.layers[static_cast<size_t>(layer)];
   Normalize(weights.attention_norm, activations.input);
-  Project(ProductOf(layer, LayerProduct::kQkv), normed_.data(), qkv_.as<float>(), false);
-  Attend(layer, activations);
-  Project(ProductOf(layer, LayerProduct::kO), activations.attended.data(), hidden_.as<float>(),
-          true);
+  Project(ProductOf(layer, LayerProduct::kQkv), normed_.data(), context_.scratch.qkv.as<float>(),
+          false);
+  pieces_.BeforeWork(AttentionFlop(kForwardEffort));
+  PlaceKeysAndValues(layer);
+  const AttentionKept kept = activations.attention();
+  attention_[static_cast<size_t>(layer)].Attend(Step(), &kept);
+  Project(ProductOf(layer, LayerProduct::kO), activations.attended.data(), hidden(), true);
   Normalize(weights.mlp_norm, activations.middle);
   ProjectGateUp(layer, activations);
 }
 
 void TrainingWalker::FinishLayer(int32_t layer) {
-  Project(ProductOf(layer, LayerProduct::kDown), activated_.data(), hidden_.as<float>(), true);
+  Project(ProductOf(layer, LayerProduct::kDown), activated_.data(), hidden(), true);
 }
 
 void TrainingWalker::Normalize(const Buffer& weight, Buffer& copy) {
-  RmsNorm({.x = hidden_.as<float>(),
-           .x_stride = config_.hidden_size,
-           .weight = weight.as<float>(),
-           .out = normed_.data(),
-           .out_stride = config_.hidden_size,
-           .out_dtype = dtype_,
-           .copy = copy.data(),
-           .num_tokens = batch_.num_rows,
-           .n = config_.hidden_size,
-           .epsilon = config_.rms_norm_epsilon},
-          stream_);
+  NormOf(weight).Run(hidden(), batch_.num_rows, dtype_, normed_.data(), stream_, copy.data());
 }
 
 void TrainingWalker::ProjectGateUp(int32_t layer, Activations& activations) {
@@ -75,46 +64,6 @@ void TrainingWalker::Activate(Activations& activations) {
                    .n = config_.intermediate_size,
                    .copy = activations.gate_up.data()},
                   stream_);
-}
-
-void TrainingWalker::Attend(int32_t layer, Activations& activations) {
-  pieces_.BeforeWork(AttentionFlop(kForwardEffort));
-  PlaceKeysAndValues(layer);
-  RopeKvWrite({.qkv = qkv_.as<float>(),
-               .row_stride = config_.qkv_size(),
-               .num_rows = batch_.num_rows,
-               .num_q_heads = config_.num_heads,
-               .norm_epsilon = config_.rms_norm_epsilon,
-               .positions = batch_.positions,
-               .rotary_dim = config_.num_rotary(),
-               .cos = ropes_[0].cos(),
-               .sin = ropes_[0].sin(),
-               .layout = pool_.layout(),
-               .pool = pool_.data(),
-               .row_page = batch_.row_page,
-               .row_slot = batch_.row_slot,
-               .copy = activations.qkv.data()},
-              stream_);
-  const bool tells_given = AttentionTellsGivenRows(pool_.layout(), stream_.device);
-  Attention({.layout = pool_.layout(),
-             .pool = pool_.data(),
-             .pages = batch_.pages,
-             .page_begin = batch_.page_begin,
-             .row_begin = batch_.row_begin,
-             .kv_tokens = batch_.kv_tokens,
-             .num_sequences = batch_.num_sequences,
-             .num_heads = config_.num_heads,
-             .q = qkv_.as<float>(),
-             .q_stride = config_.qkv_size(),
-             .out = activations.attended.data(),
-             .out_dtype = dtype_,
-             .scale = config_.layers[static_cast<size_t>(layer)].attention_scale,
-             .num_given = tells_given ? batch_.num_sequences : 0,
-             .rows_max = batch_.num_rows,
-             .sequence_rows_max = batch_.sequence_rows_max,
-             .kv_tokens_max = batch_.kv_tokens_max,
-             .scratch = attention_scratch_.as<float>()},
-            stream_);
 }
 
 LoraArgs TrainingWalker::ArgsOfLora(const Product& product, const void* x, float* y) const {
@@ -193,40 +142,19 @@ void* TrainingWalker::HOf(const Product& product) {
   return rounded_h_.as<char>() + matrix * limits_.rows_max * RankStride() * DTypeBytes(dtype_);
 }
 
-void TrainingWalker::NormForHead(const float* x, int64_t num_rows) {
-  RmsNorm({.x = x,
-           .x_stride = config_.hidden_size,
-           .weight = weights_.final_norm.as<float>(),
-           .out = head_normed_.data(),
-           .out_stride = config_.hidden_size,
-           .out_dtype = dtype_,
-           .copy = head_input_.data(),
-           .num_tokens = num_rows,
-           .n = config_.hidden_size,
-           .epsilon = config_.rms_norm_epsilon},
-          stream_);
-}
-
 // In parts, so that logits need little room. With `backward` the residual stream's gradient.
 void TrainingWalker::RunHead(bool backward) {
   const int64_t vocab = config_.vocab_size;
+  float* const logits = context_.scratch.logits.as<float>();
   for (int32_t begin = 0; begin < batch_.num_targets; begin += limits_.logits_rows_max) {
     const int32_t num_rows = std::min(limits_.logits_rows_max, batch_.num_targets - begin);
-    const int32_t* const rows = batch_.rows + begin;
-    PickStates(rows, num_rows);
-    NormForHead(head_hidden_.as<float>(), num_rows);
+    const std::span rows(batch_.rows + begin, static_cast<size_t>(num_rows));
     pieces_.BeforeWork(FlopOf(weights_.lm_head, num_rows));
-    Gemm({.x = head_normed_.data(),
-          .x_stride = config_.hidden_size,
-          .m = num_rows,
-          .weight = &weights_.lm_head,
-          .y = logits_.as<float>(),
-          .y_stride = vocab,
-          .x_is_fp32 = dtype_ == DType::kF32},
-         stream_);
+    head_.Run(rows, batch_.num_rows, Step(), head_input_.data());
     const int64_t choices = int64_t{begin} * batch_.num_choices;
     pieces_.BeforeBytes(num_rows * vocab * (2 * int64_t{sizeof(float)} + DTypeBytes(dtype_)));
-    TokenLoss({.logits = logits_.as<float>(),
+    void* const d_logits = dtype_ == DType::kF32 ? nullptr : d_logits_.data();
+    TokenLoss({.logits = logits,
                .num_rows = num_rows,
                .vocab_size = vocab,
                .num_choices = batch_.num_choices,
@@ -234,35 +162,24 @@ void TrainingWalker::RunHead(bool backward) {
                .probabilities = batch_.probabilities + choices,
                .weights = batch_.weights + begin,
                .losses = losses_.as<double>() + begin,
-               .d_logits = dtype_ == DType::kF32 ? nullptr : d_logits_.data(),
+               .logit_scale = config_.logit_scale,
+               .logit_cap = config_.logit_cap,
+               .d_logits = d_logits,
                .d_dtype = dtype_},
               stream_);
-    if (backward) BackwardHead(rows, num_rows);
+    if (backward) {
+      pieces_.BeforeWork(FlopOf(weights_.lm_head, num_rows));
+      head_.Back({.rows = rows,
+                  .kept = head_input_.data(),
+                  .d_logits = d_logits == nullptr ? logits : d_logits,
+                  .words = transposed_.ArgsOfHead(),
+                  .d_normed = head_d_normed_.as<float>(),
+                  .d_hidden = d_hidden_.as<float>(),
+                  .d_hidden_copy = d_hidden_copy_.data()},
+                 stream_);
+    }
     pieces_.PauseCpu();
   }
-}
-
-void TrainingWalker::BackwardHead(const int32_t* rows, int64_t num_rows) {
-  pieces_.BeforeWork(FlopOf(weights_.lm_head, num_rows));
-  GemmArgs gemm = transposed_.ArgsOfHead();
-  gemm.x = dtype_ == DType::kF32 ? logits_.data() : d_logits_.data();
-  gemm.x_stride = config_.vocab_size;
-  gemm.m = num_rows;
-  gemm.y = head_d_normed_.as<float>();
-  gemm.y_stride = config_.hidden_size;
-  gemm.x_is_fp32 = dtype_ == DType::kF32;
-  Gemm(gemm, stream_);
-  RmsNormBackward({.x = head_input_.data(),
-                   .x_dtype = dtype_,
-                   .weight = weights_.final_norm.as<float>(),
-                   .d_out = head_d_normed_.as<float>(),
-                   .d_x = d_hidden_.as<float>(),
-                   .num_rows = num_rows,
-                   .n = config_.hidden_size,
-                   .epsilon = config_.rms_norm_epsilon,
-                   .rows = rows,
-                   .d_x_copy = d_hidden_copy_.data()},
-                  stream_);
 }
 
 }  // namespace graft

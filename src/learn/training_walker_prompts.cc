@@ -2,8 +2,6 @@
 #include <iterator>
 
 #include "base/check.h"
-#include "kernels/embedding/embedding.h"
-#include "kernels/virtual_embedding/virtual_embedding.h"
 #include "kernels/virtual_kv/virtual_kv.h"
 #include "learn/training_walker.h"
 #include "tensor/cuda_memory.h"
@@ -47,35 +45,16 @@ std::vector<AttentionPrefix> TrainingWalker::ListPrefixes(const TrainingBatch& b
   return prefixes;
 }
 
-void TrainingWalker::Embed() {
-  Embedding({.table = weights_.embedding.data(),
-             .dtype = weights_.types.embeddings,
-             .vocab_size = config_.vocab_size,
-             .tokens = batch_.tokens,
-             .out = hidden_.as<float>(),
-             .num_tokens = batch_.num_rows,
-             .n = config_.hidden_size},
-            stream_);
-  VirtualEmbedding({.table = virtual_rows_.as<VirtualRows>(),
-                    .dtype = weights_.types.embeddings,
-                    .runs = batch_.embeddings.runs,
-                    .num_runs = batch_.embeddings.num_runs,
-                    .run_tokens_max = batch_.run_tokens_max,
-                    .out = hidden_.as<float>(),
-                    .n = config_.hidden_size},
-                   stream_);
-}
-
 // Keys and values in front of sequences, into their first pages.
 void TrainingWalker::PlaceKeysAndValues(int32_t layer) {
   const int64_t first = int64_t{layer} * std::ssize(prompts_);
   VirtualKv({.layout = pool_.layout(),
              .pool = pool_.data(),
              .table = virtual_rows_.as<VirtualRows>() + first,
-             .runs = batch_.keys_values.runs,
-             .num_runs = batch_.keys_values.num_runs,
-             .run_tokens_max = batch_.run_tokens_max,
-             .pages = batch_.pages},
+             .runs = batch_.runs.data(),
+             .num_runs = static_cast<int32_t>(batch_.runs.size()),
+             .run_tokens_max = batch_.arrays.virtual_run_tokens_max,
+             .pages = batch_.arrays.pages.data()},
             stream_);
 }
 
@@ -83,7 +62,7 @@ void TrainingWalker::AddPromptGradients(const Prompts& prompts, const Buffer& x,
                                         int64_t stride, int64_t offset) {
   VirtualGradient({.items = prompts.items,
                    .num_items = prompts.num_items,
-                   .num_tokens_max = batch_.run_tokens_max,
+                   .num_tokens_max = batch_.arrays.virtual_run_tokens_max,
                    .places = prompts.places,
                    .x = x.as<float>(),
                    .n = n,
@@ -96,10 +75,10 @@ void TrainingWalker::BeginPrompt(const TrainingBatch& batch, TrainedPrompt& prom
   CHECK_EQ(batch.num_rows(), prompt.num_tokens());
   PutBatch(batch, {});
   const TrainingPieces::Scope piece(pieces_);
-  Embed();
+  embedding_.Run(Step());
   if (prompt.kind() == VirtualTokenKind::kEmbedding) {
     const TrainingPieces::Break others(pieces_);
-    CopyFromDevice(prompt.parameters().data(), hidden_.data(),
+    CopyFromDevice(prompt.parameters().data(), context_.scratch.hidden.data(),
                    static_cast<int64_t>(prompt.parameters().size_bytes()), stream_);
     return Synchronize(stream_);
   }
