@@ -155,7 +155,10 @@ void Projection::Multiply(const graft::Launch& launch, const Work& work, const L
     in_product.precedes_product = launch.follows_shrink;
     ends.lora = &in_product;
   }
-  if (plan.activates) ends.activated = work.call.activated;
+  if (plan.activates) {
+    ends.activated = work.call.activated;
+    ends.rounded = work.call.kept;
+  }
   if (plan.keeps_drawn) ends.kept_rows = step.batch.lora_rows;
   if (plan.spares_shared_memory && gemm.m <= kSparingRowsMax) {
     gemm.spared_shared_bytes = kSparedSharedBytes;
@@ -165,14 +168,18 @@ void Projection::Multiply(const graft::Launch& launch, const Work& work, const L
 
 void Projection::Activate(const Work& work, const GemmEpilogue::RowRange& rows,
                           const LayerStep& step) const {
+  if (work.call.activated == nullptr) return;
   const int64_t n = weight_.n() / 2;
+  const int64_t element = DTypeBytes(context_.activations);
   char* const out = static_cast<char*>(work.call.activated);
+  char* const kept = static_cast<char*>(work.call.kept);
   GatedActivation({.activation = work.call.activation,
                    .gate_up = work.part.y + rows.begin * weight_.n(),
-                   .out = out + rows.begin * n * DTypeBytes(context_.activations),
+                   .out = out + rows.begin * n * element,
                    .out_dtype = context_.activations,
                    .num_tokens = rows.end - rows.begin,
-                   .n = n},
+                   .n = n,
+                   .copy = kept == nullptr ? nullptr : kept + rows.begin * 2 * n * element},
                   step.stream);
 }
 

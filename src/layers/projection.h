@@ -33,8 +33,9 @@ class Projection {
   struct Call {
     const void* x = nullptr;    // [rows, k] of LayerContext::activations
     ResidualTarget target;      // [rows, n]; of all ranks together, where they share the inputs
-    void* activated = nullptr;  // see GemmEpilogue::activated
+    void* activated = nullptr;  // see GemmEpilogue::activated; of gate and up null: it comes later
     Activation activation = Activation::kSilu;
+    void* kept = nullptr;  // beside `activated`, for a backward: GemmEpilogue::rounded
   };
   void Run(const Call& call, const LayerStep& step) const;
 

@@ -56,6 +56,7 @@ LayerContext ContextOf(const ModelConfig& config, const ModelWeights& weights,
           .exchanges = StepExchanges(nullptr),
           .scratch = {.hidden = Buffer(sizes.hidden, device),
                       .qkv = Buffer(sizes.qkv, device),
+                      .lora_h = Buffer(sizes.lora_h, device),
                       .attention = Buffer(sizes.attention_scratch, device),
                       .picked = Buffer(sizes.head_hidden, device),
                       .logits_normed = Buffer(sizes.head_normed, device),
@@ -135,9 +136,16 @@ TrainingWalker::TrainingWalker(const ModelConfig& config, const ModelWeights& we
   const Device& device = stream.device;
   const TrainingBuffers& sizes = sizes_;
   attention_.reserve(config.layers.size());
+  projections_.reserve(config.layers.size() * kLayerProducts);
   for (size_t i = 0; i < config.layers.size(); ++i) {
     attention_.emplace_back(context_, static_cast<int32_t>(i), 0, config.layers[i],
                             weights.layers[i], RopeAngles{ropes_[0].cos(), ropes_[0].sin()});
+    for (int product = 0; product < kLayerProducts; ++product) {
+      const auto which = static_cast<LayerProduct>(product);
+      projections_.emplace_back(context_, static_cast<int32_t>(i), which,
+                                WeightOf(weights.layers[i], which),
+                                BiasOf(weights.layers[i], which));
+    }
   }
   for (int32_t i = 0; i < sizes.num_kept; ++i) kept_.push_back(MakeActivations());
   if (sizes.num_kept < config.num_layers) shared_ = MakeActivations();
@@ -153,7 +161,6 @@ TrainingWalker::TrainingWalker(const ModelConfig& config, const ModelWeights& we
   d_gate_up_ = Buffer(sizes.d_gate_up, device);
   d_attended_ = Buffer(sizes.d_attended, device);
   d_qkv_ = Buffer(sizes.d_qkv, device);
-  lora_h_ = Buffer(sizes.lora_h, device);
   lora_d_h_ = Buffer(sizes.lora_d_h, device);
   rounded_h_ = Buffer(sizes.rounded_h, device);
   rounded_d_h_ = Buffer(sizes.rounded_d_h, device);
@@ -181,7 +188,8 @@ TrainingWalker::Activations& TrainingWalker::ActivationsOf(int32_t layer) {
 
 TrainingWalker::Product TrainingWalker::ProductOf(int32_t layer, LayerProduct product) const {
   const LayerWeights& weights = weights_.layers[static_cast<size_t>(layer)];
-  return {layer, product, WeightOf(weights, product), BiasOf(weights, product),
+  const auto index = static_cast<size_t>(layer) * kLayerProducts + static_cast<size_t>(product);
+  return {layer, product, projections_[index], WeightOf(weights, product),
           TargetsOf(config_, product)};
 }
 
@@ -272,6 +280,8 @@ TrainingWalker::Batch TrainingWalker::Pack(const TrainingBatch& batch, const Bat
   arrays.num_given = tells_given ? batch.num_sequences() : 0;
   arrays.sequence_rows_max = SequenceRowsMax(batch);
   arrays.kv_tokens_max = *std::ranges::max_element(batch.kv_tokens);
+  arrays.lora = {matrices_.as<LoraMatrix>(), int64_t{config_.num_layers} * kLoraModules,
+                 limits_.rank_max};
   arrays.virtual_embeddings = put_span(batch.embeddings);
   arrays.virtual_rows = virtual_rows_.as<VirtualRows>();
   arrays.virtual_run_tokens_max = batch.run_tokens_max;
@@ -310,6 +320,14 @@ void TrainingWalker::PutBatch(const TrainingBatch& batch, const TrainingTargets&
     batch_ = Pack(batch, lists, targets, batch_bytes_.as<char>());
   }
   whole_ = {0, batch_.num_rows, batch_.segments, batch_.num_segments};
+  // LoRA is added as to a prompt's rows. Where it follows the product, so does what keeps gate and
+  // up.
+  const bool has_lora = batch_.num_segments > 0;
+  const bool is_inside = lora_place_ == LoraPlace::kInside;
+  plan_ = PlanLaunches({.on_gpu = !stream_.device.is_cpu(),
+                        .can_inside = is_inside,
+                        .fuses_activation = is_inside || !has_lora,
+                        .has_prompts = has_lora});
   const LoraSegment* next = batch_.part_segments;
   for (Part& part : parts_) {
     part.segments = next;

@@ -78,8 +78,8 @@ class TrainingWalker : public TrainingDevice {
   struct Product {
     int32_t layer;
     LayerProduct which;
+    const Projection& projection;
     const GemmWeight& weight;
-    const Buffer& bias;
     ProductTargets targets;
   };
   // Whose gradients what stands in front of a batch's sequences makes, of one kind.
@@ -97,7 +97,6 @@ class TrainingWalker : public TrainingDevice {
   // A batch in the device's memory.
   struct Batch {
     int32_t num_rows = 0, num_sequences = 0;
-    int32_t sequence_rows_max = 0, kv_tokens_max = 0;  // of a sequence
     int32_t num_segments = 0, num_gradient_segments = 0, num_document_segments = 0;
     DeviceBatch arrays;                            // what the layers read
     const LoraSegment* segments;                   // cut to what LoRA's kernels like
@@ -131,6 +130,7 @@ class TrainingWalker : public TrainingDevice {
   std::span<const Part> PartsOf(const Product& product) const;
   GemmArgs OfPart(GemmArgs args, const Part& part) const;
   LoraArgs OfPart(LoraArgs args, const Part& part) const;
+  Projection::Call OfPart(Projection::Call call, const Product& product, const Part& part) const;
   void PutBatch(const TrainingBatch& batch, const TrainingTargets& targets);
   // What of a batch is made here.
   struct BatchLists {
@@ -145,7 +145,7 @@ class TrainingWalker : public TrainingDevice {
              const char* target);
 
   DeviceMasters& EmbeddingsOf(int32_t adapter);
-  // Calls back with vectors that are in hidden_, which nobody else has meanwhile.
+  // Calls back with vectors that are in the residual stream's room, which is free meanwhile.
   void ForEachMapped(std::span<const MappedRows> rows,
                      const std::function<void(const MappedRows& part)>& function);
   void BackwardMemory(const EncodedRows& rows);
@@ -157,9 +157,7 @@ class TrainingWalker : public TrainingDevice {
   void Normalize(const Buffer& weight, Buffer& copy);
   void Activate(Activations& activations);
   void ProjectGateUp(int32_t layer, Activations& activations);
-  void Project(const Product& product, const void* x, float* y, bool accumulate);
-  void Project(const Product& product, const GemmArgs& all);  // and LoRA
-  GemmArgs MakeGemmArgs(const Product& product, const void* x, float* y) const;
+  void Project(const Product& product, const Projection::Call& all);  // and LoRA
   void RoundH(const Product& product, const Part& part);
   // LoRA's h of a product, rounded, as AddGradients takes it: [rows, slices, RankStride()].
   void* HOf(const Product& product);
@@ -169,6 +167,7 @@ class TrainingWalker : public TrainingDevice {
   LoraArgs ArgsOfLora(const Product& product, const void* x, float* y) const;
 
   LayerStep Step() { return {.batch = batch_.arrays, .stream = stream_}; }
+  LayerStep StepOf(const Part& part);
   Norm NormOf(const Buffer& weight) const {
     return {weight, config_.hidden_size, config_.rms_norm_epsilon};
   }
@@ -238,6 +237,7 @@ class TrainingWalker : public TrainingDevice {
   const EmbeddingLayer embedding_;
   const Head head_;
   std::vector<AttentionLayer> attention_;  // of each layer
+  std::vector<Projection> projections_;    // of each layer, in LayerProduct's order
 
   std::vector<AdapterInTraining> adapters_;
   // By adapter, of those that were followed; null: it has none.
@@ -251,6 +251,7 @@ class TrainingWalker : public TrainingDevice {
   std::vector<char> batch_on_host_;
   Buffer batch_bytes_;
   Batch batch_;
+  LaunchPlan plan_;          // of the batch's products
   Part whole_;               // of the batch
   std::vector<Part> parts_;  // likewise
   bool learns_ = false;      // a backward follows
@@ -260,7 +261,7 @@ class TrainingWalker : public TrainingDevice {
   Activations shared_;             // of the others, in turn
   Buffer normed_, gate_up_, activated_;
   Buffer d_hidden_, d_hidden_copy_, d_normed_, d_gate_up_, d_attended_, d_qkv_;
-  Buffer lora_h_, lora_d_h_;
+  Buffer lora_d_h_;
   Buffer rounded_h_, rounded_d_h_;  // of all layers' products, and of one
   Buffer gradient_scratch_, gradient_counters_;
   Buffer backward_scratch_;

@@ -21,7 +21,7 @@ void TrainingWalker::AddDocumentsBack(const Product& product, const void* d_y, f
   for (int32_t slice = 0; slice < product.targets.count; ++slice) {
     if (batch_.num_document_segments == 0) return;
     LoraArgs back = OfDocuments(MakeBackArgs(product, slice, d_y, d_x));
-    back.h = lora_h_.as<float>();
+    back.h = context_.scratch.lora_h.as<float>();
     back.h_stride = limits_.rank_max;
     Lora(back, stream_);
   }

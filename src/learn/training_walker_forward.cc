@@ -25,19 +25,21 @@ void TrainingWalker::Forward() {
 void TrainingWalker::ComputeLayer(int32_t layer, Activations& activations) {
   const LayerWeights& weights = weights_.layers[static_cast<size_t>(layer)];
   Normalize(weights.attention_norm, activations.input);
-  Project(ProductOf(layer, LayerProduct::kQkv), normed_.data(), context_.scratch.qkv.as<float>(),
-          false);
+  Project(ProductOf(layer, LayerProduct::kQkv),
+          {.x = normed_.data(), .target = {context_.scratch.qkv.as<float>()}});
   pieces_.BeforeWork(AttentionFlop(kForwardEffort));
   PlaceKeysAndValues(layer);
   const AttentionKept kept = activations.attention();
   attention_[static_cast<size_t>(layer)].Attend(Step(), &kept);
-  Project(ProductOf(layer, LayerProduct::kO), activations.attended.data(), hidden(), true);
+  Project(ProductOf(layer, LayerProduct::kO),
+          {.x = activations.attended.data(), .target = {hidden(), true}});
   Normalize(weights.mlp_norm, activations.middle);
   ProjectGateUp(layer, activations);
 }
 
 void TrainingWalker::FinishLayer(int32_t layer) {
-  Project(ProductOf(layer, LayerProduct::kDown), activated_.data(), hidden(), true);
+  Project(ProductOf(layer, LayerProduct::kDown),
+          {.x = activated_.data(), .target = {hidden(), true}});
 }
 
 void TrainingWalker::Normalize(const Buffer& weight, Buffer& copy) {
@@ -45,15 +47,17 @@ void TrainingWalker::Normalize(const Buffer& weight, Buffer& copy) {
 }
 
 void TrainingWalker::ProjectGateUp(int32_t layer, Activations& activations) {
-  const Product product = ProductOf(layer, LayerProduct::kGateUp);
-  GemmArgs gemm = MakeGemmArgs(product, normed_.data(), gate_up_.as<float>());
-  if (batch_.num_document_segments > 0) {  // they come between the product and what follows
-    Project(product, gemm);
-    return Activate(activations);
+  Projection::Call call{.x = normed_.data(),
+                        .target = {gate_up_.as<float>()},
+                        .activation = config_.layers[static_cast<size_t>(layer)].activation};
+  // What documents add comes between the product and what follows.
+  const bool is_whole = batch_.num_document_segments == 0;
+  if (is_whole) {
+    call.activated = activated_.data();
+    call.kept = activations.gate_up.data();
   }
-  gemm.epilogue.activated = activated_.data();
-  gemm.epilogue.rounded = activations.gate_up.data();
-  Project(product, gemm);
+  Project(ProductOf(layer, LayerProduct::kGateUp), call);
+  if (!is_whole) Activate(activations);
 }
 
 void TrainingWalker::Activate(Activations& activations) {
@@ -76,49 +80,25 @@ LoraArgs TrainingWalker::ArgsOfLora(const Product& product, const void* x, float
                    static_cast<int64_t>(product.targets.first),
        .matrices_stride = int64_t{config_.num_layers} * kLoraModules,
        .x = x,
-       .h = const_cast<float*>(lora_h_.as<float>()),
+       .h = const_cast<float*>(context_.scratch.lora_h.as<float>()),
        .h_stride = limits_.rank_max,
        .num_rows = batch_.num_rows,
        .y = y,
        .x_is_fp32 = dtype_ == DType::kF32});
 }
 
-GemmArgs TrainingWalker::MakeGemmArgs(const Product& product, const void* x, float* y) const {
-  return {.x = x,
-          .x_stride = product.weight.k(),
-          .m = batch_.num_rows,
-          .weight = &product.weight,
-          .y = y,
-          .y_stride = product.weight.n(),
-          .epilogue = {.bias = product.bias.as<float>(), .lora_place = lora_place_},
-          .x_is_fp32 = dtype_ == DType::kF32};
-}
-
-void TrainingWalker::Project(const Product& product, const void* x, float* y, bool accumulate) {
-  GemmArgs gemm = MakeGemmArgs(product, x, y);
-  gemm.epilogue.accumulate = accumulate;
-  Project(product, gemm);
-}
-
-void TrainingWalker::Project(const Product& product, const GemmArgs& all) {
+void TrainingWalker::Project(const Product& product, const Projection::Call& all) {
   for (const Part& part : PartsOf(product)) {
     pieces_.BeforeWork(FlopOf(product.weight, part.num_rows));
-    GemmArgs gemm = OfPart(all, part);
-    LoraArgs lora = OfPart(ArgsOfLora(product, all.x, all.y), part);
-    if (part.num_segments > 0) {
-      lora.precedes_product = lora_place_ == LoraPlace::kInside;
-      LoraShrink(lora, stream_);
-      gemm.epilogue.lora = &lora;
-    }
-    Gemm(gemm, stream_);
+    product.projection.Run(OfPart(all, product, part), StepOf(part));
     if (learns_ && part.num_segments > 0) RoundH(product, part);
   }
-  AddDocuments(product, all.x, all.y);
+  AddDocuments(product, all.x, all.target.y);
 }
 
 void TrainingWalker::RoundH(const Product& product, const Part& part) {
   const int64_t slice_floats = int64_t{part.num_rows} * limits_.rank_max;
-  LoraGradientRound({.h = lora_h_.as<float>(),
+  LoraGradientRound({.h = context_.scratch.lora_h.as<float>(),
                      .h_stride = limits_.rank_max,
                      .h_slice = slice_floats,
                      .num_slices = product.targets.count,

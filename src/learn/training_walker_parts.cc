@@ -37,15 +37,12 @@ std::span<const TrainingWalker::Part> TrainingWalker::PartsOf(const Product& pro
 
 GemmArgs TrainingWalker::OfPart(GemmArgs args, const Part& part) const {
   const int64_t row = part.row_begin;
-  const int64_t n = args.transposed ? args.weight->k() : args.weight->n();
   args.x = Columns(args.x, row * args.x_stride);
   args.m = part.num_rows;
   args.y += row * args.y_stride;
-  const auto shift = [&](void*& rows, int64_t columns) {
-    if (rows != nullptr) rows = static_cast<char*>(rows) + row * columns * DTypeBytes(dtype_);
-  };
-  shift(args.epilogue.activated, n / 2);
-  shift(args.epilogue.rounded, n);
+  if (void*& rounded = args.epilogue.rounded; rounded != nullptr) {
+    rounded = static_cast<char*>(rounded) + row * args.y_stride * DTypeBytes(dtype_);
+  }
   return args;
 }
 
@@ -56,6 +53,29 @@ LoraArgs TrainingWalker::OfPart(LoraArgs args, const Part& part) const {
   if (args.y != nullptr) args.y += part.row_begin * args.y_stride;
   args.num_rows = part.num_rows;
   return args;
+}
+
+Projection::Call TrainingWalker::OfPart(Projection::Call call, const Product& product,
+                                        const Part& part) const {
+  const int64_t row = part.row_begin;
+  const int64_t n = product.weight.n();
+  const auto shift = [&](void*& rows, int64_t columns) {
+    if (rows != nullptr) rows = static_cast<char*>(rows) + row * columns * DTypeBytes(dtype_);
+  };
+  call.x = Columns(call.x, row * product.weight.k());
+  call.target.y += row * n;
+  shift(call.activated, n / 2);
+  shift(call.kept, n);
+  return call;
+}
+
+// A step of these rows, as a product sees it.
+LayerStep TrainingWalker::StepOf(const Part& part) {
+  DeviceBatch arrays = batch_.arrays;
+  arrays.tokens = arrays.tokens.subspan(static_cast<size_t>(part.row_begin),
+                                        static_cast<size_t>(part.num_rows));
+  arrays.lora_prompt_segments = {part.segments, static_cast<size_t>(part.num_segments)};
+  return {.batch = arrays, .stream = stream_, .plan = plan_};
 }
 
 }  // namespace graft
