@@ -39,6 +39,21 @@ def bench_binary():
     return f"{binary()}-bench"
 
 
+def letter_tokenizer(vocab_size):
+    """A tokenizer.json whose token i stands for the i-th of `vocab_size` one-letter words: goldens have none."""
+    vocab = {chr(0x4E00 + token): token for token in range(vocab_size)}
+    return {"version": "1.0", "added_tokens": [], "normalizer": None, "pre_tokenizer": None, "post_processor": None,
+            "decoder": None, "model": {"type": "BPE", "vocab": vocab, "merges": []}}
+
+
+def copy_golden_model(name, folder):
+    """A model of tests/goldens as a folder that can be served, whose words are letters."""
+    source = ROOT / "tests" / "goldens" / name
+    shutil.copytree(source, folder, ignore=shutil.ignore_patterns("adapter", "golden.safetensors"))
+    vocab_size = json.loads((source / "config.json").read_text())["vocab_size"]
+    (folder / "tokenizer.json").write_text(json.dumps(letter_tokenizer(vocab_size)))
+
+
 class Server:
     """graft serve in a process of its own."""
 

@@ -14,7 +14,7 @@ import urllib.request
 import openai
 import pytest
 
-from conftest import ADMIN_KEY, LONG_TESTS, ROOT, Server
+from conftest import ADMIN_KEY, LONG_TESTS, ROOT, Server, copy_golden_model
 
 PAGE = (ROOT / "docs" / "features.md").read_text()
 PROMPT = "It was a dark and stormy night, and"
@@ -257,22 +257,13 @@ def log_softmax(row):
     return [value - total for value in row]
 
 
-def byte_tokenizer(vocab_size):
-    """A tokenizer.json whose token i stands for the i-th of `vocab_size` one-letter words: goldens have none."""
-    vocab = {chr(0x4E00 + token): token for token in range(vocab_size)}
-    return {"version": "1.0", "added_tokens": [], "normalizer": None, "pre_tokenizer": None, "post_processor": None,
-            "decoder": None, "model": {"type": "BPE", "vocab": vocab, "merges": []}}
-
-
 def golden_server(tmp_path, name, dtype, *args, folders=None):
     """The golden model as a folder that can be served, its adapter under the name "adapter", or others by name."""
     source = ROOT / "tests" / "goldens" / name
     model, adapters = tmp_path / "model", tmp_path / "adapters"
-    shutil.copytree(source, model, ignore=shutil.ignore_patterns("adapter", "golden.safetensors"))
+    copy_golden_model(name, model)
     for adapter, folder in (folders or {"adapter": source / "adapter"}).items():
         shutil.copytree(folder, adapters / adapter)
-    vocab_size = json.loads((source / "config.json").read_text())["vocab_size"]
-    (model / "tokenizer.json").write_text(json.dumps(byte_tokenizer(vocab_size)))
     return Server("--dtype", dtype, "--model-name", "base", *args, model=model, adapters=adapters)
 
 

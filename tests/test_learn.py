@@ -12,7 +12,7 @@ import time
 
 import pytest
 
-from conftest import DEMO, LONG_TESTS, Server, binary
+from conftest import DEMO, LONG_TESTS, Server, binary, copy_golden_model
 
 import demo  # of tools, which conftest adds to the path
 
@@ -389,9 +389,31 @@ def test_an_adapter_that_is_worse_than_none_is_not_made(tmp_path):
 def test_what_training_does_not_cover_is_refused_by_name(tmp_path):
     (tmp_path / "a.txt").write_text(TEXT)
     goldens = DEMO.parent / "tests" / "goldens"
-    for args, words in ((["--model", goldens / "gemma2"], "capped logits"), (["--device", "cuda:99"], "use --device cpu"),
+    for args, words in ((["--model", goldens / "phi3-longrope"], "qkv_proj"), (["--device", "cuda:99"], "use --device cpu"),
                         (["--memory-gib", "0.07"], "(--batch, --window-tokens, --together)"),
                         (["--window-tokens", "4096"], "the model's context of 4096"),
                         (["--name", "a/b"], "--name 'a/b'"), (["--name", "a+b"], "--name 'a+b'")):
         done = learn(tmp_path / "a.txt", "--adapters", tmp_path / "adapters", *args)
         assert done.returncode in (1, 2) and words in done.stderr, done.stderr
+
+
+FAMILIES = ["llama", "qwen2-yarn", "qwen3", "mistral-window", "gemma", "gemma2", "gemma3", "smollm3", "granite", "olmo2"]
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_every_family_learns_and_serves_it(family, tmp_path):
+    copy_golden_model(family, tmp_path / "model")
+    # Letters in an order that random weights do not know.
+    text = "".join(chr(0x4E00 + 20 + 37 * i % 100) for i in range(60))
+    (tmp_path / "order.txt").write_text(text)
+    done = learn(tmp_path / "order.txt", "--model", tmp_path / "model", "--adapters", tmp_path / "adapters", "--learner",
+                 "next-token", "--prompts", "plain", "--rank", "4", "--window-tokens", "16", "--batch", "2",
+                 "--learning-rate", "0.02", "--passes", "20")
+    assert done.returncode == 0, done.stderr
+    scores = graft_json(tmp_path / "adapters" / "order")["scores"]
+    assert scores["loss"] < 0.7 * scores["loss_base"], scores
+    with Server("--model-name", "base", model=tmp_path / "model", adapters=tmp_path / "adapters") as server:
+        def loss(model):
+            reply = server.client().completions.create(model=model, prompt=text[:16], max_tokens=0, echo=True, logprobs=0)
+            return -sum(reply.choices[0].logprobs.token_logprobs[1:])
+        assert loss("order") < 0.7 * loss("base")

@@ -173,7 +173,7 @@ Command LearnCommand() {
   std::vector<Option> model = ModelOptionRows(options->runtime);
   for (Option& row : model) {
     if (row.name == "device") {
-      row.help = "a GPU trains in bf16 with heads of 64 and 128 on Hopper";
+      row.help = "a GPU trains in bf16 with heads of 64 to 96, 128 and 256 on Hopper";
     }
   }
   return {.name = "learn",

@@ -2,6 +2,7 @@
 
 #include "base/check.h"
 #include "kernels/attention/attention.h"
+#include "kernels/rms_norm_backward/rms_norm_backward.h"
 #include "kernels/rope_kv_write/rope_kv_write.h"
 #include "layers/norm.h"
 
@@ -29,9 +30,8 @@ void AttentionLayer::Run(const ResidualTarget& target, const LayerStep& step) co
 }
 
 void AttentionLayer::Attend(const LayerStep& step, const AttentionKept* kept) const {
-  CHECK(kept == nullptr || !spec_.qk_norm) << "norms of queries and keys keep what they read";
-  if (spec_.qk_norm && spec_.qk_norm_across_heads) NormAcrossHeads(step);
-  PlaceKeysAndValues(step, kept == nullptr ? nullptr : kept->qkv);
+  if (spec_.qk_norm && spec_.qk_norm_across_heads) NormAcrossHeads(step, kept);
+  PlaceKeysAndValues(step, kept);
   AttendPages(step, kept == nullptr ? context_.scratch.attended.data() : kept->attended);
 }
 
@@ -63,26 +63,59 @@ void AttentionLayer::Back(const AttentionBack& back, const LayerStep& step) cons
                      .cos = rope_.cos,
                      .back_sin = back.back_sin},
                     step.stream);
+  if (spec_.qk_norm) BackThroughNorms(back, step);
+}
+
+void AttentionLayer::BackThroughNorms(const AttentionBack& back, const LayerStep& step) const {
+  const ModelShape& shape = context_.shape;
+  const DType dtype = context_.activations;
+  const auto from = [&](void* rows, int64_t column) {
+    return static_cast<char*>(rows) + column * DTypeBytes(dtype);
+  };
+  const auto norm = [&](const Buffer& weight, int64_t column, int64_t columns) {
+    void* const d_x = from(back.d_qkv, column);
+    const int64_t n = spec_.qk_norm_across_heads ? columns : shape.head_dim;
+    RmsNormBackward({.x = from(back.kept.unnormed, column),
+                     .x_stride = shape.q_size() + shape.kv_size(),
+                     .x_dtype = dtype,
+                     .weight = weight.as<float>(),
+                     .d_out = d_x,
+                     .d_out_stride = shape.qkv_size(),
+                     .d_dtype = dtype,
+                     .d_x_stride = shape.qkv_size(),
+                     .num_rows = step.num_rows(),
+                     .num_heads = static_cast<int32_t>(columns / n),
+                     .n = n,
+                     .epsilon = shape.rms_norm_epsilon,
+                     .d_x_copy = d_x},
+                    step.stream);
+  };
+  norm(weights_.q_norm, 0, shape.q_size());
+  norm(weights_.k_norm, shape.q_size(), shape.kv_size());
 }
 
 const float* AttentionLayer::HeadNormOf(const Buffer& weight) const {
   return spec_.qk_norm_across_heads ? nullptr : weight.as<float>();
 }
 
-void AttentionLayer::NormAcrossHeads(const LayerStep& step) const {
+void AttentionLayer::NormAcrossHeads(const LayerStep& step, const AttentionKept* kept) const {
   CHECK(!context_.exchanges.has_ranks()) << "a rank has a part of the heads";
   const ModelShape& shape = context_.shape;
-  float* const q = context_.scratch.qkv.as<float>();
-  const auto norm = [&](const Buffer& weight, int64_t n, float* x) {
+  const DType dtype = context_.activations;
+  const auto norm = [&](const Buffer& weight, int64_t column, int64_t n) {
+    void* const to =
+        kept == nullptr ? nullptr : static_cast<char*>(kept->unnormed) + column * DTypeBytes(dtype);
     Norm(weight, n, shape.rms_norm_epsilon)
-        .RunInPlace(x, shape.qkv_size(), step.num_rows(), step.stream);
+        .RunInPlace(context_.scratch.qkv.as<float>() + column, shape.qkv_size(), step.num_rows(),
+                    step.stream, to, dtype, shape.q_size() + shape.kv_size());
   };
-  norm(weights_.q_norm, shape.q_size(), q);
-  norm(weights_.k_norm, shape.kv_size(), q + shape.q_size());
+  norm(weights_.q_norm, 0, shape.q_size());
+  norm(weights_.k_norm, shape.q_size(), shape.kv_size());
 }
 
-void AttentionLayer::PlaceKeysAndValues(const LayerStep& step, void* copy) const {
+void AttentionLayer::PlaceKeysAndValues(const LayerStep& step, const AttentionKept* kept) const {
   const ModelShape& shape = context_.shape;
+  const bool norms = spec_.qk_norm && !spec_.qk_norm_across_heads;
   RopeKvWrite({.qkv = context_.scratch.qkv.as<float>(),
                .row_stride = shape.qkv_size(),
                .num_rows = static_cast<int32_t>(step.num_rows()),
@@ -99,7 +132,8 @@ void AttentionLayer::PlaceKeysAndValues(const LayerStep& step, void* copy) const
                .pool = context_.pool,
                .row_page = step.batch.row_page.data(),
                .row_slot = step.batch.row_slot.data(),
-               .copy = copy},
+               .copy = kept == nullptr ? nullptr : kept->qkv,
+               .unnormed = kept == nullptr || !norms ? nullptr : kept->unnormed},
               step.stream);
 }
 

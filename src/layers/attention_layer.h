@@ -22,6 +22,8 @@ struct RopeAngles {
 struct AttentionKept {
   void* qkv = nullptr;       // [rows, q + k + v]: RopeKvWriteArgs::copy
   void* attended = nullptr;  // [rows, q]
+  // [rows, q + k], where queries and keys are normed: what the norms read.
+  void* unnormed = nullptr;
 };
 
 // The gradient of what attention made, by queries, keys and values before they were turned.
@@ -53,10 +55,12 @@ class AttentionLayer {
  private:
   // A norm of each head of q or k, which the turning does too; null: there is none.
   const float* HeadNormOf(const Buffer& weight) const;
-  // Where LayerSpec::qk_norm_across_heads.
-  void NormAcrossHeads(const LayerStep& step) const;
+  // Where LayerSpec::qk_norm_across_heads. `kept` may be null, also below.
+  void NormAcrossHeads(const LayerStep& step, const AttentionKept* kept) const;
+  // The gradients of normed queries and keys become those of what the norms read.
+  void BackThroughNorms(const AttentionBack& back, const LayerStep& step) const;
   // Normalises (where the model does) and turns q and k, and stores k and v in their pages.
-  void PlaceKeysAndValues(const LayerStep& step, void* copy) const;
+  void PlaceKeysAndValues(const LayerStep& step, const AttentionKept* kept) const;
   void AttendPages(const LayerStep& step, void* out) const;
 
   LayerContext& context_;

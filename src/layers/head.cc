@@ -44,6 +44,7 @@ void Head::Back(const HeadBack& back, Stream& stream) const {
               .d_out = back.d_normed,
               .d_x = back.d_hidden,
               .d_x_copy = back.d_hidden_copy,
+              .copy_scale = back.copy_scale,
               .rows = back.rows.data(),
               .num_rows = num_rows},
              stream);

@@ -21,6 +21,7 @@ struct HeadBack {
   float* d_normed = nullptr;       // [rows, hidden], scratch
   float* d_hidden = nullptr;       // NormBack::d_x, and its copy
   void* d_hidden_copy = nullptr;
+  float copy_scale = 1.0f;
 };
 
 class Head {

@@ -4,14 +4,18 @@
 #include "kernels/rms_norm/rms_norm.h"
 #include "kernels/rms_norm_backward/rms_norm_backward.h"
 #include "kernels/scaled_add/scaled_add.h"
+#include "tensor/cuda_memory.h"
 
 namespace graft {
 
 void Norm::Run(const float* x, int64_t num_rows, DType dtype, void* out, Stream& stream,
                void* kept) const {
   if (weight_ == nullptr) {
-    CHECK(kept == nullptr) << "a backward needs nothing of where there is no norm";
-    return ScaledAdd({.x = x, .y = out, .y_dtype = dtype, .n = num_rows * n_}, stream);
+    for (void* to : {out, kept}) {
+      if (to == nullptr) continue;
+      ScaledAdd({.x = x, .y = to, .y_dtype = dtype, .n = num_rows * n_}, stream);
+    }
+    return;
   }
   RmsNorm({.x = x,
            .x_stride = n_,
@@ -27,7 +31,7 @@ void Norm::Run(const float* x, int64_t num_rows, DType dtype, void* out, Stream&
 }
 
 void Norm::Back(const NormBack& back, Stream& stream) const {
-  CHECK(weight_ != nullptr) << "no norm";
+  if (weight_ == nullptr) return BackWithoutNorm(back, stream);
   RmsNormBackward({.x = back.kept,
                    .x_dtype = back.dtype,
                    .weight = weight_,
@@ -39,11 +43,28 @@ void Norm::Back(const NormBack& back, Stream& stream) const {
                    .epsilon = epsilon_,
                    .rows = back.rows,
                    .d_x_copy = back.d_x_copy,
+                   .copy_scale = back.copy_scale,
                    .normed = back.normed},
                   stream);
 }
 
-void Norm::RunAndAdd(const float* x, int64_t num_rows, float* sum, Stream& stream) const {
+void Norm::BackWithoutNorm(const NormBack& back, Stream& stream) const {
+  const int64_t n = back.num_rows * n_;
+  CHECK(back.rows == nullptr && back.d_dtype == DType::kF32 && back.d_x != nullptr);
+  if (back.normed != nullptr) {
+    CopyOnDevice(back.normed, back.kept, n * DTypeBytes(back.dtype), stream);
+  }
+  if (back.d_out == nullptr) return;
+  ScaledAdd({.x = static_cast<const float*>(back.d_out), .y = back.d_x, .n = n, .accumulate = true},
+            stream);
+  if (back.d_x_copy == nullptr) return;
+  ScaledAdd(
+      {.x = back.d_x, .y = back.d_x_copy, .y_dtype = back.dtype, .n = n, .scale = back.copy_scale},
+      stream);
+}
+
+void Norm::RunAndAdd(const float* x, int64_t num_rows, float* sum, Stream& stream, void* kept,
+                     DType kept_dtype) const {
   CHECK(weight_ != nullptr) << "no norm to add";
   RmsNorm({.x = x,
            .x_stride = n_,
@@ -51,19 +72,25 @@ void Norm::RunAndAdd(const float* x, int64_t num_rows, float* sum, Stream& strea
            .out = sum,
            .out_stride = n_,
            .accumulate = true,
+           .copy = kept,
+           .copy_dtype = kept_dtype,
            .num_tokens = num_rows,
            .n = n_,
            .epsilon = epsilon_},
           stream);
 }
 
-void Norm::RunInPlace(float* x, int64_t stride, int64_t num_rows, Stream& stream) const {
+void Norm::RunInPlace(float* x, int64_t stride, int64_t num_rows, Stream& stream, void* kept,
+                      DType kept_dtype, int64_t kept_stride) const {
   CHECK(weight_ != nullptr) << "no norm";
   RmsNorm({.x = x,
            .x_stride = stride,
            .weight = weight_,
            .out = x,
            .out_stride = stride,
+           .copy = kept,
+           .copy_dtype = kept_dtype,
+           .copy_stride = kept_stride,
            .num_tokens = num_rows,
            .n = n_,
            .epsilon = epsilon_},

@@ -16,9 +16,11 @@ struct NormBack {
   DType dtype = DType::kF32;
   const void* d_out = nullptr;  // [rows, n] of d_dtype; null: there is none, and `normed` alone
   DType d_dtype = DType::kF32;
-  float* d_x = nullptr;      // [rows, n], added to
-  void* d_x_copy = nullptr;  // as d_x, of dtype, or null: what d_x becomes, rounded
-  void* normed = nullptr;    // [rows, n] of dtype, or null: what Run wrote, again
+  float* d_x = nullptr;  // [rows, n], added to; null: d_x_copy is the gradient by itself
+  // As d_x, of dtype, or null: copy_scale times what d_x becomes, rounded.
+  void* d_x_copy = nullptr;
+  float copy_scale = 1.0f;
+  void* normed = nullptr;  // [rows, n] of dtype, or null: what Run wrote, again
   // [num_rows] or null: row i's gradient belongs to row rows[i] of d_x and of d_x_copy.
   const int32_t* rows = nullptr;
   int64_t num_rows = 0;
@@ -34,13 +36,19 @@ class Norm {
   // null: x, for a backward.
   void Run(const float* x, int64_t num_rows, DType dtype, void* out, Stream& stream,
            void* kept = nullptr) const;
+  // Where there is no norm, d_out is fp32 and there is d_x.
   void Back(const NormBack& back, Stream& stream) const;
-  // sum += RMSNorm(x): fp32 both. There must be a norm.
-  void RunAndAdd(const float* x, int64_t num_rows, float* sum, Stream& stream) const;
-  // x = RMSNorm(x) of columns of rows that are `stride` elements apart, fp32.
-  void RunInPlace(float* x, int64_t stride, int64_t num_rows, Stream& stream) const;
+  // sum += RMSNorm(x): fp32 both. There must be a norm. `kept`: [rows, n] of kept_dtype or null.
+  void RunAndAdd(const float* x, int64_t num_rows, float* sum, Stream& stream, void* kept = nullptr,
+                 DType kept_dtype = DType::kF32) const;
+  // x = RMSNorm(x) of columns of rows that are `stride` elements apart, fp32. `kept` as above, rows
+  // kept_stride elements apart.
+  void RunInPlace(float* x, int64_t stride, int64_t num_rows, Stream& stream, void* kept = nullptr,
+                  DType kept_dtype = DType::kF32, int64_t kept_stride = 0) const;
 
  private:
+  void BackWithoutNorm(const NormBack& back, Stream& stream) const;
+
   const float* weight_;
   int64_t n_;
   float epsilon_;

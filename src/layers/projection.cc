@@ -195,19 +195,20 @@ LoraArgs Projection::ArgsOfLora(const Work& work, const LayerStep& step) const {
   const LoraTable& table = step.batch.lora;
   if (table.matrices == nullptr) return {};
   const bool activates = step.layer_plan().of(product_).expand_activates;
-  return MakeLoraArgs(targets_, weight_,
-                      {.dtype = context_.types.adapters,
-                       .matrices = table.matrices + context_.shape.lora_matrix(layer_, targets_.first),
-                       .matrices_stride = table.stride,
-                       .x = work.call.x,
-                       .h = context_.scratch.lora_h.as<float>(),
-                       .h_stride = table.rank_max,
-                       .num_rows = static_cast<int32_t>(step.num_rows()),
-                       .y = work.part.y,
-                       .scale = work.part.scale,
-                       .activated = activates ? work.call.activated : nullptr,
-                       .x_is_fp32 = context_.activations == DType::kF32,
-                       .beside = MakeLoraBeside(step)});
+  return MakeLoraArgs(
+      targets_, weight_,
+      {.dtype = context_.types.adapters,
+       .matrices = table.matrices + context_.shape.lora_matrix(layer_, targets_.first),
+       .matrices_stride = table.stride,
+       .x = work.call.x,
+       .h = context_.scratch.lora_h.as<float>(),
+       .h_stride = table.rank_max,
+       .num_rows = static_cast<int32_t>(step.num_rows()),
+       .y = work.part.y,
+       .scale = work.part.scale,
+       .activated = activates ? work.call.activated : nullptr,
+       .x_is_fp32 = context_.activations == DType::kF32,
+       .beside = MakeLoraBeside(step)});
 }
 
 }  // namespace graft

@@ -37,6 +37,48 @@ using testing::WorstError;
 
 class GpuTrainingTest : public testing::GpuTest {};
 
+// Layers as these families have them.
+ModelConfig Qwen3Config() {
+  ModelConfig config = ConfigOf(128, 2, 1);
+  config.architecture = Architecture::kQwen3;
+  for (LayerSpec& layer : config.layers) layer.qk_norm = true;
+  config.layers[1].window = 20;
+  return config;
+}
+
+ModelConfig Gemma2Config() {
+  ModelConfig config = ConfigOf(256, 2, 1);
+  config.architecture = Architecture::kGemma2;
+  config.logit_cap = 8.0f;
+  for (LayerSpec& layer : config.layers) {
+    layer.output_norms = true;
+    layer.score_cap = 5.0f;
+    layer.activation = Activation::kGeluTanh;
+  }
+  config.layers[0].window = 40;
+  return config;
+}
+
+ModelConfig Olmo2Config() {
+  ModelConfig config = ConfigOf(64, 4, 2);
+  config.architecture = Architecture::kOlmo2;
+  for (LayerSpec& layer : config.layers) {
+    layer.qk_norm = layer.qk_norm_across_heads = true;
+    layer.input_norms = false;
+    layer.output_norms = true;
+  }
+  return config;
+}
+
+ModelConfig GraniteConfig() {
+  ModelConfig config = ConfigOf(64, 4, 2);
+  config.architecture = Architecture::kGranite;
+  config.hidden_scale = 3.0f;
+  config.logit_scale = 0.5f;
+  for (LayerSpec& layer : config.layers) layer.residual_scale = 0.3f;
+  return config;
+}
+
 // Ranks of three adapters: of several sizes, or all as large as the limits allow.
 using Ranks = std::array<int32_t, 3>;
 constexpr Ranks kMixedRanks = {4, 20, 16};
@@ -79,7 +121,10 @@ TEST_F(GpuTrainingTest, GradientsInFp32AreTheCpus) {
 // bf16 against the CPU's training beside the same bf16 weights, whose activations are fp32: every
 // matrix's gradient points the same way and is as long.
 TEST_F(GpuTrainingTest, GradientsInBf16PointWhereTheCpusDo) {
-  for (const ModelConfig& config : {ConfigOf(64, 4, 2), ConfigOf(128, 3, 1)}) {
+  for (const ModelConfig& config :
+       {ConfigOf(64, 4, 2), ConfigOf(128, 3, 1), ConfigOf(80, 4, 2), ConfigOf(96, 2, 1),
+        ConfigOf(256, 2, 1), Qwen3Config(), Gemma2Config(), Olmo2Config(), GraniteConfig()}) {
+    SCOPED_TRACE(config.head_dim);
     DeviceModel cpu(config, DType::kBF16, {});
     DeviceModel gpu(config, DType::kBF16, kGpu);
     const Ranks& ranks = config.head_dim == 64 ? kMixedRanks : kEqualRanks;
@@ -121,6 +166,17 @@ TEST_F(GpuTrainingTest, GradientsAreThoseOfPyTorchAndPeft) {
   EXPECT_LT(WorstError(model.config, trainer.adapter(0), trainer.adapter(0).parameters(), golden,
                        "after3."),
             2e-3);
+}
+
+TEST_F(GpuTrainingTest, GradientsOfEachFamilyAreThoseOfPyTorch) {
+  for (const char* const name : testing::kFamiliesWithGradients) {
+    SCOPED_TRACE(name);
+    DeviceModel model(SourcePath(std::string("tests/goldens/") + name), DType::kF32, kGpu);
+    for (const int64_t activation_bytes : {int64_t{0}, int64_t{1} << 24}) {
+      testing::ExpectGoldenGradients(name, model.config, model.weights, activation_bytes,
+                                     model.owned.get(), kErrorMax);
+    }
+  }
 }
 
 TEST_F(GpuTrainingTest, AdaptersTogetherAreAdaptersAlone) {

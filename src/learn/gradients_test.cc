@@ -1,5 +1,5 @@
-// Gradients against those of others: PyTorch and PEFT (tests/goldens/lora_training), and a
-// reference in doubles that was checked against finite differences
+// Gradients against those of others: PyTorch and PEFT (tests/goldens/lora_training and gradients),
+// and a reference in doubles that was checked against finite differences
 // (tests/goldens/lora_gradients).
 #include <gtest/gtest.h>
 
@@ -41,6 +41,19 @@ TEST(GradientsTest, AreThoseOfPyTorchAndPeft) {
   }
   // Adam divides each element's step by the element's own size, small ones and their errors too.
   EXPECT_LT(WorstError(model.config, lora, lora.parameters(), golden, "after3."), 1e-3);
+}
+
+// With what each family's layers have: windows, caps, norms of queries, keys and outputs, GeGLU,
+// multipliers, layers that do not rotate. Kept, and computed again.
+TEST(GradientsTest, OfEachFamilyAreThoseOfPyTorch) {
+  for (const char* const name : testing::kFamiliesWithGradients) {
+    SCOPED_TRACE(name);
+    LearnModel model(SourcePath(std::string("tests/goldens/") + name), DType::kF32);
+    for (const int64_t activation_bytes : {int64_t{0}, int64_t{1} << 24}) {
+      testing::ExpectGoldenGradients(name, model.config, model.weights, activation_bytes,
+                                     model.stream, kErrorMax);
+    }
+  }
 }
 
 struct Reference {

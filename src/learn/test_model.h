@@ -2,6 +2,8 @@
 // and tensors of golden files. For tests only.
 #pragma once
 
+#include <gtest/gtest.h>
+
 #include <cmath>
 #include <cstring>
 #include <span>
@@ -11,6 +13,7 @@
 #include "adapters/peft_config.h"
 #include "base/file.h"
 #include "kernels/gemm/gemm.h"
+#include "kernels/soft_cap/soft_cap.h"
 #include "learn/trainer.h"
 #include "model/model_test_util.h"
 #include "model/safetensors.h"
@@ -56,6 +59,11 @@ inline std::vector<float> LogitsOf(LearnModel& model, TrainingDevice& device,
         .y_stride = model.config.vocab_size,
         .x_is_fp32 = true},
        model.stream);
+  const float cap = model.config.logit_cap;
+  for (float& logit : logits) logit *= model.config.logit_scale;
+  if (cap != 0.0f) {
+    SoftCap({.x = logits.data(), .n = std::ssize(logits), .cap = cap}, model.stream);
+  }
   return logits;
 }
 
@@ -124,6 +132,34 @@ inline double WorstError(const ModelConfig& config, TrainedLora& lora, std::span
     }
   }
   return worst;
+}
+
+// Folders of tests/goldens/gradients.
+inline constexpr const char* kFamiliesWithGradients[] = {
+    "qwen2",  "qwen2-yarn", "qwen3",   "mistral-window", "gemma",
+    "gemma2", "gemma3",     "smollm3", "granite",        "olmo2"};
+
+// The loss and the gradients of the family's golden model are PyTorch's and PEFT's.
+inline void ExpectGoldenGradients(const std::string& name, const ModelConfig& config,
+                                  const ModelWeights& weights, int64_t activation_bytes,
+                                  Stream& stream, double error_max) {
+  const std::string dir = SourcePath("tests/goldens/gradients/" + name);
+  const SafetensorsFile golden = *SafetensorsFile::Open(dir + "/golden.safetensors");
+  Trainer trainer(config, weights,
+                  {.rows_max = 32,
+                   .sequences_max = 1,
+                   .rank_max = 2,
+                   .logits_rows_max = 7,
+                   .activation_bytes_max = activation_bytes},
+                  stream);
+  TrainedLora& lora = trainer.adapter(trainer.Add(2, 2.0f));
+  const Status read = lora.Read(ReadLora(dir, config, DType::kF32));
+  ASSERT_TRUE(read.ok()) << read.ToString();
+  const std::vector<TrainingExample> examples = GoldenExamples(golden, 24);
+  const TrainingLoss loss = trainer.Accumulate(PointersTo(examples))[0];
+  EXPECT_NEAR(loss.tokens, GoldenValues<float>(golden, "losses")[0], 10 * error_max);
+  TrainedLora& learned = trainer.adapter(0);
+  EXPECT_LT(WorstError(config, learned, learned.gradients(), golden, "grad."), error_max);
 }
 
 }  // namespace graft::testing

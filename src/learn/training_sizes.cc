@@ -110,10 +110,22 @@ int32_t NumTrainingPages(const TrainingLimits& limits) {
   return limits.rows_max / kTrainingPageTokens + limits.sequences_max * (1 + prefix_pages);
 }
 
+KeptColumns KeptColumnsOf(const ModelConfig& config) {
+  KeptColumns columns;
+  if (std::ranges::any_of(config.layers, &LayerSpec::qk_norm)) {
+    columns.unnormed = config.q_size() + config.kv_size();
+  }
+  if (std::ranges::any_of(config.layers, &LayerSpec::output_norms)) {
+    columns.branch = config.hidden_size;
+  }
+  return columns;
+}
+
 int64_t LayerActivationBytes(const ModelConfig& config, DType dtype, const Device& device,
                              int32_t rows_max) {
+  const KeptColumns columns = KeptColumnsOf(config);
   const int64_t row = int64_t{2} * config.hidden_size + config.qkv_size() + config.q_size() +
-                      int64_t{2} * config.intermediate_size;
+                      int64_t{2} * config.intermediate_size + columns.unnormed + 2 * columns.branch;
   return row * rows_max * DTypeBytes(ActivationsOf(dtype, device));
 }
 
@@ -143,6 +155,10 @@ TrainingBuffers TrainingBuffersOf(const TrainingLimits& limits, const ModelConfi
   sizes.batch = BatchBytes(limits, config);
   sizes.hidden = rows * hidden * kFloatBytes;
   sizes.normed = rows * hidden * element;
+  // Products read it rounded, or scaled, or it is an output norm's.
+  if (element < kFloatBytes || std::ranges::any_of(config.layers, &LayerSpec::has_branch)) {
+    sizes.d_hidden_copy = sizes.normed;
+  }
   sizes.qkv = rows * config.qkv_size() * kFloatBytes;
   sizes.gate_up = rows * 2 * intermediate * kFloatBytes;
   sizes.activated = rows * intermediate * element;
@@ -197,10 +213,9 @@ TrainingSizes SizesOf(const TrainingLimits& limits, const ModelConfig& config, D
   if (transposed > 0 && buffers.num_transposed < config.num_layers) {
     sizes.made_transposed = MadeTransposedBytes(config, dtype, device);
   }
-  const int64_t copy = ActivationsOf(dtype, device) == DType::kF32 ? 0 : buffers.normed;
-  sizes.gradients = 3 * buffers.hidden + copy + buffers.normed + buffers.qkv + buffers.gate_up +
-                    buffers.activated + buffers.d_gate_up + buffers.d_attended + buffers.d_qkv +
-                    buffers.batch;
+  sizes.gradients = 3 * buffers.hidden + buffers.d_hidden_copy + buffers.normed + buffers.qkv +
+                    buffers.gate_up + buffers.activated + buffers.d_gate_up + buffers.d_attended +
+                    buffers.d_qkv + buffers.batch;
   sizes.lora = buffers.lora_h + buffers.lora_d_h + buffers.rounded_h + buffers.rounded_d_h +
                buffers.gradient_scratch + buffers.gradient_counters;
   sizes.logits = 2 * (buffers.head_hidden + buffers.head_normed) + buffers.logits +

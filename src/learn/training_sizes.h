@@ -37,6 +37,7 @@ struct TrainingBuffers {
   int32_t num_kept = 0;        // layers whose activations are kept
   int32_t num_transposed = 0;  // and whose transposed weights are
   int64_t batch = 0;
+  int64_t d_hidden_copy = 0;  // 0: products read the residual stream's gradient itself
   int64_t hidden = 0, normed = 0, qkv = 0, gate_up = 0, activated = 0;
   int64_t d_gate_up = 0, d_attended = 0, d_qkv = 0;
   int64_t lora_h = 0, lora_d_h = 0, rounded_h = 0, rounded_d_h = 0;
@@ -68,6 +69,13 @@ struct TrainingSizes {
 // `num_threads`: of the CPU.
 TrainingSizes SizesOf(const TrainingLimits& limits, const ModelConfig& config, DType dtype,
                       const Device& device, int num_threads);
+
+// Columns that only some models' layers keep; of all of a model's layers the most.
+struct KeptColumns {
+  int64_t unnormed = 0;  // of queries and keys
+  int64_t branch = 0;    // of what attention and the MLP return, each
+};
+KeptColumns KeptColumnsOf(const ModelConfig& config);
 
 // What a layer's kept activations and its kept transposed weights take, and how many layers a
 // budget is enough for.

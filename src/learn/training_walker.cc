@@ -30,6 +30,16 @@ Buffer NegatedOnDevice(const float* values, int64_t n, const Stream& stream) {
   return buffer;
 }
 
+std::vector<Buffer> NegatedSines(const std::vector<RopeTable>& ropes, const ModelConfig& config,
+                                 const Stream& stream) {
+  std::vector<Buffer> sines;
+  for (const RopeTable& rope : ropes) {
+    const int64_t n = int64_t{config.context_tokens_max} * config.num_rotary() / 2;
+    sines.push_back(NegatedOnDevice(rope.sin(), n, stream));
+  }
+  return sines;
+}
+
 const Buffer& BiasOf(const LayerWeights& layer, LayerProduct product) {
   switch (product) {
     case LayerProduct::kQkv:
@@ -115,8 +125,7 @@ TrainingWalker::TrainingWalker(const ModelConfig& config, const ModelWeights& we
                                stream.cpu_threads->num_threads())),
       pieces_(turns, pause),
       ropes_(MakeRopeTables(config, config.context_tokens_max, stream, pause)),
-      back_sin_(NegatedOnDevice(
-          ropes_[0].sin(), int64_t{config.context_tokens_max} * config.num_rotary() / 2, stream)),
+      back_sins_(NegatedSines(ropes_, config, stream)),
       pool_(TrainingPoolLayout(config, weights.types.operands, stream.device),
             NumTrainingPages(limits), stream.device),
       lora_place_(GemmTakesLora(weights.types.operands, weights.types.adapters, stream.device)
@@ -138,8 +147,9 @@ TrainingWalker::TrainingWalker(const ModelConfig& config, const ModelWeights& we
   attention_.reserve(config.layers.size());
   projections_.reserve(config.layers.size() * kLayerProducts);
   for (size_t i = 0; i < config.layers.size(); ++i) {
+    const RopeTable& rope = ropes_[static_cast<size_t>(config.layers[i].rope)];
     attention_.emplace_back(context_, static_cast<int32_t>(i), 0, config.layers[i],
-                            weights.layers[i], RopeAngles{ropes_[0].cos(), ropes_[0].sin()});
+                            weights.layers[i], RopeAngles{rope.cos(), rope.sin()});
     for (int product = 0; product < kLayerProducts; ++product) {
       const auto which = static_cast<LayerProduct>(product);
       projections_.emplace_back(context_, static_cast<int32_t>(i), which,
@@ -154,7 +164,7 @@ TrainingWalker::TrainingWalker(const ModelConfig& config, const ModelWeights& we
   }
   batch_bytes_ = Buffer(sizes.batch, device);
   for (Buffer* buffer : {&d_hidden_, &d_normed_}) *buffer = Buffer(sizes.hidden, device);
-  if (dtype_ != DType::kF32) d_hidden_copy_ = Buffer(sizes.normed, device);
+  d_hidden_copy_ = Buffer(sizes.d_hidden_copy, device);
   normed_ = Buffer(sizes.normed, device);
   gate_up_ = Buffer(sizes.gate_up, device);
   activated_ = Buffer(sizes.activated, device);
@@ -178,8 +188,15 @@ TrainingWalker::Activations TrainingWalker::MakeActivations() const {
   const auto make = [&](int64_t columns) {
     return Buffer(limits_.rows_max * columns * DTypeBytes(dtype_), stream_.device);
   };
-  return {make(config_.hidden_size), make(config_.qkv_size()), make(config_.q_size()),
-          make(config_.hidden_size), make(int64_t{2} * config_.intermediate_size)};
+  const KeptColumns columns = KeptColumnsOf(config_);
+  return {make(config_.hidden_size),
+          make(config_.qkv_size()),
+          make(config_.q_size()),
+          make(config_.hidden_size),
+          make(int64_t{2} * config_.intermediate_size),
+          make(columns.unnormed),
+          make(columns.branch),
+          make(columns.branch)};
 }
 
 TrainingWalker::Activations& TrainingWalker::ActivationsOf(int32_t layer) {
@@ -324,9 +341,11 @@ void TrainingWalker::PutBatch(const TrainingBatch& batch, const TrainingTargets&
   // up.
   const bool has_lora = batch_.num_segments > 0;
   const bool is_inside = lora_place_ == LoraPlace::kInside;
+  const bool all_silu = std::ranges::all_of(
+      config_.layers, [](const LayerSpec& layer) { return layer.activation == Activation::kSilu; });
   plan_ = PlanLaunches({.on_gpu = !stream_.device.is_cpu(),
                         .can_inside = is_inside,
-                        .fuses_activation = is_inside || !has_lora,
+                        .fuses_activation = all_silu && (is_inside || !has_lora),
                         .has_prompts = has_lora});
   const LoraSegment* next = batch_.part_segments;
   for (Part& part : parts_) {

@@ -9,6 +9,7 @@
 // memory is taken at construction, but for adapters. One thread at a time.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -73,7 +74,10 @@ class TrainingWalker : public TrainingDevice {
     Buffer attended;  // [rows, q]
     Buffer middle;    // [rows, hidden], of the MLP's norm
     Buffer gate_up;   // [rows, 2 intermediate]
-    AttentionKept attention() { return {qkv.data(), attended.data()}; }
+    Buffer unnormed;  // [rows, q + k], where there are norms of queries and keys
+    // [rows, hidden], where there are output norms: what they read.
+    Buffer attention_branch, mlp_branch;
+    AttentionKept attention() { return {qkv.data(), attended.data(), unnormed.data()}; }
   };
   struct Product {
     int32_t layer;
@@ -153,9 +157,12 @@ class TrainingWalker : public TrainingDevice {
   void Forward();
   // Up to gate and up, and from there on.
   void ComputeLayer(int32_t layer, Activations& activations);
-  void FinishLayer(int32_t layer);
+  void FinishLayer(int32_t layer, Activations& activations);
+  // A product that leads back to the residual stream, of o or down: adds it, or its norm, in which
+  // case `branch` keeps what the norm read.
+  void ProjectBack(const Product& product, const void* x, const Buffer& norm, Buffer& branch);
   void Normalize(const Buffer& weight, Buffer& copy);
-  void Activate(Activations& activations);
+  void Activate(int32_t layer, Activations& activations);
   void ProjectGateUp(int32_t layer, Activations& activations);
   void Project(const Product& product, const Projection::Call& all);  // and LoRA
   void RoundH(const Product& product, const Part& part);
@@ -174,7 +181,7 @@ class TrainingWalker : public TrainingDevice {
   // What documents' LoRA adds to a product, and, from the gradient of its output, to that of its
   // input.
   LoraArgs OfDocuments(LoraArgs args) const;
-  void AddDocuments(const Product& product, const void* x, float* y);
+  void AddDocuments(const Product& product, const void* x, const ResidualTarget& target);
   void AddDocumentsBack(const Product& product, const void* d_y, float* d_x);
   void RunHead(bool backward);
   void ZeroStreamGradients();
@@ -183,7 +190,9 @@ class TrainingWalker : public TrainingDevice {
   void BackwardAttention(int32_t layer, Activations& activations);
   // The gradient of the product's input, unless d_x is null, and what AddGradients needs. Returns
   // its type: dtype_ where the product adds LoRA itself, else fp32.
-  DType BackwardInput(const Product& product, const void* d_y, void* d_x);
+  DType BackwardInput(const Product& product, const void* d_y, void* d_x, bool may_round = true);
+  // The gradient of what such a product made, as products read it.
+  const void* BranchGradient(int32_t layer, const Buffer& norm, Buffer& branch);
   // Of a slice, or with `stacked` of the expand of all.
   LoraArgs MakeBackArgs(const Product& product, int32_t slice, const void* d_y, float* d_x,
                         bool stacked = false) const;
@@ -194,8 +203,14 @@ class TrainingWalker : public TrainingDevice {
   int64_t RankOffset(int32_t layer, LoraModule module, LoraSide side) const;
   void PlaceKeysAndValues(int32_t layer);
   void AddPromptGradients(const Prompts& prompts, const Buffer& x, int64_t n, int64_t stride,
-                          int64_t offset);
-  void BackwardNorm(const Buffer& x, const Buffer& weight, bool has_gradient, DType d_dtype);
+                          int64_t offset, float scale = 1.0f);
+  // `copy_scale`: of the product that leads back next on the way down.
+  void BackwardNorm(const Buffer& x, const Buffer& weight, bool has_gradient, DType d_dtype,
+                    float copy_scale);
+  // Of what the layer adds; of the one below the first: 1.
+  float ResidualScaleOf(int32_t layer) const {
+    return layer < 0 ? 1.0f : spec(layer).residual_scale;
+  }
 
   // What pieces reckon with: of a product, and of a layer's attention, whose FLOP take so much
   // longer than a product's.
@@ -203,9 +218,11 @@ class TrainingWalker : public TrainingDevice {
     return 2.0 * static_cast<double>(num_rows * weight.n()) * static_cast<double>(weight.k());
   }
   static constexpr double kForwardEffort = 5.0, kBackwardEffort = 20.0;
-  double AttentionFlop(double effort) const {
-    return effort * batch_.num_rows * static_cast<double>(config_.q_size()) *
-           batch_.arrays.kv_tokens_max;
+  double AttentionFlop(int32_t layer, double effort) const {
+    const int32_t window = spec(layer).window;
+    const int32_t seen =
+        window > 0 ? std::min(window, batch_.arrays.kv_tokens_max) : batch_.arrays.kv_tokens_max;
+    return effort * batch_.num_rows * static_cast<double>(config_.q_size()) * seen;
   }
 
   const AttentionPrefix* PrefixesOf(int32_t layer) const {
@@ -216,9 +233,11 @@ class TrainingWalker : public TrainingDevice {
     return static_cast<const char*>(x) + column * DTypeBytes(dtype_);
   }
   float* hidden() { return context_.scratch.hidden.as<float>(); }
-  // The residual stream's gradient, as products read it.
+  const LayerSpec& spec(int32_t layer) const { return config_.layers[static_cast<size_t>(layer)]; }
+  // The residual stream's gradient, times what the model scales what is added to it by, as products
+  // read it.
   const void* d_hidden() const {
-    return dtype_ == DType::kF32 ? d_hidden_.data() : d_hidden_copy_.data();
+    return d_hidden_copy_.bytes() == 0 ? d_hidden_.data() : d_hidden_copy_.data();
   }
 
   const ModelConfig config_;
@@ -229,9 +248,9 @@ class TrainingWalker : public TrainingDevice {
   const TrainingBuffers sizes_;
   TrainingPieces pieces_;
   const std::vector<RopeTable> ropes_;
-  Buffer back_sin_;             // of turns back
-  KvPool pool_;                 // of one layer, which all take in turn
-  const LoraPlace lora_place_;  // of prompts' products: inside where the card can, else after
+  std::vector<Buffer> back_sins_;  // of turns back, by ropes_
+  KvPool pool_;                    // of one layer, which all take in turn
+  const LoraPlace lora_place_;     // of prompts' products: inside where the card can, else after
   TransposedWeights transposed_;
   LayerContext context_;
   const EmbeddingLayer embedding_;

@@ -16,13 +16,15 @@ void TrainingWalker::Backward() {
       CopyOnDevice(context_.scratch.hidden.data(), inputs_[static_cast<size_t>(layer)].data(),
                    bytes, stream_);
       ComputeLayer(layer, activations);
+      if (spec(layer).output_norms) FinishLayer(layer, activations);  // for what the norm read
     }
     BackwardMlp(layer, activations);
     BackwardAttention(layer, activations);
     if (layer > 0) pieces_.AfterLayer();
   }
   pieces_.PauseCpu();
-  AddPromptGradients(batch_.embeddings, d_hidden_, config_.hidden_size, config_.hidden_size, 0);
+  AddPromptGradients(batch_.embeddings, d_hidden_, config_.hidden_size, config_.hidden_size, 0,
+                     config_.hidden_scale);
 }
 
 // Gradients of matrices come after those of inputs: what they need beside is then there.
@@ -31,10 +33,13 @@ void TrainingWalker::BackwardMlp(int32_t layer, Activations& activations) {
   const Product down = ProductOf(layer, LayerProduct::kDown);
   const Product gate_up = ProductOf(layer, LayerProduct::kGateUp);
   float* const d_activated = gate_up_.as<float>();  // the forward's room, half of it
-  const DType d_dtype = BackwardInput(down, d_hidden(), d_activated);
+  const void* const d_branch =
+      BranchGradient(layer, weights.mlp_output_norm, activations.mlp_branch);
+  const DType d_dtype = BackwardInput(down, d_branch, d_activated);
   pieces_.BeforeBytes(6 * batch_.num_rows * int64_t{config_.intermediate_size} *
                       DTypeBytes(dtype_));
-  GatedActivationBackward({.dtype = dtype_,
+  GatedActivationBackward({.activation = spec(layer).activation,
+                           .dtype = dtype_,
                            .gate_up = activations.gate_up.data(),
                            .d_out = d_activated,
                            .d_dtype = d_dtype,
@@ -43,9 +48,10 @@ void TrainingWalker::BackwardMlp(int32_t layer, Activations& activations) {
                            .n = config_.intermediate_size,
                            .activated = activated_.data()},
                           stream_);
-  AddGradients(down, activated_.data(), d_hidden());
+  AddGradients(down, activated_.data(), d_branch);
   BackwardNorm(activations.middle, weights.mlp_norm, true,
-               BackwardInput(gate_up, d_gate_up_.data(), d_normed_.data()));
+               BackwardInput(gate_up, d_gate_up_.data(), d_normed_.data(), spec(layer).input_norms),
+               ResidualScaleOf(layer));
   AddGradients(gate_up, normed_.data(), d_gate_up_.data());
 }
 
@@ -53,36 +59,54 @@ void TrainingWalker::BackwardAttention(int32_t layer, Activations& activations) 
   const LayerWeights& weights = weights_.layers[static_cast<size_t>(layer)];
   const Product o = ProductOf(layer, LayerProduct::kO);
   const Product qkv = ProductOf(layer, LayerProduct::kQkv);
-  const DType d_dtype = BackwardInput(o, d_hidden(), d_attended_.data());
-  AddGradients(o, activations.attended.data(), d_hidden());
-  pieces_.BeforeWork(AttentionFlop(kBackwardEffort));
-  attention_[static_cast<size_t>(layer)].Back({.kept = activations.attention(),
-                                               .d_attended = d_attended_.data(),
-                                               .d_dtype = d_dtype,
-                                               .d_qkv = d_qkv_.data(),
-                                               .prefixes = PrefixesOf(layer),
-                                               .back_sin = back_sin_.as<float>(),
-                                               .scratch = backward_scratch_.as<float>()},
-                                              Step());
+  const void* const d_branch =
+      BranchGradient(layer, weights.attention_output_norm, activations.attention_branch);
+  const DType d_dtype = BackwardInput(o, d_branch, d_attended_.data());
+  AddGradients(o, activations.attended.data(), d_branch);
+  pieces_.BeforeWork(AttentionFlop(layer, kBackwardEffort));
+  attention_[static_cast<size_t>(layer)].Back(
+      {.kept = activations.attention(),
+       .d_attended = d_attended_.data(),
+       .d_dtype = d_dtype,
+       .d_qkv = d_qkv_.data(),
+       .prefixes = PrefixesOf(layer),
+       .back_sin = back_sins_[static_cast<size_t>(spec(layer).rope)].as<float>(),
+       .scratch = backward_scratch_.as<float>()},
+      Step());
   const int64_t kv_columns = int64_t{2} * config_.kv_size();
   AddPromptGradients(batch_.keys_values, d_prefixes_, kv_columns, config_.num_layers * kv_columns,
                      layer * kv_columns);
   // Below the first layer nothing but embeddings is learned.
   const bool has_below = layer > 0 || !batch_.arrays.virtual_embeddings.empty();
   BackwardNorm(activations.input, weights.attention_norm, has_below,
-               BackwardInput(qkv, d_qkv_.data(), has_below ? d_normed_.data() : nullptr));
+               BackwardInput(qkv, d_qkv_.data(), has_below ? d_normed_.data() : nullptr,
+                             spec(layer).input_norms),
+               ResidualScaleOf(layer - 1));
   AddGradients(qkv, normed_.data(), d_qkv_.data());
+}
+
+const void* TrainingWalker::BranchGradient(int32_t layer, const Buffer& norm, Buffer& branch) {
+  if (!spec(layer).output_norms) return d_hidden();
+  // In the copy's room, which only products of layers without such norms read.
+  NormOf(norm).Back({.kept = branch.data(),
+                     .dtype = dtype_,
+                     .d_out = d_hidden_.data(),
+                     .d_x_copy = d_hidden_copy_.data(),
+                     .num_rows = batch_.num_rows},
+                    stream_);
+  return d_hidden_copy_.data();
 }
 
 // Of d_normed_, unless there is no gradient; and normed_ again.
 void TrainingWalker::BackwardNorm(const Buffer& x, const Buffer& weight, bool has_gradient,
-                                  DType d_dtype) {
+                                  DType d_dtype, float copy_scale) {
   NormOf(weight).Back({.kept = x.data(),
                        .dtype = dtype_,
                        .d_out = has_gradient ? d_normed_.data() : nullptr,
                        .d_dtype = d_dtype,
                        .d_x = d_hidden_.as<float>(),
                        .d_x_copy = d_hidden_copy_.data(),
+                       .copy_scale = copy_scale,
                        .normed = normed_.data(),
                        .num_rows = batch_.num_rows},
                       stream_);
@@ -110,14 +134,15 @@ LoraArgs TrainingWalker::MakeBackArgs(const Product& product, int32_t slice, con
   return args;
 }
 
-DType TrainingWalker::BackwardInput(const Product& product, const void* d_y, void* d_x) {
+DType TrainingWalker::BackwardInput(const Product& product, const void* d_y, void* d_x,
+                                    bool may_round) {
   const int32_t slices = product.targets.count;
   const bool is_one = slices == 1;
   // LoRA joins the product, unless there are several slices of adapters of several ranks, which
   // cannot lie side by side: they follow it, one after the other.
   const bool joins = d_x != nullptr && batch_.num_segments > 0 && (is_one || can_stack_);
   auto* const y = static_cast<float*>(d_x);
-  const bool rounds = joins && transposed_.are_read_transposed() && can_round_;
+  const bool rounds = joins && transposed_.are_read_transposed() && can_round_ && may_round;
   const bool in_parts = d_x != nullptr && (joins || batch_.num_segments == 0);
   GemmArgs all;
   if (d_x != nullptr) all = transposed_.ArgsOf(product.layer, product.which);

@@ -11,9 +11,12 @@ LoraArgs TrainingWalker::OfDocuments(LoraArgs args) const {
   return args;
 }
 
-void TrainingWalker::AddDocuments(const Product& product, const void* x, float* y) {
+void TrainingWalker::AddDocuments(const Product& product, const void* x,
+                                  const ResidualTarget& target) {
   if (batch_.num_document_segments == 0) return;
-  Lora(OfDocuments(ArgsOfLora(product, x, y)), stream_);
+  LoraArgs args = OfDocuments(ArgsOfLora(product, x, target.y));
+  args.scale = target.scale;
+  Lora(args, stream_);
 }
 
 // By the room of the forward's h: AddGradients reads the other one.

@@ -62,6 +62,7 @@ void TrainingWalker::BackwardMemory(const EncodedRows& rows) {
          .d_out = d_memory + begin * n,
          .d_x = d_hidden_.as<float>() + first,
          .d_x_copy = has_copy ? d_hidden_copy_.as<char>() + first * DTypeBytes(dtype_) : nullptr,
+         .copy_scale = ResidualScaleOf(config_.num_layers - 1),
          .num_rows = num_rows},
         stream_);
   }

@@ -17,7 +17,7 @@ void TrainingWalker::Forward() {
                    bytes, stream_);
     }
     ComputeLayer(layer, ActivationsOf(layer));
-    FinishLayer(layer);
+    FinishLayer(layer, ActivationsOf(layer));
     pieces_.AfterLayer();
   }
 }
@@ -27,19 +27,30 @@ void TrainingWalker::ComputeLayer(int32_t layer, Activations& activations) {
   Normalize(weights.attention_norm, activations.input);
   Project(ProductOf(layer, LayerProduct::kQkv),
           {.x = normed_.data(), .target = {context_.scratch.qkv.as<float>()}});
-  pieces_.BeforeWork(AttentionFlop(kForwardEffort));
+  pieces_.BeforeWork(AttentionFlop(layer, kForwardEffort));
   PlaceKeysAndValues(layer);
   const AttentionKept kept = activations.attention();
   attention_[static_cast<size_t>(layer)].Attend(Step(), &kept);
-  Project(ProductOf(layer, LayerProduct::kO),
-          {.x = activations.attended.data(), .target = {hidden(), true}});
+  ProjectBack(ProductOf(layer, LayerProduct::kO), activations.attended.data(),
+              weights.attention_output_norm, activations.attention_branch);
   Normalize(weights.mlp_norm, activations.middle);
   ProjectGateUp(layer, activations);
 }
 
-void TrainingWalker::FinishLayer(int32_t layer) {
-  Project(ProductOf(layer, LayerProduct::kDown),
-          {.x = activated_.data(), .target = {hidden(), true}});
+void TrainingWalker::FinishLayer(int32_t layer, Activations& activations) {
+  ProjectBack(ProductOf(layer, LayerProduct::kDown), activated_.data(),
+              weights_.layers[static_cast<size_t>(layer)].mlp_output_norm, activations.mlp_branch);
+}
+
+void TrainingWalker::ProjectBack(const Product& product, const void* x, const Buffer& norm,
+                                 Buffer& branch) {
+  const LayerSpec& layer = spec(product.layer);
+  if (!layer.output_norms) {
+    return Project(product, {.x = x, .target = {hidden(), true, layer.residual_scale}});
+  }
+  auto* const y = d_normed_.as<float>();  // the backward's room
+  Project(product, {.x = x, .target = {y}});
+  NormOf(norm).RunAndAdd(y, batch_.num_rows, hidden(), stream_, branch.data(), dtype_);
 }
 
 void TrainingWalker::Normalize(const Buffer& weight, Buffer& copy) {
@@ -47,9 +58,8 @@ void TrainingWalker::Normalize(const Buffer& weight, Buffer& copy) {
 }
 
 void TrainingWalker::ProjectGateUp(int32_t layer, Activations& activations) {
-  Projection::Call call{.x = normed_.data(),
-                        .target = {gate_up_.as<float>()},
-                        .activation = config_.layers[static_cast<size_t>(layer)].activation};
+  Projection::Call call{
+      .x = normed_.data(), .target = {gate_up_.as<float>()}, .activation = spec(layer).activation};
   // What documents add comes between the product and what follows.
   const bool is_whole = batch_.num_document_segments == 0;
   if (is_whole) {
@@ -57,11 +67,12 @@ void TrainingWalker::ProjectGateUp(int32_t layer, Activations& activations) {
     call.kept = activations.gate_up.data();
   }
   Project(ProductOf(layer, LayerProduct::kGateUp), call);
-  if (!is_whole) Activate(activations);
+  if (!is_whole) Activate(layer, activations);
 }
 
-void TrainingWalker::Activate(Activations& activations) {
-  GatedActivation({.gate_up = gate_up_.as<float>(),
+void TrainingWalker::Activate(int32_t layer, Activations& activations) {
+  GatedActivation({.activation = spec(layer).activation,
+                   .gate_up = gate_up_.as<float>(),
                    .out = activated_.data(),
                    .out_dtype = dtype_,
                    .num_tokens = batch_.num_rows,
@@ -93,7 +104,7 @@ void TrainingWalker::Project(const Product& product, const Projection::Call& all
     product.projection.Run(OfPart(all, product, part), StepOf(part));
     if (learns_ && part.num_segments > 0) RoundH(product, part);
   }
-  AddDocuments(product, all.x, all.target.y);
+  AddDocuments(product, all.x, all.target);
 }
 
 void TrainingWalker::RoundH(const Product& product, const Part& part) {
@@ -155,7 +166,8 @@ void TrainingWalker::RunHead(bool backward) {
                   .words = transposed_.ArgsOfHead(),
                   .d_normed = head_d_normed_.as<float>(),
                   .d_hidden = d_hidden_.as<float>(),
-                  .d_hidden_copy = d_hidden_copy_.data()},
+                  .d_hidden_copy = d_hidden_copy_.data(),
+                  .copy_scale = ResidualScaleOf(config_.num_layers - 1)},
                  stream_);
     }
     pieces_.PauseCpu();

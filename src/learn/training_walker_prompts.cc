@@ -59,7 +59,7 @@ void TrainingWalker::PlaceKeysAndValues(int32_t layer) {
 }
 
 void TrainingWalker::AddPromptGradients(const Prompts& prompts, const Buffer& x, int64_t n,
-                                        int64_t stride, int64_t offset) {
+                                        int64_t stride, int64_t offset, float scale) {
   VirtualGradient({.items = prompts.items,
                    .num_items = prompts.num_items,
                    .num_tokens_max = batch_.arrays.virtual_run_tokens_max,
@@ -67,7 +67,8 @@ void TrainingWalker::AddPromptGradients(const Prompts& prompts, const Buffer& x,
                    .x = x.as<float>(),
                    .n = n,
                    .gradient_stride = stride,
-                   .gradient_offset = offset},
+                   .gradient_offset = offset,
+                   .scale = scale},
                   stream_);
 }
 
@@ -80,7 +81,10 @@ void TrainingWalker::BeginPrompt(const TrainingBatch& batch, TrainedPrompt& prom
     const TrainingPieces::Break others(pieces_);
     CopyFromDevice(prompt.parameters().data(), context_.scratch.hidden.data(),
                    static_cast<int64_t>(prompt.parameters().size_bytes()), stream_);
-    return Synchronize(stream_);
+    Synchronize(stream_);
+    // Virtual tokens are scaled with the rows that they are put among.
+    for (float& number : prompt.parameters()) number /= config_.hidden_scale;
+    return;
   }
   const int64_t row_bytes = config_.qkv_size() * DTypeBytes(dtype_);
   std::vector<char> rows(static_cast<size_t>(batch.num_rows() * row_bytes));
@@ -99,7 +103,7 @@ void TrainingWalker::BeginPrompt(const TrainingBatch& batch, TrainedPrompt& prom
           prompt.parameters().data() + token * prompt.columns() + layer * prompt.layer_columns(),
           prompt.layer_columns());
     }
-    FinishLayer(layer);
+    FinishLayer(layer, activations);
   }
 }
 
