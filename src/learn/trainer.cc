@@ -158,6 +158,7 @@ void Trainer::RunGroup(std::span<const TrainingExample* const> sorted, bool back
     }
     first_row += sequences.back().num_rows();
   }
+  if (targets_.empty()) return;
   for (const Target& target : targets_) {
     ++losses[static_cast<size_t>(target.example->adapter)].num_rows;
   }

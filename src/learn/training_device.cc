@@ -11,6 +11,7 @@ std::unique_ptr<TrainingDevice> MakeTrainingDevice(const ModelConfig& config,
                                                    const TrainingLimits& limits, Stream& stream,
                                                    std::function<void()> pause,
                                                    DeviceTurns* turns) {
+  if (!stream.device.is_cpu()) pause = {};
   return std::make_unique<TrainingWalker>(config, weights, limits, stream, std::move(pause), turns);
 }
 

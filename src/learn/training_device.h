@@ -117,7 +117,7 @@ int64_t DevicePromptBytes(const ModelConfig& config, VirtualTokenKind kind, int3
 // Of the stream's device, for a model that is trainable there. `config` and `limits` are copied,
 // the rest is borrowed.
 // `pause`: the CPU calls it between micro-steps, for others to have the stream's threads. {}: it
-// does not.
+// does not. A GPU never calls it.
 // `turns`: a GPU takes them with the steps of a server; null: it has the GPU for itself.
 std::unique_ptr<TrainingDevice> MakeTrainingDevice(const ModelConfig& config,
                                                    const ModelWeights& weights,

@@ -378,7 +378,7 @@ std::vector<double> TrainingWalker::Run(const TrainingBatch& batch, const Traini
 
 void TrainingWalker::BeginGradients(std::span<const int32_t> adapters) {
   FollowAdapters();
-  const TrainingPieces::Scope piece(pieces_);
+  // Zeroing is short. As a piece of its own it would wait for a turn, and the host for its end.
   for (const int32_t adapter : adapters) {
     if (adapters_[static_cast<size_t>(adapter)].is_frozen) continue;
     for (DeviceMasters* masters : MastersOf(adapter)) masters->BeginGradients();
