@@ -13,10 +13,10 @@
 #include "base/shuffle.h"
 #include "kernels/attention/attention.h"
 #include "kernels/common/bench_data.h"
+#include "kernels/common/cuda_bench.cuh"
 #include "kernels/common/cuda_vector.cuh"
 #include "tensor/buffer.h"
 #include "tensor/cuda_check.h"
-#include "tensor/cuda_graph.h"
 #include "tensor/cuda_memory.h"
 
 namespace graft {
@@ -25,7 +25,6 @@ namespace {
 constexpr double kPeakBytesPerSecond = 4.2e12;
 constexpr int kLayers = 32;
 constexpr int kPageTokens = 16;
-constexpr int kReplays = 20;
 
 struct Sequences {
   int count;
@@ -232,27 +231,10 @@ class Bench {
   double Time() {
     AttentionArgs args = args_;
     args.out_dtype = case_.dtype;
-    CapturedGraph graph(stream_, [&] {
-      for (args.layer = 0; args.layer < kLayers; ++args.layer) Attention(args, stream_);
+    return cuda_bench::MicrosecondsPerLaunch(stream_, kLayers, [&](int layer) {
+      args.layer = layer;
+      Attention(args, stream_);
     });
-    cudaEvent_t begin, end;
-    CUDA_CHECK(cudaEventCreate(&begin));
-    CUDA_CHECK(cudaEventCreate(&end));
-    std::vector<float> times;
-    // Of long ones a few say as much.
-    float spent_ms = 0.0f;
-    for (int i = 0; i < kReplays + 3 && (i < 6 || spent_ms < 2000.0f); ++i) {
-      CUDA_CHECK(cudaEventRecord(begin, CudaStreamOf(stream_)));
-      graph.Launch(stream_);
-      CUDA_CHECK(cudaEventRecord(end, CudaStreamOf(stream_)));
-      Synchronize(stream_);
-      float ms = 0.0f;
-      CUDA_CHECK(cudaEventElapsedTime(&ms, begin, end));
-      spent_ms += ms;
-      if (i >= 3) times.push_back(ms);
-    }
-    std::sort(times.begin(), times.end());
-    return times[times.size() / 2] * 1000.0 / kLayers;
   }
 
   void Print() {

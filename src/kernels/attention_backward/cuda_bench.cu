@@ -13,17 +13,16 @@
 #include <vector>
 
 #include "kernels/attention_backward/attention_backward.h"
+#include "kernels/common/cuda_bench.cuh"
 #include "kernels/common/cuda_vector.cuh"
 #include "tensor/buffer.h"
 #include "tensor/cuda_check.h"
-#include "tensor/cuda_graph.h"
 #include "tensor/cuda_memory.h"
 
 namespace graft {
 namespace {
 
 constexpr int kCalls = 8;  // of a graph
-constexpr int kReplays = 10;
 
 struct Case {
   std::string name;
@@ -105,26 +104,8 @@ class Bench {
   }
 
   Measured Run() {
-    CapturedGraph graph(stream_, [&] {
-      for (int i = 0; i < kCalls; ++i) AttentionBackward(args_, stream_);
-    });
-    cudaEvent_t begin, end;
-    CUDA_CHECK(cudaEventCreate(&begin));
-    CUDA_CHECK(cudaEventCreate(&end));
-    std::vector<float> times;
-    float spent_ms = 0.0f;
-    for (int i = 0; i < kReplays + 2 && (i < 5 || spent_ms < 2000.0f); ++i) {
-      CUDA_CHECK(cudaEventRecord(begin, CudaStreamOf(stream_)));
-      graph.Launch(stream_);
-      CUDA_CHECK(cudaEventRecord(end, CudaStreamOf(stream_)));
-      Synchronize(stream_);
-      float ms = 0.0f;
-      CUDA_CHECK(cudaEventElapsedTime(&ms, begin, end));
-      spent_ms += ms;
-      if (i >= 2) times.push_back(ms);
-    }
-    std::sort(times.begin(), times.end());
-    const double us = times[times.size() / 2] * 1000.0 / kCalls;
+    const double us = cuda_bench::MicrosecondsPerLaunch(
+        stream_, kCalls, [&](int) { AttentionBackward(args_, stream_); });
     double pairs = 0.0;  // of a sequence
     for (int row = 0; row < case_.num_rows; ++row) {
       pairs += case_.window > 0 ? std::min(row + 1, case_.window) : row + 1;

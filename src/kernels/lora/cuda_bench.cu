@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "base/thread_pool.h"
+#include "kernels/common/cuda_bench.cuh"
 #include "kernels/common/cuda_launch.cuh"
 #include "kernels/lora/lora_launch.cuh"
 #include "tensor/buffer.h"
@@ -260,33 +261,10 @@ float WorstError(Layers& layers, const Apply& apply, const Device& device, Strea
 
 // Median microseconds for one layer.
 double Time(Layers& layers, const Apply& apply, Stream& stream) {
-  const cudaStream_t s = CudaStreamOf(stream);
-  cudaGraph_t graph;
-  cudaGraphExec_t replay;
-  CUDA_CHECK(cudaStreamBeginCapture(s, cudaStreamCaptureModeThreadLocal));
   const int64_t launches = std::max(layers.count(), kLaunchesMin);
-  for (int64_t i = 0; i < launches; ++i) apply(layers.Args(i % layers.count()), stream);
-  CUDA_CHECK(cudaStreamEndCapture(s, &graph));
-  CUDA_CHECK(cudaGraphInstantiate(&replay, graph, 0));
-  cudaEvent_t begin, end;
-  CUDA_CHECK(cudaEventCreate(&begin));
-  CUDA_CHECK(cudaEventCreate(&end));
-  std::vector<float> times;
-  for (int i = 0; i < 24; ++i) {
-    CUDA_CHECK(cudaEventRecord(begin, s));
-    CUDA_CHECK(cudaGraphLaunch(replay, s));
-    CUDA_CHECK(cudaEventRecord(end, s));
-    CUDA_CHECK(cudaEventSynchronize(end));
-    float ms = 0.0f;
-    CUDA_CHECK(cudaEventElapsedTime(&ms, begin, end));
-    if (i >= 3) times.push_back(ms);
-  }
-  CUDA_CHECK(cudaEventDestroy(begin));
-  CUDA_CHECK(cudaEventDestroy(end));
-  CUDA_CHECK(cudaGraphExecDestroy(replay));
-  CUDA_CHECK(cudaGraphDestroy(graph));
-  std::sort(times.begin(), times.end());
-  return times[times.size() / 2] * 1e3 / static_cast<double>(launches);
+  return cuda_bench::MicrosecondsPerLaunch(
+      stream, static_cast<int>(launches),
+      [&](int i) { apply(layers.Args(i % layers.count()), stream); });
 }
 
 // How many rows each adapter has under Punica's popularity laws. "skewed": each adapter has two
