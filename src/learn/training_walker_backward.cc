@@ -117,9 +117,8 @@ void TrainingWalker::BackwardNorm(const Buffer& x, const Buffer& weight, bool ha
 LoraArgs TrainingWalker::MakeBackArgs(const Product& product, int32_t slice, const void* d_y,
                                       float* d_x, bool stacked) const {
   const ProductTargets& targets = product.targets;
-  int64_t column = 0;
-  for (int32_t i = 0; i < slice; ++i) column += targets.n[i];
-  LoraArgs args = ArgsOfLora(product, Columns(d_y, column), d_x);
+  LoraArgs args = ArgsOfLora(product, d_y, d_x);
+  args.x = Columns(d_y, args.slice_begin[slice]);
   const Buffer& matrices = stacked ? stacked_ : swapped_;
   args.matrices = matrices.as<LoraMatrix>() + int64_t{product.layer} * kLoraModules +
                   static_cast<int64_t>(targets.first) + slice;
