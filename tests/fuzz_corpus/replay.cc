@@ -1,5 +1,5 @@
-// What stands in for libFuzzer among the tests: gives a fuzzer's function every file of its corpus, each
-// also damaged in fixed ways, and inputs out of the air. The same ones every time.
+// What stands in for libFuzzer among the tests: gives a fuzzer's function every file of its corpus,
+// each also damaged in fixed ways, and inputs out of the air. The same ones every time.
 #include <cstdint>
 #include <cstdio>
 #include <filesystem>

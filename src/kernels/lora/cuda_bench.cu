@@ -262,9 +262,9 @@ float WorstError(Layers& layers, const Apply& apply, const Device& device, Strea
 // Median microseconds for one layer.
 double Time(Layers& layers, const Apply& apply, Stream& stream) {
   const int64_t launches = std::max(layers.count(), kLaunchesMin);
-  return cuda_bench::MicrosecondsPerLaunch(
-      stream, static_cast<int>(launches),
-      [&](int i) { apply(layers.Args(i % layers.count()), stream); });
+  return cuda_bench::MicrosecondsPerLaunch(stream, static_cast<int>(launches), [&](int i) {
+    apply(layers.Args(i % layers.count()), stream);
+  });
 }
 
 // How many rows each adapter has under Punica's popularity laws. "skewed": each adapter has two
