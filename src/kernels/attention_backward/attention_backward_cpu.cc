@@ -76,7 +76,8 @@ class HeadRun {
   }
   int64_t PrefixColumn(Side side) const { return Column(side) - int64_t{args_.num_heads} * dim_; }
 
-  // Of a position: the prefix's, then the rows'.
+  // Where a position's key or value of this head begins, and below its gradient. Positions count
+  // through the prefix and then through the sequence's own rows.
   const float* Element(int32_t position, Side side) const {
     if (position < num_before_) {
       return static_cast<const float*>(prefix_.keys_values) + position * prefix_.stride +
@@ -183,7 +184,7 @@ class HeadRun {
   const int64_t positions_;
   const int32_t kv_head_;
   float* const keys_;    // [head_dim][positions]
-  float* const values_;  // likewise
+  float* const values_;  // [head_dim][positions]
   float* const weights_;
   float* const gradients_;
   float* const slopes_;

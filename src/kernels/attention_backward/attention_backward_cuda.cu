@@ -64,7 +64,7 @@ __device__ KeyValue<T> PrefixKey(const AttentionBackwardArgs& args, const Attent
                  int64_t{kv_head} * args.head_dim;
   return {key, key + int64_t{args.num_kv_heads} * args.head_dim};
 }
-// Of all that the row sees, in their order.
+// Calls function(KeyValue) for every position that the row sees, in ascending order.
 template <typename T, typename Function>
 __device__ void ForEachKey(const Params& params, const Row& row, int kv_head,
                            const Function& function) {
@@ -83,7 +83,7 @@ __device__ const D* DOut(const AttentionBackwardArgs& args, int row, int head) {
   return static_cast<const D*>(args.d_out) + (int64_t{row} * args.num_heads + head) * args.head_dim;
 }
 
-// Of all lanes together.
+// The dot product of a [n] and b [n]. All lanes of a warp call it together, and all get the sum.
 template <typename A, typename B>
 __device__ float Dot(const A* a, const B* b, int n) {
   float sum = 0.0f;

@@ -8,12 +8,13 @@
 
 namespace graft::attention_backward {
 
-// Of each query: the logarithm of its softmax's sum, and the mean of the weights' gradients by the
-// weights. bf16 has base 2 and scaled scores.
+// The arguments, and what the kernels compute from them. Each query of a head has two numbers: the
+// logarithm of the sum of its scores' exponentials, in base 2 on the tensor cores; and the mean of
+// its softmax weights' gradients, weighted by these weights.
 struct Params {
   AttentionBackwardArgs args;
   float* log_sums;      // [num_heads, num_rows]
-  float* means;         // likewise
+  float* means;         // [num_heads, num_rows]
   bool rounds;          // d_out is fp32, and dtype is not
   Bfloat16* d_rounded;  // d_out, or room for it, for the tensor cores
   float scale_log2;

@@ -62,7 +62,7 @@ struct Queries : Work<Shape> {
   __device__ __forceinline__ uint32_t Mine(uint32_t tile) const {
     return tile + group * kColumns * 128;
   }
-  // Of a thread's row: the columns of its warpgroup's products that it sees.
+  // The columns [begin, end) of this warpgroup's products that one of a thread's rows sees.
   struct Columns {
     int begin, end;
 
@@ -132,7 +132,8 @@ struct Queries : Work<Shape> {
     maximum = largest;
   }
 
-  // Of both warpgroups, through the room for others' numbers, which this pass has no use for.
+  // Combines the two warpgroups' maxima and sums of each row. They pass through Shared::Stats,
+  // which this pass does not need for anything else.
   __device__ __forceinline__ void Join(float (&maxima)[2], float (&sums)[2]) const {
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
@@ -383,7 +384,8 @@ struct Keys : Work<Shape> {
     const int num_steps = num_tiles * params.group;
     if (num_steps > 0) BringStep(0);
     CommitCopies();
-    // One warpgroup's: keys', then values'. Of two each has one kind.
+    // A lone warpgroup sums the gradients of keys ([0]) and of values ([1]). Where there are two,
+    // the first sums those of values and the second those of keys.
     float sums[2 / Shape::kGroups][kDim / 2] = {};
     for (int step = 0; step < num_steps; ++step) {
       if (step + 1 < num_steps) BringStep(step + 1);

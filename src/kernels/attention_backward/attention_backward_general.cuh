@@ -16,7 +16,7 @@ struct HeadShape {
   static constexpr int kGroups = kDim > 128 ? 2 : 1;  // warpgroups
   static constexpr int kThreads = kGroups * kGroupThreads;
   static constexpr int kBlocks = kDim > 128 ? 1 : 2;  // of a multiprocessor
-  // Of a tile's keys, what a warpgroup takes of them in the queries' pass.
+  // Keys of a tile that one warpgroup takes in the queries' pass.
   static constexpr int kColumns = kRows / kGroups;
   // Behind the tiles: weights on their way to the other warpgroup.
   static constexpr int kWeights = Shared<kDim>::kBytes;

@@ -41,7 +41,7 @@ struct Case {
         0);
   }
   int32_t num_before() const { return PrefixBegin(prefix_tokens.size()); }
-  // Of a sequence's position.
+  // The first position of its sequence that the row at `position` sees.
   int32_t FirstSeen(int32_t position) const {
     return window > 0 ? std::max(position - window + 1, 0) : 0;
   }

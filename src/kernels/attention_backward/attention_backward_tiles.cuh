@@ -19,8 +19,9 @@ namespace graft::attention_backward {
 inline constexpr int kRows = 64;  // of a block, 16 of a warp; and those that are brought at a time
 inline constexpr int kMeansThreads = 128;
 
-// Rows of a head in shared memory as the matrix instruction reads them: 64 dimensions are 128 bytes
-// of a row, whose pieces of 16 are swizzled; all rows' next 64 follow.
+// Rows of a head in shared memory as the matrix instruction reads them. 64 dimensions of a row take
+// 128 bytes, in which the pieces of 16 bytes are swizzled. The next 64 dimensions of all rows lie
+// behind the first 64 of all rows.
 template <int kDim>
 struct Tile {
   static constexpr int kAtomBytes = kRows * 128;
@@ -47,7 +48,8 @@ struct Shared {
   __device__ uint32_t Others(int stage, int which) const {
     return address + (2 + stage * 2 + which) * kTile;
   }
-  // Of others, where those are queries: [kRows].
+  // A number for each row of Others where those are queries, [kRows]: log_sums (which = 0) or means
+  // (which = 1) of Params.
   __device__ float* Stats(int stage, int which) const {
     return reinterpret_cast<float*>(bytes + kStats) + (stage * 2 + which) * kRows;
   }
@@ -115,8 +117,8 @@ struct Block {
   int first;     // of the block's rows, counted from `begin`, or of its positions
   AttentionPrefix prefix;
 
-  // The rows that have most to do first, of all heads of a sequence. Few sequences are worked on at
-  // a time, whose rows the second-level cache holds.
+  // The grid begins with the rows that have most to do, of all heads of a sequence. Few sequences
+  // are worked on at a time, so that the second-level cache holds their rows.
   __device__ Block(const AttentionBackwardArgs& args, bool from_last) {
     const auto sequence = static_cast<int>(blockIdx.z);
     begin = args.row_begin[sequence];
@@ -133,7 +135,7 @@ __device__ __forceinline__ Rows HeadRows(const AttentionBackwardArgs& args, cons
               int64_t{head} * args.head_dim,
           args.qkv_stride};
 }
-// Of a prefix: a head's keys, or, num_kv_heads further on, its values.
+// A key head's rows of the sequence's prefix; from head num_kv_heads on they are values.
 __device__ __forceinline__ Rows PrefixRows(const AttentionBackwardArgs& args, const Block& block,
                                            int head) {
   return {static_cast<const Bfloat16*>(block.prefix.keys_values) + int64_t{head} * args.head_dim,
@@ -167,8 +169,8 @@ struct Seen {
     const Rows rows = {is_own ? own.data : prefix.data, is_own ? own.stride : prefix.stride};
     bring(rows, (is_own ? tile - prefix_tiles : tile) * kRows, is_own ? num_rows : num_prefix);
   }
-  // Of a tile's keys, how many the sequence's row `row` sees; and whether any row might not see
-  // all.
+  // How many of a tile's keys the sequence's row `row` sees if there is no window: none where this
+  // is below 1, all where it is kRows or more. Masks: whether any row might not see all of them.
   __device__ __forceinline__ int NumSeen(int tile, int row) const {
     return tile < prefix_tiles ? num_prefix - tile * kRows
                                : row + 1 - (tile - prefix_tiles) * kRows;

@@ -33,7 +33,7 @@ struct Case {
   int num_rows = 8192;  // of a sequence
   int window = 0;
   float score_cap = 0.0f;
-  // Whose time, or FLOP/s, this one's are compared with.
+  // The name of an earlier case that this one's time and FLOP/s are compared with.
   std::string beside = {};
 };
 

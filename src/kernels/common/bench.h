@@ -33,7 +33,7 @@ struct OpBenchLabels {
 struct OpBenchWork {
   double bytes = 0.0;  // read and written, each once
   double flops = 0.0;
-  DType dtype = DType::kF32;  // whose multiply-add peak applies
+  DType dtype = DType::kF32;  // the multiply-add peak of this type applies
   // Runs after which the same buffers come again: on a GPU, at least so many are timed together.
   int64_t num_copies = 1;
   bool can_capture = true;  // false: the op is launched and timed run by run
@@ -102,7 +102,7 @@ struct NamedOpBench {
   void (*run)(OpBench&);
 };
 
-// Runs the benches of all ops whose name contains `filter`: those in kernels/, then `more`.
+// Runs the benches of all ops with `filter` in their name: those in kernels/, then `more`.
 std::vector<OpBenchRow> BenchOps(const std::string& filter, Stream& stream,
                                  const OpBenchOptions& options,
                                  std::span<const NamedOpBench> more = {});

@@ -1,6 +1,6 @@
-// Hopper's copies of boxes of a tensor between global and shared memory (TMA), whose bytes a
-// barrier counts (cuda_barrier.cuh). The thread blocks of a cluster can share barriers and copies.
-// Source: PTX ISA, "cp.async.bulk.tensor". Addresses are 32-bit addresses of shared memory.
+// Hopper's copies of boxes of a tensor from global to shared memory (TMA). A barrier counts the
+// bytes that have arrived (cuda_barrier.cuh). The thread blocks of a cluster can share barriers and
+// copies. Source: PTX ISA, "cp.async.bulk.tensor". Addresses are 32-bit addresses of shared memory.
 #pragma once
 
 #include <cuda.h>

@@ -12,8 +12,8 @@
 
 namespace graft {
 
-// The operand whose first row begins at `address` of shared memory. Adding 2 to it moves on by 16
-// columns.
+// An operand: its first row begins at `address` of shared memory. Adding 2 to the result moves on
+// by 16 columns.
 __device__ __forceinline__ uint64_t WgmmaOperand(uint32_t address) {
   constexpr uint64_t kSwizzle128 = uint64_t{1} << 62;
   constexpr uint64_t kGroupBytes = uint64_t{1024 >> 4} << 32;
@@ -22,8 +22,8 @@ __device__ __forceinline__ uint64_t WgmmaOperand(uint32_t address) {
 }
 
 // A transposed operand: shared memory has a row for each of the operand's 16 columns. Such a row
-// holds 64 of the operand's rows (128 bytes), swizzled likewise, on a border of 1 KiB. The rows of
-// the next 64 follow group_bytes further on.
+// holds 64 of the operand's rows (128 bytes). Eight of them are a swizzled group on a border of
+// 1 KiB, as above. The operand's next 64 rows follow group_bytes further on.
 __device__ __forceinline__ uint64_t WgmmaOperandOfRows(uint32_t address, uint32_t group_bytes) {
   constexpr uint64_t kSwizzle128 = uint64_t{1} << 62;
   constexpr uint64_t kEightRows = uint64_t{1024 >> 4} << 32;

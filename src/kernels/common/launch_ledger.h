@@ -1,8 +1,9 @@
 // LaunchLedger: what a thread launched last on a stream of a GPU, and what it said would come next.
-// A kernel that leans on its neighbour (LoraArgs::follows_product, precedes_product) reads what
-// nobody else has finished writing: were another one launched between, it would read garbage and
-// nothing would tell. So the host CHECKs it at each launch. One per thread, as a stream has one
-// thread; launches on other streams do not stand between.
+// A kernel that relies on its neighbour (LoraArgs::follows_product, precedes_product) does not wait
+// for the kernels that write its x: the neighbour has done so. If another kernel were launched
+// between the two, it could read x too early, and no error would show. So the host CHECKs the order
+// at each launch. There is one ledger per thread, as a stream has one thread; launches on other
+// streams do not stand between.
 #pragma once
 
 #include "base/check.h"
@@ -23,7 +24,8 @@ class LaunchLedger {
     if (product_.stream == stream) product_ = {};
   }
 
-  // The kernel launched last is a product of x that lets nobody begin before all else has ended.
+  // The kernel launched last is a product of x, and lets the next one begin only when all kernels
+  // before the product have ended.
   void LaunchedProduct(const void* stream, const void* x) { product_ = {stream, x}; }
   // CHECKs that it is.
   void ExpectProductBefore(const void* stream, const void* x) const {

@@ -1,5 +1,5 @@
-// What every op's test shares: deterministic inputs at misaligned starts whose end is the end of
-// the allocation (ASan sees reads past it), outputs between sentinels, comparison with a double
+// What every op's test shares: deterministic inputs that start misaligned and end where their
+// allocation ends (ASan sees reads past it), outputs between sentinels, comparison with a double
 // reference under a tolerance scaled by the magnitude of what was summed, and a run over every
 // instruction set with 1-3 threads and over the machine's first GPU. Where there is a GPU all
 // operands are in page-locked memory, which it reads and writes at the host's addresses: one case
@@ -135,7 +135,7 @@ class Output {
     }
     return ::testing::AssertionSuccess();
   }
-  // Element i still holds the sentinel: gaps between strided rows, rows of nobody.
+  // Whether element i still holds the sentinel, as gaps between rows and rows without work must.
   bool HoldsSentinel(int64_t i) const {
     const unsigned char* p = reinterpret_cast<const unsigned char*>(data() + i);
     return std::all_of(p, p + sizeof(T), [](unsigned char byte) { return byte == kSentinel; });

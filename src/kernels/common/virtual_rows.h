@@ -19,7 +19,8 @@ struct VirtualRun {
   int32_t place = 0;  // as the op says
 };
 
-// Of an op's arguments where the CPU can read them: each run is one, of a slot that has rows.
+// CHECKs the runs of an op's arguments, where the CPU can read them: each has tokens, at most
+// run_tokens_max of them, and is of a slot that has rows.
 template <typename Args>
 void CheckVirtualRuns(const Args& args) {
   for (int32_t i = 0; i < args.num_runs; ++i) {

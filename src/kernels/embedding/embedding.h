@@ -1,6 +1,6 @@
-// Embedding: out[i] = table[tokens[i]] * scale, widened to float. On a GPU, where nobody has seen
-// the tokens before (the step before may have drawn them), the row of one outside of the vocabulary
-// is zeros.
+// Embedding: out[i] = table[tokens[i]] * scale, widened to float. A GPU's tokens cannot be checked
+// on the host, as the step before may have drawn them there: for a token outside of the vocabulary
+// the GPU writes a row of zeros.
 #pragma once
 
 #include <cstdint>

@@ -13,7 +13,7 @@ struct KvWriteArgs {
   int32_t layer = 0;
   void* pool = nullptr;
   const float* k = nullptr;  // [num_rows, num_kv_heads, head_dim], rows row_stride elements apart
-  const float* v = nullptr;  // likewise
+  const float* v = nullptr;  // of k's shape, with k's row_stride
   int64_t row_stride = 0;
   // [num_rows] page id of the row's position; below 0: the row is written nowhere (it pads a batch
   // to the size that a captured graph was made for).

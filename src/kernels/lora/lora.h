@@ -93,12 +93,13 @@ struct LoraArgs {
   // x is fp32 whatever dtype is, and enters the products as it is. CPU only.
   bool x_is_fp32 = false;
   LoraBeside beside;
-  // The last thing launched is a Gemm of the same x, for which GemmRunsLoraBeside holds: it lets
-  // nobody begin before all else has ended, so LoraShrink finds x and need not wait for it, too.
+  // The last launch before LoraShrink is a Gemm of the same x, for which GemmHoldsNext holds. It
+  // lets LoraShrink begin only when all kernels before the Gemm have ended. So x is there, and
+  // LoraShrink need not wait for it, too.
   bool follows_product = false;
-  // The next thing launched after LoraShrink is a Gemm of the same x that adds what it computed
-  // (LoraPlace::kInside): LoraShrink lets nobody begin before x is there, so Gemm finds x, and
-  // waits for h alone. The host CHECKs this one and the one above (LaunchLedger).
+  // The next launch after LoraShrink is a Gemm of the same x that computes the rest of this LoRA
+  // (LoraPlace::kInside). LoraShrink lets that Gemm begin only when x is there, so the Gemm waits
+  // for h alone. The host CHECKs this one and the one above (LaunchLedger).
   bool precedes_product = false;
 };
 

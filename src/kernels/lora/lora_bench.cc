@@ -123,7 +123,8 @@ class Operands {
   const Buffer& adapters() const { return adapters_; }
   const LoraMatrix* matrices() const { return tables_.matrices(); }
 
-  // `args` with rows of x and y: on the CPU, whose caches a step keeps them in, always the same.
+  // `args` with rows of x and y. On the CPU these are the same in every run, because a step has its
+  // rows in the caches there.
   LoraArgs WithRows(LoraArgs args, int64_t run) {
     const bool is_cpu = adapters_.device().is_cpu();
     const int64_t row = is_cpu ? 0 : run * args.num_rows % (num_rows_ - args.num_rows + 1);
@@ -205,7 +206,7 @@ class Batch {
   void GatherBmm(int64_t run, Stream& stream) {
     const int64_t adapter_floats = operands_.adapter_bytes() / 4;
     Embedding({.table = operands_.adapters().data(),
-               .dtype = DType::kF32,  // whose bits are copied as they are
+               .dtype = DType::kF32,  // bits of fp32 are copied as they are
                .vocab_size = static_cast<int32_t>(operands_.count()),
                .tokens = slots_.as<int32_t>() + run % num_runs_ * args_.num_rows,
                .out = gathered_.as<float>(),

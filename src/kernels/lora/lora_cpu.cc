@@ -112,7 +112,8 @@ struct PairDot {
 };
 #endif
 
-// Ranks of a tile: many for a lone row, whose adapter comes from memory in as many streams.
+// Ranks of a tile. A lone row has more of them, so that its adapter comes from memory in as many
+// streams.
 constexpr int kRankTile = 4;
 constexpr int kRankTileOfOneRow = 8;
 

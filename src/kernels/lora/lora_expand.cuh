@@ -14,8 +14,8 @@ struct Element;
 
 template <>
 struct Element<true> {
-  // h is split into this many numbers of falling size, whose sum is h to the last bit or nearly so.
-  // Two would leave an error of 4e-6.
+  // h is split into this many numbers of falling size. Their sum is h to the last bit or nearly so;
+  // two would leave an error of 4e-6.
   static constexpr int kParts = 3;
   static __device__ __forceinline__ uint32_t Pack(float first, float second) {
     const __nv_bfloat162 pair = __floats2bfloat162_rn(first, second);
@@ -40,7 +40,7 @@ struct Element<false> {
   }
 };
 
-// The exponent e for which 2^e brings a row of h, whose largest magnitude is `peak`, into [2^13,
+// The exponent e for which 2^e brings `peak`, the largest magnitude of a row of h, into [2^13,
 // 2^14). It is clamped so that 2^e and 2^-e are both normal numbers.
 __device__ __forceinline__ int ExponentFor(float peak) {
   const int exponent = static_cast<int>(__float_as_uint(peak) >> 23 & 255);
@@ -104,7 +104,7 @@ class Expander {
     }
   }
 
-  // Of a lane: in each unit 2 rows of 8 columns, which DeltaOf tells apart.
+  // A lane's sums: 2 rows of 8 columns in each of its units. DeltaOf picks those of one row.
   static constexpr int kUnitsOfWarp = kColumns / kUnit / kWarps;
   using Sums = float[kUnitsOfWarp][4][4];
 

@@ -50,7 +50,7 @@ void LaunchWideShrink(const KernelArgs& args, const Launch& launch);
 int ExpandSharedBytes(int depth, int64_t rank_max, int columns);
 void LaunchExpand(const KernelArgs& args, const Launch& launch, int columns, bool is_prefill);
 
-// Of lora.activated; vectors must hold.
+// The expand that also computes lora.activated. KernelArgs::vectors must hold.
 int ExpandActivateSharedBytes(int depth, int64_t rank_max);
 void LaunchExpandActivate(const KernelArgs& args, const Launch& launch);
 

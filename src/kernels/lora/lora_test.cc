@@ -87,7 +87,7 @@ std::vector<Case> Cases() {
        {4130, 2085},
        1,
        1},
-      {"many rows of few adapters",  // on a GPU: the shrink whose warps share A
+      {"many rows of few adapters",  // on a GPU: warps of the shrink share A
        {{16, 8}, {60, 1}},
        {{0, 64, 0}, {64, 128, 0}, {130, 200, 1}, {200, 258, 1}, {260, 300, 0}},
        300,

@@ -57,8 +57,8 @@ inline void FetchPointers(const void* const* rows, int32_t rank) {
   for (int32_t i = 0; i < rank; i += 8) __builtin_prefetch(rows + i, 0, 3);
 }
 
-// Hands each item to compute(item, next) together with the one that follows it (null at the end),
-// whose bytes can be fetched ahead.
+// Hands each item to compute(item, next). `next` is the item that follows it, null at the end: its
+// bytes can be fetched ahead.
 template <typename Compute>
 class ItemQueue {
  public:

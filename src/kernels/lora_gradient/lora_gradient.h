@@ -24,7 +24,7 @@ struct LoraGradientSegment {
 inline constexpr int32_t kLoraGradientMatrices = 3;
 inline constexpr int32_t kLoraGradientProducts = kLoraGradientMatrices + 1;
 
-// Matrices whose outer products have one x.
+// Matrices that have the same x in their outer products.
 struct LoraGradientProduct {
   // [rows, ...] of dtype, rows h_stride elements apart. Matrix m's ranks begin at element
   // m * h_matrix of a row.
@@ -39,9 +39,9 @@ struct LoraGradientProduct {
   int64_t rank_offset[kLoraGradientMatrices] = {};
 };
 
-// matrix[j] += scale * sum over the segment's rows of h[row][j] * x[row], rows in order: one after
-// the other on the CPU; on a GPU in parts of kLoraGradientPartRows, whose sums follow each other,
-// with sums in fp32.
+// matrix[j] += scale * sum over the segment's rows of h[row][j] * x[row]. The CPU adds one row
+// after the other. A GPU sums parts of kLoraGradientPartRows rows and adds their sums in the parts'
+// order. All sums are in fp32.
 struct LoraGradientArgs {
   // [num_segments], in the device's memory; ascending and disjoint.
   const LoraGradientSegment* segments = nullptr;
@@ -74,7 +74,7 @@ int64_t LoraGradientCounters(const Device& device, int32_t num_segments, int32_t
 
 void LoraGradient(const LoraGradientArgs& args, Stream& stream);
 
-// How many parts of h LoraShrink leaves, whose sum is h.
+// LoraShrink leaves h in this many parts, which add up to it.
 inline int32_t LoraPartsOf(const Device& device) { return device.is_cpu() ? 1 : kLoraSplits; }
 
 // h as LoraShrink leaves it, summed up and rounded as LoraGradient takes it, on a GPU as it must.

@@ -1,8 +1,8 @@
 // One launch for all matrices of a product. A thread block has 128 columns of a part of a segment's
 // rows. Where the segment has one part the block adds its sums to the gradient. Else it leaves them
 // in the scratch, and the last of a tile's blocks to do so adds all of them in the parts' order. So
-// a counter says who adds, and no result depends on who it is. bf16 goes through the tensor cores:
-// ranks are the rows of a product, the batch's rows are what it sums over.
+// a counter says which block adds, and no result depends on which it is. bf16 goes through the
+// tensor cores: ranks are the rows of a product, the batch's rows are what it sums over.
 #include <algorithm>
 
 #include "kernels/common/cuda_copy.cuh"
@@ -23,7 +23,7 @@ constexpr int kStepRows = 32;  // that are brought at a time
 constexpr int kStages = 3;
 constexpr int kRanks = kLoraGradientRanks;
 constexpr int kRoundWidth = 4;
-constexpr int kAddRanks = 8;  // whose parts a thread has on their way at a time
+constexpr int kAddRanks = 8;  // a thread reads parts of so many ranks at a time
 static_assert(kThreads == kColumns);
 
 struct Work {
@@ -70,7 +70,7 @@ struct Block {
   static __device__ int FirstPart(const LoraGradientSegment& segment, int segment_idx) {
     return segment.row_begin / kLoraGradientPartRows + segment_idx;
   }
-  // The last segment whose parts' numbers begin at `number` or before; -1 if there is none.
+  // The last segment that has a first part of `number` or lower; -1 if there is none.
   static __device__ int SegmentOf(const LoraGradientArgs& args, int number) {
     const int lane = static_cast<int>(threadIdx.x) % 32;
     int count = 0;
@@ -90,7 +90,7 @@ __device__ __forceinline__ float* GradientAt(const Work& work, const Block& bloc
          rank * product.n + column;
 }
 
-// Of the part with that number.
+// Where the part with that number (lora_gradient_work.h) has its sum in the scratch.
 __device__ __forceinline__ float* SumAt(const Work& work, const Block& block, int64_t number,
                                         int matrix, int rank, int64_t column) {
   const int64_t row = int64_t{matrix} * work.args.rank_max + rank;
@@ -266,7 +266,7 @@ __device__ __forceinline__ void RunTiles(const Work& work, const Block& block, i
   for (int step = 0; step < kStages - 1; ++step) bring(step);
   for (int step = 0; step < num_steps; ++step) {
     WaitForCopies<kStages - 2>();
-    __syncthreads();  // also: nobody reads the stage that is filled next
+    __syncthreads();  // also: no thread still reads the stage that is filled next
     bring(step + kStages - 1);
     MultiplyStep(stages[step % kStages], sums);
   }

@@ -15,7 +15,8 @@ using testing::Output;
 using testing::Shared;
 
 constexpr int kSlices = 3;
-// Of x, as products have them: the first has two matrices, the others one each.
+// The slices of h that a product takes, one per matrix. The first product has two matrices, the
+// others have one each.
 struct ProductCase {
   int32_t first_slice;
   int32_t num_matrices;
@@ -87,7 +88,8 @@ struct Fixture {
     }
   }
 
-  // Matrix m begins there, in rows of a rank: two numbers that nobody writes stand before each.
+  // Matrix m begins at element rank * Offset(m) of a gradient. The 2 * rank numbers before each
+  // matrix must stay as they are.
   int64_t Offset(int64_t matrix) const { return matrix * (c.n + 2) + 2; }
 
   // A matrix's sums, and those of their terms' magnitudes.
@@ -182,8 +184,8 @@ void ExpectMatchesOnCpu(Fixture<float>& f, Stream& stream) {
   ExpectIsReference(f);
 }
 
-// h comes in parts, whose sum is what counts. Twice: counters, where there are any, are as they
-// were.
+// h comes in parts that add up to it. The ops run twice with the same counters, where there are
+// any, which must be zeros after each run.
 template <typename T>
 void ExpectMatchesInParts(Fixture<T>& f, Stream& stream) {
   const auto num_rows = static_cast<int32_t>(f.rows);

@@ -11,8 +11,9 @@ inline constexpr int kColumns = 128;   // of a thread block
 inline constexpr int kPlainRanks = 8;  // of a thread, where the tensor cores are not used
 inline constexpr int kGroupTiles = 4;  // of 16 ranks, of a thread block's on the tensor cores
 
-// Parts of kLoraGradientPartRows rows, each of one segment: part p of segment s, whose rows begin
-// at row_begin, is number row_begin / kLoraGradientPartRows + s + p. No two have one number.
+// All numbers of parts are below this. A part is up to kLoraGradientPartRows rows of one segment.
+// Part p of segment s has the number row_begin / kLoraGradientPartRows + s + p, with the segment's
+// row_begin. No two parts have the same number.
 constexpr int64_t NumParts(int64_t num_rows, int64_t num_segments) {
   return num_rows / kLoraGradientPartRows + num_segments + 1;
 }

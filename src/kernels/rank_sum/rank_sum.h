@@ -24,12 +24,12 @@ inline constexpr int64_t kRankWordsBytes = 4096;
 struct RankBlocks {
   int32_t rank = 0;
   int32_t num_ranks = 1;
-  // Of all ranks, where this rank's GPU finds them. On borders of 256 bytes.
+  // The ranks' blocks, at the addresses where this rank's GPU finds them. On borders of 256 bytes.
   char* blocks[kGpuRanksMax] = {};
   // False: what the ranks wrote is there already, all of it in this GPU's own memory.
   bool meets = true;
-  // The host's words, which the GPU finds at the same address. Not 0: the ranks wait for nobody any
-  // more.
+  // `broken` and `late` are words of the host that the GPU finds at the same address. Once *broken
+  // is not 0, this rank waits for no other rank any more.
   const uint32_t* broken = nullptr;
   // Becomes 1 + the rank that did not come within timeout_ns.
   uint32_t* late = nullptr;
@@ -52,7 +52,7 @@ void ShareRankTokens(const RankTokensArgs& args, Stream& stream);
 struct RankSumArgs {
   RankBlocks ranks;
   int64_t part_begin = 0;  // of fp32 [n] in each block, in bytes, on a border of 16
-  int64_t sums_begin = 0;  // likewise, of fp32 [n / num_ranks + 4], for RankSumMeetings' second one
+  int64_t sums_begin = 0;  // the same, of fp32 [n / num_ranks + 4]; used if RankSumMeetings is 2
   int64_t n = 0;
   float* out = nullptr;  // [n] = or (where it `accumulates`) += part of rank 0 + part of rank 1 ...
   bool accumulates = false;

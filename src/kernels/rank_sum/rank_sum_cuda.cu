@@ -1,7 +1,8 @@
 // A meeting: each rank's first thread block writes the meeting's number into a word of every other
-// rank's block, and all thread blocks wait for the words in their own. A kernel begins when all
-// before it has ended, so whoever has come has written its part. Nobody waits at a kernel's end:
-// who writes a part anew has met all others since they read it (model/peer_exchange.cc).
+// rank's block, and all thread blocks wait for the words in their own. A rank comes to a meeting
+// when all its kernels before have ended, so it has written its part by then. No rank waits at a
+// kernel's end: before a rank writes a part anew, it has met all others since they read that part
+// (layers/gpu_exchange.cc).
 #include <algorithm>
 
 #include "kernels/common/cuda_launch.cuh"

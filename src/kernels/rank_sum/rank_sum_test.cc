@@ -19,13 +19,13 @@ namespace rank_sum_test {
 
 constexpr int64_t kSecondNs = 1'000'000'000;
 
-// Set before the driver starts. A kernel that is loaded when it is first launched may wait for
-// those that run, and here these wait for a rank whose launch comes behind it. And each rank needs
-// a queue of the GPU's of its own.
+// Set before the driver starts. A kernel that is loaded at its first launch may wait for those that
+// run, and here these wait for a rank that launches its kernel later. And each rank needs a
+// hardware queue of its own.
 const bool is_set = setenv("CUDA_MODULE_LOADING", "EAGER", /*overwrite=*/1) == 0 &&
                     setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", /*overwrite=*/1) == 0;
 
-// Numbers whose sum depends on the order.
+// Numbers that add up differently in another order.
 float Element(int32_t rank, int64_t round, int64_t i) {
   const float sizes[] = {1e8f, 1.0f, -1e8f, 3e-3f, 7.0f};
   return sizes[static_cast<size_t>(rank + round + i) % 5] *
@@ -65,8 +65,8 @@ class Ranks {
     CopyToDevice(blocks_[rank].as<char>() + begin, values.data(),
                  static_cast<int64_t>(values.size() * sizeof(float)), stream(rank));
   }
-  // One for each rank. Nobody may ask for memory while a rank waits for others in its kernel: that
-  // may wait for the kernel.
+  // One for each rank. No thread may allocate memory while a rank's kernel waits for other ranks:
+  // the allocation may wait for the kernel.
   static std::vector<Buffer> BuffersOf(int32_t num_ranks, int64_t bytes) {
     std::vector<Buffer> buffers;
     for (int32_t rank = 0; rank < num_ranks; ++rank) buffers.emplace_back(bytes, kDevice);
@@ -235,7 +235,7 @@ TEST_P(RankSumTest, TokensAndLogits) {
   }
 }
 
-// Whoever waits in vain says for whom, and waits for nobody any more.
+// A rank that waits in vain says for which rank, and waits for no rank any more.
 TEST_P(RankSumTest, ARankThatDoesNotComeIsNotWaitedForForEver) {
   const int32_t num_ranks = GetParam();
   Ranks ranks(num_ranks, 256);

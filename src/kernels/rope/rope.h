@@ -20,7 +20,7 @@ struct RopeArgs {
   int32_t rotary_dim = 0;              // even, at most head_dim
   const int32_t* positions = nullptr;  // [num_tokens]
   const float* cos = nullptr;          // [positions_max, rotary_dim / 2]
-  const float* sin = nullptr;          // likewise
+  const float* sin = nullptr;          // [positions_max, rotary_dim / 2]
   bool back = false;                   // turns back
 };
 

@@ -46,7 +46,7 @@ TEST(RopeTest, MatchesReference) {
     const auto cos = Input<float>::Normal(int64_t{kPositionsMax} * half, 2, c.misalign);
     const auto sin = Input<float>::Normal(int64_t{kPositionsMax} * half, 3, c.misalign);
     Shared<int32_t> positions{std::vector<int32_t>(c.num_tokens)};
-    // Positions begin at the last one, whose table rows lie at the end of the tables.
+    // The first token has the last position, so that its angles lie at the end of the tables.
     for (int64_t i = 0; i < c.num_tokens; ++i) {
       positions[i] = kPositionsMax - 1 - static_cast<int32_t>(i * 7 % kPositionsMax);
     }

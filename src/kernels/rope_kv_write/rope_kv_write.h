@@ -27,17 +27,18 @@ struct RopeKvWriteArgs {
   // multiple of 8.
   int32_t rotary_dim = 0;
   const float* cos = nullptr;  // [positions_max, rotary_dim / 2]
-  const float* sin = nullptr;  // likewise
+  const float* sin = nullptr;  // [positions_max, rotary_dim / 2]
   KvLayout layout;             // also says num_kv_heads and head_dim (even; <= 256 on a GPU)
   int32_t layer = 0;
   void* pool = nullptr;
   const int32_t* row_page = nullptr;  // [num_rows]; below 0: the row's keys and values go nowhere
   const int32_t* row_slot = nullptr;  // [num_rows] position within the page
-  // As qkv without gaps, or null: what qkv has become, for a backward. Of layout.dtype, rounded; on
-  // the CPU fp32, keys and values as their pages have them and queries as they are.
+  // As qkv without gaps, or null: what qkv has become, for a backward. A GPU rounds it to
+  // layout.dtype. On the CPU it is fp32, and only keys and values are rounded, as in their pages.
   void* copy = nullptr;
   // [num_rows, num_q_heads + num_kv_heads, head_dim] without gaps, or null: queries and keys as the
-  // norms took them, for a backward. Of layout.dtype, rounded; on the CPU fp32. Without norms null.
+  // norms took them, for a backward. A GPU rounds them to layout.dtype; on the CPU they are fp32.
+  // It must be null where there are no norms.
   void* unnormed = nullptr;
 };
 

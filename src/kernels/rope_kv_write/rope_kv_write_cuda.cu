@@ -16,7 +16,7 @@ constexpr int kHeadsPerBlock = kThreads / kLanes;
 
 // A head's dimensions are taken in pairs of a lower and an upper one. The lower ones of a lane's
 // run are consecutive. In the rotating part of the head their partners lie in that part's second
-// half, and likewise in the part that stays.
+// half. The part that stays is divided in the same way.
 struct HeadRun {
   float low[kWidth];
   float high[kWidth];

@@ -80,9 +80,9 @@ void KeepLargest(int32_t k, RowScratch& scratch, Candidates* out) {
   out->KeepIf([&](size_t i) { return out->logits[i] >= bound; });
 }
 
-// Keeps the fewest of the likeliest whose weights reach `target`; all of them if they do not.
-// Quickselect by weight: each round parts the undecided by a pivot and goes on with the side in
-// which the target is reached.
+// Keeps the likeliest candidates, as few as have a total weight of `target` or more; all candidates
+// if even they weigh less. Quickselect by weight: each round parts the undecided by a pivot and
+// goes on with the side in which the target is reached.
 void KeepLikeliest(double target, RowScratch& scratch, Candidates* out) {
   std::vector<uint64_t>& order = RankKeys(*out, scratch);
   auto begin = order.begin();
@@ -105,8 +105,8 @@ void KeepLikeliest(double target, RowScratch& scratch, Candidates* out) {
   out->KeepIf([out, last](size_t i) { return RankKey(out->logits[i], i) <= last; });
 }
 
-// The first index whose weights up to and with it exceed `target`; the last one of any weight if
-// rounding leaves none.
+// The first index at which the running sum of the weights exceeds `target`. If rounding keeps the
+// sum from that, the last index with a weight above zero.
 int32_t FindWeight(const float* weights, int32_t n, double target) {
   int32_t last = -1;
   double sum = 0.0;
@@ -150,7 +150,7 @@ void Candidates::Clear() {
 }
 
 void GatherLargest(const ScannedRow& row, int32_t k, RowScratch& scratch, Candidates* out) {
-  // k blocks whose maxima reach the bound hold k logits that do.
+  // If the maxima of k blocks reach the bound, these blocks hold k logits that reach it.
   float bound = kMinusInfinity;
   const int32_t num_blocks = NumScanBlocks(row.n);
   if (k <= num_blocks) {

@@ -65,10 +65,10 @@ int32_t RankLargest(const Candidates& candidates, int32_t k, RowScratch& scratch
 // Whether the settings keep only some of the tokens.
 bool HasFilter(const SamplingRow& settings, int32_t vocab_size);
 
-// The tokens that top_k, then top_p, then min_p keep: top_k keeps all that equal the k-th largest
-// (as HF and vLLM do); top_p keeps the fewest of the likeliest, lower ids first among equals, whose
-// share of what top_k kept reaches top_p, and at least one; min_p keeps those with at least min_p
-// times the largest probability. Needs HasFilter and a temperature above 0.
+// The tokens that top_k, then top_p, then min_p keep. top_k keeps the k largest and all that equal
+// the k-th (as HF and vLLM do). top_p keeps the likeliest, lower ids first among equals: at least
+// one, and as few as have a share of top_p or more in what top_k kept. min_p keeps those with at
+// least min_p times the largest probability. Needs HasFilter and a temperature above 0.
 void FilterRow(const ScannedRow& row, const SamplingRow& settings, Stream& stream,
                RowScratch& scratch, Candidates* out);
 

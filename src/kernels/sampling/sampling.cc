@@ -185,7 +185,7 @@ bool IsPlainGreedy(const SamplingRow& row) {
   return row.temperature == 0.0f && row.num_logprobs < 0 && !AdjustsLogits(row);
 }
 
-// Of a row, in SamplingScratch.
+// Bytes that each row takes in SamplingScratch.
 constexpr int64_t kSettingsBytes = sizeof(DeviceRow) + sizeof(int32_t);
 constexpr int64_t kGreedyBytes = sizeof(uint64_t) + sizeof(uint32_t);
 

@@ -99,8 +99,8 @@ void Sample(const SamplingArgs& args, Stream& stream);
 struct TokenLogprobsArgs {
   const float* logits = nullptr;  // [num_rows, vocab_size]
   int32_t vocab_size = 0;
-  const int32_t* tokens = nullptr;  // [num_rows] whose log-probability is asked
-  int32_t num_top = 0;              // and the num_top likeliest
+  const int32_t* tokens = nullptr;  // [num_rows]: their log-probabilities are computed,
+  int32_t num_top = 0;              // and those of the num_top likeliest tokens
   SampledToken* out = nullptr;      // [num_rows]
   int32_t num_rows = 0;
   SamplingScratch* scratch = nullptr;  // on a GPU

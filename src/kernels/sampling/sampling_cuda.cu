@@ -79,7 +79,8 @@ __global__ void __launch_bounds__(kThreads) GreedyKernel(DrawRowsArgs args) {
                               warps, Least{});
   if (threadIdx.x != 0) return;
   if (gridDim.x > 1) {
-    // The blocks agree on the maximum of the complement, whose neutral element is zero.
+    // The blocks agree on the maximum of the complements. Its neutral element is zero, which the
+    // word holds between launches.
     auto* row_best = reinterpret_cast<unsigned long long*>(&args.greedy_best[item]);
     atomicMax(row_best, ~best);
     if (!IsLastBlock(&args.tickets[item], gridDim.x)) return;

@@ -108,7 +108,7 @@ __device__ uint32_t LargestKeyThatReaches(uint32_t low, uint32_t high, uint64_t 
   return low;
 }
 
-// Keeps the fewest of the likeliest tokens whose weights together reach `target`. Among equal
+// Keeps the likeliest tokens, as few as together have a weight of `target` or more. Among equal
 // logits lower ids come first.
 __device__ void KeepLikeliest(const ScannedLogits& row, const Elements& candidates,
                               const Weigher& weigher, uint32_t low, uint64_t target,

@@ -46,8 +46,8 @@ struct Elements {
   __device__ __forceinline__ int32_t Id(int32_t i) const { return ids == nullptr ? i : ids[i]; }
 };
 
-// The tokens that the filters leave: logits above `bound`, and logits equal to it with ids up to
-// id_max. Of these, only tokens whose weight is at least weight_min.
+// The tokens that the filters leave. Their logits are above `bound`, or equal to it with ids up to
+// id_max; and their weights are at least weight_min.
 struct Kept {
   float bound = -INFINITY;
   int32_t id_max = INT32_MAX;

@@ -248,7 +248,8 @@ TEST(SamplingTest, AdjustmentsMatchReference) {
   }
 }
 
-// Of 32 words the first and the last, and all bits beyond the vocabulary.
+// A mask allows no token, or one: the first, one in the middle or the last. Its bits beyond the
+// vocabulary are all set, and must not count.
 TEST(SamplingTest, AMaskLeavesItsTokensAlone) {
   for (const int32_t n : {1, 31, 32, 33, 1000}) {
     const std::vector<float> logits = RandomLogits(n, 77);

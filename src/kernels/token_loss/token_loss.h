@@ -15,12 +15,13 @@
 
 namespace graft {
 
-// Of one row.
+// One row has no more choices than these.
 inline constexpr int32_t kTokenChoicesMax = 1024;
 
 // The choice of all tokens that are none of the row's other choices, which then are distinct.
 inline constexpr int32_t kTokenRest = -1;
-// Of the softmax that kTokenRest's tokens have at least: their sum is a difference of floats' sums.
+// The share of the softmax that kTokenRest's tokens are counted with at least. Their sum is the
+// difference of two sums of floats, which could cancel to zero or less.
 inline constexpr double kRestShareMin = 1e-6;
 
 // loss = -sum over choices of p log(softmax), of kTokenRest's tokens the sum of their softmax;

@@ -66,7 +66,8 @@ void ReadChoices(const TokenLossArgs& args, int64_t row, float max, RowChoices* 
   }
 }
 
-// What is left of a row that has kTokenRest, of whose tokens none is to be looked for.
+// The loss and the gradients of a row that has kTokenRest. The sum of its tokens is what the other
+// choices leave of `sum`, so none of these tokens has to be looked for.
 void RestRow(const TokenLossArgs& args, int64_t row, const RowChoices& choices, double sum) {
   float* logits = args.logits + row * args.vocab_size;
   const int32_t* ids = args.ids + row * args.num_choices;

@@ -88,7 +88,7 @@ __global__ void __launch_bounds__(kThreads) TokenLossKernel(TokenLossArgs args) 
   if (threadIdx.x == 0) args.losses[row] = probability * log(sum) - score;
   const float weight = __fmul_rn(args.weights[row], args.logit_scale);
   const auto factor = static_cast<float>(probability / sum * static_cast<double>(weight));
-  // Of the tokens that are no choice.
+  // The factor of tokens that no choice names. Those that one names are written once more below.
   const auto rest_factor =
       static_cast<float>((probability / sum - rest / others) * static_cast<double>(weight));
   T* d = static_cast<T*>(args.d_logits) + row * args.vocab_size;

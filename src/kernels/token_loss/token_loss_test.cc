@@ -33,8 +33,9 @@ struct Head {
   }
 };
 
-// One token, and three whose probabilities leave some to others, two of them the same where the
-// vocabulary is small; four of which one is all other tokens, in some rows with no probability.
+// The choices of each row. One choice has probability 1. Three leave some probability to other
+// tokens, and two of them are the same token in a vocabulary of 2. Where there are four, one stands
+// for all other tokens, and has no probability in some rows.
 struct Targets {
   Targets(int64_t vocab, int32_t num_choices) : vocab(vocab), num_choices(num_choices) {
     std::vector<int32_t> id_list;
@@ -57,7 +58,8 @@ struct Targets {
     return static_cast<double>(weights[static_cast<size_t>(row)]);
   }
 
-  // Of a row of logits [vocab], in double, and with `gradients` its derivatives.
+  // The loss of a row of logits [vocab], in double. Appends its derivatives to `gradients`, if that
+  // is not null.
   double Loss(const std::vector<double>& logits, int64_t row,
               std::vector<double>* gradients = nullptr) const {
     double sum = 0.0;

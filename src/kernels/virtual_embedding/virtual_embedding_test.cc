@@ -17,7 +17,7 @@ using testing::Shared;
 constexpr int32_t kTokens = 9;  // of each adapter
 constexpr int32_t kRows = 20;
 
-// Two adapters, in slots 2 and 0, whose rows lie in descending order and apart.
+// Two adapters, in slots 2 and 0. Their rows lie in descending order, `stride` elements apart.
 template <typename T>
 struct Adapters {
   explicit Adapters(int64_t n)
