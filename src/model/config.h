@@ -79,7 +79,7 @@ struct ModelConfig : ModelShape {
   std::optional<DType> dtype;  // what the config says the checkpoint holds
   std::optional<int32_t> bos_token_id;
   std::vector<int32_t> eos_token_ids;  // any of them ends a sequence; may be empty
-  // Of generation_config.json: what was not taken, and why.
+  // What was not taken from generation_config.json, and why.
   std::vector<std::string> ignored_of_generation;
 
   int32_t widest_window() const;  // of any layer; 0: all attend fully

@@ -60,7 +60,7 @@ std::vector<int32_t> Ropes(const ModelConfig& config) {
   return ropes;
 }
 
-// Each family of the table: its smallest config makes a model whose tensors all have names.
+// The smallest config of each family in the table makes a model, and names all of its tensors.
 TEST(FamiliesTest, EachMakesAModel) {
   ThreadPool threads(1);
   Stream stream{.device = {}, .cpu_threads = &threads};

@@ -18,7 +18,7 @@ inline constexpr int64_t kConfigContextMax = int64_t{1} << 24;
 inline constexpr int64_t kConfigWindowAbsent = 4096;
 
 // Fills config.layers, ropes, rotary_dim and what goes with them (embeddings' and logits' scales),
-// as the family reads them, from a config whose architecture and dimensions are known.
+// as the family reads them. Architecture and dimensions are in `config` already.
 Status ReadLayers(const ConfigFields& fields, ModelConfig& config);
 
 // sliding_window, 0 where the model has none. A field that is null is meant; one that is absent has
@@ -26,7 +26,7 @@ Status ReadLayers(const ConfigFields& fields, ModelConfig& config);
 Result<int32_t> ReadWindow(const ConfigFields& fields);
 // The same of families that need use_sliding_window for it.
 Result<int32_t> ReadUsedWindow(const ConfigFields& fields);
-// Of families without windows.
+// Refuses a sliding_window: for families without windows.
 Status RefuseWindow(const ConfigFields& fields, const ModelConfig& config);
 
 // Gives this window to the layers that layer_types lists as sliding; where it is absent, to those

@@ -68,7 +68,7 @@ struct ModelFamily {
   RopeTypes rope_types = kCommonRopeTypes;
   // What other families refuse (kFieldsNotComputed in config.cc) and this one reads.
   std::span<const std::string_view> own_fields = {};
-  // Makes the layers and ropes of a config whose dimensions are known and whose layers are plain.
+  // Makes the layers and ropes of a config that has its dimensions and, so far, plain layers.
   Status (*read_layers)(const ConfigFields& fields, ModelConfig& config);
 
   std::span<const TargetSpec> lora_targets = kDenseTargets;

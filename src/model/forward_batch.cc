@@ -12,10 +12,11 @@ namespace {
 constexpr int64_t kAlignment = 128;
 // Bytes of room that nothing filled take less time to copy than another copy to begin.
 constexpr int64_t kCopiedGapMax = 32 << 10;
-// The LoRA kernels of a GPU share long segments out by pieces of so many rows. In a graph, whose
-// grids are sized for distinct adapters, by what the tensor cores take at once.
+// A GPU's LoRA kernels share out long segments in pieces of so many rows. In a graph pieces have
+// kLoraTileRows, as the tensor cores take at once: its grids have blocks for each such tile.
 constexpr int32_t kSegmentRowsMax = 64;
-// The same beside so many segments of decode's, whose blocks have one pass to do, not eight.
+// Pieces in one launch with so many decode segments have kLoraTileRows, too: a decode segment's
+// block has one pass to do, and a block with 64 rows would have eight.
 constexpr int64_t kManySegments = 8;
 
 int64_t Aligned(int64_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }

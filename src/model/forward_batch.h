@@ -20,7 +20,7 @@ struct BatchTransport {
   // In a GPU's memory: [num_rows] what the step before draws, which still runs; they take the place
   // of `tokens`. Null: `tokens` are known, and nothing runs.
   const int32_t* drawn_tokens = nullptr;
-  // On a GPU whose copy engine has much to do: SmallCopy brings the arrays.
+  // True while a GPU's copy engine has much to do: SmallCopy brings the arrays then.
   bool avoids_copy_engine = false;
   // On a GPU, recorded when the stream comes to the step's first copy; may be null.
   StreamEvent* begun = nullptr;
@@ -50,8 +50,8 @@ class BatchUpload {
   static int64_t BytesOnDevice(const ForwardBatchLimits& limits, const Device& device);
   static int64_t BytesOnHost(const ForwardBatchLimits& limits, const Device& device);
 
-  // Rows that a graph of `num_rows` rows computes for nobody: no sequence owns them, nothing is
-  // written to a page for them.
+  // The sizes to which a batch is padded for a graph. The rows added belong to no sequence, and
+  // nothing is written to a page for them.
   struct Padding {
     int32_t num_rows = 0;  // rows, sequences and logits rows; 0: none
     int32_t kv_tokens_max = 0;
@@ -89,7 +89,7 @@ class BatchUpload {
   std::array<Buffer, kTurns> earlies_;  // what comes while the step before runs, taking turns
   OwnedStream uploads_;                 // theirs
   StreamEvent uploaded_;
-  char* host_ = nullptr;           // whose turn it is
+  char* host_ = nullptr;           // of hosts_, the one that has the turn
   int64_t used_ = 0;               // bytes of the arrays laid out so far
   std::vector<ByteRange> filled_;  // what of them is copied
   std::vector<LoraSegment> segments_;

@@ -10,7 +10,7 @@
 namespace graft {
 namespace {
 
-// Of a model with large heads less than a millisecond of one core.
+// Positions from one pause to the next: with large heads less than a millisecond of one core.
 constexpr int64_t kPiecePositions = 512;
 
 // Llama 3.1: long wavelengths turn `factor` times slower, short ones stay, and between the two the

@@ -217,7 +217,7 @@ class SafetensorsSetTest : public ::testing::Test {
     WriteFile(dir_.File("2.safetensors"),
               SafetensorsBytes({{"b", "F32", {1}, "bbbb"}, {"unlisted", "F32", {1}, "cccc"}}));
   }
-  // Opens a folder whose index is `weight_map`.
+  // Opens a folder with `weight_map` as its index.
   Result<SafetensorsSet> WithMap(const Json& weight_map) {
     WriteFile(dir_.File("model.safetensors.index.json"), Json{{"weight_map", weight_map}}.dump());
     return SafetensorsSet::Open(dir_.path());

@@ -42,7 +42,7 @@ ModelConfig ShardConfig(const ModelConfig& config, int32_t num_ranks);
 IndexRange HeadsOf(const ModelConfig& config, const Shard& shard);
 IndexRange KvHeadsOf(const ModelConfig& config, const Shard& shard);
 IndexRange IntermediateOf(const ModelConfig& config, const Shard& shard);
-// Of the last ranks it may be smaller than of the others.
+// The last rank's part may be smaller than the others'.
 IndexRange VocabularyOf(const ModelConfig& config, const Shard& shard);
 // The most that a rank has of it.
 int64_t VocabularySliceMax(const ModelConfig& config, int32_t num_ranks);

@@ -1,4 +1,4 @@
-// Drives a Transformer by hand: sequences whose pages are scattered over the pool, and steps made
+// Drives a Transformer by hand: sequences with pages scattered over the pool, and steps made
 // of chunks of them. For tests only.
 #pragma once
 

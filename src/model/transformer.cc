@@ -97,7 +97,7 @@ Transformer::Transformer(const ModelConfig& config, const ModelWeights& weights,
 LoraBesideScope Transformer::ChooseBesideScope(int64_t num_rows, int32_t rank_bound,
                                                int32_t num_tiles) const {
   // 40 rows of one adapter took 5.72 ms a step after the products, 5.82 beside them, 64 rows 6.19
-  // and 6.56 (Llama-3.1-8B's shape, one H200); between 32 and 40 nobody measured.
+  // and 6.56 (Llama-3.1-8B's shape, one H200); counts between 32 and 40 were not measured.
   constexpr int64_t kRowsAfterMin = 40;
   if (!context_.CanRunLoraBeside(num_rows) || num_rows >= kRowsAfterMin) {
     return LoraBesideScope::kNone;

@@ -52,7 +52,7 @@ class Transformer {
   DeviceBatch Put(const HostBatch& batch, const BatchUpload::Padding& padding, Stream& stream);
   const float* Run(const DeviceBatch& batch, Stream& stream, ForwardTimes* times = nullptr);
 
-  // Logits of further rows of the last step, for prompts whose every row is asked for. They replace
+  // Logits of further rows of the last step, where all rows of a prompt are asked for. They replace
   // those that the last call returned.
   const float* Logits(std::span<const int32_t> rows, Stream& stream);
 
@@ -93,7 +93,7 @@ class Transformer {
   BatchUpload upload_;
   Buffer logits_rows_;                  // int32 [logits_rows_max], of Logits
   int32_t num_rows_ = 0;                // of the last step
-  std::unique_ptr<StreamTimer> timer_;  // once somebody asked for times
+  std::unique_ptr<StreamTimer> timer_;  // made when times are first asked for
 };
 
 }  // namespace graft

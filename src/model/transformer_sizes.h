@@ -33,7 +33,7 @@ struct TransformerSizes {
   int64_t logits_rows = 0, logits_hidden = 0, logits_normed = 0, logits = 0;
   int64_t ropes = 0;
   int64_t batch = 0;          // of BatchUpload
-  int64_t batch_on_host = 0;  // likewise, page-locked
+  int64_t batch_on_host = 0;  // of BatchUpload, page-locked
 
   // What grows with the rows of a step.
   int64_t activations() const {

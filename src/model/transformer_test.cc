@@ -35,7 +35,7 @@ ModelConfig OddConfig() {
   return config;
 }
 
-// A model whose sizes suit a GPU's tensor cores and copy engine.
+// A model with sizes that suit a GPU's tensor cores and copy engine.
 ModelConfig EvenConfig() {
   ModelConfig config;
   config.vocab_size = 101;

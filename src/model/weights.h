@@ -53,8 +53,8 @@ using LoadProgress = std::function<void(int64_t done, int64_t total)>;
 
 // Reads an HF folder's tensors. Errors name the tensor: missing, of the wrong shape or dtype,
 // holding NaN or Inf, or belonging to a module of ours that does not have it (a bias where the
-// config says none). Tensors of other modules are listed in the log and left alone. Of one of
-// several ranks, its slices of the same files: `config` is the whole model's.
+// config says none). Tensors of other modules are listed in the log and left alone. One of several
+// ranks reads its slices of the same files: `config` is the whole model's.
 Result<ModelWeights> LoadWeights(const std::string& model_dir, const ModelConfig& config,
                                  const ServedTypes& types, Stream& stream,
                                  const LoadProgress& progress = {}, const Shard& shard = {});

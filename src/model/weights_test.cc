@@ -197,7 +197,7 @@ TEST_F(LoadWeightsTest, TiedEmbeddings) {
   EXPECT_THAT(Refusal(), HasSubstr("lm_head.weight"));
 }
 
-// Of two names of one tensor safetensors drops one, which may be either.
+// Where one tensor has two names, safetensors drops one, and that may be either.
 TEST_F(LoadWeightsTest, TiedEmbeddingsUnderTheHeadsNameAlone) {
   const ModelWeights apart = std::move(*Load());
   TestTensor& table = Find("model.embed_tokens.weight");

@@ -1,5 +1,5 @@
 // Gemma, the first: Llama with GeGLU, scaled embeddings, norm weights that are kept less one, and
-// heads whose size the hidden state does not give.
+// heads of a size that head_dim gives.
 #include "model/config_layers.h"
 #include "model/config_rope.h"
 #include "model/families/gemma_layers.h"

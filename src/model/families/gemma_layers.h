@@ -30,7 +30,7 @@ inline std::vector<bool> GemmaSliding(int32_t num_layers, int32_t pattern) {
   return slides;
 }
 
-// Of all Gemmas.
+// Sets what all Gemmas have: scaled embeddings, and norm weights that are stored less one.
 inline void SetGemmaScales(ModelConfig& config) {
   config.scales_embeddings = true;
   config.norms_add_one = true;

@@ -1,4 +1,4 @@
-// Qwen3, dense: norms of each head of q and k, heads whose size the hidden state does not give, and
+// Qwen3, dense: norms of each head of q and k, heads of a size that head_dim gives, and
 // Qwen2's windows.
 #include "model/config_layers.h"
 #include "model/config_rope.h"

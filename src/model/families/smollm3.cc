@@ -1,4 +1,4 @@
-// SmolLM3: Llama with layers whose heads do not rotate, by default every fourth.
+// SmolLM3: Llama with some layers in which heads do not rotate, by default every fourth.
 #include "base/json.h"
 #include "model/config_layers.h"
 #include "model/config_rope.h"
