@@ -1,5 +1,6 @@
 // graft: its subcommands together.
 #include "cli/commands.h"
+#include "doctor/doctor.h"
 #include "options/help.h"
 #include "profile/profile.h"
 #include "runtime/worker_command.h"
@@ -32,6 +33,8 @@ Command GraftProgram() {
           "  graft generate --model DIR --prompt TEXT         print a completion\n"
           "  graft learn FILE --model DIR --name NAME         make an adapter of a document\n"
           "  graft adapters inspect --model DIR ADAPTER_DIR   what is in an adapter\n"
+          "  graft doctor                                     whether this machine computes "
+          "rightly\n"
           "  graft simulate --runners 60                      a cluster by a virtual clock, per "
           "placement\n"
           "\n"
@@ -39,7 +42,7 @@ Command GraftProgram() {
           "(--step-tokens-max is GRAFT_STEP_TOKENS_MAX).",
       .subcommands = {ServeCommand(), RunnerCommand(), FrontendCommand(), ClusterCommand(),
                       GenerateCommand(), LearnCommand(), AdaptersCommand(), FormerBenchCommand(),
-                      ProfileCommand(), SimulateCommand(), WorkerCommand(),
+                      ProfileCommand(), DoctorCommand(), SimulateCommand(), WorkerCommand(),
                       HelpCommand(GraftProgram, "graft help serve")}};
 }
 

@@ -81,6 +81,12 @@ std::string DescribeDevice(const Device& device) {
          std::to_string(properties.totalGlobalMem >> 30) + " GiB";
 }
 
+std::string CudaDriverVersion() {
+  int version = 0;
+  if (cudaDriverGetVersion(&version) != cudaSuccess || version == 0) return "";
+  return std::to_string(version / 1000) + "." + std::to_string(version % 1000 / 10);
+}
+
 OwnedStream::OwnedStream(const Device& device, ThreadPool* cpu_threads, bool yields)
     : stream_{.device = device, .cpu_threads = cpu_threads} {
   if (device.is_cpu()) return;

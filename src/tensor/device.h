@@ -28,4 +28,7 @@ int NumCudaDevices();
 // For people: "NVIDIA H200, compute capability 9.0, 139 GiB", "CPU".
 std::string DescribeDevice(const Device& device);
 
+// The newest CUDA that the driver runs, "13.0"; "" without the backend or a driver.
+std::string CudaDriverVersion();
+
 }  // namespace graft

@@ -44,6 +44,8 @@ std::string DescribeDevice(const Device& device) {
   return "CPU";
 }
 
+std::string CudaDriverVersion() { return ""; }
+
 OwnedStream::OwnedStream(const Device& device, ThreadPool* cpu_threads, bool)
     : stream_{.device = device, .cpu_threads = cpu_threads} {
   CHECK(device.is_cpu()) << "built without " << device.ToString();

@@ -1,0 +1,31 @@
+#include "doctor/op_check.h"
+
+#include <fmt/core.h>
+
+#include <cmath>
+
+namespace graft {
+
+void Comparison::Expect(std::string_view what, int64_t index, double actual, double expected,
+                        double magnitude) {
+  ++num_compared_;
+  // A NaN is within no bound.
+  const bool is_close = std::fabs(actual - expected) <= tolerance_ * magnitude + 1e-30;
+  if (is_close || !is_equal()) return;
+  first_difference_ = fmt::format("{} {}: {} instead of {}", what, index, actual, expected);
+}
+
+std::span<const OpCheck> AllOpChecks() {
+  static constexpr OpCheck kChecks[] = {{"embedding", CheckEmbedding},
+                                        {"rms_norm", CheckRmsNorm},
+                                        {"gemm", CheckGemm},
+                                        {"lora", CheckLora},
+                                        {"rope_kv_write", CheckRopeKvWrite},
+                                        {"attention, decode", CheckDecodeAttention},
+                                        {"attention, prompts", CheckPromptAttention},
+                                        {"gated_activation", CheckGatedActivation},
+                                        {"sampling", CheckSampling}};
+  return kChecks;
+}
+
+}  // namespace graft
