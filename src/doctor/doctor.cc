@@ -18,7 +18,7 @@ namespace {
 
 // Larger than the last-level cache of a processor.
 constexpr int64_t kPeakMemoryBytes = int64_t{256} << 20;
-// Of so many the best: a shared host's rate drifts.
+// The best of so many counts, because a shared host's rate drifts.
 constexpr int kPeakTries = 20;
 
 struct DoctorOptions {

@@ -19,7 +19,7 @@ class Comparison {
   // Numbers may differ by `tolerance` times the sum of the magnitudes that went into them.
   explicit Comparison(double tolerance) : tolerance_(tolerance) {}
 
-  // `magnitude`: of the terms whose sum `expected` is, and so at least its own.
+  // `magnitude`: the sum of the magnitudes of the terms that make up `expected`.
   void Expect(std::string_view what, int64_t index, double actual, double expected,
               double magnitude);
 
