@@ -83,6 +83,15 @@ bool CpuHasAvx512Bf16() {
 #endif
 }
 
+bool CpuHasAvx512Vnni() {
+#if defined(__x86_64__)
+  static const bool has = __builtin_cpu_supports("avx512vnni") != 0;
+  return has;
+#else
+  return false;
+#endif
+}
+
 ScopedCpuIsa::ScopedCpuIsa(CpuIsa isa) : before_(Active()) {
   CHECK(isa <= BestCpuIsa()) << "this machine does not run " << CpuIsaName(isa);
   Active() = isa;

@@ -7,6 +7,7 @@
 #include "base/check.h"
 #include "kernels/common/cpu_isa.h"
 #include "kernels/gated_activation/gated_activation.h"
+#include "kernels/gemm/gemm_codes.h"
 #include "kernels/gemm/gemm_cuda.h"
 #include "kernels/gemm/gemm_layout.h"
 #include "kernels/lora/lora.h"
@@ -16,6 +17,7 @@
 namespace graft {
 
 GRAFT_CPU_OP(Gemm, GemmCpuArgs)
+GRAFT_CPU_OP(GemmCodes, GemmCpuArgs)
 
 namespace {
 
@@ -132,6 +134,11 @@ char* Scratch(int64_t bytes) {
 
 }  // namespace
 
+int64_t GemmWeight::State::panel_bytes() const {
+  if (!format.is_plain()) return GemmCodesLayout(format, n, k).panel_bytes();
+  return num_steps() * kGemmStepBytes;
+}
+
 GemmWeight::GemmWeight() = default;
 GemmWeight::GemmWeight(GemmWeight&&) noexcept = default;
 GemmWeight& GemmWeight::operator=(GemmWeight&&) noexcept = default;
@@ -142,9 +149,7 @@ int64_t GemmWeight::k() const { return state_ == nullptr ? 0 : state_->k; }
 WeightFormat GemmWeight::format() const {
   return state_ == nullptr ? WeightFormat(DType::kF32) : state_->format;
 }
-int64_t GemmWeight::bytes() const {
-  return state_ == nullptr ? 0 : state_->panels.bytes() + state_->scales.bytes();
-}
+int64_t GemmWeight::bytes() const { return state_ == nullptr ? 0 : state_->panels.bytes(); }
 
 GemmWeight GemmWeight::Pack(const WeightSource& source, const WeightFormat& format,
                             Stream& stream) {
@@ -168,6 +173,30 @@ GemmWeight GemmWeight::Pack(const WeightSource& source, const WeightFormat& form
       PackPanel(source, *state, panel, state->panels.as<char>() + panel * state->panel_bytes());
     }
   });
+  weight.state_ = std::move(state);
+  return weight;
+}
+
+GemmWeight GemmWeight::PackCodes(const CodeSource& source, const WeightFormat& format,
+                                 Stream& stream) {
+  CHECK(!format.is_plain() && (format.bits == 4 || format.bits == 8)) << format.bits << " bits";
+  CHECK(format.scale_numbers >= source.k() || format.scale_numbers % 32 == 0)
+      << format.scale_numbers << " numbers a scale";
+  CHECK(stream.device.is_cpu()) << "codes on " << stream.device.ToString();
+  auto state = std::make_unique<State>();
+  state->format = format;
+  state->n = source.n();
+  state->k = source.k();
+  const GemmCodesLayout layout(format, state->n, state->k);
+  state->panels = Buffer(layout.bytes());
+  // Shared out as in Pack.
+  stream.cpu_threads->ParallelFor(layout.num_panels, 1, [&](int64_t begin, int64_t end) {
+    for (int64_t panel = begin; panel < end; ++panel) {
+      PackCodesPanel(source, format, panel,
+                     state->panels.as<char>() + panel * layout.panel_bytes());
+    }
+  });
+  GemmWeight weight;
   weight.state_ = std::move(state);
   return weight;
 }
@@ -198,13 +227,16 @@ GemmWeight GemmWeight::Random(std::span<const DrawnRows> parts, int64_t k, float
 
 int64_t GemmWeight::BytesFor(int64_t n, int64_t k, const WeightFormat& format,
                              const Device& device) {
-  const int64_t scales = n * format.ScaleBytes(k);
-  if (!device.is_cpu()) return n * format.RowBytes(GemmCudaStride(k)) + scales;
+  if (!format.is_plain()) {
+    CHECK(device.is_cpu()) << "codes on " << device.ToString();
+    return GemmCodesLayout(format, n, k).bytes();
+  }
+  if (!device.is_cpu()) return n * format.RowBytes(GemmCudaStride(k));
   State state;
   state.n = n;
   state.k = k;
   state.format = format;
-  return state.num_panels() * state.panel_bytes() + scales;
+  return state.num_panels() * state.panel_bytes();
 }
 
 GemmWeight GemmWeight::Transposed(Stream& stream, const std::function<void()>& pause) const {
@@ -292,11 +324,13 @@ void ActivateGemm(const GemmArgs& args, DType weight_dtype, int64_t n, Stream& s
                   stream);
 }
 
-int64_t GemmScratchBytes(int64_t m, int64_t k, DType dtype, int num_threads) {
-  const int64_t num_steps = (k * DTypeBytes(dtype) + 3) / 4;
-  const int64_t num_blocks = (num_steps + kGemmBlockSteps - 1) / kGemmBlockSteps;
+int64_t GemmScratchBytes(int64_t m, int64_t k, const WeightFormat& format, int num_threads) {
   const int64_t copies =
       std::max<int64_t>(std::min(m, kGemmRowsMax), std::min(m, kGemmOwnCopyRowsMax) * num_threads);
+  if (!format.is_plain())
+    return copies * GemmCodesLayout(format, 1, k).num_blocks * kGemmDigitsBytes;
+  const int64_t num_steps = (k * DTypeBytes(format.operands) + 3) / 4;
+  const int64_t num_blocks = (num_steps + kGemmBlockSteps - 1) / kGemmBlockSteps;
   return copies * num_blocks * kGemmScratchRowBytes;
 }
 
@@ -341,9 +375,13 @@ void Gemm(const GemmArgs& args, Stream& stream) {
                     .n = state.n,
                     .k = state.k,
                     .num_steps = state.num_steps(),
+                    .panel_bytes = state.panel_bytes(),
                     .dtype = state.dtype(),
-                    .scratch = Scratch(GemmScratchBytes(args.m, state.k, state.dtype(),
+                    .format = state.format,
+                    .scratch = Scratch(GemmScratchBytes(args.m, state.k, state.format,
                                                         stream.cpu_threads->num_threads()))};
+  CHECK(state.format.is_plain() || args.x_is_fp32)
+      << "codes beside x in " << DTypeName(slice.dtype);
   const int64_t x_bytes = DTypeBytes(args.x_is_fp32 ? DType::kF32 : state.dtype());
   const int64_t num_slices = (args.m + kGemmRowsMax - 1) / kGemmRowsMax;
   for (int64_t i = 0; i < num_slices; ++i) {
@@ -351,7 +389,7 @@ void Gemm(const GemmArgs& args, Stream& stream) {
     slice.gemm.m = args.m * (i + 1) / num_slices - begin;
     slice.gemm.x = static_cast<const char*>(args.x) + begin * args.x_stride * x_bytes;
     slice.gemm.y = args.y + begin * args.y_stride;
-    GemmCpu(slice, stream);
+    state.format.is_plain() ? GemmCpu(slice, stream) : GemmCodesCpu(slice, stream);
   }
   if (args.epilogue.lora != nullptr) LoraExpand(*args.epilogue.lora, stream);
   if (args.epilogue.activated != nullptr) ActivateGemm(args, state.dtype(), state.n, stream);

@@ -8,6 +8,7 @@
 #include <memory>
 #include <span>
 
+#include "kernels/gemm/code_source.h"
 #include "kernels/gemm/weight_format.h"
 #include "kernels/gemm/weight_source.h"
 #include "kernels/lora/lora.h"
@@ -28,6 +29,8 @@ class GemmWeight {
                          Stream& stream) {
     return Pack(StackedTensors(parts), format, stream);
   }
+  // The source's codes, of a format that is not plain. On the CPU.
+  static GemmWeight PackCodes(const CodeSource& source, const WeightFormat& format, Stream& stream);
   // RandomNumbers, drawn where the weight lives.
   static GemmWeight Random(std::span<const DrawnRows> parts, int64_t k, float deviation,
                            DType dtype, Stream& stream);
@@ -114,7 +117,7 @@ void Gemm(const GemmArgs& args, Stream& stream);
 
 // What Gemm keeps beside its operands on the CPU, in the thread that calls it, after calls of up to
 // m rows and weights of up to k columns.
-int64_t GemmScratchBytes(int64_t m, int64_t k, DType dtype, int num_threads);
+int64_t GemmScratchBytes(int64_t m, int64_t k, const WeightFormat& format, int num_threads);
 
 // Whether a Gemm can add LoRA inside, for weights and adapters of these types.
 bool GemmTakesLora(DType dtype, DType adapters, const Device& device);

@@ -4,14 +4,10 @@
 // construction. docs/inside/kernels.md has the reasons and the figures.
 #include <cstring>
 
-#include "kernels/common/simd.h"
-#include "kernels/common/unroll.h"
-#include "kernels/gemm/gemm_layout.h"
+#include "kernels/gemm/gemm_run.h"
 
 namespace graft::GRAFT_CPU_NAMESPACE {
 namespace {
-
-constexpr int kVecs = static_cast<int>(kGemmPanel) / Vec::kLanes;
 
 // Rows of a tile: as many accumulators as leave registers for the operands.
 #if defined(GRAFT_ISA_AVX512)
@@ -24,21 +20,6 @@ constexpr int kRowsWiden = 2;
 constexpr int kRowsF32 = 2;
 constexpr int kRowsWiden = 2;
 #endif
-
-template <int kRows>
-struct Tile {
-  Vec sum[kRows][kVecs];
-};
-
-// Calls function(v) for each vector of a panel. Lanes of one float are left to the vectoriser.
-template <typename Function>
-__attribute__((always_inline)) inline void ForEachVec(const Function& function) {
-#if defined(GRAFT_ISA_AVX512) || defined(GRAFT_ISA_AVX2)
-  Unroll<kVecs>(function);
-#else
-  for (int v = 0; v < kVecs; ++v) function(v);
-#endif
-}
 
 // The ways to multiply kSteps steps of a panel by those of each row of x. kXBytes is the size of a
 // step in the copy of x, kXRow the distance between rows, kStepK the values of k in a step. Copy
@@ -219,13 +200,6 @@ struct RefinedDotMath {
 };
 #endif
 
-// What the memory system should fetch while a tile is computed: two lines `step` / 2 apart, `step`
-// bytes further with every step of k. step 0 re-reads a line at hand, which costs nothing.
-struct Prefetch {
-  const char* begin;
-  int64_t step;
-};
-
 template <typename Math, int kRows>
 __attribute__((noinline)) void ComputeTile(const char* x, const char* w, int64_t num_steps,
                                            Prefetch prefetch, Tile<kRows>& out) {
@@ -253,141 +227,36 @@ __attribute__((noinline)) void ComputeTile(const char* x, const char* w, int64_t
   out = tile;
 }
 
-// What the epilogue makes of the sums of a row, but LoRA, for the panel's columns that exist.
-void StoreRow(const Vec* sum, const GemmArgs& args, int64_t row, int64_t column, int64_t n) {
-  const GemmEpilogue& ends = args.epilogue;
-  float* y = args.y + row * args.y_stride + column;
-  for (int v = 0; v < kVecs; ++v) {
-    const int64_t first = int64_t{v} * Vec::kLanes;
-    const int64_t rest = n - column - first;
-    if (rest <= 0) return;
-    const int lanes = rest < Vec::kLanes ? static_cast<int>(rest) : Vec::kLanes;
-    Vec value = sum[v];
-    if (ends.bias != nullptr) value = value + Vec::LoadPartial(ends.bias + column + first, lanes);
-    if (ends.accumulate) {
-      value = Fma(Vec::Set(ends.scale), value, Vec::LoadPartial(y + first, lanes));
-    }
-    value.StorePartial(y + first, lanes);
+// What GemmRun wants, of the ways above.
+template <typename Steps>
+struct Stepwise {
+  using Source = typename Steps::Source;
+  static constexpr int kRowsMax = Steps::kRowsMax;
+  static constexpr int64_t kXRow = Steps::kXRow;
+
+  static int64_t BlockK(const GemmCpuArgs&) { return kGemmBlockSteps * Steps::kStepK; }
+  static void Copy(const Source* x, int64_t k, int64_t /*block_k*/, char* out) {
+    Steps::Copy(x, k, out);
   }
-}
-
-template <typename Math>
-class GemmRun {
- public:
-  explicit GemmRun(const GemmCpuArgs& args)
-      : args_(args),
-        num_blocks_((args.num_steps + kGemmBlockSteps - 1) / kGemmBlockSteps),
-        num_tiles_((args.gemm.m + Math::kRowsMax - 1) / Math::kRowsMax) {}
-
-  void Run(Stream& stream) {
-    const int num_threads = stream.cpu_threads->num_threads();
-    const int64_t num_panels = (args_.n + kGemmPanel - 1) / kGemmPanel;
-    const int64_t weight_bytes = num_panels * args_.num_steps * kGemmStepBytes;
-    if (num_threads == 1 || weight_bytes * args_.gemm.m <= kSerialBytesMax) {
-      CopyX(0, num_tiles_, args_.scratch);
-      ComputePanels(0, num_panels, args_.scratch);
-      return;
-    }
-    if (args_.gemm.m > kGemmOwnCopyRowsMax) {
-      stream.cpu_threads->ParallelFor(
-          num_tiles_, 1, [&](int64_t begin, int64_t end) { CopyX(begin, end, args_.scratch); });
-      stream.cpu_threads->ParallelFor(num_panels, 1, [&](int64_t begin, int64_t end) {
-        ComputePanels(begin, end, args_.scratch);
-      });
-      return;
-    }
-    // A few rows: a copy per thread costs less than waiting for a common one.
-    stream.cpu_threads->Run([&](int worker_idx) {
-      const int64_t begin = num_panels * worker_idx / num_threads;
-      const int64_t end = num_panels * (worker_idx + 1) / num_threads;
-      if (begin == end) return;
-      char* scratch = args_.scratch + worker_idx * args_.gemm.m * num_blocks_ * Math::kXRow;
-      CopyX(0, num_tiles_, scratch);
-      ComputePanels(begin, end, scratch);
-    });
+  template <int kRows>
+  static void Compute(const GemmCpuArgs& args, const char* x, const char* w, Prefetch prefetch,
+                      Tile<kRows>& tile) {
+    ComputeTile<Steps, kRows>(x, w, args.num_steps, prefetch, tile);
   }
-
- private:
-  // Below this product of weight bytes and rows, waking the other threads costs more than they
-  // save.
-  static constexpr int64_t kSerialBytesMax = 128 << 10;
-
-  // Tiles share the rows evenly: 16 rows are 8 + 8, not 14 + 2.
-  int64_t TileBegin(int64_t tile) const { return args_.gemm.m * tile / num_tiles_; }
-
-  // Copies the rows of tiles [begin, end) into blocks: [tile][block][row][kXRow bytes].
-  void CopyX(int64_t begin, int64_t end, char* scratch) const {
-    using Source = typename Math::Source;
-    constexpr int64_t kBlockK = kGemmBlockSteps * Math::kStepK;
-    for (int64_t tile = begin; tile < end; ++tile) {
-      const int64_t row_begin = TileBegin(tile);
-      const int64_t rows = TileBegin(tile + 1) - row_begin;
-      char* out = scratch + row_begin * num_blocks_ * Math::kXRow;
-      for (int64_t block = 0; block < num_blocks_; ++block) {
-        const int64_t k_begin = block * kBlockK;
-        const int64_t k = args_.k - k_begin < kBlockK ? args_.k - k_begin : kBlockK;
-        for (int64_t row = 0; row < rows; ++row, out += Math::kXRow) {
-          Math::Copy(static_cast<const Source*>(args_.gemm.x) +
-                         (row_begin + row) * args_.gemm.x_stride + k_begin,
-                     k, out);
-        }
-      }
-    }
-  }
-
-  void ComputePanels(int64_t begin, int64_t end, const char* scratch) const {
-    const int64_t panel_bytes = args_.num_steps * kGemmStepBytes;
-    for (int64_t panel = begin; panel < end; ++panel) {
-      const char* w = args_.panels + panel * panel_bytes;
-      for (int64_t tile = 0; tile < num_tiles_; ++tile) {
-        Prefetch prefetch{w, 0};
-        if (num_tiles_ == 1) {
-          prefetch = {w + kPrefetchBytes, kGemmStepBytes};
-        } else if (tile < 2 && panel + 1 < end) {
-          // The first two tiles fetch half of the next panel each.
-          prefetch = {w + panel_bytes + tile * panel_bytes / 2, kGemmStepBytes / 2};
-        }
-        ComputeRows(scratch, w, tile, panel * kGemmPanel, prefetch);
-      }
-    }
-  }
-
-  void ComputeRows(const char* scratch, const char* w, int64_t tile_idx, int64_t column,
-                   Prefetch prefetch) const {
-    const int64_t row_begin = TileBegin(tile_idx);
-    const int64_t rows = TileBegin(tile_idx + 1) - row_begin;
-    const char* x = scratch + row_begin * num_blocks_ * Math::kXRow;
-    Unroll<Math::kRowsMax>([&](auto index) {
-      constexpr int kRows = decltype(index)::value + 1;
-      if (rows != kRows) return;
-      Tile<kRows> tile;
-      ComputeTile<Math, kRows>(x, w, args_.num_steps, prefetch, tile);
-      for (int r = 0; r < kRows; ++r) {
-        StoreRow(tile.sum[r], args_.gemm, row_begin + r, column, args_.n);
-      }
-    });
-  }
-
-  // Far enough ahead to hide the way from memory at full bandwidth (measured: 4 KiB is too near).
-  static constexpr int64_t kPrefetchBytes = 12288;
-
-  const GemmCpuArgs args_;
-  const int64_t num_blocks_;
-  const int64_t num_tiles_;
 };
 
 }  // namespace
 
 void Gemm(const GemmCpuArgs& args, Stream& stream) {
-  if (args.dtype == DType::kF32) return GemmRun<F32Math>(args).Run(stream);
+  if (args.dtype == DType::kF32) return GemmRun<Stepwise<F32Math>>(args).Run(stream);
 #if defined(GRAFT_ISA_AVX512)
   if (CpuHasAvx512Bf16()) {
-    if (args.gemm.x_is_fp32) return GemmRun<RefinedDotMath>(args).Run(stream);
-    return GemmRun<DotMath>(args).Run(stream);
+    if (args.gemm.x_is_fp32) return GemmRun<Stepwise<RefinedDotMath>>(args).Run(stream);
+    return GemmRun<Stepwise<DotMath>>(args).Run(stream);
   }
 #endif
-  if (args.gemm.x_is_fp32) return GemmRun<WidenMath<float>>(args).Run(stream);
-  GemmRun<WidenMath<Bfloat16>>(args).Run(stream);
+  if (args.gemm.x_is_fp32) return GemmRun<Stepwise<WidenMath<float>>>(args).Run(stream);
+  GemmRun<Stepwise<WidenMath<Bfloat16>>>(args).Run(stream);
 }
 
 }  // namespace graft::GRAFT_CPU_NAMESPACE

@@ -16,18 +16,17 @@ inline constexpr int64_t kGemmPanel = 32;
 inline constexpr int64_t kGemmStepBytes = 128;  // kGemmPanel x 4 bytes
 
 struct GemmWeight::State {
-  Buffer panels;  // [num_panels][num_steps][kGemmPanel][4 bytes]
-  Buffer scales;  // [n][k / format.scale_numbers] fp32, where the format has scales
+  Buffer panels;  // [num_panels][num_steps][kGemmPanel][4 bytes]; of codes: gemm_codes.h
   int64_t n = 0;
   int64_t k = 0;
   WeightFormat format = DType::kF32;
 
   DType dtype() const { return format.operands; }
   int64_t num_panels() const { return (n + kGemmPanel - 1) / kGemmPanel; }
-  // Values of k in one step.
+  // Values of k in one step of plain numbers.
   int64_t step_k() const { return 32 / format.bits; }
   int64_t num_steps() const { return (k + step_k() - 1) / step_k(); }
-  int64_t panel_bytes() const { return num_steps() * kGemmStepBytes; }
+  int64_t panel_bytes() const;
 };
 
 // What one compiled copy of the kernel takes: plain data, sliced to at most kGemmRowsMax rows.
@@ -37,7 +36,9 @@ struct GemmCpuArgs {
   int64_t n = 0;
   int64_t k = 0;
   int64_t num_steps = 0;
+  int64_t panel_bytes = 0;
   DType dtype = DType::kF32;
+  WeightFormat format = DType::kF32;
   char* scratch = nullptr;  // see kGemmBlockSteps; 64-byte aligned
 };
 

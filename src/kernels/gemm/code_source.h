@@ -1,0 +1,50 @@
+// Weights as codes of few bits: where they come from, and what makes them of plain numbers.
+// Immutable; any thread.
+#pragma once
+
+#include <cstdint>
+
+#include "kernels/gemm/weight_format.h"
+#include "kernels/gemm/weight_source.h"
+
+namespace graft {
+
+// What a block of codes of a row shares.
+struct CodeScale {
+  float scale = 0.0f;
+  float zero = 0.0f;  // of integers with zero points
+};
+
+// Where the codes of a weight come from while it is packed.
+class CodeSource {
+ public:
+  virtual ~CodeSource() = default;
+
+  virtual int64_t n() const = 0;
+  virtual int64_t k() const = 0;
+  // Row n: a byte for each of k codes, and a scale for each block of format.scale_numbers.
+  virtual void ReadRow(int64_t n, uint8_t* codes, CodeScale* scales) const = 0;
+};
+
+// Plain numbers rounded to codes of `format`, which has no zero points. NF4 takes a block's largest
+// magnitude as its scale, as bitsandbytes does, and integers of 8 bits one that gives it the code
+// 127. Integers of 4 bits take the scale, among some smaller ones, that has the least squared
+// error: what is larger is clipped. Borrows the numbers.
+class RoundedCodes : public CodeSource {
+ public:
+  RoundedCodes(const WeightSource& numbers, const WeightFormat& format)
+      : numbers_(numbers), format_(format) {}
+
+  int64_t n() const override { return numbers_.n(); }
+  int64_t k() const override { return numbers_.k(); }
+  void ReadRow(int64_t n, uint8_t* codes, CodeScale* scales) const override;
+
+ private:
+  const WeightSource& numbers_;
+  const WeightFormat format_;
+};
+
+// The number that a code stands for.
+float NumberOfCode(const WeightFormat& format, uint8_t code, const CodeScale& scale);
+
+}  // namespace graft
