@@ -9,9 +9,8 @@ void PackCodesPanel(const CodeSource& source, const WeightFormat& format, int64_
                     char* out) {
   const GemmCodesLayout layout(format, source.n(), source.k());
   const int64_t k = source.k();
-  const int64_t num_scales = (k + format.scale_numbers - 1) / format.scale_numbers;
   std::vector<uint8_t> codes(static_cast<size_t>(layout.num_blocks * layout.block_k));
-  std::vector<CodeScale> scales(static_cast<size_t>(num_scales));
+  std::vector<CodeScale> scales(static_cast<size_t>(NumScales(format, k)));
   std::memset(out, 0, static_cast<size_t>(layout.panel_bytes()));
   const int64_t num_rows = std::min(kGemmPanel, source.n() - panel * kGemmPanel);
   for (int64_t column = 0; column < num_rows; ++column) {

@@ -74,4 +74,9 @@ struct WeightFormat {
   bool operator==(const WeightFormat&) const = default;
 };
 
+// Scales of a row of k numbers.
+constexpr int64_t NumScales(const WeightFormat& format, int64_t k) {
+  return format.scale_numbers == 0 ? 0 : (k + format.scale_numbers - 1) / format.scale_numbers;
+}
+
 }  // namespace graft

@@ -1,0 +1,110 @@
+// Rows of numbers rounded to codes (code_source.h), a block at a time.
+#include "kernels/common/simd.h"
+#include "kernels/gemm/code_rounding.h"
+
+namespace graft::GRAFT_CPU_NAMESPACE {
+namespace {
+
+// A clip of a block's range by so many steps of this size is tried for 4 bits: weights of a normal
+// distribution lose least at 0.8 to 0.9 of the range.
+constexpr int kClipSteps = 12;
+constexpr float kClipStep = 0.03f;
+
+template <typename Function>
+void ForEachPart(int64_t n, const Function& function) {
+  for (int64_t i = 0; i < n; i += Vec::kLanes) {
+    function(i, n - i < Vec::kLanes ? static_cast<int>(n - i) : Vec::kLanes);
+  }
+}
+
+float LargestMagnitude(const float* block, int64_t n) {
+  Vec largest = Vec::Zero();
+  ForEachPart(n, [&](int64_t i, int lanes) {
+    const Vec x = Vec::LoadPartial(block + i, lanes);
+    largest = Max(largest, Max(x, Vec::Zero() - x));
+  });
+  return largest.Max();
+}
+
+// Codes less their middle.
+Vec Centred(Vec x, Vec inverse, float middle) {
+  return Max(Vec::Set(-middle), Min(Round(x * inverse), Vec::Set(middle - 1.0f)));
+}
+
+float SquaredError(const float* block, int64_t n, float scale, float middle) {
+  const Vec inverse = Vec::Set(1.0f / scale);
+  Vec error = Vec::Zero();
+  ForEachPart(n, [&](int64_t i, int lanes) {
+    const Vec x = Vec::LoadPartial(block + i, lanes);
+    const Vec lost = x - Centred(x, inverse, middle) * Vec::Set(scale);
+    error = Fma(lost, lost, error);
+  });
+  return error.Sum();
+}
+
+// Symmetric integers have one code more below zero than above, which is of use where the largest
+// magnitude is negative: a scale of either sign is tried.
+float IntegerScale(const float* block, int64_t n, int32_t bits) {
+  const auto middle = static_cast<float>(1 << (bits - 1));
+  const float largest = LargestMagnitude(block, n);
+  if (largest == 0.0f) return 0.0f;
+  if (bits == 8) return largest / (middle - 1.0f);
+  float best = 0.0f, least = 0.0f;
+  for (int step = 0; step < kClipSteps; ++step) {
+    const float clipped = largest * (1.0f - kClipStep * static_cast<float>(step));
+    for (const float scale : {clipped / middle, -clipped / middle}) {
+      const float error = SquaredError(block, n, scale, middle);
+      if (best != 0.0f && error >= least) continue;
+      best = scale;
+      least = error;
+    }
+  }
+  return best;
+}
+
+// A scale whose inverse is not finite leaves zeros.
+float InverseOf(float scale) {
+  const float inverse = 1.0f / scale;
+  return inverse - inverse == 0.0f ? inverse : 0.0f;
+}
+
+// The nearest of NF4's numbers, the lower one where two are as near (bitsandbytes compares with the
+// middles by >).
+uint8_t Normal4Code(float number) {
+  uint8_t code = 0;
+  for (int i = 0; i < 15; ++i) {
+    code += number > 0.5f * (kNormal4Numbers[i] + kNormal4Numbers[i + 1]) ? 1 : 0;
+  }
+  return code;
+}
+
+}  // namespace
+
+void RoundToCodes(const RoundToCodesArgs& args, Stream& /*stream*/) {
+  const WeightFormat& format = args.format;
+  const auto middle = static_cast<float>(1 << (format.bits - 1));
+  float* scale = args.scales;
+  for (int64_t begin = 0; begin < args.k; begin += format.scale_numbers, ++scale) {
+    const float* block = args.numbers + begin;
+    uint8_t* codes = args.codes + begin;
+    const int64_t rest = args.k - begin;
+    const int64_t n = rest < format.scale_numbers ? rest : format.scale_numbers;
+    if (format.codes == WeightCodes::kNormal4) {
+      *scale = LargestMagnitude(block, n);
+      const float inverse = InverseOf(*scale);
+      for (int64_t i = 0; i < n; ++i) codes[i] = Normal4Code(block[i] * inverse);
+      continue;
+    }
+    *scale = IntegerScale(block, n, format.bits);
+    const Vec inverse = Vec::Set(InverseOf(*scale));
+    ForEachPart(n, [&](int64_t i, int lanes) {
+      float centred[Vec::kLanes];
+      Centred(Vec::LoadPartial(block + i, lanes), inverse, middle).Store(centred);
+      for (int lane = 0; lane < lanes; ++lane) {
+        codes[i + lane] = static_cast<uint8_t>(static_cast<int32_t>(centred[lane] + middle));
+      }
+    });
+  }
+}
+
+}  // namespace graft::GRAFT_CPU_NAMESPACE
