@@ -14,8 +14,8 @@ struct ArithmeticParts {
   ServedTypes types;
   int32_t page_tokens = 0;
   int32_t ranks = 1;  // that share the products
-  // The format of a base whose weights are codes in its files: another one, or the same model in
-  // plain numbers, gives other tokens. "" for plain numbers.
+  // The format of a base that is codes in its files: another one, or the same model in plain
+  // numbers, gives other tokens. "" for plain numbers.
   std::string base_codes = "";
 };
 

@@ -7,7 +7,7 @@
 #include <cstring>
 
 #include "base/sha256.h"
-#include "model/quantised_folder.h"
+#include "model/quantised_test_util.h"
 #include "model/quantised_format.h"
 #include "tensor/allocations.h"
 

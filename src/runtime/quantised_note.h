@@ -1,5 +1,5 @@
-// What the start says of a base whose weights are codes, before it is read: the format, its bytes
-// in the files, and what the numbers made of them take. One thread.
+// What the start says of a base with weights of codes, before it is read: the format, its bytes in
+// the files, and what the numbers made of them take. One thread.
 #pragma once
 
 #include <string>
