@@ -8,9 +8,9 @@
 #include <string>
 #include <string_view>
 
-#include "adapters/python_regex.h"
 #include "base/strings.h"
 #include "model/family.h"
+#include "model/python_regex.h"
 
 namespace graft {
 namespace {

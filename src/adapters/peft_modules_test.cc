@@ -8,7 +8,7 @@
 #include <set>
 
 #include "adapters/adapter_test_util.h"
-#include "adapters/python_regex.h"
+#include "model/python_regex.h"
 #include "base/file.h"
 #include "model/family.h"
 

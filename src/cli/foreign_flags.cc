@@ -20,8 +20,8 @@ constexpr ForeignFlag kVllmFlags[] = {
      "and "
      "adapters"},
     {"quantization",
-     "leave it out: weights are served in bf16, fp16 or fp32 (--dtype), and quantised ones are not "
-     "read"},
+     "leave it out: the model's config.json says it, and bitsandbytes' NF4, compressed-tensors' "
+     "pack-quantized, GPTQ and AWQ are read (docs/weights.md)"},
     {"tensor-parallel-size", "use --tensor-parallel"},
     {"pipeline-parallel-size", "there is none; --tensor-parallel shares a model out over GPUs"},
     {"data-parallel-size", "use graft runner once a GPU, and graft frontend before them"},

@@ -349,6 +349,11 @@ class CheckpointMerge {
 }  // namespace
 
 Status MergeAdapter(const MergeOrder& order, const ModelConfig& config) {
+  if (config.quantisation.has_value()) {
+    return UnimplementedError(order.model + " is " + config.quantisation->text +
+                              ", and adapters are merged into plain numbers: give the model in 16 "
+                              "bits that it was made of as --model");
+  }
   signal(SIGXFSZ, SIG_IGN);  // a file that becomes too large fails, and what was written goes
   return CheckpointMerge(order, config).Run();
 }

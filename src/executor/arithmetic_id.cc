@@ -39,6 +39,7 @@ std::string NameOfTypes(const ServedTypes& types) {
 std::string MakeArithmeticId(const Device& device, const ArithmeticParts& parts) {
   std::string id = "k" + std::to_string(kKernelsVersion) + " " + ProcessorOf(device);
   id += " " + NameOfTypes(parts.types);
+  if (!parts.base_codes.empty()) id += " base-" + parts.base_codes;
   id += " page" + std::to_string(parts.page_tokens) + " ranks" + std::to_string(parts.ranks);
   return id;
 }

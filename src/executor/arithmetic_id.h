@@ -14,6 +14,9 @@ struct ArithmeticParts {
   ServedTypes types;
   int32_t page_tokens = 0;
   int32_t ranks = 1;  // that share the products
+  // The format of a base that is codes in its files: another one, or the same model in plain
+  // numbers, gives other tokens. "" for plain numbers.
+  std::string base_codes = "";
 };
 
 // For example "k2 cpu-avx512bf16 bf16 kv-fp16 page16 ranks1". Servers of one cluster compare it, so

@@ -32,5 +32,12 @@ TEST(ArithmeticIdTest, EveryTypeThatDiffersStandsInIt) {
   EXPECT_THAT(IdOf(types), HasSubstr(" bf16 weights-fp32 kv-fp16"));
 }
 
+TEST(ArithmeticIdTest, TheFormatOfTheBaseStandsInIt) {
+  EXPECT_THAT(MakeArithmeticId(Device{}, {.types = TypesOf(DType::kBF16),
+                                          .page_tokens = 16,
+                                          .base_codes = "NF4-of-bitsandbytes"}),
+              HasSubstr(" bf16 kv-fp16 base-NF4-of-bitsandbytes page16"));
+}
+
 }  // namespace
 }  // namespace graft

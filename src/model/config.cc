@@ -56,7 +56,6 @@ constexpr RefusedKind kRefusedKinds[] = {
 // with these added; anything but absent, null, false, 0 or empty is refused, but of the families
 // that read the field (ModelFamily::own_fields).
 constexpr std::string_view kFieldsNotComputed[] = {
-    "quantization_config",
     "compression_config",
     "num_experts",
     "num_local_experts",
@@ -340,6 +339,10 @@ Result<ModelConfig> ParseModelConfig(const Json& json) {
     ASSIGN_OR_RETURN(config.bos_token_id, fields.Int("bos_token_id", 0, config.vocab_size - 1));
   }
   RETURN_IF_ERROR(ReadEos(fields, config.vocab_size, config.eos_token_ids));
+  const Json* const quantisation = fields.Find("quantization_config");
+  if (quantisation != nullptr && !IsNeutral(*quantisation)) {
+    ASSIGN_OR_RETURN(config.quantisation, ParseQuantisation(*quantisation));
+  }
   return config;
 }
 

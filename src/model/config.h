@@ -13,6 +13,7 @@
 #include "base/json_fwd.h"
 #include "base/status.h"
 #include "layers/layer_spec.h"
+#include "model/quantisation_config.h"
 #include "tensor/dtype.h"
 
 namespace graft {
@@ -76,7 +77,8 @@ struct ModelConfig : ModelShape {
   std::vector<LayerSpec> layers;   // [num_layers]
   std::vector<RopeConfig> ropes = {{}};
 
-  std::optional<DType> dtype;  // what the config says the checkpoint holds
+  std::optional<DType> dtype;                      // what the config says the checkpoint holds
+  std::optional<QuantisationConfig> quantisation;  // of a checkpoint whose weights are codes
   std::optional<int32_t> bos_token_id;
   std::vector<int32_t> eos_token_ids;  // any of them ends a sequence; may be empty
   // What was not taken from generation_config.json, and why.

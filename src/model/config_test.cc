@@ -92,7 +92,7 @@ TEST(ModelConfigTest, ArchitectureIsRefusedByName) {
 }
 
 TEST(ModelConfigTest, FieldsThatChangeTheComputationAreRefusedByName) {
-  const Json cases = {{"quantization_config", {{"quant_method", "awq"}}},
+  const Json cases = {{"quantization_config", {{"quant_method", "fp8"}}},
                       {"hidden_act", "gelu"},
                       {"partial_rotary_factor", 0.5},
                       {"num_experts", 8},

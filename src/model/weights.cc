@@ -1,114 +1,28 @@
 #include "model/weights.h"
 
 #include <algorithm>
-#include <atomic>
-#include <bit>
 #include <cmath>
 #include <cstring>
-#include <set>
 #include <string_view>
 
 #include "base/log.h"
 #include "base/random.h"
 #include "model/family.h"
+#include "model/quantised_source.h"
 #include "model/safetensors.h"
-#include "model/tensor_rows.h"
+#include "model/tensor_source.h"
 #include "tensor/cuda_memory.h"
 
 namespace graft {
 namespace {
 
-// Elements per task when tensors are scanned or drawn.
+// Elements per task when tensors are drawn.
 constexpr int64_t kGrain = int64_t{1} << 16;
 
 constexpr char kEmbeddingName[] = "model.embed_tokens.weight";
 constexpr char kHeadName[] = "lm_head.weight";
 constexpr std::string_view kWeight = ".weight";
 constexpr std::string_view kBias = ".bias";
-
-// Where a model's tensors come from, by HF's names. Views live until Release().
-class TensorSource {
- public:
-  virtual ~TensorSource() = default;
-  virtual Result<TensorView> Get(const std::string& name, const std::vector<int64_t>& shape) = 0;
-  // Refuses numbers that no weight has, in what is used of a tensor.
-  virtual Status Check(const std::string& /*name*/, const TensorView& /*used*/) {
-    return OkStatus();
-  }
-  // Whether the checkpoint has a tensor that it may lack.
-  virtual bool Has(const std::string& name) const = 0;
-  void* Allocate(int64_t bytes) { return live_.emplace_back(bytes).data(); }
-  void Release() { live_.clear(); }
-
- private:
-  std::vector<Buffer> live_;
-};
-
-// An exponent of all ones is NaN or Inf, in each of the three formats.
-template <typename Bits>
-bool HasAllOnesExponent(const char* data, int64_t begin, int64_t end, Bits exponent) {
-  bool found = false;
-  for (int64_t i = begin; i < end; ++i) {
-    Bits bits;
-    std::memcpy(&bits, data + i * static_cast<int64_t>(sizeof(Bits)), sizeof(Bits));
-    found |= (bits & exponent) == exponent;
-  }
-  return found;
-}
-
-bool IsFinite(const TensorView& tensor, Stream& stream) {
-  std::atomic<bool> found{false};
-  const char* data = static_cast<const char*>(tensor.data);
-  stream.cpu_threads->ParallelFor(tensor.num_elements(), kGrain, [&](int64_t begin, int64_t end) {
-    bool here = false;
-    switch (tensor.dtype) {
-      case DType::kF32:
-        here = HasAllOnesExponent<uint32_t>(data, begin, end, 0x7f800000u);
-        break;
-      case DType::kBF16:
-        here = HasAllOnesExponent<uint16_t>(data, begin, end, 0x7f80u);
-        break;
-      case DType::kF16:
-        here = HasAllOnesExponent<uint16_t>(data, begin, end, 0x7c00u);
-        break;
-    }
-    if (here) found.store(true, std::memory_order_relaxed);
-  });
-  return !found.load();
-}
-
-class FileSource : public TensorSource {
- public:
-  FileSource(const SafetensorsSet& files, Stream& stream) : files_(files), stream_(stream) {}
-
-  Result<TensorView> Get(const std::string& name, const std::vector<int64_t>& shape) override {
-    ASSIGN_OR_RETURN(TensorView tensor, files_.Tensor(name));
-    if (tensor.shape != shape) {
-      return InvalidArgumentError("tensor " + name + " has shape " + SizesText(tensor.shape) +
-                                  ", config.json asks for " + SizesText(shape));
-    }
-    used_.insert(name);
-    // Kernels read whole elements; a file may put them at odd addresses.
-    if (std::bit_cast<uintptr_t>(tensor.data) % static_cast<uint64_t>(DTypeBytes(tensor.dtype))) {
-      void* aligned = Allocate(tensor.bytes());
-      std::memcpy(aligned, tensor.data, static_cast<size_t>(tensor.bytes()));
-      tensor.data = aligned;
-    }
-    return tensor;
-  }
-  Status Check(const std::string& name, const TensorView& used) override {
-    if (IsFinite(used, stream_)) return OkStatus();
-    return DataLossError("tensor " + name + " holds NaN or Inf; the file is damaged");
-  }
-  bool Has(const std::string& name) const override { return files_.Contains(name); }
-
-  bool used(const std::string& name) const { return used_.contains(name); }
-
- private:
-  const SafetensorsSet& files_;
-  Stream& stream_;
-  std::set<std::string> used_;
-};
 
 // Norms do nothing; everything else is uniform with the standard deviation 0.02 that HF starts
 // from. Uniform, because a benchmark cares that numbers stay in range, and it costs a tenth of
@@ -367,6 +281,9 @@ class Builder {
     std::vector<TensorView> views;
     for (const Part& part : parts) {
       ASSIGN_OR_RETURN(TensorView whole, source_.Get(part.name, part.shape));
+      if (part.columns.has_value() && part.columns->size() != part.shape[1]) {
+        RETURN_IF_ERROR(source_.CheckColumnsApart(part.name));
+      }
       std::vector<IndexRange> rows = part.rows;
       if (rows.empty()) rows.push_back({0, part.shape[0]});
       for (const IndexRange& range : rows) {
@@ -420,11 +337,16 @@ class Builder {
 };
 
 // What is in the files and was not used: refused where it is part of a module that we compute.
-Status CheckUnused(const SafetensorsSet& files, const FileSource& source,
-                   const ModelConfig& config) {
+Status CheckUnused(const FileSource& source, const ModelConfig& config) {
   std::vector<std::string> foreign;
-  for (const std::string& name : files.Names()) {
+  int64_t num_cache_scales = 0;
+  for (const std::string& name : source.files().Names()) {
     if (source.used(name)) continue;
+    if (IsScaleOfCache(name)) {
+      ++num_cache_scales;
+      continue;
+    }
+    if (config.quantisation.has_value() && IsBiasOfZeros(source.files(), name)) continue;
     // A table of frequencies that old checkpoints carry; computed here.
     if (name.ends_with("rotary_emb.inv_freq")) continue;
     const bool is_ours = name.starts_with("model.layers.") || name.starts_with("model.norm.") ||
@@ -435,6 +357,12 @@ Status CheckUnused(const SafetensorsSet& files, const FileSource& source,
                                 " of this config.json has no such tensor");
     }
     foreign.push_back(name);
+  }
+  if (num_cache_scales > 0) {
+    LOG_INFO(
+        "{} scales of an 8-bit cache (k_scale, v_scale) are read over: keys and values are "
+        "not kept in 8 bits",
+        num_cache_scales);
   }
   if (!foreign.empty()) {
     LOG_WARN("{} tensors belong to no part of the model and are not read: {}{}", foreign.size(),
@@ -508,9 +436,14 @@ Result<ModelWeights> LoadWeights(const std::string& model_dir, const ModelConfig
   }
   ASSIGN_OR_RETURN(const SafetensorsSet files, SafetensorsSet::Open(model_dir));
   FileSource source(files, stream);
-  Result<ModelWeights> weights = Builder(config, shard, types, source, stream, progress).Build();
+  std::unique_ptr<QuantisedSource> quantised;
+  if (config.quantisation.has_value()) {
+    ASSIGN_OR_RETURN(quantised, QuantisedSource::Make(source, *config.quantisation, stream));
+  }
+  TensorSource& tensors = quantised ? static_cast<TensorSource&>(*quantised) : source;
+  Result<ModelWeights> weights = Builder(config, shard, types, tensors, stream, progress).Build();
   if (!weights.ok()) return weights;
-  RETURN_IF_ERROR(CheckUnused(files, source, config));
+  RETURN_IF_ERROR(CheckUnused(source, config));
   return weights;
 }
 

@@ -15,6 +15,7 @@
 #include "runtime/adapter_texts.h"
 #include "runtime/answer_grammars.h"
 #include "runtime/progress.h"
+#include "runtime/quantised_note.h"
 #include "runtime/worker_command.h"
 
 namespace graft {
@@ -106,6 +107,10 @@ Result<std::unique_ptr<LoadedModel>> Load(const RuntimeOptions& options, const s
   model->name = options.model_name;
   if (model->name.empty()) {
     model->name = shape.empty() ? ModelNameOf(options.model) : "random";
+  }
+  if (shape.empty()) {
+    ASSIGN_OR_RETURN(const std::string note, QuantisedNote(options.model, model->shape()));
+    if (!note.empty()) LOG_INFO("{}", note);
   }
   RETURN_IF_ERROR(CheckModelFits(options, *model, !shape.empty(), check));
   RETURN_IF_ERROR(ConnectRanks(options, communicator, model.get()));
@@ -470,7 +475,8 @@ void Runtime::BeginReadAhead() {
 std::string Runtime::arithmetic_id() const {
   return MakeArithmeticId(model_->device, {.types = model_->weights.types,
                                            .page_tokens = limits().page_tokens,
-                                           .ranks = model_->shard.num_ranks});
+                                           .ranks = model_->shard.num_ranks,
+                                           .base_codes = QuantisedWord(model_->config)});
 }
 
 Status Runtime::ReadPins() {

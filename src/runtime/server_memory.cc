@@ -132,7 +132,8 @@ void AddWeights(const ServedShape& shape, bool drawn, MemorySum* sum) {
   sum->Add("weights in " + std::string(DTypeName(shape.types.operands)) + Flags("--dtype"),
            WeightsBytes(shape.config, shape.types, shape.device, shape.num_ranks));
   if (!shape.device.is_cpu()) sum->Add("kernels and the driver, about", kDriverBytes);
-  if (shape.device.is_cpu() && !drawn) return;
+  // Plain numbers are packed out of the mapped files.
+  if (shape.device.is_cpu() && !drawn && !shape.config.quantisation.has_value()) return;
   sum->AddOnHost("reading them, a tensor at a time",
                  WeightsReadingBytes(shape.config, shape.types));
 }

@@ -57,7 +57,7 @@ int64_t PagesPerContext(const ExecutorLimits& limits);
 Status CheckPage(const ExecutorLimits& limits);
 
 // What a process takes once: the weights, a GPU's driver, and where the weights are `drawn` at
-// random or a GPU's, what making them takes beside them.
+// random, a GPU's, or made of codes, what making them takes beside them.
 void AddWeights(const ServedShape& shape, bool drawn, MemorySum* sum);
 // What the ranks exchange through; nothing for one rank.
 void AddRanks(const RuntimeOptions& options, const ServedShape& shape, MemorySum* sum,

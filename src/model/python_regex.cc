@@ -1,4 +1,4 @@
-#include "adapters/python_regex.h"
+#include "model/python_regex.h"
 
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include <pcre2.h>

@@ -1,7 +1,8 @@
-// Python's `re` over PCRE2, for the regexes in adapter configs, matched against module paths
-// (ASCII, one line). Constructs that the two read differently, or that Python does not have, are
-// refused by name, so a pattern that compiles here means what PEFT meant. Untrusted patterns are
-// bounded in length and in matching steps. One thread at a time.
+// Python's `re` over PCRE2, for the regexes in configs of adapters and of quantised models, matched
+// against module paths (ASCII, one line). Constructs that the two read differently, or that Python
+// does not have, are refused by name, so a pattern that compiles here means what PEFT, or the
+// library that quantised, meant. Untrusted patterns are bounded in length and in matching steps.
+// One thread at a time.
 #pragma once
 
 #include <cstdint>

@@ -1,0 +1,128 @@
+// What tests of quantised checkpoints share: a folder of tests/goldens/quantised in memory, to be
+// spoilt and written, its twin of plain numbers, and weights as numbers that can be compared. For
+// tests only.
+#pragma once
+
+#include <algorithm>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/file.h"
+#include "model/model_test_util.h"
+#include "model/quantised_source.h"
+#include "model/weights.h"
+
+namespace graft::testing {
+
+inline std::string QuantisedPath(const std::string& name) {
+  return SourcePath("tests/goldens/quantised/" + name);
+}
+
+class QuantisedFolder {
+ public:
+  explicit QuantisedFolder(const std::string& path)
+      : config(*ParseJsonFile(path + "/config.json")) {
+    const SafetensorsFile file = *SafetensorsFile::Open(path + "/model.safetensors");
+    for (const auto& [name, entry] : file.entries()) {
+      const std::span<const char> bytes = *file.Bytes(name);
+      tensors.push_back({name, entry.dtype, entry.shape, std::string(bytes.begin(), bytes.end())});
+    }
+  }
+
+  // The tensor with this end of its name, which one has.
+  TestTensor& Find(std::string_view end) {
+    for (TestTensor& tensor : tensors) {
+      if (tensor.name.ends_with(end)) return tensor;
+    }
+    CHECK(false) << end;
+    __builtin_unreachable();
+  }
+  void Remove(std::string_view end) {
+    CHECK(std::erase_if(tensors, [&](const TestTensor& one) { return one.name.ends_with(end); }))
+        << end;
+  }
+  Json& quantisation() { return config["quantization_config"]; }
+
+  void Write(const std::string& dir) const {
+    WriteFile(dir + "/config.json", config.dump());
+    WriteFile(dir + "/model.safetensors", SafetensorsBytes(tensors));
+  }
+  Result<ModelWeights> Load(Stream& stream, const Shard& shard = {}) const {
+    const TempDir dir;
+    Write(dir.path());
+    const Result<ModelConfig> read = LoadModelConfig(dir.path());
+    if (!read.ok()) return read.status();
+    const ServedTypes types = TypesOf(ServingDType(*read, std::nullopt, {}), {});
+    return LoadWeights(dir.path(), *read, types, stream, {}, shard);
+  }
+  std::string Refusal() const {
+    ThreadPool threads(2);
+    Stream stream{Device{}, &threads};
+    return Load(stream).status().ToString();
+  }
+
+  // The same model with the numbers that the codes stand for.
+  QuantisedFolder Twin() const {
+    const TempDir dir;
+    Write(dir.path());
+    const ModelConfig read = *LoadModelConfig(dir.path());
+    ThreadPool threads(1);
+    Stream stream{Device{}, &threads};
+    const SafetensorsSet files = *SafetensorsSet::Open(dir.path());
+    FileSource plain(files, stream);
+    const std::unique_ptr<QuantisedSource> source =
+        std::move(*QuantisedSource::Make(plain, *read.quantisation, stream));
+    QuantisedFolder twin = *this;
+    twin.config.erase("quantization_config");
+    for (const StoredProjection& projection : StoredProjections(read)) {
+      const LoraModuleShape shape = ShapeOfStoredProjection(read, projection);
+      for (int32_t layer = 0; layer < read.num_layers; ++layer) {
+        const std::string module = LoraModulePath(read, layer, projection.first);
+        const TensorView numbers = *source->Get(module + ".weight", {shape.out, shape.in});
+        std::erase_if(twin.tensors, [&](const TestTensor& one) {
+          return one.name.starts_with(module + ".") && !one.name.ends_with(".bias");
+        });
+        const char* const bytes = static_cast<const char*>(numbers.data);
+        twin.tensors.push_back({module + ".weight",
+                                numbers.dtype == DType::kF32    ? "F32"
+                                : numbers.dtype == DType::kBF16 ? "BF16"
+                                                                : "F16",
+                                numbers.shape, std::string(bytes, bytes + numbers.bytes())});
+      }
+    }
+    return twin;
+  }
+
+  Json config;
+  std::vector<TestTensor> tensors;
+};
+
+// What the model's products make of inputs that tell all columns apart.
+inline std::vector<float> ProductsOf(const ModelWeights& weights, Stream& stream) {
+  std::vector<float> all;
+  const auto add = [&](const GemmWeight& weight) {
+    constexpr int64_t kRows = 2;
+    std::vector<float> x(static_cast<size_t>(kRows * weight.k()));
+    std::vector<float> y(static_cast<size_t>(kRows * weight.n()));
+    for (size_t i = 0; i < x.size(); ++i) x[i] = static_cast<float>(i * 7919 % 1009) / 1009.0f;
+    Gemm({.x = x.data(),
+          .x_stride = weight.k(),
+          .m = kRows,
+          .weight = &weight,
+          .y = y.data(),
+          .y_stride = weight.n(),
+          .x_is_fp32 = true},
+         stream);
+    all.insert(all.end(), y.begin(), y.end());
+  };
+  for (const LayerWeights& layer : weights.layers) {
+    for (const GemmWeight* weight : {&layer.qkv, &layer.o, &layer.gate_up, &layer.down}) {
+      add(*weight);
+    }
+  }
+  add(weights.lm_head);
+  return all;
+}
+
+}  // namespace graft::testing

@@ -1,0 +1,58 @@
+// TensorSource: where a model's tensors come from while its weights are made, by HF's names:
+// files, codes in files that are numbers once read (quantised_source.h), or numbers drawn at
+// random. One thread.
+#pragma once
+
+#include <cstdint>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+#include "model/safetensors.h"
+#include "tensor/buffer.h"
+#include "tensor/stream.h"
+
+namespace graft {
+
+// Views live until Release().
+class TensorSource {
+ public:
+  virtual ~TensorSource() = default;
+  virtual Result<TensorView> Get(const std::string& name, const std::vector<int64_t>& shape) = 0;
+  // Refuses numbers that no weight has, in what is used of a tensor.
+  virtual Status Check(const std::string& /*name*/, const TensorView& /*used*/) {
+    return OkStatus();
+  }
+  // Refuses a matrix of which ranks cannot have some columns each.
+  virtual Status CheckColumnsApart(const std::string& /*name*/) { return OkStatus(); }
+  // Whether the checkpoint has a tensor that it may lack.
+  virtual bool Has(const std::string& name) const = 0;
+  void* Allocate(int64_t bytes) { return live_.emplace_back(bytes).data(); }
+  void Release() { live_.clear(); }
+
+ private:
+  std::vector<Buffer> live_;
+};
+
+// Plain tensors of a checkpoint's files, which it borrows.
+class FileSource : public TensorSource {
+ public:
+  FileSource(const SafetensorsSet& files, Stream& stream) : files_(files), stream_(stream) {}
+
+  // kNotFound: there is none; kInvalidArgument: it has another shape; kUnimplemented: its dtype.
+  Result<TensorView> Get(const std::string& name, const std::vector<int64_t>& shape) override;
+  Status Check(const std::string& name, const TensorView& used) override;
+  bool Has(const std::string& name) const override { return files_.Contains(name); }
+
+  const SafetensorsSet& files() const { return files_; }
+  void Use(const std::string& name) { used_.insert(name); }
+  bool used(const std::string& name) const { return used_.contains(name); }
+
+ private:
+  const SafetensorsSet& files_;
+  Stream& stream_;
+  std::set<std::string> used_;
+};
+
+}  // namespace graft
