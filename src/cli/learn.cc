@@ -17,6 +17,7 @@
 #include "cli/learn_texts.h"
 #include "learn/trainable.h"
 #include "request/adapter_name.h"
+#include "runtime/weights_kept.h"
 #include "tuning/encoder_folder.h"
 
 namespace graft {
@@ -88,6 +89,10 @@ Result<ModelConfig> CheckModel(LearnOptions& options) {
   ASSIGN_OR_RETURN(ModelConfig config, LoadModelConfig(options.runtime.model));
   ASSIGN_OR_RETURN(const Device device, PickDevice(options.runtime.device));
   RETURN_IF_ERROR(CheckTrainable(config, device));
+  if (options.runtime.weights == WeightsKept::kAuto) options.runtime.weights = WeightsKept::kPlain;
+  ASSIGN_OR_RETURN(const ServedTypes types,
+                   ChooseServedTypes(options.runtime, config, DType::kBF16, device));
+  RETURN_IF_ERROR(CheckTrainableWeights(types));
   if (options.runtime.limits.sequences_max == 0) {
     options.runtime.limits.sequences_max = device.is_cpu() ? kSequencesOnCpu : kSequencesOnGpu;
   }
@@ -175,6 +180,7 @@ Command LearnCommand() {
     if (row.name == "device") {
       row.help = "a GPU trains in bf16 with heads of 64 to 96, 128 and 256 on Hopper";
     }
+    if (row.name == "weights") row.help = "auto and plain alike: training needs numbers";
   }
   return {.name = "learn",
           .help =

@@ -12,6 +12,7 @@
 #include "cli/start_checks.h"
 #include "cli/tracing.h"
 #include "runtime/runtime.h"
+#include "runtime/weights_kept.h"
 #include "tuning/learning_service.h"
 
 namespace graft {
@@ -27,7 +28,7 @@ void LogStart(const ServeOptions& options, const LoadedModel& model, Runtime& ru
               uint16_t port, int64_t begin_ns) {
   const ExecutorLimits& limits = runtime.limits();
   LOG_INFO("{} on {} in {}: {:.0f} MiB of weights, {} threads", model.name,
-           DescribeDevice(model.device), DTypeName(model.weights.types.operands),
+           DescribeDevice(model.device), WeightFormatText(model.weights.types.weights),
            static_cast<double>(model.weights.bytes()) / (1 << 20), model.threads->num_threads());
   constexpr double kMib = 1 << 20;
   LOG_INFO(

@@ -21,10 +21,14 @@ std::string ProcessorOf(const Device& device) {
 std::string NameOfTypes(const ServedTypes& types) {
   std::string name(DTypeName(types.operands));
   if (!types.weights.is_plain()) {
-    name += " weights-" + std::to_string(types.weights.bits) + "bit";
+    name += types.weights.codes == WeightCodes::kNormal4
+                ? " weights-nf4"
+                : " weights-int" + std::to_string(types.weights.bits);
+    name += "-of-" + std::to_string(types.weights.scale_numbers);
   } else if (types.weights != types.operands) {
     name += " weights-" + std::string(DTypeName(types.weights.operands));
   }
+  if (types.keeps_codes) name += " codes";
   if (types.embeddings != types.operands) {
     name += " embeddings-" + std::string(DTypeName(types.embeddings));
   }

@@ -26,8 +26,10 @@ TEST(ArithmeticIdTest, EveryTypeThatDiffersStandsInIt) {
   types.adapters = DType::kF32;
   EXPECT_THAT(IdOf(types), HasSubstr(" bf16 adapters-fp32 kv-fp16"));
   types = TypesOf(DType::kBF16);
-  types.weights = {DType::kBF16, /*bits=*/4, /*numbers_per_scale=*/64};
-  EXPECT_THAT(IdOf(types), HasSubstr(" bf16 weights-4bit kv-fp16"));
+  types.weights = WeightFormat::Integers(DType::kBF16, 4, 128);
+  EXPECT_THAT(IdOf(types), HasSubstr(" bf16 weights-int4-of-128 kv-fp16"));
+  types.weights = WeightFormat::Normal4(DType::kBF16);
+  EXPECT_THAT(IdOf(types), HasSubstr(" bf16 weights-nf4-of-64 kv-fp16"));
   types.weights = DType::kF32;
   EXPECT_THAT(IdOf(types), HasSubstr(" bf16 weights-fp32 kv-fp16"));
 }

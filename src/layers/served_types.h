@@ -9,11 +9,12 @@
 namespace graft {
 
 struct ServedTypes {
-  WeightFormat weights = DType::kF32;  // the matrices of the projections and of the head
+  WeightFormat weights = DType::kF32;  // the matrices of the projections; the head's are plain
   DType operands = DType::kF32;        // what products take them as
   DType embeddings = DType::kF32;      // the table of embeddings, and virtual tokens of its kind
   DType adapters = DType::kF32;        // the rows of A and B
   DType kv = DType::kF32;              // keys and values in pages
+  bool keeps_codes = false;            // matrices that files hold as codes stay so, where they can
 
   // What products read on their other side, and so do LoRA's. On the CPU it is fp32, because
   // rounding it to bf16 in every layer would cost more than half of what is precise.

@@ -54,4 +54,9 @@ Status CheckTrainableOnGpu(const ModelConfig& config, DType dtype, const Device&
   return OkStatus();
 }
 
+Status CheckTrainableWeights(const ServedTypes& types) {
+  if (types.weights.is_plain() && !types.keeps_codes) return OkStatus();
+  return NotTrainable("weights that are codes: add --weights plain");
+}
+
 }  // namespace graft

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "base/status.h"
+#include "layers/served_types.h"
 #include "model/config.h"
 #include "tensor/device.h"
 #include "tensor/dtype.h"
@@ -13,5 +14,8 @@ namespace graft {
 Status CheckTrainable(const ModelConfig& config, const Device& device);
 // kUnimplemented names what of the model in this dtype a GPU does not train.
 Status CheckTrainableOnGpu(const ModelConfig& config, DType dtype, const Device& device);
+
+// kUnimplemented where weights are, or may be, codes: a gradient goes back through numbers.
+Status CheckTrainableWeights(const ServedTypes& types);
 
 }  // namespace graft

@@ -29,10 +29,9 @@ class QuantisedSource : public TensorSource {
   Status CheckColumnsApart(const std::string& name) override;
   bool Has(const std::string& name) const override;
 
-  // The codes of MODULE.weight [shape], which borrow the files; null where it is stored as numbers.
   // Errors name a tensor or a field.
   Result<std::unique_ptr<PackedMatrix>> Packed(const std::string& name,
-                                               const std::vector<int64_t>& shape);
+                                               const std::vector<int64_t>& shape) override;
 
  private:
   QuantisedSource(FileSource& files, const QuantisationConfig& config, ModuleSchemes schemes,

@@ -4,11 +4,13 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <set>
 #include <string>
 #include <vector>
 
 #include "base/status.h"
+#include "model/packed_matrix.h"
 #include "model/safetensors.h"
 #include "tensor/buffer.h"
 #include "tensor/stream.h"
@@ -20,6 +22,11 @@ class TensorSource {
  public:
   virtual ~TensorSource() = default;
   virtual Result<TensorView> Get(const std::string& name, const std::vector<int64_t>& shape) = 0;
+  // The weight as the codes that the files hold, which borrow them; null where it is numbers.
+  virtual Result<std::unique_ptr<PackedMatrix>> Packed(const std::string& /*name*/,
+                                                       const std::vector<int64_t>& /*shape*/) {
+    return std::unique_ptr<PackedMatrix>();
+  }
   // Refuses numbers that no weight has, in what is used of a tensor.
   virtual Status Check(const std::string& /*name*/, const TensorView& /*used*/) {
     return OkStatus();

@@ -8,6 +8,7 @@
 #include "base/log.h"
 #include "base/random.h"
 #include "model/family.h"
+#include "model/matrix_codes.h"
 #include "model/quantised_source.h"
 #include "model/safetensors.h"
 #include "model/tensor_source.h"
@@ -110,7 +111,7 @@ class Builder {
         ASSIGN_OR_RETURN(other_head, OtherHead(table_of(kHeadName), table));
         if (other_head.data() != nullptr) table.data = other_head.data();
       }
-      weights.lm_head = GemmWeight::Pack({&table, 1}, types_.weights, stream_);
+      weights.lm_head = GemmWeight::Pack({&table, 1}, types_.operands, stream_);
     }
     weights.embedding = MoveToDevice(std::move(embedding), stream_);
     for (int32_t layer = 0; layer < config_.num_layers; ++layer) {
@@ -122,7 +123,7 @@ class Builder {
     }
     ASSIGN_OR_RETURN(weights.final_norm, Norm("model.norm", config_.hidden_size));
     if (!config_.tied_embeddings) {
-      ASSIGN_OR_RETURN(weights.lm_head, Matrix({table_of(kHeadName)}));
+      ASSIGN_OR_RETURN(weights.lm_head, Matrix({table_of(kHeadName)}, types_.operands));
     }
     return weights;
   }
@@ -159,11 +160,13 @@ class Builder {
   }
 
   Status BuildProjections(int32_t i, LayerWeights& layer) {
-    ASSIGN_OR_RETURN(layer.qkv, Matrix(PartsOf(i, LoraModule::kQ, LoraModule::kV, kWeight)));
-    ASSIGN_OR_RETURN(layer.o, Matrix(PartsOf(i, LoraModule::kO, LoraModule::kO, kWeight)));
-    ASSIGN_OR_RETURN(layer.gate_up,
-                     Matrix(PartsOf(i, LoraModule::kGate, LoraModule::kUp, kWeight)));
-    ASSIGN_OR_RETURN(layer.down, Matrix(PartsOf(i, LoraModule::kDown, LoraModule::kDown, kWeight)));
+    const auto matrix = [&](LoraModule first, LoraModule last) {
+      return Matrix(PartsOf(i, first, last, kWeight), types_.weights);
+    };
+    ASSIGN_OR_RETURN(layer.qkv, matrix(LoraModule::kQ, LoraModule::kV));
+    ASSIGN_OR_RETURN(layer.o, matrix(LoraModule::kO, LoraModule::kO));
+    ASSIGN_OR_RETURN(layer.gate_up, matrix(LoraModule::kGate, LoraModule::kUp));
+    ASSIGN_OR_RETURN(layer.down, matrix(LoraModule::kDown, LoraModule::kDown));
     return OkStatus();
   }
 
@@ -250,11 +253,38 @@ class Builder {
   }
 
   // The parts stacked and packed for GEMM.
-  Result<GemmWeight> Matrix(const std::vector<Part>& parts) {
+  Result<GemmWeight> Matrix(const std::vector<Part>& parts, const WeightFormat& format) {
+    if (types_.keeps_codes) {
+      ASSIGN_OR_RETURN(const auto codes, CodesOf(parts));
+      if (codes != nullptr) {
+        GemmWeight weight = GemmWeight::PackCodes(*codes, codes->format(), stream_);
+        Finish(parts);
+        return weight;
+      }
+    }
     ASSIGN_OR_RETURN(const std::vector<TensorView> views, Get(parts));
-    GemmWeight weight = GemmWeight::Pack(views, types_.weights, stream_);
+    const StackedTensors numbers(views);
+    GemmWeight weight = format.is_plain()
+                            ? GemmWeight::Pack(numbers, format, stream_)
+                            : GemmWeight::PackCodes(RoundedCodes(numbers, format), format, stream_);
     Finish(parts);
     return weight;
+  }
+
+  // The parts as codes; null where they are numbers, or have to become numbers.
+  Result<std::unique_ptr<StackedCodes>> CodesOf(const std::vector<Part>& parts) {
+    std::vector<CodesPart> all;
+    for (const Part& part : parts) {
+      ASSIGN_OR_RETURN(std::shared_ptr<const PackedMatrix> matrix,
+                       source_.Packed(part.name, part.shape));
+      if (matrix == nullptr) return std::unique_ptr<StackedCodes>();
+      std::vector<IndexRange> rows = part.rows;
+      if (rows.empty()) rows.push_back({0, part.shape[0]});
+      for (const IndexRange& range : rows) {
+        all.push_back({matrix, range, part.columns.value_or(IndexRange{0, part.shape[1]})});
+      }
+    }
+    return StackedCodes::Make(std::move(all), types_.operands);
   }
 
   // The parts one after the other, as they are.
@@ -393,21 +423,26 @@ int64_t WeightsBytes(const ModelConfig& config, const ServedTypes& types, const 
                      int32_t num_ranks) {
   const int64_t hidden = config.hidden_size;
   const int64_t intermediate = config.intermediate_size;
-  const auto matrix = [&](int64_t n, int64_t k) {
-    return GemmWeight::BytesFor(n, k, types.weights, device);
-  };
+  const MatrixFormats formats(config, types);
   int64_t floats = hidden;  // the last norm
-  for (const LayerSpec& layer : config.layers) {
-    floats += config.norm_elements(layer);
+  int64_t matrices = 0;
+  for (int32_t i = 0; i < config.num_layers; ++i) {
+    floats += config.norm_elements(config.layers[i]);
     if (config.qkv_bias) floats += config.qkv_size();
     if (config.o_bias) floats += hidden;
     if (config.mlp_bias) floats += 2 * intermediate + hidden;
+    const auto matrix = [&](LoraModule first, LoraModule last, int64_t n, int64_t k) {
+      return GemmWeight::BytesFor(n, k, formats.Of(i, first, last), device);
+    };
+    matrices += matrix(LoraModule::kQ, LoraModule::kV, config.qkv_size(), hidden) +
+                matrix(LoraModule::kO, LoraModule::kO, hidden, config.q_size()) +
+                matrix(LoraModule::kGate, LoraModule::kUp, 2 * intermediate, hidden) +
+                matrix(LoraModule::kDown, LoraModule::kDown, hidden, intermediate);
   }
-  const int64_t layer_bytes = matrix(config.qkv_size(), hidden) + matrix(hidden, config.q_size()) +
-                              matrix(2 * intermediate, hidden) + matrix(hidden, intermediate);
   const int64_t words = VocabularySliceMax(config, num_ranks);
-  return words * hidden * DTypeBytes(types.embeddings) + matrix(words, hidden) +
-         config.num_layers * layer_bytes + floats * int64_t{sizeof(float)};
+  return words * hidden * DTypeBytes(types.embeddings) +
+         GemmWeight::BytesFor(words, hidden, types.operands, device) + matrices +
+         floats * int64_t{sizeof(float)};
 }
 
 int64_t WeightsReadingBytes(const ModelConfig& config, const ServedTypes& types) {

@@ -15,11 +15,12 @@ Result<std::string> QuantisedNote(const std::string& folder, const ServedShape& 
   for (const SafetensorsFile& file : files.files()) bytes += file.file_bytes();
   const int64_t in_memory = WeightsBytes(shape.config, shape.types, shape.device, shape.num_ranks);
   const QuantisationConfig& quantisation = *shape.config.quantisation;
-  std::string note = "the base is " + quantisation.text + ", " + BytesText(bytes) +
-                     " in its files; its weights become " +
-                     std::string(DTypeName(shape.types.operands)) + " while they are read, " +
-                     BytesText(in_memory) + " in memory" +
-                     (shape.num_ranks > 1 ? " of each rank" : "");
+  std::string note =
+      "the base is " + quantisation.text + ", " + BytesText(bytes) + " in its files; its weights " +
+      (shape.types.keeps_codes ? "stay codes where kernels take them, and else become "
+                               : "become ") +
+      std::string(DTypeName(shape.types.operands)) + " while they are read, " +
+      BytesText(in_memory) + " in memory" + (shape.num_ranks > 1 ? " of each rank" : "");
   if (!quantisation.read_over.empty()) {
     note += "; not applied: quantization_config." + Joined(quantisation.read_over, ", ");
   }

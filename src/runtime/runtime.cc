@@ -16,6 +16,7 @@
 #include "runtime/answer_grammars.h"
 #include "runtime/progress.h"
 #include "runtime/quantised_note.h"
+#include "runtime/weights_kept.h"
 #include "runtime/worker_command.h"
 
 namespace graft {
@@ -49,7 +50,8 @@ Result<std::unique_ptr<LoadedModel>> PrepareModel(const RuntimeOptions& options,
   model->rank_config = ShardConfig(model->config, shard.num_ranks);
   const DType dtype = shape.empty() ? ServingDType(model->config, options.dtype, model->device)
                                     : options.dtype.value_or(DType::kBF16);
-  model->weights.types = TypesOf(dtype, model->device);
+  ASSIGN_OR_RETURN(model->weights.types,
+                   ChooseServedTypes(options, model->config, dtype, model->device));
   return model;
 }
 

@@ -222,6 +222,11 @@ std::vector<Option> ModelOptionRows(RuntimeOptions& o) {
       {"model", ModelFolder(o.model), "HF model folder (config.json, *.safetensors)"}};
   for (Option& row : DeviceOptionRows(o.device, o.threads)) rows.push_back(std::move(row));
   rows.push_back(DTypeOptionRow(o.dtype));
+  rows.push_back(
+      {"weights", OneOf(o.weights, kWeightsKeptWords),
+       "what the layers' matrices are kept as, on the CPU: auto, the codes of a quantised "
+       "model; plain, numbers; int8, int4, nf4, codes that are made of plain numbers "
+       "while they are read. A GPU has numbers"});
   rows.push_back({"memory-gib", Number(o.memory_gib, AtLeast(0)),
                   "GiB that all may take of the device's memory, weights included; more is refused "
                   "at start; 0: what is free"});

@@ -56,6 +56,20 @@ inline constexpr OptionWord<RankTransport> kRankTransportWords[] = {
 inline constexpr OptionWord<std::optional<DType>> kServingDTypeWords[] = {
     {std::nullopt, "auto"}, {DType::kBF16, "bf16"}, {DType::kF16, "fp16"}, {DType::kF32, "fp32"}};
 
+// What the matrices of a base's layers are kept as.
+enum class WeightsKept : uint8_t {
+  kAuto,   // on the CPU the codes of a quantised checkpoint; else numbers
+  kPlain,  // numbers in --dtype
+  kInt8,   // codes, made of plain numbers while they are read
+  kInt4,
+  kNf4,
+};
+inline constexpr OptionWord<WeightsKept> kWeightsKeptWords[] = {{WeightsKept::kAuto, "auto"},
+                                                                {WeightsKept::kPlain, "plain"},
+                                                                {WeightsKept::kInt8, "int8"},
+                                                                {WeightsKept::kInt4, "int4"},
+                                                                {WeightsKept::kNf4, "nf4"}};
+
 struct RuntimeOptions {
   std::string model;                        // HF folder
   std::string adapters;                     // folder of PEFT folders; "" for none
@@ -63,7 +77,8 @@ struct RuntimeOptions {
   AdapterTextUse adapter_text = AdapterTextUse::kAdapter;
   std::string model_name;  // "" for the folder's name
   DeviceChoice device;
-  std::optional<DType> dtype;           // none: the checkpoint's
+  std::optional<DType> dtype;  // none: the checkpoint's
+  WeightsKept weights = WeightsKept::kAuto;
   std::string registry;                 // SQLite file; "" to forget at exit
   std::string adapter_hashes = "auto";  // file that remembers them: see MakeHashMemory
   int threads = 0;                      // of the kernels, of all ranks together; 0: one per core

@@ -10,6 +10,7 @@
 #include "model/kv_pool.h"
 #include "model/weights.h"
 #include "runtime/page_size.h"
+#include "runtime/weights_kept.h"
 
 namespace graft {
 namespace {
@@ -129,7 +130,9 @@ Status CheckPage(const ExecutorLimits& limits) {
 }
 
 void AddWeights(const ServedShape& shape, bool drawn, MemorySum* sum) {
-  sum->Add("weights in " + std::string(DTypeName(shape.types.operands)) + Flags("--dtype"),
+  const bool is_codes = !shape.types.weights.is_plain();
+  sum->Add("weights in " + WeightFormatText(shape.types.weights) +
+               Flags(is_codes ? "--weights" : "--dtype"),
            WeightsBytes(shape.config, shape.types, shape.device, shape.num_ranks));
   if (!shape.device.is_cpu()) sum->Add("kernels and the driver, about", kDriverBytes);
   // Plain numbers are packed out of the mapped files.

@@ -192,6 +192,7 @@ Status LearningService::CheckTrains() const {
         "training beside the serving does not go with --tensor-parallel so far: make the adapter "
         "by graft learn, or serve with --tensor-parallel 1");
   }
+  RETURN_IF_ERROR(CheckTrainableWeights(model_->weights.types));
   if (model_->device.is_cpu()) return CheckTrainable(model_->config, model_->device);
   return CheckTrainableOnGpu(model_->config, model_->weights.types.operands, model_->device);
 }

@@ -380,7 +380,7 @@ void Gemm(const GemmArgs& args, Stream& stream) {
                     .format = state.format,
                     .scratch = Scratch(GemmScratchBytes(args.m, state.k, state.format,
                                                         stream.cpu_threads->num_threads()))};
-  CHECK(state.format.is_plain() || args.x_is_fp32)
+  CHECK(state.format.is_plain() || args.x_is_fp32 || slice.dtype == DType::kF32)
       << "codes beside x in " << DTypeName(slice.dtype);
   const int64_t x_bytes = DTypeBytes(args.x_is_fp32 ? DType::kF32 : state.dtype());
   const int64_t num_slices = (args.m + kGemmRowsMax - 1) / kGemmRowsMax;

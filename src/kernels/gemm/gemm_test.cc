@@ -477,14 +477,14 @@ TEST(GemmTest, OlderCardsKernelEqualsReference) {
 
 // Half a byte for a number, and a scale for some of them.
 TEST(GemmTest, AFormatSaysWhatAWeightTakes) {
-  constexpr WeightFormat kFourBits{DType::kBF16, /*code_bits=*/4, /*numbers_per_scale=*/32};
+  constexpr WeightFormat kFourBits = WeightFormat::Integers(DType::kBF16, 4, 32);
   EXPECT_EQ(kFourBits.RowBytes(33), 17);
-  EXPECT_EQ(kFourBits.ScaleBytes(33), 2 * 4);
+  EXPECT_EQ(NumScales(kFourBits, 33), 2);
+  EXPECT_EQ(NumScales(DType::kBF16, 33), 0);
   constexpr Device kGpu{DeviceKind::kCuda, 0};
-  EXPECT_EQ(GemmWeight::BytesFor(3, 40, kFourBits, kGpu), 3 * (20 + 8));
   EXPECT_EQ(GemmWeight::BytesFor(3, 40, DType::kBF16, kGpu), 3 * 80);
-  // A panel of 32 columns, and steps of 8 numbers.
-  EXPECT_EQ(GemmWeight::BytesFor(3, 40, kFourBits, {}), 5 * 128 + 3 * 8);
+  // A panel of 32 columns: two blocks of 32 numbers, each with its scales and 4 steps of 8 numbers.
+  EXPECT_EQ(GemmWeight::BytesFor(3, 40, kFourBits, {}), 2 * (32 * 4 + 4 * 128));
   EXPECT_EQ(GemmWeight::BytesFor(3, 40, DType::kBF16, {}), 20 * 128);
 }
 

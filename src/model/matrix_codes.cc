@@ -1,0 +1,115 @@
+#include "model/matrix_codes.h"
+
+#include <algorithm>
+#include <ranges>
+
+#include "model/lora_module.h"
+#include "model/quantisation_config.h"
+#include "model/quantised_format.h"
+
+namespace graft {
+namespace {
+
+// Kernels take blocks of these sizes, or one for all of a row.
+bool IsGroupOfKernels(int64_t group, int64_t k) { return group % 32 == 0 || group >= k; }
+
+bool IsNormal4(const PackedForm& form) {
+  return form.bits == 4 && std::ranges::equal(form.code_book, kNormal4Numbers);
+}
+
+// Whether a zero point is not the middle of the codes.
+bool HasZeroPoints(const PackedMatrix& matrix) {
+  const PackedForm& form = matrix.form();
+  if (!form.code_book.empty()) return false;
+  std::vector<uint8_t> zeros(static_cast<size_t>(form.groups));
+  const auto middle = static_cast<uint8_t>(1 << (form.bits - 1));
+  for (int64_t row = 0; row < form.n; ++row) {
+    matrix.Zeros({row, row + 1}, zeros.data());
+    if (std::ranges::any_of(zeros, [&](uint8_t zero) { return zero != middle; })) return true;
+  }
+  return false;
+}
+
+}  // namespace
+
+std::unique_ptr<StackedCodes> StackedCodes::Make(std::vector<CodesPart> parts, DType operands) {
+  const PackedForm& first = parts[0].matrix->form();
+  const bool is_normal = IsNormal4(first);
+  if (!is_normal && !first.code_book.empty()) return nullptr;
+  bool has_zero_points = false;
+  for (const CodesPart& part : parts) {
+    const PackedForm& form = part.matrix->form();
+    const int64_t group = form.group_size();
+    if (form.bits != first.bits || form.code_book != first.code_book ||
+        group != first.group_size() || !form.group_of.empty() || !IsGroupOfKernels(group, form.k) ||
+        part.columns.begin % group != 0) {
+      return nullptr;
+    }
+    has_zero_points = has_zero_points || HasZeroPoints(*part.matrix);
+  }
+  const WeightFormat format =
+      is_normal ? WeightFormat::Normal4(operands, first.group_size())
+                : WeightFormat::Integers(operands, first.bits, first.group_size(), has_zero_points);
+  return std::unique_ptr<StackedCodes>(new StackedCodes(std::move(parts), format));
+}
+
+StackedCodes::StackedCodes(std::vector<CodesPart> parts, const WeightFormat& format)
+    : parts_(std::move(parts)), format_(format) {
+  for (const CodesPart& part : parts_) n_ += part.rows.size();
+}
+
+void StackedCodes::ReadRow(int64_t n, uint8_t* codes, CodeScale* scales) const {
+  for (const CodesPart& part : parts_) {
+    if (n >= part.rows.size()) {
+      n -= part.rows.size();
+      continue;
+    }
+    const PackedMatrix& matrix = *part.matrix;
+    const int64_t groups = matrix.form().groups;
+    const IndexRange row{part.rows.begin + n, part.rows.begin + n + 1};
+    matrix.Codes(row, part.columns, codes);
+    static thread_local std::vector<float> row_scales;
+    static thread_local std::vector<uint8_t> zeros;
+    row_scales.resize(static_cast<size_t>(groups));
+    zeros.resize(static_cast<size_t>(groups));
+    matrix.Scales(row, row_scales.data());
+    if (format_.has_zero_points) matrix.Zeros(row, zeros.data());
+    const int64_t first = part.columns.begin / format_.scale_numbers;
+    const int64_t count = NumScales(format_, k());
+    for (int64_t i = first; i < first + count; ++i) {
+      *scales++ = {.scale = row_scales[i], .zero = static_cast<float>(zeros[i])};
+    }
+    return;
+  }
+}
+
+MatrixFormats::MatrixFormats(const ModelConfig& config, const ServedTypes& types)
+    : config_(config), types_(types) {
+  if (!types.keeps_codes || !config.quantisation.has_value()) return;
+  // A rule that does not compile is told when the weights are read.
+  Result<ModuleSchemes> schemes = ModuleSchemes::Compile(*config.quantisation);
+  if (schemes.ok()) schemes_ = std::make_unique<ModuleSchemes>(std::move(*schemes));
+}
+MatrixFormats::~MatrixFormats() = default;
+
+WeightFormat MatrixFormats::Of(int32_t layer, LoraModule first, LoraModule last) const {
+  if (schemes_ == nullptr) return types_.weights;
+  std::optional<CodeScheme> common;
+  for (int m = static_cast<int>(first); m <= static_cast<int>(last); ++m) {
+    const auto module = static_cast<LoraModule>(m);
+    const Result<std::optional<CodeScheme>> scheme =
+        schemes_->Of(LoraModulePath(config_, layer, module));
+    if (!scheme.ok() || !scheme->has_value() || (*scheme)->has_groups) return types_.weights;
+    if (common.has_value() && *common != **scheme) return types_.weights;
+    common = **scheme;
+  }
+  const int64_t k = ShapeOfLoraModule(config_, first).in;
+  const int64_t group = common->group_size == 0 ? k : common->group_size;
+  if (!IsGroupOfKernels(group, k)) return types_.weights;
+  if (config_.quantisation->format == &kBitsandbytesFormat) {
+    return WeightFormat::Normal4(types_.operands);
+  }
+  return WeightFormat::Integers(types_.operands, common->bits, group, !common->symmetric);
+}
+
+}  // namespace graft
