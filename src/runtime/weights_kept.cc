@@ -39,7 +39,7 @@ Result<ServedTypes> ChooseServedTypes(const RuntimeOptions& options, const Model
                                   " already; leave it out, or take the model in 16 bits");
     }
   }
-  // Whoever asks for fp32 wants the numbers that the library has.
+  // --dtype fp32 asks for the numbers that the library has.
   types.keeps_codes = is_quantised && device.is_cpu() && options.weights == WeightsKept::kAuto &&
                       options.dtype != DType::kF32;
   return types;

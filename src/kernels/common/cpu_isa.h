@@ -44,7 +44,7 @@ const char* CpuIsaName(CpuIsa isa);
 // AVX512_BF16 (vdpbf16ps): checked at run time by the ops that use it, inside their AVX-512 copy.
 bool CpuHasAvx512Bf16();
 
-// AVX512_VNNI (vpdpbusd), likewise.
+// AVX512_VNNI (vpdpbusd), checked as that is.
 bool CpuHasAvx512Vnni();
 
 // Forces a set not above BestCpuIsa() for a scope. Tests only; not thread-safe.

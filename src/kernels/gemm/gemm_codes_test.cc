@@ -21,9 +21,9 @@ using testing::IsClose;
 using testing::Output;
 using testing::Reference;
 
-// The digits of x are off by at most 1 / 65,000 of a block's largest magnitude, and NF4's numbers by
-// as much of theirs; NF4's products of low bytes, which are left out, are 1 / 33,000 of both. So a
-// product's bound has the largest x times its w, and the largest w times x.
+// The digits of x are off by at most 1 / 65,000 of a block's largest magnitude, and NF4's numbers
+// by as much of theirs; NF4's products of low bytes, which are left out, are 1 / 33,000 of both. So
+// a product's bound has the largest x times its w, and the largest w times x.
 constexpr double kDigitsTolerance = 4e-5;
 
 double Largest(const double* numbers, int64_t n) {
