@@ -316,7 +316,7 @@ def test_a_disk_without_room_is_told_before_anything_is_written(tmp_path):
         file.write(struct.pack("<Q", len(header)) + header)
         file.truncate(8 + len(header) + size)  # sparse
     done = merge("austen", tmp_path / "out", model=tmp_path / "base")
-    assert done.returncode == 1 and "the merged model takes 4096.0 GiB, " in done.stderr, done.stderr
+    assert done.returncode == 1 and "the new model takes 4096.0 GiB, " in done.stderr, done.stderr
     assert " more than the disk of " in done.stderr and "--out" in done.stderr, done.stderr
     assert not (tmp_path / "out").exists() and not (tmp_path / "out.part").exists()
 

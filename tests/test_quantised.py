@@ -102,7 +102,7 @@ def test_a_base_of_codes_answers_as_its_twin(row, column, models):
     if cell != "works":
         assert_refused(cell, *args, model=folder / "codes", adapters=folder / "adapters")
         return
-    with start(folder, "codes", *args) as server:
+    with start(folder, "codes", "--weights", "plain", *args) as server:
         found = answers(server)
         log = server.log()
     with start(folder, "numbers", *args) as server:

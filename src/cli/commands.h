@@ -12,6 +12,7 @@ Command ClusterCommand();
 Command GenerateCommand();
 Command LearnCommand();
 Command AdaptersCommand();
+Command QuantizeCommand();
 Command SimulateCommand();
 
 // All subcommands, profile and help included.

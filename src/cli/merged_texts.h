@@ -2,20 +2,19 @@
 // what the adapter says otherwise. Pure functions, but for the base's folder.
 #pragma once
 
-#include <map>
-#include <optional>
 #include <string>
 
 #include "base/adapter_text.h"
 #include "base/status.h"
+#include "cli/derived_model.h"
 #include "model/config.h"
 
 namespace graft {
 
-// What the files of the merged folder hold, by name. Nothing: the folder has no such file. Files
-// that are not named stay as they are. kInvalidArgument: base and adapter together have more end
-// tokens than a server takes, or a file of the base makes no sense.
-using MergedTexts = std::map<std::string, std::optional<std::string>>;
+// What the files of the merged folder hold, by name. Files that are not named stay as they are.
+// kInvalidArgument: base and adapter together have more end tokens than a server takes, or a file
+// of the base makes no sense.
+using MergedTexts = ChangedTexts;
 Result<MergedTexts> MergeTexts(const std::string& model_dir, const ModelConfig& config,
                                const AdapterText& text);
 

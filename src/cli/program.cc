@@ -41,9 +41,9 @@ Command GraftProgram() {
           "Every flag may also stand in a YAML or JSON file (--config) or in the environment\n"
           "(--step-tokens-max is GRAFT_STEP_TOKENS_MAX).",
       .subcommands = {ServeCommand(), RunnerCommand(), FrontendCommand(), ClusterCommand(),
-                      GenerateCommand(), LearnCommand(), AdaptersCommand(), FormerBenchCommand(),
-                      ProfileCommand(), DoctorCommand(), SimulateCommand(), WorkerCommand(),
-                      HelpCommand(GraftProgram, "graft help serve")}};
+                      GenerateCommand(), LearnCommand(), AdaptersCommand(), QuantizeCommand(),
+                      FormerBenchCommand(), ProfileCommand(), DoctorCommand(), SimulateCommand(),
+                      WorkerCommand(), HelpCommand(GraftProgram, "graft help serve")}};
 }
 
 }  // namespace graft

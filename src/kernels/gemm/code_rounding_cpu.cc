@@ -17,13 +17,15 @@ void ForEachPart(int64_t n, const Function& function) {
   }
 }
 
+// NaN where a number is none.
 float LargestMagnitude(const float* block, int64_t n) {
-  Vec largest = Vec::Zero();
+  Vec largest = Vec::Zero(), no_number = Vec::Zero();
   ForEachPart(n, [&](int64_t i, int lanes) {
     const Vec x = Vec::LoadPartial(block + i, lanes);
     largest = Max(largest, Max(x, Vec::Zero() - x));
+    no_number = Fma(x, Vec::Zero(), no_number);
   });
-  return largest.Max();
+  return largest.Max() + no_number.Sum();
 }
 
 // Codes less their middle.
@@ -42,22 +44,19 @@ float SquaredError(const float* block, int64_t n, float scale, float middle) {
   return error.Sum();
 }
 
-// Symmetric integers have one code more below zero than above, which is of use where the largest
-// magnitude is negative: a scale of either sign is tried.
+// The scale is one that bf16 holds, as files have it.
 float IntegerScale(const float* block, int64_t n, int32_t bits) {
   const auto middle = static_cast<float>(1 << (bits - 1));
-  const float largest = LargestMagnitude(block, n);
-  if (largest == 0.0f) return 0.0f;
-  if (bits == 8) return largest / (middle - 1.0f);
+  const float whole = LargestMagnitude(block, n) / (middle - 1.0f);
+  if (bits == 8 || whole == 0.0f) return ToFloat(FromFloat<Bfloat16>(whole));
   float best = 0.0f, least = 0.0f;
   for (int step = 0; step < kClipSteps; ++step) {
-    const float clipped = largest * (1.0f - kClipStep * static_cast<float>(step));
-    for (const float scale : {clipped / middle, -clipped / middle}) {
-      const float error = SquaredError(block, n, scale, middle);
-      if (best != 0.0f && error >= least) continue;
-      best = scale;
-      least = error;
-    }
+    const float clipped = whole * (1.0f - kClipStep * static_cast<float>(step));
+    const float scale = ToFloat(FromFloat<Bfloat16>(clipped));
+    const float error = SquaredError(block, n, scale, middle);
+    if (step > 0 && error >= least) continue;
+    best = scale;
+    least = error;
   }
   return best;
 }

@@ -27,9 +27,9 @@ class CodeSource {
 };
 
 // Plain numbers rounded to codes of `format`, which has no zero points. NF4 takes a block's largest
-// magnitude as its scale, as bitsandbytes does, and integers of 8 bits one that gives it the code
-// 127. Integers of 4 bits take the scale, among some smaller ones, that has the least squared
-// error: what is larger is clipped. Borrows the numbers.
+// magnitude as its scale, as bitsandbytes does. Integers have scales that bf16 holds, as files have
+// them: with 8 bits the largest magnitude becomes the code 127; with 4 bits it is the scale, among
+// some that clip more and more, that has the least squared error. Borrows the numbers.
 class RoundedCodes : public CodeSource {
  public:
   RoundedCodes(const WeightSource& numbers, const WeightFormat& format)

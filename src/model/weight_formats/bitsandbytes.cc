@@ -3,11 +3,12 @@
 // quantisation absmax is a code of 8 bits itself, with scales and an offset of its own. What the
 // numbers are is in a JSON text beside them. Source: bitsandbytes/functional.py, QuantState.
 #include <algorithm>
-#include <array>
 #include <cmath>
+#include <iterator>
 
 #include "base/json.h"
 #include "base/strings.h"
+#include "kernels/gemm/weight_format.h"
 #include "model/quantised_format.h"
 #include "model/tensor_rows.h"
 
@@ -18,12 +19,6 @@ constexpr std::string_view kState = ".weight.quant_state.bitsandbytes__nf4";
 constexpr int64_t kStateBytesMax = 4096;
 constexpr int64_t kNestedCodes = 256;
 
-// Dettmers et al., QLoRA: quantiles of the normal distribution.
-constexpr std::array<float, 16> kNf4 = {
-    -1.0f,           -0.69619280100f, -0.52507305145f, -0.39491748809f,
-    -0.28444138169f, -0.18477343023f, -0.09105003625f, 0.0f,
-    0.07958029956f,  0.16093020141f,  0.24611230195f,  0.33791524172f,
-    0.44070982933f,  0.56261700392f,  0.72295683622f,  1.0f};
 constexpr float kCodeBookTolerance = 1e-6f;
 
 Status ReadBitsandbytesConfig(const Json& json, const ConfigFields& fields,
@@ -167,9 +162,10 @@ Result<std::vector<float>> ReadAbsmax(const ModuleTensors& tensors, const Nf4Sta
 }
 
 Result<std::vector<float>> ReadCodeBook(const ModuleTensors& tensors) {
-  ASSIGN_OR_RETURN(std::vector<float> book, ReadFloats(tensors, ".weight.quant_map", kNf4.size()));
-  for (size_t i = 0; i < kNf4.size(); ++i) {
-    if (std::fabs(book[i] - kNf4[i]) <= kCodeBookTolerance) continue;
+  ASSIGN_OR_RETURN(std::vector<float> book,
+                   ReadFloats(tensors, ".weight.quant_map", std::size(kNormal4Numbers)));
+  for (size_t i = 0; i < std::size(kNormal4Numbers); ++i) {
+    if (std::fabs(book[i] - kNormal4Numbers[i]) <= kCodeBookTolerance) continue;
     return UnimplementedError("tensor " + tensors.NameOf(".weight.quant_map") +
                               " is not the code book of NF4: entry " + std::to_string(i) + " is " +
                               std::to_string(book[i]));

@@ -1,0 +1,49 @@
+// A checkpoint's weights written as codes, in the forms that other programs read too: integers as
+// compressed-tensors packs them, NF4 as bitsandbytes saves it. One thread, with a pool's help.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <set>
+#include <string>
+#include <string_view>
+
+#include "base/json_fwd.h"
+#include "base/new_file.h"
+#include "base/status.h"
+#include "base/thread_pool.h"
+#include "kernels/gemm/weight_format.h"
+#include "model/config.h"
+#include "model/safetensors.h"
+
+namespace graft {
+
+// Whether a new checkpoint is to have codes of 8 or 4 bits, or NF4.
+enum class WrittenCodes : uint8_t { kInt8, kInt4, kNf4 };
+
+struct CodesOfFiles {
+  WeightFormat format = DType::kF32;
+  // The weights that become codes, by their names in the files: the projections of all layers.
+  std::set<std::string, std::less<>> weights;
+};
+
+// How a model's weights are written. kInvalidArgument: a weight's inputs are no multiple of 32, or,
+// of NF4, of 64.
+Result<CodesOfFiles> PlanCodesOfFiles(const ModelConfig& config, WrittenCodes codes);
+
+// The quantization_config of the new config.json.
+Json QuantizationConfigOf(const WeightFormat& format);
+
+// Called behind each of the base's tensors, with its name and its bytes.
+using WriteProgress = std::function<void(const std::string& tensor, int64_t bytes)>;
+
+// What `file`, one of `base`, becomes: its bytes, with the header.
+Result<int64_t> BytesOfCodesFile(const SafetensorsSet& base, const SafetensorsFile& file,
+                                 const CodesOfFiles& plan);
+// Writes and finishes `to`, and adds the tensors' names to `written`. Errors name a tensor: of no
+// dtype that is read, or one that holds NaN or Inf.
+Status WriteCodesFile(const SafetensorsSet& base, const SafetensorsFile& file,
+                      const CodesOfFiles& plan, NewFile& to, ThreadPool& threads,
+                      std::set<std::string>& written, const WriteProgress& progress = {});
+
+}  // namespace graft
