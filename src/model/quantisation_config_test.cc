@@ -109,6 +109,7 @@ TEST(QuantisationConfigTest, FieldsAreRefusedByName) {
       {"gptq8", "/group_size", -2, "group_size is -2"},
       {"gptq8", "/checkpoint_format", "marlin", "checkpoint_format \"marlin\""},
       {"gptq8", "/checkpoint_format", "bitblas", "checkpoint_format \"bitblas\""},
+      {"gptq8", "/format", "gptq_v2", "format \"gptq_v2\""},
       {"gptq8", "/is_marlin_format", true, "is_marlin_format"},
       {"gptq8", "/pack_dtype", "int16", "pack_dtype"},
       {"gptq8", "/adapter", {{"rank", 64}}, "adapter"},

@@ -24,7 +24,7 @@ bool HasAllOnesExponent(const char* data, int64_t begin, int64_t end, Bits expon
   return found;
 }
 
-bool IsFinite(const TensorView& tensor, Stream& stream) {
+bool AllFinite(const TensorView& tensor, Stream& stream) {
   std::atomic<bool> found{false};
   const char* data = static_cast<const char*>(tensor.data);
   const auto scan = [&](int64_t begin, int64_t end) {
@@ -65,7 +65,7 @@ Result<TensorView> FileSource::Get(const std::string& name, const std::vector<in
 }
 
 Status FileSource::Check(const std::string& name, const TensorView& used) {
-  if (IsFinite(used, stream_)) return OkStatus();
+  if (AllFinite(used, stream_)) return OkStatus();
   return DataLossError("tensor " + name + " holds NaN or Inf; the file is damaged");
 }
 

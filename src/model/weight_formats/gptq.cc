@@ -20,6 +20,7 @@ constexpr std::initializer_list<std::string_view> kGptqIgnored = {
     "damp_percent",
     "damp_auto_increment",
     "static_groups",
+    "model_seqlen",
     "true_sequential",
     "model_name_or_path",
     "model_file_base_name",
@@ -104,11 +105,14 @@ Status ReadDynamic(const ConfigFields& fields, const CodeScheme& common,
 
 // The layout of the files, for which there are two names.
 Status ReadGptqLayout(const ConfigFields& fields, QuantisationConfig& config) {
-  std::string layout = "gptq";
-  for (const char* name : {"format", "checkpoint_format"}) {
-    ASSIGN_OR_RETURN(layout, fields.String(name, layout));
-    if (layout == "gptq" || layout == "gptq_v2") continue;
-    return fields.Unsupported(name, Json(layout), "gptq, gptq_v2");
+  ASSIGN_OR_RETURN(const std::string format, fields.String("format", ""));
+  ASSIGN_OR_RETURN(const std::string layout,
+                   fields.String("checkpoint_format", format.empty() ? "gptq" : format));
+  if (layout != "gptq" && layout != "gptq_v2") {
+    return fields.Unsupported("checkpoint_format", Json(layout), "gptq, gptq_v2");
+  }
+  if (!format.empty() && format != layout) {
+    return fields.Unsupported("format", Json(format), "the same as checkpoint_format");
   }
   config.zeros_less_one = layout == "gptq";
   ASSIGN_OR_RETURN(const std::string pack, fields.String("pack_dtype", "int32"));
@@ -155,10 +159,11 @@ class GptqMatrix : public PackedMatrix {
     const uint32_t mask = CodeMask(bits);
     for (int64_t input = 0; input < inputs.size(); input += per_word) {
       const int64_t first = (inputs.begin + input) / per_word * form().n;
+      const int64_t num = std::min(per_word, inputs.size() - input);
       uint8_t* to = out + input;
       for (int64_t row = rows.begin; row < rows.end; ++row, to += inputs.size()) {
         auto word = parts_.codes.At<uint32_t>(first + row);
-        for (int64_t i = 0; i < per_word; ++i, word >>= bits) {
+        for (int64_t i = 0; i < num; ++i, word >>= bits) {
           to[i] = static_cast<uint8_t>(word & mask);
         }
       }
