@@ -6,7 +6,7 @@
 #include <span>
 
 #include "learn/device_lora.h"
-#include "learn/device_prompt.h"
+#include "learn/device_masters.h"
 #include "learn/encoder_test_run.h"
 #include "learn/gpu_test_model.h"
 #include "learn/training_device.h"
@@ -307,15 +307,15 @@ TEST_F(GpuEncoderTest, TheSumIsWhatIsTaken) {
     int64_t expected = 0;
     const int64_t before = AllocatedBytes(kGpu);
     std::unique_ptr<DeviceLora> lora;
-    std::unique_ptr<DevicePrompt> prompt;
+    std::unique_ptr<DeviceMasters> prompt;
     if (shape.rank > 0) {
       TrainedLora host(model.config, shape.rank, shape.scale, DType::kBF16);
-      lora = std::make_unique<DeviceLora>(model.config, host, DType::kBF16, model.owned.get());
+      lora = std::make_unique<DeviceLora>(host, model.owned.get());
       expected += DeviceAdapterBytes(model.config, shape.rank, DType::kBF16);
     }
     if (shape.virtual_tokens > 0) {
       TrainedPrompt host(model.config, shape.kind, shape.virtual_tokens, DType::kBF16, kGpu);
-      prompt = std::make_unique<DevicePrompt>(host, model.owned.get());
+      prompt = std::make_unique<DeviceMasters>(host, model.owned.get());
       expected +=
           DevicePromptBytes(model.config, shape.kind, shape.virtual_tokens, DType::kBF16, kGpu);
     }

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <span>
 
-#include "learn/device_prompt.h"
+#include "learn/device_masters.h"
 #include "learn/gpu_test_model.h"
 #include "learn/training_device.h"
 #include "tensor/allocations.h"
@@ -223,7 +223,7 @@ TEST_F(GpuPromptTest, TheSumIsWhatIsTaken) {
     for (const VirtualTokenKind kind : {kEmbedding, kKeysValues}) {
       TrainedPrompt host(model.config, kind, 7, dtype, kGpu);
       const int64_t before = AllocatedBytes(kGpu);
-      const DevicePrompt prompt(host, model.owned.get());
+      const DeviceMasters prompt(host, model.owned.get());
       EXPECT_EQ(AllocatedBytes(kGpu) - before,
                 DevicePromptBytes(model.config, kind, 7, dtype, kGpu));
     }

@@ -195,10 +195,10 @@ template <typename Function>
 void ForEachMatrix(const ModelConfig& config, int32_t rank, const Function& function) {
   const TrainedLora lora(config, rank, 1.0f, DType::kF32);
   for (int32_t layer = 0; layer < config.num_layers; ++layer) {
-    for (const LoraModule module : kAllLoraModules) {
+    for (const LoraModule target : lora.shape().lora_modules()) {
       for (const LoraSide side : {LoraSide::kA, LoraSide::kB}) {
-        const TrainedLora::Place place = lora.place(layer, module, side);
-        SCOPED_TRACE("layer " + std::to_string(layer) + ", " + std::string(LoraModuleName(module)) +
+        const TrainedLora::Place place = lora.place(layer, target, side);
+        SCOPED_TRACE("layer " + std::to_string(layer) + ", " + std::string(lora.shape().lora_target(target).name) +
                      (side == LoraSide::kA ? " A" : " B"));
         function(static_cast<size_t>(place.begin), static_cast<size_t>(place.n * rank));
       }

@@ -363,7 +363,7 @@ TEST_F(GpuTrainingTest, TheSumIsWhatIsTaken) {
     }
     TrainedLora host(model.config, 5, 1.0f, dtype);
     const int64_t before = AllocatedBytes(kGpu);
-    const DeviceLora lora(model.config, host, dtype, model.owned.get());
+    const DeviceLora lora(host, model.owned.get());
     EXPECT_EQ(AllocatedBytes(kGpu) - before, DeviceAdapterBytes(model.config, 5, dtype));
   }
 }

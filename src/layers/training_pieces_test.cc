@@ -1,4 +1,4 @@
-#include "learn/training_pieces.h"
+#include "layers/training_pieces.h"
 
 #include <gtest/gtest.h>
 

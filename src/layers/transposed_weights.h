@@ -6,11 +6,12 @@
 #include <array>
 #include <cstdint>
 #include <functional>
+#include <span>
 #include <vector>
 
 #include "kernels/gemm/gemm.h"
-#include "layers/launch_plan.h"
-#include "model/weights.h"
+#include "layers/layer_weights.h"
+#include "layers/lora_targets.h"
 #include "tensor/stream.h"
 
 namespace graft {
@@ -21,8 +22,8 @@ const GemmWeight& WeightOf(const LayerWeights& layer, LayerProduct product);
 class TransposedWeights {
  public:
   // Borrows the weights and the stream. `pause` is called between pieces on the CPU.
-  TransposedWeights(const ModelWeights& weights, int32_t num_kept, Stream& stream,
-                    const std::function<void()>& pause);
+  TransposedWeights(std::span<const LayerWeights> layers, const GemmWeight& head, int32_t num_kept,
+                    Stream& stream, const std::function<void()>& pause);
 
   // Products read W transposed: there is nothing here.
   bool are_read_transposed() const { return reads_; }
@@ -35,10 +36,11 @@ class TransposedWeights {
  private:
   using LayerTransposed = std::array<GemmWeight, kLayerProducts>;
 
-  const ModelWeights& weights_;
+  const std::span<const LayerWeights> layers_;
+  const GemmWeight& head_;
   Stream& stream_;
   const bool reads_;
-  GemmWeight head_;
+  GemmWeight transposed_head_;
   std::vector<LayerTransposed> kept_;
   LayerTransposed room_;  // for those of other layers: on a GPU always, on the CPU one at a time
 };

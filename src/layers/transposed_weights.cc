@@ -1,4 +1,4 @@
-#include "learn/transposed_weights.h"
+#include "layers/transposed_weights.h"
 
 #include <cstddef>
 #include <utility>
@@ -22,34 +22,36 @@ const GemmWeight& WeightOf(const LayerWeights& layer, LayerProduct product) {
   __builtin_unreachable();
 }
 
-TransposedWeights::TransposedWeights(const ModelWeights& weights, int32_t num_kept, Stream& stream,
+TransposedWeights::TransposedWeights(std::span<const LayerWeights> layers, const GemmWeight& head,
+                                     int32_t num_kept, Stream& stream,
                                      const std::function<void()>& pause)
-    : weights_(weights),
+    : layers_(layers),
+      head_(head),
       stream_(stream),
-      reads_(GemmReadsTransposed(weights.types.operands, stream.device)) {
+      reads_(GemmReadsTransposed(head.dtype(), stream.device)) {
   if (reads_) return;
-  head_ = weights.lm_head.Transposed(stream, pause);
-  const auto num_layers = static_cast<int32_t>(weights.layers.size());
+  transposed_head_ = head.Transposed(stream, pause);
+  const auto num_layers = static_cast<int32_t>(layers.size());
   for (int32_t i = num_layers - num_kept; i < num_layers; ++i) {
     if (pause) pause();
     LayerTransposed& layer = kept_.emplace_back();
     for (int product = 0; product < kLayerProducts; ++product) {
       layer[product] =
-          WeightOf(weights.layers[static_cast<size_t>(i)], static_cast<LayerProduct>(product))
+          WeightOf(layers[static_cast<size_t>(i)], static_cast<LayerProduct>(product))
               .Transposed(stream, pause);
     }
   }
   if (stream.device.is_cpu() || num_kept == num_layers) return;
   for (int product = 0; product < kLayerProducts; ++product) {
     room_[product] =
-        GemmWeight::LikeTransposed(WeightOf(weights.layers[0], static_cast<LayerProduct>(product)));
+        GemmWeight::LikeTransposed(WeightOf(layers[0], static_cast<LayerProduct>(product)));
   }
 }
 
 GemmArgs TransposedWeights::ArgsOf(int32_t layer, LayerProduct product) {
-  const GemmWeight& weight = WeightOf(weights_.layers[static_cast<size_t>(layer)], product);
+  const GemmWeight& weight = WeightOf(layers_[static_cast<size_t>(layer)], product);
   if (reads_) return {.transposed = true, .weight = &weight};
-  const int32_t first = static_cast<int32_t>(weights_.layers.size()) - num_kept();
+  const int32_t first = static_cast<int32_t>(layers_.size()) - num_kept();
   const auto index = static_cast<size_t>(product);
   if (layer >= first) return {.weight = &kept_[static_cast<size_t>(layer - first)][index]};
   GemmWeight& room = room_[stream_.device.is_cpu() ? 0 : index];
@@ -63,8 +65,8 @@ GemmArgs TransposedWeights::ArgsOf(int32_t layer, LayerProduct product) {
 }
 
 GemmArgs TransposedWeights::ArgsOfHead() const {
-  if (reads_) return {.transposed = true, .weight = &weights_.lm_head};
-  return {.weight = &head_};
+  if (reads_) return {.transposed = true, .weight = &head_};
+  return {.weight = &transposed_head_};
 }
 
 }  // namespace graft
