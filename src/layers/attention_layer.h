@@ -24,7 +24,7 @@ struct RopeAngles {
 struct AttentionBack {
   AttentionKept kept;         // by Run
   const void* d_y = nullptr;  // [rows, hidden] of activations
-  void* d_x = nullptr;        // [rows, hidden]; null: nobody asks for it
+  void* d_x = nullptr;        // [rows, hidden]; null: it is not asked for
   bool may_round = true;      // see Projection::BackCall
   // [sequences] or null: keys and values in front of each, and room for their gradients.
   const AttentionPrefix* prefixes = nullptr;

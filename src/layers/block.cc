@@ -57,9 +57,8 @@ void Block::Finish(const LayerStep& step, const LayerKept* kept) const {
 void Block::Back(const BackCall& call, const LayerStep& step) const {
   const LayerKept& kept = call.kept;
   void* const d_x = context_.scratch.branch.data();
-  DType d_dtype =
-      mlp_.Back(kept.gate_up, BackToBranch(mlp_output_norm_, kept.mlp_branch, step), d_x,
-                mlp_norm_.is_there(), step);
+  DType d_dtype = mlp_.Back(kept.gate_up, BackToBranch(mlp_output_norm_, kept.mlp_branch, step),
+                            d_x, mlp_norm_.is_there(), step);
   mlp_.AddGradients(BackToStream(mlp_norm_, kept.middle, d_dtype, true, residual_scale_, step),
                     step);
   d_dtype =
@@ -69,9 +68,9 @@ void Block::Back(const BackCall& call, const LayerStep& step) const {
                        .may_round = attention_norm_.is_there(),
                        .prefixes = call.prefixes},
                       step);
-  attention_.AddGradients(BackToStream(attention_norm_, kept.input, d_dtype, call.has_below,
-                                       call.copy_scale, step),
-                          step);
+  attention_.AddGradients(
+      BackToStream(attention_norm_, kept.input, d_dtype, call.has_below, call.copy_scale, step),
+      step);
 }
 
 const void* Block::BackToBranch(const std::optional<Norm>& output_norm, const void* kept,

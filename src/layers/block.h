@@ -35,7 +35,7 @@ class Block {
     bool has_below = true;                      // something below the layer learns
     float copy_scale = 1.0f;                    // of BackScratch::d_hidden_copy, for what is below
   };
-  // Of BackScratch::d_hidden, by scratch.branch, and the gradients of the layer's LoRA.
+  // Changes BackScratch::d_hidden, uses scratch.branch, and adds the gradients of the layer's LoRA.
   void Back(const BackCall& call, const LayerStep& step) const;
 
  private:

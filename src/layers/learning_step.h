@@ -1,6 +1,5 @@
 // LearningStep: what a step has beside LayerStep where it learns: the batch in parts, what of it
-// learns, and the room of a backward. LayerKept: what a forward keeps of a layer for its backward.
-// Of both the bytes are the caller's. Plain data; the thread that trains.
+// learns, and the room of a backward. Plain data; the thread that trains.
 #pragma once
 
 #include <cstdint>
@@ -8,30 +7,12 @@
 
 #include "kernels/lora/lora.h"
 #include "kernels/lora_gradient/lora_gradient.h"
+#include "layers/layer_kept.h"
 #include "layers/training_pieces.h"
 #include "layers/transposed_weights.h"
 #include "tensor/buffer.h"
 
 namespace graft {
-
-// Of a layer's attention, in LayerContext::activations.
-struct AttentionKept {
-  void* qkv = nullptr;       // [rows, q + k + v]: RopeKvWriteArgs::copy
-  void* attended = nullptr;  // [rows, q]
-  // [rows, q + k], where queries and keys are normed: what the norms read.
-  void* unnormed = nullptr;
-};
-
-// Of a layer, in LayerContext::activations.
-struct LayerKept {
-  void* input = nullptr;  // [rows, hidden], of attention's norm
-  AttentionKept attention;
-  void* middle = nullptr;   // [rows, hidden], of the MLP's norm
-  void* gate_up = nullptr;  // [rows, 2 intermediate]
-  // [rows, hidden], where there are output norms: what they read.
-  void* attention_branch = nullptr;
-  void* mlp_branch = nullptr;
-};
 
 // Rows of the batch that a product takes at once, and their LoRA segments.
 struct RowPart {

@@ -42,7 +42,7 @@ class Projection {
 
   struct BackCall {
     const void* d_y = nullptr;  // [rows, n] of LayerContext::activations
-    void* d_x = nullptr;        // [rows, k], the gradient of x; null: nobody asks for it
+    void* d_x = nullptr;        // [rows, k], the gradient of x; null: it is not asked for
     bool may_round = true;      // d_x may be of activations
   };
   // After a Run of the same step that learns. Returns d_x's type: fp32, or that of activations.

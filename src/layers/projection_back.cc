@@ -40,8 +40,7 @@ const void* Projection::Elements(const void* x, int64_t count) const {
 }
 
 void* Projection::Elements(void* x, int64_t count) const {
-  return x == nullptr ? nullptr
-                      : static_cast<char*>(x) + count * DTypeBytes(context_.activations);
+  return x == nullptr ? nullptr : static_cast<char*>(x) + count * DTypeBytes(context_.activations);
 }
 
 Projection::Call Projection::OfPart(Call call, const RowPart& part) const {
@@ -82,8 +81,7 @@ void* Projection::RankRows(void* h, int64_t row, const LayerStep& step) const {
 void* Projection::RoundedH(const LayerStep& step) const {
   const int64_t matrix = context_.shape.lora_matrix(layer_, targets_.first);
   const LearningStep& learning = *step.learning;
-  return Elements(learning.room.rounded_h.data(),
-                  matrix * learning.rows_max * RankStride(step));
+  return Elements(learning.room.rounded_h.data(), matrix * learning.rows_max * RankStride(step));
 }
 
 void Projection::RoundH(const RowPart& part, const LayerStep& step) const {
@@ -169,8 +167,8 @@ DType Projection::Back(const BackCall& call, const LayerStep& step) const {
   // LoRA joins the product, unless there are several slices of adapters of several ranks, which
   // cannot lie side by side: they follow it, one after the other.
   const bool joins = has_input && has_lora && (is_one || learning.can_stack);
-  const bool rounds = joins && call.may_round && learning.can_round &&
-                      learning.transposed.are_read_transposed();
+  const bool rounds =
+      joins && call.may_round && learning.can_round && learning.transposed.are_read_transposed();
   const bool in_parts = has_input && (joins || !has_lora);
   const GemmArgs weight = has_input ? learning.transposed.ArgsOf(layer_, product_) : GemmArgs();
   for (const RowPart& part : in_parts ? PartsFor(learning, FlopOf(step.num_rows()))
@@ -200,8 +198,7 @@ DType Projection::Back(const BackCall& call, const LayerStep& step) const {
 // By the room of the forward's h: AddGradients reads the other one.
 void Projection::BackThroughDocuments(const BackCall& call, const LayerStep& step) const {
   for (int32_t slice = 0; slice < targets_.count; ++slice) {
-    LoraArgs lora =
-        OfDocuments(BackLora(call, slice, step.learning->whole, step), *step.learning);
+    LoraArgs lora = OfDocuments(BackLora(call, slice, step.learning->whole, step), *step.learning);
     lora.h = context_.scratch.lora_h.as<float>();
     lora.h_stride = step.batch.lora.rank_max;
     Lora(lora, step.stream);

@@ -1,11 +1,38 @@
 #include "layers/transposed_weights.h"
 
+#include <algorithm>
 #include <cstddef>
+#include <numeric>
 #include <utility>
 
 #include "base/check.h"
 
 namespace graft {
+namespace {
+
+// What each of a layer's products takes.
+std::array<int64_t, kLayerProducts> ProductBytes(const ModelShape& shape, DType dtype,
+                                                 const Device& device) {
+  if (GemmReadsTransposed(dtype, device)) return {};
+  const auto bytes = [&](int64_t n, int64_t k) {
+    return GemmWeight::BytesFor(k, n, dtype, device);
+  };
+  return {bytes(shape.qkv_size(), shape.hidden()), bytes(shape.hidden(), shape.q_size()),
+          bytes(shape.gate_up_size(), shape.hidden()), bytes(shape.hidden(), shape.intermediate())};
+}
+
+}  // namespace
+
+int64_t TransposedWeights::LayerBytes(const ModelShape& shape, DType dtype, const Device& device) {
+  const auto bytes = ProductBytes(shape, dtype, device);
+  return std::accumulate(bytes.begin(), bytes.end(), int64_t{0});
+}
+
+// A GPU has room for all of a layer's, the CPU makes one after the other.
+int64_t TransposedWeights::MadeBytes(const ModelShape& shape, DType dtype, const Device& device) {
+  if (!device.is_cpu()) return LayerBytes(shape, dtype, device);
+  return std::ranges::max(ProductBytes(shape, dtype, device));
+}
 
 const GemmWeight& WeightOf(const LayerWeights& layer, LayerProduct product) {
   switch (product) {
@@ -36,9 +63,8 @@ TransposedWeights::TransposedWeights(std::span<const LayerWeights> layers, const
     if (pause) pause();
     LayerTransposed& layer = kept_.emplace_back();
     for (int product = 0; product < kLayerProducts; ++product) {
-      layer[product] =
-          WeightOf(layers[static_cast<size_t>(i)], static_cast<LayerProduct>(product))
-              .Transposed(stream, pause);
+      layer[product] = WeightOf(layers[static_cast<size_t>(i)], static_cast<LayerProduct>(product))
+                           .Transposed(stream, pause);
     }
   }
   if (stream.device.is_cpu() || num_kept == num_layers) return;

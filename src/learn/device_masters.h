@@ -53,8 +53,8 @@ class DeviceMasters {
   float *parameters_, *gradients_, *first_moments_, *second_moments_;
   const char* copy_;
   const void* const* row_pointers_;
-  Buffer best_;                          // of parameters_, once there was one
-  Buffer own_[4];                        // on a GPU, of these four
+  Buffer best_;                           // of parameters_, once there was one
+  Buffer own_[4];                         // on a GPU, of these four
   Buffer own_copy_, own_rows_, rounded_;  // and of the rows; RoundedRow of each
 };
 

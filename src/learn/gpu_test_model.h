@@ -198,7 +198,8 @@ void ForEachMatrix(const ModelConfig& config, int32_t rank, const Function& func
     for (const LoraModule target : lora.shape().lora_modules()) {
       for (const LoraSide side : {LoraSide::kA, LoraSide::kB}) {
         const TrainedLora::Place place = lora.place(layer, target, side);
-        SCOPED_TRACE("layer " + std::to_string(layer) + ", " + std::string(lora.shape().lora_target(target).name) +
+        SCOPED_TRACE("layer " + std::to_string(layer) + ", " +
+                     std::string(lora.shape().lora_target(target).name) +
                      (side == LoraSide::kA ? " A" : " B"));
         function(static_cast<size_t>(place.begin), static_cast<size_t>(place.n * rank));
       }

@@ -47,8 +47,7 @@ TEST(LearnedFolderTest, IsReadBackAsItWasTrained) {
           const auto* const* got = is_a ? read.matrices()[i].a_rows : read.matrices()[i].b_rows;
           const int64_t n = lora.place(layer, module, side).n;
           for (int row = 0; row < 4; ++row, ++made) {
-            EXPECT_EQ(std::memcmp(got[row], *made, static_cast<size_t>(n * DTypeBytes(dtype))),
-                      0);
+            EXPECT_EQ(std::memcmp(got[row], *made, static_cast<size_t>(n * DTypeBytes(dtype))), 0);
           }
         }
       }

@@ -11,28 +11,6 @@
 namespace graft {
 namespace {
 
-Buffer NegatedOnDevice(const float* values, int64_t n, const Stream& stream) {
-  const int64_t bytes = n * int64_t{sizeof(float)};
-  std::vector<float> host(static_cast<size_t>(n));
-  CopyFromDevice(host.data(), values, bytes, stream);
-  Synchronize(stream);
-  for (float& value : host) value = -value;
-  Buffer buffer(bytes, stream.device);
-  CopyToDevice(buffer.data(), host.data(), bytes, stream);
-  Synchronize(stream);
-  return buffer;
-}
-
-std::vector<Buffer> NegatedSines(const std::vector<RopeTable>& ropes, const ModelConfig& config,
-                                 const Stream& stream) {
-  std::vector<Buffer> sines;
-  for (const RopeTable& rope : ropes) {
-    const int64_t n = int64_t{config.context_tokens_max} * config.num_rotary() / 2;
-    sines.push_back(NegatedOnDevice(rope.sin(), n, stream));
-  }
-  return sines;
-}
-
 // One layer's pages serve all in turn.
 LayerContext ContextOf(const ModelConfig& config, const ModelWeights& weights,
                        const TrainingBuffers& sizes, KvPool& pool, const Device& device) {
@@ -82,8 +60,7 @@ TrainingWalker::TrainingWalker(const ModelConfig& config, const ModelWeights& we
       sizes_(TrainingBuffersOf(limits, config, weights.types.operands, stream.device,
                                stream.cpu_threads->num_threads())),
       pieces_(turns, pause),
-      ropes_(MakeRopeTables(config, config.context_tokens_max, stream, pause)),
-      back_sins_(NegatedSines(ropes_, config, stream)),
+      ropes_(MakeRopeTables(config, config.context_tokens_max, stream, pause, /*go_back=*/true)),
       pool_(TrainingPoolLayout(config, weights.types.operands, stream.device),
             NumTrainingPages(limits), stream.device),
       transposed_(weights.layers, weights.lm_head, sizes_.num_transposed, stream, pause),
@@ -94,15 +71,15 @@ TrainingWalker::TrainingWalker(const ModelConfig& config, const ModelWeights& we
       head_(context_, weights.final_norm, weights.lm_head),
       final_norm_(weights.final_norm, config.hidden_size, config.rms_norm_epsilon),
       room_(RoomOf(sizes_, stream.device)),
-      learning_{.pieces = pieces_,
-                .transposed = transposed_,
-                .room = room_,
-                .rows_max = limits.rows_max,
-                // Of prompts' products, too: inside where the card can, else after.
-                .lora_place =
-                    GemmTakesLora(weights.types.operands, weights.types.adapters, stream.device)
-                        ? LoraPlace::kInside
-                        : LoraPlace::kAfter} {
+      learning_{
+          .pieces = pieces_,
+          .transposed = transposed_,
+          .room = room_,
+          .rows_max = limits.rows_max,
+          // Of prompts' products, too: inside where the card can, else after.
+          .lora_place = GemmTakesLora(weights.types.operands, weights.types.adapters, stream.device)
+                            ? LoraPlace::kInside
+                            : LoraPlace::kAfter} {
   const Status trainable = stream.device.is_cpu()
                                ? CheckTrainable(config, stream.device)
                                : CheckTrainableOnGpu(config, weights.types.operands, stream.device);
@@ -111,15 +88,15 @@ TrainingWalker::TrainingWalker(const ModelConfig& config, const ModelWeights& we
   const Device& device = stream.device;
   blocks_.reserve(config.layers.size());
   for (size_t i = 0; i < config.layers.size(); ++i) {
-    const auto rope = static_cast<size_t>(config.layers[i].rope);
-    blocks_.emplace_back(
-        context_, static_cast<int32_t>(i), 0, config.layers[i], weights.layers[i],
-        RopeAngles{ropes_[rope].cos(), ropes_[rope].sin(), back_sins_[rope].as<float>()});
+    const RopeTable& rope = ropes_[static_cast<size_t>(config.layers[i].rope)];
+    blocks_.emplace_back(context_, static_cast<int32_t>(i), 0, config.layers[i], weights.layers[i],
+                         RopeAngles{rope.cos(), rope.sin(), rope.back_sin()});
   }
   const int32_t num_again = first_kept();
   for (int32_t i = 0; i < num_again; ++i) inputs_.push_back(Buffer(sizes_.hidden, device));
-  if (num_again > 0) kept_.push_back(MakeActivations());
-  for (int32_t i = 0; i < sizes_.num_kept; ++i) kept_.push_back(MakeActivations());
+  for (int32_t i = num_again > 0 ? -1 : 0; i < sizes_.num_kept; ++i) {
+    kept_.emplace_back(config, config.layers, limits.rows_max, dtype_, device);
+  }
   batch_bytes_ = Buffer(sizes_.batch, device);
   d_prefixes_ = Buffer(sizes_.d_prefixes, device);
   head_d_normed_ = Buffer(sizes_.head_hidden, device);
@@ -128,28 +105,10 @@ TrainingWalker::TrainingWalker(const ModelConfig& config, const ModelWeights& we
   losses_ = Buffer(sizes_.losses, device);
 }
 
-TrainingWalker::Activations TrainingWalker::MakeActivations() const {
-  Activations made;
-  const auto make = [&](int64_t columns) {
-    made.buffers.emplace_back(limits_.rows_max * columns * DTypeBytes(dtype_), stream_.device);
-    return made.buffers.back().data();
-  };
-  const KeptColumns columns = KeptColumnsOf(config_);
-  made.kept = {.input = make(config_.hidden_size),
-               .attention = {.qkv = make(config_.qkv_size()),
-                             .attended = make(config_.q_size()),
-                             .unnormed = make(columns.unnormed)},
-               .middle = make(config_.hidden_size),
-               .gate_up = make(int64_t{2} * config_.intermediate_size),
-               .attention_branch = make(columns.branch),
-               .mlp_branch = make(columns.branch)};
-  return made;
-}
-
 const LayerKept& TrainingWalker::KeptOf(int32_t layer) const {
   const int32_t first = first_kept();
   const int32_t place = first == 0 ? layer : std::max(0, layer - first + 1);
-  return kept_[static_cast<size_t>(place)].kept;
+  return kept_[static_cast<size_t>(place)].kept();
 }
 
 std::vector<double> TrainingWalker::Run(const TrainingBatch& batch, const TrainingTargets& targets,

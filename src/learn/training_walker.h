@@ -25,7 +25,6 @@
 #include "layers/norm.h"
 #include "learn/device_lora.h"
 #include "learn/device_masters.h"
-#include "learn/prompt_gradients.h"
 #include "learn/training_device.h"
 #include "learn/training_sizes.h"
 #include "model/kv_pool.h"
@@ -62,11 +61,6 @@ class TrainingWalker : public TrainingDevice {
                   float* states) override;
 
  private:
-  // A layer's, and where they lie.
-  struct Activations {
-    std::vector<Buffer> buffers;
-    LayerKept kept;
-  };
   // An adapter's numbers where they are computed with. Null: it has none of the kind.
   struct OnThisDevice {
     std::unique_ptr<DeviceLora> lora;
@@ -80,9 +74,9 @@ class TrainingWalker : public TrainingDevice {
   };
   // A batch in the device's memory.
   struct Batch {
-    DeviceBatch arrays;                          // what the layers read
-    const LoraSegment* segments;                 // cut to what LoRA's kernels like
-    std::span<const LoraSegment> part_segments;  // likewise, by the rows of their parts
+    DeviceBatch arrays;                              // what the layers read
+    const LoraSegment* segments;                     // cut to what LoRA's kernels like
+    std::span<const LoraSegment> part_segments;      // likewise, by the rows of their parts
     std::span<const LoraSegment> document_segments;  // likewise, of what does not learn
     std::span<const LoraGradientSegment> gradients;  // an adapter's rows each
     Prompts embeddings, keys_values;
@@ -92,6 +86,11 @@ class TrainingWalker : public TrainingDevice {
     const int32_t *rows, *ids;
     const float *probabilities, *weights;
   };
+  // Which rows of a batch make the gradient of which prompt, as VirtualGradientArgs has them.
+  struct PromptGradients {
+    std::vector<VirtualGradientItem> items;
+    std::vector<int32_t> places;
+  };
   // What of a batch is made here.
   struct BatchLists {
     std::vector<LoraSegment> segments, part_segments, document_segments;
@@ -100,7 +99,6 @@ class TrainingWalker : public TrainingDevice {
     std::vector<AttentionPrefix> prefixes;
   };
 
-  Activations MakeActivations() const;
   const LayerKept& KeptOf(int32_t layer) const;
   int32_t first_kept() const { return config_.num_layers - sizes_.num_kept; }
 
@@ -112,7 +110,9 @@ class TrainingWalker : public TrainingDevice {
   void ListMatrices();
   void ListPrompts();
 
-  PromptGradients ListGradients(std::span<const VirtualRun> runs);
+  // Of whole prompts whose `place` is the first of their gradients' rows. An adapter's rows follow
+  // each other in the order of the runs.
+  PromptGradients ListGradients(std::vector<VirtualRun> runs);
   std::vector<AttentionPrefix> ListPrefixes(const TrainingBatch& batch);
   void CutParts(std::span<const LoraSegment> cut, int32_t num_rows,
                 std::vector<LoraSegment>* by_parts);
@@ -127,9 +127,7 @@ class TrainingWalker : public TrainingDevice {
     return {.batch = batch_.arrays, .stream = stream_, .plan = plan_, .learning = &learning_};
   }
   int64_t num_rows() const { return std::ssize(batch_.arrays.tokens); }
-  int64_t StreamBytes() const {
-    return num_rows() * config_.hidden_size * int64_t{sizeof(float)};
-  }
+  int64_t StreamBytes() const { return num_rows() * config_.hidden_size * int64_t{sizeof(float)}; }
 
   void Forward();
   void RunLayer(int32_t layer);
@@ -163,8 +161,7 @@ class TrainingWalker : public TrainingDevice {
   const TrainingBuffers sizes_;
   TrainingPieces pieces_;
   const std::vector<RopeTable> ropes_;
-  std::vector<Buffer> back_sins_;  // of turns back, by ropes_
-  KvPool pool_;                    // of one layer, which all take in turn
+  KvPool pool_;  // of one layer, which all take in turn
   TransposedWeights transposed_;
   LayerContext context_;
   const EmbeddingLayer embedding_;
@@ -182,8 +179,8 @@ class TrainingWalker : public TrainingDevice {
   LaunchPlan plan_;  // of the batch's products
   std::vector<RowPart> parts_;
 
-  std::vector<Buffer> inputs_;     // fp32, of the layers that are computed again
-  std::vector<Activations> kept_;  // of the last layers, behind what the others take in turn
+  std::vector<Buffer> inputs_;       // fp32, of the layers that are computed again
+  std::vector<LayerKeptRoom> kept_;  // of the last layers, behind what the others take in turn
   BackScratch room_;
   Buffer d_prefixes_;  // of one layer, fp32
   Buffer head_input_, head_d_normed_, d_logits_, losses_;

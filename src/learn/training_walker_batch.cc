@@ -1,7 +1,8 @@
-// A batch's arrays, in one copy, and what layers are told of them. Products in parts: one that is
-// longer than a piece may be takes rows of the batch after rows. A row's bits do not depend on that.
+// A batch's arrays, in one copy, and what layers are told of them: the parts, too, in which
+// products take it that are longer than a piece may be. A row's bits do not depend on that.
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "base/check.h"
 #include "kernels/attention/attention.h"
@@ -89,7 +90,11 @@ TrainingWalker::BatchLists TrainingWalker::ListsOf(const TrainingBatch& batch) {
                                lora.rank(), lora.scale()});
   }
   lists.embeddings = ListGradients(batch.embeddings);
-  lists.keys_values = ListGradients(RunsOfPrefixes(batch));
+  // Prefixes' gradients' rows follow each other in the order of the sequences.
+  std::vector<VirtualRun> prefixes = batch.keys_values;
+  int32_t row = 0;
+  for (VirtualRun& run : prefixes) run.place = std::exchange(row, row + run.token_end);
+  lists.keys_values = ListGradients(std::move(prefixes));
   lists.prefixes = ListPrefixes(batch);
   return lists;
 }

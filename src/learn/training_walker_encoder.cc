@@ -55,8 +55,7 @@ void TrainingWalker::BackwardMemory(const EncodedRows& rows) {
          .dtype = dtype_,
          .d_out = d_memory + begin * n,
          .d_x = room_.d_hidden.as<float>() + first,
-         .d_x_copy =
-             copy.bytes() == 0 ? nullptr : copy.as<char>() + first * DTypeBytes(dtype_),
+         .d_x_copy = copy.bytes() == 0 ? nullptr : copy.as<char>() + first * DTypeBytes(dtype_),
          .copy_scale = ResidualScaleOf(config_.num_layers - 1),
          .num_rows = num_rows},
         stream_);

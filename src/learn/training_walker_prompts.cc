@@ -1,4 +1,5 @@
 // Virtual tokens: what stands in front of sequences, where it begins, and its gradients.
+#include <algorithm>
 #include <iterator>
 
 #include "adapters/lora_weights.h"
@@ -36,11 +37,24 @@ void TrainingWalker::ListPrompts() {
   virtual_rows_ = OnDevice(rows, stream_);
 }
 
-PromptGradients TrainingWalker::ListGradients(std::span<const VirtualRun> runs) {
-  return ListPromptGradients(runs, [&](int32_t adapter) -> float* {
-    const auto index = static_cast<size_t>(adapter);
-    return adapters_[index].is_frozen ? nullptr : followed_[index].prompt->gradients();
-  });
+TrainingWalker::PromptGradients TrainingWalker::ListGradients(std::vector<VirtualRun> runs) {
+  std::ranges::stable_sort(runs, {}, &VirtualRun::adapter_slot);
+  PromptGradients list;
+  int32_t last = -1;
+  for (const VirtualRun& run : runs) {
+    CHECK_EQ(run.token_begin, 0);
+    const auto index = static_cast<size_t>(run.adapter_slot);
+    if (adapters_[index].is_frozen) continue;
+    const auto place = static_cast<int32_t>(list.places.size());
+    if (run.adapter_slot != last) {
+      list.items.push_back({followed_[index].prompt->gradients(), run.token_end, place, place});
+    }
+    last = run.adapter_slot;
+    CHECK_EQ(list.items.back().num_tokens, run.token_end);
+    list.places.push_back(run.place);
+    ++list.items.back().place_end;
+  }
+  return list;
 }
 
 std::vector<AttentionPrefix> TrainingWalker::ListPrefixes(const TrainingBatch& batch) {
@@ -54,8 +68,8 @@ std::vector<AttentionPrefix> TrainingWalker::ListPrefixes(const TrainingBatch& b
       if (num_tokens == 0) continue;
       CHECK_LE(num_tokens, limits_.prefix_tokens_max);
       const auto index = static_cast<size_t>(prompt.adapter);
-      prefixes.back() = PrefixOf(*adapters_[index].prompt, *followed_[index].prompt, layer,
-                                 stream_.device);
+      prefixes.back() =
+          PrefixOf(*adapters_[index].prompt, *followed_[index].prompt, layer, stream_.device);
       prefixes.back().d_keys_values = d_next;
       d_next += int64_t{num_tokens} * 2 * config_.kv_size();
     }
