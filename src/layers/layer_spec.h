@@ -75,6 +75,10 @@ struct LayerSpec {
 
   // Whether what attention and MLP return may pass through something before it is added.
   bool has_branch() const { return output_norms || residual_scale != 1.0f; }
+  // Whether it lies in LayerScratch::branch before: one rank's product scales what it adds itself.
+  bool writes_branch(bool has_ranks) const {
+    return output_norms || (has_ranks && residual_scale != 1.0f);
+  }
   bool operator==(const LayerSpec&) const = default;
 };
 
