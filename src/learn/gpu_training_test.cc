@@ -263,36 +263,55 @@ class SlowMarks : public TurnMarks {
   int32_t num_pieces = 0;
 };
 
+// LoRA, virtual tokens and, where it is asked for, a document's adapter beside them.
+void ExpectPiecesChangeNothing(const ModelConfig& config, DType dtype, const Ranks& ranks,
+                               const Device& device, bool with_document) {
+  SCOPED_TRACE(NameOf(config) + (with_document ? ", beside a document" : ""));
+  DeviceModel model(config, dtype, device);
+  const int64_t layer = LayerActivationBytes(model.config, dtype, device, 512);
+  std::vector<TrainedShape> shapes;
+  for (const int32_t rank : ranks) shapes.push_back({.rank = rank, .scale = 0.5f});
+  shapes.push_back({.virtual_tokens = 40, .kind = VirtualTokenKind::kEmbedding});
+  shapes.push_back({.virtual_tokens = 40, .kind = VirtualTokenKind::kKeysValues});
+  std::vector<TrainingExample> examples = MixedExamples();
+  examples.push_back(RandomExample(50, 3, 6));
+  examples.push_back(RandomExample(50, 4, 7));
+  if (with_document) {
+    shapes.push_back({.rank = 7, .is_frozen = true});
+    for (const size_t i : {0, 2}) examples[i].document = 5;
+  }
+  TrainingLimits limits = LimitsOf(layer, 0);
+  limits.prefix_tokens_max = 40;
+  const Trained whole = testing::TrainShapes(model, limits, shapes, examples, 3);
+  SlowMarks marks;
+  DeviceTurns turns(0.5, marks, SteadyClock::Get());
+  const Trained cut = testing::TrainShapes(model, limits, shapes, examples, 3, &turns);
+  EXPECT_GT(marks.num_pieces, 100);
+  EXPECT_EQ(cut.gradients, whole.gradients);
+  EXPECT_EQ(cut.parameters, whole.parameters);
+  EXPECT_EQ(cut.prompt_gradients, whole.prompt_gradients);
+  EXPECT_EQ(cut.prompt_parameters, whole.prompt_parameters);
+  for (size_t i = 0; i < shapes.size(); ++i) {
+    EXPECT_EQ(cut.losses[i].tokens, whole.losses[i].tokens);
+  }
+}
+
 TEST_F(GpuTrainingTest, InPiecesTheBitsAreTheSame) {
   for (const DType dtype : {DType::kF32, DType::kBF16}) {
     for (const Ranks& ranks : {kMixedRanks, kEqualRanks}) {
       for (const ModelConfig& config : FamilyConfigs({ConfigOf(64, 4, 2)})) {
-        SCOPED_TRACE(NameOf(config));
-        DeviceModel model(config, dtype, kGpu);
-        const int64_t layer = LayerActivationBytes(model.config, dtype, kGpu, 512);
-        std::vector<TrainedShape> shapes;
-        for (const int32_t rank : ranks) shapes.push_back({.rank = rank, .scale = 0.5f});
-        shapes.push_back({.virtual_tokens = 40, .kind = VirtualTokenKind::kEmbedding});
-        shapes.push_back({.virtual_tokens = 40, .kind = VirtualTokenKind::kKeysValues});
-        std::vector<TrainingExample> examples = MixedExamples();
-        examples.push_back(RandomExample(50, 3, 6));
-        examples.push_back(RandomExample(50, 4, 7));
-        TrainingLimits limits = LimitsOf(layer, 0);
-        limits.prefix_tokens_max = 40;
-        const Trained whole = testing::TrainShapes(model, limits, shapes, examples, 3);
-        SlowMarks marks;
-        DeviceTurns turns(0.5, marks, SteadyClock::Get());
-        const Trained cut = testing::TrainShapes(model, limits, shapes, examples, 3, &turns);
-        EXPECT_GT(marks.num_pieces, 100);
-        EXPECT_EQ(cut.gradients, whole.gradients);
-        EXPECT_EQ(cut.parameters, whole.parameters);
-        EXPECT_EQ(cut.prompt_gradients, whole.prompt_gradients);
-        EXPECT_EQ(cut.prompt_parameters, whole.prompt_parameters);
-        for (size_t i = 0; i < shapes.size(); ++i) {
-          EXPECT_EQ(cut.losses[i].tokens, whole.losses[i].tokens);
-        }
+        ExpectPiecesChangeNothing(config, dtype, ranks, kGpu, false);
+        ExpectPiecesChangeNothing(config, dtype, ranks, kGpu, true);
       }
     }
+  }
+}
+
+// The CPU takes no turns, but would be cut in the same way, by the same code.
+TEST(TrainingInPiecesTest, TheBitsAreTheSameOnTheCpu) {
+  for (const ModelConfig& config : FamilyConfigs({ConfigOf(64, 4, 2)})) {
+    ExpectPiecesChangeNothing(config, DType::kBF16, kMixedRanks, {}, false);
+    ExpectPiecesChangeNothing(config, DType::kBF16, kMixedRanks, {}, true);
   }
 }
 
