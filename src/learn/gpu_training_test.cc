@@ -282,11 +282,11 @@ void ExpectPiecesChangeNothing(const ModelConfig& config, DType dtype, const Ran
   }
   TrainingLimits limits = LimitsOf(layer, 0);
   limits.prefix_tokens_max = 40;
-  const Trained whole = testing::TrainShapes(model, limits, shapes, examples, 3);
+  const Trained whole = testing::TrainShapes(model, limits, shapes, examples, 1);
   SlowMarks marks;
   DeviceTurns turns(0.5, marks, SteadyClock::Get());
-  const Trained cut = testing::TrainShapes(model, limits, shapes, examples, 3, &turns);
-  EXPECT_GT(marks.num_pieces, 100);
+  const Trained cut = testing::TrainShapes(model, limits, shapes, examples, 1, &turns);
+  EXPECT_GT(marks.num_pieces, 50);
   EXPECT_EQ(cut.gradients, whole.gradients);
   EXPECT_EQ(cut.parameters, whole.parameters);
   EXPECT_EQ(cut.prompt_gradients, whole.prompt_gradients);
@@ -309,8 +309,8 @@ TEST_F(GpuTrainingTest, InPiecesTheBitsAreTheSame) {
 
 // The CPU takes no turns, but would be cut in the same way, by the same code.
 TEST(TrainingInPiecesTest, TheBitsAreTheSameOnTheCpu) {
-  for (const ModelConfig& config : FamilyConfigs({ConfigOf(64, 4, 2)})) {
-    ExpectPiecesChangeNothing(config, DType::kBF16, kMixedRanks, {}, false);
+  ExpectPiecesChangeNothing(ConfigOf(64, 4, 2), DType::kBF16, kMixedRanks, {}, false);
+  for (const ModelConfig& config : FamilyConfigs({})) {
     ExpectPiecesChangeNothing(config, DType::kBF16, kMixedRanks, {}, true);
   }
 }
