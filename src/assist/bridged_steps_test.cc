@@ -12,7 +12,18 @@
 namespace graft {
 namespace model_executor_test {
 
-class BridgedStepsTest : public ModelExecutorTest {};
+class BridgedStepsTest : public ModelExecutorTest {
+ protected:
+  void ExpectTheDevicesNumbers();
+};
+
+// Layers that scale all that they add, LoRA with it.
+class ScaledBridgedStepsTest : public BridgedStepsTest {
+ protected:
+  void Change(ModelConfig& config) const override {
+    for (LayerSpec& layer : config.layers) layer.residual_scale = 0.6f;
+  }
+};
 
 // Lets steps with arrivals wait, or gives their rows to the CPU assist.
 class Choosing : public Executor {
@@ -39,7 +50,7 @@ class Choosing : public Executor {
 };
 
 // Beside a GPU the CPU rounds in another order, so results for the same tokens are only close.
-TEST_P(BridgedStepsTest, TheCpuComputesForAdaptersThatArrive) {
+void BridgedStepsTest::ExpectTheDevicesNumbers() {
   const auto [kind, dtype] = GetParam();
   const std::vector<Wanted> company = Company();
   const std::vector<Drawn> resident = Generate(*MakeExecutor(), company, 12, 1);
@@ -89,7 +100,12 @@ TEST_P(BridgedStepsTest, TheCpuComputesForAdaptersThatArrive) {
   EXPECT_GE(num_equal * 2, num_tokens);
 }
 
+TEST_P(BridgedStepsTest, TheCpuComputesForAdaptersThatArrive) { ExpectTheDevicesNumbers(); }
+
+TEST_P(ScaledBridgedStepsTest, TheCpuComputesForAdaptersThatArrive) { ExpectTheDevicesNumbers(); }
+
 INSTANTIATE_TEST_SUITE_P(Devices, BridgedStepsTest, kExecutorDevices, NameOfDevice);
+INSTANTIATE_TEST_SUITE_P(Devices, ScaledBridgedStepsTest, kExecutorDevices, NameOfDevice);
 
 }  // namespace model_executor_test
 }  // namespace graft

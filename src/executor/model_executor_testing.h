@@ -57,6 +57,7 @@ class ModelExecutorTest : public ::testing::TestWithParam<std::tuple<DeviceKind,
     const std::string dir = SourcePath("demo/base");
     const DType dtype = std::get<1>(GetParam());
     config_ = *LoadModelConfig(dir);
+    Change(config_);
     weights_ = std::move(
         *LoadWeights(dir, config_, TypesOf(dtype, device_.stream().device), device_.stream()));
     loras_ = std::make_unique<LoraStore>(config_, 3, device_.stream().device);
@@ -73,6 +74,9 @@ class ModelExecutorTest : public ::testing::TestWithParam<std::tuple<DeviceKind,
                           .context_tokens_max = kPageTokens * kPagesPerSequence},
         device_.stream());
   }
+
+  // What a test has otherwise than the demo model.
+  virtual void Change(ModelConfig& /*config*/) const {}
 
   static std::string FolderOf(const std::string& name) {
     return SourcePath("demo/adapters/" + name);

@@ -1,5 +1,7 @@
 #include "layers/attention_layer.h"
 
+#include <algorithm>
+
 #include "base/check.h"
 #include "kernels/attention/attention.h"
 #include "kernels/rms_norm_backward/rms_norm_backward.h"
@@ -7,6 +9,11 @@
 #include "layers/norm.h"
 
 namespace graft {
+namespace {
+
+constexpr double kForwardEffort = 5.0, kBackwardEffort = 20.0;
+
+}  // namespace
 
 AttentionLayer::AttentionLayer(LayerContext& context, int32_t layer, int32_t kv_layer,
                                const LayerSpec& spec, const LayerWeights& weights,
@@ -19,14 +26,37 @@ AttentionLayer::AttentionLayer(LayerContext& context, int32_t layer, int32_t kv_
       qkv_(context, layer, LayerProduct::kQkv, weights.qkv, weights.qkv_bias),
       o_(context, layer, LayerProduct::kO, weights.o, weights.o_bias) {}
 
-void AttentionLayer::Run(const ResidualTarget& target, const LayerStep& step) const {
-  const LayerScratch& scratch = context_.scratch;
-  qkv_.Run({.x = scratch.normed.data(), .target = {context_.scratch.qkv.as<float>()}}, step);
+void AttentionLayer::Run(const void* x, const ResidualTarget& target, const LayerStep& step,
+                         const AttentionKept* kept) const {
+  LayerScratch& scratch = context_.scratch;
+  qkv_.Run({.x = x, .target = {scratch.qkv.as<float>()}}, step);
   {
     const StreamTimer::Scope scope = step.Time(&ForwardTimes::attention_ns);
-    Attend(step);
+    BeforeAttention(kForwardEffort, step);
+    Attend(step, kept);
   }
-  o_.Run({.x = scratch.attended.data(), .target = target}, step);
+  o_.Run({.x = kept == nullptr ? scratch.attended.data() : kept->attended, .target = target}, step);
+}
+
+DType AttentionLayer::Back(const AttentionBack& back, const LayerStep& step) const {
+  BackScratch& room = step.learning->room;
+  const DType d_dtype = o_.Back({.d_y = back.d_y, .d_x = room.d_attended.data()}, step);
+  o_.AddGradients(back.kept.attended, back.d_y, step);
+  BeforeAttention(kBackwardEffort, step);
+  AttendBack(back, d_dtype, step);
+  return qkv_.Back({.d_y = room.d_qkv.data(), .d_x = back.d_x, .may_round = back.may_round}, step);
+}
+
+void AttentionLayer::AddGradients(const void* x, const LayerStep& step) const {
+  qkv_.AddGradients(x, step.learning->room.d_qkv.data(), step);
+}
+
+void AttentionLayer::BeforeAttention(double effort, const LayerStep& step) const {
+  if (step.learning == nullptr) return;
+  const int32_t all = step.batch.kv_tokens_max;
+  const int32_t seen = spec_.window > 0 ? std::min(spec_.window, all) : all;
+  step.learning->pieces.BeforeWork(effort * static_cast<double>(step.num_rows()) *
+                                   static_cast<double>(context_.shape.q_size()) * seen);
 }
 
 void AttentionLayer::Attend(const LayerStep& step, const AttentionKept* kept) const {
@@ -35,8 +65,10 @@ void AttentionLayer::Attend(const LayerStep& step, const AttentionKept* kept) co
   AttendPages(step, kept == nullptr ? context_.scratch.attended.data() : kept->attended);
 }
 
-void AttentionLayer::Back(const AttentionBack& back, const LayerStep& step) const {
+void AttentionLayer::AttendBack(const AttentionBack& back, DType d_dtype,
+                                const LayerStep& step) const {
   const ModelShape& shape = context_.shape;
+  BackScratch& room = step.learning->room;
   const DeviceBatch& batch = step.batch;
   AttentionBackward({.row_begin = batch.row_begin.data(),
                      .num_sequences = static_cast<int32_t>(batch.kv_tokens.size()),
@@ -49,11 +81,11 @@ void AttentionLayer::Back(const AttentionBack& back, const LayerStep& step) cons
                      .dtype = context_.activations,
                      .qkv = back.kept.qkv,
                      .qkv_stride = shape.qkv_size(),
-                     .d_out = back.d_attended,
-                     .d_dtype = back.d_dtype,
-                     .d_qkv = back.d_qkv,
+                     .d_out = room.d_attended.data(),
+                     .d_dtype = d_dtype,
+                     .d_qkv = room.d_qkv.data(),
                      .prefixes = back.prefixes,
-                     .scratch = back.scratch,
+                     .scratch = room.attention.as<float>(),
                      .num_rows = static_cast<int32_t>(step.num_rows()),
                      .sequence_rows_max = batch.sequence_rows_max,
                      .prefix_tokens_max = batch.virtual_run_tokens_max,
@@ -61,21 +93,21 @@ void AttentionLayer::Back(const AttentionBack& back, const LayerStep& step) cons
                      .rotary_dim = shape.num_rotary(),
                      .positions = batch.positions.data(),
                      .cos = rope_.cos,
-                     .back_sin = back.back_sin},
+                     .back_sin = rope_.back_sin},
                     step.stream);
-  if (spec_.qk_norm) BackThroughNorms(back, step);
+  if (spec_.qk_norm) BackThroughNorms(back.kept, step);
 }
 
-void AttentionLayer::BackThroughNorms(const AttentionBack& back, const LayerStep& step) const {
+void AttentionLayer::BackThroughNorms(const AttentionKept& kept, const LayerStep& step) const {
   const ModelShape& shape = context_.shape;
   const DType dtype = context_.activations;
   const auto from = [&](void* rows, int64_t column) {
     return static_cast<char*>(rows) + column * DTypeBytes(dtype);
   };
   const auto norm = [&](const Buffer& weight, int64_t column, int64_t columns) {
-    void* const d_x = from(back.d_qkv, column);
+    void* const d_x = from(step.learning->room.d_qkv.data(), column);
     const int64_t n = spec_.qk_norm_across_heads ? columns : shape.head_dim;
-    RmsNormBackward({.x = from(back.kept.unnormed, column),
+    RmsNormBackward({.x = from(kept.unnormed, column),
                      .x_stride = shape.q_size() + shape.kv_size(),
                      .x_dtype = dtype,
                      .weight = weight.as<float>(),

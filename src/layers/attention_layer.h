@@ -1,5 +1,6 @@
 // AttentionLayer: q, k and v of the rows, turned and put into pages, attention over the pages, and
-// the product back to the residual stream. Engine thread only.
+// the product back to the residual stream; and, where a step learns, back. Engine thread, or the
+// thread that trains.
 #pragma once
 
 #include <cstdint>
@@ -16,26 +17,17 @@ namespace graft {
 struct RopeAngles {
   const float* cos = nullptr;
   const float* sin = nullptr;
+  const float* back_sin = nullptr;  // of turns back; null: it only serves
 };
 
-// What a backward needs of a layer's attention, of LayerContext::activations.
-struct AttentionKept {
-  void* qkv = nullptr;       // [rows, q + k + v]: RopeKvWriteArgs::copy
-  void* attended = nullptr;  // [rows, q]
-  // [rows, q + k], where queries and keys are normed: what the norms read.
-  void* unnormed = nullptr;
-};
-
-// The gradient of what attention made, by queries, keys and values before they were turned.
+// The gradient of what a layer's attention wrote, to what it read.
 struct AttentionBack {
-  AttentionKept kept;
-  const void* d_attended = nullptr;  // [rows, q] of d_dtype
-  DType d_dtype = DType::kF32;       // or of activations
-  void* d_qkv = nullptr;             // [rows, q + k + v] of activations
+  AttentionKept kept;         // by Run
+  const void* d_y = nullptr;  // [rows, hidden] of activations
+  void* d_x = nullptr;        // [rows, hidden]; null: it is not asked for
+  bool may_round = true;      // see Projection::BackCall
   // [sequences] or null: keys and values in front of each, and room for their gradients.
   const AttentionPrefix* prefixes = nullptr;
-  const float* back_sin = nullptr;  // as RopeAngles::sin, of turns back
-  float* scratch = nullptr;         // AttentionBackwardFloats, on a GPU AttentionBackwardGpuFloats
 };
 
 class AttentionLayer {
@@ -44,21 +36,27 @@ class AttentionLayer {
   AttentionLayer(LayerContext& context, int32_t layer, int32_t kv_layer, const LayerSpec& spec,
                  const LayerWeights& weights, const RopeAngles& rope);
 
-  // Reads scratch.normed, and writes `target`.
-  void Run(const ResidualTarget& target, const LayerStep& step) const;
-
-  // The middle of Run: turns queries and keys in scratch.qkv, and attends to scratch.attended or,
-  // for a backward, to `kept`. And the gradient of that.
-  void Attend(const LayerStep& step, const AttentionKept* kept = nullptr) const;
-  void Back(const AttentionBack& back, const LayerStep& step) const;
+  // From x, [rows, hidden] of activations, to `target`. `kept`: for a backward, or null.
+  void Run(const void* x, const ResidualTarget& target, const LayerStep& step,
+           const AttentionKept* kept = nullptr) const;
+  // See Projection::Back: also the gradients of o's LoRA. Those of the others take x as Run did.
+  DType Back(const AttentionBack& back, const LayerStep& step) const;
+  void AddGradients(const void* x, const LayerStep& step) const;
 
  private:
+  // Turns queries and keys in scratch.qkv, and attends to scratch.attended, or to `kept`.
+  void Attend(const LayerStep& step, const AttentionKept* kept) const;
+  // d_attended, of d_dtype, becomes that of queries, keys and values before they were turned.
+  void AttendBack(const AttentionBack& back, DType d_dtype, const LayerStep& step) const;
+  // Where a step learns: a piece may end, before attention that takes so much longer than a product
+  // of as many FLOP.
+  void BeforeAttention(double effort, const LayerStep& step) const;
   // A norm of each head of q or k, which the turning does too; null: there is none.
   const float* HeadNormOf(const Buffer& weight) const;
   // Where LayerSpec::qk_norm_across_heads. `kept` may be null, also below.
   void NormAcrossHeads(const LayerStep& step, const AttentionKept* kept) const;
   // The gradients of normed queries and keys become those of what the norms read.
-  void BackThroughNorms(const AttentionBack& back, const LayerStep& step) const;
+  void BackThroughNorms(const AttentionKept& kept, const LayerStep& step) const;
   // Normalises (where the model does) and turns q and k, and stores k and v in their pages.
   void PlaceKeysAndValues(const LayerStep& step, const AttentionKept* kept) const;
   void AttendPages(const LayerStep& step, void* out) const;

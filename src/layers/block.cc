@@ -31,18 +31,86 @@ Block::Block(LayerContext& context, int32_t layer, int32_t kv_layer, const Layer
   CHECK(!spec.output_norms || spec.residual_scale == 1.0f) << "norms undo scales";
 }
 
-void Block::Run(const LayerStep& step) const {
-  Normalize(attention_norm_, step);
-  attention_.Run(TargetOf(attention_output_norm_), step);
-  AddBranch(attention_output_norm_, step);
-  Normalize(mlp_norm_, step);
-  mlp_.Run(TargetOf(mlp_output_norm_), step);
-  AddBranch(mlp_output_norm_, step);
+void Block::Run(const LayerStep& step, const LayerKept* kept) const {
+  RunToActivation(step, kept);
+  Finish(step, kept);
 }
 
-void Block::Normalize(const Norm& norm, const LayerStep& step) const {
-  norm.Run(context_.scratch.hidden.as<float>(), step.num_rows(), context_.activations,
-           context_.scratch.normed.data(), step.stream);
+void Block::RunAgain(const LayerStep& step, const LayerKept& kept) const {
+  RunToActivation(step, &kept);
+  if (mlp_output_norm_.has_value()) Finish(step, &kept);  // for what the norm read
+}
+
+void Block::RunToActivation(const LayerStep& step, const LayerKept* kept) const {
+  const LayerKept keep = kept == nullptr ? LayerKept() : *kept;
+  attention_.Run(Normalize(attention_norm_, step, keep.input), TargetOf(attention_output_norm_),
+                 step, kept == nullptr ? nullptr : &keep.attention);
+  AddBranch(attention_output_norm_, step, keep.attention_branch);
+  mlp_.Activate(Normalize(mlp_norm_, step, keep.middle), step, keep.gate_up);
+}
+
+void Block::Finish(const LayerStep& step, const LayerKept* kept) const {
+  mlp_.Finish(TargetOf(mlp_output_norm_), step);
+  AddBranch(mlp_output_norm_, step, kept == nullptr ? nullptr : kept->mlp_branch);
+}
+
+void Block::Back(const BackCall& call, const LayerStep& step) const {
+  const LayerKept& kept = call.kept;
+  void* const d_x = context_.scratch.branch.data();
+  DType d_dtype = mlp_.Back(kept.gate_up, BackToBranch(mlp_output_norm_, kept.mlp_branch, step),
+                            d_x, mlp_norm_.is_there(), step);
+  mlp_.AddGradients(BackToStream(mlp_norm_, kept.middle, d_dtype, true, residual_scale_, step),
+                    step);
+  d_dtype =
+      attention_.Back({.kept = kept.attention,
+                       .d_y = BackToBranch(attention_output_norm_, kept.attention_branch, step),
+                       .d_x = call.has_below ? d_x : nullptr,
+                       .may_round = attention_norm_.is_there(),
+                       .prefixes = call.prefixes},
+                      step);
+  attention_.AddGradients(
+      BackToStream(attention_norm_, kept.input, d_dtype, call.has_below, call.copy_scale, step),
+      step);
+}
+
+const void* Block::BackToBranch(const std::optional<Norm>& output_norm, const void* kept,
+                                const LayerStep& step) const {
+  BackScratch& room = step.learning->room;
+  if (!output_norm.has_value()) return room.stream_gradient();
+  // In the copy's room, which only products of layers without such norms read.
+  output_norm->Back({.kept = kept,
+                     .dtype = context_.activations,
+                     .d_out = room.d_hidden.data(),
+                     .d_x_copy = room.d_hidden_copy.data(),
+                     .num_rows = step.num_rows()},
+                    step.stream);
+  return room.d_hidden_copy.data();
+}
+
+const void* Block::BackToStream(const Norm& norm, const void* kept, DType d_dtype,
+                                bool has_gradient, float copy_scale, const LayerStep& step) const {
+  BackScratch& room = step.learning->room;
+  LayerScratch& scratch = context_.scratch;
+  norm.Back({.kept = kept,
+             .dtype = context_.activations,
+             .d_out = has_gradient ? scratch.branch.data() : nullptr,
+             .d_dtype = d_dtype,
+             .d_x = room.d_hidden.as<float>(),
+             .d_x_copy = room.d_hidden_copy.data(),
+             .copy_scale = copy_scale,
+             .normed = norm.is_there() ? scratch.normed.data() : nullptr,
+             .num_rows = step.num_rows()},
+            step.stream);
+  return norm.is_there() ? scratch.normed.data() : kept;
+}
+
+const void* Block::Normalize(const Norm& norm, const LayerStep& step, void* kept) const {
+  LayerScratch& scratch = context_.scratch;
+  const bool is_stream = !norm.is_there() && context_.activations == DType::kF32;
+  void* const normed = is_stream ? nullptr : scratch.normed.data();
+  norm.Run(scratch.hidden.as<float>(), step.num_rows(), context_.activations, normed, step.stream,
+           kept);
+  return is_stream ? scratch.hidden.data() : normed;
 }
 
 bool Block::HasBranch(const std::optional<Norm>& output_norm) const {
@@ -54,12 +122,14 @@ ResidualTarget Block::TargetOf(const std::optional<Norm>& output_norm) const {
   return {context_.scratch.hidden.as<float>(), true, residual_scale_};
 }
 
-void Block::AddBranch(const std::optional<Norm>& output_norm, const LayerStep& step) const {
+void Block::AddBranch(const std::optional<Norm>& output_norm, const LayerStep& step,
+                      void* kept) const {
   if (!HasBranch(output_norm)) return;
   const float* const branch = context_.scratch.branch.as<float>();
   float* const hidden = context_.scratch.hidden.as<float>();
   if (output_norm.has_value()) {
-    return output_norm->RunAndAdd(branch, step.num_rows(), hidden, step.stream);
+    return output_norm->RunAndAdd(branch, step.num_rows(), hidden, step.stream, kept,
+                                  kept == nullptr ? DType::kF32 : context_.activations);
   }
   ScaledAdd({.x = branch,
              .y = hidden,

@@ -1,7 +1,9 @@
 // Block: one layer of the model as its LayerSpec says,
 //   x += scale * [output norm](attention([norm](x)))
 //   x += scale * [output norm](mlp([norm](x)))
-// over the residual stream x, scratch.hidden. Engine thread only.
+// over the residual stream x, scratch.hidden; and, where a step learns, the same back, from that
+// stream's gradient behind the layer to the one before it. Engine thread, or the thread that
+// trains.
 #pragma once
 
 #include <cstdint>
@@ -22,15 +24,37 @@ class Block {
   Block(LayerContext& context, int32_t layer, int32_t kv_layer, const LayerSpec& spec,
         const LayerWeights& weights, const RopeAngles& rope);
 
-  void Run(const LayerStep& step) const;
+  // `kept`: for a backward, or null.
+  void Run(const LayerStep& step, const LayerKept* kept = nullptr) const;
+  // From the residual stream that Run found: what it kept, again.
+  void RunAgain(const LayerStep& step, const LayerKept& kept) const;
+
+  struct BackCall {
+    LayerKept kept;                             // by Run, or again
+    const AttentionPrefix* prefixes = nullptr;  // see AttentionBack
+    bool has_below = true;                      // something below the layer learns
+    float copy_scale = 1.0f;                    // of BackScratch::d_hidden_copy, for what is below
+  };
+  // Changes BackScratch::d_hidden, uses scratch.branch, and adds the gradients of the layer's LoRA.
+  void Back(const BackCall& call, const LayerStep& step) const;
 
  private:
-  void Normalize(const Norm& norm, const LayerStep& step) const;  // to scratch.normed
+  void RunToActivation(const LayerStep& step, const LayerKept* kept) const;
+  void Finish(const LayerStep& step, const LayerKept* kept) const;
+  // What attention and MLP read: scratch.normed, or the stream itself, where that is the same.
+  const void* Normalize(const Norm& norm, const LayerStep& step, void* kept) const;
   // Where attention and MLP write: they add to the residual stream, or, where an output norm is to
   // come or the sum of several ranks to be scaled, they write scratch.branch.
   bool HasBranch(const std::optional<Norm>& output_norm) const;
   ResidualTarget TargetOf(const std::optional<Norm>& output_norm) const;
-  void AddBranch(const std::optional<Norm>& output_norm, const LayerStep& step) const;
+  void AddBranch(const std::optional<Norm>& output_norm, const LayerStep& step, void* kept) const;
+  // The gradient of what attention or MLP wrote, as products read it.
+  const void* BackToBranch(const std::optional<Norm>& output_norm, const void* kept,
+                           const LayerStep& step) const;
+  // Adds what comes back through the norm, from scratch.branch, to the stream's gradient. Returns
+  // what the norm made, again.
+  const void* BackToStream(const Norm& norm, const void* kept, DType d_dtype, bool has_gradient,
+                           float copy_scale, const LayerStep& step) const;
 
   LayerContext& context_;
   const float residual_scale_;

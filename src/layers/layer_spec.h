@@ -29,6 +29,7 @@ struct ModelShape {
 
   int64_t hidden() const { return hidden_size; }
   int64_t intermediate() const { return intermediate_size; }
+  int64_t gate_up_size() const { return 2 * intermediate(); }
   int64_t q_size() const { return int64_t{num_heads} * head_dim; }
   int64_t kv_size() const { return int64_t{num_kv_heads} * head_dim; }
   int64_t qkv_size() const { return q_size() + 2 * kv_size(); }
@@ -41,6 +42,9 @@ struct ModelShape {
   int64_t lora_matrix(int32_t layer, LoraModule module) const {
     return int64_t{layer} * num_lora_targets() + static_cast<int64_t>(module);
   }
+  // A's and B's columns of all targets before that one, layer by layer: times its rank where the
+  // target's numbers begin among an adapter's that learns, which has A and then B of each.
+  int64_t LoraColumnsBefore(int32_t layer, LoraModule module) const;
   const TargetSpec& lora_target(LoraModule module) const {
     return lora_targets[static_cast<size_t>(module)];
   }
@@ -71,6 +75,10 @@ struct LayerSpec {
 
   // Whether what attention and MLP return may pass through something before it is added.
   bool has_branch() const { return output_norms || residual_scale != 1.0f; }
+  // Whether it lies in LayerScratch::branch before: one rank's product scales what it adds itself.
+  bool writes_branch(bool has_ranks) const {
+    return output_norms || (has_ranks && residual_scale != 1.0f);
+  }
   bool operator==(const LayerSpec&) const = default;
 };
 

@@ -6,6 +6,7 @@
 
 #include "layers/device_batch.h"
 #include "layers/launch_plan.h"
+#include "layers/learning_step.h"
 #include "tensor/stream.h"
 #include "tensor/stream_timer.h"
 
@@ -28,6 +29,7 @@ struct LayerStep {
   LaunchPlan plan = {};          // of layers that the device computes alone
   LaunchPlan bridged_plan = {};  // where there is a bridge, of those that it takes
   bool bridged = false;          // in this layer batch.bridge computes for adapters under way
+  const LearningStep* learning = nullptr;  // null: it serves, and nothing is kept
 
   const LaunchPlan& layer_plan() const { return bridged ? bridged_plan : plan; }
   int64_t num_rows() const { return static_cast<int64_t>(batch.tokens.size()); }

@@ -13,4 +13,22 @@ constexpr std::array<TargetSpec, kLoraModules> kDenseTargets = {
      {"up_proj", "mlp.", LayerProduct::kGateUp, &ModelShape::hidden, &ModelShape::intermediate},
      {"down_proj", "mlp.", LayerProduct::kDown, &ModelShape::intermediate, &ModelShape::hidden}}};
 
+constexpr std::array<TargetSpec, kLayerProducts> kStackedTargets = {
+    {{"qkv_proj", "self_attn.", LayerProduct::kQkv, &ModelShape::hidden, &ModelShape::qkv_size},
+     kDenseTargets[static_cast<size_t>(LoraModule::kO)],
+     {"gate_up_proj", "mlp.", LayerProduct::kGateUp, &ModelShape::hidden,
+      &ModelShape::gate_up_size},
+     kDenseTargets[static_cast<size_t>(LoraModule::kDown)]}};
+
+int64_t ModelShape::LoraColumnsBefore(int32_t layer, LoraModule module) const {
+  int64_t before = 0, of_layer = 0;
+  for (const LoraModule other : lora_modules()) {
+    const TargetSpec& target = lora_target(other);
+    const int64_t columns = (this->*target.in)() + (this->*target.out)();
+    if (other < module) before += columns;
+    of_layer += columns;
+  }
+  return layer * of_layer + before;
+}
+
 }  // namespace graft

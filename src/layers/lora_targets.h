@@ -35,11 +35,14 @@ struct TargetSpec {
   int64_t (ModelShape::*out)() const;
 };
 
-// q, k, v, o, gate, up and down, which all families have today and learning knows alone.
+// q, k, v, o, gate, up and down, which all families have today.
 inline constexpr int kLoraModules = 7;
 extern const std::array<TargetSpec, kLoraModules> kDenseTargets;
 inline constexpr std::array<LoraModule, kLoraModules> kAllLoraModules = {
     LoraModule::kQ,    LoraModule::kK,  LoraModule::kV,   LoraModule::kO,
     LoraModule::kGate, LoraModule::kUp, LoraModule::kDown};
+
+// The same as models have them that stack q, k and v, and gate and up.
+extern const std::array<TargetSpec, kLayerProducts> kStackedTargets;
 
 }  // namespace graft

@@ -1,5 +1,5 @@
-// MlpLayer: gate and up, their gated activation, and the product back to the residual stream.
-// Engine thread only.
+// MlpLayer: gate and up, their gated activation, and the product back to the residual stream; and,
+// where a step learns, back. Engine thread, or the thread that trains.
 #pragma once
 
 #include <cstdint>
@@ -17,8 +17,14 @@ class MlpLayer {
   MlpLayer(LayerContext& context, int32_t layer, const LayerSpec& spec,
            const LayerWeights& weights);
 
-  // Reads scratch.normed, and writes `target`.
-  void Run(const ResidualTarget& target, const LayerStep& step) const;
+  // From x, [rows, hidden] of activations, to `target`: gate, up and their activation, and the
+  // rest. `kept`: for a backward, gate and up, or null.
+  void Activate(const void* x, const LayerStep& step, void* kept = nullptr) const;
+  void Finish(const ResidualTarget& target, const LayerStep& step) const;
+  // As AttentionLayer has them; d_x may be rounded.
+  DType Back(const void* kept, const void* d_y, void* d_x, bool may_round,
+             const LayerStep& step) const;
+  void AddGradients(const void* x, const LayerStep& step) const;
 
  private:
   LayerContext& context_;

@@ -4,7 +4,6 @@
 #include "kernels/rms_norm/rms_norm.h"
 #include "kernels/rms_norm_backward/rms_norm_backward.h"
 #include "kernels/scaled_add/scaled_add.h"
-#include "tensor/cuda_memory.h"
 
 namespace graft {
 
@@ -51,9 +50,7 @@ void Norm::Back(const NormBack& back, Stream& stream) const {
 void Norm::BackWithoutNorm(const NormBack& back, Stream& stream) const {
   const int64_t n = back.num_rows * n_;
   CHECK(back.rows == nullptr && back.d_dtype == DType::kF32 && back.d_x != nullptr);
-  if (back.normed != nullptr) {
-    CopyOnDevice(back.normed, back.kept, n * DTypeBytes(back.dtype), stream);
-  }
+  CHECK(back.normed == nullptr) << "it is `kept`";
   if (back.d_out == nullptr) return;
   ScaledAdd({.x = static_cast<const float*>(back.d_out), .y = back.d_x, .n = n, .accumulate = true},
             stream);

@@ -32,11 +32,13 @@ class Norm {
   Norm(const Buffer& weight, int64_t n, float epsilon)
       : weight_(weight.as<float>()), n_(n), epsilon_(epsilon) {}
 
+  bool is_there() const { return weight_ != nullptr; }
+
   // out = RMSNorm(x), or x itself: x fp32 [rows, n], out [rows, n] of dtype. `kept`, as out, or
   // null: x, for a backward.
   void Run(const float* x, int64_t num_rows, DType dtype, void* out, Stream& stream,
            void* kept = nullptr) const;
-  // Where there is no norm, d_out is fp32 and there is d_x.
+  // Where there is no norm, d_out is fp32, there is d_x, and what Run wrote is `kept`.
   void Back(const NormBack& back, Stream& stream) const;
   // sum += RMSNorm(x): fp32 both. There must be a norm. `kept`: [rows, n] of kept_dtype or null.
   void RunAndAdd(const float* x, int64_t num_rows, float* sum, Stream& stream, void* kept = nullptr,

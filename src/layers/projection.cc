@@ -82,11 +82,6 @@ LoraArgs MakeLoraArgs(const ProductTargets& targets, const GemmWeight& weight, L
   return args;
 }
 
-struct Projection::Work {
-  const Call& call;
-  ResidualTarget part;
-};
-
 Projection::Projection(LayerContext& context, int32_t layer, LayerProduct product,
                        const GemmWeight& weight, const Buffer& bias)
     : context_(context),
@@ -97,6 +92,11 @@ Projection::Projection(LayerContext& context, int32_t layer, LayerProduct produc
       targets_(TargetsOf(context.shape, product)) {}
 
 void Projection::Run(const Call& call, const LayerStep& step) const {
+  if (step.learning != nullptr) return RunToLearn(call, step);
+  RunLaunches(call, step);
+}
+
+void Projection::RunLaunches(const Call& call, const LayerStep& step) const {
   const ProductPlan& plan = step.layer_plan().of(product_);
   const Work work{call, plan.is_summand ? context_.exchanges.PartOf(call.target) : call.target};
   std::optional<StreamTimer::Scope> scope;

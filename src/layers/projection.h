@@ -1,6 +1,7 @@
 // Projection: one of a layer's four products, y = x W^T + bias (+ y), with the adapters' share of
 // the targets that lie side by side in y: the launches of the step's plan, which of several ranks
-// end with the sum of all ranks' y. Engine thread only.
+// end with the sum of all ranks' y. Where the step learns, it goes back, too: to x, and to LoRA's
+// matrices. Engine thread, or the thread that trains.
 #pragma once
 
 #include <cstdint>
@@ -39,8 +40,22 @@ class Projection {
   };
   void Run(const Call& call, const LayerStep& step) const;
 
+  struct BackCall {
+    const void* d_y = nullptr;  // [rows, n] of LayerContext::activations
+    void* d_x = nullptr;        // [rows, k], the gradient of x; null: it is not asked for
+    bool may_round = true;      // d_x may be of activations
+  };
+  // After a Run of the same step that learns. Returns d_x's type: fp32, or that of activations.
+  DType Back(const BackCall& call, const LayerStep& step) const;
+  // After Back: the gradients of LoRA's matrices. x as Run took it, d_y as Back did.
+  void AddGradients(const void* x, const void* d_y, const LayerStep& step) const;
+
  private:
-  struct Work;  // a Call, and where this rank writes its part
+  struct Work {
+    const Call& call;
+    ResidualTarget part;  // where this rank writes its part
+  };
+  void RunLaunches(const Call& call, const LayerStep& step) const;
   void Launch(const graft::Launch& launch, const Work& work, const LoraArgs& lora,
               const LayerStep& step) const;
   void Multiply(const graft::Launch& launch, const Work& work, const LoraArgs& lora,
@@ -49,6 +64,25 @@ class Projection {
   // Without segments.
   LoraArgs ArgsOfLora(const Work& work, const LayerStep& step) const;
   LoraBeside MakeLoraBeside(const LayerStep& step) const;
+
+  // Where a step learns.
+  void RunToLearn(const Call& call, const LayerStep& step) const;
+  Call OfPart(Call call, const RowPart& part) const;
+  double FlopOf(int64_t num_rows) const;
+  // So many elements of activations further on; of null: null.
+  const void* Elements(const void* x, int64_t count) const;
+  void* Elements(void* x, int64_t count) const;
+  int64_t RankStride(const LayerStep& step) const;
+  // Where a row of rounded h begins, and the forward's in a backward's room.
+  void* RankRows(void* h, int64_t row, const LayerStep& step) const;
+  void* RoundedH(const LayerStep& step) const;
+  void RoundH(const RowPart& part, const LayerStep& step) const;
+  void RoundBackH(const RowPart& part, const LayerStep& step) const;
+  LoraArgs BackLora(const BackCall& call, int32_t slice, const RowPart& part, const LayerStep& step,
+                    bool stacked = false) const;
+  GemmArgs BackGemm(const BackCall& call, const RowPart& part, GemmArgs gemm, LoraPlace lora_place,
+                    bool rounds) const;
+  void BackThroughDocuments(const BackCall& call, const LayerStep& step) const;
 
   LayerContext& context_;
   const int32_t layer_;

@@ -15,33 +15,28 @@ namespace graft {
 
 class DeviceLora {
  public:
-  // Borrows `lora`.
-  DeviceLora(const ModelConfig& config, TrainedLora& lora, DType dtype, Stream& stream);
+  // Borrows both.
+  DeviceLora(TrainedLora& lora, Stream& stream);
 
   // On a GPU.
   static int64_t BytesFor(const ModelConfig& config, int32_t rank, DType dtype);
 
   DeviceMasters& masters() { return masters_; }
 
-  // [layers * kLoraModules], with pointers of the device: TrainedLora's of the same names.
+  // [ModelShape::num_lora_matrices], as LoraArgs and LearningStep have them; of the CPU the last
+  // are of rank 0.
   const std::vector<LoraMatrix>& matrices() const { return matrices_; }
   const std::vector<LoraMatrix>& swapped() const { return swapped_; }
-  // [layers * kLoraModules], of them those of q and gate: with A's rows of q, k and v, or of gate
-  // and up, one below the other in B's place, which takes all of their h to x at once. On a GPU.
   const std::vector<LoraMatrix>& stacked() const { return stacked_; }
-  int32_t rank() const { return rank_; }
-  float scale() const { return scale_; }
+  int32_t rank() const { return lora_.rank(); }
+  float scale() const { return lora_.scale(); }
 
  private:
-  void PlaceOnGpu(const ModelConfig& config, const TrainedLora& lora, DType dtype,
-                  const Stream& stream);
+  void Stack(const Stream& stream);
 
-  const int32_t rank_;
-  const float scale_;
+  const TrainedLora& lora_;
   DeviceMasters masters_;
-  Buffer copy_;          // rounded rows, each on a border
-  Buffer rows_;          // pointers to them
-  Buffer stacked_rows_;  // of each layer, pointers to A's rows of q, k, v, gate and up
+  Buffer stacked_rows_;  // of each matrix, pointers to A's rows
   std::vector<LoraMatrix> matrices_, swapped_, stacked_;
 };
 

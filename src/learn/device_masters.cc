@@ -1,50 +1,47 @@
 #include "learn/device_masters.h"
 
 #include <cstddef>
-#include <utility>
+#include <iterator>
 
 namespace graft {
-namespace {
 
-Buffer Floats(int64_t n, const Stream& stream) {
-  return Buffer(n * int64_t{sizeof(float)}, stream.device);
-}
-
-}  // namespace
-
-DeviceMasters::DeviceMasters(HostMasters host, DType dtype, Stream& stream)
-    : host_(std::move(host)),
+DeviceMasters::DeviceMasters(TrainedNumbers& host, Stream& stream)
+    : host_(host),
       stream_(stream),
-      dtype_(dtype),
-      num_parameters_(static_cast<int64_t>(host_.parameters.size())),
-      parameters_(host_.parameters.data()),
-      gradients_(host_.gradients.data()),
-      first_moments_(host_.first_moments.data()),
-      second_moments_(host_.second_moments.data()) {
+      parameters_(host.parameters().data()),
+      gradients_(host.gradients().data()),
+      first_moments_(host.first_moments().data()),
+      second_moments_(host.second_moments().data()),
+      copy_(host.copy().as<char>()),
+      row_pointers_(host.row_pointers()) {
   if (stream.device.is_cpu()) return;
-  for (Buffer& buffer : own_) buffer = Floats(num_parameters_, stream);
+  for (Buffer& buffer : own_) buffer = Buffer(bytes(), stream.device);
   parameters_ = own_[0].as<float>();
   gradients_ = own_[1].as<float>();
   first_moments_ = own_[2].as<float>();
   second_moments_ = own_[3].as<float>();
+  PlaceRows();
 }
 
-int64_t DeviceMasters::BytesFor(int64_t num_parameters, int64_t num_rows) {
-  constexpr int64_t kFloatsOfParameter = 4;  // itself, its gradient and two moments
-  return num_parameters * kFloatsOfParameter * int64_t{sizeof(float)} +
-         num_rows * static_cast<int64_t>(sizeof(RoundedRow));
-}
-
-void DeviceMasters::SetRows(const std::vector<RoundedRow>& rows) {
-  num_rows_ = static_cast<int64_t>(rows.size());
+void DeviceMasters::PlaceRows() {
+  own_copy_ = Buffer(host_.copy().bytes(), stream_.device);
+  std::vector<RoundedRow> rows(host_.rows().begin(), host_.rows().end());
+  std::vector<const void*> pointers;
+  for (RoundedRow& row : rows) {
+    row.out = own_copy_.as<char>() + (static_cast<const char*>(row.out) - copy_);
+    pointers.push_back(row.out);
+  }
   rounded_ = OnDevice(rows, stream_);
+  own_rows_ = OnDevice(pointers, stream_);
+  copy_ = own_copy_.as<char>();
+  row_pointers_ = own_rows_.as<const void*>();
 }
 
 void DeviceMasters::Follow() {
   if (stream_.device.is_cpu() || host_.version() == version_) return;
-  CopyToDevice(parameters_, host_.parameters.data(), bytes(), stream_);
-  CopyToDevice(first_moments_, host_.first_moments.data(), bytes(), stream_);
-  CopyToDevice(second_moments_, host_.second_moments.data(), bytes(), stream_);
+  CopyToDevice(parameters_, host_.parameters().data(), bytes(), stream_);
+  CopyToDevice(first_moments_, host_.first_moments().data(), bytes(), stream_);
+  CopyToDevice(second_moments_, host_.second_moments().data(), bytes(), stream_);
   Round();
   Synchronize(stream_);
   version_ = host_.version();
@@ -53,16 +50,16 @@ void DeviceMasters::Follow() {
 
 void DeviceMasters::Fetch() {
   if (stream_.device.is_cpu() || !is_ahead_) return;
-  CopyFromDevice(host_.parameters.data(), parameters_, bytes(), stream_);
-  CopyFromDevice(host_.gradients.data(), gradients_, bytes(), stream_);
-  CopyFromDevice(host_.first_moments.data(), first_moments_, bytes(), stream_);
-  CopyFromDevice(host_.second_moments.data(), second_moments_, bytes(), stream_);
+  CopyFromDevice(host_.parameters().data(), parameters_, bytes(), stream_);
+  CopyFromDevice(host_.gradients().data(), gradients_, bytes(), stream_);
+  CopyFromDevice(host_.first_moments().data(), first_moments_, bytes(), stream_);
+  CopyFromDevice(host_.second_moments().data(), second_moments_, bytes(), stream_);
   Synchronize(stream_);
   is_ahead_ = false;
 }
 
 void DeviceMasters::KeepBest() {
-  if (best_.bytes() == 0) best_ = Floats(num_parameters_, stream_);
+  if (best_.bytes() == 0) best_ = Buffer(bytes(), stream_.device);
   CopyOnDevice(best_.data(), parameters_, best_.bytes(), stream_);
 }
 
@@ -73,7 +70,7 @@ void DeviceMasters::TakeBest() {
 
 void DeviceMasters::FetchBest(std::vector<float>* numbers) const {
   const auto begin = static_cast<std::ptrdiff_t>(numbers->size());
-  numbers->resize(numbers->size() + static_cast<size_t>(num_parameters_));
+  numbers->resize(numbers->size() + host_.parameters().size());
   CopyFromDevice(numbers->data() + begin, best_.data(), best_.bytes(), stream_);
   Synchronize(stream_);
 }
@@ -88,14 +85,16 @@ AdamWItem DeviceMasters::Item(int64_t begin) {
           .gradients = gradients_ + begin,
           .first_moments = first_moments_ + begin,
           .second_moments = second_moments_ + begin,
-          .n = num_parameters_ - begin};
+          .n = std::ssize(host_.parameters()) - begin};
 }
 
 void DeviceMasters::Round() {
-  if (stream_.device.is_cpu()) return host_.round();
-  RoundRows(
-      {.x = parameters_, .rows = rounded_.as<RoundedRow>(), .num_rows = num_rows_, .dtype = dtype_},
-      stream_);
+  if (stream_.device.is_cpu()) return host_.Refresh();
+  RoundRows({.x = parameters_,
+             .rows = rounded_.as<RoundedRow>(),
+             .num_rows = std::ssize(host_.rows()),
+             .dtype = host_.dtype()},
+            stream_);
   is_ahead_ = true;
 }
 

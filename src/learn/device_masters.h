@@ -1,44 +1,22 @@
-// DeviceMasters: the numbers of a TrainedLora or a TrainedPrompt where kernels take them: masters,
-// gradients, moments, and the rounded rows. On the CPU they are the host's own, in a GPU's memory
-// others. One thread at a time.
+// DeviceMasters: TrainedNumbers where kernels take them. On the CPU they are the host's own, in a
+// GPU's memory others, which follow those. One thread at a time.
 #pragma once
 
 #include <cstdint>
-#include <functional>
-#include <span>
 #include <vector>
 
 #include "kernels/adamw/adamw.h"
-#include "kernels/round_rows/round_rows.h"
+#include "learn/trained_numbers.h"
 #include "tensor/buffer.h"
 #include "tensor/cuda_memory.h"
 #include "tensor/stream.h"
 
 namespace graft {
 
-// The host's, [n] each, for as long as these live.
-struct HostMasters {
-  std::span<float> parameters, gradients, first_moments, second_moments;
-  std::function<int64_t()> version;
-  std::function<void()> round;  // to what kernels read on the CPU
-};
-template <typename Trained>
-HostMasters HostMastersOf(Trained& trained) {
-  return {trained.parameters(),
-          trained.gradients(),
-          trained.first_moments(),
-          trained.second_moments(),
-          [&trained] { return trained.version(); },
-          [&trained] { trained.Refresh(); }};
-}
-
 class DeviceMasters {
  public:
-  DeviceMasters(HostMasters host, DType dtype, Stream& stream);
-  static int64_t BytesFor(int64_t num_parameters, int64_t num_rows);
-
-  // On a GPU where rounded masters go, before all else: memory of it that the caller owns.
-  void SetRows(const std::vector<RoundedRow>& rows);
+  // Borrows both. A GPU has TrainedSize::bytes of them.
+  DeviceMasters(TrainedNumbers& host, Stream& stream);
 
   // Takes the host's numbers where those are newer.
   void Follow();
@@ -57,23 +35,27 @@ class DeviceMasters {
   float* parameters() { return parameters_; }
   // For AdamW, of the numbers from `begin` on; the rest of the item is the caller's.
   AdamWItem Item(int64_t begin = 0);
-  // After every change of the masters: rounds them.
+  // After every change of the masters: rounds them to the rows.
   void Round();
 
- private:
-  int64_t bytes() const { return num_parameters_ * int64_t{sizeof(float)}; }
+  // As TrainedNumbers has them, with pointers of the device.
+  const void* const* row_pointers() const { return row_pointers_; }
+  const char* copy() const { return copy_; }
 
-  const HostMasters host_;
+ private:
+  void PlaceRows();
+  int64_t bytes() const { return host_.parameters().size_bytes(); }
+
+  TrainedNumbers& host_;
   Stream& stream_;
-  const DType dtype_;
-  const int64_t num_parameters_;
   int64_t version_ = 0;    // of the host's numbers that these come from
   bool is_ahead_ = false;  // of them
-  int64_t num_rows_ = 0;
-  Buffer own_[4];  // on a GPU, of these four
   float *parameters_, *gradients_, *first_moments_, *second_moments_;
-  Buffer best_;     // of parameters_, once there was one
-  Buffer rounded_;  // RoundedRow of each
+  const char* copy_;
+  const void* const* row_pointers_;
+  Buffer best_;                           // of parameters_, once there was one
+  Buffer own_[4];                         // on a GPU, of these four
+  Buffer own_copy_, own_rows_, rounded_;  // and of the rows; RoundedRow of each
 };
 
 // The values in the stream's device when this returns.

@@ -444,10 +444,6 @@ class DistillLearner : public Learner {
     return data;
   }
 
-  static bool IsHeldOut(size_t i, size_t num_held_out, size_t n) {
-    return (i + 1) * num_held_out / n > i * num_held_out / n;
-  }
-
   // What the student reads before the answer.
   static std::vector<int32_t> QuestionOf(const TrainingExample& answer) {
     return {answer.tokens.begin(), answer.tokens.begin() + answer.num_prompt_tokens};

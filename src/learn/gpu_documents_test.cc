@@ -15,9 +15,11 @@ using testing::ConfigOf;
 using testing::DeviceModel;
 using testing::ExpectNear;
 using testing::ExpectPointsAlong;
+using testing::FamilyConfigs;
 using testing::kAll;
 using testing::kGpu;
 using testing::LimitsOf;
+using testing::NameOf;
 using testing::RandomExample;
 using testing::Trained;
 using testing::TrainShapes;
@@ -52,46 +54,55 @@ void ExpectGradients(const Trained& actual, const Trained& expected, double loss
 }
 
 TEST_F(GpuDocumentsTest, GradientsInFp32AreTheCpus) {
-  DeviceModel cpu(ConfigOf(32, 6, 2), DType::kF32, {});
-  DeviceModel gpu(ConfigOf(32, 6, 2), DType::kF32, kGpu);
-  ExpectGradients(TrainShapes(gpu, LimitsOf(kAll), MixedShapes(), MixedExamples()),
-                  TrainShapes(cpu, LimitsOf(kAll), MixedShapes(), MixedExamples()), 1e-5,
-                  ExpectNear);
+  for (const ModelConfig& config : FamilyConfigs({ConfigOf(32, 6, 2)})) {
+    SCOPED_TRACE(NameOf(config));
+    DeviceModel cpu(config, DType::kF32, {});
+    DeviceModel gpu(config, DType::kF32, kGpu);
+    ExpectGradients(TrainShapes(gpu, LimitsOf(kAll), MixedShapes(), MixedExamples()),
+                    TrainShapes(cpu, LimitsOf(kAll), MixedShapes(), MixedExamples()), 1e-5,
+                    ExpectNear);
+  }
 }
 
 TEST_F(GpuDocumentsTest, GradientsInBf16PointWhereTheCpusDo) {
-  DeviceModel cpu(ConfigOf(64, 4, 2), DType::kBF16, {});
-  DeviceModel gpu(ConfigOf(64, 4, 2), DType::kBF16, kGpu);
-  ExpectGradients(TrainShapes(gpu, LimitsOf(kAll), MixedShapes(), MixedExamples()),
-                  TrainShapes(cpu, LimitsOf(kAll), MixedShapes(), MixedExamples()), 2e-2,
-                  ExpectPointsAlong);
+  for (const ModelConfig& config : FamilyConfigs({ConfigOf(64, 4, 2)})) {
+    SCOPED_TRACE(NameOf(config));
+    DeviceModel cpu(config, DType::kBF16, {});
+    DeviceModel gpu(config, DType::kBF16, kGpu);
+    ExpectGradients(TrainShapes(gpu, LimitsOf(kAll), MixedShapes(), MixedExamples()),
+                    TrainShapes(cpu, LimitsOf(kAll), MixedShapes(), MixedExamples()), 2e-2,
+                    ExpectPointsAlong);
+  }
 }
 
 // And the documents' numbers stay what they were.
 TEST_F(GpuDocumentsTest, TogetherIsAloneAndComputedAgainIsKept) {
-  DeviceModel model(ConfigOf(64, 4, 2), DType::kBF16, kGpu);
-  const std::vector<TrainingExample> examples = MixedExamples();
-  const Trained together = TrainShapes(model, LimitsOf(kAll), MixedShapes(), examples, 2);
-  const Trained before = TrainShapes(model, LimitsOf(kAll), MixedShapes(), examples, 0);
-  const Trained again = TrainShapes(model, LimitsOf(0), MixedShapes(), examples, 2);
-  for (const int32_t adapter : {2, 3}) {
-    SCOPED_TRACE("adapter " + std::to_string(adapter));
-    std::vector<TrainingExample> own;
-    for (const TrainingExample& example : examples) {
-      if (example.adapter == adapter) own.push_back(example);
+  for (const ModelConfig& config : FamilyConfigs({ConfigOf(64, 4, 2)})) {
+    SCOPED_TRACE(NameOf(config));
+    DeviceModel model(config, DType::kBF16, kGpu);
+    const std::vector<TrainingExample> examples = MixedExamples();
+    const Trained together = TrainShapes(model, LimitsOf(kAll), MixedShapes(), examples, 2);
+    const Trained before = TrainShapes(model, LimitsOf(kAll), MixedShapes(), examples, 0);
+    const Trained again = TrainShapes(model, LimitsOf(0), MixedShapes(), examples, 2);
+    for (const int32_t adapter : {2, 3}) {
+      SCOPED_TRACE("adapter " + std::to_string(adapter));
+      std::vector<TrainingExample> own;
+      for (const TrainingExample& example : examples) {
+        if (example.adapter == adapter) own.push_back(example);
+      }
+      const auto i = static_cast<size_t>(adapter);
+      const Trained alone = TrainShapes(model, LimitsOf(kAll), MixedShapes(), own, 2);
+      for (const Trained* other : {&alone, &again}) {
+        EXPECT_EQ(other->losses[i].tokens, together.losses[i].tokens);
+        EXPECT_TRUE(other->gradients[i] == together.gradients[i]);
+        EXPECT_TRUE(other->parameters[i] == together.parameters[i]);
+      }
+      EXPECT_FALSE(before.parameters[i] == together.parameters[i]);
     }
-    const auto i = static_cast<size_t>(adapter);
-    const Trained alone = TrainShapes(model, LimitsOf(kAll), MixedShapes(), own, 2);
-    for (const Trained* other : {&alone, &again}) {
-      EXPECT_EQ(other->losses[i].tokens, together.losses[i].tokens);
-      EXPECT_TRUE(other->gradients[i] == together.gradients[i]);
-      EXPECT_TRUE(other->parameters[i] == together.parameters[i]);
+    for (const size_t i : {0, 1}) {
+      EXPECT_TRUE(before.parameters[i] == together.parameters[i]);
+      EXPECT_TRUE(before.prompt_parameters[i] == together.prompt_parameters[i]);
     }
-    EXPECT_FALSE(before.parameters[i] == together.parameters[i]);
-  }
-  for (const size_t i : {0, 1}) {
-    EXPECT_TRUE(before.parameters[i] == together.parameters[i]);
-    EXPECT_TRUE(before.prompt_parameters[i] == together.prompt_parameters[i]);
   }
 }
 

@@ -6,7 +6,7 @@
 #include <span>
 
 #include "learn/device_lora.h"
-#include "learn/device_prompt.h"
+#include "learn/device_masters.h"
 #include "learn/encoder_test_run.h"
 #include "learn/gpu_test_model.h"
 #include "learn/training_device.h"
@@ -19,9 +19,11 @@ using testing::ConfigOf;
 using testing::DeviceModel;
 using testing::ExpectNear;
 using testing::ExpectPointsAlong;
+using testing::FamilyConfigs;
 using testing::Fill;
 using testing::kAll;
 using testing::kGpu;
+using testing::NameOf;
 using testing::PointersTo;
 using testing::RandomExample;
 
@@ -160,13 +162,17 @@ void ExpectSame(const Learned& a, const Learned& b) {
 }
 
 TEST_F(GpuEncoderTest, GradientsInFp32AreTheCpus) {
-  DeviceModel cpu(ConfigOf(32, 6, 2), DType::kF32, {});
-  DeviceModel gpu(ConfigOf(32, 6, 2), DType::kF32, kGpu);
-  ExpectAlike(Learn(gpu), Learn(cpu), 1e-5, ExpectNear);
+  for (const ModelConfig& config : FamilyConfigs({ConfigOf(32, 6, 2)})) {
+    SCOPED_TRACE(NameOf(config));
+    DeviceModel cpu(config, DType::kF32, {});
+    DeviceModel gpu(config, DType::kF32, kGpu);
+    ExpectAlike(Learn(gpu), Learn(cpu), 1e-5, ExpectNear);
+  }
 }
 
 TEST_F(GpuEncoderTest, GradientsInBf16PointWhereTheCpusDo) {
-  for (const ModelConfig& config : {ConfigOf(64, 4, 2), ConfigOf(128, 3, 1)}) {
+  for (const ModelConfig& config : FamilyConfigs({ConfigOf(64, 4, 2), ConfigOf(128, 3, 1)})) {
+    SCOPED_TRACE(NameOf(config));
     DeviceModel cpu(config, DType::kBF16, {});
     DeviceModel gpu(config, DType::kBF16, kGpu);
     ExpectAlike(Learn(gpu), Learn(cpu), 2e-2, ExpectPointsAlong);
@@ -189,10 +195,13 @@ TEST_F(GpuEncoderTest, StepsInFp32AreTheCpus) {
 
 TEST_F(GpuEncoderTest, ComputingAndTransposingAgainChangeNothing) {
   for (const DType dtype : {DType::kF32, DType::kBF16}) {
-    DeviceModel model(ConfigOf(128, 2, 1), dtype, kGpu);
-    const int64_t layer = LayerActivationBytes(model.config, dtype, kGpu, 512);
-    const Learned kept = Learn(model, 2, kAll, kAll);
-    for (const int64_t layers : {0, 2}) ExpectSame(Learn(model, 2, layers * layer), kept);
+    for (const ModelConfig& config : FamilyConfigs({ConfigOf(128, 2, 1)})) {
+      SCOPED_TRACE(NameOf(config));
+      DeviceModel model(config, dtype, kGpu);
+      const int64_t layer = LayerActivationBytes(model.config, dtype, kGpu, 512);
+      const Learned kept = Learn(model, 2, kAll, kAll);
+      for (const int64_t layers : {0, 2}) ExpectSame(Learn(model, 2, layers * layer), kept);
+    }
   }
 }
 
@@ -200,18 +209,21 @@ TEST_F(GpuEncoderTest, ComputingAndTransposingAgainChangeNothing) {
 // decoder's step changes nothing.
 TEST_F(GpuEncoderTest, TogetherIsAlone) {
   for (const DType dtype : {DType::kF32, DType::kBF16}) {
-    DeviceModel model(ConfigOf(64, 4, 2), dtype, kGpu);
-    const auto chain = MakeChain();
-    Trained trained(model, Limits());
-    const Learned together = trained.Learn(*chain, 1);
-    // Of the encoder that the step left, as in the step's last forward.
-    for (const EncodedText& text : chain->texts) trained.trainer.Encode(kEncoder, {&text, 1});
-    for (size_t i = 0; i < std::size(kMemories); ++i) {
-      EXPECT_TRUE(std::ranges::equal(trained.trainer.prompt(kMemories[i])->parameters(),
-                                     together.memories[i]));
+    for (const ModelConfig& config : FamilyConfigs({ConfigOf(64, 4, 2)})) {
+      SCOPED_TRACE(NameOf(config));
+      DeviceModel model(config, dtype, kGpu);
+      const auto chain = MakeChain();
+      Trained trained(model, Limits());
+      const Learned together = trained.Learn(*chain, 1);
+      // Of the encoder that the step left, as in the step's last forward.
+      for (const EncodedText& text : chain->texts) trained.trainer.Encode(kEncoder, {&text, 1});
+      for (size_t i = 0; i < std::size(kMemories); ++i) {
+        EXPECT_TRUE(std::ranges::equal(trained.trainer.prompt(kMemories[i])->parameters(),
+                                       together.memories[i]));
+      }
+      const std::vector<TrainingExample> others = {RandomExample(60, kOther, 8)};
+      ExpectSame(Trained(model, Limits()).Learn(*chain, 1, others), together);
     }
-    const std::vector<TrainingExample> others = {RandomExample(60, kOther, 8)};
-    ExpectSame(Trained(model, Limits()).Learn(*chain, 1, others), together);
   }
 }
 
@@ -300,26 +312,29 @@ TEST_F(GpuEncoderTest, AMapIsTheCpus) {
 
 // All adapters of a run, as they are summed up before.
 TEST_F(GpuEncoderTest, TheSumIsWhatIsTaken) {
-  DeviceModel model(ConfigOf(64, 4, 2), DType::kBF16, kGpu);
-  const std::vector<size_t> sizes = {40, 700, 12};
-  const std::vector<TrainedShape> shapes = EncoderRun::ShapesOf(sizes, testing::Settings());
-  for (const TrainedShape& shape : shapes) {
-    int64_t expected = 0;
-    const int64_t before = AllocatedBytes(kGpu);
-    std::unique_ptr<DeviceLora> lora;
-    std::unique_ptr<DevicePrompt> prompt;
-    if (shape.rank > 0) {
-      TrainedLora host(model.config, shape.rank, shape.scale, DType::kBF16);
-      lora = std::make_unique<DeviceLora>(model.config, host, DType::kBF16, model.owned.get());
-      expected += DeviceAdapterBytes(model.config, shape.rank, DType::kBF16);
+  for (const ModelConfig& config : FamilyConfigs({ConfigOf(64, 4, 2)})) {
+    SCOPED_TRACE(NameOf(config));
+    DeviceModel model(config, DType::kBF16, kGpu);
+    const std::vector<size_t> sizes = {40, 700, 12};
+    const std::vector<TrainedShape> shapes = EncoderRun::ShapesOf(sizes, testing::Settings());
+    for (const TrainedShape& shape : shapes) {
+      int64_t expected = 0;
+      const int64_t before = AllocatedBytes(kGpu);
+      std::unique_ptr<DeviceLora> lora;
+      std::unique_ptr<DeviceMasters> prompt;
+      if (shape.rank > 0) {
+        TrainedLora host(model.config, shape.rank, shape.scale, DType::kBF16);
+        lora = std::make_unique<DeviceLora>(host, model.owned.get());
+        expected += DeviceAdapterBytes(model.config, shape.rank, DType::kBF16);
+      }
+      if (shape.virtual_tokens > 0) {
+        TrainedPrompt host(model.config, shape.kind, shape.virtual_tokens, DType::kBF16, kGpu);
+        prompt = std::make_unique<DeviceMasters>(host, model.owned.get());
+        expected +=
+            DevicePromptBytes(model.config, shape.kind, shape.virtual_tokens, DType::kBF16, kGpu);
+      }
+      EXPECT_EQ(AllocatedBytes(kGpu) - before, expected);
     }
-    if (shape.virtual_tokens > 0) {
-      TrainedPrompt host(model.config, shape.kind, shape.virtual_tokens, DType::kBF16, kGpu);
-      prompt = std::make_unique<DevicePrompt>(host, model.owned.get());
-      expected +=
-          DevicePromptBytes(model.config, shape.kind, shape.virtual_tokens, DType::kBF16, kGpu);
-    }
-    EXPECT_EQ(AllocatedBytes(kGpu) - before, expected);
   }
 }
 

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <span>
 
-#include "learn/device_prompt.h"
+#include "learn/device_masters.h"
 #include "learn/gpu_test_model.h"
 #include "learn/training_device.h"
 #include "tensor/allocations.h"
@@ -17,10 +17,12 @@ using testing::ConfigOf;
 using testing::DeviceModel;
 using testing::ExpectNear;
 using testing::ExpectPointsAlong;
+using testing::FamilyConfigs;
 using testing::Fill;
 using testing::kAll;
 using testing::kGpu;
 using testing::LimitsOf;
+using testing::NameOf;
 using testing::PointersTo;
 using testing::RandomExample;
 using testing::Trained;
@@ -79,15 +81,19 @@ void ExpectSame(const Trained& a, const Trained& b, size_t adapter) {
 }
 
 TEST_F(GpuPromptTest, GradientsInFp32AreTheCpus) {
-  DeviceModel cpu(ConfigOf(32, 6, 2), DType::kF32, {});
-  DeviceModel gpu(ConfigOf(32, 6, 2), DType::kF32, kGpu);
-  const Trained expected = TrainShapes(cpu, LimitsOf(kAll), MixedShapes(), MixedExamples());
-  const Trained actual = TrainShapes(gpu, LimitsOf(kAll), MixedShapes(), MixedExamples());
-  ExpectGradients(actual, expected, 1e-5, [](const auto& a, const auto& e) { ExpectNear(a, e); });
+  for (const ModelConfig& config : FamilyConfigs({ConfigOf(32, 6, 2)})) {
+    SCOPED_TRACE(NameOf(config));
+    DeviceModel cpu(config, DType::kF32, {});
+    DeviceModel gpu(config, DType::kF32, kGpu);
+    const Trained expected = TrainShapes(cpu, LimitsOf(kAll), MixedShapes(), MixedExamples());
+    const Trained actual = TrainShapes(gpu, LimitsOf(kAll), MixedShapes(), MixedExamples());
+    ExpectGradients(actual, expected, 1e-5, [](const auto& a, const auto& e) { ExpectNear(a, e); });
+  }
 }
 
 TEST_F(GpuPromptTest, GradientsInBf16PointWhereTheCpusDo) {
-  for (const ModelConfig& config : {ConfigOf(64, 4, 2), ConfigOf(128, 3, 1)}) {
+  for (const ModelConfig& config : FamilyConfigs({ConfigOf(64, 4, 2), ConfigOf(128, 3, 1)})) {
+    SCOPED_TRACE(NameOf(config));
     DeviceModel cpu(config, DType::kBF16, {});
     DeviceModel gpu(config, DType::kBF16, kGpu);
     const Trained expected = TrainShapes(cpu, LimitsOf(kAll), MixedShapes(), MixedExamples());
@@ -99,43 +105,53 @@ TEST_F(GpuPromptTest, GradientsInBf16PointWhereTheCpusDo) {
 
 // The clip, the rates and the moments, too: three steps end where the CPU's do.
 TEST_F(GpuPromptTest, StepsInFp32AreTheCpus) {
-  DeviceModel cpu(ConfigOf(32, 6, 2), DType::kF32, {});
-  DeviceModel gpu(ConfigOf(32, 6, 2), DType::kF32, kGpu);
-  const Trained expected = TrainShapes(cpu, LimitsOf(kAll), MixedShapes(), MixedExamples(), 3);
-  const Trained actual = TrainShapes(gpu, LimitsOf(kAll), MixedShapes(), MixedExamples(), 3);
-  for (size_t i = 0; i < expected.losses.size(); ++i) {
-    EXPECT_NEAR(actual.losses[i].tokens, expected.losses[i].tokens, 1e-3);
-    for (size_t j = 0; j < expected.prompt_parameters[i].size(); ++j) {
-      ASSERT_NEAR(actual.prompt_parameters[i][j], expected.prompt_parameters[i][j], 5e-3)
-          << "adapter " << i << ", number " << j;
+  for (const ModelConfig& config : FamilyConfigs({ConfigOf(32, 6, 2)})) {
+    SCOPED_TRACE(NameOf(config));
+    DeviceModel cpu(config, DType::kF32, {});
+    DeviceModel gpu(config, DType::kF32, kGpu);
+    const Trained expected = TrainShapes(cpu, LimitsOf(kAll), MixedShapes(), MixedExamples(), 3);
+    const Trained actual = TrainShapes(gpu, LimitsOf(kAll), MixedShapes(), MixedExamples(), 3);
+    for (size_t i = 0; i < expected.losses.size(); ++i) {
+      EXPECT_NEAR(actual.losses[i].tokens, expected.losses[i].tokens, 1e-3);
+      for (size_t j = 0; j < expected.prompt_parameters[i].size(); ++j) {
+        ASSERT_NEAR(actual.prompt_parameters[i][j], expected.prompt_parameters[i][j], 5e-3)
+            << "adapter " << i << ", number " << j;
+      }
     }
   }
 }
 
 TEST_F(GpuPromptTest, AdaptersTogetherAreAdaptersAlone) {
   for (const DType dtype : {DType::kF32, DType::kBF16}) {
-    DeviceModel model(ConfigOf(64, 4, 2), dtype, kGpu);
-    const std::vector<TrainingExample> examples = MixedExamples();
-    const Trained together = TrainShapes(model, LimitsOf(kAll), MixedShapes(), examples, 2);
-    for (int32_t adapter = 0; adapter < 5; ++adapter) {
-      std::vector<TrainingExample> own;
-      for (const TrainingExample& example : examples) {
-        if (example.adapter == adapter) own.push_back(example);
+    for (const ModelConfig& config : FamilyConfigs({ConfigOf(64, 4, 2)})) {
+      SCOPED_TRACE(NameOf(config));
+      DeviceModel model(config, dtype, kGpu);
+      const std::vector<TrainingExample> examples = MixedExamples();
+      const Trained together = TrainShapes(model, LimitsOf(kAll), MixedShapes(), examples, 2);
+      for (int32_t adapter = 0; adapter < 5; ++adapter) {
+        std::vector<TrainingExample> own;
+        for (const TrainingExample& example : examples) {
+          if (example.adapter == adapter) own.push_back(example);
+        }
+        const Trained alone = TrainShapes(model, LimitsOf(kAll), MixedShapes(), own, 2);
+        ExpectSame(alone, together, static_cast<size_t>(adapter));
       }
-      const Trained alone = TrainShapes(model, LimitsOf(kAll), MixedShapes(), own, 2);
-      ExpectSame(alone, together, static_cast<size_t>(adapter));
     }
   }
 }
 
 TEST_F(GpuPromptTest, ComputingAndTransposingAgainChangeNothing) {
-  DeviceModel model(ConfigOf(128, 2, 1), DType::kBF16, kGpu);
-  const int64_t layer = LayerActivationBytes(model.config, DType::kBF16, kGpu, 512);
-  const Trained kept = TrainShapes(model, LimitsOf(kAll, kAll), MixedShapes(), MixedExamples(), 2);
-  for (const int64_t layers : {0, 2}) {
-    const Trained again =
-        TrainShapes(model, LimitsOf(layers * layer), MixedShapes(), MixedExamples(), 2);
-    for (size_t i = 0; i < 5; ++i) ExpectSame(again, kept, i);
+  for (const ModelConfig& config : FamilyConfigs({ConfigOf(128, 2, 1)})) {
+    SCOPED_TRACE(NameOf(config));
+    DeviceModel model(config, DType::kBF16, kGpu);
+    const int64_t layer = LayerActivationBytes(model.config, DType::kBF16, kGpu, 512);
+    const Trained kept =
+        TrainShapes(model, LimitsOf(kAll, kAll), MixedShapes(), MixedExamples(), 2);
+    for (const int64_t layers : {0, 2}) {
+      const Trained again =
+          TrainShapes(model, LimitsOf(layers * layer), MixedShapes(), MixedExamples(), 2);
+      for (size_t i = 0; i < 5; ++i) ExpectSame(again, kept, i);
+    }
   }
 }
 
@@ -219,13 +235,16 @@ TEST_F(GpuPromptTest, GoesOnFromTheHostsNumbers) {
 
 TEST_F(GpuPromptTest, TheSumIsWhatIsTaken) {
   for (const DType dtype : {DType::kF32, DType::kBF16}) {
-    DeviceModel model(ConfigOf(64, 4, 2), dtype, kGpu);
-    for (const VirtualTokenKind kind : {kEmbedding, kKeysValues}) {
-      TrainedPrompt host(model.config, kind, 7, dtype, kGpu);
-      const int64_t before = AllocatedBytes(kGpu);
-      const DevicePrompt prompt(host, model.owned.get());
-      EXPECT_EQ(AllocatedBytes(kGpu) - before,
-                DevicePromptBytes(model.config, kind, 7, dtype, kGpu));
+    for (const ModelConfig& config : FamilyConfigs({ConfigOf(64, 4, 2)})) {
+      SCOPED_TRACE(NameOf(config));
+      DeviceModel model(config, dtype, kGpu);
+      for (const VirtualTokenKind kind : {kEmbedding, kKeysValues}) {
+        TrainedPrompt host(model.config, kind, 7, dtype, kGpu);
+        const int64_t before = AllocatedBytes(kGpu);
+        const DeviceMasters prompt(host, model.owned.get());
+        EXPECT_EQ(AllocatedBytes(kGpu) - before,
+                  DevicePromptBytes(model.config, kind, 7, dtype, kGpu));
+      }
     }
   }
 }

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cmath>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "base/random.h"
@@ -59,6 +60,69 @@ inline ModelConfig ConfigOf(int32_t head_dim, int32_t num_heads, int32_t num_kv_
     layer.attention_scale = 1.0f / std::sqrt(static_cast<float>(head_dim));
   }
   return config;
+}
+
+// Layers as these families have them: norms of heads and windows; caps, GeGLU and norms of outputs;
+// norms over all heads and of outputs alone; multipliers; stacked projections.
+inline ModelConfig Qwen3Config() {
+  ModelConfig config = ConfigOf(128, 2, 1);
+  config.architecture = Architecture::kQwen3;
+  for (LayerSpec& layer : config.layers) layer.qk_norm = true;
+  config.layers[1].window = 20;
+  return config;
+}
+
+inline ModelConfig Gemma2Config() {
+  ModelConfig config = ConfigOf(256, 2, 1);
+  config.architecture = Architecture::kGemma2;
+  config.logit_cap = 8.0f;
+  for (LayerSpec& layer : config.layers) {
+    layer.output_norms = true;
+    layer.score_cap = 5.0f;
+    layer.activation = Activation::kGeluTanh;
+  }
+  config.layers[0].window = 40;
+  return config;
+}
+
+inline ModelConfig Olmo2Config() {
+  ModelConfig config = ConfigOf(64, 4, 2);
+  config.architecture = Architecture::kOlmo2;
+  for (LayerSpec& layer : config.layers) {
+    layer.qk_norm = layer.qk_norm_across_heads = true;
+    layer.input_norms = false;
+    layer.output_norms = true;
+  }
+  return config;
+}
+
+inline ModelConfig GraniteConfig() {
+  ModelConfig config = ConfigOf(64, 4, 2);
+  config.architecture = Architecture::kGranite;
+  config.hidden_scale = 3.0f;
+  config.logit_scale = 0.5f;
+  for (LayerSpec& layer : config.layers) layer.residual_scale = 0.3f;
+  return config;
+}
+
+inline ModelConfig Phi3Config() {
+  ModelConfig config = ConfigOf(96, 4, 2);
+  config.architecture = Architecture::kPhi3;
+  return config;
+}
+
+// The plain ones, and one of each of these families.
+inline std::vector<ModelConfig> FamilyConfigs(std::vector<ModelConfig> plain) {
+  for (ModelConfig (*const config)() :
+       {Qwen3Config, Gemma2Config, Olmo2Config, GraniteConfig, Phi3Config}) {
+    plain.push_back(config());
+  }
+  return plain;
+}
+
+inline std::string NameOf(const ModelConfig& config) {
+  return std::string(ArchitectureName(config.architecture)) + ", heads of " +
+         std::to_string(config.head_dim);
 }
 
 inline TrainingExample RandomExample(int32_t num_tokens, int32_t adapter, uint64_t seed) {
@@ -195,10 +259,11 @@ template <typename Function>
 void ForEachMatrix(const ModelConfig& config, int32_t rank, const Function& function) {
   const TrainedLora lora(config, rank, 1.0f, DType::kF32);
   for (int32_t layer = 0; layer < config.num_layers; ++layer) {
-    for (const LoraModule module : kAllLoraModules) {
+    for (const LoraModule target : lora.shape().lora_modules()) {
       for (const LoraSide side : {LoraSide::kA, LoraSide::kB}) {
-        const TrainedLora::Place place = lora.place(layer, module, side);
-        SCOPED_TRACE("layer " + std::to_string(layer) + ", " + std::string(LoraModuleName(module)) +
+        const TrainedLora::Place place = lora.place(layer, target, side);
+        SCOPED_TRACE("layer " + std::to_string(layer) + ", " +
+                     std::string(lora.shape().lora_target(target).name) +
                      (side == LoraSide::kA ? " A" : " B"));
         function(static_cast<size_t>(place.begin), static_cast<size_t>(place.n * rank));
       }

@@ -21,6 +21,7 @@ using testing::ConfigOf;
 using testing::DeviceModel;
 using testing::ExpectNear;
 using testing::ExpectPointsAlong;
+using testing::FamilyConfigs;
 using testing::Fill;
 using testing::ForEachMatrix;
 using testing::GoldenValues;
@@ -28,6 +29,7 @@ using testing::kAll;
 using testing::kErrorMax;
 using testing::kGpu;
 using testing::LimitsOf;
+using testing::NameOf;
 using testing::PointersTo;
 using testing::RandomExample;
 using testing::ReadLora;
@@ -36,48 +38,6 @@ using testing::Trained;
 using testing::WorstError;
 
 class GpuTrainingTest : public testing::GpuTest {};
-
-// Layers as these families have them.
-ModelConfig Qwen3Config() {
-  ModelConfig config = ConfigOf(128, 2, 1);
-  config.architecture = Architecture::kQwen3;
-  for (LayerSpec& layer : config.layers) layer.qk_norm = true;
-  config.layers[1].window = 20;
-  return config;
-}
-
-ModelConfig Gemma2Config() {
-  ModelConfig config = ConfigOf(256, 2, 1);
-  config.architecture = Architecture::kGemma2;
-  config.logit_cap = 8.0f;
-  for (LayerSpec& layer : config.layers) {
-    layer.output_norms = true;
-    layer.score_cap = 5.0f;
-    layer.activation = Activation::kGeluTanh;
-  }
-  config.layers[0].window = 40;
-  return config;
-}
-
-ModelConfig Olmo2Config() {
-  ModelConfig config = ConfigOf(64, 4, 2);
-  config.architecture = Architecture::kOlmo2;
-  for (LayerSpec& layer : config.layers) {
-    layer.qk_norm = layer.qk_norm_across_heads = true;
-    layer.input_norms = false;
-    layer.output_norms = true;
-  }
-  return config;
-}
-
-ModelConfig GraniteConfig() {
-  ModelConfig config = ConfigOf(64, 4, 2);
-  config.architecture = Architecture::kGranite;
-  config.hidden_scale = 3.0f;
-  config.logit_scale = 0.5f;
-  for (LayerSpec& layer : config.layers) layer.residual_scale = 0.3f;
-  return config;
-}
 
 // Ranks of three adapters: of several sizes, or all as large as the limits allow.
 using Ranks = std::array<int32_t, 3>;
@@ -122,9 +82,9 @@ TEST_F(GpuTrainingTest, GradientsInFp32AreTheCpus) {
 // matrix's gradient points the same way and is as long.
 TEST_F(GpuTrainingTest, GradientsInBf16PointWhereTheCpusDo) {
   for (const ModelConfig& config :
-       {ConfigOf(64, 4, 2), ConfigOf(128, 3, 1), ConfigOf(80, 4, 2), ConfigOf(96, 2, 1),
-        ConfigOf(256, 2, 1), Qwen3Config(), Gemma2Config(), Olmo2Config(), GraniteConfig()}) {
-    SCOPED_TRACE(config.head_dim);
+       FamilyConfigs({ConfigOf(64, 4, 2), ConfigOf(128, 3, 1), ConfigOf(80, 4, 2),
+                      ConfigOf(96, 2, 1), ConfigOf(256, 2, 1)})) {
+    SCOPED_TRACE(NameOf(config));
     DeviceModel cpu(config, DType::kBF16, {});
     DeviceModel gpu(config, DType::kBF16, kGpu);
     const Ranks& ranks = config.head_dim == 64 ? kMixedRanks : kEqualRanks;
@@ -172,6 +132,9 @@ TEST_F(GpuTrainingTest, GradientsOfEachFamilyAreThoseOfPyTorch) {
   for (const char* const name : testing::kFamiliesWithGradients) {
     SCOPED_TRACE(name);
     DeviceModel model(SourcePath(std::string("tests/goldens/") + name), DType::kF32, kGpu);
+    const bool turns_whole = model.config.num_rotary() == model.config.head_dim;
+    EXPECT_EQ(CheckTrainableOnGpu(model.config, DType::kF32, kGpu).ok(), turns_whole);
+    if (!turns_whole) continue;
     for (const int64_t activation_bytes : {int64_t{0}, int64_t{1} << 24}) {
       testing::ExpectGoldenGradients(name, model.config, model.weights, activation_bytes,
                                      model.owned.get(), kErrorMax);
@@ -181,35 +144,41 @@ TEST_F(GpuTrainingTest, GradientsOfEachFamilyAreThoseOfPyTorch) {
 
 TEST_F(GpuTrainingTest, AdaptersTogetherAreAdaptersAlone) {
   for (const DType dtype : {DType::kF32, DType::kBF16}) {
-    DeviceModel model(ConfigOf(64, 4, 2), dtype, kGpu);
-    const Ranks& ranks = dtype == DType::kF32 ? kMixedRanks : kEqualRanks;
-    const std::vector<TrainingExample> examples = MixedExamples();
-    const Trained together = Train(model, LimitsOf(kAll), examples, 2, ranks);
-    for (int32_t adapter = 0; adapter < 3; ++adapter) {
-      std::vector<TrainingExample> own;
-      for (const TrainingExample& example : examples) {
-        if (example.adapter == adapter) own.push_back(example);
+    for (const ModelConfig& config : FamilyConfigs({ConfigOf(64, 4, 2)})) {
+      SCOPED_TRACE(NameOf(config));
+      DeviceModel model(config, dtype, kGpu);
+      const Ranks& ranks = dtype == DType::kF32 ? kMixedRanks : kEqualRanks;
+      const std::vector<TrainingExample> examples = MixedExamples();
+      const Trained together = Train(model, LimitsOf(kAll), examples, 2, ranks);
+      for (int32_t adapter = 0; adapter < 3; ++adapter) {
+        std::vector<TrainingExample> own;
+        for (const TrainingExample& example : examples) {
+          if (example.adapter == adapter) own.push_back(example);
+        }
+        const auto i = static_cast<size_t>(adapter);
+        const Trained alone = Train(model, LimitsOf(kAll), own, 2, ranks);
+        EXPECT_EQ(alone.losses[i].tokens, together.losses[i].tokens);
+        EXPECT_EQ(alone.gradients[i], together.gradients[i]);
+        EXPECT_EQ(alone.parameters[i], together.parameters[i]);
       }
-      const auto i = static_cast<size_t>(adapter);
-      const Trained alone = Train(model, LimitsOf(kAll), own, 2, ranks);
-      EXPECT_EQ(alone.losses[i].tokens, together.losses[i].tokens);
-      EXPECT_EQ(alone.gradients[i], together.gradients[i]);
-      EXPECT_EQ(alone.parameters[i], together.parameters[i]);
     }
   }
 }
 
 TEST_F(GpuTrainingTest, ComputingAndTransposingAgainChangeNothing) {
   for (const DType dtype : {DType::kBF16, DType::kF32}) {
-    DeviceModel model(ConfigOf(128, 2, 1), dtype, kGpu);
-    const int64_t layer = LayerActivationBytes(model.config, dtype, kGpu, 512);
-    const int64_t transposed = LayerTransposedBytes(model.config, dtype, kGpu);
-    const Trained kept = Train(model, LimitsOf(kAll, kAll), MixedExamples(), 2);
-    for (const int64_t layers : {0, 1, 2}) {
-      const Trained again =
-          Train(model, LimitsOf(layers * layer, layers * transposed), MixedExamples(), 2);
-      EXPECT_EQ(again.gradients, kept.gradients);
-      EXPECT_EQ(again.parameters, kept.parameters);
+    for (const ModelConfig& config : FamilyConfigs({ConfigOf(128, 2, 1)})) {
+      SCOPED_TRACE(NameOf(config));
+      DeviceModel model(config, dtype, kGpu);
+      const int64_t layer = LayerActivationBytes(model.config, dtype, kGpu, 512);
+      const int64_t transposed = LayerTransposedBytes(model.config, dtype, kGpu);
+      const Trained kept = Train(model, LimitsOf(kAll, kAll), MixedExamples(), 2);
+      for (const int64_t layers : {0, 1, 2}) {
+        const Trained again =
+            Train(model, LimitsOf(layers * layer, layers * transposed), MixedExamples(), 2);
+        EXPECT_EQ(again.gradients, kept.gradients);
+        EXPECT_EQ(again.parameters, kept.parameters);
+      }
     }
   }
 }
@@ -218,20 +187,23 @@ TEST_F(GpuTrainingTest, ComputingAndTransposingAgainChangeNothing) {
 // come in parts, besides.
 TEST_F(GpuTrainingTest, GroupsOfAdaptersChangeNothing) {
   for (const DType dtype : {DType::kBF16, DType::kF32}) {
-    DeviceModel model(ConfigOf(64, 4, 2), dtype, kGpu);
-    const Ranks& ranks = dtype == DType::kF32 ? kMixedRanks : kEqualRanks;
-    const Trained at_once = Train(model, LimitsOf(kAll), MixedExamples(), 2, ranks);
-    // Adapters have 3, 134 and 131 rows.
-    for (const int32_t rows_max : {140, 134, 267}) {
-      for (const int64_t kept : {int64_t{0}, kAll}) {
-        TrainingLimits limits = LimitsOf(kept);
-        limits.rows_max = rows_max;
-        limits.logits_rows_max = rows_max == 134 ? 7 : 512;
-        const Trained in_groups = Train(model, limits, MixedExamples(), 2, ranks);
-        EXPECT_EQ(in_groups.gradients, at_once.gradients);
-        EXPECT_EQ(in_groups.parameters, at_once.parameters);
-        for (size_t i = 0; i < 3; ++i) {
-          EXPECT_EQ(in_groups.losses[i].tokens, at_once.losses[i].tokens);
+    for (const ModelConfig& config : FamilyConfigs({ConfigOf(64, 4, 2)})) {
+      SCOPED_TRACE(NameOf(config));
+      DeviceModel model(config, dtype, kGpu);
+      const Ranks& ranks = dtype == DType::kF32 ? kMixedRanks : kEqualRanks;
+      const Trained at_once = Train(model, LimitsOf(kAll), MixedExamples(), 2, ranks);
+      // Adapters have 3, 134 and 131 rows.
+      for (const int32_t rows_max : {140, 134, 267}) {
+        for (const int64_t kept : {int64_t{0}, kAll}) {
+          TrainingLimits limits = LimitsOf(kept);
+          limits.rows_max = rows_max;
+          limits.logits_rows_max = rows_max == 134 ? 7 : 512;
+          const Trained in_groups = Train(model, limits, MixedExamples(), 2, ranks);
+          EXPECT_EQ(in_groups.gradients, at_once.gradients);
+          EXPECT_EQ(in_groups.parameters, at_once.parameters);
+          for (size_t i = 0; i < 3; ++i) {
+            EXPECT_EQ(in_groups.losses[i].tokens, at_once.losses[i].tokens);
+          }
         }
       }
     }
@@ -291,33 +263,55 @@ class SlowMarks : public TurnMarks {
   int32_t num_pieces = 0;
 };
 
+// LoRA, virtual tokens and, where it is asked for, a document's adapter beside them.
+void ExpectPiecesChangeNothing(const ModelConfig& config, DType dtype, const Ranks& ranks,
+                               const Device& device, bool with_document) {
+  SCOPED_TRACE(NameOf(config) + (with_document ? ", beside a document" : ""));
+  DeviceModel model(config, dtype, device);
+  const int64_t layer = LayerActivationBytes(model.config, dtype, device, 512);
+  std::vector<TrainedShape> shapes;
+  for (const int32_t rank : ranks) shapes.push_back({.rank = rank, .scale = 0.5f});
+  shapes.push_back({.virtual_tokens = 40, .kind = VirtualTokenKind::kEmbedding});
+  shapes.push_back({.virtual_tokens = 40, .kind = VirtualTokenKind::kKeysValues});
+  std::vector<TrainingExample> examples = MixedExamples();
+  examples.push_back(RandomExample(50, 3, 6));
+  examples.push_back(RandomExample(50, 4, 7));
+  if (with_document) {
+    shapes.push_back({.rank = 7, .is_frozen = true});
+    for (const size_t i : {0, 2}) examples[i].document = 5;
+  }
+  TrainingLimits limits = LimitsOf(layer, 0);
+  limits.prefix_tokens_max = 40;
+  const Trained whole = testing::TrainShapes(model, limits, shapes, examples, 1);
+  SlowMarks marks;
+  DeviceTurns turns(0.5, marks, SteadyClock::Get());
+  const Trained cut = testing::TrainShapes(model, limits, shapes, examples, 1, &turns);
+  EXPECT_GT(marks.num_pieces, 50);
+  EXPECT_EQ(cut.gradients, whole.gradients);
+  EXPECT_EQ(cut.parameters, whole.parameters);
+  EXPECT_EQ(cut.prompt_gradients, whole.prompt_gradients);
+  EXPECT_EQ(cut.prompt_parameters, whole.prompt_parameters);
+  for (size_t i = 0; i < shapes.size(); ++i) {
+    EXPECT_EQ(cut.losses[i].tokens, whole.losses[i].tokens);
+  }
+}
+
 TEST_F(GpuTrainingTest, InPiecesTheBitsAreTheSame) {
   for (const DType dtype : {DType::kF32, DType::kBF16}) {
     for (const Ranks& ranks : {kMixedRanks, kEqualRanks}) {
-      DeviceModel model(ConfigOf(64, 4, 2), dtype, kGpu);
-      const int64_t layer = LayerActivationBytes(model.config, dtype, kGpu, 512);
-      std::vector<TrainedShape> shapes;
-      for (const int32_t rank : ranks) shapes.push_back({.rank = rank, .scale = 0.5f});
-      shapes.push_back({.virtual_tokens = 40, .kind = VirtualTokenKind::kEmbedding});
-      shapes.push_back({.virtual_tokens = 40, .kind = VirtualTokenKind::kKeysValues});
-      std::vector<TrainingExample> examples = MixedExamples();
-      examples.push_back(RandomExample(50, 3, 6));
-      examples.push_back(RandomExample(50, 4, 7));
-      TrainingLimits limits = LimitsOf(layer, 0);
-      limits.prefix_tokens_max = 40;
-      const Trained whole = testing::TrainShapes(model, limits, shapes, examples, 3);
-      SlowMarks marks;
-      DeviceTurns turns(0.5, marks, SteadyClock::Get());
-      const Trained cut = testing::TrainShapes(model, limits, shapes, examples, 3, &turns);
-      EXPECT_GT(marks.num_pieces, 100);
-      EXPECT_EQ(cut.gradients, whole.gradients);
-      EXPECT_EQ(cut.parameters, whole.parameters);
-      EXPECT_EQ(cut.prompt_gradients, whole.prompt_gradients);
-      EXPECT_EQ(cut.prompt_parameters, whole.prompt_parameters);
-      for (size_t i = 0; i < shapes.size(); ++i) {
-        EXPECT_EQ(cut.losses[i].tokens, whole.losses[i].tokens);
+      for (const ModelConfig& config : FamilyConfigs({ConfigOf(64, 4, 2)})) {
+        ExpectPiecesChangeNothing(config, dtype, ranks, kGpu, false);
+        ExpectPiecesChangeNothing(config, dtype, ranks, kGpu, true);
       }
     }
+  }
+}
+
+// The CPU takes no turns, but would be cut in the same way, by the same code.
+TEST(TrainingInPiecesTest, TheBitsAreTheSameOnTheCpu) {
+  ExpectPiecesChangeNothing(ConfigOf(64, 4, 2), DType::kBF16, kMixedRanks, {}, false);
+  for (const ModelConfig& config : FamilyConfigs({})) {
+    ExpectPiecesChangeNothing(config, DType::kBF16, kMixedRanks, {}, true);
   }
 }
 
@@ -351,20 +345,23 @@ TEST_F(GpuTrainingTest, GoesOnFromTheHostsNumbers) {
 
 TEST_F(GpuTrainingTest, TheSumIsWhatIsTaken) {
   for (const DType dtype : {DType::kF32, DType::kBF16}) {
-    DeviceModel model(ConfigOf(64, 4, 2), dtype, kGpu);
-    const int64_t layer = LayerActivationBytes(model.config, dtype, kGpu, 512);
-    const int64_t transposed = LayerTransposedBytes(model.config, dtype, kGpu);
-    for (const int64_t layers : {0, 1, 100}) {
-      const TrainingLimits limits = LimitsOf(layers * layer, layers * transposed);
+    for (const ModelConfig& config : FamilyConfigs({ConfigOf(64, 4, 2)})) {
+      SCOPED_TRACE(NameOf(config));
+      DeviceModel model(config, dtype, kGpu);
+      const int64_t layer = LayerActivationBytes(model.config, dtype, kGpu, 512);
+      const int64_t transposed = LayerTransposedBytes(model.config, dtype, kGpu);
+      for (const int64_t layers : {0, 1, 100}) {
+        const TrainingLimits limits = LimitsOf(layers * layer, layers * transposed);
+        const int64_t before = AllocatedBytes(kGpu);
+        const TrainingWalker training(model.config, model.weights, limits, model.owned.get());
+        EXPECT_EQ(AllocatedBytes(kGpu) - before,
+                  SizesOf(limits, model.config, dtype, kGpu, model.threads.num_threads()).total());
+      }
+      TrainedLora host(model.config, 5, 1.0f, dtype);
       const int64_t before = AllocatedBytes(kGpu);
-      const TrainingWalker training(model.config, model.weights, limits, model.owned.get());
-      EXPECT_EQ(AllocatedBytes(kGpu) - before,
-                SizesOf(limits, model.config, dtype, kGpu, model.threads.num_threads()).total());
+      const DeviceLora lora(host, model.owned.get());
+      EXPECT_EQ(AllocatedBytes(kGpu) - before, DeviceAdapterBytes(model.config, 5, dtype));
     }
-    TrainedLora host(model.config, 5, 1.0f, dtype);
-    const int64_t before = AllocatedBytes(kGpu);
-    const DeviceLora lora(model.config, host, dtype, model.owned.get());
-    EXPECT_EQ(AllocatedBytes(kGpu) - before, DeviceAdapterBytes(model.config, 5, dtype));
   }
 }
 

@@ -25,7 +25,7 @@ std::string FileText(const OrderedJson& json) {
 
 std::string LoraConfigJson(const TrainedLora& lora, const std::string& base_model) {
   OrderedJson modules = OrderedJson::array();
-  for (const LoraModule module : kAllLoraModules) modules.push_back(LoraModuleName(module));
+  for (const TargetSpec& target : lora.shape().lora_targets) modules.push_back(target.name);
   const OrderedJson json = {{"peft_type", "LORA"},
                             {"task_type", "CAUSAL_LM"},
                             {"base_model_name_or_path", base_model},
@@ -86,9 +86,10 @@ Status WriteLoraWeights(const std::string& path, const ModelConfig& config, Trai
   std::vector<std::vector<char>> kept;
   std::vector<SafetensorsOut> tensors;
   for (int32_t layer = 0; layer < config.num_layers; ++layer) {
-    for (const LoraModule module : kAllLoraModules) {
+    for (const LoraModule target : lora.shape().lora_modules()) {
+      const LoraModule module = StoredProjections(config)[static_cast<size_t>(target)].first;
       for (const LoraSide side : {LoraSide::kA, LoraSide::kB}) {
-        const TrainedLora::Place place = lora.place(layer, module, side);
+        const TrainedLora::Place place = lora.place(layer, target, side);
         kept.push_back(FileBytes(lora, place, side, dtype));
         const std::vector<int64_t> shape = side == LoraSide::kA
                                                ? std::vector<int64_t>{lora.rank(), place.n}

@@ -1,5 +1,5 @@
-// Learner: what an adapter is trained on to know a document, and at which rates. One file each;
-// the training is everybody's (training_run.h). One thread at a time.
+// Learner: what an adapter is trained on to know a document, and at which rates. One file each, but
+// those that distill's texts teach; all train alike (training_run.h). One thread at a time.
 #pragma once
 
 #include <cmath>
@@ -172,6 +172,11 @@ struct TaskQuestion {
 };
 // DCD's shared extractor: one LoRA, taught beside the frozen adapters of many documents.
 std::unique_ptr<Learner> MakeTaskLearner(std::vector<TaskQuestion> questions);
+
+// Whether the i-th of n is held out, where so many are, spread over all; never the first one.
+inline bool IsHeldOut(size_t i, size_t num_held_out, size_t n) {
+  return (i + 1) * num_held_out / n > i * num_held_out / n;
+}
 
 // A window of a document: tokens [begin, end), of which those from `fresh` on are in no window
 // before.

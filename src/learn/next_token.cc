@@ -2,7 +2,6 @@
 // is known to answer questions worse than distillation does; every other learner is compared with
 // it.
 #include <algorithm>
-#include <cmath>
 #include <string>
 
 #include "base/check.h"
@@ -11,8 +10,8 @@
 namespace graft {
 namespace {
 
-constexpr int64_t kTokensMin = 8;         // of a document, to learn anything of it
-constexpr int64_t kWindowsToHoldOut = 8;  // a shorter document is learned whole
+constexpr int64_t kTokensMin = 8;        // of a document, to learn anything of it
+constexpr size_t kWindowsToHoldOut = 8;  // a shorter document is learned whole
 
 TrainingExample WindowExample(const LearnerInput& input, const DocumentWindow& window) {
   TrainingExample example;
@@ -62,19 +61,16 @@ class NextTokenLearner : public Learner {
                                   std::to_string(kTokensMin));
     }
     const std::vector<DocumentWindow> windows = WindowsOf(num_tokens, input.window_tokens);
-    const auto num_windows = static_cast<int64_t>(windows.size());
-    int64_t num_held_out = 0;
-    if (num_windows >= kWindowsToHoldOut && input.held_out_share > 0.0) {
-      num_held_out = std::max<int64_t>(
-          1, std::llround(static_cast<double>(num_windows) * input.held_out_share));
+    const size_t n = windows.size();
+    size_t num_held_out = 0;
+    if (n >= kWindowsToHoldOut && input.held_out_share > 0.0) {
+      num_held_out = std::max<size_t>(
+          1, static_cast<size_t>(static_cast<double>(n) * input.held_out_share + 0.5));
     }
-    // Spread over the document, and never the first one.
     LearnerData data;
-    for (int64_t i = 0; i < num_windows; ++i) {
-      const bool is_held_out =
-          (i + 1) * num_held_out / num_windows > i * num_held_out / num_windows;
-      (is_held_out ? data.held_out : data.training)
-          .push_back(WindowExample(input, windows[static_cast<size_t>(i)]));
+    for (size_t i = 0; i < n; ++i) {
+      (IsHeldOut(i, num_held_out, n) ? data.held_out : data.training)
+          .push_back(WindowExample(input, windows[i]));
     }
     return data;
   }

@@ -72,8 +72,7 @@ class TaskLearner : public Learner {
     data.text = input.tokens;
     for (const TaskQuestion& question : questions_) {
       const auto i = static_cast<size_t>(std::max(0, question.document));
-      const bool is_held_out =
-          n > 0 && (i + 1) * num_held_out / n > i * num_held_out / n && question.document >= 0;
+      const bool is_held_out = question.document >= 0 && IsHeldOut(i, num_held_out, n);
       (is_held_out ? data.held_out : data.training).push_back(ExampleOf(question));
     }
     CHECK(!data.training.empty());

@@ -99,12 +99,13 @@ inline std::vector<TrainingExample> GoldenExamples(const SafetensorsFile& golden
 // file holds B, training its transpose.
 inline double RelativeError(const ModelConfig& config, TrainedLora& lora,
                             std::span<const float> all, const SafetensorsFile& golden,
-                            const std::string& prefix, int32_t layer, LoraModule module,
+                            const std::string& prefix, int32_t layer, LoraModule target,
                             LoraSide side) {
-  std::string name = LoraTensorName(config, layer, module, side);
+  const StoredProjection& stored = StoredProjections(config)[static_cast<size_t>(target)];
+  std::string name = LoraTensorName(config, layer, stored.first, side);
   name.insert(name.size() - std::string("weight").size(), "default.");
   const std::vector<float> expected = GoldenValues<float>(golden, prefix + name);
-  const TrainedLora::Place place = lora.place(layer, module, side);
+  const TrainedLora::Place place = lora.place(layer, target, side);
   const int64_t rank = lora.rank();
   CHECK_EQ(static_cast<int64_t>(expected.size()), rank * place.n);
   double largest = 0.0, error = 0.0;
@@ -124,10 +125,10 @@ inline double WorstError(const ModelConfig& config, TrainedLora& lora, std::span
                          const SafetensorsFile& golden, const std::string& prefix) {
   double worst = 0.0;
   for (int32_t layer = 0; layer < config.num_layers; ++layer) {
-    for (const LoraModule module : kAllLoraModules) {
+    for (const LoraModule target : lora.shape().lora_modules()) {
       for (const LoraSide side : {LoraSide::kA, LoraSide::kB}) {
         worst =
-            std::max(worst, RelativeError(config, lora, all, golden, prefix, layer, module, side));
+            std::max(worst, RelativeError(config, lora, all, golden, prefix, layer, target, side));
       }
     }
   }
@@ -136,8 +137,8 @@ inline double WorstError(const ModelConfig& config, TrainedLora& lora, std::span
 
 // Folders of tests/goldens/gradients.
 inline constexpr const char* kFamiliesWithGradients[] = {
-    "qwen2",  "qwen2-yarn", "qwen3",   "mistral-window", "gemma",
-    "gemma2", "gemma3",     "smollm3", "granite",        "olmo2"};
+    "qwen2",  "qwen2-yarn", "qwen3",   "mistral-window", "gemma",         "gemma2",
+    "gemma3", "smollm3",    "granite", "olmo2",          "phi3-longrope", "phi3-partial-rotary"};
 
 // The loss and the gradients of the family's golden model are PyTorch's and PEFT's.
 inline void ExpectGoldenGradients(const std::string& name, const ModelConfig& config,

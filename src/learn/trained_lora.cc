@@ -2,110 +2,100 @@
 
 #include <algorithm>
 #include <cmath>
+#include <string>
 
 #include "base/check.h"
 #include "base/random.h"
 
 namespace graft {
 
+TrainedSize TrainedLora::SizeOf(const ModelConfig& config, int32_t rank, DType dtype) {
+  const ModelShape shape = ShapeAsStored(config);
+  const int64_t count = int64_t{config.num_layers} * rank;
+  TrainedSize size;
+  for (const TargetSpec& target : shape.lora_targets) {
+    size.AddRows(count, (shape.*target.in)(), dtype);
+    size.AddRows(count, (shape.*target.out)(), dtype);
+  }
+  return size;
+}
+
 TrainedLora::TrainedLora(const ModelConfig& config, int32_t rank, float scale, DType dtype)
-    : num_layers_(config.num_layers), rank_(rank), scale_(scale), dtype_(dtype) {
+    : TrainedNumbers(SizeOf(config, rank, dtype), dtype),
+      config_(config),
+      shape_(ShapeAsStored(config)),
+      rank_(rank),
+      scale_(scale) {
   CHECK(rank > 0 && rank <= kLoraRankMax) << rank;
-  int64_t elements = 0;
-  int64_t bytes = 0;
-  std::vector<int64_t> row_offsets;
-  const auto add = [&](int64_t n) {
-    places_.push_back({elements, n});
-    elements += rank * n;
-    for (int32_t j = 0; j < rank; ++j, bytes += LoraRowBytes(n, dtype)) {
-      row_offsets.push_back(bytes);
+  for (int32_t layer = 0; layer < config.num_layers; ++layer) {
+    for (const LoraModule target : shape_.lora_modules()) {
+      for (const LoraSide side : {LoraSide::kA, LoraSide::kB}) {
+        const auto [begin, n] = place(layer, target, side);
+        for (int32_t j = 0; j < rank; ++j) AddRow(begin + j * n, n);
+      }
     }
-  };
-  for (int32_t layer = 0; layer < num_layers_; ++layer) {
-    for (const LoraModule module : kAllLoraModules) {
-      const LoraModuleShape shape = ShapeOfLoraModule(config, module);
-      add(shape.in);
-      add(shape.out);
-    }
-  }
-  const auto num_parameters = static_cast<size_t>(elements);
-  for (std::vector<float>* all : {&parameters_, &gradients_, &first_moments_, &second_moments_}) {
-    all->resize(num_parameters);
-  }
-  copy_ = Buffer(bytes);
-  rows_.reserve(row_offsets.size());
-  for (const int64_t offset : row_offsets) rows_.push_back(copy_.as<char>() + offset);
-  for (size_t i = 0; i < places_.size(); i += 2) {
-    const void* const* a = rows_.data() + i * static_cast<size_t>(rank);
-    matrices_.push_back({.a_rows = a, .b_rows = a + rank, .rank = rank, .scale = scale});
-    swapped_.push_back({.a_rows = a + rank, .b_rows = a, .rank = rank, .scale = scale});
   }
 }
 
-int64_t TrainedLora::BytesFor(const ModelConfig& config, int32_t rank, DType dtype) {
-  constexpr int64_t kFloatsOfParameter = 4;  // itself, its gradient and two moments
-  int64_t bytes = 0;
-  for (const LoraModule module : kAllLoraModules) {
-    const LoraModuleShape shape = ShapeOfLoraModule(config, module);
-    for (const int64_t n : {shape.in, shape.out}) {
-      bytes += kFloatsOfParameter * n * int64_t{sizeof(float)} + LoraRowBytes(n, dtype) +
-               int64_t{sizeof(void*)};
-    }
-  }
-  return bytes * config.num_layers * rank;
+TrainedLora::Place TrainedLora::place(int32_t layer, LoraModule target, LoraSide side) const {
+  const TargetSpec& spec = shape_.lora_target(target);
+  const int64_t before = shape_.LoraColumnsBefore(layer, target);
+  const int64_t in = (shape_.*spec.in)();
+  if (side == LoraSide::kA) return {rank_ * before, in};
+  return {rank_ * (before + in), (shape_.*spec.out)()};
 }
 
 void TrainedLora::Initialize(uint64_t seed) {
-  std::fill(parameters_.begin(), parameters_.end(), 0.0f);
-  for (size_t i = 0; i < places_.size(); i += 2) {
-    const Place& a = places_[i];
-    const double bound = 1.0 / std::sqrt(static_cast<double>(a.n));
-    for (int64_t j = a.begin; j < a.begin + rank_ * a.n; ++j) {
-      const double drawn = RandomUniform(seed, static_cast<uint64_t>(j));
-      parameters_[static_cast<size_t>(j)] = static_cast<float>((2.0 * drawn - 1.0) * bound);
+  std::ranges::fill(parameters(), 0.0f);
+  for (int32_t layer = 0; layer < shape_.num_layers; ++layer) {
+    for (const LoraModule target : shape_.lora_modules()) {
+      const Place a = place(layer, target, LoraSide::kA);
+      const double bound = 1.0 / std::sqrt(static_cast<double>(a.n));
+      for (int64_t j = a.begin; j < a.begin + rank_ * a.n; ++j) {
+        const double drawn = RandomUniform(seed, static_cast<uint64_t>(j));
+        parameters()[static_cast<size_t>(j)] = static_cast<float>((2.0 * drawn - 1.0) * bound);
+      }
     }
   }
   Refresh();
 }
 
+// A projection's modules have one A, and their B's columns lie side by side.
 Status TrainedLora::Read(const LoraWeights& weights) {
   CHECK(weights.dtype() == DType::kF32) << DTypeName(weights.dtype());
-  if (weights.matrices().size() != matrices_.size()) {
+  if (std::ssize(weights.matrices()) != config_.num_lora_matrices()) {
     return InvalidArgumentError("the adapter is of a model with another number of layers");
   }
-  for (size_t i = 0; i < matrices_.size(); ++i) {
-    const LoraMatrix& matrix = weights.matrices()[i];
-    if (matrix.rank != rank_ || matrix.scale != scale_) {
-      return InvalidArgumentError(
-          "training goes on from adapters of one rank and one scale on all " +
-          std::to_string(kLoraModules) + " modules; here rank " + std::to_string(matrix.rank) +
-          " meets " + std::to_string(rank_));
-    }
-    for (int side = 0; side < 2; ++side) {
-      const Place& place = places_[2 * i + static_cast<size_t>(side)];
-      const void* const* rows = side == 0 ? matrix.a_rows : matrix.b_rows;
-      for (int32_t j = 0; j < rank_; ++j) {
-        std::copy_n(static_cast<const float*>(rows[j]), place.n,
-                    parameters_.data() + place.begin + j * place.n);
+  const auto copy = [&](const void* row, int64_t n, int64_t to) {
+    std::copy_n(static_cast<const float*>(row), n, parameters().data() + to);
+  };
+  const std::span<const StoredProjection> stored = StoredProjections(config_);
+  for (int32_t i = 0; i < shape_.num_layers * std::ssize(stored); ++i) {
+    const auto layer = static_cast<int32_t>(i / std::ssize(stored));
+    const auto target = static_cast<int32_t>(i % std::ssize(stored));
+    const StoredProjection& projection = stored[static_cast<size_t>(target)];
+    const Place a = place(layer, static_cast<LoraModule>(target), LoraSide::kA);
+    const Place b = place(layer, static_cast<LoraModule>(target), LoraSide::kB);
+    int64_t column = 0;
+    for (int32_t slice = 0; slice < projection.num_modules; ++slice) {
+      const auto module = static_cast<LoraModule>(static_cast<int32_t>(projection.first) + slice);
+      const LoraMatrix& matrix = weights.matrix(layer, module);
+      if (matrix.rank != rank_ || matrix.scale != scale_) {
+        return InvalidArgumentError(
+            "training goes on from adapters of one rank and one scale on all " +
+            std::to_string(stored.size()) + " modules; here rank " + std::to_string(matrix.rank) +
+            " meets " + std::to_string(rank_));
       }
+      const int64_t n = ShapeOfLoraModule(config_, module).out;
+      for (int32_t j = 0; j < rank_; ++j) {
+        if (slice == 0) copy(matrix.a_rows[j], a.n, a.begin + j * a.n);
+        copy(matrix.b_rows[j], n, b.begin + j * b.n + column);
+      }
+      column += n;
     }
   }
   Refresh();
   return OkStatus();
 }
-
-void TrainedLora::Refresh() {
-  ++version_;
-  size_t row = 0;
-  for (const Place& place : places_) {
-    for (int32_t j = 0; j < rank_; ++j, ++row) {
-      const int64_t offset = static_cast<const char*>(rows_[row]) - copy_.as<char>();
-      ConvertElements(DType::kF32, parameters_.data() + place.begin + j * place.n, dtype_,
-                      copy_.as<char>() + offset, place.n);
-    }
-  }
-}
-
-void TrainedLora::ZeroGradients() { std::fill(gradients_.begin(), gradients_.end(), 0.0f); }
 
 }  // namespace graft

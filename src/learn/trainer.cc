@@ -99,6 +99,8 @@ TrainingSequence Trainer::SequenceOf(const TrainingExample& example, int32_t ada
   TrainingSequence sequence{.tokens = example.tokens,
                             .adapter = has_lora(adapter) ? adapter : -1,
                             .document = has_lora(example.document) ? example.document : -1};
+  CHECK(example.document < 0 || adapters_[static_cast<size_t>(example.document)].is_frozen)
+      << "documents learn nothing beside what learns";
   for (const int32_t index : {example.prompt, example.document, adapter}) {
     if (index < 0 || (example.prompt >= 0 && index != example.prompt)) continue;
     const TrainedPrompt* const prompt = adapters_[static_cast<size_t>(index)].prompt.get();

@@ -15,4 +15,9 @@ std::unique_ptr<TrainingDevice> MakeTrainingDevice(const ModelConfig& config,
   return std::make_unique<TrainingWalker>(config, weights, limits, stream, std::move(pause), turns);
 }
 
+int64_t DevicePromptBytes(const ModelConfig& config, VirtualTokenKind kind, int32_t num_tokens,
+                          DType dtype, const Device& device) {
+  return TrainedPrompt::SizeOf(config, kind, num_tokens, dtype, device).bytes();
+}
+
 }  // namespace graft

@@ -11,7 +11,8 @@
 
 #include "base/device_turns.h"
 #include "base/status.h"
-#include "learn/adapter_in_training.h"
+#include "learn/trained_lora.h"
+#include "learn/trained_prompt.h"
 #include "learn/training_batch.h"
 #include "learn/training_sizes.h"
 #include "model/config.h"
@@ -51,6 +52,13 @@ struct MappedRows {
   int32_t num_rows = 0;
   int32_t memory = 0;
   int32_t first = 0;
+};
+
+// What the sequences of a TrainingBatch name. Either may be missing.
+struct AdapterInTraining {
+  TrainedLora* lora = nullptr;
+  TrainedPrompt* prompt = nullptr;
+  bool is_frozen = false;  // gets no gradients
 };
 
 class TrainingDevice {

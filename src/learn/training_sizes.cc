@@ -1,7 +1,6 @@
 #include "learn/training_sizes.h"
 
 #include <algorithm>
-#include <array>
 #include <vector>
 
 #include "kernels/attention/attention.h"
@@ -11,8 +10,9 @@
 #include "kernels/lora/lora.h"
 #include "kernels/lora_gradient/lora_gradient.h"
 #include "kernels/virtual_gradient/virtual_gradient.h"
-#include "layers/launch_plan.h"
+#include "layers/layer_kept.h"
 #include "layers/served_types.h"
+#include "layers/transposed_weights.h"
 #include "model/kv_pool.h"
 #include "model/lora_module.h"
 #include "model/rope_table.h"
@@ -22,31 +22,6 @@ namespace {
 
 constexpr int64_t kFloatBytes = sizeof(float);
 constexpr int32_t kTrainingPageTokens = 16;
-
-struct WeightShape {
-  int64_t n;
-  int64_t k;
-  int64_t TransposedBytes(DType dtype, const Device& device) const {
-    return GemmWeight::BytesFor(k, n, dtype, device);
-  }
-};
-
-std::array<WeightShape, kLayerProducts> LayerWeightShapes(const ModelConfig& config) {
-  return {{{config.qkv_size(), config.hidden_size},
-           {config.hidden_size, config.q_size()},
-           {int64_t{2} * config.intermediate_size, config.hidden_size},
-           {config.hidden_size, config.intermediate_size}}};
-}
-
-// A GPU has room for all of a layer's, the CPU makes one after the other.
-int64_t MadeTransposedBytes(const ModelConfig& config, DType dtype, const Device& device) {
-  if (!device.is_cpu()) return LayerTransposedBytes(config, dtype, device);
-  int64_t most = 0;
-  for (const WeightShape& shape : LayerWeightShapes(config)) {
-    most = std::max(most, shape.TransposedBytes(dtype, device));
-  }
-  return most;
-}
 
 DType ActivationsOf(DType dtype, const Device& device) {
   return TypesOf(dtype, device).activations(device);
@@ -110,32 +85,13 @@ int32_t NumTrainingPages(const TrainingLimits& limits) {
   return limits.rows_max / kTrainingPageTokens + limits.sequences_max * (1 + prefix_pages);
 }
 
-KeptColumns KeptColumnsOf(const ModelConfig& config) {
-  KeptColumns columns;
-  if (std::ranges::any_of(config.layers, &LayerSpec::qk_norm)) {
-    columns.unnormed = config.q_size() + config.kv_size();
-  }
-  if (std::ranges::any_of(config.layers, &LayerSpec::output_norms)) {
-    columns.branch = config.hidden_size;
-  }
-  return columns;
-}
-
 int64_t LayerActivationBytes(const ModelConfig& config, DType dtype, const Device& device,
                              int32_t rows_max) {
-  const KeptColumns columns = KeptColumnsOf(config);
-  const int64_t row = int64_t{2} * config.hidden_size + config.qkv_size() + config.q_size() +
-                      int64_t{2} * config.intermediate_size + columns.unnormed + 2 * columns.branch;
-  return row * rows_max * DTypeBytes(ActivationsOf(dtype, device));
+  return LayerKeptRoom::BytesFor(config, config.layers, rows_max, ActivationsOf(dtype, device));
 }
 
 int64_t LayerTransposedBytes(const ModelConfig& config, DType dtype, const Device& device) {
-  if (GemmReadsTransposed(dtype, device)) return 0;
-  int64_t bytes = 0;
-  for (const WeightShape& shape : LayerWeightShapes(config)) {
-    bytes += shape.TransposedBytes(dtype, device);
-  }
-  return bytes;
+  return TransposedWeights::LayerBytes(config, dtype, device);
 }
 
 TrainingBuffers TrainingBuffersOf(const TrainingLimits& limits, const ModelConfig& config,
@@ -169,7 +125,7 @@ TrainingBuffers TrainingBuffersOf(const TrainingLimits& limits, const ModelConfi
   // Slices' ranks lie side by side.
   sizes.lora_d_h = LoraScratchFloats(device, rows, kLoraSlicesMax * limits.rank_max) * kFloatBytes;
   const int64_t rank_row = LoraGradientRankStride(limits.rank_max) * element;
-  sizes.rounded_h = rows * kLoraModules * config.num_layers * rank_row;
+  sizes.rounded_h = rows * ShapeAsStored(config).num_lora_matrices() * rank_row;
   sizes.rounded_d_h = rows * kLoraSlicesMax * rank_row;
   const int64_t columns = GradientColumnsMax(config);
   sizes.gradient_scratch = LoraGradientScratchFloats(device, limits.rows_max, limits.sequences_max,
@@ -211,7 +167,7 @@ TrainingSizes SizesOf(const TrainingLimits& limits, const ModelConfig& config, D
                       : GemmWeight::BytesFor(config.hidden_size, config.vocab_size, dtype, device);
   sizes.kept_transposed = head + buffers.num_transposed * transposed;
   if (transposed > 0 && buffers.num_transposed < config.num_layers) {
-    sizes.made_transposed = MadeTransposedBytes(config, dtype, device);
+    sizes.made_transposed = TransposedWeights::MadeBytes(config, dtype, device);
   }
   sizes.gradients = 3 * buffers.hidden + buffers.d_hidden_copy + buffers.normed + buffers.qkv +
                     buffers.gate_up + buffers.activated + buffers.d_gate_up + buffers.d_attended +
@@ -223,8 +179,7 @@ TrainingSizes SizesOf(const TrainingLimits& limits, const ModelConfig& config, D
   sizes.attention =
       buffers.attention_scratch + buffers.backward_scratch + buffers.d_prefixes +
       TrainingPoolLayout(config, dtype, device).PageBytes() * NumTrainingPages(limits);
-  // Cosines, sines, and the sines of turns back.
-  sizes.ropes = RopeTablesBytes(config, config.context_tokens_max) * 3 / 2;
+  sizes.ropes = RopeTablesBytes(config, config.context_tokens_max, /*go_back=*/true);
   if (device.is_cpu()) sizes.thread_rows = ThreadRowsBytes(limits, config, dtype, num_threads);
   return sizes;
 }

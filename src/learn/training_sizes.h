@@ -70,13 +70,6 @@ struct TrainingSizes {
 TrainingSizes SizesOf(const TrainingLimits& limits, const ModelConfig& config, DType dtype,
                       const Device& device, int num_threads);
 
-// Columns that only some models' layers keep; of all of a model's layers the most.
-struct KeptColumns {
-  int64_t unnormed = 0;  // of queries and keys
-  int64_t branch = 0;    // of what attention and the MLP return, each
-};
-KeptColumns KeptColumnsOf(const ModelConfig& config);
-
 // What a layer's kept activations and its kept transposed weights take, and how many layers a
 // budget is enough for.
 int64_t LayerActivationBytes(const ModelConfig& config, DType dtype, const Device& device,

@@ -12,28 +12,33 @@ namespace training_sizes_test {
 using testing::LearnModel;
 using testing::SourcePath;
 
+void ExpectTheSum(const std::string& name, DType dtype) {
+  LearnModel model(SourcePath("tests/goldens/" + name), dtype);
+  const int64_t layer = LayerActivationBytes(model.config, dtype, {}, 100);
+  const int64_t transposed = LayerTransposedBytes(model.config, dtype, {});
+  for (const int64_t layers : {0, 1, 100}) {
+    const TrainingLimits limits{.rows_max = 100,
+                                .sequences_max = 3,
+                                .rank_max = 5,
+                                .logits_rows_max = 7,
+                                .activation_bytes_max = layers * layer,
+                                .transposed_bytes_max = layers * transposed};
+    const TrainingSizes sizes =
+        SizesOf(limits, model.config, dtype, {}, model.threads.num_threads());
+    const int64_t before = AllocatedBytes({});
+    const TrainingWalker walker(model.config, model.weights, limits, model.stream);
+    EXPECT_EQ(walker.num_kept_layers(), std::min<int64_t>(layers, model.config.num_layers));
+    EXPECT_EQ(walker.num_transposed_layers(), std::min<int64_t>(layers, model.config.num_layers));
+    // Transposes are made in a backward alone.
+    EXPECT_EQ(AllocatedBytes({}) - before,
+              sizes.total() - sizes.made_transposed - sizes.thread_rows);
+  }
+}
+
 TEST(TrainingSizesTest, TheSumIsWhatIsTaken) {
-  for (const DType dtype : {DType::kF32, DType::kBF16}) {
-    LearnModel model(SourcePath("tests/goldens/llama"), dtype);
-    const int64_t layer = LayerActivationBytes(model.config, dtype, {}, 100);
-    const int64_t transposed = LayerTransposedBytes(model.config, dtype, {});
-    for (const int64_t layers : {0, 1, 100}) {
-      const TrainingLimits limits{.rows_max = 100,
-                                  .sequences_max = 3,
-                                  .rank_max = 5,
-                                  .logits_rows_max = 7,
-                                  .activation_bytes_max = layers * layer,
-                                  .transposed_bytes_max = layers * transposed};
-      const TrainingSizes sizes =
-          SizesOf(limits, model.config, dtype, {}, model.threads.num_threads());
-      const int64_t before = AllocatedBytes({});
-      const TrainingWalker walker(model.config, model.weights, limits, model.stream);
-      EXPECT_EQ(walker.num_kept_layers(), std::min<int64_t>(layers, model.config.num_layers));
-      EXPECT_EQ(walker.num_transposed_layers(), std::min<int64_t>(layers, model.config.num_layers));
-      // Transposes are made in a backward alone.
-      EXPECT_EQ(AllocatedBytes({}) - before,
-                sizes.total() - sizes.made_transposed - sizes.thread_rows);
-    }
+  for (const char* const name : {"llama", "qwen3", "gemma2", "olmo2", "granite", "phi3-longrope"}) {
+    SCOPED_TRACE(name);
+    for (const DType dtype : {DType::kF32, DType::kBF16}) ExpectTheSum(name, dtype);
   }
 }
 

@@ -10,24 +10,21 @@
 namespace graft {
 
 DeviceMasters& TrainingWalker::EmbeddingsOf(int32_t adapter) {
-  DevicePrompt& prompt = *prompts_[static_cast<size_t>(adapter)];
-  CHECK(prompt.kind() == VirtualTokenKind::kEmbedding);
-  return prompt.masters();
+  const auto index = static_cast<size_t>(adapter);
+  CHECK(adapters_[index].prompt->kind() == VirtualTokenKind::kEmbedding);
+  return *followed_[index].prompt;
 }
 
 void TrainingWalker::Encode(const TrainingBatch& batch, std::span<const EncodedRows> rows) {
-  FollowAdapters();
-  PutBatch(batch, {});
-  learns_ = false;
+  PutBatch(batch, {}, false);
   const int64_t n = config_.hidden_size;
   const TrainingPieces::Scope piece(pieces_);
   Forward();
   std::vector<DeviceMasters*> memories;
   for (const EncodedRows& part : rows) {
     DeviceMasters& memory = EmbeddingsOf(part.memory);
-    NormOf(weights_.final_norm)
-        .Run(hidden() + part.row * n, part.num_rows, DType::kF32,
-             memory.parameters() + part.first * n, stream_);
+    final_norm_.Run(hidden() + part.row * n, part.num_rows, DType::kF32,
+                    memory.parameters() + part.first * n, stream_);
     if (std::ranges::find(memories, &memory) == memories.end()) memories.push_back(&memory);
   }
   for (DeviceMasters* memory : memories) memory->Round();
@@ -35,9 +32,7 @@ void TrainingWalker::Encode(const TrainingBatch& batch, std::span<const EncodedR
 
 void TrainingWalker::BackwardEncoded(const TrainingBatch& batch,
                                      std::span<const EncodedRows> rows) {
-  FollowAdapters();
-  PutBatch(batch, {});
-  learns_ = true;
+  PutBatch(batch, {}, true);
   const TrainingPieces::Scope piece(pieces_);
   Forward();
   ZeroStreamGradients();
@@ -52,16 +47,15 @@ void TrainingWalker::BackwardMemory(const EncodedRows& rows) {
   for (int32_t begin = 0; begin < rows.num_rows; begin += limits_.logits_rows_max) {
     const int64_t num_rows = std::min(limits_.logits_rows_max, rows.num_rows - begin);
     const int64_t first = (int64_t{rows.row} + begin) * n;
-    const bool has_copy = d_hidden_copy_.bytes() > 0;
-    const Norm norm = NormOf(weights_.final_norm);
-    norm.Run(hidden() + first, num_rows, dtype_, context_.scratch.logits_normed.data(), stream_,
-             head_input_.data());
-    norm.Back(
+    Buffer& copy = room_.d_hidden_copy;
+    final_norm_.Run(hidden() + first, num_rows, dtype_, context_.scratch.logits_normed.data(),
+                    stream_, head_input_.data());
+    final_norm_.Back(
         {.kept = head_input_.data(),
          .dtype = dtype_,
          .d_out = d_memory + begin * n,
-         .d_x = d_hidden_.as<float>() + first,
-         .d_x_copy = has_copy ? d_hidden_copy_.as<char>() + first * DTypeBytes(dtype_) : nullptr,
+         .d_x = room_.d_hidden.as<float>() + first,
+         .d_x_copy = copy.bytes() == 0 ? nullptr : copy.as<char>() + first * DTypeBytes(dtype_),
          .copy_scale = ResidualScaleOf(config_.num_layers - 1),
          .num_rows = num_rows},
         stream_);

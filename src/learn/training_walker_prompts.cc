@@ -1,30 +1,60 @@
 // Virtual tokens: what stands in front of sequences, where it begins, and its gradients.
+#include <algorithm>
 #include <iterator>
 
+#include "adapters/lora_weights.h"
 #include "base/check.h"
 #include "kernels/virtual_kv/virtual_kv.h"
 #include "learn/training_walker.h"
 #include "tensor/cuda_memory.h"
 
 namespace graft {
+namespace {
+
+// As they were rounded: on the CPU attention takes them in fp32.
+AttentionPrefix PrefixOf(const TrainedPrompt& prompt, const DeviceMasters& here, int32_t layer,
+                         const Device& device) {
+  if (device.is_cpu()) return {prompt.num_tokens(), prompt.rounded(layer), prompt.columns()};
+  const int64_t row_bytes = LoraRowBytes(prompt.layer_columns(), prompt.dtype());
+  return {prompt.num_tokens(), here.copy() + int64_t{layer} * prompt.num_tokens() * row_bytes,
+          row_bytes / DTypeBytes(prompt.dtype())};
+}
+
+}  // namespace
 
 void TrainingWalker::ListPrompts() {
   std::vector<VirtualRows> rows;
   for (int32_t layer = 0; layer < config_.num_layers; ++layer) {
-    for (const auto& prompt : prompts_) {
+    for (size_t i = 0; i < adapters_.size(); ++i) {
+      const TrainedPrompt* const prompt = adapters_[i].prompt;
       const bool has_any =
           prompt != nullptr && (layer == 0 || prompt->kind() == VirtualTokenKind::kKeysValues);
-      rows.push_back(has_any ? prompt->rows(layer) : nullptr);
+      rows.push_back(has_any ? followed_[i].prompt->row_pointers() +
+                                   int64_t{layer} * prompt->num_tokens()
+                             : nullptr);
     }
   }
   virtual_rows_ = OnDevice(rows, stream_);
 }
 
-PromptGradients TrainingWalker::ListGradients(std::span<const VirtualRun> runs) {
-  return ListPromptGradients(runs, [&](int32_t adapter) -> float* {
-    const auto index = static_cast<size_t>(adapter);
-    return adapters_[index].is_frozen ? nullptr : prompts_[index]->masters().gradients();
-  });
+TrainingWalker::PromptGradients TrainingWalker::ListGradients(std::vector<VirtualRun> runs) {
+  std::ranges::stable_sort(runs, {}, &VirtualRun::adapter_slot);
+  PromptGradients list;
+  int32_t last = -1;
+  for (const VirtualRun& run : runs) {
+    CHECK_EQ(run.token_begin, 0);
+    const auto index = static_cast<size_t>(run.adapter_slot);
+    if (adapters_[index].is_frozen) continue;
+    const auto place = static_cast<int32_t>(list.places.size());
+    if (run.adapter_slot != last) {
+      list.items.push_back({followed_[index].prompt->gradients(), run.token_end, place, place});
+    }
+    last = run.adapter_slot;
+    CHECK_EQ(list.items.back().num_tokens, run.token_end);
+    list.places.push_back(run.place);
+    ++list.items.back().place_end;
+  }
+  return list;
 }
 
 std::vector<AttentionPrefix> TrainingWalker::ListPrefixes(const TrainingBatch& batch) {
@@ -37,8 +67,10 @@ std::vector<AttentionPrefix> TrainingWalker::ListPrefixes(const TrainingBatch& b
       const int32_t num_tokens = prompt.num_keys_values();
       if (num_tokens == 0) continue;
       CHECK_LE(num_tokens, limits_.prefix_tokens_max);
-      const DevicePrompt& trained = *prompts_[static_cast<size_t>(prompt.adapter)];
-      prefixes.back() = {num_tokens, trained.layer_data(layer), trained.row_elements(), d_next};
+      const auto index = static_cast<size_t>(prompt.adapter);
+      prefixes.back() =
+          PrefixOf(*adapters_[index].prompt, *followed_[index].prompt, layer, stream_.device);
+      prefixes.back().d_keys_values = d_next;
       d_next += int64_t{num_tokens} * 2 * config_.kv_size();
     }
   }
@@ -47,7 +79,7 @@ std::vector<AttentionPrefix> TrainingWalker::ListPrefixes(const TrainingBatch& b
 
 // Keys and values in front of sequences, into their first pages.
 void TrainingWalker::PlaceKeysAndValues(int32_t layer) {
-  const int64_t first = int64_t{layer} * std::ssize(prompts_);
+  const int64_t first = int64_t{layer} * std::ssize(followed_);
   VirtualKv({.layout = pool_.layout(),
              .pool = pool_.data(),
              .table = virtual_rows_.as<VirtualRows>() + first,
@@ -74,36 +106,36 @@ void TrainingWalker::AddPromptGradients(const Prompts& prompts, const Buffer& x,
 
 void TrainingWalker::BeginPrompt(const TrainingBatch& batch, TrainedPrompt& prompt) {
   CHECK_EQ(batch.num_rows(), prompt.num_tokens());
-  PutBatch(batch, {});
+  PutBatch(batch, {}, false);
   const TrainingPieces::Scope piece(pieces_);
   embedding_.Run(Step());
-  if (prompt.kind() == VirtualTokenKind::kEmbedding) {
-    const TrainingPieces::Break others(pieces_);
-    CopyFromDevice(prompt.parameters().data(), context_.scratch.hidden.data(),
-                   static_cast<int64_t>(prompt.parameters().size_bytes()), stream_);
-    Synchronize(stream_);
-    // Virtual tokens are scaled with the rows that they are put among.
-    for (float& number : prompt.parameters()) number /= config_.hidden_scale;
-    return;
-  }
+  if (prompt.kind() == VirtualTokenKind::kKeysValues) return BeginKeysAndValues(prompt);
+  const TrainingPieces::Break others(pieces_);
+  CopyFromDevice(prompt.parameters().data(), hidden(),
+                 static_cast<int64_t>(prompt.parameters().size_bytes()), stream_);
+  Synchronize(stream_);
+  // Virtual tokens are scaled with the rows that they are put among.
+  for (float& number : prompt.parameters()) number /= config_.hidden_scale;
+}
+
+void TrainingWalker::BeginKeysAndValues(TrainedPrompt& prompt) {
   const int64_t row_bytes = config_.qkv_size() * DTypeBytes(dtype_);
-  std::vector<char> rows(static_cast<size_t>(batch.num_rows() * row_bytes));
+  std::vector<char> rows(static_cast<size_t>(num_rows() * row_bytes));
   for (int32_t layer = 0; layer < config_.num_layers; ++layer) {
-    Activations& activations = ActivationsOf(layer);
-    ComputeLayer(layer, activations);
+    RunLayer(layer);
     {
       const TrainingPieces::Break others(pieces_);
-      CopyFromDevice(rows.data(), activations.qkv.data(), std::ssize(rows), stream_);
+      CopyFromDevice(rows.data(), KeptOf(layer).attention.qkv, std::ssize(rows), stream_);
       Synchronize(stream_);
     }
     for (int64_t token = 0; token < prompt.num_tokens(); ++token) {
-      const char* const from = rows.data() + token * row_bytes;
+      const char* const from =
+          rows.data() + token * row_bytes + config_.q_size() * DTypeBytes(dtype_);
       ConvertElements(
-          dtype_, Columns(from, config_.q_size()), DType::kF32,
+          dtype_, from, DType::kF32,
           prompt.parameters().data() + token * prompt.columns() + layer * prompt.layer_columns(),
           prompt.layer_columns());
     }
-    FinishLayer(layer, activations);
   }
 }
 

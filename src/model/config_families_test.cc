@@ -291,6 +291,8 @@ TEST(GraniteConfigTest, Multipliers) {
   EXPECT_THAT(config.layers,
               Each(LayerSpec{.attention_scale = 0.0078125f, .residual_scale = 0.22f}));
   EXPECT_TRUE(config.layers[0].has_branch());
+  EXPECT_TRUE(config.layers[0].writes_branch(/*has_ranks=*/true));
+  EXPECT_FALSE(config.layers[0].writes_branch(/*has_ranks=*/false));
   EXPECT_TRUE(config.qkv_bias && config.o_bias && config.mlp_bias);
   for (const char* name :
        {"embedding_multiplier", "attention_multiplier", "residual_multiplier", "logits_scaling"}) {

@@ -24,6 +24,13 @@ bool HasFusedProjections(const ModelConfig& config) {
   return StoredProjections(config).size() < config.lora_targets.size();
 }
 
+ModelShape ShapeAsStored(const ModelConfig& config) {
+  ModelShape shape = config;
+  if (HasFusedProjections(config)) shape.lora_targets = kStackedTargets;
+  CHECK_EQ(shape.lora_targets.size(), StoredProjections(config).size());
+  return shape;
+}
+
 const StoredProjection& StoredProjectionOf(const ModelConfig& config, LoraModule module) {
   for (const StoredProjection& projection : StoredProjections(config)) {
     if (static_cast<int>(module) < static_cast<int>(projection.first) + projection.num_modules) {

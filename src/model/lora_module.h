@@ -38,6 +38,8 @@ inline constexpr std::array<StoredProjection, kLoraModules> kProjectionsApart = 
 std::span<const StoredProjection> StoredProjections(const ModelConfig& config);
 // Whether some of them stack several modules.
 bool HasFusedProjections(const ModelConfig& config);
+// The model's shape whose targets are the projections as checkpoints store them.
+ModelShape ShapeAsStored(const ModelConfig& config);
 // The stored projection that holds the module.
 const StoredProjection& StoredProjectionOf(const ModelConfig& config, LoraModule module);
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <numbers>
 #include <utility>
 
@@ -84,7 +85,7 @@ std::vector<float> RopeFrequencies(const RopeConfig& rope, int32_t rotary_dim,
 }
 
 RopeTable::RopeTable(const RopeConfig& rope, int32_t rotary_dim, int32_t num_positions,
-                     Stream& stream, const std::function<void()>& pause)
+                     Stream& stream, const std::function<void()>& pause, bool goes_back)
     : num_positions_(num_positions) {
   const std::vector<float> frequencies = RopeFrequencies(rope, rotary_dim, num_positions);
   const auto half = static_cast<int64_t>(frequencies.size());
@@ -113,20 +114,26 @@ RopeTable::RopeTable(const RopeConfig& rope, int32_t rotary_dim, int32_t num_pos
         count, 64, [&](int64_t begin, int64_t end) { fill(first + begin, first + end); });
     if (pause) pause();
   }
+  if (goes_back) {
+    back_sin_ = Buffer(bytes);
+    std::transform(sin, sin + num_positions * half, back_sin_.as<float>(), std::negate());
+    back_sin_ = MoveToDevice(std::move(back_sin_), stream);
+  }
   cos_ = MoveToDevice(std::move(cos_), stream);
   sin_ = MoveToDevice(std::move(sin_), stream);
 }
 
-int64_t RopeTablesBytes(const ModelConfig& config, int32_t num_positions) {
+int64_t RopeTablesBytes(const ModelConfig& config, int32_t num_positions, bool go_back) {
   const int64_t table_bytes = int64_t{num_positions} * (config.num_rotary() / 2) * 4;
-  return static_cast<int64_t>(config.ropes.size()) * 2 * table_bytes;
+  return static_cast<int64_t>(config.ropes.size()) * (go_back ? 3 : 2) * table_bytes;
 }
 
 std::vector<RopeTable> MakeRopeTables(const ModelConfig& config, int32_t num_positions,
-                                      Stream& stream, const std::function<void()>& pause) {
+                                      Stream& stream, const std::function<void()>& pause,
+                                      bool go_back) {
   std::vector<RopeTable> tables;
   for (const RopeConfig& rope : config.ropes) {
-    tables.emplace_back(rope, config.num_rotary(), num_positions, stream, pause);
+    tables.emplace_back(rope, config.num_rotary(), num_positions, stream, pause, go_back);
   }
   return tables;
 }

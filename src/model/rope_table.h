@@ -24,25 +24,28 @@ std::vector<float> RopeFrequencies(const RopeConfig& rope, int32_t rotary_dim,
 class RopeTable {
  public:
   // For positions [0, num_positions). Calls `pause`, where there is one, between pieces: others may
-  // have the stream's threads then.
+  // have the stream's threads then. `goes_back`: with the sines of turns back.
   RopeTable(const RopeConfig& rope, int32_t rotary_dim, int32_t num_positions, Stream& stream,
-            const std::function<void()>& pause = {});
+            const std::function<void()>& pause = {}, bool goes_back = false);
 
   int32_t num_positions() const { return num_positions_; }
   const float* cos() const { return cos_.as<float>(); }  // [num_positions, rotary_dim / 2]
   const float* sin() const { return sin_.as<float>(); }
+  const float* back_sin() const { return back_sin_.as<float>(); }  // null without
 
  private:
   int32_t num_positions_;
   Buffer cos_;
   Buffer sin_;
+  Buffer back_sin_;
 };
 
 // Bytes of all of the model's tables.
-int64_t RopeTablesBytes(const ModelConfig& config, int32_t num_positions);
+int64_t RopeTablesBytes(const ModelConfig& config, int32_t num_positions, bool go_back = false);
 
 // One table for each of the model's ropes.
 std::vector<RopeTable> MakeRopeTables(const ModelConfig& config, int32_t num_positions,
-                                      Stream& stream, const std::function<void()>& pause = {});
+                                      Stream& stream, const std::function<void()>& pause = {},
+                                      bool go_back = false);
 
 }  // namespace graft

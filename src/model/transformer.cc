@@ -27,7 +27,9 @@ LayerScratch MakeScratch(const TransformerSizes& sizes, const Device& device) {
 LayerContext MakeContext(const ModelConfig& config, const ModelWeights& weights, KvPool& pool,
                          const TransformerLimits& limits, const Device& device,
                          RankExchange* ranks) {
-  const TransformerSizes sizes = SizesOf(limits, config, weights.types, pool.layout(), device);
+  TransformerLimits own = limits;
+  own.has_ranks = ranks != nullptr;
+  const TransformerSizes sizes = SizesOf(own, config, weights.types, pool.layout(), device);
   return {.shape = config,
           .types = weights.types,
           .activations = weights.types.activations(device),

@@ -44,8 +44,10 @@ TransformerSizes SizesOf(const TransformerLimits& limits, const ModelConfig& con
   TransformerSizes sizes;
   sizes.hidden = rows * hidden * kFloat;
   sizes.normed = rows * hidden * activation;
-  if (std::ranges::any_of(config.layers, &LayerSpec::has_branch))
-    sizes.branch = rows * hidden * kFloat;
+  const auto writes_branch = [&](const LayerSpec& spec) {
+    return spec.writes_branch(limits.has_ranks);
+  };
+  if (std::ranges::any_of(config.layers, writes_branch)) sizes.branch = rows * hidden * kFloat;
   sizes.qkv = rows * config.qkv_size() * kFloat;
   sizes.attended = rows * config.q_size() * activation;
   sizes.gate_up = rows * 2 * config.intermediate_size * kFloat;

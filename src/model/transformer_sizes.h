@@ -20,6 +20,7 @@ struct TransformerLimits {
   int32_t context_tokens_max = 0;  // positions
   int32_t lora_rank_max = kLoraRankMax;
   bool lora_beside = true;  // false: LoRA never runs beside the products, to compare with
+  bool has_ranks = false;   // it is one of several, for SizesOf: a Transformer knows itself
 
   int32_t num_sequences() const { return sequences_max == 0 ? step_tokens_max : sequences_max; }
 };

@@ -156,7 +156,8 @@ void AddServer(const RuntimeOptions& options, const ServedShape& shape, bool lor
   const ModelConfig& config = shape.config;
   const Device& device = shape.device;
   const ExecutorLimits limits = ExecutorLimitsOf(options, shape, lora);
-  const TransformerLimits transformer = TransformerLimitsOf(options, limits);
+  TransformerLimits transformer = TransformerLimitsOf(options, limits);
+  transformer.has_ranks = shape.num_ranks > 1;
   const TransformerSizes sizes =
       SizesOf(transformer, config, shape.types, LayoutOf(shape, limits), device);
   const bool goal_decides =

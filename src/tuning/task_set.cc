@@ -166,7 +166,7 @@ std::unique_ptr<TrainedLora> JoinLora(const ModelConfig& config, TrainedLora* fi
   if (rank == 0) return nullptr;
   auto joined = std::make_unique<TrainedLora>(config, rank, 1.0f, dtype);
   for (int32_t layer = 0; layer < config.num_layers; ++layer) {
-    for (const LoraModule module : kAllLoraModules) {
+    for (const LoraModule module : joined->shape().lora_modules()) {
       for (const LoraSide side : {LoraSide::kA, LoraSide::kB}) {
         const TrainedLora::Place to = joined->place(layer, module, side);
         float* next = joined->parameters().data() + to.begin;

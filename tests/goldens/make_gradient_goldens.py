@@ -1,4 +1,4 @@
-"""Writes gradients/NAME beside this file: an adapter of rank 2 on all seven modules of the golden model NAME, a sequence,
+"""Writes gradients/NAME beside this file: an adapter of rank 2 on all projections of the golden model NAME, a sequence,
 its loss and the loss's gradient by the adapter's numbers. Needs what make_family_goldens.py needs. The model computes in
 doubles, but where its class casts to fp32 (norms, angles).
 
@@ -15,7 +15,9 @@ from safetensors.torch import save_file
 
 HERE = pathlib.Path(__file__).parent
 NAMES = ["qwen2", "qwen2-yarn", "qwen3", "mistral-window", "gemma", "gemma2", "gemma3", "smollm3", "granite", "olmo2"]
+NAMES += ["phi3-longrope", "phi3-partial-rotary"]
 MODULES = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]
+MODULES_OF_PHI3 = ["qkv_proj", "o_proj", "gate_up_proj", "down_proj"]
 NUM_TOKENS = 24
 
 
@@ -31,7 +33,8 @@ def draw(model):
 def make(name):
     folder = HERE / "gradients" / name
     base = transformers.AutoModelForCausalLM.from_pretrained(HERE / name, dtype=torch.float64, attn_implementation="eager")
-    config = peft.LoraConfig(r=2, lora_alpha=4, target_modules=MODULES, task_type="CAUSAL_LM")
+    modules = MODULES_OF_PHI3 if base.config.model_type == "phi3" else MODULES
+    config = peft.LoraConfig(r=2, lora_alpha=4, target_modules=modules, task_type="CAUSAL_LM")
     model = peft.get_peft_model(base, config, autocast_adapter_dtype=False).double()
     draw(model)
     tokens = torch.randint(3, base.config.vocab_size, (1, NUM_TOKENS), generator=torch.Generator().manual_seed(11))
@@ -42,6 +45,7 @@ def make(name):
     golden = {"grad." + key: parameter.grad.float() for key, parameter in model.named_parameters() if parameter.requires_grad}
     golden |= {"input_ids": tokens.int(), "labels": labels.int(), "losses": loss.detach().float().reshape(1)}
     folder.mkdir(parents=True, exist_ok=True)
+    model.peft_config["default"].base_model_name_or_path = f"tests/goldens/{name}"
     model.float().save_pretrained(folder)
     for extra in ["README.md"]:
         (folder / extra).unlink(missing_ok=True)

@@ -1,4 +1,4 @@
-#include "learn/training_pieces.h"
+#include "layers/training_pieces.h"
 
 #include <gtest/gtest.h>
 
@@ -8,7 +8,7 @@
 namespace graft {
 namespace training_pieces_test {
 
-// A GPU that does a TFLOP in `ns_of_tera`, whose pieces' work a test adds up.
+// A GPU that does a TFLOP in `ns_of_tera`; a test adds up the work of its pieces.
 class FakeGpu : public TurnMarks {
  public:
   void BeginStep() override {}

@@ -2,8 +2,8 @@
 // the stream's threads in pauses. What is launched on a GPU is cut into pieces of DeviceTurns, so
 // that a server's steps come between them. A piece is a layer's forward or backward at most while
 // steps follow each other, and never longer than kPieceNs by what is known: work is judged by its
-// FLOP, and by how long those of the pieces before took. Where nobody takes turns everything is
-// launched at once. The thread that trains.
+// FLOP, and by how long those of the pieces before took. Without turns everything is launched
+// at once. The thread that trains.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,7 @@ namespace graft {
 
 class TrainingPieces {
  public:
-  // Borrowed; null: nobody takes turns. {}: there are no pauses.
+  // Borrowed; null: there are no turns. {}: there are no pauses.
   explicit TrainingPieces(DeviceTurns* turns, std::function<void()> pause = {})
       : turns_(turns), pause_(std::move(pause)) {}
 
@@ -51,7 +51,7 @@ class TrainingPieces {
   // before work of so many FLOP that the piece would become too long.
   void AfterLayer();
   void BeforeWork(double flop);
-  // Likewise work that is bound by memory.
+  // The same before work that is bound by memory.
   void BeforeBytes(int64_t bytes) { BeforeWork(kFlopOfByte * static_cast<double>(bytes)); }
   // Whether such work is a piece at most; else it is to be launched in parts.
   bool Fits(double flop) const {

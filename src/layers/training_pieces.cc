@@ -1,4 +1,4 @@
-#include "learn/training_pieces.h"
+#include "layers/training_pieces.h"
 
 #include <algorithm>
 
@@ -30,7 +30,7 @@ void TrainingPieces::Pause() {
   Begin();
 }
 
-// A device that nobody else wants would stand still between many short pieces.
+// A device that is not wanted otherwise would stand still between many short pieces.
 void TrainingPieces::AfterLayer() {
   PauseCpu();
   if (turns_ != nullptr && turns_->is_busy()) Pause();
