@@ -245,6 +245,7 @@ HostAdapter AdapterSlicer::Slice(const HostAdapter& whole) const {
   slice.facts.invocation_tokens = whole.facts.invocation_tokens;
   slice.facts.text = whole.facts.text;
   slice.facts.changes_nothing = whole.facts.changes_nothing;
+  slice.facts.left_out = whole.facts.left_out;
   StretchFinder finder(whole, &slice);
   const int64_t element = DTypeBytes(types_.adapters);
   for (size_t i = 0; i < slice.matrices.size(); ++i) {

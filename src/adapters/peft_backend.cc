@@ -28,6 +28,7 @@ struct LoadedAdapter {
   std::string peft_version;
   AdapterWeights weights;
   std::vector<int32_t> invocation_tokens;  // see AdapterFacts
+  std::string left_out = "";               // likewise
   AdapterTextPtr text = nullptr;
   bool leaves_texts_out = false;  // see AdapterFacts
   // Under way over the weights, so that it goes before them; to be finished before anybody may use
@@ -42,6 +43,7 @@ struct ReadingContext {
   const FileJail& jail;
   const AdapterTextHooks& hooks;
   AdapterReadHelp help;
+  AdapterRules rules = {};
 };
 
 // Longer than any tokenizer's file.
@@ -105,8 +107,9 @@ Result<LoadedAdapter> LoadPrompt(const PeftFolder& folder, const SafetensorsFile
 Result<LoadedAdapter> LoadLora(const PeftFolder& folder, SafetensorsFile file,
                                const ReadingContext& context) {
   const ModelConfig& config = context.config;
-  const Result<PeftConfig> peft = ParsePeftConfig(folder.config);
+  Result<PeftConfig> peft = ParsePeftConfig(folder.config);
   if (!peft.ok()) return peft.status().WithContext(folder.path + "/adapter_config.json");
+  peft->strict_targets = context.rules.strict_targets;
   for (const int32_t token : peft->invocation_tokens) {
     if (token < config.vocab_size) continue;
     return InvalidArgumentError(folder.path +
@@ -125,6 +128,7 @@ Result<LoadedAdapter> LoadLora(const PeftFolder& folder, SafetensorsFile file,
                        .peft_version = peft->peft_version,
                        .weights = std::move(*weights),
                        .invocation_tokens = peft->invocation_tokens,
+                       .left_out = TellSkippedTargets(*peft, config),
                        .test = std::move(*test)};
 }
 
@@ -284,7 +288,8 @@ Result<HostStore::Held> PeftBackend::ReadFolder(const std::string& path, const s
                                                        .types = types_,
                                                        .jail = jail_,
                                                        .hooks = texts_,
-                                                       .help = {how.crew, help_.memory}}));
+                                                       .help = {how.crew, help_.memory},
+                                                       .rules = rules_}));
   if (!hash.empty() && adapter.hash != hash) {
     return FailedPreconditionError(
         path + " has changed: it held " + hash.substr(0, kHashDigitsShown) + " and holds " +
@@ -296,6 +301,7 @@ Result<HostStore::Held> PeftBackend::ReadFolder(const std::string& path, const s
   described.facts.text = std::move(adapter.text);
   described.facts.leaves_texts_out = adapter.leaves_texts_out;
   described.facts.changes_nothing = DoesNothing(adapter.weights, config_);
+  described.facts.left_out = std::move(adapter.left_out);
   return Keep(path, std::move(described), std::move(adapter.weights), how,
               adapter.test.has_value() ? &*adapter.test : nullptr);
 }
@@ -405,9 +411,10 @@ void TellText(const AdapterTextPtr& text, OrderedJson* json) {
 
 Result<OrderedJson> InspectAdapter(const std::string& path, const ModelConfig& config,
                                    const ServedTypes& types, const AdapterTextHooks& texts,
-                                   const FileJail& jail, AdapterTextPtr* text) {
+                                   const FileJail& jail, AdapterTextPtr* text,
+                                   AdapterRules rules) {
   RETURN_IF_ERROR(CheckVocabulary(path, jail, texts));
-  ASSIGN_OR_RETURN(LoadedAdapter adapter, LoadAdapter(path, "", {config, types, jail, texts, {}}));
+  ASSIGN_OR_RETURN(LoadedAdapter adapter, LoadAdapter(path, "", {config, types, jail, texts, {}, rules}));
   RETURN_IF_ERROR(FinishTest(path, adapter.test.has_value() ? &*adapter.test : nullptr));
   const LoraWeights& lora = adapter.weights.lora;
   const std::optional<VirtualTokens>& tokens = adapter.weights.virtual_tokens;
@@ -428,6 +435,7 @@ Result<OrderedJson> InspectAdapter(const std::string& path, const ModelConfig& c
   }
   TellText(adapter.text, &json);
   json["changes_nothing"] = DoesNothing(adapter.weights, config);
+  if (!adapter.left_out.empty()) json["left_out"] = adapter.left_out;
   TellModules(lora, config, &json);
   if (text != nullptr) *text = adapter.text;
   return json;

@@ -49,6 +49,9 @@ struct PeftConfig {
   std::variant<ModuleNames, ModuleRegex> exclude_modules;  // no names: none
   std::vector<int64_t> layers_to_transform;                // empty: all
   std::vector<std::string> layers_pattern;                 // regexes; empty: any
+  // The reader's, not the file's: names of target_modules that name nothing in the base are refused
+  // in place of being skipped (--strict-targets).
+  bool strict_targets = false;
   // An activated LoRA: acts from where these tokens stand last in the prompt. Empty: always.
   std::vector<int32_t> invocation_tokens;
 };

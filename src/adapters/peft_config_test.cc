@@ -308,7 +308,7 @@ TEST(PeftConfigTest, PublishedConfigs) {
       {"02_nobase_loha_r32", {"\"peft_type\" = \"LOHA\""}},
       {"02_nobase_lora_r8", {"", 8, 4.0, 4}},
       {"03_Qwen3-0.6B_lora_r16", {"", 16, 2.0, 4}},
-      {"04_llama-7b-hf_lora_r8", {"\"target_modules\" names \"query_key_value\""}},
+      {"04_llama-7b-hf_lora_r8", {"", 8, 2.0, 4}},
       {"05_llava-med-v1.5-mistral-7b_lora_r64", {"", 64, 2.0, 14}},
       {"06_granite-3.1-8b-instruct-r241_lora_r32", {"", 32, 1.0, 6}},
       {"06_nobase_prefix_tuning_rNone", {"\"peft_type\" = \"PREFIX_TUNING\""}},

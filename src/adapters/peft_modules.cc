@@ -232,14 +232,25 @@ std::string ProjectionNames(const ModelConfig& model) {
   return names;
 }
 
-// Every name of target_modules must mean something: what a config asks for is never ignored.
-Status CheckNames(const ModuleNames& targets, const ModelConfig& model) {
+// The names of target_modules that name nothing in the model.
+std::vector<std::string> NamesWithoutModule(const ModuleNames& targets, const ModelConfig& model) {
   std::vector<std::string> paths;
   for (int32_t layer = 0; layer < model.num_layers; ++layer) {
     for (const StoredProjection& projection : StoredProjections(model)) {
       paths.push_back(LoraModulePath(model, layer, projection.first));
     }
   }
+  std::vector<std::string> without;
+  for (const std::string& name : targets.names) {
+    const auto names_path = [&](std::string_view path) { return IsPathOrSuffix(path, name); };
+    if (std::none_of(paths.begin(), paths.end(), names_path)) without.push_back(name);
+  }
+  return without;
+}
+
+// PEFT skips a name that no module has as long as another one has. What belongs to it in the file
+// of weights is an error of its own, so that nothing that was trained is left out.
+Status CheckNames(const PeftConfig& config, const ModuleNames& targets, const ModelConfig& model) {
   for (const std::string& name : targets.names) {
     const auto names_path = [&](std::string_view path) { return IsPathOrSuffix(path, name); };
     if (std::any_of(kUnservedModules.begin(), kUnservedModules.end(), names_path)) {
@@ -247,12 +258,22 @@ Status CheckNames(const ModuleNames& targets, const ModelConfig& model) {
                                 "\", which is not adapted here: only the projections of a layer (" +
                                 ProjectionNames(model) + ") are");
     }
-    if (std::any_of(paths.begin(), paths.end(), names_path)) continue;
-    return InvalidArgumentError(
-        "\"target_modules\" names \"" + name + "\", but this model's layers 0 to " +
-        std::to_string(model.num_layers - 1) + " have " + ProjectionNames(model) + " only");
   }
-  return OkStatus();
+  const std::vector<std::string> without = NamesWithoutModule(targets, model);
+  if (without.empty()) return OkStatus();
+  if (!config.strict_targets && without.size() < targets.names.size()) return OkStatus();
+  return InvalidArgumentError(
+      "\"target_modules\" names \"" + without.front() + "\", but this model's layers 0 to " +
+      std::to_string(model.num_layers - 1) + " have " + ProjectionNames(model) + " only");
+}
+
+// A name of a file as people are shown it: not too long, and whole characters.
+std::string ShownName(const std::string& name) {
+  constexpr size_t kShownMax = 64;
+  if (name.size() <= kShownMax) return '"' + name + '"';
+  size_t end = kShownMax;
+  while (end > 0 && (static_cast<unsigned char>(name[end]) & 0xC0) == 0x80) --end;
+  return '"' + name.substr(0, end) + "...\"";
 }
 
 // All rules of a config, compiled.
@@ -353,7 +374,7 @@ Result<std::vector<LoraTarget>> ResolveLoraTargets(const PeftConfig& config,
                                                    const ModelConfig& model) {
   CHECK_GT(model.num_layers, 0);
   if (const auto* const names = std::get_if<ModuleNames>(&config.target_modules)) {
-    RETURN_IF_ERROR(CheckNames(*names, model));
+    RETURN_IF_ERROR(CheckNames(config, *names, model));
   }
   ASSIGN_OR_RETURN(const TargetRules rules, TargetRules::Make(config, model));
   RETURN_IF_ERROR(CheckUnserved(rules));
@@ -374,6 +395,22 @@ Result<std::vector<LoraTarget>> ResolveLoraTargets(const PeftConfig& config,
   }
   if (targets.empty()) return NoTargetError(config, model.num_layers);
   return targets;
+}
+
+std::string TellSkippedTargets(const PeftConfig& config, const ModelConfig& model) {
+  constexpr size_t kNamesShownMax = 8;
+  const auto* const targets = std::get_if<ModuleNames>(&config.target_modules);
+  if (targets == nullptr) return "";
+  const std::vector<std::string> skipped = NamesWithoutModule(*targets, model);
+  if (skipped.empty()) return "";
+  std::string text = "target_modules names ";
+  for (size_t i = 0; i < std::min(skipped.size(), kNamesShownMax); ++i) {
+    text += (i > 0 ? ", " : "") + ShownName(skipped[i]);
+  }
+  if (skipped.size() > kNamesShownMax) {
+    text += " and " + std::to_string(skipped.size() - kNamesShownMax) + " more";
+  }
+  return text + ", which this model does not have: skipped, as PEFT does it";
 }
 
 }  // namespace graft

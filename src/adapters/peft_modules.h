@@ -1,9 +1,11 @@
 // Which of a model's projections an adapter config targets, and with which rank and scale, by
-// PEFT's own rules. A target that names nothing the model has, or something that cannot be adapted
-// here (lm_head, embed_tokens), is refused. Pure functions, any thread.
+// PEFT's own rules. A name of target_modules that names nothing the model has is skipped, as PEFT
+// does it, if another one names something. One that cannot be adapted here (embed_tokens) is
+// refused. Pure functions, any thread.
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "adapters/peft_config.h"
@@ -23,5 +25,8 @@ struct LoraTarget {
 // each, of one rank and scale.
 Result<std::vector<LoraTarget>> ResolveLoraTargets(const PeftConfig& config,
                                                    const ModelConfig& model);
+
+// What people are told of the names that ResolveLoraTargets skips; "": there are none.
+std::string TellSkippedTargets(const PeftConfig& config, const ModelConfig& model);
 
 }  // namespace graft

@@ -117,10 +117,41 @@ TEST(PeftModulesTest, ANameIsAPathOrItsEndAfterADot) {
   // A name must be a whole part between dots, and it is no regex.
   for (const std::string name : {"proj", "_proj", "q_pro", "self_attn", "layers.0", "", ".*q_proj",
                                  "q_proj.", "layers.12.self_attn.q_proj", "query_key_value"}) {
-    EXPECT_THAT(Refusal("\"target_modules\": [\"q_proj\", \"" + name + "\"]"),
+    EXPECT_THAT(Refusal("\"target_modules\": [\"" + name + "\"]"),
                 AllOf(HasSubstr("INVALID_ARGUMENT"),
                       HasSubstr("\"target_modules\" names \"" + name + "\"")));
   }
+}
+
+// As PEFT: it wants one of the names to match.
+TEST(PeftModulesTest, NamesThatNameNothingAreSkippedAndTold) {
+  const std::string names = R"("target_modules": ["query_key_value", "v_proj", "W_pack"])";
+  EXPECT_EQ(Modules(names), "v");
+  EXPECT_EQ(TellSkippedTargets(Peft(names), ModelOf(kLayers)),
+            "target_modules names \"query_key_value\", \"W_pack\", which this model does not "
+            "have: skipped, as PEFT does it");
+  EXPECT_EQ(TellSkippedTargets(Peft(), ModelOf(kLayers)), "");
+  EXPECT_EQ(TellSkippedTargets(Peft(R"("target_modules": ".*q_proj")"), ModelOf(kLayers)), "");
+  PeftConfig strict = Peft(names);
+  strict.strict_targets = true;
+  EXPECT_THAT(ResolveLoraTargets(strict, ModelOf(kLayers)).status().ToString(),
+              AllOf(HasSubstr("INVALID_ARGUMENT"), HasSubstr("names \"query_key_value\"")));
+  strict.target_modules = ModuleNames{{"v_proj"}};
+  EXPECT_TRUE(ResolveLoraTargets(strict, ModelOf(kLayers)).ok());
+}
+
+// Names are the file's: a line stays short, and cuts no character in two.
+TEST(PeftModulesTest, WhatIsToldOfSkippedNamesIsBounded) {
+  PeftConfig config = Peft();
+  std::vector<std::string> names = {"q_proj"};
+  for (int i = 0; i < 12; ++i) names.push_back("n" + std::to_string(i));
+  config.target_modules = ModuleNames{names};
+  EXPECT_THAT(TellSkippedTargets(config, ModelOf(1)), HasSubstr("\"n7\" and 4 more"));
+  std::string wide;
+  for (int i = 0; i < 40; ++i) wide += "\xC3\xA4";
+  config.target_modules = ModuleNames{{"q_proj", "x" + wide}};
+  EXPECT_THAT(TellSkippedTargets(config, ModelOf(1)),
+              HasSubstr("names \"x" + wide.substr(0, 62) + "...\", which"));
 }
 
 TEST(PeftModulesTest, ARegexMatchesTheWholePath) {
