@@ -133,9 +133,7 @@ Result<LoadedAdapter> LoadLora(const PeftFolder& folder, SafetensorsFile file,
 }
 
 Result<LoadedAdapter> LoadFolder(const PeftFolder& folder, const ReadingContext& context) {
-  ASSIGN_OR_RETURN(
-      SafetensorsFile file,
-      SafetensorsFile::FromBytes(folder.weights, folder.path + "/adapter_model.safetensors"));
+  ASSIGN_OR_RETURN(SafetensorsFile file, SafetensorsFile::FromBytes(folder.weights, folder.label));
   if (IsPromptConfig(folder.config)) return LoadPrompt(folder, file, context);
   return LoadLora(folder, std::move(file), context);
 }
@@ -273,8 +271,10 @@ int64_t PeftBackend::BytesToFetch(const std::string& path) const {
   const int64_t bytes_max = AdapterWeightsBytesMax(config_);  // what has more is refused unread
   int64_t bytes = 0;
   for (const char* const file : {"", "/lora", "/prompt"}) {
-    const Result<FileStamp> stamp = StampFile(path + file + "/" + kPeftFiles[1]);
-    if (stamp.ok() && stamp->bytes <= bytes_max) bytes += stamp->bytes;
+    const std::string weights = AdapterFilePath(path + file, kPeftFiles[1]);
+    const Result<FileStamp> stamp = StampFile(weights);
+    if (!stamp.ok() || stamp->bytes > bytes_max) continue;
+    bytes += weights.ends_with(kPeftFiles[1]) ? stamp->bytes : 2 * stamp->bytes;
   }
   // Files of 16 bits become twice as large where fp32 is served.
   return types_.adapters == DType::kF32 ? 3 * bytes : 2 * bytes;
@@ -411,10 +411,10 @@ void TellText(const AdapterTextPtr& text, OrderedJson* json) {
 
 Result<OrderedJson> InspectAdapter(const std::string& path, const ModelConfig& config,
                                    const ServedTypes& types, const AdapterTextHooks& texts,
-                                   const FileJail& jail, AdapterTextPtr* text,
-                                   AdapterRules rules) {
+                                   const FileJail& jail, AdapterTextPtr* text, AdapterRules rules) {
   RETURN_IF_ERROR(CheckVocabulary(path, jail, texts));
-  ASSIGN_OR_RETURN(LoadedAdapter adapter, LoadAdapter(path, "", {config, types, jail, texts, {}, rules}));
+  ASSIGN_OR_RETURN(LoadedAdapter adapter,
+                   LoadAdapter(path, "", {config, types, jail, texts, {}, rules}));
   RETURN_IF_ERROR(FinishTest(path, adapter.test.has_value() ? &*adapter.test : nullptr));
   const LoraWeights& lora = adapter.weights.lora;
   const std::optional<VirtualTokens>& tokens = adapter.weights.virtual_tokens;

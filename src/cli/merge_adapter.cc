@@ -200,7 +200,7 @@ class CheckpointMerge {
     if (!peft.ok()) return peft.status().WithContext(folder.path);
     ASSIGN_OR_RETURN(const SafetensorsFile lora,
                      SafetensorsFile::FromBytes(std::move(folder.weights),
-                                                folder.path + "/adapter_model.safetensors"));
+                                                folder.label));
     ASSIGN_OR_RETURN(const AddedToWeights added, MatchAddedWeights(lora, *peft, config_, base));
     if (order_.text != nullptr) {
       ASSIGN_OR_RETURN(texts_, MergeTexts(order_.model, config_, *order_.text));
