@@ -150,9 +150,15 @@ Result<AddedToWeights> MatchAddedWeights(const SafetensorsFile& file, const Peft
     const LoraTarget& target = targets[i];
     const std::string name = LoraModulePath(model, target.layer, target.module) + ".weight";
     std::vector<AddedRows>& rows = added[name];
+    if (model.is_head(target.layer) && model.tied_embeddings) {
+      return UnimplementedError(
+          "the adapter changes " + LoraModulePath(model, target.layer, target.module) +
+          ", which is the embedding in this model (tie_word_embeddings): merged weights would "
+          "change that, too. Serve it with graft serve --adapters");
+    }
     if (rows.empty()) {
-      const StoredProjection& projection = StoredProjectionOf(model, target.module);
-      RETURN_IF_ERROR(CheckWeight(base, name, ShapeOfStoredProjection(model, projection)));
+      RETURN_IF_ERROR(
+          CheckWeight(base, name, ShapeOfStoredWeight(model, target.layer, target.module)));
     }
     rows.push_back({tensors[i].b_row, tensors[i].a, tensors[i].b, target.scale});
   }

@@ -379,7 +379,12 @@ void TellModules(const LoraWeights& weights, const ModelConfig& config, OrderedJ
   };
   std::map<LoraModule, ModuleFacts> modules;
   std::set<int32_t> layers;
+  OrderedJson head;
   for (const LoraTarget& target : weights.targets()) {
+    if (config.is_head(target.layer)) {
+      head = {{"ranks", {target.rank}}, {"scales", {target.scale}}};
+      continue;
+    }
     // The first of several stacked modules stands for all of them.
     if (StoredProjectionOf(config, target.module).first != target.module) continue;
     ModuleFacts& facts = modules[target.module];
@@ -397,6 +402,8 @@ void TellModules(const LoraWeights& weights, const ModelConfig& config, OrderedJ
     (*json)["modules"][std::string(StoredProjectionOf(config, module).name)] = {
         {"ranks", facts.ranks}, {"scales", facts.scales}, {"layers", facts.num_layers}};
   }
+  if (head.is_null()) return;
+  (*json)["modules"][LoraModulePath(config, config.num_layers, LoraModule{})] = std::move(head);
 }
 
 void TellText(const AdapterTextPtr& text, OrderedJson* json) {

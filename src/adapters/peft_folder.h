@@ -24,7 +24,7 @@ struct PeftFolder {
 };
 
 // More than any adapter of the model has in its adapter_model.safetensors: every module at the
-// largest rank in fp32, and both embeddings, which are refused by name.
+// largest rank in fp32, and both embeddings, of which copies of the base's are left out.
 int64_t AdapterWeightsBytesMax(const ModelConfig& model);
 
 // Reads adapter_model.safetensors, or else adapter_model.bin or mlx-lm's adapters.safetensors.

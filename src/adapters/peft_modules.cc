@@ -15,8 +15,8 @@
 namespace graft {
 namespace {
 
-// PEFT would adapt these, too; a batch of adapters that share one embedding cannot.
-constexpr std::array<std::string_view, 2> kUnservedModules = {"lm_head", "model.embed_tokens"};
+// PEFT would adapt it, too; a batch of adapters that share one embedding cannot.
+constexpr std::array<std::string_view, 1> kUnservedModules = {"model.embed_tokens"};
 
 // A hostile config's matches together cost about this many steps (well under a second), or the
 // least that honest patterns need where there are many: hence the limit on their number.
@@ -75,7 +75,10 @@ class ModuleSet {
 
   Result<bool> Contains(std::string_view path) const {
     if (regex_.has_value()) return regex_->FullMatch(path);
-    if (all_of_ != nullptr) return ParseLoraModulePath(*all_of_, path).has_value();
+    if (all_of_ != nullptr) {
+      const std::optional<LoraModuleAddress> address = ParseLoraModulePath(*all_of_, path);
+      return address.has_value() && !address->is_head;
+    }
     return AnyNameMatches(names_, path);
   }
 
@@ -240,6 +243,7 @@ std::vector<std::string> NamesWithoutModule(const ModuleNames& targets, const Mo
       paths.push_back(LoraModulePath(model, layer, projection.first));
     }
   }
+  paths.push_back(LoraModulePath(model, model.num_layers, LoraModule{}));
   std::vector<std::string> without;
   for (const std::string& name : targets.names) {
     const auto names_path = [&](std::string_view path) { return IsPathOrSuffix(path, name); };
@@ -256,7 +260,7 @@ Status CheckNames(const PeftConfig& config, const ModuleNames& targets, const Mo
     if (std::any_of(kUnservedModules.begin(), kUnservedModules.end(), names_path)) {
       return UnimplementedError("\"target_modules\" names \"" + name +
                                 "\", which is not adapted here: only the projections of a layer (" +
-                                ProjectionNames(model) + ") are");
+                                ProjectionNames(model) + ") and the head are");
     }
   }
   const std::vector<std::string> without = NamesWithoutModule(targets, model);
@@ -264,7 +268,8 @@ Status CheckNames(const PeftConfig& config, const ModuleNames& targets, const Mo
   if (!config.strict_targets && without.size() < targets.names.size()) return OkStatus();
   return InvalidArgumentError(
       "\"target_modules\" names \"" + without.front() + "\", but this model's layers 0 to " +
-      std::to_string(model.num_layers - 1) + " have " + ProjectionNames(model) + " only");
+      std::to_string(model.num_layers - 1) + " have " + ProjectionNames(model) +
+      " only, and its head is " + LoraModulePath(model, model.num_layers, LoraModule{}));
 }
 
 // A name of a file as people are shown it: not too long, and whole characters.
@@ -350,6 +355,23 @@ Status CheckUnserved(const TargetRules& rules) {
   return OkStatus();
 }
 
+// The head, of which each block is a target. It is in no layer, so that layers_to_transform leaves
+// it out unless it is named.
+Status AddHead(const TargetRules& rules, const ModelConfig& model,
+               std::vector<LoraTarget>* targets) {
+  const std::string path = LoraModulePath(model, model.num_layers, LoraModule{});
+  ASSIGN_OR_RETURN(const bool targeted, rules.Targets(path));
+  if (!targeted) return OkStatus();
+  ASSIGN_OR_RETURN(const bool kept, rules.KeepsLayer(path, -1));
+  if (!kept) return OkStatus();
+  ASSIGN_OR_RETURN(LoraTarget target, rules.MakeTarget(path, {model.num_layers, LoraModule{}}));
+  for (const LoraModule block : model.head_blocks()) {
+    target.module = block;
+    targets->push_back(target);
+  }
+  return OkStatus();
+}
+
 // Why a config that asks for something adapts nothing.
 Status NoTargetError(const PeftConfig& config, int32_t num_layers) {
   std::string outside;
@@ -365,7 +387,7 @@ Status NoTargetError(const PeftConfig& config, int32_t num_layers) {
   return InvalidArgumentError(
       "\"target_modules\" (with exclude_modules and layers_to_transform) matches no projection of "
       "this model's " +
-      std::to_string(num_layers) + " layers");
+      std::to_string(num_layers) + " layers, and not its head");
 }
 
 }  // namespace
@@ -393,6 +415,7 @@ Result<std::vector<LoraTarget>> ResolveLoraTargets(const PeftConfig& config,
       }
     }
   }
+  RETURN_IF_ERROR(AddHead(rules, model, &targets));
   if (targets.empty()) return NoTargetError(config, model.num_layers);
   return targets;
 }

@@ -15,14 +15,14 @@
 namespace graft {
 
 struct LoraTarget {
-  int32_t layer = 0;
+  int32_t layer = 0;  // ModelShape::is_head: a block of the head
   LoraModule module = LoraModule::kQ;
   int32_t rank = 0;    // [1, kLoraRankMax]
   float scale = 0.0f;  // alpha / rank, or alpha / sqrt(rank)
 };
 
 // Ascending by layer, then module; never empty. A projection that stacks modules makes a target of
-// each, of one rank and scale.
+// each, of one rank and scale, and the head one of each of its blocks.
 Result<std::vector<LoraTarget>> ResolveLoraTargets(const PeftConfig& config,
                                                    const ModelConfig& model);
 

@@ -136,7 +136,7 @@ Status RunList(const AdaptersOptions& options) {
     }
     std::string modules;
     for (const auto& [module, unused] : (*facts)["modules"].items()) {
-      modules += (modules.empty() ? "" : " ") + module.substr(0, module.find('_'));
+      modules += (modules.empty() ? "" : " ") + (module.ends_with("_proj") ? module.substr(0, module.find('_')) : module);
     }
     if (facts->contains("virtual_tokens")) {
       const OrderedJson& tokens = (*facts)["virtual_tokens"];

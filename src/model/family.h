@@ -76,6 +76,7 @@ struct ModelFamily {
   bool has_peft_default = true;
   // As checkpoints store these targets.
   std::span<const StoredProjection> projections = kProjectionsApart;
+  std::string_view head = "lm_head";  // the module of the logits
   NormNames norms = {};
 };
 
