@@ -184,7 +184,10 @@ Result<std::vector<LoraTensors>> MatchLoraTensors(const SafetensorsFile& file,
                                                   const PeftConfig& peft,
                                                   const ModelConfig& model) {
   TensorIndex index(targets, model);
-  for (const auto& [name, entry] : file.entries()) RETURN_IF_ERROR(index.Add(name));
+  for (const auto& [name, entry] : file.entries()) {
+    if (std::ranges::find(peft.base_copies, name) != peft.base_copies.end()) continue;
+    RETURN_IF_ERROR(index.Add(name));
+  }
   std::vector<LoraTensors> matched;
   matched.reserve(targets.size());
   for (const LoraTarget& target : targets) {

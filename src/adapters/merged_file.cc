@@ -7,6 +7,7 @@
 
 #include "adapters/peft_modules.h"
 #include "base/file.h"
+#include "model/family.h"
 #include "model/lora_module.h"
 #include "model/tensor_rows.h"
 
@@ -145,6 +146,12 @@ Result<AddedToWeights> MatchAddedWeights(const SafetensorsFile& file, const Peft
   ASSIGN_OR_RETURN(const std::vector<LoraTarget> targets, ResolveLoraTargets(peft, model));
   ASSIGN_OR_RETURN(const std::vector<LoraTensors> tensors,
                    MatchLoraTensors(file, targets, peft, model));
+  if (FamilyOf(model.architecture).transposes_weights) {
+    return UnimplementedError(
+        "weights that are stored [in, out], as those of " +
+        std::string(ArchitectureName(model.architecture)) +
+        " are, are not merged; serve the adapter with graft serve --adapters");
+  }
   AddedToWeights added;
   for (size_t i = 0; i < targets.size(); ++i) {
     const LoraTarget& target = targets[i];

@@ -8,6 +8,7 @@
 #include <unordered_map>
 #include <utility>
 
+#include "adapters/base_copies.h"
 #include "adapters/host_sum.h"
 #include "adapters/lora_check.h"
 #include "adapters/lora_effect.h"
@@ -16,6 +17,7 @@
 #include "base/json.h"
 #include "base/log.h"
 #include "cache/content_sum.h"
+#include "model/family.h"
 
 namespace graft {
 namespace {
@@ -104,6 +106,22 @@ Result<LoadedAdapter> LoadPrompt(const PeftFolder& folder, const SafetensorsFile
       {LoraWeights::None(context.config, context.types.adapters), std::move(*tokens)}};
 }
 
+// PEFT warns of such a key, and does as its layers are.
+std::string TellFanIn(const PeftConfig& peft, const ModelConfig& config) {
+  if (!peft.fan_in_fan_out || FamilyOf(config.architecture).transposes_weights) return "";
+  return "fan_in_fan_out is true, but this model's weights are not transposed: taken for false, as "
+         "PEFT does it";
+}
+
+std::string TellLeftOut(const PeftConfig& peft, const ModelConfig& config) {
+  std::string all;
+  for (const std::string& text : {TellSkippedTargets(peft, config), TellFanIn(peft, config),
+                                  TellBaseCopies(peft.base_copies)}) {
+    if (!text.empty()) all += (all.empty() ? "" : "; ") + text;
+  }
+  return all;
+}
+
 Result<LoadedAdapter> LoadLora(const PeftFolder& folder, SafetensorsFile file,
                                const ReadingContext& context) {
   const ModelConfig& config = context.config;
@@ -117,6 +135,9 @@ Result<LoadedAdapter> LoadLora(const PeftFolder& folder, SafetensorsFile file,
                                 std::to_string(token) + ", the model's vocabulary ends at " +
                                 std::to_string(config.vocab_size - 1));
   }
+  peft->base_copies = BaseCopiesIn(file, config);
+  const Status copies = CheckBaseCopies(file, peft->base_copies, config, context.rules.base_folder);
+  if (!copies.ok()) return copies.WithContext(folder.label);
   Result<LoraWeights> weights =
       LoraWeights::Load(file, *peft, config, context.types.adapters, context.help.crew);
   if (!weights.ok()) return weights.status().WithContext(folder.path);
@@ -128,7 +149,7 @@ Result<LoadedAdapter> LoadLora(const PeftFolder& folder, SafetensorsFile file,
                        .peft_version = peft->peft_version,
                        .weights = std::move(*weights),
                        .invocation_tokens = peft->invocation_tokens,
-                       .left_out = TellSkippedTargets(*peft, config),
+                       .left_out = TellLeftOut(*peft, config),
                        .test = std::move(*test)};
 }
 
@@ -421,7 +442,7 @@ Result<OrderedJson> InspectAdapter(const std::string& path, const ModelConfig& c
                                    const FileJail& jail, AdapterTextPtr* text, AdapterRules rules) {
   RETURN_IF_ERROR(CheckVocabulary(path, jail, texts));
   ASSIGN_OR_RETURN(LoadedAdapter adapter,
-                   LoadAdapter(path, "", {config, types, jail, texts, {}, rules}));
+                   LoadAdapter(path, "", {config, types, jail, texts, {}, std::move(rules)}));
   RETURN_IF_ERROR(FinishTest(path, adapter.test.has_value() ? &*adapter.test : nullptr));
   const LoraWeights& lora = adapter.weights.lora;
   const std::optional<VirtualTokens>& tokens = adapter.weights.virtual_tokens;

@@ -33,7 +33,8 @@ struct AdapterTextHooks {
 
 // What is refused that could be served as PEFT serves it.
 struct AdapterRules {
-  bool strict_targets = false;  // PeftConfig::strict_targets
+  bool strict_targets = false;   // PeftConfig::strict_targets
+  std::string base_folder = "";  // of the base's weights, to compare copies with; "": none
 };
 
 class PeftBackend : public AdapterBackend {
@@ -51,7 +52,7 @@ class PeftBackend : public AdapterBackend {
         slicer_(std::move(slicer)),
         texts_(std::move(texts)),
         help_(help),
-        rules_(rules) {}
+        rules_(std::move(rules)) {}
 
   Result<std::string> Hash(const std::string& path) override;
   // Errors carry the path and name the key or tensor.

@@ -209,6 +209,8 @@ TEST_F(PeftBackendTest, TellsWhichTargetsAreSkipped) {
   EXPECT_THAT((*InspectAdapter(path, model_, TypesOf(DType::kF32)))["left_out"].dump(),
               HasSubstr("query_key_value"));
   EXPECT_EQ(backend_.Read(Folder("b"))->left_out, "");
+  EXPECT_THAT(backend_.Read(Folder("d", R"("fan_in_fan_out": true)"))->left_out,
+              HasSubstr("taken for false"));
   EXPECT_FALSE(InspectAdapter(Folder("b"), model_, TypesOf(DType::kF32))->contains("left_out"));
   PeftBackend strict(model_, TypesOf(DType::kF32), store_, {}, {}, {}, {},
                      {.strict_targets = true});

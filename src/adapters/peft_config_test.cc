@@ -93,7 +93,6 @@ TEST(PeftConfigTest, RefusesWhatIsNotApplied) {
       {"bias", R"("all")"},
       {"bias", R"("lora_only")"},
       {"lora_bias", "true"},
-      {"fan_in_fan_out", "true"},
       {"target_parameters", R"(["feed_forward.experts.down_proj"])"},
       {"layer_replication", "[[0,4],[2,5]]"},
       {"trainable_token_indices", "[1,2]"},
@@ -274,6 +273,13 @@ TEST(PeftConfigTest, LimitsAndLongValues) {
               AllOf(HasSubstr("INVALID_ARGUMENT"), HasSubstr("300000 keys")));
   // A message stays readable whatever the value.
   EXPECT_LT(Refusal("\"modules_to_save\": " + names.dump()).size(), 400u);
+}
+
+// PEFT warns of it where the base's layers are otherwise, and goes by them.
+TEST(PeftConfigTest, FanInFanOutIsKnown) {
+  EXPECT_TRUE(Peft(R"("fan_in_fan_out": true)").fan_in_fan_out);
+  EXPECT_FALSE(Peft().fan_in_fan_out);
+  EXPECT_THAT(Refusal(R"("fan_in_fan_out": "yes")"), HasSubstr("fan_in_fan_out"));
 }
 
 // Where a key stands twice, its last value counts, as in Python.

@@ -15,8 +15,10 @@
 namespace graft {
 namespace {
 
-// PEFT would adapt it, too; a batch of adapters that share one embedding cannot.
-constexpr std::array<std::string_view, 1> kUnservedModules = {"model.embed_tokens"};
+// PEFT would adapt these, too; a batch of adapters that share one embedding cannot.
+std::array<std::string_view, 1> UnservedModules(const ModelConfig& model) {
+  return {FamilyOf(model.architecture).paths.embedding};
+}
 
 // A hostile config's matches together cost about this many steps (well under a second), or the
 // least that honest patterns need where there are many: hence the limit on their number.
@@ -257,7 +259,7 @@ std::vector<std::string> NamesWithoutModule(const ModuleNames& targets, const Mo
 Status CheckNames(const PeftConfig& config, const ModuleNames& targets, const ModelConfig& model) {
   for (const std::string& name : targets.names) {
     const auto names_path = [&](std::string_view path) { return IsPathOrSuffix(path, name); };
-    if (std::any_of(kUnservedModules.begin(), kUnservedModules.end(), names_path)) {
+    if (std::ranges::any_of(UnservedModules(model), names_path)) {
       return UnimplementedError("\"target_modules\" names \"" + name +
                                 "\", which is not adapted here: only the projections of a layer (" +
                                 ProjectionNames(model) + ") and the head are");
@@ -344,8 +346,8 @@ class TargetRules {
   PatternTable<double> alphas_;
 };
 
-Status CheckUnserved(const TargetRules& rules) {
-  for (const std::string_view path : kUnservedModules) {
+Status CheckUnserved(const TargetRules& rules, const ModelConfig& model) {
+  for (const std::string_view path : UnservedModules(model)) {
     ASSIGN_OR_RETURN(const bool targeted, rules.Targets(path));
     if (targeted) {
       return UnimplementedError("\"target_modules\" matches \"" + std::string(path) +
@@ -399,7 +401,7 @@ Result<std::vector<LoraTarget>> ResolveLoraTargets(const PeftConfig& config,
     RETURN_IF_ERROR(CheckNames(config, *names, model));
   }
   ASSIGN_OR_RETURN(const TargetRules rules, TargetRules::Make(config, model));
-  RETURN_IF_ERROR(CheckUnserved(rules));
+  RETURN_IF_ERROR(CheckUnserved(rules, model));
   std::vector<LoraTarget> targets;
   for (int32_t layer = 0; layer < model.num_layers; ++layer) {
     for (const StoredProjection& projection : StoredProjections(model)) {

@@ -56,7 +56,7 @@ Result<Target> LoadTarget(const AdaptersOptions& options) {
   ASSIGN_OR_RETURN(target.config, LoadModelConfig(options.model));
   target.dtype = ServingDType(target.config, options.dtype);
   target.texts = MakeAdapterTextHooks(options.text, options.model, target.config);
-  target.rules.strict_targets = options.strict_targets;
+  target.rules = {.strict_targets = options.strict_targets, .base_folder = options.model};
   return target;
 }
 
@@ -136,7 +136,8 @@ Status RunList(const AdaptersOptions& options) {
     }
     std::string modules;
     for (const auto& [module, unused] : (*facts)["modules"].items()) {
-      modules += (modules.empty() ? "" : " ") + (module.ends_with("_proj") ? module.substr(0, module.find('_')) : module);
+      modules += (modules.empty() ? "" : " ") +
+                 (module.ends_with("_proj") ? module.substr(0, module.find('_')) : module);
     }
     if (facts->contains("virtual_tokens")) {
       const OrderedJson& tokens = (*facts)["virtual_tokens"];
@@ -282,10 +283,11 @@ Command AdaptersCommand() {
                .target = Texts(options->paths),
                .help = "PEFT folders",
                .is_positional = true};
-  const Command verify = Action("verify",
-                                "Load each adapter, run its self-test, and say why it is refused.\n"
-                                "  graft adapters verify --model DIR --adapters DIR",
-                                options, {paths, folder, roots, model, dtype, text, strict}, RunVerify);
+  const Command verify =
+      Action("verify",
+             "Load each adapter, run its self-test, and say why it is refused.\n"
+             "  graft adapters verify --model DIR --adapters DIR",
+             options, {paths, folder, roots, model, dtype, text, strict}, RunVerify);
   const Command merge = Action(
       "merge",
       "Write a model that has an adapter merged into its weights.\n"

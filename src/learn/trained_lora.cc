@@ -70,8 +70,11 @@ void TrainedLora::Initialize(uint64_t seed) {
 
 Status TrainedLora::Read(const LoraWeights& weights) {
   CHECK(weights.dtype() == DType::kF32) << DTypeName(weights.dtype());
-  if (weights.matrices().size() != matrices_.size()) {
+  if (weights.matrices().size() != matrices_.size() + kHeadBlocksMax) {
     return InvalidArgumentError("the adapter is of a model with another number of layers");
+  }
+  if (weights.matrices()[matrices_.size()].rank > 0) {
+    return InvalidArgumentError("the adapter changes the head, which is not trained here");
   }
   for (size_t i = 0; i < matrices_.size(); ++i) {
     const LoraMatrix& matrix = weights.matrices()[i];

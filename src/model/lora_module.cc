@@ -35,7 +35,7 @@ const StoredProjection& StoredProjectionOf(const ModelConfig& config, LoraModule
 }
 
 std::string LoraModulePath(const ModelConfig& config, int32_t layer, LoraModule module) {
-  if (config.is_head(layer)) return std::string(FamilyOf(config.architecture).head);
+  if (config.is_head(layer)) return std::string(FamilyOf(config.architecture).paths.head);
   std::string path(kLayersPrefix);
   path += std::to_string(layer);
   path += '.';
@@ -46,7 +46,7 @@ std::string LoraModulePath(const ModelConfig& config, int32_t layer, LoraModule 
 
 std::optional<LoraModuleAddress> ParseLoraModulePath(const ModelConfig& config,
                                                      std::string_view path) {
-  if (path == FamilyOf(config.architecture).head) {
+  if (path == FamilyOf(config.architecture).paths.head) {
     return LoraModuleAddress{config.num_layers, LoraModule{}, true};
   }
   if (!path.starts_with(kLayersPrefix)) return std::nullopt;
