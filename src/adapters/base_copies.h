@@ -1,5 +1,5 @@
-// Copies of the base's embedding and head, which PEFT saves beside an adapter whose targets name
-// one of them, or where a trainer asked for them. Equal to the base's they say nothing, and are
+// Copies of the base's embedding and head. PEFT saves them beside an adapter if its targets name
+// one of them, and where a trainer asked for them. Equal to the base's they say nothing, and are
 // left out. Pure functions; any thread.
 #pragma once
 

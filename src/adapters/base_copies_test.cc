@@ -91,7 +91,7 @@ TEST_F(BaseCopiesTest, EqualOnesAreLeftOutWhateverTheirDtype) {
               "left out");
   }
   EXPECT_EQ(Verdict({}), "left out");
-  // A base in fp32 whose copy was rounded.
+  // The base is fp32, and the copy was rounded.
   for (TestTensor& tensor : base_) {
     Random random(4);
     tensor.dtype = "F32";

@@ -24,7 +24,7 @@ using peft_json::Value;
 constexpr std::string_view kParameters = "lora_parameters";
 constexpr std::string_view kFineTuneType = "fine_tune_type";
 
-// Of lora_parameters.
+// Keys in lora_parameters.
 constexpr std::string_view kParameterKeys[] = {
     "rank", "scale",
     "keys",      // which modules were trained: the tensors say so, too

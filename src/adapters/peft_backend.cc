@@ -30,7 +30,7 @@ struct LoadedAdapter {
   std::string peft_version;
   AdapterWeights weights;
   std::vector<int32_t> invocation_tokens;  // see AdapterFacts
-  std::string left_out = "";               // likewise
+  std::string left_out = "";               // the same
   AdapterTextPtr text = nullptr;
   bool leaves_texts_out = false;  // see AdapterFacts
   // Under way over the weights, so that it goes before them; to be finished before anybody may use

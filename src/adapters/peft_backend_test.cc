@@ -200,7 +200,7 @@ TEST_F(PeftBackendTest, TellsWhatChangesNothing) {
   EXPECT_FALSE(backend_.Read(dir_.File("soft"))->changes_nothing);
 }
 
-// A name that names nothing is skipped, and all who look are told; a tensor that belongs to it is
+// A name that names nothing is skipped, and people are told; a tensor that belongs to it is
 // not.
 TEST_F(PeftBackendTest, TellsWhichTargetsAreSkipped) {
   const std::string extra = R"("target_modules": ["q_proj", "query_key_value"])";

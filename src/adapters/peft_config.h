@@ -41,8 +41,8 @@ struct PeftConfig {
   int32_t rank = 0;    // [1, kLoraRankMax]
   double alpha = 0.0;  // finite; any sign, as PEFT
   bool rank_stabilized = false;
-  // Of the base's weights: [in, out]. PEFT takes it for what the base's layers are, whatever is
-  // said here.
+  // Says that the base's weights are [in, out]. PEFT goes by the base's layers, whatever is said
+  // here.
   bool fan_in_fan_out = false;
   // In the file's order: the first key that matches wins.
   std::vector<std::pair<std::string, int32_t>> rank_pattern;
@@ -55,7 +55,7 @@ struct PeftConfig {
   // The reader's, not the file's: names of target_modules that name nothing in the base are refused
   // in place of being skipped (--strict-targets).
   bool strict_targets = false;
-  // Likewise not the file's: tensors of the weights that are copies of the base's own, as
+  // Not the file's either: tensors of the weights that are copies of the base's own, as
   // CheckBaseCopies found them, and are left out.
   std::vector<std::string> base_copies;
   // An activated LoRA: acts from where these tokens stand last in the prompt. Empty: always.

@@ -36,8 +36,8 @@ Result<PeftFolder> ReadPeftFolder(const std::string& path, int64_t weights_bytes
                                   const FileJail& jail = {});
 
 // SHA-256 over, for config and then weights, the file's length in eight little-endian bytes and its
-// bytes; 64 hexadecimal digits. The folder's name is no part of it. Of a folder of another form it
-// is that of the files that PEFT would write.
+// bytes; 64 hexadecimal digits. The folder's name is no part of it. A folder of
+// another form has the hash of the files that PEFT would write.
 std::string AdapterHash(const PeftFolder& folder);
 
 // The files beside the weights that are there of kAdapterTextFiles, by name, in that order. Links

@@ -13,7 +13,7 @@ namespace {
 
 static_assert(std::endian::native == std::endian::little, "pickles are little endian");
 
-// Of Lib/pickletools.py: what torch.save writes with protocol 2.
+// What torch.save writes with protocol 2; the numbers are those of Lib/pickletools.py.
 enum Opcode : uint8_t {
   kProto = 0x80,
   kEmptyDict = '}',

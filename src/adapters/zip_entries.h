@@ -1,4 +1,4 @@
-// A zip file from untrusted hands whose entries are stored, as torch.save writes it: nothing is
+// A zip file from untrusted hands with stored entries, as torch.save writes it: nothing is
 // unpacked, entries are pieces of the file. All that the directory says is checked against the
 // file. Pure function; any thread.
 #pragma once

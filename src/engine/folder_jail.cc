@@ -56,7 +56,7 @@ std::vector<std::string> FilesOf(const std::string& path) {
   return files;
 }
 
-// Of FilesOf.
+// For names that FilesOf returns.
 bool IsWeightsFile(const std::string& file) {
   return std::ranges::any_of(kOtherWeightsFiles,
                              [&](const char* other) { return file.ends_with(other); }) ||

@@ -283,7 +283,7 @@ LoraTable ModelExecutor::Adapters() const {
   return {loras_->matrices(0, LoraModule::kQ), loras_->matrices_stride(), rank_max};
 }
 
-// Of all adapters that change it: a step that names none, where none is there, looks at no row.
+// Where no adapter that changes the head is there, no row is looked at.
 std::span<const LoraSegment> ModelExecutor::HeadSegments(std::span<const int32_t> rows) {
   constexpr int32_t kRowsMax = 64;  // see LoraArgs
   if (loras_ == nullptr) return {};

@@ -20,8 +20,8 @@ enum class LoraModule : uint8_t { kQ, kK, kV, kO, kGate, kUp, kDown };
 
 // So many a layer at most, and their numbers.
 inline constexpr int kLoraTargetsMax = 16;
-// Of the head's B so many blocks of words at most, which have the numbers of a further layer's
-// targets: a row of B^T for all words would not fit into a page, and ranks share the words.
+// The head's B is cut into so many blocks of words at most, which have the numbers of a further
+// layer's targets: a row of B^T for all words would not fit into a page, and ranks share the words.
 inline constexpr int kHeadBlocksMax = 8;
 inline constexpr std::array<LoraModule, kLoraTargetsMax> kLoraTargetNumbers = [] {
   std::array<LoraModule, kLoraTargetsMax> numbers = {};
