@@ -91,6 +91,7 @@ inline void WriteWithHead(const std::string& from, const ModelConfig& model,
                           const std::string& to) {
   OrderedJson config = OrderedJson::parse(*ReadFile(from + "/adapter_config.json"));
   config["target_modules"].push_back("lm_head");
+  config["rank_pattern"] = {{"lm_head", 6}};
   const PeftConfig peft = *ParsePeftConfig(config.dump());
   const SafetensorsFile file = *SafetensorsFile::Open(from + "/adapter_model.safetensors");
   std::vector<TestTensor> tensors;
