@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <limits>
+#include <new>
 #include <utility>
 
 #include "adapters/peft_bytes.h"
@@ -130,8 +131,14 @@ Status ReadWeightsOf(ContentReading& reading, bool hashes) {
   RETURN_IF_ERROR(reading.Read(hashes && others.empty()));
   for (const size_t i : others) {
     const OpenedAdapterFolder& folder = reading.folders()[i];
-    ASSIGN_OR_RETURN(PeftBytes bytes, ToPeftBytes(folder.config, reading.weights(i), folder.label));
-    reading.Replace(i, std::move(bytes));
+    try {
+      ASSIGN_OR_RETURN(PeftBytes bytes,
+                       ToPeftBytes(folder.config, reading.weights(i), folder.label));
+      reading.Replace(i, std::move(bytes));
+    } catch (const std::bad_alloc&) {
+      return ResourceExhaustedError("the memory has no room at the moment for what " +
+                                    folder.label + " becomes");
+    }
   }
   return OkStatus();
 }

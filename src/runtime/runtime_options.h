@@ -62,7 +62,7 @@ struct RuntimeOptions {
   std::vector<std::string> adapters_roots;  // further folders that links of adapters may lead into
   AdapterTextUse adapter_text = AdapterTextUse::kAdapter;
   bool strict_targets = false;  // PeftConfig::strict_targets
-  std::string model_name;  // "" for the folder's name
+  std::string model_name;       // "" for the folder's name
   DeviceChoice device;
   std::optional<DType> dtype;           // none: the checkpoint's
   std::string registry;                 // SQLite file; "" to forget at exit
