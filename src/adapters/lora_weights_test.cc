@@ -378,7 +378,7 @@ LoraWeights OddWeights(const std::string& extra) {
 TEST(LoraStoreTest, SlotsAreSetReplacedAndFreed) {
   LoraStore store(OddModel(), 3);
   EXPECT_EQ(store.adapters_max(), 3);
-  EXPECT_EQ(store.matrices_stride(), 21);
+  EXPECT_EQ(store.matrices_stride(), 21 + kHeadBlocksMax);
   EXPECT_EQ(store.rank_max(), 0);
   EXPECT_EQ(store.bytes(), 0);
   EXPECT_EQ(store.num_loaded(), 0);
