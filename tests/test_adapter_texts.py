@@ -91,7 +91,7 @@ def adapters(tmp_path_factory, drawn):
     without_b(copy_of(folder / "idle"))
     copy_of(folder / "deep" / "checkpoint-10")
     mlx = copy_of(folder / "mlx")
-    (mlx / "adapter_model.safetensors").rename(mlx / "adapters.safetensors")
+    (mlx / "adapter_model.safetensors").rename(mlx / "adapters.npz")
     (copy_of(folder / "bare") / "adapter_config.json").unlink()
     (same / "adapter_model.bin").write_bytes(b"pickle")
     return folder

@@ -10,6 +10,7 @@
 #include "adapters/peft_config.h"
 #include "adapters/peft_modules.h"
 #include "base/check.h"
+#include "base/file.h"
 #include "base/json.h"
 #include "base/random.h"
 #include "model/config.h"
@@ -72,9 +73,8 @@ inline std::vector<TestTensor> LoraTestTensors(const PeftConfig& peft, const Mod
   std::vector<TestTensor> tensors;
   const std::vector<LoraTarget> targets = *ResolveLoraTargets(peft, model);
   for (const LoraTarget& target : targets) {
-    const StoredProjection& projection = StoredProjectionOf(model, target.module);
-    if (projection.first != target.module) continue;
-    const LoraModuleShape shape = ShapeOfStoredProjection(model, projection);
+    if (OwnerOfA(model, target.layer, target.module) != target.module) continue;
+    const LoraModuleShape shape = ShapeOfStoredWeight(model, target.layer, target.module);
     for (const LoraSide side : {LoraSide::kA, LoraSide::kB}) {
       const std::vector<int64_t> dims = side == LoraSide::kA
                                             ? std::vector<int64_t>{target.rank, shape.in}
@@ -84,6 +84,27 @@ inline std::vector<TestTensor> LoraTestTensors(const PeftConfig& peft, const Mod
     }
   }
   return tensors;
+}
+
+// The adapter of `from` with random matrices of the head beside its own, as a folder `to`.
+inline void WriteWithHead(const std::string& from, const ModelConfig& model,
+                          const std::string& to) {
+  OrderedJson config = OrderedJson::parse(*ReadFile(from + "/adapter_config.json"));
+  config["target_modules"].push_back("lm_head");
+  config["rank_pattern"] = {{"lm_head", 6}};
+  const PeftConfig peft = *ParsePeftConfig(config.dump());
+  const SafetensorsFile file = *SafetensorsFile::Open(from + "/adapter_model.safetensors");
+  std::vector<TestTensor> tensors;
+  for (const auto& [name, entry] : file.entries()) {
+    const std::span<const char> bytes = *file.Bytes(name);
+    tensors.push_back({name, entry.dtype, entry.shape, std::string(bytes.begin(), bytes.end())});
+  }
+  for (TestTensor& tensor : LoraTestTensors(peft, model)) {
+    if (!file.Contains(tensor.name)) tensors.push_back(std::move(tensor));
+  }
+  std::filesystem::create_directories(to);
+  WriteFile(to + "/adapter_config.json", config.dump());
+  WriteFile(to + "/adapter_model.safetensors", SafetensorsBytes(tensors));
 }
 
 // The config of a prompt of three virtual tokens, of one of PEFT's methods; `extra` overrides it.

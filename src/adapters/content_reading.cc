@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <new>
 
+#include "base/check.h"
+
 namespace graft {
 namespace {
 
@@ -27,9 +29,11 @@ ContentReading::ContentReading(std::vector<OpenedAdapterFolder> folders, int64_t
     : folders_(std::move(folders)),
       since_ns_(since_ns),
       help_(help),
+      is_replaced_(folders_.size()),
       weights_(folders_.size()),
       targets_(folders_.size()) {
   for (const OpenedAdapterFolder& folder : folders_) {
+    config_digests_.push_back(Sha256Of(folder.config));
     identities_.push_back(folder.weights.has_value() ? std::optional(folder.weights->identity())
                                                      : std::nullopt);
   }
@@ -39,7 +43,7 @@ ContentReading::ContentReading(std::vector<OpenedAdapterFolder> folders, int64_t
 std::string ContentReading::KeyOf(const AdapterTextFiles& texts) const {
   std::string key;
   for (size_t i = 0; i < folders_.size(); ++i) {
-    key += Sha256Of(folders_[i].config);
+    key += config_digests_[i];
     if (identities_[i].has_value()) {
       const FileIdentity& file = *identities_[i];
       for (const uint64_t part : {file.device, file.inode}) key += " " + std::to_string(part);
@@ -98,6 +102,13 @@ void ContentReading::ReadPiece(int64_t piece_idx) {
   piece_status_[static_cast<size_t>(piece_idx)] = std::move(status);
 }
 
+void ContentReading::Replace(size_t folder, PeftBytes bytes) {
+  CHECK(!hashing_.has_value()) << "the files as they were are hashed";
+  folders_[folder].config = std::move(bytes.config);
+  weights_[folder] = std::move(bytes.weights);
+  is_replaced_[folder] = true;
+}
+
 void ContentReading::BeginHash() {
   hashing_.emplace(
       help_.crew, 1, [this](int64_t) { HashPieces(); }, WorkCrew::Pieces::kFollow);
@@ -108,9 +119,11 @@ void ContentReading::HashPieces() {
   for (size_t i = 0; i < folders_.size(); ++i) {
     HashFile(of_folders_, folders_[i].config);
     HashLength(of_folders_, weights_[i].bytes());
+    if (is_replaced_[i]) of_folders_.Update(weights_[i].view());
     for (; next < std::ssize(pieces_) && pieces_[static_cast<size_t>(next)].folder == i; ++next) {
       reading_->WaitFor(next);
       if (has_failed_) return;
+      if (is_replaced_[i]) continue;
       const Piece& piece = pieces_[static_cast<size_t>(next)];
       of_folders_.Update(weights_[i].data() + piece.begin, static_cast<size_t>(piece.bytes));
     }

@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "adapters/peft_bytes.h"
 #include "base/hash_memory.h"
 #include "base/opened_file.h"
 #include "base/sha256.h"
@@ -38,6 +39,7 @@ struct OpenedAdapterFolder {
   std::string path;
   std::string config;
   std::optional<OpenedFile> weights;
+  std::string label = "";  // the path of the file of weights
 };
 
 class ContentReading {
@@ -57,6 +59,9 @@ class ContentReading {
   // kCancelled where the thread's work is unwanted, after the reads of the system that run.
   Status Read(bool hashes);
   const FileBytes& weights(size_t folder) const { return weights_[folder]; }
+  // A folder that another program wrote counts as what PEFT writes of it, also for its hash, which
+  // is not begun before. After Read.
+  void Replace(size_t folder, PeftBytes bytes);
   // The hash of what was read, and of these texts. Waits for it; it is remembered if the files are
   // as they were when they were opened.
   std::string Hash(const AdapterTextFiles& texts);
@@ -78,6 +83,8 @@ class ContentReading {
   std::vector<std::optional<FileIdentity>> identities_;
   const int64_t since_ns_;
   const AdapterReadHelp help_;
+  std::vector<std::string> config_digests_;  // of the files, also where they were replaced
+  std::vector<bool> is_replaced_;
   std::vector<FileBytes> weights_;
   std::vector<char*> targets_;  // where the bytes of weights_ are written to
   std::vector<Piece> pieces_;

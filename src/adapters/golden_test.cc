@@ -6,6 +6,7 @@
 #include <cmath>
 #include <optional>
 
+#include "adapters/base_copies.h"
 #include "adapters/lora_weights.h"
 #include "adapters/peft_config.h"
 #include "base/file.h"
@@ -30,6 +31,7 @@ LoraWeights LoadAdapter(const std::string& dir, const ModelConfig& config, DType
   CHECK(peft.ok()) << dir << ": " << peft.status().ToString();
   Result<SafetensorsFile> file = SafetensorsFile::Open(dir + "/adapter_model.safetensors");
   CHECK(file.ok()) << file.status().ToString();
+  peft->base_copies = BaseCopiesIn(*file, config);  // base_copies_test looks at them
   Result<LoraWeights> weights = LoraWeights::Load(*file, *peft, config, dtype);
   CHECK(weights.ok()) << dir << ": " << weights.status().ToString();
   return std::move(*weights);
@@ -154,6 +156,44 @@ INSTANTIATE_TEST_SUITE_P(
       std::replace(name.begin(), name.end(), '-', '_');
       return name + "_" + NameOf(std::get<1>(info.param));
     });
+
+// LoRA on the head, of models with a head of their own, a tied and capped one, and scaled logits. A
+// row of the base beside it keeps its very bits.
+class HeadGoldenTest : public ::testing::TestWithParam<std::tuple<const char*, Arithmetic>> {};
+
+TEST_P(HeadGoldenTest, ARowsAdapterAloneChangesItsLogits) {
+  const auto& [name, arithmetic] = GetParam();
+  TestDevice device(arithmetic.device);
+  if (!device.exists()) GTEST_SKIP() << "this machine shows no GPU";
+  const DType dtype = arithmetic.dtype;
+  const double error_max = arithmetic.logprob_error_max;
+  for (const std::string kind : {"-with-head", "-head-alone"}) {
+    const std::string dir = SourcePath("tests/goldens/heads/" + std::string(name) + kind);
+    Model model(SourcePath(std::string("tests/goldens/") + name), dtype, device.stream(), 1);
+    model.loras.Set(0, LoadAdapter(dir + "/adapter", model.config, dtype).TakeRows());
+    EXPECT_TRUE(model.loras.changes_head(0) && model.loras.any_changes_head());
+    const SafetensorsFile golden = *SafetensorsFile::Open(dir + "/golden.safetensors");
+    const std::vector<int32_t> tokens = Values<int32_t>(golden, "input_ids");
+    TestSession session(model.config, model.weights, device.stream());
+    const auto base_alone = session.Step({{0, tokens, -1}});
+    session.ChangeHead();
+    const auto both = session.Step({{1, tokens, -1}, {2, tokens, 0}}, TableOf(model.loras));
+    const auto middle = both.begin() + static_cast<std::ptrdiff_t>(tokens.size());
+    EXPECT_EQ(std::vector(both.begin(), middle), base_alone);
+    Differences difference =
+        Compare(std::vector(middle, both.end()), Values<float>(golden, "logits_adapter"));
+    EXPECT_LT(difference.Quantile(1.0), dtype == DType::kF32 ? error_max : 3.0 * error_max);
+    EXPECT_LT(difference.Rms(), error_max / 3.0);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Heads, HeadGoldenTest,
+                         ::testing::Combine(::testing::Values("llama", "gemma2", "granite"),
+                                            ::testing::ValuesIn(kArithmetics)),
+                         [](const auto& info) {
+                           return std::string(std::get<0>(info.param)) + "_" +
+                                  NameOf(std::get<1>(info.param));
+                         });
 
 // An activated LoRA: rows before its invocation are the base's, and their keys and values too.
 TEST(ActivatedLoraTest, LogitsArePefts) {

@@ -14,17 +14,20 @@ void AddRows(int64_t row_bytes, int32_t num_rows, std::vector<RowRun>* runs) {
   }
 }
 
-// The module of a matrix in an adapter's table.
+// The layer of a matrix in an adapter's table, and its module there; of the head num_layers.
+int32_t LayerOf(const ModelConfig& model, size_t matrix_idx) {
+  return std::min(static_cast<int32_t>(matrix_idx / model.lora_targets.size()), model.num_layers);
+}
 LoraModule ModuleOf(const ModelConfig& model, size_t matrix_idx) {
-  return static_cast<LoraModule>(matrix_idx % model.lora_targets.size());
+  const size_t layer = static_cast<size_t>(LayerOf(model, matrix_idx));
+  return static_cast<LoraModule>(matrix_idx - layer * model.lora_targets.size());
 }
 
-// Where the rows of A of a module lie: with the first module of its stored projection, if others
-// are stacked behind that.
+// Where the rows of A of a module lie.
 size_t OwnerOfA(const ModelConfig& model, size_t matrix_idx) {
-  const LoraModule module = ModuleOf(model, matrix_idx);
-  return matrix_idx - static_cast<size_t>(module) +
-         static_cast<size_t>(StoredProjectionOf(model, module).first);
+  const int32_t layer = LayerOf(model, matrix_idx);
+  const LoraModule owner = OwnerOfA(model, layer, ModuleOf(model, matrix_idx));
+  return static_cast<size_t>(model.lora_matrix(layer, owner));
 }
 
 // Room for `num_pointers` behind what there is; returns where it begins.
@@ -51,12 +54,13 @@ void LayOutTables(HostAdapter* adapter) {
 HostAdapter LayOut(std::vector<HostAdapter::Matrix> matrices, const ModelConfig& model, DType dtype,
                    HostAdapter adapter = {}) {
   adapter.matrices = std::move(matrices);
-  adapter.layer_ends.resize(adapter.matrices.size() / model.lora_targets.size());
+  CHECK_EQ(adapter.matrices.size(), static_cast<size_t>(model.num_lora_matrices()));
+  adapter.num_targets = model.num_lora_targets();
+  adapter.layer_ends.resize(static_cast<size_t>(model.num_layers));
   for (size_t i = 0; i < adapter.matrices.size(); ++i) {
     HostAdapter::Matrix& matrix = adapter.matrices[i];
     if (matrix.rank > 0) {
-      const LoraModule module = ModuleOf(model, i);
-      const LoraModuleShape shape = ShapeOfLoraModule(model, module);
+      const LoraModuleShape shape = ShapeOfLoraMatrix(model, LayerOf(model, i), ModuleOf(model, i));
       matrix.a_row_bytes = LoraRowBytes(shape.in, dtype);
       matrix.b_row_bytes = LoraRowBytes(shape.out, dtype);
       const size_t owner = OwnerOfA(model, i);
@@ -72,7 +76,8 @@ HostAdapter LayOut(std::vector<HostAdapter::Matrix> matrices, const ModelConfig&
       AddRows(matrix.b_row_bytes, matrix.rank, &adapter.weight_rows);
     }
     // A layer without any ends where the one before it does.
-    adapter.layer_ends[i / model.lora_targets.size()] = adapter.weight_bytes;
+    const int32_t layer = std::min(LayerOf(model, i), model.num_layers - 1);
+    adapter.layer_ends[static_cast<size_t>(layer)] = adapter.weight_bytes;
   }
   LayOutTables(&adapter);
   return adapter;
@@ -109,6 +114,37 @@ class StretchFinder {
   size_t next_ = 0;
   size_t last_ = 0;  // that the slice's last one lies in
 };
+
+// The words of the rank, block by block. Rows that end before others' do have gaps behind them.
+void AddHead(const HostAdapter& whole, const ModelConfig& model, const Shard& shard,
+             int64_t element, const HostAdapter& slice, StretchFinder& finder) {
+  const auto head = static_cast<size_t>(model.head_matrix());
+  const int32_t rank = whole.matrices[head].rank;
+  if (rank == 0) return;
+  const auto add_a = [&](int32_t row) {
+    const HostAdapter::Matrix& from = whole.matrices[head];
+    const HostAdapter::Matrix& to = slice.matrices[head];
+    finder.Add(from.a_begin + row * from.a_row_bytes, model.hidden_size * element,
+               to.a_begin + row * to.a_row_bytes);
+  };
+  for (int32_t row = 0; row < rank; ++row) add_a(row);
+  const std::vector<HeadPiece> pieces = HeadPiecesOf(model, shard);
+  for (size_t begin = 0; begin < pieces.size();) {
+    size_t end = begin;
+    while (end < pieces.size() && pieces[end].to == pieces[begin].to) ++end;
+    const HostAdapter::Matrix& to = slice.matrices[head + static_cast<size_t>(pieces[begin].to)];
+    for (int32_t row = 0; row < rank; ++row) {
+      for (size_t i = begin; i < end; ++i) {
+        const HeadPiece& piece = pieces[i];
+        const HostAdapter::Matrix& from = whole.matrices[head + static_cast<size_t>(piece.from)];
+        finder.Add(from.b_begin + row * from.b_row_bytes + piece.from_word * element,
+                   piece.num_words * element,
+                   to.b_begin + row * to.b_row_bytes + piece.to_word * element);
+      }
+    }
+    begin = end;
+  }
+}
 
 // Finds rows of a whole adapter, which no stretch cuts; fast for those that ascend.
 class RowFinder {
@@ -231,13 +267,16 @@ HostAdapter AdapterSlicer::VirtualTokensOf(const HostAdapter& whole) const {
 }
 
 HostAdapter AdapterSlicer::Slice(const HostAdapter& whole) const {
-  std::vector<HostAdapter::Matrix> matrices(whole.matrices.size());
+  const ModelConfig of_rank = ShardConfig(model_, shard_.num_ranks);
+  const auto head = static_cast<size_t>(model_.head_matrix());
+  std::vector<HostAdapter::Matrix> matrices(static_cast<size_t>(of_rank.num_lora_matrices()));
   for (size_t i = 0; i < matrices.size(); ++i) {
-    matrices[i].rank = whole.matrices[i].rank;
-    matrices[i].scale = whole.matrices[i].scale;
+    if (i >= head + of_rank.head_blocks().size()) break;
+    const HostAdapter::Matrix& from = whole.matrices[std::min(i, head)];
+    matrices[i].rank = from.rank;
+    matrices[i].scale = from.scale;
   }
-  HostAdapter slice = LayOut(std::move(matrices), ShardConfig(model_, shard_.num_ranks),
-                             types_.adapters, VirtualTokensOf(whole));
+  HostAdapter slice = LayOut(std::move(matrices), of_rank, types_.adapters, VirtualTokensOf(whole));
   slice.facts.hash = whole.facts.hash;
   slice.facts.base_model = whole.facts.base_model;
   slice.facts.rank_max = whole.facts.rank_max;
@@ -245,9 +284,10 @@ HostAdapter AdapterSlicer::Slice(const HostAdapter& whole) const {
   slice.facts.invocation_tokens = whole.facts.invocation_tokens;
   slice.facts.text = whole.facts.text;
   slice.facts.changes_nothing = whole.facts.changes_nothing;
+  slice.facts.left_out = whole.facts.left_out;
   StretchFinder finder(whole, &slice);
   const int64_t element = DTypeBytes(types_.adapters);
-  for (size_t i = 0; i < slice.matrices.size(); ++i) {
+  for (size_t i = 0; i < head; ++i) {
     const HostAdapter::Matrix& to = slice.matrices[i];
     const HostAdapter::Matrix& from = whole.matrices[i];
     const LoraModule module = ModuleOf(model_, i);
@@ -264,6 +304,7 @@ HostAdapter AdapterSlicer::Slice(const HostAdapter& whole) const {
     }
     add_rows(elements.out, from.b_begin, from.b_row_bytes, to.b_begin, to.b_row_bytes);
   }
+  AddHead(whole, model_, shard_, element, slice, finder);
   return slice;
 }
 

@@ -44,17 +44,22 @@ struct HostAdapter {
   std::vector<RowRun> weight_rows;
   int64_t weight_bytes = 0;
   Virtual virtual_tokens;
-  std::vector<Matrix> matrices;     // [ModelShape::num_lora_matrices]
-  std::vector<int64_t> layer_ends;  // [layers] where a layer's rows end and the next one's begin
+  std::vector<Matrix> matrices;  // [ModelShape::num_lora_matrices]
+  int32_t num_targets = 0;       // of a layer
+  // [layers] where a layer's rows end and the next one's begin. The last one's has the head, too.
+  std::vector<int64_t> layer_ends;
   // The stretches of the weights, in order; between those of a slice there may be gaps of bytes
   // that mean nothing.
   std::vector<Stretch> stretches;
 
+  bool changes_head() const {
+    const size_t head = layer_ends.size() * static_cast<size_t>(num_targets);
+    return head < matrices.size() && matrices[head].rank > 0;
+  }
   // The matrices of `first` and the targets after it in that layer.
   std::span<const Matrix> matrices_of(int32_t layer, LoraModule first) const {
-    const size_t num_targets = matrices.size() / layer_ends.size();
-    return std::span(matrices).subspan(static_cast<size_t>(layer) * num_targets +
-                                       static_cast<size_t>(first));
+    return std::span(matrices).subspan(
+        static_cast<size_t>(layer) * static_cast<size_t>(num_targets) + static_cast<size_t>(first));
   }
 };
 

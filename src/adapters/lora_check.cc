@@ -175,7 +175,7 @@ Status CheckModule(const LoraTensors& tensors, const LoraTarget& target, const M
                          std::to_string(matrix.rank) + ", the config gives " +
                          std::to_string(target.rank));
   }
-  const LoraModuleShape shape = ShapeOfLoraModule(model, target.module);
+  const LoraModuleShape shape = ShapeOfLoraMatrix(model, target.layer, target.module);
   const std::vector<float> y = RunKernels(matrix, shape, probe, dtype, stream);
   const MergedReference merged(tensors, target, probe, dtype);
   for (const int64_t column : ProbedColumns(shape.out)) {
@@ -227,7 +227,7 @@ struct LoraSelfTest::State {
     matrices = weights.matrices();
     tested.resize(targets.size());
     for (const LoraTarget& target : targets) {
-      const int64_t in = ShapeOfLoraModule(of, target.module).in;
+      const int64_t in = ShapeOfLoraMatrix(of, target.layer, target.module).in;
       if (!probes.contains(in)) probes.emplace(in, Probe(in, dtype));
     }
     return OkStatus();
@@ -240,7 +240,7 @@ struct LoraSelfTest::State {
     const LoraTarget& target = targets[i];
     const LoraMatrix& matrix =
         matrices[static_cast<size_t>(model->lora_matrix(target.layer, target.module))];
-    const Probe& probe = probes.at(ShapeOfLoraModule(*model, target.module).in);
+    const Probe& probe = probes.at(ShapeOfLoraMatrix(*model, target.layer, target.module).in);
     return CheckModule(tensors[i], target, *model, matrix, probe, dtype, stream);
   }
 };

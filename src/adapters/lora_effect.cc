@@ -20,14 +20,14 @@ bool AllZero(const void* const* rows, int32_t num_rows, int64_t elements, DType 
 }  // namespace
 
 bool ChangesNothing(const LoraWeights& weights, const ModelConfig& model) {
-  return std::all_of(weights.targets().begin(), weights.targets().end(),
-                     [&](const LoraTarget& target) {
-                       const LoraMatrix& matrix = weights.matrix(target.layer, target.module);
-                       const LoraModuleShape shape = ShapeOfLoraModule(model, target.module);
-                       return matrix.scale == 0.0f ||
-                              AllZero(matrix.a_rows, matrix.rank, shape.in, weights.dtype()) ||
-                              AllZero(matrix.b_rows, matrix.rank, shape.out, weights.dtype());
-                     });
+  return std::all_of(
+      weights.targets().begin(), weights.targets().end(), [&](const LoraTarget& target) {
+        const LoraMatrix& matrix = weights.matrix(target.layer, target.module);
+        const LoraModuleShape shape = ShapeOfLoraMatrix(model, target.layer, target.module);
+        return matrix.scale == 0.0f ||
+               AllZero(matrix.a_rows, matrix.rank, shape.in, weights.dtype()) ||
+               AllZero(matrix.b_rows, matrix.rank, shape.out, weights.dtype());
+      });
 }
 
 }  // namespace graft

@@ -36,7 +36,7 @@ Status PackModule(const LoraTensors& tensors, const LoraTarget& target, const Lo
   const auto name = [&](LoraSide side) {
     return LoraTensorName(model, target.layer, target.module, side);
   };
-  const bool shares_a = StoredProjectionOf(model, target.module).first != target.module;
+  const bool shares_a = OwnerOfA(model, target.layer, target.module) != target.module;
   const bool a_finite = shares_a || CopyTensorRows(a, dtype, to.a_rows);
   if (!a_finite) return NotFiniteError(name(LoraSide::kA), 0, a, dtype);
   const bool b_finite = DispatchCopy(b.dtype, dtype, [&]<typename From, typename To>() {

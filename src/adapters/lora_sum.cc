@@ -49,8 +49,9 @@ void CopyRows(const RowCopy& copy, double factor, DType dtype) {
 // The sum changes every module that one of them changes, with all their ranks and the largest
 // scale.
 Status LoraWeights::TargetSum(std::span<const LoraAddend> addends, const ModelConfig& model) {
-  for (int32_t layer = 0; layer < model.num_layers; ++layer) {
-    for (const LoraModule module : model.lora_modules()) {
+  for (int32_t layer = 0; layer <= model.num_layers; ++layer) {
+    const bool is_head = model.is_head(layer);
+    for (const LoraModule module : is_head ? model.head_blocks() : model.lora_modules()) {
       const size_t idx = IndexOf(model, layer, module);
       int32_t rank = 0;
       double scale = 0.0;
@@ -87,8 +88,8 @@ Result<LoraWeights> LoraWeights::Sum(std::span<const LoraAddend> addends, const 
   sum.LayOut(model);
   for (const LoraTarget& target : sum.targets_) {
     const size_t idx = IndexOf(model, target.layer, target.module);
-    const LoraModuleShape shape = ShapeOfLoraModule(model, target.module);
-    const bool owns_a = StoredProjectionOf(model, target.module).first == target.module;
+    const LoraModuleShape shape = ShapeOfLoraMatrix(model, target.layer, target.module);
+    const bool owns_a = OwnerOfA(model, target.layer, target.module) == target.module;
     const LoraMatrix& to = sum.matrices_[idx];
     int32_t row = 0;
     for (const LoraAddend& addend : addends) {

@@ -45,9 +45,10 @@ std::vector<double> Product(const LoraMatrix& matrix, const LoraModuleShape& sha
 
 void ExpectSum(const LoraWeights& sum, const std::vector<const LoraWeights*>& parts,
                const std::vector<float>& weights, const ModelConfig& model, double tolerance) {
-  for (int32_t layer = 0; layer < model.num_layers; ++layer) {
-    for (const LoraModule module : kAllLoraModules) {
-      const LoraModuleShape shape = ShapeOfLoraModule(model, module);
+  for (int32_t layer = 0; layer <= model.num_layers; ++layer) {
+    for (const LoraModule module :
+         model.is_head(layer) ? model.head_blocks() : model.lora_modules()) {
+      const LoraModuleShape shape = ShapeOfLoraMatrix(model, layer, module);
       int32_t rank = 0;
       std::vector<double> wanted(static_cast<size_t>(shape.out), 0.0);
       for (size_t i = 0; i < parts.size(); ++i) {
@@ -66,9 +67,11 @@ void ExpectSum(const LoraWeights& sum, const std::vector<const LoraWeights*>& pa
 
 TEST(LoraSumTest, AddsAdaptersOfOtherRanksScalesAndModules) {
   for (const bool fused : {false, true}) {
-    const ModelConfig model = fused ? FusedOddModel() : OddModel();
-    const std::string q = fused ? R"(["qkv_proj", "down_proj"])" : R"(["q_proj", "k_proj"])";
-    const std::string all = R"("all-linear")";
+    ModelConfig model = fused ? FusedOddModel() : OddModel();
+    model.vocab_size = 150;  // three blocks of the head, the last one short
+    const std::string q =
+        fused ? R"(["qkv_proj", "down_proj", "lm_head"])" : R"(["q_proj", "k_proj"])";
+    const std::string all = R"x(".*(_proj|lm_head)")x";
     for (const DType dtype : {DType::kF32, DType::kBF16}) {
       const LoraWeights a =
           Adapter(model, R"("r": 5, "lora_alpha": 3, "target_modules": )" + q, 3, dtype);

@@ -32,7 +32,9 @@ std::string ForeignReason(const ModelConfig& model, std::string_view name) {
   if (has("embed_tokens") || has("lora_embedding_")) {
     return "belongs to the embedding, which adapters cannot change here";
   }
-  if (has("lm_head")) return "belongs to lm_head, which adapters cannot change here";
+  if (has("lm_head")) {
+    return "belongs to the head, of which lora_A and lora_B alone are applied";
+  }
   if (has("modules_to_save")) return "is a whole module (modules_to_save), which is not applied";
   if (name.ends_with(".bias")) return "is a bias, which is not applied";
   return "is not lora_A or lora_B of a projection of this model (expected names like \"" +
@@ -92,8 +94,8 @@ class TensorIndex {
     if (!address.has_value()) {
       return UnimplementedError("tensor \"" + name + "\" " + ReasonAgainst(model_, name));
     }
-    const auto [layer, module] = address->module;
-    if (layer >= model_.num_layers) {
+    const auto [layer, module, is_head] = address->module;
+    if (layer >= model_.num_layers && !is_head) {
       return InvalidArgumentError("tensor \"" + name + "\" is of layer " + std::to_string(layer) +
                                   ", but this model has " + std::to_string(model_.num_layers) +
                                   " layers: the adapter was made for another base");
@@ -113,7 +115,7 @@ class TensorIndex {
   }
 
   Result<std::string> Find(const LoraTarget& target, LoraSide side) const {
-    const LoraModule first = StoredProjectionOf(model_, target.module).first;
+    const LoraModule first = OwnerOfA(model_, target.layer, target.module);
     const std::string& name = names_[At(target.layer, first)][static_cast<size_t>(side)];
     if (!name.empty()) return name;
     return InvalidArgumentError("tensor \"" +
@@ -134,8 +136,7 @@ class TensorIndex {
 Status CheckShape(const std::string& name, const std::vector<int64_t>& shape,
                   const LoraTarget& target, LoraSide side, const PeftConfig& peft,
                   const ModelConfig& model) {
-  const LoraModuleShape module =
-      ShapeOfStoredProjection(model, StoredProjectionOf(model, target.module));
+  const LoraModuleShape module = ShapeOfStoredWeight(model, target.layer, target.module);
   const bool is_a = side == LoraSide::kA;
   const std::vector<int64_t> wanted = is_a ? std::vector<int64_t>{target.rank, module.in}
                                            : std::vector<int64_t>{module.out, target.rank};
@@ -160,11 +161,8 @@ Status CheckShape(const std::string& name, const std::vector<int64_t>& shape,
 
 // Keeps only the module's rows of the projection's B.
 void TakeSlice(const LoraTarget& target, const ModelConfig& model, LoraTensors& tensors) {
-  const StoredProjection& projection = StoredProjectionOf(model, target.module);
-  for (int m = static_cast<int>(projection.first); m < static_cast<int>(target.module); ++m) {
-    tensors.b_row += ShapeOfLoraModule(model, static_cast<LoraModule>(m)).out;
-  }
-  tensors.b.shape[0] = ShapeOfLoraModule(model, target.module).out;
+  tensors.b_row = RowInStoredWeight(model, target.layer, target.module);
+  tensors.b.shape[0] = ShapeOfLoraMatrix(model, target.layer, target.module).out;
   tensors.b.data = static_cast<const char*>(tensors.b.data) +
                    tensors.b_row * target.rank * DTypeBytes(tensors.b.dtype);
 }
@@ -186,7 +184,10 @@ Result<std::vector<LoraTensors>> MatchLoraTensors(const SafetensorsFile& file,
                                                   const PeftConfig& peft,
                                                   const ModelConfig& model) {
   TensorIndex index(targets, model);
-  for (const auto& [name, entry] : file.entries()) RETURN_IF_ERROR(index.Add(name));
+  for (const auto& [name, entry] : file.entries()) {
+    if (std::ranges::find(peft.base_copies, name) != peft.base_copies.end()) continue;
+    RETURN_IF_ERROR(index.Add(name));
+  }
   std::vector<LoraTensors> matched;
   matched.reserve(targets.size());
   for (const LoraTarget& target : targets) {
@@ -225,12 +226,12 @@ LoraWeights LoraWeights::None(const ModelConfig& model, DType dtype) {
 // Every shape is known to be the file's own by now: the buffer is about as large as the file.
 void LoraWeights::LayOut(const ModelConfig& model) {
   const auto owns_a = [&](const LoraTarget& target) {
-    return StoredProjectionOf(model, target.module).first == target.module;
+    return OwnerOfA(model, target.layer, target.module) == target.module;
   };
   int64_t bytes = 0;
   size_t num_rows = 0;
   for (const LoraTarget& target : targets_) {
-    const LoraModuleShape shape = ShapeOfLoraModule(model, target.module);
+    const LoraModuleShape shape = ShapeOfLoraMatrix(model, target.layer, target.module);
     bytes += target.rank * LoraRowBytes(shape.out, dtype_);
     if (owns_a(target)) bytes += target.rank * LoraRowBytes(shape.in, dtype_);
     num_rows += (owns_a(target) ? 2 : 1) * static_cast<size_t>(target.rank);
@@ -247,13 +248,13 @@ void LoraWeights::LayOut(const ModelConfig& model) {
     return first;
   };
   for (const LoraTarget& target : targets_) {
-    const LoraModuleShape shape = ShapeOfLoraModule(model, target.module);
+    const LoraModuleShape shape = ShapeOfLoraMatrix(model, target.layer, target.module);
     LoraMatrix* const layer =
         &matrices_[static_cast<size_t>(model.lora_matrix(target.layer, LoraModule{}))];
     LoraMatrix& matrix = layer[static_cast<size_t>(target.module)];
     matrix.rank = target.rank;
     matrix.scale = target.scale;
-    const LoraModule first = StoredProjectionOf(model, target.module).first;
+    const LoraModule first = OwnerOfA(model, target.layer, target.module);
     matrix.a_rows = owns_a(target) ? lay_rows(target.rank, LoraRowBytes(shape.in, dtype_))
                                    : layer[static_cast<size_t>(first)].a_rows;
     matrix.b_rows = lay_rows(target.rank, LoraRowBytes(shape.out, dtype_));
@@ -263,20 +264,41 @@ void LoraWeights::LayOut(const ModelConfig& model) {
 }
 
 LoraWeights LoraWeights::SliceOf(const ModelConfig& model, const Shard& shard) const {
+  const ModelConfig of_rank = ShardConfig(model, shard.num_ranks);
   LoraWeights slice;
   slice.dtype_ = dtype_;
-  slice.targets_ = targets_;
-  slice.LayOut(ShardConfig(model, shard.num_ranks));
+  for (LoraTarget target : targets_) {
+    if (!model.is_head(target.layer)) {
+      slice.targets_.push_back(target);
+    } else if (target.module == LoraModule{}) {
+      for (const LoraModule block : of_rank.head_blocks()) {
+        target.module = block;
+        slice.targets_.push_back(target);
+      }
+    }
+  }
+  slice.LayOut(of_rank);
   const auto copy = [this](const void* const* from, const IndexRange& elements, int32_t rank,
-                           const void* const* to) {
+                           const void* const* to, int64_t to_begin = 0) {
     const int64_t element = DTypeBytes(dtype_);
     for (int32_t j = 0; j < rank; ++j) {
-      std::memcpy(const_cast<void*>(to[j]),
+      std::memcpy(static_cast<char*>(const_cast<void*>(to[j])) + to_begin * element,
                   static_cast<const char*>(from[j]) + elements.begin * element,
                   static_cast<size_t>(elements.size() * element));
     }
   };
+  const LoraMatrix& head = matrix(model.num_layers, LoraModule{});
+  if (head.rank > 0) {
+    copy(head.a_rows, {0, model.hidden_size}, head.rank,
+         slice.matrix(model.num_layers, LoraModule{}).a_rows);
+    for (const HeadPiece& piece : HeadPiecesOf(model, shard)) {
+      copy(matrix(model.num_layers, piece.from).b_rows,
+           {piece.from_word, piece.from_word + piece.num_words}, head.rank,
+           slice.matrix(model.num_layers, piece.to).b_rows, piece.to_word);
+    }
+  }
   for (const LoraTarget& target : targets_) {
+    if (model.is_head(target.layer)) continue;
     const LoraModuleSlice elements = SliceOfLoraModule(model, target.module, shard);
     const LoraMatrix& from = matrix(target.layer, target.module);
     const LoraMatrix& to = slice.matrix(target.layer, target.module);

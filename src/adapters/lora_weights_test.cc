@@ -256,7 +256,7 @@ TEST(LoraWeightsTest, TensorsThatAreNotAppliedAreNamed) {
       {layer + "self_attn.q_proj.lora_magnitude_vector.weight", "DoRA"},
       {"base_model.model.model.embed_tokens.lora_embedding_A", "embedding"},
       {"base_model.model.model.embed_tokens.weight", "embedding"},
-      {"base_model.model.lm_head.lora_A.weight", "lm_head"},
+      {"base_model.model.lm_head.lora_A.weight", "does not target"},
       {"base_model.model.lm_head.weight", "lm_head"},
       {"base_model.model.score.modules_to_save.weight", "modules_to_save"},
       {layer + "self_attn.q_proj.lora_B.bias", "bias"},
@@ -378,7 +378,7 @@ LoraWeights OddWeights(const std::string& extra) {
 TEST(LoraStoreTest, SlotsAreSetReplacedAndFreed) {
   LoraStore store(OddModel(), 3);
   EXPECT_EQ(store.adapters_max(), 3);
-  EXPECT_EQ(store.matrices_stride(), 21);
+  EXPECT_EQ(store.matrices_stride(), 21 + kHeadBlocksMax);
   EXPECT_EQ(store.rank_max(), 0);
   EXPECT_EQ(store.bytes(), 0);
   EXPECT_EQ(store.num_loaded(), 0);

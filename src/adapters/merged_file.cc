@@ -7,6 +7,7 @@
 
 #include "adapters/peft_modules.h"
 #include "base/file.h"
+#include "model/family.h"
 #include "model/lora_module.h"
 #include "model/tensor_rows.h"
 
@@ -145,14 +146,26 @@ Result<AddedToWeights> MatchAddedWeights(const SafetensorsFile& file, const Peft
   ASSIGN_OR_RETURN(const std::vector<LoraTarget> targets, ResolveLoraTargets(peft, model));
   ASSIGN_OR_RETURN(const std::vector<LoraTensors> tensors,
                    MatchLoraTensors(file, targets, peft, model));
+  if (FamilyOf(model.architecture).transposes_weights) {
+    return UnimplementedError(
+        "weights that are stored [in, out], as those of " +
+        std::string(ArchitectureName(model.architecture)) +
+        " are, are not merged; serve the adapter with graft serve --adapters");
+  }
   AddedToWeights added;
   for (size_t i = 0; i < targets.size(); ++i) {
     const LoraTarget& target = targets[i];
     const std::string name = LoraModulePath(model, target.layer, target.module) + ".weight";
     std::vector<AddedRows>& rows = added[name];
+    if (model.is_head(target.layer) && model.tied_embeddings) {
+      return UnimplementedError(
+          "the adapter changes " + LoraModulePath(model, target.layer, target.module) +
+          ", which is the embedding in this model (tie_word_embeddings): merged weights would "
+          "change that, too. Serve it with graft serve --adapters");
+    }
     if (rows.empty()) {
-      const StoredProjection& projection = StoredProjectionOf(model, target.module);
-      RETURN_IF_ERROR(CheckWeight(base, name, ShapeOfStoredProjection(model, projection)));
+      RETURN_IF_ERROR(
+          CheckWeight(base, name, ShapeOfStoredWeight(model, target.layer, target.module)));
     }
     rows.push_back({tensors[i].b_row, tensors[i].a, tensors[i].b, target.scale});
   }

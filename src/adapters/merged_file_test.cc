@@ -35,6 +35,12 @@ using testing::TempDir;
 using testing::TestTensor;
 using testing::WriteFile;
 
+// More words than one block of the head has.
+ModelConfig WithWords(ModelConfig model) {
+  model.vocab_size = 150;
+  return model;
+}
+
 std::string WeightName(const ModelConfig& model, int32_t layer, LoraModule module) {
   return LoraModulePath(model, layer, module) + ".weight";
 }
@@ -52,6 +58,11 @@ std::vector<TestTensor> BaseTensors(const ModelConfig& model, const std::string&
                          RandomElements(dtype, shape.out * shape.in, random)});
     }
   }
+  const int64_t head = int64_t{model.vocab_size} * model.hidden_size;
+  tensors.push_back({"lm_head.weight",
+                     dtype,
+                     {model.vocab_size, model.hidden_size},
+                     RandomElements(dtype, head, random)});
   tensors.push_back({"model.norm.weight", "F32", {5}, RandomElements("F32", 5, random)});
   tensors.push_back({"z.nothing", "I64", {0}, ""});
   return tensors;
@@ -106,7 +117,7 @@ double RoundingOf(const std::string& dtype) {
 void ExpectSum(const MergedFolder& merged, const ModelConfig& model, const LoraTarget& target,
                const LoraTensors& tensors, const std::string& dtype) {
   const std::string name = WeightName(model, target.layer, target.module);
-  const LoraModuleShape shape = ShapeOfLoraModule(model, target.module);
+  const LoraModuleShape shape = ShapeOfLoraMatrix(model, target.layer, target.module);
   const std::vector<float> base = ValuesOf(merged.base(), name);
   const std::vector<float> found = ValuesOf(merged.file(), name);
   const std::vector<float> a = ValuesOf(tensors.a);
@@ -137,10 +148,10 @@ TEST_P(MergedSumTest, IsThatInDoubles) {
   const auto& [base_dtype, lora_dtype] = GetParam();
   const std::string kPlain = R"("target_modules": "all-linear", "rank_pattern": {"v_proj": 1,
       "down_proj": 9}, "alpha_pattern": {"layers.1.*up_proj": -3}, "use_rslora": true)";
-  const std::string kFused = R"("target_modules": ["qkv_proj", "gate_up_proj"],
+  const std::string kFused = R"("target_modules": ["qkv_proj", "gate_up_proj", "lm_head"],
       "rank_pattern": {"qkv_proj": 5})";
   for (const auto& [model, extra] :
-       {std::pair(OddModel(), kPlain), std::pair(FusedOddModel(), kFused)}) {
+       {std::pair(OddModel(), kPlain), std::pair(WithWords(FusedOddModel()), kFused)}) {
     const PeftConfig peft = Peft(extra);
     const SafetensorsFile lora = FileOf(LoraTestTensors(peft, model, lora_dtype));
     const MergedFolder merged(SafetensorsBytes(BaseTensors(model, base_dtype)), model, peft, lora);
@@ -177,6 +188,18 @@ TEST(MergedFileTest, AllElseKeepsItsBytes) {
     const bool same = std::ranges::equal(*file.Bytes(name), *merged.base().Bytes(name));
     EXPECT_EQ(same, !merged.added().contains(name)) << name;
   }
+}
+
+TEST(MergedFileTest, ATiedHeadIsNotMerged) {
+  ModelConfig model = OddModel();
+  const PeftConfig peft = Peft(R"("target_modules": ["lm_head"])");
+  const SafetensorsFile lora = FileOf(LoraTestTensors(peft, model));
+  const std::string bytes = SafetensorsBytes(BaseTensors(model, "F32"));
+  EXPECT_TRUE(MergedFolder(bytes, model, peft, lora).status().ok());
+  model.tied_embeddings = true;
+  const Status refused = MergedFolder(bytes, model, peft, lora).status();
+  EXPECT_EQ(refused.code(), StatusCode::kUnimplemented);
+  EXPECT_THAT(refused.message(), HasSubstr("tie_word_embeddings"));
 }
 
 // More than one block of rows, of which the last is a part.

@@ -81,6 +81,7 @@ void ArrivalGate::Reset(const StepPlan& plan, const PageArrivals* arrivals) {
 
 void ArrivalGate::Reset() {
   arrivals_.clear();
+  slots_.clear();
   has_worked_ = false;
   names_arrivals_ = false;
 }
@@ -90,7 +91,9 @@ void ArrivalGate::Add(AdapterSlot slot, const PageArrivals& arrivals) {
   if (arrival == nullptr) return;
   names_arrivals_ = true;
   const int32_t num_layers = arrival->adapter().facts.num_layers;
-  if (!arrival->HasArrived(num_layers - 1)) arrivals_.push_back(arrival);
+  if (arrival->HasArrived(num_layers - 1)) return;
+  arrivals_.push_back(arrival);
+  slots_.push_back(slot);
 }
 
 int32_t ArrivalGate::rank_max() const {
@@ -99,6 +102,18 @@ int32_t ArrivalGate::rank_max() const {
     rank_max = std::max(rank_max, arrival->adapter().facts.rank_max);
   }
   return rank_max;
+}
+
+bool ArrivalGate::changes_head(AdapterSlot slot) const {
+  for (size_t i = 0; i < slots_.size(); ++i) {
+    if (slots_[i] == slot) return arrivals_[i]->adapter().changes_head();
+  }
+  return false;
+}
+
+bool ArrivalGate::any_changes_head() const {
+  return std::any_of(arrivals_.begin(), arrivals_.end(),
+                     [](const PageArrival* arrival) { return arrival->adapter().changes_head(); });
 }
 
 void ArrivalGate::WorkWhileBlocked() {

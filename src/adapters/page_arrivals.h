@@ -97,10 +97,14 @@ class ArrivalGate : public LayerGate {
   bool names_arrivals() const { return names_arrivals_; }
   // The largest rank of those under way: the adapters' table may not know them yet.
   int32_t rank_max() const;
+  // The same of the head: whether the one in that slot, or any, changes it.
+  bool changes_head(AdapterSlot slot) const;
+  bool any_changes_head() const;
   void Await(int32_t layer, const Stream& stream) override;
 
  private:
   std::vector<const PageArrival*> arrivals_;
+  std::vector<AdapterSlot> slots_;  // theirs
   std::function<void()> work_;
   bool has_worked_ = false;
   bool names_arrivals_ = false;

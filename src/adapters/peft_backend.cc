@@ -8,6 +8,7 @@
 #include <unordered_map>
 #include <utility>
 
+#include "adapters/base_copies.h"
 #include "adapters/host_sum.h"
 #include "adapters/lora_check.h"
 #include "adapters/lora_effect.h"
@@ -16,6 +17,7 @@
 #include "base/json.h"
 #include "base/log.h"
 #include "cache/content_sum.h"
+#include "model/family.h"
 
 namespace graft {
 namespace {
@@ -28,6 +30,7 @@ struct LoadedAdapter {
   std::string peft_version;
   AdapterWeights weights;
   std::vector<int32_t> invocation_tokens;  // see AdapterFacts
+  std::string left_out = "";               // the same
   AdapterTextPtr text = nullptr;
   bool leaves_texts_out = false;  // see AdapterFacts
   // Under way over the weights, so that it goes before them; to be finished before anybody may use
@@ -42,6 +45,7 @@ struct ReadingContext {
   const FileJail& jail;
   const AdapterTextHooks& hooks;
   AdapterReadHelp help;
+  AdapterRules rules = {};
 };
 
 // Longer than any tokenizer's file.
@@ -102,11 +106,28 @@ Result<LoadedAdapter> LoadPrompt(const PeftFolder& folder, const SafetensorsFile
       {LoraWeights::None(context.config, context.types.adapters), std::move(*tokens)}};
 }
 
+// PEFT warns of such a key, and does as its layers are.
+std::string TellFanIn(const PeftConfig& peft, const ModelConfig& config) {
+  if (!peft.fan_in_fan_out || FamilyOf(config.architecture).transposes_weights) return "";
+  return "fan_in_fan_out is true, but this model's weights are not transposed: taken for false, as "
+         "PEFT does it";
+}
+
+std::string TellLeftOut(const PeftConfig& peft, const ModelConfig& config) {
+  std::string all;
+  for (const std::string& text : {TellSkippedTargets(peft, config), TellFanIn(peft, config),
+                                  TellBaseCopies(peft.base_copies)}) {
+    if (!text.empty()) all += (all.empty() ? "" : "; ") + text;
+  }
+  return all;
+}
+
 Result<LoadedAdapter> LoadLora(const PeftFolder& folder, SafetensorsFile file,
                                const ReadingContext& context) {
   const ModelConfig& config = context.config;
-  const Result<PeftConfig> peft = ParsePeftConfig(folder.config);
+  Result<PeftConfig> peft = ParsePeftConfig(folder.config);
   if (!peft.ok()) return peft.status().WithContext(folder.path + "/adapter_config.json");
+  peft->strict_targets = context.rules.strict_targets;
   for (const int32_t token : peft->invocation_tokens) {
     if (token < config.vocab_size) continue;
     return InvalidArgumentError(folder.path +
@@ -114,6 +135,9 @@ Result<LoadedAdapter> LoadLora(const PeftFolder& folder, SafetensorsFile file,
                                 std::to_string(token) + ", the model's vocabulary ends at " +
                                 std::to_string(config.vocab_size - 1));
   }
+  peft->base_copies = BaseCopiesIn(file, config);
+  const Status copies = CheckBaseCopies(file, peft->base_copies, config, context.rules.base_folder);
+  if (!copies.ok()) return copies.WithContext(folder.label);
   Result<LoraWeights> weights =
       LoraWeights::Load(file, *peft, config, context.types.adapters, context.help.crew);
   if (!weights.ok()) return weights.status().WithContext(folder.path);
@@ -125,13 +149,12 @@ Result<LoadedAdapter> LoadLora(const PeftFolder& folder, SafetensorsFile file,
                        .peft_version = peft->peft_version,
                        .weights = std::move(*weights),
                        .invocation_tokens = peft->invocation_tokens,
+                       .left_out = TellLeftOut(*peft, config),
                        .test = std::move(*test)};
 }
 
 Result<LoadedAdapter> LoadFolder(const PeftFolder& folder, const ReadingContext& context) {
-  ASSIGN_OR_RETURN(
-      SafetensorsFile file,
-      SafetensorsFile::FromBytes(folder.weights, folder.path + "/adapter_model.safetensors"));
+  ASSIGN_OR_RETURN(SafetensorsFile file, SafetensorsFile::FromBytes(folder.weights, folder.label));
   if (IsPromptConfig(folder.config)) return LoadPrompt(folder, file, context);
   return LoadLora(folder, std::move(file), context);
 }
@@ -269,8 +292,10 @@ int64_t PeftBackend::BytesToFetch(const std::string& path) const {
   const int64_t bytes_max = AdapterWeightsBytesMax(config_);  // what has more is refused unread
   int64_t bytes = 0;
   for (const char* const file : {"", "/lora", "/prompt"}) {
-    const Result<FileStamp> stamp = StampFile(path + file + "/" + kPeftFiles[1]);
-    if (stamp.ok() && stamp->bytes <= bytes_max) bytes += stamp->bytes;
+    const std::string weights = AdapterFilePath(path + file, kPeftFiles[1]);
+    const Result<FileStamp> stamp = StampFile(weights);
+    if (!stamp.ok() || stamp->bytes > bytes_max) continue;
+    bytes += weights.ends_with(kPeftFiles[1]) ? stamp->bytes : 2 * stamp->bytes;
   }
   // Files of 16 bits become twice as large where fp32 is served.
   return types_.adapters == DType::kF32 ? 3 * bytes : 2 * bytes;
@@ -284,7 +309,8 @@ Result<HostStore::Held> PeftBackend::ReadFolder(const std::string& path, const s
                                                        .types = types_,
                                                        .jail = jail_,
                                                        .hooks = texts_,
-                                                       .help = {how.crew, help_.memory}}));
+                                                       .help = {how.crew, help_.memory},
+                                                       .rules = rules_}));
   if (!hash.empty() && adapter.hash != hash) {
     return FailedPreconditionError(
         path + " has changed: it held " + hash.substr(0, kHashDigitsShown) + " and holds " +
@@ -296,6 +322,7 @@ Result<HostStore::Held> PeftBackend::ReadFolder(const std::string& path, const s
   described.facts.text = std::move(adapter.text);
   described.facts.leaves_texts_out = adapter.leaves_texts_out;
   described.facts.changes_nothing = DoesNothing(adapter.weights, config_);
+  described.facts.left_out = std::move(adapter.left_out);
   return Keep(path, std::move(described), std::move(adapter.weights), how,
               adapter.test.has_value() ? &*adapter.test : nullptr);
 }
@@ -373,7 +400,12 @@ void TellModules(const LoraWeights& weights, const ModelConfig& config, OrderedJ
   };
   std::map<LoraModule, ModuleFacts> modules;
   std::set<int32_t> layers;
+  OrderedJson head;
   for (const LoraTarget& target : weights.targets()) {
+    if (config.is_head(target.layer)) {
+      head = {{"ranks", {target.rank}}, {"scales", {target.scale}}};
+      continue;
+    }
     // The first of several stacked modules stands for all of them.
     if (StoredProjectionOf(config, target.module).first != target.module) continue;
     ModuleFacts& facts = modules[target.module];
@@ -391,6 +423,8 @@ void TellModules(const LoraWeights& weights, const ModelConfig& config, OrderedJ
     (*json)["modules"][std::string(StoredProjectionOf(config, module).name)] = {
         {"ranks", facts.ranks}, {"scales", facts.scales}, {"layers", facts.num_layers}};
   }
+  if (head.is_null()) return;
+  (*json)["modules"][LoraModulePath(config, config.num_layers, LoraModule{})] = std::move(head);
 }
 
 void TellText(const AdapterTextPtr& text, OrderedJson* json) {
@@ -405,9 +439,10 @@ void TellText(const AdapterTextPtr& text, OrderedJson* json) {
 
 Result<OrderedJson> InspectAdapter(const std::string& path, const ModelConfig& config,
                                    const ServedTypes& types, const AdapterTextHooks& texts,
-                                   const FileJail& jail, AdapterTextPtr* text) {
+                                   const FileJail& jail, AdapterTextPtr* text, AdapterRules rules) {
   RETURN_IF_ERROR(CheckVocabulary(path, jail, texts));
-  ASSIGN_OR_RETURN(LoadedAdapter adapter, LoadAdapter(path, "", {config, types, jail, texts, {}}));
+  ASSIGN_OR_RETURN(LoadedAdapter adapter,
+                   LoadAdapter(path, "", {config, types, jail, texts, {}, std::move(rules)}));
   RETURN_IF_ERROR(FinishTest(path, adapter.test.has_value() ? &*adapter.test : nullptr));
   const LoraWeights& lora = adapter.weights.lora;
   const std::optional<VirtualTokens>& tokens = adapter.weights.virtual_tokens;
@@ -428,6 +463,7 @@ Result<OrderedJson> InspectAdapter(const std::string& path, const ModelConfig& c
   }
   TellText(adapter.text, &json);
   json["changes_nothing"] = DoesNothing(adapter.weights, config);
+  if (!adapter.left_out.empty()) json["left_out"] = adapter.left_out;
   TellModules(lora, config, &json);
   if (text != nullptr) *text = adapter.text;
   return json;

@@ -31,6 +31,12 @@ struct AdapterTextHooks {
   std::function<std::string(const AdapterText& text)> warning;
 };
 
+// What is refused that could be served as PEFT serves it.
+struct AdapterRules {
+  bool strict_targets = false;   // PeftConfig::strict_targets
+  std::string base_folder = "";  // of the base's weights, to compare copies with; "": none
+};
+
 class PeftBackend : public AdapterBackend {
  public:
   // `store` is borrowed. Adapters are served in `types`, and read only in `jail`. With
@@ -38,14 +44,15 @@ class PeftBackend : public AdapterBackend {
   // kResourceExhausted, and one with virtual tokens kUnimplemented. `help` is borrowed.
   PeftBackend(const ModelConfig& config, const ServedTypes& types, HostStore& store,
               FileJail jail = {}, AdapterSlicer slicer = {}, AdapterTextHooks texts = {},
-              const AdapterReadHelp& help = {})
+              const AdapterReadHelp& help = {}, AdapterRules rules = {})
       : config_(config),
         types_(types),
         store_(store),
         jail_(std::move(jail)),
         slicer_(std::move(slicer)),
         texts_(std::move(texts)),
-        help_(help) {}
+        help_(help),
+        rules_(std::move(rules)) {}
 
   Result<std::string> Hash(const std::string& path) override;
   // Errors carry the path and name the key or tensor.
@@ -108,16 +115,18 @@ class PeftBackend : public AdapterBackend {
   const AdapterSlicer slicer_;  // any rank's: all slices have the same shape
   const AdapterTextHooks texts_;
   const AdapterReadHelp help_;
+  const AdapterRules rules_;
   ReadsBeside reads_beside_;
   std::mutex vocabularies_mutex_;
   std::unordered_set<std::string> vocabularies_;  // accepted: folders with their files' stamps
 };
 
 // The output of `graft adapters inspect` for a folder that this model can serve: identity, ranks,
-// scales and layers per module, virtual tokens, bytes, and its texts (also in `*text`, if it is not
-// null). Fails with the reason for which a load in `jail` would fail.
+// scales and layers per module, virtual tokens, bytes, what is left out, and its texts (also in
+// `*text`, if it is not null). Fails with the reason for which a load in `jail` would fail.
 Result<OrderedJson> InspectAdapter(const std::string& path, const ModelConfig& config,
                                    const ServedTypes& types, const AdapterTextHooks& texts = {},
-                                   const FileJail& jail = {}, AdapterTextPtr* text = nullptr);
+                                   const FileJail& jail = {}, AdapterTextPtr* text = nullptr,
+                                   AdapterRules rules = {});
 
 }  // namespace graft

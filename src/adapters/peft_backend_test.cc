@@ -200,6 +200,30 @@ TEST_F(PeftBackendTest, TellsWhatChangesNothing) {
   EXPECT_FALSE(backend_.Read(dir_.File("soft"))->changes_nothing);
 }
 
+// A name that names nothing is skipped, and people are told; a tensor that belongs to it is
+// not.
+TEST_F(PeftBackendTest, TellsWhichTargetsAreSkipped) {
+  const std::string extra = R"("target_modules": ["q_proj", "query_key_value"])";
+  const std::string path = Folder("a", extra);
+  EXPECT_THAT(backend_.Read(path)->left_out, HasSubstr("\"query_key_value\""));
+  EXPECT_THAT((*InspectAdapter(path, model_, TypesOf(DType::kF32)))["left_out"].dump(),
+              HasSubstr("query_key_value"));
+  EXPECT_EQ(backend_.Read(Folder("b"))->left_out, "");
+  EXPECT_THAT(backend_.Read(Folder("d", R"("fan_in_fan_out": true)"))->left_out,
+              HasSubstr("taken for false"));
+  EXPECT_FALSE(InspectAdapter(Folder("b"), model_, TypesOf(DType::kF32))->contains("left_out"));
+  PeftBackend strict(model_, TypesOf(DType::kF32), store_, {}, {}, {}, {},
+                     {.strict_targets = true});
+  const std::string other = Folder("c", extra + R"(, "lora_alpha": 5)");
+  EXPECT_THAT(strict.Read(other).status().message(),
+              AllOf(HasSubstr(other), HasSubstr("names \"query_key_value\"")));
+  std::vector<TestTensor> tensors = LoraTestTensors(Peft(extra), model_);
+  tensors.push_back(tensors[0]);
+  tensors.back().name = "base_model.model.model.layers.0.self_attn.query_key_value.lora_A.weight";
+  WriteAdapter(path, PeftJson(extra), SafetensorsBytes(tensors));
+  EXPECT_THAT(Refusal(path), AllOf(HasSubstr("query_key_value.lora_A"), HasSubstr("UNIMPLEM")));
+}
+
 TEST_F(PeftBackendTest, ReadsAPromptAlone) {
   const std::string path = dir_.File("soft");
   WriteAdapter(path, PromptJson("PROMPT_TUNING"), SafetensorsBytes({PromptTestTensor(3, 21)}));

@@ -41,6 +41,9 @@ struct PeftConfig {
   int32_t rank = 0;    // [1, kLoraRankMax]
   double alpha = 0.0;  // finite; any sign, as PEFT
   bool rank_stabilized = false;
+  // Says that the base's weights are [in, out]. PEFT goes by the base's layers, whatever is said
+  // here.
+  bool fan_in_fan_out = false;
   // In the file's order: the first key that matches wins.
   std::vector<std::pair<std::string, int32_t>> rank_pattern;
   std::vector<std::pair<std::string, double>> alpha_pattern;
@@ -49,6 +52,12 @@ struct PeftConfig {
   std::variant<ModuleNames, ModuleRegex> exclude_modules;  // no names: none
   std::vector<int64_t> layers_to_transform;                // empty: all
   std::vector<std::string> layers_pattern;                 // regexes; empty: any
+  // The reader's, not the file's: names of target_modules that name nothing in the base are refused
+  // in place of being skipped (--strict-targets).
+  bool strict_targets = false;
+  // Not the file's either: tensors of the weights that are copies of the base's own, as
+  // CheckBaseCopies found them, and are left out.
+  std::vector<std::string> base_copies;
   // An activated LoRA: acts from where these tokens stand last in the prompt. Empty: always.
   std::vector<int32_t> invocation_tokens;
 };

@@ -93,7 +93,6 @@ TEST(PeftConfigTest, RefusesWhatIsNotApplied) {
       {"bias", R"("all")"},
       {"bias", R"("lora_only")"},
       {"lora_bias", "true"},
-      {"fan_in_fan_out", "true"},
       {"target_parameters", R"(["feed_forward.experts.down_proj"])"},
       {"layer_replication", "[[0,4],[2,5]]"},
       {"trainable_token_indices", "[1,2]"},
@@ -276,6 +275,13 @@ TEST(PeftConfigTest, LimitsAndLongValues) {
   EXPECT_LT(Refusal("\"modules_to_save\": " + names.dump()).size(), 400u);
 }
 
+// PEFT warns of it where the base's layers are otherwise, and goes by them.
+TEST(PeftConfigTest, FanInFanOutIsKnown) {
+  EXPECT_TRUE(Peft(R"("fan_in_fan_out": true)").fan_in_fan_out);
+  EXPECT_FALSE(Peft().fan_in_fan_out);
+  EXPECT_THAT(Refusal(R"("fan_in_fan_out": "yes")"), HasSubstr("fan_in_fan_out"));
+}
+
 // Where a key stands twice, its last value counts, as in Python.
 TEST(PeftConfigTest, TheLastOfTwoEqualKeysCounts) {
   EXPECT_THAT(RefusalOfText(R"({"peft_type": "LORA", "r": 8, "lora_alpha": 8,
@@ -308,7 +314,7 @@ TEST(PeftConfigTest, PublishedConfigs) {
       {"02_nobase_loha_r32", {"\"peft_type\" = \"LOHA\""}},
       {"02_nobase_lora_r8", {"", 8, 4.0, 4}},
       {"03_Qwen3-0.6B_lora_r16", {"", 16, 2.0, 4}},
-      {"04_llama-7b-hf_lora_r8", {"\"target_modules\" names \"query_key_value\""}},
+      {"04_llama-7b-hf_lora_r8", {"", 8, 2.0, 4}},
       {"05_llava-med-v1.5-mistral-7b_lora_r64", {"", 64, 2.0, 14}},
       {"06_granite-3.1-8b-instruct-r241_lora_r32", {"", 32, 1.0, 6}},
       {"06_nobase_prefix_tuning_rNone", {"\"peft_type\" = \"PREFIX_TUNING\""}},

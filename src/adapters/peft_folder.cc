@@ -1,9 +1,12 @@
 #include "adapters/peft_folder.h"
 
+#include <algorithm>
 #include <cstdint>
 #include <limits>
+#include <new>
 #include <utility>
 
+#include "adapters/peft_bytes.h"
 #include "adapters/peft_config.h"
 #include "adapters/prompt_config.h"
 #include "base/adapter_files.h"
@@ -59,17 +62,11 @@ struct OtherWeights {
   const char* file;
   const char* advice;
 };
-constexpr char kMlxAdvice[] =
-    "is mlx-lm's format, which is not read: its matrices are PEFT's transposed, under other names. "
-    "Write lora_a [in, rank] as base_model.model.<module>.lora_A.weight [rank, in] and lora_b "
-    "[rank, out] as .lora_B.weight [out, rank] into adapter_model.safetensors, with PEFT's keys in "
-    "adapter_config.json (lora_alpha is mlx-lm's scale times the rank)";
-// In place of adapter_model.safetensors.
+// In place of all files of weights that are read.
 constexpr OtherWeights kOtherFormats[] = {
-    {"adapter_model.bin",
-     "is a pickle, which can run code; save the adapter again with safe_serialization=True"},
-    {"adapters.safetensors", kMlxAdvice},
-    {"adapters.npz", kMlxAdvice},
+    {"adapters.npz",
+     "is of an early mlx-lm, and is not read; save its arrays as adapters.safetensors, under the "
+     "same names"},
     {"adapter_model.safetensors.index.json",
      "says that the weights are in several files; save the adapter as one, with a larger "
      "max_shard_size"}};
@@ -85,7 +82,7 @@ constexpr OtherWeights kFurtherWeights[] = {
      "whole without them"}};
 
 Status CheckOtherWeights(const std::string& path) {
-  if (!FileExists(path + "/" + kPeftFiles[1])) {
+  if (!FileExists(AdapterFilePath(path, kPeftFiles[1]))) {
     for (const auto& [file, advice] : kOtherFormats) {
       if (!FileExists(path + "/" + file)) continue;
       return UnimplementedError(path + ": " + file + " " + advice);
@@ -111,8 +108,39 @@ Result<OpenedAdapterFolder> OpenFolder(const std::string& path, int64_t weights_
   RETURN_IF_ERROR(config.status());
   folder.config = *std::move(config);
   RETURN_IF_ERROR(CheckOtherWeights(path));
-  ASSIGN_OR_RETURN(folder.weights, jail.Open(path + "/" + kPeftFiles[1], weights_bytes_max));
+  folder.label = AdapterFilePath(path, kPeftFiles[1]);
+  ASSIGN_OR_RETURN(folder.weights, jail.Open(folder.label, weights_bytes_max));
   return folder;
+}
+
+// Looks at how the weights begin: a copy from another machine has PEFT's name, whatever its form.
+Result<bool> IsOfOtherForm(const OpenedAdapterFolder& folder) {
+  if (!folder.weights.has_value()) return false;
+  std::string begin(static_cast<size_t>(std::min(folder.weights->bytes(), kWeightsBeginBytes)), 0);
+  RETURN_IF_ERROR(folder.weights->ReadAt(0, static_cast<int64_t>(begin.size()), begin.data()));
+  return folder.label.ends_with(kOtherWeightsFiles[0]) || IsOtherForm(folder.config, begin);
+}
+
+// Reads the weights of all folders, and puts what PEFT would have written in place of others.
+Status ReadWeightsOf(ContentReading& reading, bool hashes) {
+  std::vector<size_t> others;
+  for (size_t i = 0; i < reading.folders().size(); ++i) {
+    ASSIGN_OR_RETURN(const bool is_other, IsOfOtherForm(reading.folders()[i]));
+    if (is_other) others.push_back(i);
+  }
+  RETURN_IF_ERROR(reading.Read(hashes && others.empty()));
+  for (const size_t i : others) {
+    const OpenedAdapterFolder& folder = reading.folders()[i];
+    try {
+      ASSIGN_OR_RETURN(PeftBytes bytes,
+                       ToPeftBytes(folder.config, reading.weights(i), folder.label));
+      reading.Replace(i, std::move(bytes));
+    } catch (const std::bad_alloc&) {
+      return ResourceExhaustedError("the memory has no room at the moment for what " +
+                                    folder.label + " becomes");
+    }
+  }
+  return OkStatus();
 }
 
 // Nothing where the bundle has no such folder.
@@ -130,10 +158,10 @@ bool IsBundle(const std::string& path) {
 Status ReadOpened(std::vector<OpenedAdapterFolder> folders, int64_t since_ns,
                   const AdapterReadHelp& help, PeftContent* content) {
   const auto reading = std::make_shared<ContentReading>(std::move(folders), since_ns, help);
-  RETURN_IF_ERROR(reading->Read(!reading->KnownHash(content->texts).has_value()));
+  RETURN_IF_ERROR(ReadWeightsOf(*reading, !reading->KnownHash(content->texts).has_value()));
   for (size_t i = 0; i < reading->folders().size(); ++i) {
     const OpenedAdapterFolder& folder = reading->folders()[i];
-    content->folders.push_back({folder.path, folder.config, reading->weights(i)});
+    content->folders.push_back({folder.path, folder.config, reading->weights(i), folder.label});
   }
   content->reading = reading;
   return OkStatus();
@@ -159,7 +187,8 @@ Status CheckParts(const std::string& path, const PeftContent& content) {
 }  // namespace
 
 int64_t AdapterWeightsBytesMax(const ModelConfig& model) {
-  int64_t elements = int64_t{2} * model.vocab_size * model.hidden_size;
+  int64_t elements = int64_t{2} * model.vocab_size * model.hidden_size +
+                     (model.num_head_words() + model.hidden()) * kLoraRankMax;
   for (const LoraModule module : model.lora_modules()) {
     const LoraModuleShape shape = ShapeOfLoraModule(model, module);
     elements += model.num_layers * (shape.in + shape.out) * kLoraRankMax;
@@ -173,8 +202,9 @@ Result<PeftFolder> ReadPeftFolder(const std::string& path, int64_t weights_bytes
   std::vector<OpenedAdapterFolder> folders;
   folders.push_back(std::move(opened));
   ContentReading reading(std::move(folders), FileTimeNow(), {});
-  RETURN_IF_ERROR(reading.Read(/*hashes=*/false));
-  return PeftFolder{path, reading.folders()[0].config, reading.weights(0)};
+  RETURN_IF_ERROR(ReadWeightsOf(reading, /*hashes=*/false));
+  const OpenedAdapterFolder& read = reading.folders()[0];
+  return PeftFolder{path, read.config, reading.weights(0), read.label};
 }
 
 Result<AdapterTextFiles> ReadAdapterTextFiles(const std::string& path, const FileJail& jail) {

@@ -15,27 +15,29 @@
 
 namespace graft {
 
-// One PEFT folder.
+// One PEFT folder, or one of another form as PEFT writes it (peft_bytes.h).
 struct PeftFolder {
   std::string path;
-  std::string config;  // adapter_config.json
-  FileBytes weights;   // adapter_model.safetensors
+  std::string config;      // adapter_config.json
+  FileBytes weights;       // adapter_model.safetensors
+  std::string label = "";  // the path of the file that these are read from, for errors
 };
 
 // More than any adapter of the model has in its adapter_model.safetensors: every module at the
-// largest rank in fp32, and both embeddings, which are refused by name.
+// largest rank in fp32, and both embeddings, of which copies of the base's are left out.
 int64_t AdapterWeightsBytesMax(const ModelConfig& model);
 
+// Reads adapter_model.safetensors, or else adapter_model.bin or mlx-lm's adapters.safetensors.
 // kNotFound names the missing file, or the folders one level deeper that are adapters; weights of
-// another tool, in several files or beside PEFT's are kUnimplemented by name; pickled weights
-// (adapter_model.bin) are kUnimplemented and the error says how to convert them; weights of more
+// another tool, in several files or beside PEFT's are kUnimplemented by name; weights of more
 // than `weights_bytes_max` are kInvalidArgument. A lack of memory or a disk that does not answer
 // passes (base/fault.h). What is read lies in `jail`.
 Result<PeftFolder> ReadPeftFolder(const std::string& path, int64_t weights_bytes_max,
                                   const FileJail& jail = {});
 
 // SHA-256 over, for config and then weights, the file's length in eight little-endian bytes and its
-// bytes; 64 hexadecimal digits. The folder's name is no part of it.
+// bytes; 64 hexadecimal digits. The folder's name is no part of it. A folder of
+// another form has the hash of the files that PEFT would write.
 std::string AdapterHash(const PeftFolder& folder);
 
 // The files beside the weights that are there of kAdapterTextFiles, by name, in that order. Links

@@ -16,7 +16,9 @@ namespace graft {
 namespace {
 
 // PEFT would adapt these, too; a batch of adapters that share one embedding cannot.
-constexpr std::array<std::string_view, 2> kUnservedModules = {"lm_head", "model.embed_tokens"};
+std::array<std::string_view, 1> UnservedModules(const ModelConfig& model) {
+  return {FamilyOf(model.architecture).paths.embedding};
+}
 
 // A hostile config's matches together cost about this many steps (well under a second), or the
 // least that honest patterns need where there are many: hence the limit on their number.
@@ -75,7 +77,10 @@ class ModuleSet {
 
   Result<bool> Contains(std::string_view path) const {
     if (regex_.has_value()) return regex_->FullMatch(path);
-    if (all_of_ != nullptr) return ParseLoraModulePath(*all_of_, path).has_value();
+    if (all_of_ != nullptr) {
+      const std::optional<LoraModuleAddress> address = ParseLoraModulePath(*all_of_, path);
+      return address.has_value() && !address->is_head;
+    }
     return AnyNameMatches(names_, path);
   }
 
@@ -232,27 +237,50 @@ std::string ProjectionNames(const ModelConfig& model) {
   return names;
 }
 
-// Every name of target_modules must mean something: what a config asks for is never ignored.
-Status CheckNames(const ModuleNames& targets, const ModelConfig& model) {
+// The names of target_modules that name nothing in the model.
+std::vector<std::string> NamesWithoutModule(const ModuleNames& targets, const ModelConfig& model) {
   std::vector<std::string> paths;
   for (int32_t layer = 0; layer < model.num_layers; ++layer) {
     for (const StoredProjection& projection : StoredProjections(model)) {
       paths.push_back(LoraModulePath(model, layer, projection.first));
     }
   }
+  paths.push_back(LoraModulePath(model, model.num_layers, LoraModule{}));
+  std::vector<std::string> without;
   for (const std::string& name : targets.names) {
     const auto names_path = [&](std::string_view path) { return IsPathOrSuffix(path, name); };
-    if (std::any_of(kUnservedModules.begin(), kUnservedModules.end(), names_path)) {
+    if (std::none_of(paths.begin(), paths.end(), names_path)) without.push_back(name);
+  }
+  return without;
+}
+
+// PEFT skips a name that no module has as long as another one has. What belongs to it in the file
+// of weights is an error of its own, so that nothing that was trained is left out.
+Status CheckNames(const PeftConfig& config, const ModuleNames& targets, const ModelConfig& model) {
+  for (const std::string& name : targets.names) {
+    const auto names_path = [&](std::string_view path) { return IsPathOrSuffix(path, name); };
+    if (std::ranges::any_of(UnservedModules(model), names_path)) {
       return UnimplementedError("\"target_modules\" names \"" + name +
                                 "\", which is not adapted here: only the projections of a layer (" +
-                                ProjectionNames(model) + ") are");
+                                ProjectionNames(model) + ") and the head are");
     }
-    if (std::any_of(paths.begin(), paths.end(), names_path)) continue;
-    return InvalidArgumentError(
-        "\"target_modules\" names \"" + name + "\", but this model's layers 0 to " +
-        std::to_string(model.num_layers - 1) + " have " + ProjectionNames(model) + " only");
   }
-  return OkStatus();
+  const std::vector<std::string> without = NamesWithoutModule(targets, model);
+  if (without.empty()) return OkStatus();
+  if (!config.strict_targets && without.size() < targets.names.size()) return OkStatus();
+  return InvalidArgumentError(
+      "\"target_modules\" names \"" + without.front() + "\", but this model's layers 0 to " +
+      std::to_string(model.num_layers - 1) + " have " + ProjectionNames(model) +
+      " only, and its head is " + LoraModulePath(model, model.num_layers, LoraModule{}));
+}
+
+// A name of a file as people are shown it: not too long, and whole characters.
+std::string ShownName(const std::string& name) {
+  constexpr size_t kShownMax = 64;
+  if (name.size() <= kShownMax) return '"' + name + '"';
+  size_t end = kShownMax;
+  while (end > 0 && (static_cast<unsigned char>(name[end]) & 0xC0) == 0x80) --end;
+  return '"' + name.substr(0, end) + "...\"";
 }
 
 // All rules of a config, compiled.
@@ -318,13 +346,30 @@ class TargetRules {
   PatternTable<double> alphas_;
 };
 
-Status CheckUnserved(const TargetRules& rules) {
-  for (const std::string_view path : kUnservedModules) {
+Status CheckUnserved(const TargetRules& rules, const ModelConfig& model) {
+  for (const std::string_view path : UnservedModules(model)) {
     ASSIGN_OR_RETURN(const bool targeted, rules.Targets(path));
     if (targeted) {
       return UnimplementedError("\"target_modules\" matches \"" + std::string(path) +
                                 "\", which is not adapted here");
     }
+  }
+  return OkStatus();
+}
+
+// The head, of which each block is a target. It is in no layer, so that layers_to_transform leaves
+// it out unless it is named.
+Status AddHead(const TargetRules& rules, const ModelConfig& model,
+               std::vector<LoraTarget>* targets) {
+  const std::string path = LoraModulePath(model, model.num_layers, LoraModule{});
+  ASSIGN_OR_RETURN(const bool targeted, rules.Targets(path));
+  if (!targeted) return OkStatus();
+  ASSIGN_OR_RETURN(const bool kept, rules.KeepsLayer(path, -1));
+  if (!kept) return OkStatus();
+  ASSIGN_OR_RETURN(LoraTarget target, rules.MakeTarget(path, {model.num_layers, LoraModule{}}));
+  for (const LoraModule block : model.head_blocks()) {
+    target.module = block;
+    targets->push_back(target);
   }
   return OkStatus();
 }
@@ -344,7 +389,7 @@ Status NoTargetError(const PeftConfig& config, int32_t num_layers) {
   return InvalidArgumentError(
       "\"target_modules\" (with exclude_modules and layers_to_transform) matches no projection of "
       "this model's " +
-      std::to_string(num_layers) + " layers");
+      std::to_string(num_layers) + " layers, and not its head");
 }
 
 }  // namespace
@@ -353,10 +398,10 @@ Result<std::vector<LoraTarget>> ResolveLoraTargets(const PeftConfig& config,
                                                    const ModelConfig& model) {
   CHECK_GT(model.num_layers, 0);
   if (const auto* const names = std::get_if<ModuleNames>(&config.target_modules)) {
-    RETURN_IF_ERROR(CheckNames(*names, model));
+    RETURN_IF_ERROR(CheckNames(config, *names, model));
   }
   ASSIGN_OR_RETURN(const TargetRules rules, TargetRules::Make(config, model));
-  RETURN_IF_ERROR(CheckUnserved(rules));
+  RETURN_IF_ERROR(CheckUnserved(rules, model));
   std::vector<LoraTarget> targets;
   for (int32_t layer = 0; layer < model.num_layers; ++layer) {
     for (const StoredProjection& projection : StoredProjections(model)) {
@@ -372,8 +417,25 @@ Result<std::vector<LoraTarget>> ResolveLoraTargets(const PeftConfig& config,
       }
     }
   }
+  RETURN_IF_ERROR(AddHead(rules, model, &targets));
   if (targets.empty()) return NoTargetError(config, model.num_layers);
   return targets;
+}
+
+std::string TellSkippedTargets(const PeftConfig& config, const ModelConfig& model) {
+  constexpr size_t kNamesShownMax = 8;
+  const auto* const targets = std::get_if<ModuleNames>(&config.target_modules);
+  if (targets == nullptr) return "";
+  const std::vector<std::string> skipped = NamesWithoutModule(*targets, model);
+  if (skipped.empty()) return "";
+  std::string text = "target_modules names ";
+  for (size_t i = 0; i < std::min(skipped.size(), kNamesShownMax); ++i) {
+    text += (i > 0 ? ", " : "") + ShownName(skipped[i]);
+  }
+  if (skipped.size() > kNamesShownMax) {
+    text += " and " + std::to_string(skipped.size() - kNamesShownMax) + " more";
+  }
+  return text + ", which this model does not have: skipped, as PEFT does it";
 }
 
 }  // namespace graft

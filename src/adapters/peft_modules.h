@@ -1,9 +1,11 @@
 // Which of a model's projections an adapter config targets, and with which rank and scale, by
-// PEFT's own rules. A target that names nothing the model has, or something that cannot be adapted
-// here (lm_head, embed_tokens), is refused. Pure functions, any thread.
+// PEFT's own rules. A name of target_modules that names nothing the model has is skipped, as PEFT
+// does it, if another one names something. One that cannot be adapted here (embed_tokens) is
+// refused. Pure functions, any thread.
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "adapters/peft_config.h"
@@ -13,15 +15,18 @@
 namespace graft {
 
 struct LoraTarget {
-  int32_t layer = 0;
+  int32_t layer = 0;  // ModelShape::is_head: a block of the head
   LoraModule module = LoraModule::kQ;
   int32_t rank = 0;    // [1, kLoraRankMax]
   float scale = 0.0f;  // alpha / rank, or alpha / sqrt(rank)
 };
 
 // Ascending by layer, then module; never empty. A projection that stacks modules makes a target of
-// each, of one rank and scale.
+// each, of one rank and scale, and the head one of each of its blocks.
 Result<std::vector<LoraTarget>> ResolveLoraTargets(const PeftConfig& config,
                                                    const ModelConfig& model);
+
+// What people are told of the names that ResolveLoraTargets skips; "": there are none.
+std::string TellSkippedTargets(const PeftConfig& config, const ModelConfig& model);
 
 }  // namespace graft

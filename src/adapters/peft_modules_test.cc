@@ -117,10 +117,41 @@ TEST(PeftModulesTest, ANameIsAPathOrItsEndAfterADot) {
   // A name must be a whole part between dots, and it is no regex.
   for (const std::string name : {"proj", "_proj", "q_pro", "self_attn", "layers.0", "", ".*q_proj",
                                  "q_proj.", "layers.12.self_attn.q_proj", "query_key_value"}) {
-    EXPECT_THAT(Refusal("\"target_modules\": [\"q_proj\", \"" + name + "\"]"),
+    EXPECT_THAT(Refusal("\"target_modules\": [\"" + name + "\"]"),
                 AllOf(HasSubstr("INVALID_ARGUMENT"),
                       HasSubstr("\"target_modules\" names \"" + name + "\"")));
   }
+}
+
+// As PEFT: it wants one of the names to match.
+TEST(PeftModulesTest, NamesThatNameNothingAreSkippedAndTold) {
+  const std::string names = R"("target_modules": ["query_key_value", "v_proj", "W_pack"])";
+  EXPECT_EQ(Modules(names), "v");
+  EXPECT_EQ(TellSkippedTargets(Peft(names), ModelOf(kLayers)),
+            "target_modules names \"query_key_value\", \"W_pack\", which this model does not "
+            "have: skipped, as PEFT does it");
+  EXPECT_EQ(TellSkippedTargets(Peft(), ModelOf(kLayers)), "");
+  EXPECT_EQ(TellSkippedTargets(Peft(R"("target_modules": ".*q_proj")"), ModelOf(kLayers)), "");
+  PeftConfig strict = Peft(names);
+  strict.strict_targets = true;
+  EXPECT_THAT(ResolveLoraTargets(strict, ModelOf(kLayers)).status().ToString(),
+              AllOf(HasSubstr("INVALID_ARGUMENT"), HasSubstr("names \"query_key_value\"")));
+  strict.target_modules = ModuleNames{{"v_proj"}};
+  EXPECT_TRUE(ResolveLoraTargets(strict, ModelOf(kLayers)).ok());
+}
+
+// Names are the file's: a line stays short, and cuts no character in two.
+TEST(PeftModulesTest, WhatIsToldOfSkippedNamesIsBounded) {
+  PeftConfig config = Peft();
+  std::vector<std::string> names = {"q_proj"};
+  for (int i = 0; i < 12; ++i) names.push_back("n" + std::to_string(i));
+  config.target_modules = ModuleNames{names};
+  EXPECT_THAT(TellSkippedTargets(config, ModelOf(1)), HasSubstr("\"n7\" and 4 more"));
+  std::string wide;
+  for (int i = 0; i < 40; ++i) wide += "\xC3\xA4";
+  config.target_modules = ModuleNames{{"q_proj", "x" + wide}};
+  EXPECT_THAT(TellSkippedTargets(config, ModelOf(1)),
+              HasSubstr("names \"x" + wide.substr(0, 62) + "...\", which"));
 }
 
 TEST(PeftModulesTest, ARegexMatchesTheWholePath) {
@@ -157,17 +188,51 @@ TEST(PeftModulesTest, Exclusion) {
 }
 
 TEST(PeftModulesTest, WhatCannotBeAdaptedIsNamed) {
-  for (const std::string name : {"lm_head", "embed_tokens", "model.embed_tokens"}) {
+  for (const std::string name : {"embed_tokens", "model.embed_tokens"}) {
     EXPECT_THAT(Refusal("\"target_modules\": [\"q_proj\", \"" + name + "\"]"),
                 AllOf(HasSubstr("UNIMPLEMENTED"), HasSubstr("target_modules"), HasSubstr(name)));
   }
   EXPECT_THAT(Refusal(R"("target_modules": ".*")"),
-              AllOf(HasSubstr("UNIMPLEMENTED"), HasSubstr("lm_head")));
+              AllOf(HasSubstr("UNIMPLEMENTED"), HasSubstr("embed_tokens")));
   EXPECT_THAT(Refusal(R"x("target_modules": ".*(q_proj|embed_tokens)")x"),
               AllOf(HasSubstr("UNIMPLEMENTED"), HasSubstr("embed_tokens")));
   EXPECT_EQ(
       Targets(R"("target_modules": ".*", "exclude_modules": ["lm_head", "embed_tokens"])").size(),
       7u * kLayers);
+}
+
+// A target for each of its blocks of words; in no layer, and no linear one of "all-linear".
+TEST(PeftModulesTest, TheHeadIsBehindTheLayers) {
+  ModelConfig model = ModelOf(2);
+  model.vocab_size = 32000;
+  const auto head_of = [&](std::string_view extra) {
+    const auto targets = ResolveLoraTargets(Peft(extra), model);
+    EXPECT_TRUE(targets.ok()) << targets.status().ToString();
+    return std::ranges::count_if(
+        *targets, [&](const LoraTarget& target) { return model.is_head(target.layer); });
+  };
+  EXPECT_EQ(head_of(R"("target_modules": ["q_proj", "lm_head"])"), 8);
+  EXPECT_EQ(head_of(R"("target_modules": ["lm_head"])"), 8);
+  EXPECT_EQ(head_of(R"("target_modules": ".*", "exclude_modules": ["embed_tokens"])"), 8);
+  EXPECT_EQ(head_of(R"("target_modules": ["lm_head", "q_proj"], "layers_to_transform": [1])"), 8);
+  EXPECT_EQ(head_of(R"("target_modules": "all-linear")"), 0);
+  EXPECT_EQ(head_of(R"("target_modules": ["q_proj"])"), 0);
+  EXPECT_EQ(head_of(R"("target_modules": ["q_proj", "lm_head"], "exclude_modules": ["lm_head"])"),
+            0);
+  const auto targets = ResolveLoraTargets(
+      Peft(R"("target_modules": ["lm_head"], "rank_pattern": {"lm_head": 9})"), model);
+  ASSERT_EQ(targets->size(), 8u);
+  int64_t words = 0;
+  for (const LoraTarget& target : *targets) {
+    EXPECT_EQ(target.layer, 2);
+    EXPECT_EQ(target.rank, 9);
+    EXPECT_EQ(LoraModulePath(model, target.layer, target.module), "lm_head");
+    EXPECT_EQ(RowInStoredWeight(model, target.layer, target.module), words);
+    words += ShapeOfLoraMatrix(model, target.layer, target.module).out;
+  }
+  EXPECT_EQ(words, 32000);
+  EXPECT_TRUE(ParseLoraModulePath(model, "lm_head")->is_head);
+  EXPECT_FALSE(ParseLoraModulePath(model, "model.layers.2.self_attn.q_proj")->is_head);
 }
 
 TEST(PeftModulesTest, LayersToTransform) {

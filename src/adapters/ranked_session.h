@@ -40,6 +40,10 @@ class RankedSession {
       rank->loras.Set(slot, adapter.SliceOf(config_, rank->shard).TakeRows());
   }
 
+  void ChangeHead() {
+    for (const auto& rank : ranks_) rank->session.ChangeHead();
+  }
+
   // Runs one step on all ranks; the logits are rank 0's.
   std::vector<std::vector<float>> Step(const std::vector<Chunk>& chunks) {
     std::vector<std::thread> others;

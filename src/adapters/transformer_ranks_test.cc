@@ -32,8 +32,9 @@ std::vector<T> Values(const SafetensorsFile& file, const std::string& name) {
 }
 
 LoraWeights AdapterOf(const std::string& dir, const ModelConfig& config, DType dtype) {
-  const PeftConfig peft = *ParsePeftConfig(*ReadFile(dir + "/adapter_config.json"));
+  PeftConfig peft = *ParsePeftConfig(*ReadFile(dir + "/adapter_config.json"));
   const SafetensorsFile file = *SafetensorsFile::Open(dir + "/adapter_model.safetensors");
+  peft.base_copies = BaseCopiesIn(file, config);
   return std::move(*LoraWeights::Load(file, peft, config, dtype));
 }
 
@@ -87,6 +88,29 @@ INSTANTIATE_TEST_SUITE_P(
              std::string(DTypeName(std::get<2>(info.param)));
     });
 
+// Each rank has the head's blocks of its own words.
+TEST(HeadRanksTest, LogitsOfAnAdapterOfTheHead) {
+  for (const std::string name : {"llama", "gemma2", "granite"}) {
+    for (const int32_t num_ranks : {1, 2, 4}) {
+      SCOPED_TRACE(name + " on " + std::to_string(num_ranks));
+      const std::string base = SourcePath("tests/goldens/" + name);
+      const std::string dir = SourcePath("tests/goldens/heads/" + name + "-with-head");
+      const ModelConfig config = *LoadModelConfig(base);
+      if (!CheckRanks(config, num_ranks).ok()) continue;
+      RankedSession session(config, num_ranks, [&](const Shard& shard, Stream& stream) {
+        return std::move(*LoadWeights(base, config, TypesOf(DType::kF32), stream, {}, shard));
+      });
+      session.SetAdapter(0, AdapterOf(dir + "/adapter", config, DType::kF32));
+      session.ChangeHead();
+      const SafetensorsFile golden = *SafetensorsFile::Open(dir + "/golden.safetensors");
+      const std::vector<int32_t> tokens = Values<int32_t>(golden, "input_ids");
+      EXPECT_LT(LargestDifference(session.Step({{0, tokens, 0}}),
+                                  Values<float>(golden, "logits_adapter")),
+                1e-4);
+    }
+  }
+}
+
 // Odd sizes, biases everywhere, a window, one head of keys for two ranks of four, and a vocabulary
 // that does not divide.
 ModelConfig BiasedModel() {
@@ -118,13 +142,14 @@ RankedSession Session(const ModelConfig& config, int32_t num_ranks, DType dtype)
   });
   const PeftConfig all = Peft(
       R"("r": 5, "target_modules": ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj",
-         "up_proj", "down_proj"])");
+         "up_proj", "down_proj", "lm_head"])");
   const PeftConfig some = Peft(R"("r": 17, "target_modules": ["v_proj", "down_proj"])");
   int32_t slot = 0;
   for (const PeftConfig& peft : {all, some}) {
     const SafetensorsFile file = FileOf(LoraTestTensors(peft, config, "F32", 3));
     session.SetAdapter(slot++, std::move(*LoraWeights::Load(file, peft, config, dtype)));
   }
+  session.ChangeHead();
   return session;
 }
 

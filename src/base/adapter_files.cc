@@ -11,6 +11,16 @@
 
 namespace graft {
 
+std::string AdapterFilePath(const std::string& folder, const std::string& file) {
+  const std::string path = folder + "/" + file;
+  if (!file.ends_with(kPeftFiles[1]) || FileExists(path)) return path;
+  const std::string beside = path.substr(0, path.rfind('/') + 1);
+  for (const char* const other : kOtherWeightsFiles) {
+    if (FileExists(beside + other)) return beside + other;
+  }
+  return path;
+}
+
 std::string TellAdaptersBelow(const std::string& path) {
   constexpr int kLookedAtMax = 1000;
   constexpr size_t kNamedMax = 5;

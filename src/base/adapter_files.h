@@ -13,6 +13,10 @@ inline constexpr std::array<const char*, 2> kPeftFiles = {"adapter_config.json",
 inline constexpr std::array<const char*, 5> kBundleFiles = {
     "graft.json", "lora/adapter_config.json", "lora/adapter_model.safetensors",
     "prompt/adapter_config.json", "prompt/adapter_model.safetensors"};
+// What stands in place of adapter_model.safetensors where a folder has none: torch's file, or
+// mlx-lm's.
+inline constexpr std::array<const char*, 2> kOtherWeightsFiles = {"adapter_model.bin",
+                                                                  "adapters.safetensors"};
 inline constexpr const char* kBundleManifest = kBundleFiles[0];
 // How conversations are written for it and what ends its answers. They are part of its content.
 inline constexpr std::array<const char*, 6> kAdapterTextFiles = {
@@ -22,6 +26,10 @@ inline constexpr std::array<const char*, 6> kAdapterTextFiles = {
 // Compared with the base's, and no part of its content.
 inline constexpr std::array<const char*, 3> kVocabularyFiles = {"tokenizer.json", "tokenizer.model",
                                                                 "vocab.json"};
+
+// Where a folder's `file`, one of the names above, is read: its own path, or for the file of
+// weights that is not there the one that stands in its place. An absolute path if `folder` is one.
+std::string AdapterFilePath(const std::string& folder, const std::string& file);
 
 // Says which sub-folders of `path` are adapters, for an error about a folder that is not one:
 // trainers write checkpoints into sub-folders, and PEFT names several adapters so. "" if there are

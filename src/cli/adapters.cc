@@ -29,6 +29,7 @@ struct AdaptersOptions {
   std::vector<std::string> roots;
   std::optional<DType> dtype;  // none: the checkpoint's
   AdapterTextUse text = AdapterTextUse::kAdapter;
+  bool strict_targets = false;
   std::vector<std::string> paths;  // of inspect and verify
   std::string adapter;             // of merge, its name
   std::string out;                 // of merge
@@ -39,9 +40,10 @@ struct Target {
   DType dtype = DType::kF32;
   AdapterTextHooks texts;
   FileJail jail;  // of the folders in --adapters
+  AdapterRules rules;
 
   Result<OrderedJson> Inspect(const std::string& path, AdapterTextPtr* text = nullptr) const {
-    return InspectAdapter(path, config, TypesOf(dtype), texts, jail, text);
+    return InspectAdapter(path, config, TypesOf(dtype), texts, jail, text, rules);
   }
 };
 
@@ -54,6 +56,7 @@ Result<Target> LoadTarget(const AdaptersOptions& options) {
   ASSIGN_OR_RETURN(target.config, LoadModelConfig(options.model));
   target.dtype = ServingDType(target.config, options.dtype);
   target.texts = MakeAdapterTextHooks(options.text, options.model, target.config);
+  target.rules = {.strict_targets = options.strict_targets, .base_folder = options.model};
   return target;
 }
 
@@ -112,6 +115,7 @@ std::string Verdict(const OrderedJson& facts, const AdapterTextPtr& text) {
   if (facts["changes_nothing"] == true) {
     verdict += "; warning: it changes nothing, since A, B or alpha is zero in all modules";
   }
+  if (facts.contains("left_out")) verdict += "; " + facts["left_out"].get<std::string>();
   return verdict;
 }
 
@@ -132,7 +136,8 @@ Status RunList(const AdaptersOptions& options) {
     }
     std::string modules;
     for (const auto& [module, unused] : (*facts)["modules"].items()) {
-      modules += (modules.empty() ? "" : " ") + module.substr(0, module.find('_'));
+      modules += (modules.empty() ? "" : " ") +
+                 (module.ends_with("_proj") ? module.substr(0, module.find('_')) : module);
     }
     if (facts->contains("virtual_tokens")) {
       const OrderedJson& tokens = (*facts)["virtual_tokens"];
@@ -240,6 +245,10 @@ Status RunMerge(const AdaptersOptions& options) {
     std::printf("warning: %s changes nothing, since A, B or alpha is zero in all modules\n",
                 options.adapter.c_str());
   }
+  if (facts.contains("left_out")) {
+    std::printf("%s: %s\n", options.adapter.c_str(),
+                EscapeForLog(facts["left_out"].get<std::string>()).c_str());
+  }
   return MergeAdapter({.model = options.model,
                        .name = options.adapter,
                        .path = path,
@@ -269,14 +278,16 @@ Command AdaptersCommand() {
   const Option model{"model", ModelFolder(options->model), "HF folder of the base model"};
   const Option dtype = DTypeOptionRow(options->dtype);
   const Option text = AdapterTextOptionRow(options->text);
+  const Option strict = StrictTargetsOptionRow(options->strict_targets);
   Option paths{.name = "paths",
                .target = Texts(options->paths),
                .help = "PEFT folders",
                .is_positional = true};
-  const Command verify = Action("verify",
-                                "Load each adapter, run its self-test, and say why it is refused.\n"
-                                "  graft adapters verify --model DIR --adapters DIR",
-                                options, {paths, folder, roots, model, dtype, text}, RunVerify);
+  const Command verify =
+      Action("verify",
+             "Load each adapter, run its self-test, and say why it is refused.\n"
+             "  graft adapters verify --model DIR --adapters DIR",
+             options, {paths, folder, roots, model, dtype, text, strict}, RunVerify);
   const Command merge = Action(
       "merge",
       "Write a model that has an adapter merged into its weights.\n"
@@ -287,7 +298,8 @@ Command AdaptersCommand() {
        {"adapter", Text(options->adapter), "the adapter's name in --adapters"},
        {"out", Text(options->out), "the new model's folder, which is not there yet or is empty"},
        model,
-       text},
+       text,
+       strict},
       RunMerge);
   paths.is_required = true;
   return {.name = "adapters",
@@ -295,11 +307,11 @@ Command AdaptersCommand() {
           .subcommands = {Action("list",
                                  "A line for each adapter of a folder.\n"
                                  "  graft adapters list --model DIR --adapters DIR",
-                                 options, {folder, roots, model, dtype, text}, RunList),
+                                 options, {folder, roots, model, dtype, text, strict}, RunList),
                           Action("inspect",
                                  "Everything about an adapter, as JSON.\n"
                                  "  graft adapters inspect --model DIR ADAPTER_DIR",
-                                 options, {paths, model, dtype, text}, RunInspect),
+                                 options, {paths, model, dtype, text, strict}, RunInspect),
                           verify, merge}};
 }
 

@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "adapters/base_copies.h"
 #include "adapters/merged_file.h"
 #include "adapters/peft_folder.h"
 #include "base/log_format.h"
@@ -31,11 +32,13 @@ class CheckpointMerge {
   Status Run() {
     ASSIGN_OR_RETURN(const SafetensorsSet base, SafetensorsSet::Open(order_.model));
     ASSIGN_OR_RETURN(PeftFolder folder, ReadLora());
-    const Result<PeftConfig> peft = ParsePeftConfig(folder.config);
+    Result<PeftConfig> peft = ParsePeftConfig(folder.config);
     if (!peft.ok()) return peft.status().WithContext(folder.path);
     ASSIGN_OR_RETURN(const SafetensorsFile lora,
-                     SafetensorsFile::FromBytes(std::move(folder.weights),
-                                                folder.path + "/adapter_model.safetensors"));
+                     SafetensorsFile::FromBytes(std::move(folder.weights), folder.label));
+    peft->base_copies = BaseCopiesIn(lora, config_);
+    const Status copies = CheckBaseCopies(lora, peft->base_copies, config_, order_.model);
+    if (!copies.ok()) return copies.WithContext(folder.label);
     ASSIGN_OR_RETURN(const AddedToWeights added, MatchAddedWeights(lora, *peft, config_, base));
     if (order_.text != nullptr) {
       ASSIGN_OR_RETURN(texts_, MergeTexts(order_.model, config_, *order_.text));

@@ -57,7 +57,7 @@ Status CopyToDisk(const std::string& from, const std::string& to) {
 template <typename Files>
 Status CopyThose(const Files& files, const std::string& from, const std::string& to) {
   for (const char* const file : files) {
-    const std::string path = from + "/" + file;
+    const std::string path = AdapterFilePath(from, file);
     if (!FileExists(path)) continue;
     std::error_code error;
     fs::create_directories(fs::path(to + "/" + file).parent_path(), error);
@@ -111,7 +111,7 @@ Result<std::string> ContentStore::Keep(const std::string& hash, const std::strin
       RETURN_IF_ERROR(CopyThose(kBundleFiles, folder, copy));
     } else {
       for (const char* const file : kPeftFiles) {
-        RETURN_IF_ERROR(CopyToDisk(folder + "/" + file, copy + "/" + file));
+        RETURN_IF_ERROR(CopyToDisk(AdapterFilePath(folder, file), copy + "/" + file));
       }
     }
     RETURN_IF_ERROR(CopyThose(kAdapterTextFiles, folder, copy));

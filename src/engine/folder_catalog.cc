@@ -4,6 +4,7 @@
 #include <optional>
 #include <utility>
 
+#include "base/adapter_files.h"
 #include "base/fault.h"
 #include "base/file.h"
 #include "base/log.h"
@@ -23,15 +24,20 @@ void Describe(const Facts& facts, AdapterInfo* info) {
   info->num_virtual_tokens = facts.num_virtual_tokens;
   info->bytes = facts.bytes;
   info->changes_nothing = facts.changes_nothing;
+  info->left_out = facts.left_out;
 }
 
-void WarnOfNoEffect(bool changes_nothing, const std::string& path) {
-  if (changes_nothing) LOG_WARN("{} {}", path, kChangesNothing);
+// Facts: as Describe's.
+template <typename Facts>
+void TellOfContent(const Facts& facts, const std::string& path) {
+  if (facts.changes_nothing) LOG_WARN("{} {}", path, kChangesNothing);
+  if (!facts.left_out.empty()) LOG_WARN("{}: {}", path, facts.left_out);
 }
 
 // A trainer that wrote both wrote the same twice.
 void TellOfPickle(const std::string& path) {
   if (!FileExists(path + "/adapter_model.bin")) return;
+  if (!FileExists(path + "/" + kPeftFiles[1])) return;
   LOG_INFO("{}: adapter_model.safetensors is served, adapter_model.bin beside it is not read",
            path);
 }
@@ -185,7 +191,7 @@ Result<AdapterInfo> FolderCatalog::MakeServable(const std::string& path, const s
   info.text = facts.text;
   WarnOfLinks(path);
   TellOfPickle(path);
-  WarnOfNoEffect(facts.changes_nothing, path);
+  TellOfContent(facts, path);
   WarnOfTextsLeftOut(facts, path);
   return info;
 }
@@ -271,7 +277,7 @@ void FolderCatalog::OnRead(const std::string& key, const AdapterFacts& facts) {
     // Under the lock: a caller that finds the new hash can ask for it.
     table_.Identify(key, facts.hash);
   }
-  WarnOfNoEffect(facts.changes_nothing, path);
+  TellOfContent(facts, path);
   TellOfPickle(path);
   RememberFolder(path, stamp, facts);
 }
@@ -289,7 +295,8 @@ void FolderCatalog::RememberFolder(const std::string& path, const std::string& s
                                 .rank_max = facts.rank_max,
                                 .bytes = facts.bytes,
                                 .num_virtual_tokens = facts.num_virtual_tokens,
-                                .changes_nothing = facts.changes_nothing});
+                                .changes_nothing = facts.changes_nothing,
+                                .left_out = facts.left_out});
   if (!remembered.ok()) LOG_WARN("{}", remembered.message());
 }
 
@@ -333,7 +340,7 @@ const RegistryFolder* FolderCatalog::Recall(const std::string& path, const std::
 
 Status FolderCatalog::ListKnown(const std::string& name, const RegistryFolder& folder,
                                 const std::string& tenant, std::optional<std::string> owner) {
-  WarnOfNoEffect(folder.changes_nothing, folder.path);
+  TellOfContent(folder, folder.path);
   WarnOfLinks(folder.path);
   ASSIGN_OR_RETURN(AdapterTextPtr text, backend_.ReadText(folder.path));
   if (!table_.Contains(folder.hash)) {

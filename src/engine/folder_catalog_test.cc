@@ -44,7 +44,8 @@ class FakeBackend : public AdapterBackend {
                         .rank_max = 8,
                         .bytes = 100,
                         .text = std::move(text),
-                        .changes_nothing = hash == "hash of idle"};
+                        .changes_nothing = hash == "hash of idle",
+                        .left_out = hash == "hash of idle" ? "its head" : ""};
   }
 
   // Knows an earlier version's hashes.
@@ -617,7 +618,7 @@ TEST_F(FolderCatalogTest, WhatAnAdapterSaysOfTextsIsKnownBeforeItIsRead) {
   EXPECT_EQ(start(), "good day");
 }
 
-// The log tells of it each time.
+// And what it leaves out. The log tells of it each time.
 TEST_F(FolderCatalogTest, ThatAnAdapterChangesNothingIsKnownWithoutReadingItAgain) {
   Write("a", "idle");
   Write("b", "one");
@@ -634,6 +635,8 @@ TEST_F(FolderCatalogTest, ThatAnAdapterChangesNothingIsKnownWithoutReadingItAgai
   EXPECT_EQ(next.LoadFolder(0)->num_listed, 2);
   EXPECT_EQ(backend_.num_reads_, num_reads);
   EXPECT_TRUE(next.Find("a")->changes_nothing && next.Find("x")->changes_nothing);
+  EXPECT_EQ(next.Find("a")->left_out, "its head");
+  EXPECT_EQ(next.Find("b")->left_out, "");
   EXPECT_FALSE(next.Find("b")->changes_nothing);
 }
 

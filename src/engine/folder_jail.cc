@@ -14,7 +14,6 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr char kConfigFile[] = "/adapter_config.json";
-constexpr char kWeightsFile[] = "/adapter_model.safetensors";
 constexpr std::string_view kHubPrefix = "models--";
 constexpr int64_t kRevisionBytesMax = 256;
 
@@ -45,12 +44,23 @@ bool HasConfig(const std::string& path) {
 
 // The files that the adapter consists of, each from a slash on.
 std::vector<std::string> FilesOf(const std::string& path) {
-  std::vector<std::string> files = {kConfigFile, kWeightsFile};
+  std::vector<std::string> files;
+  const auto add = [&](const char* file) {
+    files.push_back(AdapterFilePath(path, file).substr(path.size()));
+  };
   if (IsBundle(path)) {
-    files.clear();
-    for (const char* file : kBundleFiles) files.push_back(std::string("/") + file);
+    for (const char* const file : kBundleFiles) add(file);
+  } else {
+    for (const char* const file : kPeftFiles) add(file);
   }
   return files;
+}
+
+// For names that FilesOf returns.
+bool IsWeightsFile(const std::string& file) {
+  return std::ranges::any_of(kOtherWeightsFiles,
+                             [&](const char* other) { return file.ends_with(other); }) ||
+         file.ends_with(kPeftFiles[1]);
 }
 
 // The files beside its weights that are there, each from a slash on.
@@ -237,7 +247,7 @@ Result<FolderJail::Folder> FolderJail::Look(const std::string& name, const std::
   folder.stamp = StampOf(folder.path);
   for (const std::string& file : FilesOf(folder.path)) {
     const Result<FileStamp> found = StampFile(folder.path + file);
-    if (found.ok() && file.ends_with(kWeightsFile)) folder.weight_bytes += found->bytes;
+    if (found.ok() && IsWeightsFile(file)) folder.weight_bytes += found->bytes;
   }
   return folder;
 }

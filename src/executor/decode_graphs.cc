@@ -92,6 +92,7 @@ BatchUpload::Padding DecodeGraphs::PaddingFor(const Key& key) const {
   return {.num_rows = key.num_rows,
           .kv_tokens_max = transformer_.limits().context_tokens_max,
           .lora_segments = key.tiles_bound,
+          .head_segments = key.head ? key.tiles_bound : 0,
           .sequence_rows_max = key.drafts ? 1 + draft_tokens_max_ : 1};
 }
 
@@ -176,6 +177,9 @@ const float* DecodeGraphs::Run(const HostBatch& batch, Stream& stream) {
   const int32_t rank_bound = batch.lora_segments.empty() ? 0 : RankBound(batch.lora.rank_max);
   Key key = KeyFor(size, rank_bound, NumTiles(batch.lora_segments));
   key.drafts = batch.kv_tokens.size() < batch.tokens.size();
+  key.head = !batch.head_segments.empty();
+  // A row of logits for each row: the head's segments are among the rows' own.
+  CHECK_LE(NumTiles(batch.head_segments), key.tiles_bound);
   CapturedGraph* const graph = Find(key, stream);
   if (graph == nullptr) {
     HostBatch placed = batch;

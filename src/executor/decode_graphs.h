@@ -52,13 +52,14 @@ class DecodeGraphs {
 
  private:
   // What tells recordings apart: batch size, bounds on ranks and on LoRA's tiles of rows, the
-  // products beside which LoRA goes, and whether sequences may have several rows.
+  // products beside which LoRA goes, whether sequences may have several rows, and the head.
   struct Key {
     int32_t num_rows = 0;
     int32_t rank_bound = 0;
     int32_t tiles_bound = 0;
     LoraBesideScope lora_beside = LoraBesideScope::kNone;
     bool drafts = false;
+    bool head = false;  // adapters change the head; recorded at first use alone
     auto operator<=>(const Key&) const = default;
   };
   std::vector<Key> KeysFor(int32_t num_rows, int32_t rank_max) const;

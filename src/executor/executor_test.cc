@@ -50,6 +50,43 @@ TEST(RaggedBatchTest, LaysOutRowsPagesAndSegments) {
   EXPECT_EQ(batch.row_begin(), std::vector<int32_t>{0});
 }
 
+// Rows of logits, whatever rows of the step they are of.
+TEST(RaggedBatchTest, HeadSegmentsAreRunsOfRowsOfLogits) {
+  StepPlan plan;
+  const auto add = [&](int32_t num_rows, AdapterSlot adapter, int32_t num_base_rows) {
+    PlannedSequence sequence;
+    sequence.adapter_slot = adapter;
+    sequence.token_begin = static_cast<int32_t>(plan.tokens.size());
+    sequence.num_tokens = sequence.num_prompt_rows = num_rows;
+    sequence.num_base_rows = num_base_rows;
+    sequence.page_begin = static_cast<int32_t>(plan.pages.size());
+    sequence.num_pages = 1;
+    plan.tokens.insert(plan.tokens.end(), static_cast<size_t>(num_rows), 7);
+    plan.pages.push_back(static_cast<int32_t>(plan.pages.size()));
+    plan.sequences.push_back(sequence);
+  };
+  add(3, 5, 1);           // rows 0 to 2, of which the first is the base's
+  add(2, kNoAdapter, 0);  // 3, 4
+  add(2, 6, 0);           // 5, 6
+  add(2, 7, 0);           // 7, 8
+  RaggedBatch batch(8);
+  batch.Build(plan);
+  const auto changes_head = [](int32_t slot) { return slot != 6; };
+  const auto told = [&](const std::vector<int32_t>& rows, int32_t rows_max = 64) {
+    std::string text;
+    for (const LoraSegment& segment : batch.HeadSegments(rows, changes_head, rows_max)) {
+      text += std::to_string(segment.row_begin) + "-" + std::to_string(segment.row_end) + ":" +
+              std::to_string(segment.adapter_slot) + " ";
+    }
+    return text;
+  };
+  EXPECT_EQ(told({0, 1, 2, 3, 4, 5, 6, 7, 8}), "1-3:5 7-9:7 ");
+  EXPECT_EQ(told({8, 2, 1, 6, 0}), "0-1:7 1-3:5 ");
+  EXPECT_EQ(told({1, 2, 7, 8}, 1), "0-1:5 1-2:5 2-3:7 3-4:7 ");
+  EXPECT_EQ(told({0, 3, 5}), "");
+  EXPECT_EQ(told({}), "");
+}
+
 TEST(RaggedBatchTest, BaseRowsSplitNoSegmentOfTheirOwn) {
   StepPlan plan;
   plan.tokens = {1, 2, 3};

@@ -283,6 +283,18 @@ LoraTable ModelExecutor::Adapters() const {
   return {loras_->matrices(0, LoraModule::kQ), loras_->matrices_stride(), rank_max};
 }
 
+// Where no adapter that changes the head is there, no row is looked at.
+std::span<const LoraSegment> ModelExecutor::HeadSegments(std::span<const int32_t> rows) {
+  constexpr int32_t kRowsMax = 64;  // see LoraArgs
+  if (loras_ == nullptr) return {};
+  if (batch_.segments().empty() && batch_.prompt_segments().empty()) return {};
+  const auto changes_head = [this](int32_t slot) {
+    return loras_->changes_head(slot) || gate_.changes_head(slot);
+  };
+  if (!loras_->any_changes_head() && !gate_.any_changes_head()) return {};
+  return batch_.HeadSegments(rows, changes_head, kRowsMax);
+}
+
 const float* ModelExecutor::Forward(RunningStep& step, ForwardTimes* times) {
   const StepPlan& plan = *step.plan;
   HostBatch batch;
@@ -298,6 +310,8 @@ const float* ModelExecutor::Forward(RunningStep& step, ForwardTimes* times) {
     if (batch.lora.rank_max == 0) {  // virtual tokens alone
       batch.lora_segments = {};
       batch.lora_prompt_segments = {};
+    } else {
+      batch.head_segments = HeadSegments(batch.logits_rows);
     }
   }
   if (batch.gate != nullptr && parts_.bridge != nullptr && plan.bridges) {
@@ -498,9 +512,11 @@ void ModelExecutor::LaunchPromptLogprobs(int32_t row_begin, std::span<const int3
   const std::span<int32_t> rows(batch->rows.as<int32_t>(), tokens.size());
   std::iota(rows.begin(), rows.end(), row_begin);
   std::fill_n(batch->sampled.as<SampledToken>(), tokens.size(), SampledToken{});
-  if (parts_.ranks != nullptr) parts_.ranks->Logits(rows);
+  Transformer::HeadLora head{.segments = HeadSegments(rows)};
+  if (!head.segments.empty()) head.lora = Adapters();
+  if (parts_.ranks != nullptr) parts_.ranks->Logits(rows, head);
   TokenLogprobsArgs args;
-  WithRanks(0, true, [&] { args.logits = transformer_.Logits(rows, stream_); });
+  WithRanks(0, true, [&] { args.logits = transformer_.Logits(rows, stream_, head); });
   args.vocab_size = limits_.vocab_size;
   args.tokens = tokens.data();
   args.num_top = num_top;

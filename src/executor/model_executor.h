@@ -131,6 +131,7 @@ class ModelExecutor : public Executor {
   void TakeEmbeddings(RunningStep& step, StepResult* result);
   // The table of adapters; its bound on ranks is that of the batch.
   LoraTable Adapters() const;
+  std::span<const LoraSegment> HeadSegments(std::span<const int32_t> rows);
   // Log-probabilities of the prompt tokens after a sequence's rows (the last row may have none).
   void AddPromptLogprobs(const RunningStep& step, size_t idx, SequenceResult* result);
   void LaunchPromptLogprobs(int32_t row_begin, std::span<const int32_t> tokens, int32_t num_top,

@@ -14,6 +14,7 @@
 #include <utility>
 #include <vector>
 
+#include "adapters/adapter_test_util.h"
 #include "adapters/lora_weights.h"
 #include "adapters/paged_loader.h"
 #include "adapters/peft_backend.h"
@@ -78,8 +79,16 @@ class ModelExecutorTest : public ::testing::TestWithParam<std::tuple<DeviceKind,
   // What a test has otherwise than the demo model.
   virtual void Change(ModelConfig& /*config*/) const {}
 
+  // The last one changes the head, too.
   static std::string FolderOf(const std::string& name) {
-    return SourcePath("demo/adapters/" + name);
+    const std::string folder = SourcePath("demo/adapters/" + name);
+    if (name != kAdapters[2]) return folder;
+    static const testing::TempDir* const dir = [&] {
+      auto* const made = new testing::TempDir();
+      testing::WriteWithHead(folder, *LoadModelConfig(SourcePath("demo/base")), made->File("head"));
+      return made;
+    }();
+    return dir->File("head");
   }
   static std::vector<std::string> Folders() {
     return {FolderOf(kAdapters[0]), FolderOf(kAdapters[1]), FolderOf(kAdapters[2])};

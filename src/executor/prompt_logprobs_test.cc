@@ -7,7 +7,9 @@
 #include <tuple>
 #include <vector>
 
+#include "adapters/adapter_test_util.h"
 #include "executor/model_executor.h"
+#include "layers/lora_store.h"
 #include "model/model_test_util.h"
 #include "model/test_session.h"
 
@@ -24,9 +26,15 @@ class PromptLogprobsTest : public ::testing::TestWithParam<std::tuple<DeviceKind
     config_ = *LoadModelConfig(dir);
     const ServedTypes types = TypesOf(std::get<1>(GetParam()), device_.stream().device);
     weights_ = std::move(*LoadWeights(dir, config_, types, device_.stream()));
+    // LoRA of q and of the head.
+    const PeftConfig peft = testing::Peft(R"("target_modules": ["q_proj", "lm_head"])");
+    const SafetensorsFile file = testing::FileOf(testing::LoraTestTensors(peft, config_));
+    loras_ = std::make_unique<LoraStore>(config_, 1, device_.stream().device);
+    loras_->Set(0, LoraWeights::Load(file, peft, config_, types.adapters).value().TakeRows());
   }
 
-  // Runs two whole prompts in one step, the first of them in two chunks.
+  // Runs two whole prompts in one step, the first of them in two chunks. The second has the
+  // adapter.
   std::vector<SequenceResult> Run(int32_t logits_rows_max) {
     KvPool pool(MakeKvLayout(config_, 128, weights_.types.kv), 2, device_.stream().device);
     Transformer transformer(config_, weights_, pool,
@@ -42,7 +50,8 @@ class PromptLogprobsTest : public ::testing::TestWithParam<std::tuple<DeviceKind
     limits.num_pages = 2;
     limits.page_tokens = 128;
     limits.vocab_size = config_.vocab_size;
-    ModelExecutor executor(transformer, nullptr, limits, device_.stream());
+    limits.adapters_max = 1;
+    ModelExecutor executor(transformer, loras_.get(), limits, device_.stream());
     std::vector<SequenceResult> results;
     for (const int32_t begin : {0, 37}) {
       StepPlan plan;
@@ -66,6 +75,7 @@ class PromptLogprobsTest : public ::testing::TestWithParam<std::tuple<DeviceKind
           {.sequence_slot = slot, .sampling = {.num_logprobs = 3}, .prompt_tokens = prompt});
     }
     plan->sequences.push_back({.sequence_slot = slot,
+                               .adapter_slot = slot == 1 && has_adapter_ ? 0 : kNoAdapter,
                                .token_begin = static_cast<int32_t>(plan->tokens.size()),
                                .num_tokens = num_tokens,
                                .num_prompt_rows = num_tokens,
@@ -82,6 +92,8 @@ class PromptLogprobsTest : public ::testing::TestWithParam<std::tuple<DeviceKind
   testing::TestDevice device_{std::get<0>(GetParam())};
   ModelConfig config_;
   ModelWeights weights_;
+  std::unique_ptr<LoraStore> loras_;
+  bool has_adapter_ = true;
 };
 
 TEST_P(PromptLogprobsTest, ManyBatchesGiveTheBitsOfOne) {
@@ -90,6 +102,12 @@ TEST_P(PromptLogprobsTest, ManyBatchesGiveTheBitsOfOne) {
   EXPECT_EQ(whole[0].prompt_logprobs.size(), 37u);
   EXPECT_EQ(whole[1].prompt_logprobs.size(), size_t{kPromptTokens} - 1);
   EXPECT_EQ(whole[2].prompt_logprobs.size(), size_t{kPromptTokens} - 37 - 1);
+  has_adapter_ = false;
+  const std::vector<SequenceResult> base = Run(2 * kPromptTokens);
+  has_adapter_ = true;
+  for (const size_t i : {0, 1, 2}) {
+    EXPECT_EQ(whole[i].prompt_logprobs[3].logprob == base[i].prompt_logprobs[3].logprob, i != 1);
+  }
   for (const int32_t rows_max : {2, 7, 50, 99}) {
     SCOPED_TRACE(rows_max);
     const std::vector<SequenceResult> parts = Run(rows_max);

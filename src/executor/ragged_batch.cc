@@ -1,5 +1,8 @@
 #include "executor/ragged_batch.h"
 
+#include <algorithm>
+#include <iterator>
+
 namespace graft {
 namespace {
 
@@ -66,6 +69,36 @@ BatchArrays RaggedBatch::arrays() const {
   arrays.virtual_embeddings = virtual_embeddings_;
   arrays.virtual_kv = virtual_kv_;
   return arrays;
+}
+
+// kNoAdapter for a row without.
+int32_t RaggedBatch::AdapterOf(int32_t row) const {
+  for (const std::vector<LoraSegment>* const segments : {&segments_, &prompt_segments_}) {
+    const auto after = std::ranges::upper_bound(*segments, row, {}, &LoraSegment::row_begin);
+    if (after == segments->begin()) continue;
+    if (row < std::prev(after)->row_end) return std::prev(after)->adapter_slot;
+  }
+  return kNoAdapter;
+}
+
+std::span<const LoraSegment> RaggedBatch::HeadSegments(
+    std::span<const int32_t> rows, const std::function<bool(int32_t)>& changes_head,
+    int32_t rows_max) {
+  head_segments_.clear();
+  for (size_t i = 0; i < rows.size(); ++i) {
+    const int32_t slot = AdapterOf(rows[i]);
+    if (slot == kNoAdapter || !changes_head(slot)) continue;
+    const auto place = static_cast<int32_t>(i);
+    const bool extends = !head_segments_.empty() && head_segments_.back().row_end == place &&
+                         head_segments_.back().adapter_slot == slot &&
+                         place - head_segments_.back().row_begin < rows_max;
+    if (extends) {
+      ++head_segments_.back().row_end;
+    } else {
+      head_segments_.push_back({place, place + 1, slot});
+    }
+  }
+  return head_segments_;
 }
 
 // Virtual token i is at position i. The sequence's pages are about to be added.

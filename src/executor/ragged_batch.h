@@ -7,6 +7,8 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
+#include <span>
 #include <vector>
 
 #include "model/forward_batch.h"
@@ -36,6 +38,11 @@ class RaggedBatch {
   // Drawn rows with an adapter, and prompt rows with one: as BatchArrays has them.
   const std::vector<LoraSegment>& segments() const { return segments_; }
   const std::vector<LoraSegment>& prompt_segments() const { return prompt_segments_; }
+  // BatchArrays::head_segments of logits of these rows: in runs of one adapter for which
+  // `changes_head` holds, of up to `rows_max` rows. Valid until the next call.
+  std::span<const LoraSegment> HeadSegments(std::span<const int32_t> rows,
+                                            const std::function<bool(int32_t)>& changes_head,
+                                            int32_t rows_max);
   // As BatchArrays has them.
   const std::vector<VirtualRun>& virtual_embeddings() const { return virtual_embeddings_; }
   const std::vector<VirtualRun>& virtual_kv() const { return virtual_kv_; }
@@ -53,7 +60,9 @@ class RaggedBatch {
   const int32_t page_tokens_;
   std::vector<int32_t> tokens_, positions_, row_page_, row_slot_, row_begin_, pages_, page_begin_,
       kv_tokens_, sample_rows_, first_rows_;
-  std::vector<LoraSegment> segments_, prompt_segments_;
+  int32_t AdapterOf(int32_t row) const;
+
+  std::vector<LoraSegment> segments_, prompt_segments_, head_segments_;
   std::vector<VirtualRun> virtual_embeddings_, virtual_kv_;
   int32_t num_given_ = 0;
 };

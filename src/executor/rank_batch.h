@@ -13,11 +13,11 @@ template <typename Arrays, typename Use>
 void ForEachArray(Arrays& arrays, const Use& use) {
   auto& [tokens, positions, row_page, row_slot, row_begin, page_begin, pages, kv_tokens, num_given,
          logits_rows, lora_segments, lora_prompt_segments, settled_segments,
-         settled_prompt_segments, virtual_embeddings, virtual_kv] = arrays;
+         settled_prompt_segments, head_segments, virtual_embeddings, virtual_kv] = arrays;
   const auto use_all = [&use](auto&... members) { (use(members), ...); };
   use_all(tokens, positions, row_page, row_slot, row_begin, page_begin, pages, kv_tokens, num_given,
           logits_rows, lora_segments, lora_prompt_segments, settled_segments,
-          settled_prompt_segments, virtual_embeddings, virtual_kv);
+          settled_prompt_segments, head_segments, virtual_embeddings, virtual_kv);
 }
 
 // CHECKs that the step has nothing that ranks cannot do.

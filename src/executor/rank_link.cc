@@ -43,11 +43,13 @@ void RankLink::Record(int32_t rank_max, bool lora) {
   Send(message_);
 }
 
-void RankLink::Logits(std::span<const int32_t> rows) {
+void RankLink::Logits(std::span<const int32_t> rows, const Transformer::HeadLora& head) {
   const std::lock_guard lock(mutex_);
   message_.Clear();
   message_.Add(RankOrder::kLogits);
   message_.AddAll(rows);
+  message_.AddAll(head.segments);
+  message_.Add(head.lora.rank_max);
   Send(message_);
 }
 

@@ -13,6 +13,7 @@
 #include "adapters/rank_copies.h"
 #include "executor/rank_message.h"
 #include "model/forward_batch.h"
+#include "model/transformer.h"
 #include "step/adapter_loader.h"
 #include "tensor/communicator.h"
 
@@ -33,7 +34,7 @@ class RankLink : public RankCopies {
   // They record the graphs that DecodeGraphs::Record does, with the caller.
   void Record(int32_t rank_max, bool lora);
   // The same for Transformer::Logits.
-  void Logits(std::span<const int32_t> rows);
+  void Logits(std::span<const int32_t> rows, const Transformer::HeadLora& head);
 
   // After a step's last exchange, and after those of further logits: which other rank found no
   // memory, so that the step means nothing; "" where all did. Once.

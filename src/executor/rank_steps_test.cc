@@ -8,6 +8,7 @@
 #include <thread>
 #include <vector>
 
+#include "adapters/adapter_test_util.h"
 #include "adapters/paged_loader.h"
 #include "adapters/peft_backend.h"
 #include "cache/page_pool.h"
@@ -87,8 +88,7 @@ class RankedExecutor {
   }
 
   // The adapter's rows are on their way into slot 0 when this returns.
-  void Load(const std::string& name) {
-    const std::string folder = SourcePath("demo/adapters/" + name);
+  void Load(const std::string& folder) {
     loader_->Fetch({.content = 0, .path = folder});
     const AdapterFacts facts = Next(LoadEvent::Kind::kFetched).facts;
     pages_ = packer_->Pack(facts.rows).value();
@@ -196,22 +196,33 @@ TEST(RankStepsTest, SeveralRanksDrawWhatOneDraws) {
 }
 
 // Ranks copy their slices beside the step, which waits for each layer's rows.
-TEST(RankStepsTest, AnAdapterArrivesOnAllRanks) {
+void ExpectArrival(const std::string& folder, float* logprob) {
   RankedExecutor one(1);
-  one.Load("doyle");
+  one.Load(folder);
   one.AwaitCopied();
   const StepResult expected = one.Run(one.Begin(0));
   const StepResult base = one.Run(one.Begin());
-  EXPECT_NE(expected.sequences[0].prompt_logprobs[2].logprob,
-            base.sequences[0].prompt_logprobs[2].logprob);
+  *logprob = expected.sequences[0].prompt_logprobs[2].logprob;
+  EXPECT_NE(*logprob, base.sequences[0].prompt_logprobs[2].logprob);
   for (const int32_t num_ranks : {2, 4}) {
     RankedExecutor several(num_ranks);
-    several.Load("doyle");
+    several.Load(folder);
     ExpectSame(several.Run(several.Begin(0)), expected);
     several.AwaitCopied();
     ExpectSame(several.Run(several.Begin(0)), expected);
     ExpectSame(several.Run(several.Begin()), base);
   }
+}
+
+// With the head, of which each rank has its words, also for rows of a prompt.
+TEST(RankStepsTest, AnAdapterArrivesOnAllRanks) {
+  const std::string folder = SourcePath("demo/adapters/doyle");
+  const testing::TempDir dir;
+  testing::WriteWithHead(folder, *LoadModelConfig(SourcePath("demo/base")), dir.File("head"));
+  float logprob = 0.0f, logprob_of_head = 0.0f;
+  ExpectArrival(folder, &logprob);
+  ExpectArrival(dir.File("head"), &logprob_of_head);
+  EXPECT_NE(logprob, logprob_of_head);
 }
 
 // A thread's first step allocates its room for rows of x.

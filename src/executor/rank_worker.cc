@@ -67,7 +67,7 @@ void RankWorker::Follow(MessageReader& order) {
     case RankOrder::kRecord:
       return Record(order);
     case RankOrder::kLogits:
-      return Logits(order.TakeSpan<int32_t>());
+      return Logits(order);
     case RankOrder::kCopy:
       return BeginCopy(order);
     case RankOrder::kSetup:
@@ -123,8 +123,11 @@ void RankWorker::Record(MessageReader& order) {
   graphs_->Record(rank_max, parts_.stream);
 }
 
-void RankWorker::Logits(std::span<const int32_t> rows) {
-  Try(0, true, [&] { transformer_.Logits(rows, parts_.stream); });
+void RankWorker::Logits(MessageReader& order) {
+  const auto rows = order.TakeSpan<int32_t>();
+  Transformer::HeadLora head{.segments = order.TakeSpan<LoraSegment>(), .lora = Adapters()};
+  head.lora.rank_max = order.Take<int32_t>();
+  Try(0, true, [&] { transformer_.Logits(rows, parts_.stream, head); });
 }
 
 void RankWorker::BeginCopy(MessageReader& order) {

@@ -60,7 +60,7 @@ class RankWorker {
   LoraTable Adapters() const;
   void Forward(MessageReader& order, bool replay);
   void Record(MessageReader& order);
-  void Logits(std::span<const int32_t> rows);
+  void Logits(MessageReader& order);
   void BeginCopy(MessageReader& order);
   void LockHostMemory(int64_t begin, int64_t bytes);
   void CopyAdapters();

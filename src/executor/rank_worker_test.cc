@@ -24,13 +24,14 @@ ModelConfig Model(bool fused) {
   config.num_heads = 4;
   config.num_kv_heads = 2;
   config.intermediate_size = 36;
-  config.vocab_size = 12;
+  config.vocab_size = 1100;  // blocks of 192 words, of two ranks 128, of four 64
   return config;
 }
 
 PeftConfig PeftOf(bool fused) {
   return fused ? Peft(R"("target_modules": ["qkv_proj", "o_proj", "gate_up_proj", "down_proj"])")
-               : Peft(R"("target_modules": ["q_proj", "v_proj", "o_proj", "up_proj", "down_proj"],
+               : Peft(R"("target_modules": ["q_proj", "v_proj", "o_proj", "up_proj", "down_proj",
+                                            "lm_head"],
                          "rank_pattern": {"o_proj": 7}, "layers_to_transform": [0, 2])");
 }
 

@@ -49,6 +49,9 @@ struct BatchArrays {
   // The rest of both kinds of segments where a bridge computes for adapters under way.
   std::span<const LoraSegment> settled_segments;
   std::span<const LoraSegment> settled_prompt_segments;
+  // Rows of logits (places in logits_rows, not in the step) of adapters that change the head.
+  // Empty: the step's logits are the base's product alone.
+  std::span<const LoraSegment> head_segments;
   // Rows that are adapters' virtual tokens, whatever `tokens` has there, as VirtualEmbedding takes
   // them; and positions before the sequences' rows: VirtualKv writes their keys and values first.
   // One run a sequence at most.

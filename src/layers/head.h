@@ -31,6 +31,7 @@ class Head {
 
   // scratch.logits of these rows of the last step, which had num_rows: fp32 [rows, vocab_size]. Of
   // several ranks, rank 0 has them. No rows: nothing.
+  // The adapters of step.batch.head_segments change theirs.
   // `kept`: see Norm::Run.
   void Run(std::span<const int32_t> rows, int32_t num_rows, const LayerStep& step,
            void* kept = nullptr) const;
@@ -40,7 +41,12 @@ class Head {
   void RunNorm(std::span<const int32_t> rows, int32_t num_rows, Stream& stream) const;
 
  private:
+  // Where this rank writes the logits of its words.
+  float* OwnLogits() const;
   void Multiply(int64_t num_rows, Stream& stream) const;
+  void AddLora(int64_t num_rows, const LayerStep& step) const;
+  // What follows from all of a word's products.
+  void ScaleAndCap(int64_t num_rows, Stream& stream) const;
   // To scratch.picked.
   void Pick(std::span<const int32_t> rows, int32_t num_rows, Stream& stream) const;
 

@@ -25,7 +25,7 @@ struct LayerScratch {
   Buffer activated;  // [rows, intermediate]
   Buffer lora_h;     // LoraArgs::h of kLoraSlicesMax slices: LoraScratchFloats
   Buffer lora_delta;  // LoraBeside::delta, of the widest projection
-  Buffer lora_words;  // LoraBeside::words, [num_lora_matrices] of them
+  Buffer lora_words;  // LoraBeside::words, of all layers' matrices
   Buffer attention;
   Buffer picked;         // fp32 [logits rows, hidden]
   Buffer logits_normed;  // [logits rows, hidden]

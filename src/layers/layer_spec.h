@@ -1,6 +1,7 @@
 // What a model's layers are: the sizes that they share, and what each of them computes. Plain data.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -24,6 +25,8 @@ struct ModelShape {
   float hidden_scale = 1.0f;  // of what the first layer reads, virtual tokens with it
   float logit_scale = 1.0f;   // before the cap
   float logit_cap = 0.0f;     // 0: none; c: logits x become c tanh(x / c)
+  // Rows of lm_head that each of several ranks has at most; 0: there is one, which has vocab_size.
+  int32_t head_words = 0;
 
   std::span<const TargetSpec> lora_targets = kDenseTargets;  // of each layer
 
@@ -36,15 +39,38 @@ struct ModelShape {
   int32_t num_rotary() const { return rotary_dim > 0 ? rotary_dim : head_dim; }
 
   int32_t num_lora_targets() const { return static_cast<int32_t>(lora_targets.size()); }
-  // How many matrices (A and B) an adapter's table has, of all layers.
-  int64_t num_lora_matrices() const { return int64_t{num_layers} * num_lora_targets(); }
-  // The target's place in such a table.
+  // How many matrices (A and B) an adapter's table has, of all layers and the head.
+  int64_t num_lora_matrices() const { return num_layer_matrices() + kHeadBlocksMax; }
+  // Those of the layers, which stand in front of the head's and are what learning knows of.
+  int64_t num_layer_matrices() const { return int64_t{num_layers} * num_lora_targets(); }
+  // The target's place in such a table. The head's blocks are those of layer num_layers.
   int64_t lora_matrix(int32_t layer, LoraModule module) const {
     return int64_t{layer} * num_lora_targets() + static_cast<int64_t>(module);
   }
   // A's and B's columns of all targets before that one, layer by layer: times its rank where the
   // target's numbers begin among an adapter's that learns, which has A and then B of each.
   int64_t LoraColumnsBefore(int32_t layer, LoraModule module) const;
+
+  // The first block of the head.
+  int64_t head_matrix() const { return num_layer_matrices(); }
+  bool is_head(int32_t layer) const { return layer == num_layers; }
+  // Words of each block but the last: the same for all ranks, on borders that suit kernels. Blocks
+  // without words are there and empty.
+  int64_t head_block_words() const {
+    constexpr int64_t kBorder = 64;
+    return (num_head_words() + kBorder * kHeadBlocksMax - 1) / (kBorder * kHeadBlocksMax) * kBorder;
+  }
+  int64_t num_head_words() const { return head_words > 0 ? head_words : vocab_size; }
+  int64_t head_block_size(LoraModule block) const {
+    const int64_t begin = static_cast<int64_t>(block) * head_block_words();
+    return std::clamp<int64_t>(num_head_words() - begin, 0, head_block_words());
+  }
+  // Those that have words.
+  std::span<const LoraModule> head_blocks() const {
+    const int64_t words = head_block_words();
+    const int64_t count = words == 0 ? 0 : (num_head_words() + words - 1) / words;
+    return std::span(kLoraTargetNumbers).first(static_cast<size_t>(count));
+  }
   const TargetSpec& lora_target(LoraModule module) const {
     return lora_targets[static_cast<size_t>(module)];
   }

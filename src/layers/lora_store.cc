@@ -22,7 +22,8 @@ LoraStore::LoraStore(const ModelShape& model, int32_t adapters_max, const Device
       adapters_max_(adapters_max),
       device_(device),
       copies_(device, nullptr),
-      ranks_(static_cast<size_t>(adapters_max)) {
+      ranks_(static_cast<size_t>(adapters_max)),
+      changes_head_(static_cast<size_t>(adapters_max)) {
   CHECK_GE(adapters_max, 0);
   table_.resize(static_cast<size_t>(matrices_stride()) * static_cast<size_t>(adapters_max));
   slots_.resize(static_cast<size_t>(adapters_max));
@@ -37,7 +38,8 @@ BytesNeeded LoraStore::BytesFor(const ModelShape& model, int32_t adapters_max,
                                 const Device& device) {
   const int64_t slot =
       model.num_lora_matrices() * int64_t{sizeof(LoraMatrix)} + int64_t{sizeof(VirtualRows)};
-  const int64_t per_slot = sizeof(std::optional<Resident>) + sizeof(std::atomic<int32_t>);
+  const int64_t per_slot =
+      sizeof(std::optional<Resident>) + sizeof(std::atomic<int32_t>) + sizeof(std::atomic<bool>);
   const int64_t on_host = adapters_max * (slot + per_slot);
   if (device.is_cpu()) return {.on_device = on_host};
   return {.on_device = adapters_max * slot, .on_host = on_host};
@@ -66,7 +68,11 @@ void LoraStore::Enter(int32_t slot, const std::function<Resident()>& make) {
   CHECK_EQ(static_cast<int64_t>(resident->matrices.size()), matrices_stride())
       << "an adapter of another model";
   WriteTables(slot, *resident);
+  const auto head = resident->matrices.begin() + shape_.head_matrix();
+  resident->changes_head = std::any_of(head, resident->matrices.end(),
+                                       [](const LoraMatrix& one) { return one.rank > 0; });
   const std::lock_guard lock(mutex_);
+  changes_head_[static_cast<size_t>(slot)].store(resident->changes_head, std::memory_order_release);
   ranks_[static_cast<size_t>(slot)].store(resident->rank_max, std::memory_order_release);
   Count(*resident, 1);
   previous = std::exchange(slots_[static_cast<size_t>(slot)], std::move(resident));
@@ -85,6 +91,7 @@ void LoraStore::Free(int32_t slot) {
   virtual_rows_[static_cast<size_t>(slot)] = nullptr;
   std::swap(previous, slots_[static_cast<size_t>(slot)]);
   ranks_[static_cast<size_t>(slot)].store(0, std::memory_order_release);
+  changes_head_[static_cast<size_t>(slot)].store(false, std::memory_order_release);
   if (previous.has_value()) Count(*previous, -1);
 }
 
@@ -138,6 +145,7 @@ void LoraStore::Count(const Resident& resident, int32_t change) {
   if (rank->second == 0) slots_of_rank_.erase(rank);
   rank_max_.store(slots_of_rank_.empty() ? 0 : slots_of_rank_.rbegin()->first,
                   std::memory_order_release);
+  if (resident.changes_head) num_of_head_.fetch_add(change, std::memory_order_acq_rel);
   bytes_.fetch_add(change * resident.bytes, std::memory_order_relaxed);
   num_loaded_.fetch_add(change, std::memory_order_relaxed);
 }

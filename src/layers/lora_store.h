@@ -60,6 +60,11 @@ class LoraStore {
   int32_t rank_of(int32_t slot) const {
     return ranks_[static_cast<size_t>(slot)].load(std::memory_order_acquire);
   }
+  // Whether the adapter in such a slot changes the head. See any_changes_head.
+  bool changes_head(int32_t slot) const {
+    return changes_head_[static_cast<size_t>(slot)].load(std::memory_order_acquire);
+  }
+  bool any_changes_head() const { return num_of_head_.load(std::memory_order_acquire) > 0; }
   int64_t bytes() const { return bytes_.load(std::memory_order_relaxed); }
   int32_t num_loaded() const { return num_loaded_.load(std::memory_order_relaxed); }
 
@@ -68,6 +73,7 @@ class LoraStore {
   struct Resident {
     int32_t rank_max = 0;
     int64_t bytes = 0;
+    bool changes_head = false;
     std::vector<LoraMatrix> matrices;    // pointing into the device's memory
     VirtualRows virtual_rows = nullptr;  // as well
     std::optional<OwnedLora> lora;       // on the CPU, without the matrices; on a GPU its copy:
@@ -95,6 +101,8 @@ class LoraStore {
   std::vector<std::optional<Resident>> slots_;
   std::map<int32_t, int32_t> slots_of_rank_;  // how many, of the ranks that there are
   std::vector<std::atomic<int32_t>> ranks_;   // by slot
+  std::vector<std::atomic<bool>> changes_head_;
+  std::atomic<int32_t> num_of_head_{0};
   std::atomic<int32_t> rank_max_{0};
   std::atomic<int64_t> bytes_{0};
   std::atomic<int32_t> num_loaded_{0};

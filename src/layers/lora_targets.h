@@ -1,5 +1,5 @@
 // The projections of a layer that an adapter may change: a family's list, in the order in which
-// they stand in tables of matrices and in pages. Plain data.
+// they stand in tables of matrices and in pages; behind all layers the head. Plain data.
 #pragma once
 
 #include <array>
@@ -20,6 +20,9 @@ enum class LoraModule : uint8_t { kQ, kK, kV, kO, kGate, kUp, kDown };
 
 // So many a layer at most, and their numbers.
 inline constexpr int kLoraTargetsMax = 16;
+// The head's B is cut into so many blocks of words at most, which have the numbers of a further
+// layer's targets: a row of B^T for all words would not fit into a page, and ranks share the words.
+inline constexpr int kHeadBlocksMax = 8;
 inline constexpr std::array<LoraModule, kLoraTargetsMax> kLoraTargetNumbers = [] {
   std::array<LoraModule, kLoraTargetsMax> numbers = {};
   for (int i = 0; i < kLoraTargetsMax; ++i) numbers[i] = static_cast<LoraModule>(i);

@@ -9,7 +9,7 @@ DeviceLora::DeviceLora(TrainedLora& lora, Stream& stream) : lora_(lora), masters
   const int32_t rank = lora.rank();
   const float scale = lora.scale();
   const void* const* rows = masters_.row_pointers();
-  for (int64_t i = 0; i < lora.shape().num_lora_matrices(); ++i, rows += 2 * rank) {
+  for (int64_t i = 0; i < lora.shape().num_layer_matrices(); ++i, rows += 2 * rank) {
     matrices_.push_back({.a_rows = rows, .b_rows = rows + rank, .rank = rank, .scale = scale});
     swapped_.push_back({.a_rows = rows + rank, .b_rows = rows, .rank = rank, .scale = scale});
   }
@@ -41,7 +41,7 @@ void DeviceLora::Stack(const Stream& stream) {
 }
 
 int64_t DeviceLora::BytesFor(const ModelConfig& config, int32_t rank, DType dtype) {
-  const int64_t stacked = ShapeAsStored(config).num_lora_matrices() * rank;
+  const int64_t stacked = ShapeAsStored(config).num_layer_matrices() * rank;
   return TrainedLora::SizeOf(config, rank, dtype).bytes() + stacked * int64_t{sizeof(void*)};
 }
 

@@ -23,7 +23,7 @@ class DeviceLora {
 
   DeviceMasters& masters() { return masters_; }
 
-  // [ModelShape::num_lora_matrices], as LoraArgs and LearningStep have them; of the CPU the last
+  // [ModelShape::num_layer_matrices], as LoraArgs and LearningStep have them; of the CPU the last
   // are of rank 0.
   const std::vector<LoraMatrix>& matrices() const { return matrices_; }
   const std::vector<LoraMatrix>& swapped() const { return swapped_; }

@@ -66,6 +66,9 @@ Status TrainedLora::Read(const LoraWeights& weights) {
   if (std::ssize(weights.matrices()) != config_.num_lora_matrices()) {
     return InvalidArgumentError("the adapter is of a model with another number of layers");
   }
+  if (weights.matrices()[static_cast<size_t>(config_.num_layer_matrices())].rank > 0) {
+    return InvalidArgumentError("the adapter changes the head, which is not trained here");
+  }
   const auto copy = [&](const void* row, int64_t n, int64_t to) {
     std::copy_n(static_cast<const float*>(row), n, parameters().data() + to);
   };

@@ -125,7 +125,7 @@ TrainingBuffers TrainingBuffersOf(const TrainingLimits& limits, const ModelConfi
   // Slices' ranks lie side by side.
   sizes.lora_d_h = LoraScratchFloats(device, rows, kLoraSlicesMax * limits.rank_max) * kFloatBytes;
   const int64_t rank_row = LoraGradientRankStride(limits.rank_max) * element;
-  sizes.rounded_h = rows * ShapeAsStored(config).num_lora_matrices() * rank_row;
+  sizes.rounded_h = rows * ShapeAsStored(config).num_layer_matrices() * rank_row;
   sizes.rounded_d_h = rows * kLoraSlicesMax * rank_row;
   const int64_t columns = GradientColumnsMax(config);
   sizes.gradient_scratch = LoraGradientScratchFloats(device, limits.rows_max, limits.sequences_max,

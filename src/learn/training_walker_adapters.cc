@@ -29,7 +29,7 @@ void TrainingWalker::FollowAdapters() {
 
 void TrainingWalker::ListMatrices() {
   std::vector<LoraMatrix> matrices, swapped, stacked;
-  const std::vector<LoraMatrix> none(static_cast<size_t>(context_.shape.num_lora_matrices()));
+  const std::vector<LoraMatrix> none(static_cast<size_t>(context_.shape.num_layer_matrices()));
   learning_.can_stack =
       !stream_.device.is_cpu() && kLoraSlicesMax * limits_.rank_max <= kLoraRankMax;
   // Of all that learn, and of no document: gradients are rounded in every batch, or in none.

@@ -122,7 +122,7 @@ TrainingWalker::Batch TrainingWalker::Pack(const TrainingBatch& batch, const Bat
   arrays.num_given = tells_given ? batch.num_sequences() : 0;
   arrays.sequence_rows_max = SequenceRowsMax(batch);
   arrays.kv_tokens_max = *std::ranges::max_element(batch.kv_tokens);
-  arrays.lora = {matrices_.as<LoraMatrix>(), context_.shape.num_lora_matrices(), limits_.rank_max};
+  arrays.lora = {matrices_.as<LoraMatrix>(), context_.shape.num_layer_matrices(), limits_.rank_max};
   arrays.virtual_embeddings = put_span(batch.embeddings);
   arrays.virtual_rows = virtual_rows_.as<VirtualRows>();
   arrays.virtual_run_tokens_max = batch.run_tokens_max;

@@ -50,6 +50,12 @@ struct NormNames {
   std::string_view k = "";
 };
 
+// Where HF's class has its parts: the names of tensors without ".weight".
+struct ModulePaths {
+  std::string_view embedding = "model.embed_tokens";
+  std::string_view head = "lm_head";
+};
+
 struct ModelFamily {
   Architecture architecture;
   std::string_view name;        // HF's class
@@ -76,6 +82,8 @@ struct ModelFamily {
   bool has_peft_default = true;
   // As checkpoints store these targets.
   std::span<const StoredProjection> projections = kProjectionsApart;
+  ModulePaths paths = {};
+  bool transposes_weights = false;  // its projections' are stored [in, out]: HF's Conv1D
   NormNames norms = {};
 };
 

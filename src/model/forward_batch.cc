@@ -37,6 +37,7 @@ int64_t BytesOf(const ForwardBatchLimits& limits) {
          Aligned(kInt * limits.num_logits_rows) +                           // logits_rows
          num_split_lists * (Aligned(kInt) + Aligned(split_bytes)) +         //
          5 * Aligned(SegmentsMax(limits) * int64_t{sizeof(LoraSegment)}) +  // of all kinds
+         Aligned(limits.num_logits_rows * int64_t{sizeof(LoraSegment)}) +   // head_segments
          2 * Aligned(limits.num_sequences * int64_t{sizeof(VirtualRun)}) +  // of both kinds
          Aligned(kInt * limits.num_pages);
 }
@@ -120,7 +121,7 @@ std::span<T> BatchUpload::Append(std::span<const T> values, size_t padded_size, 
 // The segments in pieces of up to rows_max rows, ascending.
 std::span<const LoraSegment> BatchUpload::AppendSegments(
     std::initializer_list<std::span<const LoraSegment>> kinds, int32_t rows_max, size_t padded_size,
-    int32_t num_rows) {
+    int32_t num_rows, int64_t capacity) {
   segments_.clear();
   for (const std::span<const LoraSegment> segments : kinds) {
     for (const LoraSegment& segment : segments) {
@@ -132,7 +133,7 @@ std::span<const LoraSegment> BatchUpload::AppendSegments(
   }
   std::ranges::sort(segments_, {}, &LoraSegment::row_begin);
   return Append(std::span<const LoraSegment>(segments_), padded_size,
-                LoraSegment{num_rows, num_rows, 0}, SegmentsMax(limits_));
+                LoraSegment{num_rows, num_rows, 0}, capacity);
 }
 
 int32_t BatchUpload::NumGiven(const HostBatch& batch) const {
@@ -173,19 +174,32 @@ void BatchUpload::PutSegments(const HostBatch& batch, const Padding& padding, De
   const auto padded = static_cast<size_t>(padding.num_rows);
   const auto num_rows = static_cast<int32_t>(batch.tokens.size());
   const int32_t rows_max = padded == 0 ? kSegmentRowsMax : kLoraTileRows;
-  put.lora_segments = AppendSegments({batch.lora_segments}, rows_max,
-                                     static_cast<size_t>(padding.lora_segments), num_rows);
+  const int64_t capacity = SegmentsMax(limits_);
+  const auto append = [&](std::initializer_list<std::span<const LoraSegment>> kinds,
+                          int32_t segment_rows, size_t padded_size = 0) {
+    return AppendSegments(kinds, segment_rows, padded_size, num_rows, capacity);
+  };
+  put.lora_segments =
+      append({batch.lora_segments}, rows_max, static_cast<size_t>(padding.lora_segments));
   put.lora_segment_rows_max = rows_max;
-  put.lora_prompt_segments = AppendSegments({batch.lora_prompt_segments}, rows_max, 0, num_rows);
+  put.lora_prompt_segments = append({batch.lora_prompt_segments}, rows_max);
   if (!batch.lora_segments.empty() && !batch.lora_prompt_segments.empty()) {
     const bool has_many = std::ssize(batch.lora_segments) >= kManySegments;
-    put.lora_all_segments =
-        AppendSegments({batch.lora_segments, batch.lora_prompt_segments},
-                       has_many ? std::min(rows_max, kLoraTileRows) : rows_max, 0, num_rows);
+    put.lora_all_segments = append({batch.lora_segments, batch.lora_prompt_segments},
+                                   has_many ? std::min(rows_max, kLoraTileRows) : rows_max);
   }
-  put.settled_segments = AppendSegments({batch.settled_segments}, rows_max, 0, num_rows);
-  put.settled_prompt_segments =
-      AppendSegments({batch.settled_prompt_segments}, rows_max, 0, num_rows);
+  put.settled_segments = append({batch.settled_segments}, rows_max);
+  put.settled_prompt_segments = append({batch.settled_prompt_segments}, rows_max);
+}
+
+// Behind all that steps without have, so that it costs those nothing.
+void BatchUpload::PutHeadSegments(const HostBatch& batch, const Padding& padding,
+                                  DeviceBatch& put) {
+  if (batch.head_segments.empty() && padding.head_segments == 0) return;
+  put.head_segments =
+      AppendSegments({batch.head_segments}, padding.num_rows == 0 ? kSegmentRowsMax : kLoraTileRows,
+                     static_cast<size_t>(padding.head_segments),
+                     static_cast<int32_t>(batch.logits_rows.size()), limits_.num_logits_rows);
 }
 
 void BatchUpload::PutVirtualTokens(const HostBatch& batch, DeviceBatch& put) {
@@ -239,6 +253,7 @@ DeviceBatch BatchUpload::Put(const HostBatch& batch, const Padding& padding, Str
   put.full_splits = AppendSplits(batch, 0);
   if (limits_.window > 0) put.window_splits = AppendSplits(batch, limits_.window);
   put.pages = Append(batch.pages, 0, 0, limits_.num_pages);
+  PutHeadSegments(batch, padding, put);
   if (batch.begun != nullptr) batch.begun->Record(stream);
   Copy(batch, stream);
   return put;

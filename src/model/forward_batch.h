@@ -56,6 +56,7 @@ class BatchUpload {
     int32_t num_rows = 0;  // rows, sequences and logits rows; 0: none
     int32_t kv_tokens_max = 0;
     int32_t lora_segments = 0;      // of drawn rows, of up to kLoraTileRows rows each; 0: none
+    int32_t head_segments = 0;      // of rows of logits, likewise
     int32_t sequence_rows_max = 1;  // of a sequence that has rows
   };
 
@@ -68,6 +69,7 @@ class BatchUpload {
   void PutArrays(const HostBatch& batch, const Padding& padding, DeviceBatch& put);
   void PutSegments(const HostBatch& batch, const Padding& padding, DeviceBatch& put);
   void PutVirtualTokens(const HostBatch& batch, DeviceBatch& put);
+  void PutHeadSegments(const HostBatch& batch, const Padding& padding, DeviceBatch& put);
   void Copy(const HostBatch& batch, Stream& stream);
   void Fill(int64_t bytes);
   void CopyFilled(char* device, const Stream& stream);
@@ -76,7 +78,7 @@ class BatchUpload {
   std::span<T> Append(std::span<const T> values, size_t padded_size, T padding, int64_t capacity);
   std::span<const LoraSegment> AppendSegments(
       std::initializer_list<std::span<const LoraSegment>> kinds, int32_t rows_max,
-      size_t padded_size, int32_t num_rows);
+      size_t padded_size, int32_t num_rows, int64_t capacity);
 
   int32_t NumGiven(const HostBatch& batch) const;
   DeviceBatch::Splits AppendSplits(const HostBatch& batch, int32_t window);

@@ -42,6 +42,7 @@ const StoredProjection& StoredProjectionOf(const ModelConfig& config, LoraModule
 }
 
 std::string LoraModulePath(const ModelConfig& config, int32_t layer, LoraModule module) {
+  if (config.is_head(layer)) return std::string(FamilyOf(config.architecture).paths.head);
   std::string path(kLayersPrefix);
   path += std::to_string(layer);
   path += '.';
@@ -52,6 +53,9 @@ std::string LoraModulePath(const ModelConfig& config, int32_t layer, LoraModule 
 
 std::optional<LoraModuleAddress> ParseLoraModulePath(const ModelConfig& config,
                                                      std::string_view path) {
+  if (path == FamilyOf(config.architecture).paths.head) {
+    return LoraModuleAddress{config.num_layers, LoraModule{}, true};
+  }
   if (!path.starts_with(kLayersPrefix)) return std::nullopt;
   path.remove_prefix(kLayersPrefix.size());
   int32_t layer = -1;
@@ -75,6 +79,29 @@ std::optional<LoraModuleAddress> ParseLoraModulePath(const ModelConfig& config,
 LoraModuleShape ShapeOfLoraModule(const ModelConfig& config, LoraModule module) {
   const TargetSpec& target = config.lora_target(module);
   return {(config.*target.in)(), (config.*target.out)()};
+}
+
+LoraModuleShape ShapeOfLoraMatrix(const ModelConfig& config, int32_t layer, LoraModule module) {
+  if (!config.is_head(layer)) return ShapeOfLoraModule(config, module);
+  return {config.hidden(), config.head_block_size(module)};
+}
+
+LoraModule OwnerOfA(const ModelConfig& config, int32_t layer, LoraModule module) {
+  return config.is_head(layer) ? LoraModule{} : StoredProjectionOf(config, module).first;
+}
+
+LoraModuleShape ShapeOfStoredWeight(const ModelConfig& config, int32_t layer, LoraModule module) {
+  if (config.is_head(layer)) return {config.hidden(), config.num_head_words()};
+  return ShapeOfStoredProjection(config, StoredProjectionOf(config, module));
+}
+
+int64_t RowInStoredWeight(const ModelConfig& config, int32_t layer, LoraModule module) {
+  int64_t row = 0;
+  for (int m = static_cast<int>(OwnerOfA(config, layer, module)); m < static_cast<int>(module);
+       ++m) {
+    row += ShapeOfLoraMatrix(config, layer, static_cast<LoraModule>(m)).out;
+  }
+  return row;
 }
 
 LoraModuleShape ShapeOfStoredProjection(const ModelConfig& config,

@@ -44,12 +44,13 @@ ModelShape ShapeAsStored(const ModelConfig& config);
 const StoredProjection& StoredProjectionOf(const ModelConfig& config, LoraModule module);
 
 // "model.layers.3.self_attn.q_proj", or the path of the projection that holds the module: what
-// PEFT's rules are matched against.
+// PEFT's rules are matched against. "lm_head" behind the last layer (ModelShape::is_head).
 std::string LoraModulePath(const ModelConfig& config, int32_t layer, LoraModule module);
 
 struct LoraModuleAddress {
   int32_t layer = 0;
   LoraModule module = LoraModule::kQ;  // the projection's first
+  bool is_head = false;                // then `layer` is the one behind the last
 };
 
 // The inverse of LoraModulePath; empty where the path is none of ours.
@@ -62,6 +63,14 @@ struct LoraModuleShape {
   int64_t out = 0;
 };
 LoraModuleShape ShapeOfLoraModule(const ModelConfig& config, LoraModule module);
+// The same by the place in an adapter's table: a layer's module, or a block of the head.
+LoraModuleShape ShapeOfLoraMatrix(const ModelConfig& config, int32_t layer, LoraModule module);
+// The module whose rows of A it shares, its own if those are: of the stored projection that holds
+// it, or of the head, the first.
+LoraModule OwnerOfA(const ModelConfig& config, int32_t layer, LoraModule module);
+// The weight of the checkpoint that holds it, and the row of that where it begins.
+LoraModuleShape ShapeOfStoredWeight(const ModelConfig& config, int32_t layer, LoraModule module);
+int64_t RowInStoredWeight(const ModelConfig& config, int32_t layer, LoraModule module);
 // The shape of all modules of the projection together.
 LoraModuleShape ShapeOfStoredProjection(const ModelConfig& config,
                                         const StoredProjection& projection);

@@ -72,6 +72,7 @@ ModelConfig ShardConfig(const ModelConfig& config, int32_t num_ranks) {
   shard.num_heads = config.num_heads / num_ranks;
   shard.num_kv_heads = std::max(1, config.num_kv_heads / num_ranks);
   shard.intermediate_size = config.intermediate_size / num_ranks;
+  shard.head_words = static_cast<int32_t>(VocabularySliceMax(config, num_ranks));
   return shard;
 }
 
@@ -96,6 +97,24 @@ IndexRange VocabularyOf(const ModelConfig& config, const Shard& shard) {
 
 int64_t VocabularySliceMax(const ModelConfig& config, int32_t num_ranks) {
   return (int64_t{config.vocab_size} + num_ranks - 1) / num_ranks;
+}
+
+std::vector<HeadPiece> HeadPiecesOf(const ModelConfig& config, const Shard& shard) {
+  const int64_t whole = config.head_block_words();
+  const int64_t own = ShardConfig(config, shard.num_ranks).head_block_words();
+  const IndexRange words = VocabularyOf(config, shard);
+  std::vector<HeadPiece> pieces;
+  for (int64_t word = words.begin; word < words.end;) {
+    const int64_t own_word = word - words.begin;
+    HeadPiece piece{.from = static_cast<LoraModule>(word / whole),
+                    .to = static_cast<LoraModule>(own_word / own),
+                    .from_word = word % whole,
+                    .to_word = own_word % own};
+    piece.num_words = std::min({whole - piece.from_word, own - piece.to_word, words.end - word});
+    pieces.push_back(piece);
+    word += piece.num_words;
+  }
+  return pieces;
 }
 
 LoraModuleSlice SliceOfLoraModule(const ModelConfig& config, LoraModule module,

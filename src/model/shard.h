@@ -9,6 +9,7 @@
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
 #include "base/status.h"
 #include "model/config.h"
@@ -53,5 +54,16 @@ struct LoraModuleSlice {
   IndexRange out;
 };
 LoraModuleSlice SliceOfLoraModule(const ModelConfig& config, LoraModule module, const Shard& shard);
+
+// The head's blocks are cut otherwise: the words of a rank's block lie in one or more of the whole
+// model's.
+struct HeadPiece {
+  LoraModule from = LoraModule::kQ;  // of the whole model's blocks
+  LoraModule to = LoraModule::kQ;    // of the rank's
+  int64_t from_word = 0;             // in its block
+  int64_t to_word = 0;               // likewise
+  int64_t num_words = 0;
+};
+std::vector<HeadPiece> HeadPiecesOf(const ModelConfig& config, const Shard& shard);
 
 }  // namespace graft

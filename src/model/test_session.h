@@ -61,6 +61,9 @@ class TestSession {
     lora_beside_ = lora_beside;
   }
 
+  // From here on all adapters count as ones that change the head.
+  void ChangeHead() { changes_head_ = true; }
+
   // Runs one step over the chunks. Returns the logits of each of their rows, in order.
   std::vector<std::vector<float>> Step(const std::vector<Chunk>& chunks, const LoraTable& lora = {},
                                        ForwardTimes* times = nullptr) {
@@ -118,6 +121,8 @@ class TestSession {
     batch.logits_rows = rows;
     (are_drawn_ ? batch.lora_segments : batch.lora_prompt_segments) = segments;
     batch.lora = lora;
+    CHECK(!changes_head_ || !last_rows_alone) << "rows of logits that are no rows of the step";
+    if (changes_head_) batch.head_segments = segments;
     batch.lora_beside = lora_beside_;
     const float* logits = transformer_.Forward(batch, stream_, times);
     const int64_t vocab = transformer_.config().vocab_size;
@@ -147,6 +152,7 @@ class TestSession {
   std::map<int32_t, Sequence> sequences_;
   std::vector<int32_t> free_pages_;
   bool are_drawn_ = false;
+  bool changes_head_ = false;
   LoraBesideScope lora_beside_ = LoraBesideScope::kNone;
 };
 

@@ -87,7 +87,8 @@ Transformer::Transformer(const ModelConfig& config, const ModelWeights& weights,
       embedding_(context_, TableOf(config, weights)),
       head_(context_, weights.final_norm, weights.lm_head),
       upload_(BatchLimitsOf(limits, config, pool.layout(), stream.device), stream.device),
-      logits_rows_(limits.logits_rows_max * int64_t{sizeof(int32_t)}, stream.device) {
+      logits_rows_(limits.logits_rows_max * int64_t{sizeof(int32_t)}, stream.device),
+      head_segments_(limits.logits_rows_max * int64_t{sizeof(LoraSegment)}, stream.device) {
   CheckModel(config, weights, pool, ropes_.size());
   CHECK(limits.step_tokens_max > 0 && limits.logits_rows_max > 0 && limits.context_tokens_max > 0);
   CHECK(limits.lora_rank_max >= 0 && limits.lora_rank_max <= kLoraRankMax);
@@ -126,6 +127,8 @@ void Transformer::CheckBatch(const HostBatch& batch) const {
     CHECK(batch.lora.matrices != nullptr) << "segments need the adapters' matrices";
     CHECK_LE(batch.lora.rank_max, limits_.lora_rank_max);
   }
+  CHECK(batch.head_segments.empty() || batch.lora.matrices != nullptr)
+      << "segments need the adapters' matrices";
 }
 
 const float* Transformer::Forward(const HostBatch& batch, Stream& stream, ForwardTimes* times) {
@@ -152,6 +155,10 @@ const float* Transformer::Run(const DeviceBatch& batch, Stream& stream, ForwardT
       step.bridged = batch.bridge != nullptr && batch.bridge->TakesLayer(layer);
       if (batch.gate != nullptr && !step.bridged) batch.gate->Await(layer, stream);
       blocks_[static_cast<size_t>(layer)].Run(step);
+    }
+    // What a bridge computes for stands in for the layers' rows, and not for the head's.
+    if (step.bridged && batch.gate != nullptr && !batch.head_segments.empty()) {
+      batch.gate->Await(config_.num_layers - 1, stream);
     }
     head_.Run(batch.logits_rows, num_rows_, step);
   }
@@ -185,8 +192,12 @@ LaunchPlan Transformer::PlanOf(const DeviceBatch& batch, const Stream& stream, b
        .beside_scope = batch.lora_beside});
 }
 
-const float* Transformer::Logits(std::span<const int32_t> rows, Stream& stream) {
-  const LayerStep step{.batch = {}, .stream = stream};
+const float* Transformer::Logits(std::span<const int32_t> rows, Stream& stream,
+                                 const HeadLora& head) {
+  DeviceBatch batch;
+  batch.lora = head.lora;
+  batch.head_segments = Put(head.segments, stream);
+  const LayerStep step{.batch = batch, .stream = stream};
   context_.exchanges.Begin({}, stream);
   head_.Run(Put(rows, stream), num_rows_, step);
   context_.exchanges.End();
@@ -203,6 +214,15 @@ std::span<const int32_t> Transformer::Put(std::span<const int32_t> rows, Stream&
   if (stream.device.is_cpu()) return rows;
   CopyToDevice(logits_rows_.data(), rows.data(), static_cast<int64_t>(rows.size_bytes()), stream);
   return {logits_rows_.as<int32_t>(), rows.size()};
+}
+
+std::span<const LoraSegment> Transformer::Put(std::span<const LoraSegment> segments,
+                                              Stream& stream) {
+  CHECK_LE(segments.size(), static_cast<size_t>(limits_.logits_rows_max));
+  if (stream.device.is_cpu() || segments.empty()) return segments;
+  CopyToDevice(head_segments_.data(), segments.data(), static_cast<int64_t>(segments.size_bytes()),
+               stream);
+  return {head_segments_.as<LoraSegment>(), segments.size()};
 }
 
 void Transformer::GiveUp(int64_t num_rows, bool has_logits, Stream& stream) {

@@ -53,8 +53,13 @@ class Transformer {
   const float* Run(const DeviceBatch& batch, Stream& stream, ForwardTimes* times = nullptr);
 
   // Logits of further rows of the last step, where all rows of a prompt are asked for. They replace
-  // those that the last call returned.
-  const float* Logits(std::span<const int32_t> rows, Stream& stream);
+  // those that the last call returned. `head`: of these rows, as BatchArrays::head_segments, with
+  // the adapters' table; on a GPU segments of up to 64 rows go fastest.
+  struct HeadLora {
+    std::span<const LoraSegment> segments;
+    LoraTable lora;
+  };
+  const float* Logits(std::span<const int32_t> rows, Stream& stream, const HeadLora& head);
 
   // Hidden states of rows of the last step behind the final norm, fp32 [rows, hidden], where the
   // next call of Logits or HiddenStates has its own. On a GPU `rows` must be pinned.
@@ -81,6 +86,7 @@ class Transformer {
   StreamTimer* TimerFor(Stream& stream, const ForwardTimes* times);
   // Rows that the caller chose, where kernels read them.
   std::span<const int32_t> Put(std::span<const int32_t> rows, Stream& stream);
+  std::span<const LoraSegment> Put(std::span<const LoraSegment> segments, Stream& stream);
 
   const ModelConfig config_;
   const TransformerLimits limits_;
@@ -92,6 +98,7 @@ class Transformer {
   const Head head_;
   BatchUpload upload_;
   Buffer logits_rows_;                  // int32 [logits_rows_max], of Logits
+  Buffer head_segments_;                // [logits_rows_max], likewise
   int32_t num_rows_ = 0;                // of the last step
   std::unique_ptr<StreamTimer> timer_;  // made when times are first asked for
 };

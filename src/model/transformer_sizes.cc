@@ -52,18 +52,20 @@ TransformerSizes SizesOf(const TransformerLimits& limits, const ModelConfig& con
   sizes.attended = rows * config.q_size() * activation;
   sizes.gate_up = rows * 2 * config.intermediate_size * kFloat;
   sizes.activated = rows * config.intermediate_size * activation;
-  sizes.lora_h = LoraScratchFloats(device, rows * kLoraSlicesMax, limits.lora_rank_max) * kFloat;
+  const int64_t lora_rows = std::max<int64_t>(rows, limits.logits_rows_max);
+  sizes.lora_h =
+      LoraScratchFloats(device, lora_rows * kLoraSlicesMax, limits.lora_rank_max) * kFloat;
   if (limits.lora_beside && limits.lora_rank_max > 0 && types.adapters == types.operands &&
       GemmRunsLoraBeside(types.adapters, 1, device)) {
     const int64_t columns = std::max<int64_t>(
         {int64_t{2} * config.intermediate_size, int64_t{config.qkv_size()}, hidden});
     sizes.lora_delta = std::min<int64_t>(rows, kLoraBesideRowsMax) * columns * kFloat;
-    sizes.lora_words = config.num_lora_matrices() * kLoraBesideWords * int64_t{sizeof(uint32_t)};
+    sizes.lora_words = config.head_matrix() * kLoraBesideWords * int64_t{sizeof(uint32_t)};
   }
   sizes.attention_scratch = AttentionScratchBytes(layout, config.num_heads, limits.num_sequences(),
                                                   limits.context_tokens_max, device);
   const int64_t logits_rows = limits.logits_rows_max;
-  sizes.logits_rows = logits_rows * int64_t{sizeof(int32_t)};
+  sizes.logits_rows = logits_rows * int64_t{sizeof(int32_t) + sizeof(LoraSegment)};
   sizes.logits_hidden = logits_rows * hidden * kFloat;
   sizes.logits_normed = logits_rows * hidden * activation;
   sizes.logits = logits_rows * config.vocab_size * kFloat;

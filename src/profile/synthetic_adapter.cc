@@ -121,7 +121,7 @@ int64_t SyntheticAdapterBytes(const ModelConfig& model, int32_t rank, DType dtyp
   }
   const int64_t layer_bytes = rank * (row_bytes + num_rows * int64_t{sizeof(void*)}) +
                               model.num_lora_targets() * int64_t{sizeof(LoraMatrix)};
-  return model.num_layers * layer_bytes;
+  return model.num_layers * layer_bytes + kHeadBlocksMax * int64_t{sizeof(LoraMatrix)};
 }
 
 int64_t SyntheticAdaptersBytes(const ModelConfig& model, int32_t count,

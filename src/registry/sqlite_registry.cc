@@ -41,6 +41,10 @@ constexpr char kCreate[] = R"(
   ) STRICT;
   CREATE TABLE IF NOT EXISTS idle (
     hash TEXT PRIMARY KEY NOT NULL
+  ) STRICT;
+  CREATE TABLE IF NOT EXISTS left_out (
+    hash TEXT PRIMARY KEY NOT NULL,
+    what TEXT NOT NULL
   ) STRICT)";
 // For contents with virtual tokens; earlier versions' files have no such table.
 constexpr char kUpsertPrompt[] =
@@ -49,6 +53,10 @@ constexpr char kListPrompts[] = "SELECT hash, num_virtual_tokens FROM prompt";
 // Contents that change nothing, in a table that earlier versions' files lack, too.
 constexpr char kUpsertIdle[] = "INSERT OR REPLACE INTO idle (hash) VALUES (?)";
 constexpr char kListIdle[] = "SELECT hash FROM idle";
+// What is not served of contents; the same of its table.
+constexpr char kUpsertLeftOut[] = "INSERT OR REPLACE INTO left_out (hash, what) VALUES (?, ?)";
+constexpr char kForgetLeftOut[] = "DELETE FROM left_out WHERE hash = ?";
+constexpr char kListLeftOut[] = "SELECT hash, what FROM left_out";
 constexpr char kUpsertFolder[] =
     "INSERT OR REPLACE INTO folder (path, stamp, hash, base_model, rank_max, bytes) "
     "VALUES (?, ?, ?, ?, ?, ?)";
@@ -86,6 +94,20 @@ std::set<std::string> ListIdle(SqliteDatabase& database) {
   SqliteStatement list(database, kListIdle);
   while (list.Next()) idle.insert(list.Text(0));
   return idle;
+}
+
+// A server of other options leaves out other things of the same content.
+Status RememberLeftOut(SqliteDatabase& database, const std::string& hash, const std::string& what) {
+  if (what.empty()) return SqliteStatement(database, kForgetLeftOut).Bind(hash).Run();
+  return SqliteStatement(database, kUpsertLeftOut).Bind(hash).Bind(what).Run();
+}
+
+// By content hash.
+std::map<std::string, std::string> ListLeftOut(SqliteDatabase& database) {
+  std::map<std::string, std::string> left_out;
+  SqliteStatement list(database, kListLeftOut);
+  while (list.Next()) left_out[list.Text(0)] = list.Text(1);
+  return left_out;
 }
 
 int32_t TokensOf(const std::map<std::string, int32_t>& prompts, const std::string& hash) {
@@ -210,6 +232,7 @@ Status SqliteRegistry::RememberFolder(const RegistryFolder& folder) {
   if (folder.changes_nothing) {
     RETURN_IF_ERROR(SqliteStatement(*database_, kUpsertIdle).Bind(folder.hash).Run());
   }
+  RETURN_IF_ERROR(RememberLeftOut(*database_, folder.hash, folder.left_out));
   SqliteStatement upsert(*database_, kUpsertFolder);
   return upsert.Bind(folder.path)
       .Bind(folder.stamp)
@@ -235,6 +258,7 @@ Result<std::vector<RegistryFolder>> SqliteRegistry::ListFolders() const {
   SqliteStatement list(*database_, kListFolders);
   const std::map<std::string, int32_t> prompts = ListPrompts(*database_);
   const std::set<std::string> idle = ListIdle(*database_);
+  std::map<std::string, std::string> left_out = ListLeftOut(*database_);
   std::vector<RegistryFolder> folders;
   while (list.Next()) {
     folders.push_back({.path = list.Text(0),
@@ -244,7 +268,8 @@ Result<std::vector<RegistryFolder>> SqliteRegistry::ListFolders() const {
                        .rank_max = static_cast<int32_t>(list.Integer(4)),
                        .bytes = list.Integer(5),
                        .num_virtual_tokens = TokensOf(prompts, list.Text(2)),
-                       .changes_nothing = idle.contains(list.Text(2))});
+                       .changes_nothing = idle.contains(list.Text(2)),
+                       .left_out = left_out[list.Text(2)]});
   }
   RETURN_IF_ERROR(list.status());
   return folders;

@@ -26,6 +26,7 @@ struct RegistryFolder {
   int64_t bytes = 0;
   int32_t num_virtual_tokens = 0;
   bool changes_nothing = false;
+  std::string left_out = "";
 
   bool operator==(const RegistryFolder&) const = default;
 };

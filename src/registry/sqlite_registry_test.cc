@@ -48,7 +48,7 @@ TEST_F(SqliteRegistryTest, SurvivesAKilledProcess) {
 
 TEST_F(SqliteRegistryTest, RemembersFoldersBesideNames) {
   const RegistryFolder first = {"/a/x", "10:20", "h1", "base", 8, int64_t{5} << 32};
-  const RegistryFolder second = {"/a/y", "1:2", "h2", "", 64, 7, 20, true};
+  RegistryFolder second = {"/a/y", "1:2", "h2", "", 64, 7, 20, true, "its 'head'"};
   {
     auto registry = *SqliteRegistry::Open(path_);
     EXPECT_TRUE(registry->RememberFolder({"/a/x", "old", "h0", "", 1, 1}).ok());
@@ -59,6 +59,9 @@ TEST_F(SqliteRegistryTest, RemembersFoldersBesideNames) {
   EXPECT_EQ(*registry->ListFolders(), (std::vector<RegistryFolder>{first, second}));
   EXPECT_TRUE(registry->List()->empty());
   EXPECT_TRUE(registry->ForgetFolders({"/a/x", "/a/z", "/a/'"}).ok());
+  EXPECT_EQ(*registry->ListFolders(), std::vector<RegistryFolder>{second});
+  second.left_out = "";  // by a server of other options
+  EXPECT_TRUE(registry->RememberFolder(second).ok());
   EXPECT_EQ(*registry->ListFolders(), std::vector<RegistryFolder>{second});
 }
 

@@ -33,6 +33,8 @@ struct AdapterInfo {
   // How conversations are written for it and what ends its answers, also where it was never read.
   AdapterTextPtr text = nullptr;
   bool changes_nothing = false;  // the base answers in its place; false where it was never read
+  // What its folder asks for or holds and is not served; "": nothing, or it was never read.
+  std::string left_out = "";
 
   // What a Request carries.
   const std::string& key() const { return hash.empty() ? unread_key : hash; }

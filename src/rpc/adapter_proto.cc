@@ -18,6 +18,7 @@ rpc::Adapter WithoutText(const ListedAdapter& adapter) {
   proto.set_tenant(adapter.info.tenant);
   proto.set_loaded_at(adapter.info.loaded_at);
   proto.set_changes_nothing(adapter.info.changes_nothing);
+  proto.set_left_out(adapter.info.left_out);
   proto.set_state(static_cast<uint32_t>(adapter.state));
   return proto;
 }
@@ -41,7 +42,8 @@ ListedAdapter FromProto(const rpc::Adapter& proto) {
                   .bytes = proto.bytes(),
                   .tenant = proto.tenant(),
                   .loaded_at = proto.loaded_at(),
-                  .changes_nothing = proto.changes_nothing()};
+                  .changes_nothing = proto.changes_nothing(),
+                  .left_out = proto.left_out()};
   if (proto.state() <= static_cast<uint32_t>(AdapterState::kResident)) {
     adapter.state = static_cast<AdapterState>(proto.state());
   }

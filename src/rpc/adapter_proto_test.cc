@@ -16,7 +16,10 @@ ListedAdapter Listed(const std::string& name, AdapterTextPtr text) {
 
 TEST(AdapterProtoTest, OneAloneHasItsText) {
   const AdapterTextPtr text = ShareAdapterText({.chat_template = "hi", .stop_token_ids = {2}});
-  const ListedAdapter there = FromProto(ToProto(Listed("a", text)));
+  ListedAdapter here = Listed("a", text);
+  here.info.left_out = "its head";
+  const ListedAdapter there = FromProto(ToProto(here));
+  EXPECT_EQ(there.info.left_out, "its head");
   EXPECT_EQ(there.info.name, "a");
   EXPECT_EQ(there.info.text, text);
   EXPECT_EQ(there.state, AdapterState::kHost);

@@ -43,7 +43,7 @@ class AdapterService::Impl : public rpc::Adapters::Service {
     const Result<std::string> folder = handlers_.folder_of(request->hash());
     if (!folder.ok()) return ToGrpcStatus(folder.status());
     if (request->file() >= kAdapterFiles) return grpc::Status::CANCELLED;
-    const std::string path = *folder + "/" + AdapterFileName(request->file());
+    const std::string path = AdapterFilePath(*folder, AdapterFileName(request->file()));
     const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (fd < 0) return ToGrpcStatus(SystemError(errno, "cannot read the adapter"));
     const Status allowed = CheckInside(fd);

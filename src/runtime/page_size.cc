@@ -17,6 +17,7 @@ int64_t LongestRowBytes(const ModelConfig& config, DType dtype) {
     const LoraModuleShape shape = ShapeOfLoraModule(config, module);
     elements = std::max({elements, int64_t{shape.in}, int64_t{shape.out}});
   }
+  elements = std::max(elements, config.head_block_words());
   return LoraRowBytes(elements, dtype);
 }
 

@@ -294,7 +294,8 @@ Status Runtime::UseBackend(const MakeBackend& make_backend) {
   backend_ = std::make_unique<PeftBackend>(
       model_->config, model_->weights.types, *host_store_, FileJail(std::move(roots)), MakeSlicer(),
       MakeAdapterTextHooks(options_.adapter_text, options_.model, model_->config),
-      AdapterReadHelp{.crew = crew_.get(), .memory = hash_memory_.get()});
+      AdapterReadHelp{.crew = crew_.get(), .memory = hash_memory_.get()},
+      AdapterRules{.strict_targets = options_.strict_targets, .base_folder = options_.model});
   return OkStatus();
 }
 

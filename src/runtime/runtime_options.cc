@@ -50,6 +50,7 @@ OptionGroup AdapterOptionGroup(RuntimeOptions& o) {
         "folder whose sub-folders are PEFT adapters; also the jail of loads by HTTP"},
        AdaptersRootOptionRow(o.adapters_roots),
        AdapterTextOptionRow(o.adapter_text),
+       StrictTargetsOptionRow(o.strict_targets),
        AdaptersMaxOptionRow(o.limits.adapters_max),
        {"adapters-listed-max", Number(o.adapters_listed_max, Between(1, 1 << 24)),
         "adapters that requests may ask for"},
@@ -118,6 +119,12 @@ Option AdaptersRootOptionRow(std::vector<std::string>& roots) {
       "adapters-root", Texts(roots),
       "a further folder that links of adapters may lead into, a hub's cache for example; may be "
       "repeated"};
+}
+
+Option StrictTargetsOptionRow(bool& strict_targets) {
+  return {"strict-targets", Switch(strict_targets),
+          "refuse an adapter whose target_modules has a name that names nothing in the model; "
+          "without, such names are skipped, as PEFT does it, and the log names them"};
 }
 
 Option AdaptersMaxOptionRow(int32_t& adapters_max) {

@@ -75,7 +75,8 @@ struct RuntimeOptions {
   std::string adapters;                     // folder of PEFT folders; "" for none
   std::vector<std::string> adapters_roots;  // further folders that links of adapters may lead into
   AdapterTextUse adapter_text = AdapterTextUse::kAdapter;
-  std::string model_name;  // "" for the folder's name
+  bool strict_targets = false;  // PeftConfig::strict_targets
+  std::string model_name;       // "" for the folder's name
   DeviceChoice device;
   std::optional<DType> dtype;  // none: the checkpoint's
   WeightsKept weights = WeightsKept::kAuto;
@@ -120,6 +121,7 @@ Option DTypeOptionRow(std::optional<DType>& dtype);
 Option ContextOptionRow(int32_t& context_tokens_max);
 Option SequencesOptionRow(int32_t& sequences_max);
 Option AdaptersRootOptionRow(std::vector<std::string>& roots);
+Option StrictTargetsOptionRow(bool& strict_targets);
 Option AdaptersMaxOptionRow(int32_t& adapters_max);
 Option PoolGibOptionRow(double& pool_gib);
 // The flag, and the key of --tune that has all ways.

@@ -32,6 +32,8 @@ struct AdapterFacts {
   AdapterTextPtr text;            // what it says of texts
   bool leaves_texts_out = false;  // its folder has such files, of which its hash does not know
   bool changes_nothing = false;   // the base answers in its place
+  // What its folder asks for or holds and is not served, which changes no answer; "": nothing.
+  std::string left_out;
 };
 
 // PEFT folders into the host's memory. Any thread.
