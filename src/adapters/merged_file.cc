@@ -3,12 +3,14 @@
 #include <algorithm>
 #include <atomic>
 #include <cstring>
+#include <map>
 #include <utility>
 
 #include "adapters/peft_modules.h"
 #include "base/file.h"
 #include "model/lora_module.h"
 #include "model/tensor_rows.h"
+#include "model/wrapper.h"
 
 namespace graft {
 namespace {
@@ -142,13 +144,18 @@ Status CheckNotCut(const SafetensorsFile& file) {
 
 Result<AddedToWeights> MatchAddedWeights(const SafetensorsFile& file, const PeftConfig& peft,
                                          const ModelConfig& model, const SafetensorsSet& base) {
-  ASSIGN_OR_RETURN(const std::vector<LoraTarget> targets, ResolveLoraTargets(peft, model));
+  ASSIGN_OR_RETURN(const std::vector<LoraTarget> targets, LoraTargetsOf(file, peft, model));
   ASSIGN_OR_RETURN(const std::vector<LoraTensors> tensors,
                    MatchLoraTensors(file, targets, peft, model));
+  std::map<std::string, std::string> stored;
+  if (model.wrapper != nullptr) {
+    ASSIGN_OR_RETURN(stored, StoredTextNames(base.Names()));
+  }
   AddedToWeights added;
   for (size_t i = 0; i < targets.size(); ++i) {
     const LoraTarget& target = targets[i];
-    const std::string name = LoraModulePath(model, target.layer, target.module) + ".weight";
+    std::string name = LoraModulePath(model, target.layer, target.module) + ".weight";
+    if (stored.contains(name)) name = stored[name];
     std::vector<AddedRows>& rows = added[name];
     if (rows.empty()) {
       const StoredProjection& projection = StoredProjectionOf(model, target.module);

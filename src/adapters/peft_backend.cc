@@ -30,6 +30,7 @@ struct LoadedAdapter {
   std::vector<int32_t> invocation_tokens;  // see AdapterFacts
   AdapterTextPtr text = nullptr;
   bool leaves_texts_out = false;  // see AdapterFacts
+  int64_t num_tower_tensors = 0;  // that ModelConfig::text_only leaves out
   // Under way over the weights, so that it goes before them; to be finished before anybody may use
   // these.
   std::optional<LoraSelfTest> test;
@@ -117,6 +118,11 @@ Result<LoadedAdapter> LoadLora(const PeftFolder& folder, SafetensorsFile file,
   Result<LoraWeights> weights =
       LoraWeights::Load(file, *peft, config, context.types.adapters, context.help.crew);
   if (!weights.ok()) return weights.status().WithContext(folder.path);
+  const std::vector<std::string> towers = TowerTensors(file, config);
+  if (!towers.empty()) {
+    LOG_WARN("{}: {} tensors are of towers of {} and are left out (--text-only): {}{}", folder.path,
+             towers.size(), ClassNameOf(config), towers.front(), towers.size() > 1 ? ", ..." : "");
+  }
   Result<LoraSelfTest> test =
       LoraSelfTest::Begin(std::move(file), *peft, config, *weights, context.help.crew);
   if (!test.ok()) return test.status().WithContext(folder.path);
@@ -125,6 +131,7 @@ Result<LoadedAdapter> LoadLora(const PeftFolder& folder, SafetensorsFile file,
                        .peft_version = peft->peft_version,
                        .weights = std::move(*weights),
                        .invocation_tokens = peft->invocation_tokens,
+                       .num_tower_tensors = static_cast<int64_t>(towers.size()),
                        .test = std::move(*test)};
 }
 
@@ -426,6 +433,7 @@ Result<OrderedJson> InspectAdapter(const std::string& path, const ModelConfig& c
   if (!adapter.invocation_tokens.empty()) {
     json["alora_invocation_tokens"] = adapter.invocation_tokens;
   }
+  if (adapter.num_tower_tensors > 0) json["tower_tensors_left_out"] = adapter.num_tower_tensors;
   TellText(adapter.text, &json);
   json["changes_nothing"] = DoesNothing(adapter.weights, config);
   TellModules(lora, config, &json);

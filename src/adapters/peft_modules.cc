@@ -64,9 +64,9 @@ class ModuleSet {
     return set;
   }
   static Result<ModuleSet> Make(const ModelConfig& model, const DefaultTargets&, uint64_t) {
-    if (!FamilyOf(model.architecture).has_peft_default) {
+    if (model.wrapper != nullptr || !FamilyOf(model.architecture).has_peft_default) {
       return InvalidArgumentError("is not given, and PEFT has no default for " +
-                                  std::string(ArchitectureName(model.architecture)));
+                                  std::string(ClassNameOf(model)));
     }
     ModuleSet set;
     set.names_ = {"q_proj", "v_proj"};
@@ -233,11 +233,12 @@ std::string ProjectionNames(const ModelConfig& model) {
 }
 
 // Every name of target_modules must mean something: what a config asks for is never ignored.
-Status CheckNames(const ModuleNames& targets, const ModelConfig& model) {
+Status CheckNames(const ModuleNames& targets, const ModelConfig& model,
+                  std::string_view text_prefix) {
   std::vector<std::string> paths;
   for (int32_t layer = 0; layer < model.num_layers; ++layer) {
     for (const StoredProjection& projection : StoredProjections(model)) {
-      paths.push_back(LoraModulePath(model, layer, projection.first));
+      paths.push_back(ClassModulePath(model, layer, projection.first, text_prefix));
     }
   }
   for (const std::string& name : targets.names) {
@@ -248,6 +249,8 @@ Status CheckNames(const ModuleNames& targets, const ModelConfig& model) {
                                 ProjectionNames(model) + ") are");
     }
     if (std::any_of(paths.begin(), paths.end(), names_path)) continue;
+    // It may name a module of a tower, of which the file must have no tensor then.
+    if (model.wrapper != nullptr) continue;
     return InvalidArgumentError(
         "\"target_modules\" names \"" + name + "\", but this model's layers 0 to " +
         std::to_string(model.num_layers - 1) + " have " + ProjectionNames(model) + " only");
@@ -318,8 +321,9 @@ class TargetRules {
   PatternTable<double> alphas_;
 };
 
-Status CheckUnserved(const TargetRules& rules) {
-  for (const std::string_view path : kUnservedModules) {
+Status CheckUnserved(const TargetRules& rules, std::string_view text_prefix) {
+  const std::string embedding = std::string(text_prefix) + "embed_tokens";
+  for (const std::string_view path : {kUnservedModules[0], std::string_view(embedding)}) {
     ASSIGN_OR_RETURN(const bool targeted, rules.Targets(path));
     if (targeted) {
       return UnimplementedError("\"target_modules\" matches \"" + std::string(path) +
@@ -350,17 +354,19 @@ Status NoTargetError(const PeftConfig& config, int32_t num_layers) {
 }  // namespace
 
 Result<std::vector<LoraTarget>> ResolveLoraTargets(const PeftConfig& config,
-                                                   const ModelConfig& model) {
+                                                   const ModelConfig& model,
+                                                   std::string_view text_prefix) {
   CHECK_GT(model.num_layers, 0);
+  if (text_prefix.empty()) text_prefix = ModulePrefixOf(model);
   if (const auto* const names = std::get_if<ModuleNames>(&config.target_modules)) {
-    RETURN_IF_ERROR(CheckNames(*names, model));
+    RETURN_IF_ERROR(CheckNames(*names, model, text_prefix));
   }
   ASSIGN_OR_RETURN(const TargetRules rules, TargetRules::Make(config, model));
-  RETURN_IF_ERROR(CheckUnserved(rules));
+  RETURN_IF_ERROR(CheckUnserved(rules, text_prefix));
   std::vector<LoraTarget> targets;
   for (int32_t layer = 0; layer < model.num_layers; ++layer) {
     for (const StoredProjection& projection : StoredProjections(model)) {
-      const std::string path = LoraModulePath(model, layer, projection.first);
+      const std::string path = ClassModulePath(model, layer, projection.first, text_prefix);
       ASSIGN_OR_RETURN(const bool targeted, rules.Targets(path));
       if (!targeted) continue;
       ASSIGN_OR_RETURN(const bool kept, rules.KeepsLayer(path, layer));

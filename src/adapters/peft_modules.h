@@ -20,8 +20,10 @@ struct LoraTarget {
 };
 
 // Ascending by layer, then module; never empty. A projection that stacks modules makes a target of
-// each, of one rank and scale.
+// each, of one rank and scale. `text_prefix`: how the adapter's class begins the modules' paths
+// (ClassModulePath).
 Result<std::vector<LoraTarget>> ResolveLoraTargets(const PeftConfig& config,
-                                                   const ModelConfig& model);
+                                                   const ModelConfig& model,
+                                                   std::string_view text_prefix = "");
 
 }  // namespace graft

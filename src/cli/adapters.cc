@@ -29,6 +29,7 @@ struct AdaptersOptions {
   std::vector<std::string> roots;
   std::optional<DType> dtype;  // none: the checkpoint's
   AdapterTextUse text = AdapterTextUse::kAdapter;
+  bool text_only = false;
   std::vector<std::string> paths;  // of inspect and verify
   std::string adapter;             // of merge, its name
   std::string out;                 // of merge
@@ -52,6 +53,7 @@ Result<Target> LoadTarget(const AdaptersOptions& options) {
   }
   Target target;
   ASSIGN_OR_RETURN(target.config, LoadModelConfig(options.model));
+  target.config.text_only = options.text_only;
   target.dtype = ServingDType(target.config, options.dtype);
   target.texts = MakeAdapterTextHooks(options.text, options.model, target.config);
   return target;
@@ -269,14 +271,16 @@ Command AdaptersCommand() {
   const Option model{"model", ModelFolder(options->model), "HF folder of the base model"};
   const Option dtype = DTypeOptionRow(options->dtype);
   const Option text = AdapterTextOptionRow(options->text);
+  const Option text_only = TextOnlyOptionRow(options->text_only);
   Option paths{.name = "paths",
                .target = Texts(options->paths),
                .help = "PEFT folders",
                .is_positional = true};
-  const Command verify = Action("verify",
-                                "Load each adapter, run its self-test, and say why it is refused.\n"
-                                "  graft adapters verify --model DIR --adapters DIR",
-                                options, {paths, folder, roots, model, dtype, text}, RunVerify);
+  const Command verify =
+      Action("verify",
+             "Load each adapter, run its self-test, and say why it is refused.\n"
+             "  graft adapters verify --model DIR --adapters DIR",
+             options, {paths, folder, roots, model, dtype, text, text_only}, RunVerify);
   const Command merge = Action(
       "merge",
       "Write a model that has an adapter merged into its weights.\n"
@@ -287,7 +291,8 @@ Command AdaptersCommand() {
        {"adapter", Text(options->adapter), "the adapter's name in --adapters"},
        {"out", Text(options->out), "the new model's folder, which is not there yet or is empty"},
        model,
-       text},
+       text,
+       text_only},
       RunMerge);
   paths.is_required = true;
   return {.name = "adapters",
@@ -295,11 +300,11 @@ Command AdaptersCommand() {
           .subcommands = {Action("list",
                                  "A line for each adapter of a folder.\n"
                                  "  graft adapters list --model DIR --adapters DIR",
-                                 options, {folder, roots, model, dtype, text}, RunList),
+                                 options, {folder, roots, model, dtype, text, text_only}, RunList),
                           Action("inspect",
                                  "Everything about an adapter, as JSON.\n"
                                  "  graft adapters inspect --model DIR ADAPTER_DIR",
-                                 options, {paths, model, dtype, text}, RunInspect),
+                                 options, {paths, model, dtype, text, text_only}, RunInspect),
                           verify, merge}};
 }
 

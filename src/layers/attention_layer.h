@@ -16,6 +16,7 @@ namespace graft {
 struct RopeAngles {
   const float* cos = nullptr;
   const float* sin = nullptr;
+  const float* query_scale = nullptr;  // [positions]; null: queries are not scaled
 };
 
 // What a backward needs of a layer's attention, of LayerContext::activations.

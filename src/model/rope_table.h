@@ -31,11 +31,14 @@ class RopeTable {
   int32_t num_positions() const { return num_positions_; }
   const float* cos() const { return cos_.as<float>(); }  // [num_positions, rotary_dim / 2]
   const float* sin() const { return sin_.as<float>(); }
+  // [num_positions], of queries alone; null: they are not scaled (RopeConfig::query_beta).
+  const float* query_scale() const { return query_scale_.as<float>(); }
 
  private:
   int32_t num_positions_;
   Buffer cos_;
   Buffer sin_;
+  Buffer query_scale_;
 };
 
 // Bytes of all of the model's tables.

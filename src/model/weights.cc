@@ -5,6 +5,7 @@
 #include <bit>
 #include <cmath>
 #include <cstring>
+#include <map>
 #include <set>
 #include <string_view>
 
@@ -13,6 +14,7 @@
 #include "model/family.h"
 #include "model/safetensors.h"
 #include "model/tensor_rows.h"
+#include "model/wrapper.h"
 #include "tensor/cuda_memory.h"
 
 namespace graft {
@@ -79,9 +81,12 @@ bool IsFinite(const TensorView& tensor, Stream& stream) {
 
 class FileSource : public TensorSource {
  public:
-  FileSource(const SafetensorsSet& files, Stream& stream) : files_(files), stream_(stream) {}
+  // `stored`: names in the files of tensors that have others there (StoredTextNames).
+  FileSource(const SafetensorsSet& files, std::map<std::string, std::string> stored, Stream& stream)
+      : files_(files), stored_(std::move(stored)), stream_(stream) {}
 
-  Result<TensorView> Get(const std::string& name, const std::vector<int64_t>& shape) override {
+  Result<TensorView> Get(const std::string& of_family, const std::vector<int64_t>& shape) override {
+    const std::string& name = StoredName(of_family);
     ASSIGN_OR_RETURN(TensorView tensor, files_.Tensor(name));
     if (tensor.shape != shape) {
       return InvalidArgumentError("tensor " + name + " has shape " + SizesText(tensor.shape) +
@@ -98,14 +103,21 @@ class FileSource : public TensorSource {
   }
   Status Check(const std::string& name, const TensorView& used) override {
     if (IsFinite(used, stream_)) return OkStatus();
-    return DataLossError("tensor " + name + " holds NaN or Inf; the file is damaged");
+    return DataLossError("tensor " + StoredName(name) + " holds NaN or Inf; the file is damaged");
   }
-  bool Has(const std::string& name) const override { return files_.Contains(name); }
+  bool Has(const std::string& name) const override { return files_.Contains(StoredName(name)); }
 
+  // Of a name in the files.
   bool used(const std::string& name) const { return used_.contains(name); }
 
  private:
+  const std::string& StoredName(const std::string& name) const {
+    const auto found = stored_.find(name);
+    return found == stored_.end() ? name : found->second;
+  }
+
   const SafetensorsSet& files_;
+  const std::map<std::string, std::string> stored_;
   Stream& stream_;
   std::set<std::string> used_;
 };
@@ -238,8 +250,8 @@ class Builder {
       return Buffer();
     }
     LOG_WARN(
-        "config.json says tie_word_embeddings, but the files' {} differs from {}: both are used as "
-        "they are",
+        "config.json, or the default of its class, says tie_word_embeddings, but the files' {} "
+        "differs from {}: both are used as they are",
         kHeadName, kEmbeddingName);
     return head;
   }
@@ -423,18 +435,27 @@ class Builder {
 Status CheckUnused(const SafetensorsSet& files, const FileSource& source,
                    const ModelConfig& config) {
   std::vector<std::string> foreign;
+  std::vector<std::string> of_towers;
   for (const std::string& name : files.Names()) {
     if (source.used(name)) continue;
     // A table of frequencies that old checkpoints carry; computed here.
     if (name.ends_with("rotary_emb.inv_freq")) continue;
-    const bool is_ours = name.starts_with("model.layers.") || name.starts_with("model.norm.") ||
-                         name.starts_with("model.embed_tokens.") || name.starts_with("lm_head.");
+    const bool is_ours = config.wrapper != nullptr ? TextNameOf(name).has_value()
+                                                   : name.starts_with("model.layers.") ||
+                                                         name.starts_with("model.norm.") ||
+                                                         name.starts_with("model.embed_tokens.") ||
+                                                         name.starts_with("lm_head.");
     if (is_ours) {
       return UnimplementedError("tensor " + name + " is in the files, but a " +
-                                std::string(ArchitectureName(config.architecture)) +
+                                std::string(ClassNameOf(config)) +
                                 " of this config.json has no such tensor");
     }
-    foreign.push_back(name);
+    (config.wrapper != nullptr && IsOfTower(name) ? of_towers : foreign).push_back(name);
+  }
+  if (!of_towers.empty()) {
+    LOG_INFO("the text of {} is served: {} tensors of its towers are not read ({}{})",
+             ClassNameOf(config), of_towers.size(), of_towers.front(),
+             of_towers.size() > 1 ? ", ..." : "");
   }
   if (!foreign.empty()) {
     LOG_WARN("{} tensors belong to no part of the model and are not read: {}{}", foreign.size(),
@@ -507,7 +528,11 @@ Result<ModelWeights> LoadWeights(const std::string& model_dir, const ModelConfig
     return UnimplementedError("the CPU does not serve in fp16; it serves fp32 and bf16");
   }
   ASSIGN_OR_RETURN(const SafetensorsSet files, SafetensorsSet::Open(model_dir));
-  FileSource source(files, stream);
+  std::map<std::string, std::string> stored;
+  if (config.wrapper != nullptr) {
+    ASSIGN_OR_RETURN(stored, StoredTextNames(files.Names()));
+  }
+  FileSource source(files, std::move(stored), stream);
   Result<ModelWeights> weights = Builder(config, shard, types, source, stream, progress).Build();
   if (!weights.ok()) return weights;
   RETURN_IF_ERROR(CheckUnused(files, source, config));

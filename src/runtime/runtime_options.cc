@@ -50,6 +50,7 @@ OptionGroup AdapterOptionGroup(RuntimeOptions& o) {
         "folder whose sub-folders are PEFT adapters; also the jail of loads by HTTP"},
        AdaptersRootOptionRow(o.adapters_roots),
        AdapterTextOptionRow(o.adapter_text),
+       TextOnlyOptionRow(o.text_only),
        AdaptersMaxOptionRow(o.limits.adapters_max),
        {"adapters-listed-max", Number(o.adapters_listed_max, Between(1, 1 << 24)),
         "adapters that requests may ask for"},
@@ -118,6 +119,12 @@ Option AdaptersRootOptionRow(std::vector<std::string>& roots) {
       "adapters-root", Texts(roots),
       "a further folder that links of adapters may lead into, a hub's cache for example; may be "
       "repeated"};
+}
+
+Option TextOnlyOptionRow(bool& text_only) {
+  return {"text-only", Boolean(text_only),
+          "of adapters of models that see, leave out what they have for towers and what joins "
+          "these to the text; otherwise such adapters are refused"};
 }
 
 Option AdaptersMaxOptionRow(int32_t& adapters_max) {

@@ -61,6 +61,7 @@ struct RuntimeOptions {
   std::string adapters;                     // folder of PEFT folders; "" for none
   std::vector<std::string> adapters_roots;  // further folders that links of adapters may lead into
   AdapterTextUse adapter_text = AdapterTextUse::kAdapter;
+  bool text_only = false;  // ModelConfig::text_only
   std::string model_name;  // "" for the folder's name
   DeviceChoice device;
   std::optional<DType> dtype;           // none: the checkpoint's
@@ -105,6 +106,7 @@ Option DTypeOptionRow(std::optional<DType>& dtype);
 Option ContextOptionRow(int32_t& context_tokens_max);
 Option SequencesOptionRow(int32_t& sequences_max);
 Option AdaptersRootOptionRow(std::vector<std::string>& roots);
+Option TextOnlyOptionRow(bool& text_only);
 Option AdaptersMaxOptionRow(int32_t& adapters_max);
 Option PoolGibOptionRow(double& pool_gib);
 // The flag, and the key of --tune that has all ways.
