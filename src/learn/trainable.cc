@@ -27,14 +27,16 @@ Status CheckTrainable(const ModelConfig& config, const Device& device) {
   if (HasFusedProjections(config)) {
     return NotTrainable("fused projections (qkv_proj, gate_up_proj)");
   }
-  for (const RopeConfig& rope : config.ropes) {
-    if (rope.query_beta == 0.0 || config.context_tokens_max <= rope.original_tokens) continue;
-    return NotTrainable("contexts above " + std::to_string(rope.original_tokens) +
-                        " tokens, from which this model's queries are scaled "
-                        "(llama_4_scaling_beta); set --context-tokens-max to at most that");
-  }
   CHECK(config.lora_targets.data() == kDenseTargets.data()) << "targets that learning cannot name";
   return OkStatus();
+}
+
+int32_t TrainableContext(const ModelConfig& config) {
+  int32_t tokens = config.context_tokens_max;
+  for (const RopeConfig& rope : config.ropes) {
+    if (rope.query_beta != 0.0) tokens = std::min(tokens, rope.original_tokens);
+  }
+  return tokens;
 }
 
 Status CheckTrainableOnGpu(const ModelConfig& config, DType dtype, const Device& device) {

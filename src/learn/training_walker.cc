@@ -149,8 +149,7 @@ TrainingWalker::TrainingWalker(const ModelConfig& config, const ModelWeights& we
   for (size_t i = 0; i < config.layers.size(); ++i) {
     const RopeTable& rope = ropes_[static_cast<size_t>(config.layers[i].rope)];
     attention_.emplace_back(context_, static_cast<int32_t>(i), 0, config.layers[i],
-                            weights.layers[i],
-                            RopeAngles{rope.cos(), rope.sin(), rope.query_scale()});
+                            weights.layers[i], rope.angles());
     for (int product = 0; product < kLayerProducts; ++product) {
       const auto which = static_cast<LayerProduct>(product);
       projections_.emplace_back(context_, static_cast<int32_t>(i), which,

@@ -6,6 +6,7 @@
 #include <functional>
 #include <vector>
 
+#include "layers/attention_layer.h"
 #include "model/config.h"
 #include "tensor/buffer.h"
 #include "tensor/stream.h"
@@ -33,6 +34,7 @@ class RopeTable {
   const float* sin() const { return sin_.as<float>(); }
   // [num_positions], of queries alone; null: they are not scaled (RopeConfig::query_beta).
   const float* query_scale() const { return query_scale_.as<float>(); }
+  RopeAngles angles() const { return {cos(), sin(), query_scale()}; }
 
  private:
   int32_t num_positions_;

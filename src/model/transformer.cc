@@ -68,7 +68,7 @@ std::vector<Block> MakeBlocks(const ModelConfig& config, const ModelWeights& wei
     const RopeTable& rope = ropes[static_cast<size_t>(spec.rope)];
     blocks.emplace_back(context, static_cast<int32_t>(i),
                         NumKvLayers(std::span(config.layers).first(i)), spec, weights.layers[i],
-                        RopeAngles{rope.cos(), rope.sin(), rope.query_scale()});
+                        rope.angles());
   }
   return blocks;
 }
