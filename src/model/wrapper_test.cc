@@ -65,8 +65,9 @@ Json Gemma3() {
 }
 
 TEST(WrapperConfigTest, SizesThatAreAbsentAreTheClasss) {
-  const ModelConfig gemma =
-      Parsed(With(Gemma3(), {{"eos_token_id", {1, 106}}, {"torch_dtype", "bfloat16"}}));
+  Json json = With(Gemma3(), {{"eos_token_id", {1, 106}}, {"torch_dtype", "bfloat16"}});
+  json["text_config"].update({{"eos_token_id", 1}, {"dtype", "float32"}});
+  const ModelConfig gemma = Parsed(json);
   EXPECT_EQ(gemma.architecture, Architecture::kGemma3);
   EXPECT_EQ(ClassNameOf(gemma), "Gemma3ForConditionalGeneration");
   EXPECT_EQ(Sizes(gemma), (std::vector<int64_t>{262208, 2560, 10240, 34, 8, 4, 256, 131072}));

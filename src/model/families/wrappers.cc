@@ -105,10 +105,11 @@ constexpr std::string_view kModelParts[] = {"layers.", "norm.", "embed_tokens."}
 constexpr std::string_view kHead = "lm_head.";
 constexpr std::string_view kWrappedHead = "language_model.lm_head.";
 
-// What may stand beside text_config, and is the text's where that does not say it.
-constexpr const char* kOuterFields[] = {"_name_or_path", "bos_token_id", "compression_config",
-                                        "dtype",         "eos_token_id", "quantization_config",
-                                        "torch_dtype"};
+// What may stand beside text_config. It then goes before what text_config says, which for some of
+// these is only its class's default.
+constexpr const char* kOuterFields[] = {
+    "_name_or_path", "bos_token_id", "compression_config", "eos_token_id", "quantization_config",
+    "torch_dtype",   "dtype"};
 // What flat configs have besides the text's fields.
 constexpr const char* kTowerFields[] = {"vision_config", "audio_config"};
 
@@ -215,9 +216,10 @@ Result<Json> TextConfigOf(const ModelWrapper& wrapper, const Json& json) {
     // A null is a size's absence, and what other fields mean by it.
     if (!value.is_null() || !text->contains(key)) (*text)[key] = value;
   }
+  if (outer.Find("torch_dtype") != nullptr) text->erase("dtype");
   for (const char* const key : kOuterFields) {
     const Json* const value = outer.Find(key);
-    if (value != nullptr && fields.Find(key) == nullptr) (*text)[key] = *value;
+    if (value != nullptr) (*text)[key] = *value;
   }
   for (const char* const key : kTowerFields) text->erase(key);
   if (wrapper.mixes_positions) {
