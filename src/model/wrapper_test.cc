@@ -161,7 +161,7 @@ TEST(WrapperConfigTest, EqualPositionsArePlainRope) {
   // Elsewhere nothing mixes positions.
   Json llava = Wrapper("LlavaForConditionalGeneration", "llava",
                        {{"model_type", "qwen2"}, {"rope_scaling", {{"type", "mrope"}}}});
-  EXPECT_THAT(WrapperRefusal(llava), HasSubstr("text_config.rope_scaling.rope_type \"mrope\""));
+  EXPECT_THAT(WrapperRefusal(llava), HasSubstr("rope_scaling.rope_type \"mrope\""));
 }
 
 TEST(WrapperConfigTest, QueriesOfMinistral3AreScaled) {
@@ -186,7 +186,7 @@ TEST(WrapperConfigTest, QueriesOfMinistral3AreScaled) {
   Json without = text;
   without["rope_parameters"].erase("llama_4_scaling_beta");
   EXPECT_THAT(WrapperRefusal(Wrapper("Mistral3ForConditionalGeneration", "mistral3", without)),
-              HasSubstr("text_config.rope_parameters.llama_4_scaling_beta is missing"));
+              HasSubstr("rope_parameters.llama_4_scaling_beta is missing"));
   Json mistral = text;
   mistral["model_type"] = "mistral";
   EXPECT_THAT(WrapperRefusal(Wrapper("Mistral3ForConditionalGeneration", "mistral3", mistral)),
