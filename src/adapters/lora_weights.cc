@@ -71,7 +71,8 @@ std::optional<TensorAddress> ParseTensorName(const ModelConfig& model, std::stri
 // see, and trainers that save without PEFT put other words in front. "" if it is no such tensor.
 std::string PeftNameOf(const ModelConfig& model, std::string_view name) {
   const size_t layers = name.find("layers.");
-  if (layers == name.npos) return "";
+  const bool is_ours = !name.starts_with(kPrefix) || !IsOfTower(name.substr(kPrefix.size()));
+  if (layers == name.npos || !is_ours) return "";
   std::string renamed = std::string(kPrefix) + "model." + std::string(name.substr(layers));
   constexpr std::string_view kCompiled = "_orig_mod.";
   for (size_t at = 0; (at = renamed.find(kCompiled)) != renamed.npos;) {

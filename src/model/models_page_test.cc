@@ -31,14 +31,19 @@ std::string ModulesText(const ModelFamily& family) {
   return Joined(family.projections, ", ", name);
 }
 
+std::string RopesText(const ModelFamily& family) {
+  const auto name = [](const RopeType& type) { return Code(type.name); };
+  return Joined(family.rope_types.all, ", ", name);
+}
+
 std::string FamilyRows() {
   std::string rows =
       "| class | `model_type` | biases | RoPE besides `default` | modules of adapters |\n"
       "|---|---|---|---|---|\n";
   for (const ModelFamily* const family : ModelFamilies()) {
     rows += "| " + Code(family->name) + " | " + Code(family->model_type) + " | " +
-            BiasesText(*family) + " | " + std::string(family->rope_types.text) + " | " +
-            ModulesText(*family) + " |\n";
+            BiasesText(*family) + " | " + RopesText(*family) + " | " + ModulesText(*family) +
+            " |\n";
   }
   return rows;
 }
