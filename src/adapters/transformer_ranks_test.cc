@@ -80,7 +80,8 @@ INSTANTIATE_TEST_SUITE_P(
     ::testing::Combine(::testing::Values("llama", "llama3-rope", "mistral-window", "qwen2", "qwen3",
                                          "gemma", "gemma2", "gemma3", "granite", "phi3-longrope",
                                          "smollm3", "gemma3-wrapper", "mistral3", "ministral3",
-                                         "qwen2-vl", "qwen25-vl", "qwen3-vl", "llava", "smolvlm"),
+                                         "qwen2-vl", "qwen25-vl", "qwen3-vl", "llava", "llava-next",
+                                         "idefics3", "smolvlm"),
                        ::testing::Values(1, 2, 4), ::testing::Values(DType::kF32, DType::kBF16)),
     [](const auto& info) {
       std::string name = std::get<0>(info.param);

@@ -395,7 +395,7 @@ TEST(ChatRequestTest, PartsOfEarlierAnswersAreRead) {
                     "messages[0].content[0].type");
 }
 
-// Of models that see the text is served alone.
+// Models that see are asked by text alone.
 TEST(ChatRequestTest, ImagesAndSoundAreRefusedByName) {
   for (const char* const type : {"image_url", "input_image", "image", "video_url", "input_audio"}) {
     const auto request = Chat(std::string(R"({"model":"m","messages":[{"role":"user","content":[

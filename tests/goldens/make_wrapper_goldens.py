@@ -133,6 +133,19 @@ GOLDENS = {
         ),
         APART,
     ),
+    "llava-next": (
+        lambda: transformers.LlavaNextConfig(
+            text_config=transformers.MistralConfig(**SMALL, sliding_window=8),
+            vision_config=transformers.CLIPVisionConfig(**TOWER, projection_dim=8), **TOKENS,
+        ),
+        BY_REGEX,
+    ),
+    "idefics3": (
+        lambda: transformers.Idefics3Config(
+            text_config=transformers.LlamaConfig(**SMALL), vision_config=TOWER, image_token_id=100
+        ),
+        APART | {"target_modules": r".*text_model.*_proj"},
+    ),
     "smolvlm": (
         lambda: transformers.SmolVLMConfig(
             text_config=transformers.LlamaConfig(**SMALL), vision_config=TOWER, image_token_id=100
