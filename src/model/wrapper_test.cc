@@ -95,6 +95,11 @@ TEST(WrapperConfigTest, SizesThatAreAbsentAreTheClasss) {
   EXPECT_EQ(next.architecture, Architecture::kMistral);
   EXPECT_EQ(Sizes(next), (std::vector<int64_t>{32064, 4096, 14336, 32, 32, 8, 128, 32768}));
   EXPECT_EQ(next.widest_window(), 0);
+  // A null is none of the class's numbers: as many KV heads as heads.
+  const ModelConfig null =
+      Parsed(Wrapper("Qwen2VLForConditionalGeneration", "qwen2_vl",
+                     {{"model_type", "qwen2_vl_text"}, {"num_key_value_heads", nullptr}}));
+  EXPECT_EQ(Sizes(null), (std::vector<int64_t>{152064, 8192, 29568, 80, 64, 64, 128, 32768}));
   // Nothing says what it is: a LLaVA's is Llama.
   EXPECT_EQ(Parsed(Wrapper("LlavaForConditionalGeneration", "llava", Json::object())).architecture,
             Architecture::kLlama);

@@ -2,8 +2,6 @@
 #include "model/wrapper.h"
 
 #include <algorithm>
-#include <array>
-#include <cmath>
 
 #include "base/check.h"
 #include "base/json.h"
@@ -13,7 +11,8 @@
 namespace graft {
 namespace {
 
-// Where a published text_config of LLaVA says no more than its model_type, these are its sizes.
+// What HF's classes of text_config take for sizes that are absent, and for other numbers where
+// these differ from the family's own.
 constexpr std::string_view kLlamaAbsent = R"({"vocab_size": 32000, "hidden_size": 4096,
     "intermediate_size": 11008, "num_hidden_layers": 32, "num_attention_heads": 32,
     "max_position_embeddings": 2048})";
@@ -34,7 +33,6 @@ constexpr std::string_view kQwen2VlAbsent = R"({"vocab_size": 152064, "hidden_si
 constexpr std::string_view kQwen3VlAbsent = R"({"vocab_size": 151936, "hidden_size": 4096,
     "intermediate_size": 22016, "num_hidden_layers": 32, "num_attention_heads": 32,
     "num_key_value_heads": 32, "max_position_embeddings": 128000, "rope_theta": 500000.0})";
-
 constexpr std::string_view kMinistral3Absent = R"({"vocab_size": 131072, "hidden_size": 4096,
     "intermediate_size": 14336, "num_hidden_layers": 34, "num_attention_heads": 32,
     "num_key_value_heads": 8, "max_position_embeddings": 262144})";
@@ -212,10 +210,8 @@ Result<Json> TextConfigOf(const ModelWrapper& wrapper, const Json& json) {
   ASSIGN_OR_RETURN(const WrappedText* const kind, FindText(wrapper, fields));
   Result<Json> text = ParseJson(kind->absent);
   CHECK(text.ok()) << text.status().ToString();
-  for (const auto& [key, value] : given.items()) {
-    // A null is a size's absence, and what other fields mean by it.
-    if (!value.is_null() || !text->contains(key)) (*text)[key] = value;
-  }
+  // A null counts: it means what the family takes where a field is absent.
+  text->update(given);
   if (outer.Find("torch_dtype") != nullptr) text->erase("dtype");
   for (const char* const key : kOuterFields) {
     const Json* const value = outer.Find(key);
