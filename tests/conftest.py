@@ -50,7 +50,8 @@ def copy_golden_model(name, folder):
     """A model of tests/goldens as a folder that can be served, whose words are letters."""
     source = ROOT / "tests" / "goldens" / name
     shutil.copytree(source, folder, ignore=shutil.ignore_patterns("adapter", "golden.safetensors"))
-    vocab_size = json.loads((source / "config.json").read_text())["vocab_size"]
+    config = json.loads((source / "config.json").read_text())
+    vocab_size = config.get("text_config", config)["vocab_size"]
     (folder / "tokenizer.json").write_text(json.dumps(letter_tokenizer(vocab_size)))
 
 

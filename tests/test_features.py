@@ -279,7 +279,7 @@ def worst_difference(server, model, ids, logits):
 @pytest.mark.parametrize(("name", "dtype"), table("Models and dtypes"))
 def test_models_and_dtypes(name, dtype, tmp_path):
     cell = table("Models and dtypes")[name, dtype]
-    server = golden_server(tmp_path, name, dtype)
+    server = golden_server(tmp_path, name, dtype, "--text-only")
     if cell.startswith("refused"):
         with pytest.raises(RuntimeError) as failure:
             server.start()

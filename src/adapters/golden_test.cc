@@ -66,11 +66,17 @@ std::string NameOf(const Arithmetic& arithmetic) {
 // A model folder, loaded with everything that it takes to run it.
 struct Model {
   Model(const std::string& dir, DType dtype, Stream& stream, int32_t adapters_max)
-      : config(*LoadModelConfig(dir)),
+      : config(TextOf(dir)),
         weights(std::move(*LoadWeights(dir, config, TypesOf(dtype, stream.device), stream))),
         loras(config, adapters_max, stream.device) {}
 
-  ModelConfig config;
+  static ModelConfig TextOf(const std::string& dir) {
+    ModelConfig config = *LoadModelConfig(dir);
+    config.text_only = true;
+    return config;
+  }
+
+  const ModelConfig config;
   ModelWeights weights;
   LoraStore loras;
 };
@@ -128,17 +134,24 @@ TEST_P(GoldenTest, LogitsOfBaseAndAdapter) {
   const std::vector<int32_t> tokens = Values<int32_t>(golden, "input_ids");
 
   TestSession session(model.config, model.weights, device.stream());
+  const auto base = Values<float>(golden, "logits_base");
+  const auto adapter = Values<float>(golden, "logits_adapter");
+  std::vector<float> both = base;
+  both.insert(both.end(), adapter.begin(), adapter.end());
+  const LoraTable lora = TableOf(model.loras);
   Differences differences[] = {
-      Compare(session.Step({{0, tokens, -1}}), Values<float>(golden, "logits_base")),
-      Compare(session.Step({{1, tokens, 0}}, TableOf(model.loras)),
-              Values<float>(golden, "logits_adapter"))};
+      Compare(session.Step({{0, tokens, -1}}), base),
+      Compare(session.Step({{1, tokens, 0}}, lora), adapter),
+      Compare(session.Step({{2, tokens, -1}, {3, tokens, 0}}, lora), both)};
   for (Differences& difference : differences) {
     // These models have random weights, which enlarge rounding errors more than trained ones do, so
     // 16-bit types are held to the mean error. Logits are around 1.4.
     const double error_max = arithmetic.logprob_error_max;
     EXPECT_LT(difference.Quantile(1.0), dtype == DType::kF32 ? error_max : 3.0 * error_max);
     EXPECT_LT(difference.Rms(), error_max / 3.0);
-    RecordProperty(&difference == differences ? "base" : "adapter",
+    RecordProperty(&difference == differences       ? "base"
+                   : &difference == differences + 1 ? "adapter"
+                                                    : "both",
                    "rms " + std::to_string(difference.Rms()) + ", largest " +
                        std::to_string(difference.Quantile(1.0)));
   }
@@ -149,7 +162,9 @@ INSTANTIATE_TEST_SUITE_P(
     ::testing::Combine(::testing::Values("llama", "llama-linear-rope", "llama3-rope",
                                          "mistral-window", "qwen2", "qwen2-yarn", "qwen3", "gemma",
                                          "gemma2", "gemma3", "granite", "olmo2", "phi3-longrope",
-                                         "phi3-partial-rotary", "smollm3"),
+                                         "phi3-partial-rotary", "smollm3", "gemma3-wrapper",
+                                         "mistral3", "ministral3", "qwen2-vl", "qwen25-vl",
+                                         "qwen3-vl", "llava", "llava-next", "idefics3", "smolvlm"),
                        ::testing::ValuesIn(kArithmetics)),
     [](const auto& info) {
       std::string name = std::get<0>(info.param);

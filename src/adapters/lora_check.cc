@@ -196,9 +196,9 @@ Status CheckModule(const LoraTensors& tensors, const LoraTarget& target, const M
 }
 
 // Ranks and scales are taken from the config again, because the weights' own are under test.
-Result<std::vector<LoraTarget>> TargetsOf(const PeftConfig& peft, const ModelConfig& model,
-                                          const LoraWeights& weights) {
-  ASSIGN_OR_RETURN(std::vector<LoraTarget> targets, ResolveLoraTargets(peft, model));
+Result<std::vector<LoraTarget>> TargetsOf(const SafetensorsFile& file, const PeftConfig& peft,
+                                          const ModelConfig& model, const LoraWeights& weights) {
+  ASSIGN_OR_RETURN(std::vector<LoraTarget> targets, LoraTargetsOf(file, peft, model));
   if (targets.size() == weights.targets().size()) return targets;
   return InternalError("self-test: loaded " + std::to_string(weights.targets().size()) +
                        " modules, the config targets " + std::to_string(targets.size()));
@@ -220,7 +220,7 @@ struct LoraSelfTest::State {
   // Everything but the file and the batch.
   Status Prepare(const SafetensorsFile& from, const PeftConfig& peft, const ModelConfig& of,
                  const LoraWeights& weights) {
-    ASSIGN_OR_RETURN(targets, TargetsOf(peft, of, weights));
+    ASSIGN_OR_RETURN(targets, TargetsOf(from, peft, of, weights));
     ASSIGN_OR_RETURN(tensors, MatchLoraTensors(from, targets, peft, of));
     model = &of;
     dtype = weights.dtype();

@@ -7,6 +7,7 @@
 #include "adapters/lora_packing.h"
 #include "base/check.h"
 #include "model/tensor_rows.h"
+#include "model/wrapper.h"
 #include "step/adapter_rows.h"
 
 namespace graft {
@@ -25,9 +26,19 @@ constexpr Ending kEndings[] = {{".lora_A.weight", LoraSide::kA},
                                {".lora_A.default.weight", LoraSide::kA},
                                {".lora_B.default.weight", LoraSide::kB}};
 
+// Whether a tensor is of a wrapper's tower.
+bool IsTowerTensor(const ModelConfig& model, std::string_view name) {
+  return model.wrapper != nullptr && name.starts_with(kPrefix) &&
+         IsOfTower(name.substr(kPrefix.size()));
+}
+
 // Why a tensor that is neither A nor B of a projection cannot be applied.
 std::string ForeignReason(const ModelConfig& model, std::string_view name) {
   const auto has = [name](std::string_view part) { return name.find(part) != name.npos; };
+  if (IsTowerTensor(model, name)) {
+    return "is of a tower of " + std::string(ClassNameOf(model)) +
+           ", whose text alone is served; --text-only leaves such tensors out";
+  }
   if (has("lora_magnitude_vector")) return "is a magnitude of DoRA, which is not applied";
   if (has("embed_tokens") || has("lora_embedding_")) {
     return "belongs to the embedding, which adapters cannot change here";
@@ -62,7 +73,8 @@ std::optional<TensorAddress> ParseTensorName(const ModelConfig& model, std::stri
 // see, and trainers that save without PEFT put other words in front. "" if it is no such tensor.
 std::string PeftNameOf(const ModelConfig& model, std::string_view name) {
   const size_t layers = name.find("layers.");
-  if (layers == name.npos) return "";
+  const bool is_ours = !name.starts_with(kPrefix) || !IsOfTower(name.substr(kPrefix.size()));
+  if (layers == name.npos || !is_ours) return "";
   std::string renamed = std::string(kPrefix) + "model." + std::string(name.substr(layers));
   constexpr std::string_view kCompiled = "_orig_mod.";
   for (size_t at = 0; (at = renamed.find(kCompiled)) != renamed.npos;) {
@@ -90,6 +102,7 @@ class TensorIndex {
   }
 
   Status Add(const std::string& name) {
+    if (model_.text_only && IsTowerTensor(model_, name)) return OkStatus();
     const std::optional<TensorAddress> address = ParseTensorName(model_, name);
     if (!address.has_value()) {
       return UnimplementedError("tensor \"" + name + "\" " + ReasonAgainst(model_, name));
@@ -175,8 +188,28 @@ int64_t LoraRowBytes(int64_t elements, DType dtype) {
 
 std::string LoraTensorName(const ModelConfig& model, int32_t layer, LoraModule module,
                            LoraSide side) {
-  return std::string(kPrefix) + LoraModulePath(model, layer, module) +
+  return std::string(kPrefix) + ClassModulePath(model, layer, module) +
          (side == LoraSide::kA ? ".lora_A.weight" : ".lora_B.weight");
+}
+
+Result<std::vector<LoraTarget>> LoraTargetsOf(const SafetensorsFile& file, const PeftConfig& peft,
+                                              const ModelConfig& model) {
+  if (model.wrapper == nullptr) return ResolveLoraTargets(peft, model);
+  std::string_view prefix;
+  for (const auto& [name, entry] : file.entries()) {
+    if (!name.starts_with(kPrefix)) continue;
+    prefix = TextPrefixOf(std::string_view(name).substr(kPrefix.size()));
+    if (!prefix.empty()) break;
+  }
+  return ResolveLoraTargets(peft, model, prefix);
+}
+
+std::vector<std::string> TowerTensors(const SafetensorsFile& file, const ModelConfig& model) {
+  std::vector<std::string> names;
+  for (const auto& [name, entry] : file.entries()) {
+    if (IsTowerTensor(model, name)) names.push_back(name);
+  }
+  return names;
 }
 
 Result<std::vector<LoraTensors>> MatchLoraTensors(const SafetensorsFile& file,
@@ -208,7 +241,7 @@ Result<LoraWeights> LoraWeights::Load(const SafetensorsFile& file, const PeftCon
                                       const ModelConfig& model, DType dtype, WorkCrew* crew) {
   LoraWeights weights;
   weights.dtype_ = dtype;
-  ASSIGN_OR_RETURN(weights.targets_, ResolveLoraTargets(peft, model));
+  ASSIGN_OR_RETURN(weights.targets_, LoraTargetsOf(file, peft, model));
   ASSIGN_OR_RETURN(const std::vector<LoraTensors> tensors,
                    MatchLoraTensors(file, weights.targets_, peft, model));
   weights.LayOut(model);

@@ -40,6 +40,15 @@ struct LoraTensors {
   int64_t b_row = 0;  // of the file's tensor, where B begins
 };
 
+// What the config targets, by the names that the file's modules have: those of a wrapper's text
+// depend on the class that the adapter was trained on (ClassModulePath).
+Result<std::vector<LoraTarget>> LoraTargetsOf(const SafetensorsFile& file, const PeftConfig& peft,
+                                              const ModelConfig& model);
+
+// The file's tensors of a wrapper's towers, which are left out where ModelConfig::text_only says
+// so.
+std::vector<std::string> TowerTensors(const SafetensorsFile& file, const ModelConfig& model);
+
 // The file's tensors, matched with the config's targets and checked for shape against the model;
 // in the order of `targets`. Values are not looked at.
 Result<std::vector<LoraTensors>> MatchLoraTensors(const SafetensorsFile& file,

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cstring>
+#include <map>
 #include <utility>
 
 #include "adapters/peft_modules.h"
@@ -10,6 +11,7 @@
 #include "model/family.h"
 #include "model/lora_module.h"
 #include "model/tensor_rows.h"
+#include "model/wrapper.h"
 
 namespace graft {
 namespace {
@@ -143,7 +145,7 @@ Status CheckNotCut(const SafetensorsFile& file) {
 
 Result<AddedToWeights> MatchAddedWeights(const SafetensorsFile& file, const PeftConfig& peft,
                                          const ModelConfig& model, const SafetensorsSet& base) {
-  ASSIGN_OR_RETURN(const std::vector<LoraTarget> targets, ResolveLoraTargets(peft, model));
+  ASSIGN_OR_RETURN(const std::vector<LoraTarget> targets, LoraTargetsOf(file, peft, model));
   ASSIGN_OR_RETURN(const std::vector<LoraTensors> tensors,
                    MatchLoraTensors(file, targets, peft, model));
   if (FamilyOf(model.architecture).transposes_weights) {
@@ -152,10 +154,15 @@ Result<AddedToWeights> MatchAddedWeights(const SafetensorsFile& file, const Peft
         std::string(ArchitectureName(model.architecture)) +
         " are, are not merged; serve the adapter with graft serve --adapters");
   }
+  std::map<std::string, std::string> stored;
+  if (model.wrapper != nullptr) {
+    ASSIGN_OR_RETURN(stored, StoredTextNames(base.Names()));
+  }
   AddedToWeights added;
   for (size_t i = 0; i < targets.size(); ++i) {
     const LoraTarget& target = targets[i];
-    const std::string name = LoraModulePath(model, target.layer, target.module) + ".weight";
+    std::string name = LoraModulePath(model, target.layer, target.module) + ".weight";
+    if (stored.contains(name)) name = stored[name];
     std::vector<AddedRows>& rows = added[name];
     if (model.is_head(target.layer) && model.tied_embeddings) {
       return UnimplementedError(

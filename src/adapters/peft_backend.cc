@@ -33,6 +33,7 @@ struct LoadedAdapter {
   std::string left_out = "";               // the same
   AdapterTextPtr text = nullptr;
   bool leaves_texts_out = false;  // see AdapterFacts
+  int64_t num_tower_tensors = 0;  // that ModelConfig::text_only leaves out
   // Under way over the weights, so that it goes before them; to be finished before anybody may use
   // these.
   std::optional<LoraSelfTest> test;
@@ -141,6 +142,11 @@ Result<LoadedAdapter> LoadLora(const PeftFolder& folder, SafetensorsFile file,
   Result<LoraWeights> weights =
       LoraWeights::Load(file, *peft, config, context.types.adapters, context.help.crew);
   if (!weights.ok()) return weights.status().WithContext(folder.path);
+  const std::vector<std::string> towers = TowerTensors(file, config);
+  if (!towers.empty()) {
+    LOG_WARN("{}: {} tensors are of towers of {} and are left out (--text-only): {}{}", folder.path,
+             towers.size(), ClassNameOf(config), towers.front(), towers.size() > 1 ? ", ..." : "");
+  }
   Result<LoraSelfTest> test =
       LoraSelfTest::Begin(std::move(file), *peft, config, *weights, context.help.crew);
   if (!test.ok()) return test.status().WithContext(folder.path);
@@ -150,6 +156,7 @@ Result<LoadedAdapter> LoadLora(const PeftFolder& folder, SafetensorsFile file,
                        .weights = std::move(*weights),
                        .invocation_tokens = peft->invocation_tokens,
                        .left_out = TellLeftOut(*peft, config),
+                       .num_tower_tensors = static_cast<int64_t>(towers.size()),
                        .test = std::move(*test)};
 }
 
@@ -461,6 +468,7 @@ Result<OrderedJson> InspectAdapter(const std::string& path, const ModelConfig& c
   if (!adapter.invocation_tokens.empty()) {
     json["alora_invocation_tokens"] = adapter.invocation_tokens;
   }
+  if (adapter.num_tower_tensors > 0) json["tower_tensors_left_out"] = adapter.num_tower_tensors;
   TellText(adapter.text, &json);
   json["changes_nothing"] = DoesNothing(adapter.weights, config);
   if (!adapter.left_out.empty()) json["left_out"] = adapter.left_out;

@@ -16,8 +16,9 @@ namespace graft {
 namespace {
 
 // PEFT would adapt these, too; a batch of adapters that share one embedding cannot.
-std::array<std::string_view, 1> UnservedModules(const ModelConfig& model) {
-  return {FamilyOf(model.architecture).paths.embedding};
+std::array<std::string, 1> UnservedModules(const ModelConfig& model, std::string_view text_prefix) {
+  if (model.wrapper != nullptr) return {std::string(text_prefix) + "embed_tokens"};
+  return {std::string(FamilyOf(model.architecture).paths.embedding)};
 }
 
 // A hostile config's matches together cost about this many steps (well under a second), or the
@@ -66,9 +67,9 @@ class ModuleSet {
     return set;
   }
   static Result<ModuleSet> Make(const ModelConfig& model, const DefaultTargets&, uint64_t) {
-    if (!FamilyOf(model.architecture).has_peft_default) {
+    if (model.wrapper != nullptr || !FamilyOf(model.architecture).has_peft_default) {
       return InvalidArgumentError("is not given, and PEFT has no default for " +
-                                  std::string(ArchitectureName(model.architecture)));
+                                  std::string(ClassNameOf(model)));
     }
     ModuleSet set;
     set.names_ = {"q_proj", "v_proj"};
@@ -238,11 +239,12 @@ std::string ProjectionNames(const ModelConfig& model) {
 }
 
 // The names of target_modules that name nothing in the model.
-std::vector<std::string> NamesWithoutModule(const ModuleNames& targets, const ModelConfig& model) {
+std::vector<std::string> NamesWithoutModule(const ModuleNames& targets, const ModelConfig& model,
+                                            std::string_view text_prefix) {
   std::vector<std::string> paths;
   for (int32_t layer = 0; layer < model.num_layers; ++layer) {
     for (const StoredProjection& projection : StoredProjections(model)) {
-      paths.push_back(LoraModulePath(model, layer, projection.first));
+      paths.push_back(ClassModulePath(model, layer, projection.first, text_prefix));
     }
   }
   paths.push_back(LoraModulePath(model, model.num_layers, LoraModule{}));
@@ -256,17 +258,19 @@ std::vector<std::string> NamesWithoutModule(const ModuleNames& targets, const Mo
 
 // PEFT skips a name that no module has as long as another one has. What belongs to it in the file
 // of weights is an error of its own, so that nothing that was trained is left out.
-Status CheckNames(const PeftConfig& config, const ModuleNames& targets, const ModelConfig& model) {
+Status CheckNames(const PeftConfig& config, const ModuleNames& targets, const ModelConfig& model,
+                  std::string_view text_prefix) {
   for (const std::string& name : targets.names) {
     const auto names_path = [&](std::string_view path) { return IsPathOrSuffix(path, name); };
-    if (std::ranges::any_of(UnservedModules(model), names_path)) {
+    if (std::ranges::any_of(UnservedModules(model, text_prefix), names_path)) {
       return UnimplementedError("\"target_modules\" names \"" + name +
                                 "\", which is not adapted here: only the projections of a layer (" +
                                 ProjectionNames(model) + ") and the head are");
     }
   }
-  const std::vector<std::string> without = NamesWithoutModule(targets, model);
-  if (without.empty()) return OkStatus();
+  const std::vector<std::string> without = NamesWithoutModule(targets, model, text_prefix);
+  // Of a wrapper a name may be that of a tower's module, of which the file must have no tensor.
+  if (without.empty() || model.wrapper != nullptr) return OkStatus();
   if (!config.strict_targets && without.size() < targets.names.size()) return OkStatus();
   return InvalidArgumentError(
       "\"target_modules\" names \"" + without.front() + "\", but this model's layers 0 to " +
@@ -346,8 +350,9 @@ class TargetRules {
   PatternTable<double> alphas_;
 };
 
-Status CheckUnserved(const TargetRules& rules, const ModelConfig& model) {
-  for (const std::string_view path : UnservedModules(model)) {
+Status CheckUnserved(const TargetRules& rules, const ModelConfig& model,
+                     std::string_view text_prefix) {
+  for (const std::string& path : UnservedModules(model, text_prefix)) {
     ASSIGN_OR_RETURN(const bool targeted, rules.Targets(path));
     if (targeted) {
       return UnimplementedError("\"target_modules\" matches \"" + std::string(path) +
@@ -395,17 +400,19 @@ Status NoTargetError(const PeftConfig& config, int32_t num_layers) {
 }  // namespace
 
 Result<std::vector<LoraTarget>> ResolveLoraTargets(const PeftConfig& config,
-                                                   const ModelConfig& model) {
+                                                   const ModelConfig& model,
+                                                   std::string_view text_prefix) {
   CHECK_GT(model.num_layers, 0);
+  if (text_prefix.empty()) text_prefix = ModulePrefixOf(model);
   if (const auto* const names = std::get_if<ModuleNames>(&config.target_modules)) {
-    RETURN_IF_ERROR(CheckNames(config, *names, model));
+    RETURN_IF_ERROR(CheckNames(config, *names, model, text_prefix));
   }
   ASSIGN_OR_RETURN(const TargetRules rules, TargetRules::Make(config, model));
-  RETURN_IF_ERROR(CheckUnserved(rules, model));
+  RETURN_IF_ERROR(CheckUnserved(rules, model, text_prefix));
   std::vector<LoraTarget> targets;
   for (int32_t layer = 0; layer < model.num_layers; ++layer) {
     for (const StoredProjection& projection : StoredProjections(model)) {
-      const std::string path = LoraModulePath(model, layer, projection.first);
+      const std::string path = ClassModulePath(model, layer, projection.first, text_prefix);
       ASSIGN_OR_RETURN(const bool targeted, rules.Targets(path));
       if (!targeted) continue;
       ASSIGN_OR_RETURN(const bool kept, rules.KeepsLayer(path, layer));

@@ -22,9 +22,11 @@ struct LoraTarget {
 };
 
 // Ascending by layer, then module; never empty. A projection that stacks modules makes a target of
-// each, of one rank and scale, and the head one of each of its blocks.
+// each, of one rank and scale, and the head one of each of its blocks. `text_prefix`: how the
+// adapter's class begins the modules' paths (ClassModulePath).
 Result<std::vector<LoraTarget>> ResolveLoraTargets(const PeftConfig& config,
-                                                   const ModelConfig& model);
+                                                   const ModelConfig& model,
+                                                   std::string_view text_prefix = "");
 
 // What people are told of the names that ResolveLoraTargets skips; "": there are none.
 std::string TellSkippedTargets(const PeftConfig& config, const ModelConfig& model);

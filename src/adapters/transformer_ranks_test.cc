@@ -58,7 +58,8 @@ TEST_P(GoldenRanksTest, LogitsOfBaseAndAdapter) {
   const auto& [name, num_ranks, type] = GetParam();
   const DType dtype = type;  // lambdas take no bindings
   const std::string dir = SourcePath(std::string("tests/goldens/") + name);
-  const ModelConfig config = *LoadModelConfig(dir);
+  ModelConfig config = *LoadModelConfig(dir);
+  config.text_only = true;
   ASSERT_EQ(CheckRanks(config, num_ranks).message(), "");
   RankedSession session(config, num_ranks, [&](const Shard& shard, Stream& stream) {
     return std::move(*LoadWeights(dir, config, TypesOf(dtype), stream, {}, shard));
@@ -79,7 +80,9 @@ INSTANTIATE_TEST_SUITE_P(
     Architectures, GoldenRanksTest,
     ::testing::Combine(::testing::Values("llama", "llama3-rope", "mistral-window", "qwen2", "qwen3",
                                          "gemma", "gemma2", "gemma3", "granite", "phi3-longrope",
-                                         "smollm3"),
+                                         "smollm3", "gemma3-wrapper", "mistral3", "ministral3",
+                                         "qwen2-vl", "qwen25-vl", "qwen3-vl", "llava", "llava-next",
+                                         "idefics3", "smolvlm"),
                        ::testing::Values(1, 2, 4), ::testing::Values(DType::kF32, DType::kBF16)),
     [](const auto& info) {
       std::string name = std::get<0>(info.param);

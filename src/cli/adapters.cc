@@ -30,6 +30,7 @@ struct AdaptersOptions {
   std::optional<DType> dtype;  // none: the checkpoint's
   AdapterTextUse text = AdapterTextUse::kAdapter;
   bool strict_targets = false;
+  bool text_only = false;
   std::vector<std::string> paths;  // of inspect and verify
   std::string adapter;             // of merge, its name
   std::string out;                 // of merge
@@ -54,6 +55,7 @@ Result<Target> LoadTarget(const AdaptersOptions& options) {
   }
   Target target;
   ASSIGN_OR_RETURN(target.config, LoadModelConfig(options.model));
+  target.config.text_only = options.text_only;
   target.dtype = ServingDType(target.config, options.dtype);
   target.texts = MakeAdapterTextHooks(options.text, options.model, target.config);
   target.rules = {.strict_targets = options.strict_targets, .base_folder = options.model};
@@ -279,6 +281,7 @@ Command AdaptersCommand() {
   const Option dtype = DTypeOptionRow(options->dtype);
   const Option text = AdapterTextOptionRow(options->text);
   const Option strict = StrictTargetsOptionRow(options->strict_targets);
+  const Option text_only = TextOnlyOptionRow(options->text_only);
   Option paths{.name = "paths",
                .target = Texts(options->paths),
                .help = "PEFT folders",
@@ -287,7 +290,7 @@ Command AdaptersCommand() {
       Action("verify",
              "Load each adapter, run its self-test, and say why it is refused.\n"
              "  graft adapters verify --model DIR --adapters DIR",
-             options, {paths, folder, roots, model, dtype, text, strict}, RunVerify);
+             options, {paths, folder, roots, model, dtype, text, strict, text_only}, RunVerify);
   const Command merge = Action(
       "merge",
       "Write a model that has an adapter merged into its weights.\n"
@@ -299,7 +302,8 @@ Command AdaptersCommand() {
        {"out", Text(options->out), "the new model's folder, which is not there yet or is empty"},
        model,
        text,
-       strict},
+       strict,
+       text_only},
       RunMerge);
   paths.is_required = true;
   return {.name = "adapters",
@@ -307,11 +311,13 @@ Command AdaptersCommand() {
           .subcommands = {Action("list",
                                  "A line for each adapter of a folder.\n"
                                  "  graft adapters list --model DIR --adapters DIR",
-                                 options, {folder, roots, model, dtype, text, strict}, RunList),
+                                 options,
+                                 {folder, roots, model, dtype, text, strict, text_only}, RunList),
                           Action("inspect",
                                  "Everything about an adapter, as JSON.\n"
                                  "  graft adapters inspect --model DIR ADAPTER_DIR",
-                                 options, {paths, model, dtype, text, strict}, RunInspect),
+                                 options, {paths, model, dtype, text, strict, text_only},
+                                 RunInspect),
                           verify, merge}};
 }
 

@@ -159,6 +159,7 @@ void AttentionLayer::PlaceKeysAndValues(const LayerStep& step, const AttentionKe
                .rotary_dim = shape.num_rotary(),
                .cos = rope_.cos,
                .sin = rope_.sin,
+               .query_scale = rope_.query_scale,
                .layout = context_.layout,
                .layer = kv_layer_,
                .pool = context_.pool,

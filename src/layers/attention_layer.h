@@ -17,7 +17,8 @@ namespace graft {
 struct RopeAngles {
   const float* cos = nullptr;
   const float* sin = nullptr;
-  const float* back_sin = nullptr;  // of turns back; null: it only serves
+  const float* query_scale = nullptr;  // [positions]; null: queries are not scaled
+  const float* back_sin = nullptr;     // of turns back; null: it only serves
 };
 
 // The gradient of what a layer's attention wrote, to what it read.

@@ -12,6 +12,7 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "base/new_file.h"
+#include "base/strings.h"
 #include "model/safetensors_writer.h"
 
 namespace graft {
@@ -23,9 +24,21 @@ std::string FileText(const OrderedJson& json) {
   return json.dump(2, ' ', false, OrderedJson::error_handler_t::replace) + "\n";
 }
 
-std::string LoraConfigJson(const TrainedLora& lora, const std::string& base_model) {
+// Names of projections; in a wrapper, whose towers may have projections of these names, a regex of
+// the text's paths in HF's classes of today and of before.
+OrderedJson TargetModules(const ModelConfig& config) {
+  if (config.wrapper != nullptr) {
+    const std::string names = Joined(kAllLoraModules, "|", LoraModuleName);
+    return R"(.*\b(language_model|text_model)\.(.*\.)?layers\.\d+\.(self_attn|mlp)\.()" + names +
+           ")";
+  }
   OrderedJson modules = OrderedJson::array();
-  for (const TargetSpec& target : lora.shape().lora_targets) modules.push_back(target.name);
+  for (const TargetSpec& target : config.lora_targets) modules.push_back(target.name);
+  return modules;
+}
+
+std::string LoraConfigJson(const TrainedLora& lora, const ModelConfig& config,
+                           const std::string& base_model) {
   const OrderedJson json = {{"peft_type", "LORA"},
                             {"task_type", "CAUSAL_LM"},
                             {"base_model_name_or_path", base_model},
@@ -37,7 +50,7 @@ std::string LoraConfigJson(const TrainedLora& lora, const std::string& base_mode
                             {"inference_mode", true},
                             {"init_lora_weights", true},
                             {"use_rslora", false},
-                            {"target_modules", std::move(modules)}};
+                            {"target_modules", TargetModules(config)}};
   return FileText(json);
 }
 
@@ -104,7 +117,8 @@ Status WriteLoraWeights(const std::string& path, const ModelConfig& config, Trai
 
 Status WriteLora(const std::string& path, const ModelConfig& config, TrainedLora& lora, DType dtype,
                  const std::string& base_model) {
-  RETURN_IF_ERROR(WriteWholeFile(path + "/adapter_config.json", LoraConfigJson(lora, base_model)));
+  RETURN_IF_ERROR(
+      WriteWholeFile(path + "/adapter_config.json", LoraConfigJson(lora, config, base_model)));
   return WriteLoraWeights(path + "/adapter_model.safetensors", config, lora, dtype);
 }
 

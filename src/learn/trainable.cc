@@ -28,6 +28,14 @@ Status CheckTrainable(const ModelConfig& config, const Device& device) {
   return OkStatus();
 }
 
+int32_t TrainableContext(const ModelConfig& config) {
+  int32_t tokens = config.context_tokens_max;
+  for (const RopeConfig& rope : config.ropes) {
+    if (rope.query_beta != 0.0) tokens = std::min(tokens, rope.original_tokens);
+  }
+  return tokens;
+}
+
 Status CheckTrainableOnGpu(const ModelConfig& config, DType dtype, const Device& device) {
   RETURN_IF_ERROR(CheckTrainable(config, device));
   if (dtype == DType::kF16) return NotOnGpu("fp16, whose gradients vanish (--dtype bf16)");

@@ -1,6 +1,8 @@
 // Which models training covers. Pure functions.
 #pragma once
 
+#include <cstdint>
+
 #include "base/status.h"
 #include "layers/served_types.h"
 #include "model/config.h"
@@ -14,6 +16,9 @@ namespace graft {
 Status CheckTrainable(const ModelConfig& config, const Device& device);
 // kUnimplemented names what of the model in this dtype a GPU does not train.
 Status CheckTrainableOnGpu(const ModelConfig& config, DType dtype, const Device& device);
+// How many tokens a text may have of which training makes a gradient: those of the model's context
+// in which queries are not scaled (RopeConfig::query_beta), since backwards do not know of that.
+int32_t TrainableContext(const ModelConfig& config);
 
 // kUnimplemented where weights are, or may be, codes: a gradient goes back through numbers.
 Status CheckTrainableWeights(const ServedTypes& types);

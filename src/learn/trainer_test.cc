@@ -193,7 +193,7 @@ TEST(TrainerTest, AnExamplesWeightIsThatOfItsGradients) {
 TEST(TrainerTest, ForwardIsTheServers) {
   for (const char* name : {"llama", "qwen2", "qwen2-yarn", "llama3-rope", "qwen3", "mistral-window",
                            "gemma", "gemma2", "gemma3", "smollm3", "granite", "olmo2",
-                           "phi3-longrope", "phi3-partial-rotary"}) {
+                           "phi3-longrope", "phi3-partial-rotary", "qwen3-vl"}) {
     for (const DType dtype : {DType::kF32, DType::kBF16}) {
       SCOPED_TRACE(name);
       LearnModel model(SourcePath(std::string("tests/goldens/") + name), dtype);
@@ -231,6 +231,12 @@ TEST(TrainerTest, ForwardIsTheServers) {
 }
 
 TEST(TrainerTest, TakesWhatThisBinaryHas) {
+  // Beyond 8 tokens Ministral 3's queries are scaled.
+  ModelConfig ministral = *LoadModelConfig(SourcePath("tests/goldens/ministral3"));
+  EXPECT_TRUE(CheckTrainable(ministral, {}).ok());
+  EXPECT_EQ(TrainableContext(ministral), 8);
+  ministral.context_tokens_max = 7;
+  EXPECT_EQ(TrainableContext(ministral), 7);
   const ModelConfig config = *LoadModelConfig(SourcePath("tests/goldens/llama"));
   EXPECT_TRUE(CheckTrainable(config, {}).ok());
   EXPECT_EQ(CheckTrainable(config, {DeviceKind::kCuda}).ok(), kHasCuda);

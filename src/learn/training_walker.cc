@@ -90,7 +90,7 @@ TrainingWalker::TrainingWalker(const ModelConfig& config, const ModelWeights& we
   for (size_t i = 0; i < config.layers.size(); ++i) {
     const RopeTable& rope = ropes_[static_cast<size_t>(config.layers[i].rope)];
     blocks_.emplace_back(context_, static_cast<int32_t>(i), 0, config.layers[i], weights.layers[i],
-                         RopeAngles{rope.cos(), rope.sin(), rope.back_sin()});
+                         rope.angles());
   }
   const int32_t num_again = first_kept();
   for (int32_t i = 0; i < num_again; ++i) inputs_.push_back(Buffer(sizes_.hidden, device));

@@ -12,6 +12,7 @@
 #include "model/config_fields.h"
 #include "model/config_layers.h"
 #include "model/family.h"
+#include "model/wrapper.h"
 
 namespace graft {
 namespace {
@@ -34,7 +35,8 @@ constexpr std::string_view kHybrid =
     "transformers of attention layers are served";
 constexpr std::string_view kMixture =
     "it is a mixture of experts, and only dense models are served";
-constexpr std::string_view kVision = "it reads images or sound, and only models of text are served";
+constexpr std::string_view kVision =
+    "it reads images or sound, and its part of text is none that is served";
 constexpr RefusedKind kRefusedKinds[] = {
     {"jamba", kHybrid},          {"mamba", kHybrid},
     {"qwen3next", kHybrid},      {"bamba", kHybrid},
@@ -87,7 +89,9 @@ constexpr std::string_view kFieldsNotComputed[] = {
     "query_pre_attn_scalar",
 };
 std::string SupportedArchitectures() {
-  return Joined(ModelFamilies(), ", ", [](const ModelFamily* family) { return family->name; });
+  return Joined(ModelFamilies(), ", ", [](const ModelFamily* family) { return family->name; }) +
+         "; and the text of " +
+         Joined(ModelWrappers(), ", ", [](const ModelWrapper& wrapper) { return wrapper.name; });
 }
 
 Status RefuseArchitecture(const std::string& name) {
@@ -285,9 +289,41 @@ Status ThisIsAnAdapter(const std::string& folder) {
                               " as the model, and the folder above it with --adapters");
 }
 
+// A config of one of our families. `where` stands before its fields in errors.
+Result<ModelConfig> ParseFamilyConfig(const Json& json, const std::string& where) {
+  const ConfigFields fields(json, where);
+  ModelConfig config;
+  ASSIGN_OR_RETURN(config.architecture, ReadArchitecture(fields));
+  const ModelFamily& family = FamilyOf(config.architecture);
+  RETURN_IF_ERROR(RefuseFieldsNotComputed(fields, family));
+  config.lora_targets = family.lora_targets;
+  ASSIGN_OR_RETURN(config.name_or_path, fields.String("_name_or_path", ""));
+  RETURN_IF_ERROR(ReadDimensions(fields, family, config));
+  RETURN_IF_ERROR(ReadBiases(fields, family, config));
+  RETURN_IF_ERROR(ReadLayers(fields, config));
+  RETURN_IF_ERROR(ReadDtype(fields, config));
+  if (fields.Find("bos_token_id") != nullptr) {
+    ASSIGN_OR_RETURN(config.bos_token_id, fields.Int("bos_token_id", 0, config.vocab_size - 1));
+  }
+  RETURN_IF_ERROR(ReadEos(fields, config.vocab_size, config.eos_token_ids));
+  return config;
+}
+
+Status ReadQuantisation(const Json& json, ModelConfig& config) {
+  const ConfigFields fields(json, "");
+  const Json* const quantisation = fields.Find("quantization_config");
+  if (quantisation == nullptr || IsNeutral(*quantisation)) return OkStatus();
+  ASSIGN_OR_RETURN(config.quantisation, ParseQuantisation(*quantisation));
+  return OkStatus();
+}
+
 }  // namespace
 
 std::string_view ArchitectureName(Architecture architecture) { return FamilyOf(architecture).name; }
+
+std::string_view ClassNameOf(const ModelConfig& config) {
+  return config.wrapper != nullptr ? config.wrapper->name : ArchitectureName(config.architecture);
+}
 
 void ModelConfig::SetPlainLayers() {
   CHECK(num_layers > 0 && head_dim > 0);
@@ -324,25 +360,18 @@ int64_t ModelConfig::num_parameters() const {
 
 Result<ModelConfig> ParseModelConfig(const Json& json) {
   if (!json.is_object()) return InvalidArgumentError("a model config must be a JSON object");
-  const ConfigFields fields(json, "");
-  ModelConfig config;
-  ASSIGN_OR_RETURN(config.architecture, ReadArchitecture(fields));
-  const ModelFamily& family = FamilyOf(config.architecture);
-  RETURN_IF_ERROR(RefuseFieldsNotComputed(fields, family));
-  config.lora_targets = family.lora_targets;
-  ASSIGN_OR_RETURN(config.name_or_path, fields.String("_name_or_path", ""));
-  RETURN_IF_ERROR(ReadDimensions(fields, family, config));
-  RETURN_IF_ERROR(ReadBiases(fields, family, config));
-  RETURN_IF_ERROR(ReadLayers(fields, config));
-  RETURN_IF_ERROR(ReadDtype(fields, config));
-  if (fields.Find("bos_token_id") != nullptr) {
-    ASSIGN_OR_RETURN(config.bos_token_id, fields.Int("bos_token_id", 0, config.vocab_size - 1));
+  const ModelWrapper* const wrapper = FindWrapper(ConfigFields(json, ""));
+  if (wrapper == nullptr) {
+    ASSIGN_OR_RETURN(ModelConfig config, ParseFamilyConfig(json, ""));
+    RETURN_IF_ERROR(ReadQuantisation(json, config));
+    return config;
   }
-  RETURN_IF_ERROR(ReadEos(fields, config.vocab_size, config.eos_token_ids));
-  const Json* const quantisation = fields.Find("quantization_config");
-  if (quantisation != nullptr && !IsNeutral(*quantisation)) {
-    ASSIGN_OR_RETURN(config.quantisation, ParseQuantisation(*quantisation));
-  }
+  ASSIGN_OR_RETURN(const Json text, TextConfigOf(*wrapper, json));
+  const bool is_nested = json.value("text_config", Json()).is_object();
+  ASSIGN_OR_RETURN(ModelConfig config, ParseFamilyConfig(text, is_nested ? "text_config." : ""));
+  config.wrapper = wrapper;
+  // It is the whole model's, whatever its text is.
+  RETURN_IF_ERROR(ReadQuantisation(json, config));
   return config;
 }
 

@@ -18,6 +18,8 @@
 
 namespace graft {
 
+struct ModelWrapper;  // wrapper.h
+
 inline constexpr size_t kEosTokensMax = 64;  // of a model's eos_token_id
 
 enum class Architecture : uint8_t {
@@ -31,11 +33,15 @@ enum class Architecture : uint8_t {
   kPhi3,
   kSmolLm3,
   kGranite,
-  kOlmo2
+  kOlmo2,
+  kMinistral3
 };
 
 // HF's class name, for example "LlamaForCausalLM".
 std::string_view ArchitectureName(Architecture architecture);
+struct ModelConfig;
+// The class of config.json: the architecture's, or the wrapper's.
+std::string_view ClassNameOf(const ModelConfig& config);
 
 // kNoRotation turns nothing: its layers do not know positions.
 enum class RopeScaling : uint8_t { kNone, kLinear, kLlama3, kYarn, kLongRope, kNoRotation };
@@ -60,10 +66,16 @@ struct RopeConfig {
   std::vector<double> short_factors;
   std::vector<double> long_factors;
   double attention_factor = 1.0;  // kYarn and kLongRope: of sines and cosines
+  // kYarn: queries at position p are multiplied by 1 + query_beta log(1 + floor(p /
+  // original_tokens)), which is Llama 4's. 0: they are not.
+  double query_beta = 0.0;
 };
 
 struct ModelConfig : ModelShape {
   Architecture architecture = Architecture::kLlama;
+  const ModelWrapper* wrapper = nullptr;  // the class whose text part this is; null: none
+  // Of a wrapper: what adapters have for its towers is left out. Otherwise it is refused.
+  bool text_only = false;
   std::string name_or_path;  // HF's _name_or_path, may be ""
 
   int32_t context_tokens_max = 0;

@@ -100,6 +100,23 @@ Status ReadYarn(const ConfigFields& fields, const ConfigFields& rope, ModelConfi
   return OkStatus();
 }
 
+// Llama 4's scale of queries, which Ministral 3 has beside yarn.
+Status ReadQueryScale(const ConfigFields& rope, const ModelConfig& config, RopeConfig& out) {
+  constexpr char kBeta[] = "llama_4_scaling_beta";
+  const Json* const given = rope.Find(kBeta);
+  const ModelFamily& family = FamilyOf(config.architecture);
+  if (!family.may_scale_queries) {
+    if (given == nullptr || IsNeutral(*given)) return OkStatus();
+    return rope.Unsupported(kBeta, *given,
+                            "models without it, and " + FamiliesThat([](const ModelFamily& have) {
+                              return have.may_scale_queries;
+                            }));
+  }
+  ASSIGN_OR_RETURN(out.query_beta, rope.Number(kBeta, 0.0, 1e3));
+  if (out.query_beta == 0.0 || out.scaling == RopeScaling::kYarn) return OkStatus();
+  return rope.Unsupported(kBeta, *given, "0, or more beside rope_type \"yarn\"");
+}
+
 Result<RopeScaling> ScalingOf(const ConfigFields& rope, const RopeTypes& types) {
   // "type" is the older spelling.
   ASSIGN_OR_RETURN(const std::string older, rope.String("type", "default"));
@@ -143,7 +160,8 @@ Status ReadOneRope(const ConfigFields& fields, ModelConfig& config) {
   RETURN_IF_ERROR(ReadTheta("rope_theta", fields, out));
   RETURN_IF_ERROR(ReadTheta("rope_theta", inner, out));
   RETURN_IF_ERROR(ReadRotaryDim(fields, inner, config));
-  return ReadRopeScaling(fields, inner, config, out);
+  RETURN_IF_ERROR(ReadRopeScaling(fields, inner, config, out));
+  return ReadQueryScale(inner, config, out);
 }
 
 Status ReadRotaryDim(const ConfigFields& fields, const ConfigFields& rope, ModelConfig& config) {

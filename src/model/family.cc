@@ -8,10 +8,10 @@
 namespace graft {
 namespace {
 
-constexpr std::array<const ModelFamily*, 11> kFamilies = {
+constexpr std::array<const ModelFamily*, 12> kFamilies = {
     &kLlamaFamily,   &kMistralFamily, &kQwen2Family,  &kQwen3Family,
     &kGemmaFamily,   &kGemma2Family,  &kGemma3Family, &kPhi3Family,
-    &kSmolLm3Family, &kGraniteFamily, &kOlmo2Family};
+    &kSmolLm3Family, &kGraniteFamily, &kOlmo2Family,  &kMinistral3Family};
 
 }  // namespace
 

@@ -70,6 +70,7 @@ struct ModelFamily {
   AttentionBias attention_bias = AttentionBias::kByConfig;
   bool may_have_mlp_bias = false;   // mlp_bias
   bool may_rotate_in_part = false;  // partial_rotary_factor
+  bool may_scale_queries = false;   // llama_4_scaling_beta
   bool norms_qk = false;            // LayerSpec::qk_norm, and a use_qk_norm that says so
   RopeTypes rope_types = kCommonRopeTypes;
   // What other families refuse (kFieldsNotComputed in config.cc) and this one reads.
@@ -105,5 +106,6 @@ extern const ModelFamily kPhi3Family;
 extern const ModelFamily kSmolLm3Family;
 extern const ModelFamily kGraniteFamily;
 extern const ModelFamily kOlmo2Family;
+extern const ModelFamily kMinistral3Family;
 
 }  // namespace graft

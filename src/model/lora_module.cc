@@ -4,10 +4,12 @@
 
 #include "base/check.h"
 #include "model/family.h"
+#include "model/wrapper.h"
 
 namespace graft {
 namespace {
 
+constexpr std::string_view kModelPrefix = "model.";
 constexpr std::string_view kLayersPrefix = "model.layers.";
 
 }  // namespace
@@ -51,10 +53,29 @@ std::string LoraModulePath(const ModelConfig& config, int32_t layer, LoraModule 
   return path;
 }
 
+std::string_view ModulePrefixOf(const ModelConfig& config) {
+  return config.wrapper != nullptr ? config.wrapper->text_prefix : kModelPrefix;
+}
+
+std::string ClassModulePath(const ModelConfig& config, int32_t layer, LoraModule module,
+                            std::string_view text_prefix) {
+  const std::string path = LoraModulePath(config, layer, module);
+  if (text_prefix.empty()) text_prefix = ModulePrefixOf(config);
+  return std::string(text_prefix) + path.substr(kModelPrefix.size());
+}
+
 std::optional<LoraModuleAddress> ParseLoraModulePath(const ModelConfig& config,
                                                      std::string_view path) {
+<<<<<<< HEAD
   if (path == FamilyOf(config.architecture).paths.head) {
     return LoraModuleAddress{config.num_layers, LoraModule{}, true};
+=======
+  std::optional<std::string> of_text;
+  if (config.wrapper != nullptr) {
+    of_text = TextNameOf(path);
+    if (!of_text.has_value()) return std::nullopt;
+    path = *of_text;
+>>>>>>> h-ops
   }
   if (!path.starts_with(kLayersPrefix)) return std::nullopt;
   path.remove_prefix(kLayersPrefix.size());

@@ -43,9 +43,16 @@ ModelShape ShapeAsStored(const ModelConfig& config);
 // The stored projection that holds the module.
 const StoredProjection& StoredProjectionOf(const ModelConfig& config, LoraModule module);
 
-// "model.layers.3.self_attn.q_proj", or the path of the projection that holds the module: what
-// PEFT's rules are matched against. "lm_head" behind the last layer (ModelShape::is_head).
+// "model.layers.3.self_attn.q_proj", or the path of the projection that holds the module, as the
+// family calls it. "lm_head" behind the last layer (ModelShape::is_head).
 std::string LoraModulePath(const ModelConfig& config, int32_t layer, LoraModule module);
+// The same as the model's class, and so PEFT, calls it: in a wrapper's text
+// "model.language_model.layers.3.self_attn.q_proj". `text_prefix`: another of kTextPrefixes, as an
+// adapter may have it of an older class; "": that of today's.
+std::string ClassModulePath(const ModelConfig& config, int32_t layer, LoraModule module,
+                            std::string_view text_prefix = "");
+// What stands before "layers." in such a path where none is given.
+std::string_view ModulePrefixOf(const ModelConfig& config);
 
 struct LoraModuleAddress {
   int32_t layer = 0;
@@ -53,7 +60,8 @@ struct LoraModuleAddress {
   bool is_head = false;                // then `layer` is the one behind the last
 };
 
-// The inverse of LoraModulePath; empty where the path is none of ours.
+// The inverse of both; empty where the path is none of ours. Of a wrapper all of kTextPrefixes are
+// known.
 std::optional<LoraModuleAddress> ParseLoraModulePath(const ModelConfig& config,
                                                      std::string_view path);
 

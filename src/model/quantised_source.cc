@@ -22,9 +22,10 @@ Result<std::unique_ptr<QuantisedSource>> QuantisedSource::Make(FileSource& files
 
 std::optional<std::string> QuantisedSource::ModuleWithCodes(const std::string& name) const {
   if (!name.ends_with(kWeightEnd)) return std::nullopt;
-  std::string module = name.substr(0, name.size() - kWeightEnd.size());
-  if (!files_.files().Contains(module + std::string(config_.format->mark))) return std::nullopt;
-  return module;
+  const std::string of_family = name.substr(0, name.size() - kWeightEnd.size());
+  const std::string& mark = files_.StoredName(of_family + std::string(config_.format->mark));
+  if (!files_.files().Contains(mark)) return std::nullopt;
+  return mark.substr(0, mark.size() - config_.format->mark.size());
 }
 
 Result<std::unique_ptr<PackedMatrix>> QuantisedSource::Packed(const std::string& name,

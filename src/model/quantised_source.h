@@ -38,7 +38,7 @@ class QuantisedSource : public TensorSource {
                   Stream& stream)
       : files_(files), config_(config), schemes_(std::move(schemes)), stream_(stream) {}
 
-  // The module of a weight with codes.
+  // The module of a weight with codes, as the files call it.
   std::optional<std::string> ModuleWithCodes(const std::string& name) const;
 
   FileSource& files_;

@@ -121,11 +121,23 @@ RopeTable::RopeTable(const RopeConfig& rope, int32_t rotary_dim, int32_t num_pos
   }
   cos_ = MoveToDevice(std::move(cos_), stream);
   sin_ = MoveToDevice(std::move(sin_), stream);
+  if (rope.query_beta == 0.0) return;
+  query_scale_ = Buffer(num_positions * int64_t{sizeof(float)});
+  float* const scale = query_scale_.as<float>();
+  for (int32_t position = 0; position < num_positions; ++position) {
+    const double stretches = 1.0 + position / rope.original_tokens;  // whole ones
+    scale[position] = static_cast<float>(1.0 + rope.query_beta * std::log(stretches));
+  }
+  query_scale_ = MoveToDevice(std::move(query_scale_), stream);
 }
 
 int64_t RopeTablesBytes(const ModelConfig& config, int32_t num_positions, bool go_back) {
-  const int64_t table_bytes = int64_t{num_positions} * (config.num_rotary() / 2) * 4;
-  return static_cast<int64_t>(config.ropes.size()) * (go_back ? 3 : 2) * table_bytes;
+  int64_t floats = 0;  // of a position
+  for (const RopeConfig& rope : config.ropes) {
+    floats += int64_t{go_back ? 3 : 2} * (config.num_rotary() / 2);
+    floats += rope.query_beta == 0.0 ? 0 : 1;
+  }
+  return floats * num_positions * int64_t{sizeof(float)};
 }
 
 std::vector<RopeTable> MakeRopeTables(const ModelConfig& config, int32_t num_positions,

@@ -6,6 +6,7 @@
 #include <functional>
 #include <vector>
 
+#include "layers/attention_layer.h"
 #include "model/config.h"
 #include "tensor/buffer.h"
 #include "tensor/stream.h"
@@ -32,12 +33,16 @@ class RopeTable {
   const float* cos() const { return cos_.as<float>(); }  // [num_positions, rotary_dim / 2]
   const float* sin() const { return sin_.as<float>(); }
   const float* back_sin() const { return back_sin_.as<float>(); }  // null without
+  // [num_positions], of queries alone; null: they are not scaled (RopeConfig::query_beta).
+  const float* query_scale() const { return query_scale_.as<float>(); }
+  RopeAngles angles() const { return {cos(), sin(), query_scale(), back_sin()}; }
 
  private:
   int32_t num_positions_;
   Buffer cos_;
   Buffer sin_;
   Buffer back_sin_;
+  Buffer query_scale_;
 };
 
 // Bytes of all of the model's tables.

@@ -48,7 +48,9 @@ bool AllFinite(const TensorView& tensor, Stream& stream) {
 
 }  // namespace
 
-Result<TensorView> FileSource::Get(const std::string& name, const std::vector<int64_t>& shape) {
+Result<TensorView> FileSource::Get(const std::string& of_family,
+                                   const std::vector<int64_t>& shape) {
+  const std::string& name = StoredName(of_family);
   ASSIGN_OR_RETURN(TensorView tensor, files_.Tensor(name));
   if (tensor.shape != shape) {
     return InvalidArgumentError("tensor " + name + " has shape " + SizesText(tensor.shape) +
@@ -66,7 +68,7 @@ Result<TensorView> FileSource::Get(const std::string& name, const std::vector<in
 
 Status FileSource::Check(const std::string& name, const TensorView& used) {
   if (AllFinite(used, stream_)) return OkStatus();
-  return DataLossError("tensor " + name + " holds NaN or Inf; the file is damaged");
+  return DataLossError("tensor " + StoredName(name) + " holds NaN or Inf; the file is damaged");
 }
 
 }  // namespace graft

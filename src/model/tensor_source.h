@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <set>
 #include <string>
@@ -45,19 +46,28 @@ class TensorSource {
 // Plain tensors of a checkpoint's files, which it borrows.
 class FileSource : public TensorSource {
  public:
-  FileSource(const SafetensorsSet& files, Stream& stream) : files_(files), stream_(stream) {}
+  // `stored`: names in the files of tensors that have others there (StoredTextNames).
+  FileSource(const SafetensorsSet& files, std::map<std::string, std::string> stored, Stream& stream)
+      : files_(files), stored_(std::move(stored)), stream_(stream) {}
 
   // kNotFound: there is none; kInvalidArgument: it has another shape; kUnimplemented: its dtype.
-  Result<TensorView> Get(const std::string& name, const std::vector<int64_t>& shape) override;
+  Result<TensorView> Get(const std::string& of_family, const std::vector<int64_t>& shape) override;
   Status Check(const std::string& name, const TensorView& used) override;
-  bool Has(const std::string& name) const override { return files_.Contains(name); }
+  bool Has(const std::string& name) const override { return files_.Contains(StoredName(name)); }
 
   const SafetensorsSet& files() const { return files_; }
+  // The name in the files of a tensor that the family calls `name`.
+  const std::string& StoredName(const std::string& name) const {
+    const auto found = stored_.find(name);
+    return found == stored_.end() ? name : found->second;
+  }
+  // Names in the files.
   void Use(const std::string& name) { used_.insert(name); }
   bool used(const std::string& name) const { return used_.contains(name); }
 
  private:
   const SafetensorsSet& files_;
+  const std::map<std::string, std::string> stored_;
   Stream& stream_;
   std::set<std::string> used_;
 };

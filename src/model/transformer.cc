@@ -70,7 +70,7 @@ std::vector<Block> MakeBlocks(const ModelConfig& config, const ModelWeights& wei
     const RopeTable& rope = ropes[static_cast<size_t>(spec.rope)];
     blocks.emplace_back(context, static_cast<int32_t>(i),
                         NumKvLayers(std::span(config.layers).first(i)), spec, weights.layers[i],
-                        RopeAngles{rope.cos(), rope.sin()});
+                        rope.angles());
   }
   return blocks;
 }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <map>
 #include <string_view>
 
 #include "base/log.h"
@@ -12,6 +13,7 @@
 #include "model/quantised_source.h"
 #include "model/safetensors.h"
 #include "model/tensor_source.h"
+#include "model/wrapper.h"
 #include "tensor/cuda_memory.h"
 
 namespace graft {
@@ -153,8 +155,8 @@ class Builder {
       return Buffer();
     }
     LOG_WARN(
-        "config.json says tie_word_embeddings, but the files' {} differs from {}: both are used as "
-        "they are",
+        "config.json, or the default of its class, says tie_word_embeddings, but the files' {} "
+        "differs from {}: both are used as they are",
         kHeadName, kEmbeddingName);
     return head;
   }
@@ -369,6 +371,7 @@ class Builder {
 // What is in the files and was not used: refused where it is part of a module that we compute.
 Status CheckUnused(const FileSource& source, const ModelConfig& config) {
   std::vector<std::string> foreign;
+  std::vector<std::string> of_towers;
   int64_t num_cache_scales = 0;
   for (const std::string& name : source.files().Names()) {
     if (source.used(name)) continue;
@@ -379,14 +382,22 @@ Status CheckUnused(const FileSource& source, const ModelConfig& config) {
     if (config.quantisation.has_value() && IsBiasOfZeros(source.files(), name)) continue;
     // A table of frequencies that old checkpoints carry; computed here.
     if (name.ends_with("rotary_emb.inv_freq")) continue;
-    const bool is_ours = name.starts_with("model.layers.") || name.starts_with("model.norm.") ||
-                         name.starts_with("model.embed_tokens.") || name.starts_with("lm_head.");
+    const bool is_ours = config.wrapper != nullptr ? TextNameOf(name).has_value()
+                                                   : name.starts_with("model.layers.") ||
+                                                         name.starts_with("model.norm.") ||
+                                                         name.starts_with("model.embed_tokens.") ||
+                                                         name.starts_with("lm_head.");
     if (is_ours) {
       return UnimplementedError("tensor " + name + " is in the files, but a " +
-                                std::string(ArchitectureName(config.architecture)) +
+                                std::string(ClassNameOf(config)) +
                                 " of this config.json has no such tensor");
     }
-    foreign.push_back(name);
+    (config.wrapper != nullptr && IsOfTower(name) ? of_towers : foreign).push_back(name);
+  }
+  if (!of_towers.empty()) {
+    LOG_INFO("the text of {} is served: {} tensors of its towers are not read ({}{})",
+             ClassNameOf(config), of_towers.size(), of_towers.front(),
+             of_towers.size() > 1 ? ", ..." : "");
   }
   if (num_cache_scales > 0) {
     LOG_INFO(
@@ -470,7 +481,11 @@ Result<ModelWeights> LoadWeights(const std::string& model_dir, const ModelConfig
     return UnimplementedError("the CPU does not serve in fp16; it serves fp32 and bf16");
   }
   ASSIGN_OR_RETURN(const SafetensorsSet files, SafetensorsSet::Open(model_dir));
-  FileSource source(files, stream);
+  std::map<std::string, std::string> stored;
+  if (config.wrapper != nullptr) {
+    ASSIGN_OR_RETURN(stored, StoredTextNames(files.Names()));
+  }
+  FileSource source(files, std::move(stored), stream);
   std::unique_ptr<QuantisedSource> quantised;
   if (config.quantisation.has_value()) {
     ASSIGN_OR_RETURN(quantised, QuantisedSource::Make(source, *config.quantisation, stream));

@@ -51,6 +51,11 @@ std::optional<ApiError> ReadPart(const Json& json, const std::string& path, bool
   part.DropUnread();
   std::string text;
   if (!is_answer) {
+    const Json* const type = part.Take("type");
+    if (type != nullptr && type->is_string() && type->get_ref<const std::string&>() != "text") {
+      part.Fail("type", "is '" + type->get<std::string>().substr(0, kNameBytesMax) +
+                            "', but only 'text' is read: no model sees images or hears sound here");
+    }
     part.OneOf("type", {"text"}, "the only kind of content there is here");
     ReadPartText(part, "text", &text);
     if (auto error = part.Finish()) return error;

@@ -395,6 +395,20 @@ TEST(ChatRequestTest, PartsOfEarlierAnswersAreRead) {
                     "messages[0].content[0].type");
 }
 
+// Models that see are asked by text alone.
+TEST(ChatRequestTest, ImagesAndSoundAreRefusedByName) {
+  for (const char* const type : {"image_url", "input_image", "image", "video_url", "input_audio"}) {
+    const auto request = Chat(std::string(R"({"model":"m","messages":[{"role":"user","content":[
+             {"type":"text","text":"What is this?"},{"type":")") +
+                              type + R"("}]}]})");
+    ASSERT_FALSE(request.ok()) << type;
+    EXPECT_EQ(request.error().param, "messages[0].content[1].type");
+    EXPECT_NE(request.error().message.find("is '" + std::string(type) + "', but only 'text'"),
+              std::string::npos)
+        << request.error().message;
+  }
+}
+
 TEST(ChatRequestTest, BadMessagesAreRefusedByPath) {
   ExpectChatRefused(R"({"model":"m"})", "messages");
   ExpectChatRefused(R"({"model":"m","messages":[]})", "messages");

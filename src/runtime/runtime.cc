@@ -233,9 +233,14 @@ Result<Device> PickRankDevice(const DeviceChoice& choice, const Shard& shard) {
 }
 
 Result<ModelConfig> ReadModelShape(const RuntimeOptions& options, const std::string& shape) {
-  if (shape.empty()) return LoadModelConfig(options.model);
-  ASSIGN_OR_RETURN(const Json json, ParseJsonFile(shape));
-  return ParseModelConfig(json);
+  const auto read = [&]() -> Result<ModelConfig> {
+    if (shape.empty()) return LoadModelConfig(options.model);
+    ASSIGN_OR_RETURN(const Json json, ParseJsonFile(shape));
+    return ParseModelConfig(json);
+  };
+  ASSIGN_OR_RETURN(ModelConfig config, read());
+  config.text_only = options.text_only;
+  return config;
 }
 
 void WarnOfIgnored(const std::string& folder, const ModelConfig& config) {

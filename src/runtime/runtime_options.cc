@@ -51,6 +51,7 @@ OptionGroup AdapterOptionGroup(RuntimeOptions& o) {
        AdaptersRootOptionRow(o.adapters_roots),
        AdapterTextOptionRow(o.adapter_text),
        StrictTargetsOptionRow(o.strict_targets),
+       TextOnlyOptionRow(o.text_only),
        AdaptersMaxOptionRow(o.limits.adapters_max),
        {"adapters-listed-max", Number(o.adapters_listed_max, Between(1, 1 << 24)),
         "adapters that requests may ask for"},
@@ -125,6 +126,12 @@ Option StrictTargetsOptionRow(bool& strict_targets) {
   return {"strict-targets", Switch(strict_targets),
           "refuse an adapter whose target_modules has a name that names nothing in the model; "
           "without, such names are skipped, as PEFT does it, and the log names them"};
+}
+
+Option TextOnlyOptionRow(bool& text_only) {
+  return {"text-only", Boolean(text_only),
+          "of adapters of models that see, leave out what they have for towers and what joins "
+          "these to the text; otherwise such adapters are refused"};
 }
 
 Option AdaptersMaxOptionRow(int32_t& adapters_max) {

@@ -11,6 +11,7 @@
 #include "base/check.h"
 #include "base/json.h"
 #include "executor/arithmetic_id.h"
+#include "learn/trainable.h"
 #include "tuning/teacher_prompts.h"
 
 namespace graft {
@@ -240,12 +241,14 @@ Status CheckContext(const LearnRecipe& recipe, const Learner& learner, const Mod
   const int before = PartsOf(recipe, learner).virtual_tokens;
   const int tokens = std::max(learner.ExampleTokensMax(recipe.method.window_tokens) + before,
                               learner.TeacherTokensMax(recipe.method.window_tokens));
-  if (tokens <= config.context_tokens_max) return OkStatus();
+  const int32_t context = TrainableContext(config);
+  if (tokens <= context) return OkStatus();
   return InvalidArgumentError(
       window_tokens + " " + std::to_string(recipe.method.window_tokens) +
       (before == 0 ? "" : " behind " + std::to_string(before) + " virtual tokens") +
       " makes texts of up to " + std::to_string(tokens) +
-      " tokens, more than the model's context of " + std::to_string(config.context_tokens_max));
+      " tokens, more than the model's context of " + std::to_string(context) +
+      (context < config.context_tokens_max ? " for training" : ""));
 }
 
 OrderedJson OriginJson(const LearnRecipe& recipe, const Learner& learner, const TrainedShape& shape,

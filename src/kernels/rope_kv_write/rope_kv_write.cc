@@ -52,6 +52,19 @@ void NormHeads(const RopeKvWriteArgs& args, float* x, const float* weight, int32
           stream);
 }
 
+// As Ministral 3 has it, in the order of a GPU's kernel: before the rotation.
+void ScaleQueries(const RopeKvWriteArgs& args, Stream& stream) {
+  const int64_t n = int64_t{args.num_q_heads} * args.layout.head_dim;
+  const int64_t bytes = 2 * n * int64_t{sizeof(float)};
+  ParallelRows(args.num_rows, bytes, stream, [&](int64_t begin, int64_t end) {
+    for (int64_t row = begin; row < end; ++row) {
+      const float scale = args.query_scale[args.positions[row]];
+      float* const q = args.qkv + row * args.row_stride;
+      for (int64_t i = 0; i < n; ++i) q[i] *= scale;
+    }
+  });
+}
+
 void KeepUnnormed(const RopeKvWriteArgs& args, Stream& stream) {
   const int64_t n = int64_t{args.num_q_heads + args.layout.num_kv_heads} * args.layout.head_dim;
   const int64_t bytes = n * int64_t{sizeof(float)};
@@ -90,6 +103,7 @@ void RopeKvWriteCpu(const RopeKvWriteArgs& args, Stream& stream) {
     NormHeads(args, args.qkv, args.q_norm_weight, args.num_q_heads, stream);
     NormHeads(args, k, args.k_norm_weight, num_kv_heads, stream);
   }
+  if (args.query_scale != nullptr) ScaleQueries(args, stream);
   Rope({.x = args.qkv,
         .x_stride = args.row_stride,
         .num_tokens = args.num_rows,

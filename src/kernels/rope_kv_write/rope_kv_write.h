@@ -28,6 +28,8 @@ struct RopeKvWriteArgs {
   int32_t rotary_dim = 0;
   const float* cos = nullptr;  // [positions_max, rotary_dim / 2]
   const float* sin = nullptr;  // [positions_max, rotary_dim / 2]
+  // [positions_max], or null: what queries are multiplied by beside.
+  const float* query_scale = nullptr;
   KvLayout layout;             // also says num_kv_heads and head_dim (even; <= 256 on a GPU)
   int32_t layer = 0;
   void* pool = nullptr;

@@ -198,6 +198,8 @@ __global__ void __launch_bounds__(kThreads) RopeKvWriteKernel(RopeKvWriteArgs ar
   if (active && !place.is_value) {
     LoadAngles<kVectors>(args, place.lane, numbers.position, angles);
   }
+  const bool scales = args.query_scale != nullptr && head < args.num_q_heads;
+  const float scale = scales ? args.query_scale[numbers.position] : 1.0f;
   WaitForPrevious();
 
   float* data = args.qkv + place.row * args.row_stride + int64_t{head} * layout.head_dim;
@@ -219,6 +221,16 @@ __global__ void __launch_bounds__(kThreads) RopeKvWriteKernel(RopeKvWriteArgs ar
     for (int run = 0; run < kRuns; ++run) x[run] = place.is_value ? x[run] : normed[run];
   }
   if (!active) return;
+  if (scales) {
+#pragma unroll
+    for (int run = 0; run < kRuns; ++run) {
+#pragma unroll
+      for (int i = 0; i < kWidth; ++i) {
+        x[run].low[i] *= scale;
+        x[run].high[i] *= scale;
+      }
+    }
+  }
   if (!place.is_value) RotateHead<kVectors>(angles, place.lane, shape, x, data);
   if (args.copy != nullptr) {
     T* copy = static_cast<T*>(args.copy) + (place.row * num_heads + head) * layout.head_dim;

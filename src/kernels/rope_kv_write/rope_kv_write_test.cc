@@ -214,6 +214,44 @@ void ExpectKeepsUnnormed(const Case& c, Stream& stream) {
   }
 }
 
+// Queries alone are multiplied, by the number of their position, which here is a power of two: the
+// bits of all else are those without it.
+template <typename T>
+void ExpectScalesQueries(const Case& c, Stream& stream) {
+  SCOPED_TRACE(std::to_string(c.num_rows) + " rows, head_dim " + std::to_string(c.head_dim));
+  const Operands<T> operands(c);
+  const int64_t queries = int64_t{c.num_q_heads} * c.head_dim;
+  const int64_t pool_elements = operands.num_pages * operands.layout.PageElements();
+  std::vector<float> powers;
+  for (int32_t i = 0; i < kPositionsMax; ++i) powers.push_back(std::ldexp(1.0f, i % 5 - 2));
+  const Shared<float> scales(powers);
+  Output<float> plain(operands.qkv, c.misalign), qkv(operands.qkv, c.misalign);
+  Output<T> plain_pool(pool_elements, c.misalign), pool(pool_elements, c.misalign);
+  RopeKvWrite(ArgsOf(c, operands, plain.data(), plain_pool.data()), stream);
+  RopeKvWriteArgs args = ArgsOf(c, operands, qkv.data(), pool.data());
+  args.query_scale = scales.data();
+  RopeKvWrite(args, stream);
+  Synchronize(stream);
+  EXPECT_TRUE(qkv.GuardsIntact() && pool.GuardsIntact());
+  EXPECT_TRUE(testing::BitEqual(plain_pool.data(), pool.data(), pool.size()));
+  for (int64_t i = 0; i < qkv.size(); ++i) {
+    const int64_t row = i / operands.stride;
+    const bool is_query = row < c.num_rows && i % operands.stride < queries;
+    const float scale = is_query ? scales[operands.positions[row]] : 1.0f;
+    const float expected = plain[i] * scale;
+    ASSERT_TRUE(testing::BitEqual(&qkv[i], &expected, 1)) << i;
+  }
+}
+
+TEST(RopeKvWriteTest, ScalesQueriesByTheirPositions) {
+  for (const Case& c : kCases) {
+    ForEachDevice([&](Stream& stream) {
+      ExpectScalesQueries<float>(c, stream);
+      ExpectScalesQueries<Bfloat16>(c, stream);
+    });
+  }
+}
+
 TEST(RopeKvWriteTest, KeepsWhatTheNormsTook) {
   for (const Case& c : kCases) {
     testing::ForEachCpu([&](Stream& stream) {

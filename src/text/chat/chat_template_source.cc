@@ -12,11 +12,12 @@ namespace {
 constexpr char kTemplateFile[] = "chat_template.jinja";
 constexpr char kToolTemplateFile[] = "additional_chat_templates/tool_use.jinja";
 constexpr char kTokenizerConfigFile[] = "tokenizer_config.json";
+constexpr char kProcessorFile[] = "chat_template.json";
 
-// The named templates of a tokenizer_config.json.
-ChatTemplateSource NamedTemplates(const Json& field) {
+// The templates of a file's field `chat_template`.
+ChatTemplateSource NamedTemplates(const char* file, const Json& field) {
   ChatTemplateSource source;
-  source.file = kTokenizerConfigFile;
+  source.file = file;
   if (field.is_null()) return source;
   if (field.is_string()) {
     source.all = field.get<std::string>();
@@ -49,13 +50,16 @@ Result<ChatTemplateSource> FindSource(const ReadBesideAdapter& read) {
     source.with_tools = with_tools.value_or("");
     return source;
   }
-  ASSIGN_OR_RETURN(const std::optional<std::string> text, read(kTokenizerConfigFile));
-  if (!text.has_value()) return source;
-  const Result<Json> config = ParseJson(*text);
-  if (!config.ok()) return config.status().WithContext(kTokenizerConfigFile);
-  const auto field = config->find("chat_template");
-  if (!config->is_object() || field == config->end()) return source;
-  return NamedTemplates(*field);
+  for (const char* const file : {kTokenizerConfigFile, kProcessorFile}) {
+    ASSIGN_OR_RETURN(const std::optional<std::string> text, read(file));
+    if (!text.has_value()) continue;
+    const Result<Json> config = ParseJson(*text);
+    if (!config.ok()) return config.status().WithContext(file);
+    const auto field = config->find("chat_template");
+    if (!config->is_object() || field == config->end() || field->is_null()) continue;
+    return NamedTemplates(file, *field);
+  }
+  return source;
 }
 
 // "": it can be parsed.
@@ -81,7 +85,7 @@ Result<ChatTemplateSource> FindChatTemplateIn(const std::string& folder) {
     const std::string path = folder + "/" + file;
     if (!FileExists(path)) return std::optional<std::string>();
     // The config holds much else.
-    const bool is_config = file == kTokenizerConfigFile;
+    const bool is_config = file == kTokenizerConfigFile || file == kProcessorFile;
     ASSIGN_OR_RETURN(std::string bytes,
                      is_config ? ReadFile(path) : ReadFile(path, int64_t{kChatTemplateBytesMax}));
     return std::optional<std::string>(std::move(bytes));

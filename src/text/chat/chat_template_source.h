@@ -19,7 +19,8 @@ struct ChatTemplateSource {
 };
 
 // Finds chat_template.jinja, or else the `chat_template` of tokenizer_config.json, which is a
-// string, or a list of named templates. "default" and "tool_use" are taken from the list.
+// string, or a list of named templates, or else that of chat_template.json, which models that see
+// have. "default" and "tool_use" are taken from the list.
 // "tool_use" may also be additional_chat_templates/tool_use.jinja. `read` gives the folder's files.
 // A template of more than kChatTemplateBytesMax, or that is not UTF-8, is an error in the source.
 Result<ChatTemplateSource> FindChatTemplate(const ReadBesideAdapter& read);

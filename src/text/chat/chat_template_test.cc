@@ -226,6 +226,72 @@ TEST_F(FolderTest, TakesTheConfigsStringOrDefault) {
   EXPECT_EQ(*(*ChatTemplate::Load(folder_))->Render(Chat("x")), "b");
 }
 
+// Models that see have their template beside their processor, and walk over the parts of a message.
+TEST_F(FolderTest, TakesTheProcessorsLast) {
+  Write("chat_template.json", R"({"chat_template": "processor"})");
+  EXPECT_EQ(*(*ChatTemplate::Load(folder_))->Render(Chat("x")), "processor");
+  Write("tokenizer_config.json", "{}");
+  EXPECT_EQ(*(*ChatTemplate::Load(folder_))->Render(Chat("x")), "processor");
+  Write("tokenizer_config.json", R"({"chat_template": "config"})");
+  EXPECT_EQ(*(*ChatTemplate::Load(folder_))->Render(Chat("x")), "config");
+}
+
+TEST(ChatTemplateTest, ModelsThatSeeAreAskedByText) {
+  const auto rendered = [](const char* source) {
+    const auto chat_template = ChatTemplate::Parse(source);
+    CHECK(chat_template.ok()) << chat_template.status().ToString();
+    OrderedJson context;
+    context["messages"] =
+        chat_template->FitContents(OrderedJson::parse(R"([{"role": "user", "content": "Hi"},
+                               {"role": "assistant", "content": "Ho"},
+                               {"role": "user", "content": "He"}])"),
+                                   false);
+    context["add_generation_prompt"] = true;
+    const Result<std::string> text = chat_template->Render(context);
+    CHECK(text.ok()) << text.status().ToString();
+    return *text;
+  };
+  // llava-hf/llava-1.5-7b-hf
+  EXPECT_EQ(
+      rendered(R"({% for message in messages %}{% if message['role'] != 'system' %})"
+               R"({{ message['role'].upper() + ': '}}{% endif %}{# Render all images first #})"
+               R"({% for content in message['content'] | selectattr('type', 'equalto', 'image') %})"
+               R"({{ '<image>\n' }}{% endfor %}{# Render all text next #})"
+               R"({% if message['role'] != 'assistant' %}{% for content in message['content'] )"
+               R"(| selectattr('type', 'equalto', 'text') %}{{ content['text'] + ' '}}{% endfor %})"
+               R"({% else %}{% for content in message['content'] | selectattr('type', 'equalto', )"
+               R"('text') %}{% generation %}{{ content['text'] + ' '}}{% endgeneration %})"
+               R"({% endfor %}{% endif %}{% endfor %}{% if add_generation_prompt %})"
+               R"({{ 'ASSISTANT:' }}{% endif %})"),
+      "USER: Hi ASSISTANT: Ho USER: He ASSISTANT:");
+  // HuggingFaceTB/SmolVLM-Instruct
+  EXPECT_EQ(
+      rendered("<|im_start|>{% for message in messages %}{{message['role'] | capitalize}}"
+               "{% if message['content'][0]['type'] == 'image' %}{{':'}}{% else %}{{': '}}"
+               "{% endif %}{% for line in message['content'] %}{% if line['type'] == 'text' %}"
+               "{{line['text']}}{% elif line['type'] == 'image' %}{{ '<image>' }}{% endif %}"
+               "{% endfor %}<end_of_utterance>\n{% endfor %}{% if add_generation_prompt %}"
+               "{{ 'Assistant:' }}{% endif %}"),
+      "<|im_start|>User: Hi<end_of_utterance>\nAssistant: Ho<end_of_utterance>\n"
+      "User: He<end_of_utterance>\nAssistant:");
+  // Qwen/Qwen2-VL-7B-Instruct
+  EXPECT_EQ(
+      rendered("{% set image_count = namespace(value=0) %}{% for message in messages %}"
+               "{% if loop.first and message['role'] != 'system' %}<|im_start|>system\nYou are "
+               "a helpful assistant.<|im_end|>\n{% endif %}<|im_start|>{{ message['role'] }}\n"
+               "{% if message['content'] is string %}{{ message['content'] }}<|im_end|>\n"
+               "{% else %}{% for content in message['content'] %}{% if content['type'] == "
+               "'image' or 'image' in content or 'image_url' in content %}"
+               "{% set image_count.value = image_count.value + 1 %}{% if add_vision_id %}"
+               "Picture {{ image_count.value }}: {% endif %}<|vision_start|><|image_pad|>"
+               "<|vision_end|>{% elif 'text' in content %}{{ content['text'] }}{% endif %}"
+               "{% endfor %}<|im_end|>\n{% endif %}{% endfor %}{% if add_generation_prompt %}"
+               "<|im_start|>assistant\n{% endif %}"),
+      "<|im_start|>system\nYou are a helpful assistant.<|im_end|>\n<|im_start|>user\nHi"
+      "<|im_end|>\n<|im_start|>assistant\nHo<|im_end|>\n<|im_start|>user\nHe<|im_end|>\n"
+      "<|im_start|>assistant\n");
+}
+
 TEST_F(FolderTest, ConversationsWithToolsHaveATemplateOfTheirOwn) {
   Write("tokenizer_config.json", R"({"chat_template": [
       {"name": "tool_use", "template": "tools"}, {"name": "default", "template": "plain"}]})");
