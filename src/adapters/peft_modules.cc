@@ -433,7 +433,7 @@ std::string TellSkippedTargets(const PeftConfig& config, const ModelConfig& mode
   constexpr size_t kNamesShownMax = 8;
   const auto* const targets = std::get_if<ModuleNames>(&config.target_modules);
   if (targets == nullptr) return "";
-  const std::vector<std::string> skipped = NamesWithoutModule(*targets, model);
+  const std::vector<std::string> skipped = NamesWithoutModule(*targets, model, ModulePrefixOf(model));
   if (skipped.empty()) return "";
   std::string text = "target_modules names ";
   for (size_t i = 0; i < std::min(skipped.size(), kNamesShownMax); ++i) {

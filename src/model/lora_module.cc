@@ -60,22 +60,21 @@ std::string_view ModulePrefixOf(const ModelConfig& config) {
 std::string ClassModulePath(const ModelConfig& config, int32_t layer, LoraModule module,
                             std::string_view text_prefix) {
   const std::string path = LoraModulePath(config, layer, module);
+  if (config.is_head(layer)) return path;
   if (text_prefix.empty()) text_prefix = ModulePrefixOf(config);
   return std::string(text_prefix) + path.substr(kModelPrefix.size());
 }
 
 std::optional<LoraModuleAddress> ParseLoraModulePath(const ModelConfig& config,
                                                      std::string_view path) {
-<<<<<<< HEAD
-  if (path == FamilyOf(config.architecture).paths.head) {
-    return LoraModuleAddress{config.num_layers, LoraModule{}, true};
-=======
   std::optional<std::string> of_text;
   if (config.wrapper != nullptr) {
     of_text = TextNameOf(path);
     if (!of_text.has_value()) return std::nullopt;
     path = *of_text;
->>>>>>> h-ops
+  }
+  if (path == FamilyOf(config.architecture).paths.head) {
+    return LoraModuleAddress{config.num_layers, LoraModule{}, true};
   }
   if (!path.starts_with(kLayersPrefix)) return std::nullopt;
   path.remove_prefix(kLayersPrefix.size());

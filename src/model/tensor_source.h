@@ -47,7 +47,8 @@ class TensorSource {
 class FileSource : public TensorSource {
  public:
   // `stored`: names in the files of tensors that have others there (StoredTextNames).
-  FileSource(const SafetensorsSet& files, std::map<std::string, std::string> stored, Stream& stream)
+  FileSource(const SafetensorsSet& files, Stream& stream,
+             std::map<std::string, std::string> stored = {})
       : files_(files), stored_(std::move(stored)), stream_(stream) {}
 
   // kNotFound: there is none; kInvalidArgument: it has another shape; kUnimplemented: its dtype.

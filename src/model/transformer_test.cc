@@ -358,7 +358,7 @@ TEST_P(TransformerTest, LogitsOfFurtherRows) {
   TestSession session = Session(config_);
   const Logits all = session.Step({{0, tokens, -1}});
   const std::vector<int32_t> rows = {11, 0, 5, 5};
-  const float* logits = session.transformer().Logits(rows, device_.stream());
+  const float* logits = session.transformer().Logits(rows, device_.stream(), {});
   for (size_t i = 0; i < rows.size(); ++i) {
     std::vector<float> row(101);
     CopyFromDevice(row.data(), logits + i * 101, 101 * int64_t{sizeof(float)}, device_.stream());

@@ -485,7 +485,7 @@ Result<ModelWeights> LoadWeights(const std::string& model_dir, const ModelConfig
   if (config.wrapper != nullptr) {
     ASSIGN_OR_RETURN(stored, StoredTextNames(files.Names()));
   }
-  FileSource source(files, std::move(stored), stream);
+  FileSource source(files, stream, std::move(stored));
   std::unique_ptr<QuantisedSource> quantised;
   if (config.quantisation.has_value()) {
     ASSIGN_OR_RETURN(quantised, QuantisedSource::Make(source, *config.quantisation, stream));

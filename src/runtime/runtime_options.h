@@ -75,13 +75,9 @@ struct RuntimeOptions {
   std::string adapters;                     // folder of PEFT folders; "" for none
   std::vector<std::string> adapters_roots;  // further folders that links of adapters may lead into
   AdapterTextUse adapter_text = AdapterTextUse::kAdapter;
-<<<<<<< HEAD
   bool strict_targets = false;  // PeftConfig::strict_targets
+  bool text_only = false;       // ModelConfig::text_only
   std::string model_name;       // "" for the folder's name
-=======
-  bool text_only = false;  // ModelConfig::text_only
-  std::string model_name;  // "" for the folder's name
->>>>>>> h-ops
   DeviceChoice device;
   std::optional<DType> dtype;  // none: the checkpoint's
   WeightsKept weights = WeightsKept::kAuto;
@@ -126,11 +122,8 @@ Option DTypeOptionRow(std::optional<DType>& dtype);
 Option ContextOptionRow(int32_t& context_tokens_max);
 Option SequencesOptionRow(int32_t& sequences_max);
 Option AdaptersRootOptionRow(std::vector<std::string>& roots);
-<<<<<<< HEAD
 Option StrictTargetsOptionRow(bool& strict_targets);
-=======
 Option TextOnlyOptionRow(bool& text_only);
->>>>>>> h-ops
 Option AdaptersMaxOptionRow(int32_t& adapters_max);
 Option PoolGibOptionRow(double& pool_gib);
 // The flag, and the key of --tune that has all ways.
