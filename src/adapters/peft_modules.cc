@@ -269,7 +269,7 @@ Status CheckNames(const PeftConfig& config, const ModuleNames& targets, const Mo
     }
   }
   const std::vector<std::string> without = NamesWithoutModule(targets, model, text_prefix);
-  // Of a wrapper a name may be that of a tower's module, of which the file must have no tensor.
+  // In a wrapper a name may be that of a tower's module, of which the file must have no tensor.
   if (without.empty() || model.wrapper != nullptr) return OkStatus();
   if (!config.strict_targets && without.size() < targets.names.size()) return OkStatus();
   return InvalidArgumentError(
@@ -433,7 +433,8 @@ std::string TellSkippedTargets(const PeftConfig& config, const ModelConfig& mode
   constexpr size_t kNamesShownMax = 8;
   const auto* const targets = std::get_if<ModuleNames>(&config.target_modules);
   if (targets == nullptr) return "";
-  const std::vector<std::string> skipped = NamesWithoutModule(*targets, model, ModulePrefixOf(model));
+  const std::vector<std::string> skipped =
+      NamesWithoutModule(*targets, model, ModulePrefixOf(model));
   if (skipped.empty()) return "";
   std::string text = "target_modules names ";
   for (size_t i = 0; i < std::min(skipped.size(), kNamesShownMax); ++i) {

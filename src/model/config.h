@@ -73,8 +73,8 @@ struct RopeConfig {
 
 struct ModelConfig : ModelShape {
   Architecture architecture = Architecture::kLlama;
-  const ModelWrapper* wrapper = nullptr;  // the class whose text part this is; null: none
-  // Of a wrapper: what adapters have for its towers is left out. Otherwise it is refused.
+  const ModelWrapper* wrapper = nullptr;  // the class that this is the text part of; null: none
+  // What adapters have for a wrapper's towers is left out; otherwise they are refused.
   bool text_only = false;
   std::string name_or_path;  // HF's _name_or_path, may be ""
 
@@ -90,7 +90,7 @@ struct ModelConfig : ModelShape {
   std::vector<RopeConfig> ropes = {{}};
 
   std::optional<DType> dtype;                      // what the config says the checkpoint holds
-  std::optional<QuantisationConfig> quantisation;  // of a checkpoint whose weights are codes
+  std::optional<QuantisationConfig> quantisation;  // of a checkpoint with weights of codes
   std::optional<int32_t> bos_token_id;
   std::vector<int32_t> eos_token_ids;  // any of them ends a sequence; may be empty
   // What was not taken from generation_config.json, and why.

@@ -56,7 +56,7 @@ class BatchUpload {
     int32_t num_rows = 0;  // rows, sequences and logits rows; 0: none
     int32_t kv_tokens_max = 0;
     int32_t lora_segments = 0;      // of drawn rows, of up to kLoraTileRows rows each; 0: none
-    int32_t head_segments = 0;      // of rows of logits, likewise
+    int32_t head_segments = 0;      // of rows of logits, in segments of that size
     int32_t sequence_rows_max = 1;  // of a sequence that has rows
   };
 

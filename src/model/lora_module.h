@@ -38,7 +38,7 @@ inline constexpr std::array<StoredProjection, kLoraModules> kProjectionsApart = 
 std::span<const StoredProjection> StoredProjections(const ModelConfig& config);
 // Whether some of them stack several modules.
 bool HasFusedProjections(const ModelConfig& config);
-// The model's shape whose targets are the projections as checkpoints store them.
+// The model's shape, with the projections as checkpoints store them for its targets.
 ModelShape ShapeAsStored(const ModelConfig& config);
 // The stored projection that holds the module.
 const StoredProjection& StoredProjectionOf(const ModelConfig& config, LoraModule module);
@@ -60,8 +60,8 @@ struct LoraModuleAddress {
   bool is_head = false;                // then `layer` is the one behind the last
 };
 
-// The inverse of both; empty where the path is none of ours. Of a wrapper all of kTextPrefixes are
-// known.
+// The inverse of both; empty where the path is none of ours. All of kTextPrefixes are known in a
+// wrapper's paths.
 std::optional<LoraModuleAddress> ParseLoraModulePath(const ModelConfig& config,
                                                      std::string_view path);
 
@@ -73,8 +73,8 @@ struct LoraModuleShape {
 LoraModuleShape ShapeOfLoraModule(const ModelConfig& config, LoraModule module);
 // The same by the place in an adapter's table: a layer's module, or a block of the head.
 LoraModuleShape ShapeOfLoraMatrix(const ModelConfig& config, int32_t layer, LoraModule module);
-// The module whose rows of A it shares, its own if those are: of the stored projection that holds
-// it, or of the head, the first.
+// The module that owns the rows of A which this one uses: the first one of the stored projection
+// that holds it, or of the head.
 LoraModule OwnerOfA(const ModelConfig& config, int32_t layer, LoraModule module);
 // The weight of the checkpoint that holds it, and the row of that where it begins.
 LoraModuleShape ShapeOfStoredWeight(const ModelConfig& config, int32_t layer, LoraModule module);

@@ -63,12 +63,12 @@ class ModuleTensors {
   bool Has(std::string_view end) const { return files_.Contains(NameOf(end)); }
   // Whatever it is.
   Result<RawTensor> Get(std::string_view end) const;
-  // Of one of these dtypes and this shape.
+  // A tensor of one of these dtypes and this shape.
   Result<RawTensor> Get(std::string_view end, std::initializer_list<std::string_view> dtypes,
                         const std::vector<int64_t>& shape) const;
   // kDataLoss where a scale is NaN or Inf.
   Result<ScaleTensor> Scales(std::string_view end, const std::vector<int64_t>& shape) const;
-  // Of each input the group that its scale is in: [inputs] of int32 in [0, groups). Empty where
+  // For each input the group that its scale is in: [inputs] of int32 in [0, groups). Empty where
   // input i is in group i / (inputs / groups), which needs no table.
   Result<std::vector<int32_t>> Groups(std::string_view end, int64_t inputs, int64_t groups) const;
 

@@ -11,7 +11,7 @@
 namespace graft {
 namespace {
 
-// Of one match of a regex; paths are short.
+// Steps of one match of a regex; paths are short.
 constexpr uint32_t kRegexStepsMax = 100000;
 
 std::string SupportedFormats() {

@@ -1,4 +1,4 @@
-// QuantisationConfig: what config.json's quantization_config says of a checkpoint whose weights are
+// QuantisationConfig: what config.json's quantization_config says of a checkpoint with weights of
 // codes: which library's files they are, which modules have codes, and of which kind. It is read
 // once and strictly: a field that is not known, or asks for what is not served, is refused by name.
 // Plain data, any thread; ModuleSchemes one thread at a time.
@@ -54,7 +54,7 @@ struct QuantisationConfig {
   std::vector<std::string> read_over;  // fields that change no weight and are not applied
 };
 
-// Of quantization_config's value. kUnimplemented and kInvalidArgument name the field.
+// Reads quantization_config's value. kUnimplemented and kInvalidArgument name the field.
 Result<QuantisationConfig> ParseQuantisation(const Json& json);
 
 // The rules, compiled.

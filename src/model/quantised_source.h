@@ -1,4 +1,4 @@
-// QuantisedSource: a checkpoint whose weights are codes, as a TensorSource. A weight that the files
+// QuantisedSource: a checkpoint with weights of codes, as a TensorSource. A weight that the files
 // hold as codes is dequantised when it is asked for, on the stream's threads, in the bits of the
 // library that wrote it; all others are the files'. So one weight at a time is in memory twice.
 // What computes with codes asks for Packed instead. One thread.

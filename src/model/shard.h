@@ -61,7 +61,7 @@ struct HeadPiece {
   LoraModule from = LoraModule::kQ;  // of the whole model's blocks
   LoraModule to = LoraModule::kQ;    // of the rank's
   int64_t from_word = 0;             // in its block
-  int64_t to_word = 0;               // likewise
+  int64_t to_word = 0;               // in its block
   int64_t num_words = 0;
 };
 std::vector<HeadPiece> HeadPiecesOf(const ModelConfig& config, const Shard& shard);

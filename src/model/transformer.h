@@ -98,7 +98,7 @@ class Transformer {
   const Head head_;
   BatchUpload upload_;
   Buffer logits_rows_;                  // int32 [logits_rows_max], of Logits
-  Buffer head_segments_;                // [logits_rows_max], likewise
+  Buffer head_segments_;                // [logits_rows_max], of Logits
   int32_t num_rows_ = 0;                // of the last step
   std::unique_ptr<StreamTimer> timer_;  // made when times are first asked for
 };

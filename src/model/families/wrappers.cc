@@ -95,7 +95,8 @@ constexpr ModelWrapper kWrappers[] = {
      .text_prefix = "model.text_model."},
 };
 
-// Of towers and of what joins them to the text, in HF's classes of today and in those before them.
+// How names begin that belong to towers and to what joins them to the text, in HF's classes of
+// today and in those before them.
 constexpr std::string_view kTowers[] = {"visual.",    "vision_tower.", "vision_model.",
                                         "connector.", "image_newline", "multi_modal_projector."};
 // Parts of a family's names.
