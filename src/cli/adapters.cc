@@ -308,17 +308,16 @@ Command AdaptersCommand() {
   paths.is_required = true;
   return {.name = "adapters",
           .help = "Look at PEFT adapters without serving them, or merge one into its base.",
-          .subcommands = {Action("list",
-                                 "A line for each adapter of a folder.\n"
-                                 "  graft adapters list --model DIR --adapters DIR",
-                                 options,
-                                 {folder, roots, model, dtype, text, strict, text_only}, RunList),
-                          Action("inspect",
-                                 "Everything about an adapter, as JSON.\n"
-                                 "  graft adapters inspect --model DIR ADAPTER_DIR",
-                                 options, {paths, model, dtype, text, strict, text_only},
-                                 RunInspect),
-                          verify, merge}};
+          .subcommands = {
+              Action("list",
+                     "A line for each adapter of a folder.\n"
+                     "  graft adapters list --model DIR --adapters DIR",
+                     options, {folder, roots, model, dtype, text, strict, text_only}, RunList),
+              Action("inspect",
+                     "Everything about an adapter, as JSON.\n"
+                     "  graft adapters inspect --model DIR ADAPTER_DIR",
+                     options, {paths, model, dtype, text, strict, text_only}, RunInspect),
+              verify, merge}};
 }
 
 }  // namespace graft

@@ -30,7 +30,7 @@ struct RopeKvWriteArgs {
   const float* sin = nullptr;  // [positions_max, rotary_dim / 2]
   // [positions_max], or null: what queries are multiplied by beside.
   const float* query_scale = nullptr;
-  KvLayout layout;             // also says num_kv_heads and head_dim (even; <= 256 on a GPU)
+  KvLayout layout;  // also says num_kv_heads and head_dim (even; <= 256 on a GPU)
   int32_t layer = 0;
   void* pool = nullptr;
   const int32_t* row_page = nullptr;  // [num_rows]; below 0: the row's keys and values go nowhere

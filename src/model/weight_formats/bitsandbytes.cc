@@ -138,8 +138,8 @@ Result<std::vector<float>> ReadFloats(const ModuleTensors& tensors, std::string_
   return values;
 }
 
-// The scales of all blocks: absmax = nested_quant_map[code] * nested_absmax + nested_offset, each step rounded
-// to fp32.
+// The scales of all blocks: absmax = nested_quant_map[code] * nested_absmax + nested_offset, each
+// step rounded to fp32.
 Result<std::vector<float>> ReadAbsmax(const ModuleTensors& tensors, const Nf4State& state,
                                       bool is_nested, int64_t blocks) {
   if (!is_nested) return ReadFloats(tensors, ".weight.absmax", blocks);
