@@ -129,7 +129,7 @@ Option StrictTargetsOptionRow(bool& strict_targets) {
 }
 
 Option TextOnlyOptionRow(bool& text_only) {
-  return {"text-only", Boolean(text_only),
+  return {"text-only", Switch(text_only),
           "of adapters of models that see, leave out what they have for towers and what joins "
           "these to the text; otherwise such adapters are refused"};
 }
