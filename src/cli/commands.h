@@ -12,6 +12,7 @@ Command ClusterCommand();
 Command GenerateCommand();
 Command LearnCommand();
 Command AdaptersCommand();
+Command FetchCommand();
 Command SimulateCommand();
 
 // All subcommands, profile and help included.

@@ -11,6 +11,7 @@
 #include "cli/http_front.h"
 #include "cli/start_checks.h"
 #include "cli/tracing.h"
+#include "runtime/named_model.h"
 #include "runtime/runtime.h"
 #include "tuning/learning_service.h"
 
@@ -48,8 +49,9 @@ Status CheckBeforeLoading(const ServeOptions& options) {
   return CheckFiles(options.http.server);
 }
 
-Status RunServe(const ServeOptions& options) {
+Status RunServe(ServeOptions& options) {
   const int64_t begin_ns = SteadyClock::Get().NowNs();
+  ASSIGN_OR_RETURN(options.runtime.model, FolderOfModel(options.runtime.model, options.http.quiet));
   ASSIGN_OR_RETURN(const auto ranks, RankProcesses::Start(options.runtime));  // before any thread
   StopSignals signals;  // before the log's thread
   ASSIGN_OR_RETURN(const auto log, ServerLog::Begin(options.runtime.log));
