@@ -1,4 +1,5 @@
-// graft fetch: models and adapters of a hub, into its cache, before anything serves them.
+// graft fetch: models and adapters of a hub or a store, into the cache, before anything serves
+// them.
 #include <cstdio>
 #include <memory>
 #include <string>
@@ -9,7 +10,7 @@
 #include "cli/commands.h"
 #include "runtime/named_model.h"
 #include "runtime/runtime_options.h"
-#include "sources/hub_fetch.h"
+#include "sources/named_fetch.h"
 
 namespace graft {
 namespace {
@@ -25,27 +26,24 @@ struct FetchOptions {
   std::string log_level = "warn";
 };
 
-Status FetchOne(const FetchOptions& options, const HubSettings& settings, const std::string& text) {
-  ASSIGN_OR_RETURN(const HubName name, ParseHubName(text));
-  FetchProgress progress(text, options.quiet);
+Status FetchOne(const FetchOptions& options, const std::string& name) {
+  FetchProgress progress(name, options.quiet);
   DownloadOptions download;
   download.connections_max = options.connections;
   download.on_progress = [&](int64_t done, int64_t total) { progress.Update(done, total); };
-  ASSIGN_OR_RETURN(const HubSnapshot snapshot,
-                   FetchFromHub(settings, name, options.kind, std::move(download)));
-  std::printf("%s\n", snapshot.path.c_str());
+  ASSIGN_OR_RETURN(const FetchedFolder fetched,
+                   FetchNamed(name, options.kind, std::move(download)));
+  std::printf("%s\n", fetched.path.c_str());
   return OkStatus();
 }
 
 Status RunFetch(const FetchOptions& options) {
   RETURN_IF_ERROR(InitLog(options.log_level));
   if (options.names.empty()) {
-    return InvalidArgumentError("what is to be fetched? graft fetch ORG/NAME[@REVISION]");
+    return InvalidArgumentError(
+        "what is to be fetched? graft fetch ORG/NAME[@REVISION], or s3://BUCKET/PREFIX");
   }
-  ASSIGN_OR_RETURN(const HubSettings settings, HubSettings::FromEnvironment());
-  for (const std::string& name : options.names) {
-    RETURN_IF_ERROR(FetchOne(options, settings, name));
-  }
+  for (const std::string& name : options.names) RETURN_IF_ERROR(FetchOne(options, name));
   return OkStatus();
 }
 
@@ -55,14 +53,16 @@ Command FetchCommand() {
   const auto options = std::make_shared<FetchOptions>();  // lives as long as the command
   return {.name = "fetch",
           .help =
-              "Fetch models or adapters of a hub into its cache, and print their folders.\n"
+              "Fetch models or adapters of a hub or of a store like S3, and print their folders.\n"
               "  graft fetch ORG/NAME\n"
-              "  graft fetch ORG/NAME@REVISION --kind adapter",
+              "  graft fetch ORG/NAME@REVISION --kind adapter\n"
+              "  graft fetch s3://BUCKET/PREFIX",
           .groups = {{"Fetching",
                       {Positional({.name = "name",
                                    .target = Texts(options->names),
-                                   .help = "ORG/NAME or ORG/NAME@REVISION: a branch, a tag or a "
-                                           "commit; may be repeated"}),
+                                   .help = "ORG/NAME or ORG/NAME@REVISION of a hub (a branch, a "
+                                           "tag or a commit), or s3://BUCKET/PREFIX; may be "
+                                           "repeated"}),
                        {"kind", OneOf(options->kind, kHubKindWords),
                         "what is fetched of it; auto: an adapter's files where it has an adapter's "
                         "config and no model's"},

@@ -54,7 +54,7 @@ Status SubmitOne(const GenerateOptions& options, const LoadedModel& model, Runti
 Status RunGenerate(GenerateOptions& options) {
   RETURN_IF_ERROR(InitLog(options.runtime.log.level));
   if (options.prompt.empty()) return InvalidArgumentError("what prompt? --prompt TEXT");
-  ASSIGN_OR_RETURN(options.runtime.model, FolderOfModel(options.runtime.model, options.quiet));
+  RETURN_IF_ERROR(FindNamedModel(options.quiet, &options.runtime));
   ASSIGN_OR_RETURN(const auto ranks, RankProcesses::Start(options.runtime));  // before any thread
   ASSIGN_OR_RETURN(const auto model, LoadModel(options.runtime, options.quiet, {}, ranks.get()));
   ASSIGN_OR_RETURN(const auto tokenizer,

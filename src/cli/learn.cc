@@ -86,7 +86,7 @@ Result<ModelConfig> CheckModel(LearnOptions& options) {
   if (options.runtime.model.empty()) {
     return InvalidArgumentError("which model? --model DIR, an HF folder (demo/base is one)");
   }
-  ASSIGN_OR_RETURN(options.runtime.model, FolderOfModel(options.runtime.model, options.quiet));
+  RETURN_IF_ERROR(FindNamedModel(options.quiet, &options.runtime));
   ASSIGN_OR_RETURN(ModelConfig config, LoadModelConfig(options.runtime.model));
   ASSIGN_OR_RETURN(const Device device, PickDevice(options.runtime.device));
   RETURN_IF_ERROR(CheckTrainable(config, device));

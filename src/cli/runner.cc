@@ -156,7 +156,7 @@ Status CheckBeforeLoading(const RunnerOptions& options) {
 
 Status RunRunner(RunnerOptions options) {
   const int64_t began_ns = SteadyClock::Get().NowNs();
-  ASSIGN_OR_RETURN(options.runtime.model, FolderOfModel(options.runtime.model, options.quiet));
+  RETURN_IF_ERROR(FindNamedModel(options.quiet, &options.runtime));
   ASSIGN_OR_RETURN(const auto ranks, RankProcesses::Start(options.runtime));  // before any thread
   StopSignals signals;  // before the log's thread
   ASSIGN_OR_RETURN(const auto log, ServerLog::Begin(options.runtime.log));

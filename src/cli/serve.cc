@@ -51,7 +51,7 @@ Status CheckBeforeLoading(const ServeOptions& options) {
 
 Status RunServe(ServeOptions& options) {
   const int64_t begin_ns = SteadyClock::Get().NowNs();
-  ASSIGN_OR_RETURN(options.runtime.model, FolderOfModel(options.runtime.model, options.http.quiet));
+  RETURN_IF_ERROR(FindNamedModel(options.http.quiet, &options.runtime));
   ASSIGN_OR_RETURN(const auto ranks, RankProcesses::Start(options.runtime));  // before any thread
   StopSignals signals;  // before the log's thread
   ASSIGN_OR_RETURN(const auto log, ServerLog::Begin(options.runtime.log));

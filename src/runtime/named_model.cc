@@ -5,7 +5,7 @@
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/log.h"
-#include "sources/hub_fetch.h"
+#include "sources/named_fetch.h"
 
 namespace graft {
 namespace {
@@ -35,21 +35,21 @@ void FetchProgress::Update(int64_t done, int64_t total) {
   bar_.Update(done, total, note);
 }
 
-Result<std::string> FolderOfModel(const std::string& model, bool quiet) {
-  if (FileExists(model) || !LooksLikeHubName(model)) return model;
-  ASSIGN_OR_RETURN(const HubName name, ParseHubName(model));
-  ASSIGN_OR_RETURN(const HubSettings settings, HubSettings::FromEnvironment());
-  FetchProgress progress(model, quiet);
-  DownloadOptions options;
-  options.on_progress = [&](int64_t done, int64_t total) { progress.Update(done, total); };
-  const Result<HubSnapshot> snapshot =
-      FetchFromHub(settings, name, HubKind::kModel, std::move(options));
-  if (!snapshot.ok()) {
-    return snapshot.status().WithContext("--model " + model + " is no folder here, and its fetch " +
-                                         "failed");
+Status FindNamedModel(bool quiet, RuntimeOptions* options) {
+  const std::string text = options->model;
+  if (FileExists(text) || !IsFetchedName(text)) return OkStatus();
+  FetchProgress progress(text, quiet);
+  DownloadOptions download;
+  download.on_progress = [&](int64_t done, int64_t total) { progress.Update(done, total); };
+  const Result<FetchedFolder> fetched = FetchNamed(text, HubKind::kModel, std::move(download));
+  if (!fetched.ok()) {
+    return fetched.status().WithContext("--model " + text +
+                                        " is no folder here, and it could not be fetched");
   }
-  LOG_INFO("{} is at commit {}", name.repo, snapshot->commit);
-  return snapshot->path;
+  LOG_INFO("{} is at revision {}", text, fetched->revision);
+  options->model = fetched->path;
+  if (options->model_name.empty()) options->model_name = fetched->name;
+  return OkStatus();
 }
 
 }  // namespace graft

@@ -1,11 +1,13 @@
-// Models by name: --model ORG/NAME[@REVISION] is fetched from the hub that the environment names
-// (src/sources/hub_settings.h), or found in its cache, before anything else begins. Main thread.
+// Models by name: --model ORG/NAME[@REVISION] or s3://BUCKET/PREFIX is fetched from where the
+// environment says (src/sources/hub_settings.h), or found in the cache, before anything else
+// begins. Main thread.
 #pragma once
 
 #include <string>
 
 #include "base/status.h"
 #include "runtime/progress.h"
+#include "runtime/runtime_options.h"
 
 namespace graft {
 
@@ -21,9 +23,9 @@ class FetchProgress {
   int64_t begin_bytes_ = -1;  // there before this process began
 };
 
-// The folder of `model`: itself where something lies at that path, or where it is no hub's name;
-// else the snapshot of the hub's cache, whole. The error of a fetch says that no folder was found,
-// too.
-Result<std::string> FolderOfModel(const std::string& model, bool quiet);
+// Puts the folder, and the name for clients where there is none, in the place of a model's name.
+// Nothing changes where something lies at that path, or where it is no such name. The error of a
+// fetch says that no folder was found, too.
+Status FindNamedModel(bool quiet, RuntimeOptions* options);
 
 }  // namespace graft

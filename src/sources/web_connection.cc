@@ -203,9 +203,9 @@ void CurlConnection::SetUp(const WebOrder& order, const WebUrl& url, bool is_fir
   if (order.form.has_value()) {
     set(CURLOPT_POSTFIELDSIZE_LARGE, static_cast<curl_off_t>(order.form->Reveal().size()));
     set(CURLOPT_POSTFIELDS, order.form->Reveal().c_str());
+    headers->Add("Expect:");  // not where there is a signature, which would cover it
   }
   headers->Add("Accept-Encoding: identity");
-  headers->Add("Expect:");
   if (order.end > 0) {
     headers->Add("Range: bytes=" + std::to_string(order.begin) + "-" +
                  std::to_string(order.end - 1));
