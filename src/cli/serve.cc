@@ -9,6 +9,7 @@
 #include "cli/commands.h"
 #include "cli/foreign_flags.h"
 #include "cli/http_front.h"
+#include "cli/source_options.h"
 #include "cli/start_checks.h"
 #include "cli/tracing.h"
 #include "runtime/named_model.h"
@@ -22,6 +23,7 @@ struct ServeOptions {
   RuntimeOptions runtime;
   HttpFrontOptions http;
   LearningOptions learning;
+  SourceFlags sources;
 };
 
 void LogStart(const ServeOptions& options, const LoadedModel& model, Runtime& runtime,
@@ -52,6 +54,8 @@ Status CheckBeforeLoading(const ServeOptions& options) {
 Status RunServe(ServeOptions& options) {
   const int64_t begin_ns = SteadyClock::Get().NowNs();
   RETURN_IF_ERROR(FindNamedModel(options.http.quiet, &options.runtime));
+  ASSIGN_OR_RETURN(PreparedSources sources, PreparedSources::Read(options.sources));
+  options.runtime.fetched = sources.roots();
   ASSIGN_OR_RETURN(const auto ranks, RankProcesses::Start(options.runtime));  // before any thread
   StopSignals signals;  // before the log's thread
   ASSIGN_OR_RETURN(const auto log, ServerLog::Begin(options.runtime.log));
@@ -82,6 +86,8 @@ Status RunServe(ServeOptions& options) {
                                     runtime->metrics(), model->name);
   if (adapters_dir.ok()) context.adapters_dir = *adapters_dir;
   context.adapters_max = runtime->limits().adapters_max;
+  std::unique_ptr<AdapterSupply> supply = sources.Start(runtime->catalog());
+  context.sources = supply.get();
   context.spans = spans.get();
   if (learning != nullptr) context.learning = &learning->jobs();
   const Status status = ServeHttp(
@@ -90,6 +96,7 @@ Status RunServe(ServeOptions& options) {
        .on_started = [&](uint16_t port) { LogStart(options, *model, *runtime, port, begin_ns); },
        .on_stopped =
            [&] {
+             supply.reset();  // the connections that wait for it are there until this returns
              if (learning != nullptr) learning->Stop();
              runtime->engine().Stop();
            }});
@@ -106,6 +113,7 @@ Command ServeCommand() {
   const auto options = std::make_shared<ServeOptions>();  // lives as long as the command
   std::vector<OptionGroup> groups = RuntimeOptionGroups(options->runtime);
   groups.push_back(HttpFrontOptionGroup(options->http, options->runtime.log.format));
+  groups.push_back(SourceOptionGroup(options->sources));
   groups.push_back(LearningOptionGroup(options->learning));
   return {.name = "serve",
           .help =

@@ -264,6 +264,7 @@ void AppendAdapterModel(const AdapterInfo& adapter, AdapterState state,
   *out += ",\"virtual_tokens\":" + count(adapter.num_virtual_tokens);
   *out += ",\"bytes\":" + (is_known ? std::to_string(adapter.bytes) : "null");
   *out += std::string(",\"state\":\"") + AdapterStateName(state) + "\"";
+  if (!adapter.revision.empty()) *out += ",\"revision\":" + JsonString(adapter.revision);
   AppendAdapterText(adapter.text, out);
   if (with_tenant) *out += ",\"tenant\":" + StringOrNull(adapter.tenant);
   *out += '}';

@@ -75,7 +75,8 @@ Result<DownloadedFile> SnapshotFetch::Prepare(const HubFile& file, bool has_lock
                       .bytes = file.bytes,
                       .kind = file.lfs_sha256.empty() ? DigestKind::kGitSha1 : DigestKind::kSha256,
                       .digest = file.etag(),
-                      .adopts = has_lock};
+                      .adopts = has_lock,
+                      .part_bytes = options_.part_bytes};
   // Without locks two processes must not write one file.
   if (!has_lock) order.unfinished_path += "." + std::to_string(getpid());
   DownloadedFile download;

@@ -29,6 +29,7 @@ struct DownloadOptions {
   WebOptions web;
   WebPatienceOptions patience;
   int connections_max = 8;
+  int64_t part_bytes = kPartBytes;
   // How many bytes are there, of all. On the caller's thread, a few times a second.
   std::function<void(int64_t done, int64_t total)> on_progress;
 };

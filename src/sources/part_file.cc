@@ -35,7 +35,7 @@ Status DiskError(int error_number, const std::string& what) {
 PartFile::PartFile(PartFileOrder order, int descriptor)
     : order_(std::move(order)),
       descriptor_(descriptor),
-      is_done_(static_cast<size_t>((order_.bytes + kPartBytes - 1) / kPartBytes)),
+      is_done_(static_cast<size_t>((order_.bytes + order_.part_bytes - 1) / order_.part_bytes)),
       digest_(BlobDigest::Make(order_.kind, order_.bytes)) {}
 
 PartFile::~PartFile() {
@@ -49,7 +49,7 @@ PartFile::~PartFile() {
 }
 
 int64_t PartFile::PartEnd(int part) const {
-  return std::min(PartBegin(part) + kPartBytes, order_.bytes);
+  return std::min(PartBegin(part) + order_.part_bytes, order_.bytes);
 }
 
 bool PartFile::IsDone(int part) const {
@@ -85,8 +85,8 @@ Result<std::unique_ptr<PartFile>> PartFile::Open(PartFileOrder order) {
   return file;
 }
 
-// The list has a line "SIZE PART" for each finished part. A line that was cut, or is of another
-// size, counts for nothing.
+// The list has a line "SIZE PART_BYTES PART" for each finished part. A line that was cut, or is of
+// other sizes, counts for nothing.
 void PartFile::Adopt() {
   const off_t size = lseek(descriptor_, 0, SEEK_END);
   const Result<std::string> list = ReadFile(ListPath(), kListBytesMax);
@@ -96,9 +96,11 @@ void PartFile::Adopt() {
   }
   std::istringstream lines(*list);
   int64_t bytes = 0;
+  int64_t part_bytes = 0;
   int64_t part = 0;
-  while (lines >> bytes >> part && !lines.eof()) {
-    if (bytes != order_.bytes || part < 0 || part >= num_parts()) continue;
+  while (lines >> bytes >> part_bytes >> part && !lines.eof()) {
+    const bool is_of_this = bytes == order_.bytes && part_bytes == order_.part_bytes;
+    if (!is_of_this || part < 0 || part >= num_parts()) continue;
     if (std::exchange(is_done_[static_cast<size_t>(part)], 1) == 0) ++num_done_;
   }
   // The end of a part gives the file its name, so one has to be left.
@@ -132,7 +134,8 @@ Status PartFile::Write(int64_t offset, std::string_view bytes) {
 }
 
 Status PartFile::FinishPart(int part) {
-  const std::string line = std::to_string(order_.bytes) + " " + std::to_string(part) + "\n";
+  const std::string line = std::to_string(order_.bytes) + " " + std::to_string(order_.part_bytes) +
+                           " " + std::to_string(part) + "\n";
   bool is_last = false;
   {
     std::lock_guard lock(mutex_);

@@ -16,6 +16,8 @@
 
 namespace graft {
 
+inline constexpr int64_t kPartBytes = int64_t{8} << 20;
+
 struct PartFileOrder {
   std::string path;             // what it is called once it is whole
   std::string unfinished_path;  // the same until then, in the same file system
@@ -25,12 +27,11 @@ struct PartFileOrder {
   // Whether parts of an earlier process are taken. Without a digest nothing would find them out if
   // the machine had failed meanwhile.
   bool adopts = false;
+  int64_t part_bytes = kPartBytes;
 };
 
 class PartFile {
  public:
-  static constexpr int64_t kPartBytes = int64_t{8} << 20;
-
   // Makes room for all of it on the disk. kFailedPrecondition: there is none. Other errors as
   // SystemError's.
   static Result<std::unique_ptr<PartFile>> Open(PartFileOrder order);
@@ -40,7 +41,7 @@ class PartFile {
 
   // All of these: any thread.
   int num_parts() const { return static_cast<int>(is_done_.size()); }
-  int64_t PartBegin(int part) const { return part * kPartBytes; }
+  int64_t PartBegin(int part) const { return part * order_.part_bytes; }
   int64_t PartEnd(int part) const;
   bool IsDone(int part) const;
   int64_t done_bytes() const;  // of finished parts

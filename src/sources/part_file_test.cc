@@ -16,7 +16,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr int64_t kPart = PartFile::kPartBytes;
+constexpr int64_t kPart = 64 << 10;
 
 class PartFileTest : public ::testing::Test {
  protected:
@@ -36,7 +36,8 @@ class PartFileTest : public ::testing::Test {
                            .bytes = std::ssize(bytes_),
                            .kind = DigestKind::kSha256,
                            .digest = Sha256Of(bytes_),
-                           .adopts = adopts});
+                           .adopts = adopts,
+                           .part_bytes = kPart});
   }
   std::string path() const { return folder_ + "/blob"; }
   Status WritePart(PartFile& file, int part, const std::string& from) {
@@ -91,7 +92,8 @@ TEST_F(PartFileTest, ANextProcessTakesFinishedParts) {
     EXPECT_EQ(file->done_bytes(), kPart + 1234);
   }
   // The last line of the list was cut.
-  std::ofstream(path() + ".incomplete.parts", std::ios::app) << std::ssize(bytes_) << " 1";
+  std::ofstream(path() + ".incomplete.parts", std::ios::app)
+      << std::ssize(bytes_) << " " << kPart << " 1";
   const auto file = *Open();
   EXPECT_FALSE(file->IsDone(1));
   EXPECT_TRUE(WritePart(*file, 1, bytes_).ok());
@@ -110,7 +112,7 @@ TEST_F(PartFileTest, PartsWithoutADigestOrOfAnotherFileAreNotTaken) {
 TEST_F(PartFileTest, AllPartsButNoNameIsTakenToo) {
   { EXPECT_TRUE(WritePart(**Open(), 0, bytes_).ok()); }
   std::ofstream list(path() + ".incomplete.parts", std::ios::app);
-  for (const int part : {1, 2}) list << std::ssize(bytes_) << " " << part << "\n";
+  for (const int part : {1, 2}) list << std::ssize(bytes_) << " " << kPart << " " << part << "\n";
   list.close();
   const auto file = *Open();
   // Parts 1 and 2 were never written: the digest finds it out.

@@ -39,7 +39,7 @@ int64_t UnixTimeOfIso(const std::string& text) {
 }
 
 // The check sum of the whole object, if one was sent. That of an upload in parts is of the parts'
-// sums, whose sizes are not known: "...-7", or the type COMPOSITE.
+// sums, and their sizes are not known: "...-7", or the type COMPOSITE.
 void TakeChecksum(const WebAnswer& answer, S3Head* head) {
   if (answer.Header("x-amz-checksum-type") == "COMPOSITE") return;
   constexpr std::pair<const char*, DigestKind> kChecksums[] = {

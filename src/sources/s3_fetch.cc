@@ -80,12 +80,14 @@ class S3Fetch {
   }
 
   Result<S3Snapshot> FindCurrent(HubKind kind) const;
+  // What the store has now, without fetching it.
+  Result<S3Snapshot> Look(HubKind kind);
   Result<S3Snapshot> Run(HubKind kind);
 
  private:
   std::string VersionOf(const HubTree& chosen) const;
   Result<FileLock> Lock(const std::string& version) const;
-  Status Fill(const std::string& folder, HubKind kind, const HubTree& chosen);
+  Status Fill(const std::string& folder, HubKind kind);
   Status Fetch(const std::string& folder, const HubTree& files);
   Result<std::optional<DownloadedFile>> Prepare(const std::string& folder, const HubFile& file);
 
@@ -96,6 +98,7 @@ class S3Fetch {
   std::string folder_;
   std::map<std::string, S3Object> objects_;
   HubTree tree_;
+  HubTree chosen_;
   int64_t fetched_bytes_ = 0;
 };
 
@@ -157,7 +160,8 @@ Result<std::optional<DownloadedFile>> S3Fetch::Prepare(const std::string& folder
                                                   .bytes = file.bytes,
                                                   .kind = head.kind,
                                                   .digest = head.digest,
-                                                  .adopts = head.kind != DigestKind::kNone}));
+                                                  .adopts = head.kind != DigestKind::kNone,
+                                                  .part_bytes = options_.part_bytes}));
   fetched_bytes_ += file.bytes;
   return std::optional<DownloadedFile>(std::move(download));
 }
@@ -180,33 +184,39 @@ Status S3Fetch::Fetch(const std::string& folder, const HubTree& files) {
   return DownloadAll(std::move(downloads), options_);
 }
 
-Status S3Fetch::Fill(const std::string& folder, HubKind kind, const HubTree& chosen) {
+Status S3Fetch::Fill(const std::string& folder, HubKind kind) {
   RETURN_IF_ERROR(MakeFolder(folder));
-  RETURN_IF_ERROR(Fetch(folder, chosen));
-  if (kind != HubKind::kModel || !HasShards(chosen)) return OkStatus();
+  RETURN_IF_ERROR(Fetch(folder, chosen_));
+  if (kind != HubKind::kModel || !HasShards(chosen_)) return OkStatus();
   ASSIGN_OR_RETURN(const std::string index,
                    ReadFile(folder + "/model.safetensors.index.json", kS3IndexBytesMax));
   ASSIGN_OR_RETURN(const HubTree shards, ShardsOfIndex(tree_, index));
   return Fetch(folder, shards);
 }
 
-Result<S3Snapshot> S3Fetch::Run(HubKind wanted) {
+Result<S3Snapshot> S3Fetch::Look(HubKind wanted) {
   const std::string what = "s3://" + name_.bucket + "/" + name_.prefix;
   ASSIGN_OR_RETURN(std::vector<S3Object> objects, client_.List(name_));
   if (objects.empty()) return NotFoundError("there is nothing at " + what);
   objects_ = ByPath(name_, std::move(objects));
   tree_ = TreeOf(objects_);
   const HubKind kind = KindOfTree(tree_, wanted);
-  const Result<HubTree> chosen = ChooseHubFiles(tree_, kind);
+  Result<HubTree> chosen = ChooseHubFiles(tree_, kind);
   if (!chosen.ok()) return chosen.status().WithContext(what);
-  S3Snapshot snapshot{.version = VersionOf(*chosen), .kind = kind};
+  chosen_ = *std::move(chosen);
+  S3Snapshot snapshot{.version = VersionOf(chosen_), .kind = kind};
   snapshot.path = folder_ + "/" + snapshot.version;
+  return snapshot;
+}
+
+Result<S3Snapshot> S3Fetch::Run(HubKind wanted) {
+  ASSIGN_OR_RETURN(S3Snapshot snapshot, Look(wanted));
   RETURN_IF_ERROR(MakeFolder(folder_));
   if (!FileExists(snapshot.path)) {
     ASSIGN_OR_RETURN(const FileLock lock, Lock(snapshot.version));
     if (!FileExists(snapshot.path)) {
-      const Status filled = Fill(snapshot.path + kIncomplete, kind, *chosen);
-      if (!filled.ok()) return filled.WithContext(what);
+      const Status filled = Fill(snapshot.path + kIncomplete, snapshot.kind);
+      if (!filled.ok()) return filled.WithContext("s3://" + name_.bucket + "/" + name_.prefix);
       std::error_code error;
       s3fs::rename(snapshot.path + kIncomplete, snapshot.path, error);
       if (error) return SystemError(error.value(), "cannot rename " + snapshot.path + kIncomplete);
@@ -218,13 +228,24 @@ Result<S3Snapshot> S3Fetch::Run(HubKind wanted) {
   return snapshot;
 }
 
+void AllowEndpoint(const S3Settings& settings, DownloadOptions* options) {
+  if (!settings.endpoint.has_value()) return;
+  options->web.reachable = ReachableAddresses::Beside(settings.endpoint->host);
+}
+
 }  // namespace
+
+Result<std::string> VersionInS3(const S3Settings& settings, const S3Name& name, HubKind kind,
+                                DownloadOptions options) {
+  AllowEndpoint(settings, &options);
+  S3Client client(settings, options.web, options.patience);
+  ASSIGN_OR_RETURN(S3Snapshot snapshot, S3Fetch(settings, name, client, options).Look(kind));
+  return std::move(snapshot.version);
+}
 
 Result<S3Snapshot> FetchFromS3(const S3Settings& settings, const S3Name& name, HubKind kind,
                                DownloadOptions options) {
-  if (settings.endpoint.has_value()) {
-    options.web.reachable = ReachableAddresses::Beside(settings.endpoint->host);
-  }
+  AllowEndpoint(settings, &options);
   S3Client client(settings, options.web, options.patience);
   S3Fetch fetch(settings, name, client, options);
   const Result<S3Snapshot> known = fetch.FindCurrent(kind);

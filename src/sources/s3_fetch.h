@@ -27,4 +27,8 @@ struct S3Snapshot {
 Result<S3Snapshot> FetchFromS3(const S3Settings& settings, const S3Name& name, HubKind kind,
                                DownloadOptions options);
 
+// The version that the prefix is at; asks for its listing alone. Errors as above.
+Result<std::string> VersionInS3(const S3Settings& settings, const S3Name& name, HubKind kind,
+                                DownloadOptions options);
+
 }  // namespace graft

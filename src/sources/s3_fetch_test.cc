@@ -98,7 +98,7 @@ class S3FetchTest : public ::testing::Test {
     settings_.cache = folder_;
     settings_.keys = {.id = "AKID", .key = Secret(kSecretKey), .session_token = Secret(kSession)};
     objects_["a b/é+x/adapter_config.json"] = "{}";
-    objects_["a b/é+x/adapter_model.safetensors"] = std::string(size_t{9} << 20, 'w');
+    objects_["a b/é+x/adapter_model.safetensors"] = std::string(size_t{9} << 13, 'w');
     objects_["a b/é+x/optimizer.pt"] = "pickle";
     objects_["other"] = "x";
   }
@@ -154,7 +154,7 @@ class S3FetchTest : public ::testing::Test {
   }
 
   Result<S3Snapshot> Fetch(HubKind kind = HubKind::kAdapter) {
-    DownloadOptions options;
+    DownloadOptions options{.part_bytes = 64 << 10};
     options.patience.sleep = [](int64_t) {};
     options.connections_max = 2;
     return FetchFromS3(settings_, *ParseS3Name("s3://shelf/a b/é+x/"), kind, options);

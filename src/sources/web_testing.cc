@@ -120,7 +120,8 @@ void ScriptedWeb::Serve(int connection) {
     std::string_view body = reply.body;
     if (reply.cut_after >= 0) body = body.substr(0, static_cast<size_t>(reply.cut_after));
     if (asked.method == "HEAD") body = {};
-    if (!SendText(connection, head) || !SendText(connection, body)) break;
+    // In one piece: a second one would wait for the first one's acknowledgement.
+    if (!SendText(connection, head + std::string(body))) break;
     if (body.size() < reply.body.size() && asked.method != "HEAD") break;
   }
   shutdown(connection, SHUT_RDWR);
