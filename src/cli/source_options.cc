@@ -19,13 +19,18 @@ OptionGroup SourceOptionGroup(SourceFlags& flags) {
            {"source-tokens", Text(flags.tokens_file),
             "JSON file {\"TENANT\": \"TOKEN\"}: hubs are asked by the tenant's own token, and a "
             "tenant has what its token is given",
-            "all tenants have what HF_TOKEN is given"}}};
+            "all tenants have what HF_TOKEN is given"},
+           {"source-gib", Number(flags.gib, AtLeast(0)),
+            "GiB on the disk that adapters of sources may take; above it those that were used "
+            "least lately are forgotten, an hour after their last use, and removed an hour later; "
+            "0: no bound"}}};
 }
 
 Result<PreparedSources> PreparedSources::Read(const SourceFlags& flags) {
   PreparedSources sources;
   ASSIGN_OR_RETURN(sources.options_,
                    SupplyOptionsOf(flags.sources, flags.allow, flags.tokens_file));
+  sources.options_.bytes_max = static_cast<int64_t>(flags.gib * (1 << 30));
   for (const SupplySource& source : sources.options_.sources) {
     if (source.is_hub) {
       ASSIGN_OR_RETURN(HubSettings settings, HubSettings::FromEnvironment());

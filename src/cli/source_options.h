@@ -15,6 +15,7 @@ struct SourceFlags {
   std::vector<std::string> sources;
   std::vector<std::string> allow;
   std::string tokens_file;
+  double gib = 0.0;
 };
 
 OptionGroup SourceOptionGroup(SourceFlags& flags);

@@ -3,9 +3,11 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cerrno>
 #include <cstdio>
 #include <filesystem>
+#include <set>
 #include <utility>
 
 #include "base/fault.h"
@@ -31,6 +33,12 @@ constexpr char kCacheTag[] =
 constexpr int64_t kRefBytesMax = 256;
 constexpr int64_t kLockPieceNs = 200'000'000;
 constexpr mode_t kLockMode = 0664;
+
+// The ending of a text on its way to its place: no other process or thread writes one of this name.
+std::string UniqueEnding() {
+  static std::atomic<int64_t> num_made{0};
+  return "." + std::to_string(getpid()) + "-" + std::to_string(num_made++) + ".new";
+}
 
 Status MakeFolders(const fs::path& path) {
   std::error_code error;
@@ -66,7 +74,7 @@ Status HubCache::Prepare() const {
   }
   RETURN_IF_ERROR(MakeFolders(locks_));
   const std::string tag = cache_ + "/CACHEDIR.TAG";
-  return FileExists(tag) ? OkStatus() : WriteWholeFile(tag, kCacheTag);
+  return FileExists(tag) ? OkStatus() : WriteWholeFile(tag, kCacheTag, 0644, UniqueEnding());
 }
 
 Result<std::optional<FileLock>> HubCache::LockBlob(const std::string& etag,
@@ -129,7 +137,7 @@ Result<std::string> HubCache::CommitOf(const std::string& revision) const {
 Status HubCache::Replace(const std::string& path, const std::string& text, mode_t mode) const {
   RETURN_IF_ERROR(MakeFolders(fs::path(path).parent_path()));
   // Beside the blobs: a client takes every file in refs/ for a revision.
-  const std::string beside = BlobPath("text." + std::to_string(getpid())) + kUnfinished;
+  const std::string beside = BlobPath("text" + UniqueEnding()) + kUnfinished;
   RETURN_IF_ERROR(WriteWholeFile(beside, text, mode));
   if (rename(beside.c_str(), path.c_str()) == 0) return OkStatus();
   const int error_number = errno;
@@ -160,6 +168,52 @@ Status HubCache::WriteTree(const std::string& commit, const HubTree& tree) const
   }
   const Json json = {{"format_version", 1}, {"files", std::move(files)}};
   return Replace(folder_ + "/trees/" + commit + ".json", DumpJson(json), 0600);
+}
+
+int64_t FolderBytes(const std::string& folder) {
+  int64_t bytes = 0;
+  std::error_code error;
+  for (fs::recursive_directory_iterator it(folder, error);
+       !error && it != fs::recursive_directory_iterator(); it.increment(error)) {
+    std::error_code unknown;
+    if (!it->is_regular_file(unknown)) continue;
+    const uintmax_t size = it->file_size(unknown);
+    if (!unknown) bytes += static_cast<int64_t>(size);
+  }
+  return bytes;
+}
+
+Status RemoveHubSnapshot(const std::string& snapshot) {
+  const fs::path repo = fs::path(snapshot).parent_path().parent_path();
+  const std::string commit = fs::path(snapshot).filename().string();
+  if (!IsCommit(commit) || fs::path(snapshot).parent_path().filename() != "snapshots") {
+    return InvalidArgumentError(snapshot + " is no snapshot of a hub's cache");
+  }
+  std::error_code error;
+  for (fs::recursive_directory_iterator it(repo / "refs", error);
+       !error && it != fs::recursive_directory_iterator(); it.increment(error)) {
+    const Result<std::string> text = ReadFile(it->path().string(), kRefBytesMax);
+    std::error_code unknown;
+    if (text.ok() && Trimmed(*text, " \r\n") == commit) fs::remove(it->path(), unknown);
+  }
+  fs::remove_all(snapshot, error);
+  if (error) return SystemError(error.value(), "cannot remove " + snapshot);
+  fs::remove(repo / "trees" / (commit + ".json"), error);
+  fs::remove_all(repo / ".no_exist" / commit, error);
+  std::set<fs::path> used;
+  for (fs::recursive_directory_iterator it(repo / "snapshots", error);
+       !error && it != fs::recursive_directory_iterator(); it.increment(error)) {
+    std::error_code unknown;
+    if (it->is_symlink(unknown)) used.insert(fs::read_symlink(it->path(), unknown).filename());
+  }
+  if (error) return SystemError(error.value(), "cannot list " + repo.string());
+  for (const fs::directory_entry& blob : fs::directory_iterator(repo / "blobs", error)) {
+    const std::string name = blob.path().filename().string();
+    const bool is_blob = name.find('.') == std::string::npos;  // else it is on its way
+    std::error_code unknown;
+    if (is_blob && !used.contains(name)) fs::remove(blob.path(), unknown);
+  }
+  return OkStatus();
 }
 
 }  // namespace graft

@@ -55,4 +55,11 @@ class HubCache {
   const std::string locks_;
 };
 
+// Removes a snapshot, the revisions that are at it, and the blobs that no other snapshot of its
+// repository leads to.
+Status RemoveHubSnapshot(const std::string& snapshot);
+
+// The bytes of the files in a folder and below, where links lead.
+int64_t FolderBytes(const std::string& folder);
+
 }  // namespace graft

@@ -290,6 +290,22 @@ TEST_F(HubFetchTest, ARevisionThatMovesKeepsTheOldOne) {
   EXPECT_EQ(snapshot->fetched_bytes, std::ssize(files_["config.json"]));
 }
 
+TEST_F(HubFetchTest, ASnapshotIsRemovedWithWhatIsItsAlone) {
+  const HubSnapshot old = *Fetch();
+  EXPECT_GT(FolderBytes(old.path), std::ssize(files_["model.safetensors"]));
+  const std::string other(40, 'b');
+  const std::string repo = folder_ + "/models--org--name";
+  fs::create_directories(repo + "/snapshots/" + other);
+  fs::copy_symlink(old.path + "/config.json", repo + "/snapshots/" + other + "/config.json");
+  ASSERT_TRUE(RemoveHubSnapshot(old.path).ok());
+  EXPECT_FALSE(FileExists(old.path));
+  EXPECT_FALSE(FileExists(repo + "/refs/main"));
+  EXPECT_FALSE(FileExists(repo + "/blobs/" + Sha256Of(files_["model.safetensors"])));
+  EXPECT_EQ(*ReadFile(repo + "/snapshots/" + other + "/config.json"), "{}");
+  EXPECT_FALSE(RemoveHubSnapshot(repo).ok());
+  EXPECT_EQ(Fetch()->path, old.path);
+}
+
 TEST_F(HubFetchTest, ASnapshotThatIsWholeHasItsTree) {
   files_.erase("README.md");
   files_.erase("original/consolidated.00.pth");

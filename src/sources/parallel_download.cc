@@ -1,5 +1,7 @@
 #include "sources/parallel_download.h"
 
+#include <sys/resource.h>
+
 #include <algorithm>
 #include <chrono>
 #include <condition_variable>
@@ -16,6 +18,7 @@ namespace {
 
 constexpr auto kProgressEvery = std::chrono::milliseconds(200);
 constexpr int kWholeTriesMax = 2;
+constexpr int kYieldingNice = 10;
 
 // A file and what all threads know of it.
 struct FileState {
@@ -233,6 +236,7 @@ Status Download::WorkOn(WebConnection& connection, WebPatience& patience) {
 
 void Download::Work() {
   NameThread("fetch");
+  if (options_.yields) setpriority(PRIO_PROCESS, 0, kYieldingNice);  // 0: this thread
   WebOptions web = options_.web;
   web.is_cancelled = &is_stopped_;
   Result<std::unique_ptr<WebConnection>> connection = WebConnection::Open(std::move(web));

@@ -223,7 +223,7 @@ Result<S3Snapshot> S3Fetch::Run(HubKind wanted) {
     }
   }
   RETURN_IF_ERROR(WriteWholeFile(folder_ + kCurrent, snapshot.version, 0644,
-                                 ".new" + std::to_string(getpid())));
+                                 ".new" + std::to_string(gettid())));
   snapshot.fetched_bytes = fetched_bytes_;
   return snapshot;
 }

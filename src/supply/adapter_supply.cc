@@ -1,12 +1,14 @@
 #include "supply/adapter_supply.h"
 
 #include <algorithm>
+#include <filesystem>
 
 #include "base/fault.h"
 #include "base/log.h"
 #include "base/name_pattern.h"
 #include "base/thread_name.h"
 #include "request/adapter_name.h"
+#include "sources/hub_cache.h"
 
 namespace graft {
 namespace {
@@ -16,6 +18,22 @@ constexpr size_t kUnfitMax = 10'000;
 // A source's own words may name what a tenant may not know of: the log has them.
 Status Unknown(const std::string& name) {
   return NotFoundError("there is no adapter '" + name + "'");
+}
+
+// Clients see files by their names alone.
+std::string WithoutFolder(std::string message, const std::string& folder) {
+  std::error_code error;
+  for (const std::string& path :
+       {folder, std::filesystem::weakly_canonical(folder, error).string()}) {
+    const std::string prefix = path + "/";
+    for (size_t at = 0; !path.empty() && (at = message.find(prefix, at)) != std::string::npos;) {
+      message.erase(at, prefix.size());
+    }
+    for (size_t at = 0; !path.empty() && (at = message.find(path, at)) != std::string::npos;) {
+      message.replace(at, path.size(), "it");
+    }
+  }
+  return message;
 }
 
 bool IsUnknown(const Status& status) {
@@ -75,6 +93,7 @@ bool AdapterSupply::Permits(const std::string& name, const std::string& tenant) 
   const auto listed = listed_.find(name);
   if (listed == listed_.end()) return true;
   const int64_t now_ns = clock_.NowNs();
+  listed->second.used_ns = now_ns;
   if (TokenOf(PlaceOf(name), tenant) != nullptr) {
     const auto& permitted = tenants_[tenant].permitted_ns;
     const auto it = permitted.find(name);
@@ -141,6 +160,7 @@ void AdapterSupply::Work() {
   NameThread("fetch");
   while (const std::optional<Key> key = TakeTurn()) {
     LookUp(*key);
+    KeepBound();
     std::lock_guard lock(mutex_);
     --tenants_[key->first].num_running;
     came_.notify_one();
@@ -226,9 +246,21 @@ Status AdapterSupply::FetchAndList(const std::string& name, const Place& place,
                         .fetched_revision = folder->revision})
                  .status();
   }
+  const int64_t bytes = status.ok() ? FolderBytes(folder->path) : 0;
   std::lock_guard lock(mutex_);
   if (status.ok()) {
-    listed_[name] = {.revision = folder->revision, .looked_ns = clock_.NowNs()};
+    const int64_t now_ns = clock_.NowNs();
+    Listed& listed = listed_[name];
+    if (!listed.path.empty() && listed.path != folder->path && listed.was_fetched) {
+      leaving_.push_back({place.route, listed.path, now_ns});  // of an older revision
+    }
+    std::erase_if(leaving_, [&](const Leaving& one) { return one.path == folder->path; });
+    listed = {.revision = folder->revision,
+              .looked_ns = now_ns,
+              .used_ns = now_ns,
+              .path = folder->path,
+              .bytes = bytes,
+              .was_fetched = folder->fetched_bytes > 0};
     LOG_INFO("adapter '{}' is served, revision {}: {} bytes fetched, {:.3f} s", name, revision,
              folder->fetched_bytes, NsToSeconds(clock_.NowNs() - begin_ns));
     return status;
@@ -236,7 +268,9 @@ Status AdapterSupply::FetchAndList(const std::string& name, const Place& place,
   LOG_WARN("adapter '{}', revision {}, is not served: {}", name, revision, status.ToString());
   if (IsPassing(status) || status.code() == StatusCode::kCancelled) return status;
   // The client's own: 4xx, with the line that says why.
-  status = InvalidArgumentError("'" + name + "' cannot be served: " + status.message());
+  const std::string why =
+      folder.ok() ? WithoutFolder(status.message(), folder->path) : status.message();
+  status = InvalidArgumentError("'" + name + "' cannot be served: " + why);
   if (!unfit_.contains(name)) unfit_order_.push_back(name);
   unfit_[name] = {revision, status};
   if (unfit_order_.size() > kUnfitMax) {
@@ -244,6 +278,50 @@ Status AdapterSupply::FetchAndList(const std::string& name, const Place& place,
     unfit_order_.pop_front();
   }
   return status;
+}
+
+// "" where all that may go was used lately, or what is there is not too much.
+std::string AdapterSupply::LeastUsed() const {
+  int64_t bytes = 0;
+  const std::pair<const std::string, Listed>* least = nullptr;
+  for (const auto& one : listed_) {
+    bytes += one.second.bytes;
+    const bool may_go = clock_.NowNs() - one.second.used_ns >= options_.kept_ns;
+    if (may_go && (least == nullptr || one.second.used_ns < least->second.used_ns)) least = &one;
+  }
+  return least == nullptr || bytes <= options_.bytes_max ? "" : least->first;
+}
+
+void AdapterSupply::KeepBound() {
+  if (options_.bytes_max == 0) return;
+  std::vector<Leaving> gone;
+  std::vector<std::string> forgotten;
+  {
+    std::lock_guard lock(mutex_);
+    const int64_t now_ns = clock_.NowNs();
+    for (std::string name = LeastUsed(); !name.empty(); name = LeastUsed()) {
+      const Listed& listed = listed_[name];
+      if (listed.was_fetched) leaving_.push_back({PlaceOf(name).route, listed.path, now_ns});
+      listed_.erase(name);
+      forgotten.push_back(std::move(name));
+    }
+    const auto is_over = [&](const Leaving& one) {
+      return now_ns - one.since_ns >= options_.kept_ns;
+    };
+    for (const Leaving& one : leaving_) {
+      if (is_over(one)) gone.push_back(one);
+    }
+    std::erase_if(leaving_, is_over);
+  }
+  for (const std::string& name : forgotten) {
+    const Status status = catalog_.Unload(name, "");
+    LOG_INFO("adapter '{}' is no longer listed: others of the sources need its room{}", name,
+             status.ok() ? "" : " (" + status.message() + ")");
+  }
+  for (const Leaving& one : gone) {
+    const Status status = one.route->Remove(one.path);
+    if (!status.ok()) LOG_WARN("{}", status.message());
+  }
 }
 
 void AdapterSupply::Finish(const Key& key, const Status& status) {

@@ -55,6 +55,16 @@ class AdapterSupply : public AdapterSources {
   struct Listed {
     std::string revision;
     int64_t looked_ns = 0;  // when it was last asked whether there is a newer one
+    int64_t used_ns = 0;
+    std::string path;
+    int64_t bytes = 0;         // on the disk
+    bool was_fetched = false;  // by this server; what others put there is theirs
+  };
+  // A folder that nothing is listed for any more.
+  struct Leaving {
+    SupplyRoute* route = nullptr;
+    std::string path;
+    int64_t since_ns = 0;
   };
   // What is known of one tenant.
   struct Tenant {
@@ -80,6 +90,10 @@ class AdapterSupply : public AdapterSources {
   bool IsListed(const std::string& name, const std::string& revision);
   Status FetchAndList(const std::string& name, const Place& place, const std::string& revision,
                       const Secret* token);
+  // Forgets the adapters that were used least lately while all take more than they may, and removes
+  // folders that were left some time ago.
+  void KeepBound();
+  std::string LeastUsed() const;
   void Enqueue(const Key& key, Done done);
   void Finish(const Key& key, const Status& status);
   void RememberUnknown(Tenant* tenant, const std::string& name);
@@ -98,6 +112,7 @@ class AdapterSupply : public AdapterSources {
   std::map<Key, std::vector<Done>> asked_;            // looked up now, or waiting for it
   std::map<std::string, std::vector<Key>> fetching_;  // by name: also wanted by these
   std::map<std::string, Listed> listed_;
+  std::vector<Leaving> leaving_;
   std::map<std::string, std::pair<std::string, Status>> unfit_;  // by name: revision, why
   std::list<std::string> unfit_order_;
   std::vector<std::thread> threads_;

@@ -3,8 +3,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <condition_variable>
+#include <filesystem>
 #include <fstream>
+#include <functional>
 #include <future>
 #include <mutex>
 
@@ -15,6 +18,16 @@ namespace graft {
 namespace {
 
 using ::testing::HasSubstr;
+
+// Moves when told to; read by the supply's threads.
+class SteppedClock : public Clock {
+ public:
+  int64_t NowNs() const override { return now_ns_; }
+  void AdvanceNs(int64_t ns) { now_ns_ += ns; }
+
+ private:
+  std::atomic<int64_t> now_ns_{1};
+};
 
 // A hub with the repositories that the test sets, and locks of its own.
 class ScriptedRoute : public SupplyRoute {
@@ -42,6 +55,11 @@ class ScriptedRoute : public SupplyRoute {
   }
   bool IsName(const std::string& rest) const override { return rest.find("..") == rest.npos; }
   std::string root() const override { return "/fetched"; }
+  Status Remove(const std::string& folder) override {
+    std::lock_guard lock(mutex_);
+    removed.push_back(folder);
+    return OkStatus();
+  }
 
   void Shut(bool shut) {
     std::lock_guard lock(mutex_);
@@ -61,6 +79,7 @@ class ScriptedRoute : public SupplyRoute {
   bool is_away = false;
   int num_looked = 0;
   int num_fetched = 0;
+  std::vector<std::string> removed;
 };
 
 class AdapterSupplyTest : public ::testing::Test {
@@ -86,7 +105,7 @@ class AdapterSupplyTest : public ::testing::Test {
   }
 
   FakeCatalog catalog_;
-  ManualClock clock_;
+  SteppedClock clock_;
   ScriptedRoute* route_ = nullptr;
   std::unique_ptr<AdapterSupply> supply_;
 };
@@ -206,6 +225,48 @@ TEST_F(AdapterSupplyTest, ATenantThatAsksForManyLeavesOthersTheirTurn) {
   route_->Shut(false);
   EXPECT_TRUE(other.get().ok());
   for (std::future<Status>& one : waiting) EXPECT_EQ(one.get().code(), StatusCode::kNotFound);
+}
+
+TEST_F(AdapterSupplyTest, WhatWasUsedLeastLatelyGoesFirstAndLater) {
+  const std::string folder = ::testing::TempDir() + "supply_bound";
+  std::filesystem::remove_all(folder);
+  for (const char* const name : {"one", "two"}) {
+    std::filesystem::create_directories(folder + "/good/org/" + name);
+    std::ofstream(folder + "/good/org/" + name + "/weights") << std::string(600, 'x');
+  }
+  // The route's folders are relative ones.
+  const auto before = std::filesystem::current_path();
+  std::filesystem::current_path(folder);
+  SupplyOptions options;
+  options.bytes_max = 1000;
+  Start(std::move(options));
+  route_->revisions["org/two"] = "r1";
+  const int64_t kept_ns = SupplyOptions().kept_ns;
+  EXPECT_TRUE(Want("hub/org/one").ok());
+  EXPECT_TRUE(Want("hub/org/two").ok());
+  EXPECT_TRUE(catalog_.Find("hub/org/one").ok());
+  clock_.AdvanceNs(kept_ns);
+  EXPECT_TRUE(supply_->Permits("hub/org/two", "a"));
+  // Each look-up ends with a look at the bound.
+  const auto wait_for = [&](const std::function<bool()>& is_so) {
+    for (int i = 0; i < 2000 && !is_so(); ++i) {
+      (void)Want("hub/org/none" + std::to_string(i));
+    }
+    return is_so();
+  };
+  EXPECT_TRUE(wait_for([&] { return !catalog_.Find("hub/org/one").ok(); }));
+  EXPECT_TRUE(catalog_.Find("hub/org/two").ok());
+  EXPECT_TRUE(route_->removed.empty());
+  clock_.AdvanceNs(kept_ns);
+  EXPECT_TRUE(supply_->Permits("hub/org/two", "a"));
+  EXPECT_TRUE(wait_for([&] {
+    std::lock_guard lock(route_->mutex_);
+    return !route_->removed.empty();
+  }));
+  EXPECT_THAT(route_->removed, ::testing::ElementsAre("good/org/one"));
+  supply_.reset();
+  std::filesystem::current_path(before);
+  std::filesystem::remove_all(folder);
 }
 
 TEST_F(AdapterSupplyTest, TheEndTellsAllThatWait) {

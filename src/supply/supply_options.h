@@ -29,7 +29,10 @@ struct SupplyOptions {
   bool has_tenant_tokens = false;
   int64_t unknown_ns = int64_t{60} * 1'000'000'000;   // how long a name that is not there stays so
   int64_t refresh_ns = int64_t{600} * 1'000'000'000;  // how old what is known may be, rights too
-  int64_t bytes_max = 0;                              // on the disk; 0: no bound
+  // On the disk, of what is listed; 0: no bound. What was used within `kept_ns` stays, and a folder
+  // stays for as long after its adapter is no longer listed: requests may still run on it.
+  int64_t bytes_max = 0;
+  int64_t kept_ns = int64_t{3600} * 1'000'000'000;
 };
 
 // "NAME=hf:" or "NAME=s3://BUCKET/PREFIX". kInvalidArgument.

@@ -1,7 +1,9 @@
 #include "supply/supply_route.h"
 
+#include <filesystem>
 #include <utility>
 
+#include "base/fault.h"
 #include "sources/hub_client.h"
 #include "sources/hub_fetch.h"
 #include "sources/s3_fetch.h"
@@ -18,6 +20,7 @@ DownloadOptions OptionsOf(const std::atomic<bool>& is_cancelled) {
   DownloadOptions options;
   options.web.is_cancelled = &is_cancelled;
   options.patience = PatienceOfRequests();
+  options.yields = true;
   return options;
 }
 
@@ -53,6 +56,7 @@ class HubRoute : public SupplyRoute {
   }
 
   bool IsName(const std::string& rest) const override { return ParseHubName(rest).ok(); }
+  Status Remove(const std::string& folder) override { return RemoveHubSnapshot(folder); }
   std::string root() const override { return settings_.cache; }
 
  private:
@@ -90,6 +94,11 @@ class S3Route : public SupplyRoute {
   }
 
   bool IsName(const std::string& rest) const override { return NameOf(rest).ok(); }
+  Status Remove(const std::string& folder) override {
+    std::error_code error;
+    std::filesystem::remove_all(folder, error);
+    return error ? SystemError(error.value(), "cannot remove " + folder) : OkStatus();
+  }
   std::string root() const override { return settings_.cache; }
 
  private:

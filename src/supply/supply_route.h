@@ -26,6 +26,8 @@ class SupplyRoute {
                                       const std::atomic<bool>& is_cancelled) = 0;
   // Whether `rest` may be a name there.
   virtual bool IsName(const std::string& rest) const = 0;
+  // Removes a folder that Fetch has given, and what belongs to it alone.
+  virtual Status Remove(const std::string& folder) = 0;
   // Where fetched folders lie.
   virtual std::string root() const = 0;
 };
