@@ -67,5 +67,6 @@ case $what in grammar | test | test-all) tools/grammar.sh ;; esac
 [ -z "$packages_of_tests" ] || wait "$packages_of_tests"
 case $what in test-all)
   python_packages build/venv-ray tests/deploy_ray/requirements.txt "Ray"
-  python_packages build/venv-agents tests/agent_clients/requirements.txt "libraries of agents" ;;
+  python_packages build/venv-agents tests/agent_clients/requirements.txt "libraries of agents"
+  python_packages build/venv-stores tests/stores/requirements.txt "a store like S3" ;;
 esac

@@ -11,8 +11,8 @@ import pytest
 
 from conftest import DEMO, Server, binary, complete, free_port, wait_listening
 
-boto3 = pytest.importorskip("boto3", reason="moto and boto3 are not installed (tests/sources/requirements.txt)")
-pytest.importorskip("moto", reason="moto and boto3 are not installed (tests/sources/requirements.txt)")
+boto3 = pytest.importorskip("boto3", reason="moto and boto3 are not installed (tests/stores/requirements.txt)")
+pytest.importorskip("moto", reason="moto and boto3 are not installed (tests/stores/requirements.txt)")
 SECRETS = ("planted-secret-key-of-tests", "planted-session-token-of-tests")
 
 
