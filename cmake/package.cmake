@@ -40,6 +40,7 @@ set(CPACK_SET_DESTDIR ON)
 set(CPACK_DEBIAN_FILE_NAME DEB-DEFAULT)
 set(CPACK_DEBIAN_PACKAGE_SECTION net)
 set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS ON)
+set(CPACK_DEBIAN_PACKAGE_DEPENDS libcurl4)  # opened by name (src/sources/curl_library.cc)
 set(CPACK_DEBIAN_PACKAGE_SUGGESTS poppler-utils)  # reads documents that are PDFs
 file(WRITE ${CMAKE_BINARY_DIR}/conffiles "${graft_configs}")
 set(CPACK_DEBIAN_PACKAGE_CONTROL_EXTRA ${CMAKE_BINARY_DIR}/conffiles)

@@ -24,6 +24,11 @@ for binary in graft "${modules[@]}"; do
   # "libx.so => /lib/libx.so (address)", and the loader, which has no arrow.
   ldd "build/dist/$binary" | awk '$2 == "=>" && $3 ~ /^\// {print $3}' | xargs -I{} cp -Lu {} "$stage/lib/"
 done
+# libcurl is opened by name, too, but is the machine's own library, with what it needs.
+curl=$(ldconfig -p | awk '$1 == "libcurl.so.4" && !found {print $NF; found = 1}')
+[ -n "$curl" ] || { echo "libcurl.so.4 is missing: tools/install.sh dist installs it" >&2; exit 1; }
+cp -Lu "$curl" "$stage/lib/libcurl.so.4"
+ldd "$curl" | awk '$2 == "=>" && $3 ~ /^\// {print $3}' | xargs -I{} cp -Lu {} "$stage/lib/"
 loader=$(ldd build/dist/graft | awk '$2 != "=>" && $1 ~ /^\// {print $1}')
 cp -Lu "$loader" "$stage/lib/ld-linux.so"
 # What the C library opens by name: conversions of host names.
@@ -42,7 +47,7 @@ empty=$(mktemp -d)
 trap 'rm -rf "$empty"' EXIT
 zstd -q -d -c "build/dist/$name.tar.zst" | tar -C "$empty" -xf -
 # Nothing of this machine may be needed but what the archive brings.
-outside=$(for binary in graft "${modules[@]}"; do
+outside=$(for binary in graft "${modules[@]}" libcurl.so.4; do
   "$empty/graft/lib/ld-linux.so" --library-path "$empty/graft/lib" --list "$empty/graft/lib/$binary"
 done | awk -v own="$empty/" '$2 == "=>" && index($3, own) != 1' | grep -v linux-vdso || true)
 [ -z "$outside" ] || { echo "libraries from outside the archive: $outside" >&2; exit 1; }

@@ -14,6 +14,7 @@ packages=(
   g++ cmake ninja-build ccache pkg-config git python3
   libboost1.81-dev libcli11-dev libpcre2-dev libsentencepiece-dev libspdlog-dev
   libicu-dev libsqlite3-dev libssl-dev libyaml-cpp-dev nlohmann-json3-dev prometheus-cpp-dev libjs-dygraphs
+  libcurl4-openssl-dev  # fetches models and adapters
   python3-venv  # fetches lexbor's sources (tools/lexbor.sh)
 )
 case $what in build | test | test-all | dist)
@@ -66,5 +67,6 @@ case $what in grammar | test | test-all) tools/grammar.sh ;; esac
 [ -z "$packages_of_tests" ] || wait "$packages_of_tests"
 case $what in test-all)
   python_packages build/venv-ray tests/deploy_ray/requirements.txt "Ray"
-  python_packages build/venv-agents tests/agent_clients/requirements.txt "libraries of agents" ;;
+  python_packages build/venv-agents tests/agent_clients/requirements.txt "libraries of agents"
+  python_packages build/venv-stores tests/stores/requirements.txt "a store like S3" ;;
 esac

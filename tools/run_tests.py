@@ -303,6 +303,13 @@ def stage_agents(log):
     return pytest("dev", log, ONE_THREAD, files=["tests/agent_clients"], venv="venv-agents")
 
 
+def stage_stores(log):
+    """A store like S3 that checks signatures."""
+    if not build("dev", ["graft"], log):
+        return 0, 1
+    return pytest("dev", log, ONE_THREAD, files=["tests/stores"], venv="venv-stores")
+
+
 def stage_dashboard(log):
     """The dashboard in headless Chromium, over servers under load."""
     if not build("release", ["graft"], log):
@@ -339,11 +346,11 @@ STAGES = {"tidy": stage_tidy, "build": stage_build, "unit": stage_unit, "program
           "isa": stage_isa, "tsan": stage_tsan, "long": stage_long, "seeds": stage_seeds, "release": stage_release, "tsan_slow": stage_tsan_slow,
           "alone": stage_alone, "cuda": stage_cuda, "dist": stage_dist, "deb": stage_deb, "fuzz": stage_fuzz,
           "lint": stage_lint, "dashboard": stage_dashboard, "ray": stage_ray,
-          "agents": stage_agents}
+          "agents": stage_agents, "stores": stage_stores}
 # In this order; those of one row at once.
 TEST = [["tidy"], ["build"], ["program", "unit"], ["isa"], ["tsan"]]
 TEST_ALL = TEST + [["long"], ["seeds"], ["release"], ["tsan_slow"], ["alone"], ["lint"], ["cuda"], ["dist"], ["deb"], ["fuzz"],
-                   ["dashboard"], ["ray"], ["agents"]]
+                   ["dashboard"], ["ray"], ["agents"], ["stores"]]
 
 
 def reason(name, text):

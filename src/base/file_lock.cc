@@ -18,9 +18,9 @@ constexpr std::chrono::milliseconds kLockPoll(5);
 
 }  // namespace
 
-Result<FileLock> FileLock::Take(const std::string& path, int64_t wait_ns) {
+Result<FileLock> FileLock::Take(const std::string& path, int64_t wait_ns, mode_t mode) {
   const int descriptor =
-      open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0600);
+      open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, mode);
   if (descriptor < 0) return SystemError(errno, "cannot open " + path);
   FileLock lock(descriptor);
   const int64_t begin_ns = SteadyClock::Get().NowNs();

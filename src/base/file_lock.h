@@ -4,6 +4,8 @@
 // each other's locks. One thread.
 #pragma once
 
+#include <sys/types.h>
+
 #include <cstdint>
 #include <string>
 #include <utility>
@@ -16,8 +18,8 @@ class FileLock {
  public:
   // Makes the file at `path` where there is none, and follows no link. Asks again for `wait_ns` at
   // most while another one has the lock: kUnavailable. kUnimplemented: the file system has no
-  // locks. Other errors as SystemError's.
-  static Result<FileLock> Take(const std::string& path, int64_t wait_ns);
+  // locks. Other errors as SystemError's. `mode`: the rights of a file that is made.
+  static Result<FileLock> Take(const std::string& path, int64_t wait_ns, mode_t mode = 0600);
   FileLock(FileLock&& other) noexcept : descriptor_(std::exchange(other.descriptor_, -1)) {}
   FileLock& operator=(FileLock&& other) noexcept {
     std::swap(descriptor_, other.descriptor_);

@@ -13,6 +13,7 @@ Command GenerateCommand();
 Command LearnCommand();
 Command AdaptersCommand();
 Command QuantizeCommand();
+Command FetchCommand();
 Command SimulateCommand();
 
 // All subcommands, profile and help included.

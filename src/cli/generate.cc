@@ -11,6 +11,7 @@
 #include "cli/commands.h"
 #include "cli/foreign_flags.h"
 #include "cli/tokenizer_rules.h"
+#include "runtime/named_model.h"
 #include "runtime/runtime.h"
 
 namespace graft {
@@ -50,9 +51,10 @@ Status SubmitOne(const GenerateOptions& options, const LoadedModel& model, Runti
   return runtime.engine().Submit(std::move(request), answer.stream());
 }
 
-Status RunGenerate(const GenerateOptions& options) {
+Status RunGenerate(GenerateOptions& options) {
   RETURN_IF_ERROR(InitLog(options.runtime.log.level));
   if (options.prompt.empty()) return InvalidArgumentError("what prompt? --prompt TEXT");
+  RETURN_IF_ERROR(FindNamedModel(options.quiet, &options.runtime));
   ASSIGN_OR_RETURN(const auto ranks, RankProcesses::Start(options.runtime));  // before any thread
   ASSIGN_OR_RETURN(const auto model, LoadModel(options.runtime, options.quiet, {}, ranks.get()));
   ASSIGN_OR_RETURN(const auto tokenizer,

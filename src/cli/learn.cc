@@ -17,6 +17,7 @@
 #include "cli/learn_texts.h"
 #include "learn/trainable.h"
 #include "request/adapter_name.h"
+#include "runtime/named_model.h"
 #include "runtime/weights_kept.h"
 #include "tuning/encoder_folder.h"
 
@@ -86,6 +87,7 @@ Result<ModelConfig> CheckModel(LearnOptions& options) {
   if (options.runtime.model.empty()) {
     return InvalidArgumentError("which model? --model DIR, an HF folder (demo/base is one)");
   }
+  RETURN_IF_ERROR(FindNamedModel(options.quiet, &options.runtime));
   ASSIGN_OR_RETURN(ModelConfig config, LoadModelConfig(options.runtime.model));
   ASSIGN_OR_RETURN(const Device device, PickDevice(options.runtime.device));
   RETURN_IF_ERROR(CheckTrainable(config, device));

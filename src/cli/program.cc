@@ -33,6 +33,7 @@ Command GraftProgram() {
           "  graft generate --model DIR --prompt TEXT         print a completion\n"
           "  graft learn FILE --model DIR --name NAME         make an adapter of a document\n"
           "  graft adapters inspect --model DIR ADAPTER_DIR   what is in an adapter\n"
+          "  graft fetch ORG/NAME                             a model or an adapter of a hub\n"
           "  graft doctor                                     whether this machine computes "
           "rightly\n"
           "  graft simulate --runners 60                      a cluster by a virtual clock, per "
@@ -41,9 +42,10 @@ Command GraftProgram() {
           "Every flag may also stand in a YAML or JSON file (--config) or in the environment\n"
           "(--step-tokens-max is GRAFT_STEP_TOKENS_MAX).",
       .subcommands = {ServeCommand(), RunnerCommand(), FrontendCommand(), ClusterCommand(),
-                      GenerateCommand(), LearnCommand(), AdaptersCommand(), QuantizeCommand(),
-                      FormerBenchCommand(), ProfileCommand(), DoctorCommand(), SimulateCommand(),
-                      WorkerCommand(), HelpCommand(GraftProgram, "graft help serve")}};
+                      GenerateCommand(), LearnCommand(), AdaptersCommand(), FetchCommand(),
+                      QuantizeCommand(), FormerBenchCommand(), ProfileCommand(), DoctorCommand(),
+                      SimulateCommand(), WorkerCommand(),
+                      HelpCommand(GraftProgram, "graft help serve")}};
 }
 
 }  // namespace graft

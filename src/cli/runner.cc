@@ -28,6 +28,7 @@
 #include "cli/stop_signals.h"
 #include "cli/tracing.h"
 #include "runtime/base_identity.h"
+#include "runtime/named_model.h"
 #include "runtime/runtime.h"
 #include "server/server.h"
 #include "tuning/learning_service.h"
@@ -155,6 +156,7 @@ Status CheckBeforeLoading(const RunnerOptions& options) {
 
 Status RunRunner(RunnerOptions options) {
   const int64_t began_ns = SteadyClock::Get().NowNs();
+  RETURN_IF_ERROR(FindNamedModel(options.quiet, &options.runtime));
   ASSIGN_OR_RETURN(const auto ranks, RankProcesses::Start(options.runtime));  // before any thread
   StopSignals signals;  // before the log's thread
   ASSIGN_OR_RETURN(const auto log, ServerLog::Begin(options.runtime.log));

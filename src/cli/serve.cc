@@ -9,8 +9,10 @@
 #include "cli/commands.h"
 #include "cli/foreign_flags.h"
 #include "cli/http_front.h"
+#include "cli/source_options.h"
 #include "cli/start_checks.h"
 #include "cli/tracing.h"
+#include "runtime/named_model.h"
 #include "runtime/runtime.h"
 #include "runtime/weights_kept.h"
 #include "tuning/learning_service.h"
@@ -22,6 +24,7 @@ struct ServeOptions {
   RuntimeOptions runtime;
   HttpFrontOptions http;
   LearningOptions learning;
+  SourceFlags sources;
 };
 
 void LogStart(const ServeOptions& options, const LoadedModel& model, Runtime& runtime,
@@ -49,8 +52,11 @@ Status CheckBeforeLoading(const ServeOptions& options) {
   return CheckFiles(options.http.server);
 }
 
-Status RunServe(const ServeOptions& options) {
+Status RunServe(ServeOptions& options) {
   const int64_t begin_ns = SteadyClock::Get().NowNs();
+  RETURN_IF_ERROR(FindNamedModel(options.http.quiet, &options.runtime));
+  ASSIGN_OR_RETURN(PreparedSources sources, PreparedSources::Read(options.sources));
+  options.runtime.fetched = sources.roots();
   ASSIGN_OR_RETURN(const auto ranks, RankProcesses::Start(options.runtime));  // before any thread
   StopSignals signals;  // before the log's thread
   ASSIGN_OR_RETURN(const auto log, ServerLog::Begin(options.runtime.log));
@@ -81,6 +87,8 @@ Status RunServe(const ServeOptions& options) {
                                     runtime->metrics(), model->name);
   if (adapters_dir.ok()) context.adapters_dir = *adapters_dir;
   context.adapters_max = runtime->limits().adapters_max;
+  std::unique_ptr<AdapterSupply> supply = sources.Start(runtime->catalog());
+  context.sources = supply.get();
   context.spans = spans.get();
   if (learning != nullptr) context.learning = &learning->jobs();
   const Status status = ServeHttp(
@@ -89,6 +97,7 @@ Status RunServe(const ServeOptions& options) {
        .on_started = [&](uint16_t port) { LogStart(options, *model, *runtime, port, begin_ns); },
        .on_stopped =
            [&] {
+             supply.reset();  // the connections that wait for it are there until this returns
              if (learning != nullptr) learning->Stop();
              runtime->engine().Stop();
            }});
@@ -105,6 +114,7 @@ Command ServeCommand() {
   const auto options = std::make_shared<ServeOptions>();  // lives as long as the command
   std::vector<OptionGroup> groups = RuntimeOptionGroups(options->runtime);
   groups.push_back(HttpFrontOptionGroup(options->http, options->runtime.log.format));
+  groups.push_back(SourceOptionGroup(options->sources));
   groups.push_back(LearningOptionGroup(options->learning));
   return {.name = "serve",
           .help =

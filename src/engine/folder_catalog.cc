@@ -98,7 +98,8 @@ AdapterState FolderCatalog::StateOf(const AdapterInfo& adapter) const {
 
 Result<AdapterInfo> FolderCatalog::Load(const AdapterLoad& load) {
   std::lock_guard load_lock(load_mutex_);
-  return LoadLocked(load, /*remember=*/!load.owner.has_value());
+  // What was fetched is found again by its name.
+  return LoadLocked(load, !load.owner.has_value() && load.fetched_revision.empty());
 }
 
 Result<AdapterInfo> FolderCatalog::LoadLocked(const AdapterLoad& load, bool remember) {
@@ -108,7 +109,7 @@ Result<AdapterInfo> FolderCatalog::LoadLocked(const AdapterLoad& load, bool reme
   Result<AdapterInfo> old = Find(load.name);
   const bool is_same = old.ok() && old->hash == hash;
   if (is_same && old->path == inside && table_.SetPath(hash, inside)) {
-    if (!remember) return old;
+    if (!remember) return WithRevision(*std::move(old), load.fetched_revision);
     // A name from the folder was listed at start, for no tenant; now `load.tenant` asks for it.
     old->tenant = load.tenant;
     RETURN_IF_ERROR(Remember(*old));
@@ -124,6 +125,7 @@ Result<AdapterInfo> FolderCatalog::LoadLocked(const AdapterLoad& load, bool reme
   info.name = load.name;
   info.tenant = load.tenant;
   info.owner = load.owner;
+  info.revision = load.fetched_revision;
   info.loaded_at = unix_seconds_();
   if (remember) {
     const Status remembered = Remember(info);
@@ -137,12 +139,23 @@ Result<AdapterInfo> FolderCatalog::LoadLocked(const AdapterLoad& load, bool reme
   return info;
 }
 
+AdapterInfo FolderCatalog::WithRevision(AdapterInfo info, const std::string& revision) {
+  if (info.revision == revision) return info;
+  info.revision = revision;
+  SetName(info);
+  return info;
+}
+
+Result<std::string> FolderCatalog::PlaceOf(const AdapterLoad& load) const {
+  if (!load.fetched_revision.empty()) return folders_.ResolveFetched(load.path);
+  return load.owner.has_value() ? folders_.ResolveLearned(load.path) : folders_.Resolve(load.path);
+}
+
 Result<FolderCatalog::Content> FolderCatalog::ContentOf(const AdapterLoad& load) const {
   Content content;
   Status failure = NotFoundError("it is not loaded, and no folder is named");
   if (!load.path.empty() || load.hash.empty()) {
-    const Result<std::string> inside =
-        load.owner.has_value() ? folders_.ResolveLearned(load.path) : folders_.Resolve(load.path);
+    const Result<std::string> inside = PlaceOf(load);
     const Result<std::string> hash =
         inside.ok() ? backend_.HashAs(*inside, load.hash) : inside.status();
     failure = hash.status();

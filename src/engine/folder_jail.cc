@@ -23,6 +23,12 @@ std::vector<std::string> RootsOf(const std::string& root, std::vector<std::strin
   return link_roots;
 }
 
+std::vector<std::string> WithFetched(std::vector<std::string> roots,
+                                     const std::vector<std::string>& fetched) {
+  roots.insert(roots.end(), fetched.begin(), fetched.end());
+  return roots;
+}
+
 std::string StampPart(const Result<FileStamp>& found) {
   if (!found.ok()) return "none;";
   return std::to_string(found->bytes) + ":" + std::to_string(found->modified_ns) + ";";
@@ -119,11 +125,21 @@ std::string HubFolder(const std::string& name) {
 }  // namespace
 
 FolderJail::FolderJail(std::string root, std::vector<std::string> link_roots, std::string learned,
-                       bool takes_texts)
+                       bool takes_texts, std::vector<std::string> fetched)
     : root_(std::move(root)),
-      jail_(RootsOf(root_, std::move(link_roots))),
+      jail_(RootsOf(root_, link_roots)),
+      read_jail_(WithFetched(RootsOf(root_, link_roots), fetched)),
       learned_(std::move(learned)),
-      takes_texts_(takes_texts) {}
+      takes_texts_(takes_texts),
+      fetched_(std::move(fetched)) {}
+
+Result<std::string> FolderJail::ResolveFetched(const std::string& path) const {
+  for (const std::string& root : fetched_) {
+    Result<std::string> inside = ResolveInside(root, path);
+    if (inside.ok()) return inside;
+  }
+  return PermissionDeniedError("path '" + path + "' is in no folder of what was fetched");
+}
 
 Result<std::string> FolderJail::ResolveLearned(const std::string& path) const {
   if (learned_.empty()) return FailedPreconditionError("this server learns nothing");
@@ -171,7 +187,7 @@ std::vector<std::string> FolderJail::TextsOutside(const std::string& path) const
   std::vector<std::string> outside;
   if (!takes_texts_) return outside;
   for (const std::string& file : FilesBeside(path)) {
-    if (jail_.LeadsOut(path + file)) outside.push_back(file.substr(1));
+    if (read_jail_.LeadsOut(path + file)) outside.push_back(file.substr(1));
   }
   return outside;
 }
@@ -206,8 +222,9 @@ Result<std::string> FolderJail::Resolve(const std::string& path) const {
   }
   if (path.find("://") != std::string::npos) {
     return InvalidArgumentError("'" + path +
-                                "' is an address, and nothing is fetched: download the adapter "
-                                "into the adapters folder and name its folder");
+                                "' is an address, and nothing is fetched by a load: download "
+                                "the adapter into the adapters folder and name its folder, or ask "
+                                "for it by its name under a --source");
   }
   Result<std::string> found = jail_.Resolve(path);
   if (found.status().code() == StatusCode::kNotFound && IsHubName(path)) {

@@ -32,9 +32,10 @@ class FolderJail {
 
   // `root`: the adapters folder; "": nothing may be loaded. `link_roots`: further folders that
   // links may lead into. `learned`: where this server writes what it learns, which no load names;
-  // "" for none. `takes_texts`: whether files of texts and tokenizers count.
+  // "" for none. `takes_texts`: whether files of texts and tokenizers count. `fetched`: where this
+  // server puts what it fetches, which no load names either.
   FolderJail(std::string root, std::vector<std::string> link_roots, std::string learned = "",
-             bool takes_texts = true);
+             bool takes_texts = true, std::vector<std::string> fetched = {});
 
   // Finds every sub-folder that holds an adapter_config.json or is a bundle. Refused are folders
   // with files that may not be looked at, folders with weights alone, folders that are no adapter
@@ -50,6 +51,9 @@ class FolderJail {
 
   // The same inside the folder of what was learned.
   Result<std::string> ResolveLearned(const std::string& path) const;
+
+  // The same inside the folders of what was fetched.
+  Result<std::string> ResolveFetched(const std::string& path) const;
 
   bool IsLearned(const std::string& path) const {
     return !learned_.empty() && path.starts_with(learned_ + "/");
@@ -74,8 +78,10 @@ class FolderJail {
 
   const std::string root_;
   const FileJail jail_;
+  const FileJail read_jail_;  // and what was fetched
   const std::string learned_;
   const bool takes_texts_;
+  const std::vector<std::string> fetched_;
 };
 
 }  // namespace graft

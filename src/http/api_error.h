@@ -19,6 +19,8 @@ struct ApiError {
   std::string param;      // the field at fault, as a path ("messages[1].content"); "" for none
   std::string code;       // a word that programs compare with; "" for none
   int retry_after_s = 0;  // > 0: sent as Retry-After
+  // Not "": a model of this name may be had from a source, and the request be read again then.
+  std::string model_to_fetch = {};
 
   // {"error": {"message", "type", "param", "code"}}, the empty ones null.
   Json ToJson() const;

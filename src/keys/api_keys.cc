@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/name_pattern.h"
 #include "base/sha256.h"
 #include "base/strings.h"
 #include "http/field_reader.h"
@@ -84,26 +85,6 @@ ApiKey::Rights ReadRights(FieldReader& reader, const std::string& path) {
   return rights;
 }
 
-// "*" stands for any characters, none included.
-bool Matches(std::string_view pattern, std::string_view name) {
-  size_t at = 0, in_name = 0, star = std::string_view::npos, resume = 0;
-  while (in_name < name.size()) {
-    if (at < pattern.size() && pattern[at] == '*') {
-      star = at++;
-      resume = in_name;
-    } else if (at < pattern.size() && pattern[at] == name[in_name]) {
-      ++at;
-      ++in_name;
-    } else if (star != std::string_view::npos) {
-      at = star + 1;
-      in_name = ++resume;
-    } else {
-      return false;
-    }
-  }
-  return pattern.find_first_not_of('*', at) == std::string_view::npos;
-}
-
 int32_t Tightest(int32_t a, int32_t b) {
   return a == 0 || b == 0 ? std::max(a, b) : std::min(a, b);
 }
@@ -126,14 +107,16 @@ ApiKey::ApiKey(Rights rights, std::shared_ptr<WorkMeter> meter,
       tenant_meter_(std::move(tenant_meter)) {}
 
 bool ApiKey::Allows(const std::string& model) const {
-  const auto is_like = [&model](const std::string& pattern) { return Matches(pattern, model); };
+  const auto is_like = [&model](const std::string& pattern) {
+    return MatchesPattern(pattern, model);
+  };
   const bool may =
       rights_.all_models || rights_.models.contains(model) ||
       std::any_of(rights_.model_patterns.begin(), rights_.model_patterns.end(), is_like);
   if (!may || owned_ == nullptr || rights_.admin) return may;
   bool is_anothers = false;
   for (const auto& [pattern, tenant] : *owned_) {
-    if (!Matches(pattern, model)) continue;
+    if (!MatchesPattern(pattern, model)) continue;
     if (tenant == rights_.tenant) return true;
     is_anothers = true;
   }

@@ -387,7 +387,7 @@ Result<ModelConfig> LoadModelConfig(const std::string& model_dir) {
     if (FileExists(model_dir + "/adapter_config.json")) return ThisIsAnAdapter(model_dir);
     return NotFoundError("there is no " + path +
                          ": a model is a folder on this machine, as Hugging Face writes it; "
-                         "nothing is downloaded (hf download NAME --local-dir DIR does that)");
+                         "one of a hub is fetched by graft fetch ORG/NAME, or by --model ORG/NAME");
   }
   ASSIGN_OR_RETURN(const Json json, read(path));
   Result<ModelConfig> config = ParseModelConfig(json);

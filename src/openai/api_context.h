@@ -14,6 +14,7 @@
 #include "openai/chat_text.h"
 #include "openai/generation_defaults.h"
 #include "request/adapter_catalog.h"
+#include "request/adapter_sources.h"
 #include "request/fleet_figures.h"
 #include "request/generator.h"
 #include "request/place_schedule.h"
@@ -53,6 +54,7 @@ struct ApiContext {
   std::function<FleetFigures()> fleet = {};
   // For a frontend: the number of runners thought to hold a content on their devices.
   std::function<int32_t(const std::string& hash)> num_holders;
+  AdapterSources* sources = nullptr;  // of adapters that are not listed; null: there are none
   SpanExporter* spans = nullptr;  // null: requests are not traced
   LearningJobs* learning = nullptr;
   // Seconds until what was unavailable may be there. Without a runner it is the time that one takes

@@ -378,14 +378,16 @@ std::string AllowedNamesNear(const ApiContext& context, const ApiKey& key,
   const auto may_use = [&](const std::string& model) {
     if (model == context.base_model) return key.Allows(model);
     const Result<AdapterInfo> adapter = context.catalog.Find(model);
-    return adapter.ok() && key.MayUse(*adapter);
+    return adapter.ok() && MayUseListed(context, key, *adapter);
   };
   const bool names_few =
       !rights.all_models && rights.model_patterns.empty() && rights.models.size() <= kLookedAtMax;
   if (!names_few) {
     // No one mistypes a learned adapter's name, so none is suggested, even to its owner.
-    return context.catalog.NamesNear(name, [&key](const std::string& model) {
-      return !model.starts_with(kLearnedPrefix) && key.Allows(model);
+    // Nor is one that a source has: another tenant may have asked for it.
+    return context.catalog.NamesNear(name, [&](const std::string& model) {
+      return !model.starts_with(kLearnedPrefix) && key.Allows(model) &&
+             (context.sources == nullptr || !context.sources->MayHave(model));
     });
   }
   std::vector<std::string> names;
@@ -433,9 +435,15 @@ ApiResult<GenerationPlan> PlanChat(const ApiContext& context, const RequestLimit
   return plan;
 }
 
+bool MayUseListed(const ApiContext& context, const ApiKey& key, const AdapterInfo& adapter) {
+  if (!key.MayUse(adapter)) return false;
+  return adapter.revision.empty() || context.sources == nullptr ||
+         context.sources->Permits(adapter.name, key.rights().tenant);
+}
+
 bool MayUseModel(const ApiContext& context, const ApiKey& key, const std::string& name) {
   const Result<AdapterInfo> adapter = context.catalog.Find(name);
-  return adapter.ok() ? key.MayUse(*adapter) : key.Allows(name);
+  return adapter.ok() ? MayUseListed(context, key, *adapter) : key.Allows(name);
 }
 
 ApiResult<AdapterInfo> FindModel(const ApiContext& context, const ApiKey& key,
@@ -444,7 +452,7 @@ ApiResult<AdapterInfo> FindModel(const ApiContext& context, const ApiKey& key,
     if (key.Allows(name)) return AdapterInfo{.name = name};
   } else {
     Result<AdapterInfo> adapter = context.catalog.Find(name);
-    if (adapter.ok() && key.MayUse(*adapter)) return std::move(*adapter);
+    if (adapter.ok() && MayUseListed(context, key, *adapter)) return std::move(*adapter);
     if (!adapter.ok() && adapter.status().code() != StatusCode::kNotFound && key.Allows(name)) {
       ApiError error = ErrorFromStatus(adapter.status(), "model");
       if (adapter.status().code() == StatusCode::kUnavailable) {
@@ -453,7 +461,11 @@ ApiResult<AdapterInfo> FindModel(const ApiContext& context, const ApiKey& key,
       return error;
     }
   }
-  return ModelNotFoundError(name, AllowedNamesNear(context, key, name));
+  ApiError error = ModelNotFoundError(name, AllowedNamesNear(context, key, name));
+  if (context.sources != nullptr && key.Allows(name) && context.sources->MayHave(name)) {
+    error.model_to_fetch = name;
+  }
+  return error;
 }
 
 ApiResult<GenerationPlan> PlanEmbeddings(const ApiContext& context, const RequestLimits& limits,

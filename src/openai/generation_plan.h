@@ -51,11 +51,16 @@ ApiResult<GenerationPlan> PlanEmbeddings(const ApiContext& context, const Reques
 ApiResult<GenerationPlan> PlanChat(const ApiContext& context, const RequestLimits& limits,
                                    const ApiKey& key, ChatRequest request);
 
+// Whether the key may use an adapter that is listed: by its rights, and by those that a source
+// gives its tenant.
+bool MayUseListed(const ApiContext& context, const ApiKey& key, const AdapterInfo& adapter);
+
 // Whether FindModel would find it, or would have before it was unloaded.
 bool MayUseModel(const ApiContext& context, const ApiKey& key, const std::string& name);
 
 // Returns the adapter behind a model's name (content hash "" for the base model), or a 404 error
-// with the nearest names. A model that the key may not use counts as unknown. Takes a bounded time,
+// with the nearest names, and `model_to_fetch` where a source may have it. A model that the key may
+// not use counts as unknown. Takes a bounded time,
 // however many models there are.
 ApiResult<AdapterInfo> FindModel(const ApiContext& context, const ApiKey& key,
                                  const std::string& name);

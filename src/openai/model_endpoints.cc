@@ -119,7 +119,7 @@ HttpResponse AnswerModels(const ApiContext& context, int64_t start_time, const A
   for (;;) {
     const std::vector<AdapterInfo> adapters = context.catalog.ListAfter(last, kPieceInfos);
     for (const AdapterInfo& adapter : adapters) {
-      if (!key.MayUse(adapter)) continue;
+      if (!MayUseListed(context, key, adapter)) continue;
       body += std::exchange(comma, ",");
       AppendAdapterEntry(context, adapter, key, &body);
     }

@@ -265,6 +265,7 @@ void AppendAdapterModel(const AdapterInfo& adapter, AdapterState state,
   *out += ",\"bytes\":" + (is_known ? std::to_string(adapter.bytes) : "null");
   *out += std::string(",\"state\":\"") + AdapterStateName(state) + "\"";
   if (!adapter.left_out.empty()) *out += ",\"left_out\":" + JsonString(adapter.left_out);
+  if (!adapter.revision.empty()) *out += ",\"revision\":" + JsonString(adapter.revision);
   AppendAdapterText(adapter.text, out);
   if (with_tenant) *out += ",\"tenant\":" + StringOrNull(adapter.tenant);
   *out += '}';

@@ -35,6 +35,8 @@ struct AdapterInfo {
   bool changes_nothing = false;  // the base answers in its place; false where it was never read
   // What its folder asks for or holds and is not served; "": nothing, or it was never read.
   std::string left_out = "";
+  // What it was fetched at: a hub's commit, or a store's version. "": it came from no source.
+  std::string revision = {};
 
   // What a Request carries.
   const std::string& key() const { return hash.empty() ? unread_key : hash; }
@@ -71,6 +73,8 @@ struct AdapterLoad {
   // unless it is loaded already. That needs no folder: `path` may be "" then.
   std::string hash;
   std::optional<std::string> owner = std::nullopt;  // see AdapterInfo; graft serve keeps none
+  // Not "": this server fetched the folder from a source, at this revision. No client says so.
+  std::string fetched_revision = {};
 };
 
 class AdapterCatalog {

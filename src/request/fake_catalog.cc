@@ -69,7 +69,7 @@ AdapterState FakeCatalog::StateOf(const AdapterInfo& adapter) const {
 }
 
 Result<AdapterInfo> FakeCatalog::Load(const AdapterLoad& load) {
-  const auto& [name, path, replace, tenant, hash, owner] = load;
+  const auto& [name, path, replace, tenant, hash, owner, revision] = load;
   if (path == "good/slow") const std::lock_guard wait(slow_folder);
   std::lock_guard lock(mutex_);
   if (path.find("..") != std::string::npos || path.starts_with("/")) {
@@ -89,7 +89,8 @@ Result<AdapterInfo> FakeCatalog::Load(const AdapterLoad& load) {
                      .path = path,
                      .rank_max = 8,
                      .tenant = tenant,
-                     .owner = owner};
+                     .owner = owner,
+                     .revision = revision};
   return adapters_[name];
 }
 

@@ -296,6 +296,7 @@ Status Runtime::UseBackend(const MakeBackend& make_backend) {
   std::vector<std::string> roots = options_.adapters_roots;
   if (!options_.adapters.empty()) roots.insert(roots.begin(), options_.adapters);
   if (!options_.learned.empty()) roots.push_back(options_.learned);
+  roots.insert(roots.end(), options_.fetched.begin(), options_.fetched.end());
   backend_ = std::make_unique<PeftBackend>(
       model_->config, model_->weights.types, *host_store_, FileJail(std::move(roots)), MakeSlicer(),
       MakeAdapterTextHooks(options_.adapter_text, options_.model, model_->config),
@@ -334,7 +335,7 @@ Result<std::unique_ptr<Runtime>> Runtime::Create(const RuntimeOptions& options, 
   runtime->catalog_ = std::make_unique<FolderCatalog>(
       *runtime->contents_, *runtime->backend_, *runtime->registry_,
       FolderJail(options.adapters, options.adapters_roots, options.learned,
-                 options.adapter_text == AdapterTextUse::kAdapter),
+                 options.adapter_text == AdapterTextUse::kAdapter, options.fetched),
       model.name);
   runtime->loader_->SetOnRead(
       [catalog = runtime->catalog_.get()](const std::string& key, const AdapterFacts& facts) {
@@ -392,7 +393,8 @@ AdapterSlicer Runtime::MakeSlicer() const {
 void Runtime::PlanReading(bool lora) {
   options_.engine.scheduler.fetches_max = FetchesAtOnce(fetch_limits_);
   crew_ = std::make_unique<WorkCrew>(AdapterCores(NumCpus(), model_->device));
-  if (lora && !options_.adapters.empty()) hash_memory_ = MakeHashMemory(options_.adapter_hashes);
+  const bool has_folders = !options_.adapters.empty() || !options_.fetched.empty();
+  if (lora && has_folders) hash_memory_ = MakeHashMemory(options_.adapter_hashes);
 }
 
 void Runtime::MakeLoader() {

@@ -233,7 +233,9 @@ OptionTarget ModelFolder(std::string& folder) {
 
 std::vector<Option> ModelOptionRows(RuntimeOptions& o) {
   std::vector<Option> rows = {
-      {"model", ModelFolder(o.model), "HF model folder (config.json, *.safetensors)"}};
+      {"model", ModelFolder(o.model),
+       "HF model folder (config.json, *.safetensors), or a hub's ORG/NAME[@REVISION] or "
+       "s3://BUCKET/PREFIX, which is fetched unless it lies there"}};
   for (Option& row : DeviceOptionRows(o.device, o.threads)) rows.push_back(std::move(row));
   rows.push_back(DTypeOptionRow(o.dtype));
   rows.push_back(

@@ -101,6 +101,7 @@ struct RuntimeOptions {
   std::vector<std::string> pins;        // adapters that stay in the host's memory
   std::vector<std::string> priorities;  // NAME=N: adapters that stay there longer
   std::string learned;                  // folder of what this server learned; "" for none
+  std::vector<std::string> fetched;     // folders of what it fetches from sources
   double learn_gib = 0.0;               // of training beside the serving
   ServerLogOptions log;
 };

@@ -46,6 +46,10 @@ class Connection : public ConnectionIo {
   Awaitable<bool> Generate(Exchange& exchange);
   // Nothing: the client has gone.
   Awaitable<std::optional<ApiResult<GenerationPlan>>> Plan(Exchange& exchange);
+  Awaitable<std::optional<ApiResult<GenerationPlan>>> PlanOnce(Exchange& exchange);
+  // Waits until a source has given the model, or says why it has not.
+  Awaitable<WorkEnd> Fetch(const Exchange& exchange, const std::string& model,
+                           std::optional<ApiError>* error);
   Awaitable<bool> AnswerWhole(Exchange& exchange, GenerationSession& session);
   Awaitable<bool> AnswerStream(Exchange& exchange, GenerationSession& session);
   Awaitable<bool> SendEvents(Exchange& exchange, std::string_view events, bool last);

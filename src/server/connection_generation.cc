@@ -2,6 +2,8 @@
 #include <algorithm>
 #include <boost/asio/use_awaitable.hpp>
 #include <iterator>
+#include <memory>
+#include <mutex>
 #include <utility>
 
 #include "openai/responses/response_plan.h"
@@ -44,7 +46,7 @@ bool MayGoOn(std::string_view body) {
 // The work of a plan counts by what it reads: the body, and the conversation that it goes on with.
 // Nothing but a short body without a form is planned here; a stored conversation may be long,
 // however short what goes on with it.
-Connection::Awaitable<std::optional<ApiResult<GenerationPlan>>> Connection::Plan(
+Connection::Awaitable<std::optional<ApiResult<GenerationPlan>>> Connection::PlanOnce(
     Exchange& exchange) {
   std::optional<ApiResult<GenerationPlan>> plan;
   const std::string& body = exchange.request->body;
@@ -79,6 +81,65 @@ Connection::Awaitable<std::optional<ApiResult<GenerationPlan>>> Connection::Plan
   if (end == WorkEnd::kGone) co_return std::nullopt;
   if (end == WorkEnd::kUndone) plan.emplace(WhyUndone());
   co_return std::move(plan);
+}
+
+// A request that names adapters which are not listed is planned again once they are; a sum has
+// eight of them at most.
+Connection::Awaitable<std::optional<ApiResult<GenerationPlan>>> Connection::Plan(
+    Exchange& exchange) {
+  constexpr int kFetchesMax = 9;
+  for (int fetches = 0;; ++fetches) {
+    std::optional<ApiResult<GenerationPlan>> plan = co_await PlanOnce(exchange);
+    if (!plan.has_value() || plan->ok()) co_return std::move(plan);
+    const std::string model = plan->error().model_to_fetch;
+    if (model.empty() || fetches == kFetchesMax) co_return std::move(plan);
+    std::optional<ApiError> error;
+    const WorkEnd end = co_await Fetch(exchange, model, &error);
+    if (end == WorkEnd::kGone) co_return std::nullopt;
+    // The plan's own error has the names that are near.
+    if (error.has_value() && error->http_status == 404) co_return std::move(plan);
+    if (error.has_value()) co_return std::optional<ApiResult<GenerationPlan>>(*error);
+  }
+}
+
+Connection::Awaitable<Connection::WorkEnd> Connection::Fetch(const Exchange& exchange,
+                                                             const std::string& model,
+                                                             std::optional<ApiError>* error) {
+  // The source's thread may come back when this coroutine has gone.
+  struct Answer {
+    std::mutex mutex;
+    std::optional<Status> status;
+  };
+  const auto answer = std::make_shared<Answer>();
+  state_.context.sources->Want(model, exchange.key->rights().tenant,
+                               [answer, wake = MakeWaker()](const Status& status) {
+                                 {
+                                   std::lock_guard lock(answer->mutex);
+                                   answer->status = status;
+                                 }
+                                 wake();
+                               });
+  const auto deadline = SteadyTime::now() + state_.options.request_timeout;
+  while (true) {
+    std::optional<Status> status;
+    {
+      std::lock_guard lock(answer->mutex);
+      status = answer->status;
+    }
+    if (status.has_value() && status->ok()) co_return WorkEnd::kDone;
+    if (status.has_value()) *error = ErrorFromStatus(*status, "model");
+    if (!error->has_value()) *error = CutOff();
+    if (error->has_value()) {
+      (*error)->message = HidePath((*error)->message, "");
+      co_return WorkEnd::kUndone;
+    }
+    if (ended()) co_return WorkEnd::kGone;
+    const bool in_time = co_await WaitUntil(deadline);
+    if (!in_time) {
+      *error = HttpError(504, "timeout", "The adapter took too long to be fetched; ask again.");
+      co_return WorkEnd::kUndone;
+    }
+  }
 }
 
 Connection::Awaitable<bool> Connection::Generate(Exchange& exchange) {

@@ -1,0 +1,369 @@
+#include "sources/hub_fetch.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <openssl/sha.h>
+
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <map>
+
+#include "base/file.h"
+#include "base/json.h"
+#include "base/sha256.h"
+#include "base/strings.h"
+#include "sources/hub_cache.h"
+#include "sources/web_testing.h"
+
+namespace graft {
+namespace hub_fetch_test {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+constexpr char kToken[] = "hf_planted_secret";
+const std::string kCommit = "0123456789abcdef0123456789abcdef01234567";
+
+std::string GitSha1(const std::string& bytes) {
+  const auto digest = BlobDigest::Make(DigestKind::kGitSha1, std::ssize(bytes));
+  digest->Update(bytes);
+  return digest->Finish();
+}
+
+// A repository org/name with the files that the test sets; files over 100 bytes are LFS ones on a
+// CDN.
+class HubFetchTest : public ::testing::Test {
+ protected:
+  HubFetchTest()
+      : cdn_([this](const AskedOfWeb& asked) { return OfCdn(asked); }),
+        hub_([this](const AskedOfWeb& asked) { return OfHub(asked); }) {
+    folder_ = ::testing::TempDir() + "hub_fetch_" +
+              ::testing::UnitTest::GetInstance()->current_test_info()->name();
+    fs::remove_all(folder_);
+    settings_.endpoint = *ParseWebUrl(hub_.Url(""));
+    settings_.endpoint.target.clear();
+    settings_.cache = folder_;
+    files_["config.json"] = "{}";
+    files_["model.safetensors"] = std::string(size_t{9} << 13, 'w');
+    files_["README.md"] = "words";
+    files_["original/consolidated.00.pth"] = "pickle";
+  }
+  ~HubFetchTest() override { fs::remove_all(folder_); }
+
+  ScriptedReply OfCdn(const AskedOfWeb& asked) {
+    if (on_cdn_) {
+      if (auto reply = on_cdn_(asked); reply.has_value()) return *reply;
+    }
+    return ScriptedWeb::Bytes(asked, files_.at(asked.target.substr(1, asked.target.find('?') - 1)));
+  }
+
+  ScriptedReply OfHub(const AskedOfWeb& asked) {
+    if (on_hub_) {
+      if (auto reply = on_hub_(asked); reply.has_value()) return *reply;
+    }
+    const std::string target = asked.target.substr(0, asked.target.find('?'));
+    if (target == "/api/models/org/name/revision/main") {
+      return {.body = R"({"sha":")" + kCommit + "\"}"};
+    }
+    if (target == "/api/models/org/name/tree/" + kCommit) return {.body = Tree()};
+    const std::string resolve = "/org/name/resolve/" + kCommit + "/";
+    if (!target.starts_with(resolve)) {
+      return {.status = 404, .headers = {{"X-Error-Code", "RevisionNotFound"}}};
+    }
+    const std::string path = PercentDecode(target.substr(resolve.size()));
+    if (files_.at(path).size() <= 100) return ScriptedWeb::Bytes(asked, files_.at(path));
+    return {.status = 302, .headers = {{"Location", cdn_.Url("/" + path + "?signature=planted")}}};
+  }
+
+  std::string Tree() const {
+    Json rows = Json::array();
+    for (const auto& [path, bytes] : files_) {
+      Json row = {
+          {"type", "file"}, {"path", path}, {"size", bytes.size()}, {"oid", GitSha1(bytes)}};
+      if (bytes.size() > 100) row["lfs"] = {{"oid", Sha256Of(bytes)}, {"size", bytes.size()}};
+      rows.push_back(row);
+    }
+    return rows.dump();
+  }
+
+  Result<HubSnapshot> Fetch(HubKind kind = HubKind::kModel, const std::string& name = "org/name") {
+    DownloadOptions options{.part_bytes = 64 << 10};
+    options.patience.sleep = [](int64_t) {};
+    options.connections_max = connections_;
+    return FetchFromHub(settings_, *ParseHubName(name), kind, options);
+  }
+
+  std::map<std::string, std::string> files_;
+  std::function<std::optional<ScriptedReply>(const AskedOfWeb&)> on_hub_, on_cdn_;
+  ScriptedWeb cdn_, hub_;
+  HubSettings settings_;
+  int connections_ = 3;
+  std::string folder_;
+};
+
+TEST_F(HubFetchTest, LaysFilesOutAsTheClientDoes) {
+  settings_.token = Secret(kToken);
+  const Result<HubSnapshot> snapshot = Fetch();
+  ASSERT_TRUE(snapshot.ok()) << snapshot.status().ToString();
+  const std::string repo = folder_ + "/models--org--name";
+  EXPECT_EQ(snapshot->path, repo + "/snapshots/" + kCommit);
+  EXPECT_EQ(*ReadFile(snapshot->path + "/model.safetensors"), files_["model.safetensors"]);
+  EXPECT_EQ(fs::read_symlink(snapshot->path + "/config.json"), "../../blobs/" + GitSha1("{}"));
+  EXPECT_EQ(*ReadFile(repo + "/refs/main"), kCommit);
+  EXPECT_TRUE(FileExists(repo + "/.no_exist/" + kCommit + "/chat_template.jinja"));
+  EXPECT_TRUE(FileExists(folder_ + "/.locks/models--org--name/" + GitSha1("{}") + ".lock"));
+  EXPECT_FALSE(FileExists(snapshot->path + "/README.md"));
+  EXPECT_FALSE(FileExists(snapshot->path + "/original"));
+  EXPECT_FALSE(FileExists(repo + "/trees"));  // of which a client would miss README.md
+  EXPECT_EQ(std::distance(fs::directory_iterator(repo + "/blobs"), {}), 2);
+  for (const AskedOfWeb& asked : hub_.asked()) {
+    EXPECT_EQ(asked.headers.at("authorization"), std::string("Bearer ") + kToken);
+  }
+  ASSERT_FALSE(cdn_.asked().empty());
+  for (const AskedOfWeb& asked : cdn_.asked()) {
+    EXPECT_FALSE(asked.headers.contains("authorization"));
+  }
+  // All is there: no byte is fetched again.
+  const size_t num_asked = cdn_.asked().size();
+  EXPECT_EQ(Fetch()->fetched_bytes, 0);
+  EXPECT_EQ(cdn_.asked().size(), num_asked);
+  settings_.is_offline = true;
+  EXPECT_EQ(Fetch()->path, snapshot->path);
+}
+
+TEST_F(HubFetchTest, CutsCostNoByteTwice) {
+  int64_t sent = 0;
+  on_cdn_ = [&](const AskedOfWeb& asked) {
+    ScriptedReply reply = ScriptedWeb::Bytes(asked, files_["model.safetensors"]);
+    reply.cut_after = std::min<int64_t>(std::ssize(reply.body), 30'000);
+    sent += reply.cut_after;
+    return std::optional(reply);
+  };
+  ASSERT_TRUE(Fetch().ok());
+  // A connection that is closed may lose what was still under way.
+  EXPECT_EQ(sent, std::ssize(files_["model.safetensors"]));
+}
+
+TEST_F(HubFetchTest, WrongBytesAreFetchedOnceMoreAndThenRefused) {
+  int wrong = 1;
+  on_cdn_ = [&](const AskedOfWeb& asked) {
+    ScriptedReply reply = ScriptedWeb::Bytes(asked, files_["model.safetensors"]);
+    if (wrong-- > 0) reply.body[0] ^= 1;
+    return std::optional(reply);
+  };
+  const Result<HubSnapshot> snapshot = Fetch();
+  ASSERT_TRUE(snapshot.ok()) << snapshot.status().ToString();
+  EXPECT_EQ(*ReadFile(snapshot->path + "/model.safetensors"), files_["model.safetensors"]);
+  fs::remove_all(folder_);
+  wrong = 1000;
+  const Status status = Fetch().status();
+  EXPECT_EQ(status.code(), StatusCode::kDataLoss) << status.ToString();
+  EXPECT_FALSE(
+      FileExists(folder_ + "/models--org--name/snapshots/" + kCommit + "/model.safetensors"));
+  EXPECT_FALSE(FileExists(folder_ + "/models--org--name/refs/main"));
+}
+
+TEST_F(HubFetchTest, ASignedAddressThatHasRunOutIsAskedForAnew) {
+  connections_ = 1;
+  int num_asked = 0;
+  on_cdn_ = [&](const AskedOfWeb&) -> std::optional<ScriptedReply> {
+    // The first part comes by the hub's redirect, the second one by the address that was kept.
+    if (++num_asked == 2) return ScriptedReply{.status = 403};
+    return std::nullopt;
+  };
+  const Result<HubSnapshot> snapshot = Fetch();
+  ASSERT_TRUE(snapshot.ok()) << snapshot.status().ToString();
+  EXPECT_EQ(num_asked, 3);
+  int num_resolved = 0;
+  for (const AskedOfWeb& asked : hub_.asked()) {
+    if (asked.target.ends_with("/model.safetensors")) ++num_resolved;
+  }
+  EXPECT_EQ(num_resolved, 2);
+}
+
+TEST_F(HubFetchTest, TellsWhyARepositoryIsNotServed) {
+  files_.erase("model.safetensors");
+  files_["pytorch_model.bin"] = "pickle";
+  EXPECT_THAT(Fetch().status().message(), HasSubstr("pickles (.bin) are not read"));
+  files_["x.gguf"] = "gguf";
+  EXPECT_THAT(Fetch().status().message(), HasSubstr("GGUF"));
+  files_["adapter_config.json"] = "{}";
+  EXPECT_THAT(Fetch().status().message(), HasSubstr("it is an adapter"));
+  EXPECT_THAT(Fetch(HubKind::kAdapter).status().message(),
+              HasSubstr("no adapter_model.safetensors"));
+  files_["adapter_model.safetensors"] = "weights";
+  EXPECT_EQ(Fetch(HubKind::kAdapter)->kind, HubKind::kAdapter);
+}
+
+TEST_F(HubFetchTest, ShardsAreThoseOfTheIndexAndLieBesideIt) {
+  files_.erase("model.safetensors");
+  files_["model-00001-of-00002.safetensors"] = std::string(200, 'a');
+  files_["model-00002-of-00002.safetensors"] = std::string(200, 'b');
+  files_["consolidated.safetensors"] = std::string(200, 'c');
+  const auto index = [&](const std::string& second) {
+    files_["model.safetensors.index.json"] =
+        Json{{"weight_map", {{"a", "model-00001-of-00002.safetensors"}, {"b", second}}}}.dump();
+  };
+  index("model-00002-of-00002.safetensors");
+  const Result<HubSnapshot> snapshot = Fetch();
+  ASSERT_TRUE(snapshot.ok()) << snapshot.status().ToString();
+  EXPECT_TRUE(FileExists(snapshot->path + "/model-00002-of-00002.safetensors"));
+  EXPECT_FALSE(FileExists(snapshot->path + "/consolidated.safetensors"));
+  for (const char* const bad : {"../../../../etc/passwd", "/etc/passwd", "missing.safetensors",
+                                "sub/x.safetensors", "model.bin"}) {
+    index(bad);
+    EXPECT_EQ(Fetch().status().code(), StatusCode::kDataLoss) << bad;
+  }
+}
+
+TEST_F(HubFetchTest, PathsThatLeadOutAreRefused) {
+  for (const char* const bad : {"../config.json", "/etc/passwd", "a//b", "a/./b", "a\\b", "a\nb"}) {
+    files_[bad] = "x";
+    const Status status = Fetch().status();
+    EXPECT_EQ(status.code(), StatusCode::kDataLoss) << bad;
+    EXPECT_THAT(status.message(), HasSubstr("lists a file that cannot be"));
+    files_.erase(bad);
+  }
+  for (const char* const bad : {"org", "org/name/x", "../name", "org/..", "org/na--me", "/org/name",
+                                "org/name@", "org/name@../x", "org/name@a b", "o@/name"}) {
+    EXPECT_FALSE(ParseHubName(bad).ok()) << bad;
+  }
+  EXPECT_EQ(ParseHubName("org/name@refs/pr/7")->revision, "refs/pr/7");
+  EXPECT_EQ(HubRepoFolder("org/name"), "models--org--name");
+}
+
+TEST_F(HubFetchTest, ErrorsSayWhatToDoAndTellNoToken) {
+  settings_.token = Secret(kToken);
+  const auto fail = [&](int status, const std::string& code) {
+    on_hub_ = [=](const AskedOfWeb&) {
+      return std::optional(ScriptedReply{
+          .status = status,
+          .headers = {{"X-Error-Code", code},
+                      {"X-Error-Message", std::string("you sent Bearer ") + kToken}}});
+    };
+    const Status failed = Fetch().status();
+    EXPECT_THAT(failed.message(), Not(HasSubstr(kToken)));
+    return failed;
+  };
+  EXPECT_THAT(fail(403, "GatedRepo").message(), HasSubstr("given out on request: ask at"));
+  EXPECT_EQ(fail(401, "RepoNotFound").code(), StatusCode::kNotFound);
+  EXPECT_THAT(fail(404, "RevisionNotFound").message(), HasSubstr("no such revision"));
+  EXPECT_EQ(fail(503, "").code(), StatusCode::kUnavailable);
+  settings_.token = {};
+  EXPECT_THAT(fail(401, "RepoNotFound").message(), HasSubstr("set HF_TOKEN"));
+}
+
+TEST_F(HubFetchTest, AHubThatIsAwayLeavesWhatTheCacheHas) {
+  ASSERT_TRUE(Fetch().ok());
+  on_hub_ = [](const AskedOfWeb&) { return std::optional(ScriptedReply{.status = 503}); };
+  const Result<HubSnapshot> snapshot = Fetch();
+  ASSERT_TRUE(snapshot.ok()) << snapshot.status().ToString();
+  EXPECT_EQ(snapshot->commit, kCommit);
+  EXPECT_EQ(Fetch(HubKind::kModel, "org/other").status().code(), StatusCode::kUnavailable);
+}
+
+TEST_F(HubFetchTest, ARevisionThatMovesKeepsTheOldOne) {
+  ASSERT_TRUE(Fetch().ok());
+  const std::string other(40, 'b');
+  on_hub_ = [&](const AskedOfWeb& asked) -> std::optional<ScriptedReply> {
+    if (asked.target == "/api/models/org/name/revision/main") {
+      return ScriptedReply{.body = R"({"sha":")" + other + "\"}"};
+    }
+    if (asked.target.starts_with("/api/models/org/name/tree/" + other)) {
+      return ScriptedReply{.body = Tree()};
+    }
+    if (asked.target.starts_with("/org/name/resolve/" + other + "/config.json")) {
+      return ScriptedWeb::Bytes(asked, files_["config.json"]);
+    }
+    return std::nullopt;
+  };
+  files_["config.json"] = "{\"new\": true}";
+  const Result<HubSnapshot> snapshot = Fetch();
+  ASSERT_TRUE(snapshot.ok()) << snapshot.status().ToString();
+  EXPECT_EQ(snapshot->commit, other);
+  EXPECT_EQ(*ReadFile(folder_ + "/models--org--name/refs/main"), other);
+  EXPECT_EQ(*ReadFile(folder_ + "/models--org--name/snapshots/" + kCommit + "/config.json"), "{}");
+  // The weights are the same blob, which is not fetched again.
+  EXPECT_EQ(snapshot->fetched_bytes, std::ssize(files_["config.json"]));
+}
+
+TEST_F(HubFetchTest, ASnapshotIsRemovedWithWhatIsItsAlone) {
+  const HubSnapshot old = *Fetch();
+  EXPECT_GT(FolderBytes(old.path), std::ssize(files_["model.safetensors"]));
+  const std::string other(40, 'b');
+  const std::string repo = folder_ + "/models--org--name";
+  fs::create_directories(repo + "/snapshots/" + other);
+  fs::copy_symlink(old.path + "/config.json", repo + "/snapshots/" + other + "/config.json");
+  ASSERT_TRUE(RemoveHubSnapshot(old.path).ok());
+  EXPECT_FALSE(FileExists(old.path));
+  EXPECT_FALSE(FileExists(repo + "/refs/main"));
+  EXPECT_FALSE(FileExists(repo + "/blobs/" + Sha256Of(files_["model.safetensors"])));
+  EXPECT_EQ(*ReadFile(repo + "/snapshots/" + other + "/config.json"), "{}");
+  EXPECT_FALSE(RemoveHubSnapshot(repo).ok());
+  EXPECT_EQ(Fetch()->path, old.path);
+}
+
+TEST_F(HubFetchTest, ASnapshotThatIsWholeHasItsTree) {
+  files_.erase("README.md");
+  files_.erase("original/consolidated.00.pth");
+  ASSERT_TRUE(Fetch().ok());
+  const Json tree = *ParseJsonFile(folder_ + "/models--org--name/trees/" + kCommit + ".json");
+  EXPECT_EQ(tree["format_version"], 1);
+  EXPECT_EQ(tree["files"]["config.json"]["size"], 2);
+  EXPECT_EQ(tree["files"]["model.safetensors"]["lfs_sha256"],
+            Sha256Of(files_["model.safetensors"]));
+}
+
+TEST_F(HubFetchTest, AListingThatGoesOnElsewhereIsNotFollowed) {
+  settings_.token = Secret(kToken);
+  on_hub_ = [&](const AskedOfWeb& asked) -> std::optional<ScriptedReply> {
+    if (asked.target.find("/tree/") == std::string::npos) return std::nullopt;
+    return ScriptedReply{.headers = {{"Link", "<" + cdn_.Url("/x") + ">; rel=\"next\""}},
+                         .body = "[]"};
+  };
+  EXPECT_EQ(Fetch().status().code(), StatusCode::kPermissionDenied);
+  EXPECT_TRUE(cdn_.asked().empty());
+}
+
+TEST(HubSettingsTest, ReadsWhatTheClientReads) {
+  std::map<std::string, std::string> variables = {{"HOME", "/nowhere/home"}};
+  const ReadVariable read = [&](const char* name) -> std::optional<std::string> {
+    const auto it = variables.find(name);
+    if (it == variables.end() || it->second.empty()) return std::nullopt;
+    return it->second;
+  };
+  HubSettings settings = *HubSettings::FromEnvironment(read);
+  EXPECT_EQ(settings.endpoint.Text(), "https://huggingface.co");
+  EXPECT_EQ(settings.cache, "/nowhere/home/.cache/huggingface/hub");
+  EXPECT_TRUE(settings.token.empty());
+  EXPECT_FALSE(settings.is_offline);
+  const std::string folder = ::testing::TempDir() + "hub_settings";
+  fs::create_directories(folder);
+  std::ofstream(folder + "/token") << kToken << "\n";
+  variables["HF_HOME"] = folder;
+  variables["HF_ENDPOINT"] = "http://mirror:8080/hub/";
+  variables["HF_HUB_OFFLINE"] = "1";
+  settings = *HubSettings::FromEnvironment(read);
+  EXPECT_EQ(settings.endpoint.Text(), "http://mirror:8080/hub");
+  EXPECT_EQ(settings.cache, folder + "/hub");
+  EXPECT_EQ(settings.token.Reveal(), kToken);
+  EXPECT_TRUE(settings.is_offline);
+  variables["HF_HUB_CACHE"] = "~/models";
+  variables["HF_TOKEN"] = "hf_other";
+  settings = *HubSettings::FromEnvironment(read);
+  EXPECT_EQ(settings.cache, "/nowhere/home/models");
+  EXPECT_EQ(settings.token.Reveal(), "hf_other");
+  variables["HF_TOKEN"] = "two words";
+  EXPECT_EQ(HubSettings::FromEnvironment(read).status().code(), StatusCode::kInvalidArgument);
+  variables["HF_TOKEN"] = "hf_other";
+  variables["HF_ENDPOINT"] = "hub";
+  EXPECT_EQ(HubSettings::FromEnvironment(read).status().code(), StatusCode::kInvalidArgument);
+  fs::remove_all(folder);
+}
+
+}  // namespace
+}  // namespace hub_fetch_test
+}  // namespace graft

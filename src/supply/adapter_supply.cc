@@ -1,0 +1,343 @@
+#include "supply/adapter_supply.h"
+
+#include <algorithm>
+#include <filesystem>
+
+#include "base/fault.h"
+#include "base/log.h"
+#include "base/name_pattern.h"
+#include "base/thread_name.h"
+#include "request/adapter_name.h"
+#include "sources/hub_cache.h"
+
+namespace graft {
+namespace {
+
+constexpr size_t kUnfitMax = 10'000;
+
+// A source's own words may name what a tenant may not know of: the log has them.
+Status Unknown(const std::string& name) {
+  return NotFoundError("there is no adapter '" + name + "'");
+}
+
+// Clients see files by their names alone.
+std::string WithoutFolder(std::string message, const std::string& folder) {
+  std::error_code error;
+  for (const std::string& path :
+       {folder, std::filesystem::weakly_canonical(folder, error).string()}) {
+    const std::string prefix = path + "/";
+    for (size_t at = 0; !path.empty() && (at = message.find(prefix, at)) != std::string::npos;) {
+      message.erase(at, prefix.size());
+    }
+    for (size_t at = 0; !path.empty() && (at = message.find(path, at)) != std::string::npos;) {
+      message.replace(at, path.size(), "it");
+    }
+  }
+  return message;
+}
+
+bool IsUnknown(const Status& status) {
+  return status.code() == StatusCode::kNotFound || status.code() == StatusCode::kPermissionDenied ||
+         status.code() == StatusCode::kInvalidArgument;
+}
+
+}  // namespace
+
+AdapterSupply::AdapterSupply(SupplyOptions options,
+                             std::vector<std::unique_ptr<SupplyRoute>> routes,
+                             AdapterCatalog& catalog, const Clock& clock)
+    : options_(std::move(options)), routes_(std::move(routes)), catalog_(catalog), clock_(clock) {
+  for (int i = 0; i < kThreads; ++i) threads_.emplace_back([this] { Work(); });
+}
+
+AdapterSupply::~AdapterSupply() {
+  {
+    std::lock_guard lock(mutex_);
+    is_ending_ = true;
+  }
+  came_.notify_all();
+  for (std::thread& thread : threads_) thread.join();
+  for (const auto& [key, waiting] : std::exchange(asked_, {})) {
+    for (const Done& done : waiting) {
+      if (done) done(UnavailableError("the server ends"));
+    }
+  }
+}
+
+AdapterSupply::Place AdapterSupply::PlaceOf(const std::string& name) const {
+  const size_t slash = name.find('/');
+  if (slash == std::string::npos) return {};
+  for (size_t i = 0; i < options_.sources.size(); ++i) {
+    if (name.compare(0, slash, options_.sources[i].name) != 0) continue;
+    const std::string rest = name.substr(slash + 1);
+    if (!routes_[i]->IsName(rest)) return {};
+    return {routes_[i].get(), options_.sources[i].is_hub, rest};
+  }
+  return {};
+}
+
+bool AdapterSupply::MayHave(const std::string& name) const {
+  if (!CheckAdapterName(name).ok() || PlaceOf(name).route == nullptr) return false;
+  return std::any_of(options_.allow.begin(), options_.allow.end(),
+                     [&name](const std::string& pattern) { return MatchesPattern(pattern, name); });
+}
+
+const Secret* AdapterSupply::TokenOf(const Place& place, const std::string& tenant) const {
+  if (!options_.has_tenant_tokens || !place.is_hub) return nullptr;
+  const auto it = options_.tenant_tokens.find(tenant);
+  return it == options_.tenant_tokens.end() ? &no_token_ : &it->second;
+}
+
+bool AdapterSupply::Permits(const std::string& name, const std::string& tenant) {
+  std::lock_guard lock(mutex_);
+  const auto listed = listed_.find(name);
+  if (listed == listed_.end()) return true;
+  const int64_t now_ns = clock_.NowNs();
+  listed->second.used_ns = now_ns;
+  if (TokenOf(PlaceOf(name), tenant) != nullptr) {
+    const auto& permitted = tenants_[tenant].permitted_ns;
+    const auto it = permitted.find(name);
+    return it != permitted.end() && now_ns - it->second < options_.refresh_ns;
+  }
+  if (now_ns - listed->second.looked_ns >= options_.refresh_ns) {
+    listed->second.looked_ns = now_ns;  // a source that is away is asked no sooner again
+    Enqueue({tenant, name}, {});
+  }
+  return true;
+}
+
+void AdapterSupply::Want(const std::string& name, const std::string& tenant, Done done) {
+  Status refused;
+  {
+    std::lock_guard lock(mutex_);
+    Tenant& state = tenants_[tenant];
+    const auto unknown = state.unknown_ns.find(name);
+    if (is_ending_) {
+      refused = UnavailableError("the server ends");
+    } else if (!MayHave(name) || (unknown != state.unknown_ns.end() &&
+                                  clock_.NowNs() - unknown->second < options_.unknown_ns)) {
+      refused = Unknown(name);
+    } else if (state.waiting.size() >= kWaitingMax && !asked_.contains({tenant, name})) {
+      refused = ResourceExhaustedError(
+          "as many names are being looked up as may be at once; try again later");
+    } else {
+      Enqueue({tenant, name}, std::move(done));
+      return;
+    }
+  }
+  done(refused);
+}
+
+void AdapterSupply::Enqueue(const Key& key, Done done) {
+  const auto [it, is_new] = asked_.try_emplace(key);
+  it->second.push_back(std::move(done));
+  if (!is_new) return;
+  tenants_[key.first].waiting.push_back(key.second);
+  came_.notify_one();
+}
+
+// Tenants take turns, and none has the last free thread: what it fetches may take minutes.
+std::optional<AdapterSupply::Key> AdapterSupply::TakeTurn() {
+  std::unique_lock lock(mutex_);
+  while (!is_ending_) {
+    auto at = tenants_.upper_bound(last_tenant_);
+    for (size_t i = 0; i < tenants_.size(); ++i, ++at) {
+      if (at == tenants_.end()) at = tenants_.begin();
+      Tenant& tenant = at->second;
+      if (tenant.waiting.empty() || tenant.num_running >= kThreads - 1) continue;
+      Key key(at->first, std::move(tenant.waiting.front()));
+      tenant.waiting.pop_front();
+      ++tenant.num_running;
+      last_tenant_ = at->first;
+      return key;
+    }
+    came_.wait(lock);
+  }
+  return std::nullopt;
+}
+
+void AdapterSupply::Work() {
+  NameThread("fetch");
+  while (const std::optional<Key> key = TakeTurn()) {
+    LookUp(*key);
+    KeepBound();
+    std::lock_guard lock(mutex_);
+    --tenants_[key->first].num_running;
+    came_.notify_one();
+  }
+}
+
+void AdapterSupply::LookUp(const Key& key) {
+  const auto& [tenant, name] = key;
+  const Place place = PlaceOf(name);
+  const Secret* const token = TokenOf(place, tenant);
+  const Result<std::string> revision = place.route->RevisionOf(place.rest, token, is_ending_);
+  if (revision.ok()) return Obtain(key, place, *revision);
+  const Status& why = revision.status();
+  LOG_INFO("looking up '{}' at its source: {}", name, why.message());
+  if (!IsUnknown(why)) {
+    return Finish(key, Status(why.code(), "the source of '" + name +
+                                              "' could not be asked; the "
+                                              "server's log says why"));
+  }
+  {
+    std::lock_guard lock(mutex_);
+    tenants_[tenant].permitted_ns.erase(name);
+    RememberUnknown(&tenants_[tenant], name);
+  }
+  Finish(key, Unknown(name));
+}
+
+void AdapterSupply::RememberUnknown(Tenant* tenant, const std::string& name) {
+  const auto [it, is_new] = tenant->unknown_ns.insert_or_assign(name, clock_.NowNs());
+  if (is_new) tenant->unknown_order.push_back(name);
+  if (tenant->unknown_order.size() <= kUnknownMax) return;
+  tenant->unknown_ns.erase(tenant->unknown_order.front());
+  tenant->unknown_order.pop_front();
+}
+
+void AdapterSupply::Obtain(const Key& key, const Place& place, const std::string& revision) {
+  const auto& [tenant, name] = key;
+  Status status;
+  {
+    std::lock_guard lock(mutex_);
+    if (const auto fetching = fetching_.find(name); fetching != fetching_.end()) {
+      fetching->second.push_back(key);  // the thread that fetches it tells this one, too
+      return;
+    }
+    const auto unfit = unfit_.find(name);
+    if (unfit != unfit_.end() && unfit->second.first == revision) status = unfit->second.second;
+    if (status.ok()) fetching_[name];
+  }
+  if (!status.ok()) return Finish(key, status);
+  if (!IsListed(name, revision)) {
+    status = FetchAndList(name, place, revision, TokenOf(place, tenant));
+  }
+  std::vector<Key> others;
+  {
+    std::lock_guard lock(mutex_);
+    others = std::move(fetching_[name]);
+    fetching_.erase(name);
+  }
+  Finish(key, status);
+  for (const Key& other : others) Finish(other, status);
+}
+
+// An admin may have unloaded it: then it is listed anew.
+bool AdapterSupply::IsListed(const std::string& name, const std::string& revision) {
+  if (!catalog_.Find(name).ok()) return false;
+  std::lock_guard lock(mutex_);
+  const auto listed = listed_.find(name);
+  if (listed == listed_.end() || listed->second.revision != revision) return false;
+  listed->second.looked_ns = clock_.NowNs();
+  return true;
+}
+
+Status AdapterSupply::FetchAndList(const std::string& name, const Place& place,
+                                   const std::string& revision, const Secret* token) {
+  const int64_t begin_ns = clock_.NowNs();
+  const Result<FetchedFolder> folder = place.route->Fetch(place.rest, revision, token, is_ending_);
+  Status status = folder.status();
+  if (folder.ok()) {
+    status = catalog_
+                 .Load({.name = name,
+                        .path = folder->path,
+                        .replace = true,
+                        .fetched_revision = folder->revision})
+                 .status();
+  }
+  const int64_t bytes = status.ok() ? FolderBytes(folder->path) : 0;
+  std::lock_guard lock(mutex_);
+  if (status.ok()) {
+    const int64_t now_ns = clock_.NowNs();
+    Listed& listed = listed_[name];
+    if (!listed.path.empty() && listed.path != folder->path && listed.was_fetched) {
+      leaving_.push_back({place.route, listed.path, now_ns});  // of an older revision
+    }
+    std::erase_if(leaving_, [&](const Leaving& one) { return one.path == folder->path; });
+    listed = {.revision = folder->revision,
+              .looked_ns = now_ns,
+              .used_ns = now_ns,
+              .path = folder->path,
+              .bytes = bytes,
+              .was_fetched = folder->fetched_bytes > 0};
+    LOG_INFO("adapter '{}' is served, revision {}: {} bytes fetched, {:.3f} s", name, revision,
+             folder->fetched_bytes, NsToSeconds(clock_.NowNs() - begin_ns));
+    return status;
+  }
+  LOG_WARN("adapter '{}', revision {}, is not served: {}", name, revision, status.ToString());
+  if (IsPassing(status) || status.code() == StatusCode::kCancelled) return status;
+  // The client's own: 4xx, with the line that says why.
+  const std::string why =
+      folder.ok() ? WithoutFolder(status.message(), folder->path) : status.message();
+  status = InvalidArgumentError("'" + name + "' cannot be served: " + why);
+  if (!unfit_.contains(name)) unfit_order_.push_back(name);
+  unfit_[name] = {revision, status};
+  if (unfit_order_.size() > kUnfitMax) {
+    unfit_.erase(unfit_order_.front());
+    unfit_order_.pop_front();
+  }
+  return status;
+}
+
+// "" where all that may go was used lately, or what is there is not too much.
+std::string AdapterSupply::LeastUsed() const {
+  int64_t bytes = 0;
+  const std::pair<const std::string, Listed>* least = nullptr;
+  for (const auto& one : listed_) {
+    bytes += one.second.bytes;
+    const bool may_go = clock_.NowNs() - one.second.used_ns >= options_.kept_ns;
+    if (may_go && (least == nullptr || one.second.used_ns < least->second.used_ns)) least = &one;
+  }
+  return least == nullptr || bytes <= options_.bytes_max ? "" : least->first;
+}
+
+void AdapterSupply::KeepBound() {
+  if (options_.bytes_max == 0) return;
+  std::vector<Leaving> gone;
+  std::vector<std::string> forgotten;
+  {
+    std::lock_guard lock(mutex_);
+    const int64_t now_ns = clock_.NowNs();
+    for (std::string name = LeastUsed(); !name.empty(); name = LeastUsed()) {
+      const Listed& listed = listed_[name];
+      if (listed.was_fetched) leaving_.push_back({PlaceOf(name).route, listed.path, now_ns});
+      listed_.erase(name);
+      forgotten.push_back(std::move(name));
+    }
+    const auto is_over = [&](const Leaving& one) {
+      return now_ns - one.since_ns >= options_.kept_ns;
+    };
+    for (const Leaving& one : leaving_) {
+      if (is_over(one)) gone.push_back(one);
+    }
+    std::erase_if(leaving_, is_over);
+  }
+  for (const std::string& name : forgotten) {
+    const Status status = catalog_.Unload(name, "");
+    LOG_INFO("adapter '{}' is no longer listed: others of the sources need its room{}", name,
+             status.ok() ? "" : " (" + status.message() + ")");
+  }
+  for (const Leaving& one : gone) {
+    const Status status = one.route->Remove(one.path);
+    if (!status.ok()) LOG_WARN("{}", status.message());
+  }
+}
+
+void AdapterSupply::Finish(const Key& key, const Status& status) {
+  std::vector<Done> waiting;
+  {
+    std::lock_guard lock(mutex_);
+    const auto it = asked_.find(key);
+    if (it == asked_.end()) return;
+    waiting = std::move(it->second);
+    asked_.erase(it);
+    Tenant& tenant = tenants_[key.first];
+    if (status.ok()) tenant.permitted_ns[key.second] = clock_.NowNs();
+  }
+  for (const Done& done : waiting) {
+    if (done) done(status);
+  }
+}
+
+}  // namespace graft

@@ -1,0 +1,310 @@
+#include "supply/adapter_supply.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <condition_variable>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <future>
+#include <mutex>
+
+#include "base/name_pattern.h"
+#include "request/fake_catalog.h"
+
+namespace graft {
+namespace {
+
+using ::testing::HasSubstr;
+
+// Moves when told to; read by the supply's threads.
+class SteppedClock : public Clock {
+ public:
+  int64_t NowNs() const override { return now_ns_; }
+  void AdvanceNs(int64_t ns) { now_ns_ += ns; }
+
+ private:
+  std::atomic<int64_t> now_ns_{1};
+};
+
+// A hub with the repositories that the test sets, and locks of its own.
+class ScriptedRoute : public SupplyRoute {
+ public:
+  Result<std::string> RevisionOf(const std::string& rest, const Secret* token,
+                                 const std::atomic<bool>& /*is_cancelled*/) override {
+    std::unique_lock lock(mutex_);
+    ++num_looked;
+    opened_.wait(lock, [&] { return !is_shut; });
+    if (is_away) return UnavailableError("away");
+    const bool is_private = rest.starts_with("private/");
+    if (is_private && (token == nullptr || token->Reveal() != "good")) {
+      return NotFoundError("planted words of the hub");
+    }
+    if (!revisions.contains(rest)) return NotFoundError("planted words of the hub");
+    return revisions[rest];
+  }
+  Result<FetchedFolder> Fetch(const std::string& rest, const std::string& revision,
+                              const Secret* /*token*/,
+                              const std::atomic<bool>& /*is_cancelled*/) override {
+    std::lock_guard lock(mutex_);
+    ++num_fetched;
+    if (rest == "org/large") return FailedPreconditionError("r = 512 is more than 256");
+    return FetchedFolder{.path = "good/" + rest, .revision = revision, .fetched_bytes = 1};
+  }
+  bool IsName(const std::string& rest) const override { return rest.find("..") == rest.npos; }
+  std::string root() const override { return "/fetched"; }
+  Status Remove(const std::string& folder) override {
+    std::lock_guard lock(mutex_);
+    removed.push_back(folder);
+    return OkStatus();
+  }
+
+  void Shut(bool shut) {
+    std::lock_guard lock(mutex_);
+    is_shut = shut;
+    opened_.notify_all();
+  }
+  int looked() {
+    std::lock_guard lock(mutex_);
+    return num_looked;
+  }
+
+  std::mutex mutex_;
+  std::condition_variable opened_;
+  std::map<std::string, std::string> revisions = {
+      {"org/one", "r1"}, {"private/two", "r1"}, {"org/large", "r1"}};
+  bool is_shut = false;
+  bool is_away = false;
+  int num_looked = 0;
+  int num_fetched = 0;
+  std::vector<std::string> removed;
+};
+
+class AdapterSupplyTest : public ::testing::Test {
+ protected:
+  void Start(SupplyOptions options = {}) {
+    options.sources = {{.name = "hub"}};
+    options.allow = {"hub/org/*", "hub/private/*"};
+    auto route = std::make_unique<ScriptedRoute>();
+    route_ = route.get();
+    std::vector<std::unique_ptr<SupplyRoute>> routes;
+    routes.push_back(std::move(route));
+    supply_ =
+        std::make_unique<AdapterSupply>(std::move(options), std::move(routes), catalog_, clock_);
+  }
+  std::future<Status> Begin(const std::string& name, const std::string& tenant = "a") {
+    auto promise = std::make_shared<std::promise<Status>>();
+    std::future<Status> future = promise->get_future();
+    supply_->Want(name, tenant, [promise](const Status& status) { promise->set_value(status); });
+    return future;
+  }
+  Status Want(const std::string& name, const std::string& tenant = "a") {
+    return Begin(name, tenant).get();
+  }
+
+  FakeCatalog catalog_;
+  SteppedClock clock_;
+  ScriptedRoute* route_ = nullptr;
+  std::unique_ptr<AdapterSupply> supply_;
+};
+
+TEST_F(AdapterSupplyTest, NamesOutsideThePatternsAskNobody) {
+  Start();
+  for (const char* const name : {"hub/other/one", "org/one", "one", "hub", "hub/org/../one",
+                                 "elsewhere/org/one", "http://hub/org/one", "hub/org/o ne"}) {
+    EXPECT_FALSE(supply_->MayHave(name)) << name;
+    EXPECT_EQ(Want(name).code(), StatusCode::kNotFound) << name;
+  }
+  EXPECT_TRUE(supply_->MayHave("hub/org/one"));
+  EXPECT_EQ(route_->looked(), 0);
+}
+
+TEST_F(AdapterSupplyTest, ManyThatAskCostOneFetch) {
+  Start();
+  route_->Shut(true);
+  std::vector<std::future<Status>> waiting;
+  for (int i = 0; i < 50; ++i) waiting.push_back(Begin("hub/org/one", i % 2 == 0 ? "a" : "b"));
+  route_->Shut(false);
+  for (std::future<Status>& one : waiting) EXPECT_TRUE(one.get().ok());
+  EXPECT_EQ(route_->num_fetched, 1);
+  EXPECT_EQ(route_->num_looked, 2);  // once a tenant
+  EXPECT_EQ(catalog_.Find("hub/org/one")->revision, "r1");
+}
+
+TEST_F(AdapterSupplyTest, WhatIsNotThereIsRememberedForAWhileAndByTenant) {
+  Start();
+  const Status status = Want("hub/org/none");
+  EXPECT_EQ(status.code(), StatusCode::kNotFound);
+  EXPECT_EQ(status.message(), "there is no adapter 'hub/org/none'");
+  EXPECT_EQ(Want("hub/org/none").code(), StatusCode::kNotFound);
+  EXPECT_EQ(route_->looked(), 1);
+  EXPECT_EQ(Want("hub/org/none", "b").code(), StatusCode::kNotFound);
+  EXPECT_EQ(route_->looked(), 2);
+  clock_.AdvanceNs(SupplyOptions().unknown_ns);
+  route_->revisions["org/none"] = "r1";
+  EXPECT_TRUE(Want("hub/org/none").ok());
+}
+
+TEST_F(AdapterSupplyTest, UnfitAdaptersAreTheClientsErrorAndFetchedOnce) {
+  Start();
+  for (int i = 0; i < 3; ++i) {
+    const Status status = Want("hub/org/large");
+    EXPECT_EQ(status.code(), StatusCode::kInvalidArgument);
+    EXPECT_THAT(status.message(), HasSubstr("r = 512 is more than 256"));
+  }
+  EXPECT_EQ(route_->num_fetched, 1);
+  route_->revisions["org/large"] = "r2";
+  EXPECT_EQ(Want("hub/org/large").code(), StatusCode::kInvalidArgument);
+  EXPECT_EQ(route_->num_fetched, 2);
+}
+
+TEST_F(AdapterSupplyTest, ATenantHasWhatItsOwnTokenIsGiven) {
+  SupplyOptions options;
+  options.has_tenant_tokens = true;
+  options.tenant_tokens["a"] = Secret("good");
+  options.tenant_tokens["b"] = Secret("bad");
+  Start(std::move(options));
+  EXPECT_TRUE(Want("hub/private/two", "a").ok());
+  EXPECT_TRUE(supply_->Permits("hub/private/two", "a"));
+  for (const char* const other : {"b", "c"}) {
+    EXPECT_FALSE(supply_->Permits("hub/private/two", other));
+    const Status status = Want("hub/private/two", other);
+    EXPECT_EQ(status.message(), "there is no adapter 'hub/private/two'");
+    EXPECT_FALSE(supply_->Permits("hub/private/two", other));
+  }
+  EXPECT_EQ(route_->num_fetched, 1);
+  // A right is asked for again; one that was taken away ends.
+  clock_.AdvanceNs(SupplyOptions().refresh_ns);
+  EXPECT_FALSE(supply_->Permits("hub/private/two", "a"));
+  EXPECT_TRUE(Want("hub/private/two", "a").ok());
+  EXPECT_TRUE(supply_->Permits("hub/private/two", "a"));
+  route_->revisions.erase("private/two");
+  EXPECT_EQ(Want("hub/private/two", "a").code(), StatusCode::kNotFound);
+  EXPECT_FALSE(supply_->Permits("hub/private/two", "a"));
+  EXPECT_TRUE(supply_->Permits("local", "b"));
+}
+
+TEST_F(AdapterSupplyTest, ANewerRevisionIsFoundBesideTheServing) {
+  Start();
+  EXPECT_TRUE(Want("hub/org/one").ok());
+  route_->revisions["org/one"] = "r2";
+  EXPECT_TRUE(supply_->Permits("hub/org/one", "a"));
+  EXPECT_EQ(route_->looked(), 1);
+  clock_.AdvanceNs(SupplyOptions().refresh_ns);
+  EXPECT_TRUE(supply_->Permits("hub/org/one", "a"));
+  EXPECT_TRUE(Want("hub/org/one").ok());  // joins what Permits has begun, or comes after it
+  EXPECT_EQ(catalog_.Find("hub/org/one")->revision, "r2");
+}
+
+TEST_F(AdapterSupplyTest, ASourceThatIsAwayIsNoAnswer) {
+  Start();
+  route_->is_away = true;
+  EXPECT_EQ(Want("hub/org/one").code(), StatusCode::kUnavailable);
+  route_->is_away = false;
+  EXPECT_TRUE(Want("hub/org/one").ok());
+}
+
+TEST_F(AdapterSupplyTest, ATenantThatAsksForManyLeavesOthersTheirTurn) {
+  Start();
+  route_->Shut(true);
+  std::vector<std::future<Status>> waiting;
+  int num_refused = 0;
+  for (size_t i = 0; i < 3 * AdapterSupply::kWaitingMax; ++i) {
+    std::future<Status> one = Begin("hub/org/x" + std::to_string(i));
+    if (one.wait_for(std::chrono::seconds(0)) == std::future_status::ready) {
+      EXPECT_EQ(one.get().code(), StatusCode::kResourceExhausted);
+      ++num_refused;
+    } else {
+      waiting.push_back(std::move(one));
+    }
+  }
+  EXPECT_GE(num_refused, static_cast<int>(AdapterSupply::kWaitingMax));
+  std::future<Status> other = Begin("hub/org/one", "b");
+  route_->Shut(false);
+  EXPECT_TRUE(other.get().ok());
+  for (std::future<Status>& one : waiting) EXPECT_EQ(one.get().code(), StatusCode::kNotFound);
+}
+
+TEST_F(AdapterSupplyTest, WhatWasUsedLeastLatelyGoesFirstAndLater) {
+  const std::string folder = ::testing::TempDir() + "supply_bound";
+  std::filesystem::remove_all(folder);
+  for (const char* const name : {"one", "two"}) {
+    std::filesystem::create_directories(folder + "/good/org/" + name);
+    std::ofstream(folder + "/good/org/" + name + "/weights") << std::string(600, 'x');
+  }
+  // The route's folders are relative ones.
+  const auto before = std::filesystem::current_path();
+  std::filesystem::current_path(folder);
+  SupplyOptions options;
+  options.bytes_max = 1000;
+  Start(std::move(options));
+  route_->revisions["org/two"] = "r1";
+  const int64_t kept_ns = SupplyOptions().kept_ns;
+  EXPECT_TRUE(Want("hub/org/one").ok());
+  EXPECT_TRUE(Want("hub/org/two").ok());
+  EXPECT_TRUE(catalog_.Find("hub/org/one").ok());
+  clock_.AdvanceNs(kept_ns);
+  EXPECT_TRUE(supply_->Permits("hub/org/two", "a"));
+  // Each look-up ends with a look at the bound.
+  const auto wait_for = [&](const std::function<bool()>& is_so) {
+    for (int i = 0; i < 2000 && !is_so(); ++i) {
+      (void)Want("hub/org/none" + std::to_string(i));
+    }
+    return is_so();
+  };
+  EXPECT_TRUE(wait_for([&] { return !catalog_.Find("hub/org/one").ok(); }));
+  EXPECT_TRUE(catalog_.Find("hub/org/two").ok());
+  EXPECT_TRUE(route_->removed.empty());
+  clock_.AdvanceNs(kept_ns);
+  EXPECT_TRUE(supply_->Permits("hub/org/two", "a"));
+  EXPECT_TRUE(wait_for([&] {
+    std::lock_guard lock(route_->mutex_);
+    return !route_->removed.empty();
+  }));
+  EXPECT_THAT(route_->removed, ::testing::ElementsAre("good/org/one"));
+  supply_.reset();
+  std::filesystem::current_path(before);
+  std::filesystem::remove_all(folder);
+}
+
+TEST_F(AdapterSupplyTest, TheEndTellsAllThatWait) {
+  Start();
+  std::future<Status> first = Begin("hub/org/none");
+  supply_.reset();
+  EXPECT_FALSE(first.get().ok());
+}
+
+TEST(SupplyOptionsTest, ReadsSourcesAndTellsNoToken) {
+  EXPECT_TRUE(ParseSupplySource("hub=hf:")->is_hub);
+  EXPECT_EQ(ParseSupplySource("shelf=s3://bucket/a")->store.prefix, "a");
+  for (const char* const bad :
+       {"hf:", "=hf:", "hub=", "hub=http://x", "h/b=hf:", "hub=hf:x", "hub=s3://B/x"}) {
+    EXPECT_FALSE(ParseSupplySource(bad).ok()) << bad;
+  }
+  EXPECT_THAT(SupplyOptionsOf({"hub=hf:"}, {}, "").status().message(), HasSubstr("needs --allow"));
+  EXPECT_FALSE(SupplyOptionsOf({}, {"x"}, "").ok());
+  EXPECT_FALSE(SupplyOptionsOf({"hub=hf:", "hub=hf:"}, {"x"}, "").ok());
+  const std::string path = ::testing::TempDir() + "source_tokens.json";
+  for (const char* const bad : {"hf_planted", "{\"a\": hf_planted}", "{\"a\": \"hf planted\"}",
+                                "[\"hf_planted\"]", "{\"a\": 1}"}) {
+    std::ofstream(path) << bad;
+    const Status status = SupplyOptionsOf({"hub=hf:"}, {"*"}, path).status();
+    EXPECT_EQ(status.code(), StatusCode::kInvalidArgument) << bad;
+    EXPECT_THAT(status.message(), ::testing::Not(HasSubstr("planted"))) << bad;
+  }
+  std::ofstream(path) << R"({"a": "hf_planted"})";
+  EXPECT_EQ(SupplyOptionsOf({"hub=hf:"}, {"*"}, path)->tenant_tokens.at("a").Reveal(),
+            "hf_planted");
+}
+
+TEST(NamePatternTest, StarsStandForAnything) {
+  EXPECT_TRUE(MatchesPattern("hub/acme/*", "hub/acme/x/y"));
+  EXPECT_FALSE(MatchesPattern("hub/acme/*", "hub/acm/x"));
+  EXPECT_TRUE(MatchesPattern("*x*", "axb"));
+  EXPECT_FALSE(MatchesPattern("", "x"));
+}
+
+}  // namespace
+}  // namespace graft

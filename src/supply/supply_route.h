@@ -1,0 +1,38 @@
+// SupplyRoute: one source, as AdapterSupply asks it: which revision a name is at, and its folder.
+// Both calls block; any thread.
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <string>
+
+#include "base/status.h"
+#include "sources/hub_settings.h"
+#include "sources/named_fetch.h"
+#include "sources/s3_settings.h"
+#include "supply/supply_options.h"
+
+namespace graft {
+
+class SupplyRoute {
+ public:
+  virtual ~SupplyRoute() = default;
+  // The revision that `rest`, the name without the source's, is at. `token`: null: the operator's
+  // own. kNotFound, kPermissionDenied: there is none for this token.
+  virtual Result<std::string> RevisionOf(const std::string& rest, const Secret* token,
+                                         const std::atomic<bool>& is_cancelled) = 0;
+  virtual Result<FetchedFolder> Fetch(const std::string& rest, const std::string& revision,
+                                      const Secret* token,
+                                      const std::atomic<bool>& is_cancelled) = 0;
+  // Whether `rest` may be a name there.
+  virtual bool IsName(const std::string& rest) const = 0;
+  // Removes a folder that Fetch has given, and what belongs to it alone.
+  virtual Status Remove(const std::string& folder) = 0;
+  // Where fetched folders lie.
+  virtual std::string root() const = 0;
+};
+
+std::unique_ptr<SupplyRoute> MakeHubRoute(HubSettings settings);
+std::unique_ptr<SupplyRoute> MakeS3Route(S3Settings settings, S3Name store);
+
+}  // namespace graft

@@ -1,0 +1,147 @@
+"""graft serve --source: adapters of a hub on loopback, by name while the server runs."""
+
+import concurrent.futures
+import json
+import pathlib
+import shutil
+import time
+import urllib.request
+
+import openai
+import pytest
+
+from conftest import ADMIN_KEY, DEMO, Server, complete
+from test_fetch import TOKEN, Hub, environment
+
+OTHER = "hf_planted_secret_of_another"
+
+
+def put(folder, name, adapter, branch="main", **config):
+    target = folder / name / branch
+    shutil.copytree(DEMO / "adapters" / adapter, target)
+    if config:
+        path = target / "adapter_config.json"
+        path.write_text(json.dumps({**json.loads(path.read_text()), **config}))
+    return target
+
+
+@pytest.fixture
+def repos(tmp_path):
+    folder = tmp_path / "hub"
+    put(folder, "acme/austen", "austen")
+    put(folder, "acme/broken", "carroll", use_dora=True)
+    put(folder, "acme/gated-doyle", "doyle")
+    put(folder, "other/carroll", "carroll")
+    return folder
+
+
+def serve(hub, tmp_path, *args, **env):
+    return Server("--source", "hub=hf:", "--allow", "hub/acme/*", *args, env=environment(hub, tmp_path / "cache", **env))
+
+
+def refused(server, model, key="none"):
+    with pytest.raises(openai.APIStatusError) as caught:
+        server.client(key).completions.create(model=model, prompt="It was", max_tokens=2)
+    return caught.value
+
+
+def resolves(hub):
+    return [one["path"] for one in hub.asked() if "/resolve/" in one["path"]]
+
+
+def test_a_name_is_fetched_once_and_served(repos, tmp_path):
+    with Hub(repos) as hub, serve(hub, tmp_path) as server, Server() as local:
+        wanted = complete(local, "austen")
+        with concurrent.futures.ThreadPoolExecutor(16) as pool:
+            answers = set(pool.map(lambda _: complete(server, "hub/acme/austen"), range(16)))
+        assert answers == {wanted}
+        weights = [path for path in resolves(hub) if path.endswith("adapter_model.safetensors")]
+        assert len(weights) == 1
+        entry = server.client().models.retrieve("hub/acme/austen")
+        commit = entry.revision
+        assert len(commit) == 40
+        asked = len(hub.asked())
+        assert complete(server, "hub/acme/austen") == wanted
+        assert len(hub.asked()) == asked
+        # Pinned, under a name of its own.
+        assert complete(server, f"hub/acme/austen@{commit}") == wanted
+        assert [path for path in resolves(hub) if path.endswith("adapter_model.safetensors")] == weights
+        # In a stream and in a sum.
+        stream = server.client().completions.create(model="hub/acme/austen", prompt="It was", max_tokens=12,
+                                                    temperature=0, stream=True)
+        assert "".join(part.choices[0].text for part in stream if part.choices) == wanted
+        reply = server.client().completions.create(
+            model="base", prompt="It was", max_tokens=4, temperature=0,
+            extra_body={"adapters": [{"name": "hub/acme/austen", "weight": 0.5}, {"name": "carroll"}]})
+        assert reply.choices[0].text
+
+
+def test_what_is_not_there_and_what_is_not_allowed(repos, tmp_path):
+    with Hub(repos) as hub, serve(hub, tmp_path) as server:
+        for model in ("hub/other/carroll", "other/carroll", "acme/austen", "hub/acme/../x", "http://127.0.0.1/x", "nothing",
+                      "hub/169.254.169.254/latest"):
+            assert refused(server, model).status_code == 404
+        assert not hub.asked()
+        assert refused(server, "hub/acme/none").status_code == 404
+        asked = len(hub.asked())
+        assert refused(server, "hub/acme/none").status_code == 404
+        assert len(hub.asked()) == asked
+        for _ in range(2):
+            error = refused(server, "hub/acme/broken")
+            assert error.status_code == 400 and "use_dora" in str(error)
+        weights = [path for path in resolves(hub) if "acme/broken" in path and path.endswith(".safetensors")]
+        assert len(weights) == 1
+        assert str(tmp_path) not in str(error)
+        assert server.alive() and complete(server, "austen")
+
+
+def test_each_tenant_has_what_its_token_is_given(repos, tmp_path):
+    keys = tmp_path / "keys.json"
+    keys.write_text(json.dumps([{"key": f"key-{tenant}", "tenant": tenant, "adapters": ["*"]} for tenant in "abc"]))
+    tokens = tmp_path / "tokens.json"
+    tokens.write_text(json.dumps({"a": TOKEN, "b": OTHER}))
+    with Hub(repos, token=TOKEN) as hub, Server() as local, \
+            serve(hub, tmp_path, "--api-keys", keys, "--source-tokens", tokens, "--admin-key", ADMIN_KEY,
+                  "--log-level", "debug", HF_TOKEN=TOKEN) as server:
+        model = "hub/acme/gated-doyle"
+        unknown = refused(server, "hub/acme/none", "key-b")
+        first = refused(server, model, "key-b")
+        def same(error, name):
+            return error.status_code, str(error).replace(name, "N").split(" The nearest")[0].split("\"")[0]
+        assert same(first, model) == same(unknown, "hub/acme/none")
+        reply = server.client("key-a").completions.create(model=model, prompt="It was", max_tokens=12, temperature=0)
+        assert reply.choices[0].text == complete(local, "doyle")
+        for key in ("key-b", "key-c"):
+            late = refused(server, model, key)
+            assert (late.status_code, str(late)) == (404, str(first))  # the nearest names are the same
+            assert model not in [entry.id for entry in server.client(key).models.list()]
+        assert model in [entry.id for entry in server.client("key-a").models.list()]
+        told = server.log() + str(first) + server.client(ADMIN_KEY).models.list().model_dump_json()
+        for path in ("/metrics", "/health"):
+            with urllib.request.urlopen(server.url + path) as page:
+                told += page.read().decode()
+        told += pathlib.Path(f"/proc/{server.process.pid}/cmdline").read_text()
+        assert TOKEN not in told and OTHER not in told
+        for path in (tmp_path / "cache").rglob("*"):
+            assert not path.is_file() or TOKEN.encode() not in path.read_bytes()
+
+
+def test_a_client_that_leaves_and_a_server_that_ends(repos, tmp_path):
+    with Hub(repos, rate=20_000) as hub, concurrent.futures.ThreadPoolExecutor() as pool:
+        with serve(hub, tmp_path, "--drain-seconds", 1) as server:
+            with pytest.raises(openai.APITimeoutError):
+                server.client().with_options(timeout=0.5).completions.create(model="hub/acme/austen", prompt="x")
+            waiting = pool.submit(refused, server, "hub/acme/austen")
+            while not any(path.endswith("safetensors") for path in resolves(hub)):
+                time.sleep(0.01)
+            assert complete(server, "carroll")
+        # It ended with 0, which Server.__exit__ has seen, a minute before the fetch would have.
+        assert waiting.result().status_code == 503
+
+
+def test_flags_that_do_not_go_together(tmp_path):
+    for args, words in ((("--source", "hub=hf:"), "--source needs --allow"),
+                        (("--allow", "x"), "name one by --source"),
+                        (("--source", "hub=http://127.0.0.1", "--allow", "*"), "is of no kind that is known")):
+        with pytest.raises(RuntimeError, match=words):
+            Server(*args).start()
