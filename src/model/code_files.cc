@@ -30,7 +30,7 @@ struct NewTensor {
   int64_t bytes = 0;
 };
 
-std::string Nf4State(int64_t n, int64_t k, std::string_view dtype) {
+std::string Nf4StateText(int64_t n, int64_t k, std::string_view dtype) {
   const OrderedJson state = {
       {"quant_type", "nf4"}, {"blocksize", kNf4Block}, {"dtype", dtype}, {"shape", {n, k}}};
   return state.dump();
@@ -89,7 +89,7 @@ class CodesWriter {
         n_(view.shape[0]),
         k_(view.shape[1]),
         groups_(NumScales(format, k_)),
-        state_(Nf4State(n_, k_, DTypeInState(view.dtype))) {}
+        state_(Nf4StateText(n_, k_, DTypeInState(view.dtype))) {}
 
   // In the order in which Write writes them.
   std::vector<NewTensor> Tensors() const {
