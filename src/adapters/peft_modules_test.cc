@@ -8,9 +8,9 @@
 #include <set>
 
 #include "adapters/adapter_test_util.h"
-#include "model/python_regex.h"
 #include "base/file.h"
 #include "model/family.h"
+#include "model/python_regex.h"
 
 namespace graft {
 namespace peft_modules_test {

@@ -7,8 +7,8 @@
 #include <cstring>
 
 #include "base/sha256.h"
-#include "model/quantised_test_util.h"
 #include "model/quantised_format.h"
+#include "model/quantised_test_util.h"
 #include "tensor/allocations.h"
 
 namespace graft {
