@@ -20,7 +20,7 @@ OptionGroup SourceOptionGroup(SourceFlags& flags) {
             "JSON file {\"TENANT\": \"TOKEN\"}: hubs are asked by the tenant's own token, and a "
             "tenant has what its token is given",
             "all tenants have what HF_TOKEN is given"},
-           {"source-gib", Number(flags.gib, AtLeast(0)),
+           {"source-disk-gib", Number(flags.gib, AtLeast(0)),
             "GiB on the disk that adapters of sources may take; above it those that were used "
             "least lately are forgotten, an hour after their last use, and removed an hour later; "
             "0: no bound"}}};

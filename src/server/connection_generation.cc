@@ -105,19 +105,21 @@ Connection::Awaitable<std::optional<ApiResult<GenerationPlan>>> Connection::Plan
 Connection::Awaitable<Connection::WorkEnd> Connection::Fetch(const Exchange& exchange,
                                                              const std::string& model,
                                                              std::optional<ApiError>* error) {
-  // The source's thread may come back when this coroutine has gone.
+  // The source's thread may come back when this coroutine and its connection have gone: it has no
+  // part in either.
   struct Answer {
     std::mutex mutex;
     std::optional<Status> status;
   };
   const auto answer = std::make_shared<Answer>();
+  const auto wake = std::make_shared<std::function<void()>>(MakeWaker());
   state_.context.sources->Want(model, exchange.key->rights().tenant,
-                               [answer, wake = MakeWaker()](const Status& status) {
+                               [answer, waker = std::weak_ptr(wake)](const Status& status) {
                                  {
                                    std::lock_guard lock(answer->mutex);
                                    answer->status = status;
                                  }
-                                 wake();
+                                 if (const auto ring = waker.lock()) (*ring)();
                                });
   const auto deadline = SteadyTime::now() + state_.options.request_timeout;
   while (true) {

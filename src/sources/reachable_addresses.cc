@@ -7,7 +7,9 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <map>
 #include <memory>
+#include <mutex>
 
 namespace graft {
 namespace {
@@ -69,6 +71,21 @@ AddressKind KindOfIpv6(const std::array<uint8_t, 16>& bytes) {
   return is_global && !is_special ? AddressKind::kPublic : AddressKind::kOther;
 }
 
+// The kinds of all addresses that the host has now.
+std::set<AddressKind> KindsOfHost(const std::string& host) {
+  addrinfo hints{};
+  hints.ai_socktype = SOCK_STREAM;
+  addrinfo* found = nullptr;
+  if (getaddrinfo(host.c_str(), nullptr, &hints, &found) != 0) return {};
+  const std::unique_ptr<addrinfo, decltype(&freeaddrinfo)> addresses(found, &freeaddrinfo);
+  std::set<AddressKind> kinds;
+  for (const addrinfo* one = found; one != nullptr; one = one->ai_next) {
+    const AddressKind kind = KindOfAddress(one->ai_addr);
+    if (kind != AddressKind::kOther) kinds.insert(kind);
+  }
+  return kinds;
+}
+
 }  // namespace
 
 AddressKind KindOfAddress(const sockaddr* address) {
@@ -117,18 +134,19 @@ std::string AddressText(const sockaddr* address) {
   return text;
 }
 
-ReachableAddresses ReachableAddresses::Beside(const std::string& host) {
-  addrinfo hints{};
-  hints.ai_socktype = SOCK_STREAM;
-  addrinfo* found = nullptr;
-  if (getaddrinfo(host.c_str(), nullptr, &hints, &found) != 0) return {};
-  const std::unique_ptr<addrinfo, decltype(&freeaddrinfo)> addresses(found, &freeaddrinfo);
-  std::set<AddressKind> kinds;
-  for (const addrinfo* one = found; one != nullptr; one = one->ai_next) {
-    const AddressKind kind = KindOfAddress(one->ai_addr);
-    if (kind != AddressKind::kOther) kinds.insert(kind);
+ReachableAddresses ReachableAddresses::Beside(const std::string& host,
+                                              const ResolveKinds& resolve) {
+  static std::mutex mutex;
+  static std::map<std::string, std::set<AddressKind>> known;
+  {
+    std::lock_guard lock(mutex);
+    const auto it = known.find(host);
+    if (it != known.end()) return ReachableAddresses(it->second);
   }
-  return ReachableAddresses(std::move(kinds));
+  std::set<AddressKind> kinds = resolve ? resolve(host) : KindsOfHost(host);
+  if (kinds.empty()) return {};
+  std::lock_guard lock(mutex);
+  return ReachableAddresses(known.try_emplace(host, std::move(kinds)).first->second);
 }
 
 Status ReachableAddresses::Check(const sockaddr* address) const {

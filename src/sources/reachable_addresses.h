@@ -7,8 +7,10 @@
 #include <sys/socket.h>
 
 #include <cstdint>
+#include <functional>
 #include <set>
 #include <string>
+#include <utility>
 
 #include "base/status.h"
 
@@ -34,9 +36,11 @@ class ReachableAddresses {
   ReachableAddresses() = default;
   explicit ReachableAddresses(std::set<AddressKind> kinds) : kinds_(std::move(kinds)) {}
 
-  // And those of the kinds that `host`, the operator's own endpoint, has now. Asks for its
-  // addresses, so it may wait. A name without an address has no kinds.
-  static ReachableAddresses Beside(const std::string& host);
+  // And those of the kinds that `host`, the operator's own endpoint, had when this process first
+  // asked: a name that leads elsewhere later is not followed there. Asks for its addresses, so it
+  // may wait. A name without an address has no kinds, and is asked for again next time.
+  using ResolveKinds = std::function<std::set<AddressKind>(const std::string& host)>;
+  static ReachableAddresses Beside(const std::string& host, const ResolveKinds& resolve = {});
 
   // kPermissionDenied.
   Status Check(const sockaddr* address) const;

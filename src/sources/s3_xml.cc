@@ -1,6 +1,8 @@
 #include "sources/s3_xml.h"
 
 #include <charconv>
+#include <cstdint>
+#include <utility>
 
 namespace graft {
 namespace {

@@ -179,6 +179,19 @@ TEST(ReachableAddressesTest, KnowsTheKindOfAnAddress) {
   }
 }
 
+TEST(ReachableAddressesTest, AnEndpointHasTheKindsThatItHadAtFirst) {
+  const sockaddr_in loopback{.sin_family = AF_INET, .sin_port = 0, .sin_addr = {htonl(0x7F000001)}};
+  const auto* address = reinterpret_cast<const sockaddr*>(&loopback);
+  std::set<AddressKind> kinds;
+  const auto resolve = [&](const std::string&) { return kinds; };
+  EXPECT_FALSE(ReachableAddresses::Beside("first.example.org", resolve).Check(address).ok());
+  kinds = {AddressKind::kPublic};
+  EXPECT_FALSE(ReachableAddresses::Beside("first.example.org", resolve).Check(address).ok());
+  kinds = {AddressKind::kLoopback};
+  EXPECT_FALSE(ReachableAddresses::Beside("first.example.org", resolve).Check(address).ok());
+  EXPECT_TRUE(ReachableAddresses::Beside("second.example.org", resolve).Check(address).ok());
+}
+
 TEST(WebProxyTest, BehindAProxyNamesAreChecked) {
   for (const char* const name : {"huggingface.co", "cdn-lfs.hf.co"})
     EXPECT_TRUE(IsPublicName(name));

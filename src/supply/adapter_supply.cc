@@ -265,8 +265,9 @@ Status AdapterSupply::FetchAndList(const std::string& name, const Place& place,
              folder->fetched_bytes, NsToSeconds(clock_.NowNs() - begin_ns));
     return status;
   }
+  if (status.code() == StatusCode::kCancelled) return status;  // the server ends
   LOG_WARN("adapter '{}', revision {}, is not served: {}", name, revision, status.ToString());
-  if (IsPassing(status) || status.code() == StatusCode::kCancelled) return status;
+  if (IsPassing(status)) return status;
   // The client's own: 4xx, with the line that says why.
   const std::string why =
       folder.ok() ? WithoutFolder(status.message(), folder->path) : status.message();

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/fault.h"
+#include "sources/hub_cache.h"
 #include "sources/hub_client.h"
 #include "sources/hub_fetch.h"
 #include "sources/s3_fetch.h"
