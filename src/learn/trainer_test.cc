@@ -191,9 +191,9 @@ TEST(TrainerTest, AnExamplesWeightIsThatOfItsGradients) {
 
 // The trainer's forward has the server's bits, with adapters and without.
 TEST(TrainerTest, ForwardIsTheServers) {
-  for (const char* name : {"llama", "qwen2", "qwen2-yarn", "llama3-rope", "qwen3", "mistral-window",
-                           "gemma", "gemma2", "gemma3", "smollm3", "granite", "olmo2",
-                           "phi3-longrope", "phi3-partial-rotary"}) {
+  for (const char* name :
+       {"llama", "qwen2", "qwen2-yarn", "llama3-rope", "qwen3", "mistral-window", "gemma", "gemma2",
+        "gemma3", "smollm3", "granite", "olmo2", "phi3-longrope", "phi3-partial-rotary"}) {
     for (const DType dtype : {DType::kF32, DType::kBF16}) {
       SCOPED_TRACE(name);
       LearnModel model(SourcePath(std::string("tests/goldens/") + name), dtype);
