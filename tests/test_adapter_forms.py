@@ -7,10 +7,9 @@ import shutil
 import struct
 import subprocess
 
-import openai
 import pytest
 
-from conftest import ROOT, Server, binary, copy_golden_model
+from conftest import ADMIN_KEY, ROOT, Server, binary, copy_golden_model
 from test_adapter_texts import post
 
 GOLDENS = ROOT / "tests" / "goldens"
@@ -88,7 +87,7 @@ def adapters(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def served(llama, adapters):
-    with Server("--dtype", "fp32", model=llama, adapters=adapters) as server:
+    with Server("--dtype", "fp32", "--admin-key", ADMIN_KEY, model=llama, adapters=adapters) as server:
         yield server
 
 
@@ -118,7 +117,7 @@ def test_an_adapter_of_the_head_gives_pefts_log_probabilities(served, kind):
     drawn, logprobs = answer(served, kind, TOKENS)
     row = read(golden, "logits_adapter")[-1]
     best = max(range(len(row)), key=row.__getitem__)
-    assert drawn[0] == chr(0x4E00 + best) and logprobs[0] == pytest.approx(log_prob(row, best), abs=1e-3)
+    assert drawn.strip()[0] == chr(0x4E00 + best) and logprobs[0] == pytest.approx(log_prob(row, best), abs=1e-3)
 
 
 @pytest.mark.parametrize("flags", [("--speculate", "4"), ("--tensor-parallel", "2"), ("--tune", "cold-start=layerwise"),
@@ -133,10 +132,9 @@ def test_other_ways_to_serve_the_head_change_nothing(served, llama, adapters, fl
 
 
 def test_what_is_changed_is_refused(served, llama, adapters):
-    with pytest.raises(openai.APIStatusError, match="changed copy of the base's lm_head.weight"):
-        answer(served, "changed", TOKENS)
+    assert "changed" not in {model.id for model in served.client().models.list().data}
     status, message = post(served, "/v1/load_lora_adapter", lora_name="x", lora_path="changed")
-    assert status == 400 and "first in row 0, column 0" in message
+    assert status == 400 and "changed copy of the base's lm_head.weight, first in row 0, column 0" in message
     lines = verify(llama, "--adapters", adapters).stdout
     assert "changed copy" in lines and '"query_key_value"' in lines and "left out" in lines
     assert verify(llama, adapters / "skips").returncode == 0

@@ -90,7 +90,13 @@ inline std::vector<TestTensor> LoraTestTensors(const PeftConfig& peft, const Mod
 inline void WriteWithHead(const std::string& from, const ModelConfig& model,
                           const std::string& to) {
   OrderedJson config = OrderedJson::parse(*ReadFile(from + "/adapter_config.json"));
-  config["target_modules"].push_back("lm_head");
+  OrderedJson& targets = config["target_modules"];
+  if (targets == "all-linear") targets = ".*_proj";
+  if (targets.is_string()) {
+    targets = "(" + targets.get<std::string>() + ")|lm_head";
+  } else {
+    targets.push_back("lm_head");
+  }
   config["rank_pattern"] = {{"lm_head", 6}};
   const PeftConfig peft = *ParsePeftConfig(config.dump());
   const SafetensorsFile file = *SafetensorsFile::Open(from + "/adapter_model.safetensors");
