@@ -55,7 +55,7 @@ struct ApiContext {
   // For a frontend: the number of runners thought to hold a content on their devices.
   std::function<int32_t(const std::string& hash)> num_holders;
   AdapterSources* sources = nullptr;  // of adapters that are not listed; null: there are none
-  SpanExporter* spans = nullptr;  // null: requests are not traced
+  SpanExporter* spans = nullptr;      // null: requests are not traced
   LearningJobs* learning = nullptr;
   // Seconds until what was unavailable may be there. Without a runner it is the time that one takes
   // to start; else it is not known, and 1.
