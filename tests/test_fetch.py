@@ -205,15 +205,16 @@ def test_a_full_disk_is_told_and_leaves_nothing(repos, tmp_path):
 
 def test_a_revision_that_moves_while_it_is_fetched(repos, tmp_path):
     moving = tmp_path / "hub" / "org" / "large"
-    shutil.copytree(repos / "org" / "large", moving)
-    shutil.copytree(moving / "main", moving / "next")
-    (moving / "next" / "config.json").write_text('{"next": true}')
+    for commit in ("a", "b"):  # whichever main leads to; both stay
+        shutil.copytree(repos / "org" / "large" / "main", moving / commit)
+    (moving / "b" / "config.json").write_text('{"next": true}')
+    (moving / "main").symlink_to("a")
+    (moving / "new").symlink_to("b")
     with Hub(tmp_path / "hub", rate=30_000_000) as hub, concurrent.futures.ThreadPoolExecutor() as pool:
         first = pool.submit(fetched, hub, tmp_path / "cache", "org/large")
         while not any("resolve" in one["path"] for one in hub.asked()):
             time.sleep(0.01)
-        (moving / "main").rename(moving / "old")
-        (moving / "next").rename(moving / "main")
+        (moving / "new").replace(moving / "main")
         old = first.result()
         assert (old / "config.json").read_text() == "{}"
         new = fetched(hub, tmp_path / "cache", "org/large")
