@@ -8,7 +8,7 @@ import subprocess
 import pytest
 
 from conftest import ROOT, Server, binary
-from test_quantised import FOLDERS, write_adapter
+from test_quantised import FOLDERS
 
 BASE = ROOT / "demo" / "base"
 ADAPTERS = ROOT / "demo" / "adapters"
@@ -78,11 +78,11 @@ def test_two_ranks_have_codes_too(tmp_path):
 
 def test_what_cannot_be_quantised_is_refused(tmp_path):
     again = quantize(FOLDERS / "nf4", "int4", tmp_path / "again")
-    assert again.returncode == 1 and "is NF4 of bitsandbytes already" in again.stderr
+    assert again.returncode == 2 and "is NF4 of bitsandbytes already" in again.stderr
     taken = quantize(BASE, "int4", BASE)
     assert taken.returncode == 1 and "is there already" in taken.stderr
     missing = quantize(tmp_path / "nothing", "int4", tmp_path / "out")
-    assert missing.returncode == 1
+    assert missing.returncode == 2
     wrong = quantize(BASE, "int3", tmp_path / "out")
     assert wrong.returncode == 2 and "must be int8, int4 or nf4" in wrong.stderr
     config = json.loads((BASE / "config.json").read_text())
@@ -90,9 +90,10 @@ def test_what_cannot_be_quantised_is_refused(tmp_path):
 
 
 def test_codes_are_not_made_of_codes(tmp_path):
-    done = subprocess.run([binary(), "serve", "--model", str(FOLDERS / "nf4"), "--weights", "int4", "--port", "0"],
+    assert quantize(BASE, "int8", tmp_path / "written").returncode == 0
+    done = subprocess.run([binary(), "serve", "--model", str(tmp_path / "written"), "--weights", "int4", "--port", "0"],
                           capture_output=True, text=True, timeout=60)
-    assert done.returncode == 1 and "is NF4 of bitsandbytes already" in done.stderr
+    assert done.returncode == 2 and "is int8 of compressed-tensors already" in done.stderr, done.stderr
 
 
 def test_learning_wants_numbers(tmp_path):
