@@ -1,6 +1,6 @@
-// Embedding: out[i] = table[tokens[i]] * scale, widened to float. On a GPU, where nobody has seen
-// the tokens before (the step before may have drawn them), the row of one outside of the vocabulary
-// is zeros.
+// Embedding: out[i] = table[tokens[i]] * scale, widened to float, or added to out[i]. On a GPU,
+// where nobody has seen the tokens before (the step before may have drawn them), the row of one
+// outside of the vocabulary is zeros.
 #pragma once
 
 #include <cstdint>
@@ -19,6 +19,7 @@ struct EmbeddingArgs {
   int64_t num_tokens = 0;
   int64_t n = 0;
   float scale = 1.0f;
+  bool accumulate = false;  // adds to out
   // The table has the words from first_word on, and the rows of others are zeros: ranks that have
   // the other words sum them up.
   bool is_slice = false;
