@@ -130,6 +130,13 @@ TEST_P(GoldenTest, LogitsOfBaseAndAdapter) {
       Compare(session.Step({{0, tokens, -1}}), Values<float>(golden, "logits_base")),
       Compare(session.Step({{1, tokens, 0}}, TableOf(model.loras)),
               Values<float>(golden, "logits_adapter"))};
+  // Both in one step: its rows' numbers are those of each alone.
+  const auto together = session.Step({{2, tokens, -1}, {3, tokens, 0}}, TableOf(model.loras));
+  const auto middle = together.begin() + static_cast<int64_t>(tokens.size());
+  Differences in_company[] = {
+      Compare({together.begin(), middle}, Values<float>(golden, "logits_base")),
+      Compare({middle, together.end()}, Values<float>(golden, "logits_adapter"))};
+  for (int i = 0; i < 2; ++i) EXPECT_EQ(in_company[i].Rms(), differences[i].Rms()) << i;
   for (Differences& difference : differences) {
     // These models have random weights, which enlarge rounding errors more than trained ones do, so
     // 16-bit types are held to the mean error. Logits are around 1.4.
@@ -147,7 +154,8 @@ INSTANTIATE_TEST_SUITE_P(
     ::testing::Combine(::testing::Values("llama", "llama-linear-rope", "llama3-rope",
                                          "mistral-window", "qwen2", "qwen2-yarn", "qwen3", "gemma",
                                          "gemma2", "gemma3", "granite", "olmo2", "phi3-longrope",
-                                         "phi3-partial-rotary", "smollm3"),
+                                         "phi3-partial-rotary", "smollm3", "gpt2", "gpt-neo",
+                                         "gpt-neox", "gpt-neox-serial", "phi", "starcoder2"),
                        ::testing::ValuesIn(kArithmetics)),
     [](const auto& info) {
       std::string name = std::get<0>(info.param);

@@ -6,6 +6,7 @@
 
 #include "adapters/lora_packing.h"
 #include "base/check.h"
+#include "model/family.h"
 #include "model/tensor_rows.h"
 #include "step/adapter_rows.h"
 
@@ -29,10 +30,14 @@ constexpr Ending kEndings[] = {{".lora_A.weight", LoraSide::kA},
 std::string ForeignReason(const ModelConfig& model, std::string_view name) {
   const auto has = [name](std::string_view part) { return name.find(part) != name.npos; };
   if (has("lora_magnitude_vector")) return "is a magnitude of DoRA, which is not applied";
-  if (has("embed_tokens") || has("lora_embedding_")) {
+  const ModulePaths& paths = FamilyOf(model.architecture).paths;
+  if (has(paths.embedding) || has("lora_embedding_") ||
+      (!paths.positions.empty() && has(paths.positions))) {
     return "belongs to the embedding, which adapters cannot change here";
   }
-  if (has("lm_head")) return "belongs to lm_head, which adapters cannot change here";
+  if (has(paths.head)) {
+    return "belongs to " + std::string(paths.head) + ", which adapters cannot change here";
+  }
   if (has("modules_to_save")) return "is a whole module (modules_to_save), which is not applied";
   if (name.ends_with(".bias")) return "is a bias, which is not applied";
   return "is not lora_A or lora_B of a projection of this model (expected names like \"" +
@@ -59,9 +64,13 @@ std::optional<TensorAddress> ParseTensorName(const ModelConfig& model, std::stri
 // What PEFT would call a tensor that another tool has named: compiled models, parts of models that
 // see, and trainers that save without PEFT put other words in front. "" if it is no such tensor.
 std::string PeftNameOf(const ModelConfig& model, std::string_view name) {
-  const size_t layers = name.find("layers.");
+  const std::string_view path = FamilyOf(model.architecture).paths.layers;
+  const std::string_view list = path.substr(path.find('.') + 1);  // "layers.", "h."
+  size_t layers = name.starts_with(list) ? 0 : name.find("." + std::string(list));
   if (layers == name.npos) return "";
-  std::string renamed = std::string(kPrefix) + "model." + std::string(name.substr(layers));
+  if (layers > 0) ++layers;
+  std::string renamed =
+      std::string(kPrefix) + std::string(path) + std::string(name.substr(layers + list.size()));
   constexpr std::string_view kCompiled = "_orig_mod.";
   for (size_t at = 0; (at = renamed.find(kCompiled)) != renamed.npos;) {
     renamed.erase(at, kCompiled.size());
@@ -160,13 +169,22 @@ Status CheckShape(const std::string& name, const std::vector<int64_t>& shape,
 
 // Keeps only the module's rows of the projection's B.
 void TakeSlice(const LoraTarget& target, const ModelConfig& model, LoraTensors& tensors) {
-  const StoredProjection& projection = StoredProjectionOf(model, target.module);
-  for (int m = static_cast<int>(projection.first); m < static_cast<int>(target.module); ++m) {
-    tensors.b_row += ShapeOfLoraModule(model, static_cast<LoraModule>(m)).out;
+  const int64_t out = ShapeOfLoraModule(model, target.module).out;
+  const std::vector<IndexRange> stored = StoredRowsOf(model, target.module, {0, out});
+  const int64_t row_bytes = target.rank * DTypeBytes(tensors.b.dtype);
+  const auto* const from = static_cast<const char*>(tensors.b.data);
+  tensors.b_row = stored.front().begin;
+  tensors.b.shape[0] = out;
+  tensors.b.data = from + tensors.b_row * row_bytes;
+  if (stored.size() == 1) return;
+  tensors.b_rows = Buffer(out * row_bytes);
+  char* to = tensors.b_rows.as<char>();
+  for (const IndexRange& rows : stored) {
+    const int64_t bytes = rows.size() * row_bytes;
+    std::memcpy(to, from + rows.begin * row_bytes, static_cast<size_t>(bytes));
+    to += bytes;
   }
-  tensors.b.shape[0] = ShapeOfLoraModule(model, target.module).out;
-  tensors.b.data = static_cast<const char*>(tensors.b.data) +
-                   tensors.b_row * target.rank * DTypeBytes(tensors.b.dtype);
+  tensors.b.data = tensors.b_rows.data();
 }
 
 }  // namespace

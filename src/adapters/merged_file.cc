@@ -7,6 +7,7 @@
 
 #include "adapters/peft_modules.h"
 #include "base/file.h"
+#include "model/family.h"
 #include "model/lora_module.h"
 #include "model/tensor_rows.h"
 
@@ -112,6 +113,15 @@ Status CheckWeight(const SafetensorsSet& base, const std::string& name,
                               ", config.json asks for " + SizesText(wanted));
 }
 
+// Rows of a weight must be outputs of one module after the other.
+Status CheckMerges(const ModelConfig& model) {
+  const bool by_heads = std::ranges::any_of(StoredProjections(model), &StoredProjection::by_heads);
+  if (!by_heads && !FamilyOf(model.architecture).transposes_weights) return OkStatus();
+  return UnimplementedError("adapters are not merged into files of " +
+                            std::string(ArchitectureName(model.architecture)) +
+                            ", which store projections transposed, or head by head");
+}
+
 Status WriteMerged(const std::string& name, const TensorView& weight,
                    const std::vector<AddedRows>& added, ThreadPool& threads, NewFile& to) {
   const MergedWeight merged(weight, added);
@@ -142,6 +152,7 @@ Status CheckNotCut(const SafetensorsFile& file) {
 
 Result<AddedToWeights> MatchAddedWeights(const SafetensorsFile& file, const PeftConfig& peft,
                                          const ModelConfig& model, const SafetensorsSet& base) {
+  RETURN_IF_ERROR(CheckMerges(model));
   ASSIGN_OR_RETURN(const std::vector<LoraTarget> targets, ResolveLoraTargets(peft, model));
   ASSIGN_OR_RETURN(const std::vector<LoraTensors> tensors,
                    MatchLoraTensors(file, targets, peft, model));

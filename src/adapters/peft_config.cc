@@ -27,6 +27,7 @@ constexpr std::string_view kKnownKeys[] = {
     "peft_type", "task_type", "base_model_name_or_path", "peft_version", "r", "lora_alpha",
     "use_rslora", "rank_pattern", "alpha_pattern", "target_modules", "exclude_modules",
     "layers_to_transform", "layers_pattern", "alora_invocation_tokens", "bias", "init_lora_weights",
+    "fan_in_fan_out",
     // About training, provenance or loading: the forward pass is the same.
     "auto_mapping", "revision", "inference_mode",
     "lora_dropout",       // identity at inference
@@ -44,8 +45,6 @@ constexpr peft_json::UnappliedKey kUnappliedKeys[] = {
     {"use_dora", "asks for DoRA's magnitudes, which are not applied"},
     peft_json::kModulesToSave,
     {"lora_bias", "asks for a bias on lora_B, which is not applied"},
-    {"fan_in_fan_out",
-     "says that the base's weights are transposed, which no supported base's are"},
     {"target_parameters",
      "adapts bare parameters; only the seven projections of a layer can be adapted"},
     {"layer_replication", "stacks copies of the base's layers"},
@@ -265,6 +264,7 @@ Result<PeftConfig> ReadConfig(const OrderedJson& json) {
   ASSIGN_OR_RETURN(config.rank, ReadRank("r", Value(json, "r")));
   ASSIGN_OR_RETURN(config.alpha, ReadAlpha("lora_alpha", Value(json, "lora_alpha")));
   ASSIGN_OR_RETURN(config.rank_stabilized, ReadBool(json, "use_rslora"));
+  ASSIGN_OR_RETURN(config.fan_in_fan_out, ReadBool(json, "fan_in_fan_out"));
   RETURN_IF_ERROR(ReadPattern<int32_t>(json, "rank_pattern", ReadRank, &config.rank_pattern));
   RETURN_IF_ERROR(ReadPattern<double>(json, "alpha_pattern", ReadAlpha, &config.alpha_pattern));
   RETURN_IF_ERROR(ReadTargets(json, &config));

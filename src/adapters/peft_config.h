@@ -41,6 +41,9 @@ struct PeftConfig {
   int32_t rank = 0;    // [1, kLoraRankMax]
   double alpha = 0.0;  // finite; any sign, as PEFT
   bool rank_stabilized = false;
+  // The base's weights are [in, out]: of GPT-2's alone. A and B are the same either way, and PEFT
+  // sets it by itself where it is wrong.
+  bool fan_in_fan_out = false;
   // In the file's order: the first key that matches wins.
   std::vector<std::pair<std::string, int32_t>> rank_pattern;
   std::vector<std::pair<std::string, double>> alpha_pattern;

@@ -93,7 +93,6 @@ TEST(PeftConfigTest, RefusesWhatIsNotApplied) {
       {"bias", R"("all")"},
       {"bias", R"("lora_only")"},
       {"lora_bias", "true"},
-      {"fan_in_fan_out", "true"},
       {"target_parameters", R"(["feed_forward.experts.down_proj"])"},
       {"layer_replication", "[[0,4],[2,5]]"},
       {"trainable_token_indices", "[1,2]"},

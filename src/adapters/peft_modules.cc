@@ -1,7 +1,6 @@
 #include "adapters/peft_modules.h"
 
 #include <algorithm>
-#include <array>
 #include <charconv>
 #include <cmath>
 #include <optional>
@@ -16,7 +15,12 @@ namespace graft {
 namespace {
 
 // PEFT would adapt these, too; a batch of adapters that share one embedding cannot.
-constexpr std::array<std::string_view, 2> kUnservedModules = {"lm_head", "model.embed_tokens"};
+std::vector<std::string_view> UnservedModules(const ModelConfig& model) {
+  const ModulePaths& paths = FamilyOf(model.architecture).paths;
+  std::vector<std::string_view> unserved = {paths.head, paths.embedding};
+  if (!paths.positions.empty()) unserved.push_back(paths.positions);
+  return unserved;
+}
 
 // A hostile config's matches together cost about this many steps (well under a second), or the
 // least that honest patterns need where there are many: hence the limit on their number.
@@ -69,7 +73,9 @@ class ModuleSet {
                                   std::string(ArchitectureName(model.architecture)));
     }
     ModuleSet set;
-    set.names_ = {"q_proj", "v_proj"};
+    for (const std::string_view name : FamilyOf(model.architecture).peft_default) {
+      set.names_.emplace_back(name);
+    }
     return set;
   }
 
@@ -227,7 +233,7 @@ std::string ProjectionNames(const ModelConfig& model) {
   const std::span<const StoredProjection> all = StoredProjections(model);
   for (const StoredProjection& projection : all) {
     if (!names.empty()) names += &projection == &all.back() ? " and " : ", ";
-    names += projection.name;
+    names += NameOfStored(model, projection);
   }
   return names;
 }
@@ -242,7 +248,7 @@ Status CheckNames(const ModuleNames& targets, const ModelConfig& model) {
   }
   for (const std::string& name : targets.names) {
     const auto names_path = [&](std::string_view path) { return IsPathOrSuffix(path, name); };
-    if (std::any_of(kUnservedModules.begin(), kUnservedModules.end(), names_path)) {
+    if (std::ranges::any_of(UnservedModules(model), names_path)) {
       return UnimplementedError("\"target_modules\" names \"" + name +
                                 "\", which is not adapted here: only the projections of a layer (" +
                                 ProjectionNames(model) + ") are");
@@ -318,8 +324,8 @@ class TargetRules {
   PatternTable<double> alphas_;
 };
 
-Status CheckUnserved(const TargetRules& rules) {
-  for (const std::string_view path : kUnservedModules) {
+Status CheckUnserved(const TargetRules& rules, const ModelConfig& model) {
+  for (const std::string_view path : UnservedModules(model)) {
     ASSIGN_OR_RETURN(const bool targeted, rules.Targets(path));
     if (targeted) {
       return UnimplementedError("\"target_modules\" matches \"" + std::string(path) +
@@ -352,11 +358,17 @@ Status NoTargetError(const PeftConfig& config, int32_t num_layers) {
 Result<std::vector<LoraTarget>> ResolveLoraTargets(const PeftConfig& config,
                                                    const ModelConfig& model) {
   CHECK_GT(model.num_layers, 0);
+  if (config.fan_in_fan_out && !FamilyOf(model.architecture).transposes_weights) {
+    return UnimplementedError(
+        "\"fan_in_fan_out\" is true: it says that the base's weights are transposed, which those "
+        "of " +
+        std::string(ArchitectureName(model.architecture)) + " are not");
+  }
   if (const auto* const names = std::get_if<ModuleNames>(&config.target_modules)) {
     RETURN_IF_ERROR(CheckNames(*names, model));
   }
   ASSIGN_OR_RETURN(const TargetRules rules, TargetRules::Make(config, model));
-  RETURN_IF_ERROR(CheckUnserved(rules));
+  RETURN_IF_ERROR(CheckUnserved(rules, model));
   std::vector<LoraTarget> targets;
   for (int32_t layer = 0; layer < model.num_layers; ++layer) {
     for (const StoredProjection& projection : StoredProjections(model)) {

@@ -7,7 +7,7 @@ namespace graft {
 namespace {
 
 Norm NormOf(const LayerContext& context, const Buffer& weight) {
-  return {weight, context.shape.hidden_size, context.shape.rms_norm_epsilon};
+  return {weight, context.shape.hidden_size, context.shape.rms_norm_epsilon, context.shape.norm};
 }
 
 std::optional<Norm> OutputNormOf(const LayerContext& context, const LayerSpec& spec,
@@ -22,6 +22,8 @@ Block::Block(LayerContext& context, int32_t layer, int32_t kv_layer, const Layer
              const LayerWeights& weights, const RopeAngles& rope)
     : context_(context),
       residual_scale_(spec.residual_scale),
+      parallel_(spec.parallel),
+      has_second_norm_(spec.has_second_norm()),
       attention_norm_(NormOf(context, weights.attention_norm)),
       attention_(context, layer, kv_layer, spec, weights, rope),
       attention_output_norm_(OutputNormOf(context, spec, weights.attention_output_norm)),
@@ -29,20 +31,33 @@ Block::Block(LayerContext& context, int32_t layer, int32_t kv_layer, const Layer
       mlp_(context, layer, spec, weights),
       mlp_output_norm_(OutputNormOf(context, spec, weights.mlp_output_norm)) {
   CHECK(!spec.output_norms || spec.residual_scale == 1.0f) << "norms undo scales";
+  CHECK(!spec.parallel || !spec.has_branch()) << "what is added in parallel is added as it is";
 }
 
 void Block::Run(const LayerStep& step) const {
-  Normalize(attention_norm_, step);
+  if (parallel_) return RunInParallel(step);
+  void* const normed = context_.scratch.normed.data();
+  Normalize(attention_norm_, normed, step);
   attention_.Run(TargetOf(attention_output_norm_), step);
   AddBranch(attention_output_norm_, step);
-  Normalize(mlp_norm_, step);
-  mlp_.Run(TargetOf(mlp_output_norm_), step);
+  Normalize(mlp_norm_, normed, step);
+  mlp_.Run(normed, TargetOf(mlp_output_norm_), step);
   AddBranch(mlp_output_norm_, step);
 }
 
-void Block::Normalize(const Norm& norm, const LayerStep& step) const {
-  norm.Run(context_.scratch.hidden.as<float>(), step.num_rows(), context_.activations,
-           context_.scratch.normed.data(), step.stream);
+// Both norms read x before attention adds to it.
+void Block::RunInParallel(const LayerStep& step) const {
+  void* const normed = context_.scratch.normed.data();
+  void* const mlp_normed = has_second_norm_ ? context_.scratch.mlp_normed.data() : normed;
+  Normalize(attention_norm_, normed, step);
+  if (has_second_norm_) Normalize(mlp_norm_, mlp_normed, step);
+  attention_.Run(TargetOf(std::nullopt), step);
+  mlp_.Run(mlp_normed, TargetOf(std::nullopt), step);
+}
+
+void Block::Normalize(const Norm& norm, void* out, const LayerStep& step) const {
+  norm.Run(context_.scratch.hidden.as<float>(), step.num_rows(), context_.activations, out,
+           step.stream);
 }
 
 bool Block::HasBranch(const std::optional<Norm>& output_norm) const {

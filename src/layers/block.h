@@ -1,6 +1,7 @@
 // Block: one layer of the model as its LayerSpec says,
 //   x += scale * [output norm](attention([norm](x)))
 //   x += scale * [output norm](mlp([norm](x)))
+// or x += attention(norm(x)) + mlp(norm(x))
 // over the residual stream x, scratch.hidden. Engine thread only.
 #pragma once
 
@@ -25,7 +26,8 @@ class Block {
   void Run(const LayerStep& step) const;
 
  private:
-  void Normalize(const Norm& norm, const LayerStep& step) const;  // to scratch.normed
+  void RunInParallel(const LayerStep& step) const;
+  void Normalize(const Norm& norm, void* out, const LayerStep& step) const;
   // Where attention and MLP write: they add to the residual stream, or, where an output norm is to
   // come or the sum of several ranks to be scaled, they write scratch.branch.
   bool HasBranch(const std::optional<Norm>& output_norm) const;
@@ -34,6 +36,8 @@ class Block {
 
   LayerContext& context_;
   const float residual_scale_;
+  const bool parallel_;
+  const bool has_second_norm_;  // LayerSpec's
   const Norm attention_norm_;
   const AttentionLayer attention_;
   const std::optional<Norm> attention_output_norm_;

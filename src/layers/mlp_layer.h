@@ -1,4 +1,5 @@
-// MlpLayer: gate and up, their gated activation, and the product back to the residual stream.
+// MlpLayer: gate and up, their gated activation, and the product back to the residual stream; in
+// models without a gate up and its activation.
 // Engine thread only.
 #pragma once
 
@@ -17,8 +18,8 @@ class MlpLayer {
   MlpLayer(LayerContext& context, int32_t layer, const LayerSpec& spec,
            const LayerWeights& weights);
 
-  // Reads scratch.normed, and writes `target`.
-  void Run(const ResidualTarget& target, const LayerStep& step) const;
+  // Reads x, [rows, hidden] of LayerContext::activations, and writes `target`.
+  void Run(const void* x, const ResidualTarget& target, const LayerStep& step) const;
 
  private:
   LayerContext& context_;

@@ -24,10 +24,13 @@ Status NotOnGpu(const std::string& what) {
 
 Status CheckTrainable(const ModelConfig& config, const Device& device) {
   if (!device.is_cpu() && !kHasCuda) return NotTrainable("a GPU: this binary has no CUDA backend");
+  if (!HasDenseTargets(config)) {
+    return NotTrainable("the layers of " + std::string(ArchitectureName(config.architecture)) +
+                        " (LayerNorm, an MLP without a gate)");
+  }
   if (HasFusedProjections(config)) {
     return NotTrainable("fused projections (qkv_proj, gate_up_proj)");
   }
-  CHECK(config.lora_targets.data() == kDenseTargets.data()) << "targets that learning cannot name";
   return OkStatus();
 }
 

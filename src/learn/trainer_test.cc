@@ -234,6 +234,13 @@ TEST(TrainerTest, RefusesByName) {
     EXPECT_EQ(status.code(), StatusCode::kUnimplemented);
     EXPECT_NE(status.message().find("qkv_proj"), std::string::npos) << status.message();
   }
+  for (const char* const name : {"gpt2", "gpt-neo", "gpt-neox", "phi", "starcoder2"}) {
+    const ModelConfig config = *LoadModelConfig(SourcePath(std::string("tests/goldens/") + name));
+    const Status status = CheckTrainable(config, {});
+    EXPECT_EQ(status.code(), StatusCode::kUnimplemented);
+    EXPECT_NE(status.message().find(ArchitectureName(config.architecture)), std::string::npos);
+    EXPECT_NE(status.message().find("LayerNorm"), std::string::npos) << status.message();
+  }
   const ModelConfig config = *LoadModelConfig(SourcePath("tests/goldens/llama"));
   EXPECT_TRUE(CheckTrainable(config, {}).ok());
   EXPECT_EQ(CheckTrainable(config, {DeviceKind::kCuda}).ok(), kHasCuda);

@@ -8,10 +8,11 @@
 namespace graft {
 namespace {
 
-constexpr std::array<const ModelFamily*, 11> kFamilies = {
+constexpr std::array<const ModelFamily*, 16> kFamilies = {
     &kLlamaFamily,   &kMistralFamily, &kQwen2Family,  &kQwen3Family,
     &kGemmaFamily,   &kGemma2Family,  &kGemma3Family, &kPhi3Family,
-    &kSmolLm3Family, &kGraniteFamily, &kOlmo2Family};
+    &kSmolLm3Family, &kGraniteFamily, &kOlmo2Family,  &kGpt2Family,
+    &kGptNeoFamily,  &kGptNeoXFamily, &kPhiFamily,    &kStarCoder2Family};
 
 }  // namespace
 

@@ -1,16 +1,12 @@
 #include "model/lora_module.h"
 
+#include <algorithm>
 #include <charconv>
 
 #include "base/check.h"
 #include "model/family.h"
 
 namespace graft {
-namespace {
-
-constexpr std::string_view kLayersPrefix = "model.layers.";
-
-}  // namespace
 
 std::string_view LoraModuleName(LoraModule module) {
   return kDenseTargets[static_cast<size_t>(module)].name;
@@ -18,6 +14,18 @@ std::string_view LoraModuleName(LoraModule module) {
 
 std::span<const StoredProjection> StoredProjections(const ModelConfig& config) {
   return FamilyOf(config.architecture).projections;
+}
+
+std::string NameOfStored(const ModelConfig& config, const StoredProjection& projection) {
+  const auto namesakes =
+      std::ranges::count(StoredProjections(config), projection.name, &StoredProjection::name);
+  std::string name(projection.name);
+  if (namesakes == 1) return name;
+  return std::string(config.lora_target(projection.first).block) + name;
+}
+
+bool HasDenseTargets(const ModelConfig& config) {
+  return config.lora_targets.data() == kDenseTargets.data();
 }
 
 bool HasFusedProjections(const ModelConfig& config) {
@@ -35,7 +43,7 @@ const StoredProjection& StoredProjectionOf(const ModelConfig& config, LoraModule
 }
 
 std::string LoraModulePath(const ModelConfig& config, int32_t layer, LoraModule module) {
-  std::string path(kLayersPrefix);
+  std::string path(FamilyOf(config.architecture).paths.layers);
   path += std::to_string(layer);
   path += '.';
   path += config.lora_target(module).block;
@@ -45,8 +53,9 @@ std::string LoraModulePath(const ModelConfig& config, int32_t layer, LoraModule 
 
 std::optional<LoraModuleAddress> ParseLoraModulePath(const ModelConfig& config,
                                                      std::string_view path) {
-  if (!path.starts_with(kLayersPrefix)) return std::nullopt;
-  path.remove_prefix(kLayersPrefix.size());
+  const std::string_view layers = FamilyOf(config.architecture).paths.layers;
+  if (!path.starts_with(layers)) return std::nullopt;
+  path.remove_prefix(layers.size());
   int32_t layer = -1;
   const auto [end, error] = std::from_chars(path.data(), path.data() + path.size(), layer);
   if (error != std::errc() || layer < 0) return std::nullopt;

@@ -9,6 +9,7 @@
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
 #include "base/status.h"
 #include "model/config.h"
@@ -53,5 +54,9 @@ struct LoraModuleSlice {
   IndexRange out;
 };
 LoraModuleSlice SliceOfLoraModule(const ModelConfig& config, LoraModule module, const Shard& shard);
+
+// Where rows of a module lie in the stored projection that holds it, in their order.
+std::vector<IndexRange> StoredRowsOf(const ModelConfig& config, LoraModule module,
+                                     const IndexRange& rows);
 
 }  // namespace graft

@@ -44,17 +44,18 @@ TransformerSizes SizesOf(const TransformerLimits& limits, const ModelConfig& con
   TransformerSizes sizes;
   sizes.hidden = rows * hidden * kFloat;
   sizes.normed = rows * hidden * activation;
+  if (std::ranges::any_of(config.layers, &LayerSpec::has_second_norm))
+    sizes.mlp_normed = sizes.normed;
   if (std::ranges::any_of(config.layers, &LayerSpec::has_branch))
     sizes.branch = rows * hidden * kFloat;
   sizes.qkv = rows * config.qkv_size() * kFloat;
   sizes.attended = rows * config.q_size() * activation;
-  sizes.gate_up = rows * 2 * config.intermediate_size * kFloat;
+  sizes.gate_up = rows * config.gate_up_size() * kFloat;
   sizes.activated = rows * config.intermediate_size * activation;
   sizes.lora_h = LoraScratchFloats(device, rows * kLoraSlicesMax, limits.lora_rank_max) * kFloat;
   if (limits.lora_beside && limits.lora_rank_max > 0 && types.adapters == types.operands &&
       GemmRunsLoraBeside(types.adapters, 1, device)) {
-    const int64_t columns = std::max<int64_t>(
-        {int64_t{2} * config.intermediate_size, int64_t{config.qkv_size()}, hidden});
+    const int64_t columns = std::max<int64_t>({config.gate_up_size(), config.qkv_size(), hidden});
     sizes.lora_delta = std::min<int64_t>(rows, kLoraBesideRowsMax) * columns * kFloat;
     sizes.lora_words = config.num_lora_matrices() * kLoraBesideWords * int64_t{sizeof(uint32_t)};
   }

@@ -12,6 +12,7 @@
 #include "base/random.h"
 #include "model/family.h"
 #include "model/safetensors.h"
+#include "model/tensor_names.h"
 #include "model/tensor_rows.h"
 #include "tensor/cuda_memory.h"
 
@@ -21,8 +22,6 @@ namespace {
 // Elements per task when tensors are scanned or drawn.
 constexpr int64_t kGrain = int64_t{1} << 16;
 
-constexpr char kEmbeddingName[] = "model.embed_tokens.weight";
-constexpr char kHeadName[] = "lm_head.weight";
 constexpr std::string_view kWeight = ".weight";
 constexpr std::string_view kBias = ".bias";
 
@@ -123,7 +122,8 @@ class RandomSource : public TensorSource {
     TensorView view{nullptr, dtype_, shape};
     void* data = Allocate(view.bytes());
     const uint64_t tensor_seed = RandomBits(seed_, num_tensors_++);
-    const bool is_norm = name.ends_with("norm.weight");
+    const bool is_norm = name.ends_with("norm.weight") ||
+                         (name.ends_with(kWeight) && name.find(".ln_") != name.npos);
     DispatchDType(dtype_, [&]<typename T>() {
       T* out = static_cast<T*>(data);
       const auto fill = [&](int64_t begin, int64_t end) {
@@ -172,6 +172,7 @@ class Builder {
         shard_(shard),
         types_(types),
         source_(source),
+        names_(config, [&source](const std::string& name) { return source.Has(name); }),
         stream_(stream),
         progress_(progress) {}
 
@@ -179,36 +180,51 @@ class Builder {
     ModelWeights weights;
     weights.types = types_;
     weights.vocabulary = VocabularyOf(config_, shard_);
-    const auto table_of = [&](const char* name) -> Part {
+    const ModulePaths& paths = FamilyOf(config_.architecture).paths;
+    const std::string embedding_name = names_.WeightOf(paths.embedding);
+    const std::string head_name = names_.WeightOf(paths.head);
+    const auto table_of = [&](const std::string& name) -> Part {
       return {name, {config_.vocab_size, config_.hidden_size}, {weights.vocabulary}};
     };
     // Files that hold a shared table once may hold it under either name.
     const bool only_head =
-        config_.tied_embeddings && !source_.Has(kEmbeddingName) && source_.Has(kHeadName);
+        config_.tied_embeddings && !source_.Has(embedding_name) && source_.Has(head_name);
     ASSIGN_OR_RETURN(
         Buffer embedding,
-        PlainOnHost({table_of(only_head ? kHeadName : kEmbeddingName)}, types_.embeddings));
+        PlainOnHost({table_of(only_head ? head_name : embedding_name)}, types_.embeddings));
     if (config_.tied_embeddings) {
       TensorView table{
           embedding.data(), types_.embeddings, {weights.vocabulary.size(), config_.hidden_size}};
       Buffer other_head;
-      if (!only_head && source_.Has(kHeadName)) {
-        ASSIGN_OR_RETURN(other_head, OtherHead(table_of(kHeadName), table));
+      if (!only_head && source_.Has(head_name)) {
+        ASSIGN_OR_RETURN(other_head, OtherHead(table_of(head_name), embedding_name, table));
         if (other_head.data() != nullptr) table.data = other_head.data();
       }
       weights.lm_head = GemmWeight::Pack({&table, 1}, types_.weights, stream_);
     }
     weights.embedding = MoveToDevice(std::move(embedding), stream_);
+    if (config_.num_positions > 0) {
+      ASSIGN_OR_RETURN(
+          weights.positions,
+          Plain({{names_.WeightOf(paths.positions), {config_.num_positions, config_.hidden_size}}},
+                types_.embeddings));
+    }
     for (int32_t layer = 0; layer < config_.num_layers; ++layer) {
       weights.layers.emplace_back();
-      const std::string prefix = "model.layers." + std::to_string(layer) + ".";
+      const std::string prefix = names_.Of(paths.layers) + std::to_string(layer) + ".";
       RETURN_IF_ERROR(BuildProjections(layer, weights.layers.back()));
       RETURN_IF_ERROR(BuildNorms(prefix, config_.layers[layer], weights.layers.back()));
       RETURN_IF_ERROR(BuildBiases(layer, weights.layers.back()));
     }
-    ASSIGN_OR_RETURN(weights.final_norm, Norm("model.norm", config_.hidden_size));
+    ASSIGN_OR_RETURN(weights.final_norm, HiddenNorm(names_.Of(paths.final_norm)));
     if (!config_.tied_embeddings) {
-      ASSIGN_OR_RETURN(weights.lm_head, Matrix({table_of(kHeadName)}));
+      ASSIGN_OR_RETURN(weights.lm_head, Matrix({table_of(head_name)}));
+    }
+    if (config_.head_bias) {
+      ASSIGN_OR_RETURN(weights.lm_head_bias, Plain({{names_.Of(paths.head) + std::string(kBias),
+                                                     {config_.vocab_size},
+                                                     {weights.vocabulary}}},
+                                                   DType::kF32));
     }
     return weights;
   }
@@ -220,16 +236,13 @@ class Builder {
     std::vector<int64_t> shape;
     std::vector<IndexRange> rows = {};       // one after the other; none: all
     std::optional<IndexRange> columns = {};  // none: all
+    bool is_transposed = false;              // the checkpoint has [columns, rows]
   };
-
-  // A range behind others.
-  static IndexRange Behind(int64_t others, const IndexRange& range) {
-    return {others + range.begin, others + range.end};
-  }
 
   // The file's lm_head of a model with tied embeddings, in the table's dtype; empty where it is the
   // table itself. One that differs is what the model computes with, as transformers 5 has it.
-  Result<Buffer> OtherHead(const Part& part, const TensorView& table) {
+  Result<Buffer> OtherHead(const Part& part, const std::string& embedding_name,
+                           const TensorView& table) {
     ASSIGN_OR_RETURN(const std::vector<TensorView> heads, Get({part}));
     Buffer head(table.bytes());
     ConvertElements(heads[0].dtype, heads[0].data, table.dtype, head.data(), table.num_elements());
@@ -240,38 +253,38 @@ class Builder {
     LOG_WARN(
         "config.json says tie_word_embeddings, but the files' {} differs from {}: both are used as "
         "they are",
-        kHeadName, kEmbeddingName);
+        part.name, embedding_name);
     return head;
   }
 
   Status BuildProjections(int32_t i, LayerWeights& layer) {
-    ASSIGN_OR_RETURN(layer.qkv, Matrix(PartsOf(i, LoraModule::kQ, LoraModule::kV, kWeight)));
-    ASSIGN_OR_RETURN(layer.o, Matrix(PartsOf(i, LoraModule::kO, LoraModule::kO, kWeight)));
-    ASSIGN_OR_RETURN(layer.gate_up,
-                     Matrix(PartsOf(i, LoraModule::kGate, LoraModule::kUp, kWeight)));
-    ASSIGN_OR_RETURN(layer.down, Matrix(PartsOf(i, LoraModule::kDown, LoraModule::kDown, kWeight)));
+    ASSIGN_OR_RETURN(layer.qkv, Matrix(PartsOf(i, LayerProduct::kQkv, kWeight)));
+    ASSIGN_OR_RETURN(layer.o, Matrix(PartsOf(i, LayerProduct::kO, kWeight)));
+    ASSIGN_OR_RETURN(layer.gate_up, Matrix(PartsOf(i, LayerProduct::kGateUp, kWeight)));
+    ASSIGN_OR_RETURN(layer.down, Matrix(PartsOf(i, LayerProduct::kDown, kWeight)));
     return OkStatus();
   }
 
-  // The tensors of a layer's projections that hold these modules: as the family stores them, and
+  // The tensors of a layer's projections that a product is made of: as the family stores them, and
   // cut as each module's rows and columns are.
-  std::vector<Part> PartsOf(int32_t layer, LoraModule first, LoraModule last,
-                            std::string_view suffix) const {
+  std::vector<Part> PartsOf(int32_t layer, LayerProduct product, std::string_view suffix) const {
     std::vector<Part> parts;
     for (const StoredProjection& projection : StoredProjections(config_)) {
-      if (projection.first < first || projection.first > last) continue;
+      if (config_.lora_target(projection.first).product != product) continue;
       const LoraModuleShape shape = ShapeOfStoredProjection(config_, projection);
-      Part part{LoraModulePath(config_, layer, projection.first) + std::string(suffix),
-                {shape.out}};
-      int64_t begin = 0;
+      const std::string path = LoraModulePath(config_, layer, projection.first);
+      Part part{names_.Of(path) + std::string(suffix), {shape.out}};
       for (int j = 0; j < projection.num_modules; ++j) {
         const auto module = static_cast<LoraModule>(static_cast<int>(projection.first) + j);
-        part.rows.push_back(Behind(begin, SliceOfLoraModule(config_, module, shard_).out));
-        begin += ShapeOfLoraModule(config_, module).out;
+        const IndexRange rows = SliceOfLoraModule(config_, module, shard_).out;
+        for (const IndexRange& stored : StoredRowsOf(config_, module, rows)) {
+          part.rows.push_back(stored);
+        }
       }
       if (suffix == kWeight) {
         part.shape.push_back(shape.in);
         part.columns = SliceOfLoraModule(config_, projection.first, shard_).in;
+        part.is_transposed = FamilyOf(config_.architecture).transposes_weights;
       }
       parts.push_back(std::move(part));
     }
@@ -279,51 +292,60 @@ class Builder {
   }
 
   Status BuildNorms(const std::string& prefix, const LayerSpec& spec, LayerWeights& layer) {
-    const int64_t hidden = config_.hidden_size;
     const NormNames& names = FamilyOf(config_.architecture).norms;
-    const auto norm = [&](std::string_view name, int64_t n) {
+    const auto path_of = [&](std::string_view name) {
       CHECK(!name.empty()) << ArchitectureName(config_.architecture) << " has no such norm";
-      return Norm(prefix + std::string(name), n);
+      return prefix + std::string(name);
     };
     if (spec.input_norms) {
-      ASSIGN_OR_RETURN(layer.attention_norm, norm(names.attention, hidden));
+      ASSIGN_OR_RETURN(layer.attention_norm, HiddenNorm(path_of(names.attention)));
     }
     if (spec.output_norms) {
-      ASSIGN_OR_RETURN(layer.attention_output_norm, norm(names.attention_output, hidden));
+      ASSIGN_OR_RETURN(layer.attention_output_norm, HiddenNorm(path_of(names.attention_output)));
     }
-    if (spec.input_norms) {
-      ASSIGN_OR_RETURN(layer.mlp_norm, norm(names.mlp, hidden));
+    if (spec.input_norms && !spec.shares_norm) {
+      ASSIGN_OR_RETURN(layer.mlp_norm, HiddenNorm(path_of(names.mlp)));
     }
     if (spec.output_norms) {
-      ASSIGN_OR_RETURN(layer.mlp_output_norm, norm(names.mlp_output, hidden));
+      ASSIGN_OR_RETURN(layer.mlp_output_norm, HiddenNorm(path_of(names.mlp_output)));
     }
     if (spec.qk_norm) {
       const bool across = spec.qk_norm_across_heads;
-      ASSIGN_OR_RETURN(layer.q_norm, norm(names.q, across ? config_.q_size() : config_.head_dim));
-      ASSIGN_OR_RETURN(layer.k_norm, norm(names.k, across ? config_.kv_size() : config_.head_dim));
+      ASSIGN_OR_RETURN(layer.q_norm,
+                       Norm(path_of(names.q), across ? config_.q_size() : config_.head_dim));
+      ASSIGN_OR_RETURN(layer.k_norm,
+                       Norm(path_of(names.k), across ? config_.kv_size() : config_.head_dim));
     }
     return OkStatus();
   }
 
   Status BuildBiases(int32_t i, LayerWeights& layer) {
-    const auto bias = [&](LoraModule first, LoraModule last) {
-      return Plain(PartsOf(i, first, last, kBias), DType::kF32);
+    const auto bias = [&](LayerProduct product) {
+      return Plain(PartsOf(i, product, kBias), DType::kF32);
     };
     if (config_.qkv_bias) {
-      ASSIGN_OR_RETURN(layer.qkv_bias, bias(LoraModule::kQ, LoraModule::kV));
+      ASSIGN_OR_RETURN(layer.qkv_bias, bias(LayerProduct::kQkv));
     }
     if (config_.o_bias) {
-      ASSIGN_OR_RETURN(layer.o_bias, bias(LoraModule::kO, LoraModule::kO));
+      ASSIGN_OR_RETURN(layer.o_bias, bias(LayerProduct::kO));
     }
     if (config_.mlp_bias) {
-      ASSIGN_OR_RETURN(layer.gate_up_bias, bias(LoraModule::kGate, LoraModule::kUp));
-      ASSIGN_OR_RETURN(layer.down_bias, bias(LoraModule::kDown, LoraModule::kDown));
+      ASSIGN_OR_RETURN(layer.gate_up_bias, bias(LayerProduct::kGateUp));
+      ASSIGN_OR_RETURN(layer.down_bias, bias(LayerProduct::kDown));
     }
     // What ranks sum up has its bias once.
     if (shard_.rank == 0) return OkStatus();
     layer.o_bias = Buffer();
     layer.down_bias = Buffer();
     return OkStatus();
+  }
+
+  // A norm of hidden states: of LayerNorm its weights, and its biases behind them.
+  Result<Buffer> HiddenNorm(const std::string& module) {
+    if (config_.norm == NormKind::kRms) return Norm(module, config_.hidden_size);
+    return Plain({{module + std::string(kWeight), {config_.hidden_size}},
+                  {module + std::string(kBias), {config_.hidden_size}}},
+                 DType::kF32);
   }
 
   // What a norm multiplies by, of `n` dimensions.
@@ -366,7 +388,7 @@ class Builder {
   Result<std::vector<TensorView>> Get(const std::vector<Part>& parts) {
     std::vector<TensorView> views;
     for (const Part& part : parts) {
-      ASSIGN_OR_RETURN(TensorView whole, source_.Get(part.name, part.shape));
+      ASSIGN_OR_RETURN(TensorView whole, GetWhole(part));
       std::vector<IndexRange> rows = part.rows;
       if (rows.empty()) rows.push_back({0, part.shape[0]});
       for (const IndexRange& range : rows) {
@@ -376,6 +398,35 @@ class Builder {
       }
     }
     return views;
+  }
+
+  Result<TensorView> GetWhole(const Part& part) {
+    if (!part.is_transposed) return source_.Get(part.name, part.shape);
+    ASSIGN_OR_RETURN(const TensorView stored,
+                     source_.Get(part.name, {part.shape[1], part.shape[0]}));
+    void* const out = source_.Allocate(stored.bytes());
+    DispatchDType(stored.dtype, [&]<typename T>() {
+      Transpose(static_cast<const T*>(stored.data), part.shape[0], part.shape[1],
+                static_cast<T*>(out));
+    });
+    return TensorView{out, stored.dtype, part.shape};
+  }
+
+  // [columns, rows] to [rows, columns], in tiles: neither side is walked with long strides.
+  template <typename T>
+  void Transpose(const T* from, int64_t rows, int64_t columns, T* to) {
+    constexpr int64_t kTile = 32;
+    const int64_t num_tiles = (rows + kTile - 1) / kTile;
+    stream_.cpu_threads->ParallelFor(num_tiles, 1, [&](int64_t first, int64_t last) {
+      for (int64_t at = 0; at < columns; at += kTile) {
+        const int64_t column_end = std::min(at + kTile, columns);
+        for (int64_t row = first * kTile; row < std::min(last * kTile, rows); ++row) {
+          for (int64_t column = at; column < column_end; ++column) {
+            to[row * columns + column] = from[column * rows + row];
+          }
+        }
+      }
+    });
   }
 
   static TensorView Rows(TensorView view, const IndexRange& rows) {
@@ -414,6 +465,7 @@ class Builder {
   const Shard shard_;
   const ServedTypes types_;
   TensorSource& source_;
+  const TensorNames names_;
   Stream& stream_;
   const LoadProgress& progress_;
   int64_t num_done_ = 0;
@@ -422,14 +474,12 @@ class Builder {
 // What is in the files and was not used: refused where it is part of a module that we compute.
 Status CheckUnused(const SafetensorsSet& files, const FileSource& source,
                    const ModelConfig& config) {
+  const TensorNames names(config,
+                          [&files](const std::string& name) { return files.Contains(name); });
   std::vector<std::string> foreign;
   for (const std::string& name : files.Names()) {
-    if (source.used(name)) continue;
-    // A table of frequencies that old checkpoints carry; computed here.
-    if (name.ends_with("rotary_emb.inv_freq")) continue;
-    const bool is_ours = name.starts_with("model.layers.") || name.starts_with("model.norm.") ||
-                         name.starts_with("model.embed_tokens.") || name.starts_with("lm_head.");
-    if (is_ours) {
+    if (source.used(name) || names.IsIdle(name)) continue;
+    if (names.IsOurs(name)) {
       return UnimplementedError("tensor " + name + " is in the files, but a " +
                                 std::string(ArchitectureName(config.architecture)) +
                                 " of this config.json has no such tensor");
@@ -446,7 +496,8 @@ Status CheckUnused(const SafetensorsSet& files, const FileSource& source,
 }  // namespace
 
 int64_t ModelWeights::bytes() const {
-  int64_t total = embedding.bytes() + final_norm.bytes() + lm_head.bytes();
+  int64_t total = embedding.bytes() + positions.bytes() + final_norm.bytes() + lm_head.bytes() +
+                  lm_head_bias.bytes();
   for (const LayerWeights& layer : layers) {
     for (const GemmWeight* weight : {&layer.qkv, &layer.o, &layer.gate_up, &layer.down}) {
       total += weight->bytes();
@@ -465,27 +516,31 @@ int64_t WeightsBytes(const ModelConfig& config, const ServedTypes& types, const 
                      int32_t num_ranks) {
   const int64_t hidden = config.hidden_size;
   const int64_t intermediate = config.intermediate_size;
+  const int64_t words = VocabularySliceMax(config, num_ranks);
   const auto matrix = [&](int64_t n, int64_t k) {
     return GemmWeight::BytesFor(n, k, types.weights, device);
   };
-  int64_t floats = hidden;  // the last norm
+  int64_t floats = config.norm_size() + (config.head_bias ? words : 0);  // the last norm, the head
   for (const LayerSpec& layer : config.layers) {
     floats += config.norm_elements(layer);
     if (config.qkv_bias) floats += config.qkv_size();
     if (config.o_bias) floats += hidden;
-    if (config.mlp_bias) floats += 2 * intermediate + hidden;
+    if (config.mlp_bias) floats += config.gate_up_size() + hidden;
   }
   const int64_t layer_bytes = matrix(config.qkv_size(), hidden) + matrix(hidden, config.q_size()) +
-                              matrix(2 * intermediate, hidden) + matrix(hidden, intermediate);
-  const int64_t words = VocabularySliceMax(config, num_ranks);
-  return words * hidden * DTypeBytes(types.embeddings) + matrix(words, hidden) +
-         config.num_layers * layer_bytes + floats * int64_t{sizeof(float)};
+                              matrix(config.gate_up_size(), hidden) + matrix(hidden, intermediate);
+  return (words + config.num_positions) * hidden * DTypeBytes(types.embeddings) +
+         matrix(words, hidden) + config.num_layers * layer_bytes + floats * int64_t{sizeof(float)};
 }
 
 int64_t WeightsReadingBytes(const ModelConfig& config, const ServedTypes& types) {
-  const int64_t widest = std::max<int64_t>(
-      {config.vocab_size, int64_t{2} * config.intermediate_size, config.qkv_size()});
-  return widest * config.hidden_size * DTypeBytes(types.operands);
+  const int64_t widest =
+      std::max<int64_t>({config.vocab_size, config.gate_up_size(), config.qkv_size()});
+  const int64_t converted = widest * config.hidden_size * DTypeBytes(types.operands);
+  if (!FamilyOf(config.architecture).transposes_weights) return converted;
+  // Besides, what is transposed, as wide as a file may have it.
+  const int64_t transposed = std::max<int64_t>(config.gate_up_size(), config.qkv_size());
+  return converted + transposed * config.hidden_size * DTypeBytes(DType::kF32);
 }
 
 float EmbeddingScale(const ModelConfig& config, DType dtype) {
