@@ -7,6 +7,7 @@
 #include <string>
 #include <string_view>
 
+#include "adapters/older_names.h"
 #include "adapters/python_regex.h"
 #include "base/strings.h"
 #include "model/family.h"
@@ -358,6 +359,9 @@ Status NoTargetError(const PeftConfig& config, int32_t num_layers) {
 Result<std::vector<LoraTarget>> ResolveLoraTargets(const PeftConfig& config,
                                                    const ModelConfig& model) {
   CHECK_GT(model.num_layers, 0);
+  if (const std::optional<PeftConfig> today = WithoutOlderNames(config, model)) {
+    return ResolveLoraTargets(*today, model);
+  }
   if (config.fan_in_fan_out && !FamilyOf(model.architecture).transposes_weights) {
     return UnimplementedError(
         "\"fan_in_fan_out\" is true: it says that the base's weights are transposed, which those "

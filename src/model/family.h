@@ -74,6 +74,24 @@ struct NormNames {
   std::string_view k = "";
 };
 
+// A module of an earlier class of the same model: its rows are those of one target of today after
+// the other.
+struct OlderModule {
+  std::string_view name;   // "Wqkv"
+  std::string_view block;  // "mixer."
+  LoraModule first = LoraModule::kQ;
+  int num_modules = 1;
+};
+// Names of such a class, which adapters that it trained have.
+struct OlderNames {
+  struct Layers {
+    std::string_view path;  // "transformer.h."
+    int32_t first = 0;      // number of the first layer
+  };
+  std::span<const Layers> layers = {};
+  std::span<const OlderModule> modules = {};
+};
+
 inline constexpr std::string_view kPeftDefault[] = {"q_proj", "v_proj"};
 
 struct ModelFamily {
@@ -110,6 +128,7 @@ struct ModelFamily {
   std::span<const StoredProjection> projections = kProjectionsApart;
   NormNames norms = {};
   ModulePaths paths = {};
+  OlderNames older = {};
   bool transposes_weights = false;  // its projections' are stored [in, out]: HF's Conv1D
   // How names of tensors end that files have and nothing computes with: masks.
   std::span<const std::string_view> unread_endings = {};

@@ -14,6 +14,12 @@ constexpr std::array<StoredProjection, 6> kPhiProjections = {{{"q_proj", LoraMod
                                                               {"dense", LoraModule::kO},
                                                               {"fc1", kPlainUp},
                                                               {"fc2", kPlainDown}}};
+// Microsoft's classes before HF had one; in the first the embedding was layer 0.
+constexpr OlderNames::Layers kPhiOlderLayers[] = {{"transformer.h.", 0}, {"layers.", 1}};
+constexpr OlderModule kPhiOlderModules[] = {{"Wqkv", "mixer.", LoraModule::kQ, 3},
+                                            {"out_proj", "mixer.", LoraModule::kO},
+                                            {"fc1", "mlp.", kPlainUp},
+                                            {"fc2", "mlp.", kPlainDown}};
 constexpr std::string_view kPhiPeftDefault[] = {"q_proj", "v_proj", "fc1", "fc2"};
 
 Status ReadPhi(const ConfigFields& fields, ModelConfig& config) {
@@ -42,6 +48,7 @@ constinit const ModelFamily kPhiFamily = {
     .projections = kPhiProjections,
     .norms = {.mlp = ""},
     .paths = {.final_norm = "model.final_layernorm"},
+    .older = {.layers = kPhiOlderLayers, .modules = kPhiOlderModules},
 };
 
 }  // namespace graft
