@@ -83,6 +83,10 @@ def test_what_cannot_be_quantised_is_refused(tmp_path):
     assert taken.returncode == 1 and "is there already" in taken.stderr
     missing = quantize(tmp_path / "nothing", "int4", tmp_path / "out")
     assert missing.returncode == 1
+    transposed = quantize(ROOT / "tests" / "goldens" / "gpt2", "int8", tmp_path / "out")
+    assert transposed.returncode == 1 and "stored [in, out]" in transposed.stderr
+    text_of = quantize(ROOT / "tests" / "goldens" / "llava", "int8", tmp_path / "out")
+    assert text_of.returncode == 1 and "is not in the files" in text_of.stderr
     wrong = quantize(BASE, "int3", tmp_path / "out")
     assert wrong.returncode == 2 and "must be int8, int4 or nf4" in wrong.stderr
     config = json.loads((BASE / "config.json").read_text())

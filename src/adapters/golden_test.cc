@@ -164,7 +164,9 @@ INSTANTIATE_TEST_SUITE_P(
                                          "gemma2", "gemma3", "granite", "olmo2", "phi3-longrope",
                                          "phi3-partial-rotary", "smollm3", "gemma3-wrapper",
                                          "mistral3", "ministral3", "qwen2-vl", "qwen25-vl",
-                                         "qwen3-vl", "llava", "llava-next", "idefics3", "smolvlm"),
+                                         "qwen3-vl", "llava", "llava-next", "idefics3", "smolvlm",
+                                         "gpt2", "gpt-neo", "gpt-neox", "gpt-neox-serial", "phi",
+                                         "starcoder2"),
                        ::testing::ValuesIn(kArithmetics)),
     [](const auto& info) {
       std::string name = std::get<0>(info.param);

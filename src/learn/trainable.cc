@@ -24,7 +24,10 @@ Status NotOnGpu(const std::string& what) {
 
 Status CheckTrainable(const ModelConfig& config, const Device& device) {
   if (!device.is_cpu() && !kHasCuda) return NotTrainable("a GPU: this binary has no CUDA backend");
-  CHECK(config.lora_targets.data() == kDenseTargets.data()) << "targets that learning cannot name";
+  if (!HasDenseTargets(config)) {
+    return NotTrainable("the layers of " + std::string(ArchitectureName(config.architecture)) +
+                        " (LayerNorm, an MLP without a gate)");
+  }
   return OkStatus();
 }
 

@@ -230,6 +230,16 @@ TEST(TrainerTest, ForwardIsTheServers) {
   }
 }
 
+TEST(TrainerTest, RefusesByName) {
+  for (const char* const name : {"gpt2", "gpt-neo", "gpt-neox", "phi", "starcoder2"}) {
+    const ModelConfig config = *LoadModelConfig(SourcePath(std::string("tests/goldens/") + name));
+    const Status status = CheckTrainable(config, {});
+    EXPECT_EQ(status.code(), StatusCode::kUnimplemented);
+    EXPECT_NE(status.message().find(ArchitectureName(config.architecture)), std::string::npos);
+    EXPECT_NE(status.message().find("LayerNorm"), std::string::npos) << status.message();
+  }
+}
+
 TEST(TrainerTest, TakesWhatThisBinaryHas) {
   // Beyond 8 tokens Ministral 3's queries are scaled.
   ModelConfig ministral = *LoadModelConfig(SourcePath("tests/goldens/ministral3"));

@@ -71,6 +71,28 @@ Status CheckSilu(const ConfigFields& fields) {
   return fields.Unsupported("hidden_act", Json(act), "silu");
 }
 
+Status ReadPlainActivation(const ConfigFields& fields, std::string_view name,
+                           std::string_view absent, ModelConfig& config) {
+  struct Named {
+    std::string_view name;
+    Activation activation;
+  };
+  constexpr Named kAll[] = {{"gelu", Activation::kGelu},
+                            {"gelu_python", Activation::kGelu},
+                            {"gelu_new", Activation::kGeluTanh},
+                            {"gelu_fast", Activation::kGeluTanh},
+                            {"gelu_pytorch_tanh", Activation::kGeluTanh},
+                            {"relu", Activation::kRelu}};
+  ASSIGN_OR_RETURN(const std::string act, fields.String(name, std::string(absent)));
+  for (const Named& named : kAll) {
+    if (named.name != act) continue;
+    for (LayerSpec& layer : config.layers) layer.activation = named.activation;
+    return OkStatus();
+  }
+  return fields.Unsupported(name, Json(act),
+                            "gelu, gelu_new, gelu_fast, gelu_pytorch_tanh, gelu_python, relu");
+}
+
 Status ReadGeluTanh(const ConfigFields& fields, ModelConfig& config, std::string_view older) {
   constexpr char kGelu[] = "gelu_pytorch_tanh";
   for (const std::string_view name : {"hidden_activation", "hidden_act"}) {

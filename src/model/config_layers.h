@@ -40,6 +40,10 @@ Status SetWindowOfLast(const ConfigFields& fields, int32_t window, ModelConfig& 
 
 // hidden_act is SiLU.
 Status CheckSilu(const ConfigFields& fields);
+// The activation of an MLP without a gate, which the layers get: GELU's forms and relu, by HF's
+// names.
+Status ReadPlainActivation(const ConfigFields& fields, std::string_view name,
+                           std::string_view absent, ModelConfig& config);
 // hidden_activation and hidden_act are GeLU's tanh form, which the layers get. `older`: what
 // hidden_act says for it, too.
 Status ReadGeluTanh(const ConfigFields& fields, ModelConfig& config, std::string_view older = "");

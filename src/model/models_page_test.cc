@@ -2,6 +2,7 @@
 // writes its tables.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <fstream>
 #include <string>
@@ -20,6 +21,7 @@ std::string Code(std::string_view text) { return "`" + std::string(text) + "`"; 
 std::string BiasesText(const ModelFamily& family) {
   std::string text;
   if (family.attention_bias == AttentionBias::kQkv) text = "q, k, v";
+  if (family.attention_bias == AttentionBias::kAsLayers) text = "the class's";
   if (family.attention_bias == AttentionBias::kByConfig) text = "by `attention_bias`";
   if (!family.may_have_mlp_bias) return text.empty() ? "none" : text;
   return text + (text.empty() ? "" : ", ") + "by `mlp_bias`";
@@ -27,7 +29,13 @@ std::string BiasesText(const ModelFamily& family) {
 
 // Adapters' modules, and those of an adapter that does not say them.
 std::string ModulesText(const ModelFamily& family) {
-  const auto name = [](const StoredProjection& projection) { return Code(projection.name); };
+  const auto name = [&](const StoredProjection& projection) {
+    const auto namesakes =
+        std::ranges::count(family.projections, projection.name, &StoredProjection::name);
+    const TargetSpec& target = family.lora_targets[static_cast<size_t>(projection.first)];
+    const std::string block(namesakes > 1 ? target.block : "");
+    return Code(block + std::string(projection.name));
+  };
   return Joined(family.projections, ", ", name);
 }
 

@@ -19,8 +19,8 @@ NUM_DRAWN = 6
 NUM_VIRTUAL = 5
 
 # Grouped heads, heads wider than hidden / heads, norms of heads, windows, rotation of a part of a
-# head, embeddings that are scaled.
-MODELS = ["llama", "qwen3", "mistral-window", "phi3-partial-rotary", "gemma2", "gemma3", "granite"]
+# head, embeddings that are scaled, learned positions.
+MODELS = ["llama", "qwen3", "mistral-window", "phi3-partial-rotary", "gemma2", "gemma3", "granite", "gpt2"]
 # Of these only prompts: prefixes meet nothing that others' do not.
 PROMPTS_ALONE = ["granite"]
 
