@@ -397,7 +397,7 @@ def test_what_training_does_not_cover_is_refused_by_name(tmp_path):
         assert done.returncode in (1, 2) and words in done.stderr, done.stderr
 
 
-FAMILIES = ["llama", "qwen2-yarn", "qwen3", "mistral-window", "gemma", "gemma2", "gemma3", "smollm3", "granite", "olmo2"]
+FAMILIES = ["llama", "qwen2-yarn", "qwen3", "mistral-window", "gemma", "gemma2", "gemma3", "smollm3", "granite", "olmo2", "olmo3", "exaone4"]
 
 
 @pytest.mark.parametrize("family", FAMILIES)

@@ -78,7 +78,7 @@ INSTANTIATE_TEST_SUITE_P(
     Architectures, GoldenRanksTest,
     ::testing::Combine(::testing::Values("llama", "llama3-rope", "mistral-window", "qwen2", "qwen3",
                                          "gemma", "gemma2", "gemma3", "granite", "phi3-longrope",
-                                         "smollm3"),
+                                         "smollm3", "exaone4", "glm", "glm4"),
                        ::testing::Values(1, 2, 4), ::testing::Values(DType::kF32, DType::kBF16)),
     [](const auto& info) {
       std::string name = std::get<0>(info.param);

@@ -38,6 +38,7 @@ void AttentionLayer::Attend(const LayerStep& step, const AttentionKept* kept) co
 void AttentionLayer::Back(const AttentionBack& back, const LayerStep& step) const {
   const ModelShape& shape = context_.shape;
   const DeviceBatch& batch = step.batch;
+  CHECK(!shape.rope_interleaved) << "AttentionBackward turns halves back alone";
   AttentionBackward({.row_begin = batch.row_begin.data(),
                      .num_sequences = static_cast<int32_t>(batch.kv_tokens.size()),
                      .num_heads = shape.num_heads,
@@ -125,6 +126,7 @@ void AttentionLayer::PlaceKeysAndValues(const LayerStep& step, const AttentionKe
                .norm_epsilon = shape.rms_norm_epsilon,
                .positions = step.batch.positions.data(),
                .rotary_dim = shape.num_rotary(),
+               .interleaved = shape.rope_interleaved,
                .cos = rope_.cos,
                .sin = rope_.sin,
                .layout = context_.layout,

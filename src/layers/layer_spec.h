@@ -17,9 +17,10 @@ struct ModelShape {
   int32_t intermediate_size = 0;
   int32_t num_layers = 0;
   int32_t num_heads = 0;
-  int32_t num_kv_heads = 0;  // divides num_heads
-  int32_t head_dim = 0;      // even
-  int32_t rotary_dim = 0;    // the first dimensions of a head, which RoPE turns; 0: all
+  int32_t num_kv_heads = 0;       // divides num_heads
+  int32_t head_dim = 0;           // even
+  int32_t rotary_dim = 0;         // the first dimensions of a head, which RoPE turns; 0: all
+  bool rope_interleaved = false;  // RopeArgs::interleaved
   float rms_norm_epsilon = 1e-6f;
   float hidden_scale = 1.0f;  // of what the first layer reads, virtual tokens with it
   float logit_scale = 1.0f;   // before the cap

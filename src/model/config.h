@@ -30,7 +30,11 @@ enum class Architecture : uint8_t {
   kPhi3,
   kSmolLm3,
   kGranite,
-  kOlmo2
+  kOlmo2,
+  kOlmo3,
+  kExaone4,
+  kGlm,
+  kGlm4
 };
 
 // HF's class name, for example "LlamaForCausalLM".

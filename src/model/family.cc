@@ -8,10 +8,10 @@
 namespace graft {
 namespace {
 
-constexpr std::array<const ModelFamily*, 11> kFamilies = {
-    &kLlamaFamily,   &kMistralFamily, &kQwen2Family,  &kQwen3Family,
-    &kGemmaFamily,   &kGemma2Family,  &kGemma3Family, &kPhi3Family,
-    &kSmolLm3Family, &kGraniteFamily, &kOlmo2Family};
+constexpr std::array<const ModelFamily*, 15> kFamilies = {
+    &kLlamaFamily,  &kMistralFamily, &kQwen2Family,   &kQwen3Family,   &kGemmaFamily,
+    &kGemma2Family, &kGemma3Family,  &kPhi3Family,    &kSmolLm3Family, &kGraniteFamily,
+    &kOlmo2Family,  &kOlmo3Family,   &kExaone4Family, &kGlmFamily,     &kGlm4Family};
 
 }  // namespace
 

@@ -23,6 +23,8 @@ enum class AttentionBias : uint8_t {
   kNone,      // none, and a config that asks for them is refused
   kByConfig,  // q, k, v and o where attention_bias says so
   kQkv,       // q, k and v whatever the config says: HF has it in the class
+  // q, k and v where attention_bias says so, or is absent.
+  kQkvUnlessOff,
 };
 
 // A rope_type of config.json.
@@ -64,6 +66,7 @@ struct ModelFamily {
   AttentionBias attention_bias = AttentionBias::kByConfig;
   bool may_have_mlp_bias = false;   // mlp_bias
   bool may_rotate_in_part = false;  // partial_rotary_factor
+  double rotary_share = 1.0;        // where that is absent
   bool norms_qk = false;            // LayerSpec::qk_norm, and a use_qk_norm that says so
   RopeTypes rope_types = kCommonRopeTypes;
   // What other families refuse (kFieldsNotComputed in config.cc) and this one reads.
@@ -97,5 +100,9 @@ extern const ModelFamily kPhi3Family;
 extern const ModelFamily kSmolLm3Family;
 extern const ModelFamily kGraniteFamily;
 extern const ModelFamily kOlmo2Family;
+extern const ModelFamily kOlmo3Family;
+extern const ModelFamily kExaone4Family;
+extern const ModelFamily kGlmFamily;
+extern const ModelFamily kGlm4Family;
 
 }  // namespace graft

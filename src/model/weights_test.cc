@@ -60,8 +60,9 @@ constexpr char kQuery[] = "model.layers.1.self_attn.q_proj.weight";
 TEST(WeightsBytesTest, AreWhatTheWeightsTake) {
   ThreadPool threads(2);
   Stream stream{Device{}, &threads};
-  for (const char* model : {"llama", "qwen2", "qwen3", "gemma", "gemma2", "gemma3", "granite",
-                            "olmo2", "phi3-longrope", "smollm3"}) {
+  for (const char* model :
+       {"llama", "qwen2", "qwen3", "gemma", "gemma2", "gemma3", "granite", "olmo2", "phi3-longrope",
+        "smollm3", "olmo3", "exaone4", "glm", "glm4"}) {
     const ModelConfig config = *LoadModelConfig(SourcePath(std::string("tests/goldens/") + model));
     for (const DType dtype : {DType::kF32, DType::kBF16}) {
       const int64_t before = AllocatedBytes({});
