@@ -14,7 +14,8 @@ import transformers
 from safetensors.torch import save_file
 
 HERE = pathlib.Path(__file__).parent
-NAMES = ["qwen2", "qwen2-yarn", "qwen3", "mistral-window", "gemma", "gemma2", "gemma3", "smollm3", "granite", "olmo2"]
+NAMES = ["qwen2", "qwen2-yarn", "qwen3", "mistral-window", "gemma", "gemma2", "gemma3", "smollm3", "granite", "olmo2",
+         "olmo3", "exaone4"]
 MODULES = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]
 NUM_TOKENS = 24
 
