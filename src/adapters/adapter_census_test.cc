@@ -38,7 +38,7 @@ std::string Refusal(const Json& changes) {
 }
 
 TEST(AdapterCensusTest, ServesWhatALoaderWould) {
-  const CensusVerdict verdict = Try({});
+  const CensusVerdict verdict = Try(Json::object());
   EXPECT_TRUE(verdict.status.ok()) << verdict.status.message();
   EXPECT_EQ(verdict.name, "someone/model");
   EXPECT_EQ(verdict.base_class, "Qwen2ForCausalLM");

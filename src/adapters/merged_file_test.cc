@@ -317,7 +317,7 @@ TEST_P(MergedGoldenTest, IsPeftsMerge) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Models, MergedGoldenTest,
-                         ::testing::Values("llama", "qwen2", "phi3-longrope"),
+                         ::testing::Values("llama", "qwen2", "phi3-longrope", "glm4"),
                          [](const auto& info) {
                            std::string name = info.param;
                            std::ranges::replace(name, '-', '_');
