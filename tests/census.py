@@ -174,7 +174,7 @@ def verify(model, name):
         return ""
     # A base that is refused is said on stderr, an adapter on stdout.
     text = (done.stdout or done.stderr).strip().replace(str(model.adapters / name), "").replace(str(model.folder), "")
-    return re.sub(r"; supported: .*", "", text.removeprefix("graft: ").lstrip(": /")).strip()
+    return re.sub(r"; supported: .*", "", text.removeprefix("graft: ").lstrip(": /")).strip().removeprefix("config.json: ")
 
 
 def ask(url, name, ids):
@@ -271,10 +271,19 @@ def page(results):
     return "\n".join(lines) + "\n"
 
 
+REASONS = [(r"architecture \w+ is not supported", r"\g<0>"),
+           (r"\"target_modules\" names \"\S+\", but this model", "a target that the base lacks"),
+           (r"\"target_modules\" names (\"\S+\"), which is not adapted", r"the target \1"),
+           (r"not tried: [^:]*", r"\g<0>")]
+
+
 def reason(result):
     """What lines are refused for, without what differs between them."""
-    match = re.search(r"architecture \w+ is not supported", result.detail)
-    return match[0] if match else re.sub(r"\"[^\"]*/", "\"", result.detail)[:100].replace("|", "\\|")
+    for pattern, text in REASONS:
+        match = re.search(pattern, result.detail)
+        if match:
+            return match.expand(text)
+    return result.detail[:100].replace("|", "\\|")
 
 
 def main():
