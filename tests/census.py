@@ -1,7 +1,7 @@
-"""Tries the adapters of a census: for each line a small random model of its base's class, and an adapter that PEFT writes
-for it with the line's own config. `graft adapters verify` says whether it is served. A server's log-probabilities are
-then compared with transformers' and PEFT's, in fp32. Needs PyTorch, transformers and PEFT, on the CPU; says so and does
-nothing where they are absent. A base that was quantised by bitsandbytes counts with its original.
+"""Tries the adapters of a census: for each line a small random model of its base's class, and an adapter that PEFT
+writes for it with the line's own config. `graft adapters verify` says whether it is served. A server's
+log-probabilities are then compared with transformers' and PEFT's, in fp32. Needs PyTorch, transformers and PEFT, on the
+CPU; says so and does nothing where they are absent. A base that was quantised by bitsandbytes counts with its original.
 
 usage: census.py [--census FILE] [--all] [--lines N,...] [--table FILE]
 """
@@ -28,8 +28,9 @@ IN_SCOPE = ("text", "mm")  # text models, and the text parts of others
 NUM_TOKENS = 16
 DIFFERENCE_MAX = 1e-3  # of log-probabilities
 
-SIZES = {"vocab_size": 256, "hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2, "num_attention_heads": 4,
-         "num_key_value_heads": 2, "max_position_embeddings": 64, "pad_token_id": 2, "bos_token_id": 1, "eos_token_id": 2}
+SIZES = {"vocab_size": 256, "hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2,
+         "num_attention_heads": 4, "num_key_value_heads": 2, "max_position_embeddings": 64, "pad_token_id": 2,
+         "bos_token_id": 1, "eos_token_id": 2}
 TOKENS = {name: SIZES[name] for name in ("vocab_size", "pad_token_id", "bos_token_id", "eos_token_id")}
 GPT2_SIZES = TOKENS | {"n_embd": 64, "n_layer": 2, "n_head": 4, "n_positions": 64}
 VISION = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 1, "num_attention_heads": 2}
@@ -53,15 +54,16 @@ CLASS_SIZES = {
     "Qwen3_5ForConditionalGeneration": {
         "text_config": SIZES | {"num_hidden_layers": 4, "head_dim": 16, "linear_num_key_heads": 2,
                                 "linear_num_value_heads": 4, "linear_key_head_dim": 16, "linear_value_head_dim": 16},
-        "vision_config": {"hidden_size": 32, "intermediate_size": 64, "depth": 1, "num_heads": 2, "out_hidden_size": 64}},
+        "vision_config": {"hidden_size": 32, "intermediate_size": 64, "depth": 1, "num_heads": 2,
+                          "out_hidden_size": 64}},
     "NemotronHForCausalLM": TOKENS | {"hidden_size": 64, "intermediate_size": 128, "num_attention_heads": 4,
                                       "num_key_value_heads": 2, "max_position_embeddings": 64, "mamba_num_heads": 4,
                                       "mamba_head_dim": 32, "ssm_state_size": 16, "n_groups": 2},
 }
 LAYER_KEYS = ("num_hidden_layers", "n_layer", "num_layers")
 # Of a census's line; the others are PEFT's defaults.
-LORA_KEYS = ("r", "lora_alpha", "target_modules", "task_type", "exclude_modules", "layers_to_transform", "modules_to_save",
-             "use_rslora", "use_dora", "fan_in_fan_out", "bias")
+LORA_KEYS = ("r", "lora_alpha", "target_modules", "task_type", "exclude_modules", "layers_to_transform",
+             "modules_to_save", "use_rslora", "use_dora", "fan_in_fan_out", "bias")
 Result = collections.namedtuple("Result", "line base_class served detail")
 
 
@@ -174,7 +176,8 @@ def verify(model, name):
         return ""
     # A base that is refused is said on stderr, an adapter on stdout.
     text = (done.stdout or done.stderr).strip().replace(str(model.adapters / name), "").replace(str(model.folder), "")
-    return re.sub(r"; supported: .*", "", text.removeprefix("graft: ").lstrip(": /")).strip().removeprefix("config.json: ")
+    text = re.sub(r"; supported: .*", "", text.removeprefix("graft: ").lstrip(": /"))
+    return text.strip().removeprefix("config.json: ")
 
 
 def ask(url, name, ids):
@@ -255,19 +258,21 @@ def page(results):
     originals = [result for result in served if result.line["base_quant"]]
     share = 100 * len(served) / len(results)
     lines = ["# A census of adapters, tried", "",
-             "Written by `tests/census.py`. Each line of the census was tried with a small random model of its base's class",
-             "and an adapter that PEFT wrote with the line's config. A served adapter's log-probabilities are PEFT's within",
-             f"{DIFFERENCE_MAX:g} in fp32; the largest difference stands in the last column.", "",
-             f"{len(served)} of {len(results)} lines are served ({share:.1f} %), {len(originals)} of them with the original",
-             "of a base that was quantised by bitsandbytes.", "", "| refused | lines |", "|---|---|"]
+             "Written by `tests/census.py`. Each line of the census was tried with a small random model of its base's",
+             "class and an adapter that PEFT wrote with the line's config. A served adapter's log-probabilities are",
+             f"PEFT's within {DIFFERENCE_MAX:g} in fp32; the largest difference stands in the last column.", "",
+             f"{len(served)} of {len(results)} lines are served ({share:.1f} %), {len(originals)} of them with the",
+             "original of a base that was quantised by bitsandbytes.", "", "| refused | lines |", "|---|---|"]
     reasons = collections.Counter(reason(result) for result in results if not result.served)
     lines += [f"| {name} | {count} |" for name, count in reasons.most_common()]
-    lines += ["", "| line | class of the base | rank | targets | served | difference, or why not |", "|---|---|---|---|---|---|"]
+    lines += ["", "| line | class of the base | rank | targets | served | difference, or why not |",
+              "|---|---|---|---|---|---|"]
     for result in results:
         line = result.line
-        served = ("with the original" if line["base_quant"] else "yes") if result.served else "no"
+        answer = ("with the original" if line["base_quant"] else "yes") if result.served else "no"
         detail = result.detail.replace("|", "\\|").replace("\n", " ")
-        lines.append(f"| {line['n']} | {result.base_class or '-'} | {line['r']} | {targets_text(line)} | {served} | {detail} |")
+        cells = [line["n"], result.base_class or "-", line["r"], targets_text(line), answer, detail]
+        lines.append(f"| {' | '.join(map(str, cells))} |")
     return "\n".join(lines) + "\n"
 
 

@@ -8,11 +8,13 @@ import pytest
 
 from conftest import DEMO, ROOT, binary
 
-ADAPTER = {"peft_type": "LORA", "task_type": "CAUSAL_LM", "r": 8, "lora_alpha": 16, "target_modules": ["q_proj", "v_proj"]}
+ADAPTER = {"peft_type": "LORA", "task_type": "CAUSAL_LM", "r": 8, "lora_alpha": 16,
+           "target_modules": ["q_proj", "v_proj"]}
 
 
 def verify(*args):
-    return subprocess.run([binary(), "adapters", "verify", *map(str, args)], capture_output=True, text=True, timeout=120)
+    return subprocess.run([binary(), "adapters", "verify", *map(str, args)], capture_output=True, text=True,
+                          timeout=120)
 
 
 def census(tmp_path, *lines):
