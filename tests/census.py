@@ -241,15 +241,19 @@ def try_lines(lines):
     return sorted(results, key=lambda result: result.line["n"])
 
 
+SEVEN = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
+
+
 def targets_text(line):
     """The target names, shortened."""
     names = line["target_modules"]
     if isinstance(names, str):
         return "a regex"
-    if len(names) > 8:
+    if len(names) > 8 or any("." in name for name in names):
         return f"{len(names)} names"
-    text = " ".join(name.removeprefix("model.").replace("_proj", "") for name in names)
-    return {"q k v o gate up down": "all seven"}.get(text, text)
+    if set(names) == set(SEVEN):
+        return "all seven"
+    return " ".join(name.removesuffix("_proj") if name in SEVEN else name for name in sorted(names))
 
 
 def page(results):
