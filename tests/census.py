@@ -249,7 +249,7 @@ def targets_text(line):
     names = line["target_modules"]
     if isinstance(names, str):
         return "a regex"
-    if len(names) > 8 or any("." in name for name in names):
+    if len(names) > 8 or max(map(len, names)) > 20:
         return f"{len(names)} names"
     if set(names) == set(SEVEN):
         return "all seven"
