@@ -109,23 +109,21 @@ std::string RotationOf(const ModelFamily& family, const ModelConfig& config) {
   if (std::ranges::count_if(config.ropes, stays) + 1 < std::ssize(config.ropes)) {
     parts.push_back("two sets of angles");
   }
-  parts.push_back(std::string(family.rope_types.text));
+  for (const RopeType& type : family.rope_types.all) parts.push_back(Code(type.name));
   return WithCommas(parts);
-}
-
-std::string RanksOf(const ModelConfig& config) {
-  return CheckRanks(config, 2).ok() ? "any number that divides its sizes" : "one";
 }
 
 std::string ModelRows() {
   std::string rows =
-      "| class | `model_type` | biases | norms | windows | rotation, and RoPE types | ranks |\n"
+      "| class | `model_type` | biases | norms | windows | rotation, and RoPE types | several "
+      "ranks |\n"
       "|---|---|---|---|---|---|---|\n";
   for (const ModelFamily* family : ModelFamilies()) {
     const ModelConfig config = ConfigOf(*family);
     rows += "| " + Code(family->name) + " | " + Code(family->model_type) + " | " +
             BiasesOf(*family) + " | " + NormsOf(config.layers[0]) + " | " + WindowsOf(*family) +
-            " | " + RotationOf(*family, config) + " | " + RanksOf(config) + " |\n";
+            " | " + RotationOf(*family, config) + " | " +
+            (CheckRanks(config, 2).ok() ? "yes" : "-") + " |\n";
   }
   return rows;
 }
