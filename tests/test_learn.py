@@ -389,7 +389,8 @@ def test_an_adapter_that_is_worse_than_none_is_not_made(tmp_path):
 def test_what_training_does_not_cover_is_refused_by_name(tmp_path):
     (tmp_path / "a.txt").write_text(TEXT)
     goldens = DEMO.parent / "tests" / "goldens"
-    for args, words in ((["--model", goldens / "phi3-longrope"], "qkv_proj"), (["--device", "cuda:99"], "use --device cpu"),
+    for args, words in ((["--model", goldens / "phi3-longrope"], "qkv_proj"), (["--model", goldens / "glm"], "gate_up_proj"),
+                        (["--device", "cuda:99"], "use --device cpu"),
                         (["--memory-gib", "0.07"], "(--batch, --window-tokens, --together)"),
                         (["--window-tokens", "4096"], "the model's context of 4096"),
                         (["--name", "a/b"], "--name 'a/b'"), (["--name", "a+b"], "--name 'a+b'")):
@@ -397,7 +398,8 @@ def test_what_training_does_not_cover_is_refused_by_name(tmp_path):
         assert done.returncode in (1, 2) and words in done.stderr, done.stderr
 
 
-FAMILIES = ["llama", "qwen2-yarn", "qwen3", "mistral-window", "gemma", "gemma2", "gemma3", "smollm3", "granite", "olmo2", "olmo3", "exaone4"]
+FAMILIES = ["llama", "qwen2-yarn", "qwen3", "mistral-window", "gemma", "gemma2", "gemma3", "smollm3", "granite", "olmo2",
+            "olmo3", "exaone4"]
 
 
 @pytest.mark.parametrize("family", FAMILIES)
