@@ -1,7 +1,8 @@
 """Tries the adapters of a census: for each line a small random model of its base's class, and an adapter that PEFT
-writes for it with the line's own config. `graft adapters verify` says whether it is served. A server's
-log-probabilities are then compared with transformers' and PEFT's, in fp32. Needs PyTorch, transformers and PEFT, on the
-CPU; says so and does nothing where they are absent. A base that was quantised by bitsandbytes counts with its original.
+writes for it with the line's own config. `graft adapters verify` says whether it is served, and so must its --census.
+A server's log-probabilities are then compared with transformers' and PEFT's, in fp32. Needs PyTorch, transformers and
+PEFT, on the CPU; says so and does nothing where they are absent. A base that was quantised by bitsandbytes counts with
+its original.
 
 usage: census.py [--census FILE] [--all] [--lines N,...] [--table FILE]
 """
@@ -180,6 +181,17 @@ def verify(model, name):
     return text.strip().removeprefix("config.json: ")
 
 
+def verify_configs(model):
+    """{name: whether graft would serve the adapter}, by the configs of base and adapter alone."""
+    path = model.folder.parent / "census.jsonl"
+    config = json.loads((model.folder / "config.json").read_text())
+    path.write_text("".join(json.dumps(line | {"base_config": config}) + "\n" for line in model.lines.values()))
+    done = subprocess.run([BINARY, "adapters", "verify", "--census", str(path)], capture_output=True, text=True,
+                          timeout=300)
+    verdicts = [": refused: " not in verdict for verdict in done.stdout.splitlines()[:len(model.lines)]]
+    return dict(zip(model.lines, verdicts, strict=True))
+
+
 def ask(url, name, ids):
     """The server's log-probabilities of tokens 1, 2, ... of the prompt."""
     body = {"model": name, "prompt": ids, "max_tokens": 0, "echo": True, "logprobs": 0}
@@ -215,10 +227,13 @@ def try_model(model):
     refused = {name: verify(model, name) for name in model.lines}
     names = [name for name, why in refused.items() if not why]
     found = differences(model, names) if names else {}
+    by_configs = verify_configs(model)
     for name, line in model.lines.items():
+        detail = refused[name] or f"{found[name]:.0e}"
         wrong = name in found and not found[name] <= DIFFERENCE_MAX
-        detail = refused[name] or ("" if not wrong else "WRONG: ") + f"{found[name]:.0e}"
-        yield Result(line, class_of(line), name in found and not wrong, detail)
+        if by_configs[name] != (name in found):
+            wrong, detail = True, f"--census says otherwise: {detail}"
+        yield Result(line, class_of(line), name in found and not wrong, ("WRONG: " if wrong else "") + detail)
 
 
 def try_lines(lines):
@@ -320,7 +335,7 @@ def main():
         options.table.write_text(text)
     wrong = [result.line["n"] for result in results if result.detail.startswith("WRONG")]
     if wrong:
-        print(f"answers differ from PEFT's in lines {wrong}")
+        print(f"answers differ from PEFT's, or --census from what is served, in lines {wrong}")
     return 1 if wrong else 0
 
 
