@@ -157,6 +157,33 @@ TEST_P(GoldenTest, LogitsOfBaseAndAdapter) {
   }
 }
 
+// The same in one step: rows of the base before and behind the adapter's.
+TEST_P(GoldenTest, BaseAndAdapterInOneBatch) {
+  const auto& [name, arithmetic] = GetParam();
+  TestDevice device(arithmetic.device);
+  if (!device.exists()) GTEST_SKIP() << "this machine shows no GPU";
+  const DType dtype = arithmetic.dtype;
+  const std::string dir = SourcePath(std::string("tests/goldens/") + name);
+  Model model(dir, dtype, device.stream(), 1);
+  model.loras.Set(0, LoadAdapter(dir + "/adapter", model.config, dtype).TakeRows());
+  const SafetensorsFile golden = *SafetensorsFile::Open(dir + "/golden.safetensors");
+  const std::vector<int32_t> tokens = Values<int32_t>(golden, "input_ids");
+  TestSession session(model.config, model.weights, device.stream(), 16, 128);
+  const auto rows =
+      session.Step({{0, tokens, -1}, {1, tokens, 0}, {2, tokens, -1}}, TableOf(model.loras));
+  const auto of = [&](int64_t sequence) {
+    const auto begin = rows.begin() + sequence * static_cast<int64_t>(tokens.size());
+    return std::vector(begin, begin + static_cast<int64_t>(tokens.size()));
+  };
+  const double error_max = arithmetic.logprob_error_max;
+  for (const int64_t sequence : {0, 1, 2}) {
+    const char* const expected = sequence == 1 ? "logits_adapter" : "logits_base";
+    Differences differences = Compare(of(sequence), Values<float>(golden, expected));
+    EXPECT_LT(differences.Quantile(1.0), dtype == DType::kF32 ? error_max : 3.0 * error_max);
+    EXPECT_LT(differences.Rms(), error_max / 3.0) << expected;
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(
     Architectures, GoldenTest,
     ::testing::Combine(::testing::Values("llama", "llama-linear-rope", "llama3-rope",
@@ -166,7 +193,7 @@ INSTANTIATE_TEST_SUITE_P(
                                          "mistral3", "ministral3", "qwen2-vl", "qwen25-vl",
                                          "qwen3-vl", "llava", "llava-next", "idefics3", "smolvlm",
                                          "gpt2", "gpt-neo", "gpt-neox", "gpt-neox-serial", "phi",
-                                         "starcoder2"),
+                                         "starcoder2", "olmo3", "exaone4", "glm", "glm4"),
                        ::testing::ValuesIn(kArithmetics)),
     [](const auto& info) {
       std::string name = std::get<0>(info.param);

@@ -335,7 +335,7 @@ TEST_P(MergedGoldenTest, IsPeftsMerge) {
       ++num_values;
     }
   }
-  ASSERT_GT(num_values, 30'000);
+  ASSERT_GT(num_values, 15'000);
   EXPECT_GE(static_cast<double>(num_equal), 0.999 * static_cast<double>(num_values));
 }
 
@@ -353,7 +353,7 @@ TEST(MergedFileTest, WeightsThatAreStoredOtherwiseAreRefused) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Models, MergedGoldenTest,
-                         ::testing::Values("llama", "qwen2", "phi3-longrope"),
+                         ::testing::Values("llama", "qwen2", "phi3-longrope", "glm4"),
                          [](const auto& info) {
                            std::string name = info.param;
                            std::ranges::replace(name, '-', '_');

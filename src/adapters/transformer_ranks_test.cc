@@ -89,7 +89,7 @@ INSTANTIATE_TEST_SUITE_P(
                                          "gemma", "gemma2", "gemma3", "granite", "phi3-longrope",
                                          "smollm3", "gemma3-wrapper", "mistral3", "ministral3",
                                          "qwen2-vl", "qwen25-vl", "qwen3-vl", "llava", "llava-next",
-                                         "idefics3", "smolvlm"),
+                                         "idefics3", "smolvlm", "exaone4", "glm", "glm4"),
                        ::testing::Values(1, 2, 4), ::testing::Values(DType::kF32, DType::kBF16)),
     NameOf);
 

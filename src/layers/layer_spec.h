@@ -25,6 +25,7 @@ struct ModelShape {
   int32_t num_kv_heads = 0;        // divides num_heads
   int32_t head_dim = 0;            // even
   int32_t rotary_dim = 0;          // the first dimensions of a head, which RoPE turns; 0: all
+  bool rope_interleaved = false;   // RopeArgs::interleaved
   NormKind norm = NormKind::kRms;  // of hidden states; heads of q and k have RMSNorm
   float rms_norm_epsilon = 1e-6f;  // of all norms, whatever kind they are
   // The MLP has a gate beside up. Without one it is down(activation(up(x))).

@@ -28,6 +28,11 @@ Status CheckTrainable(const ModelConfig& config, const Device& device) {
     return NotTrainable("the layers of " + std::string(ArchitectureName(config.architecture)) +
                         " (LayerNorm, an MLP without a gate)");
   }
+  const bool stacks_all = StoredProjections(config).size() == kStackedTargets.size();
+  if (config.rope_interleaved || (HasFusedProjections(config) && !stacks_all)) {
+    return NotTrainable("the layers of " + std::string(ArchitectureName(config.architecture)) +
+                        " (gate_up_proj beside q_proj, k_proj and v_proj, rotation of neighbours)");
+  }
   return OkStatus();
 }
 

@@ -192,8 +192,8 @@ TEST(TrainerTest, AnExamplesWeightIsThatOfItsGradients) {
 // The trainer's forward has the server's bits, with adapters and without.
 TEST(TrainerTest, ForwardIsTheServers) {
   for (const char* name : {"llama", "qwen2", "qwen2-yarn", "llama3-rope", "qwen3", "mistral-window",
-                           "gemma", "gemma2", "gemma3", "smollm3", "granite", "olmo2",
-                           "phi3-longrope", "phi3-partial-rotary", "qwen3-vl"}) {
+                           "gemma", "gemma2", "gemma3", "smollm3", "granite", "olmo2", "olmo3",
+                           "exaone4", "phi3-longrope", "phi3-partial-rotary", "qwen3-vl"}) {
     for (const DType dtype : {DType::kF32, DType::kBF16}) {
       SCOPED_TRACE(name);
       LearnModel model(SourcePath(std::string("tests/goldens/") + name), dtype);
@@ -237,6 +237,12 @@ TEST(TrainerTest, RefusesByName) {
     EXPECT_EQ(status.code(), StatusCode::kUnimplemented);
     EXPECT_NE(status.message().find(ArchitectureName(config.architecture)), std::string::npos);
     EXPECT_NE(status.message().find("LayerNorm"), std::string::npos) << status.message();
+  }
+  for (const char* const name : {"glm", "glm4"}) {
+    const ModelConfig config = *LoadModelConfig(SourcePath(std::string("tests/goldens/") + name));
+    const Status status = CheckTrainable(config, {});
+    EXPECT_EQ(status.code(), StatusCode::kUnimplemented);
+    EXPECT_NE(status.message().find("gate_up_proj beside"), std::string::npos) << status.message();
   }
 }
 

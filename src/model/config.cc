@@ -53,6 +53,11 @@ constexpr RefusedKind kRefusedKinds[] = {
     {"vision", kVision},         {"audio", kVision},
     {"gemma3n", kVision},        {"forconditionalgeneration", kVision},
 };
+// Before these kinds, of which one of its names has a part.
+constexpr std::string_view kChatGlm =
+    "its code is in its own repository (trust_remote_code), which is not run; HF's class of these "
+    "models is GlmForCausalLM, in the repositories whose names end in -hf, and adapters must have "
+    "been trained on that class, too";
 
 // Fields of other models that change the computation. Derived models reuse our architectures' names
 // with these added; anything but absent, null, false, 0 or empty is refused, but of the families
@@ -103,8 +108,9 @@ Status RefuseArchitecture(const std::string& name) {
       plain += static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
   }
   std::string why;
+  if (plain.starts_with("chatglm")) why = ": " + std::string(kChatGlm);
   for (const RefusedKind& kind : kRefusedKinds) {
-    if (plain.find(kind.part) == plain.npos) continue;
+    if (!why.empty() || plain.find(kind.part) == plain.npos) continue;
     why = ": " + std::string(kind.why);
     break;
   }
@@ -192,7 +198,8 @@ Status ReadDimensions(const ConfigFields& fields, const ModelFamily& family, Mod
 
 // Which projections have a bias is partly the family's, partly the config's.
 Status ReadBiases(const ConfigFields& fields, const ModelFamily& family, ModelConfig& config) {
-  ASSIGN_OR_RETURN(const bool attention_bias, fields.Bool("attention_bias", false));
+  const bool has_by_default = family.attention_bias == AttentionBias::kQkvUnlessOff;
+  ASSIGN_OR_RETURN(const bool attention_bias, fields.Bool("attention_bias", has_by_default));
   ASSIGN_OR_RETURN(config.mlp_bias, fields.Bool("mlp_bias", false));
   if (config.mlp_bias && !family.may_have_mlp_bias) {
     return fields.Unsupported("mlp_bias", Json(true),
@@ -216,6 +223,9 @@ Status ReadBiases(const ConfigFields& fields, const ModelFamily& family, ModelCo
       config.qkv_bias = true;
       break;
     case AttentionBias::kAsLayers:
+      break;
+    case AttentionBias::kQkvUnlessOff:
+      config.qkv_bias = attention_bias;
       break;
   }
   return OkStatus();

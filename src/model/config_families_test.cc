@@ -332,7 +332,102 @@ TEST(Olmo2ConfigTest, NormsBehindBlocksAlone) {
     EXPECT_THAT(FamilyRefusal(With(olmo, wrong)),
                 AllOf(HasSubstr("UNIMPLEMENTED"), HasSubstr(wrong.begin().key())));
   }
-  EXPECT_THAT(FamilyRefusal(Family("Olmo3ForCausalLM", "olmo3")), HasSubstr("Olmo2ForCausalLM"));
+  EXPECT_THAT(FamilyRefusal(Family("OlmoForCausalLM", "olmo")), HasSubstr("Olmo2ForCausalLM"));
+}
+
+TEST(Olmo3ConfigTest, WindowsAndTheirAngles) {
+  const Json olmo = With(Family("Olmo3ForCausalLM", "olmo3"), {{"num_hidden_layers", 5}});
+  const ModelConfig config = Parsed(olmo);
+  EXPECT_THAT(Windows(config), ElementsAre(4096, 4096, 4096, 0, 4096));
+  EXPECT_THAT(Ropes(config), ElementsAre(1, 1, 1, 0, 1));
+  EXPECT_EQ(config.layers[3], (LayerSpec{.attention_scale = 0.25f,
+                                         .qk_norm = true,
+                                         .qk_norm_across_heads = true,
+                                         .input_norms = false,
+                                         .output_norms = true}));
+  ASSERT_EQ(config.ropes.size(), 2u);
+  for (const RopeConfig& rope : config.ropes) {
+    EXPECT_EQ(rope.theta, 5e5);
+    EXPECT_EQ(rope.scaling, RopeScaling::kNone);
+  }
+  // As published, and as transformers 5 writes it: the scaling is of full attention alone.
+  const Json yarn = {
+      {"rope_type", "yarn"}, {"factor", 8.0}, {"original_max_position_embeddings", 8192}};
+  const ModelConfig older = Parsed(With(
+      olmo, {{"rope_theta", 1e6}, {"rope_scaling", yarn}, {"max_position_embeddings", 65536}}));
+  const Json sets = {{"full_attention", With(yarn, {{"rope_theta", 1e6}})},
+                     {"sliding_attention", {{"rope_type", "default"}, {"rope_theta", 1e6}}}};
+  const ModelConfig newer =
+      Parsed(With(olmo, {{"rope_parameters", sets}, {"max_position_embeddings", 65536}}));
+  for (const ModelConfig& stretched : {older, newer}) {
+    EXPECT_EQ(stretched.ropes[0].scaling, RopeScaling::kYarn);
+    EXPECT_EQ(stretched.ropes[1].scaling, RopeScaling::kNone);
+    EXPECT_EQ(stretched.ropes[0].theta, 1e6);
+    EXPECT_EQ(stretched.ropes[1].theta, 1e6);
+    EXPECT_EQ(stretched.context_tokens_max, 65536);
+  }
+  EXPECT_THAT(FamilyRefusal(With(olmo, {{"sliding_window", nullptr}})),
+              HasSubstr("sliding_window gives no size"));
+  EXPECT_THAT(FamilyRefusal(With(olmo, {{"clip_qkv", 8.0}})), HasSubstr("clip_qkv"));
+}
+
+TEST(Exaone4ConfigTest, LayersThatAttendFullyDoNotRotate) {
+  const Json exaone = Family("Exaone4ForCausalLM", "exaone4");
+  const ModelConfig config = Parsed(exaone);
+  EXPECT_THAT(Windows(config), ElementsAre(4096, 4096, 4096, 0));
+  EXPECT_THAT(Ropes(config), ElementsAre(0, 0, 0, 1));
+  ASSERT_EQ(config.ropes.size(), 2u);
+  EXPECT_EQ(config.ropes[1].scaling, RopeScaling::kNoRotation);
+  EXPECT_EQ(config.layers[3], (LayerSpec{.rope = 1,
+                                         .attention_scale = 0.25f,
+                                         .qk_norm = true,
+                                         .input_norms = false,
+                                         .output_norms = true}));
+  EXPECT_EQ(config.norm_elements(config.layers[0]), 2 * 64 + 2 * 16);
+  // The small model: no window, and all layers rotate.
+  const ModelConfig small = Parsed(With(exaone, {{"sliding_window", nullptr}}));
+  EXPECT_THAT(Windows(small), Each(0));
+  EXPECT_THAT(Ropes(small), Each(0));
+  EXPECT_EQ(small.ropes.size(), 1u);
+  // The large one lists its layers beside a pattern of letters.
+  const Json letters = {{"sliding_window", 8}, {"sliding_window_pattern", "LLLG"}};
+  const std::vector<std::string> types = {"sliding_attention", "full_attention", "full_attention",
+                                          "sliding_attention"};
+  const ModelConfig listed = Parsed(With(With(exaone, letters), {{"layer_types", types}}));
+  EXPECT_THAT(Windows(listed), ElementsAre(8, 0, 0, 8));
+  EXPECT_THAT(Ropes(listed), ElementsAre(0, 1, 1, 0));
+  EXPECT_THAT(FamilyRefusal(With(exaone, letters)),
+              AllOf(HasSubstr("sliding_window_pattern"), HasSubstr("layer_types")));
+  EXPECT_THAT(Windows(Parsed(With(exaone, {{"sliding_window_pattern", 2}}))),
+              ElementsAre(4096, 0, 4096, 0));
+  EXPECT_THAT(FamilyRefusal(With(exaone, {{"attention_bias", true}})), HasSubstr("attention_bias"));
+}
+
+TEST(GlmConfigTest, BothClasses) {
+  for (const auto& [json, behind] : {std::pair(Family("GlmForCausalLM", "glm"), false),
+                                     std::pair(Family("Glm4ForCausalLM", "glm4"), true)}) {
+    const ModelConfig config = Parsed(json);
+    EXPECT_EQ(config.head_dim, 128);
+    EXPECT_EQ(config.num_rotary(), 64) << "half of a head, unless told otherwise";
+    EXPECT_TRUE(config.rope_interleaved && config.qkv_bias && HasFusedProjections(config));
+    EXPECT_FALSE(config.o_bias || config.tied_embeddings);
+    EXPECT_FLOAT_EQ(config.rms_norm_epsilon, 1.5625e-7f);
+    EXPECT_EQ(config.ropes[0].theta, 1e4);
+    EXPECT_THAT(config.layers, Each(LayerSpec{.attention_scale = config.layers[0].attention_scale,
+                                              .output_norms = behind}));
+    EXPECT_FALSE(Parsed(With(json, {{"attention_bias", false}})).qkv_bias);
+    EXPECT_EQ(Parsed(With(json, {{"partial_rotary_factor", 0.75}})).num_rotary(), 96);
+    const Json rope = {{"rope_type", "default"}, {"partial_rotary_factor", 1.0}};
+    EXPECT_EQ(Parsed(With(json, {{"rope_parameters", rope}})).num_rotary(), 128);
+    for (const Json& wrong : {Json{{"sliding_window", 8}}, Json{{"mlp_bias", true}},
+                              Json{{"use_qk_norm", true}}, Json{{"hidden_act", "gelu"}}}) {
+      EXPECT_THAT(FamilyRefusal(With(json, wrong)),
+                  AllOf(HasSubstr("UNIMPLEMENTED"), HasSubstr(wrong.begin().key())));
+    }
+    // Each stored projection's name is a module that adapters may target.
+    EXPECT_EQ(LoraModulePath(config, 1, LoraModule::kUp), "model.layers.1.mlp.gate_up_proj");
+    EXPECT_EQ(LoraModulePath(config, 1, LoraModule::kV), "model.layers.1.self_attn.v_proj");
+  }
 }
 
 TEST(PhiConfigTest, Published) {
@@ -515,6 +610,8 @@ TEST(RefusedKindsTest, AreNamedWithTheirReason) {
       {"Mamba2ForCausalLM", "not all attention"},
       {"RecurrentGemmaForCausalLM", "not all attention"},
       {"GraniteMoeHybridForCausalLM", "not all attention"},
+      {"ChatGLMModel", "GlmForCausalLM, in the repositories whose names end in -hf"},
+      {"ChatGLMForConditionalGeneration", "trust_remote_code"},
       {"BloomForCausalLM", "is not supported; supported: LlamaForCausalLM"},
   };
   for (const auto& [name, why] : kinds) {

@@ -52,6 +52,12 @@ Status SetWindows(const ConfigFields& fields, int32_t window, const std::vector<
   return OkStatus();
 }
 
+std::vector<bool> SlidesButEvery(int32_t interval, int32_t num_layers) {
+  std::vector<bool> slides(num_layers);
+  for (int32_t i = 0; i < num_layers; ++i) slides[i] = (i + 1) % interval != 0;
+  return slides;
+}
+
 Status SetWindowOfAll(const ConfigFields& fields, int32_t window, ModelConfig& config) {
   return SetWindows(fields, window, std::vector<bool>(config.num_layers, window != 0), config);
 }

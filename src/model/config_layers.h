@@ -33,6 +33,8 @@ Status RefuseWindow(const ConfigFields& fields, const ModelConfig& config);
 // that `slides` names ([num_layers]).
 Status SetWindows(const ConfigFields& fields, int32_t window, const std::vector<bool>& slides,
                   ModelConfig& config);
+// For `slides`: of all layers but every `interval`th, which attends fully.
+std::vector<bool> SlidesButEvery(int32_t interval, int32_t num_layers);
 // The same where by default all layers slide if there is a window.
 Status SetWindowOfAll(const ConfigFields& fields, int32_t window, ModelConfig& config);
 // The same where by default the first max_window_layers layers attend fully.

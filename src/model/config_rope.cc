@@ -167,6 +167,32 @@ Status ReadOneRope(const ConfigFields& fields, ModelConfig& config) {
   return ReadQueryScale(inner, config, out);
 }
 
+Status ReadTwoRopes(const ConfigFields& fields, double full_theta, double sliding_theta,
+                    ModelConfig& config) {
+  ASSIGN_OR_RETURN(const RopeObject rope, FindRope(fields));
+  config.ropes = {RopeConfig{.theta = full_theta}, RopeConfig{.theta = sliding_theta}};
+  for (LayerSpec& layer : config.layers) layer.rope = layer.window > 0 ? 1 : 0;
+  if (rope.json == nullptr) return OkStatus();
+  if (rope.name == "rope_scaling") {
+    return ReadRopeScaling(fields, ConfigFields(*rope.json, rope.name + "."), config,
+                           config.ropes[0]);
+  }
+  for (const auto& [key, value] : rope.json->items()) {
+    const bool is_known = key == "full_attention" || key == "sliding_attention";
+    if (!is_known || (!value.is_null() && !value.is_object())) {
+      return fields.Unsupported(rope.name + "." + key, value,
+                                "an object each for full_attention and sliding_attention");
+    }
+    if (value.is_null()) continue;
+    RopeConfig& out = config.ropes[key == "full_attention" ? 0 : 1];
+    const ConfigFields inner(value, rope.name + "." + key + ".");
+    RETURN_IF_ERROR(ReadTheta("rope_theta", inner, out));
+    RETURN_IF_ERROR(ReadRotaryDim(fields, inner, config));
+    RETURN_IF_ERROR(ReadRopeScaling(fields, inner, config, out));
+  }
+  return OkStatus();
+}
+
 Status ReadRotaryDim(const ConfigFields& fields, const ConfigFields& rope, ModelConfig& config) {
   const ModelFamily& family = FamilyOf(config.architecture);
   double factor = family.rotary_factor;

@@ -24,6 +24,8 @@ enum class AttentionBias : uint8_t {
   kByConfig,  // q, k, v and o where attention_bias says so
   kQkv,       // q, k and v whatever the config says: HF has it in the class
   kAsLayers,  // as read_layers sets ModelConfig's, which is where HF's class has it otherwise
+  // q, k and v where attention_bias says so, or is absent.
+  kQkvUnlessOff,
 };
 
 // A rope_type of config.json.
@@ -153,6 +155,10 @@ extern const ModelFamily kPhi3Family;
 extern const ModelFamily kSmolLm3Family;
 extern const ModelFamily kGraniteFamily;
 extern const ModelFamily kOlmo2Family;
+extern const ModelFamily kOlmo3Family;
+extern const ModelFamily kExaone4Family;
+extern const ModelFamily kGlmFamily;
+extern const ModelFamily kGlm4Family;
 extern const ModelFamily kMinistral3Family;
 extern const ModelFamily kGpt2Family;
 extern const ModelFamily kGptNeoFamily;

@@ -61,8 +61,9 @@ TEST(WeightsBytesTest, AreWhatTheWeightsTake) {
   ThreadPool threads(2);
   Stream stream{Device{}, &threads};
   for (const char* model :
-       {"llama", "qwen2", "qwen3", "gemma", "gemma2", "gemma3", "granite", "olmo2", "phi3-longrope",
-        "smollm3", "ministral3", "gpt2", "gpt-neo", "gpt-neox", "phi", "starcoder2"}) {
+       {"llama",      "qwen2",         "qwen3",   "gemma",    "gemma2",  "gemma3",    "granite",
+        "olmo2",      "phi3-longrope", "smollm3", "olmo3",    "exaone4", "glm",       "glm4",
+        "ministral3", "gpt2",          "gpt-neo", "gpt-neox", "phi",     "starcoder2"}) {
     const ModelConfig config = *LoadModelConfig(SourcePath(std::string("tests/goldens/") + model));
     for (const DType dtype : {DType::kF32, DType::kBF16}) {
       const int64_t before = AllocatedBytes({});

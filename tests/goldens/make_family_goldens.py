@@ -40,6 +40,13 @@ FUSED = {
     "rank_pattern": {"qkv_proj": 6, "down_proj": 12},
     "alpha_pattern": {"qkv_proj": 5},
 }
+GLM = {
+    "r": 8,
+    "lora_alpha": 16,
+    "target_modules": ["q_proj", "k_proj", "v_proj", "o_proj", "gate_up_proj", "down_proj"],
+    "rank_pattern": {"gate_up_proj": 6, "v_proj": 4},
+    "alpha_pattern": {"gate_up_proj": 5},
+}
 GPT2 = {
     "vocab_size": 256,
     "n_embd": 32,
@@ -175,6 +182,73 @@ GOLDENS = {
         transformers.Olmo2Config,
         {"num_attention_heads": 4, "num_key_value_heads": 2},
         APART,
+    ),
+    # yarn stretches the angles of layers that attend fully alone.
+    "olmo3": (
+        transformers.Olmo3Config,
+        {
+            "num_attention_heads": 4,
+            "num_key_value_heads": 2,
+            "sliding_window": 8,
+            "layer_types": ["sliding_attention", "full_attention"],
+            "rope_parameters": {
+                "full_attention": {
+                    "rope_type": "yarn",
+                    "rope_theta": 20000.0,
+                    "factor": 4.0,
+                    "original_max_position_embeddings": 16,
+                    "beta_fast": 2.0,
+                    "beta_slow": 0.25,
+                },
+                "sliding_attention": {"rope_type": "default", "rope_theta": 20000.0},
+            },
+        },
+        APART,
+    ),
+    # Layers 0 and 2 slide and rotate, 1 does neither.
+    "exaone4": (
+        transformers.Exaone4Config,
+        {
+            "num_hidden_layers": 3,
+            "hidden_size": 32,
+            "intermediate_size": 80,
+            "num_attention_heads": 4,
+            "num_key_value_heads": 2,
+            "head_dim": 12,
+            "sliding_window": 8,
+            "sliding_window_pattern": 2,
+            "rope_parameters": {
+                "rope_type": "llama3",
+                "rope_theta": 10000.0,
+                "factor": 4.0,
+                "low_freq_factor": 1.0,
+                "high_freq_factor": 4.0,
+                "original_max_position_embeddings": 16,
+            },
+        },
+        APART,
+    ),
+    "glm": (
+        transformers.GlmConfig,
+        {"num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 32},
+        GLM,
+    ),
+    "glm4": (
+        transformers.Glm4Config,
+        {
+            "hidden_size": 32,
+            "intermediate_size": 80,
+            "num_attention_heads": 4,
+            "num_key_value_heads": 2,
+            "head_dim": 32,
+            "attention_bias": False,
+            "rope_parameters": {
+                "rope_type": "default",
+                "rope_theta": 10000.0,
+                "partial_rotary_factor": 0.75,
+            },
+        },
+        GLM | {"use_rslora": True},
     ),
     "gemma": (
         transformers.GemmaConfig,
