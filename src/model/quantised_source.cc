@@ -23,7 +23,7 @@ Result<std::unique_ptr<QuantisedSource>> QuantisedSource::Make(FileSource& files
 std::optional<std::string> QuantisedSource::ModuleWithCodes(const std::string& name) const {
   if (!name.ends_with(kWeightEnd)) return std::nullopt;
   const std::string of_family = name.substr(0, name.size() - kWeightEnd.size());
-  const std::string& mark = files_.StoredName(of_family + std::string(config_.format->mark));
+  const std::string mark = files_.StoredName(of_family + std::string(config_.format->mark));
   if (!files_.files().Contains(mark)) return std::nullopt;
   return mark.substr(0, mark.size() - config_.format->mark.size());
 }

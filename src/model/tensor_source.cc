@@ -50,7 +50,7 @@ bool AllFinite(const TensorView& tensor, Stream& stream) {
 
 Result<TensorView> FileSource::Get(const std::string& of_family,
                                    const std::vector<int64_t>& shape) {
-  const std::string& name = StoredName(of_family);
+  const std::string name = StoredName(of_family);
   ASSIGN_OR_RETURN(TensorView tensor, files_.Tensor(name));
   if (tensor.shape != shape) {
     return InvalidArgumentError("tensor " + name + " has shape " + SizesText(tensor.shape) +

@@ -60,7 +60,7 @@ class FileSource : public TensorSource {
 
   const SafetensorsSet& files() const { return files_; }
   // The name in the files of a tensor that the family calls `name`.
-  const std::string& StoredName(const std::string& name) const {
+  std::string StoredName(const std::string& name) const {
     const auto found = stored_.find(name);
     return found == stored_.end() ? name : found->second;
   }
