@@ -113,7 +113,7 @@ TEST(LoraWeightsTest, ModulesLeftAloneHaveRankZeroAndPointersHoldAfterAMove) {
   const LoraWeights weights = std::move(first);
   EXPECT_EQ(weights.matrix(1, LoraModule::kQ).a_rows[0], row);
   EXPECT_EQ(FloatAt(row, DType::kF32, 3), FloatAt(*file.Tensor(kQa), 3));
-  ASSERT_EQ(weights.matrices().size(), 21u);
+  ASSERT_EQ(weights.matrices().size(), 21u + kHeadBlocksMax);
   for (const LoraModule module : kAllLoraModules) {
     const bool adapted = module == LoraModule::kQ || module == LoraModule::kV;
     EXPECT_EQ(weights.matrix(2, module).rank, adapted ? 4 : 0);
@@ -121,7 +121,8 @@ TEST(LoraWeightsTest, ModulesLeftAloneHaveRankZeroAndPointersHoldAfterAMove) {
   // Rows of A and of B^T take whole units of 64 bytes (they have 21, and 10 or 30 floats). Then
   // come their pointers, then the table.
   const int64_t rows = 3 * 4 * (128 + 128 + 128 + 64);
-  EXPECT_EQ(weights.bytes(), rows + 3 * 2 * 2 * 4 * 8 + 21 * int64_t{sizeof(LoraMatrix)});
+  EXPECT_EQ(weights.bytes(),
+            rows + 3 * 2 * 2 * 4 * 8 + (21 + kHeadBlocksMax) * int64_t{sizeof(LoraMatrix)});
 }
 
 // Compares x + scale * B A x from the kernels with plain loops in double over the file's tensors.

@@ -22,10 +22,11 @@ using testing::LearnModel;
 using testing::ReadLora;
 using testing::SourcePath;
 
-std::vector<int32_t> RandomTokens(size_t n, uint64_t seed) {
+std::vector<int32_t> RandomTokens(size_t n, uint64_t seed, int32_t vocab_size = 256) {
   Random random(seed);
   std::vector<int32_t> tokens(n);
-  for (int32_t& token : tokens) token = static_cast<int32_t>(random.Below(256));
+  for (int32_t& token : tokens)
+    token = static_cast<int32_t>(random.Below(static_cast<uint64_t>(vocab_size)));
   return tokens;
 }
 
@@ -209,7 +210,9 @@ TEST(TrainerTest, ForwardIsTheServers) {
         ASSERT_TRUE(lora.Read(ReadLora(adapter, model.config, DType::kF32)).ok());
         store.Set(0, ReadLora(adapter, model.config, dtype).TakeRows());
       }
-      const std::vector<int32_t> first = RandomTokens(21, 1), second = RandomTokens(18, 2);
+      const int32_t vocab = model.config.vocab_size;
+      const std::vector<int32_t> first = RandomTokens(21, 1, vocab);
+      const std::vector<int32_t> second = RandomTokens(18, 2, vocab);
       const TrainingSequence sequences[] = {{first, -1}, {second, has_adapter ? 0 : -1}};
       const TrainingBatch batch(sequences, walker.page_tokens());
       walker.Add({.lora = &lora});
