@@ -45,8 +45,8 @@ std::string ClassOf(const Json& line) {
 Json ConfigOfClass(const std::string& name) {
   return {{"architectures", {name}},
           {"vocab_size", 1024},
-          {"hidden_size", 64},
-          {"n_embd", 64},
+          {"hidden_size", 128},
+          {"n_embd", 128},
           {"intermediate_size", 128},
           {"num_hidden_layers", kCensusLayers},
           {"num_layers", kCensusLayers},
@@ -54,6 +54,7 @@ Json ConfigOfClass(const std::string& name) {
           {"num_attention_heads", 4},
           {"num_heads", 4},
           {"n_head", 4},
+          {"attention_types", {{{"global", "local"}, kCensusLayers / 2}}},
           {"max_position_embeddings", 1024},
           {"n_positions", 1024}};
 }

@@ -31,8 +31,8 @@ Json SmallConfig(const ModelFamily& family) {
   return {{"architectures", {family.name}},
           {"model_type", family.model_type},
           {"vocab_size", 64},
-          {"hidden_size", 64},
-          {"n_embd", 64},
+          {"hidden_size", 128},
+          {"n_embd", 128},
           {"intermediate_size", 96},
           {"num_hidden_layers", 8},
           {"num_layers", 8},
@@ -40,6 +40,7 @@ Json SmallConfig(const ModelFamily& family) {
           {"num_attention_heads", 4},
           {"num_heads", 4},
           {"n_head", 4},
+          {"attention_types", {{{"global", "local"}, 4}}},
           {"max_position_embeddings", 128},
           {"n_positions", 128}};
 }
