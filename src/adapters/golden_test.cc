@@ -6,6 +6,7 @@
 #include <cmath>
 #include <optional>
 
+#include "adapters/adapter_test_util.h"
 #include "adapters/base_copies.h"
 #include "adapters/lora_weights.h"
 #include "adapters/peft_config.h"
@@ -238,6 +239,37 @@ INSTANTIATE_TEST_SUITE_P(Heads, HeadGoldenTest,
                            return std::string(std::get<0>(info.param)) + "_" +
                                   NameOf(std::get<1>(info.param));
                          });
+
+// Phi's head has a bias, which LoRA does not add again: twice the scale is twice the difference.
+TEST(HeadBiasTest, IsAddedOnce) {
+  const std::string dir = SourcePath("tests/goldens/phi");
+  TestDevice device(DeviceKind::kCpu);
+  Model model(dir, DType::kF32, device.stream(), 2);
+  ASSERT_TRUE(model.config.head_bias);
+  const std::vector<int32_t> tokens = {3, 1, 4, 1, 5};
+  for (const int slot : {0, 1}) {
+    const PeftConfig peft = testing::Peft(
+        R"("r": 2, "target_modules": ["lm_head"], "lora_alpha": )" + std::to_string(2 << slot));
+    const SafetensorsFile file = testing::FileOf(testing::LoraTestTensors(peft, model.config));
+    LoraWeights weights = *LoraWeights::Load(file, peft, model.config, DType::kF32);
+    model.loras.Set(slot, std::move(weights).TakeRows());
+  }
+  TestSession session(model.config, model.weights, device.stream());
+  session.ChangeHead();
+  const LoraTable lora = TableOf(model.loras);
+  const auto base = session.Step({{0, tokens, -1}}, lora);
+  const auto once = session.Step({{1, tokens, 0}}, lora);
+  const auto twice = session.Step({{2, tokens, 1}}, lora);
+  double largest = 0.0;
+  for (size_t row = 0; row < base.size(); ++row) {
+    for (size_t word = 0; word < base[row].size(); ++word) {
+      const double difference = double{once[row][word]} - double{base[row][word]};
+      EXPECT_NEAR(twice[row][word] - base[row][word], 2.0 * difference, 1e-4);
+      largest = std::max(largest, std::abs(difference));
+    }
+  }
+  EXPECT_GT(largest, 1e-2);
+}
 
 // An activated LoRA: rows before its invocation are the base's, and their keys and values too.
 TEST(ActivatedLoraTest, LogitsArePefts) {

@@ -3,11 +3,13 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstring>
 #include <string>
 #include <vector>
 
 #include "adapters/adapter_test_util.h"
 #include "adapters/lora_weights.h"
+#include "adapters/merged_file.h"
 
 namespace graft {
 namespace older_names_test {
@@ -85,6 +87,26 @@ TEST(OlderNamesTest, StacksAreTakenApart) {
                 tensor + 4000.0f);
       EXPECT_EQ(at(static_cast<LoraModule>(5)).rank, 0);
     }
+  }
+}
+
+// Rows of Wqkv's B belong to weights that the base has apart.
+TEST(OlderNamesTest, StacksAreMergedApart) {
+  const ModelConfig model = PhiModel();
+  const SafetensorsFile file = FileOf(OlderTensors("transformer.h.", 0));
+  const SafetensorsSet base = *SafetensorsSet::Open(SourcePath("tests/goldens/phi"));
+  const Result<AddedToWeights> added = MatchAddedWeights(file, Peft(kOlderTargets), model, base);
+  ASSERT_TRUE(added.ok()) << added.status().ToString();
+  float first = 0.0f;  // row of Wqkv's B
+  for (const LoraModule module : {LoraModule::kQ, LoraModule::kK, LoraModule::kV}) {
+    const std::vector<AddedRows>& rows = added->at(LoraModulePath(model, 0, module) + ".weight");
+    ASSERT_EQ(rows.size(), 1u);
+    EXPECT_EQ(rows[0].row, 0);
+    EXPECT_EQ(rows[0].b.shape[0], ShapeOfLoraModule(model, module).out);
+    float value = 0.0f;
+    std::memcpy(&value, rows[0].b.data, sizeof(value));
+    EXPECT_EQ(value, 1000.0f + 2.0f * first);
+    first += static_cast<float>(rows[0].b.shape[0]);
   }
 }
 
