@@ -7,7 +7,7 @@
 # PARTS picks some: PARTS="tests sanitizer ops step serve". Many adapters: bench/adapters.sh.
 set -uo pipefail
 cd "$(dirname "$0")/.." || exit
-ops=(gemm attention sampling lora rms_norm rope_kv_write gated_activation scaled_add soft_cap small_copy embedding rope kv_write
+ops=(gemm attention sampling lora rms_norm layer_norm activate rope_kv_write gated_activation scaled_add soft_cap small_copy embedding rope kv_write
   host_exchange)
 tests=(tensor_test kernels_test training_kernels_test model_test adapters_test executor_test cpu_assist_test bench_ops_test)
 op_benches=(gated_activation_cuda_bench gemm_cuda_bench lora_cuda_bench attention_cuda_bench)

@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "model/family.h"
+#include "model/tensor_names.h"
 #include "model/tensor_rows.h"
 
 namespace graft {
@@ -84,13 +85,14 @@ Status CheckBaseCopies(const SafetensorsFile& file, const std::vector<std::strin
   if (base_folder.empty()) return cannot_tell("the base's weights are not at hand");
   const Result<SafetensorsSet> base = SafetensorsSet::Open(base_folder);
   if (!base.ok()) return cannot_tell(base.status().message());
+  const TensorNames names(model, [&base](const std::string& name) { return base->Contains(name); });
   for (const std::string& name : copies) {
-    std::string base_name = NameInBase(name, model);
+    std::string base_name = names.Of(NameInBase(name, model));
     // A tied head is the embedding.
     if (model.tied_embeddings && !base->Contains(base_name)) {
       const ModulePaths& paths = FamilyOf(model.architecture).paths;
-      const std::string head = std::string(paths.head) + ".weight";
-      base_name = base_name == head ? std::string(paths.embedding) + ".weight" : head;
+      const std::string head = names.WeightOf(paths.head);
+      base_name = base_name == head ? names.WeightOf(paths.embedding) : head;
     }
     ASSIGN_OR_RETURN(const TensorView copy, file.Tensor(name));
     const Result<TensorView> whole = base->Tensor(base_name);

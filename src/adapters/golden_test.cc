@@ -6,6 +6,7 @@
 #include <cmath>
 #include <optional>
 
+#include "adapters/adapter_test_util.h"
 #include "adapters/base_copies.h"
 #include "adapters/lora_weights.h"
 #include "adapters/peft_config.h"
@@ -157,6 +158,33 @@ TEST_P(GoldenTest, LogitsOfBaseAndAdapter) {
   }
 }
 
+// The same in one step: rows of the base before and behind the adapter's.
+TEST_P(GoldenTest, BaseAndAdapterInOneBatch) {
+  const auto& [name, arithmetic] = GetParam();
+  TestDevice device(arithmetic.device);
+  if (!device.exists()) GTEST_SKIP() << "this machine shows no GPU";
+  const DType dtype = arithmetic.dtype;
+  const std::string dir = SourcePath(std::string("tests/goldens/") + name);
+  Model model(dir, dtype, device.stream(), 1);
+  model.loras.Set(0, LoadAdapter(dir + "/adapter", model.config, dtype).TakeRows());
+  const SafetensorsFile golden = *SafetensorsFile::Open(dir + "/golden.safetensors");
+  const std::vector<int32_t> tokens = Values<int32_t>(golden, "input_ids");
+  TestSession session(model.config, model.weights, device.stream(), 16, 128);
+  const auto rows =
+      session.Step({{0, tokens, -1}, {1, tokens, 0}, {2, tokens, -1}}, TableOf(model.loras));
+  const auto of = [&](int64_t sequence) {
+    const auto begin = rows.begin() + sequence * static_cast<int64_t>(tokens.size());
+    return std::vector(begin, begin + static_cast<int64_t>(tokens.size()));
+  };
+  const double error_max = arithmetic.logprob_error_max;
+  for (const int64_t sequence : {0, 1, 2}) {
+    const char* const expected = sequence == 1 ? "logits_adapter" : "logits_base";
+    Differences differences = Compare(of(sequence), Values<float>(golden, expected));
+    EXPECT_LT(differences.Quantile(1.0), dtype == DType::kF32 ? error_max : 3.0 * error_max);
+    EXPECT_LT(differences.Rms(), error_max / 3.0) << expected;
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(
     Architectures, GoldenTest,
     ::testing::Combine(::testing::Values("llama", "llama-linear-rope", "llama3-rope",
@@ -164,7 +192,9 @@ INSTANTIATE_TEST_SUITE_P(
                                          "gemma2", "gemma3", "granite", "olmo2", "phi3-longrope",
                                          "phi3-partial-rotary", "smollm3", "gemma3-wrapper",
                                          "mistral3", "ministral3", "qwen2-vl", "qwen25-vl",
-                                         "qwen3-vl", "llava", "llava-next", "idefics3", "smolvlm"),
+                                         "qwen3-vl", "llava", "llava-next", "idefics3", "smolvlm",
+                                         "gpt2", "gpt-neo", "gpt-neox", "gpt-neox-serial", "phi",
+                                         "starcoder2", "olmo3", "exaone4", "glm", "glm4"),
                        ::testing::ValuesIn(kArithmetics)),
     [](const auto& info) {
       std::string name = std::get<0>(info.param);
@@ -209,6 +239,37 @@ INSTANTIATE_TEST_SUITE_P(Heads, HeadGoldenTest,
                            return std::string(std::get<0>(info.param)) + "_" +
                                   NameOf(std::get<1>(info.param));
                          });
+
+// Phi's head has a bias, which LoRA does not add again: twice the scale is twice the difference.
+TEST(HeadBiasTest, IsAddedOnce) {
+  const std::string dir = SourcePath("tests/goldens/phi");
+  TestDevice device(DeviceKind::kCpu);
+  Model model(dir, DType::kF32, device.stream(), 2);
+  ASSERT_TRUE(model.config.head_bias);
+  const std::vector<int32_t> tokens = {3, 1, 4, 1, 5};
+  for (const int slot : {0, 1}) {
+    const PeftConfig peft = testing::Peft(
+        R"("r": 2, "target_modules": ["lm_head"], "lora_alpha": )" + std::to_string(2 << slot));
+    const SafetensorsFile file = testing::FileOf(testing::LoraTestTensors(peft, model.config));
+    LoraWeights weights = *LoraWeights::Load(file, peft, model.config, DType::kF32);
+    model.loras.Set(slot, std::move(weights).TakeRows());
+  }
+  TestSession session(model.config, model.weights, device.stream());
+  session.ChangeHead();
+  const LoraTable lora = TableOf(model.loras);
+  const auto base = session.Step({{0, tokens, -1}}, lora);
+  const auto once = session.Step({{1, tokens, 0}}, lora);
+  const auto twice = session.Step({{2, tokens, 1}}, lora);
+  double largest = 0.0;
+  for (size_t row = 0; row < base.size(); ++row) {
+    for (size_t word = 0; word < base[row].size(); ++word) {
+      const double difference = double{once[row][word]} - double{base[row][word]};
+      EXPECT_NEAR(twice[row][word] - base[row][word], 2.0 * difference, 1e-4);
+      largest = std::max(largest, std::abs(difference));
+    }
+  }
+  EXPECT_GT(largest, 1e-2);
+}
 
 // An activated LoRA: rows before its invocation are the base's, and their keys and values too.
 TEST(ActivatedLoraTest, LogitsArePefts) {

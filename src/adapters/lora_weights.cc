@@ -5,7 +5,9 @@
 #include <utility>
 
 #include "adapters/lora_packing.h"
+#include "adapters/older_names.h"
 #include "base/check.h"
+#include "model/family.h"
 #include "model/tensor_rows.h"
 #include "model/wrapper.h"
 #include "step/adapter_rows.h"
@@ -40,10 +42,12 @@ std::string ForeignReason(const ModelConfig& model, std::string_view name) {
            ", whose text alone is served; --text-only leaves such tensors out";
   }
   if (has("lora_magnitude_vector")) return "is a magnitude of DoRA, which is not applied";
-  if (has("embed_tokens") || has("lora_embedding_")) {
+  const ModulePaths& paths = FamilyOf(model.architecture).paths;
+  if (has(paths.embedding) || has("lora_embedding_") ||
+      (!paths.positions.empty() && has(paths.positions))) {
     return "belongs to the embedding, which adapters cannot change here";
   }
-  if (has("lm_head")) {
+  if (has(paths.head)) {
     return "belongs to the head, of which lora_A and lora_B alone are applied";
   }
   if (has("modules_to_save")) return "is a whole module (modules_to_save), which is not applied";
@@ -53,8 +57,11 @@ std::string ForeignReason(const ModelConfig& model, std::string_view name) {
 }
 
 struct TensorAddress {
-  LoraModuleAddress module;
+  int32_t layer;
+  LoraModule first;
+  int num_modules;  // B has rows of so many, the first and those behind it
   LoraSide side;
+  bool is_head = false;  // see LoraModuleAddress
 };
 
 std::optional<TensorAddress> ParseTensorName(const ModelConfig& model, std::string_view name) {
@@ -63,8 +70,15 @@ std::optional<TensorAddress> ParseTensorName(const ModelConfig& model, std::stri
   for (const Ending& ending : kEndings) {
     if (!name.ends_with(ending.text)) continue;
     const std::string_view path = name.substr(0, name.size() - ending.text.size());
-    const std::optional<LoraModuleAddress> module = ParseLoraModulePath(model, path);
-    if (module.has_value()) return TensorAddress{*module, ending.side};
+    if (const std::optional<LoraModuleAddress> module = ParseLoraModulePath(model, path)) {
+      const int num_modules =
+          module->is_head ? 1 : StoredProjectionOf(model, module->module).num_modules;
+      return TensorAddress{module->layer, module->module, num_modules, ending.side,
+                           module->is_head};
+    }
+    if (const std::optional<OlderPath> older = ParseOlderPath(model, path)) {
+      return TensorAddress{older->layer, older->first, older->num_modules, ending.side};
+    }
   }
   return std::nullopt;
 }
@@ -72,10 +86,15 @@ std::optional<TensorAddress> ParseTensorName(const ModelConfig& model, std::stri
 // What PEFT would call a tensor that another tool has named: compiled models, parts of models that
 // see, and trainers that save without PEFT put other words in front. "" if it is no such tensor.
 std::string PeftNameOf(const ModelConfig& model, std::string_view name) {
-  const size_t layers = name.find("layers.");
   const bool is_ours = !name.starts_with(kPrefix) || !IsOfTower(name.substr(kPrefix.size()));
-  if (layers == name.npos || !is_ours) return "";
-  std::string renamed = std::string(kPrefix) + "model." + std::string(name.substr(layers));
+  if (!is_ours) return "";
+  const std::string_view path = FamilyOf(model.architecture).paths.layers;
+  const std::string_view list = path.substr(path.find('.') + 1);  // "layers.", "h."
+  size_t layers = name.starts_with(list) ? 0 : name.find("." + std::string(list));
+  if (layers == name.npos) return "";
+  if (layers > 0) ++layers;
+  std::string renamed =
+      std::string(kPrefix) + std::string(path) + std::string(name.substr(layers + list.size()));
   constexpr std::string_view kCompiled = "_orig_mod.";
   for (size_t at = 0; (at = renamed.find(kCompiled)) != renamed.npos;) {
     renamed.erase(at, kCompiled.size());
@@ -91,13 +110,20 @@ std::string ReasonAgainst(const ModelConfig& model, std::string_view name) {
          "\", and the other tensors likewise";
 }
 
+// A tensor of the file.
+struct NamedTensor {
+  std::string name;
+  LoraModule first = LoraModule::kQ;  // as TensorAddress's
+  int num_modules = 0;
+};
+
 // The names of the file's tensors by module, as far as they belong to the adapter.
 class TensorIndex {
  public:
   TensorIndex(std::span<const LoraTarget> targets, const ModelConfig& model)
       : model_(model),
         is_target_(static_cast<size_t>(model.num_lora_matrices())),
-        names_(is_target_.size()) {
+        tensors_(is_target_.size()) {
     for (const LoraTarget& target : targets) is_target_[At(target.layer, target.module)] = true;
   }
 
@@ -107,30 +133,26 @@ class TensorIndex {
     if (!address.has_value()) {
       return UnimplementedError("tensor \"" + name + "\" " + ReasonAgainst(model_, name));
     }
-    const auto [layer, module, is_head] = address->module;
-    if (layer >= model_.num_layers && !is_head) {
+    const auto& [layer, first, num_modules, side, is_head] = *address;
+    if (is_head) return AddTo(first, name, *address);
+    if (layer >= model_.num_layers) {
       return InvalidArgumentError("tensor \"" + name + "\" is of layer " + std::to_string(layer) +
                                   ", but this model has " + std::to_string(model_.num_layers) +
                                   " layers: the adapter was made for another base");
     }
-    if (!is_target_[At(layer, module)]) {
-      return InvalidArgumentError("tensor \"" + name + "\" is of " +
-                                  LoraModulePath(model_, layer, module) +
-                                  ", which adapter_config.json does not target");
+    // Older names may stack what the checkpoint has apart.
+    const int step = StoredProjectionOf(model_, first).num_modules;
+    for (int i = 0; i < num_modules; i += step) {
+      const auto module = static_cast<LoraModule>(static_cast<int>(first) + i);
+      RETURN_IF_ERROR(AddTo(module, name, *address));
     }
-    std::string& slot = names_[At(layer, module)][static_cast<size_t>(address->side)];
-    if (!slot.empty()) {
-      return InvalidArgumentError("tensors \"" + slot + "\" and \"" + name +
-                                  "\" are the same matrix twice");
-    }
-    slot = name;
     return OkStatus();
   }
 
-  Result<std::string> Find(const LoraTarget& target, LoraSide side) const {
+  Result<NamedTensor> Find(const LoraTarget& target, LoraSide side) const {
     const LoraModule first = OwnerOfA(model_, target.layer, target.module);
-    const std::string& name = names_[At(target.layer, first)][static_cast<size_t>(side)];
-    if (!name.empty()) return name;
+    const NamedTensor& tensor = tensors_[At(target.layer, first)][static_cast<size_t>(side)];
+    if (!tensor.name.empty()) return tensor;
     return InvalidArgumentError("tensor \"" +
                                 LoraTensorName(model_, target.layer, target.module, side) +
                                 "\" is missing: adapter_config.json targets " +
@@ -138,18 +160,45 @@ class TensorIndex {
   }
 
  private:
+  Status AddTo(LoraModule module, const std::string& name, const TensorAddress& address) {
+    if (!is_target_[At(address.layer, module)]) {
+      return InvalidArgumentError("tensor \"" + name + "\" is of " +
+                                  LoraModulePath(model_, address.layer, module) +
+                                  ", which adapter_config.json does not target");
+    }
+    NamedTensor& slot = tensors_[At(address.layer, module)][static_cast<size_t>(address.side)];
+    if (!slot.name.empty()) {
+      return InvalidArgumentError("tensors \"" + slot.name + "\" and \"" + name +
+                                  "\" are the same matrix twice");
+    }
+    slot = {name, address.first, address.num_modules};
+    return OkStatus();
+  }
   size_t At(int32_t layer, LoraModule module) const {
     return static_cast<size_t>(model_.lora_matrix(layer, module));
   }
   const ModelConfig& model_;
   std::vector<bool> is_target_;
-  std::vector<std::array<std::string, 2>> names_;
+  std::vector<std::array<NamedTensor, 2>> tensors_;
 };
 
-Status CheckShape(const std::string& name, const std::vector<int64_t>& shape,
+// The shape of all modules together that share the tensor.
+LoraModuleShape ShapeOf(const NamedTensor& tensor, const ModelConfig& model) {
+  LoraModuleShape shape = {ShapeOfLoraModule(model, tensor.first).in, 0};
+  for (int i = 0; i < tensor.num_modules; ++i) {
+    const auto module = static_cast<LoraModule>(static_cast<int>(tensor.first) + i);
+    shape.out += ShapeOfLoraModule(model, module).out;
+  }
+  return shape;
+}
+
+Status CheckShape(const NamedTensor& tensor, const std::vector<int64_t>& shape,
                   const LoraTarget& target, LoraSide side, const PeftConfig& peft,
                   const ModelConfig& model) {
-  const LoraModuleShape module = ShapeOfStoredWeight(model, target.layer, target.module);
+  const std::string& name = tensor.name;
+  const LoraModuleShape module = model.is_head(target.layer)
+                                     ? ShapeOfStoredWeight(model, target.layer, target.module)
+                                     : ShapeOf(tensor, model);
   const bool is_a = side == LoraSide::kA;
   const std::vector<int64_t> wanted = is_a ? std::vector<int64_t>{target.rank, module.in}
                                            : std::vector<int64_t>{module.out, target.rank};
@@ -172,12 +221,44 @@ Status CheckShape(const std::string& name, const std::vector<int64_t>& shape,
   return InvalidArgumentError(message);
 }
 
-// Keeps only the module's rows of the projection's B.
-void TakeSlice(const LoraTarget& target, const ModelConfig& model, LoraTensors& tensors) {
-  tensors.b_row = RowInStoredWeight(model, target.layer, target.module);
-  tensors.b.shape[0] = ShapeOfLoraMatrix(model, target.layer, target.module).out;
-  tensors.b.data = static_cast<const char*>(tensors.b.data) +
-                   tensors.b_row * target.rank * DTypeBytes(tensors.b.dtype);
+// Where a target's rows lie in B: a module's, or those of a block of the head.
+std::vector<IndexRange> RowsOfB(const NamedTensor& tensor, const LoraTarget& target,
+                                const ModelConfig& model) {
+  const LoraModule module = target.module;
+  const int64_t out = ShapeOfLoraMatrix(model, target.layer, module).out;
+  if (model.is_head(target.layer)) {
+    const int64_t begin = RowInStoredWeight(model, target.layer, module);
+    return {{begin, begin + out}};
+  }
+  if (tensor.num_modules == StoredProjectionOf(model, module).num_modules) {
+    return StoredRowsOf(model, module, {0, out});
+  }
+  int64_t begin = 0;
+  for (int m = static_cast<int>(tensor.first); m < static_cast<int>(module); ++m) {
+    begin += ShapeOfLoraModule(model, static_cast<LoraModule>(m)).out;
+  }
+  return {{begin, begin + out}};
+}
+
+// Keeps only the target's rows of B.
+void TakeSlice(const NamedTensor& tensor, const LoraTarget& target, const ModelConfig& model,
+               LoraTensors& tensors) {
+  const std::vector<IndexRange> stored = RowsOfB(tensor, target, model);
+  const int64_t out = ShapeOfLoraMatrix(model, target.layer, target.module).out;
+  const int64_t row_bytes = target.rank * DTypeBytes(tensors.b.dtype);
+  const auto* const from = static_cast<const char*>(tensors.b.data);
+  tensors.b_row = stored.front().begin;
+  tensors.b.shape[0] = out;
+  tensors.b.data = from + tensors.b_row * row_bytes;
+  if (stored.size() == 1) return;
+  tensors.b_rows = Buffer(out * row_bytes);
+  char* to = tensors.b_rows.as<char>();
+  for (const IndexRange& rows : stored) {
+    const int64_t bytes = rows.size() * row_bytes;
+    std::memcpy(to, from + rows.begin * row_bytes, static_cast<size_t>(bytes));
+    to += bytes;
+  }
+  tensors.b.data = tensors.b_rows.data();
 }
 
 }  // namespace
@@ -225,13 +306,15 @@ Result<std::vector<LoraTensors>> MatchLoraTensors(const SafetensorsFile& file,
   matched.reserve(targets.size());
   for (const LoraTarget& target : targets) {
     LoraTensors tensors;
+    NamedTensor of_b;
     for (const LoraSide side : {LoraSide::kA, LoraSide::kB}) {
-      ASSIGN_OR_RETURN(const std::string name, index.Find(target, side));
-      ASSIGN_OR_RETURN(TensorView tensor, file.Tensor(name));
-      RETURN_IF_ERROR(CheckShape(name, tensor.shape, target, side, peft, model));
+      ASSIGN_OR_RETURN(const NamedTensor named, index.Find(target, side));
+      ASSIGN_OR_RETURN(TensorView tensor, file.Tensor(named.name));
+      RETURN_IF_ERROR(CheckShape(named, tensor.shape, target, side, peft, model));
       (side == LoraSide::kA ? tensors.a : tensors.b) = std::move(tensor);
+      of_b = named;
     }
-    TakeSlice(target, model, tensors);
+    TakeSlice(of_b, target, model, tensors);
     matched.push_back(std::move(tensors));
   }
   return matched;

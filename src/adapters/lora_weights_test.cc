@@ -113,7 +113,7 @@ TEST(LoraWeightsTest, ModulesLeftAloneHaveRankZeroAndPointersHoldAfterAMove) {
   const LoraWeights weights = std::move(first);
   EXPECT_EQ(weights.matrix(1, LoraModule::kQ).a_rows[0], row);
   EXPECT_EQ(FloatAt(row, DType::kF32, 3), FloatAt(*file.Tensor(kQa), 3));
-  ASSERT_EQ(weights.matrices().size(), size_t{21 + kHeadBlocksMax});
+  ASSERT_EQ(weights.matrices().size(), 21u + kHeadBlocksMax);
   for (const LoraModule module : kAllLoraModules) {
     const bool adapted = module == LoraModule::kQ || module == LoraModule::kV;
     EXPECT_EQ(weights.matrix(2, module).rank, adapted ? 4 : 0);
@@ -495,6 +495,32 @@ TEST(LoraWeightsTest, FusedProjectionsAreSliced) {
   // + 192, down 192 + 128.
   EXPECT_EQ(weights->buffer().bytes(), 3 * 3 * (384 + 512 + 320));
   EXPECT_TRUE(SelfTestLora(file, peft, model, *weights).ok());
+}
+
+// GPT-NeoX: B's rows are q, k and v of one head after the other, and modules share A.
+TEST(LoraWeightsTest, RowsThatLieHeadByHeadAreGathered) {
+  const ModelConfig model = *LoadModelConfig(SourcePath("tests/goldens/gpt-neox"));
+  const PeftConfig peft = Peft(R"("r": 3, "target_modules": ["query_key_value"])");
+  const std::vector<TestTensor> tensors = LoraTestTensors(peft, model);
+  const SafetensorsFile file = FileOf(tensors);
+  const Result<LoraWeights> weights = LoraWeights::Load(file, peft, model, DType::kF32);
+  ASSERT_TRUE(weights.ok()) << weights.status().ToString();
+  const TensorView b =
+      *file.Tensor("base_model.model.gpt_neox.layers.1.attention.query_key_value.lora_B.weight");
+  ASSERT_EQ(b.shape, (std::vector<int64_t>{96, 3}));
+  for (int module = 0; module < 3; ++module) {
+    const LoraMatrix& matrix = weights->matrix(1, static_cast<LoraModule>(module));
+    EXPECT_EQ(matrix.a_rows, weights->matrix(1, LoraModule::kQ).a_rows);
+    for (int64_t head = 0; head < 2; ++head) {
+      for (int64_t i = 0; i < 16; ++i) {
+        const int64_t row = (head * 3 + module) * 16 + i;
+        for (int64_t j = 0; j < 3; ++j) {
+          ASSERT_EQ(FloatAt(matrix.b_rows[j], DType::kF32, head * 16 + i), FloatAt(b, row * 3 + j));
+        }
+      }
+    }
+  }
+  EXPECT_EQ(SelfTestLora(file, peft, model, *weights).message(), "");
 }
 
 TEST(LoraWeightsTest, FusedProjectionsAreRefusedByTheirNames) {

@@ -115,6 +115,16 @@ Status CheckWeight(const SafetensorsSet& base, const std::string& name,
                               ", config.json asks for " + SizesText(wanted));
 }
 
+// Rows of a weight must be outputs of one module after the other.
+Status CheckMerges(const ModelConfig& model) {
+  const bool by_heads = std::ranges::any_of(StoredProjections(model), &StoredProjection::by_heads);
+  if (!by_heads && !FamilyOf(model.architecture).transposes_weights) return OkStatus();
+  return UnimplementedError(
+      "adapters are not merged into files of " + std::string(ArchitectureName(model.architecture)) +
+      ", which store projections transposed, or head by head; serve them with "
+      "graft serve --adapters");
+}
+
 Status WriteMerged(const std::string& name, const TensorView& weight,
                    const std::vector<AddedRows>& added, ThreadPool& threads, NewFile& to) {
   const MergedWeight merged(weight, added);
@@ -145,15 +155,10 @@ Status CheckNotCut(const SafetensorsFile& file) {
 
 Result<AddedToWeights> MatchAddedWeights(const SafetensorsFile& file, const PeftConfig& peft,
                                          const ModelConfig& model, const SafetensorsSet& base) {
+  RETURN_IF_ERROR(CheckMerges(model));
   ASSIGN_OR_RETURN(const std::vector<LoraTarget> targets, LoraTargetsOf(file, peft, model));
   ASSIGN_OR_RETURN(const std::vector<LoraTensors> tensors,
                    MatchLoraTensors(file, targets, peft, model));
-  if (FamilyOf(model.architecture).transposes_weights) {
-    return UnimplementedError(
-        "weights that are stored [in, out], as those of " +
-        std::string(ArchitectureName(model.architecture)) +
-        " are, are not merged; serve the adapter with graft serve --adapters");
-  }
   std::map<std::string, std::string> stored;
   if (model.wrapper != nullptr) {
     ASSIGN_OR_RETURN(stored, StoredTextNames(base.Names()));
@@ -174,7 +179,8 @@ Result<AddedToWeights> MatchAddedWeights(const SafetensorsFile& file, const Peft
       RETURN_IF_ERROR(
           CheckWeight(base, name, ShapeOfStoredWeight(model, target.layer, target.module)));
     }
-    rows.push_back({tensors[i].b_row, tensors[i].a, tensors[i].b, target.scale});
+    rows.push_back({RowInStoredWeight(model, target.layer, target.module), tensors[i].a,
+                    tensors[i].b, target.scale});
   }
   return added;
 }

@@ -31,7 +31,8 @@ struct AddedRows {
 using AddedToWeights = std::map<std::string, std::vector<AddedRows>, std::less<>>;
 
 // What the adapter in `file` adds; views into it. Errors are MatchLoraTensors', or name the weight
-// that `base` lacks or has in another shape or in a dtype that is not summed here.
+// that `base` lacks or has in another shape or in a dtype that is not summed here. kUnimplemented
+// names a family that stores weights transposed, or their rows head by head.
 Result<AddedToWeights> MatchAddedWeights(const SafetensorsFile& file, const PeftConfig& peft,
                                          const ModelConfig& model, const SafetensorsSet& base);
 

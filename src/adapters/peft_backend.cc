@@ -427,7 +427,7 @@ void TellModules(const LoraWeights& weights, const ModelConfig& config, OrderedJ
   }
   (*json)["modules"] = OrderedJson::object();
   for (const auto& [module, facts] : modules) {
-    (*json)["modules"][std::string(StoredProjectionOf(config, module).name)] = {
+    (*json)["modules"][NameOfStored(config, StoredProjectionOf(config, module))] = {
         {"ranks", facts.ranks}, {"scales", facts.scales}, {"layers", facts.num_layers}};
   }
   if (head.is_null()) return;

@@ -41,8 +41,8 @@ struct PeftConfig {
   int32_t rank = 0;    // [1, kLoraRankMax]
   double alpha = 0.0;  // finite; any sign, as PEFT
   bool rank_stabilized = false;
-  // Says that the base's weights are [in, out]. PEFT goes by the base's layers, whatever is said
-  // here.
+  // Says that the base's weights are [in, out], as GPT-2's are. PEFT goes by the base's layers,
+  // whatever is said here; A and B are the same either way.
   bool fan_in_fan_out = false;
   // In the file's order: the first key that matches wins.
   std::vector<std::pair<std::string, int32_t>> rank_pattern;

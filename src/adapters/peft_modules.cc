@@ -1,13 +1,13 @@
 #include "adapters/peft_modules.h"
 
 #include <algorithm>
-#include <array>
 #include <charconv>
 #include <cmath>
 #include <optional>
 #include <string>
 #include <string_view>
 
+#include "adapters/older_names.h"
 #include "base/strings.h"
 #include "model/family.h"
 #include "model/python_regex.h"
@@ -16,9 +16,12 @@ namespace graft {
 namespace {
 
 // PEFT would adapt these, too; a batch of adapters that share one embedding cannot.
-std::array<std::string, 1> UnservedModules(const ModelConfig& model, std::string_view text_prefix) {
+std::vector<std::string> UnservedModules(const ModelConfig& model, std::string_view text_prefix) {
   if (model.wrapper != nullptr) return {std::string(text_prefix) + "embed_tokens"};
-  return {std::string(FamilyOf(model.architecture).paths.embedding)};
+  const ModulePaths& paths = FamilyOf(model.architecture).paths;
+  std::vector<std::string> unserved = {std::string(paths.embedding)};
+  if (!paths.positions.empty()) unserved.emplace_back(paths.positions);
+  return unserved;
 }
 
 // A hostile config's matches together cost about this many steps (well under a second), or the
@@ -72,7 +75,9 @@ class ModuleSet {
                                   std::string(ClassNameOf(model)));
     }
     ModuleSet set;
-    set.names_ = {"q_proj", "v_proj"};
+    for (const std::string_view name : FamilyOf(model.architecture).peft_default) {
+      set.names_.emplace_back(name);
+    }
     return set;
   }
 
@@ -233,7 +238,7 @@ std::string ProjectionNames(const ModelConfig& model) {
   const std::span<const StoredProjection> all = StoredProjections(model);
   for (const StoredProjection& projection : all) {
     if (!names.empty()) names += &projection == &all.back() ? " and " : ", ";
-    names += projection.name;
+    names += NameOfStored(model, projection);
   }
   return names;
 }
@@ -404,6 +409,9 @@ Result<std::vector<LoraTarget>> ResolveLoraTargets(const PeftConfig& config,
                                                    std::string_view text_prefix) {
   CHECK_GT(model.num_layers, 0);
   if (text_prefix.empty()) text_prefix = ModulePrefixOf(model);
+  if (const std::optional<PeftConfig> today = WithoutOlderNames(config, model)) {
+    return ResolveLoraTargets(*today, model, text_prefix);
+  }
   if (const auto* const names = std::get_if<ModuleNames>(&config.target_modules)) {
     RETURN_IF_ERROR(CheckNames(config, *names, model, text_prefix));
   }

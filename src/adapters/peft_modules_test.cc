@@ -443,16 +443,34 @@ TEST(PeftModulesTest, DefaultsAreThoseThatPeftHas) {
   for (const ModelFamily* family : ModelFamilies()) {
     ModelConfig model = ModelOf(1);
     model.architecture = family->architecture;
+    model.lora_targets = family->lora_targets;
     const auto targets = ResolveLoraTargets(Peft(R"("target_modules": null)"), model);
     EXPECT_EQ(targets.ok(), family->has_peft_default) << family->name;
     if (targets.ok()) {
-      EXPECT_EQ(targets->size(), 2u) << family->name;
+      const std::map<Architecture, size_t> others = {{Architecture::kGpt2, 3},  // q, k, v
+                                                     {Architecture::kGptNeoX, 3},
+                                                     {Architecture::kPhi, 4}};
+      const auto other = others.find(family->architecture);
+      EXPECT_EQ(targets->size(), other == others.end() ? 2 : other->second) << family->name;
     }
   }
   ModelConfig granite = ModelOf(1);
   granite.architecture = Architecture::kGranite;
   EXPECT_THAT(Refusal(R"("target_modules": null)", granite),
               AllOf(HasSubstr("PEFT has no default"), HasSubstr("GraniteForCausalLM")));
+}
+
+// GPT-2's weights are [in, out], as PEFT says of its adapters: A and B are the same either way.
+TEST(PeftModulesTest, TransposedBases) {
+  ModelConfig gpt2 = *LoadModelConfig(SourcePath("tests/goldens/gpt2"));
+  constexpr char kConv1d[] = R"("fan_in_fan_out": true, "target_modules": ["c_proj", "c_attn"])";
+  EXPECT_EQ(Refusal(kConv1d, gpt2), "accepted");
+  // q, k, v, o and down of three layers.
+  EXPECT_EQ(ResolveLoraTargets(Peft(kConv1d), gpt2)->size(), 15u);
+  EXPECT_EQ(ResolveLoraTargets(Peft(R"("target_modules": ["attn.c_proj"])"), gpt2)->size(), 3u);
+  EXPECT_EQ(ResolveLoraTargets(Peft(R"("target_modules": null)"), gpt2)->size(), 9u);
+  EXPECT_THAT(Refusal(R"("target_modules": ["wte"])", gpt2), HasSubstr("UNIMPLEMENTED"));
+  EXPECT_THAT(Refusal(R"("target_modules": ["wpe"])", gpt2), HasSubstr("UNIMPLEMENTED"));
 }
 
 // The goldens' adapters all use these patterns; two of them are rank-stabilized.

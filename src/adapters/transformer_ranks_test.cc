@@ -76,20 +76,31 @@ TEST_P(GoldenRanksTest, LogitsOfBaseAndAdapter) {
       error_max);
 }
 
+std::string NameOf(const ::testing::TestParamInfo<GoldenRanksTest::ParamType>& info) {
+  std::string name = std::get<0>(info.param);
+  std::replace(name.begin(), name.end(), '-', '_');
+  return name + "_" + std::to_string(std::get<1>(info.param)) + "_ranks_" +
+         std::string(DTypeName(std::get<2>(info.param)));
+}
+
 INSTANTIATE_TEST_SUITE_P(
     Architectures, GoldenRanksTest,
     ::testing::Combine(::testing::Values("llama", "llama3-rope", "mistral-window", "qwen2", "qwen3",
                                          "gemma", "gemma2", "gemma3", "granite", "phi3-longrope",
                                          "smollm3", "gemma3-wrapper", "mistral3", "ministral3",
                                          "qwen2-vl", "qwen25-vl", "qwen3-vl", "llava", "llava-next",
-                                         "idefics3", "smolvlm"),
+                                         "idefics3", "smolvlm", "exaone4", "glm", "glm4"),
                        ::testing::Values(1, 2, 4), ::testing::Values(DType::kF32, DType::kBF16)),
-    [](const auto& info) {
-      std::string name = std::get<0>(info.param);
-      std::replace(name.begin(), name.end(), '-', '_');
-      return name + "_" + std::to_string(std::get<1>(info.param)) + "_ranks_" +
-             std::string(DTypeName(std::get<2>(info.param)));
-    });
+    NameOf);
+
+// Two heads are for two ranks.
+INSTANTIATE_TEST_SUITE_P(OfTwoHeads, GoldenRanksTest,
+                         ::testing::Combine(::testing::Values("gpt2", "gpt-neo", "gpt-neox",
+                                                              "gpt-neox-serial", "phi",
+                                                              "starcoder2"),
+                                            ::testing::Values(1, 2),
+                                            ::testing::Values(DType::kF32, DType::kBF16)),
+                         NameOf);
 
 // Each rank has the head's blocks of its own words.
 TEST(HeadRanksTest, LogitsOfAnAdapterOfTheHead) {

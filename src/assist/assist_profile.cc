@@ -97,7 +97,7 @@ std::span<const LoraModule> ModulesOfProjection(LoraModule first) {
 }
 
 AssistProfile AssistProfile::Measure(const ModelConfig& config, DType dtype, bool x_is_fp32) {
-  CHECK(config.lora_targets.data() == kDenseTargets.data()) << "targets that were not measured";
+  CHECK(HasDenseTargets(config)) << "targets that were not measured";
   AssistProfile profile;
   ThreadPool alone(1);
   Stream stream{.device = {}, .cpu_threads = &alone};

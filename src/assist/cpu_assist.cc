@@ -5,6 +5,7 @@
 
 #include "base/check.h"
 #include "base/thread_pool.h"
+#include "model/lora_module.h"
 
 namespace graft {
 namespace {
@@ -62,6 +63,11 @@ Result<std::unique_ptr<CpuAssist>> CpuAssist::Create(const CpuAssistOptions& opt
                                                      const Device& device, Metrics& metrics) {
   if (types.adapters == DType::kF16) {
     return InvalidArgumentError("the CPU's kernels have no fp16: serve in bf16 for cpu-assist");
+  }
+  if (!HasDenseTargets(config)) {
+    return UnimplementedError("the CPU assist does not cover the projections of " +
+                              std::string(ArchitectureName(config.architecture)) +
+                              ": leave out cpu-assist");
   }
   if (options.num_workers < 1 || options.num_workers > kHostFlagsMax) {
     return InvalidArgumentError("the CPU assist has 1 to " + std::to_string(kHostFlagsMax) +

@@ -333,17 +333,18 @@ TEST(CpuAssistOptionsTest, RefusesWhatItCannotDo) {
   Metrics metrics;
   HostStore store(0, metrics);
   const PageArrivals arrivals({}, 1, 1);
-  const auto create = [&](int32_t num_workers, DType dtype) {
+  const auto create = [&](int32_t num_workers, DType dtype, const ModelConfig& model = OddModel()) {
     CpuAssistOptions options;
     options.num_workers = num_workers;
-    return CpuAssist::Create(options, OddModel(), TypesOf(dtype), 8, store, arrivals, Device{},
-                             metrics)
+    return CpuAssist::Create(options, model, TypesOf(dtype), 8, store, arrivals, Device{}, metrics)
         .status()
         .message();
   };
   EXPECT_NE(create(0, DType::kF32).find("workers"), std::string::npos);
   EXPECT_NE(create(kHostFlagsMax + 1, DType::kF32).find("workers"), std::string::npos);
   EXPECT_NE(create(1, DType::kF16).find("fp16"), std::string::npos);
+  const ModelConfig gpt2 = *LoadModelConfig(testing::SourcePath("tests/goldens/gpt2"));
+  EXPECT_NE(create(1, DType::kF32, gpt2).find("GPT2LMHeadModel"), std::string::npos);
 }
 
 // If the workers' program does not start at all, threads do the work.

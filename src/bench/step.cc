@@ -15,6 +15,7 @@
 #include "bench/step_report.h"
 #include "kernels/common/bench_data.h"
 #include "kernels/peak/peak.h"
+#include "model/lora_module.h"
 #include "profile/report.h"
 #include "profile/step_plans.h"
 #include "profile/synthetic_adapter.h"
@@ -199,6 +200,10 @@ Status StepBench::CheckFits(const ServedShape& shape, const MemoryBudget& budget
                            .sequences = "--batch",
                            .context = "--context, --prefill-tokens",
                            .adapters = "--batch"};
+  if (options_.ablations && !HasDenseTargets(shape.config)) {
+    return UnimplementedError("--ablations does not cover the projections of " +
+                              std::string(ArchitectureName(shape.config.architecture)));
+  }
   if (options_.ablations) {
     sum.Add("projections with an adapter merged into them (--ablations)",
             MergedWeights::BytesFor(shape.config, shape.types.operands, shape.device));

@@ -14,6 +14,7 @@
 #include "base/nearest_names.h"
 #include "cli/commands.h"
 #include "cli/merge_adapter.h"
+#include "cli/verify_census.h"
 #include "engine/folder_jail.h"
 #include "request/adapter_name.h"
 #include "runtime/adapter_texts.h"
@@ -34,6 +35,7 @@ struct AdaptersOptions {
   std::vector<std::string> paths;  // of inspect and verify
   std::string adapter;             // of merge, its name
   std::string out;                 // of merge
+  std::string census;              // of verify
 };
 
 struct Target {
@@ -169,6 +171,14 @@ Status RunInspect(const AdaptersOptions& options) {
 }
 
 Status RunVerify(const AdaptersOptions& options) {
+  if (!options.census.empty()) {
+    if (options.model.empty() && options.adapters.empty() && options.paths.empty()) {
+      return VerifyCensus(options.census);
+    }
+    return InvalidArgumentError(
+        "--census FILE names the bases and adapters that it tries: leave out --model, --adapters "
+        "and folders");
+  }
   ASSIGN_OR_RETURN(Target target, LoadTarget(options));
   std::vector<std::string> paths = options.paths;
   size_t num_refused = 0;
@@ -286,11 +296,15 @@ Command AdaptersCommand() {
                .target = Texts(options->paths),
                .help = "PEFT folders",
                .is_positional = true};
-  const Command verify =
-      Action("verify",
-             "Load each adapter, run its self-test, and say why it is refused.\n"
-             "  graft adapters verify --model DIR --adapters DIR",
-             options, {paths, folder, roots, model, dtype, text, strict, text_only}, RunVerify);
+  const Option census{"census", Text(options->census),
+                      "lines of JSON, each an adapter's config with its base's class, to try "
+                      "without weights"};
+  const Command verify = Action(
+      "verify",
+      "Load each adapter, run its self-test, and say why it is refused.\n"
+      "  graft adapters verify --model DIR --adapters DIR\n"
+      "  graft adapters verify --census FILE",
+      options, {paths, folder, roots, model, dtype, text, strict, text_only, census}, RunVerify);
   const Command merge = Action(
       "merge",
       "Write a model that has an adapter merged into its weights.\n"

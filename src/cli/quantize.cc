@@ -48,6 +48,11 @@ class Quantization {
   Status Run() {
     ASSIGN_OR_RETURN(plan_, PlanCodesOfFiles(config_, options_.to));
     ASSIGN_OR_RETURN(const SafetensorsSet base, SafetensorsSet::Open(model_));
+    for (const std::string& name : plan_.weights) {
+      if (base.Contains(name)) continue;
+      return InvalidArgumentError(model_ + ": tensor " + name +
+                                  ", which is to become codes, is not in the files");
+    }
     int64_t bytes = 0;
     for (const SafetensorsFile& file : base.files()) {
       ASSIGN_OR_RETURN(const int64_t of_file, BytesOfCodesFile(base, file, plan_));
@@ -69,7 +74,7 @@ class Quantization {
   Result<std::string> NewConfig() const {
     ASSIGN_OR_RETURN(const std::string text, ReadFile(model_ + "/" + kConfig));
     ASSIGN_OR_RETURN(OrderedJson json, ParseOrderedJson(text));
-    json["quantization_config"] = OrderedJson(QuantizationConfigOf(plan_.format));
+    json["quantization_config"] = OrderedJson(QuantizationConfigOf(plan_));
     return json.dump(2) + "\n";
   }
 

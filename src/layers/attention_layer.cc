@@ -70,6 +70,7 @@ void AttentionLayer::AttendBack(const AttentionBack& back, DType d_dtype,
   const ModelShape& shape = context_.shape;
   BackScratch& room = step.learning->room;
   const DeviceBatch& batch = step.batch;
+  CHECK(!shape.rope_interleaved) << "AttentionBackward turns halves back alone";
   AttentionBackward({.row_begin = batch.row_begin.data(),
                      .num_sequences = static_cast<int32_t>(batch.kv_tokens.size()),
                      .num_heads = shape.num_heads,
@@ -157,6 +158,7 @@ void AttentionLayer::PlaceKeysAndValues(const LayerStep& step, const AttentionKe
                .norm_epsilon = shape.rms_norm_epsilon,
                .positions = step.batch.positions.data(),
                .rotary_dim = shape.num_rotary(),
+               .interleaved = shape.rope_interleaved,
                .cos = rope_.cos,
                .sin = rope_.sin,
                .query_scale = rope_.query_scale,

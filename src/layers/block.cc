@@ -7,7 +7,7 @@ namespace graft {
 namespace {
 
 Norm NormOf(const LayerContext& context, const Buffer& weight) {
-  return {weight, context.shape.hidden_size, context.shape.rms_norm_epsilon};
+  return {weight, context.shape.hidden_size, context.shape.rms_norm_epsilon, context.shape.norm};
 }
 
 std::optional<Norm> OutputNormOf(const LayerContext& context, const LayerSpec& spec,
@@ -22,6 +22,8 @@ Block::Block(LayerContext& context, int32_t layer, int32_t kv_layer, const Layer
              const LayerWeights& weights, const RopeAngles& rope)
     : context_(context),
       residual_scale_(spec.residual_scale),
+      parallel_(spec.parallel),
+      has_second_norm_(spec.has_second_norm()),
       attention_norm_(NormOf(context, weights.attention_norm)),
       attention_(context, layer, kv_layer, spec, weights, rope),
       attention_output_norm_(OutputNormOf(context, spec, weights.attention_output_norm)),
@@ -29,9 +31,15 @@ Block::Block(LayerContext& context, int32_t layer, int32_t kv_layer, const Layer
       mlp_(context, layer, spec, weights),
       mlp_output_norm_(OutputNormOf(context, spec, weights.mlp_output_norm)) {
   CHECK(!spec.output_norms || spec.residual_scale == 1.0f) << "norms undo scales";
+  CHECK(!spec.parallel || !spec.has_branch()) << "what is added in parallel is added as it is";
+  CHECK(!spec.parallel || spec.input_norms) << "both read x before either adds to it";
 }
 
 void Block::Run(const LayerStep& step, const LayerKept* kept) const {
+  if (parallel_) {
+    CHECK(kept == nullptr) << "parallel layers do not learn";
+    return RunInParallel(step);
+  }
   RunToActivation(step, kept);
   Finish(step, kept);
 }
@@ -39,6 +47,21 @@ void Block::Run(const LayerStep& step, const LayerKept* kept) const {
 void Block::RunAgain(const LayerStep& step, const LayerKept& kept) const {
   RunToActivation(step, &kept);
   if (mlp_output_norm_.has_value()) Finish(step, &kept);  // for what the norm read
+}
+
+// Both norms read x before attention adds to it.
+void Block::RunInParallel(const LayerStep& step) const {
+  const void* const normed = Normalize(attention_norm_, step, nullptr);
+  const void* mlp_normed = normed;
+  if (has_second_norm_) {
+    void* const second = context_.scratch.mlp_normed.data();
+    mlp_norm_.Run(context_.scratch.hidden.as<float>(), step.num_rows(), context_.activations,
+                  second, step.stream);
+    mlp_normed = second;
+  }
+  attention_.Run(normed, TargetOf(std::nullopt), step);
+  mlp_.Activate(mlp_normed, step);
+  mlp_.Finish(TargetOf(std::nullopt), step);
 }
 
 void Block::RunToActivation(const LayerStep& step, const LayerKept* kept) const {

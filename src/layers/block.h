@@ -1,6 +1,7 @@
 // Block: one layer of the model as its LayerSpec says,
 //   x += scale * [output norm](attention([norm](x)))
 //   x += scale * [output norm](mlp([norm](x)))
+// or x += attention(norm(x)) + mlp(norm(x))
 // over the residual stream x, scratch.hidden; and, where a step learns, the same back, from that
 // stream's gradient behind the layer to the one before it. Engine thread, or the thread that
 // trains.
@@ -24,7 +25,7 @@ class Block {
   Block(LayerContext& context, int32_t layer, int32_t kv_layer, const LayerSpec& spec,
         const LayerWeights& weights, const RopeAngles& rope);
 
-  // `kept`: for a backward, or null.
+  // `kept`: for a backward, or null, as it is of parallel layers.
   void Run(const LayerStep& step, const LayerKept* kept = nullptr) const;
   // From the residual stream that Run found: what it kept, again.
   void RunAgain(const LayerStep& step, const LayerKept& kept) const;
@@ -39,6 +40,7 @@ class Block {
   void Back(const BackCall& call, const LayerStep& step) const;
 
  private:
+  void RunInParallel(const LayerStep& step) const;
   void RunToActivation(const LayerStep& step, const LayerKept* kept) const;
   void Finish(const LayerStep& step, const LayerKept* kept) const;
   // What attention and MLP read: scratch.normed, or the stream itself, where that is the same.
@@ -58,6 +60,8 @@ class Block {
 
   LayerContext& context_;
   const float residual_scale_;
+  const bool parallel_;
+  const bool has_second_norm_;  // LayerSpec's
   const Norm attention_norm_;
   const AttentionLayer attention_;
   const std::optional<Norm> attention_output_norm_;

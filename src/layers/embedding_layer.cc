@@ -24,9 +24,24 @@ void EmbeddingLayer::Run(const LayerStep& step) const {
             step.stream);
   if (exchanges.has_ranks()) exchanges.Sum(step.num_rows() * n, target, step.stream);
   PlaceVirtualTokens(step);
+  AddPositions(step);
   const float scale = context_.shape.hidden_scale;
   if (scale == 1.0f) return;
   ScaledAdd({.x = target.y, .y = target.y, .n = step.num_rows() * n, .scale = scale}, step.stream);
+}
+
+// Each of several ranks has the whole table, and the whole residual stream.
+void EmbeddingLayer::AddPositions(const LayerStep& step) const {
+  if (table_.positions == nullptr) return;
+  Embedding({.table = table_.positions,
+             .dtype = context_.types.embeddings,
+             .vocab_size = table_.num_positions,
+             .tokens = step.batch.positions.data(),
+             .out = context_.scratch.hidden.as<float>(),
+             .num_tokens = step.num_rows(),
+             .n = context_.shape.hidden_size,
+             .accumulate = true},
+            step.stream);
 }
 
 void EmbeddingLayer::PlaceVirtualTokens(const LayerStep& step) const {

@@ -14,6 +14,10 @@ struct EmbeddingTable {
   int32_t first_word = 0;  // of this rank
   int32_t num_words = 0;
   float scale = 1.0f;  // of every row
+  // Learned positions, [num_positions, hidden] of the same type, which are added to the rows; null:
+  // there are none.
+  const void* positions = nullptr;
+  int32_t num_positions = 0;
 };
 
 class EmbeddingLayer {
@@ -26,6 +30,7 @@ class EmbeddingLayer {
 
  private:
   void PlaceVirtualTokens(const LayerStep& step) const;
+  void AddPositions(const LayerStep& step) const;
 
   LayerContext& context_;
   const EmbeddingTable table_;

@@ -9,10 +9,11 @@
 
 namespace graft {
 
-Head::Head(LayerContext& context, const Buffer& norm, const GemmWeight& words)
+Head::Head(LayerContext& context, const Buffer& norm, const GemmWeight& words, const float* bias)
     : context_(context),
-      norm_(norm, context.shape.hidden_size, context.shape.rms_norm_epsilon),
-      words_(words) {}
+      norm_(norm, context.shape.hidden_size, context.shape.rms_norm_epsilon, context.shape.norm),
+      words_(words),
+      bias_(bias) {}
 
 void Head::Run(std::span<const int32_t> rows, int32_t num_rows, const LayerStep& step,
                void* kept) const {
@@ -70,6 +71,7 @@ void Head::Multiply(int64_t num_rows, Stream& stream) const {
         .weight = &words_,
         .y = OwnLogits(),
         .y_stride = words_.n(),
+        .epilogue = {.bias = bias_},
         .x_is_fp32 = context_.activations == DType::kF32},
        stream);
 }

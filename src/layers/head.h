@@ -26,8 +26,9 @@ struct HeadBack {
 
 class Head {
  public:
-  // Borrows all. `words`: [words of this rank, hidden].
-  Head(LayerContext& context, const Buffer& norm, const GemmWeight& words);
+  // Borrows all. `words`: [words of this rank, hidden]; `bias`: fp32, one of each, or null.
+  Head(LayerContext& context, const Buffer& norm, const GemmWeight& words,
+       const float* bias = nullptr);
 
   // scratch.logits of these rows of the last step, which had num_rows: fp32 [rows, vocab_size]. Of
   // several ranks, rank 0 has them. No rows: nothing.
@@ -53,6 +54,7 @@ class Head {
   LayerContext& context_;
   const Norm norm_;
   const GemmWeight& words_;
+  const float* const bias_;
 };
 
 }  // namespace graft

@@ -16,12 +16,13 @@ namespace graft {
 // is in LayerContext::activations: fp32 on the CPU, since rounding it to bf16 in every layer costs
 // up to 0.1 of a log-probability (docs/inside/model.md).
 struct LayerScratch {
-  Buffer hidden;     // fp32 [rows, hidden], the residual stream
-  Buffer normed;     // [rows, hidden]
+  Buffer hidden;      // fp32 [rows, hidden], the residual stream
+  Buffer normed;      // [rows, hidden]
+  Buffer mlp_normed;  // the same where LayerSpec::has_second_norm, else empty
   Buffer branch;     // fp32 [rows, hidden] where LayerSpec::writes_branch, or it learns, else empty
   Buffer qkv;        // fp32 [rows, q + k + v]
   Buffer attended;   // [rows, q]
-  Buffer gate_up;    // fp32 [rows, 2 intermediate]
+  Buffer gate_up;    // fp32 [rows, ModelShape::gate_up_size]
   Buffer activated;  // [rows, intermediate]
   Buffer lora_h;     // LoraArgs::h of kLoraSlicesMax slices: LoraScratchFloats
   Buffer lora_delta;  // LoraBeside::delta, of the widest projection

@@ -11,6 +11,10 @@
 
 namespace graft {
 
+// What norms of hidden states do. LayerNorm has a bias, which lies behind its weights in one
+// buffer.
+enum class NormKind : uint8_t { kRms, kLayer };
+
 // The whole model's, or those of one of several ranks: then its heads, its part of the MLP.
 struct ModelShape {
   int32_t vocab_size = 0;
@@ -18,10 +22,14 @@ struct ModelShape {
   int32_t intermediate_size = 0;
   int32_t num_layers = 0;
   int32_t num_heads = 0;
-  int32_t num_kv_heads = 0;  // divides num_heads
-  int32_t head_dim = 0;      // even
-  int32_t rotary_dim = 0;    // the first dimensions of a head, which RoPE turns; 0: all
-  float rms_norm_epsilon = 1e-6f;
+  int32_t num_kv_heads = 0;        // divides num_heads
+  int32_t head_dim = 0;            // even
+  int32_t rotary_dim = 0;          // the first dimensions of a head, which RoPE turns; 0: all
+  bool rope_interleaved = false;   // RopeArgs::interleaved
+  NormKind norm = NormKind::kRms;  // of hidden states; heads of q and k have RMSNorm
+  float rms_norm_epsilon = 1e-6f;  // of all norms, whatever kind they are
+  // The MLP has a gate beside up. Without one it is down(activation(up(x))).
+  bool gated_mlp = true;
   float hidden_scale = 1.0f;  // of what the first layer reads, virtual tokens with it
   float logit_scale = 1.0f;   // before the cap
   float logit_cap = 0.0f;     // 0: none; c: logits x become c tanh(x / c)
@@ -32,7 +40,8 @@ struct ModelShape {
 
   int64_t hidden() const { return hidden_size; }
   int64_t intermediate() const { return intermediate_size; }
-  int64_t gate_up_size() const { return 2 * intermediate(); }
+  int64_t gate_up_size() const { return (gated_mlp ? 2 : 1) * intermediate(); }
+  int64_t norm_size() const { return (norm == NormKind::kLayer ? 2 : 1) * hidden(); }
   int64_t q_size() const { return int64_t{num_heads} * head_dim; }
   int64_t kv_size() const { return int64_t{num_kv_heads} * head_dim; }
   int64_t qkv_size() const { return q_size() + 2 * kv_size(); }
@@ -85,6 +94,7 @@ enum class Mixer : uint8_t { kAttention };
 // What one layer computes, whatever the architecture is called:
 //   x += scale * [output norm](attention([norm](x)))
 //   x += scale * [output norm](mlp([norm](x)))
+// or, in parallel, x += attention(norm(x)) + mlp(norm(x)) of one x.
 struct LayerSpec {
   Mixer mixer = Mixer::kAttention;
   int32_t window = 0;                 // sliding window in tokens, 0: full attention
@@ -93,8 +103,10 @@ struct LayerSpec {
   float score_cap = 0.0f;             // AttentionArgs::score_cap
   bool qk_norm = false;               // RMSNorm over each head of q and k, before RoPE
   bool qk_norm_across_heads = false;  // where qk_norm: one over all heads of q, one over all of k
-  bool input_norms = true;            // RMSNorm of what attention and MLP read
-  bool output_norms = false;          // RMSNorm of what attention and MLP return
+  bool input_norms = true;            // norm of what attention and MLP read
+  bool output_norms = false;          // norm of what attention and MLP return
+  bool parallel = false;              // without output norms and scale
+  bool shares_norm = false;           // where parallel: the MLP reads what attention reads
   Activation activation = Activation::kSilu;
   // What multiplies all that attention and MLP add, bias and LoRA with it. Not beside output norms.
   float residual_scale = 1.0f;
@@ -105,6 +117,8 @@ struct LayerSpec {
   bool writes_branch(bool has_ranks) const {
     return output_norms || (has_ranks && residual_scale != 1.0f);
   }
+  // Whether the MLP reads another norm's result than attention, of the same x.
+  bool has_second_norm() const { return parallel && !shares_norm; }
   bool operator==(const LayerSpec&) const = default;
 };
 

@@ -12,19 +12,20 @@ namespace graft {
 struct LayerProjections {
   GemmWeight qkv;      // [q + k + v, hidden]
   GemmWeight o;        // [hidden, q]
-  GemmWeight gate_up;  // [2 intermediate, hidden]
+  GemmWeight gate_up;  // [ModelShape::gate_up_size, hidden]
   GemmWeight down;     // [hidden, intermediate]
 };
 
 // Biases and norms that the architecture does not have are empty: data() is null.
 struct LayerWeights : LayerProjections {
-  Buffer attention_norm;         // fp32 [hidden], where LayerSpec::input_norms
-  Buffer attention_output_norm;  // fp32 [hidden], where LayerSpec::output_norms
-  Buffer qkv_bias;               // fp32
-  Buffer q_norm;                 // fp32 [head_dim], or [q] where qk_norm_across_heads
+  // fp32 [ModelShape::norm_size], where LayerSpec::input_norms, output_norms
+  Buffer attention_norm;
+  Buffer attention_output_norm;
+  Buffer qkv_bias;  // fp32
+  Buffer q_norm;    // fp32 [head_dim], or [q] where qk_norm_across_heads
   Buffer k_norm;
   Buffer o_bias;
-  Buffer mlp_norm;         // as attention's
+  Buffer mlp_norm;         // as attention's; none where LayerSpec::shares_norm
   Buffer mlp_output_norm;  // as attention's
   Buffer gate_up_bias;
   Buffer down_bias;

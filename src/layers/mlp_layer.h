@@ -1,5 +1,6 @@
-// MlpLayer: gate and up, their gated activation, and the product back to the residual stream; and,
-// where a step learns, back. Engine thread, or the thread that trains.
+// MlpLayer: gate and up, their gated activation, and the product back to the residual stream, in
+// models without a gate up and its activation; and, where a step learns, back (with a gate). Engine
+// thread, or the thread that trains.
 #pragma once
 
 #include <cstdint>

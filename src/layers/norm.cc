@@ -1,6 +1,7 @@
 #include "layers/norm.h"
 
 #include "base/check.h"
+#include "kernels/layer_norm/layer_norm.h"
 #include "kernels/rms_norm/rms_norm.h"
 #include "kernels/rms_norm_backward/rms_norm_backward.h"
 #include "kernels/scaled_add/scaled_add.h"
@@ -16,6 +17,7 @@ void Norm::Run(const float* x, int64_t num_rows, DType dtype, void* out, Stream&
     }
     return;
   }
+  if (kind_ == NormKind::kLayer) return RunLayerNorm(x, num_rows, dtype, out, stream, kept);
   RmsNorm({.x = x,
            .x_stride = n_,
            .weight = weight_,
@@ -29,8 +31,23 @@ void Norm::Run(const float* x, int64_t num_rows, DType dtype, void* out, Stream&
           stream);
 }
 
+void Norm::RunLayerNorm(const float* x, int64_t num_rows, DType dtype, void* out, Stream& stream,
+                        void* kept) const {
+  LayerNorm({.x = x,
+             .weight = weight_,
+             .bias = weight_ + n_,
+             .out = out,
+             .out_dtype = dtype,
+             .copy = kept,
+             .num_rows = num_rows,
+             .n = n_,
+             .epsilon = epsilon_},
+            stream);
+}
+
 void Norm::Back(const NormBack& back, Stream& stream) const {
   if (weight_ == nullptr) return BackWithoutNorm(back, stream);
+  CHECK(kind_ == NormKind::kRms) << "LayerNorm has no backward";
   RmsNormBackward({.x = back.kept,
                    .x_dtype = back.dtype,
                    .weight = weight_,
@@ -62,7 +79,7 @@ void Norm::BackWithoutNorm(const NormBack& back, Stream& stream) const {
 
 void Norm::RunAndAdd(const float* x, int64_t num_rows, float* sum, Stream& stream, void* kept,
                      DType kept_dtype) const {
-  CHECK(weight_ != nullptr) << "no norm to add";
+  CHECK(weight_ != nullptr && kind_ == NormKind::kRms) << "no norm to add";
   RmsNorm({.x = x,
            .x_stride = n_,
            .weight = weight_,
@@ -79,7 +96,7 @@ void Norm::RunAndAdd(const float* x, int64_t num_rows, float* sum, Stream& strea
 
 void Norm::RunInPlace(float* x, int64_t stride, int64_t num_rows, Stream& stream, void* kept,
                       DType kept_dtype, int64_t kept_stride) const {
-  CHECK(weight_ != nullptr) << "no norm";
+  CHECK(weight_ != nullptr && kind_ == NormKind::kRms) << "no norm";
   RmsNorm({.x = x,
            .x_stride = stride,
            .weight = weight_,

@@ -1,9 +1,10 @@
-// Norm: RMSNorm of the residual stream, or of what a layer returns; in models that have none there,
-// nothing. Engine thread only.
+// Norm: RMSNorm or LayerNorm of the residual stream, or of what a layer returns; in models that
+// have none there, nothing. Engine thread only.
 #pragma once
 
 #include <cstdint>
 
+#include "layers/layer_spec.h"
 #include "tensor/buffer.h"
 #include "tensor/dtype.h"
 #include "tensor/stream.h"
@@ -28,17 +29,18 @@ struct NormBack {
 
 class Norm {
  public:
-  // Borrows `weight`, fp32 [n]; empty: there is no norm.
-  Norm(const Buffer& weight, int64_t n, float epsilon)
-      : weight_(weight.as<float>()), n_(n), epsilon_(epsilon) {}
+  // Borrows `weight`, fp32 [n], of LayerNorm [2 n]; empty: there is no norm.
+  Norm(const Buffer& weight, int64_t n, float epsilon, NormKind kind = NormKind::kRms)
+      : weight_(weight.as<float>()), n_(n), epsilon_(epsilon), kind_(kind) {}
 
   bool is_there() const { return weight_ != nullptr; }
 
-  // out = RMSNorm(x), or x itself: x fp32 [rows, n], out [rows, n] of dtype. `kept`, as out, or
+  // out = norm(x), or x itself: x fp32 [rows, n], out [rows, n] of dtype. `kept`, as out, or
   // null: x, for a backward.
   void Run(const float* x, int64_t num_rows, DType dtype, void* out, Stream& stream,
            void* kept = nullptr) const;
-  // Where there is no norm, d_out is fp32, there is d_x, and what Run wrote is `kept`.
+  // Where there is no norm, d_out is fp32, there is d_x, and what Run wrote is `kept`. Not of
+  // LayerNorm, like those below.
   void Back(const NormBack& back, Stream& stream) const;
   // sum += RMSNorm(x): fp32 both. There must be a norm. `kept`: [rows, n] of kept_dtype or null.
   void RunAndAdd(const float* x, int64_t num_rows, float* sum, Stream& stream, void* kept = nullptr,
@@ -49,11 +51,14 @@ class Norm {
                   DType kept_dtype = DType::kF32, int64_t kept_stride = 0) const;
 
  private:
+  void RunLayerNorm(const float* x, int64_t num_rows, DType dtype, void* out, Stream& stream,
+                    void* kept) const;
   void BackWithoutNorm(const NormBack& back, Stream& stream) const;
 
   const float* weight_;
   int64_t n_;
   float epsilon_;
+  NormKind kind_;
 };
 
 }  // namespace graft

@@ -4,6 +4,7 @@
 #include <span>
 
 #include "base/check.h"
+#include "kernels/activate/activate.h"
 #include "kernels/gated_activation/gated_activation.h"
 
 namespace graft {
@@ -169,6 +170,7 @@ void Projection::Multiply(const graft::Launch& launch, const Work& work, const L
 void Projection::Activate(const Work& work, const GemmEpilogue::RowRange& rows,
                           const LayerStep& step) const {
   if (work.call.activated == nullptr) return;
+  if (!context_.shape.gated_mlp) return ActivateWithoutGate(work, rows, step);
   const int64_t n = weight_.n() / 2;
   const int64_t element = DTypeBytes(context_.activations);
   char* const out = static_cast<char*>(work.call.activated);
@@ -180,6 +182,23 @@ void Projection::Activate(const Work& work, const GemmEpilogue::RowRange& rows,
                    .num_tokens = rows.end - rows.begin,
                    .n = n,
                    .copy = kept == nullptr ? nullptr : kept + rows.begin * 2 * n * element},
+                  step.stream);
+}
+
+void Projection::ActivateWithoutGate(const Work& work, const GemmEpilogue::RowRange& rows,
+                                     const LayerStep& step) const {
+  const int64_t begin = rows.begin * weight_.n();
+  const auto from = [&](void* elements) {
+    return elements == nullptr
+               ? nullptr
+               : static_cast<char*>(elements) + begin * DTypeBytes(context_.activations);
+  };
+  graft::Activate({.activation = work.call.activation,
+                   .x = work.part.y + begin,
+                   .out = from(work.call.activated),
+                   .out_dtype = context_.activations,
+                   .copy = from(work.call.kept),
+                   .n = (rows.end - rows.begin) * weight_.n()},
                   step.stream);
 }
 

@@ -61,6 +61,8 @@ class Projection {
   void Multiply(const graft::Launch& launch, const Work& work, const LoraArgs& lora,
                 const LayerStep& step) const;
   void Activate(const Work& work, const GemmEpilogue::RowRange& rows, const LayerStep& step) const;
+  void ActivateWithoutGate(const Work& work, const GemmEpilogue::RowRange& rows,
+                           const LayerStep& step) const;
   // Without segments.
   LoraArgs ArgsOfLora(const Work& work, const LayerStep& step) const;
   LoraBeside MakeLoraBeside(const LayerStep& step) const;

@@ -13,6 +13,7 @@
 #include "base/json.h"
 #include "base/new_file.h"
 #include "base/strings.h"
+#include "model/lora_module.h"
 #include "model/safetensors_writer.h"
 
 namespace graft {
@@ -24,16 +25,17 @@ std::string FileText(const OrderedJson& json) {
   return json.dump(2, ' ', false, OrderedJson::error_handler_t::replace) + "\n";
 }
 
-// Names of projections; in a wrapper, whose towers may have projections of these names, a regex of
-// the text's paths in HF's classes of today and of before.
+// Names of projections as checkpoints have them; in a wrapper, whose towers may have projections of
+// these names, a regex of the text's paths in HF's classes of today and of before.
 OrderedJson TargetModules(const ModelConfig& config) {
   if (config.wrapper != nullptr) {
-    const std::string names = Joined(kAllLoraModules, "|", LoraModuleName);
+    const std::string names =
+        Joined(StoredProjections(config), "|", [](const auto& one) { return one.name; });
     return R"(.*\b(language_model|text_model)\.(.*\.)?layers\.\d+\.(self_attn|mlp)\.()" + names +
            ")";
   }
   OrderedJson modules = OrderedJson::array();
-  for (const TargetSpec& target : config.lora_targets) modules.push_back(target.name);
+  for (const StoredProjection& one : StoredProjections(config)) modules.push_back(one.name);
   return modules;
 }
 

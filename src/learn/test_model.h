@@ -136,9 +136,13 @@ inline double WorstError(const ModelConfig& config, TrainedLora& lora, std::span
 }
 
 // Folders of tests/goldens/gradients.
-inline constexpr const char* kFamiliesWithGradients[] = {
-    "qwen2",  "qwen2-yarn", "qwen3",   "mistral-window", "gemma",         "gemma2",
-    "gemma3", "smollm3",    "granite", "olmo2",          "phi3-longrope", "phi3-partial-rotary"};
+inline constexpr const char* kFamiliesWithGradients[] = {"qwen2",         "qwen2-yarn",
+                                                         "qwen3",         "mistral-window",
+                                                         "gemma",         "gemma2",
+                                                         "gemma3",        "smollm3",
+                                                         "granite",       "olmo2",
+                                                         "olmo3",         "exaone4",
+                                                         "phi3-longrope", "phi3-partial-rotary"};
 
 // The loss and the gradients of the family's golden model are PyTorch's and PEFT's.
 inline void ExpectGoldenGradients(const std::string& name, const ModelConfig& config,

@@ -24,7 +24,15 @@ Status NotOnGpu(const std::string& what) {
 
 Status CheckTrainable(const ModelConfig& config, const Device& device) {
   if (!device.is_cpu() && !kHasCuda) return NotTrainable("a GPU: this binary has no CUDA backend");
-  CHECK(config.lora_targets.data() == kDenseTargets.data()) << "targets that learning cannot name";
+  if (!HasDenseTargets(config)) {
+    return NotTrainable("the layers of " + std::string(ArchitectureName(config.architecture)) +
+                        " (LayerNorm, an MLP without a gate)");
+  }
+  const bool stacks_all = StoredProjections(config).size() == kStackedTargets.size();
+  if (config.rope_interleaved || (HasFusedProjections(config) && !stacks_all)) {
+    return NotTrainable("the layers of " + std::string(ArchitectureName(config.architecture)) +
+                        " (gate_up_proj beside q_proj, k_proj and v_proj, rotation of neighbours)");
+  }
   return OkStatus();
 }
 

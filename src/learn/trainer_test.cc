@@ -22,10 +22,11 @@ using testing::LearnModel;
 using testing::ReadLora;
 using testing::SourcePath;
 
-std::vector<int32_t> RandomTokens(size_t n, uint64_t seed) {
+std::vector<int32_t> RandomTokens(size_t n, uint64_t seed, int32_t vocab_size = 256) {
   Random random(seed);
   std::vector<int32_t> tokens(n);
-  for (int32_t& token : tokens) token = static_cast<int32_t>(random.Below(256));
+  for (int32_t& token : tokens)
+    token = static_cast<int32_t>(random.Below(static_cast<uint64_t>(vocab_size)));
   return tokens;
 }
 
@@ -192,8 +193,8 @@ TEST(TrainerTest, AnExamplesWeightIsThatOfItsGradients) {
 // The trainer's forward has the server's bits, with adapters and without.
 TEST(TrainerTest, ForwardIsTheServers) {
   for (const char* name : {"llama", "qwen2", "qwen2-yarn", "llama3-rope", "qwen3", "mistral-window",
-                           "gemma", "gemma2", "gemma3", "smollm3", "granite", "olmo2",
-                           "phi3-longrope", "phi3-partial-rotary", "qwen3-vl"}) {
+                           "gemma", "gemma2", "gemma3", "smollm3", "granite", "olmo2", "olmo3",
+                           "exaone4", "phi3-longrope", "phi3-partial-rotary", "qwen3-vl"}) {
     for (const DType dtype : {DType::kF32, DType::kBF16}) {
       SCOPED_TRACE(name);
       LearnModel model(SourcePath(std::string("tests/goldens/") + name), dtype);
@@ -209,7 +210,9 @@ TEST(TrainerTest, ForwardIsTheServers) {
         ASSERT_TRUE(lora.Read(ReadLora(adapter, model.config, DType::kF32)).ok());
         store.Set(0, ReadLora(adapter, model.config, dtype).TakeRows());
       }
-      const std::vector<int32_t> first = RandomTokens(21, 1), second = RandomTokens(18, 2);
+      const int32_t vocab = model.config.vocab_size;
+      const std::vector<int32_t> first = RandomTokens(21, 1, vocab);
+      const std::vector<int32_t> second = RandomTokens(18, 2, vocab);
       const TrainingSequence sequences[] = {{first, -1}, {second, has_adapter ? 0 : -1}};
       const TrainingBatch batch(sequences, walker.page_tokens());
       walker.Add({.lora = &lora});
@@ -227,6 +230,22 @@ TEST(TrainerTest, ForwardIsTheServers) {
         logits += row.size();
       }
     }
+  }
+}
+
+TEST(TrainerTest, RefusesByName) {
+  for (const char* const name : {"gpt2", "gpt-neo", "gpt-neox", "phi", "starcoder2"}) {
+    const ModelConfig config = *LoadModelConfig(SourcePath(std::string("tests/goldens/") + name));
+    const Status status = CheckTrainable(config, {});
+    EXPECT_EQ(status.code(), StatusCode::kUnimplemented);
+    EXPECT_NE(status.message().find(ArchitectureName(config.architecture)), std::string::npos);
+    EXPECT_NE(status.message().find("LayerNorm"), std::string::npos) << status.message();
+  }
+  for (const char* const name : {"glm", "glm4"}) {
+    const ModelConfig config = *LoadModelConfig(SourcePath(std::string("tests/goldens/") + name));
+    const Status status = CheckTrainable(config, {});
+    EXPECT_EQ(status.code(), StatusCode::kUnimplemented);
+    EXPECT_NE(status.message().find("gate_up_proj beside"), std::string::npos) << status.message();
   }
 }
 

@@ -11,6 +11,7 @@
 
 #include "base/json.h"
 #include "kernels/gemm/code_source.h"
+#include "model/family.h"
 #include "model/lora_module.h"
 #include "model/tensor_rows.h"
 
@@ -216,7 +217,12 @@ Result<NewHeader> MakeHeader(const SafetensorsSet& base, const SafetensorsFile& 
 }  // namespace
 
 Result<CodesOfFiles> PlanCodesOfFiles(const ModelConfig& config, WrittenCodes codes) {
-  CodesOfFiles plan;
+  const ModelFamily& family = FamilyOf(config.architecture);
+  if (family.transposes_weights) {
+    return UnimplementedError("weights that are stored [in, out], as those of " +
+                              std::string(family.name) + " are, are not written as codes");
+  }
+  CodesOfFiles plan{.format = DType::kF32, .weights = {}, .head = std::string(family.paths.head)};
   int64_t group = codes == WrittenCodes::kNf4 ? kNf4Block : kGroupMax;
   for (int32_t layer = 0; layer < config.num_layers; ++layer) {
     for (const StoredProjection& projection : StoredProjections(config)) {
@@ -238,7 +244,8 @@ Result<CodesOfFiles> PlanCodesOfFiles(const ModelConfig& config, WrittenCodes co
   return plan;
 }
 
-Json QuantizationConfigOf(const WeightFormat& format) {
+Json QuantizationConfigOf(const CodesOfFiles& plan) {
+  const WeightFormat& format = plan.format;
   if (format.codes == WeightCodes::kNormal4) {
     return {{"quant_method", "bitsandbytes"},
             {"load_in_4bit", true},
@@ -247,7 +254,7 @@ Json QuantizationConfigOf(const WeightFormat& format) {
             {"bnb_4bit_use_double_quant", false},
             {"bnb_4bit_compute_dtype", "bfloat16"},
             {"bnb_4bit_quant_storage", "uint8"},
-            {"llm_int8_skip_modules", {"lm_head"}}};
+            {"llm_int8_skip_modules", {plan.head}}};
   }
   const Json weights = {{"num_bits", format.bits}, {"type", "int"},
                         {"symmetric", true},       {"strategy", "group"},
@@ -261,7 +268,7 @@ Json QuantizationConfigOf(const WeightFormat& format) {
           {"format", "pack-quantized"},
           {"quantization_status", "compressed"},
           {"config_groups", {{"group_0", group}}},
-          {"ignore", {"lm_head"}}};
+          {"ignore", {plan.head}}};
 }
 
 Result<int64_t> BytesOfCodesFile(const SafetensorsSet& base, const SafetensorsFile& file,

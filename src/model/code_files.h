@@ -25,14 +25,15 @@ struct CodesOfFiles {
   WeightFormat format = DType::kF32;
   // The weights that become codes, by their names in the files: the projections of all layers.
   std::set<std::string, std::less<>> weights;
+  std::string head;  // the module of the head, which stays as it is
 };
 
 // How a model's weights are written. kInvalidArgument: a weight's inputs are no multiple of 32, or,
-// of NF4, of 64.
+// of NF4, of 64; kUnimplemented: weights are stored [in, out].
 Result<CodesOfFiles> PlanCodesOfFiles(const ModelConfig& config, WrittenCodes codes);
 
 // The quantization_config of the new config.json.
-Json QuantizationConfigOf(const WeightFormat& format);
+Json QuantizationConfigOf(const CodesOfFiles& plan);
 
 // Called behind each of the base's tensors, with its name and its bytes.
 using WriteProgress = std::function<void(const std::string& tensor, int64_t bytes)>;

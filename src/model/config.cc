@@ -53,6 +53,11 @@ constexpr RefusedKind kRefusedKinds[] = {
     {"vision", kVision},         {"audio", kVision},
     {"gemma3n", kVision},        {"forconditionalgeneration", kVision},
 };
+// Before these kinds, of which one of its names has a part.
+constexpr std::string_view kChatGlm =
+    "its code is in its own repository (trust_remote_code), which is not run; HF's class of these "
+    "models is GlmForCausalLM, in the repositories whose names end in -hf, and adapters must have "
+    "been trained on that class, too";
 
 // Fields of other models that change the computation. Derived models reuse our architectures' names
 // with these added; anything but absent, null, false, 0 or empty is refused, but of the families
@@ -84,6 +89,8 @@ constexpr std::string_view kFieldsNotComputed[] = {
     "cross_attention_layers",
     "vision_config",
     "audio_config",
+    "scale_attn_by_inverse_layer_idx",
+    "use_parallel_residual",
     "attn_logit_softcapping",
     "final_logit_softcapping",
     "query_pre_attn_scalar",
@@ -101,8 +108,9 @@ Status RefuseArchitecture(const std::string& name) {
       plain += static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
   }
   std::string why;
+  if (plain.starts_with("chatglm")) why = ": " + std::string(kChatGlm);
   for (const RefusedKind& kind : kRefusedKinds) {
-    if (plain.find(kind.part) == plain.npos) continue;
+    if (!why.empty() || plain.find(kind.part) == plain.npos) continue;
     why = ": " + std::string(kind.why);
     break;
   }
@@ -147,14 +155,18 @@ Status RefuseFieldsNotComputed(const ConfigFields& fields, const ModelFamily& fa
 
 Status ReadDimensions(const ConfigFields& fields, const ModelFamily& family, ModelConfig& config) {
   ASSIGN_OR_RETURN(config.vocab_size, fields.Int("vocab_size", 1, kVocabMax));
-  ASSIGN_OR_RETURN(config.hidden_size, fields.Int("hidden_size", 1, kHiddenMax));
-  ASSIGN_OR_RETURN(config.intermediate_size, fields.Int("intermediate_size", 1, kIntermediateMax));
-  ASSIGN_OR_RETURN(config.num_layers, fields.Int("num_hidden_layers", 1, kLayersMax));
-  ASSIGN_OR_RETURN(config.num_heads, fields.Int("num_attention_heads", 1, kHeadsMax));
+  const DimensionNames& names = family.dimensions;
+  ASSIGN_OR_RETURN(config.hidden_size, fields.Int(names.hidden, 1, kHiddenMax));
+  std::optional<int64_t> absent_intermediate;
+  if (family.mlp_ratio > 0) absent_intermediate = int64_t{family.mlp_ratio} * config.hidden_size;
+  ASSIGN_OR_RETURN(config.intermediate_size,
+                   fields.Int(names.intermediate, 1, kIntermediateMax, absent_intermediate));
+  ASSIGN_OR_RETURN(config.num_layers, fields.Int(names.layers, 1, kLayersMax));
+  ASSIGN_OR_RETURN(config.num_heads, fields.Int(names.heads, 1, kHeadsMax));
   ASSIGN_OR_RETURN(config.num_kv_heads,
                    fields.Int("num_key_value_heads", 1, kHeadsMax, config.num_heads));
   if (config.num_heads % config.num_kv_heads != 0) {
-    return InvalidArgumentError("num_attention_heads " + std::to_string(config.num_heads) +
+    return InvalidArgumentError(std::string(names.heads) + " " + std::to_string(config.num_heads) +
                                 " is not a multiple of num_key_value_heads " +
                                 std::to_string(config.num_kv_heads));
   }
@@ -162,9 +174,9 @@ Status ReadDimensions(const ConfigFields& fields, const ModelFamily& family, Mod
   const bool even_split = family.head_dim == 0;
   if (even_split && fields.Find("head_dim") == nullptr &&
       config.hidden_size % config.num_heads != 0) {
-    return InvalidArgumentError(
-        "head_dim is missing and hidden_size " + std::to_string(config.hidden_size) +
-        " is not a multiple of num_attention_heads " + std::to_string(config.num_heads));
+    return InvalidArgumentError("head_dim is missing and " + std::string(names.hidden) + " " +
+                                std::to_string(config.hidden_size) + " is not a multiple of " +
+                                std::string(names.heads) + " " + std::to_string(config.num_heads));
   }
   const int32_t absent = even_split ? config.hidden_size / config.num_heads : family.head_dim;
   ASSIGN_OR_RETURN(config.head_dim, fields.Int("head_dim", 1, kHiddenMax, absent));
@@ -175,10 +187,9 @@ Status ReadDimensions(const ConfigFields& fields, const ModelFamily& family, Mod
                               ", which is as much as the attention kernels take on a CPU and on a "
                               "GPU");
   }
-  ASSIGN_OR_RETURN(config.context_tokens_max,
-                   fields.Int("max_position_embeddings", 1, kConfigContextMax));
+  ASSIGN_OR_RETURN(config.context_tokens_max, fields.Int(names.context, 1, kConfigContextMax));
   ASSIGN_OR_RETURN(const double epsilon,
-                   fields.Number("rms_norm_eps", 1e-12, 1e-1, family.rms_norm_epsilon));
+                   fields.Number(names.norm_epsilon, 1e-12, 1e-1, family.rms_norm_epsilon));
   config.rms_norm_epsilon = static_cast<float>(epsilon);
   ASSIGN_OR_RETURN(config.tied_embeddings,
                    fields.Bool("tie_word_embeddings", family.tied_embeddings));
@@ -187,7 +198,8 @@ Status ReadDimensions(const ConfigFields& fields, const ModelFamily& family, Mod
 
 // Which projections have a bias is partly the family's, partly the config's.
 Status ReadBiases(const ConfigFields& fields, const ModelFamily& family, ModelConfig& config) {
-  ASSIGN_OR_RETURN(const bool attention_bias, fields.Bool("attention_bias", false));
+  const bool has_by_default = family.attention_bias == AttentionBias::kQkvUnlessOff;
+  ASSIGN_OR_RETURN(const bool attention_bias, fields.Bool("attention_bias", has_by_default));
   ASSIGN_OR_RETURN(config.mlp_bias, fields.Bool("mlp_bias", false));
   if (config.mlp_bias && !family.may_have_mlp_bias) {
     return fields.Unsupported("mlp_bias", Json(true),
@@ -209,6 +221,11 @@ Status ReadBiases(const ConfigFields& fields, const ModelFamily& family, ModelCo
       break;
     case AttentionBias::kQkv:
       config.qkv_bias = true;
+      break;
+    case AttentionBias::kAsLayers:
+      break;
+    case AttentionBias::kQkvUnlessOff:
+      config.qkv_bias = attention_bias;
       break;
   }
   return OkStatus();
@@ -339,21 +356,24 @@ int32_t ModelConfig::widest_window() const {
 int64_t ModelConfig::norm_elements(const LayerSpec& layer) const {
   int64_t elements = 0;
   for (const bool norms : {layer.input_norms, layer.output_norms}) {
-    if (norms) elements += int64_t{2} * hidden_size;
+    if (norms) elements += 2 * norm_size();
   }
+  if (layer.input_norms && layer.shares_norm) elements -= norm_size();
   if (!layer.qk_norm) return elements;
   return elements + (layer.qk_norm_across_heads ? q_size() + kv_size() : int64_t{2} * head_dim);
 }
 
 int64_t ModelConfig::num_parameters() const {
   const int64_t attention = (qkv_size() + q_size()) * hidden_size;
-  const int64_t mlp = int64_t{3} * intermediate_size * hidden_size;
-  int64_t total = int64_t{vocab_size} * hidden_size * (tied_embeddings ? 1 : 2) + hidden_size;
+  const int64_t mlp = (gate_up_size() + intermediate_size) * hidden_size;
+  int64_t total = int64_t{vocab_size} * hidden_size * (tied_embeddings ? 1 : 2) + norm_size();
+  total += int64_t{num_positions} * hidden_size;
+  if (head_bias) total += vocab_size;
   for (const LayerSpec& layer : layers) {
     total += attention + mlp + norm_elements(layer);
     if (qkv_bias) total += qkv_size();
     if (o_bias) total += hidden_size;
-    if (mlp_bias) total += int64_t{2} * intermediate_size + hidden_size;
+    if (mlp_bias) total += gate_up_size() + hidden_size;
   }
   return total;
 }

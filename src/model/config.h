@@ -34,7 +34,16 @@ enum class Architecture : uint8_t {
   kSmolLm3,
   kGranite,
   kOlmo2,
-  kMinistral3
+  kOlmo3,
+  kExaone4,
+  kGlm,
+  kGlm4,
+  kMinistral3,
+  kGpt2,
+  kGptNeo,
+  kGptNeoX,
+  kPhi,
+  kStarCoder2
 };
 
 // HF's class name, for example "LlamaForCausalLM".
@@ -79,11 +88,13 @@ struct ModelConfig : ModelShape {
   std::string name_or_path;  // HF's _name_or_path, may be ""
 
   int32_t context_tokens_max = 0;
+  int32_t num_positions = 0;  // learned embeddings, added to the tokens'; 0: none
 
   bool tied_embeddings = false;  // lm_head is the embedding table
   bool qkv_bias = false;
   bool o_bias = false;
   bool mlp_bias = false;
+  bool head_bias = false;
   bool scales_embeddings = false;  // by sqrt(hidden_size), see EmbeddingScale
   bool norms_add_one = false;      // the checkpoint's norm weights are what is added to 1
   std::vector<LayerSpec> layers;   // [num_layers]

@@ -52,6 +52,12 @@ Status SetWindows(const ConfigFields& fields, int32_t window, const std::vector<
   return OkStatus();
 }
 
+std::vector<bool> SlidesButEvery(int32_t interval, int32_t num_layers) {
+  std::vector<bool> slides(num_layers);
+  for (int32_t i = 0; i < num_layers; ++i) slides[i] = (i + 1) % interval != 0;
+  return slides;
+}
+
 Status SetWindowOfAll(const ConfigFields& fields, int32_t window, ModelConfig& config) {
   return SetWindows(fields, window, std::vector<bool>(config.num_layers, window != 0), config);
 }
@@ -69,6 +75,28 @@ Status CheckSilu(const ConfigFields& fields) {
   ASSIGN_OR_RETURN(const std::string act, fields.String("hidden_act", "silu"));
   if (act == "silu" || act == "swish") return OkStatus();
   return fields.Unsupported("hidden_act", Json(act), "silu");
+}
+
+Status ReadPlainActivation(const ConfigFields& fields, std::string_view name,
+                           std::string_view absent, ModelConfig& config) {
+  struct Named {
+    std::string_view name;
+    Activation activation;
+  };
+  constexpr Named kAll[] = {{"gelu", Activation::kGelu},
+                            {"gelu_python", Activation::kGelu},
+                            {"gelu_new", Activation::kGeluTanh},
+                            {"gelu_fast", Activation::kGeluTanh},
+                            {"gelu_pytorch_tanh", Activation::kGeluTanh},
+                            {"relu", Activation::kRelu}};
+  ASSIGN_OR_RETURN(const std::string act, fields.String(name, std::string(absent)));
+  for (const Named& named : kAll) {
+    if (named.name != act) continue;
+    for (LayerSpec& layer : config.layers) layer.activation = named.activation;
+    return OkStatus();
+  }
+  return fields.Unsupported(name, Json(act),
+                            "gelu, gelu_new, gelu_fast, gelu_pytorch_tanh, gelu_python, relu");
 }
 
 Status ReadGeluTanh(const ConfigFields& fields, ModelConfig& config, std::string_view older) {

@@ -33,6 +33,8 @@ Status RefuseWindow(const ConfigFields& fields, const ModelConfig& config);
 // that `slides` names ([num_layers]).
 Status SetWindows(const ConfigFields& fields, int32_t window, const std::vector<bool>& slides,
                   ModelConfig& config);
+// For `slides`: of all layers but every `interval`th, which attends fully.
+std::vector<bool> SlidesButEvery(int32_t interval, int32_t num_layers);
 // The same where by default all layers slide if there is a window.
 Status SetWindowOfAll(const ConfigFields& fields, int32_t window, ModelConfig& config);
 // The same where by default the first max_window_layers layers attend fully.
@@ -40,6 +42,10 @@ Status SetWindowOfLast(const ConfigFields& fields, int32_t window, ModelConfig& 
 
 // hidden_act is SiLU.
 Status CheckSilu(const ConfigFields& fields);
+// The activation of an MLP without a gate, which the layers get: GELU's forms and relu, by HF's
+// names.
+Status ReadPlainActivation(const ConfigFields& fields, std::string_view name,
+                           std::string_view absent, ModelConfig& config);
 // hidden_activation and hidden_act are GeLU's tanh form, which the layers get. `older`: what
 // hidden_act says for it, too.
 Status ReadGeluTanh(const ConfigFields& fields, ModelConfig& config, std::string_view older = "");

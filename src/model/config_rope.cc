@@ -156,19 +156,54 @@ Status ReadOneRope(const ConfigFields& fields, ModelConfig& config) {
   }
   const ConfigFields inner(json, rope.name + ".");
   RopeConfig& out = config.ropes[0];
-  out.theta = FamilyOf(config.architecture).rope_theta;
-  RETURN_IF_ERROR(ReadTheta("rope_theta", fields, out));
+  const ModelFamily& family = FamilyOf(config.architecture);
+  out.theta = family.rope_theta;
+  for (const std::string_view name : {family.older_rope_theta, std::string_view("rope_theta")}) {
+    if (!name.empty()) RETURN_IF_ERROR(ReadTheta(name, fields, out));
+  }
   RETURN_IF_ERROR(ReadTheta("rope_theta", inner, out));
   RETURN_IF_ERROR(ReadRotaryDim(fields, inner, config));
   RETURN_IF_ERROR(ReadRopeScaling(fields, inner, config, out));
   return ReadQueryScale(inner, config, out);
 }
 
+Status ReadTwoRopes(const ConfigFields& fields, double full_theta, double sliding_theta,
+                    ModelConfig& config) {
+  ASSIGN_OR_RETURN(const RopeObject rope, FindRope(fields));
+  config.ropes = {RopeConfig{.theta = full_theta}, RopeConfig{.theta = sliding_theta}};
+  for (LayerSpec& layer : config.layers) layer.rope = layer.window > 0 ? 1 : 0;
+  if (rope.json == nullptr) return OkStatus();
+  if (rope.name == "rope_scaling") {
+    return ReadRopeScaling(fields, ConfigFields(*rope.json, rope.name + "."), config,
+                           config.ropes[0]);
+  }
+  for (const auto& [key, value] : rope.json->items()) {
+    const bool is_known = key == "full_attention" || key == "sliding_attention";
+    if (!is_known || (!value.is_null() && !value.is_object())) {
+      return fields.Unsupported(rope.name + "." + key, value,
+                                "an object each for full_attention and sliding_attention");
+    }
+    if (value.is_null()) continue;
+    RopeConfig& out = config.ropes[key == "full_attention" ? 0 : 1];
+    const ConfigFields inner(value, rope.name + "." + key + ".");
+    RETURN_IF_ERROR(ReadTheta("rope_theta", inner, out));
+    RETURN_IF_ERROR(ReadRotaryDim(fields, inner, config));
+    RETURN_IF_ERROR(ReadRopeScaling(fields, inner, config, out));
+  }
+  return OkStatus();
+}
+
 Status ReadRotaryDim(const ConfigFields& fields, const ConfigFields& rope, ModelConfig& config) {
-  ASSIGN_OR_RETURN(double factor, fields.Number("partial_rotary_factor", 0.0, 1.0, 1.0));
+  const ModelFamily& family = FamilyOf(config.architecture);
+  double factor = family.rotary_factor;
+  for (const std::string_view name :
+       {family.older_rotary_factor, std::string_view("partial_rotary_factor")}) {
+    if (name.empty()) continue;
+    ASSIGN_OR_RETURN(factor, fields.Number(name, 0.0, 1.0, factor));
+  }
   ASSIGN_OR_RETURN(factor, rope.Number("partial_rotary_factor", 0.0, 1.0, factor));
   if (factor == 1.0) return OkStatus();
-  if (!FamilyOf(config.architecture).may_rotate_in_part) {
+  if (!family.may_rotate_in_part) {
     return fields.Unsupported(
         "partial_rotary_factor", Json(factor),
         "1 (every dimension rotates), or less with " +

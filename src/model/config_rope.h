@@ -22,6 +22,12 @@ Result<RopeObject> FindRope(const ConfigFields& fields);
 // One set of angles for all layers: config.ropes[0] and rotary_dim.
 Status ReadOneRope(const ConfigFields& fields, ModelConfig& config);
 
+// Two sets: config.ropes[0] of layers that attend fully, [1] of those that slide, which have their
+// windows already. Thetas are those where the config gives a set none. An older rope_scaling is of
+// layers that attend fully.
+Status ReadTwoRopes(const ConfigFields& fields, double full_theta, double sliding_theta,
+                    ModelConfig& config);
+
 // The field as out.theta, which stays where it is absent.
 Status ReadTheta(std::string_view name, const ConfigFields& fields, RopeConfig& out);
 // The first dimensions of a head that rotate, where they are not all. `rope` may say so, too.

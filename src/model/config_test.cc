@@ -75,8 +75,8 @@ TEST(ModelConfigTest, Defaults) {
 }
 
 TEST(ModelConfigTest, ArchitectureIsRefusedByName) {
-  EXPECT_THAT(Refusal(Tiny("GPT2LMHeadModel", "gpt2")),
-              AllOf(HasSubstr("UNIMPLEMENTED"), HasSubstr("GPT2LMHeadModel"),
+  EXPECT_THAT(Refusal(Tiny("BloomForCausalLM", "bloom")),
+              AllOf(HasSubstr("UNIMPLEMENTED"), HasSubstr("BloomForCausalLM"),
                     HasSubstr("MistralForCausalLM")));
   EXPECT_THAT(Refusal(Tiny("LlamaForCausalLM", "qwen2")), HasSubstr("contradicts"));
   EXPECT_THAT(Refusal(Tiny("LlamaForSequenceClassification", "llama")),

@@ -8,10 +8,12 @@
 namespace graft {
 namespace {
 
-constexpr std::array<const ModelFamily*, 12> kFamilies = {
-    &kLlamaFamily,   &kMistralFamily, &kQwen2Family,  &kQwen3Family,
-    &kGemmaFamily,   &kGemma2Family,  &kGemma3Family, &kPhi3Family,
-    &kSmolLm3Family, &kGraniteFamily, &kOlmo2Family,  &kMinistral3Family};
+constexpr std::array<const ModelFamily*, 21> kFamilies = {
+    &kLlamaFamily,      &kMistralFamily, &kQwen2Family,   &kQwen3Family,   &kGemmaFamily,
+    &kGemma2Family,     &kGemma3Family,  &kPhi3Family,    &kSmolLm3Family, &kGraniteFamily,
+    &kOlmo2Family,      &kOlmo3Family,   &kExaone4Family, &kGlmFamily,     &kGlm4Family,
+    &kMinistral3Family, &kGpt2Family,    &kGptNeoFamily,  &kGptNeoXFamily, &kPhiFamily,
+    &kStarCoder2Family};
 
 }  // namespace
 

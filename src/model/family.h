@@ -23,6 +23,9 @@ enum class AttentionBias : uint8_t {
   kNone,      // none, and a config that asks for them is refused
   kByConfig,  // q, k, v and o where attention_bias says so
   kQkv,       // q, k and v whatever the config says: HF has it in the class
+  kAsLayers,  // as read_layers sets ModelConfig's, which is where HF's class has it otherwise
+  // q, k and v where attention_bias says so, or is absent.
+  kQkvUnlessOff,
 };
 
 // A rope_type of config.json.
@@ -39,8 +42,31 @@ inline constexpr RopeType kCommonTypes[] = {{"linear", RopeScaling::kLinear},
                                             {"yarn", RopeScaling::kYarn}};
 inline constexpr RopeTypes kCommonRopeTypes = {kCommonTypes, "linear, llama3, yarn"};
 
-// Names of a layer's norms below "model.layers.N.", without ".weight". A family leaves out those
-// that its layers never have.
+// Keys of config.json.
+struct DimensionNames {
+  std::string_view hidden = "hidden_size";
+  std::string_view intermediate = "intermediate_size";
+  std::string_view layers = "num_hidden_layers";
+  std::string_view heads = "num_attention_heads";
+  std::string_view context = "max_position_embeddings";
+  std::string_view norm_epsilon = "rms_norm_eps";
+};
+
+// Where HF's class has its parts: the names of tensors without ".weight", and what PEFT's names
+// begin with.
+struct ModulePaths {
+  std::string_view layers = "model.layers.";
+  std::string_view embedding = "model.embed_tokens";
+  std::string_view positions = "";  // learned ones
+  std::string_view final_norm = "model.norm";
+  std::string_view head = "lm_head";
+  // What all but the head begin with, if there are files that leave it out: those of the class
+  // without a head, which HF reads, too. "": none are read.
+  std::string_view left_out = "";
+};
+
+// Names of a layer's norms below ModulePaths::layers and its number, without ".weight". A family
+// leaves out those that its layers never have.
 struct NormNames {
   std::string_view attention = "input_layernorm";
   std::string_view attention_output = "";
@@ -50,11 +76,25 @@ struct NormNames {
   std::string_view k = "";
 };
 
-// Where HF's class has its parts: the names of tensors without ".weight".
-struct ModulePaths {
-  std::string_view embedding = "model.embed_tokens";
-  std::string_view head = "lm_head";
+// A module of an earlier class of the same model: its rows are those of one target of today after
+// the other.
+struct OlderModule {
+  std::string_view name;   // "Wqkv"
+  std::string_view block;  // "mixer."
+  LoraModule first = LoraModule::kQ;
+  int num_modules = 1;
 };
+// Names of such a class, which adapters that it trained have.
+struct OlderNames {
+  struct Layers {
+    std::string_view path;  // "transformer.h."
+    int32_t first = 0;      // number of the first layer
+  };
+  std::span<const Layers> layers = {};
+  std::span<const OlderModule> modules = {};
+};
+
+inline constexpr std::string_view kPeftDefault[] = {"q_proj", "v_proj"};
 
 struct ModelFamily {
   Architecture architecture;
@@ -65,8 +105,13 @@ struct ModelFamily {
   int32_t head_dim = 0;  // 0: hidden_size / num_attention_heads
   double rms_norm_epsilon = 1e-6;
   double rope_theta = 10000.0;
+  double rotary_factor = 1.0;  // where may_rotate_in_part
+  int32_t mlp_ratio = 0;       // of intermediate_size to hidden_size; 0: it must be there
   bool tied_embeddings = false;
 
+  DimensionNames dimensions = {};
+  std::string_view older_rope_theta = "";     // other names of rope_theta
+  std::string_view older_rotary_factor = "";  // and of partial_rotary_factor
   AttentionBias attention_bias = AttentionBias::kByConfig;
   bool may_have_mlp_bias = false;   // mlp_bias
   bool may_rotate_in_part = false;  // partial_rotary_factor
@@ -79,13 +124,17 @@ struct ModelFamily {
   Status (*read_layers)(const ConfigFields& fields, ModelConfig& config);
 
   std::span<const TargetSpec> lora_targets = kDenseTargets;
-  // Whether PEFT knows what to target where an adapter does not say so: then q_proj and v_proj.
+  // Whether PEFT knows what to target where an adapter does not say so: then these.
   bool has_peft_default = true;
+  std::span<const std::string_view> peft_default = kPeftDefault;
   // As checkpoints store these targets.
   std::span<const StoredProjection> projections = kProjectionsApart;
-  ModulePaths paths = {};
-  bool transposes_weights = false;  // its projections' are stored [in, out]: HF's Conv1D
   NormNames norms = {};
+  ModulePaths paths = {};
+  OlderNames older = {};
+  bool transposes_weights = false;  // its projections' are stored [in, out]: HF's Conv1D
+  // How names of tensors end that files have and nothing computes with: masks.
+  std::span<const std::string_view> unread_endings = {};
 };
 
 // In the order in which errors name them.
@@ -106,6 +155,15 @@ extern const ModelFamily kPhi3Family;
 extern const ModelFamily kSmolLm3Family;
 extern const ModelFamily kGraniteFamily;
 extern const ModelFamily kOlmo2Family;
+extern const ModelFamily kOlmo3Family;
+extern const ModelFamily kExaone4Family;
+extern const ModelFamily kGlmFamily;
+extern const ModelFamily kGlm4Family;
 extern const ModelFamily kMinistral3Family;
+extern const ModelFamily kGpt2Family;
+extern const ModelFamily kGptNeoFamily;
+extern const ModelFamily kGptNeoXFamily;
+extern const ModelFamily kPhiFamily;
+extern const ModelFamily kStarCoder2Family;
 
 }  // namespace graft

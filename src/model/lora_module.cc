@@ -1,5 +1,6 @@
 #include "model/lora_module.h"
 
+#include <algorithm>
 #include <charconv>
 
 #include "base/check.h"
@@ -10,7 +11,6 @@ namespace graft {
 namespace {
 
 constexpr std::string_view kModelPrefix = "model.";
-constexpr std::string_view kLayersPrefix = "model.layers.";
 
 }  // namespace
 
@@ -20,6 +20,18 @@ std::string_view LoraModuleName(LoraModule module) {
 
 std::span<const StoredProjection> StoredProjections(const ModelConfig& config) {
   return FamilyOf(config.architecture).projections;
+}
+
+std::string NameOfStored(const ModelConfig& config, const StoredProjection& projection) {
+  const auto namesakes =
+      std::ranges::count(StoredProjections(config), projection.name, &StoredProjection::name);
+  std::string name(projection.name);
+  if (namesakes == 1) return name;
+  return std::string(config.lora_target(projection.first).block) + name;
+}
+
+bool HasDenseTargets(const ModelConfig& config) {
+  return config.lora_targets.data() == kDenseTargets.data();
 }
 
 bool HasFusedProjections(const ModelConfig& config) {
@@ -44,8 +56,9 @@ const StoredProjection& StoredProjectionOf(const ModelConfig& config, LoraModule
 }
 
 std::string LoraModulePath(const ModelConfig& config, int32_t layer, LoraModule module) {
-  if (config.is_head(layer)) return std::string(FamilyOf(config.architecture).paths.head);
-  std::string path(kLayersPrefix);
+  const ModulePaths& paths = FamilyOf(config.architecture).paths;
+  if (config.is_head(layer)) return std::string(paths.head);
+  std::string path(paths.layers);
   path += std::to_string(layer);
   path += '.';
   path += config.lora_target(module).block;
@@ -60,7 +73,7 @@ std::string_view ModulePrefixOf(const ModelConfig& config) {
 std::string ClassModulePath(const ModelConfig& config, int32_t layer, LoraModule module,
                             std::string_view text_prefix) {
   const std::string path = LoraModulePath(config, layer, module);
-  if (config.is_head(layer)) return path;
+  if (config.is_head(layer) || config.wrapper == nullptr) return path;
   if (text_prefix.empty()) text_prefix = ModulePrefixOf(config);
   return std::string(text_prefix) + path.substr(kModelPrefix.size());
 }
@@ -73,11 +86,10 @@ std::optional<LoraModuleAddress> ParseLoraModulePath(const ModelConfig& config,
     if (!of_text.has_value()) return std::nullopt;
     path = *of_text;
   }
-  if (path == FamilyOf(config.architecture).paths.head) {
-    return LoraModuleAddress{config.num_layers, LoraModule{}, true};
-  }
-  if (!path.starts_with(kLayersPrefix)) return std::nullopt;
-  path.remove_prefix(kLayersPrefix.size());
+  const ModulePaths& paths = FamilyOf(config.architecture).paths;
+  if (path == paths.head) return LoraModuleAddress{config.num_layers, LoraModule{}, true};
+  if (!path.starts_with(paths.layers)) return std::nullopt;
+  path.remove_prefix(paths.layers.size());
   int32_t layer = -1;
   const auto [end, error] = std::from_chars(path.data(), path.data() + path.size(), layer);
   if (error != std::errc() || layer < 0) return std::nullopt;

@@ -22,6 +22,8 @@ struct StoredProjection {
   std::string_view name;  // "qkv_proj"
   LoraModule first = LoraModule::kQ;
   int num_modules = 1;
+  // Its rows are head by head, of each module a head; false: module by module.
+  bool by_heads = false;
 };
 
 // Llama's, which most families have.
@@ -36,15 +38,21 @@ inline constexpr std::array<StoredProjection, kLoraModules> kProjectionsApart = 
 
 // A layer's projections as checkpoints of the model's family have them, in the modules' order.
 std::span<const StoredProjection> StoredProjections(const ModelConfig& config);
+// The projection's name; where the layer has two of that name, with the block before it:
+// "attn.c_proj".
+std::string NameOfStored(const ModelConfig& config, const StoredProjection& projection);
 // Whether some of them stack several modules.
 bool HasFusedProjections(const ModelConfig& config);
+// Whether the targets are those of kDenseTargets: q, k, v, o, gate, up and down.
+bool HasDenseTargets(const ModelConfig& config);
 // The model's shape, with the projections as checkpoints store them for its targets.
 ModelShape ShapeAsStored(const ModelConfig& config);
 // The stored projection that holds the module.
 const StoredProjection& StoredProjectionOf(const ModelConfig& config, LoraModule module);
 
-// "model.layers.3.self_attn.q_proj", or the path of the projection that holds the module, as the
-// family calls it. "lm_head" behind the last layer (ModelShape::is_head).
+// "model.layers.3.self_attn.q_proj" (ModulePaths::layers, TargetSpec::block), or the path of the
+// projection that holds the module, as the family calls it. "lm_head" (ModulePaths::head) behind
+// the last layer (ModelShape::is_head).
 std::string LoraModulePath(const ModelConfig& config, int32_t layer, LoraModule module);
 // The same as the model's class, and so PEFT, calls it: in a wrapper's text
 // "model.language_model.layers.3.self_attn.q_proj". `text_prefix`: another of kTextPrefixes, as an

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <ranges>
 
+#include "model/family.h"
 #include "model/lora_module.h"
 #include "model/quantisation_config.h"
 #include "model/quantised_format.h"
@@ -91,18 +92,22 @@ MatrixFormats::MatrixFormats(const ModelConfig& config, const ServedTypes& types
 }
 MatrixFormats::~MatrixFormats() = default;
 
-WeightFormat MatrixFormats::Of(int32_t layer, LoraModule first, LoraModule last) const {
-  if (schemes_ == nullptr) return types_.weights;
+WeightFormat MatrixFormats::Of(int32_t layer, LayerProduct product) const {
+  if (schemes_ == nullptr || FamilyOf(config_.architecture).transposes_weights) {
+    return types_.weights;
+  }
   std::optional<CodeScheme> common;
-  for (int m = static_cast<int>(first); m <= static_cast<int>(last); ++m) {
-    const auto module = static_cast<LoraModule>(m);
+  int64_t k = 0;
+  for (const StoredProjection& projection : StoredProjections(config_)) {
+    if (config_.lora_target(projection.first).product != product) continue;
+    k = ShapeOfStoredProjection(config_, projection).in;
+    if (projection.by_heads) return types_.weights;
     const Result<std::optional<CodeScheme>> scheme =
-        schemes_->Of(LoraModulePath(config_, layer, module));
+        schemes_->Of(LoraModulePath(config_, layer, projection.first));
     if (!scheme.ok() || !scheme->has_value() || (*scheme)->has_groups) return types_.weights;
     if (common.has_value() && *common != **scheme) return types_.weights;
     common = **scheme;
   }
-  const int64_t k = ShapeOfLoraModule(config_, first).in;
   const int64_t group = common->group_size == 0 ? k : common->group_size;
   if (!IsGroupOfKernels(group, k)) return types_.weights;
   if (config_.quantisation->format == &kBitsandbytesFormat) {

@@ -42,15 +42,15 @@ class StackedCodes : public CodeSource {
   int64_t n_ = 0;
 };
 
-// What the matrix of a layer's modules `first` to `last` takes on one of num_ranks ranks, if it is
-// kept as `types` says: as codes, where the checkpoint has codes that kernels take, or as numbers.
+// What the matrix of a layer's product takes on one of num_ranks ranks, if it is kept as `types`
+// says: as codes, where the checkpoint has codes that kernels take, or as numbers.
 class MatrixFormats {
  public:
   // `config` is the whole model's or, for a rank, ShardConfig's.
   MatrixFormats(const ModelConfig& config, const ServedTypes& types);
   ~MatrixFormats();
 
-  WeightFormat Of(int32_t layer, LoraModule first, LoraModule last) const;
+  WeightFormat Of(int32_t layer, LayerProduct product) const;
 
  private:
   const ModelConfig& config_;

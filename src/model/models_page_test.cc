@@ -1,5 +1,5 @@
-// docs/models.md has the families and wrappers that there are. With GRAFT_WRITE_DOCS=1 the test
-// writes its tables.
+// docs/models.md has the wrappers that there are. With GRAFT_WRITE_DOCS=1 the test writes its
+// table.
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -8,7 +8,6 @@
 
 #include "base/file.h"
 #include "base/strings.h"
-#include "model/family.h"
 #include "model/model_test_util.h"
 #include "model/wrapper.h"
 
@@ -16,37 +15,6 @@ namespace graft {
 namespace models_page_test {
 
 std::string Code(std::string_view text) { return "`" + std::string(text) + "`"; }
-
-std::string BiasesText(const ModelFamily& family) {
-  std::string text;
-  if (family.attention_bias == AttentionBias::kQkv) text = "q, k, v";
-  if (family.attention_bias == AttentionBias::kByConfig) text = "by `attention_bias`";
-  if (!family.may_have_mlp_bias) return text.empty() ? "none" : text;
-  return text + (text.empty() ? "" : ", ") + "by `mlp_bias`";
-}
-
-// Adapters' modules, and those of an adapter that does not say them.
-std::string ModulesText(const ModelFamily& family) {
-  const auto name = [](const StoredProjection& projection) { return Code(projection.name); };
-  return Joined(family.projections, ", ", name);
-}
-
-std::string RopesText(const ModelFamily& family) {
-  const auto name = [](const RopeType& type) { return Code(type.name); };
-  return Joined(family.rope_types.all, ", ", name);
-}
-
-std::string FamilyRows() {
-  std::string rows =
-      "| class | `model_type` | biases | RoPE besides `default` | modules of adapters |\n"
-      "|---|---|---|---|---|\n";
-  for (const ModelFamily* const family : ModelFamilies()) {
-    rows += "| " + Code(family->name) + " | " + Code(family->model_type) + " | " +
-            BiasesText(*family) + " | " + RopesText(*family) + " | " + ModulesText(*family) +
-            " |\n";
-  }
-  return rows;
-}
 
 std::string WrapperRows() {
   std::string rows =
@@ -74,17 +42,16 @@ void ReplaceTable(const std::string& name, const std::string& rows, std::string*
   page->replace(begin, end - begin, rows);
 }
 
-TEST(ModelsPageTest, HasFamiliesAndWrappers) {
+TEST(ModelsPageTest, HasWrappers) {
   const std::string path = testing::SourcePath("docs/models.md");
   const std::string before = *ReadFile(path);
   std::string page = before;
-  ReplaceTable("families", FamilyRows(), &page);
   ReplaceTable("wrappers", WrapperRows(), &page);
   if (std::getenv("GRAFT_WRITE_DOCS") != nullptr) {
     std::ofstream(path, std::ios::binary) << page;
     return;
   }
-  EXPECT_EQ(before, page) << "write the tables by GRAFT_WRITE_DOCS=1";
+  EXPECT_EQ(before, page) << "write the table by GRAFT_WRITE_DOCS=1";
 }
 
 }  // namespace models_page_test

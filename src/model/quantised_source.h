@@ -27,6 +27,7 @@ class QuantisedSource : public TensorSource {
   Status Check(const std::string& name, const TensorView& used) override;
   // kUnimplemented where the inputs of a group of codes lie apart.
   Status CheckColumnsApart(const std::string& name) override;
+  bool IsCodes(const std::string& name) const override { return ModuleWithCodes(name).has_value(); }
   bool Has(const std::string& name) const override;
 
   // Errors name a tensor or a field.

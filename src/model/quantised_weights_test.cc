@@ -7,6 +7,8 @@
 #include <cstring>
 
 #include "base/sha256.h"
+#include "model/code_files.h"
+#include "model/matrix_codes.h"
 #include "model/quantised_format.h"
 #include "model/quantised_test_util.h"
 #include "tensor/allocations.h"
@@ -22,6 +24,7 @@ using testing::QuantisedPath;
 using testing::SourcePath;
 using testing::TempDir;
 using testing::TestTensor;
+using testing::WriteFile;
 
 constexpr const char* kFolders[] = {
     "nf4",         "nf4_single_skip", "nf4_fp16", "w4a16_sym", "w4a16_asym",   "w4a16_gidx",
@@ -406,6 +409,70 @@ TEST(QuantisedWeightsTest, FusedProjections) {
     const Result<ModelWeights> codes = folder.Load(stream, shard);
     ASSERT_TRUE(codes.ok()) << codes.status().ToString();
     EXPECT_EQ(ProductsOf(*codes, stream), ProductsOf(*twin.Load(stream, shard), stream));
+  }
+}
+
+// A matrix of 16-bit numbers.
+void Transpose(TestTensor* tensor) {
+  const int64_t rows = tensor->shape[0], columns = tensor->shape[1];
+  const std::string from = tensor->data;
+  for (int64_t row = 0; row < rows; ++row) {
+    for (int64_t column = 0; column < columns; ++column) {
+      std::memcpy(tensor->data.data() + 2 * (column * rows + row),
+                  from.data() + 2 * (row * columns + column), 2);
+    }
+  }
+  std::swap(tensor->shape[0], tensor->shape[1]);
+}
+
+// Rows and columns that the plain file has in another order than kernels read: GPT-2's Conv1D,
+// which libraries quantise as the Linear that does the same, and GPT-NeoX' heads.
+TEST(QuantisedWeightsTest, OtherOrdersBecomeNumbers) {
+  ThreadPool threads(2);
+  Stream stream{Device{}, &threads};
+  for (const std::string name : {"gpt2", "gpt-neox"}) {
+    SCOPED_TRACE(name);
+    QuantisedFolder plain(SourcePath("tests/goldens/" + name));
+    QuantisedFolder linear = plain;
+    CodesOfFiles plan{
+        .format = WeightFormat::Integers(DType::kBF16, 8, 32), .weights = {}, .head = "lm_head"};
+    for (TestTensor& tensor : linear.tensors) {
+      const bool is_of_layer = tensor.name.find(".attn.c") != std::string::npos ||
+                               tensor.name.find(".mlp.c") != std::string::npos ||
+                               tensor.name.find(".attention.") != std::string::npos;
+      if (!is_of_layer || !tensor.name.ends_with(".weight")) continue;
+      if (name == "gpt2") Transpose(&tensor);
+      plan.weights.insert(tensor.name);
+    }
+    const TempDir from, to;
+    linear.Write(from.path());
+    const SafetensorsSet base = *SafetensorsSet::Open(from.path());
+    NewFile file(to.File("model.safetensors"), 0600);
+    std::set<std::string> written;
+    ASSERT_TRUE(WriteCodesFile(base, base.files()[0], plan, file, threads, written).ok());
+    linear.config["quantization_config"] = QuantizationConfigOf(plan);
+    WriteFile(to.File("config.json"), linear.config.dump());
+
+    const ModelConfig config = *LoadModelConfig(to.path());
+    ServedTypes types = TypesOf(DType::kF32);
+    types.keeps_codes = true;
+    const Result<ModelWeights> codes = LoadWeights(to.path(), config, types, stream);
+    ASSERT_TRUE(codes.ok()) << codes.status().ToString();
+    const MatrixFormats formats(config, types);
+    EXPECT_TRUE(codes->layers[0].qkv.format().is_plain());
+    EXPECT_TRUE(formats.Of(0, LayerProduct::kQkv).is_plain());
+    EXPECT_EQ(codes->layers[0].o.format().is_plain(), name == "gpt2");
+    EXPECT_EQ(formats.Of(0, LayerProduct::kO).is_plain(), name == "gpt2");
+    const std::vector<float> found = ProductsOf(*codes, stream);
+    const std::vector<float> expected = ProductsOf(*plain.Load(stream), stream);
+    double error = 0.0, size = 0.0;
+    ASSERT_EQ(found.size(), expected.size());
+    for (size_t i = 0; i < found.size(); ++i) {
+      error += (found[i] - expected[i]) * (found[i] - expected[i]);
+      size += expected[i] * expected[i];
+    }
+    EXPECT_LT(std::sqrt(error / size), 0.02);
+    EXPECT_GT(error, 0.0) << "there are codes";
   }
 }
 

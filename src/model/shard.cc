@@ -48,6 +48,16 @@ IndexRange Equal(int64_t total, const Shard& shard) {
 
 IndexRange Times(const IndexRange& range, int64_t n) { return {range.begin * n, range.end * n}; }
 
+// What a rank has of a target's inputs or outputs: how they are cut follows from which they are.
+IndexRange PartOfSize(const ModelConfig& config, int64_t (ModelShape::*size)() const,
+                      const Shard& shard) {
+  if (size == &ModelShape::q_size) return Times(HeadsOf(config, shard), config.head_dim);
+  if (size == &ModelShape::kv_size) return Times(KvHeadsOf(config, shard), config.head_dim);
+  if (size == &ModelShape::intermediate) return IntermediateOf(config, shard);
+  CHECK(size == &ModelShape::hidden) << "a size that ranks cannot cut";
+  return {0, config.hidden_size};
+}
+
 }  // namespace
 
 Status CheckRanks(const ModelConfig& config, int32_t num_ranks) {
@@ -119,25 +129,30 @@ std::vector<HeadPiece> HeadPiecesOf(const ModelConfig& config, const Shard& shar
 
 LoraModuleSlice SliceOfLoraModule(const ModelConfig& config, LoraModule module,
                                   const Shard& shard) {
-  CHECK(config.lora_targets.data() == kDenseTargets.data()) << "targets that ranks cannot cut yet";
-  const IndexRange hidden = {0, config.hidden_size};
-  const IndexRange heads = Times(HeadsOf(config, shard), config.head_dim);
-  switch (module) {
-    case LoraModule::kQ:
-      return {hidden, heads};
-    case LoraModule::kK:
-    case LoraModule::kV:
-      return {hidden, Times(KvHeadsOf(config, shard), config.head_dim)};
-    case LoraModule::kO:
-      return {heads, hidden};
-    case LoraModule::kGate:
-    case LoraModule::kUp:
-      return {hidden, IntermediateOf(config, shard)};
-    case LoraModule::kDown:
-      return {IntermediateOf(config, shard), hidden};
+  const TargetSpec& target = config.lora_target(module);
+  return {PartOfSize(config, target.in, shard), PartOfSize(config, target.out, shard)};
+}
+
+std::vector<IndexRange> StoredRowsOf(const ModelConfig& config, LoraModule module,
+                                     const IndexRange& rows) {
+  const StoredProjection& projection = StoredProjectionOf(config, module);
+  const int place = static_cast<int>(module) - static_cast<int>(projection.first);
+  if (!projection.by_heads) {
+    int64_t begin = 0;
+    for (int i = 0; i < place; ++i) {
+      const auto before = static_cast<LoraModule>(static_cast<int>(projection.first) + i);
+      begin += ShapeOfLoraModule(config, before).out;
+    }
+    return {{begin + rows.begin, begin + rows.end}};
   }
-  CHECK(false) << "no such module: " << static_cast<int>(module);
-  __builtin_unreachable();
+  const int64_t head_dim = config.head_dim;
+  CHECK(rows.begin % head_dim == 0 && rows.end % head_dim == 0) << "parts of heads";
+  std::vector<IndexRange> stored;
+  for (int64_t head = rows.begin / head_dim; head < rows.end / head_dim; ++head) {
+    const int64_t begin = (head * projection.num_modules + place) * head_dim;
+    stored.push_back({begin, begin + head_dim});
+  }
+  return stored;
 }
 
 }  // namespace graft

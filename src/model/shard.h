@@ -66,4 +66,8 @@ struct HeadPiece {
 };
 std::vector<HeadPiece> HeadPiecesOf(const ModelConfig& config, const Shard& shard);
 
+// Where rows of a module lie in the stored projection that holds it, in their order.
+std::vector<IndexRange> StoredRowsOf(const ModelConfig& config, LoraModule module,
+                                     const IndexRange& rows);
+
 }  // namespace graft

@@ -6,6 +6,8 @@
 #include <set>
 #include <vector>
 
+#include "model/model_test_util.h"
+
 namespace graft {
 namespace shard_test {
 
@@ -95,6 +97,23 @@ TEST(ShardTest, NormsOverAllHeadsAreNotShared) {
   EXPECT_EQ(status.code(), StatusCode::kUnimplemented);
   EXPECT_THAT(status.message(),
               AllOf(HasSubstr("2 ranks cannot share Olmo2ForCausalLM"), HasSubstr("all heads")));
+}
+
+// How targets are cut follows from their sizes, whatever their places in the family's list are.
+TEST(ShardTest, TargetsWithoutAGateAreCutByTheirSizes) {
+  const ModelConfig config = *LoadModelConfig(
+      graft::testing::SourcePath("tests/goldens/starcoder2"));  // 4 heads, 2 of keys
+  const auto slice = [&](int module) {
+    return SliceOfLoraModule(config, static_cast<LoraModule>(module), {1, 2});
+  };
+  EXPECT_EQ(slice(0).out, (IndexRange{16, 32}));
+  EXPECT_EQ(slice(2).out, (IndexRange{8, 16}));
+  EXPECT_EQ(slice(3).in, (IndexRange{16, 32}));
+  EXPECT_EQ(slice(3).out, (IndexRange{0, 32}));
+  EXPECT_EQ(slice(4).in, (IndexRange{0, 32}));
+  EXPECT_EQ(slice(4).out, (IndexRange{40, 80}));
+  EXPECT_EQ(slice(5).in, (IndexRange{40, 80}));
+  EXPECT_EQ(slice(5).out, (IndexRange{0, 32}));
 }
 
 TEST(ShardTest, AdaptersKeepOneSideWhole) {

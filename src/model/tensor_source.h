@@ -28,6 +28,8 @@ class TensorSource {
                                                        const std::vector<int64_t>& /*shape*/) {
     return std::unique_ptr<PackedMatrix>();
   }
+  // Whether the files hold it as codes.
+  virtual bool IsCodes(const std::string& /*name*/) const { return false; }
   // Refuses numbers that no weight has, in what is used of a tensor.
   virtual Status Check(const std::string& /*name*/, const TensorView& /*used*/) {
     return OkStatus();

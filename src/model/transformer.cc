@@ -10,6 +10,7 @@ namespace {
 LayerScratch MakeScratch(const TransformerSizes& sizes, const Device& device) {
   return {.hidden = Buffer(sizes.hidden, device),
           .normed = Buffer(sizes.normed, device),
+          .mlp_normed = Buffer(sizes.mlp_normed, device),
           .branch = Buffer(sizes.branch, device),
           .qkv = Buffer(sizes.qkv, device),
           .attended = Buffer(sizes.attended, device),
@@ -43,7 +44,9 @@ EmbeddingTable TableOf(const ModelConfig& config, const ModelWeights& weights) {
   return {.rows = weights.embedding,
           .first_word = static_cast<int32_t>(weights.vocabulary.begin),
           .num_words = static_cast<int32_t>(weights.vocabulary.size()),
-          .scale = EmbeddingScale(config, weights.types.embeddings)};
+          .scale = EmbeddingScale(config, weights.types.embeddings),
+          .positions = weights.positions.data(),
+          .num_positions = config.num_positions};
 }
 
 void CheckModel(const ModelConfig& config, const ModelWeights& weights, const KvPool& pool,
@@ -85,12 +88,14 @@ Transformer::Transformer(const ModelConfig& config, const ModelWeights& weights,
       ropes_(MakeRopeTables(config, limits.context_tokens_max, stream)),
       context_(MakeContext(config, weights, pool, limits, stream.device, ranks)),
       embedding_(context_, TableOf(config, weights)),
-      head_(context_, weights.final_norm, weights.lm_head),
+      head_(context_, weights.final_norm, weights.lm_head, weights.lm_head_bias.as<float>()),
       upload_(BatchLimitsOf(limits, config, pool.layout(), stream.device), stream.device),
       logits_rows_(limits.logits_rows_max * int64_t{sizeof(int32_t)}, stream.device),
       head_segments_(limits.logits_rows_max * int64_t{sizeof(LoraSegment)}, stream.device) {
   CheckModel(config, weights, pool, ropes_.size());
   CHECK(limits.step_tokens_max > 0 && limits.logits_rows_max > 0 && limits.context_tokens_max > 0);
+  CHECK(config.num_positions == 0 || limits.context_tokens_max <= config.num_positions)
+      << "positions that the model has not learned";
   CHECK(limits.lora_rank_max >= 0 && limits.lora_rank_max <= kLoraRankMax);
   CHECK(ranks == nullptr ||
         ranks->part_floats() >= PartFloatsOf(limits, config, ranks->num_ranks()));
@@ -186,7 +191,7 @@ LaunchPlan Transformer::PlanOf(const DeviceBatch& batch, const Stream& stream, b
        .can_follow = context_.scratch.lora_words.bytes() > 0,
        .bridged = bridged,
        .sums_ranks = context_.exchanges.has_ranks(),
-       .fuses_activation = all_silu,
+       .fuses_activation = config_.gated_mlp && all_silu,
        .has_drawn = has(bridged ? LoraRows::kSettledDrawn : LoraRows::kDrawn),
        .has_prompts = has(bridged ? LoraRows::kSettledPrompts : LoraRows::kPrompts),
        .beside_scope = batch.lora_beside});

@@ -44,21 +44,23 @@ TransformerSizes SizesOf(const TransformerLimits& limits, const ModelConfig& con
   TransformerSizes sizes;
   sizes.hidden = rows * hidden * kFloat;
   sizes.normed = rows * hidden * activation;
+  if (std::ranges::any_of(config.layers, &LayerSpec::has_second_norm)) {
+    sizes.mlp_normed = sizes.normed;
+  }
   const auto writes_branch = [&](const LayerSpec& spec) {
     return spec.writes_branch(limits.has_ranks);
   };
   if (std::ranges::any_of(config.layers, writes_branch)) sizes.branch = rows * hidden * kFloat;
   sizes.qkv = rows * config.qkv_size() * kFloat;
   sizes.attended = rows * config.q_size() * activation;
-  sizes.gate_up = rows * 2 * config.intermediate_size * kFloat;
+  sizes.gate_up = rows * config.gate_up_size() * kFloat;
   sizes.activated = rows * config.intermediate_size * activation;
   const int64_t lora_rows = std::max<int64_t>(rows, limits.logits_rows_max);
   sizes.lora_h =
       LoraScratchFloats(device, lora_rows * kLoraSlicesMax, limits.lora_rank_max) * kFloat;
   if (limits.lora_beside && limits.lora_rank_max > 0 && types.adapters == types.operands &&
       GemmRunsLoraBeside(types.adapters, 1, device)) {
-    const int64_t columns = std::max<int64_t>(
-        {int64_t{2} * config.intermediate_size, int64_t{config.qkv_size()}, hidden});
+    const int64_t columns = std::max<int64_t>({config.gate_up_size(), config.qkv_size(), hidden});
     sizes.lora_delta = std::min<int64_t>(rows, kLoraBesideRowsMax) * columns * kFloat;
     sizes.lora_words = config.head_matrix() * kLoraBesideWords * int64_t{sizeof(uint32_t)};
   }

@@ -12,6 +12,8 @@
 #include "model/matrix_codes.h"
 #include "model/quantised_source.h"
 #include "model/safetensors.h"
+#include "model/tensor_names.h"
+#include "model/tensor_rows.h"
 #include "model/tensor_source.h"
 #include "model/wrapper.h"
 #include "tensor/cuda_memory.h"
@@ -22,8 +24,6 @@ namespace {
 // Elements per task when tensors are drawn.
 constexpr int64_t kGrain = int64_t{1} << 16;
 
-constexpr char kEmbeddingName[] = "model.embed_tokens.weight";
-constexpr char kHeadName[] = "lm_head.weight";
 constexpr std::string_view kWeight = ".weight";
 constexpr std::string_view kBias = ".bias";
 
@@ -40,7 +40,8 @@ class RandomSource : public TensorSource {
     TensorView view{nullptr, dtype_, shape};
     void* data = Allocate(view.bytes());
     const uint64_t tensor_seed = RandomBits(seed_, num_tensors_++);
-    const bool is_norm = name.ends_with("norm.weight");
+    const bool is_norm = name.ends_with("norm.weight") ||
+                         (name.ends_with(kWeight) && name.find(".ln_") != name.npos);
     DispatchDType(dtype_, [&]<typename T>() {
       T* out = static_cast<T*>(data);
       const auto fill = [&](int64_t begin, int64_t end) {
@@ -89,6 +90,7 @@ class Builder {
         shard_(shard),
         types_(types),
         source_(source),
+        names_(config, [&source](const std::string& name) { return source.Has(name); }),
         stream_(stream),
         progress_(progress) {}
 
@@ -96,36 +98,51 @@ class Builder {
     ModelWeights weights;
     weights.types = types_;
     weights.vocabulary = VocabularyOf(config_, shard_);
-    const auto table_of = [&](const char* name) -> Part {
+    const ModulePaths& paths = FamilyOf(config_.architecture).paths;
+    const std::string embedding_name = names_.WeightOf(paths.embedding);
+    const std::string head_name = names_.WeightOf(paths.head);
+    const auto table_of = [&](const std::string& name) -> Part {
       return {name, {config_.vocab_size, config_.hidden_size}, {weights.vocabulary}};
     };
     // Files that hold a shared table once may hold it under either name.
     const bool only_head =
-        config_.tied_embeddings && !source_.Has(kEmbeddingName) && source_.Has(kHeadName);
+        config_.tied_embeddings && !source_.Has(embedding_name) && source_.Has(head_name);
     ASSIGN_OR_RETURN(
         Buffer embedding,
-        PlainOnHost({table_of(only_head ? kHeadName : kEmbeddingName)}, types_.embeddings));
+        PlainOnHost({table_of(only_head ? head_name : embedding_name)}, types_.embeddings));
     if (config_.tied_embeddings) {
       TensorView table{
           embedding.data(), types_.embeddings, {weights.vocabulary.size(), config_.hidden_size}};
       Buffer other_head;
-      if (!only_head && source_.Has(kHeadName)) {
-        ASSIGN_OR_RETURN(other_head, OtherHead(table_of(kHeadName), table));
+      if (!only_head && source_.Has(head_name)) {
+        ASSIGN_OR_RETURN(other_head, OtherHead(table_of(head_name), embedding_name, table));
         if (other_head.data() != nullptr) table.data = other_head.data();
       }
       weights.lm_head = GemmWeight::Pack({&table, 1}, types_.operands, stream_);
     }
     weights.embedding = MoveToDevice(std::move(embedding), stream_);
+    if (config_.num_positions > 0) {
+      ASSIGN_OR_RETURN(
+          weights.positions,
+          Plain({{names_.WeightOf(paths.positions), {config_.num_positions, config_.hidden_size}}},
+                types_.embeddings));
+    }
     for (int32_t layer = 0; layer < config_.num_layers; ++layer) {
       weights.layers.emplace_back();
-      const std::string prefix = "model.layers." + std::to_string(layer) + ".";
+      const std::string prefix = names_.Of(paths.layers) + std::to_string(layer) + ".";
       RETURN_IF_ERROR(BuildProjections(layer, weights.layers.back()));
       RETURN_IF_ERROR(BuildNorms(prefix, config_.layers[layer], weights.layers.back()));
       RETURN_IF_ERROR(BuildBiases(layer, weights.layers.back()));
     }
-    ASSIGN_OR_RETURN(weights.final_norm, Norm("model.norm", config_.hidden_size));
+    ASSIGN_OR_RETURN(weights.final_norm, HiddenNorm(names_.Of(paths.final_norm)));
     if (!config_.tied_embeddings) {
-      ASSIGN_OR_RETURN(weights.lm_head, Matrix({table_of(kHeadName)}, types_.operands));
+      ASSIGN_OR_RETURN(weights.lm_head, Matrix({table_of(head_name)}, types_.operands));
+    }
+    if (config_.head_bias) {
+      ASSIGN_OR_RETURN(weights.lm_head_bias, Plain({{names_.Of(paths.head) + std::string(kBias),
+                                                     {config_.vocab_size},
+                                                     {weights.vocabulary}}},
+                                                   DType::kF32));
     }
     return weights;
   }
@@ -137,16 +154,14 @@ class Builder {
     std::vector<int64_t> shape;
     std::vector<IndexRange> rows = {};       // one after the other; none: all
     std::optional<IndexRange> columns = {};  // none: all
+    bool is_transposed = false;              // the checkpoint has numbers as [columns, rows]
+    bool by_heads = false;                   // StoredProjection::by_heads
   };
-
-  // A range behind others.
-  static IndexRange Behind(int64_t others, const IndexRange& range) {
-    return {others + range.begin, others + range.end};
-  }
 
   // The file's lm_head of a model with tied embeddings, in the table's dtype; empty where it is the
   // table itself. One that differs is what the model computes with, as transformers 5 has it.
-  Result<Buffer> OtherHead(const Part& part, const TensorView& table) {
+  Result<Buffer> OtherHead(const Part& part, const std::string& embedding_name,
+                           const TensorView& table) {
     ASSIGN_OR_RETURN(const std::vector<TensorView> heads, Get({part}));
     Buffer head(table.bytes());
     ConvertElements(heads[0].dtype, heads[0].data, table.dtype, head.data(), table.num_elements());
@@ -157,40 +172,42 @@ class Builder {
     LOG_WARN(
         "config.json, or the default of its class, says tie_word_embeddings, but the files' {} "
         "differs from {}: both are used as they are",
-        kHeadName, kEmbeddingName);
+        part.name, embedding_name);
     return head;
   }
 
   Status BuildProjections(int32_t i, LayerWeights& layer) {
-    const auto matrix = [&](LoraModule first, LoraModule last) {
-      return Matrix(PartsOf(i, first, last, kWeight), types_.weights);
+    const auto matrix = [&](LayerProduct product) {
+      return Matrix(PartsOf(i, product, kWeight), types_.weights);
     };
-    ASSIGN_OR_RETURN(layer.qkv, matrix(LoraModule::kQ, LoraModule::kV));
-    ASSIGN_OR_RETURN(layer.o, matrix(LoraModule::kO, LoraModule::kO));
-    ASSIGN_OR_RETURN(layer.gate_up, matrix(LoraModule::kGate, LoraModule::kUp));
-    ASSIGN_OR_RETURN(layer.down, matrix(LoraModule::kDown, LoraModule::kDown));
+    ASSIGN_OR_RETURN(layer.qkv, matrix(LayerProduct::kQkv));
+    ASSIGN_OR_RETURN(layer.o, matrix(LayerProduct::kO));
+    ASSIGN_OR_RETURN(layer.gate_up, matrix(LayerProduct::kGateUp));
+    ASSIGN_OR_RETURN(layer.down, matrix(LayerProduct::kDown));
     return OkStatus();
   }
 
-  // The tensors of a layer's projections that hold these modules: as the family stores them, and
+  // The tensors of a layer's projections that a product is made of: as the family stores them, and
   // cut as each module's rows and columns are.
-  std::vector<Part> PartsOf(int32_t layer, LoraModule first, LoraModule last,
-                            std::string_view suffix) const {
+  std::vector<Part> PartsOf(int32_t layer, LayerProduct product, std::string_view suffix) const {
     std::vector<Part> parts;
     for (const StoredProjection& projection : StoredProjections(config_)) {
-      if (projection.first < first || projection.first > last) continue;
+      if (config_.lora_target(projection.first).product != product) continue;
       const LoraModuleShape shape = ShapeOfStoredProjection(config_, projection);
-      Part part{LoraModulePath(config_, layer, projection.first) + std::string(suffix),
-                {shape.out}};
-      int64_t begin = 0;
+      const std::string path = LoraModulePath(config_, layer, projection.first);
+      Part part{names_.Of(path) + std::string(suffix), {shape.out}};
       for (int j = 0; j < projection.num_modules; ++j) {
         const auto module = static_cast<LoraModule>(static_cast<int>(projection.first) + j);
-        part.rows.push_back(Behind(begin, SliceOfLoraModule(config_, module, shard_).out));
-        begin += ShapeOfLoraModule(config_, module).out;
+        const IndexRange rows = SliceOfLoraModule(config_, module, shard_).out;
+        for (const IndexRange& stored : StoredRowsOf(config_, module, rows)) {
+          part.rows.push_back(stored);
+        }
       }
       if (suffix == kWeight) {
         part.shape.push_back(shape.in);
         part.columns = SliceOfLoraModule(config_, projection.first, shard_).in;
+        part.is_transposed = FamilyOf(config_.architecture).transposes_weights;
+        part.by_heads = projection.by_heads;
       }
       parts.push_back(std::move(part));
     }
@@ -198,51 +215,60 @@ class Builder {
   }
 
   Status BuildNorms(const std::string& prefix, const LayerSpec& spec, LayerWeights& layer) {
-    const int64_t hidden = config_.hidden_size;
     const NormNames& names = FamilyOf(config_.architecture).norms;
-    const auto norm = [&](std::string_view name, int64_t n) {
+    const auto path_of = [&](std::string_view name) {
       CHECK(!name.empty()) << ArchitectureName(config_.architecture) << " has no such norm";
-      return Norm(prefix + std::string(name), n);
+      return prefix + std::string(name);
     };
     if (spec.input_norms) {
-      ASSIGN_OR_RETURN(layer.attention_norm, norm(names.attention, hidden));
+      ASSIGN_OR_RETURN(layer.attention_norm, HiddenNorm(path_of(names.attention)));
     }
     if (spec.output_norms) {
-      ASSIGN_OR_RETURN(layer.attention_output_norm, norm(names.attention_output, hidden));
+      ASSIGN_OR_RETURN(layer.attention_output_norm, HiddenNorm(path_of(names.attention_output)));
     }
-    if (spec.input_norms) {
-      ASSIGN_OR_RETURN(layer.mlp_norm, norm(names.mlp, hidden));
+    if (spec.input_norms && !spec.shares_norm) {
+      ASSIGN_OR_RETURN(layer.mlp_norm, HiddenNorm(path_of(names.mlp)));
     }
     if (spec.output_norms) {
-      ASSIGN_OR_RETURN(layer.mlp_output_norm, norm(names.mlp_output, hidden));
+      ASSIGN_OR_RETURN(layer.mlp_output_norm, HiddenNorm(path_of(names.mlp_output)));
     }
     if (spec.qk_norm) {
       const bool across = spec.qk_norm_across_heads;
-      ASSIGN_OR_RETURN(layer.q_norm, norm(names.q, across ? config_.q_size() : config_.head_dim));
-      ASSIGN_OR_RETURN(layer.k_norm, norm(names.k, across ? config_.kv_size() : config_.head_dim));
+      ASSIGN_OR_RETURN(layer.q_norm,
+                       Norm(path_of(names.q), across ? config_.q_size() : config_.head_dim));
+      ASSIGN_OR_RETURN(layer.k_norm,
+                       Norm(path_of(names.k), across ? config_.kv_size() : config_.head_dim));
     }
     return OkStatus();
   }
 
   Status BuildBiases(int32_t i, LayerWeights& layer) {
-    const auto bias = [&](LoraModule first, LoraModule last) {
-      return Plain(PartsOf(i, first, last, kBias), DType::kF32);
+    const auto bias = [&](LayerProduct product) {
+      return Plain(PartsOf(i, product, kBias), DType::kF32);
     };
     if (config_.qkv_bias) {
-      ASSIGN_OR_RETURN(layer.qkv_bias, bias(LoraModule::kQ, LoraModule::kV));
+      ASSIGN_OR_RETURN(layer.qkv_bias, bias(LayerProduct::kQkv));
     }
     if (config_.o_bias) {
-      ASSIGN_OR_RETURN(layer.o_bias, bias(LoraModule::kO, LoraModule::kO));
+      ASSIGN_OR_RETURN(layer.o_bias, bias(LayerProduct::kO));
     }
     if (config_.mlp_bias) {
-      ASSIGN_OR_RETURN(layer.gate_up_bias, bias(LoraModule::kGate, LoraModule::kUp));
-      ASSIGN_OR_RETURN(layer.down_bias, bias(LoraModule::kDown, LoraModule::kDown));
+      ASSIGN_OR_RETURN(layer.gate_up_bias, bias(LayerProduct::kGateUp));
+      ASSIGN_OR_RETURN(layer.down_bias, bias(LayerProduct::kDown));
     }
     // What ranks sum up has its bias once.
     if (shard_.rank == 0) return OkStatus();
     layer.o_bias = Buffer();
     layer.down_bias = Buffer();
     return OkStatus();
+  }
+
+  // A norm of hidden states: of LayerNorm its weights, and its biases behind them.
+  Result<Buffer> HiddenNorm(const std::string& module) {
+    if (config_.norm == NormKind::kRms) return Norm(module, config_.hidden_size);
+    return Plain({{module + std::string(kWeight), {config_.hidden_size}},
+                  {module + std::string(kBias), {config_.hidden_size}}},
+                 DType::kF32);
   }
 
   // What a norm multiplies by, of `n` dimensions.
@@ -273,10 +299,12 @@ class Builder {
     return weight;
   }
 
-  // The parts as codes; null where they are numbers, or have to become numbers.
+  // The parts as codes; null where they are numbers, or have to become numbers: those that files
+  // have in another order than kernels read.
   Result<std::unique_ptr<StackedCodes>> CodesOf(const std::vector<Part>& parts) {
     std::vector<CodesPart> all;
     for (const Part& part : parts) {
+      if (part.is_transposed || part.by_heads) return std::unique_ptr<StackedCodes>();
       ASSIGN_OR_RETURN(std::shared_ptr<const PackedMatrix> matrix,
                        source_.Packed(part.name, part.shape));
       if (matrix == nullptr) return std::unique_ptr<StackedCodes>();
@@ -312,7 +340,7 @@ class Builder {
   Result<std::vector<TensorView>> Get(const std::vector<Part>& parts) {
     std::vector<TensorView> views;
     for (const Part& part : parts) {
-      ASSIGN_OR_RETURN(TensorView whole, source_.Get(part.name, part.shape));
+      ASSIGN_OR_RETURN(TensorView whole, GetWhole(part));
       if (part.columns.has_value() && part.columns->size() != part.shape[1]) {
         RETURN_IF_ERROR(source_.CheckColumnsApart(part.name));
       }
@@ -325,6 +353,38 @@ class Builder {
       }
     }
     return views;
+  }
+
+  Result<TensorView> GetWhole(const Part& part) {
+    // Libraries quantise a Conv1D as the Linear that does the same: [out, in].
+    if (!part.is_transposed || source_.IsCodes(part.name)) {
+      return source_.Get(part.name, part.shape);
+    }
+    ASSIGN_OR_RETURN(const TensorView stored,
+                     source_.Get(part.name, {part.shape[1], part.shape[0]}));
+    void* const out = source_.Allocate(stored.bytes());
+    DispatchDType(stored.dtype, [&]<typename T>() {
+      Transpose(static_cast<const T*>(stored.data), part.shape[0], part.shape[1],
+                static_cast<T*>(out));
+    });
+    return TensorView{out, stored.dtype, part.shape};
+  }
+
+  // [columns, rows] to [rows, columns], in tiles: neither side is walked with long strides.
+  template <typename T>
+  void Transpose(const T* from, int64_t rows, int64_t columns, T* to) {
+    constexpr int64_t kTile = 32;
+    const int64_t num_tiles = (rows + kTile - 1) / kTile;
+    stream_.cpu_threads->ParallelFor(num_tiles, 1, [&](int64_t first, int64_t last) {
+      for (int64_t at = 0; at < columns; at += kTile) {
+        const int64_t column_end = std::min(at + kTile, columns);
+        for (int64_t row = first * kTile; row < std::min(last * kTile, rows); ++row) {
+          for (int64_t column = at; column < column_end; ++column) {
+            to[row * columns + column] = from[column * rows + row];
+          }
+        }
+      }
+    });
   }
 
   static TensorView Rows(TensorView view, const IndexRange& rows) {
@@ -363,6 +423,7 @@ class Builder {
   const Shard shard_;
   const ServedTypes types_;
   TensorSource& source_;
+  const TensorNames names_;
   Stream& stream_;
   const LoadProgress& progress_;
   int64_t num_done_ = 0;
@@ -370,23 +431,19 @@ class Builder {
 
 // What is in the files and was not used: refused where it is part of a module that we compute.
 Status CheckUnused(const FileSource& source, const ModelConfig& config) {
+  const TensorNames names(config, [&source](const std::string& name) { return source.Has(name); });
   std::vector<std::string> foreign;
   std::vector<std::string> of_towers;
   int64_t num_cache_scales = 0;
   for (const std::string& name : source.files().Names()) {
-    if (source.used(name)) continue;
+    if (source.used(name) || names.IsIdle(name)) continue;
     if (IsScaleOfCache(name)) {
       ++num_cache_scales;
       continue;
     }
     if (config.quantisation.has_value() && IsBiasOfZeros(source.files(), name)) continue;
-    // A table of frequencies that old checkpoints carry; computed here.
-    if (name.ends_with("rotary_emb.inv_freq")) continue;
-    const bool is_ours = config.wrapper != nullptr ? TextNameOf(name).has_value()
-                                                   : name.starts_with("model.layers.") ||
-                                                         name.starts_with("model.norm.") ||
-                                                         name.starts_with("model.embed_tokens.") ||
-                                                         name.starts_with("lm_head.");
+    const bool is_ours =
+        config.wrapper != nullptr ? TextNameOf(name).has_value() : names.IsOurs(name);
     if (is_ours) {
       return UnimplementedError("tensor " + name + " is in the files, but a " +
                                 std::string(ClassNameOf(config)) +
@@ -415,7 +472,8 @@ Status CheckUnused(const FileSource& source, const ModelConfig& config) {
 }  // namespace
 
 int64_t ModelWeights::bytes() const {
-  int64_t total = embedding.bytes() + final_norm.bytes() + lm_head.bytes();
+  int64_t total = embedding.bytes() + positions.bytes() + final_norm.bytes() + lm_head.bytes() +
+                  lm_head_bias.bytes();
   for (const LayerWeights& layer : layers) {
     for (const GemmWeight* weight : {&layer.qkv, &layer.o, &layer.gate_up, &layer.down}) {
       total += weight->bytes();
@@ -434,32 +492,36 @@ int64_t WeightsBytes(const ModelConfig& config, const ServedTypes& types, const 
                      int32_t num_ranks) {
   const int64_t hidden = config.hidden_size;
   const int64_t intermediate = config.intermediate_size;
+  const int64_t words = VocabularySliceMax(config, num_ranks);
   const MatrixFormats formats(config, types);
-  int64_t floats = hidden;  // the last norm
+  int64_t floats = config.norm_size() + (config.head_bias ? words : 0);  // the last norm, the head
   int64_t matrices = 0;
   for (int32_t i = 0; i < config.num_layers; ++i) {
     floats += config.norm_elements(config.layers[i]);
     if (config.qkv_bias) floats += config.qkv_size();
     if (config.o_bias) floats += hidden;
-    if (config.mlp_bias) floats += 2 * intermediate + hidden;
-    const auto matrix = [&](LoraModule first, LoraModule last, int64_t n, int64_t k) {
-      return GemmWeight::BytesFor(n, k, formats.Of(i, first, last), device);
+    if (config.mlp_bias) floats += config.gate_up_size() + hidden;
+    const auto matrix = [&](LayerProduct product, int64_t n, int64_t k) {
+      return GemmWeight::BytesFor(n, k, formats.Of(i, product), device);
     };
-    matrices += matrix(LoraModule::kQ, LoraModule::kV, config.qkv_size(), hidden) +
-                matrix(LoraModule::kO, LoraModule::kO, hidden, config.q_size()) +
-                matrix(LoraModule::kGate, LoraModule::kUp, 2 * intermediate, hidden) +
-                matrix(LoraModule::kDown, LoraModule::kDown, hidden, intermediate);
+    matrices += matrix(LayerProduct::kQkv, config.qkv_size(), hidden) +
+                matrix(LayerProduct::kO, hidden, config.q_size()) +
+                matrix(LayerProduct::kGateUp, config.gate_up_size(), hidden) +
+                matrix(LayerProduct::kDown, hidden, intermediate);
   }
-  const int64_t words = VocabularySliceMax(config, num_ranks);
-  return words * hidden * DTypeBytes(types.embeddings) +
+  return (words + config.num_positions) * hidden * DTypeBytes(types.embeddings) +
          GemmWeight::BytesFor(words, hidden, types.operands, device) + matrices +
          floats * int64_t{sizeof(float)};
 }
 
 int64_t WeightsReadingBytes(const ModelConfig& config, const ServedTypes& types) {
-  const int64_t widest = std::max<int64_t>(
-      {config.vocab_size, int64_t{2} * config.intermediate_size, config.qkv_size()});
-  return widest * config.hidden_size * DTypeBytes(types.operands);
+  const int64_t widest =
+      std::max<int64_t>({config.vocab_size, config.gate_up_size(), config.qkv_size()});
+  const int64_t converted = widest * config.hidden_size * DTypeBytes(types.operands);
+  if (!FamilyOf(config.architecture).transposes_weights) return converted;
+  // Besides, what is transposed, as wide as a file may have it.
+  const int64_t transposed = std::max<int64_t>(config.gate_up_size(), config.qkv_size());
+  return converted + transposed * config.hidden_size * DTypeBytes(DType::kF32);
 }
 
 float EmbeddingScale(const ModelConfig& config, DType dtype) {

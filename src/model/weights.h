@@ -24,9 +24,11 @@ struct ModelWeights {
   ServedTypes types;
   IndexRange vocabulary;  // the words that the tables have: all, or a rank's
   Buffer embedding;       // [vocabulary, hidden] of types.embeddings
+  Buffer positions;       // [ModelConfig::num_positions, hidden] of types.embeddings, or empty
   std::vector<LayerWeights> layers;
-  Buffer final_norm;   // fp32 [hidden]
-  GemmWeight lm_head;  // [vocabulary, hidden]; of tied embeddings, the same numbers packed
+  Buffer final_norm;    // fp32 [ModelShape::norm_size]
+  GemmWeight lm_head;   // [vocabulary, hidden]; of tied embeddings, the same numbers packed
+  Buffer lm_head_bias;  // fp32 [vocabulary], or empty
 
   int64_t bytes() const;
 };

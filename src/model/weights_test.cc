@@ -60,8 +60,10 @@ constexpr char kQuery[] = "model.layers.1.self_attn.q_proj.weight";
 TEST(WeightsBytesTest, AreWhatTheWeightsTake) {
   ThreadPool threads(2);
   Stream stream{Device{}, &threads};
-  for (const char* model : {"llama", "qwen2", "qwen3", "gemma", "gemma2", "gemma3", "granite",
-                            "olmo2", "phi3-longrope", "smollm3", "ministral3"}) {
+  for (const char* model :
+       {"llama",      "qwen2",         "qwen3",   "gemma",    "gemma2",  "gemma3",    "granite",
+        "olmo2",      "phi3-longrope", "smollm3", "olmo3",    "exaone4", "glm",       "glm4",
+        "ministral3", "gpt2",          "gpt-neo", "gpt-neox", "phi",     "starcoder2"}) {
     const ModelConfig config = *LoadModelConfig(SourcePath(std::string("tests/goldens/") + model));
     for (const DType dtype : {DType::kF32, DType::kBF16}) {
       const int64_t before = AllocatedBytes({});
@@ -268,6 +270,108 @@ TEST(GemmaWeightsTest, EmbeddingScaleAndNorms) {
   expect_one_more(weights.layers[1].mlp_norm, layer + "pre_feedforward_layernorm.weight");
   expect_one_more(weights.layers[1].mlp_output_norm, layer + "post_feedforward_layernorm.weight");
   expect_one_more(weights.final_norm, "model.norm.weight");
+}
+
+// What a model folder's tensor holds, in fp32.
+std::vector<float> ValuesOf(const std::string& dir, const std::string& name) {
+  const SafetensorsFile file = *SafetensorsFile::Open(dir + "/model.safetensors");
+  const TensorView tensor = *file.Tensor(name);
+  std::vector<float> values(static_cast<size_t>(tensor.num_elements()));
+  ConvertElements(tensor.dtype, tensor.data, DType::kF32, values.data(), tensor.num_elements());
+  return values;
+}
+
+// The products of a weight with the unit vectors are its columns: [k, n], in the order of n.
+std::vector<float> ColumnsOf(const GemmWeight& weight, Stream& stream) {
+  const int64_t n = weight.n(), k = weight.k();
+  std::vector<float> x(static_cast<size_t>(k * k)), y(static_cast<size_t>(k * n));
+  for (int64_t i = 0; i < k; ++i) x[static_cast<size_t>(i * k + i)] = 1.0f;
+  Gemm({.x = x.data(),
+        .x_stride = k,
+        .m = k,
+        .weight = &weight,
+        .y = y.data(),
+        .y_stride = n,
+        .x_is_fp32 = true},
+       stream);
+  return y;
+}
+
+// GPT-2's first files: no prefix, masks, weights [in, out], which is what a product's columns are.
+TEST(Gpt2WeightsTest, Conv1dLearnedPositionsAndNormsWithBias) {
+  ThreadPool threads(2);
+  Stream stream{Device{}, &threads};
+  const std::string dir = SourcePath("tests/goldens/gpt2");
+  const ModelConfig config = *LoadModelConfig(dir);
+  int64_t last = 0;
+  const auto count = [&](int64_t done, int64_t) { last = done; };
+  const ModelWeights weights =
+      std::move(*LoadWeights(dir, config, TypesOf(DType::kF32), stream, count));
+  EXPECT_EQ(last, config.num_parameters());
+  EXPECT_EQ(ColumnsOf(weights.layers[1].qkv, stream), ValuesOf(dir, "h.1.attn.c_attn.weight"));
+  EXPECT_EQ(ColumnsOf(weights.layers[2].down, stream), ValuesOf(dir, "h.2.mlp.c_proj.weight"));
+  const std::vector<float> positions = ValuesOf(dir, "wpe.weight");
+  ASSERT_EQ(weights.positions.bytes(), 64 * 32 * 4);
+  EXPECT_EQ(std::memcmp(weights.positions.data(), positions.data(), positions.size() * 4), 0);
+  const auto weight = ValuesOf(dir, "ln_f.weight"), bias = ValuesOf(dir, "ln_f.bias");
+  for (size_t i = 0; i < 32; ++i) {
+    EXPECT_EQ(weights.final_norm.as<float>()[i], weight[i]);
+    EXPECT_EQ(weights.final_norm.as<float>()[32 + i], bias[i]);
+  }
+}
+
+// A rank's heads of a stack that has q, k and v of one head after the other.
+TEST(GptNeoXWeightsTest, HeadsLieSideBySide) {
+  ThreadPool threads(2);
+  Stream stream{Device{}, &threads};
+  const std::string dir = SourcePath("tests/goldens/gpt-neox");
+  const ModelConfig config = *LoadModelConfig(dir);
+  const std::vector<float> stored =
+      ValuesOf(dir, "gpt_neox.layers.1.attention.query_key_value.bias");
+  for (const int32_t rank : {0, 1}) {
+    const ModelWeights weights = std::move(*LoadWeights(dir, config, TypesOf(DType::kF32), stream,
+                                                        {}, {.rank = rank, .num_ranks = 2}));
+    const auto* const bias = weights.layers[1].qkv_bias.as<float>();
+    ASSERT_EQ(weights.layers[1].qkv_bias.bytes(), 3 * 16 * 4);
+    for (size_t i = 0; i < 48; ++i) EXPECT_EQ(bias[i], stored[static_cast<size_t>(rank) * 48 + i]);
+    EXPECT_EQ(weights.layers[1].o_bias.data() == nullptr, rank == 1);
+  }
+  const ModelWeights whole = std::move(*LoadWeights(dir, config, TypesOf(DType::kF32), stream));
+  const auto* const bias = whole.layers[1].qkv_bias.as<float>();
+  for (size_t i = 0; i < 16; ++i) {
+    EXPECT_EQ(bias[i], stored[i]);
+    EXPECT_EQ(bias[16 + i], stored[48 + i]) << "q of the second head";
+    EXPECT_EQ(bias[32 + i], stored[16 + i]) << "k of the first";
+    EXPECT_EQ(bias[64 + i], stored[32 + i]) << "v of the first";
+  }
+}
+
+// No part of a whole model's names is left out, and what is left over is refused by name.
+TEST(PrefixedWeightsTest, TensorsThatNothingTakes) {
+  ThreadPool threads(1);
+  Stream stream{Device{}, &threads};
+  const TempDir to;
+  const std::string from = SourcePath("tests/goldens/gpt-neo");
+  const SafetensorsFile file = *SafetensorsFile::Open(from + "/model.safetensors");
+  std::vector<TestTensor> tensors;
+  for (const auto& [name, entry] : file.entries()) {
+    const Result<std::span<const char>> bytes = file.Bytes(name);
+    tensors.push_back({name, entry.dtype, entry.shape, std::string(bytes->begin(), bytes->end())});
+  }
+  const auto refusal = [&] {
+    WriteFile(to.File("model.safetensors"), SafetensorsBytes(tensors));
+    return LoadWeights(to.path(), *LoadModelConfig(from), TypesOf(DType::kF32), stream)
+        .status()
+        .ToString();
+  };
+  TestTensor extra = tensors.front();
+  extra.name = "transformer.h.0.attn.attention.masked_bias";
+  tensors.push_back(extra);
+  EXPECT_EQ(refusal(), "OK");
+  tensors.back().name = "transformer.h.0.attn.attention.q_proj.bias";
+  EXPECT_THAT(refusal(), HasSubstr("transformer.h.0.attn.attention.q_proj.bias is in the files"));
+  tensors.back().name = "transformer.wpe.scale";
+  EXPECT_THAT(refusal(), HasSubstr("transformer.wpe.scale is in the files"));
 }
 
 TEST(RandomWeightsTest, SpreadAndIndependenceOfThreads) {

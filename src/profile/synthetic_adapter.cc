@@ -34,7 +34,8 @@ std::vector<StoredProjection> ProjectionsOf(const ModelConfig& model,
   std::vector<StoredProjection> projections;
   for (const StoredProjection& projection : StoredProjections(model)) {
     const bool is_asked = std::ranges::any_of(modules, [&](LoraModule module) {
-      return StoredProjectionOf(model, module).first == projection.first;
+      const bool is_there = static_cast<size_t>(module) < model.lora_targets.size();
+      return is_there && StoredProjectionOf(model, module).first == projection.first;
     });
     if (is_asked) projections.push_back(projection);
   }
@@ -77,7 +78,7 @@ std::string MakeFile(const Layout& layout, uint64_t seed) {
 std::string ConfigOf(const ModelConfig& model, int32_t rank, std::span<const LoraModule> modules) {
   Json names = Json::array();
   for (const StoredProjection& projection : ProjectionsOf(model, modules)) {
-    names.push_back(projection.name);
+    names.push_back(NameOfStored(model, projection));
   }
   const Json config = {
       {"peft_type", "LORA"}, {"r", rank}, {"lora_alpha", rank}, {"target_modules", names}};

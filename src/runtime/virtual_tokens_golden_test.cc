@@ -203,7 +203,9 @@ INSTANTIATE_TEST_SUITE_P(
                       GoldenModel{"phi3-partial-rotary", "prompt"},
                       GoldenModel{"phi3-partial-rotary", "prefix"}, GoldenModel{"gemma2", "prompt"},
                       GoldenModel{"gemma2", "prefix"}, GoldenModel{"gemma3", "prompt"},
-                      GoldenModel{"gemma3", "prefix"}, GoldenModel{"granite", "prompt"}),
+                      GoldenModel{"gemma3", "prefix"}, GoldenModel{"granite", "prompt"},
+                      GoldenModel{"glm", "prefix"}, GoldenModel{"gpt2", "prompt"},
+                      GoldenModel{"gpt2", "prefix"}),
     [](const auto& info) {
       std::string name = NameOf(info.param);
       for (char& c : name) {

@@ -70,10 +70,15 @@ TEST_F(TokenizerConvertTest, TheModelTellsTheClassWhereNoConfigDoes) {
   const Status status = Tokenizer::Load(folder_).status();
   EXPECT_EQ(status.code(), StatusCode::kUnimplemented);
   EXPECT_THAT(status.message(), HasSubstr("Qwen2Tokenizer or GPT2Tokenizer"));
-  Write("config.json", R"({"model_type": "qwen3"})");
-  const auto tokenizer = Tokenizer::Load(folder_);
-  ASSERT_TRUE(tokenizer.ok()) << tokenizer.status().ToString();
-  EXPECT_EQ((*tokenizer)->eos_token(), "<|endoftext|>");
+  // DialoGPT's and GPT-Neo's folders say no more than their model's type.
+  for (const char* type : {"qwen3", "gpt2", "gpt_neo", "starcoder2"}) {
+    Write("config.json", DumpJson({{"model_type", type}}));
+    const auto tokenizer = Tokenizer::Load(folder_);
+    ASSERT_TRUE(tokenizer.ok()) << type << ": " << tokenizer.status().ToString();
+    EXPECT_EQ((*tokenizer)->eos_token(), "<|endoftext|>");
+  }
+  Write("config.json", R"({"model_type": "phi"})");
+  EXPECT_EQ(Tokenizer::Load(folder_).status().code(), StatusCode::kUnimplemented);
 }
 
 TEST_F(TokenizerConvertTest, WrongVocabAndMergesAreErrors) {

@@ -29,7 +29,9 @@ Result<std::string> ClassOfModel(const std::string& model_dir) {
   ASSIGN_OR_RETURN(const Json config, ParseJsonFile(path));
   if (!config.is_object() || !config.contains("model_type")) return std::string();
   const Json& type = config["model_type"];
-  return std::string(type == "qwen2" || type == "qwen3" ? "Qwen2Tokenizer" : "");
+  if (type == "qwen2" || type == "qwen3") return std::string("Qwen2Tokenizer");
+  const bool is_gpt2 = type == "gpt2" || type == "gpt_neo" || type == "starcoder2";
+  return std::string(is_gpt2 ? "GPT2Tokenizer" : "");
 }
 
 Result<TokenizerParts> LoadVocabAndMerges(const std::string& model_dir, TokenizerConfig config) {

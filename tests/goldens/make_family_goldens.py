@@ -11,7 +11,7 @@ import sys
 import peft
 import torch
 import transformers
-from safetensors.torch import save_file
+from safetensors.torch import load_file, save_file
 
 HERE = pathlib.Path(__file__).parent
 NUM_TOKENS = 24
@@ -40,6 +40,44 @@ FUSED = {
     "rank_pattern": {"qkv_proj": 6, "down_proj": 12},
     "alpha_pattern": {"qkv_proj": 5},
 }
+GLM = {
+    "r": 8,
+    "lora_alpha": 16,
+    "target_modules": ["q_proj", "k_proj", "v_proj", "o_proj", "gate_up_proj", "down_proj"],
+    "rank_pattern": {"gate_up_proj": 6, "v_proj": 4},
+    "alpha_pattern": {"gate_up_proj": 5},
+}
+GPT2 = {
+    "vocab_size": 256,
+    "n_embd": 32,
+    "n_layer": 3,
+    "n_head": 4,
+    "n_positions": 64,
+    "bos_token_id": 1,
+    "eos_token_id": 2,
+}
+GPT_NEO = {
+    "vocab_size": 256,
+    "hidden_size": 32,
+    "num_layers": 2,
+    "num_heads": 4,
+    "max_position_embeddings": 64,
+    "bos_token_id": 1,
+    "eos_token_id": 2,
+}
+NARROW = {"hidden_size": 32, "intermediate_size": 80, "num_attention_heads": 2}
+
+
+def lora(*targets, ranks, alphas):
+    return {
+        "r": 8,
+        "lora_alpha": 16,
+        "target_modules": list(targets),
+        "rank_pattern": ranks,
+        "alpha_pattern": alphas,
+    }
+
+
 LONG_ROPE = {
     "rope_type": "longrope",
     "rope_theta": 10000.0,
@@ -47,7 +85,16 @@ LONG_ROPE = {
     "long_factor": [1.1, 1.5, 2.0, 3.0, 5.0, 8.0, 13.0, 21.0],
 }
 
-# Folder: config class, what differs from SMALL, adapter. Caps and windows are so small that 24
+NEOX = lora(
+    "query_key_value",
+    "dense",
+    "dense_h_to_4h",
+    "dense_4h_to_h",
+    ranks={"query_key_value": 6, "dense_4h_to_h": 12},
+    alphas={"query_key_value": 5},
+)
+
+# Folder: config class, what differs from SMALL (all of it, if it has a vocabulary), adapter. Caps and windows are so small that 24
 # tokens of random weights feel them.
 GOLDENS = {
     "gemma2": (
@@ -136,6 +183,73 @@ GOLDENS = {
         {"num_attention_heads": 4, "num_key_value_heads": 2},
         APART,
     ),
+    # yarn stretches the angles of layers that attend fully alone.
+    "olmo3": (
+        transformers.Olmo3Config,
+        {
+            "num_attention_heads": 4,
+            "num_key_value_heads": 2,
+            "sliding_window": 8,
+            "layer_types": ["sliding_attention", "full_attention"],
+            "rope_parameters": {
+                "full_attention": {
+                    "rope_type": "yarn",
+                    "rope_theta": 20000.0,
+                    "factor": 4.0,
+                    "original_max_position_embeddings": 16,
+                    "beta_fast": 2.0,
+                    "beta_slow": 0.25,
+                },
+                "sliding_attention": {"rope_type": "default", "rope_theta": 20000.0},
+            },
+        },
+        APART,
+    ),
+    # Layers 0 and 2 slide and rotate, 1 does neither.
+    "exaone4": (
+        transformers.Exaone4Config,
+        {
+            "num_hidden_layers": 3,
+            "hidden_size": 32,
+            "intermediate_size": 80,
+            "num_attention_heads": 4,
+            "num_key_value_heads": 2,
+            "head_dim": 12,
+            "sliding_window": 8,
+            "sliding_window_pattern": 2,
+            "rope_parameters": {
+                "rope_type": "llama3",
+                "rope_theta": 10000.0,
+                "factor": 4.0,
+                "low_freq_factor": 1.0,
+                "high_freq_factor": 4.0,
+                "original_max_position_embeddings": 16,
+            },
+        },
+        APART,
+    ),
+    "glm": (
+        transformers.GlmConfig,
+        {"num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 32},
+        GLM,
+    ),
+    "glm4": (
+        transformers.Glm4Config,
+        {
+            "hidden_size": 32,
+            "intermediate_size": 80,
+            "num_attention_heads": 4,
+            "num_key_value_heads": 2,
+            "head_dim": 32,
+            "attention_bias": False,
+            "rope_parameters": {
+                "rope_type": "default",
+                "rope_theta": 10000.0,
+                "partial_rotary_factor": 0.75,
+            },
+        },
+        GLM | {"use_rslora": True},
+    ),
     "gemma": (
         transformers.GemmaConfig,
         {"num_attention_heads": 4, "num_key_value_heads": 1, "head_dim": 24},
@@ -161,31 +275,119 @@ GOLDENS = {
         },
         APART,
     ),
+    "gpt2": (
+        transformers.GPT2Config,
+        GPT2 | {"scale_attn_by_inverse_layer_idx": True},
+        lora("c_attn", "c_proj", "c_fc", ranks={"c_attn": 6, "mlp.c_proj": 12}, alphas={"c_attn": 5}),
+    ),
+    "gpt-neo": (
+        transformers.GPTNeoConfig,
+        GPT_NEO | {"window_size": 8, "attention_types": [[["global", "local"], 1]]},
+        lora(
+            "q_proj",
+            "k_proj",
+            "v_proj",
+            "out_proj",
+            "c_fc",
+            "c_proj",
+            ranks={"v_proj": 4, "c_proj": 12},
+            alphas={"v_proj": 3},
+        ),
+    ),
+    "gpt-neox": (
+        transformers.GPTNeoXConfig,
+        NARROW
+        | {
+            "rope_parameters": {
+                "rope_type": "default",
+                "rope_theta": 10000.0,
+                "partial_rotary_factor": 0.5,
+            }
+        },
+        NEOX,
+    ),
+    "gpt-neox-serial": (
+        transformers.GPTNeoXConfig,
+        NARROW
+        | {
+            "use_parallel_residual": False,
+            "attention_bias": False,
+            "hidden_act": "relu",
+            "rope_parameters": {
+                "rope_type": "default",
+                "rope_theta": 1000.0,
+                "partial_rotary_factor": 1.0,
+            },
+        },
+        NEOX,
+    ),
+    "phi": (
+        transformers.PhiConfig,
+        NARROW | {"num_key_value_heads": 1, "partial_rotary_factor": 0.5},
+        lora(
+            "q_proj",
+            "k_proj",
+            "v_proj",
+            "dense",
+            "fc1",
+            "fc2",
+            ranks={"v_proj": 4, "fc2": 12},
+            alphas={"v_proj": 3},
+        ),
+    ),
+    "starcoder2": (
+        transformers.Starcoder2Config,
+        NARROW | {"num_attention_heads": 4, "num_key_value_heads": 2, "sliding_window": 8},
+        lora(
+            "q_proj",
+            "k_proj",
+            "v_proj",
+            "o_proj",
+            "c_fc",
+            "c_proj",
+            ranks={"v_proj": 4, "c_proj": 12},
+            alphas={"v_proj": 3},
+        ),
+    ),
 }
 
 
 def fill(model):
     """Random parameters that bf16 holds exactly, larger than an initialisation's."""
     for name, parameter in model.named_parameters():
-        if "norm" in name:
+        if "norm" in name or ".ln_" in name:
             values = parameter.data + 0.2 * torch.randn_like(parameter)
-        elif "embed" in name:
+        elif "embed" in name or ".wte." in name or ".wpe." in name:
             values = torch.randn_like(parameter) / 4
         else:
             values = torch.randn_like(parameter) * 1.5 / parameter.shape[-1] ** 0.5
         parameter.data = values.bfloat16().float()
 
 
-def make(name, config_class, options, lora):
+def strip_as_published(folder):
+    """Names without prefix, and masks: as the first files of GPT-2 are."""
+    path = folder / "model.safetensors"
+    tensors = {key.removeprefix("transformer."): value for key, value in load_file(path).items()}
+    for key in [key for key in tensors if key.endswith("attn.c_attn.weight")]:
+        mask = torch.ones(1, 1, 64, 64, dtype=torch.uint8).tril()
+        tensors[key.replace("c_attn.weight", "bias")] = mask
+    save_file(tensors, path)
+
+
+def make(name, config_class, options, adapter):
     torch.manual_seed(sum(name.encode()))
     folder = HERE / name
-    config = config_class(**(SMALL | options), dtype="bfloat16")
+    options = options if "vocab_size" in options else SMALL | options
+    config = config_class(**options, dtype="bfloat16")
     config._name_or_path = f"graft-golden-{name}"
     model = transformers.AutoModelForCausalLM.from_config(
         config, attn_implementation="eager", dtype=torch.float32
     ).eval()
     fill(model)
     copy.deepcopy(model).bfloat16().save_pretrained(folder)  # the model's own angles stay fp32
+
+    if name == "gpt2":
+        strip_as_published(folder)
 
     input_ids = torch.randint(3, SMALL["vocab_size"], (1, NUM_TOKENS))
     golden = {"input_ids": input_ids[0].int()}
@@ -195,7 +397,7 @@ def make(name, config_class, options, lora):
         golden["logits_short"] = model(input_ids[:, :short]).logits[0]
 
     adapted = peft.get_peft_model(
-        model, peft.LoraConfig(task_type="CAUSAL_LM", init_lora_weights=False, **lora)
+        model, peft.LoraConfig(task_type="CAUSAL_LM", init_lora_weights=False, **adapter)
     ).eval()
     for key, parameter in adapted.named_parameters():
         if "lora_" in key:

@@ -15,7 +15,7 @@ from safetensors.torch import save_file
 
 HERE = pathlib.Path(__file__).parent
 NAMES = ["qwen2", "qwen2-yarn", "qwen3", "mistral-window", "gemma", "gemma2", "gemma3", "smollm3", "granite", "olmo2"]
-NAMES += ["phi3-longrope", "phi3-partial-rotary"]
+NAMES += ["olmo3", "exaone4", "phi3-longrope", "phi3-partial-rotary"]
 MODULES = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]
 MODULES_OF_PHI3 = ["qkv_proj", "o_proj", "gate_up_proj", "down_proj"]
 NUM_TOKENS = 24

@@ -2,10 +2,11 @@
 adapters merged, by PEFT's merge_and_unload in fp32. Needs PyTorch (a CPU suffices), transformers and PEFT; README.md says
 which versions made what is here.
 
-usage: make_merged_goldens.py
+usage: make_merged_goldens.py [MODEL ...]
 """
 
 import pathlib
+import sys
 
 import peft
 import torch
@@ -13,12 +14,12 @@ import transformers
 from safetensors.torch import save_file
 
 HERE = pathlib.Path(__file__).parent
-MODELS = ["llama", "qwen2", "phi3-longrope"]
+MODELS = ["llama", "qwen2", "phi3-longrope", "glm4"]
 
 
 def main():
     (HERE / "merged").mkdir(exist_ok=True)
-    for name in MODELS:
+    for name in sys.argv[1:] or MODELS:
         base = transformers.AutoModelForCausalLM.from_pretrained(HERE / name, dtype=torch.float32)
         merged = peft.PeftModel.from_pretrained(base, HERE / name / "adapter").merge_and_unload()
         tensors = {path: tensor.contiguous() for path, tensor in merged.state_dict().items()

@@ -19,10 +19,10 @@ NUM_DRAWN = 6
 NUM_VIRTUAL = 5
 
 # Grouped heads, heads wider than hidden / heads, norms of heads, windows, rotation of a part of a
-# head, embeddings that are scaled.
-MODELS = ["llama", "qwen3", "mistral-window", "phi3-partial-rotary", "gemma2", "gemma3", "granite"]
-# Of these only prompts: prefixes meet nothing that others' do not.
-PROMPTS_ALONE = ["granite"]
+# head, of neighbours, embeddings that are scaled, learned positions.
+MODELS = ["llama", "qwen3", "mistral-window", "phi3-partial-rotary", "gemma2", "gemma3", "granite", "glm", "gpt2"]
+# Of these only prompts, or only prefixes: the others meet nothing that another model's do not.
+KINDS = {"granite": ["prompt"], "glm": ["prefix"]}
 
 
 def load(name):
@@ -86,7 +86,7 @@ def make(name, kind):
 def main():
     with torch.no_grad():
         for name in sys.argv[1:] or MODELS:
-            kinds = ["prompt"] if name in PROMPTS_ALONE else ["prompt", "prefix"]
+            kinds = KINDS.get(name, ["prompt", "prefix"])
             for kind in kinds + (["p-tuning"] if name == "llama" else []):
                 make(name, kind)
 

@@ -16,6 +16,7 @@ void CheckArgs(const EmbeddingArgs& args, const Stream& stream) {
   if (args.num_tokens == 0) return;
   CHECK(args.table != nullptr && args.tokens != nullptr && args.out != nullptr);
   CHECK(args.is_slice || args.first_word == 0);
+  CHECK(!args.accumulate || !args.is_slice) << "ranks would each add their own";
   if (!stream.device.is_cpu() || args.is_slice) return;
   for (int64_t i = 0; i < args.num_tokens; ++i) {
     CHECK(args.tokens[i] >= 0 && args.tokens[i] < args.vocab_size)

@@ -1,6 +1,6 @@
-// Embedding: out[i] = table[tokens[i]] * scale, widened to float. A GPU's tokens cannot be checked
-// on the host, as the step before may have drawn them there: for a token outside of the vocabulary
-// the GPU writes a row of zeros.
+// Embedding: out[i] = table[tokens[i]] * scale, widened to float, or added to out[i]. A GPU's
+// tokens cannot be checked on the host, as the step before may have drawn them there: for a token
+// outside of the vocabulary the GPU takes a row of zeros.
 #pragma once
 
 #include <cstdint>
@@ -19,6 +19,7 @@ struct EmbeddingArgs {
   int64_t num_tokens = 0;
   int64_t n = 0;
   float scale = 1.0f;
+  bool accumulate = false;  // adds to out
   // The table has the words from first_word on, and the rows of others are zeros: ranks that have
   // the other words sum them up.
   bool is_slice = false;

@@ -11,7 +11,7 @@ constexpr int kThreads = 128;
 constexpr int kWidth = 8;
 constexpr int kBlockElements = kThreads * kWidth;
 
-template <typename T, bool kVectors>
+template <typename T, bool kVectors, bool kAdd>
 __global__ void __launch_bounds__(kThreads) EmbeddingKernel(EmbeddingArgs args) {
   const int64_t row = blockIdx.x;
   const int64_t begin = int64_t{blockIdx.y} * kBlockElements + threadIdx.x * kWidth;
@@ -26,7 +26,14 @@ __global__ void __launch_bounds__(kThreads) EmbeddingKernel(EmbeddingArgs args) 
   }
 #pragma unroll
   for (int i = 0; i < kWidth; ++i) values[i] = __fmul_rn(values[i], args.scale);
-  StoreRun<kVectors>(values, count, args.out + row * args.n + begin);
+  float* const out = args.out + row * args.n + begin;
+  if constexpr (kAdd) {
+    float before[kWidth];
+    LoadRun<kVectors>(out, count, before);
+#pragma unroll
+    for (int i = 0; i < kWidth; ++i) values[i] = __fadd_rn(before[i], values[i]);
+  }
+  StoreRun<kVectors>(values, count, out);
 }
 
 }  // namespace
@@ -38,7 +45,9 @@ void EmbeddingCuda(const EmbeddingArgs& args, Stream& stream) {
   const dim3 grid = GridOf(args.num_tokens, CeilDiv(args.n, kBlockElements));
   DispatchDType(args.dtype, [&]<typename T>() {
     DispatchVectors(vectors, [&]<bool kVectors>() {
-      LaunchKernel(EmbeddingKernel<T, kVectors>, grid, kThreads, 0, CudaStreamOf(stream), args);
+      const auto kernel = args.accumulate ? EmbeddingKernel<T, kVectors, true>
+                                          : EmbeddingKernel<T, kVectors, false>;
+      LaunchKernel(kernel, grid, kThreads, 0, CudaStreamOf(stream), args);
     });
   });
 }

@@ -60,6 +60,33 @@ TEST(EmbeddingTest, MatchesReference) {
   }
 }
 
+// The bits must be those of adding what the op writes without `accumulate`.
+TEST(EmbeddingTest, AccumulateAddsToTheOutput) {
+  for (const Case& c : kCases) {
+    const auto table = Input<Bfloat16>::Normal(kVocab * c.n, 1, c.misalign);
+    const auto before = Input<float>::Normal(c.num_tokens * c.n, 2, c.misalign);
+    Shared<int32_t> tokens{std::vector<int32_t>(c.num_tokens, 5)};
+    ForEachDevice([&](Stream& stream) {
+      Output<float> apart(c.num_tokens * c.n, c.misalign), added(before, c.misalign);
+      EmbeddingArgs args{.table = table.data(),
+                         .dtype = DType::kBF16,
+                         .vocab_size = kVocab,
+                         .tokens = tokens.data(),
+                         .out = apart.data(),
+                         .num_tokens = c.num_tokens,
+                         .n = c.n,
+                         .scale = 1.5f};
+      Embedding(args, stream);
+      args.out = added.data();
+      args.accumulate = true;
+      Embedding(args, stream);
+      Synchronize(stream);
+      EXPECT_TRUE(added.GuardsIntact());
+      for (int64_t i = 0; i < added.size(); ++i) ASSERT_EQ(added[i], before[i] + apart[i]) << i;
+    });
+  }
+}
+
 // A GPU cannot refuse such tokens: the host has not seen what the step before drew.
 TEST(EmbeddingTest, GpuMakesZerosOfTokensOutsideOfTheVocabulary) {
   const auto table = Input<float>::Normal(int64_t{kVocab} * 12, 1);
@@ -127,6 +154,9 @@ TEST(EmbeddingDeathTest, RefusesTokensOutsideOfTheVocabulary) {
   token = -1;
   EXPECT_DEATH(Embedding(args, stream), "token -1");
   token = 0;
+  args.accumulate = args.is_slice = true;
+  EXPECT_DEATH(Embedding(args, stream), "each add their own");
+  args.accumulate = args.is_slice = false;
   args.out = nullptr;
   EXPECT_DEATH(Embedding(args, stream), "out");
 }

@@ -12,6 +12,7 @@ namespace {
 void CheckArgs(const GatedActivationArgs& args) {
   CHECK_GE(args.num_tokens, 0);
   CHECK_GT(args.n, 0);
+  CHECK(args.activation == Activation::kSilu || args.activation == Activation::kGeluTanh);
   if (args.num_tokens == 0) return;
   CHECK(args.gate_up != nullptr && args.out != nullptr);
 }

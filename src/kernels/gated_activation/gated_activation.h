@@ -10,12 +10,13 @@
 
 namespace graft {
 
-enum class Activation : uint8_t { kSilu, kGeluTanh };
+// kGelu and kRelu are Activate's alone, of MLPs without a gate.
+enum class Activation : uint8_t { kSilu, kGeluTanh, kGelu, kRelu };
 
 struct GatedActivationArgs {
-  Activation activation = Activation::kSilu;
-  const float* gate_up = nullptr;  // [num_tokens, 2 n]: gate, then up
-  void* out = nullptr;             // [num_tokens, n] of out_dtype
+  Activation activation = Activation::kSilu;  // or kGeluTanh
+  const float* gate_up = nullptr;             // [num_tokens, 2 n]: gate, then up
+  void* out = nullptr;                        // [num_tokens, n] of out_dtype
   DType out_dtype = DType::kF32;
   int64_t num_tokens = 0;
   int64_t n = 0;

@@ -75,6 +75,9 @@ void GatedActivation(const GatedActivationArgs& args, Stream& stream) {
       return MultiplyAs<Activation::kSilu>(args, stream);
     case Activation::kGeluTanh:
       return MultiplyAs<Activation::kGeluTanh>(args, stream);
+    case Activation::kGelu:
+    case Activation::kRelu:
+      return;  // checked before
   }
 }
 

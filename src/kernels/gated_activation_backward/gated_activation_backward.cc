@@ -13,6 +13,7 @@ void GatedActivationBackward(const GatedActivationBackwardArgs& args, Stream& st
   CHECK_GE(args.num_rows, 0);
   if (args.num_rows == 0) return;
   CHECK_GT(args.n, 0);
+  CHECK(args.activation == Activation::kSilu || args.activation == Activation::kGeluTanh);
   CHECK(args.gate_up != nullptr && args.d_out != nullptr && args.d_gate_up != nullptr);
   GatedActivationBackwardOnDevice(args, stream);
   if (!stream.device.is_cpu() || args.activated == nullptr) return;

@@ -60,6 +60,9 @@ void GatedActivationBackward(const GatedActivationBackwardArgs& args, Stream& st
       return GatedActivationBackwardRows<Activation::kSilu>(args, stream);
     case Activation::kGeluTanh:
       return GatedActivationBackwardRows<Activation::kGeluTanh>(args, stream);
+    case Activation::kGelu:
+    case Activation::kRelu:
+      return;  // checked before
   }
 }
 

@@ -1,5 +1,6 @@
 // Rotary position embedding in place, HF's half-split convention: with h = rotary_dim / 2,
 //   x[i], x[i + h] = x[i] cos - x[i + h] sin, x[i + h] cos + x[i] sin   for i < h.
+// Interleaved, the pairs are neighbours instead: x[2 i], x[2 i + 1].
 // What lies behind the first rotary_dim dimensions of a head stays. A turn back is the turn by the
 // negated angles: the gradient by what was turned, from that by what came of it, with the tables of
 // the forward (scaled ones, too).
@@ -22,6 +23,7 @@ struct RopeArgs {
   const float* cos = nullptr;          // [positions_max, rotary_dim / 2]
   const float* sin = nullptr;          // [positions_max, rotary_dim / 2]
   bool back = false;                   // turns back
+  bool interleaved = false;
 };
 
 void Rope(const RopeArgs& args, Stream& stream);

@@ -1,5 +1,7 @@
 #include "kernels/rope/rope.h"
 
+#include <algorithm>
+
 #include "kernels/common/parallel_rows.h"
 #include "kernels/common/simd.h"
 
@@ -9,10 +11,9 @@ namespace {
 // Products are rounded before they are subtracted or added in one instruction (Fma), in full
 // vectors and in the tail alike. kBack: by the negated sines.
 template <bool kBack>
-void RotateHead(const float* cos, const float* sin, int32_t half, float* x) {
+void RotateHalves(const float* cos, const float* sin, int32_t half, float* x, float* y) {
   constexpr int kLanes = Vec::kLanes;
   const Vec minus_one = Vec::Set(-1.0f);
-  float* y = x + half;
   int32_t i = 0;
   for (; i + kLanes <= half; i += kLanes) {
     const Vec c = Vec::Load(cos + i);
@@ -34,6 +35,26 @@ void RotateHead(const float* cos, const float* sin, int32_t half, float* x) {
   }
 }
 
+// Neighbours are taken apart for it, so that each gets the bits that halves get.
+template <bool kBack>
+void RotateNeighbours(const float* cos, const float* sin, int32_t half, float* x) {
+  constexpr int32_t kPairs = 64;
+  float even[kPairs], odd[kPairs];
+  for (int32_t begin = 0; begin < half; begin += kPairs) {
+    const int32_t count = std::min(kPairs, half - begin);
+    float* const pairs = x + int64_t{2} * begin;
+    for (int32_t i = 0; i < count; ++i) {
+      even[i] = pairs[2 * i];
+      odd[i] = pairs[2 * i + 1];
+    }
+    RotateHalves<kBack>(cos + begin, sin + begin, count, even, odd);
+    for (int32_t i = 0; i < count; ++i) {
+      pairs[2 * i] = even[i];
+      pairs[2 * i + 1] = odd[i];
+    }
+  }
+}
+
 template <bool kBack>
 void RotateRows(const RopeArgs& args, Stream& stream) {
   const int32_t half = args.rotary_dim / 2;
@@ -43,8 +64,14 @@ void RotateRows(const RopeArgs& args, Stream& stream) {
       const int64_t table_row = int64_t{args.positions[token]} * half;
       float* x = args.x + token * args.x_stride;
       for (int32_t head = 0; head < args.num_heads; ++head) {
-        RotateHead<kBack>(args.cos + table_row, args.sin + table_row, half,
-                          x + int64_t{head} * args.head_dim);
+        float* const from = x + int64_t{head} * args.head_dim;
+        const float* const cos = args.cos + table_row;
+        const float* const sin = args.sin + table_row;
+        if (args.interleaved) {
+          RotateNeighbours<kBack>(cos, sin, half, from);
+        } else {
+          RotateHalves<kBack>(cos, sin, half, from, from + half);
+        }
       }
     }
   });

@@ -123,6 +123,57 @@ TEST(RopeTest, TurnsBackAsNegatedSinesDo) {
   }
 }
 
+// Neighbours are turned as halves are that hold the same pairs, to the bit, forth and back.
+TEST(RopeTest, InterleavedTurnsNeighbours) {
+  for (const Case& c : kCases) {
+    SCOPED_TRACE(std::to_string(c.num_tokens) + " x " + std::to_string(c.num_heads) + " x " +
+                 std::to_string(c.head_dim));
+    const int64_t stride = int64_t{c.num_heads} * c.head_dim + c.gap;
+    const int32_t half = c.rotary_dim / 2;
+    // Where the halves have what neighbours have at `i` of a row.
+    const auto in_halves = [&](int64_t i) {
+      const int64_t d = i % c.head_dim;
+      if (i >= int64_t{c.num_heads} * c.head_dim || d >= c.rotary_dim) return i;
+      return i - d + d / 2 + (d % 2 == 1 ? half : 0);
+    };
+    const auto x = Input<float>::Normal(c.num_tokens * stride, 1, c.misalign);
+    Input<float> apart(c.num_tokens * stride, c.misalign);
+    for (int64_t i = 0; i < c.num_tokens * stride; ++i) {
+      apart[i - i % stride + in_halves(i % stride)] = x[i];
+    }
+    const auto cos = Input<float>::Normal(int64_t{kPositionsMax} * half, 2, c.misalign);
+    const auto sin = Input<float>::Normal(int64_t{kPositionsMax} * half, 3, c.misalign);
+    Shared<int32_t> positions{std::vector<int32_t>(c.num_tokens)};
+    for (int64_t i = 0; i < c.num_tokens; ++i) positions[i] = static_cast<int32_t>(i * 11 % 50);
+    ForEachDevice([&](Stream& stream) {
+      for (const bool back : {false, true}) {
+        Output<float> neighbours(x, c.misalign), halves(apart, c.misalign);
+        RopeArgs args{.x = neighbours.data(),
+                      .x_stride = stride,
+                      .num_tokens = c.num_tokens,
+                      .num_heads = c.num_heads,
+                      .head_dim = c.head_dim,
+                      .rotary_dim = c.rotary_dim,
+                      .positions = positions.data(),
+                      .cos = cos.data(),
+                      .sin = sin.data(),
+                      .back = back,
+                      .interleaved = true};
+        Rope(args, stream);
+        args.x = halves.data();
+        args.interleaved = false;
+        Rope(args, stream);
+        Synchronize(stream);
+        EXPECT_TRUE(neighbours.GuardsIntact());
+        for (int64_t i = 0; i < c.num_tokens * stride; ++i) {
+          const float expected = halves[i - i % stride + in_halves(i % stride)];
+          ASSERT_TRUE(testing::BitEqual(&neighbours[i], &expected, 1)) << i;
+        }
+      }
+    });
+  }
+}
+
 // The forward of one head in double, of which 6 of 10 dimensions turn, by tables that are no
 // rotation (longrope scales them). A turn back is the gradient.
 TEST(RopeTest, TurningBackIsTheDerivative) {

@@ -112,7 +112,8 @@ void RopeKvWriteCpu(const RopeKvWriteArgs& args, Stream& stream) {
         .rotary_dim = args.rotary_dim,
         .positions = args.positions,
         .cos = args.cos,
-        .sin = args.sin},
+        .sin = args.sin,
+        .interleaved = args.interleaved},
        stream);
   KvWrite({.layout = args.layout,
            .layer = args.layer,

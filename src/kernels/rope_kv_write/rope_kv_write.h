@@ -26,6 +26,7 @@ struct RopeKvWriteArgs {
   // The first dimensions of a head, which rotate: even, and where others stay behind them, a
   // multiple of 8.
   int32_t rotary_dim = 0;
+  bool interleaved = false;    // RopeArgs::interleaved
   const float* cos = nullptr;  // [positions_max, rotary_dim / 2]
   const float* sin = nullptr;  // [positions_max, rotary_dim / 2]
   // [positions_max], or null: what queries are multiplied by beside.

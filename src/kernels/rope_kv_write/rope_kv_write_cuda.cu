@@ -16,7 +16,8 @@ constexpr int kHeadsPerBlock = kThreads / kLanes;
 
 // A head's dimensions are taken in pairs of a lower and an upper one. The lower ones of a lane's
 // run are consecutive. In the rotating part of the head their partners lie in that part's second
-// half. The part that stays is divided in the same way.
+// half. The part that stays is divided in the same way. Where rotating pairs are neighbours, a run
+// of them is eight consecutive dimensions, of which `low` has the first four.
 struct HeadRun {
   float low[kWidth];
   float high[kWidth];
@@ -39,17 +40,22 @@ struct RowNumbers {
   int32_t slot;
 };
 
-// Where a run lies in the head, and how many of its pairs exist.
+// Where a run lies in the head and in the row of angles, and how much of it exists.
 struct RunRange {
   int low;
   int high;
-  int count;
+  int low_count;
+  int high_count;
   bool rotates;
+  int angle;
+  int angle_count;
 };
 
 // How a head is divided into runs. If anything stays behind the rotating part, that part is whole
 // runs.
+template <bool kInterleaved>
 struct HeadShape {
+  static constexpr bool kIsInterleaved = kInterleaved;
   int head_dim;
   int rotary_dim;
 
@@ -59,10 +65,23 @@ struct HeadShape {
   __device__ __forceinline__ RunRange RangeOf(int lane, int run) const {
     const int half = rotary_dim / 2;
     const int begin = (run * kLanes + lane) * kWidth;
-    if (begin < half || half == head_dim / 2) return {begin, begin + half, half - begin, true};
+    const int count = half - begin;
+    if (begin < half || half == head_dim / 2) {
+      if constexpr (kInterleaved) {
+        return {2 * begin, 2 * begin + kWidth, 2 * count, 2 * count - kWidth, true, begin, count};
+      }
+      return {begin, begin + half, count, count, true, begin, count};
+    }
     const int kept_half = head_dim / 2 - half;
     const int in_kept = begin - half;
-    return {rotary_dim + in_kept, rotary_dim + kept_half + in_kept, kept_half - in_kept, false};
+    const int kept_count = kept_half - in_kept;
+    return {rotary_dim + in_kept,
+            rotary_dim + kept_half + in_kept,
+            kept_count,
+            kept_count,
+            false,
+            0,
+            0};
   }
 };
 
@@ -94,44 +113,44 @@ __device__ __forceinline__ void NormalizeHead(const HeadRun (&weights)[kRuns], f
   }
 }
 
-template <typename T, bool kVectors, int kRuns>
+template <typename T, bool kVectors, int kRuns, typename Shape>
 __device__ __forceinline__ void WriteToPage(const RopeKvWriteArgs& args, const Place& place,
-                                            const RowNumbers& numbers, const HeadRun (&x)[kRuns]) {
+                                            const RowNumbers& numbers, const Shape& shape,
+                                            const HeadRun (&x)[kRuns]) {
   const KvLayout& layout = args.layout;
   if (numbers.page < 0) return;
   const int kv_head = place.head - args.num_q_heads - (place.is_value ? layout.num_kv_heads : 0);
-  const HeadShape shape(args);
   T* out = static_cast<T*>(args.pool) +
            layout.KeyOffset(numbers.page, args.layer, kv_head, numbers.slot) +
            (place.is_value ? layout.KeyElements() : 0);
 #pragma unroll
   for (int run = 0; run < kRuns; ++run) {
     const RunRange range = shape.RangeOf(place.lane, run);
-    StoreRun<kVectors>(x[run].low, range.count, out + range.low);
-    StoreRun<kVectors>(x[run].high, range.count, out + range.high);
+    StoreRun<kVectors>(x[run].low, range.low_count, out + range.low);
+    StoreRun<kVectors>(x[run].high, range.high_count, out + range.high);
   }
 }
 
-template <bool kVectors, int kRuns>
-__device__ __forceinline__ void LoadHead(const float* from, int lane, const HeadShape& shape,
+template <bool kVectors, int kRuns, typename Shape>
+__device__ __forceinline__ void LoadHead(const float* from, int lane, const Shape& shape,
                                          HeadRun (&out)[kRuns]) {
 #pragma unroll
   for (int run = 0; run < kRuns; ++run) {
     const RunRange range = shape.RangeOf(lane, run);
-    LoadRun<kVectors>(from + range.low, range.count, out[run].low);
-    LoadRun<kVectors>(from + range.high, range.count, out[run].high);
+    LoadRun<kVectors>(from + range.low, range.low_count, out[run].low);
+    LoadRun<kVectors>(from + range.high, range.high_count, out[run].high);
   }
 }
 
 // `to` is where the head begins.
-template <bool kVectors, int kRuns, typename T>
-__device__ __forceinline__ void StoreHead(const HeadRun (&x)[kRuns], int lane,
-                                          const HeadShape& shape, T* to) {
+template <bool kVectors, int kRuns, typename Shape, typename T>
+__device__ __forceinline__ void StoreHead(const HeadRun (&x)[kRuns], int lane, const Shape& shape,
+                                          T* to) {
 #pragma unroll
   for (int run = 0; run < kRuns; ++run) {
     const RunRange range = shape.RangeOf(lane, run);
-    StoreRun<kVectors>(x[run].low, range.count, to + range.low);
-    StoreRun<kVectors>(x[run].high, range.count, to + range.high);
+    StoreRun<kVectors>(x[run].low, range.low_count, to + range.low);
+    StoreRun<kVectors>(x[run].high, range.high_count, to + range.high);
   }
 }
 
@@ -141,42 +160,41 @@ struct Angles {
   float sin[kWidth];
 };
 
-template <bool kVectors, int kRuns>
+template <bool kVectors, int kRuns, typename Shape>
 __device__ __forceinline__ void LoadAngles(const RopeKvWriteArgs& args, int lane, int32_t position,
-                                           Angles (&angles)[kRuns]) {
-  const HeadShape shape(args);
+                                           const Shape& shape, Angles (&angles)[kRuns]) {
   const int64_t first = int64_t{position} * (args.rotary_dim / 2);
 #pragma unroll
   for (int run = 0; run < kRuns; ++run) {
     const RunRange range = shape.RangeOf(lane, run);
     if (!range.rotates) continue;
-    LoadRun<kVectors>(args.cos + first + range.low, range.count, angles[run].cos);
-    LoadRun<kVectors>(args.sin + first + range.low, range.count, angles[run].sin);
+    LoadRun<kVectors>(args.cos + first + range.angle, range.angle_count, angles[run].cos);
+    LoadRun<kVectors>(args.sin + first + range.angle, range.angle_count, angles[run].sin);
   }
 }
 
-template <bool kVectors, int kRuns>
+template <bool kVectors, int kRuns, typename Shape>
 __device__ __forceinline__ void RotateHead(const Angles (&angles)[kRuns], int lane,
-                                           const HeadShape& shape, HeadRun (&x)[kRuns],
-                                           float* out) {
+                                           const Shape& shape, HeadRun (&x)[kRuns], float* out) {
 #pragma unroll
   for (int run = 0; run < kRuns; ++run) {
     const RunRange range = shape.RangeOf(lane, run);
 #pragma unroll
     for (int i = 0; i < kWidth; ++i) {
-      if (range.rotates)
-        RotatePair(angles[run].cos[i], angles[run].sin[i], &x[run].low[i], &x[run].high[i]);
+      if (!range.rotates) continue;
+      RotatePairOfRun<Shape::kIsInterleaved>(i, angles[run].cos[i], angles[run].sin[i], x[run].low,
+                                             x[run].high);
     }
-    StoreRun<kVectors>(x[run].low, range.count, out + range.low);
-    StoreRun<kVectors>(x[run].high, range.count, out + range.high);
+    StoreRun<kVectors>(x[run].low, range.low_count, out + range.low);
+    StoreRun<kVectors>(x[run].high, range.high_count, out + range.high);
   }
 }
 
-template <typename T, bool kVectors, int kRuns>
+template <typename T, bool kVectors, int kRuns, bool kInterleaved>
 __global__ void __launch_bounds__(kThreads) RopeKvWriteKernel(RopeKvWriteArgs args) {
   const KvLayout& layout = args.layout;
   const int num_heads = args.num_q_heads + 2 * layout.num_kv_heads;
-  const HeadShape shape(args);
+  const HeadShape<kInterleaved> shape(args);
   const int head = static_cast<int>(blockIdx.y * kHeadsPerBlock + threadIdx.x / kLanes);
   const Place place = {.row = blockIdx.x,
                        .head = head,
@@ -196,7 +214,7 @@ __global__ void __launch_bounds__(kThreads) RopeKvWriteKernel(RopeKvWriteArgs ar
                               args.row_slot[place.row]};
   Angles angles[kRuns] = {};
   if (active && !place.is_value) {
-    LoadAngles<kVectors>(args, place.lane, numbers.position, angles);
+    LoadAngles<kVectors>(args, place.lane, numbers.position, shape, angles);
   }
   const bool scales = args.query_scale != nullptr && head < args.num_q_heads;
   const float scale = scales ? args.query_scale[numbers.position] : 1.0f;
@@ -236,7 +254,14 @@ __global__ void __launch_bounds__(kThreads) RopeKvWriteKernel(RopeKvWriteArgs ar
     T* copy = static_cast<T*>(args.copy) + (place.row * num_heads + head) * layout.head_dim;
     StoreHead<kVectors>(x, place.lane, shape, copy);
   }
-  if (place.is_key || place.is_value) WriteToPage<T, kVectors>(args, place, numbers, x);
+  if (place.is_key || place.is_value) WriteToPage<T, kVectors>(args, place, numbers, shape, x);
+}
+
+template <typename T, bool kVectors, bool kInterleaved>
+auto* KernelOf(int64_t half) {
+  constexpr int64_t kOneRun = int64_t{kLanes} * kWidth;
+  return half <= kOneRun ? RopeKvWriteKernel<T, kVectors, 1, kInterleaved>
+                         : RopeKvWriteKernel<T, kVectors, 2, kInterleaved>;
 }
 
 }  // namespace
@@ -254,9 +279,8 @@ void RopeKvWriteCuda(const RopeKvWriteArgs& args, Stream& stream) {
   const dim3 grid = GridOf(args.num_rows, CeilDiv(num_heads, kHeadsPerBlock));
   DispatchDType(layout.dtype, [&]<typename T>() {
     DispatchVectors(vectors, [&]<bool kVectors>() {
-      constexpr int64_t kOneRun = int64_t{kLanes} * kWidth;
       const auto kernel =
-          half <= kOneRun ? RopeKvWriteKernel<T, kVectors, 1> : RopeKvWriteKernel<T, kVectors, 2>;
+          args.interleaved ? KernelOf<T, kVectors, true>(half) : KernelOf<T, kVectors, false>(half);
       LaunchKernel(kernel, grid, kThreads, 0, CudaStreamOf(stream), args);
     });
   });

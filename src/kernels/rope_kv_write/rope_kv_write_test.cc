@@ -29,15 +29,31 @@ struct Case {
   int64_t gap;
   int64_t misalign;
   int32_t rotary_dim = 0;  // 0: all dimensions rotate
+  bool interleaved = false;
   int32_t rotates() const { return rotary_dim > 0 ? rotary_dim : head_dim; }
 };
 
-const Case kCases[] = {
-    {0, 1, 1, 8, 4, 0, 0},        {1, 1, 1, 2, 1, 0, 1},      {5, 4, 2, 18, 4, 3, 1},
-    {3, 8, 8, 64, 16, 0, 0},      {9, 5, 1, 80, 3, 16, 0},    {4, 32, 8, 128, 16, 0, 0},
-    {70, 4, 4, 66, 16, 1, 3},     {2, 3, 1, 256, 64, 0, 0},   {2, 3, 1, 256, 64, 1, 1},
-    {3, 4, 2, 128, 16, 0, 0, 96}, {5, 2, 1, 32, 4, 3, 1, 24}, {2, 3, 3, 256, 2, 0, 0, 64},
-    {7, 2, 1, 18, 4, 1, 0, 16},   {3, 6, 2, 96, 4, 0, 0}};
+const Case kCases[] = {{0, 1, 1, 8, 4, 0, 0},
+                       {1, 1, 1, 2, 1, 0, 1},
+                       {5, 4, 2, 18, 4, 3, 1},
+                       {3, 8, 8, 64, 16, 0, 0},
+                       {9, 5, 1, 80, 3, 16, 0},
+                       {4, 32, 8, 128, 16, 0, 0},
+                       {70, 4, 4, 66, 16, 1, 3},
+                       {2, 3, 1, 256, 64, 0, 0},
+                       {2, 3, 1, 256, 64, 1, 1},
+                       {3, 4, 2, 128, 16, 0, 0, 96},
+                       {5, 2, 1, 32, 4, 3, 1, 24},
+                       {2, 3, 3, 256, 2, 0, 0, 64},
+                       {7, 2, 1, 18, 4, 1, 0, 16},
+                       {3, 6, 2, 96, 4, 0, 0},
+                       // Interleaved: GLM-4's heads, and those that are no whole runs.
+                       {5, 8, 2, 128, 16, 0, 0, 64, true},
+                       {3, 2, 1, 256, 4, 0, 0, 0, true},
+                       {5, 4, 2, 18, 4, 3, 1, 0, true},
+                       {7, 2, 1, 18, 4, 1, 0, 16, true},
+                       {2, 3, 3, 256, 2, 0, 0, 128, true},
+                       {3, 1, 1, 32, 4, 3, 1, 24, true}};
 
 constexpr int32_t kLayers = 2;
 constexpr int32_t kPositionsMax = 50;
@@ -103,7 +119,8 @@ void RunApart(const Case& c, const Operands<T>& operands, bool normalizes, float
         .rotary_dim = c.rotates(),
         .positions = operands.positions.data(),
         .cos = operands.cos.data(),
-        .sin = operands.sin.data()},
+        .sin = operands.sin.data(),
+        .interleaved = c.interleaved},
        stream);
   KvWrite({.layout = operands.layout,
            .layer = 1,
@@ -134,6 +151,7 @@ void ExpectSameAsApart(const Case& c, bool normalizes) {
                  .norm_epsilon = 1e-3f,
                  .positions = operands.positions.data(),
                  .rotary_dim = c.rotates(),
+                 .interleaved = c.interleaved,
                  .cos = operands.cos.data(),
                  .sin = operands.sin.data(),
                  .layout = operands.layout,
@@ -181,6 +199,7 @@ RopeKvWriteArgs ArgsOf(const Case& c, const Operands<T>& operands, float* qkv, T
           .k_norm_weight = operands.k_weight.data(),
           .positions = operands.positions.data(),
           .rotary_dim = c.rotates(),
+          .interleaved = c.interleaved,
           .cos = operands.cos.data(),
           .sin = operands.sin.data(),
           .layout = operands.layout,

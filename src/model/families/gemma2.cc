@@ -10,7 +10,7 @@ namespace {
 
 Status ReadGemma2(const ConfigFields& fields, ModelConfig& config) {
   ASSIGN_OR_RETURN(const int32_t window, ReadWindow(fields));
-  RETURN_IF_ERROR(SetWindows(fields, window, GemmaSliding(config.num_layers, 2), config));
+  RETURN_IF_ERROR(SetWindows(fields, window, SlidesButEvery(2, config.num_layers), config));
   RETURN_IF_ERROR(ReadOneRope(fields, config));
   RETURN_IF_ERROR(ReadGeluTanh(fields, config));
   return ReadGemmaLayers(fields, {.score_cap = 50.0, .logit_cap = 30.0}, config);

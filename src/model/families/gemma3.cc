@@ -1,9 +1,5 @@
 // Gemma 3, text: Gemma 2 with norms of each head of q and k in place of caps, and with angles of
 // their own for layers that slide.
-#include <string>
-#include <string_view>
-
-#include "base/json.h"
 #include "model/config_layers.h"
 #include "model/config_rope.h"
 #include "model/families/gemma_layers.h"
@@ -26,39 +22,19 @@ Result<int32_t> ReadPattern(const ConfigFields& fields) {
   return fields.Int(is_older ? "sliding_window_pattern" : "_sliding_window_pattern", 1, 1 << 20, 6);
 }
 
-// Angles of layers that attend fully (0) and of those that slide (1).
-Status ReadTwoRopes(const ConfigFields& fields, ModelConfig& config) {
-  ASSIGN_OR_RETURN(const RopeObject rope, FindRope(fields));
-  config.ropes = {RopeConfig{.theta = kGemma3Theta}, RopeConfig{}};
-  RETURN_IF_ERROR(ReadTheta("rope_theta", fields, config.ropes[0]));
-  RETURN_IF_ERROR(ReadTheta("rope_local_base_freq", fields, config.ropes[1]));
-  for (LayerSpec& layer : config.layers) layer.rope = layer.window > 0 ? 1 : 0;
-  if (rope.json == nullptr) return OkStatus();
-  if (rope.name == "rope_scaling") {  // the older form, of layers that attend fully
-    return ReadRopeScaling(fields, ConfigFields(*rope.json, rope.name + "."), config,
-                           config.ropes[0]);
-  }
-  for (const auto& [key, value] : rope.json->items()) {
-    const bool is_known = key == "full_attention" || key == "sliding_attention";
-    if (!is_known || (!value.is_null() && !value.is_object())) {
-      return fields.Unsupported(rope.name + "." + key, value,
-                                "an object each for full_attention and sliding_attention");
-    }
-    if (value.is_null()) continue;
-    RopeConfig& out = config.ropes[key == "full_attention" ? 0 : 1];
-    const ConfigFields inner(value, rope.name + "." + key + ".");
-    RETURN_IF_ERROR(ReadTheta("rope_theta", inner, out));
-    RETURN_IF_ERROR(ReadRotaryDim(fields, inner, config));
-    RETURN_IF_ERROR(ReadRopeScaling(fields, inner, config, out));
-  }
-  return OkStatus();
+// Each set has a field of its own in the older form.
+Status ReadGemmaRopes(const ConfigFields& fields, ModelConfig& config) {
+  RopeConfig full{.theta = kGemma3Theta}, sliding;
+  RETURN_IF_ERROR(ReadTheta("rope_theta", fields, full));
+  RETURN_IF_ERROR(ReadTheta("rope_local_base_freq", fields, sliding));
+  return ReadTwoRopes(fields, full.theta, sliding.theta, config);
 }
 
 Status ReadGemma3(const ConfigFields& fields, ModelConfig& config) {
   ASSIGN_OR_RETURN(const int32_t window, ReadWindow(fields));
   ASSIGN_OR_RETURN(const int32_t pattern, ReadPattern(fields));
-  RETURN_IF_ERROR(SetWindows(fields, window, GemmaSliding(config.num_layers, pattern), config));
-  RETURN_IF_ERROR(ReadTwoRopes(fields, config));
+  RETURN_IF_ERROR(SetWindows(fields, window, SlidesButEvery(pattern, config.num_layers), config));
+  RETURN_IF_ERROR(ReadGemmaRopes(fields, config));
   RETURN_IF_ERROR(ReadGeluTanh(fields, config));
   return ReadGemmaLayers(fields, {}, config);
 }

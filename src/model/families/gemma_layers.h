@@ -2,9 +2,7 @@
 #pragma once
 
 #include <cmath>
-#include <cstdint>
 #include <string_view>
-#include <vector>
 
 #include "model/family.h"
 
@@ -22,13 +20,6 @@ struct GemmaCaps {
   double score_cap = 0.0;
   double logit_cap = 0.0;
 };
-
-// Which layers slide where every `pattern`th attends fully.
-inline std::vector<bool> GemmaSliding(int32_t num_layers, int32_t pattern) {
-  std::vector<bool> slides(num_layers);
-  for (int32_t i = 0; i < num_layers; ++i) slides[i] = (i + 1) % pattern != 0;
-  return slides;
-}
 
 // Sets what all Gemmas have: scaled embeddings, and norm weights that are stored less one.
 inline void SetGemmaScales(ModelConfig& config) {

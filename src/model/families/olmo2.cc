@@ -2,7 +2,7 @@
 // Queries and keys are normed over the columns of all heads.
 #include "model/config_layers.h"
 #include "model/config_rope.h"
-#include "model/family.h"
+#include "model/families/olmo_layers.h"
 
 namespace graft {
 namespace {
@@ -11,11 +11,7 @@ Status ReadOlmo2(const ConfigFields& fields, ModelConfig& config) {
   RETURN_IF_ERROR(RefuseWindow(fields, config));
   RETURN_IF_ERROR(SetWindowOfAll(fields, 0, config));
   RETURN_IF_ERROR(ReadOneRope(fields, config));
-  for (LayerSpec& layer : config.layers) {
-    layer.input_norms = false;
-    layer.output_norms = true;
-    layer.qk_norm_across_heads = true;
-  }
+  SetOlmoNorms(config);
   return CheckSilu(fields);
 }
 
@@ -29,12 +25,7 @@ constinit const ModelFamily kOlmo2Family = {
     .norms_qk = true,
     .read_layers = ReadOlmo2,
     .has_peft_default = false,
-    .norms = {.attention = "",
-              .attention_output = "post_attention_layernorm",
-              .mlp = "",
-              .mlp_output = "post_feedforward_layernorm",
-              .q = "self_attn.q_norm",
-              .k = "self_attn.k_norm"},
+    .norms = kOlmoNorms,
 };
 
 }  // namespace graft
