@@ -44,7 +44,7 @@ char* CopyFrom(const StridedTensor& tensor, size_t dim, const char* from, char* 
     return to + element;
   }
   const int64_t count = tensor.shape[dim];
-  const int64_t step = tensor.strides[dim] * element;
+  const int64_t step = count == 1 ? 0 : tensor.strides[dim] * element;  // of one: any stride
   if (dim + 1 < tensor.shape.size()) {
     for (int64_t i = 0; i < count; ++i) to = CopyFrom(tensor, dim + 1, from + i * step, to);
     return to;

@@ -6,6 +6,7 @@
 #include <cstring>
 #include <map>
 #include <optional>
+#include <set>
 #include <utility>
 
 namespace graft {
@@ -52,6 +53,8 @@ struct StorageType {
   std::string_view dtype;
   int64_t element_bytes;
 };
+constexpr size_t kNameBytesMax = 1024;
+
 constexpr std::array<StorageType, 10> kStorageTypes = {{{"FloatStorage", "F32", 4},
                                                         {"HalfStorage", "F16", 2},
                                                         {"BFloat16Storage", "BF16", 2},
@@ -448,9 +451,16 @@ class TensorPickle {
       return UnimplementedError("holds no dictionary of tensors by name");
     }
     std::vector<PickledTensor> named;
+    // Texts are the pickle's own bytes, which many tensors could share: copies of distinct short
+    // names are bounded by these bytes.
+    std::set<std::string_view> names;
     const std::vector<PickleValue>& items = ListOf(stack_[0]);
     for (size_t i = 0; i < items.size(); i += 2) {
       if (items[i].kind != PickleKind::kText) return BadPickle("a tensor without a name");
+      if (items[i].text.size() > kNameBytesMax) return BadPickle("a name that is too long");
+      if (!names.insert(items[i].text).second) {
+        return BadPickle("two tensors of the name \"" + ShownText(items[i].text) + "\"");
+      }
       if (items[i + 1].kind != PickleKind::kTensor) {
         return UnimplementedError("\"" + ShownText(items[i].text) +
                                   "\" is no tensor; an adapter's file holds tensors alone");

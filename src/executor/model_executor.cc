@@ -513,7 +513,12 @@ void ModelExecutor::LaunchPromptLogprobs(int32_t row_begin, std::span<const int3
   std::iota(rows.begin(), rows.end(), row_begin);
   std::fill_n(batch->sampled.as<SampledToken>(), tokens.size(), SampledToken{});
   Transformer::HeadLora head{.segments = HeadSegments(rows)};
-  if (!head.segments.empty()) head.lora = Adapters();
+  if (!head.segments.empty()) {
+    head.lora = Adapters();
+    // The step itself may have asked for no logits with LoRA, and so have waited for no head's
+    // rows.
+    gate_.Await(transformer_.config().num_layers - 1, stream_);
+  }
   if (parts_.ranks != nullptr) parts_.ranks->Logits(rows, head);
   TokenLogprobsArgs args;
   WithRanks(0, true, [&] { args.logits = transformer_.Logits(rows, stream_, head); });

@@ -11,8 +11,11 @@
 namespace graft {
 namespace {
 
-// Kernels take blocks of these sizes, or one for all of a row.
-bool IsGroupOfKernels(int64_t group, int64_t k) { return group % 32 == 0 || group >= k; }
+// Kernels take blocks of these sizes, or one for all of a row. The columns that each of several
+// ranks has are whole groups, on all ranks alike.
+bool IsGroupOfKernels(int64_t group, int64_t num_columns, bool is_only_one) {
+  return is_only_one || (group % 32 == 0 && num_columns % group == 0);
+}
 
 // Readers let in no other code book of 4 bits.
 bool IsNormal4(const PackedForm& form) { return form.bits == 4 && !form.code_book.empty(); }
@@ -41,8 +44,8 @@ std::unique_ptr<StackedCodes> StackedCodes::Make(std::vector<CodesPart> parts, D
     const PackedForm& form = part.matrix->form();
     const int64_t group = form.group_size();
     if (form.bits != first.bits || form.code_book != first.code_book ||
-        group != first.group_size() || !form.group_of.empty() || !IsGroupOfKernels(group, form.k) ||
-        part.columns.begin % group != 0) {
+        group != first.group_size() || !form.group_of.empty() ||
+        !IsGroupOfKernels(group, part.columns.size(), form.groups == 1)) {
       return nullptr;
     }
     has_zero_points = has_zero_points || HasZeroPoints(*part.matrix);
@@ -108,11 +111,13 @@ WeightFormat MatrixFormats::Of(int32_t layer, LayerProduct product) const {
     if (common.has_value() && *common != **scheme) return types_.weights;
     common = **scheme;
   }
-  const int64_t group = common->group_size == 0 ? k : common->group_size;
-  if (!IsGroupOfKernels(group, k)) return types_.weights;
   if (config_.quantisation->format == &kBitsandbytesFormat) {
-    return WeightFormat::Normal4(types_.operands);
+    const WeightFormat normal = WeightFormat::Normal4(types_.operands);
+    return IsGroupOfKernels(normal.scale_numbers, k, false) ? normal : types_.weights;
   }
+  const bool is_only_one = common->group_size == 0;
+  const int64_t group = is_only_one ? k : common->group_size;
+  if (!IsGroupOfKernels(group, k, is_only_one)) return types_.weights;
   return WeightFormat::Integers(types_.operands, common->bits, group, !common->symmetric);
 }
 

@@ -32,7 +32,11 @@ Result<std::unique_ptr<PackedMatrix>> QuantisedSource::Packed(const std::string&
                                                               const std::vector<int64_t>& shape) {
   const std::optional<std::string> module = ModuleWithCodes(name);
   if (!module.has_value()) return std::unique_ptr<PackedMatrix>();
-  CHECK_EQ(shape.size(), size_t{2}) << name;
+  if (shape.size() != 2) {
+    return InvalidArgumentError("tensor " + *module + std::string(config_.format->mark) +
+                                " is in the files, but " + name +
+                                " is no matrix, and has no codes");
+  }
   ASSIGN_OR_RETURN(const std::optional<CodeScheme> scheme, schemes_.Of(*module));
   if (!scheme.has_value()) {
     return InvalidArgumentError("tensor " + *module + std::string(config_.format->mark) +

@@ -238,6 +238,9 @@ TEST(WrapperNamesTest, AllPrefixesAreTheText) {
     EXPECT_EQ(TextPrefixOf(prefix + "norm"), "");
   }
   EXPECT_EQ(TextNameOf("lm_head.weight"), "lm_head.weight");
+  // The module, as paths of adapters name it.
+  EXPECT_EQ(TextNameOf("lm_head"), "lm_head");
+  EXPECT_EQ(TextNameOf("language_model.lm_head"), "lm_head");
   EXPECT_EQ(TextNameOf("language_model.lm_head.weight"), "lm_head.weight");
   for (const char* const tower :
        {"visual.blocks.0.attn.qkv.weight", "model.visual.merger.mlp.0.bias",

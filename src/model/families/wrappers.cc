@@ -232,6 +232,11 @@ Result<Json> TextConfigOf(const ModelWrapper& wrapper, const Json& json) {
 }
 
 std::optional<std::string> TextNameOf(std::string_view name) {
+  // The head's module, without a parameter behind it.
+  const std::string_view head = kHead.substr(0, kHead.size() - 1);
+  if (name == head || name == kWrappedHead.substr(0, kWrappedHead.size() - 1)) {
+    return std::string(head);
+  }
   if (name.starts_with(kWrappedHead)) {
     return std::string(kHead) + std::string(name.substr(kWrappedHead.size()));
   }
