@@ -2,7 +2,7 @@
 """A tiny Hugging Face hub on loopback, enough for snapshot_download, hf_hub_download and a C++ client's tests.
 
 usage: fake_hub.py FOLDER [options: see defaults]; FOLDER/ORG/NAME/BRANCH/file...   each BRANCH folder is one commit; its id is the sha1 of its listing.
---token  wanted as "Authorization: Bearer" for repos whose name begins with "gated"
+--token  wanted as "Authorization: Bearer" for files of repos whose name begins with "gated"; as at the hub, their listing is open
 --page   entries a tree page (Link: <...>; rel="next");  --cut: close the connection after N bytes of a body
 --rate   bytes a second of each body from the CDN
 --wrong  flip one bit in the first N bodies from the CDN;  --busy: first N requests get 429 with Retry-After: 1
@@ -127,7 +127,8 @@ class Handler(BaseHTTPRequestHandler):
         if not m:
             return self.fail(404, "EntryNotFound", "no such route")
         repo, verb, revision = m[1], m[2], m[3] or "main"
-        if repo.split("/")[1].startswith("gated") and self.headers.get("Authorization") != "Bearer " + args.token:
+        is_gated = verb == "resolve" and repo.split("/")[1].startswith("gated")
+        if is_gated and self.headers.get("Authorization") != "Bearer " + args.token:
             return self.fail(401, "GatedRepo", f"Access to model {repo} is restricted.")
         if not os.path.isdir(os.path.join(args.folder, repo)):
             return self.fail(401, "RepoNotFound", "Invalid username or password.")  # as the hub: never a 404

@@ -46,6 +46,33 @@ Status MakeFolders(const fs::path& path) {
   return error ? SystemError(error.value(), "cannot make " + path.string()) : OkStatus();
 }
 
+// The blobs that the snapshots of a repository's folder lead to.
+Result<std::set<fs::path>> LinkedBlobs(const fs::path& repo) {
+  std::set<fs::path> linked;
+  std::error_code error;
+  for (fs::recursive_directory_iterator it(repo / "snapshots", error);
+       !error && it != fs::recursive_directory_iterator(); it.increment(error)) {
+    std::error_code unknown;
+    if (it->is_symlink(unknown)) linked.insert(fs::read_symlink(it->path(), unknown).filename());
+  }
+  if (error) return SystemError(error.value(), "cannot list " + repo.string());
+  return linked;
+}
+
+// A fetch links a blob that it finds while it has the blob's lock, so a link cannot come between.
+// What is locked is about to get one, and stays.
+Status RemoveUnlinkedBlob(const fs::path& repo, const fs::path& blob) {
+  const fs::path locks = repo.parent_path() / ".locks" / repo.filename();
+  const Result<FileLock> lock =
+      FileLock::Take((locks / blob.filename()).string() + ".lock", /*wait_ns=*/0, kLockMode);
+  // No folder of locks, no locks in the file system, or no right to them: as without any.
+  if (lock.status().code() == StatusCode::kUnavailable) return OkStatus();
+  ASSIGN_OR_RETURN(const std::set<fs::path> linked, LinkedBlobs(repo));
+  std::error_code unknown;
+  if (!linked.contains(blob.filename())) fs::remove(blob, unknown);
+  return OkStatus();
+}
+
 bool HasBytes(const std::string& path, int64_t bytes) {
   const Result<FileStamp> stamp = StampFile(path);
   return stamp.ok() && stamp->bytes == bytes;
@@ -200,18 +227,11 @@ Status RemoveHubSnapshot(const std::string& snapshot) {
   if (error) return SystemError(error.value(), "cannot remove " + snapshot);
   fs::remove(repo / "trees" / (commit + ".json"), error);
   fs::remove_all(repo / ".no_exist" / commit, error);
-  std::set<fs::path> used;
-  for (fs::recursive_directory_iterator it(repo / "snapshots", error);
-       !error && it != fs::recursive_directory_iterator(); it.increment(error)) {
-    std::error_code unknown;
-    if (it->is_symlink(unknown)) used.insert(fs::read_symlink(it->path(), unknown).filename());
-  }
-  if (error) return SystemError(error.value(), "cannot list " + repo.string());
+  ASSIGN_OR_RETURN(const std::set<fs::path> used, LinkedBlobs(repo));
   for (const fs::directory_entry& blob : fs::directory_iterator(repo / "blobs", error)) {
     const std::string name = blob.path().filename().string();
     const bool is_blob = name.find('.') == std::string::npos;  // else it is on its way
-    std::error_code unknown;
-    if (is_blob && !used.contains(name)) fs::remove(blob.path(), unknown);
+    if (is_blob && !used.contains(name)) RETURN_IF_ERROR(RemoveUnlinkedBlob(repo, blob.path()));
   }
   return OkStatus();
 }

@@ -99,11 +99,15 @@ Status HubClient::ErrorOf(const WebAnswer& answer, const std::string& repo) cons
   return FailedPreconditionError(text);
 }
 
-Result<WebAnswer> HubClient::Get(const WebUrl& url, const std::string& repo) {
+Result<WebAnswer> HubClient::Ask(const WebOrder& order) {
   if (connection_ == nullptr) {
     ASSIGN_OR_RETURN(connection_, WebConnection::Open(web_));
   }
-  ASSIGN_OR_RETURN(WebAnswer answer, patience_.Ask(*connection_, OrderOf(url)));
+  return patience_.Ask(*connection_, order);
+}
+
+Result<WebAnswer> HubClient::Get(const WebUrl& url, const std::string& repo) {
+  ASSIGN_OR_RETURN(WebAnswer answer, Ask(OrderOf(url)));
   if (answer.status != 200) return ErrorOf(answer, repo);
   return answer;
 }
@@ -118,6 +122,14 @@ Result<std::string> HubClient::CommitOf(const std::string& repo, const std::stri
   if (IsCommit(commit)) return commit;
   return DataLossError(settings_.endpoint.Text() + " gave no commit for '" + repo +
                        "'; is it a hub? (HF_ENDPOINT)");
+}
+
+Status HubClient::CheckAccess(const std::string& repo, const std::string& commit,
+                              const std::string& path) {
+  WebOrder order = FileOrder(repo, commit, path);
+  order.end = 1;
+  ASSIGN_OR_RETURN(const WebAnswer answer, Ask(order));
+  return answer.status == 200 || answer.status == 206 ? OkStatus() : ErrorOf(answer, repo);
 }
 
 Result<HubTree> HubClient::ListFiles(const std::string& repo, const std::string& commit) {

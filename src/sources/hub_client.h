@@ -34,6 +34,9 @@ class HubClient {
   // The commit that a branch or tag is at. kNotFound: no such repository, revision, or right to see
   // them. kPermissionDenied: the repository asks for its owner's consent.
   Result<std::string> CommitOf(const std::string& repo, const std::string& revision);
+  // Whether the token may read the bytes of `path`, by asking for its first one. CommitOf and
+  // ListFiles do not say: they answer for a gated repository, too. CommitOf's errors.
+  Status CheckAccess(const std::string& repo, const std::string& commit, const std::string& path);
   // The commit's files. kDataLoss: a listing that cannot be, a path that leads out among them.
   Result<HubTree> ListFiles(const std::string& repo, const std::string& commit);
 
@@ -42,6 +45,7 @@ class HubClient {
                      const std::string& path) const;
 
  private:
+  Result<WebAnswer> Ask(const WebOrder& order);
   Result<WebAnswer> Get(const WebUrl& url, const std::string& repo);
   WebOrder OrderOf(WebUrl url) const;
   WebUrl UrlOf(const std::string& target) const;

@@ -99,7 +99,11 @@ Status SnapshotFetch::Fetch(const HubTree& files) {
   for (const auto& [etag, copies] : missing) {
     ASSIGN_OR_RETURN(std::optional<FileLock> lock,
                      cache_.LockBlob(etag, options_.web.is_cancelled));
-    if (cache_.HasBlob(copies.front())) continue;
+    if (cache_.HasBlob(copies.front())) {
+      // While the lock is held: RemoveHubSnapshot takes it before it removes what has no link.
+      for (const HubFile& file : copies) RETURN_IF_ERROR(cache_.Link(commit_, file));
+      continue;
+    }
     to_fetch.emplace_back(copies.front(), lock.has_value());
     sizes.push_back(copies.front());
     locks.push_back(std::move(lock));
@@ -111,9 +115,19 @@ Status SnapshotFetch::Fetch(const HubTree& files) {
     fetched_bytes_ += file.bytes;
     downloads.push_back(std::move(download));
   }
-  RETURN_IF_ERROR(DownloadAll(std::move(downloads), options_));
+  const Status downloaded = DownloadAll(std::move(downloads), options_);
+  if (downloaded.code() == StatusCode::kPermissionDenied) {
+    // The listing of a gated repository is open to all: its files say what to do.
+    RETURN_IF_ERROR(client_.CheckAccess(name_.repo, commit_, sizes.front().path));
+  }
+  RETURN_IF_ERROR(downloaded);
   for (const auto& [etag, copies] : missing) {
     for (const HubFile& file : copies) RETURN_IF_ERROR(cache_.Link(commit_, file));
+  }
+  for (const HubFile& file : files) {
+    if (cache_.HasFile(commit_, file)) continue;
+    return UnavailableError("'" + name_.repo + "': " + file.path +
+                            " was removed from the cache while it was fetched; fetch it again");
   }
   return OkStatus();
 }

@@ -14,6 +14,7 @@
 #include "base/sha256.h"
 #include "base/strings.h"
 #include "sources/hub_cache.h"
+#include "sources/hub_client.h"
 #include "sources/web_testing.h"
 
 namespace graft {
@@ -256,6 +257,41 @@ TEST_F(HubFetchTest, ErrorsSayWhatToDoAndTellNoToken) {
   EXPECT_THAT(fail(401, "RepoNotFound").message(), HasSubstr("set HF_TOKEN"));
 }
 
+TEST_F(HubFetchTest, AGatedRepositoryTellsItsCommitAndKeepsItsFiles) {
+  settings_.token = Secret(kToken);
+  files_["large.safetensors"] = std::string(200, 'l');
+  bool is_open = false;
+  on_hub_ = [&](const AskedOfWeb& asked) -> std::optional<ScriptedReply> {
+    if (is_open || !asked.target.starts_with("/org/name/resolve/")) return std::nullopt;
+    return ScriptedReply{.status = 403, .headers = {{"X-Error-Code", "GatedRepo"}}};
+  };
+  HubClient client(settings_, {.reachable = ReachableAddresses::Beside("127.0.0.1")});
+  EXPECT_EQ(*client.CommitOf("org/name", "main"), kCommit);
+  EXPECT_EQ(client.CheckAccess("org/name", kCommit, "config.json").code(),
+            StatusCode::kPermissionDenied);
+  EXPECT_THAT(Fetch().status().message(), HasSubstr("given out on request: ask at"));
+  is_open = true;
+  for (const char* const path : {"config.json", "large.safetensors"}) {
+    EXPECT_TRUE(client.CheckAccess("org/name", kCommit, path).ok()) << path;
+  }
+}
+
+TEST_F(HubFetchTest, FilesThatGoWhileTheyAreFetchedAreTriedAgain) {
+  ASSERT_TRUE(Fetch().ok());
+  const std::string repo = folder_ + "/models--org--name";
+  const std::string config = repo + "/blobs/" + GitSha1("{}");
+  fs::remove(repo + "/snapshots/" + kCommit + "/model.safetensors");
+  fs::remove(repo + "/blobs/" + Sha256Of(files_["model.safetensors"]));
+  on_cdn_ = [&](const AskedOfWeb&) {
+    fs::remove(config);
+    return std::optional<ScriptedReply>();
+  };
+  const Status status = Fetch(HubKind::kModel, "org/name@" + kCommit).status();
+  EXPECT_EQ(status.code(), StatusCode::kUnavailable);
+  EXPECT_THAT(status.message(), HasSubstr("config.json was removed"));
+  EXPECT_TRUE(Fetch().ok());
+}
+
 TEST_F(HubFetchTest, AHubThatIsAwayLeavesWhatTheCacheHas) {
   ASSERT_TRUE(Fetch().ok());
   on_hub_ = [](const AskedOfWeb&) { return std::optional(ScriptedReply{.status = 503}); };
@@ -297,9 +333,16 @@ TEST_F(HubFetchTest, ASnapshotIsRemovedWithWhatIsItsAlone) {
   const std::string repo = folder_ + "/models--org--name";
   fs::create_directories(repo + "/snapshots/" + other);
   fs::copy_symlink(old.path + "/config.json", repo + "/snapshots/" + other + "/config.json");
+  std::optional<FileLock> lock =
+      *HubCache(folder_, "org/name").LockBlob(Sha256Of(files_["model.safetensors"]), nullptr);
   ASSERT_TRUE(RemoveHubSnapshot(old.path).ok());
   EXPECT_FALSE(FileExists(old.path));
+  // It is being fetched for another snapshot.
+  EXPECT_TRUE(FileExists(repo + "/blobs/" + Sha256Of(files_["model.safetensors"])));
   EXPECT_FALSE(FileExists(repo + "/refs/main"));
+  fs::create_directories(old.path);
+  lock.reset();
+  ASSERT_TRUE(RemoveHubSnapshot(old.path).ok());
   EXPECT_FALSE(FileExists(repo + "/blobs/" + Sha256Of(files_["model.safetensors"])));
   EXPECT_EQ(*ReadFile(repo + "/snapshots/" + other + "/config.json"), "{}");
   EXPECT_FALSE(RemoveHubSnapshot(repo).ok());

@@ -61,17 +61,17 @@ Result<std::set<std::string>> ShardNames(const std::string& index_text) {
 Status NoModel(const HubTree& tree) {
   const bool is_adapter = FindHubFile(tree, kAdapterConfig) != nullptr;
   if (is_adapter) {
-    return FailedPreconditionError(
+    return UnimplementedError(
         "it is an adapter, not a model: name it in --source, or fetch it into the adapters folder");
   }
   for (const HubFile& file : tree) {
     if (file.path.ends_with(".gguf")) {
-      return FailedPreconditionError(
+      return UnimplementedError(
           "it has GGUF files, which are not read; take the repository "
           "with *.safetensors");
     }
   }
-  return FailedPreconditionError(
+  return UnimplementedError(
       "it has no config.json with model.safetensors or model.safetensors.index.json at its top; "
       "pickles (.bin) are not read");
 }
@@ -108,14 +108,14 @@ Result<HubTree> ChooseHubFiles(const HubTree& tree, HubKind kind) {
   } else if (FindHubFile(tree, kAdapterConfig) != nullptr) {
     add(kAdapterConfig);
     if (!add(kPeftFiles[1])) {
-      return FailedPreconditionError(
+      return UnimplementedError(
           "it has adapter_config.json and no adapter_model.safetensors; pickles (.bin) are not "
           "read: save it again with safe_serialization=True");
     }
   } else if (FindHubFile(tree, kBundleManifest) != nullptr) {
     for (const char* const file : kBundleFiles) add(file);
   } else {
-    return FailedPreconditionError("it has no adapter_config.json at its top, so it is no adapter");
+    return UnimplementedError("it has no adapter_config.json at its top, so it is no adapter");
   }
   for (const std::string& path : OptionalHubFiles(kind)) add(path);
   return chosen;

@@ -21,8 +21,8 @@ enum class HubKind : uint8_t {
 // A kEither is a kAdapter where it has an adapter's config and no model's, else a kModel.
 HubKind KindOfTree(const HubTree& tree, HubKind wanted);
 
-// All files but the shards that an index names. kFailedPrecondition: no such repository is served;
-// says what it is.
+// All files but the shards that an index names. kUnimplemented: no such repository is served; says
+// what it is.
 Result<HubTree> ChooseHubFiles(const HubTree& tree, HubKind kind);
 // Whether the weights are in the shards of an index, which is among the files chosen.
 bool HasShards(const HubTree& chosen);

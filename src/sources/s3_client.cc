@@ -16,6 +16,7 @@ namespace {
 constexpr int kListPagesMax = 100;
 constexpr int64_t kRenewSeconds = 300;  // before keys run out
 constexpr int64_t kIdentityBytesMax = 64 << 10;
+constexpr int64_t kObjectBytesMax = int64_t{1} << 44;  // sums of sizes stay far from the end
 
 bool IsBucketName(std::string_view bucket) {
   const bool has_letters = std::all_of(bucket.begin(), bucket.end(), [](char c) {
@@ -26,10 +27,12 @@ bool IsBucketName(std::string_view bucket) {
          bucket.find("..") == bucket.npos;
 }
 
-int64_t NumberIn(const std::string& text) {
+// -1: no size that an object can have.
+int64_t ObjectBytesIn(const std::string& text) {
   int64_t number = -1;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  return error == std::errc() && end == text.data() + text.size() ? number : -1;
+  const bool is_number = error == std::errc() && end == text.data() + text.size();
+  return is_number && number <= kObjectBytesMax ? number : -1;
 }
 
 // "2026-11-29T13:00:00Z"
@@ -117,9 +120,8 @@ WebOrder S3Client::OrderOf(WebUrl url) const {
 
 WebOrder S3Client::ObjectOrder(const std::string& bucket, const std::string& key,
                                const S3Head& head) const {
-  std::vector<std::pair<std::string, std::string>> query;
-  if (!head.version_id.empty()) query.emplace_back("versionId", head.version_id);
-  WebOrder order = OrderOf(UrlOf(bucket, key, std::move(query)));
+  // No versionId: that takes a right of its own, and If-Match holds the same bytes.
+  WebOrder order = OrderOf(UrlOf(bucket, key, {}));
   order.headers.emplace_back("If-Match", head.etag);
   return order;
 }
@@ -203,8 +205,9 @@ Result<std::vector<S3Object>> S3Client::List(const S3Name& name) {
     for (const std::string_view row : XmlElements(answer.body, "Contents")) {
       S3Object object{.key = XmlText(row, "Key"),
                       .etag = XmlText(row, "ETag"),
-                      .bytes = NumberIn(XmlText(row, "Size"))};
-      if (object.bytes < 0) return DataLossError(what + ": a listing without sizes");
+                      .bytes = ObjectBytesIn(XmlText(row, "Size"))};
+      if (object.bytes < 0)
+        return DataLossError(what + ": a listing without sizes, or with one that cannot be");
       objects.push_back(std::move(object));
     }
     next = XmlText(answer.body, "NextContinuationToken");
@@ -225,11 +228,9 @@ Result<S3Head> S3Client::Head(const std::string& bucket, const std::string& key)
   order.headers.emplace_back("x-amz-checksum-mode", "ENABLED");
   ASSIGN_OR_RETURN(const WebAnswer answer, Ask(order, "s3://" + bucket + "/" + key));
   S3Head head{.etag = answer.Header("etag"),
-              .version_id = answer.Header("x-amz-version-id"),
-              .bytes = NumberIn(answer.Header("content-length"))};
-  if (head.version_id == "null") head.version_id.clear();
+              .bytes = ObjectBytesIn(answer.Header("content-length"))};
   if (head.etag.empty() || head.bytes < 0) {
-    return DataLossError("s3://" + bucket + "/" + key + ": no ETag or no size");
+    return DataLossError("s3://" + bucket + "/" + key + ": no ETag, or no size that can be");
   }
   TakeChecksum(answer, &head);
   return head;

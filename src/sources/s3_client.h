@@ -32,7 +32,6 @@ struct S3Object {
 
 struct S3Head {
   std::string etag;
-  std::string version_id;  // "": the bucket keeps no versions
   int64_t bytes = 0;
   DigestKind kind = DigestKind::kNone;
   std::string digest;

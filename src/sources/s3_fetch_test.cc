@@ -228,6 +228,16 @@ TEST_F(S3FetchTest, AnObjectThatIsReplacedMeanwhileIsNotMixed) {
             objects_["a b/é+x/adapter_model.safetensors"]);
 }
 
+TEST_F(S3FetchTest, SizesThatCannotBeAreRefused) {
+  on_ask_ = [&](const AskedOfWeb& asked) -> std::optional<ScriptedReply> {
+    if (asked.target.find("list-type") == std::string::npos) return std::nullopt;
+    return ScriptedReply{.body =
+                             "<Contents><Key>a b/é+x/adapter_config.json</Key><ETag>e</ETag>"
+                             "<Size>9223372036854775807</Size></Contents>"};
+  };
+  EXPECT_EQ(Fetch().status().code(), StatusCode::kDataLoss);
+}
+
 TEST_F(S3FetchTest, CheckSumsOfPartsAreNotTakenForTheWhole) {
   bool is_inner = false;
   on_ask_ = [&](const AskedOfWeb& asked) -> std::optional<ScriptedReply> {
@@ -306,6 +316,8 @@ TEST(S3NameTest, RefusesTricks) {
 TEST(S3XmlTest, ReadsTextsWithEntities) {
   EXPECT_EQ(XmlText("<a>x &amp;&#65;&#x42;&quot; &none; &#0;</a>", "a"), "x &AB\" &none; &#0;");
   EXPECT_EQ(XmlText("<a>x", "a"), "");
+  EXPECT_EQ(XmlText("<a>&#x0010FFFF;&&amp;&" + std::string(20, 'b') + ";</a>", "a"),
+            "\xF4\x8F\xBF\xBF&&&" + std::string(20, 'b') + ";");
   EXPECT_EQ(XmlElements("<c><k>1</k></c><c><k>2</k></c><c>", "c").size(), 2u);
 }
 

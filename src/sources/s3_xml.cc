@@ -7,6 +7,8 @@
 namespace graft {
 namespace {
 
+constexpr size_t kEntityBytesMax = 12;  // "&#x0010FFFF;"
+
 void AppendUtf8(uint32_t code, std::string* out) {
   const auto add = [out](uint32_t byte) { *out += static_cast<char>(byte); };
   if (code < 0x80) {
@@ -51,9 +53,10 @@ bool AppendEntity(std::string_view name, std::string* out) {
 std::string Unescaped(std::string_view text) {
   std::string out;
   for (size_t i = 0; i < text.size(); ++i) {
-    const size_t end = text[i] == '&' ? text.find(';', i) : text.npos;
-    if (end != text.npos && AppendEntity(text.substr(i + 1, end - i - 1), &out)) {
-      i = end;
+    const std::string_view ahead = text.substr(i, kEntityBytesMax);
+    const size_t end = text[i] == '&' ? ahead.find(';') : text.npos;
+    if (end != text.npos && AppendEntity(ahead.substr(1, end - 1), &out)) {
+      i += end;
     } else {
       out += text[i];
     }

@@ -33,7 +33,8 @@ class Secret {
 // place of each of `secrets`, which a server may have sent back.
 std::string ForPeople(std::string_view text, const std::vector<const Secret*>& secrets);
 
-// From now on this process leaves no core file: its memory, its environment among it, has secrets.
+// From now on this process and its children leave no core file: their memory, the environment among
+// it, has secrets.
 void LeaveNoCoreFile();
 
 }  // namespace graft

@@ -4,6 +4,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <netinet/in.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "sources/web_patience.h"
 #include "sources/web_proxy.h"
@@ -228,6 +230,8 @@ TEST(WebPatienceTest, ReadsDatesAndRefusesLongWaits) {
   answer.headers["retry-after"] = "Sun, 06 Nov 1994 08:49:37 GMT";
   EXPECT_EQ(AskedWaitNs(answer, 784111777 - 10), 10'000'000'000);
   EXPECT_EQ(AskedWaitNs(answer, 784111777 + 10), 0);
+  answer.headers["retry-after"] = "Fri, 31 Dec 9999 23:59:59 GMT";
+  EXPECT_EQ(AskedWaitNs(answer, 0), (int64_t{1} << 30) * 1'000'000'000);
   answer.headers["retry-after"] = "soon";
   EXPECT_FALSE(AskedWaitNs(answer, 0).has_value());
   WebPatience patience({.sleep = [](int64_t) { FAIL(); }}, nullptr);
@@ -239,6 +243,27 @@ TEST(SecretTest, WhatServersSendBackIsHidden) {
   const Secret token(kPlantedToken);
   EXPECT_EQ(ForPeople(std::string("you sent ") + kPlantedToken + "\r\nand", {&token}),
             "you sent ***  and");
+  // Also where the secret lies across the place at which the text is cut.
+  for (size_t before = 250; before < 310; ++before) {
+    const std::string said = ForPeople(std::string(before, 'x') + kPlantedToken, {&token});
+    EXPECT_EQ(said.find(std::string(kPlantedToken).substr(0, 2)), said.npos) << said;
+  }
+  std::string many;
+  for (int i = 0; i < 400; ++i) many += kPlantedToken;
+  EXPECT_EQ(ForPeople(many, {&token}), std::string(300, '*') + " ...");
+}
+
+TEST(SecretTest, ChildrenLeaveNoCoreFileEither) {
+  const pid_t child = fork();
+  if (child == 0) {
+    LeaveNoCoreFile();
+    execl("/bin/sh", "sh", "-c", "test \"$(ulimit -c)\" = 0", nullptr);
+    _exit(2);
+  }
+  int status = 0;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_TRUE(WIFEXITED(status));
+  EXPECT_EQ(WEXITSTATUS(status), 0);
 }
 
 }  // namespace

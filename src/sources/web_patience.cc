@@ -17,12 +17,13 @@ namespace {
 constexpr int64_t kNsPerSecond = 1'000'000'000;
 constexpr int64_t kWaitNsMax = 20 * kNsPerSecond;
 constexpr int64_t kSleepPieceNs = 50'000'000;
+constexpr int64_t kAskedSecondsMax = 1 << 30;
 
 std::optional<int64_t> WholeNumber(std::string_view text) {
   int64_t number = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
   if (error != std::errc() || end != text.data() + text.size() || number < 0) return std::nullopt;
-  return std::min<int64_t>(number, 1 << 30);
+  return std::min(number, kAskedSecondsMax);
 }
 
 // "Sun, 06 Nov 1994 08:49:37 GMT"
@@ -44,7 +45,7 @@ std::optional<int64_t> AskedWaitNs(const WebAnswer& answer, int64_t now_unix_s) 
   const std::string after = answer.Header("retry-after");
   if (const auto seconds = WholeNumber(after); seconds.has_value()) return *seconds * kNsPerSecond;
   if (const auto when = UnixTimeOf(after); when.has_value()) {
-    return std::max<int64_t>(*when - now_unix_s, 0) * kNsPerSecond;
+    return std::clamp<int64_t>(*when - now_unix_s, 0, kAskedSecondsMax) * kNsPerSecond;
   }
   // RateLimit: "api";r=0;t=55
   const std::string limit = answer.Header("ratelimit");

@@ -36,6 +36,18 @@ std::string WithoutFolder(std::string message, const std::string& folder) {
   return message;
 }
 
+// What clients are told where a source gave no adapter; its own words are for the log.
+Status ToldOf(const std::string& name, const Status& why) {
+  if (why.code() == StatusCode::kCancelled) return why;
+  if (why.code() == StatusCode::kUnimplemented) {
+    return InvalidArgumentError("'" + name +
+                                "' cannot be served: its source has no adapter_config.json with "
+                                "adapter_model.safetensors there; pickles (.bin) are not read");
+  }
+  return UnavailableError("the source of '" + name +
+                          "' could not be asked; the server's log says why");
+}
+
 bool IsUnknown(const Status& status) {
   return status.code() == StatusCode::kNotFound || status.code() == StatusCode::kPermissionDenied ||
          status.code() == StatusCode::kInvalidArgument;
@@ -90,16 +102,19 @@ const Secret* AdapterSupply::TokenOf(const Place& place, const std::string& tena
 
 bool AdapterSupply::Permits(const std::string& name, const std::string& tenant) {
   std::lock_guard lock(mutex_);
+  const bool needs_token = TokenOf(PlaceOf(name), tenant) != nullptr;
   const auto listed = listed_.find(name);
-  if (listed == listed_.end()) return true;
+  // The catalog has a source's adapter a moment before and after this does: not for all tenants.
+  if (listed == listed_.end()) return !needs_token;
   const int64_t now_ns = clock_.NowNs();
   listed->second.used_ns = now_ns;
-  if (TokenOf(PlaceOf(name), tenant) != nullptr) {
+  if (needs_token) {
     const auto& permitted = tenants_[tenant].permitted_ns;
     const auto it = permitted.find(name);
     return it != permitted.end() && now_ns - it->second < options_.refresh_ns;
   }
-  if (now_ns - listed->second.looked_ns >= options_.refresh_ns) {
+  if (now_ns - listed->second.looked_ns >= options_.refresh_ns &&
+      tenants_[tenant].waiting.size() < kWaitingMax) {
     listed->second.looked_ns = now_ns;  // a source that is away is asked no sooner again
     Enqueue({tenant, name}, {});
   }
@@ -131,7 +146,10 @@ void AdapterSupply::Want(const std::string& name, const std::string& tenant, Don
 void AdapterSupply::Enqueue(const Key& key, Done done) {
   const auto [it, is_new] = asked_.try_emplace(key);
   it->second.push_back(std::move(done));
-  if (!is_new) return;
+  if (is_new) PutInLine(key);
+}
+
+void AdapterSupply::PutInLine(const Key& key) {
   tenants_[key.first].waiting.push_back(key.second);
   came_.notify_one();
 }
@@ -175,11 +193,12 @@ void AdapterSupply::LookUp(const Key& key) {
   if (revision.ok()) return Obtain(key, place, *revision);
   const Status& why = revision.status();
   LOG_INFO("looking up '{}' at its source: {}", name, why.message());
-  if (!IsUnknown(why)) {
-    return Finish(key, Status(why.code(), "the source of '" + name +
-                                              "' could not be asked; the "
-                                              "server's log says why"));
-  }
+  if (IsUnknown(why)) return FinishUnknown(key);
+  Finish(key, ToldOf(name, why));
+}
+
+void AdapterSupply::FinishUnknown(const Key& key) {
+  const auto& [tenant, name] = key;
   {
     std::lock_guard lock(mutex_);
     tenants_[tenant].permitted_ns.erase(name);
@@ -213,12 +232,18 @@ void AdapterSupply::Obtain(const Key& key, const Place& place, const std::string
   if (!IsListed(name, revision)) {
     status = FetchAndList(name, place, revision, TokenOf(place, tenant));
   }
+  // It was for this tenant's token that there was nothing: others are looked up anew, by theirs.
+  const bool is_unknown = status.code() == StatusCode::kNotFound;
   std::vector<Key> others;
   {
     std::lock_guard lock(mutex_);
     others = std::move(fetching_[name]);
     fetching_.erase(name);
+    if (is_unknown) {
+      for (const Key& other : std::exchange(others, {})) PutInLine(other);
+    }
   }
+  if (is_unknown) return FinishUnknown(key);
   Finish(key, status);
   for (const Key& other : others) Finish(other, status);
 }
@@ -237,48 +262,88 @@ Status AdapterSupply::FetchAndList(const std::string& name, const Place& place,
                                    const std::string& revision, const Secret* token) {
   const int64_t begin_ns = clock_.NowNs();
   const Result<FetchedFolder> folder = place.route->Fetch(place.rest, revision, token, is_ending_);
-  Status status = folder.status();
-  if (folder.ok()) {
-    status = catalog_
-                 .Load({.name = name,
-                        .path = folder->path,
-                        .replace = true,
-                        .fetched_revision = folder->revision})
-                 .status();
-  }
-  const int64_t bytes = status.ok() ? FolderBytes(folder->path) : 0;
+  if (!folder.ok()) return FetchFailed(name, revision, folder.status());
+  const Status loaded = catalog_
+                            .Load({.name = name,
+                                   .path = folder->path,
+                                   .replace = true,
+                                   .fetched_revision = folder->revision})
+                            .status();
+  if (!loaded.ok()) return LoadFailed(name, revision, folder->path, loaded);
+  const int64_t bytes = FolderBytes(folder->path);
   std::lock_guard lock(mutex_);
-  if (status.ok()) {
-    const int64_t now_ns = clock_.NowNs();
-    Listed& listed = listed_[name];
-    if (!listed.path.empty() && listed.path != folder->path && listed.was_fetched) {
-      leaving_.push_back({place.route, listed.path, now_ns});  // of an older revision
-    }
-    std::erase_if(leaving_, [&](const Leaving& one) { return one.path == folder->path; });
-    listed = {.revision = folder->revision,
-              .looked_ns = now_ns,
-              .used_ns = now_ns,
-              .path = folder->path,
-              .bytes = bytes,
-              .was_fetched = folder->fetched_bytes > 0};
-    LOG_INFO("adapter '{}' is served, revision {}: {} bytes fetched, {:.3f} s", name, revision,
-             folder->fetched_bytes, NsToSeconds(clock_.NowNs() - begin_ns));
-    return status;
+  const int64_t now_ns = clock_.NowNs();
+  const size_t num_left =
+      std::erase_if(leaving_, [&](const Leaving& one) { return one.path == folder->path; });
+  const Listed before =
+      std::exchange(listed_[name], {.revision = folder->revision,
+                                    .looked_ns = now_ns,
+                                    .used_ns = now_ns,
+                                    .path = folder->path,
+                                    .bytes = bytes,
+                                    .was_fetched = folder->fetched_bytes > 0 || num_left > 0});
+  Leave(place.route, before);  // of an older revision, or the same folder
+  LOG_INFO("adapter '{}' is served, revision {}: {} bytes fetched, {:.3f} s", name, revision,
+           folder->fetched_bytes, NsToSeconds(now_ns - begin_ns));
+  return OkStatus();
+}
+
+// kNotFound: for this tenant's token there is none.
+Status AdapterSupply::FetchFailed(const std::string& name, const std::string& revision,
+                                  const Status& why) {
+  if (why.code() == StatusCode::kCancelled) return why;  // the server ends
+  LOG_WARN("adapter '{}', revision {}, was not fetched: {}", name, revision, why.ToString());
+  if (why.code() == StatusCode::kNotFound || why.code() == StatusCode::kPermissionDenied) {
+    return Unknown(name);
   }
-  if (status.code() == StatusCode::kCancelled) return status;  // the server ends
-  LOG_WARN("adapter '{}', revision {}, is not served: {}", name, revision, status.ToString());
-  if (IsPassing(status)) return status;
+  Status told = ToldOf(name, why);
+  if (why.code() == StatusCode::kUnimplemented) RememberUnfit(name, revision, told);
+  return told;
+}
+
+Status AdapterSupply::LoadFailed(const std::string& name, const std::string& revision,
+                                 const std::string& folder, const Status& why) {
+  if (why.code() == StatusCode::kCancelled) return why;
+  LOG_WARN("adapter '{}', revision {}, is not served: {}", name, revision, why.ToString());
+  const std::string told = "'" + name + "' cannot be served: ";
+  // What went meanwhile may come again.
+  if (why.code() == StatusCode::kNotFound) {
+    return UnavailableError(told + "its files were removed meanwhile; try again later");
+  }
+  const std::string words = WithoutFolder(why.message(), folder);
+  if (IsPassing(why)) return Status(why.code(), words);
+  // The list of adapters is full, which says nothing of this one.
+  if (why.code() == StatusCode::kFailedPrecondition) return UnavailableError(told + words);
   // The client's own: 4xx, with the line that says why.
-  const std::string why =
-      folder.ok() ? WithoutFolder(status.message(), folder->path) : status.message();
-  status = InvalidArgumentError("'" + name + "' cannot be served: " + why);
+  const Status status = InvalidArgumentError(told + words);
+  RememberUnfit(name, revision, status);
+  return status;
+}
+
+void AdapterSupply::RememberUnfit(const std::string& name, const std::string& revision,
+                                  const Status& status) {
+  std::lock_guard lock(mutex_);
   if (!unfit_.contains(name)) unfit_order_.push_back(name);
   unfit_[name] = {revision, status};
-  if (unfit_order_.size() > kUnfitMax) {
-    unfit_.erase(unfit_order_.front());
-    unfit_order_.pop_front();
+  if (unfit_order_.size() <= kUnfitMax) return;
+  unfit_.erase(unfit_order_.front());
+  unfit_order_.pop_front();
+}
+
+// Several names may have one folder: a branch, and the commit that it is at.
+bool AdapterSupply::HandOn(const std::string& path) {
+  for (auto& [name, listed] : listed_) {
+    if (listed.path != path) continue;
+    listed.was_fetched = true;
+    return true;
   }
-  return status;
+  return false;
+}
+
+void AdapterSupply::Leave(SupplyRoute* route, const Listed& left) {
+  if (left.was_fetched && !HandOn(left.path)) {
+    leaving_.push_back({route, left.path, clock_.NowNs()});
+  }
 }
 
 // "" where all that may go was used lately, or what is there is not too much.
@@ -301,9 +366,9 @@ void AdapterSupply::KeepBound() {
     std::lock_guard lock(mutex_);
     const int64_t now_ns = clock_.NowNs();
     for (std::string name = LeastUsed(); !name.empty(); name = LeastUsed()) {
-      const Listed& listed = listed_[name];
-      if (listed.was_fetched) leaving_.push_back({PlaceOf(name).route, listed.path, now_ns});
+      const Listed left = std::move(listed_[name]);
       listed_.erase(name);
+      Leave(PlaceOf(name).route, left);
       forgotten.push_back(std::move(name));
     }
     const auto is_over = [&](const Leaving& one) {
@@ -320,6 +385,10 @@ void AdapterSupply::KeepBound() {
              status.ok() ? "" : " (" + status.message() + ")");
   }
   for (const Leaving& one : gone) {
+    {
+      std::lock_guard lock(mutex_);
+      if (HandOn(one.path)) continue;  // listed again meanwhile
+    }
     const Status status = one.route->Remove(one.path);
     if (!status.ok()) LOG_WARN("{}", status.message());
   }

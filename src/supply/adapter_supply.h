@@ -90,12 +90,24 @@ class AdapterSupply : public AdapterSources {
   bool IsListed(const std::string& name, const std::string& revision);
   Status FetchAndList(const std::string& name, const Place& place, const std::string& revision,
                       const Secret* token);
+  // What the client is told; what is the adapter's own fault is remembered.
+  Status FetchFailed(const std::string& name, const std::string& revision, const Status& why);
+  Status LoadFailed(const std::string& name, const std::string& revision, const std::string& folder,
+                    const Status& why);
+  void RememberUnfit(const std::string& name, const std::string& revision, const Status& status);
+  // Whether another name is listed for the folder; what was fetched is that one's then. Both are
+  // called with the mutex held.
+  bool HandOn(const std::string& path);
+  void Leave(SupplyRoute* route, const Listed& left);
   // Forgets the adapters that were used least lately while all take more than they may, and removes
   // folders that were left some time ago.
   void KeepBound();
   std::string LeastUsed() const;
   void Enqueue(const Key& key, Done done);
+  void PutInLine(const Key& key);
   void Finish(const Key& key, const Status& status);
+  // Tells those that wait that this tenant has none, and remembers it.
+  void FinishUnknown(const Key& key);
   void RememberUnknown(Tenant* tenant, const std::string& name);
 
   const SupplyOptions options_;

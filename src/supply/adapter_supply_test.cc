@@ -10,6 +10,8 @@
 #include <functional>
 #include <future>
 #include <mutex>
+#include <set>
+#include <thread>
 
 #include "base/name_pattern.h"
 #include "request/fake_catalog.h"
@@ -39,19 +41,28 @@ class ScriptedRoute : public SupplyRoute {
     opened_.wait(lock, [&] { return !is_shut; });
     if (is_away) return UnavailableError("away");
     const bool is_private = rest.starts_with("private/");
-    if (is_private && (token == nullptr || token->Reveal() != "good")) {
+    if (is_private && (token == nullptr || !token->Reveal().starts_with("good"))) {
       return NotFoundError("planted words of the hub");
     }
     if (!revisions.contains(rest)) return NotFoundError("planted words of the hub");
     return revisions[rest];
   }
   Result<FetchedFolder> Fetch(const std::string& rest, const std::string& revision,
-                              const Secret* /*token*/,
+                              const Secret* token,
                               const std::atomic<bool>& /*is_cancelled*/) override {
-    std::lock_guard lock(mutex_);
+    std::unique_lock lock(mutex_);
     ++num_fetched;
-    if (rest == "org/large") return FailedPreconditionError("r = 512 is more than 256");
-    return FetchedFolder{.path = "good/" + rest, .revision = revision, .fetched_bytes = 1};
+    opened_.wait(lock, [&] { return !is_fetch_shut; });
+    if (!fetch_failure.ok()) return fetch_failure;
+    if (token != nullptr && refused_tokens.contains(token->Reveal())) {
+      return PermissionDeniedError("planted words of the hub");
+    }
+    if (!folder.empty()) return FetchedFolder{.path = folder, .revision = revision};
+    if (rest == "org/large") return FetchedFolder{.path = "broken", .revision = revision};
+    // A branch and its commit have one folder.
+    return FetchedFolder{.path = "good/" + rest.substr(0, rest.find('@')),
+                         .revision = revision,
+                         .fetched_bytes = num_fetched == 1 ? 1 : fetched_bytes};
   }
   bool IsName(const std::string& rest) const override { return rest.find("..") == rest.npos; }
   std::string root() const override { return "/fetched"; }
@@ -66,9 +77,18 @@ class ScriptedRoute : public SupplyRoute {
     is_shut = shut;
     opened_.notify_all();
   }
+  void ShutFetch(bool shut) {
+    std::lock_guard lock(mutex_);
+    is_fetch_shut = shut;
+    opened_.notify_all();
+  }
   int looked() {
     std::lock_guard lock(mutex_);
     return num_looked;
+  }
+  int fetched() {
+    std::lock_guard lock(mutex_);
+    return num_fetched;
   }
 
   std::mutex mutex_;
@@ -77,6 +97,11 @@ class ScriptedRoute : public SupplyRoute {
       {"org/one", "r1"}, {"private/two", "r1"}, {"org/large", "r1"}};
   bool is_shut = false;
   bool is_away = false;
+  bool is_fetch_shut = false;
+  Status fetch_failure;
+  std::string folder;  // that Fetch gives; "": one of its own for each
+  std::set<std::string> refused_tokens;
+  int64_t fetched_bytes = 1;  // of all but the first
   int num_looked = 0;
   int num_fetched = 0;
   std::vector<std::string> removed;
@@ -152,12 +177,119 @@ TEST_F(AdapterSupplyTest, UnfitAdaptersAreTheClientsErrorAndFetchedOnce) {
   for (int i = 0; i < 3; ++i) {
     const Status status = Want("hub/org/large");
     EXPECT_EQ(status.code(), StatusCode::kInvalidArgument);
-    EXPECT_THAT(status.message(), HasSubstr("r = 512 is more than 256"));
+    EXPECT_THAT(status.message(), HasSubstr("adapter_config.json: []"));
   }
   EXPECT_EQ(route_->num_fetched, 1);
   route_->revisions["org/large"] = "r2";
   EXPECT_EQ(Want("hub/org/large").code(), StatusCode::kInvalidArgument);
   EXPECT_EQ(route_->num_fetched, 2);
+}
+
+TEST_F(AdapterSupplyTest, AFetchThatFailsIsNotTheAdaptersFault) {
+  Start();
+  for (const StatusCode code :
+       {StatusCode::kFailedPrecondition, StatusCode::kDataLoss, StatusCode::kAborted,
+        StatusCode::kInvalidArgument, StatusCode::kResourceExhausted}) {
+    route_->fetch_failure = Status(code, "planted words of the hub");
+    const Status status = Want("hub/org/one");
+    EXPECT_EQ(status.code(), StatusCode::kUnavailable);
+    EXPECT_THAT(status.message(), ::testing::Not(HasSubstr("planted")));
+  }
+  route_->fetch_failure = {};
+  EXPECT_TRUE(Want("hub/org/one").ok());
+}
+
+TEST_F(AdapterSupplyTest, FilesThatWentAndAFullListAreNotRemembered) {
+  Start();
+  for (const char* const folder : {"gone", "full"}) {
+    route_->folder = folder;
+    EXPECT_EQ(Want("hub/org/one").code(), StatusCode::kUnavailable) << folder;
+  }
+  route_->folder.clear();
+  EXPECT_TRUE(Want("hub/org/one").ok());
+}
+
+TEST_F(AdapterSupplyTest, PermitsFillsNoQueueBeyondItsBound) {
+  Start();
+  EXPECT_TRUE(Want("hub/org/one").ok());
+  clock_.AdvanceNs(SupplyOptions().refresh_ns);
+  route_->Shut(true);
+  std::vector<std::future<Status>> waiting;
+  const auto begin = [&](size_t count) {
+    for (size_t i = 0; i < count; ++i) {
+      waiting.push_back(Begin("hub/org/x" + std::to_string(waiting.size())));
+    }
+  };
+  begin(AdapterSupply::kThreads - 1);  // one thread is left for others
+  while (route_->looked() < AdapterSupply::kThreads) std::this_thread::yield();
+  begin(AdapterSupply::kWaitingMax);
+  EXPECT_TRUE(supply_->Permits("hub/org/one", "a"));
+  std::future<Status> refused = Begin("hub/org/one");
+  EXPECT_EQ(refused.wait_for(std::chrono::seconds(0)), std::future_status::ready);
+  route_->Shut(false);
+  EXPECT_EQ(refused.get().code(), StatusCode::kResourceExhausted);
+  for (std::future<Status>& one : waiting) EXPECT_EQ(one.get().code(), StatusCode::kNotFound);
+}
+
+TEST_F(AdapterSupplyTest, WhatIsNoAdapterIsFetchedOnce) {
+  Start();
+  route_->fetch_failure = UnimplementedError("planted words of the hub");
+  for (int i = 0; i < 2; ++i) {
+    const Status status = Want("hub/org/one");
+    EXPECT_EQ(status.code(), StatusCode::kInvalidArgument);
+    EXPECT_THAT(status.message(), HasSubstr("pickles (.bin) are not read"));
+    EXPECT_THAT(status.message(), ::testing::Not(HasSubstr("planted")));
+  }
+  EXPECT_EQ(route_->num_fetched, 1);
+}
+
+TEST_F(AdapterSupplyTest, AFetchThatIsRefusedIsOneTenantsAlone) {
+  SupplyOptions options;
+  options.has_tenant_tokens = true;
+  options.tenant_tokens["a"] = Secret("good of a");
+  options.tenant_tokens["b"] = Secret("good of b");
+  Start(std::move(options));
+  route_->refused_tokens = {"good of a"};
+  route_->ShutFetch(true);
+  std::future<Status> first = Begin("hub/private/two", "a");
+  while (route_->fetched() == 0) std::this_thread::yield();
+  std::future<Status> second = Begin("hub/private/two", "b");  // waits for the first one's fetch
+  while (route_->looked() < 2) std::this_thread::yield();
+  route_->ShutFetch(false);
+  EXPECT_EQ(first.get().message(), "there is no adapter 'hub/private/two'");
+  EXPECT_TRUE(second.get().ok());
+  EXPECT_TRUE(supply_->Permits("hub/private/two", "b"));
+  EXPECT_FALSE(supply_->Permits("hub/private/two", "a"));
+}
+
+TEST_F(AdapterSupplyTest, WhatTheCatalogAloneListsNeedsATokenToo) {
+  SupplyOptions options;
+  options.has_tenant_tokens = true;
+  Start(std::move(options));
+  ASSERT_TRUE(catalog_.Load({.name = "hub/private/two", .path = "good/x"}).ok());
+  EXPECT_FALSE(supply_->Permits("hub/private/two", "a"));
+  EXPECT_TRUE(supply_->Permits("local", "a"));
+  Start();
+  EXPECT_TRUE(supply_->Permits("hub/private/two", "a"));
+}
+
+TEST(HubRouteTest, OfflineNoTokenIsAccepted) {
+  HubSettings settings;
+  settings.cache = ::testing::TempDir() + "supply_offline";
+  settings.is_offline = true;
+  const std::string commit(40, 'a');
+  const std::string folder = settings.cache + "/models--org--one/snapshots/" + commit;
+  std::filesystem::create_directories(folder);
+  for (const char* const name : {"adapter_config.json", "adapter_model.safetensors"}) {
+    std::ofstream(folder + "/" + name) << "x";
+  }
+  const auto route = MakeHubRoute(settings);
+  const std::atomic<bool> is_cancelled{false};
+  const Secret token("good");
+  EXPECT_EQ(*route->RevisionOf("org/one@" + commit, nullptr, is_cancelled), commit);
+  EXPECT_EQ(route->RevisionOf("org/one@" + commit, &token, is_cancelled).status().code(),
+            StatusCode::kPermissionDenied);
+  std::filesystem::remove_all(settings.cache);
 }
 
 TEST_F(AdapterSupplyTest, ATenantHasWhatItsOwnTokenIsGiven) {
@@ -230,7 +362,7 @@ TEST_F(AdapterSupplyTest, ATenantThatAsksForManyLeavesOthersTheirTurn) {
 TEST_F(AdapterSupplyTest, WhatWasUsedLeastLatelyGoesFirstAndLater) {
   const std::string folder = ::testing::TempDir() + "supply_bound";
   std::filesystem::remove_all(folder);
-  for (const char* const name : {"one", "two"}) {
+  for (const char* const name : {"one", "two", "three"}) {
     std::filesystem::create_directories(folder + "/good/org/" + name);
     std::ofstream(folder + "/good/org/" + name + "/weights") << std::string(600, 'x');
   }
@@ -238,15 +370,10 @@ TEST_F(AdapterSupplyTest, WhatWasUsedLeastLatelyGoesFirstAndLater) {
   const auto before = std::filesystem::current_path();
   std::filesystem::current_path(folder);
   SupplyOptions options;
-  options.bytes_max = 1000;
+  options.bytes_max = 1300;
   Start(std::move(options));
   route_->revisions["org/two"] = "r1";
   const int64_t kept_ns = SupplyOptions().kept_ns;
-  EXPECT_TRUE(Want("hub/org/one").ok());
-  EXPECT_TRUE(Want("hub/org/two").ok());
-  EXPECT_TRUE(catalog_.Find("hub/org/one").ok());
-  clock_.AdvanceNs(kept_ns);
-  EXPECT_TRUE(supply_->Permits("hub/org/two", "a"));
   // Each look-up ends with a look at the bound.
   const auto wait_for = [&](const std::function<bool()>& is_so) {
     for (int i = 0; i < 2000 && !is_so(); ++i) {
@@ -254,7 +381,21 @@ TEST_F(AdapterSupplyTest, WhatWasUsedLeastLatelyGoesFirstAndLater) {
     }
     return is_so();
   };
+  EXPECT_TRUE(Want("hub/org/one").ok());
+  // Found on the disk: the folder is this server's by its other name.
+  route_->revisions["org/one@r1"] = "r1";
+  route_->fetched_bytes = 0;
+  EXPECT_TRUE(Want("hub/org/one@r1").ok());
+  EXPECT_TRUE(Want("hub/org/two").ok());
+  EXPECT_TRUE(catalog_.Find("hub/org/one").ok());
+  // One of the folder's two names stays, and the folder with it.
+  clock_.AdvanceNs(kept_ns);
   EXPECT_TRUE(wait_for([&] { return !catalog_.Find("hub/org/one").ok(); }));
+  EXPECT_TRUE(catalog_.Find("hub/org/one@r1").ok());
+  clock_.AdvanceNs(kept_ns);
+  route_->revisions["org/three"] = "r1";
+  EXPECT_TRUE(Want("hub/org/three").ok());
+  EXPECT_TRUE(wait_for([&] { return !catalog_.Find("hub/org/one@r1").ok(); }));
   EXPECT_TRUE(catalog_.Find("hub/org/two").ok());
   EXPECT_TRUE(route_->removed.empty());
   clock_.AdvanceNs(kept_ns);

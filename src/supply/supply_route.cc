@@ -3,6 +3,7 @@
 #include <filesystem>
 #include <utility>
 
+#include "base/adapter_files.h"
 #include "base/fault.h"
 #include "sources/hub_cache.h"
 #include "sources/hub_client.h"
@@ -25,6 +26,13 @@ DownloadOptions OptionsOf(const std::atomic<bool>& is_cancelled) {
   return options;
 }
 
+// By the token: a gated repository tells all that ask which commit it is at.
+Status CheckMayRead(HubClient& client, const std::string& repo, const std::string& commit) {
+  const Status status = client.CheckAccess(repo, commit, kPeftFiles[0]);
+  if (status.code() != StatusCode::kNotFound) return status;
+  return client.CheckAccess(repo, commit, kBundleManifest);
+}
+
 class HubRoute : public SupplyRoute {
  public:
   explicit HubRoute(HubSettings settings) : settings_(std::move(settings)) {}
@@ -34,13 +42,19 @@ class HubRoute : public SupplyRoute {
     ASSIGN_OR_RETURN(const HubName name, ParseHubName(rest));
     const HubSettings settings = With(token);
     if (settings.is_offline) {
+      if (token != nullptr) {
+        return PermissionDeniedError(
+            "the hub is not asked (HF_HUB_OFFLINE), so it accepts no tenant's token");
+      }
       ASSIGN_OR_RETURN(const HubSnapshot known, FindInHubCache(settings, name, HubKind::kAdapter));
       return known.commit;
     }
     WebOptions web{.reachable = ReachableAddresses::Beside(settings.endpoint.host),
                    .is_cancelled = &is_cancelled};
-    return HubClient(settings, std::move(web), PatienceOfRequests())
-        .CommitOf(name.repo, name.revision);
+    HubClient client(settings, std::move(web), PatienceOfRequests());
+    ASSIGN_OR_RETURN(std::string commit, client.CommitOf(name.repo, name.revision));
+    if (token != nullptr) RETURN_IF_ERROR(CheckMayRead(client, name.repo, commit));
+    return commit;
   }
 
   Result<FetchedFolder> Fetch(const std::string& rest, const std::string& revision,

@@ -18,9 +18,12 @@ class SupplyRoute {
  public:
   virtual ~SupplyRoute() = default;
   // The revision that `rest`, the name without the source's, is at. `token`: null: the operator's
-  // own. kNotFound, kPermissionDenied: there is none for this token.
+  // own; else that token was let read the adapter's bytes just now. kNotFound, kPermissionDenied:
+  // there is none for this token.
   virtual Result<std::string> RevisionOf(const std::string& rest, const Secret* token,
                                          const std::atomic<bool>& is_cancelled) = 0;
+  // kNotFound and kPermissionDenied as above. kUnimplemented: what is there is no adapter that is
+  // read. Every other failure is the source's, the way's or the disk's.
   virtual Result<FetchedFolder> Fetch(const std::string& rest, const std::string& revision,
                                       const Secret* token,
                                       const std::atomic<bool>& is_cancelled) = 0;
