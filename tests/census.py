@@ -41,6 +41,7 @@ CLASS_SIZES = {
     "CodeGenForCausalLM": GPT2_SIZES | {"rotary_dim": 8, "n_ctx": 64},
     "GPTNeoForCausalLM": TOKENS | {"hidden_size": 64, "num_layers": 2, "num_heads": 4, "max_position_embeddings": 64,
                                    "attention_types": [[["global", "local"], 1]], "window_size": 8},
+    "GPTNeoXForCausalLM": {name: size for name, size in SIZES.items() if name != "num_key_value_heads"},
     "Gemma3ForCausalLM": SIZES | {"head_dim": 16},
     "Gemma2ForCausalLM": SIZES | {"head_dim": 16},
     "GemmaForCausalLM": SIZES | {"head_dim": 16},
@@ -171,8 +172,8 @@ class SmallModel:
 
 def verify(model, name):
     """"" where graft serves the adapter, else why not."""
-    done = subprocess.run([BINARY, "adapters", "verify", "--model", str(model.folder), str(model.adapters / name)],
-                          capture_output=True, text=True, timeout=300)
+    done = subprocess.run([BINARY, "adapters", "verify", "--text-only", "--model", str(model.folder),
+                           str(model.adapters / name)], capture_output=True, text=True, timeout=300)
     if done.returncode == 0:
         return ""
     # A base that is refused is said on stderr, an adapter on stdout.
@@ -207,7 +208,8 @@ def differences(model, names):
     url = f"http://127.0.0.1:{port}"
     with tempfile.TemporaryFile() as log:
         process = subprocess.Popen([BINARY, "serve", "--model", str(model.folder), "--adapters", str(model.adapters),
-                                    "--host", "127.0.0.1", "--port", str(port), "--dtype", "fp32", "--threads", "1"],
+                                    "--host", "127.0.0.1", "--port", str(port), "--dtype", "fp32", "--threads", "1",
+                                    "--text-only"],
                                    stdout=log, stderr=log)
         try:
             wait_ready(url, process)

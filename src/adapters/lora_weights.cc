@@ -83,6 +83,16 @@ std::optional<TensorAddress> ParseTensorName(const ModelConfig& model, std::stri
   return std::nullopt;
 }
 
+// Whether it is of a module that an earlier class of the model has.
+bool IsOfOlderName(const ModelConfig& model, std::string_view name) {
+  if (!name.starts_with(kPrefix)) return false;
+  name.remove_prefix(kPrefix.size());
+  return std::ranges::any_of(kEndings, [&](const Ending& ending) {
+    return name.ends_with(ending.text) &&
+           ParseOlderPath(model, name.substr(0, name.size() - ending.text.size())).has_value();
+  });
+}
+
 // What PEFT would call a tensor that another tool has named: compiled models, parts of models that
 // see, and trainers that save without PEFT put other words in front. "" if it is no such tensor.
 std::string PeftNameOf(const ModelConfig& model, std::string_view name) {
@@ -275,7 +285,12 @@ std::string LoraTensorName(const ModelConfig& model, int32_t layer, LoraModule m
 
 Result<std::vector<LoraTarget>> LoraTargetsOf(const SafetensorsFile& file, const PeftConfig& peft,
                                               const ModelConfig& model) {
-  if (model.wrapper == nullptr) return ResolveLoraTargets(peft, model);
+  if (model.wrapper == nullptr) {
+    // PEFT adapts today's class by its names alone: older ones in the config match nothing there.
+    const bool has_older = std::ranges::any_of(
+        file.entries(), [&](const auto& tensor) { return IsOfOlderName(model, tensor.first); });
+    return ResolveLoraTargets(peft, model, "", has_older);
+  }
   std::string_view prefix;
   for (const auto& [name, entry] : file.entries()) {
     if (!name.starts_with(kPrefix)) continue;

@@ -110,6 +110,17 @@ TEST(OlderNamesTest, StacksAreMergedApart) {
   }
 }
 
+// PEFT on today's class: Wqkv and out_proj match nothing there and have no tensors, fc1 does.
+TEST(OlderNamesTest, OfTodaysFilesTheyMatchNothing) {
+  std::vector<TestTensor> tensors;
+  for (int layer = 0; layer < 2; ++layer) {
+    const std::string in = "base_model.model.model.layers." + std::to_string(layer) + ".mlp.fc1";
+    tensors.push_back(Numbered(in + ".lora_A.weight", 2, 32, 0.0f));
+    tensors.push_back(Numbered(in + ".lora_B.weight", 80, 2, 1.0f));
+  }
+  EXPECT_EQ(Refusal(tensors, kOlderTargets), "accepted");
+}
+
 TEST(OlderNamesTest, WhatDoesNotFitIsNamed) {
   EXPECT_THAT(Refusal(OlderTensors("layers.", 0), kOlderTargets),
               HasSubstr("base_model.model.layers.0.mixer.Wqkv.lora_A.weight"));

@@ -406,11 +406,13 @@ Status NoTargetError(const PeftConfig& config, int32_t num_layers) {
 
 Result<std::vector<LoraTarget>> ResolveLoraTargets(const PeftConfig& config,
                                                    const ModelConfig& model,
-                                                   std::string_view text_prefix) {
+                                                   std::string_view text_prefix,
+                                                   bool has_older_names) {
   CHECK_GT(model.num_layers, 0);
   if (text_prefix.empty()) text_prefix = ModulePrefixOf(model);
-  if (const std::optional<PeftConfig> today = WithoutOlderNames(config, model)) {
-    return ResolveLoraTargets(*today, model, text_prefix);
+  if (has_older_names) {
+    const std::optional<PeftConfig> today = WithoutOlderNames(config, model);
+    return ResolveLoraTargets(today.value_or(config), model, text_prefix, false);
   }
   if (const auto* const names = std::get_if<ModuleNames>(&config.target_modules)) {
     RETURN_IF_ERROR(CheckNames(config, *names, model, text_prefix));

@@ -23,10 +23,12 @@ struct LoraTarget {
 
 // Ascending by layer, then module; never empty. A projection that stacks modules makes a target of
 // each, of one rank and scale, and the head one of each of its blocks. `text_prefix`: how the
-// adapter's class begins the modules' paths (ClassModulePath).
+// adapter's class begins the modules' paths (ClassModulePath). `has_older_names`: names of an
+// earlier class mean modules of today's (older_names.h).
 Result<std::vector<LoraTarget>> ResolveLoraTargets(const PeftConfig& config,
                                                    const ModelConfig& model,
-                                                   std::string_view text_prefix = "");
+                                                   std::string_view text_prefix = "",
+                                                   bool has_older_names = true);
 
 // What people are told of the names that ResolveLoraTargets skips; "": there are none.
 std::string TellSkippedTargets(const PeftConfig& config, const ModelConfig& model);
