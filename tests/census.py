@@ -41,7 +41,9 @@ CLASS_SIZES = {
     "CodeGenForCausalLM": GPT2_SIZES | {"rotary_dim": 8, "n_ctx": 64},
     "GPTNeoForCausalLM": TOKENS | {"hidden_size": 64, "num_layers": 2, "num_heads": 4, "max_position_embeddings": 64,
                                    "attention_types": [[["global", "local"], 1]], "window_size": 8},
-    "GPTNeoXForCausalLM": {name: size for name, size in SIZES.items() if name != "num_key_value_heads"},
+    # A quarter of a head turns, which is a multiple of 8.
+    "GPTNeoXForCausalLM": {name: size for name, size in SIZES.items() if name != "num_key_value_heads"}
+    | {"hidden_size": 128},
     "Gemma3ForCausalLM": SIZES | {"head_dim": 16},
     "Gemma2ForCausalLM": SIZES | {"head_dim": 16},
     "GemmaForCausalLM": SIZES | {"head_dim": 16},
