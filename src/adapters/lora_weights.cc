@@ -61,7 +61,8 @@ struct TensorAddress {
   LoraModule first;
   int num_modules;  // B has rows of so many, the first and those behind it
   LoraSide side;
-  bool is_head = false;  // see LoraModuleAddress
+  bool is_head = false;   // see LoraModuleAddress
+  bool is_older = false;  // by the name of an earlier class (older_names.h)
 };
 
 std::optional<TensorAddress> ParseTensorName(const ModelConfig& model, std::string_view name) {
@@ -77,20 +78,11 @@ std::optional<TensorAddress> ParseTensorName(const ModelConfig& model, std::stri
                            module->is_head};
     }
     if (const std::optional<OlderPath> older = ParseOlderPath(model, path)) {
-      return TensorAddress{older->layer, older->first, older->num_modules, ending.side};
+      return TensorAddress{older->layer,     older->first, older->num_modules, ending.side, false,
+                           /*is_older=*/true};
     }
   }
   return std::nullopt;
-}
-
-// Whether it is of a module that an earlier class of the model has.
-bool IsOfOlderName(const ModelConfig& model, std::string_view name) {
-  if (!name.starts_with(kPrefix)) return false;
-  name.remove_prefix(kPrefix.size());
-  return std::ranges::any_of(kEndings, [&](const Ending& ending) {
-    return name.ends_with(ending.text) &&
-           ParseOlderPath(model, name.substr(0, name.size() - ending.text.size())).has_value();
-  });
 }
 
 // What PEFT would call a tensor that another tool has named: compiled models, parts of models that
@@ -143,7 +135,7 @@ class TensorIndex {
     if (!address.has_value()) {
       return UnimplementedError("tensor \"" + name + "\" " + ReasonAgainst(model_, name));
     }
-    const auto& [layer, first, num_modules, side, is_head] = *address;
+    const auto& [layer, first, num_modules, side, is_head, is_older] = *address;
     if (is_head) return AddTo(first, name, *address);
     if (layer >= model_.num_layers) {
       return InvalidArgumentError("tensor \"" + name + "\" is of layer " + std::to_string(layer) +
@@ -287,8 +279,10 @@ Result<std::vector<LoraTarget>> LoraTargetsOf(const SafetensorsFile& file, const
                                               const ModelConfig& model) {
   if (model.wrapper == nullptr) {
     // PEFT adapts today's class by its names alone: older ones in the config match nothing there.
-    const bool has_older = std::ranges::any_of(
-        file.entries(), [&](const auto& tensor) { return IsOfOlderName(model, tensor.first); });
+    const bool has_older = std::ranges::any_of(file.entries(), [&](const auto& tensor) {
+      const std::optional<TensorAddress> address = ParseTensorName(model, tensor.first);
+      return address.has_value() && address->is_older;
+    });
     return ResolveLoraTargets(peft, model, "", has_older);
   }
   std::string_view prefix;

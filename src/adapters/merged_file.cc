@@ -144,13 +144,6 @@ Status WriteMerged(const std::string& name, const TensorView& weight,
   return OkStatus();
 }
 
-// A mapped file that was cut reads as zeros, or not at all.
-Status CheckNotCut(const SafetensorsFile& file) {
-  const Result<FileStamp> stamp = StampFile(file.label());
-  if (!stamp.ok() || stamp->bytes >= file.file_bytes()) return OkStatus();
-  return UnavailableError(file.label() + " became shorter while it was read");
-}
-
 }  // namespace
 
 Result<AddedToWeights> MatchAddedWeights(const SafetensorsFile& file, const PeftConfig& peft,
@@ -188,12 +181,9 @@ Result<AddedToWeights> MatchAddedWeights(const SafetensorsFile& file, const Peft
 Status WriteMergedFile(const SafetensorsSet& base, const SafetensorsFile& file,
                        const AddedToWeights& added, NewFile& to, ThreadPool& threads,
                        const MergeProgress& progress) {
-  std::vector<std::pair<int64_t, std::string>> order;
-  for (const auto& [name, entry] : file.entries()) order.emplace_back(entry.begin, name);
-  std::ranges::stable_sort(order, {}, &std::pair<int64_t, std::string>::first);
   to.Write(file.header().data(), file.header().size());
-  for (const auto& [begin, name] : order) {
-    RETURN_IF_ERROR(CheckNotCut(file));
+  for (const std::string& name : file.NamesInOrder()) {
+    RETURN_IF_ERROR(file.CheckNotCut());
     ASSIGN_OR_RETURN(const std::span<const char> bytes, file.Bytes(name));
     const auto found = added.find(name);
     if (found == added.end() || base.FileOf(name) != &file) {
@@ -205,7 +195,7 @@ Status WriteMergedFile(const SafetensorsSet& base, const SafetensorsFile& file,
     if (!to.status().ok()) break;
     if (progress) progress(name, static_cast<int64_t>(bytes.size()));
   }
-  RETURN_IF_ERROR(CheckNotCut(file));
+  RETURN_IF_ERROR(file.CheckNotCut());
   return to.Finish();
 }
 

@@ -8,12 +8,11 @@
 
 #include "base/check.h"
 #include "base/json.h"
+#include "model/safetensors_writer.h"
 #include "tensor/buffer.h"
 
 namespace graft {
 namespace {
-
-constexpr size_t kAlignment = 8;  // of the header
 
 // Ascending, as safetensors orders them; what comes later in this list comes first in a file.
 constexpr std::array<std::string_view, 14> kDtypeOrder = {
@@ -105,14 +104,11 @@ Result<FileBytes> WriteStridedTensors(std::vector<StridedTensor> tensors, int64_
   if (twice != names.end()) {
     return InvalidArgumentError("tensor \"" + std::string(*twice) + "\" is there twice");
   }
-  header += '}';
-  header.resize((header.size() + kAlignment - 1) / kAlignment * kAlignment, ' ');
-  const uint64_t length = header.size();
-  Buffer bytes(static_cast<int64_t>(sizeof(length) + header.size()) + end);
+  const std::string start = SafetensorsStart(header + "}");
+  Buffer bytes(static_cast<int64_t>(start.size()) + end);
   char* to = bytes.as<char>();
-  std::memcpy(to, &length, sizeof(length));
-  std::memcpy(to + sizeof(length), header.data(), header.size());
-  to += sizeof(length) + header.size();
+  std::memcpy(to, start.data(), start.size());
+  to += start.size();
   for (const StridedTensor& tensor : tensors) {
     if (*BytesOfTensor(tensor) > 0) to = CopyFrom(tensor, 0, tensor.data, to);
   }

@@ -73,12 +73,12 @@ class AttentionCase {
     std::vector<AttentionSplit> list;
     if (!are_given) ListAttentionSplits(row_begin_, page_begin_, kv_tokens_, 0, list);
     const Buffer num_splits =
-        ArrayOnDevice(std::vector<int32_t>{static_cast<int32_t>(list.size())}, stream_);
+        OnDevice(std::vector<int32_t>{static_cast<int32_t>(list.size())}, stream_);
     list.resize(AttentionSplitsMax(num_sequences, kv_tokens_max));
-    const Buffer splits = ArrayOnDevice(list, stream_), pages = ArrayOnDevice(pages_, stream_);
-    const Buffer page_begin = ArrayOnDevice(page_begin_, stream_);
-    const Buffer row_begin = ArrayOnDevice(row_begin_, stream_);
-    const Buffer kv_tokens = ArrayOnDevice(kv_tokens_, stream_);
+    const Buffer splits = OnDevice(list, stream_), pages = OnDevice(pages_, stream_);
+    const Buffer page_begin = OnDevice(page_begin_, stream_);
+    const Buffer row_begin = OnDevice(row_begin_, stream_);
+    const Buffer kv_tokens = OnDevice(kv_tokens_, stream_);
     const Buffer q = NumbersOnDevice(q_, DType::kF32, stream_);
     const Buffer pool = NumbersOnDevice(pool_, layout_.dtype, stream_);
     const auto num_numbers = static_cast<int64_t>(q_.size());

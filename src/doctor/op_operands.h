@@ -3,12 +3,11 @@
 #pragma once
 
 #include <cstdint>
-#include <cstring>
-#include <utility>
 #include <vector>
 
 #include "tensor/buffer.h"
 #include "tensor/cuda_memory.h"
+#include "tensor/device_array.h"
 #include "tensor/dtype.h"
 #include "tensor/stream.h"
 
@@ -21,13 +20,6 @@ std::vector<float> DrawNumbers(int64_t n, uint64_t seed, DType dtype, double sca
 Buffer NumbersOnDevice(const std::vector<float>& numbers, DType dtype, const Stream& stream);
 // n numbers of `dtype`, when all that the stream was given is done.
 std::vector<float> NumbersFrom(const Buffer& buffer, DType dtype, int64_t n, const Stream& stream);
-
-template <typename T>
-Buffer ArrayOnDevice(const std::vector<T>& values, const Stream& stream) {
-  Buffer host(static_cast<int64_t>(values.size() * sizeof(T)));
-  std::memcpy(host.data(), values.data(), values.size() * sizeof(T));
-  return MoveToDevice(std::move(host), stream);
-}
 
 // What products and LoRA read as x beside weights of `dtype`: on the CPU it stays fp32.
 inline DType ActivationsBeside(DType dtype, const Stream& stream) {

@@ -80,7 +80,7 @@ struct DeviceAdapters {
         }
       }
     }
-    pointers_ = ArrayOnDevice(pointers, stream);
+    pointers_ = OnDevice(pointers, stream);
     const auto* rows = pointers_.as<const void*>();
     std::vector<LoraMatrix> matrices;
     for (const int32_t rank : kAdapterRanks) {
@@ -88,7 +88,7 @@ struct DeviceAdapters {
           {.a_rows = rows, .b_rows = rows + rank, .rank = rank, .scale = kAdapterScale});
       rows += 2 * rank;
     }
-    matrices_ = ArrayOnDevice(matrices, stream);
+    matrices_ = OnDevice(matrices, stream);
   }
   const LoraMatrix* matrices() const { return matrices_.as<LoraMatrix>(); }
 
@@ -120,7 +120,7 @@ Comparison CheckLora(DType dtype, Stream& stream) {
                         DrawNumbers(rank * kLoraN, 13 + static_cast<uint64_t>(rank), dtype)});
   }
   const DeviceAdapters tables(adapters, dtype, stream);
-  const Buffer device_segments = ArrayOnDevice(segments, stream);
+  const Buffer device_segments = OnDevice(segments, stream);
   const Buffer device_x = NumbersOnDevice(x, x_dtype, stream);
   Buffer y = NumbersOnDevice(before, DType::kF32, stream);
   Buffer h(LoraScratchFloats(stream.device, kRows, kLargestRank) * 4, stream.device);

@@ -54,7 +54,7 @@ Comparison CheckEmbedding(DType dtype, Stream& stream) {
   const std::vector<int32_t> tokens = {49, 0, 7, 7, 23};
   const auto num_tokens = static_cast<int64_t>(tokens.size());
   const Buffer device_table = NumbersOnDevice(table, dtype, stream);
-  const Buffer device_tokens = ArrayOnDevice(tokens, stream);
+  const Buffer device_tokens = OnDevice(tokens, stream);
   Buffer out(num_tokens * kN * 4, stream.device);
   Embedding({.table = device_table.data(),
              .dtype = dtype,
@@ -133,8 +133,8 @@ Comparison CheckRopeKvWrite(DType dtype, Stream& stream) {
   const std::vector<float> before = DrawNumbers(kRows * kRow, 4, DType::kF32);
   Buffer qkv = NumbersOnDevice(before, DType::kF32, stream);
   Buffer pool(kPages * layout.PageBytes(), stream.device);
-  const Buffer device_positions = ArrayOnDevice(positions, stream);
-  const Buffer device_page = ArrayOnDevice(page, stream), device_slot = ArrayOnDevice(slot, stream);
+  const Buffer device_positions = OnDevice(positions, stream);
+  const Buffer device_page = OnDevice(page, stream), device_slot = OnDevice(slot, stream);
   const Buffer device_cos = NumbersOnDevice(cos, DType::kF32, stream);
   const Buffer device_sin = NumbersOnDevice(sin, DType::kF32, stream);
   RopeKvWrite({.qkv = qkv.as<float>(),

@@ -9,6 +9,7 @@
 #include "learn/trained_numbers.h"
 #include "tensor/buffer.h"
 #include "tensor/cuda_memory.h"
+#include "tensor/device_array.h"
 #include "tensor/stream.h"
 
 namespace graft {
@@ -57,15 +58,5 @@ class DeviceMasters {
   Buffer own_[4];                         // on a GPU, of these four
   Buffer own_copy_, own_rows_, rounded_;  // and of the rows; RoundedRow of each
 };
-
-// The values in the stream's device when this returns.
-template <typename T>
-Buffer OnDevice(const std::vector<T>& values, const Stream& stream) {
-  const auto bytes = static_cast<int64_t>(values.size() * sizeof(T));
-  Buffer buffer(bytes, stream.device);
-  CopyToDevice(buffer.data(), values.data(), bytes, stream);
-  Synchronize(stream);
-  return buffer;
-}
 
 }  // namespace graft

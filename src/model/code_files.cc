@@ -13,12 +13,12 @@
 #include "kernels/gemm/code_source.h"
 #include "model/family.h"
 #include "model/lora_module.h"
+#include "model/safetensors_writer.h"
 #include "model/tensor_rows.h"
 
 namespace graft {
 namespace {
 
-constexpr size_t kNewHeaderAlignment = 8;
 constexpr int64_t kRowsOfTask = 8;
 constexpr int64_t kGroupMax = 128;
 constexpr int64_t kNf4Block = 64;
@@ -164,7 +164,7 @@ bool BecomesCodes(const SafetensorsSet& base, const SafetensorsFile& file, const
 // The new file's tensors in their order, and the header that says so.
 struct NewHeader {
   std::vector<std::string> names;
-  std::string text;
+  std::string start;  // of the file
   int64_t data_bytes = 0;
 
   void Add(const NewTensor& tensor, OrderedJson& json) {
@@ -175,15 +175,6 @@ struct NewHeader {
     data_bytes += tensor.bytes;
   }
 };
-
-std::vector<std::string> NamesInOrder(const SafetensorsFile& file) {
-  std::vector<std::pair<int64_t, std::string>> order;
-  for (const auto& [name, entry] : file.entries()) order.emplace_back(entry.begin, name);
-  std::ranges::stable_sort(order, {}, &std::pair<int64_t, std::string>::first);
-  std::vector<std::string> names;
-  for (auto& [begin, name] : order) names.push_back(std::move(name));
-  return names;
-}
 
 Result<TensorView> PlainWeight(const SafetensorsFile& file, const std::string& name) {
   ASSIGN_OR_RETURN(TensorView weight, file.Tensor(name));
@@ -196,7 +187,7 @@ Result<NewHeader> MakeHeader(const SafetensorsSet& base, const SafetensorsFile& 
                              const CodesOfFiles& plan) {
   NewHeader header;
   OrderedJson json = {{"__metadata__", {{"format", "pt"}}}};
-  for (const std::string& name : NamesInOrder(file)) {
+  for (const std::string& name : file.NamesInOrder()) {
     if (BecomesCodes(base, file, plan, name)) {
       ASSIGN_OR_RETURN(const TensorView weight, PlainWeight(file, name));
       for (const NewTensor& tensor : CodesWriter(plan.format, name, weight).Tensors()) {
@@ -207,10 +198,7 @@ Result<NewHeader> MakeHeader(const SafetensorsSet& base, const SafetensorsFile& 
     const SafetensorsEntry& entry = file.entries().find(name)->second;
     header.Add({name, entry.dtype, entry.shape, entry.end - entry.begin}, json);
   }
-  header.text = json.dump();
-  header.text.resize(
-      (header.text.size() + kNewHeaderAlignment - 1) / kNewHeaderAlignment * kNewHeaderAlignment,
-      ' ');
+  header.start = SafetensorsStart(json.dump());
   return header;
 }
 
@@ -274,17 +262,16 @@ Json QuantizationConfigOf(const CodesOfFiles& plan) {
 Result<int64_t> BytesOfCodesFile(const SafetensorsSet& base, const SafetensorsFile& file,
                                  const CodesOfFiles& plan) {
   ASSIGN_OR_RETURN(const NewHeader header, MakeHeader(base, file, plan));
-  return header.data_bytes + static_cast<int64_t>(header.text.size()) + int64_t{8};
+  return header.data_bytes + static_cast<int64_t>(header.start.size());
 }
 
 Status WriteCodesFile(const SafetensorsSet& base, const SafetensorsFile& file,
                       const CodesOfFiles& plan, NewFile& to, ThreadPool& threads,
                       std::set<std::string>& written, const WriteProgress& progress) {
   ASSIGN_OR_RETURN(const NewHeader header, MakeHeader(base, file, plan));
-  const uint64_t length = header.text.size();
-  to.Write(&length, sizeof(length));
-  to.Write(header.text.data(), header.text.size());
-  for (const std::string& name : NamesInOrder(file)) {
+  to.Write(header.start.data(), header.start.size());
+  for (const std::string& name : file.NamesInOrder()) {
+    RETURN_IF_ERROR(file.CheckNotCut());
     ASSIGN_OR_RETURN(const std::span<const char> bytes, file.Bytes(name));
     if (BecomesCodes(base, file, plan, name)) {
       ASSIGN_OR_RETURN(const TensorView weight, PlainWeight(file, name));
@@ -299,6 +286,7 @@ Status WriteCodesFile(const SafetensorsSet& base, const SafetensorsFile& file,
     if (!to.status().ok()) break;
     if (progress) progress(name, static_cast<int64_t>(bytes.size()));
   }
+  RETURN_IF_ERROR(file.CheckNotCut());
   written.insert(header.names.begin(), header.names.end());
   return to.Finish();
 }

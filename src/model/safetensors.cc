@@ -332,6 +332,21 @@ Status SafetensorsFile::ReadHeader() {
   return OkStatus();
 }
 
+std::vector<std::string> SafetensorsFile::NamesInOrder() const {
+  std::vector<std::pair<int64_t, std::string>> order;
+  for (const auto& [name, entry] : entries_) order.emplace_back(entry.begin, name);
+  std::ranges::stable_sort(order, {}, &std::pair<int64_t, std::string>::first);
+  std::vector<std::string> names;
+  for (auto& [begin, name] : order) names.push_back(std::move(name));
+  return names;
+}
+
+Status SafetensorsFile::CheckNotCut() const {
+  const Result<FileStamp> stamp = StampFile(label_);
+  if (!stamp.ok() || stamp->bytes >= file_bytes()) return OkStatus();
+  return UnavailableError(label_ + " became shorter while it was read");
+}
+
 int64_t SafetensorsFile::file_bytes() const { return storage_->bytes(); }
 
 std::span<const char> SafetensorsFile::header() const {

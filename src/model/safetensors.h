@@ -48,6 +48,11 @@ class SafetensorsFile {
   const std::map<std::string, std::string, std::less<>>& metadata() const { return metadata_; }
   bool Contains(std::string_view name) const { return entries_.find(name) != entries_.end(); }
 
+  // As they lie in the file.
+  std::vector<std::string> NamesInOrder() const;
+  // kUnavailable: the file became shorter since it was mapped, and reads as zeros, or not at all.
+  Status CheckNotCut() const;
+
   int64_t file_bytes() const;
   // The bytes before the data section: the header's length and the header.
   std::span<const char> header() const;

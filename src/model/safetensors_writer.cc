@@ -29,6 +29,13 @@ std::string_view NameInFile(DType dtype) {
 
 }  // namespace
 
+std::string SafetensorsStart(std::string header) {
+  header.resize((header.size() + kHeaderAlignment - 1) / kHeaderAlignment * kHeaderAlignment, ' ');
+  std::string start;
+  for (int i = 0; i < 8; ++i) start += static_cast<char>(uint64_t{header.size()} >> (8 * i) & 0xff);
+  return start + header;
+}
+
 Status WriteSafetensors(const std::string& path, std::span<const SafetensorsOut> tensors,
                         const std::map<std::string, std::string>& metadata) {
   Json header = Json::object();
@@ -42,14 +49,9 @@ Status WriteSafetensors(const std::string& path, std::span<const SafetensorsOut>
                     {"shape", tensor.shape},
                     {"data_offsets", {begin, end}}};
   }
-  std::string text = DumpJson(header);
-  text.resize((text.size() + kHeaderAlignment - 1) / kHeaderAlignment * kHeaderAlignment, ' ');
-  const uint64_t length = text.size();
-  unsigned char length_bytes[8];
-  for (int i = 0; i < 8; ++i) length_bytes[i] = static_cast<unsigned char>(length >> (8 * i));
+  const std::string start = SafetensorsStart(DumpJson(header));
   NewFile file(path);
-  file.Write(length_bytes, sizeof(length_bytes));
-  file.Write(text.data(), text.size());
+  file.Write(start.data(), start.size());
   for (const auto& [name, tensor] : tensors) {
     file.Write(tensor.data, static_cast<size_t>(tensor.bytes()));
   }

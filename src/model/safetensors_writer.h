@@ -11,6 +11,10 @@
 
 namespace graft {
 
+// What stands before the data of a file with this header: its length in eight little-endian bytes,
+// and the header, filled up with blanks to a border of eight.
+std::string SafetensorsStart(std::string header);
+
 struct SafetensorsOut {
   std::string name;
   TensorView tensor;  // fp32, bf16 or fp16

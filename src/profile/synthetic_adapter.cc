@@ -12,6 +12,7 @@
 #include "base/json.h"
 #include "base/random.h"
 #include "model/safetensors.h"
+#include "model/safetensors_writer.h"
 
 namespace graft {
 namespace {
@@ -55,14 +56,8 @@ Layout LayOut(const ModelConfig& model, int32_t rank, std::span<const LoraModule
   return layout;
 }
 
-// Safetensors: the header's length in eight little-endian bytes, the header, the data.
 std::string MakeFile(const Layout& layout, uint64_t seed) {
-  std::string header = layout.header.dump();
-  header.resize((header.size() + 7) / 8 * 8, ' ');
-  std::string file(8, '\0');
-  const uint64_t header_bytes = header.size();
-  std::memcpy(file.data(), &header_bytes, 8);
-  file += header;
+  std::string file = SafetensorsStart(layout.header.dump());
   const size_t data_begin = file.size();
   file.resize(data_begin + static_cast<size_t>(layout.bytes));
   Random random(seed);

@@ -29,13 +29,13 @@ void BenchLoraMergeShape(OpBench& bench, const LoraMergeShape& shape, int32_t ra
     for (int32_t j = 0; j < rank; ++j, row += shape.k) pointers.push_back(row);
     for (int32_t j = 0; j < rank; ++j, row += slice_n) pointers.push_back(row);
   }
-  const Buffer tables = BenchArray(pointers, stream);
+  const Buffer tables = OnDevice(pointers, stream);
   const auto* rows = tables.as<const void*>();
   std::vector<LoraMatrix> matrices;
   for (int32_t s = 0; s < num_slices; ++s, rows += 2 * rank) {
     matrices.push_back({.a_rows = rows, .b_rows = rows + rank, .rank = rank, .scale = 0.01f});
   }
-  const Buffer table = BenchArray(matrices, stream);
+  const Buffer table = OnDevice(matrices, stream);
 
   const int64_t weight_bytes = n * shape.k * 2;
   const int64_t num_copies = bench.num_copies(2 * weight_bytes);

@@ -27,7 +27,7 @@ class PaddedBatch {
     for (int32_t i = 0; i < num_runs_ * num_rows; ++i) {
       segments.push_back({i % num_rows, i % num_rows + 1, i});
     }
-    segments_ = BenchArray(segments, stream);
+    segments_ = OnDevice(segments, stream);
     x_ = BenchBuffer(DType::kBF16, num_rows * kPaddedBenchWidth, stream);
     y_ = BenchBuffer(DType::kF32, num_rows * kPaddedBenchWidth, stream);
     h_ = Buffer(
@@ -72,14 +72,14 @@ class PaddedBatch {
     for (int64_t i = 0; i < num_lines; ++i) {
       lines.push_back(values_.as<Bfloat16>() + i * kPaddedBenchWidth);
     }
-    lines_ = BenchArray(lines, stream);
+    lines_ = OnDevice(lines, stream);
     const auto* next = lines_.as<const void*>();
     std::vector<LoraMatrix> matrices;
     for (const int32_t rank : ranks) {
       matrices.push_back({.a_rows = next, .b_rows = next + rank, .rank = rank, .scale = 0.01f});
       next += 2 * rank;
     }
-    matrices_ = BenchArray(matrices, stream);
+    matrices_ = OnDevice(matrices, stream);
   }
 
   LoraArgs ArgsOf(int64_t run) {

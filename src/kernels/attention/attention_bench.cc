@@ -69,9 +69,9 @@ struct Splits {
          std::span<const int32_t> page_begin, std::span<const int32_t> kv_tokens, Stream& stream) {
     std::vector<AttentionSplit> list;
     ListAttentionSplits(row_begin, page_begin, kv_tokens, 0, list);
-    count = BenchArray(std::vector<int32_t>{static_cast<int32_t>(list.size())}, stream);
+    count = OnDevice(std::vector<int32_t>{static_cast<int32_t>(list.size())}, stream);
     list.resize(AttentionSplitsMax(c.num_sequences, c.kv_tokens));
-    splits = BenchArray(list, stream);
+    splits = OnDevice(list, stream);
   }
 
   Buffer splits;
@@ -107,10 +107,10 @@ void RunAttentionCase(const AttentionCase& c, OpBench& bench) {
     page_begin.push_back(s * sequence_pages);
     row_begin.push_back(s * c.num_rows);
   }
-  const Buffer device_pages = BenchArray(pages, stream);
-  const Buffer device_page_begin = BenchArray(page_begin, stream);
-  const Buffer device_row_begin = BenchArray(row_begin, stream);
-  const Buffer device_kv_tokens = BenchArray(kv_tokens, stream);
+  const Buffer device_pages = OnDevice(pages, stream);
+  const Buffer device_page_begin = OnDevice(page_begin, stream);
+  const Buffer device_row_begin = OnDevice(row_begin, stream);
+  const Buffer device_kv_tokens = OnDevice(kv_tokens, stream);
   const Splits splits(c, row_begin, page_begin, kv_tokens, stream);
   Buffer scratch(
       AttentionScratchBytes(layout, c.num_heads, c.num_sequences, c.kv_tokens, stream.device),

@@ -5,13 +5,12 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <cstring>
-#include <utility>
 #include <vector>
 
 #include "base/shuffle.h"
 #include "tensor/buffer.h"
 #include "tensor/cuda_memory.h"
+#include "tensor/device_array.h"
 #include "tensor/dtype.h"
 #include "tensor/stream.h"
 
@@ -38,14 +37,6 @@ inline Buffer BenchBuffer(DType dtype, int64_t n, const Stream& stream) {
   }
   Synchronize(stream);
   return buffer;
-}
-
-// The same values where an op on the stream reads them.
-template <typename T>
-Buffer BenchArray(const std::vector<T>& values, const Stream& stream) {
-  Buffer host(static_cast<int64_t>(values.size() * sizeof(T)));
-  std::memcpy(host.data(), values.data(), values.size() * sizeof(T));
-  return MoveToDevice(std::move(host), stream);
 }
 
 // Tokens of each of `count` sequences: all `most`, or, with a `least` above 0, spread evenly from

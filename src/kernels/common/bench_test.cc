@@ -51,7 +51,7 @@ TEST(BenchTest, AGpusRunsAreTimedTogether) {
   testing::ForFirstGpu([](Stream& stream) {
     OpBench bench(stream, kQuick);
     Buffer counts(64 * 4, stream.device);
-    const Buffer source = BenchArray(std::vector<float>(64, 1.0f), stream);
+    const Buffer source = OnDevice(std::vector<float>(64, 1.0f), stream);
     for (const bool can_capture : {true, false}) {
       std::set<int64_t> copies;
       bench.Add("copy", {.bytes = 8, .num_copies = 64, .can_capture = can_capture},

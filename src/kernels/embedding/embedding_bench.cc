@@ -18,7 +18,7 @@ void RunEmbeddingCase(int64_t num_tokens, int32_t vocab_size, int64_t n, OpBench
   Random random(1);
   std::vector<int32_t> tokens(num_copies * num_tokens);
   for (int32_t& token : tokens) token = static_cast<int32_t>(random.Below(vocab_size));
-  const Buffer device_tokens = BenchArray(tokens, bench.stream());
+  const Buffer device_tokens = OnDevice(tokens, bench.stream());
   bench.Add(std::to_string(num_tokens) + " of " + std::to_string(vocab_size) + " x " +
                 std::to_string(n) + ", bf16",
             {.bytes = static_cast<double>(bytes), .num_copies = num_copies}, [&](int64_t run) {

@@ -31,8 +31,8 @@ void RunKvWriteCase(int32_t num_rows, int32_t num_kv_heads, int32_t head_dim, Op
     pages[i] = static_cast<int32_t>(random.Below(num_pages));
     slots[i] = static_cast<int32_t>(random.Below(kKvWritePageTokens));
   }
-  const Buffer device_pages = BenchArray(pages, bench.stream());
-  const Buffer device_slots = BenchArray(slots, bench.stream());
+  const Buffer device_pages = OnDevice(pages, bench.stream());
+  const Buffer device_slots = OnDevice(slots, bench.stream());
   bench.Add(std::to_string(num_rows) + " rows, " + std::to_string(num_kv_heads) + " heads of " +
                 std::to_string(head_dim) + ", bf16",
             {.bytes = static_cast<double>(bytes), .num_copies = num_copies}, [&](int64_t run) {

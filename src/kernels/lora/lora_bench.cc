@@ -73,7 +73,7 @@ class AdapterTables {
       for (int32_t j = 0; j < rank; ++j, values += shape.k) pointers.push_back(values);
       for (int32_t j = 0; j < rank; ++j, values += shape.n) pointers.push_back(values);
     }
-    pointers_ = BenchArray(pointers, stream);
+    pointers_ = OnDevice(pointers, stream);
     const auto* rows = pointers_.as<const void*>();
     std::vector<LoraMatrix> matrices;
     for (int64_t i = 0; i < count * shape.num_slices; ++i) {
@@ -81,7 +81,7 @@ class AdapterTables {
       matrices.push_back({.a_rows = rows, .b_rows = rows + rank, .rank = rank, .scale = 0.01f});
       rows += 2 * rank;
     }
-    matrices_ = BenchArray(matrices, stream);
+    matrices_ = OnDevice(matrices, stream);
   }
 
   const LoraMatrix* matrices() const { return matrices_.as<LoraMatrix>(); }
@@ -226,7 +226,7 @@ class Batch {
   void PrepareGather(const Stream& stream) {
     std::vector<LoraSegment> segments;
     for (int32_t row = 0; row < args_.num_rows; ++row) segments.push_back({row, row + 1, row});
-    gathered_segments_ = BenchArray(segments, stream);
+    gathered_segments_ = OnDevice(segments, stream);
     gathered_ = Buffer(args_.num_rows * operands_.adapter_bytes(), stream.device);
     const int32_t rank = operands_.rank_max();
     gathered_tables_.emplace(operands_.shape(), std::span(&rank, 1), gathered_.as<Bfloat16>(),
@@ -267,9 +267,9 @@ class Batch {
       }
     }
     num_segments_ = static_cast<int64_t>(segments.size()) / num_runs_;
-    segments_ = BenchArray(segments, stream);
-    single_rows_ = BenchArray(single_rows, stream);
-    slots_ = BenchArray(slots, stream);
+    segments_ = OnDevice(segments, stream);
+    single_rows_ = OnDevice(single_rows, stream);
+    slots_ = OnDevice(slots, stream);
   }
 
   Operands& operands_;

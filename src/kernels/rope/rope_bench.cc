@@ -18,11 +18,11 @@ void RunRopeCase(int64_t num_tokens, int32_t num_heads, int32_t head_dim, OpBenc
   Buffer x = BenchBuffer(DType::kF32, num_copies * elements, bench.stream());
   // A rotation by the same angle everywhere, so that runs on runs keep their length.
   const int64_t table = int64_t{kPositions} * head_dim / 2;
-  const Buffer cos = BenchArray(std::vector<float>(table, 0.8f), bench.stream());
-  const Buffer sin = BenchArray(std::vector<float>(table, 0.6f), bench.stream());
+  const Buffer cos = OnDevice(std::vector<float>(table, 0.8f), bench.stream());
+  const Buffer sin = OnDevice(std::vector<float>(table, 0.6f), bench.stream());
   std::vector<int32_t> positions(num_tokens);
   for (int64_t i = 0; i < num_tokens; ++i) positions[i] = static_cast<int32_t>(i % kPositions);
-  const Buffer device_positions = BenchArray(positions, bench.stream());
+  const Buffer device_positions = OnDevice(positions, bench.stream());
   bench.Add(std::to_string(num_tokens) + " tokens, " + std::to_string(num_heads) + " heads of " +
                 std::to_string(head_dim),
             {.bytes = static_cast<double>(bytes), .num_copies = num_copies}, [&](int64_t run) {
