@@ -3,7 +3,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <atomic>
 #include <cerrno>
 #include <cstdio>
 #include <filesystem>
@@ -15,6 +14,7 @@
 #include "base/json.h"
 #include "base/log.h"
 #include "base/new_file.h"
+#include "base/random.h"
 #include "base/strings.h"
 #include "sources/hub_names.h"
 
@@ -34,11 +34,9 @@ constexpr int64_t kRefBytesMax = 256;
 constexpr int64_t kLockPieceNs = 200'000'000;
 constexpr mode_t kLockMode = 0664;
 
-// The ending of a text on its way to its place: no other process or thread writes one of this name.
-std::string UniqueEnding() {
-  static std::atomic<int64_t> num_made{0};
-  return "." + std::to_string(getpid()) + "-" + std::to_string(num_made++) + ".new";
-}
+// The ending of a text on its way to its place: no other process or thread writes one of this name,
+// also where all processes have one number.
+std::string UniqueEnding() { return RandomName(".") + ".new"; }
 
 Status MakeFolders(const fs::path& path) {
   std::error_code error;
