@@ -44,6 +44,14 @@ TEST(DoctorTest, TheFirstNumberThatDiffersIsTold) {
   EXPECT_EQ(found.num_compared(), 3);
 }
 
+TEST(DoctorTest, NumbersThatFp16HasNoDigitsForAreEqual) {
+  Comparison found(0.0);
+  found.Expect("element", 0, 5.96e-7, 6.03e-7, 6e-7);
+  EXPECT_TRUE(found.is_equal());
+  found.Expect("element", 1, 5e-7, 6e-7, 6e-7);
+  EXPECT_FALSE(found.is_equal());
+}
+
 TEST(DoctorTest, ANumberThatIsNoneDiffers) {
   Comparison found(0.01);
   found.Expect("element", 7, std::numeric_limits<double>::quiet_NaN(), 1.0, 1.0);

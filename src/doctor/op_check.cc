@@ -5,12 +5,17 @@
 #include <cmath>
 
 namespace graft {
+namespace {
+
+constexpr double kSmallestStep = 0x1p-24;  // fp16's numbers below 2^-14 lie so far apart
+
+}  // namespace
 
 void Comparison::Expect(std::string_view what, int64_t index, double actual, double expected,
                         double magnitude) {
   ++num_compared_;
   // A NaN is within no bound.
-  const bool is_close = std::fabs(actual - expected) <= tolerance_ * magnitude + 1e-30;
+  const bool is_close = std::fabs(actual - expected) <= tolerance_ * magnitude + kSmallestStep;
   if (is_close || !is_equal()) return;
   first_difference_ = fmt::format("{} {}: {} instead of {}", what, index, actual, expected);
 }

@@ -16,7 +16,8 @@ namespace graft {
 // What a check found. The first number that differs says more than how many do.
 class Comparison {
  public:
-  // Numbers may differ by `tolerance` times the sum of the magnitudes that went into them.
+  // Numbers may differ by `tolerance` times the sum of the magnitudes that went into them, and by a
+  // step of fp16's smallest numbers.
   explicit Comparison(double tolerance) : tolerance_(tolerance) {}
 
   // `magnitude`: the sum of the magnitudes of the terms that make up `expected`.
