@@ -79,8 +79,12 @@ TEST_F(GpuTrainingTest, GradientsInFp32AreTheCpus) {
 }
 
 // bf16 against the CPU's training beside the same bf16 weights, whose activations are fp32: every
-// matrix's gradient points the same way and is as long.
+// matrix's gradient points the same way and is as long. Each adapter has dozens of tokens: of three
+// tokens alone, bf16's rounding turns the gradients of queries and keys as far as a cosine of
+// 0.997, in PyTorch as well.
 TEST_F(GpuTrainingTest, GradientsInBf16PointWhereTheCpusDo) {
+  std::vector<TrainingExample> examples = MixedExamples();
+  examples.push_back(RandomExample(90, 0, 6));
   for (const ModelConfig& config :
        FamilyConfigs({ConfigOf(64, 4, 2), ConfigOf(128, 3, 1), ConfigOf(80, 4, 2),
                       ConfigOf(96, 2, 1), ConfigOf(256, 2, 1)})) {
@@ -88,9 +92,10 @@ TEST_F(GpuTrainingTest, GradientsInBf16PointWhereTheCpusDo) {
     DeviceModel cpu(config, DType::kBF16, {});
     DeviceModel gpu(config, DType::kBF16, kGpu);
     const Ranks& ranks = config.head_dim == 64 ? kMixedRanks : kEqualRanks;
-    const Trained expected = Train(cpu, LimitsOf(kAll), MixedExamples(), 0, ranks);
-    const Trained actual = Train(gpu, LimitsOf(kAll), MixedExamples(), 0, ranks);
+    const Trained expected = Train(cpu, LimitsOf(kAll), examples, 0, ranks);
+    const Trained actual = Train(gpu, LimitsOf(kAll), examples, 0, ranks);
     for (size_t i = 0; i < 3; ++i) {
+      SCOPED_TRACE("adapter " + std::to_string(i));
       EXPECT_NEAR(actual.losses[i].tokens, expected.losses[i].tokens, 2e-2);
       ForEachMatrix(config, ranks[i], [&](size_t begin, size_t n) {
         ExpectPointsAlong(std::span(actual.gradients[i]).subspan(begin, n),
