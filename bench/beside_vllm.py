@@ -34,16 +34,21 @@ PREFIX, TURN, TURNS = 512, 64, 4  # tokens of a conversation's beginning, of eac
 @dataclasses.dataclass
 class Part:
     """Which model a request asks: one of so many adapters, drawn with weights 1/rank, or the base model (0). `every`:
-    the warm-up asks each adapter once, so that none is read in a load."""
+    the warm-up asks each adapter once, so that none is read in a load. `in_turn`: request i asks adapter i, not one that
+    is drawn. `alone`: further adapters, of the load that asks them one after the other."""
     adapters: int
     loads: list
     every: bool = True
+    in_turn: bool = False
+    alone: int = 0
 
 
 FEW = [f"closed {at_once}" for at_once in CLOSED] + ["poisson"]
 MORE = ["lengths", "conversations", "burst"]
-PARTS = {"base": Part(0, FEW), "base-more": Part(0, MORE), "first": Part(100, ["first use"], every=False),
-         "one": Part(1, FEW), "many": Part(100, FEW), "many-more": Part(100, MORE),
+PARTS = {"base": Part(0, FEW), "base-more": Part(0, MORE), "one": Part(1, FEW),
+         "first": Part(100, ["first use", "first use alone"], every=False, in_turn=True, alone=20),
+         "many": Part(100, FEW), "many-more": Part(100, MORE), "one-burst": Part(1, ["burst"]),
+         "each-burst": Part(128, ["burst"], in_turn=True),
          "thousand": Part(1000, ["closed 256", "poisson"], every=False)}
 PLAIN = [name for name, part in PARTS.items() if part.adapters == 0]
 
@@ -63,9 +68,11 @@ class Loads:
     def scaled(self, number):
         return scaled(number, self.options.scale)
 
-    def model(self, draw):
+    def model(self, draw, number):
         if self.adapters == 0:
             return "base"
+        if self.part.in_turn:
+            return f"a{number % self.adapters}"
         return f"a{draw.choices(range(self.adapters), [1 / (i + 1) for i in range(self.adapters)])[0]}"
 
     def tokens(self, draw, count):
@@ -75,13 +82,13 @@ class Loads:
         """`count` chains of one request each."""
         draw = random.Random(f"{self.name} {seed}")
         prompt, output = self.scaled(prompt), max(2, self.scaled(output))
-        return [[Ask(self.model(draw), self.tokens(draw, prompt), output)] for _ in range(count)]
+        return [[Ask(self.model(draw, i), self.tokens(draw, prompt), output)] for i in range(count)]
 
     def warm_up(self):
         """Every shape of step that a load may meet, and the adapters."""
         draw = random.Random(f"{self.name} warm-up")
         load = [Load(self.plain("warm-up", at_once, 300, 20), at_once) for at_once in map(self.scaled, CLOSED)]
-        if self.part.loads == ["first use"]:
+        if self.part.alone:
             for chain in [chain for one in load for chain in one.chains]:
                 chain[0].model = "base"
         elif self.adapters and self.part.every:
@@ -95,8 +102,8 @@ class Loads:
         with open(self.options.lengths, newline="") as file:
             pairs = [(int(row["prompt_tokens"]), int(row["output_tokens"])) for row in csv.DictReader(file)]
         chains = []
-        for prompt, output in draw.choices(pairs, k=self.scaled(768)):
-            chains.append([Ask(self.model(draw), self.tokens(draw, self.scaled(prompt)), max(2, self.scaled(output)))])
+        for i, (prompt, output) in enumerate(draw.choices(pairs, k=self.scaled(768))):
+            chains.append([Ask(self.model(draw, i), self.tokens(draw, self.scaled(prompt)), max(2, self.scaled(output)))])
         return chains
 
     def conversations(self):
@@ -105,7 +112,7 @@ class Loads:
         prefixes, chains = {}, []
         for number in range(self.scaled(192)):
             draw = random.Random(f"{self.name} conversation {number}")
-            model = self.model(draw)
+            model = self.model(draw, number)
             if model not in prefixes:
                 prefixes[model] = self.tokens(random.Random(f"{self.name} prefix {model}"), self.scaled(PREFIX))
             text, chain = prefixes[model], []
@@ -116,10 +123,10 @@ class Loads:
             chains.append(chain)
         return chains
 
-    def first_use(self):
-        chains = self.plain("first use", self.scaled(256), 300, 40)
+    def first_use_alone(self):
+        chains = self.plain("first use alone", self.scaled(self.part.alone), 300, 40)
         for number, chain in enumerate(chains):
-            chain[0].model = f"a{number % self.adapters}"
+            chain[0].model = f"a{self.adapters + number}"
         return chains
 
     def poisson(self, rate):
@@ -152,8 +159,11 @@ class Loads:
             count = self.scaled(128)
             return [Load(self.plain(f"burst {i}", count, 512, 128), count, seconds_max=seconds) for i in range(3)], \
                 {"at_once": count}
-        assert kind == "first", name
-        return [Load(self.first_use(), self.scaled(256), seconds_max=seconds)], {"at_once": self.scaled(256)}
+        if name == "first use alone":
+            return [Load(self.first_use_alone(), 1, seconds_max=seconds)], {"at_once": 1}
+        assert name == "first use", name
+        chains = self.plain(name, self.scaled(256), 300, 40)
+        return [Load(chains, self.scaled(256), seconds_max=seconds)], {"at_once": self.scaled(256)}
 
 
 def saturation(rows):
@@ -278,7 +288,9 @@ def parts_of(words):
 
 
 def print_adapters(options):
-    print(max(scaled(PARTS[name].adapters, options.scale) if PARTS[name].adapters else 0 for name in parts_of(options.parts)))
+    counts = [scaled(part.adapters, options.scale) + scaled(part.alone, options.scale)
+              for part in (PARTS[name] for name in parts_of(options.parts)) if part.adapters]
+    print(max(counts, default=0))
 
 
 def parse():

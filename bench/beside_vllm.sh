@@ -14,7 +14,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 graft=${GRAFT-build/gpu/graft}
 vllm=${VLLM-vllm}
-parts=${PARTS:-base base-more first one many many-more thousand}
+parts=${PARTS:-base base-more first one one-burst many many-more each-burst thousand}
 shape=${SHAPE:-bench/shapes/llama-3.1-8b.json}
 out=${OUT:-build/beside-vllm}
 context=${CONTEXT:-2048}

@@ -48,13 +48,13 @@ def beside(tmp_path, **env):
 
 
 def test_one_table_of_two_servers(tmp_path):
-    done = beside(tmp_path, PARTS="base-more many first")
+    done = beside(tmp_path, PARTS="base-more many first each-burst")
     assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-2000:]
     rows = [json.loads(line) for line in (tmp_path / "out" / "rows.jsonl").read_text().splitlines()]
     by_server = {server: [row for row in rows if row["server"] == server] for server in ("graft", "vllm")}
     loads = {server: {(row["part"], row["load"]) for row in of} for server, of in by_server.items()}
     assert loads["graft"] == loads["vllm"]
-    wanted = {(name, load) for name in ("base-more", "many", "first") for load in beside_vllm.PARTS[name].loads}
+    wanted = {(name, load) for name in ("base-more", "many", "first", "each-burst") for load in beside_vllm.PARTS[name].loads}
     assert loads["graft"] == wanted | {("base-more", "start"), ("first", "start")}
     for row in rows:
         if row["load"] == "start":
