@@ -1,5 +1,5 @@
-// Gradients against those of others: PyTorch and PEFT (tests/goldens/lora_training and gradients),
-// and a reference in doubles that was checked against finite differences
+// Gradients against two others: PyTorch's with PEFT (tests/goldens/lora_training and gradients),
+// and those of a reference in doubles that was checked against finite differences
 // (tests/goldens/lora_gradients).
 #include <gtest/gtest.h>
 
@@ -39,12 +39,13 @@ TEST(GradientsTest, AreThoseOfPyTorchAndPeft) {
                                  {.learning_rate = 1e-2f, .weight_decay = 0.01f, .norm_max = 0.0f}};
     trainer.Apply({&update, 1});
   }
-  // Adam divides each element's step by the element's own size, small ones and their errors too.
+  // Adam divides each element's step by the element's own size, so small elements' errors grow,
+  // too.
   EXPECT_LT(WorstError(model.config, lora, lora.parameters(), golden, "after3."), 1e-3);
 }
 
-// With what each family's layers have: windows, caps, norms of queries, keys and outputs, GeGLU,
-// multipliers, layers that do not rotate. Kept, and computed again.
+// The families have windows, caps, norms of queries, keys and outputs, GeGLU, multipliers, and
+// layers that do not rotate. Activations are kept, and computed again.
 TEST(GradientsTest, OfEachFamilyAreThoseOfPyTorch) {
   for (const char* const name : testing::kFamiliesWithGradients) {
     SCOPED_TRACE(name);
@@ -74,7 +75,7 @@ struct Reference {
   }
 };
 
-// Top-K targets whose probabilities leave some to others, and the whole distribution.
+// Top-K targets that leave some probability to other tokens, and the whole distribution.
 TEST(GradientsTest, AreThoseOfDoubles) {
   Reference reference;
   for (const std::string name : {"choices", "distillation"}) {
