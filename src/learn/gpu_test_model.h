@@ -62,9 +62,8 @@ inline ModelConfig ConfigOf(int32_t head_dim, int32_t num_heads, int32_t num_kv_
   return config;
 }
 
-// Layers of some families. Qwen 3 has norms of heads and windows. Gemma 2 has caps, GeGLU and norms
-// of outputs. OLMo 2 has norms over all heads, and norms of outputs alone. Granite has multipliers,
-// and Phi-3 has stacked projections.
+// Layers as these families have them: norms of heads and windows; caps, GeGLU and norms of outputs;
+// norms over all heads and of outputs alone; multipliers; stacked projections.
 inline ModelConfig Qwen3Config() {
   ModelConfig config = ConfigOf(128, 2, 1);
   config.architecture = Architecture::kQwen3;
@@ -112,7 +111,7 @@ inline ModelConfig Phi3Config() {
   return config;
 }
 
-// The plain configs, and one of each of these families.
+// The plain ones, and one of each of these families.
 inline std::vector<ModelConfig> FamilyConfigs(std::vector<ModelConfig> plain) {
   for (ModelConfig (*const config)() :
        {Qwen3Config, Gemma2Config, Olmo2Config, GraniteConfig, Phi3Config}) {

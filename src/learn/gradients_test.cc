@@ -44,8 +44,8 @@ TEST(GradientsTest, AreThoseOfPyTorchAndPeft) {
   EXPECT_LT(WorstError(model.config, lora, lora.parameters(), golden, "after3."), 1e-3);
 }
 
-// The families have windows, caps, norms of queries, keys and outputs, GeGLU, multipliers, and
-// layers that do not rotate. Activations are kept, and computed again.
+// With what each family's layers have: windows, caps, norms of queries, keys and outputs, GeGLU,
+// multipliers, layers that do not rotate. Kept, and computed again.
 TEST(GradientsTest, OfEachFamilyAreThoseOfPyTorch) {
   for (const char* const name : testing::kFamiliesWithGradients) {
     SCOPED_TRACE(name);

@@ -78,7 +78,7 @@ std::string PromptConfigJson(const TrainedPrompt& prompt, const ModelConfig& con
   return FileText(json);
 }
 
-// A matrix as files have it: A as it lies here, B transposed.
+// A matrix as files have it: A as it lies here, B turned.
 std::vector<char> FileBytes(TrainedLora& lora, const TrainedLora::Place& place, LoraSide side,
                             DType dtype) {
   const int64_t rank = lora.rank();

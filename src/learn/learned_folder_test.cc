@@ -14,7 +14,7 @@ using testing::LearnModel;
 using testing::ReadLora;
 using testing::SourcePath;
 
-// A folder that is read back has the very bits that training multiplied with.
+// What is read back has the very bits that training multiplied with.
 TEST(LearnedFolderTest, IsReadBackAsItWasTrained) {
   for (const DType dtype : {DType::kF32, DType::kBF16}) {
     LearnModel model(SourcePath("tests/goldens/llama"), dtype);
@@ -62,7 +62,7 @@ TEST(LearnedFolderTest, IsReadBackAsItWasTrained) {
   }
 }
 
-// The same for virtual tokens, alone and with LoRA, under one hash.
+// Virtual tokens, alone and with LoRA, under one hash.
 TEST(LearnedFolderTest, ABundleIsReadBackAsItWasTrained) {
   for (const VirtualTokenKind kind :
        {VirtualTokenKind::kEmbedding, VirtualTokenKind::kKeysValues}) {

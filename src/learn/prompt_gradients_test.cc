@@ -1,5 +1,5 @@
-// Gradients of virtual tokens and of LoRA beside them, against central differences of a reference
-// in doubles. Also what virtual tokens compute, against the tokens themselves.
+// Gradients of virtual tokens, and of LoRA beside them, against central differences of a reference
+// in doubles; and what virtual tokens compute against the tokens themselves.
 #include <gtest/gtest.h>
 
 #include <numeric>
@@ -39,8 +39,8 @@ TrainingExample Example(std::vector<int32_t> tokens, std::vector<int32_t> rows) 
   return example;
 }
 
-// A prompt of random numbers before two sequences, with LoRA on all rows. One of two tries adds a
-// second LoRA, which learns nothing.
+// A prompt of random numbers before two sequences, with LoRA on all rows and, in one of two tries,
+// a second LoRA that learns nothing.
 class PromptGradientsTest : public ::testing::Test {
  protected:
   PromptGradientsTest()
@@ -118,7 +118,7 @@ TEST_F(PromptGradientsTest, OfKeysAndValuesAreThoseOfDoubles) {
 }
 
 TEST_F(PromptGradientsTest, OfEmbeddingsAreThoseOfDoubles) {
-  examples_[0].rows[0] = -1;  // the prompt's last row says the first token
+  examples_[0].rows[0] = -1;  // the last of them says the first token
   Check(VirtualTokenKind::kEmbedding, false);
   Check(VirtualTokenKind::kEmbedding, true);
 }
@@ -138,7 +138,8 @@ std::vector<float> LogitsFrom(int32_t first, LearnModel& model, TrainingDevice& 
   return testing::LogitsOf(model, device, batch, rows);
 }
 
-// An untrained prefix is its document, and embeddings are their tokens: logits have the same bits.
+// Untrained, a prefix is its document, and embeddings are their tokens: the same logits, bit for
+// bit.
 TEST(PromptTest, OfTheDocumentsOwnIsTheDocumentInContext) {
   for (const char* name : {"llama", "qwen2", "llama3-rope"}) {
     for (const DType dtype : {DType::kF32, DType::kBF16}) {
@@ -164,7 +165,7 @@ TEST(PromptTest, OfTheDocumentsOwnIsTheDocumentInContext) {
   }
 }
 
-// The first position never moves, and all others do.
+// The first position stays what it was; all others move.
 TEST(PromptTest, TheFirstKeysAndValuesNeverMove) {
   LearnModel model(SourcePath("tests/goldens/llama"), DType::kF32);
   Trainer trainer(model.config, model.weights,
@@ -185,8 +186,7 @@ TEST(PromptTest, TheFirstKeysAndValuesNeverMove) {
   }
 }
 
-// Makes three updates of these adapters together: LoRA alone, embeddings with LoRA, keys and
-// values.
+// Three updates of these adapters together: LoRA alone, embeddings with LoRA, keys and values.
 std::vector<std::vector<float>> TrainTogether(LearnModel& model, std::vector<int32_t> adapters,
                                               int64_t activation_bytes) {
   Trainer trainer(model.config, model.weights,

@@ -1,5 +1,5 @@
-// A Llama in doubles, forward only and as plain as its formulas. Central differences of it check
-// the gradients of training. It reads an fp32 folder. For tests only.
+// A Llama in doubles, forward only and as plain as its formulas: what gradients of training are
+// compared with, by central differences. Reads an fp32 folder. For tests only.
 #pragma once
 
 #include <cmath>

@@ -95,8 +95,8 @@ inline std::vector<TrainingExample> GoldenExamples(const SafetensorsFile& golden
   return examples;
 }
 
-// The largest difference between a matrix and the golden one, divided by the golden one's largest
-// number. Files hold B, training holds its transpose.
+// The largest difference between a matrix and the golden one, by the golden one's largest number. A
+// file holds B, training its transpose.
 inline double RelativeError(const ModelConfig& config, TrainedLora& lora,
                             std::span<const float> all, const SafetensorsFile& golden,
                             const std::string& prefix, int32_t layer, LoraModule target,

@@ -114,7 +114,7 @@ void TrainingWalker::BeginPrompt(const TrainingBatch& batch, TrainedPrompt& prom
   CopyFromDevice(prompt.parameters().data(), hidden(),
                  static_cast<int64_t>(prompt.parameters().size_bytes()), stream_);
   Synchronize(stream_);
-  // The forward scales virtual tokens together with all other rows.
+  // Virtual tokens are scaled with the rows that they are put among.
   for (float& number : prompt.parameters()) number /= config_.hidden_scale;
 }
 

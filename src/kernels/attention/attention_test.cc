@@ -346,7 +346,7 @@ TEST(AttentionTest, MatchesReferenceF16) {
   ExpectClose<Float16, Float16>(Cases()[1], 1e-3, kGpuF16Close);
 }
 
-// Cases of given rows, for which a GPU may have another kernel.
+// Given rows, which a GPU may compute by another kernel.
 std::vector<Case> GivenCases() {
   return {
       {"one token", 1, 1, 64, 16, 0, {{1, 1}}},
@@ -584,7 +584,7 @@ INSTANTIATE_TEST_SUITE_P(
                       Case{"cap, head_dim 256, window", 4, 2, 256, 16, 600, {{1100, 1100}}, 2.0f},
                       Case{"window", 4, 1, 128, 16, 700, {{1300, 1300}}}));
 
-// Warps draw what is left after their first item, in one launch and in the next.
+// Warps draw what is left after their first: of one launch and of the next.
 TEST(AttentionTest, GpuDecodesMoreThanRunsAtOnce) {
   Case full{"full", 8, 8, 16, 16, 0, {}};
   Random random(3);

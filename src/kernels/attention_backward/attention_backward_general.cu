@@ -1,12 +1,13 @@
 // bf16 on Hopper's tensor cores where attention_backward_tensor.cu does not reach: sliding windows,
 // caps on scores, heads of up to 256 dimensions by eights (filled up with zeros to 64, 96, 128 or
 // 256), heads that are turned in part or not at all. The two passes are the same, one over queries
-// and one over keys. They visit only the tiles that a window leaves.
+// and one over keys, over the tiles alone that a window leaves.
 //
 // Heads of more than 128 have two warpgroups in a block, because a thread has no room for more sums
 // than 128 dimensions of keys and of values, or 256 of queries. In the queries' pass each takes 32
-// of a tile's keys, and their sums are added in the end. In the keys' pass one makes the weights
-// and the values' gradients. From the weights the other one makes the keys' gradients.
+// of a tile's keys, and what they summed is added in the end. In the keys' pass one makes the
+// weights and the values' gradients, the other one the keys' gradients, for which the first hands
+// it the weights.
 #include "kernels/attention_backward/attention_backward_general.cuh"
 
 namespace graft::attention_backward {
@@ -40,7 +41,7 @@ struct Queries : Work<Shape> {
         first_tile(FirstTile()),
         num_tiles(keys.prefix_tiles + block.first / kRows + 1) {}
 
-  // The first tile with a key that a row of the block sees.
+  // The first tile that a row of the block sees a key of.
   __device__ __forceinline__ int FirstTile() const {
     const int position = max(keys.num_prefix + block.first - params.window + 1, 0);
     return position < keys.num_prefix ? position / kRows
@@ -151,7 +152,7 @@ struct Queries : Work<Shape> {
     }
   }
 
-  // Adds a tile of keys: the scores and the weights' gradients give the scores' gradients.
+  // A tile of keys: from the scores and the weights' gradients to those of the scores.
   __device__ __forceinline__ void AddKeys(int tile, const float (&log_sums)[2],
                                           const float (&means)[2], float (&sums)[kDim / 2]) const {
     const uint32_t tile_keys = Mine(shared.Others(tile % 2, 0));
@@ -276,9 +277,8 @@ struct Keys : Work<Shape> {
                   present);
   }
 
-  // Products q k become weights. With `means`, `worths` comes with the weights' gradients and
-  // becomes those of q k. Else it comes with any numbers, and becomes the factors by which the
-  // weights' gradients, less their mean, are to be multiplied.
+  // Products q k become weights. worths: the weights' gradients become those of q k, or, without
+  // `means`, any numbers what those less their mean are to be multiplied by.
   __device__ __forceinline__ void Weigh(int step, const float* log_sums, const float* means,
                                         float (&weights)[kSums], float (&worths)[kSums]) const {
     this->Cap(weights);
@@ -303,7 +303,7 @@ struct Keys : Work<Shape> {
     }
   }
 
-  // Adds a step's queries, in a block of one warpgroup.
+  // By one warpgroup.
   __device__ __forceinline__ void AddQueries(int step, float (&keys)[kDim / 2],
                                              float (&values)[kDim / 2]) const {
     const int stage = step % 2;
@@ -334,8 +334,8 @@ struct Keys : Work<Shape> {
            threadIdx.x % kGroupThreads;
   }
 
-  // The same in a block of two. `sums` are the values' in the first and the keys' in the second.
-  // Each multiplies what it has rows of: queries by keys, or gradients by values.
+  // By two: `sums` are the values' of the first, the keys' of the second. Each multiplies what it
+  // has rows of: queries by keys, or gradients by values.
   __device__ __forceinline__ void AddQueriesByTwo(int step, float (&sums)[kDim / 2]) const {
     const int stage = step % 2;
     float products[kSums];
