@@ -34,8 +34,8 @@ struct LoadedAdapter {
   AdapterTextPtr text = nullptr;
   bool leaves_texts_out = false;  // see AdapterFacts
   int64_t num_tower_tensors = 0;  // that ModelConfig::text_only leaves out
-  // Under way over the weights, so that it goes before them; to be finished before anybody may use
-  // these.
+  // Under way over the weights, so that it goes before them; to be finished before these may be
+  // used.
   std::optional<LoraSelfTest> test;
 };
 

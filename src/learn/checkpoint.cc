@@ -31,11 +31,11 @@ Result<std::optional<Checkpoint>> Checkpoint::Open(const std::string& path,
   using Maybe = std::optional<Checkpoint>;
   const Status found = StampFile(path).status();
   if (found.code() == StatusCode::kNotFound) return Maybe();
-  // What cannot be read for a moment is not to be learned anew.
+  // A file that cannot be read for a moment must not make the run begin anew.
   if (IsPassing(found)) return found;
   Result<SafetensorsFile> file = SafetensorsFile::Open(path);
   if (IsPassing(file.status())) return file.status();
-  if (!file.ok()) return Maybe();  // another file, or another program's
+  if (!file.ok()) return Maybe();  // it is damaged, or another program's
   const auto& metadata = file->metadata();
   const auto its_identity = metadata.find(kIdentityKey);
   const auto state = metadata.find(kStateKey);

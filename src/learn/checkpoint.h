@@ -1,5 +1,5 @@
 // Checkpoint: the numbers and the state of a run that learns, in one safetensors file that names
-// what run they are of. Another run's, or another program's, is not taken. One thread.
+// its run. A file of another run or of another program is not taken. One thread.
 #pragma once
 
 #include <optional>
@@ -17,20 +17,21 @@ struct CheckpointPart {
   std::span<float> values;
 };
 
-// In place of what is there. `identity` names all that the run depends on; `state` is its own text.
+// Replaces the file at `path`. `identity` names all that the run depends on, `state` is its own
+// text.
 Status WriteCheckpoint(const std::string& path, std::span<const CheckpointPart> parts,
                        const std::string& identity, const std::string& state);
 
 class Checkpoint {
  public:
-  // Nothing: there is none, or it is another run's, or damaged. Fails where it cannot be read for
-  // now (base/fault.h).
+  // Returns nothing if there is no file, or if it is damaged or another run's. Fails if it cannot
+  // be read for now (base/fault.h).
   static Result<std::optional<Checkpoint>> Open(const std::string& path,
                                                 const std::string& identity);
 
   bool Contains(const std::string& name) const { return file_.Contains(name); }
   const std::string& state() const { return state_; }
-  // kInvalidArgument where one is missing or is of another size: none is changed then.
+  // Returns kInvalidArgument if a part is missing or of another size; then no part is changed.
   Status Read(std::span<const CheckpointPart> parts) const;
 
  private:

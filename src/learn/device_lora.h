@@ -1,5 +1,5 @@
-// DeviceLora: a TrainedLora's numbers and the matrices that LoRA's kernels read, where they run.
-// One thread at a time.
+// DeviceLora: a TrainedLora's numbers and the matrices that LoRA's kernels read, on the device that
+// computes with them. One thread at a time.
 #pragma once
 
 #include <cstdint>
@@ -18,13 +18,13 @@ class DeviceLora {
   // Borrows both.
   DeviceLora(TrainedLora& lora, Stream& stream);
 
-  // On a GPU.
+  // The bytes that one takes on a GPU.
   static int64_t BytesFor(const ModelConfig& config, int32_t rank, DType dtype);
 
   DeviceMasters& masters() { return masters_; }
 
-  // [ModelShape::num_layer_matrices], as LoraArgs and LearningStep have them; of the CPU the last
-  // are of rank 0.
+  // Each is [ModelShape::num_layer_matrices], for LoraArgs and LearningStep. On the CPU all of
+  // stacked() have rank 0.
   const std::vector<LoraMatrix>& matrices() const { return matrices_; }
   const std::vector<LoraMatrix>& swapped() const { return swapped_; }
   const std::vector<LoraMatrix>& stacked() const { return stacked_; }
@@ -36,7 +36,7 @@ class DeviceLora {
 
   const TrainedLora& lora_;
   DeviceMasters masters_;
-  Buffer stacked_rows_;  // of each matrix, pointers to A's rows
+  Buffer stacked_rows_;  // pointers to the rows of each matrix's A
   std::vector<LoraMatrix> matrices_, swapped_, stacked_;
 };
 

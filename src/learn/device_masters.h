@@ -1,5 +1,5 @@
-// DeviceMasters: TrainedNumbers where kernels take them. On the CPU they are the host's own, in a
-// GPU's memory others, which follow those. One thread at a time.
+// DeviceMasters: TrainedNumbers where kernels read them. On the CPU they are the host's own. On a
+// GPU they are copies in its memory that follow the host's. One thread at a time.
 #pragma once
 
 #include <cstdint>
@@ -16,30 +16,30 @@ namespace graft {
 
 class DeviceMasters {
  public:
-  // Borrows both. A GPU has TrainedSize::bytes of them.
+  // Borrows both. On a GPU it takes TrainedSize::bytes.
   DeviceMasters(TrainedNumbers& host, Stream& stream);
 
-  // Takes the host's numbers where those are newer.
+  // Copies the host's numbers if those are newer.
   void Follow();
-  // The host gets these numbers where they are newer.
+  // Copies these numbers to the host if these are newer.
   void Fetch();
 
-  // The masters of now, beside them; these are the masters again; and at the end of `numbers`.
+  // Keeps a copy of the masters, makes it the masters again, and appends it to `numbers`.
   void KeepBest();
   void TakeBest();
   void FetchBest(std::vector<float>* numbers) const;
 
-  // Gradients are about to change: zeros.
+  // Sets the gradients to zero before a step changes them.
   void BeginGradients();
   float* gradients() { return gradients_; }
-  // Who changes them calls Round.
+  // The caller calls Round after changing them.
   float* parameters() { return parameters_; }
-  // For AdamW, of the numbers from `begin` on; the rest of the item is the caller's.
+  // The numbers from `begin` on, for AdamW. The caller fills in the rest of the item.
   AdamWItem Item(int64_t begin = 0);
-  // After every change of the masters: rounds them to the rows.
+  // Rounds the masters to the rows. It is called after every change of the masters.
   void Round();
 
-  // As TrainedNumbers has them, with pointers of the device.
+  // As in TrainedNumbers, with pointers into the device's memory.
   const void* const* row_pointers() const { return row_pointers_; }
   const char* copy() const { return copy_; }
 
@@ -49,14 +49,14 @@ class DeviceMasters {
 
   TrainedNumbers& host_;
   Stream& stream_;
-  int64_t version_ = 0;    // of the host's numbers that these come from
-  bool is_ahead_ = false;  // of them
+  int64_t version_ = 0;    // the version of the host's numbers that these come from
+  bool is_ahead_ = false;  // these are newer than the host's
   float *parameters_, *gradients_, *first_moments_, *second_moments_;
   const char* copy_;
   const void* const* row_pointers_;
-  Buffer best_;                           // of parameters_, once there was one
-  Buffer own_[4];                         // on a GPU, of these four
-  Buffer own_copy_, own_rows_, rounded_;  // and of the rows; RoundedRow of each
+  Buffer best_;                           // a copy of parameters_, from the first KeepBest on
+  Buffer own_[4];                         // on a GPU, the memory of the four arrays above
+  Buffer own_copy_, own_rows_, rounded_;  // and of the rows; one RoundedRow each
 };
 
 }  // namespace graft

@@ -17,17 +17,17 @@
 namespace graft {
 namespace {
 
-constexpr size_t kDocumentTokensMin = 8;  // of a document that can be asked about
-constexpr size_t kTaughtTokensMin = 4;    // of a text that is worth an example
+constexpr size_t kDocumentTokensMin = 8;  // a document needs these to be asked about
+constexpr size_t kTaughtTokensMin = 4;    // a text needs these to be worth an example
 constexpr size_t kExamplesToHoldOut = 8;
-// Questions that an adapter is asked and not taught: so many at least, but one of eight at most.
+// At least kAskedMin questions are asked and not taught, or one of kOwnOfAsked if that is less.
 constexpr size_t kAskedMin = 8;
 constexpr size_t kOwnOfAsked = 8;
-constexpr float kRestMin = 1e-3f;    // of a probability, which is what rounding leaves of sums
-constexpr int32_t kKeptTokens = 64;  // of a text that is about nothing of the document
+constexpr float kRestMin = 1e-3f;    // less is the rounding error of a sum
+constexpr int32_t kKeptTokens = 64;  // of a text that has nothing to do with the document
 constexpr size_t kOwnOfKept = 8;     // texts of the document for each such text, at least
-// Texts are ordered so many times as many as are written side by side: between two orders places
-// stay empty, and what is not an example yet takes memory.
+// An order has this many times as many texts as are written side by side. Smaller orders would more
+// often leave places empty. Larger ones would need memory for texts that are not examples yet.
 constexpr size_t kRoundsOfOrder = 16;
 
 std::vector<int32_t> Joined(std::vector<int32_t> first, std::span<const int32_t> second) {
@@ -36,18 +36,18 @@ std::vector<int32_t> Joined(std::vector<int32_t> first, std::span<const int32_t>
   return first;
 }
 
-// What the student reads before a text, in place of all that the teacher reads.
+// What the teacher reads and writes, and what the student reads before the same text.
 struct Lesson {
   WriteOrder order;
   std::vector<int32_t> student_prompt;
-  int32_t window = -1;  // of the document, which it is about; -1: of no one alone
+  int32_t window = -1;  // of the document; -1: the lesson is about no single window
 };
 
-// What the teacher's likeliest tokens leave of probability.
+// Which tokens get the probability that the teacher's likeliest tokens leave.
 enum class Rest : uint8_t {
-  kLeft,   // to nobody: the adapter is to come near to what is likely
-  kSpare,  // likewise, beside examples that teach it
-  kTaught  // all other tokens' together: the adapter is to be the teacher
+  kLeft,   // none: the adapter learns only what is likely
+  kSpare,  // none, beside examples that are kTaught
+  kTaught  // all others together: the adapter becomes as the teacher is
 };
 
 TrainingExample ExampleOf(const Lesson& lesson, const TaughtText& text, int32_t num_choices,
@@ -89,7 +89,7 @@ class DistillLearner : public Learner {
     return {.learning_rate = 2e-3, .passes = 6, .batch = 8, .keeps_best = true};
   }
   bool writes() const override { return true; }
-  // The document's own text is behind what texts begin with.
+  // The document's own text stands behind what texts begin with.
   int32_t ExampleTokensMax(int32_t window_tokens) const override {
     size_t longest = 0;
     for (const DistillPrompt& prompt : settings_.prompts) {
@@ -117,7 +117,7 @@ class DistillLearner : public Learner {
     const auto num_tokens = static_cast<int64_t>(input.tokens.size());
     const auto num_windows =
         static_cast<int64_t>(WindowsOf(num_tokens, input.window_tokens).size());
-    const int32_t choices = num_choices + 1;  // the rest, where it is taught
+    const int32_t choices = num_choices + 1;  // one more for the rest, where that is taught
     LearnerDataSize size;
     for (const DistillPrompt& prompt : settings_.prompts) {
       size.Add(num_windows * settings_.outputs, static_cast<int64_t>(prompt.student.size()),
@@ -126,7 +126,7 @@ class DistillLearner : public Learner {
     if (asks()) {
       size.Add(num_windows * settings_.questions, settings_.form->prompt_tokens_max(),
                settings_.form->answer_tokens_max(), choices);
-      // The texts that questions are found in are no examples, but written.
+      // The texts in which questions are found are written, but they are no examples.
       LearnerDataSize written;
       written.Add(num_windows * static_cast<int64_t>(num_question_texts()), 0,
                   settings_.output_tokens, choices);
@@ -174,7 +174,7 @@ class DistillLearner : public Learner {
     return asks() ? settings_.form->prompt_tokens_max() + settings_.form->answer_tokens_max() : 0;
   }
 
-  // Examples of one step have as many choices each.
+  // All examples of one step must have as many choices each.
   Rest own_rest() const { return num_kept() > 0 ? Rest::kSpare : Rest::kLeft; }
   int32_t num_kept() const {
     return settings_.kept_starts.empty() && settings_.kept_texts.empty() ? 0 : settings_.kept;
@@ -186,8 +186,7 @@ class DistillLearner : public Learner {
     return static_cast<int32_t>(longest) + kKeptTokens;
   }
 
-  // Texts that an adapter is to leave as likely as they are to the base. Teacher and student read
-  // the same.
+  // Adds texts that must stay as likely as to the base. Teacher and student read the same.
   Status AddKept(const LearnerInput& input, size_t kept_max, TextWriter& writer,
                  LearnerData* data) const {
     const size_t of_pass = std::min(kept_max, static_cast<size_t>(num_kept()));
@@ -207,7 +206,7 @@ class DistillLearner : public Learner {
     return OkStatus();
   }
 
-  // What the base writes of itself, drawn as it stands.
+  // Texts that the base writes without the document, drawn from its own distribution.
   std::vector<Lesson> KeptToWrite(const LearnerInput& input, size_t wanted) const {
     std::vector<Lesson> lessons;
     for (size_t i = 0; i < wanted; ++i) {
@@ -233,7 +232,7 @@ class DistillLearner : public Learner {
         const size_t count = std::min<size_t>(kKeptTokens, text.size() - begin);
         const std::vector<int32_t> whole =
             Joined(input.start, std::span(text).subspan(begin, count));
-        // Something stands before the first token that is looked at.
+        // Something must stand before the first token that is looked at.
         const auto first = whole.begin() + std::max<std::ptrdiff_t>(1, std::ssize(input.start));
         const std::vector<int32_t> start(whole.begin(), first);
         lessons.push_back({{.prompt = start, .given = {first, whole.end()}}, start});
@@ -251,7 +250,7 @@ class DistillLearner : public Learner {
     return texts;
   }
 
-  // Some of a document's windows, whose texts are ordered together.
+  // Some of a document's windows. Their texts are ordered together.
   struct Part {
     std::span<const DocumentWindow> windows;  // all of the document's
     size_t begin, end;
@@ -267,12 +266,12 @@ class DistillLearner : public Learner {
     return static_cast<size_t>((settings_.questions + each - 1) / each);
   }
 
-  // An example of each lesson whose text has as many tokens at least.
+  // Makes an example of each lesson if its text has at least tokens_min tokens.
   Status Teach(const std::vector<Lesson>& lessons, size_t tokens_min, TextWriter& writer,
                std::vector<TrainingExample>* examples) const {
     ASSIGN_OR_RETURN(std::vector<TaughtText> texts, WriteAll(lessons, writer));
     for (size_t i = 0; i < lessons.size(); ++i) {
-      const TaughtText text = std::move(texts[i]);  // it goes once it is an example
+      const TaughtText text = std::move(texts[i]);  // freed once it is an example
       if (text.tokens.size() < tokens_min) continue;
       examples->push_back(ExampleOf(lessons[i], text, writer.num_choices(), own_rest()));
     }
@@ -300,7 +299,7 @@ class DistillLearner : public Learner {
     text->probabilities.resize(num_tokens * static_cast<size_t>(num_choices));
   }
 
-  // So many of the window: fewer where it has less of the document to itself than others have.
+  // How many questions a window gets: fewer if it has less of the document to itself than others.
   int32_t QuestionsOf(const DocumentWindow& window, const LearnerInput& input) const {
     const int64_t whole = input.window_tokens - input.window_tokens / 10;
     const int64_t own = std::min(whole, window.end - window.fresh);
@@ -311,7 +310,7 @@ class DistillLearner : public Learner {
     return static_cast<size_t>((QuestionsOf(window, input) + each - 1) / each);
   }
 
-  // Each question that the base has about a window, once.
+  // Each question that the base writes about a window, once.
   Result<std::vector<Lesson>> AskQuestions(const LearnerInput& input, const Part& part,
                                            TextWriter& writer) const {
     std::vector<Lesson> asked;
@@ -356,9 +355,9 @@ class DistillLearner : public Learner {
         .subspan(static_cast<size_t>(window.begin), static_cast<size_t>(window.end - window.begin));
   }
 
-  // What the i-th text of questions is written about. A base has its favourites in a window, and
-  // asks about other things where it sees less of it: half windows, a quarter apart, in turns with
-  // all.
+  // The piece of a window that the i-th text of questions is written about. A base has favourite
+  // topics in a window, and asks about others when it sees less of it. So it sees three half
+  // windows, a quarter apart, and then the whole, in turns.
   static std::span<const int32_t> PieceOf(std::span<const int32_t> text, size_t i) {
     const size_t quarter = text.size() / 4;
     const size_t part = i % 4;
@@ -408,8 +407,7 @@ class DistillLearner : public Learner {
     return Teach(lessons, kTaughtTokensMin, writer, examples);
   }
 
-  // Of each kind some, spread over all of them: of every window, unlike a window that no example
-  // is about.
+  // Spreads what is held out over all windows, so that each keeps examples that are learned.
   static LearnerData HoldOut(std::vector<TrainingExample> texts,
                              std::vector<TrainingExample> answers, double share) {
     LearnerData data;
@@ -444,7 +442,7 @@ class DistillLearner : public Learner {
     return data;
   }
 
-  // What the student reads before the answer.
+  // The student reads it before the answer.
   static std::vector<int32_t> QuestionOf(const TrainingExample& answer) {
     return {answer.tokens.begin(), answer.tokens.begin() + answer.num_prompt_tokens};
   }

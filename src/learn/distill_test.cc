@@ -17,8 +17,8 @@ using testing::SourcePath;
 
 constexpr int32_t kOutput = 6;
 
-// Writes tokens drawn from the order's seed, and says of each token t that t has 0.75 and t + 1 has
-// 0.125.
+// Writes tokens drawn from the order's seed. For each token t it says probabilities of 0.75 for t
+// and 0.125 for t + 1.
 class FakeWriter : public TextWriter {
  public:
   Result<std::vector<TaughtText>> Write(std::span<const WriteOrder> orders) override {
@@ -64,7 +64,7 @@ TEST(DistillTest, TheTeacherReadsTheWindowAndTheStudentDoesNot) {
   FakeWriter writer;
   const auto learner = MakeDistillLearner(Settings());
   const LearnerData data = *learner->Prepare(InputOf(30), &writer);
-  // Two windows with two prompts and three texts each, and two half windows behind others.
+  // Two windows with two prompts and three texts each, and two half windows behind other halves.
   ASSERT_EQ(writer.orders().size(), 14u);
   EXPECT_EQ(data.held_out.size(), 1u);
   EXPECT_EQ(data.training.size(), 13u);
@@ -94,7 +94,7 @@ TEST(DistillTest, TheTeacherReadsTheWindowAndTheStudentDoesNot) {
   EXPECT_EQ(instructed.rows[0], 2);
 }
 
-// Each text that is written has two questions: its first tokens, and the same one always.
+// Each text that is written has two questions: its first tokens, and one that is always the same.
 class FakeForm : public QuestionForm {
  public:
   const DistillPrompt& writes() const override { return writes_; }
@@ -111,7 +111,7 @@ class FakeForm : public QuestionForm {
   const DistillPrompt writes_ = {{1}, {60, 61}, {}};
 };
 
-// The base writes questions, and what it answers with the window before the question is taught
+// The base writes questions and answers them with the window in front. The answers are taught
 // behind the question alone.
 TEST(DistillTest, QuestionsAreAskedAsTheyWillBe) {
   FakeWriter writer;
@@ -121,7 +121,7 @@ TEST(DistillTest, QuestionsAreAskedAsTheyWillBe) {
   settings.questions = 5;
   const auto learner = MakeDistillLearner(settings);
   const LearnerData data = *learner->Prepare(InputOf(34), &writer);
-  // Two windows: three texts each, and of those as many questions that differ as are wanted.
+  // Two windows with three texts each, and as many different questions from these as are wanted.
   std::vector<const WriteOrder*> written;
   std::vector<const WriteOrder*> asked;
   for (const WriteOrder& order : writer.orders()) {
@@ -150,8 +150,7 @@ TEST(DistillTest, QuestionsAreAskedAsTheyWillBe) {
   EXPECT_EQ(num_answers, 8u);
 }
 
-// A document shorter than a window has fewer questions, and the last window of one as many as
-// others.
+// A document shorter than a window has fewer questions. Its last window has as many as others.
 TEST(DistillTest, QuestionsAreByTheDocumentsTokens) {
   DistillSettings settings = Settings();
   settings.outputs = 0;
@@ -168,7 +167,7 @@ TEST(DistillTest, QuestionsAreByTheDocumentsTokens) {
   }
 }
 
-// Questions that are held out are told, and no example that is learned is about one of them.
+// Held-out questions are told, and no example that is learned is about one of them.
 TEST(DistillTest, QuestionsThatAreNotTaughtAreAsked) {
   FakeWriter writer;
   DistillSettings settings = Settings();
@@ -211,7 +210,8 @@ TEST(DistillTest, HalfWindowsTeachWhatFollowsThem) {
   EXPECT_NE(status.message().find("5 tokens"), std::string::npos);
 }
 
-// Texts about nothing of the document: teacher and student read the same, and no score has them.
+// Texts that have nothing to do with the document: teacher and student read the same, and no score
+// includes them.
 TEST(DistillTest, KeptTextsAreTheBasesOwnWithoutTheDocument) {
   FakeWriter writer;
   DistillSettings settings = Settings();
@@ -255,8 +255,8 @@ TEST(DistillTest, KeptTextsAreTheBasesOwnWithoutTheDocument) {
   EXPECT_TRUE(MakeDistillLearner(settings)->Prepare(InputOf(30), &writer)->kept.empty());
 }
 
-// Texts that somebody gives are read in place of any that the base would write: their first pieces,
-// then their second ones.
+// Given texts are read in place of texts that the base would write: their first pieces, then their
+// second ones.
 TEST(DistillTest, KeptTextsMayBeGiven) {
   FakeWriter writer;
   DistillSettings settings = Settings();
@@ -267,10 +267,10 @@ TEST(DistillTest, KeptTextsMayBeGiven) {
   settings.kept_texts.resize(3);
   for (int32_t i = 0; i < 140; ++i) settings.kept_texts[0].push_back(100 + i);
   for (int32_t i = 0; i < 66; ++i) settings.kept_texts[1].push_back(300 + i);
-  settings.kept_texts[2] = {500, 501, 502};  // too few to be learned
+  settings.kept_texts[2] = {500, 501, 502};  // too short to be learned
   const auto learner = MakeDistillLearner(settings);
   const LearnerData data = *learner->Prepare(InputOf(30), &writer);
-  // Of 140 tokens three pieces, of 66 one and two tokens that are left.
+  // 140 tokens are three pieces. 66 tokens are one piece, and two tokens that are left over.
   ASSERT_EQ(data.kept.size(), 4u);
   EXPECT_EQ(data.kept_of_pass, 3) << "one for eight of the document's";
   const int32_t first[] = {100, 300, 164, 228};
@@ -288,7 +288,7 @@ TEST(DistillTest, KeptTextsMayBeGiven) {
     EXPECT_EQ(example.probabilities[2], 0.125f);
     EXPECT_LE(static_cast<int32_t>(example.tokens.size()), learner->ExampleTokensMax(20));
   }
-  // A model without a BOS: something stands before what is looked at.
+  // In a model without a BOS something stands before the first token that is looked at, too.
   LearnerInput input = InputOf(30);
   input.start.clear();
   const LearnerData plain = *learner->Prepare(input, &writer);
@@ -317,7 +317,7 @@ void Learn(Trainer& trainer, TrainingRun& run) {
   ASSERT_TRUE(run.Finish().ok());
 }
 
-// They are learned beside the document's, and its losses are of its own texts alone.
+// Kept texts are learned beside the document's, and losses count only the document's.
 TEST(DistillTest, KeptTextsAreLearnedAndInNoScore) {
   LearnModel model(SourcePath("tests/goldens/llama"), DType::kF32);
   FakeWriter writer;
@@ -359,7 +359,7 @@ int64_t BytesOf(const LearnerData& data, int64_t* tokens) {
   return bytes;
 }
 
-// What a document comes to is known before a text is written, whatever its texts begin with.
+// The size of a document's data is known before a text is written, whatever its texts begin with.
 TEST(DistillTest, ExamplesAreWithinWhatIsReckonedWith) {
   for (const int32_t start : {0, 1, 2, 5}) {
     for (const int32_t outputs : {0, 3}) {
@@ -393,8 +393,8 @@ TEST(DistillTest, ExamplesAreWithinWhatIsReckonedWith) {
   }
 }
 
-// The same examples in the same order, however many windows' texts are ordered together; and never
-// many more orders at once than are written side by side.
+// The examples and their order do not depend on how many windows' texts are ordered together. An
+// order never has many more texts than are written side by side.
 TEST(DistillTest, TextsAreOrderedByAFewWindowsAtATime) {
   class NarrowWriter : public FakeWriter {
    public:
@@ -421,7 +421,7 @@ TEST(DistillTest, TextsAreOrderedByAFewWindowsAtATime) {
   }
 }
 
-// What the teacher says is learned, on texts that were held out, too.
+// The adapter learns what the teacher says, also on texts that were held out.
 TEST(DistillTest, AnAdapterComesNearerToItsTeacher) {
   LearnModel model(SourcePath("tests/goldens/llama"), DType::kF32);
   FakeWriter writer;

@@ -25,8 +25,8 @@ constexpr double kErrorMax = 1e-5;
 constexpr int32_t kMemoryTokens = 3;
 const char* const kModel = "tests/goldens/lora_gradients";
 
-// Two examples: one behind a memory of one text and the mark, which it is reconstructed from, and
-// one behind a memory of two texts.
+// Two examples. One stands behind the mark and a memory of the text that it says. The other stands
+// behind a memory of two texts.
 class EncoderGradientsTest : public ::testing::Test {
  protected:
   EncoderGradientsTest()
@@ -80,7 +80,7 @@ class EncoderGradientsTest : public ::testing::Test {
     return {values.begin(), values.end()};
   }
 
-  // What the encoder makes of a text.
+  // Appends what the encoder makes of a text.
   void AppendMemory(const std::vector<int32_t>& text, Rows* rows) const {
     Rows read = reference_.Embed(text);
     const auto n = static_cast<std::ptrdiff_t>(model_.config.hidden_size);
@@ -98,7 +98,7 @@ class EncoderGradientsTest : public ::testing::Test {
     return LossBehind(std::move(first), std::move(second));
   }
 
-  // Of both examples, behind such rows.
+  // The loss of both examples behind such rows.
   double LossBehind(Rows first, Rows second) const {
     double sum = 0.0;
     size_t num_rows = 0;
@@ -148,7 +148,7 @@ TEST_F(EncoderGradientsTest, AreThoseOfDoubles) {
   EXPECT_LT(WorstDifference(mark.gradients(), mark_row_, 1, expected), kErrorMax);
 }
 
-// The same of a linear map of vectors, where it stands in the encoder's place.
+// The same for a linear map of vectors in the encoder's place.
 TEST_F(EncoderGradientsTest, OfAMapAreThoseOfDoubles) {
   const int32_t n = model_.config.hidden_size;
   const int32_t map = trainer_.Add({.virtual_tokens = n + 1});

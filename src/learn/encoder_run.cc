@@ -15,17 +15,17 @@
 namespace graft {
 namespace {
 
-// Which answers are drawn together: a memory that was made serves several of its document.
+// A step draws answers of this many documents, so that each memory it makes serves several answers.
 constexpr int32_t kDocumentsAStep = 4;
 
-// Windows side by side: what overlaps would be said twice.
+// Windows without their overlaps, which would be said twice.
 std::vector<DocumentWindow> SidesOf(size_t num_tokens, int32_t window_tokens) {
   std::vector<DocumentWindow> windows = WindowsOf(static_cast<int64_t>(num_tokens), window_tokens);
   for (DocumentWindow& window : windows) window.begin = window.fresh;
   return windows;
 }
 
-// The row before a token says it; the last one says that the window has ended.
+// The row before a token learns to say it. The last row says the end token.
 TrainingExample Reconstruction(std::span<const int32_t> tokens, int32_t end_token) {
   TrainingExample example;
   example.tokens.assign(tokens.begin(), tokens.end());
@@ -76,7 +76,7 @@ int32_t EncoderRun::TextsAtOnce(std::span<const size_t> document_tokens,
 
 int32_t EncoderRun::RowsBeforeMax(std::span<const size_t> document_tokens,
                                   const EncoderSettings& settings) {
-  int32_t most = settings.memory_tokens + 1;  // a window's, and the mark
+  int32_t most = settings.memory_tokens + 1;  // the memory of a window, and the mark
   for (const size_t tokens : document_tokens) {
     const size_t windows = SidesOf(tokens, settings.window_tokens).size();
     most = std::max(most, settings.memory_tokens * static_cast<int32_t>(windows));
@@ -135,8 +135,7 @@ size_t EncoderRun::CountOf(Stage stage) const {
   __builtin_unreachable();
 }
 
-// Vectors of all windows' pieces. The map begins as one that leaves them as they are, as long as an
-// embedding.
+// Embeds the pieces of all windows. The map begins as the identity at an embedding's length.
 void EncoderRun::BeginMap() {
   const auto k = static_cast<size_t>(settings_.memory_tokens);
   std::vector<std::span<const int32_t>> pieces;
@@ -233,7 +232,7 @@ std::vector<int32_t> EncoderRun::OrderOf(Stage stage, int64_t pass) const {
   std::iota(order.begin(), order.end(), 0);
   Shuffle(order, random);
   if (stage != Stage::kAnswers) return order;
-  // Answers of one document in groups, and the groups in any order.
+  // The answers of a document form groups, and the groups come in random order.
   const auto document_of = [&](int32_t i) { return answers_[static_cast<size_t>(i)].document; };
   std::ranges::stable_sort(order, {}, document_of);
   const size_t group_max =
@@ -300,7 +299,7 @@ std::vector<EncoderRun::WindowExample> EncoderRun::WindowAnswersAt(
   return examples;
 }
 
-// Each behind a memory of its own.
+// Each example has a memory of its own in front.
 double EncoderRun::RunBehindWindows(std::span<const WindowExample> windows, bool learns) {
   std::vector<TrainingExample> examples;
   std::vector<WindowMemory> memories;
@@ -343,7 +342,7 @@ void EncoderRun::StepAnswers(std::span<const int32_t> answers) {
   BackwardEncoder(windows);
 }
 
-// Rates rise and fall in each stage.
+// Rates rise and fall in each stage anew.
 void EncoderRun::Apply(int32_t step, int32_t num_steps, bool with_mark) {
   const LearnerRates& rates = settings_.rates;
   const UpdateSettings lora = rates.SettingsAt(rates.learning_rate, step, num_steps);
@@ -419,7 +418,7 @@ EncoderRun::Scores EncoderRun::Evaluate() {
   return scores;
 }
 
-// What moves. Memories are made anew in every step.
+// Memories are not part of the state, because every step makes them anew.
 std::vector<CheckpointPart> EncoderRun::State() {
   std::vector<CheckpointPart> parts;
   const auto add = [&](const std::string& name, auto& trained) {

@@ -1,12 +1,11 @@
-// EncoderRun: an encoder and a decoder learn over many documents, in two stages, as "Dynamic
-// LoRA serving system for offline context learning" (Cao and Tan, section 3) has them. The encoder,
-// LoRA and virtual tokens behind a window of a document, makes the window's memory; the decoder,
-// LoRA behind memories, first says the window from its memory (stage 1, ICAE's reconstruction),
-// then what a teacher with the window in its context says, from the memories of the whole document
-// (stage 2), and before that, where that is asked for, from the window's memory alone, as ICAE has
-// it. Gradients go through the memories into the encoder. A step depends on documents, settings and
-// its own number alone, so a run that goes on from a checkpoint ends with the same bits. On
-// whatever device the trainer has. One thread.
+// EncoderRun: an encoder and a decoder learn over many documents, as in "Dynamic LoRA serving
+// system for offline context learning" (Cao and Tan, section 3). The encoder is LoRA and virtual
+// tokens behind a window of a document; it makes the window's memory. The decoder is LoRA behind
+// memories. In stage 1 (ICAE's reconstruction) it learns to say a window from its memory. In stage
+// 2 it learns, from the memories of a whole document, what a teacher says that has the window in
+// its context. Settings may ask for a stage between them with one window's memory, as in ICAE.
+// Gradients go through the memories into the encoder. A step depends only on documents, settings
+// and its number, so a run that goes on from a checkpoint ends with the same bits. One thread.
 #pragma once
 
 #include <cstdint>
@@ -26,23 +25,23 @@ struct EncoderDocument {
   LearnerData answers;
 };
 
-// What makes memories: LoRA and virtual tokens behind a window; or the base's own vectors of equal
-// pieces of it, one for a token of the memory, which a linear map takes to embeddings.
+// What makes memories: LoRA and virtual tokens behind a window; or a linear map of the base's own
+// vectors, one for each of as many equal pieces of the window as its memory has tokens.
 enum class Embedder : uint8_t { kTrained, kLast, kMean };
 
 struct EncoderSettings {
-  LearnerRates rates;          // passes: over the answers
-  int32_t rank = 16;           // of either LoRA
-  int32_t memory_tokens = 32;  // of a window
+  LearnerRates rates;          // passes over the answers
+  int32_t rank = 16;           // of each LoRA
+  int32_t memory_tokens = 32;  // of each window
   int32_t window_tokens = 128;
-  int32_t window_passes = 0;         // of the first stage; 0: as many as over the answers
-  int32_t window_answer_passes = 0;  // over the answers behind the memory of their window alone
-  int32_t end_token = 0;             // said behind a window
+  int32_t window_passes = 0;         // in the first stage; 0: as many as over the answers
+  int32_t window_answer_passes = 0;  // with only the window's memory in front
+  int32_t end_token = 0;             // the decoder says it behind a window
   bool reconstruction_only = false;  // stage 1 alone
   Embedder embedder = Embedder::kTrained;
-  int32_t hidden_size = 0;  // of the model, where that is not kTrained
+  int32_t hidden_size = 0;  // the model's, unless embedder is kTrained
   uint64_t seed = 0;
-  // Of all that the run depends on besides its answers: no other one's checkpoint is taken.
+  // Names all else that the run depends on. A checkpoint of another identity is not taken.
   std::string identity;
 };
 
@@ -52,14 +51,13 @@ class EncoderRun {
   EncoderRun(Trainer& trainer, std::vector<EncoderDocument> documents,
              const EncoderSettings& settings);
 
-  // All that it adds, the encoder first, then the decoder; of documents of so many tokens.
+  // The shapes of all that a run adds for documents of so many tokens: encoder, decoder, the rest.
   static std::vector<TrainedShape> ShapesOf(std::span<const size_t> document_tokens,
                                             const EncoderSettings& settings);
-  // Windows of the documents that a step's answers are of, about: what an encoder reads at once, if
-  // it can.
+  // About how many windows a step's documents have. An encoder reads them at once if it can.
   static int32_t TextsAtOnce(std::span<const size_t> document_tokens,
                              const EncoderSettings& settings);
-  // Rows that stand before an example at most.
+  // The most rows that stand before an example.
   static int32_t RowsBeforeMax(std::span<const size_t> document_tokens,
                                const EncoderSettings& settings);
 
@@ -69,26 +67,26 @@ class EncoderRun {
   void Step();
 
   Status SaveCheckpoint(const std::string& path);
-  // false: there is none, or it is another run's.
+  // Returns false if there is no checkpoint, or only another run's.
   Result<bool> Resume(const std::string& path);
 
-  // A map becomes what its file will have: training moves numbers that are finer. Nothing happens
-  // to a trained encoder, which computes with its file's.
+  // Rounds a map to what its file will have, since training moves finer numbers. A trained encoder
+  // stays as it is: it computes with its file's numbers already.
   void RoundMap();
-  // The memories of all documents, as the encoder makes them now.
+  // Makes the memories of all documents with the encoder as it is now.
   void EncodeAll();
 
   // Means over the tokens of all examples, in nats.
   struct Scores {
     double reconstruction = 0.0;
-    double answers_without = 0.0;  // the base's, of no memory
+    double answers_without = 0.0;  // the base's, without a memory
     double answers = 0.0;
     double held_out_without = 0.0, held_out = 0.0;
   };
-  // After EncodeAll.
+  // Call EncodeAll before it.
   Scores Evaluate();
 
-  // Null of a map.
+  // Null if the encoder is a map.
   TrainedLora* encoder_lora() { return trainer_.lora(encoder_); }
   // Virtual tokens, or a map's rows and its bias.
   TrainedPrompt& encoder_tokens() { return *trainer_.prompt(encoder_); }
@@ -96,7 +94,7 @@ class EncoderRun {
   TrainedPrompt& memory(size_t document) { return *trainer_.prompt(memories_[document]); }
 
  private:
-  // A window of a document, which says itself behind its memory.
+  // A window of a document. Its example says the window from the window's memory.
   struct Window {
     int32_t document;
     TrainingExample example;
@@ -104,17 +102,17 @@ class EncoderRun {
   // An answer about a document.
   struct Answer {
     int32_t document;
-    int32_t window;  // of all documents'; -1: it is about more
+    int32_t window;  // among the windows of all documents; -1: it is about more than one
     const TrainingExample* example;
   };
   enum class Stage : uint8_t { kReconstruction, kWindowAnswers, kAnswers };
-  // An example behind its window's memory alone.
+  // An example with only its window's memory in front.
   struct WindowExample {
     int32_t window;
     const TrainingExample* example;
   };
 
-  // A window, and its part of a memory.
+  // A window and its part of a memory.
   struct WindowMemory {
     int32_t window;
     int32_t memory;
@@ -138,7 +136,7 @@ class EncoderRun {
   double MeanLoss(bool held_out, bool with_memory);
   LearnerRates RatesOf(Stage stage) const;
   size_t CountOf(Stage stage) const;
-  // The examples of a step of a stage, and the order of a pass, drawn from the seed.
+  // The examples of one step, and the order of one pass, which the seed decides.
   std::vector<int32_t> Drawn(Stage stage, int32_t step);
   std::vector<int32_t> OrderOf(Stage stage, int64_t pass) const;
   std::vector<CheckpointPart> State();
@@ -149,18 +147,18 @@ class EncoderRun {
   const EncoderSettings settings_;
   const std::string identity_;
   int32_t encoder_ = 0, decoder_ = 0;
-  int32_t mark_ = 0;               // ICAE's [AE]: one row behind a memory that is to be said
-  std::vector<int32_t> slots_;     // memories of the windows of a step
-  std::vector<int32_t> memories_;  // of documents
+  int32_t mark_ = 0;               // ICAE's [AE]: a row behind a memory, asks for its window
+  std::vector<int32_t> slots_;     // memories of the windows of one step
+  std::vector<int32_t> memories_;  // memories of the documents
   std::vector<Window> windows_;
-  std::vector<int32_t> first_windows_;  // of each document, and behind the last one's
-  std::vector<float> vectors_;          // of windows, where there is a map
+  std::vector<int32_t> first_windows_;  // of each document, then the number of windows
+  std::vector<float> vectors_;          // of the windows' pieces, for a map
   std::vector<Answer> answers_;
-  std::vector<int32_t> window_answers_;  // those of them that are about one window
+  std::vector<int32_t> window_answers_;  // indices into answers_ of those about one window
   int32_t num_reconstructions_ = 0, num_window_answers_ = 0, num_answers_ = 0;  // steps
   int32_t step_ = 0;
   double last_loss_ = 0.0;
-  std::vector<int32_t> order_;  // of order_pass_ in order_stage_
+  std::vector<int32_t> order_;  // the order of order_pass_ in order_stage_
   Stage order_stage_ = Stage::kReconstruction;
   int64_t order_pass_ = -1;
 };

@@ -15,7 +15,7 @@ using testing::SourcePath;
 
 TrainingLimits Limits() { return {.rows_max = 90, .sequences_max = 4, .rank_max = 4}; }
 
-// Answers that only the memory can tell apart, one of each document held out.
+// Only the memory can tell these answers apart. One answer of each document is held out.
 TEST(EncoderRunTest, AMemorySaysItsDocument) {
   LearnModel model(SourcePath("tests/goldens/llama"), DType::kF32);
   Trainer trainer(model.config, model.weights, Limits(), model.stream);
@@ -41,13 +41,13 @@ TEST(EncoderRunTest, StagesHavePassesOfTheirOwn) {
     settings.window_passes = window_passes;
     return EncoderRun(trainer, Documents(), settings).num_steps();
   };
-  // Five windows and nine answers, three a step, twelve passes.
+  // There are five windows and nine answers. A step has three of them, and there are twelve passes.
   EXPECT_EQ(steps(0), 20 + 36);
   EXPECT_EQ(steps(3), 5 + 36);
 }
 
-// Six of the answers are about a window; behind that alone they are learned in a stage of their
-// own.
+// Six of the answers are about one window. A stage of its own learns them behind that window's
+// memory.
 TEST(EncoderRunTest, LearnsAnswersBehindTheirWindow) {
   LearnModel model(SourcePath("tests/goldens/llama"), DType::kF32);
   std::vector<EncoderDocument> documents = Documents();
@@ -67,7 +67,7 @@ TEST(EncoderRunTest, LearnsAnswersBehindTheirWindow) {
   testing::ExpectGoesOn(model.config, model.weights, Limits(), documents, settings, model.stream);
 }
 
-// By the base's own vectors and a linear map.
+// The same with the base's own vectors and a linear map.
 TEST(EncoderRunTest, AMapsMemorySaysItsDocument) {
   LearnModel model(SourcePath("tests/goldens/llama"), DType::kF32);
   for (const Embedder embedder : {Embedder::kLast, Embedder::kMean}) {
@@ -83,7 +83,8 @@ TEST(EncoderRunTest, AMapsMemorySaysItsDocument) {
   }
 }
 
-// Killed in either stage, it ends with the same bits; another run takes no checkpoint of it.
+// A run that was killed in either stage ends with the same bits. Another run does not take its
+// checkpoint.
 TEST(EncoderRunTest, GoesOnFromACheckpoint) {
   LearnModel model(SourcePath("tests/goldens/llama"), DType::kF32);
   testing::ExpectGoesOn(model.config, model.weights, Limits(), Documents(), Settings(),

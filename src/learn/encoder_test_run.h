@@ -13,7 +13,7 @@
 
 namespace graft::testing {
 
-// Three documents of few different tokens each, of which every answer says the document's own.
+// Three documents of few different tokens each. Every answer says tokens of its own document.
 inline std::vector<EncoderDocument> Documents() {
   std::vector<EncoderDocument> documents;
   for (int32_t i = 0; i < 3; ++i) {
@@ -48,7 +48,7 @@ inline EncoderSettings MapSettings(const ModelConfig& config, Embedder embedder)
   return settings;
 }
 
-// An encoder, its decoder and a document's memory, as files have them.
+// The numbers of an encoder, its decoder and a document's memory, as files have them.
 inline std::vector<float> NumbersOf(EncoderRun& run) {
   run.EncodeAll();
   std::vector<float> all;

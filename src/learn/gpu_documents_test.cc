@@ -1,5 +1,5 @@
-// Documents' frozen adapters beside those that learn on a GPU, against the CPU's and against
-// themselves. Without a GPU the tests skip.
+// Frozen adapters of documents beside those that learn: a GPU against the CPU, and against itself.
+// Without a GPU the tests skip.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -26,7 +26,7 @@ using testing::TrainShapes;
 
 class GpuDocumentsTest : public testing::GpuTest {};
 
-// Documents' LoRA with embeddings, and keys and values alone; and two adapters that learn.
+// One document has LoRA and embeddings, one has only keys and values. Two adapters learn.
 std::vector<TrainedShape> MixedShapes() {
   return {{.rank = 7, .scale = 0.5f, .virtual_tokens = 5, .is_frozen = true},
           {.virtual_tokens = 9, .kind = VirtualTokenKind::kKeysValues, .is_frozen = true},
@@ -75,7 +75,7 @@ TEST_F(GpuDocumentsTest, GradientsInBf16PointWhereTheCpusDo) {
   }
 }
 
-// And the documents' numbers stay what they were.
+// The documents' numbers also stay what they were.
 TEST_F(GpuDocumentsTest, TogetherIsAloneAndComputedAgainIsKept) {
   for (const ModelConfig& config : FamilyConfigs({ConfigOf(64, 4, 2)})) {
     SCOPED_TRACE(NameOf(config));

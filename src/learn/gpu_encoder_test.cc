@@ -1,5 +1,5 @@
-// An encoder and a decoder that learn on a GPU, against the CPU's and against themselves. Without a
-// GPU the tests skip.
+// An encoder and a decoder that learn: a GPU against the CPU, and against itself. Without a GPU the
+// tests skip.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -29,9 +29,10 @@ using testing::RandomExample;
 
 class GpuEncoderTest : public testing::GpuTest {};
 
-constexpr int32_t kTokens = 7;  // of a memory
-// Of the table: encoder, decoder, mark, an adapter that has to do with none of them; a window's
-// memory, a document's of three texts, and one of eleven, which no forward takes at once.
+constexpr int32_t kTokens = 7;  // of each memory
+// The table's adapters: encoder, decoder, mark, and one that has nothing to do with them. Then
+// there are memories of a window and of documents of three and of eleven texts. No forward takes
+// eleven at once.
 constexpr int32_t kEncoder = 0, kDecoder = 1, kMark = 2, kOther = 3;
 constexpr int32_t kMemories[] = {4, 5, 6};
 constexpr int32_t kTexts[] = {1, 3, 11};
@@ -59,7 +60,7 @@ std::unique_ptr<Chain> MakeChain() {
     chain->examples.back().prompt = memory;
   };
   add(33, kMemories[0], 1);
-  TrainingExample& said = chain->examples[0];  // from the mark on
+  TrainingExample& said = chain->examples[0];  // it begins at the mark
   said.mark = kMark;
   said.rows.insert(said.rows.begin(), -1);
   said.ids.insert(said.ids.begin(), said.tokens[0]);
@@ -70,13 +71,13 @@ std::unique_ptr<Chain> MakeChain() {
   return chain;
 }
 
-// Gradients of all three, the memories, and what steps make of the adapters.
+// The gradients of all three, the memories, and the adapters after the steps.
 struct Learned {
   double loss = 0.0;
   std::vector<std::vector<float>> gradients, parameters, memories;
 };
 
-// The head takes fewer rows at once than a memory has.
+// The head takes fewer rows at a time than a memory has.
 TrainingLimits Limits(int64_t activation_bytes = kAll, int64_t transposed_bytes = 0) {
   TrainingLimits limits = testing::LimitsOf(activation_bytes, transposed_bytes);
   limits.logits_rows_max = 5;
@@ -179,7 +180,7 @@ TEST_F(GpuEncoderTest, GradientsInBf16PointWhereTheCpusDo) {
   }
 }
 
-// The encoder's own clip and moments, too.
+// The encoder's own clip and moments are checked, too.
 TEST_F(GpuEncoderTest, StepsInFp32AreTheCpus) {
   DeviceModel cpu(ConfigOf(32, 6, 2), DType::kF32, {});
   DeviceModel gpu(ConfigOf(32, 6, 2), DType::kF32, kGpu);
@@ -205,8 +206,8 @@ TEST_F(GpuEncoderTest, ComputingAndTransposingAgainChangeNothing) {
   }
 }
 
-// Texts side by side have the memories that each has alone, and whoever else learns in the
-// decoder's step changes nothing.
+// A text has the same memory alone and beside others. Other adapters that learn in the decoder's
+// step change nothing.
 TEST_F(GpuEncoderTest, TogetherIsAlone) {
   for (const DType dtype : {DType::kF32, DType::kBF16}) {
     for (const ModelConfig& config : FamilyConfigs({ConfigOf(64, 4, 2)})) {
@@ -215,7 +216,8 @@ TEST_F(GpuEncoderTest, TogetherIsAlone) {
       const auto chain = MakeChain();
       Trained trained(model, Limits());
       const Learned together = trained.Learn(*chain, 1);
-      // Of the encoder that the step left, as in the step's last forward.
+      // The step has moved the encoder, so the memories are made anew, as in the step's last
+      // forward.
       for (const EncodedText& text : chain->texts) trained.trainer.Encode(kEncoder, {&text, 1});
       for (size_t i = 0; i < std::size(kMemories); ++i) {
         EXPECT_TRUE(std::ranges::equal(trained.trainer.prompt(kMemories[i])->parameters(),
@@ -237,7 +239,7 @@ TEST_F(GpuEncoderTest, GoesOnFromACheckpoint) {
   }
 }
 
-// Both stages, with a budget that keeps nothing: answers that only the memory can tell apart.
+// Both stages, with a budget that keeps nothing. Only the memory can tell these answers apart.
 TEST_F(GpuEncoderTest, AMemorySaysItsDocument) {
   DeviceModel model(testing::SourcePath("tests/goldens/llama"), DType::kF32, kGpu);
   Trainer trainer(model.config, model.weights, Limits(0), model.owned.get());
@@ -249,7 +251,7 @@ TEST_F(GpuEncoderTest, AMemorySaysItsDocument) {
   EXPECT_LT(after.held_out, 0.8 * after.held_out_without);
 }
 
-// A linear map of vectors, more of them than a forward has rows.
+// A linear map of more vectors than a forward has rows.
 struct MappedStep {
   double loss = 0.0;
   std::vector<float> gradients, memory, vectors;
@@ -278,7 +280,7 @@ MappedStep LearnMap(DeviceModel& model, bool in_parts = false) {
     rows = {{vectors.data(), 200, memory, 0}, {vectors.data() + 200 * n, 400, memory, 200}};
   }
   trainer.Map(map, rows);
-  // The last of them stand before an example, as a memory of their own.
+  // The last vectors stand before an example, as a memory of their own.
   const int32_t part = trainer.Add({.virtual_tokens = 100});
   const MappedRows last[] = {{vectors.data() + 500 * n, 100, part, 0}};
   trainer.Map(map, last);
@@ -310,7 +312,7 @@ TEST_F(GpuEncoderTest, AMapIsTheCpus) {
   ExpectPointsAlong(LearnMap(gpu_bf16).gradients, LearnMap(cpu_bf16).gradients);
 }
 
-// All adapters of a run, as they are summed up before.
+// The predicted bytes of all adapters of a run are what they take.
 TEST_F(GpuEncoderTest, TheSumIsWhatIsTaken) {
   for (const ModelConfig& config : FamilyConfigs({ConfigOf(64, 4, 2)})) {
     SCOPED_TRACE(NameOf(config));

@@ -1,5 +1,5 @@
-// Virtual tokens that learn on a GPU against the CPU's, against the tokens themselves, and against
-// themselves. Without a GPU the tests skip.
+// Virtual tokens that learn: a GPU against the CPU, against the tokens themselves, and against
+// itself. Without a GPU the tests skip.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -33,7 +33,7 @@ class GpuPromptTest : public testing::GpuTest {};
 constexpr auto kKeysValues = VirtualTokenKind::kKeysValues;
 constexpr auto kEmbedding = VirtualTokenKind::kEmbedding;
 
-// LoRA behind embeddings, LoRA alone, and each kind alone and keys and values with LoRA.
+// Embeddings with LoRA, LoRA alone, each kind alone, and keys and values with LoRA.
 std::vector<TrainedShape> MixedShapes() {
   return {{.rank = 4, .scale = 0.5f, .virtual_tokens = 5},
           {.rank = 20, .scale = 1.5f},
@@ -42,8 +42,8 @@ std::vector<TrainedShape> MixedShapes() {
           {.rank = 12, .virtual_tokens = 3, .kind = kKeysValues}};
 }
 
-// Adapters take turns in the list; some have one sequence, some several, and one looks at a row of
-// its virtual tokens.
+// The list mixes adapters with one sequence and with several. One example looks at a row of its
+// virtual tokens.
 std::vector<TrainingExample> MixedExamples() {
   std::vector<TrainingExample> examples = {RandomExample(70, 2, 1), RandomExample(3, 0, 2),
                                            RandomExample(64, 1, 4), RandomExample(97, 0, 3),
@@ -56,7 +56,7 @@ std::vector<TrainingExample> MixedExamples() {
   return examples;
 }
 
-// Every gradient, LoRA's as a whole and that of virtual tokens, by `expect`.
+// Compares every gradient by `expect`: LoRA's as a whole, and the virtual tokens'.
 template <typename Expect>
 void ExpectGradients(const Trained& actual, const Trained& expected, double loss_error,
                      const Expect& expect) {
@@ -103,7 +103,7 @@ TEST_F(GpuPromptTest, GradientsInBf16PointWhereTheCpusDo) {
   }
 }
 
-// The clip, the rates and the moments, too: three steps end where the CPU's do.
+// With the clip, the rates and the moments three steps end where the CPU's do.
 TEST_F(GpuPromptTest, StepsInFp32AreTheCpus) {
   for (const ModelConfig& config : FamilyConfigs({ConfigOf(32, 6, 2)})) {
     SCOPED_TRACE(NameOf(config));
@@ -155,7 +155,7 @@ TEST_F(GpuPromptTest, ComputingAndTransposingAgainChangeNothing) {
   }
 }
 
-// Untrained, virtual tokens are the tokens that they begin with: the same losses, bit for bit.
+// Untrained virtual tokens are the tokens that they begin with: the losses have the same bits.
 TEST_F(GpuPromptTest, OfTheDocumentsOwnIsTheDocumentInContext) {
   for (const DType dtype : {DType::kF32, DType::kBF16}) {
     DeviceModel model(ConfigOf(64, 4, 2), dtype, kGpu);
@@ -179,7 +179,7 @@ TEST_F(GpuPromptTest, OfTheDocumentsOwnIsTheDocumentInContext) {
   }
 }
 
-// The first position stays what it was; all others move.
+// The first position never moves, and all others do.
 TEST_F(GpuPromptTest, TheFirstKeysAndValuesNeverMove) {
   DeviceModel model(ConfigOf(64, 4, 2), DType::kBF16, kGpu);
   Trainer trainer(model.config, model.weights, LimitsOf(kAll), model.owned.get());
@@ -199,7 +199,7 @@ TEST_F(GpuPromptTest, TheFirstKeysAndValuesNeverMove) {
   }
 }
 
-// Numbers that go through the host's memory, as a checkpoint's do, go on with the same bits.
+// A run that takes its numbers from the host's memory, as from a checkpoint, has the same bits.
 TEST_F(GpuPromptTest, GoesOnFromTheHostsNumbers) {
   DeviceModel model(ConfigOf(64, 4, 2), DType::kBF16, kGpu);
   const std::vector<TrainingExample> examples = {RandomExample(70, 0, 1)};

@@ -17,7 +17,7 @@
 
 namespace graft::testing {
 
-inline constexpr double kErrorMax = 1e-4;  // of fp32
+inline constexpr double kErrorMax = 1e-4;  // bound on errors in fp32
 
 // A model of random weights, or a folder's, on a device.
 struct DeviceModel {
@@ -132,8 +132,8 @@ inline TrainingExample RandomExample(int32_t num_tokens, int32_t adapter, uint64
   return NextTokenExample(std::move(tokens), adapter);
 }
 
-// Top-3 targets at every second row, whose probabilities leave some to others; the third of every
-// other of these rows is all others, as distill has it.
+// Top-3 targets at every second row. Their probabilities leave some for other tokens. In every
+// other of these rows the third target stands for all other tokens, as in distill.
 inline TrainingExample ChoicesExample(int32_t num_tokens, int32_t adapter, uint64_t seed) {
   TrainingExample example = RandomExample(num_tokens, adapter, seed);
   Random random(seed + 1);
@@ -165,7 +165,7 @@ inline TrainingLimits LimitsOf(int64_t activation_bytes, int64_t transposed_byte
 
 inline constexpr int64_t kAll = int64_t{1} << 32;
 
-// Numbers that no adapter of a fresh start has: B is not zero.
+// Random numbers with B not zero, unlike a fresh adapter's.
 inline void Fill(TrainedLora& lora, uint64_t seed) {
   lora.Initialize(seed);
   Random random(seed);
@@ -179,14 +179,14 @@ inline void Fill(TrainedPrompt& prompt, uint64_t seed) {
   prompt.Refresh();
 }
 
-// Of each adapter; what it has not is empty.
+// What training made, one element per adapter. A part that an adapter lacks is empty.
 struct Trained {
   std::vector<TrainingLoss> losses;
   std::vector<std::vector<float>> gradients, parameters;  // of LoRA
   std::vector<std::vector<float>> prompt_gradients, prompt_parameters;
 };
 
-// Gradients of these examples, and what `updates` steps make of the adapters.
+// The gradients of these examples, and the adapters after `updates` steps.
 inline Trained TrainShapes(DeviceModel& model, const TrainingLimits& limits,
                            std::span<const TrainedShape> shapes,
                            const std::vector<TrainingExample>& examples, int updates = 0,
@@ -227,7 +227,7 @@ inline Trained TrainShapes(DeviceModel& model, const TrainingLimits& limits,
   return all;
 }
 
-// fp32: within 1e-4 of the largest number.
+// In fp32 the error is within 1e-4 of the largest number.
 inline void ExpectNear(std::span<const float> actual, std::span<const float> expected) {
   ASSERT_EQ(actual.size(), expected.size());
   double largest = 0.0, error = 0.0;
@@ -239,7 +239,7 @@ inline void ExpectNear(std::span<const float> actual, std::span<const float> exp
   EXPECT_LE(error, kErrorMax * largest);
 }
 
-// bf16: it points the same way and is as long.
+// In bf16 the vector points the same way and is as long.
 inline void ExpectPointsAlong(std::span<const float> actual, std::span<const float> expected) {
   ASSERT_EQ(actual.size(), expected.size());
   double along = 0.0, own = 0.0, theirs = 0.0;
@@ -254,7 +254,7 @@ inline void ExpectPointsAlong(std::span<const float> actual, std::span<const flo
   EXPECT_NEAR(std::sqrt(own / theirs), 1.0, 0.02);
 }
 
-// A matrix's place among an adapter's numbers, for each of them.
+// Calls the function for each matrix with its place among an adapter's numbers.
 template <typename Function>
 void ForEachMatrix(const ModelConfig& config, int32_t rank, const Function& function) {
   const TrainedLora lora(config, rank, 1.0f, DType::kF32);

@@ -1,4 +1,4 @@
-// Training on a GPU against the CPU's, against PyTorch's and PEFT's gradients, and against itself.
+// Training on a GPU against the CPU, against gradients by PyTorch and PEFT, and against itself.
 // Without a GPU the tests skip.
 #include "learn/training_walker.h"
 
@@ -39,7 +39,7 @@ using testing::WorstError;
 
 class GpuTrainingTest : public testing::GpuTest {};
 
-// Ranks of three adapters: of several sizes, or all as large as the limits allow.
+// The ranks of three adapters: different ones, or all as large as the limits allow.
 using Ranks = std::array<int32_t, 3>;
 constexpr Ranks kMixedRanks = {4, 20, 16};
 constexpr Ranks kEqualRanks = {20, 20, 20};
@@ -59,7 +59,7 @@ std::vector<TrainingExample> MixedExamples() {
           RandomExample(64, 1, 4), RandomExample(2, 2, 5)};
 }
 
-// fp32: every matrix's gradient within 1e-4 of its largest number.
+// In fp32 every matrix's gradient is within 1e-4 of its largest number.
 TEST_F(GpuTrainingTest, GradientsInFp32AreTheCpus) {
   for (const auto& examples :
        {MixedExamples(), std::vector{ChoicesExample(50, 0, 1), ChoicesExample(33, 2, 2)}}) {
@@ -78,9 +78,9 @@ TEST_F(GpuTrainingTest, GradientsInFp32AreTheCpus) {
   }
 }
 
-// bf16 against the CPU's training beside the same bf16 weights, whose activations are fp32: every
-// matrix's gradient points the same way and is as long. Each adapter has dozens of tokens: of three
-// tokens alone, bf16's rounding turns the gradients of queries and keys as far as a cosine of
+// The GPU's bf16 against the CPU's training of the same bf16 weights, which has fp32 activations.
+// Every matrix's gradient points the same way and is as long. Each adapter has dozens of tokens: of
+// three tokens alone, bf16's rounding turns the gradients of queries and keys as far as a cosine of
 // 0.997, in PyTorch as well.
 TEST_F(GpuTrainingTest, GradientsInBf16PointWhereTheCpusDo) {
   std::vector<TrainingExample> examples = MixedExamples();
@@ -188,8 +188,8 @@ TEST_F(GpuTrainingTest, ComputingAndTransposingAgainChangeNothing) {
   }
 }
 
-// A step that is larger than the limits is computed in groups of whole adapters; the head's rows
-// come in parts, besides.
+// A step that exceeds the limits is computed in groups of whole adapters. The head's rows come in
+// parts, too.
 TEST_F(GpuTrainingTest, GroupsOfAdaptersChangeNothing) {
   for (const DType dtype : {DType::kBF16, DType::kF32}) {
     for (const ModelConfig& config : FamilyConfigs({ConfigOf(64, 4, 2)})) {
@@ -197,7 +197,7 @@ TEST_F(GpuTrainingTest, GroupsOfAdaptersChangeNothing) {
       DeviceModel model(config, dtype, kGpu);
       const Ranks& ranks = dtype == DType::kF32 ? kMixedRanks : kEqualRanks;
       const Trained at_once = Train(model, LimitsOf(kAll), MixedExamples(), 2, ranks);
-      // Adapters have 3, 134 and 131 rows.
+      // The adapters have 3, 134 and 131 rows.
       for (const int32_t rows_max : {140, 134, 267}) {
         for (const int64_t kept : {int64_t{0}, kAll}) {
           TrainingLimits limits = LimitsOf(kept);
@@ -215,7 +215,8 @@ TEST_F(GpuTrainingTest, GroupsOfAdaptersChangeNothing) {
   }
 }
 
-// A best step's numbers stay on the device while others are learned, and are the adapter's again.
+// A best step's numbers stay on the device while others are learned, and then become the adapter's
+// again.
 TEST_F(GpuTrainingTest, TheBestNumbersComeBack) {
   DeviceModel model(ConfigOf(64, 4, 2), DType::kBF16, kGpu);
   const std::vector<TrainingExample> examples = {RandomExample(70, 0, 1)};
@@ -246,7 +247,7 @@ TEST_F(GpuTrainingTest, TheBestNumbersComeBack) {
   trainer.TakeBest(adapter);
   EXPECT_EQ(numbers(), best);
   EXPECT_EQ(trainer.Evaluate(PointersTo(examples))[0].tokens, loss);
-  // Those of a checkpoint come from the host's memory.
+  // A checkpoint's best numbers come from the host's memory.
   trainer.Accumulate(PointersTo(examples));
   trainer.Apply({&update, 1});
   trainer.set_best(adapter, best);
@@ -255,8 +256,8 @@ TEST_F(GpuTrainingTest, TheBestNumbersComeBack) {
   EXPECT_EQ(trainer.Evaluate(PointersTo(examples))[0].tokens, loss);
 }
 
-// A server's steps, which nobody takes here, and a GPU so slow that every product is cut into parts
-// and everything is a piece of its own.
+// A server's steps that never come, on a GPU so slow that every product is cut into parts and
+// everything is a piece of its own.
 class SlowMarks : public TurnMarks {
  public:
   void BeginStep() override {}
@@ -268,7 +269,7 @@ class SlowMarks : public TurnMarks {
   int32_t num_pieces = 0;
 };
 
-// LoRA, virtual tokens and, where it is asked for, a document's adapter beside them.
+// LoRA and virtual tokens learn, with a document's adapter beside them if asked for.
 void ExpectPiecesChangeNothing(const ModelConfig& config, DType dtype, const Ranks& ranks,
                                const Device& device, bool with_document) {
   SCOPED_TRACE(NameOf(config) + (with_document ? ", beside a document" : ""));
@@ -312,7 +313,7 @@ TEST_F(GpuTrainingTest, InPiecesTheBitsAreTheSame) {
   }
 }
 
-// The CPU takes no turns, but would be cut in the same way, by the same code.
+// The CPU takes no turns, but the same code would cut its steps in the same way.
 TEST(TrainingInPiecesTest, TheBitsAreTheSameOnTheCpu) {
   ExpectPiecesChangeNothing(ConfigOf(64, 4, 2), DType::kBF16, kMixedRanks, {}, false);
   for (const ModelConfig& config : FamilyConfigs({})) {
@@ -320,7 +321,7 @@ TEST(TrainingInPiecesTest, TheBitsAreTheSameOnTheCpu) {
   }
 }
 
-// Numbers that go through the host's memory, as a checkpoint's do, go on with the same bits.
+// A run that takes its numbers from the host's memory, as from a checkpoint, has the same bits.
 TEST_F(GpuTrainingTest, GoesOnFromTheHostsNumbers) {
   DeviceModel model(ConfigOf(64, 4, 2), DType::kBF16, kGpu);
   const std::vector<TrainingExample> examples = {RandomExample(70, 0, 1)};
@@ -370,7 +371,7 @@ TEST_F(GpuTrainingTest, TheSumIsWhatIsTaken) {
   }
 }
 
-// The lines of CheckTrainableOnGpu that need no card to say no.
+// What CheckTrainableOnGpu refuses without a look at the card.
 TEST(GpuTrainableTest, RefusesByName) {
   if (!kHasCuda) GTEST_SKIP() << "built without the CUDA backend";
   const ModelConfig config = ConfigOf(64, 4, 2);

@@ -1,5 +1,5 @@
-// Gradients against those of others: PyTorch and PEFT (tests/goldens/lora_training and gradients),
-// and a reference in doubles that was checked against finite differences
+// Gradients against two others: PyTorch's with PEFT (tests/goldens/lora_training and gradients),
+// and those of a reference in doubles that was checked against finite differences
 // (tests/goldens/lora_gradients).
 #include <gtest/gtest.h>
 
@@ -39,7 +39,8 @@ TEST(GradientsTest, AreThoseOfPyTorchAndPeft) {
                                  {.learning_rate = 1e-2f, .weight_decay = 0.01f, .norm_max = 0.0f}};
     trainer.Apply({&update, 1});
   }
-  // Adam divides each element's step by the element's own size, small ones and their errors too.
+  // Adam divides each element's step by the element's own size, so small elements' errors grow,
+  // too.
   EXPECT_LT(WorstError(model.config, lora, lora.parameters(), golden, "after3."), 1e-3);
 }
 
@@ -74,7 +75,7 @@ struct Reference {
   }
 };
 
-// Top-K targets whose probabilities leave some to others, and the whole distribution.
+// Top-K targets that leave some probability to other tokens, and the whole distribution.
 TEST(GradientsTest, AreThoseOfDoubles) {
   Reference reference;
   for (const std::string name : {"choices", "distillation"}) {

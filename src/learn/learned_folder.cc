@@ -25,8 +25,8 @@ std::string FileText(const OrderedJson& json) {
   return json.dump(2, ' ', false, OrderedJson::error_handler_t::replace) + "\n";
 }
 
-// Names of projections as checkpoints have them; in a wrapper, whose towers may have projections of
-// these names, a regex of the text's paths in HF's classes of today and of before.
+// Names of projections as checkpoints have them. A wrapper's other towers may have the same names,
+// so there it is a regex of the text's paths, as HF's classes name them today and before.
 OrderedJson TargetModules(const ModelConfig& config) {
   if (config.wrapper != nullptr) {
     const std::string names =
@@ -73,7 +73,7 @@ std::string PromptConfigJson(const TrainedPrompt& prompt, const ModelConfig& con
     json["encoder_hidden_size"] = config.kv_size();
     json["prefix_projection"] = false;
   } else {
-    json["prompt_tuning_init"] = "RANDOM";  // PEFT draws nothing where it has a file
+    json["prompt_tuning_init"] = "RANDOM";  // PEFT draws no numbers if it has a file
   }
   return FileText(json);
 }
@@ -142,7 +142,7 @@ Status MakeFolder(const std::string& path) {
   return error ? SystemError(error.value(), "cannot make " + path) : OkStatus();
 }
 
-// graft.json makes a folder a bundle, so that its hash is known once it is there.
+// graft.json makes a folder a bundle, so the hash cannot be known before it is there.
 Status WriteManifest(const std::string& path, OrderedJson json, const OrderedJson& provenance) {
   json.update(provenance);
   return WriteWholeFile(path + "/graft.json", FileText(json));
@@ -178,7 +178,7 @@ Result<std::string> WriteLearnedFolder(const std::string& path, const ModelConfi
                                        const std::string& base_model,
                                        const OrderedJson& provenance) {
   const fs::path target(path);
-  // Names that begin with a dot and have no adapter_config.json of their own are nobody's adapter.
+  // A name that begins with a dot, without an adapter_config.json in it, is no adapter to a server.
   const fs::path fresh = target.parent_path() / ("." + target.filename().string() + ".new");
   const fs::path old = target.parent_path() / ("." + target.filename().string() + ".old");
   std::error_code error;
@@ -189,7 +189,7 @@ Result<std::string> WriteLearnedFolder(const std::string& path, const ModelConfi
       WriteFiles(fresh.string(), config, adapter, dtype, base_model, provenance);
   if (hash.ok()) {
     std::error_code none;
-    fs::rename(target, old, none);  // where there is one
+    fs::rename(target, old, none);  // fails if there is none, which is fine
     fs::rename(fresh, target, error);
     if (error) hash = SystemError(error.value(), "cannot rename " + fresh.string());
   }

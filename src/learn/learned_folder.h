@@ -1,6 +1,6 @@
 // The folder of a learned adapter: adapter_config.json and adapter_model.safetensors as PEFT reads
-// them, and graft.json, which says where the adapter comes from. What has virtual tokens is a
-// bundle: such folders lora and prompt, of which one may be missing. One thread.
+// them, and graft.json, which says where the adapter comes from. An adapter with virtual tokens is
+// a bundle: it has such folders called lora and prompt, of which one may be missing. One thread.
 #pragma once
 
 #include <string>
@@ -21,17 +21,16 @@ struct LearnedAdapter {
   TrainedPrompt* prompt = nullptr;
 };
 
-// Writes the folder `path`, in place of what is there, once all of it is written. The numbers are
-// in `dtype`, keys and values in that of the pages, which the kernels of training computed with:
-// what is served is what was trained. graft.json has, before the fields of `provenance`, its format
-// and the content's hash, which is the one that a server knows the adapter by. Returns that hash.
+// Writes the folder `path`, and replaces what is there once all of it is written. The numbers are
+// in `dtype`, and keys and values in the pages' dtype. The kernels of training computed with these,
+// so what is served is what was trained. graft.json begins with its format and the content's hash,
+// by which a server knows the adapter; the fields of `provenance` follow. Returns that hash.
 Result<std::string> WriteLearnedFolder(const std::string& path, const ModelConfig& config,
                                        const LearnedAdapter& adapter, DType dtype,
                                        const std::string& base_model,
                                        const OrderedJson& provenance);
 
-// Adds a field to the scores in the graft.json of such a folder. What an adapter is known by does
-// not depend on them.
+// Adds a field to the scores in the folder's graft.json, which an adapter's hash does not cover.
 Status AddToScores(const std::string& path, const std::string& field, const OrderedJson& value);
 
 }  // namespace graft

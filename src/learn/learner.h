@@ -1,5 +1,6 @@
-// Learner: what an adapter is trained on to know a document, and at which rates. One file each, but
-// those that distill's texts teach; all train alike (training_run.h). One thread at a time.
+// Learner: what an adapter is trained on to know a document, and at which rates. Each has a file of
+// its own, but those that distill's texts teach share study_learner.cc. All train alike
+// (training_run.h). One thread at a time.
 #pragma once
 
 #include <cmath>
@@ -15,14 +16,14 @@
 
 namespace graft {
 
-// Learners' rates differ by a factor of fifty: each has its own.
+// Each learner has its own, since their best rates differ by a factor of fifty.
 struct LearnerRates {
   double learning_rate = 1e-3;         // of LoRA
   double prompt_learning_rate = 1e-2;  // of virtual tokens
-  double warmup_share = 0.06;          // of the steps: the rate rises, and falls to 0 in the others
+  double warmup_share = 0.06;          // share of steps with a rising rate; then it falls to 0
   int32_t passes = 16;                 // over the examples
   int32_t batch = 8;                   // examples of a step
-  float norm_max = 1.0f;               // of the gradients
+  float norm_max = 1.0f;               // bound on the gradients' norm
   float weight_decay = 0.0f;
   bool keeps_best = false;  // by the loss on what is held out; else the last step's numbers
 
@@ -30,7 +31,7 @@ struct LearnerRates {
     const int64_t visits = static_cast<int64_t>(num_examples) * passes;
     return static_cast<int32_t>((visits + batch - 1) / batch);
   }
-  // Of a step of so many: this rate at its height.
+  // What step `step` of num_steps has if the rate rises to `rate`.
   UpdateSettings SettingsAt(double rate, int32_t step, int32_t num_steps) const {
     const auto warmup = static_cast<int32_t>(std::ceil(warmup_share * num_steps));
     const double share = step < warmup
@@ -43,40 +44,41 @@ struct LearnerRates {
 };
 
 struct LearnerInput {
-  std::vector<int32_t> start;   // what the model's texts begin with: BOS mostly, or nothing
+  std::vector<int32_t> start;   // the model's texts begin with it: mostly BOS, or nothing
   std::vector<int32_t> tokens;  // the document
   int32_t window_tokens = 128;  // of the document in one example, at most
   double held_out_share = 0.05;
   uint64_t seed = 0;
 };
 
-// A question as a model is asked it, and what the base answers with the document before it.
+// A question as a model is asked it, and the base's answer with the document in front.
 struct AskedQuestion {
   std::vector<int32_t> prompt;
-  std::vector<int32_t> answer;  // with what ends it
+  std::vector<int32_t> answer;  // with the token that ends it
 };
 
 struct LearnerData {
   std::vector<TrainingExample> training;  // not empty
   std::vector<TrainingExample> held_out;  // may be empty: the document is short
   std::vector<AskedQuestion> asked;       // the questions among held_out
-  // About nothing of it: learned, and in no score. So many of a pass, in turns.
+  // Examples that have nothing to do with the document. They are learned, but are in no score. A
+  // pass has kept_of_pass of them, in turns.
   std::vector<TrainingExample> kept;
   int32_t kept_of_pass = 0;
-  std::vector<int32_t> text;  // of the document; where virtual tokens begin
+  std::vector<int32_t> text;  // of the document, where virtual tokens begin
 };
 
-// Of examples, before there are any: what they take, and the tokens that a pass goes over.
+// The memory that examples will take, and the tokens of a pass, before there are any examples.
 struct LearnerDataSize {
   int64_t examples = 0;
   int64_t bytes = 0;
   int64_t tokens = 0;
 
-  // So many examples, in each of which so many tokens stand before the rows that are looked at.
+  // Adds `count` examples of `prompt_tokens` tokens and, behind them, `rows` rows to look at.
   void Add(int64_t count, int64_t prompt_tokens, int64_t rows, int32_t num_choices);
 };
 
-// What a learner's adapters have, unless another size is asked for.
+// The sizes of a learner's adapters, unless others are asked for.
 struct LearnerParts {
   int32_t rank = 16;           // of LoRA; 0: none
   int32_t virtual_tokens = 0;  // 0: it trains none
@@ -89,44 +91,42 @@ class Learner {
   virtual std::string_view name() const = 0;
   virtual LearnerRates rates() const = 0;
   virtual LearnerParts parts() const { return {}; }
-  // Tokens of an example at most, for documents in windows of this many.
+  // The most tokens of an example, for documents in windows of this many.
   virtual int32_t ExampleTokensMax(int32_t window_tokens) const = 0;
-  // Whether it has texts written, whose prompts and answers take this many tokens at most.
+  // Whether it has texts written. TeacherTokensMax bounds their prompts with their answers.
   virtual bool writes() const { return false; }
   virtual int32_t TeacherTokensMax(int32_t /*window_tokens*/) const { return 0; }
-  // What Prepare makes of the input at most, what it has written for it with so many choices a
-  // token included.
+  // Bounds what Prepare makes of the input, with texts that have num_choices choices a token.
   virtual LearnerDataSize DataMax(const LearnerInput& input, int32_t num_choices) const = 0;
-  // The same for the same input. `writer`: not null for one that writes().
+  // Returns the same for the same input. `writer` must not be null if writes().
   virtual Result<LearnerData> Prepare(const LearnerInput& input, TextWriter* writer) = 0;
 };
 
-// The control of all others: the document's own text, every token from those before it.
-// `start_tokens`: of LearnerInput::start.
+// The learner that all others are compared with. It learns every token of the document from those
+// before it. `start_tokens`: the size of LearnerInput::start.
 std::unique_ptr<Learner> MakeNextTokenLearner(int32_t start_tokens = 1);
 
-// What the base is told about a window, and what the adapter reads instead of all that.
+// What the base reads about a window, and what the adapter reads in place of it.
 struct DistillPrompt {
   std::vector<int32_t> before;  // the window
   std::vector<int32_t> behind;
   std::vector<int32_t> student;
 };
 
-// Questions as users will ask them. Whoever has the words makes one (tuning/teacher_prompts.h).
+// Questions as users will ask them. Code that knows the words makes one (tuning/teacher_prompts.h).
 class QuestionForm {
  public:
   virtual ~QuestionForm() = default;
-  // What the base is told so that it writes questions. No adapter is taught such a text.
+  // What the base reads so that it writes questions. No adapter is taught such a text.
   virtual const DistillPrompt& writes() const = 0;
-  // Questions that such a text has, about.
+  // About how many questions such a text has.
   virtual int32_t questions_a_text() const = 0;
-  // The questions of a text that the base wrote, each as it will be asked: the teacher is asked it
-  // with the window before it.
+  // The questions in a text of the base, as users will ask them. The teacher has the window, too.
   virtual Result<std::vector<DistillPrompt>> QuestionsIn(std::span<const int32_t> text) const = 0;
-  // Tokens that a question adds, at most, to the window and to the answer; longer ones are left.
+  // The most tokens that a question adds to the window and to the answer. Longer ones are left out.
   virtual int32_t prompt_tokens_max() const = 0;
   virtual int32_t answer_tokens_max() const = 0;
-  // Of what the base said: the answer, with what ends it.
+  // How many of the tokens that the base said are the answer, with the token that ends it.
   virtual size_t AnswerTokens(std::span<const int32_t> said) const = 0;
 };
 
@@ -137,58 +137,56 @@ struct DistillSettings {
   int32_t output_tokens = 128;
   std::shared_ptr<const QuestionForm>
       form;               // shared by copies of these settings; null: no questions
-  int32_t questions = 0;  // of a whole window, about; a shorter one has fewer
-  // Texts that hold the adapter to the base where nobody asks about the document, so many of each
-  // pass. They are pieces of the given texts, if there are any; else the base writes them behind
-  // each of these starts in turn, none of which is empty. Other passes have others, while there
-  // are any.
+  int32_t questions = 0;  // about as many for a whole window; a shorter one has fewer
+  // Texts that hold the adapter to the base on other subjects, so many in each pass. They are
+  // pieces of the given texts, if there are any. Else the base writes them behind each of these
+  // starts in turn, none of which is empty. Passes have different ones as long as there are any.
   int32_t kept = 0;
   int32_t kept_passes = 1;
   float kept_weight = 1.0f;  // TrainingExample::weight
   std::vector<std::vector<int32_t>> kept_starts;
   std::vector<std::vector<int32_t>> kept_texts;
 };
-// The base with the document in its context teaches the adapter without it.
+// The base has the document in its context and teaches the adapter, which has not.
 std::unique_ptr<Learner> MakeDistillLearner(DistillSettings settings);
 
-// Virtual tokens of the document alone, which begin as tokens spread over it and are taught as an
-// adapter of distill is; with LoRA where a rank is asked for (a cheap form of the memory tokens of
-// "Dynamic LoRA serving system for offline context learning", Cao and Tan).
+// Virtual tokens of one document. They begin as tokens spread over it and are taught like distill's
+// adapter, with LoRA if a rank is asked for. It is a cheap form of the memory tokens of "Dynamic
+// LoRA serving system for offline context learning" (Cao and Tan).
 std::unique_ptr<Learner> MakeMemoryLearner(DistillSettings settings);
 
-// Cartridges (Eyuboglu et al. 2025): keys and values of every layer, which begin as the base's own
-// of the document's first tokens and are taught likewise.
+// Cartridges (Eyuboglu et al. 2025): keys and values of every layer. They begin as the base's own
+// of the document's first tokens, and are taught like distill's adapter.
 std::unique_ptr<Learner> MakePrefixLearner(DistillSettings settings);
 
-// That paper's own form of memory: an encoder that makes virtual tokens of any document, and a
-// decoder's LoRA behind them, taught over many documents (encoder_run.h).
+// That paper's own form of memory: an encoder makes virtual tokens of any document, and a decoder's
+// LoRA reads them. Both are taught over many documents (encoder_run.h).
 std::unique_ptr<Learner> MakeEncoderLearner(DistillSettings settings);
 
-// A question, in the form that it will be asked in, and its answer.
+// A question as it will be asked, and its answer.
 struct TaskQuestion {
   std::vector<int32_t> prompt;  // not empty
-  std::vector<int32_t> answer;  // likewise
+  std::vector<int32_t> answer;  // not empty
   int32_t document = -1;        // the frozen adapter in the trainer's table; -1: none
 };
-// DCD's shared extractor: one LoRA, taught beside the frozen adapters of many documents.
+// DCD's shared extractor: one LoRA that is taught beside the frozen adapters of many documents.
 std::unique_ptr<Learner> MakeTaskLearner(std::vector<TaskQuestion> questions);
 
-// Whether the i-th of n is held out, where so many are, spread over all; never the first one.
+// Whether the i-th of n is held out, if num_held_out are, spread over all. The first never is.
 inline bool IsHeldOut(size_t i, size_t num_held_out, size_t n) {
   return (i + 1) * num_held_out / n > i * num_held_out / n;
 }
 
-// A window of a document: tokens [begin, end), of which those from `fresh` on are in no window
-// before.
+// A window of a document: tokens [begin, end). Those from `fresh` on are in no window before it.
 struct DocumentWindow {
   int64_t begin = 0;
   int64_t fresh = 0;
   int64_t end = 0;
 };
 
-// Windows of up to `window_tokens` that overlap by a tenth of that, so that all but the first
-// tokens have something before them. All have as many fresh tokens, but for one: no few of them
-// weigh as much as a whole window.
+// Windows of up to `window_tokens`. They overlap by a tenth of that, so that all but the first
+// tokens have something before them. All have as many fresh tokens, give or take one, so that no
+// few tokens weigh as much as a whole window.
 std::vector<DocumentWindow> WindowsOf(int64_t num_tokens, int32_t window_tokens);
 
 }  // namespace graft

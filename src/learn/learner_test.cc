@@ -58,7 +58,7 @@ TEST(NextTokenTest, AShortDocumentIsLearnedWhole) {
   const LearnerData data = *learner->Prepare(InputOf(60, 20), nullptr);
   EXPECT_TRUE(data.held_out.empty());
   LearnerInput bare = InputOf(60, 20);
-  bare.start.clear();  // nobody says its first token then
+  bare.start.clear();  // no row says the first token then
   EXPECT_EQ(learner->Prepare(bare, nullptr)->training[0].ids[0], 1);
   const Status status = learner->Prepare(InputOf(7, 20), nullptr).status();
   EXPECT_EQ(status.code(), StatusCode::kInvalidArgument);

@@ -1,6 +1,5 @@
-// The learner next-token: cross entropy on the document's own text. It learns the wording well and
-// is known to answer questions worse than distillation does; every other learner is compared with
-// it.
+// The learner next-token: cross entropy on the document's own text. It learns the wording well but
+// answers questions worse than distillation does. All other learners are compared with it.
 #include <algorithm>
 #include <string>
 
@@ -10,7 +9,7 @@
 namespace graft {
 namespace {
 
-constexpr int64_t kTokensMin = 8;        // of a document, to learn anything of it
+constexpr int64_t kTokensMin = 8;        // a shorter document teaches nothing
 constexpr size_t kWindowsToHoldOut = 8;  // a shorter document is learned whole
 
 TrainingExample WindowExample(const LearnerInput& input, const DocumentWindow& window) {
@@ -24,7 +23,7 @@ TrainingExample WindowExample(const LearnerInput& input, const DocumentWindow& w
   example.tokens.insert(example.tokens.end(), input.tokens.begin() + window.begin,
                         input.tokens.begin() + window.end);
   const auto start = static_cast<int64_t>(input.start.size());
-  // The row before a token says it.
+  // The row before a token learns to say it.
   for (int64_t at = window.fresh; at < window.end; ++at) {
     const int64_t row = start + at - window.begin - 1;
     if (row < 0) continue;

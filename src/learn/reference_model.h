@@ -62,7 +62,7 @@ class ReferenceModel {
     return rows;
   }
 
-  // As Trainer has it. The example's rows count from `before`.
+  // The loss as Trainer computes it. The example's rows count from `before`.
   double Loss(const Rows& normed, const TrainingExample& example, int32_t before) const {
     double sum = 0.0;
     const auto k = static_cast<size_t>(example.num_choices);
@@ -194,11 +194,11 @@ class ReferenceModel {
 
   const ModelConfig config_;
   const SafetensorsFile file_;
-  mutable std::map<std::string, Row> weights_;  // those that were needed so far
+  mutable std::map<std::string, Row> weights_;  // those needed so far
 };
 
-// The largest difference of a gradient from central differences of `loss`, which depends on
-// `numbers`, by the largest of these. Every `stride`th number is moved.
+// The largest difference of a gradient from central differences of `loss`, divided by the largest
+// of these. `loss` depends on `numbers`, of which every `stride`th is moved.
 inline double WorstDifference(std::span<const float> gradient, std::vector<double>& numbers,
                               size_t stride, const std::function<double()>& loss) {
   double largest = 0.0, error = 0.0;

@@ -24,8 +24,8 @@ struct StudyKind {
   std::string_view name;
   LearnerRates rates;
   LearnerParts parts;
-  // Virtual tokens begin with a text as the base's texts begin: all rows rest on their first token.
-  // Else from the document's own tokens.
+  // Virtual tokens begin with the text that the base's texts begin with, because all rows attend to
+  // the first token. Else they begin with the document's own tokens.
   bool has_start = false;
   bool takes_windows = false;  // a window is reconstructed whole
 };
@@ -43,7 +43,7 @@ constexpr StudyKind kPrefix = {
     .rates = kMemory.rates,
     .parts = {.rank = 0, .virtual_tokens = 128, .kind = VirtualTokenKind::kKeysValues},
     .has_start = true};
-// LoRA of the encoder and of the decoder; virtual tokens of each window.
+// The rank of the encoder's and of the decoder's LoRA, and the virtual tokens of each window.
 constexpr StudyKind kEncoder = {
     .name = "encoder",
     .rates = {.learning_rate = 2e-4, .prompt_learning_rate = 1e-3, .passes = 8, .batch = 4},

@@ -1,6 +1,6 @@
 // The learner task: DCD's shared extractor (arXiv 2503.08727). One LoRA learns to answer questions
-// beside the frozen adapters of many documents; it learns what to do with what they know, not what
-// they know, so it goes with adapters of documents that it never met.
+// beside the frozen adapters of many documents. It learns what to do with what they know, not what
+// they know, so it works beside adapters of documents that it never met.
 #include <algorithm>
 #include <string>
 #include <utility>
@@ -51,8 +51,8 @@ class TaskLearner : public Learner {
     return size;
   }
 
-  // Whole documents are held out, those of all questions about them: what is looked at is whether
-  // it goes with a document that it was not taught on.
+  // Whole documents are held out, with all questions about them. The score thus tells whether the
+  // LoRA works with a document that it was not taught on.
   Result<LearnerData> Prepare(const LearnerInput& input, TextWriter* /*writer*/) override {
     int32_t num_documents = 0;
     for (const TaskQuestion& question : questions_) {

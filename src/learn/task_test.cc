@@ -11,7 +11,7 @@ namespace task_test {
 using testing::LearnModel;
 using testing::SourcePath;
 
-// Of each document, two questions that end in the same two tokens whatever the document.
+// Two questions about each document. All end in the same two tokens, whatever the document.
 std::vector<TaskQuestion> QuestionsAbout(int32_t num_documents, int32_t first_document) {
   std::vector<TaskQuestion> questions;
   Random random(3);
@@ -44,7 +44,7 @@ TEST(TaskTest, WholeDocumentsAreHeldOut) {
   EXPECT_FALSE(MakeTaskLearner({{.prompt = {1}}})->Prepare(input, nullptr).ok());
 }
 
-// Beside documents that have LoRA, keys and values, or embeddings; none of which move.
+// The documents have LoRA, keys and values, or embeddings. None of them moves.
 TEST(TaskTest, LearnsBesideFrozenDocuments) {
   LearnModel model(SourcePath("tests/goldens/llama"), DType::kF32);
   Trainer trainer(model.config, model.weights,

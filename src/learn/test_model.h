@@ -44,7 +44,7 @@ inline std::vector<const TrainingExample*> PointersTo(std::span<const TrainingEx
   return pointers;
 }
 
-// The head's logits of these rows of a batch, by what the device makes of it: [rows, vocab].
+// The head's logits of these rows, from the states that the device makes: [rows, vocab].
 inline std::vector<float> LogitsOf(LearnModel& model, TrainingDevice& device,
                                    const TrainingBatch& batch, std::span<const int32_t> rows) {
   const auto hidden = static_cast<size_t>(model.config.hidden_size);
@@ -76,7 +76,7 @@ std::vector<T> GoldenValues(const SafetensorsFile& file, const std::string& name
   return values;
 }
 
-// Rows of labels as HF shifts them: row i is to say labels[i + 1], -100 is not looked at.
+// Examples of labels as HF shifts them: row i learns to say labels[i + 1], and -100 is ignored.
 inline std::vector<TrainingExample> GoldenExamples(const SafetensorsFile& golden, int64_t columns) {
   const auto tokens = GoldenValues<int32_t>(golden, "input_ids");
   const auto labels = GoldenValues<int32_t>(golden, "labels");
@@ -135,7 +135,7 @@ inline double WorstError(const ModelConfig& config, TrainedLora& lora, std::span
   return worst;
 }
 
-// Folders of tests/goldens/gradients.
+// The folders of tests/goldens/gradients.
 inline constexpr const char* kFamiliesWithGradients[] = {"qwen2",         "qwen2-yarn",
                                                          "qwen3",         "mistral-window",
                                                          "gemma",         "gemma2",

@@ -1,6 +1,6 @@
-// TextWriter: the base model as a teacher, which writes texts and says what else it might have
-// written. The engine is one (tuning/engine_writer.h): it shares the prompts' beginnings, and what
-// it says costs no pass of its own. One thread.
+// TextWriter: the base model as a teacher. It writes texts and says what else it might have
+// written. The engine is one (tuning/engine_writer.h): there texts share the beginnings of their
+// prompts, and the likeliest tokens cost no pass of their own. One thread.
 #pragma once
 
 #include <cstddef>
@@ -15,7 +15,7 @@ namespace graft {
 
 struct WriteOrder {
   std::vector<int32_t> prompt;
-  // What is read behind the prompt; empty: it is written, up to tokens_max of it.
+  // A text that is read behind the prompt. Empty: a text of up to tokens_max tokens is written.
   std::vector<int32_t> given;
   int32_t tokens_max = 0;
   uint64_t seed = 0;
@@ -23,26 +23,26 @@ struct WriteOrder {
   float top_p = 0.8f;
 };
 
-// What was written or read, and for each of its tokens the likeliest ones in its place.
+// What was written or read, with the likeliest tokens in each token's place.
 struct TaughtText {
   std::vector<int32_t> tokens;
   std::vector<int32_t> ids;          // [tokens, num_choices]
-  std::vector<float> probabilities;  // likewise; the rest is not shared out
+  std::vector<float> probabilities;  // [tokens, num_choices]; their sum may be less than 1
 };
 
-// Of a token, at most.
+// The largest num_choices.
 inline constexpr int32_t kTextChoicesMax = 20;
 
 class TextWriter {
  public:
   virtual ~TextWriter() = default;
-  // What the orders of the next Write are, for people who watch: "questions".
+  // Says what the next Write's orders are, for people who watch: "questions".
   virtual void Announce(std::string_view /*what*/) {}
-  // In the orders' order.
+  // Returns texts in the orders' order.
   virtual Result<std::vector<TaughtText>> Write(std::span<const WriteOrder> orders) = 0;
-  // Of all texts.
+  // How many likeliest tokens each token of a text has.
   virtual int32_t num_choices() const = 0;
-  // How many are written side by side: whoever orders much fewer at a time leaves places empty.
+  // How many texts are written side by side. Much smaller orders leave places empty.
   virtual size_t orders_at_once() const { return 256; }
 };
 

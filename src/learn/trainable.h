@@ -16,11 +16,11 @@ namespace graft {
 Status CheckTrainable(const ModelConfig& config, const Device& device);
 // kUnimplemented names what of the model in this dtype a GPU does not train.
 Status CheckTrainableOnGpu(const ModelConfig& config, DType dtype, const Device& device);
-// How many tokens a text may have of which training makes a gradient: those of the model's context
-// in which queries are not scaled (RopeConfig::query_beta), since backwards do not know of that.
+// The most tokens of a text that training makes a gradient of. Beyond them the model scales queries
+// (RopeConfig::query_beta), which no backward knows of.
 int32_t TrainableContext(const ModelConfig& config);
 
-// kUnimplemented where weights are, or may be, codes: a gradient goes back through numbers.
+// kUnimplemented if weights are, or may be, codes: a gradient goes back through numbers.
 Status CheckTrainableWeights(const ServedTypes& types);
 
 }  // namespace graft

@@ -60,7 +60,7 @@ void TrainedLora::Initialize(uint64_t seed) {
   Refresh();
 }
 
-// A projection's modules have one A, and their B's columns lie side by side.
+// A stored projection's modules have one A, and the columns of their B's lie side by side.
 Status TrainedLora::Read(const LoraWeights& weights) {
   CHECK(weights.dtype() == DType::kF32) << DTypeName(weights.dtype());
   if (std::ssize(weights.matrices()) != config_.num_lora_matrices()) {

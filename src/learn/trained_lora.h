@@ -1,6 +1,6 @@
-// TrainedLora: one adapter while it learns: LoRA of one rank on all projections of every layer, as
-// checkpoints of the model have these. Stacked ones (qkv_proj) have one A, as PEFT has it. One
-// thread at a time.
+// TrainedLora: one adapter's LoRA while it learns. It has one rank and is on all projections of
+// every layer as the model's checkpoints store them. A stacked projection (qkv_proj) has one A, as
+// in PEFT. One thread at a time.
 #pragma once
 
 #include <cstdint>
@@ -18,21 +18,20 @@ class TrainedLora : public TrainedNumbers {
  public:
   TrainedLora(const ModelConfig& config, int32_t rank, float scale, DType dtype);
 
-  // What one takes in all.
+  // The memory that one takes.
   static TrainedSize SizeOf(const ModelConfig& config, int32_t rank, DType dtype);
   static int64_t BytesFor(const ModelConfig& config, int32_t rank, DType dtype) {
     return SizeOf(config, rank, dtype).bytes();
   }
 
-  // As PEFT begins: A uniform in +-1 / sqrt(in), B zero. Drawn from (seed, element).
+  // Begins as PEFT does: A uniform in +-1 / sqrt(in), B zero, drawn from (seed, element).
   void Initialize(uint64_t seed);
-  // The numbers of an adapter that was loaded in fp32. kInvalidArgument where it has other modules,
-  // ranks or scales.
+  // Takes numbers that were loaded in fp32. kInvalidArgument for other modules, ranks or scales.
   Status Read(const LoraWeights& weights);
 
   int32_t rank() const { return rank_; }
   float scale() const { return scale_; }
-  // Whose targets are the projections that it is on: ShapeAsStored.
+  // Its targets are the projections as stored (ShapeAsStored).
   const ModelShape& shape() const { return shape_; }
 
   // Where a target's matrix lies in parameters(): A [rank, in], or B transposed [rank, out].

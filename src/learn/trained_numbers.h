@@ -1,6 +1,6 @@
-// TrainedNumbers: an adapter's LoRA or its virtual tokens while they learn. The masters, their
-// gradients and moments are fp32; what kernels compute with is a copy in the served dtype, rounded
-// as a loader rounds a file, so that training computes what serving will. In the host's memory; a
+// TrainedNumbers: an adapter's LoRA or virtual tokens while they learn. The masters, their
+// gradients and moments are fp32. Kernels compute with a copy in the served dtype, rounded as a
+// loader rounds a file, so that training computes what serving will. All is in the host's memory; a
 // GPU that trains has its own (DeviceMasters). One thread at a time.
 #pragma once
 
@@ -14,7 +14,7 @@
 
 namespace graft {
 
-// What such numbers are in all.
+// How many numbers there are, and the memory that they take.
 struct TrainedSize {
   int64_t parameters = 0;
   int64_t rows = 0;  // of the copy
@@ -40,20 +40,20 @@ class TrainedNumbers {
   std::span<float> first_moments() { return first_moments_; }
   std::span<float> second_moments() { return second_moments_; }
 
-  // Rounds the masters to the copy. After every change of parameters(), of which version() counts
-  // those that were told here: what another device has of them is out of date.
+  // Rounds the masters to the copy. Call it after every change of parameters(). version() counts
+  // the calls and so tells another device when its numbers are out of date.
   virtual void Refresh();
   int64_t version() const { return version_; }
 
   DType dtype() const { return dtype_; }  // of the copy
-  // Rows of the copy and the masters that they are rounded from; pointers to them alone.
+  // The rows of the copy, with the masters that they are rounded from or as pointers alone.
   std::span<const RoundedRow> rows() const { return rows_; }
   const void* const* row_pointers() const { return row_pointers_.data(); }
   const Buffer& copy() const { return copy_; }
 
  protected:
   TrainedNumbers(const TrainedSize& size, DType dtype);
-  // The copy's next row: so many masters from `begin` on.
+  // Adds the copy's next row: n masters from `begin` on.
   void AddRow(int64_t begin, int64_t n);
 
  private:

@@ -39,7 +39,7 @@ int64_t TrainedPrompt::BytesFor(const ModelConfig& config, VirtualTokenKind kind
   return size.bytes() + (IsEmbedding(kind) ? 0 : size.parameters * int64_t{sizeof(float)});
 }
 
-// Rows of the copy: [layers][num_tokens].
+// The rows of the copy are [layers][num_tokens].
 TrainedPrompt::TrainedPrompt(const ModelConfig& config, VirtualTokenKind kind, int32_t num_tokens,
                              DType dtype, const Device& device)
     : TrainedNumbers(SizeOf(config, kind, num_tokens, dtype, device),

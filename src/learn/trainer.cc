@@ -91,7 +91,7 @@ std::vector<TrainingLoss> Trainer::EvaluateWithout(
   return Run(examples, false, false);
 }
 
-// The document's virtual tokens stand in front where the adapter that learns has none.
+// The document's virtual tokens stand in front if the adapter that learns has none.
 TrainingSequence Trainer::SequenceOf(const TrainingExample& example, int32_t adapter) const {
   const auto has_lora = [&](int32_t index) {
     return index >= 0 && adapters_[static_cast<size_t>(index)].lora != nullptr;
@@ -134,7 +134,7 @@ std::vector<TrainingLoss> Trainer::Run(std::span<const TrainingExample* const> e
 }
 
 size_t Trainer::GroupOf(std::span<const TrainingExample* const> sorted, bool with_adapters) const {
-  size_t count = 0;  // with all of the adapters
+  size_t count = 0;  // examples of whole adapters so far
   int64_t rows = 0;
   for (size_t i = 0; i < sorted.size(); ++i) {
     rows += SequenceOf(*sorted[i], with_adapters ? sorted[i]->adapter : -1).num_rows();

@@ -1,7 +1,6 @@
-// Trainer: a table of adapters that learn side by side on one base, each LoRA, virtual tokens, or
-// both. A step mixes examples of any of them; what an adapter learns is the same bits as by itself,
-// whatever the others are. A TrainingDevice computes: the CPU, or, what of it a GPU covers, that.
-// One thread at a time.
+// Trainer: a table of adapters that learn side by side on one base. Each has LoRA, virtual tokens,
+// or both. A step mixes examples of any of them. An adapter learns the same bits as by itself. A
+// TrainingDevice computes, on the CPU or on a GPU. One thread at a time.
 #pragma once
 
 #include <cstdint>
@@ -16,29 +15,29 @@
 
 namespace graft {
 
-// A sequence and what its adapter is to say of it.
+// A sequence and what its adapter learns to say of it.
 struct TrainingExample {
   std::vector<int32_t> tokens;
-  int32_t adapter = 0;    // that learns by it
-  int32_t document = -1;  // one that is there as well and learns nothing; -1: none
-  // Whose virtual tokens stand in front, and get gradients unless they are frozen; -1: those of
-  // `adapter` or of `document`, where one has any.
+  int32_t adapter = 0;    // the one that learns by it
+  int32_t document = -1;  // a frozen adapter that is applied as well; -1: none
+  // The adapter of the virtual tokens in front, which get gradients unless it is frozen. -1: those
+  // of `adapter` or of `document`, if one has any.
   int32_t prompt = -1;
-  int32_t mark = -1;  // whose virtual embeddings stand between those and the tokens; -1: nobody's
-  // Rows that are looked at, ascending, and for each what comes next: `num_choices` tokens and
-  // their probabilities, as TokenLoss takes them. Rows below 0 are those of virtual embeddings in
-  // front of the tokens, of which the last is -1.
+  int32_t mark = -1;  // the adapter of virtual embeddings between those and the tokens; -1: none
+  // Rows that are looked at, ascending. For each there are `num_choices` next tokens and their
+  // probabilities, as TokenLoss takes them. Rows below 0 are virtual embeddings in front of the
+  // tokens; the last of them is -1.
   std::vector<int32_t> rows;
   int32_t num_choices = 1;
   std::vector<int32_t> ids;
   std::vector<float> probabilities;
-  // What its rows count beside others in the tokens' gradients; losses are told without it.
+  // The weight of its rows in the gradients. Losses are told without it.
   float weight = 1.0f;
-  int32_t window = -1;            // of the document, which it is about; -1: of no one alone
-  int32_t num_prompt_tokens = 0;  // of `tokens`, before what a teacher says behind them
+  int32_t window = -1;            // of the document that it is about; -1: of no single one
+  int32_t num_prompt_tokens = 0;  // of `tokens`, before a teacher's text
 };
 
-// What an adapter of the table has.
+// The size of an adapter of the table.
 struct TrainedShape {
   int32_t rank = 0;  // of its LoRA; 0: none
   float scale = 1.0f;
@@ -50,15 +49,15 @@ struct TrainedShape {
 // The example of next-token prediction: every token but the first.
 TrainingExample NextTokenExample(std::vector<int32_t> tokens, int32_t adapter);
 
-// A text that an encoder reads with its virtual tokens behind it, and the virtual tokens that their
-// final hidden states become: those of an adapter of the table, from `first` on.
+// A text that an encoder reads with its virtual tokens behind it. The final states of these become
+// virtual tokens of the adapter `memory`, from its token `first` on.
 struct EncodedText {
   std::span<const int32_t> tokens;
   int32_t memory = 0;
   int32_t first = 0;
 };
 
-// Of a text's states: the last one, or their mean.
+// What a text's states become: the last one, or their mean.
 enum class StatePooling : uint8_t { kLast, kMean };
 
 // Means over an adapter's rows of one step.
@@ -73,56 +72,54 @@ class Trainer {
   Trainer(const ModelConfig& config, const ModelWeights& weights, const TrainingLimits& limits,
           Stream& stream, std::function<void()> pause = {}, DeviceTurns* turns = nullptr);
 
-  // Returns its number, from 0 on.
+  // Returns the new adapter's number. Numbers count from 0.
   int32_t Add(const TrainedShape& shape);
   int32_t Add(int32_t rank, float scale) { return Add({.rank = rank, .scale = scale}); }
   TrainedLora& adapter(int32_t index) { return *lora(index); }
-  // Null where the adapter has none. With the numbers of the last step; who changes them calls its
-  // Refresh.
+  // Null if the adapter has none. They have the last step's numbers. Refresh must follow a change.
   TrainedLora* lora(int32_t index);
   TrainedPrompt* prompt(int32_t index);
-  // Where training of virtual tokens begins: embeddings are those of tokens spread over the text,
-  // keys and values the base's own of its first tokens. The text has as many tokens at least.
+  // Sets virtual tokens to what training begins with: embeddings of tokens spread over the text, or
+  // the base's keys and values of its first tokens. The text must have at least as many tokens.
   void BeginPrompt(int32_t index, std::span<const int32_t> text);
 
-  // The losses of all adapters, and the gradients of those that the examples name, anew. All
-  // examples have one num_choices. What has more rows or sequences than the limits is computed in
-  // groups of whole adapters, to the same bits; one adapter's examples are within the limits.
+  // Returns the losses of all adapters, and makes anew the gradients of those that examples name.
+  // All have the same num_choices. Examples beyond the limits are computed in groups of whole
+  // adapters, to the same bits. One adapter's examples must be within the limits.
   std::vector<TrainingLoss> Accumulate(std::span<const TrainingExample* const> examples);
   // The losses alone.
   std::vector<TrainingLoss> Evaluate(std::span<const TrainingExample* const> examples);
-  // Likewise, of the base and the examples' documents without what learns.
+  // The losses of the base with the examples' documents, without the adapters that learn.
   std::vector<TrainingLoss> EvaluateWithout(std::span<const TrainingExample* const> examples);
 
-  // Memories by an encoder, an adapter with embeddings: what it makes of the texts, and, after an
-  // Accumulate of examples behind these memories, its gradients anew. The forward is computed again
-  // for them. A text and the encoder's virtual tokens have at most rows_max rows.
+  // Makes memories of texts by an encoder, an adapter with embeddings. BackwardEncoder, after an
+  // Accumulate of examples behind these memories, makes the encoder's gradients anew; it computes
+  // the forward again. A text and the encoder's virtual tokens have at most rows_max rows.
   void Encode(int32_t encoder, std::span<const EncodedText> texts);
   void BackwardEncoder(int32_t encoder, std::span<const EncodedText> texts);
 
-  // The same by a linear map of vectors. Rows of one memory follow each other.
+  // The same by a linear map of vectors. A memory's rows must follow each other.
   void Map(int32_t map, std::span<const MappedRows> rows);
   void BackwardMap(int32_t map, std::span<const MappedRows> rows);
-  // The base's final states of each text, pooled, to the length 1, as /v1/embeddings has them:
+  // The base's final states of each text, pooled and scaled to length 1 as for /v1/embeddings:
   // [texts, hidden]. A text has at most rows_max tokens.
   std::vector<float> Embed(std::span<const std::span<const int32_t>> texts, StatePooling pooling);
 
-  // One step of AdamW for each of these adapters, by the gradients of the last Accumulate. LoRA and
-  // virtual tokens have rates and norms of their own.
+  // Makes one step of AdamW for each of these adapters, by the gradients of the last Accumulate.
+  // LoRA and virtual tokens have separate rates and norms.
   struct Update {
     int32_t adapter = 0;
     UpdateSettings settings;
     UpdateSettings prompt_settings = {};
   };
   void Apply(std::span<const Update> updates);
-  // How many steps the adapter has made: AdamW's corrections follow that. To go on from a
-  // checkpoint.
+  // Sets how many steps the adapter has made before a checkpoint, for AdamW's corrections.
   void set_num_updates(int32_t index, int32_t num_updates) {
     adapters_[static_cast<size_t>(index)].num_updates = num_updates;
   }
 
-  // The numbers of an adapter's best step so far, beside its own: it keeps those that it has now,
-  // and takes them back. For a checkpoint they are LoRA's and then the virtual tokens'.
+  // KeepBest keeps a copy of the adapter's numbers; TakeBest makes the copy its numbers again.
+  // best() returns LoRA's numbers and then the virtual tokens', for a checkpoint.
   void KeepBest(int32_t index);
   bool has_best(int32_t index) const;
   void TakeBest(int32_t index);
@@ -139,10 +136,10 @@ class Trainer {
     std::unique_ptr<TrainedPrompt> prompt;
     bool is_frozen = false;
     int32_t num_updates = 0;
-    std::vector<float> best;  // empty: none, or the device has it
+    std::vector<float> best;  // empty if there is none, or if the device has it
     bool device_has_best = false;
   };
-  // One looked-at row of the batch.
+  // A row of the batch that is looked at.
   struct Target {
     const TrainingExample* example;
     int32_t index;  // into example->rows
@@ -157,7 +154,7 @@ class Trainer {
   TrainingSequence SequenceOf(const TrainingExample& example, int32_t adapter) const;
   std::vector<TrainingLoss> Run(std::span<const TrainingExample* const> examples, bool backward,
                                 bool with_adapters);
-  // How many of the first examples, sorted by adapter, are within the limits.
+  // How many of the first examples, sorted by adapter, fit the limits together.
   size_t GroupOf(std::span<const TrainingExample* const> sorted, bool with_adapters) const;
   void RunGroup(std::span<const TrainingExample* const> sorted, bool backward, bool with_adapters,
                 std::vector<TrainingLoss>& losses);

@@ -1,5 +1,5 @@
-// An encoder (ICAE; the memory tokens of Cao and Tan): its virtual tokens stand behind
-// a text, and their final hidden states become virtual tokens in front of a decoder's rows.
+// An encoder (ICAE; the memory tokens of Cao and Tan) has virtual tokens behind a text. Their final
+// hidden states become virtual tokens in front of a decoder's rows.
 #include "base/check.h"
 #include "learn/trainer.h"
 

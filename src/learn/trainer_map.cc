@@ -1,5 +1,5 @@
-// Memories by a frozen embedder and a linear map: the second kind of encoder of
-// offline context learning (Cao and Tan, section 3).
+// Memories by a frozen embedder and a linear map, the second kind of encoder of offline context
+// learning (Cao and Tan, section 3).
 #include <cmath>
 
 #include "learn/trainer.h"
@@ -7,7 +7,7 @@
 namespace graft {
 namespace {
 
-// The mean of `count` rows of n, to the length 1.
+// The mean of `count` rows of n, scaled to length 1.
 void PoolRows(const float* states, size_t count, size_t n, float* out) {
   std::vector<double> sums(n);
   for (size_t row = 0; row < count; ++row) {
@@ -28,7 +28,7 @@ std::vector<float> Trainer::Embed(std::span<const std::span<const int32_t>> text
   for (size_t begin = 0; begin < texts.size();) {
     std::vector<TrainingSequence> sequences;
     std::vector<int32_t> rows;
-    std::vector<size_t> counts;  // of a text's rows
+    std::vector<size_t> counts;  // rows of each text
     int32_t num_rows = 0;
     for (size_t i = begin; i < texts.size(); ++i) {
       const auto tokens = static_cast<int32_t>(texts[i].size());

@@ -46,7 +46,8 @@ struct Trained {
   double loss;
 };
 
-// Three updates of these adapters, together, of two ranks, steps and rates. Returns all adapters.
+// Makes three updates of these adapters together, with two ranks, steps and rates. Returns all
+// adapters.
 std::vector<Trained> TrainTogether(LearnModel& model, const std::vector<int32_t>& adapters,
                                    int64_t activation_bytes, int* num_kept = nullptr,
                                    int32_t rows_max = 256, int32_t sequences_max = 16,
@@ -63,7 +64,7 @@ std::vector<Trained> TrainTogether(LearnModel& model, const std::vector<int32_t>
   for (int32_t i = 0; i < 3; ++i) {
     trainer.adapter(trainer.Add(4 + i, 2.0f)).Initialize(static_cast<uint64_t>(i));
   }
-  // Mixed up, so that the trainer has to sort.
+  // The order is mixed, so that the trainer has to sort.
   for (size_t i = 0; i < 3; ++i) {
     for (const int32_t adapter : adapters) {
       examples.push_back(ExamplesOf(adapter)[i]);
@@ -97,7 +98,7 @@ class SlowDevice : public TurnMarks {
   int num_pieces = 0;
 };
 
-// Products take rows after rows, where all together would take longer than a piece may.
+// Products take the rows in parts if all together would take longer than a piece may.
 TEST(TrainerTest, InPartsTheBitsAreTheSame) {
   for (const DType dtype : {DType::kF32, DType::kBF16}) {
     LearnModel model(SourcePath("tests/goldens/llama"), dtype);
@@ -106,7 +107,7 @@ TEST(TrainerTest, InPartsTheBitsAreTheSame) {
     const ManualClock clock;
     DeviceTurns turns(0.3, device, clock);
     const std::vector<Trained> parts = TrainTogether(model, {0, 1, 2}, 0, nullptr, 256, 16, &turns);
-    // Two of each of a layer's products, forwards twice and o's and down's back.
+    // Each of a layer's products has two parts: forward twice, and backward for o and down.
     EXPECT_GT(device.num_pieces, 2 * 2 * model.config.num_layers * (2 * kLayerProducts + 2));
     for (size_t i = 0; i < 3; ++i) {
       EXPECT_EQ(parts[i].loss, whole[i].loss);
@@ -130,7 +131,7 @@ TEST(TrainerTest, AdaptersTogetherAreAdaptersAlone) {
   }
 }
 
-// A step that is larger than the limits: adapters have 48, 51 and 54 rows in three sequences each.
+// The step exceeds the limits: adapters have 48, 51 and 54 rows in three sequences each.
 TEST(TrainerTest, GroupsOfAdaptersChangeNothing) {
   LearnModel model(SourcePath("tests/goldens/llama"), DType::kBF16);
   const std::vector<Trained> at_once = TrainTogether(model, {0, 2, 1}, 0);
@@ -160,7 +161,7 @@ TEST(TrainerTest, ComputingAgainChangesNothing) {
   }
 }
 
-// Gradients of an example of weight 3 are three times its own; the losses do not show it.
+// An example of weight 3 has three times its gradients. The losses do not show the weight.
 TEST(TrainerTest, AnExamplesWeightIsThatOfItsGradients) {
   LearnModel model(SourcePath("tests/goldens/llama"), DType::kF32);
   Trainer trainer(model.config, model.weights,
@@ -250,7 +251,7 @@ TEST(TrainerTest, RefusesByName) {
 }
 
 TEST(TrainerTest, TakesWhatThisBinaryHas) {
-  // Beyond 8 tokens Ministral 3's queries are scaled.
+  // Ministral 3 scales its queries beyond 8 tokens.
   ModelConfig ministral = *LoadModelConfig(SourcePath("tests/goldens/ministral3"));
   EXPECT_TRUE(CheckTrainable(ministral, {}).ok());
   EXPECT_EQ(TrainableContext(ministral), 8);
@@ -269,7 +270,7 @@ TEST(TrainedLoraTest, RefusesAdaptersOfOtherShapes) {
   EXPECT_EQ(lora.Read(other).code(), StatusCode::kInvalidArgument);
 }
 
-// Who works beside training is let in between all layers.
+// Work beside training gets in between all layers.
 TEST(TrainerTest, AMicroStepIsALayerAtMost) {
   LearnModel model(SourcePath("tests/goldens/llama"), DType::kF32);
   int num_pauses = 0;

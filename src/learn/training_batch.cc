@@ -7,7 +7,7 @@
 namespace graft {
 namespace {
 
-// Rows up to `row_end` are the adapter's, too; the last segment grows where it is the same one's.
+// Gives rows up to `row_end` to the adapter, in the last segment if that is the adapter's.
 void AddRows(int32_t adapter, int32_t row_begin, int32_t row_end,
              std::vector<LoraSegment>* segments) {
   if (adapter < 0) return;
@@ -47,7 +47,7 @@ void TrainingBatch::Append(const TrainingSequence& sequence, int32_t page_tokens
     if (position % page_tokens == 0) pages.push_back(num_pages());
     if (position < first_position) continue;
     const int32_t own = position - first_position - before;
-    // Virtual embeddings stand where any token might.
+    // Token 0 stands in for virtual embeddings.
     tokens.push_back(own >= 0 && own < num_own ? sequence.tokens[static_cast<size_t>(own)] : 0);
     positions.push_back(position);
     row_page.push_back(pages.back());

@@ -1,6 +1,6 @@
-// TrainingDevice: what computes a Trainer's steps, on the CPU or on a GPU. A GPU has adapters'
-// numbers of its own, follows those of the host's TrainedLora and TrainedPrompt by their versions,
-// and hands them back when somebody asks. One thread at a time.
+// TrainingDevice: what computes a Trainer's steps, on the CPU or on a GPU. A GPU has copies of the
+// adapters' numbers. It follows the host's TrainedLora and TrainedPrompt by their versions, and
+// Fetch hands its numbers back. One thread at a time.
 #pragma once
 
 #include <cstdint>
@@ -27,7 +27,7 @@ struct UpdateSettings {
   float norm_max = 1.0f;  // of the gradients; 0: no bound
 };
 
-// Rows of a batch that are looked at, no row twice, as TokenLoss takes them.
+// Rows of a batch that are looked at, as TokenLoss takes them. No row is there twice.
 struct TrainingTargets {
   std::span<const int32_t> rows;
   int32_t num_choices = 1;
@@ -36,8 +36,8 @@ struct TrainingTargets {
   std::span<const float> weights;  // [rows]
 };
 
-// Rows of a batch where an encoder's virtual tokens stand, and the numbers that their final states
-// are: those of a memory, an adapter with embeddings, from its token `first` on.
+// Rows of a batch with an encoder's virtual tokens. Their final states become tokens of the memory,
+// an adapter with embeddings, from its token `first` on.
 struct EncodedRows {
   int32_t row = 0;
   int32_t num_rows = 0;
@@ -45,8 +45,8 @@ struct EncodedRows {
   int32_t first = 0;
 };
 
-// Vectors of which a linear map makes a memory's tokens from `first` on. The map is an adapter with
-// embeddings: hidden_size rows and its bias (linear_map.h).
+// Vectors that a linear map turns into a memory's tokens from `first` on. The map is an adapter
+// with embeddings: hidden_size rows and its bias (linear_map.h).
 struct MappedRows {
   const float* vectors = nullptr;  // [num_rows, hidden_size], in the host's memory
   int32_t num_rows = 0;
@@ -54,7 +54,7 @@ struct MappedRows {
   int32_t first = 0;
 };
 
-// What the sequences of a TrainingBatch name. Either may be missing.
+// An adapter that sequences of a TrainingBatch name. Either part may be missing.
 struct AdapterInTraining {
   TrainedLora* lora = nullptr;
   TrainedPrompt* prompt = nullptr;
@@ -68,18 +68,18 @@ class TrainingDevice {
   virtual int32_t page_tokens() const = 0;
   virtual int32_t num_kept_layers() const = 0;
 
-  // The next adapter, as batches count them, from 0 on. Borrowed.
+  // Adds the next adapter, which batches name by its number, counted from 0. Borrowed.
   virtual void Add(const AdapterInTraining& adapter) = 0;
 
-  // No number of these adapters has a gradient; of frozen ones none ever has.
+  // Sets all gradients of these adapters to zero. Frozen ones never have any.
   virtual void BeginGradients(std::span<const int32_t> adapters) = 0;
 
   // With `backward` adds to the gradients of the batch's adapters. Returns each target's loss in
-  // nats, without its weight.
+  // nats, not weighted.
   virtual std::vector<double> Run(const TrainingBatch& batch, const TrainingTargets& targets,
                                   bool backward) = 0;
 
-  // A step of AdamW, the adapter's `step`th, from 1 on.
+  // A step of AdamW, the adapter's `step`th, counted from 1.
   struct Update {
     int32_t adapter = 0;
     int32_t step = 0;
@@ -88,45 +88,45 @@ class TrainingDevice {
   };
   virtual void Apply(std::span<const Update> updates) = 0;
 
-  // The adapter's numbers in the host's memory become the device's, if those are newer.
+  // Copies the adapter's numbers to the host's memory if the device's are newer.
   virtual void Fetch(int32_t adapter) = 0;
 
-  // The adapter's numbers now, and what they are again; those that were kept last, LoRA's and then
-  // the virtual tokens'. Of an adapter that has been in a Run.
+  // Keeps a copy of the adapter's numbers, makes the copy its numbers again, or returns the copy:
+  // LoRA's, then the virtual tokens'. The adapter must have been in a Run.
   virtual void KeepBest(int32_t adapter) = 0;
   virtual void TakeBest(int32_t adapter) = 0;
   virtual std::vector<float> FetchBest(int32_t adapter) = 0;
 
-  // An encoder's batch forward: what the final norm makes of these rows become the memories'
+  // Runs an encoder's batch forward. The final norm's outputs in these rows become the memories'
   // numbers, here and, by Fetch, in the host's memory.
   virtual void Encode(const TrainingBatch& batch, std::span<const EncodedRows> rows) = 0;
-  // The same forward, and back from the memories' gradients, which adds to those of the batch's
-  // adapters.
+  // Runs the same forward, and backward from the memories' gradients. Adds to the gradients of the
+  // batch's adapters.
   virtual void BackwardEncoded(const TrainingBatch& batch, std::span<const EncodedRows> rows) = 0;
 
-  // The same by a map, and back, which adds to the map's gradients.
+  // The same by a map. BackwardMap adds to the map's gradients.
   virtual void Map(int32_t map, std::span<const MappedRows> rows) = 0;
   virtual void BackwardMap(int32_t map, std::span<const MappedRows> rows) = 0;
 
-  // What the base makes of the batch's one sequence, without an adapter, become the prompt's
-  // numbers in the host's memory: the tokens' embeddings, or their keys and values.
+  // Runs the batch's one sequence through the base. The tokens' embeddings, or their keys and
+  // values, become the prompt's numbers in the host's memory.
   virtual void BeginPrompt(const TrainingBatch& batch, TrainedPrompt& prompt) = 0;
 
-  // The hidden states of these rows behind the final norm: [rows, hidden], in the host's memory.
+  // The hidden states of these rows after the final norm: [rows, hidden], in the host's memory.
   virtual void TakeStates(const TrainingBatch& batch, std::span<const int32_t> rows,
                           float* states) = 0;
 };
 
-// What one adapter's LoRA and its virtual tokens take of the device.
+// The bytes of the device that one adapter's LoRA and its virtual tokens take.
 int64_t DeviceAdapterBytes(const ModelConfig& config, int32_t rank, DType dtype);
 int64_t DevicePromptBytes(const ModelConfig& config, VirtualTokenKind kind, int32_t num_tokens,
                           DType dtype, const Device& device);
 
-// Of the stream's device, for a model that is trainable there. `config` and `limits` are copied,
-// the rest is borrowed.
-// `pause`: the CPU calls it between micro-steps, for others to have the stream's threads. {}: it
-// does not. A GPU never calls it.
-// `turns`: a GPU takes them with the steps of a server; null: it has the GPU for itself.
+// Computes on the stream's device, where the model must be trainable. `config` and `limits` are
+// copied, the rest is borrowed.
+// `pause`: the CPU calls it between micro-steps, so that others can use the stream's threads. May
+// be {}. A GPU never calls it.
+// `turns`: a GPU takes turns with a server's steps. Null: it has the GPU to itself.
 std::unique_ptr<TrainingDevice> MakeTrainingDevice(const ModelConfig& config,
                                                    const ModelWeights& weights,
                                                    const TrainingLimits& limits, Stream& stream,

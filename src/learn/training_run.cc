@@ -17,7 +17,7 @@
 namespace graft {
 namespace {
 
-constexpr int32_t kLooks = 10;  // at what is held out, in a run
+constexpr int32_t kLooks = 10;  // times that a run looks at what is held out
 constexpr const char* kBest = "best";
 
 template <typename T>
@@ -74,7 +74,7 @@ Status TrainingRun::Begin() {
   RETURN_IF_ERROR(LookOn(data_.training, false, &state_.before));
   RETURN_IF_ERROR(LookOn(data_.held_out, false, &state_.held_out_before));
   state_.best_loss = state_.held_out_before.loss().tokens;
-  // Which is somewhere already, unlike LoRA.
+  // Unlike LoRA, virtual tokens change the loss before they are trained.
   if (prompt() != nullptr) {
     trainer_.BeginPrompt(adapter_, data_.text);
     state_.is_look_due = rates_.keeps_best;
@@ -115,7 +115,7 @@ TrainingLoss TrainingRun::Mean::loss() const {
   return loss;
 }
 
-// Batches of as many examples as the trainer takes, in their order.
+// Looks at batches of as many examples as the trainer takes, in their order.
 Status TrainingRun::LookOn(const std::vector<TrainingExample>& examples, bool with_adapter,
                            Mean* mean) {
   while (mean->next < examples.size()) {
@@ -151,8 +151,8 @@ int64_t TrainingRun::VisitsBefore(int64_t pass) const {
   return pass * static_cast<int64_t>(data_.training.size()) + KeptBefore(pass);
 }
 
-// The document's in an order of the pass's own, and among them, evenly, those that are kept, which
-// come in their order and then again.
+// The document's examples come in an order of the pass's own. Among them, evenly spread, come the
+// kept ones, in their order and then from the first again.
 void TrainingRun::OrderPass(int64_t pass) {
   order_pass_ = pass;
   std::vector<int32_t> own(data_.training.size());
@@ -194,7 +194,7 @@ void TrainingRun::OnStep(const TrainingLoss& loss) {
   ++state_.step;
   const int32_t every = std::max(1, num_steps_ / kLooks);
   state_.is_look_due = rates_.keeps_best && (state_.step % every == 0 || is_done());
-  (void)Look();  // what is left of it is due
+  (void)Look();  // A failure is not lost: what is left of the look stays due.
 }
 
 Status TrainingRun::Look() {
@@ -202,7 +202,7 @@ Status TrainingRun::Look() {
   RETURN_IF_ERROR(LookOn(data_.held_out, true, &state_.look));
   const double loss = std::exchange(state_.look, {}).loss().tokens;
   state_.is_look_due = false;
-  if (!(loss < state_.best_loss)) return OkStatus();  // nor where it is no number
+  if (!(loss < state_.best_loss)) return OkStatus();  // false for a NaN, too
   state_.best_loss = loss;
   state_.best_step = state_.step;
   trainer_.KeepBest(adapter_);
@@ -246,7 +246,7 @@ std::string TrainingRun::StateJson() const {
                    {"held_out_after", json(state_.held_out_after)}});
 }
 
-// kInvalidArgument for what StateJson does not write.
+// kInvalidArgument for text that StateJson does not write.
 Result<TrainingRun::State> TrainingRun::StateOf(const std::string& text) {
   ASSIGN_OR_RETURN(const Json json, ParseJson(text));
   bool is_whole = json.is_object();

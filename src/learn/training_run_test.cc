@@ -48,7 +48,7 @@ class TrainingRunTest : public ::testing::Test {
     return *runs_.back();
   }
 
-  // `steps` of all runs, or all that they have.
+  // Makes `steps` steps of all runs, or all that they have.
   void Go(int steps = 1000) {
     std::vector<TrainingRun*> runs;
     for (const auto& run : runs_) runs.push_back(run.get());
@@ -75,7 +75,7 @@ TEST_F(TrainingRunTest, LearnsTheDocument) {
   EXPECT_LT(run.scores().after, 0.9 * run.scores().before);
 }
 
-// A run's numbers do not depend on the others that it makes its steps with, though they have other
+// A run's numbers do not depend on the runs that it makes its steps with, though these have other
 // lengths and end earlier.
 TEST_F(TrainingRunTest, TogetherIsAlone) {
   std::vector<std::vector<float>> together;
@@ -98,8 +98,8 @@ TEST_F(TrainingRunTest, TogetherIsAlone) {
   }
 }
 
-// Those that are kept stand evenly in a pass, more of them in later ones, and all of them are
-// learned; the document's come once in each pass.
+// Kept examples are evenly spread over a pass, later passes have more of them, and all are learned.
+// The document's examples come once in each pass.
 TEST_F(TrainingRunTest, KeptExamplesComeMoreOftenInLaterPasses) {
   LearnerData data = DataOf(2);
   data.kept = {data.training.begin(), data.training.begin() + 8};
@@ -117,7 +117,7 @@ TEST_F(TrainingRunTest, KeptExamplesComeMoreOftenInLaterPasses) {
     StepTogether(trainer_, one);
   }
   ASSERT_EQ(visits.size(), 3 * (num_own + 4));
-  // Of 12 visits a ninth comes in the first pass, four ninths until the second one's end.
+  // The first pass has a ninth of the 12 visits. The first two passes together have four ninths.
   const size_t kept_until[] = {0, 1, 5, 12};
   for (size_t pass = 0; pass < 3; ++pass) {
     const size_t begin = pass * num_own + kept_until[pass];
@@ -167,8 +167,8 @@ TEST_F(TrainingRunTest, GoesOnFromACheckpointToTheSameBits) {
   }
 }
 
-// A run that is cut off behind each batch that it only looks at, every time for good, ends as one
-// that was never cut off: what it has seen so far is in the checkpoint.
+// A run that is cut off for good after each batch that it only looks at ends like one that was
+// never cut off: the checkpoint has what it has seen so far.
 TEST_F(TrainingRunTest, PassesThatLookGoOnFromACheckpointToTheSameBits) {
   const testing::TempDir dir;
   const std::string file = dir.File("state");
@@ -206,7 +206,7 @@ TEST_F(TrainingRunTest, PassesThatLookGoOnFromACheckpointToTheSameBits) {
   EXPECT_GT(num_lives, 6);
 }
 
-// A loss that is no number is less than none and more than none: it is not the best one.
+// A loss that is NaN is neither less nor more than another, and is never the best one.
 TEST_F(TrainingRunTest, WhatIsNoNumberIsNeverTheBest) {
   LearnerRates rates = Rates(/*keeps_best=*/true);
   rates.passes = 6;
@@ -236,7 +236,7 @@ TEST_F(TrainingRunTest, ACheckpointOfOtherExamplesIsNotTaken) {
   for (const bool is_shorter : {false, true}) {
     LearnerData data = DataOf(1);
     if (is_shorter) {
-      data.training.resize(1);  // it has not as many steps
+      data.training.resize(1);  // then it has fewer steps
     } else {
       ++data.training[0].ids[0];
     }

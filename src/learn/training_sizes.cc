@@ -45,8 +45,9 @@ int64_t ThreadRowsBytes(const TrainingLimits& limits, const ModelConfig& config,
 }
 
 int64_t BatchBytes(const TrainingLimits& limits, const ModelConfig& config) {
-  // Rows: four arrays, segments of 64, in three lists, and of adapters; targets; sequences with
-  // what stands in front of them; pages; borders of 16.
+  // A row has four arrays and targets; 64 rows have a segment in each of three lists. A sequence
+  // has adapters' segments and what stands in front of it. Then there are pages, and gaps of 16
+  // bytes.
   const int64_t rows = limits.rows_max;
   const int64_t per_row = 4 * 4 + 4 + 4 + 8 * kTrainingChoices;
   const int64_t per_sequence = 3 * 4 + 4 + 6 * sizeof(LoraSegment) + sizeof(LoraGradientSegment) +
@@ -59,7 +60,7 @@ int64_t BatchBytes(const TrainingLimits& limits, const ModelConfig& config) {
          (limits.sequences_max + 1) * per_sequence + prefixes + NumTrainingPages(limits) * 4 + 4096;
 }
 
-// Of LoRA's matrices that one product has, A's and B's.
+// The columns of LoRA's A's and B's together, in the product that has most.
 int64_t GradientColumnsMax(const ModelConfig& config) {
   const int64_t hidden = config.hidden_size;
   const int64_t intermediate = config.intermediate_size;
@@ -111,7 +112,7 @@ TrainingBuffers TrainingBuffersOf(const TrainingLimits& limits, const ModelConfi
   sizes.batch = BatchBytes(limits, config);
   sizes.hidden = rows * hidden * kFloatBytes;
   sizes.normed = rows * hidden * element;
-  // Products read it rounded, or scaled, or it is an output norm's.
+  // Products read it rounded or scaled, or an output norm makes it.
   if (element < kFloatBytes || std::ranges::any_of(config.layers, &LayerSpec::has_branch)) {
     sizes.d_hidden_copy = sizes.normed;
   }
@@ -122,7 +123,7 @@ TrainingBuffers TrainingBuffersOf(const TrainingLimits& limits, const ModelConfi
   sizes.d_attended = rows * config.q_size() * kFloatBytes;
   sizes.d_qkv = rows * config.qkv_size() * element;
   sizes.lora_h = LoraScratchFloats(device, rows * kLoraSlicesMax, limits.rank_max) * kFloatBytes;
-  // Slices' ranks lie side by side.
+  // The ranks of a product's slices lie side by side.
   sizes.lora_d_h = LoraScratchFloats(device, rows, kLoraSlicesMax * limits.rank_max) * kFloatBytes;
   const int64_t rank_row = LoraGradientRankStride(limits.rank_max) * element;
   sizes.rounded_h = rows * ShapeAsStored(config).num_layer_matrices() * rank_row;

@@ -1,5 +1,5 @@
-// What a TrainingWalker is built for, and the bytes that it allocates for that: the very sizes of
-// its buffers, so that they can be summed up before anything is taken. Pure functions.
+// What a TrainingWalker is built for, and the bytes that it allocates. They are the very sizes of
+// its buffers, so that they can be summed up before any memory is taken. Pure functions.
 #pragma once
 
 #include <cstdint>
@@ -11,31 +11,29 @@
 
 namespace graft {
 
-// Sequences of one batch: a GPU's attention takes no more. An adapter's step has no more examples.
+// The most sequences of a batch that a GPU's attention takes, and the most examples of a step.
 inline constexpr int32_t kTrainingSequencesMax = 2048;
 
 struct TrainingLimits {
-  int32_t rows_max = 0;  // of a batch, virtual embeddings included
+  int32_t rows_max = 0;  // of a batch, with virtual embeddings
   int32_t sequences_max = 0;
-  int32_t prefix_tokens_max = 0;  // keys and values that stand before a sequence
+  int32_t prefix_tokens_max = 0;  // keys and values in front of a sequence
   int32_t rank_max = 0;
-  int32_t logits_rows_max = 128;  // at once
-  // Of activations that are kept from the forward to the backward; of other layers their inputs
-  // are.
+  int32_t logits_rows_max = 128;  // rows with logits at a time
+  // Bytes of activations that layers keep for the backward. Other layers keep their inputs.
   int64_t activation_bytes_max = 0;
-  // Of layers' transposed weights that are kept, where products do not read them transposed; the
-  // others' are made anew in every backward.
+  // Bytes of layers' transposed weights that are kept, if products cannot read weights transposed.
+  // Those of other layers are made anew in every backward.
   int64_t transposed_bytes_max = 0;
 };
 
-// Choices of a row, as targets name them, that a batch has room for on average; on the CPU the room
-// grows where there are more.
+// A batch's room for choices of a target row, on average. It grows on the CPU.
 inline constexpr int32_t kTrainingChoices = 64;
 
-// Each buffer.
+// The bytes of each buffer.
 struct TrainingBuffers {
-  int32_t num_kept = 0;        // layers whose activations are kept
-  int32_t num_transposed = 0;  // and whose transposed weights are
+  int32_t num_kept = 0;        // layers that keep their activations
+  int32_t num_transposed = 0;  // layers that keep their transposed weights
   int64_t batch = 0;
   int64_t d_hidden_copy = 0;  // 0: products read the residual stream's gradient itself
   int64_t hidden = 0, normed = 0, qkv = 0, gate_up = 0, activated = 0;
@@ -48,36 +46,35 @@ struct TrainingBuffers {
 TrainingBuffers TrainingBuffersOf(const TrainingLimits& limits, const ModelConfig& config,
                                   DType dtype, const Device& device, int num_threads);
 
-// What they are for.
+// The bytes by what they are for.
 struct TrainingSizes {
   int64_t layer_inputs = 0;      // of layers that are computed again
   int64_t kept_activations = 0;  // and those of one layer that is computed again
   int64_t kept_transposed = 0;   // of layers and the head
-  int64_t made_transposed = 0;   // at most at once
-  int64_t gradients = 0;         // of activations, and other room for one layer
+  int64_t made_transposed = 0;   // the most at a time
+  int64_t gradients = 0;         // of activations, with other room for one layer
   int64_t lora = 0;
   int64_t logits = 0;
   int64_t attention = 0;
   int64_t ropes = 0;
-  int64_t thread_rows = 0;  // of the threads that multiply on the CPU; no Buffers
+  int64_t thread_rows = 0;  // of the threads that multiply on the CPU; not in a Buffer
 
   int64_t total() const {
     return layer_inputs + kept_activations + kept_transposed + made_transposed + gradients + lora +
            logits + attention + ropes + thread_rows;
   }
 };
-// `num_threads`: of the CPU.
+// `num_threads`: the CPU's.
 TrainingSizes SizesOf(const TrainingLimits& limits, const ModelConfig& config, DType dtype,
                       const Device& device, int num_threads);
 
-// What a layer's kept activations and its kept transposed weights take, and how many layers a
-// budget is enough for.
+// Bytes of what a layer keeps, activations and transposed weights; how many layers fit a budget.
 int64_t LayerActivationBytes(const ModelConfig& config, DType dtype, const Device& device,
                              int32_t rows_max);
 int64_t LayerTransposedBytes(const ModelConfig& config, DType dtype, const Device& device);
 int64_t NumLayersWithin(int64_t bytes_max, int64_t layer_bytes, const ModelConfig& config);
 
-// Of the pages that all layers take in turn.
+// The pages have room for one layer, which all layers use in turn.
 KvLayout TrainingPoolLayout(const ModelConfig& config, DType dtype, const Device& device);
 int32_t NumTrainingPages(const TrainingLimits& limits);
 

@@ -29,7 +29,7 @@ void ExpectTheSum(const std::string& name, DType dtype) {
     const TrainingWalker walker(model.config, model.weights, limits, model.stream);
     EXPECT_EQ(walker.num_kept_layers(), std::min<int64_t>(layers, model.config.num_layers));
     EXPECT_EQ(walker.num_transposed_layers(), std::min<int64_t>(layers, model.config.num_layers));
-    // Transposes are made in a backward alone.
+    // Transposes are made only in a backward.
     EXPECT_EQ(AllocatedBytes({}) - before,
               sizes.total() - sizes.made_transposed - sizes.thread_rows);
   }
@@ -42,7 +42,7 @@ TEST(TrainingSizesTest, TheSumIsWhatIsTaken) {
   }
 }
 
-// A backward within the sum, whatever has to be made in it.
+// A backward takes no more than the sum, whatever it has to make.
 TEST(TrainingSizesTest, ABackwardStaysWithinTheSum) {
   LearnModel model(SourcePath("tests/goldens/llama"), DType::kF32);
   const TrainingLimits limits{.rows_max = 40, .sequences_max = 1, .rank_max = 4};
@@ -57,7 +57,7 @@ TEST(TrainingSizesTest, ABackwardStaysWithinTheSum) {
   EXPECT_GT(trainer.Accumulate(one)[0].tokens, 0.0);
 }
 
-// A learned adapter takes sixteen bytes a parameter and its copy.
+// An adapter that learns takes sixteen bytes per parameter, and its copy.
 TEST(TrainingSizesTest, AnAdaptersSumIsItsVectors) {
   const ModelConfig config = *LoadModelConfig(SourcePath("tests/goldens/llama"));
   TrainedLora lora(config, 3, 1.0f, DType::kBF16);

@@ -11,7 +11,7 @@
 namespace graft {
 namespace {
 
-// One layer's pages serve all in turn.
+// The pages of one layer serve all layers in turn.
 LayerContext ContextOf(const ModelConfig& config, const ModelWeights& weights,
                        const TrainingBuffers& sizes, KvPool& pool, const Device& device) {
   return {.shape = ShapeAsStored(config),
@@ -76,7 +76,7 @@ TrainingWalker::TrainingWalker(const ModelConfig& config, const ModelWeights& we
           .transposed = transposed_,
           .room = room_,
           .rows_max = limits.rows_max,
-          // Of prompts' products, too: inside where the card can, else after.
+          // As for a server's prompts: inside the product if the card can, else after it.
           .lora_place = GemmTakesLora(weights.types.operands, weights.types.adapters, stream.device)
                             ? LoraPlace::kInside
                             : LoraPlace::kAfter} {
@@ -130,7 +130,7 @@ std::vector<double> TrainingWalker::Run(const TrainingBatch& batch, const Traini
   return losses;
 }
 
-// The forward: the server's layers in the server's order, with a prompt's way of adding LoRA.
+// Runs the server's layers in its order. LoRA is added as for a prompt's rows.
 void TrainingWalker::Forward() {
   embedding_.Run(Step());
   for (int32_t layer = 0; layer < config_.num_layers; ++layer) {
@@ -147,7 +147,7 @@ void TrainingWalker::RunLayer(int32_t layer) {
   blocks_[static_cast<size_t>(layer)].Run(Step(), &KeptOf(layer));
 }
 
-// Layer by layer from the last, each computed again first where its activations were not kept.
+// Goes back layer by layer. A layer that kept no activations is computed again first.
 void TrainingWalker::Backward() {
   const int64_t kv_columns = int64_t{2} * config_.kv_size();
   for (int32_t layer = config_.num_layers - 1; layer >= 0; --layer) {
@@ -159,7 +159,7 @@ void TrainingWalker::Backward() {
     }
     const AttentionPrefix* const prefixes = batch_.prefixes;
     const int64_t first_prefix = layer * std::ssize(batch_.arrays.kv_tokens);
-    // Below the first layer nothing but embeddings is learned.
+    // Below the first layer only embeddings are learned.
     block.Back({.kept = KeptOf(layer),
                 .prefixes = prefixes == nullptr ? nullptr : prefixes + first_prefix,
                 .has_below = layer > 0 || !batch_.arrays.virtual_embeddings.empty(),
@@ -174,7 +174,7 @@ void TrainingWalker::Backward() {
                      config_.hidden_scale);
 }
 
-// In parts, so that logits need little room. With `backward` the residual stream's gradient.
+// Takes few targets at a time, for room. `backward` makes the residual stream's gradient, too.
 void TrainingWalker::RunHead(bool backward) {
   const int64_t vocab = config_.vocab_size;
   float* const logits = context_.scratch.logits.as<float>();

@@ -1,12 +1,12 @@
-// TrainingWalker: TrainingDevice on the CPU and on one GPU: the transformer forwards, by the
-// server's own layers and with their bits, and backwards to the gradients of LoRA and of virtual
-// tokens. The base is frozen. The residual stream, products and gradients of activations that
-// products make are fp32; what products read is in the activations' dtype
-// (ServedTypes::activations), and so is what a layer keeps for its backward (LayerKept). Norms and
-// the gated activation are computed again from that. What does not fit the budget is computed again
-// from the residual stream, with the same bits. Every sum has a fixed order that does not depend on
-// what else is in the batch. All memory is taken at construction, but for adapters. One thread at a
-// time.
+// TrainingWalker: TrainingDevice on the CPU and on one GPU. The transformer runs forward by the
+// server's own layers and with their bits, and backward to the gradients of LoRA and of virtual
+// tokens. The base is frozen.
+// The residual stream, products and the activations' gradients that products make are fp32. What
+// products read, and what a layer keeps for its backward (LayerKept), is in the activations' dtype
+// (ServedTypes::activations). Norms and the gated activation are computed again from that. Layers
+// beyond the budget are computed again from the residual stream, with the same bits. Every sum has
+// a fixed order that does not depend on what else is in the batch. All memory but the adapters' is
+// taken at construction. One thread at a time.
 #pragma once
 
 #include <cstdint>
@@ -61,12 +61,12 @@ class TrainingWalker : public TrainingDevice {
                   float* states) override;
 
  private:
-  // An adapter's numbers where they are computed with. Null: it has none of the kind.
+  // An adapter's numbers on the device that computes. A kind that it has not is null.
   struct OnThisDevice {
     std::unique_ptr<DeviceLora> lora;
     std::unique_ptr<DeviceMasters> prompt;
   };
-  // Whose gradients what stands in front of a batch's sequences makes, of one kind.
+  // PromptGradients of one kind of virtual tokens, in the device's memory.
   struct Prompts {
     int32_t num_items = 0;
     const VirtualGradientItem* items;
@@ -75,9 +75,9 @@ class TrainingWalker : public TrainingDevice {
   // A batch in the device's memory.
   struct Batch {
     DeviceBatch arrays;                              // what the layers read
-    const LoraSegment* segments;                     // cut to what LoRA's kernels like
-    std::span<const LoraSegment> part_segments;      // likewise, by the rows of their parts
-    std::span<const LoraSegment> document_segments;  // likewise, of what does not learn
+    const LoraSegment* segments;                     // cut to sizes that suit LoRA's kernels
+    std::span<const LoraSegment> part_segments;      // the same, in row numbers of their parts
+    std::span<const LoraSegment> document_segments;  // cut, too, of frozen adapters
     std::span<const LoraGradientSegment> gradients;  // an adapter's rows each
     Prompts embeddings, keys_values;
     std::span<const VirtualRun> runs;  // of keys and values
@@ -91,7 +91,7 @@ class TrainingWalker : public TrainingDevice {
     std::vector<VirtualGradientItem> items;
     std::vector<int32_t> places;
   };
-  // What of a batch is made here.
+  // What is made here for a batch, in the host's memory.
   struct BatchLists {
     std::vector<LoraSegment> segments, part_segments, document_segments;
     std::vector<LoraGradientSegment> gradients;
@@ -102,25 +102,25 @@ class TrainingWalker : public TrainingDevice {
   const LayerKept& KeptOf(int32_t layer) const;
   int32_t first_kept() const { return config_.num_layers - sizes_.num_kept; }
 
-  // Of LoRA, then of virtual tokens.
+  // LoRA's masters, then those of virtual tokens.
   std::vector<DeviceMasters*> MastersOf(int32_t adapter);
   DeviceMasters& EmbeddingsOf(int32_t adapter);
-  // The device has what the host's adapters have now.
+  // Brings the device's numbers up to date with the host's adapters.
   void FollowAdapters();
   void ListMatrices();
   void ListPrompts();
 
-  // Of whole prompts whose `place` is the first of their gradients' rows. An adapter's rows follow
-  // each other in the order of the runs.
+  // Each run must be a whole prompt, with `place` the first row of its gradient. An adapter's rows
+  // are listed in the order of the runs.
   PromptGradients ListGradients(std::vector<VirtualRun> runs);
   std::vector<AttentionPrefix> ListPrefixes(const TrainingBatch& batch);
   void CutParts(std::span<const LoraSegment> cut, int32_t num_rows,
                 std::vector<LoraSegment>* by_parts);
   BatchLists ListsOf(const TrainingBatch& batch);
-  // All arrays into batch_on_host_, for a copy to `target`.
+  // Puts all arrays into batch_on_host_, for a copy to `target`.
   Batch Pack(const TrainingBatch& batch, const BatchLists& lists, const TrainingTargets& targets,
              const char* target);
-  // For a forward and, where it `learns`, a backward.
+  // Brings a batch to the device for a forward and, if it `learns`, for a backward.
   void PutBatch(const TrainingBatch& batch, const TrainingTargets& targets, bool learns);
   void TellLayers(const BatchLists& lists);
   LayerStep Step() const {
@@ -137,13 +137,13 @@ class TrainingWalker : public TrainingDevice {
   void PlaceKeysAndValues(int32_t layer);
   void AddPromptGradients(const Prompts& prompts, const Buffer& x, int64_t n, int64_t stride,
                           int64_t offset, float scale = 1.0f);
-  // Calls back with vectors that are in the residual stream's room, which is free meanwhile.
+  // Calls back with vectors that lie in the residual stream's room, which is free then.
   void ForEachMapped(std::span<const MappedRows> rows,
                      const std::function<void(const MappedRows& part)>& function);
   void BackwardMemory(const EncodedRows& rows);
   void BeginKeysAndValues(TrainedPrompt& prompt);
 
-  // Of what the layer adds; of the one below the first: 1.
+  // The scale of what the layer adds to the residual stream; 1 below the first layer.
   float ResidualScaleOf(int32_t layer) const {
     return layer < 0 ? 1.0f : config_.layers[static_cast<size_t>(layer)].residual_scale;
   }
@@ -161,7 +161,7 @@ class TrainingWalker : public TrainingDevice {
   const TrainingBuffers sizes_;
   TrainingPieces pieces_;
   const std::vector<RopeTable> ropes_;
-  KvPool pool_;  // of one layer, which all take in turn
+  KvPool pool_;  // of one layer, which all layers use in turn
   TransposedWeights transposed_;
   LayerContext context_;
   const EmbeddingLayer embedding_;
@@ -170,8 +170,8 @@ class TrainingWalker : public TrainingDevice {
   std::vector<Block> blocks_;
 
   std::vector<AdapterInTraining> adapters_;
-  std::vector<OnThisDevice> followed_;   // of the first of them
-  Buffer virtual_rows_;                  // [layers, adapters], of embeddings in the first alone
+  std::vector<OnThisDevice> followed_;   // of the first adapters; later ones are not followed yet
+  Buffer virtual_rows_;                  // [layers, adapters]; embeddings are in the first layer's
   Buffer matrices_, swapped_, stacked_;  // of all adapters, one after the other
   std::vector<char> batch_on_host_;
   Buffer batch_bytes_;
@@ -179,8 +179,8 @@ class TrainingWalker : public TrainingDevice {
   LaunchPlan plan_;  // of the batch's products
   std::vector<RowPart> parts_;
 
-  std::vector<Buffer> inputs_;       // fp32, of the layers that are computed again
-  std::vector<LayerKeptRoom> kept_;  // of the last layers, behind what the others take in turn
+  std::vector<Buffer> inputs_;       // fp32, of layers that are computed again
+  std::vector<LayerKeptRoom> kept_;  // one that such layers share, then the last layers'
   BackScratch room_;
   Buffer d_prefixes_;  // of one layer, fp32
   Buffer head_input_, head_d_normed_, d_logits_, losses_;

@@ -32,7 +32,7 @@ void TrainingWalker::ListMatrices() {
   const std::vector<LoraMatrix> none(static_cast<size_t>(context_.shape.num_layer_matrices()));
   learning_.can_stack =
       !stream_.device.is_cpu() && kLoraSlicesMax * limits_.rank_max <= kLoraRankMax;
-  // Of all that learn, and of no document: gradients are rounded in every batch, or in none.
+  // All that learn must have LoRA, and no frozen one: gradients are rounded in each batch or none.
   learning_.can_round = true;
   for (size_t i = 0; i < followed_.size(); ++i) {
     const DeviceLora* const lora = followed_[i].lora.get();

@@ -1,5 +1,5 @@
-// A batch's arrays, in one copy, and what layers are told of them: the parts, too, in which
-// products take it that are longer than a piece may be. A row's bits do not depend on that.
+// A batch's arrays, in one copy, and what layers are told of them. Products that would be longer
+// than a piece may be take the batch in parts. A row's bits do not depend on that.
 #include <algorithm>
 #include <cstring>
 #include <utility>
@@ -12,7 +12,7 @@
 namespace graft {
 namespace {
 
-constexpr int32_t kSegmentRows = 64;  // a GPU's LoRA takes such segments fastest
+constexpr int32_t kSegmentRows = 64;  // segments of this size are fastest for a GPU's LoRA
 
 // Puts arrays side by side into one copy.
 class Packer {
@@ -54,7 +54,7 @@ int32_t SequenceRowsMax(const TrainingBatch& batch) {
 
 }  // namespace
 
-// Parts begin with segments, where there are any. `by_parts`: the segments, in rows of their parts.
+// A part begins with a segment, if there are any. `by_parts` counts segments' rows in their parts.
 void TrainingWalker::CutParts(std::span<const LoraSegment> cut, int32_t num_rows,
                               std::vector<LoraSegment>* by_parts) {
   const auto rows_max = static_cast<int32_t>(pieces_.RowsOfPart(
@@ -90,7 +90,7 @@ TrainingWalker::BatchLists TrainingWalker::ListsOf(const TrainingBatch& batch) {
                                lora.rank(), lora.scale()});
   }
   lists.embeddings = ListGradients(batch.embeddings);
-  // Prefixes' gradients' rows follow each other in the order of the sequences.
+  // The gradients' rows of prefixes follow each other in the order of the sequences.
   std::vector<VirtualRun> prefixes = batch.keys_values;
   int32_t row = 0;
   for (VirtualRun& run : prefixes) run.place = std::exchange(row, row + run.token_end);
@@ -162,8 +162,7 @@ void TrainingWalker::PutBatch(const TrainingBatch& batch, const TrainingTargets&
   CopyToDevice(batch_bytes_.data(), batch_on_host_.data(), bytes, stream_);
 }
 
-// LoRA is added as to a prompt's rows. Where it follows the product, so does what keeps gate and
-// up.
+// LoRA is added as for a prompt's rows. If it follows the product, gate and up are kept later, too.
 void TrainingWalker::TellLayers(const BatchLists& lists) {
   const auto num_segments = static_cast<int32_t>(lists.segments.size());
   const bool has_lora = num_segments > 0;

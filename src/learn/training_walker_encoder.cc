@@ -1,5 +1,5 @@
 // Encoders: the final states of their virtual tokens, or a linear map of vectors, become memories,
-// and memories' gradients go back through them. Neither leaves the device.
+// and the memories' gradients go back through them. Neither leaves the device.
 #include <algorithm>
 
 #include "base/check.h"
@@ -40,7 +40,7 @@ void TrainingWalker::BackwardEncoded(const TrainingBatch& batch,
   Backward();
 }
 
-// Through the final norm into the residual stream's gradient, as the head does.
+// Goes through the final norm into the residual stream's gradient, as the head does.
 void TrainingWalker::BackwardMemory(const EncodedRows& rows) {
   const int64_t n = config_.hidden_size;
   const float* const d_memory = EmbeddingsOf(rows.memory).gradients() + rows.first * n;

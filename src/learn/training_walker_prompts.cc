@@ -1,4 +1,4 @@
-// Virtual tokens: what stands in front of sequences, where it begins, and its gradients.
+// Virtual tokens: what stands in front of sequences, what it begins with, and its gradients.
 #include <algorithm>
 #include <iterator>
 
@@ -11,7 +11,7 @@
 namespace graft {
 namespace {
 
-// As they were rounded: on the CPU attention takes them in fp32.
+// On the CPU attention takes the rounded numbers in fp32.
 AttentionPrefix PrefixOf(const TrainedPrompt& prompt, const DeviceMasters& here, int32_t layer,
                          const Device& device) {
   if (device.is_cpu()) return {prompt.num_tokens(), prompt.rounded(layer), prompt.columns()};
@@ -77,7 +77,7 @@ std::vector<AttentionPrefix> TrainingWalker::ListPrefixes(const TrainingBatch& b
   return prefixes;
 }
 
-// Keys and values in front of sequences, into their first pages.
+// Writes the keys and values in front of sequences to these sequences' first pages.
 void TrainingWalker::PlaceKeysAndValues(int32_t layer) {
   const int64_t first = int64_t{layer} * std::ssize(followed_);
   VirtualKv({.layout = pool_.layout(),

@@ -1,4 +1,4 @@
-// Safetensors files from untrusted hands: the whole header is checked before anybody sees a tensor.
+// Safetensors files from untrusted hands: the whole header is checked before a tensor is seen.
 // Every tensor lies inside the file, its bytes equal shape x dtype, and the tensors tile the data
 // section without overlap or hole, as the format demands. Views borrow the file and may be
 // misaligned. Immutable after opening; any thread.

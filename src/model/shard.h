@@ -2,7 +2,7 @@
 // v, gate and up are cut by their outputs, so that a rank has whole heads and a part of the MLP; o
 // and down by their inputs, so that a rank's output is one summand of the product; the embedding
 // and lm_head by the vocabulary. Where there are fewer heads of keys than ranks, ranks share one:
-// each keeps a copy. Norms are everybody's, biases of o and down are rank 0's. Adapters are cut
+// each keeps a copy. All ranks have norms, biases of o and down are rank 0's. Adapters are cut
 // with the base and keep one side whole (Punica, section 6): A of q, k, v, gate and up, and B of o
 // and down. So their terms join those of the base without a word more between the ranks. Values and
 // pure functions.

@@ -80,7 +80,7 @@ int32_t FirstVisible(int32_t position, int32_t window) {
   return window > 0 ? std::max(position - window + 1, 0) : 0;
 }
 
-// Pages before the window may be gone, their ids are not looked at.
+// Pages before the window may be gone, so their ids are not looked at.
 void CheckSequence(const AttentionArgs& args, int32_t sequence) {
   const int32_t num_rows = args.row_begin[sequence + 1] - args.row_begin[sequence];
   const int32_t num_pages = args.page_begin[sequence + 1] - args.page_begin[sequence];

@@ -17,23 +17,23 @@ namespace graft {
 // arrays and registers of that size. Loaders ask here what they may let in.
 inline constexpr int32_t kAttentionHeadDimMax = 256;
 
-// Positions of a sequence of one row whose softmax is independent: the unit of work of a GPU that
+// Some positions of a one-row sequence, with a softmax of their own: the unit of work of a GPU that
 // decodes.
 struct alignas(16) AttentionSplit {
   int32_t sequence;
   int32_t row;         // of q and out
-  int32_t position;    // of the row, the last that it sees
+  int32_t position;    // the row's own, which is the last that it sees
   int32_t page_begin;  // into pages
   int32_t index;       // among the sequence's splits, counted from position 0
   int32_t num_splits;  // that the row sees
-  int32_t tile_begin;  // tiles of kAttentionTileTokens positions, counted likewise
+  int32_t tile_begin;  // tiles of kAttentionTileTokens positions, counted from position 0, too
   int32_t tile_end;
 };
 
-// On a GPU the arrays of numbers, and the pool but for the last position of each sequence of one
-// row, may be read while earlier kernels of the stream still run: write them with copies, or in
-// steps that were launched before. What VirtualKv writes may be read so in the same step: it lets
-// no later kernel start until it has written.
+// A GPU's kernel may read the arrays of integers, and the pool except the last position of each
+// one-row sequence, while earlier kernels of the stream still run. So write these with copies, or
+// in steps that were launched before. VirtualKv may write them in the same step, because it lets no
+// later kernel start until it has written.
 struct AttentionArgs {
   KvLayout layout;
   int32_t layer = 0;
@@ -53,44 +53,45 @@ struct AttentionArgs {
   float score_cap = 0.0f;  // 0: none; c: scaled scores s become c tanh(s / c)
   int32_t window = 0;      // 0: full; w: a row at position p sees (p - w, p]
 
-  // For GPUs where AttentionTellsGivenRows: the last so many sequences are of rows that were given,
-  // as a prompt's are, and take a kernel of their own, however few they are. The rows of the others
-  // were drawn, also where they are computed anew.
+  // For GPUs where AttentionTellsGivenRows: the last num_given sequences have rows that were given,
+  // as a prompt's are. They take a kernel of their own, however few they are. The rows of all
+  // others were drawn, even if they are computed again.
   int32_t num_given = 0;
   // For GPUs: what ListAttentionSplits made of the arrays without the last num_given sequences,
-  // with this window, and how many they are.
-  // Room for AttentionSplitsMax.
+  // with this window, and how many splits these are. Room for AttentionSplitsMax.
   const AttentionSplit* splits = nullptr;
   const int32_t* num_splits = nullptr;  // [1]
-  // For GPUs, where the arrays are in the device's memory and the host cannot look: bounds on what
-  // they say, for this call and all replays of its launches. The CPU does not read them.
+  // For GPUs: bounds on what the arrays say, which are in the device's memory, so that the host
+  // cannot look. They hold for this call and all replays of its launches. The CPU does not read
+  // them.
   int32_t rows_max = 0;           // row_begin[num_sequences]
   int32_t sequence_rows_max = 0;  // rows of one sequence before the last num_given
   int32_t kv_tokens_max = 0;      // kv_tokens of one sequence
   // AttentionScratchBytes, zeroed before the first use and then used by this op alone, one launch
   // at a time.
   float* scratch = nullptr;
-  // Where a GPU decodes, its next kernel begins when all of attention has ended, not as its blocks
-  // leave. For one that takes a part of the card alone: of the multiprocessors that are free first
-  // it gets such that the other part streams weights 5 % slower, until the layer's end.
+  // Set it if the next kernel takes a part of the card alone, as LoRA beside a product does.
+  // Decoding then lets that kernel start only when all of attention has ended. Started earlier, it
+  // would get the multiprocessors that are free first, and weights would stream 5 % slower until
+  // the layer's end.
   bool next_starts_late = false;
 };
 
-// Whether the device has a kernel for given rows, whose results are not the bits of drawn rows.
+// Whether the device has a kernel for given rows. Its results do not have the bits of drawn rows.
 bool AttentionTellsGivenRows(const KvLayout& layout, const Device& device);
 
-// Calls with up to these bounds need so much scratch; 0 on the CPU.
+// The bytes of scratch that calls within these bounds need; 0 on the CPU.
 int64_t AttentionScratchBytes(const KvLayout& layout, int32_t num_heads, int32_t num_sequences,
                               int32_t kv_tokens_max, const Device& device);
 
-// The splits of all sequences of one row, the longest first, so that whoever draws them in turn
-// ends with the others. Arrays as in AttentionArgs, in the host's memory.
+// Lists the splits of all one-row sequences, the longest first, so that warps or blocks that draw
+// them in turn end together. Arrays as in AttentionArgs, in the host's memory.
 void ListAttentionSplits(std::span<const int32_t> row_begin, std::span<const int32_t> page_begin,
                          std::span<const int32_t> kv_tokens, int32_t window,
                          std::vector<AttentionSplit>& splits);
 int64_t AttentionSplitsMax(int32_t num_sequences, int32_t kv_tokens_max);
 
-// On a GPU a sequence without rows is skipped, whatever else its entries say.
+// On a GPU a sequence without rows is skipped, whatever its other entries say.
 void Attention(const AttentionArgs& args, Stream& stream);
 
 }  // namespace graft

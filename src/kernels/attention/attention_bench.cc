@@ -1,6 +1,6 @@
 // Decode at several contexts, against the bytes of keys and values; prefill, against multiply-adds.
-// TinyLlama-1.1B's heads and others on the CPU; Llama-2-7B's and Llama-3-8B's on a GPU.
-// Runs rotate over the layers of one pool whose pages are dealt out at random, as a server's are.
+// TinyLlama-1.1B's heads and others on the CPU; Llama-2-7B's and Llama-3-8B's on a GPU. Runs rotate
+// over the layers of one pool. Its pages are dealt out at random, as a server's are.
 #include <algorithm>
 #include <cmath>
 #include <numeric>

@@ -166,7 +166,7 @@ inline void Prefetch(const char* p) {
 #endif
 }
 
-// The positions of a block that somebody in the tile sees: [begin, end) of [0, kBlock).
+// The positions of a block that any query of the tile sees: [begin, end) of [0, kBlock).
 struct Span {
   int begin;
   int end;
@@ -302,7 +302,7 @@ class TileRunner {
     }
   }
 
-  // Where the keys of the block lie. A visible position stands in for those that nobody sees.
+  // Finds the block's keys. A visible position stands in for those that no query sees.
   void FindRows(int32_t block, Span span) {
     const KvLayout& layout = args_.layout;
     const int32_t* pages = args_.pages + args_.page_begin[tile_.sequence];

@@ -59,7 +59,7 @@ __global__ void __launch_bounds__(kPromptThreads, 1)
 #endif
 }
 
-// The pool as groups of eight positions, each of which lies as the matrix instruction reads it.
+// The pool as groups of eight positions, each laid out as the matrix instruction reads it.
 template <typename Shape>
 CUtensorMap MakePageMap(const AttentionArgs& args) {
   const KvLayout& layout = args.layout;

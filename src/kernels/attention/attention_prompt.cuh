@@ -1,8 +1,7 @@
 // A warpgroup's share of prompt attention: 64 queries against the keys and values of one tile, by
 // Hopper's matrix instruction. Scores are queries x keys. A thread has two rows of them, row(i) =
-// 16 (warp of the group) + lane / 4 + 8 i, and of those the columns 8 j + 2 (lane % 4) + {0, 1} at
-// [4 j + 2 i + {0, 1}]. What is computed of a query does not depend on the row that it lies in, nor
-// on the queries beside it.
+// 16 (warp of the group) + lane / 4 + 8 i. In each it has the columns 8 j + 2 (lane % 4) + {0, 1},
+// at [4 j + 2 i + {0, 1}]. A query's results depend neither on its row nor on its neighbours.
 #pragma once
 
 #include "kernels/attention/attention_prompt_shape.cuh"
@@ -13,9 +12,9 @@
 
 namespace graft::attention {
 
-// An operand that lies as 16-byte pieces swizzled in rows of 128 bytes, eight rows in 1 KiB on a
-// border of it, groups of eight group_bytes apart; by rows: of k, 64 columns atom_bytes before the
-// next 64.
+// Describes an operand of 16-byte pieces that are swizzled in rows of 128 bytes. Eight rows take 1
+// KiB, on a border of it, and groups of eight lie group_bytes apart. In an operand by rows of k, 64
+// columns lie atom_bytes before the next 64.
 __device__ __forceinline__ uint64_t SwizzledOperand(uint32_t address, uint32_t group_bytes,
                                                     uint32_t atom_bytes) {
   constexpr uint64_t kSwizzle128 = uint64_t{1} << 62;
@@ -23,7 +22,8 @@ __device__ __forceinline__ uint64_t SwizzledOperand(uint32_t address, uint32_t g
          ((address & 0x3ffffu) >> 4);
 }
 
-// sum[64, N] += a[64, 16] B[16, N], a in registers as the sums of scores lie, B by rows.
+// sum[64, N] += a[64, 16] B[16, N]. a is in registers, laid out as the sums of scores are. B lies
+// by rows.
 template <DType kType, int kN>
 struct WeightsWgmma;
 
@@ -52,7 +52,7 @@ GRAFT_WEIGHTS_WGMMA_OF(256, "%128, %129, %130, %131", "%132")
 #undef GRAFT_WEIGHTS_WGMMA_OF
 #undef GRAFT_WEIGHTS_WGMMA
 
-// Of a thread's two rows.
+// The state of a thread's two rows.
 template <typename Shape>
 struct PromptState {
   float sum[Shape::kDim / 2];
@@ -160,8 +160,8 @@ __device__ __forceinline__ void CapPromptScores(float cap, float exponent,
   }
 }
 
-// One step of the online softmax: scores become weights in float. factor: what the sums must be
-// multiplied with.
+// One step of the online softmax: scores become weights in float. `factor` gets what the sums must
+// be multiplied by.
 template <typename Shape>
 __device__ __forceinline__ void WeighPrompt(float scale_log2, float (&scores)[Shape::kTile / 2],
                                             PromptState<Shape>& state, float (&factor)[2]) {

@@ -9,7 +9,7 @@
 
 namespace graft::attention {
 
-// Four dimensions of one of an item's queries, by number.
+// Four dimensions of a query. `run` numbers them over all queries of an item.
 template <typename Shape>
 struct QueryRun {
   static constexpr int kPerQuery = Shape::kAtoms * 16;
@@ -38,8 +38,8 @@ struct QueryRun {
   }
 };
 
-// Queries [begin, end) of the block's 128, by way of registers, kRuns of a lane at a time. A warp's
-// work.
+// Stores queries [begin, end) of the block's 128 by way of registers, kRuns of a lane at a time.
+// One warp calls it.
 template <typename Shape, bool kVectors, int kRuns>
 __device__ __forceinline__ void StoreSomeQueries(const Params& params, const PromptItem& item,
                                                  int begin, int end, unsigned char* target) {
@@ -68,8 +68,8 @@ __device__ __forceinline__ void StorePromptQueries(const Params& params, const P
   FenceForAsync();
 }
 
-// The same by way of shared memory, where more are on their way at once. A lane rounds what it has
-// asked for, so nobody else waits for it. `wait` returns when `target` is free.
+// The same by way of shared memory, where more are on their way at once. A lane rounds only what it
+// has asked for itself, so it waits for no other lane. `wait` returns when `target` is free.
 template <typename Shape, typename Wait>
 __device__ __forceinline__ void StreamPromptQueries(const Params& params, const PromptItem& item,
                                                     int begin, int end, unsigned char* staging,

@@ -111,7 +111,7 @@ class PromptPages {
     slot_ = position - page * layout.page_tokens;
     page_ = pages_[page];
   }
-  // The tile whose pages were found last; its bytes count at `barrier`, which is told of them.
+  // Copies the tile of the last FindPages. Its bytes count at `barrier`, which is told of them.
   __device__ __forceinline__ void Copy(uint32_t target, uint32_t barrier) const {
     const int lane = static_cast<int>(threadIdx.x) % 32;
     const int count = __popc(__ballot_sync(0xffffffffu, page_ >= 0));
@@ -136,7 +136,7 @@ class PromptPages {
   __device__ __forceinline__ bool IsWhole(int tile) const {
     return tile * Shape::kTile >= begin_ && (tile + 1) * Shape::kTile <= end_;
   }
-  // Zeros where nothing visible lies: what was there last might not be finite.
+  // Puts zeros where nothing visible lies, since what was there last might not be finite.
   __device__ __forceinline__ void ClearGaps(int tile, unsigned char* target) const {
     const int lane = static_cast<int>(threadIdx.x) % 32;
     constexpr int kChunks = Shape::kAtoms * 8;
@@ -151,7 +151,7 @@ class PromptPages {
  private:
   const Params& params_;
   const CUtensorMap& map_;
-  const int run_;   // positions that lie one after the other, of a page and a tile
+  const int run_;   // positions of a page and a tile that lie one after the other
   const int part_;  // heads of a page before the first
   const int32_t* pages_ = nullptr;
   int begin_ = 0, end_ = 0, head_ = 0;
@@ -169,7 +169,7 @@ __device__ __forceinline__ void BringKeys(const PromptBlock<Shape>& block, const
     if (item.sequence < 0) return;
     pages.StartItem(item);
     pages.FindPages(item.tile_begin);
-    // As late as may be, so that work stays balanced.
+    // The next item is drawn as late as possible, so that work stays balanced.
     const int draws_at = max(item.tile_begin, item.tile_end - kTilesToDraw);
     for (int tile = item.tile_begin; tile < item.tile_end; ++tile, ++tiles) {
       const int stage = tiles % Shape::kStages;
@@ -215,7 +215,7 @@ __device__ __forceinline__ void BringValues(const PromptBlock<Shape>& block,
   }
 }
 
-// Says which item is the block's next.
+// Draws the block's next item.
 template <typename Shape>
 __device__ __forceinline__ void DrawItem(const PromptBlock<Shape>& block, const int32_t* begins,
                                          int number) {
@@ -233,7 +233,7 @@ __device__ __forceinline__ void DrawItem(const PromptBlock<Shape>& block, const 
   __syncwarp();
 }
 
-// Those of all items but the block's first, which has nothing to hide behind.
+// Brings the queries of all items but the first. Those have nothing to hide behind: see Begin.
 template <typename Shape>
 __device__ __forceinline__ void BringQueries(const PromptBlock<Shape>& block, const int32_t* begins,
                                              int part) {
@@ -356,7 +356,7 @@ class PromptGroup {
   }
 
  private:
-  // Those that others brought.
+  // Waits for queries that other warps brought.
   __device__ __forceinline__ void TakeQueries(int number) {
     const int stage = number % Shape::kQueryStages;
     const int turn = number / Shape::kQueryStages - (stage == 0 ? 1 : 0);
@@ -380,7 +380,7 @@ class PromptGroup {
     WeighPrompt<Shape>(params_.scale_log2, scores, state, factor);
   }
 
-  // The first tile of the block's first item.
+  // Multiplies the first tile of the block's first item, after bringing its queries.
   __device__ __forceinline__ void Begin(const PromptItem& item, PromptScores<Shape>& scores,
                                         PromptState<Shape>& state) {
     const int warp = static_cast<int>(threadIdx.x) % 128 / 32;
@@ -398,8 +398,8 @@ class PromptGroup {
     PackPromptWeights<Shape>(scores.values, scores.weights);
   }
 
-  // Scores of a tile of item `number`, beside the values of the tile before it: of the same item
-  // where kGoesOn, else of the last one, whose sums are ready for `write` then.
+  // Multiplies scores of a tile of item `number`, beside the values of the tile before. If kGoesOn
+  // that is of the same item. Else it ends the item before, and `write` takes its sums.
   template <bool kGoesOn, typename Write>
   __device__ __forceinline__ void Step(int tile, int number, PromptScores<Shape>& scores,
                                        PromptState<Shape>& state, const Write& write) {
@@ -445,7 +445,7 @@ class PromptGroup {
   const Params& params_;
   const int group_;
   PromptVisible visible_;
-  int tiles_ = 0;  // before the running one, of all items
+  int tiles_ = 0;  // tiles of all items before the running one
 };
 
 template <typename Shape>

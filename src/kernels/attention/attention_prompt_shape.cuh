@@ -11,15 +11,16 @@ inline constexpr int kPromptThreads = 3 * 128;
 inline constexpr int kPromptQueries = 128;
 inline constexpr int kConsumerWarps = 8;
 inline constexpr int kQueryWarps = 2;
-// A warp that brings queries asks for pieces of them, so many runs of four numbers for each lane.
-// Its ring in shared memory has room for three: two are on their way while one is rounded.
+// Each lane of a warp that brings queries asks for pieces of kPieceRuns runs of four numbers. The
+// warp's ring in shared memory has room for kPieces: two are on their way while one is rounded.
 inline constexpr int kPieceRuns = 8;
 inline constexpr int kPieces = 3;
 inline constexpr int kStagingBytes = kPieces * kPieceRuns * 32 * 16;
-// Heads whose keys and values together fit into so much of L2 are worked on side by side.
+// Heads are worked on side by side if their keys and values together fit into so much of L2.
 inline constexpr int kCacheBytes = 24 << 20;
 
-// So many tiles before an item's last one the next is drawn: its queries take a few to come.
+// The next item is drawn this many tiles before the end of the running one, because its queries
+// take a few tiles to come.
 inline constexpr int kTilesToDraw = 8;
 
 struct PromptItem {
@@ -53,7 +54,7 @@ struct PromptBarriers {
 };
 
 // How keys, values and queries of a head size lie in shared memory. kDimOf: dimensions that are
-// multiplied; heads of fewer are filled up with zeros.
+// multiplied. Zeros fill up smaller heads.
 template <typename TOf, int kDimOf>
 struct PromptShape {
   using T = TOf;
@@ -75,7 +76,7 @@ struct PromptShape {
   static constexpr int kSharedBytes =
       kQueryStages * kQueryBytes + 2 * kStages * kTileBytes + kQueryWarps * kStagingBytes;
 
-  // Of 16 bytes of a tile: the dimensions from 8 chunk on.
+  // The offset of 16 bytes in a tile: the dimensions from 8 chunk on.
   static __device__ __forceinline__ uint32_t Offset(int position, int chunk) {
     return static_cast<uint32_t>(position / 8 * kGroupBytes + chunk / 8 * kAtomBytes +
                                  position % 8 * 128 + ((chunk % 8) ^ (position % 8)) * 16);

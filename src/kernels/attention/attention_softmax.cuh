@@ -24,15 +24,15 @@ inline constexpr int kSplitTokens = kAttentionSplitTokens;
 static_assert(kSplitTokens % kTileTokens == 0);
 inline constexpr int kKeyTiles = kTileTokens / 16;
 
-// Shared memory of keys, values or queries: rows of kDim elements, chunks of 16 bytes within a row
-// exchanged by the row's number, so that eight rows' same chunk touches all banks.
+// Shared memory of keys, values or queries: rows of kDim elements. Chunks of 16 bytes within a row
+// are exchanged by the row's number, so that the same chunk of eight rows touches all banks.
 template <int kDim>
 __device__ __forceinline__ uint32_t ChunkOffset(int row, int chunk) {
   return static_cast<uint32_t>(row * kDim * 2 + ((chunk ^ (row & 7)) * 16));
 }
 
-// Of one split. Lane (g, t) has the queries 8n + 2t + j, and of them the dimensions 16d + g + 8i in
-// sum[d][n][2i + j].
+// The state of one split. Lane (g, t) has the queries 8n + 2t + j. Their dimensions 16d + g + 8i
+// are in sum[d][n][2i + j].
 template <int kDim, int kQueryTiles>
 struct SplitState {
   float sum[kDim / 16][kQueryTiles][4];
@@ -67,8 +67,8 @@ struct SplitState {
   }
 };
 
-// What a query has seen of (total) and what the next split adds (split) become one: every value v
-// turns into Fold(v of the total, v of the split).
+// Joins what a query has seen (total) and what the next split adds (split): every value v becomes
+// Fold(v of the total, v of the split).
 struct FoldFactors {
   float total;
   float split;
@@ -86,13 +86,13 @@ struct FoldFactors {
   }
 };
 
-// The result, of a sum and the inverse of its weights. Never -0, whose sign would tell how many
-// splits there were.
+// The result: a sum times the inverse of its weights. It is never -0, because that sign would tell
+// how many splits there were.
 __device__ __forceinline__ float Normalised(float sum, float inverse) {
   return __fadd_rn(__fmul_rn(sum, inverse), 0.0f);
 }
 
-// scores[k][n]: of the keys 16k + g + 8i and the queries 8n + 2t + j at [2i + j].
+// scores[k][n] at [2i + j] has the keys 16k + g + 8i and the queries 8n + 2t + j.
 template <typename T, int kDim, int kQueryTiles, typename Queries>
 __device__ __forceinline__ void MultiplyKeys(uint32_t keys, const Queries& queries,
                                              float (&scores)[kKeyTiles][kQueryTiles][4]) {
@@ -172,7 +172,7 @@ struct Visible {
   // Over the warp's queries.
   int last_min, last_max;
 
-  // Of a tile that starts at `begin`.
+  // Whether a query of the warp sees any key of the tile that starts at `begin`.
   __device__ __forceinline__ bool Any(int begin) const {
     return begin <= last_max && begin + kTileTokens - 1 > last_min - window;
   }
@@ -204,8 +204,8 @@ __device__ __forceinline__ void Mask(int tile_begin, const Visible<kQueryTiles>&
   }
 }
 
-// Products of queries and keys become capped scores, whose exponential is one of 2: with
-// cap = c log2(e) and exponent = 2 log2(e) scale / c, c tanh(scale s / c) times log2(e).
+// Products s of queries and keys become capped scores, as exponents of 2: c tanh(scale s / c) times
+// log2(e). cap = c log2(e) and exponent = 2 log2(e) scale / c.
 template <int kQueryTiles>
 __device__ __forceinline__ void CapScores(float cap, float exponent,
                                           float (&scores)[kKeyTiles][kQueryTiles][4]) {

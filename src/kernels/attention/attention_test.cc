@@ -92,8 +92,8 @@ class Problem {
   int64_t q_stride() const { return q_stride_; }
   const Sequence& sequence(size_t idx) const { return case_.sequences[idx]; }
 
-  // The rows of the last `num_given` sequences were given: where a GPU tells them, they take
-  // another kernel.
+  // Makes the rows of the last `num_given` sequences given ones. A GPU that tells them apart has
+  // another kernel for them.
   void GiveRows(int32_t num_given, const Device& device) {
     num_given_ = AttentionTellsGivenRows(layout_, device) ? num_given : 0;
     ListSplits();
@@ -121,7 +121,7 @@ class Problem {
     ListSplits();
   }
 
-  // Bounds are those of all rows where `bounds_of_case`, else what the arrays say now.
+  // Takes the bounds of all the case's rows if `bounds_of_case`, else of what the arrays say now.
   void Run(void* out, DType out_dtype, Stream& stream, bool bounds_of_case = false) const {
     int32_t sequence_rows_max = 0;
     for (int32_t s = 0; s < num_sequences() - num_given_; ++s) {
@@ -330,7 +330,7 @@ void ExpectClose(const Case& c, double tolerance, double gpu_tolerance) {
 constexpr double kF32Close = 1e-5;
 // q and p are rounded to bf16 where the machine multiplies bf16 pairs.
 constexpr double kBF16Close = 1.0 / 64;
-// As are they to fp16 on a GPU.
+// A GPU rounds them to fp16.
 constexpr double kGpuF16Close = 1.0 / 256;
 
 TEST(AttentionTest, MatchesReferenceF32) {
@@ -402,7 +402,7 @@ TEST(AttentionTest, GpuGivenRowsMatchReference) {
   }
 }
 
-// Twice, as the first launch leaves the scratch.
+// Runs twice, because the first launch must leave the scratch as it found it.
 std::vector<Bfloat16> OutWithGiven(const Case& c, int32_t num_given, Stream& stream) {
   Problem<Bfloat16> problem(c, 0);
   problem.GiveRows(num_given, stream.device);
@@ -421,7 +421,7 @@ std::vector<Bfloat16> OutWithGiven(const Case& c, int32_t num_given, Stream& str
   return last;
 }
 
-// Each has the bits that it has among its own kind.
+// Rows of either kind have the bits that they have among their own kind.
 TEST(AttentionTest, GpuGivenAndDrawnRowsInOneCall) {
   const std::vector<Sequence> sequences = {{900, 1}, {130, 40}, {1, 1},     {0, 0},
                                            {60, 1},  {5, 5},    {700, 300}, {1200, 1}};
@@ -550,7 +550,7 @@ TEST(AttentionTest, RowsDoNotDependOnChunksNeighboursOrThreads) {
   }
 }
 
-// On tensor cores decode and prefill are different kernels; prompts of several splits.
+// On tensor cores decode and prefill are different kernels. The prompts have several splits.
 class AttentionAcrossSplitsTest : public ::testing::TestWithParam<Case> {};
 
 TEST_P(AttentionAcrossSplitsTest, GpuRowsDoNotDependOnChunks) {
@@ -652,7 +652,7 @@ TEST(AttentionTest, RowsDoNotDependOnPageSizeNorThreads) {
   }
 }
 
-// Large scores: the softmax is one position's, no overflow on the way.
+// With large scores the softmax is one position's, and nothing overflows on the way.
 void ExpectHugeScoresStayFinite(float score_cap) {
   Problem<float> problem(Case{"", 1, 1, 16, 16, 0, {{130, 3}}, score_cap});
   for (int64_t row = 0; row < 3; ++row) {

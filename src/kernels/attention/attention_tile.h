@@ -11,9 +11,9 @@
 namespace graft {
 
 inline constexpr int32_t kTileQueries = 64;
-// On a GPU: positions are cut here, counted from 0, into parts whose softmax is independent.
+// A GPU cuts positions here, counted from 0, into parts with softmaxes of their own.
 inline constexpr int32_t kAttentionSplitTokens = 512;
-// And these into what is multiplied at once.
+// It cuts these into what is multiplied at once.
 inline constexpr int32_t kAttentionTileTokens = 64;
 // Counters in front of the scratch.
 inline constexpr int64_t kAttentionCounterFloats = 64;

@@ -11,8 +11,8 @@ namespace graft::attention {
 
 struct Params {
   AttentionArgs args;
-  float scale_log2;        // to scores whose exponential is one of 2
-  float cap_log2;          // on those; 0: none
+  float scale_log2;        // products times this are exponents of 2
+  float cap_log2;          // the cap on such exponents; 0: none
   float cap_exponent;      // see CapScores
   int32_t group;           // query heads of a key head
   uint32_t group_inverse;  // 2^32 / group, rounded up; unused where group is 1
@@ -25,7 +25,7 @@ struct Params {
   int32_t prefill_rows_min;  // sequences with fewer rows are left to decode
   bool q_vectors;            // rows of q lie on 16-byte borders
   bool out_pairs;            // rows of out lie on 4-byte borders
-  bool wait_late;            // the kernel before this one is its independent sister
+  bool wait_late;            // the kernel before this one is of the same call, and independent
 
   // Queries are numbered row by row: query / group, exact while query * group is below 2^32.
   __device__ __forceinline__ int RowOf(int query) const {
@@ -36,7 +36,7 @@ struct Params {
 
 void LaunchDecode(const Params& params, cudaStream_t stream);
 void LaunchPrefill(const Params& params, cudaStream_t stream);
-// Of given rows, all sequences; only for what AttentionTellsGivenRows says.
+// For given rows only, where AttentionTellsGivenRows.
 void LaunchPrompt(const Params& params, cudaStream_t stream);
 void LaunchMergeSplits(const Params& params, cudaStream_t stream);
 
@@ -95,12 +95,12 @@ __device__ __forceinline__ int FindBegin(const int32_t* begins, int n, int32_t v
   return low;
 }
 
-// Copies kRows consecutive tokens of a tile per call and warp. Looking up the pages is one step
-// ahead of their use, so that nobody waits for it.
+// Copies kRows consecutive tokens of a tile per call and warp. It looks up pages one step before it
+// uses them, so that no warp waits for that.
 template <typename T, int kDim, int kRows>
 class TileCopier {
  public:
-  // first_row: of the tile, the warp's.
+  // first_row: the warp's first row of the tile.
   __device__ __forceinline__ TileCopier(const AttentionArgs& args, int first_row)
       : args_(args),
         first_row_(first_row),
@@ -139,7 +139,7 @@ class TileCopier {
     is_whole_ = __all_sync(0xffffffffu, is_whole);
     Copy(target, head_);
   }
-  // Of the tile whose keys were copied last.
+  // Copies the values for the keys that were copied last.
   __device__ __forceinline__ void CopyValues(uint32_t target) {
     Copy(target, head_ + args_.layout.KeyElements());
   }
@@ -202,7 +202,7 @@ class TileCopier {
   const T* head_ = nullptr;
   int visible_begin_ = 0;
   int visible_end_ = 0;
-  // Of the lane's tokens.
+  // These are of the lane's tokens.
   int32_t page_[kLookups] = {};
   int32_t slot_[kLookups] = {};
   uint32_t row_[kLookups] = {};  // from the pool's start, in rows of head_dim elements

@@ -51,7 +51,7 @@ void CheckOnGpu(const AttentionBackwardArgs& args, const Device& device) {
   CHECK(args.out != nullptr && args.num_rows > 0 && args.sequence_rows_max > 0);
 }
 
-// Queries' and keys' gradients.
+// Turns the gradients of queries and keys back.
 void TurnBackOnHost(const AttentionBackwardArgs& args, Stream& stream) {
   Rope({.x = static_cast<float*>(args.d_qkv),
         .x_stride = args.qkv_stride,

@@ -46,7 +46,7 @@ struct AttentionBackwardArgs {
   const AttentionPrefix* prefixes = nullptr;
   float* scratch = nullptr;  // [AttentionBackwardFloats]
 
-  // On a GPU alone, where the arrays are in the device's memory and the host cannot look.
+  // For GPUs only, because the arrays are in the device's memory and the host cannot look.
   int32_t num_rows = 0;           // row_begin[num_sequences]
   int32_t sequence_rows_max = 0;  // of one sequence
   int32_t prefix_tokens_max = 0;  // of one prefix
@@ -65,9 +65,9 @@ struct AttentionBackwardArgs {
 // even sizes up to 256, the CPU has fp32 for all.
 Status CheckAttentionBackward(DType dtype, int32_t head_dim, const Device& device);
 
-// `positions_max` of one sequence, its prefix and its rows, on the CPU.
+// Floats of scratch on the CPU. `positions_max`: the most of a sequence, with its prefix.
 int64_t AttentionBackwardFloats(int32_t positions_max, int32_t head_dim, int num_threads);
-// On a GPU, of `num_rows` rows of the batch.
+// Floats of scratch on a GPU, for a batch of `num_rows` rows.
 int64_t AttentionBackwardGpuFloats(int32_t num_rows, int32_t num_heads, int32_t head_dim,
                                    DType dtype);
 

@@ -1,6 +1,6 @@
-// A sequence's key head at a time: its prefix's and rows' keys and values are transposed once, then
-// every query of the head's group goes over the positions that it sees, twice forwards (scores and
-// their gradients) and once backwards. Every sum is in a fixed order.
+// Takes one key head of a sequence at a time. The keys and values of its prefix and rows are
+// transposed once. Then every query of the head's group goes over the positions that it sees, twice
+// forward (scores and their gradients) and once backward. Every sum is in a fixed order.
 #include "kernels/attention_backward/attention_backward.h"
 
 #include "kernels/attention_backward/attention_backward_scratch.h"
@@ -144,7 +144,7 @@ class HeadRun {
     float sum = 0.0f;
     for (int32_t s = seen.begin; s < seen.end; ++s) sum += weights_[s];
     const float inverse = 1.0f / sum;
-    float mean = 0.0f;  // of the gradients, by the weights
+    float mean = 0.0f;  // of the gradients, weighted
     for (int32_t s = seen.begin; s < seen.end; ++s) {
       weights_[s] *= inverse;
       mean += weights_[s] * gradients_[s];

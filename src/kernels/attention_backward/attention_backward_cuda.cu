@@ -1,6 +1,6 @@
-// What takes everything, on every card: exact products, sums in a fixed order, a warp per row and
-// head. fp32 runs it for comparisons, bf16 where there are no tensor cores for it. And the table of
-// kernels.
+// Kernels that take everything, on every card: exact products, sums in a fixed order, a warp per
+// row and head. fp32 runs them for comparisons, and bf16 if no tensor cores take it. The table of
+// kernels is here, too.
 #include <algorithm>
 
 #include "kernels/attention_backward/attention_backward_cuda.cuh"
@@ -33,7 +33,7 @@ struct Row {
   }
 };
 
-// T: of queries, keys and values, D: of d_out.
+// T: the type of queries, keys and values. D: the type of d_out.
 template <typename T, typename D, bool kCapsScores>
 struct Types {
   using Element = T;
@@ -188,8 +188,8 @@ __global__ void __launch_bounds__(kThreads) QueriesKernel(const __grid_constant_
   StoreHead<T>(args, row.row, head, params.rotary_half, sums);
 }
 
-// The gradients of a key and its value, by the queries [begin, end) of all heads of its group, this
-// lane's dimensions.
+// Sums the gradients of a key and its value over the queries [begin, end) of all heads of its
+// group, for this lane's dimensions.
 template <typename Types>
 __device__ void SumQueries(const Params& params, int begin, int end,
                            const KeyValue<typename Types::Element>& at, int kv_head, LaneSums& keys,

@@ -157,7 +157,7 @@ __device__ __forceinline__ void SumScores(const Params& params, const Block& blo
   }
 }
 
-// A tile of keys: from the scores and the weights' gradients to those of the scores.
+// Adds a tile of keys: the scores and the weights' gradients give the scores' gradients.
 template <int kDim>
 __device__ __forceinline__ void AddKeys(const Params& params, const Shared<kDim>& shared, int tile,
                                         bool masks, const int (&num_seen)[2],
@@ -230,8 +230,8 @@ __device__ __forceinline__ void RunQueries(const Params& params, const Shared<kD
   StoreRows<kDim>(args, block, head, args.scale, true, sums);
 }
 
-// A tile of queries, from row `row` of the sequence on, for a block of keys; those of a prefix are
-// seen by all of them.
+// Adds a tile of queries, from row `row` of the sequence on, to a block of keys. All queries see a
+// prefix's keys.
 template <int kDim, bool kPrefix>
 __device__ __forceinline__ void AddQueries(const Params& params, const Block& block,
                                            const Shared<kDim>& shared, int stage, int row,
@@ -269,7 +269,7 @@ __device__ __forceinline__ void AddQueries(const Params& params, const Block& bl
   WgmmaKeep(keys);
 }
 
-// kPrefix: of the prefix's keys, not of the sequence's own.
+// kPrefix: the keys are the prefix's, not the sequence's own.
 template <int kDim, bool kPrefix>
 __device__ __forceinline__ void RunKeys(const Params& params, const Shared<kDim>& shared) {
   const AttentionBackwardArgs& args = params.args;

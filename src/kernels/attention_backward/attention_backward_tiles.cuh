@@ -63,14 +63,14 @@ struct Rows {
 
 #if defined(GRAFT_HOPPER)
 
-// Until the copies of all but the last group are there, for everybody's products.
+// Waits until the copies of all groups but the last are there, for the products of all threads.
 __device__ __forceinline__ void AwaitRows() {
   WaitForCopies<1>();
   FenceForAsync();
   __syncthreads();
 }
 
-// Starts products[mine, others] of the rows of two tiles, of the latter's first kColumns.
+// Starts products[mine, others] of the rows of two tiles, with the first kColumns of the others.
 template <int kDim, int kColumns = kRows>
 __device__ __forceinline__ void Multiply(uint32_t mine, uint32_t others,
                                          float (&products)[kColumns / 2]) {

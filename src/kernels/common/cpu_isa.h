@@ -2,7 +2,7 @@
 // namespace (cmake/graft.cmake, graft_cpu_op); op.cc declares the copies with GRAFT_CPU_OP and
 // calls the best one that this machine runs. op_cpu.cc keeps to intrinsics, kernels/common/simd.h
 // and file-local functions: an inline function of a library, compiled for AVX-512 and picked by the
-// linker for everybody, would crash older machines.
+// linker for all callers, would crash older machines.
 #pragma once
 
 #include "base/status.h"

@@ -61,7 +61,7 @@ float IntegerScale(const float* block, int64_t n, int32_t bits) {
   return best;
 }
 
-// A scale whose inverse is not finite leaves zeros.
+// A scale with an inverse that is not finite leaves zeros.
 float InverseOf(float scale) {
   const float inverse = 1.0f / scale;
   return inverse - inverse == 0.0f ? inverse : 0.0f;

@@ -23,7 +23,7 @@ namespace {
 
 // Columns of a part that are converted at a time: 32 rows of them stay in the nearest cache.
 constexpr int64_t kPackK = 128;
-// Of a transpose that is made between two pauses: about a millisecond's work.
+// Bytes of a transpose that are made between two pauses: about a millisecond's work.
 constexpr int64_t kTransposedPieceBytes = int64_t{1} << 20;
 
 void PackPanel(const WeightSource& source, const GemmWeight::State& state, int64_t panel,

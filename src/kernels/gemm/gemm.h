@@ -17,11 +17,11 @@
 
 namespace graft {
 
-// A weight in the layout that the kernels of this machine want. Immutable after Pack, but for those
-// that Like made, which LoraMerge fills; any thread.
+// A weight in the layout that this machine's kernels want. Immutable after Pack, except those that
+// Like made, which LoraMerge fills. Any thread.
 class GemmWeight {
  public:
-  // The source's rows in that format: plain fp32 and bf16, and fp16 on a GPU.
+  // Packs the source's rows in that format: plain fp32 and bf16, and fp16 on a GPU.
   static GemmWeight Pack(const WeightSource& source, const WeightFormat& format, Stream& stream);
   // Stacks `parts`, each [n_i, k] as HF stores a Linear, in memory of the host, into one [sum n_i,
   // k]: q, k and v (or gate and up) become one GEMM.
@@ -29,23 +29,22 @@ class GemmWeight {
                          Stream& stream) {
     return Pack(StackedTensors(parts), format, stream);
   }
-  // The source's codes, of a format that is not plain. On the CPU.
+  // Packs the source's codes, in a format that is not plain. On the CPU.
   static GemmWeight PackCodes(const CodeSource& source, const WeightFormat& format, Stream& stream);
   // RandomNumbers, drawn where the weight lives.
   static GemmWeight Random(std::span<const DrawnRows> parts, int64_t k, float deviation,
                            DType dtype, Stream& stream);
 
-  // What a weight of [n, k] takes, with its scales.
+  // The bytes of a weight of [n, k], with its scales.
   static int64_t BytesFor(int64_t n, int64_t k, const WeightFormat& format, const Device& device);
 
   // Room for a weight of the other's shape, on its device: zeros, until its state is filled.
   static GemmWeight Like(const GemmWeight& other);
 
-  // W^T, whose Gemm takes the gradient of y to that of x. On the CPU it is made piece by piece,
-  // with `pause`, where there is one, between pieces: others may have the stream's threads
-  // meanwhile.
+  // W^T. Its Gemm turns the gradient of y into that of x. On the CPU it is made piece by piece.
+  // `pause`, unless {}, is called between pieces, so that others can use the stream's threads.
   GemmWeight Transposed(Stream& stream, const std::function<void()>& pause = {}) const;
-  // Room for the other's W^T on a GPU, and filling it, in order on the stream.
+  // Makes room for the other's W^T on a GPU, and fills it, in order on the stream.
   static GemmWeight LikeTransposed(const GemmWeight& other);
   void TransposeFrom(const GemmWeight& other, Stream& stream);
 
@@ -68,26 +67,27 @@ class GemmWeight {
   std::unique_ptr<State> state_;
 };
 
-// What Gemm makes of its sums s. It is one value, so that whatever runs products hands it on whole.
-// LoRA's terms join s before the bias where they are computed inside the product, and y behind all
-// else where they are computed beside or after it: both are sums, but round in another order.
+// What Gemm makes of its sums s. It is one value, so that code that runs products hands it on
+// whole. LoRA's terms join s before the bias if they are computed inside the product. They join y
+// behind all else if they are computed beside or after it. The sums round in another order then.
 struct GemmEpilogue {
   const float* bias = nullptr;  // [n] or null: s += bias
-  // y += scale * s, the residual, instead of y = s. Another scale than 1 is a residual's alone.
+  // y += scale * s, the residual, instead of y = s. Only a residual's scale may differ from 1.
   bool accumulate = false;
   float scale = 1.0f;
   // LoRA's terms of these rows and this y, which are part of s, and where they are computed. Their
   // LoraArgs::scale is the scale above. Inside and after, LoraShrink came before.
   const LoraArgs* lora = nullptr;
   LoraPlace lora_place = LoraPlace::kAfter;  // inside, beside or after, or CHECK-fails
-  // [m, n / 2] of x's type, or null: GatedActivation of y, its left half the gate's and its right
-  // half up's, in GatedActivation's bits. y is scratch then, its rows without gaps, and Hopper
-  // touches none but kept_rows where everything else happens in the GEMM's kernel too.
+  // [m, n / 2] of x's type, or null: GatedActivation of y, in its bits. y's left half is the gate's
+  // and its right half up's. Then y is scratch, its rows without gaps. If everything else happens
+  // in Hopper's kernel, too, that touches only kept_rows of y.
   void* activated = nullptr;
-  // [m, n] of x's type, or null: y, rounded. On a GPU alone: beside activated, as GatedActivation
-  // copies it, or, where transposed and with LoRA inside, in y's place, which is not touched.
+  // [m, n] of x's type, or null: y, rounded, on a GPU only. Beside `activated` it is what
+  // GatedActivation copies. In a transposed product with LoRA inside it takes y's place, and y is
+  // not touched.
   void* rounded = nullptr;
-  // Beside activated: rows of y that are wanted, too, because more is to be added to them.
+  // Beside `activated`: rows of y that are wanted, too, because more is to be added to them.
   struct RowRange {
     int32_t begin = 0;
     int32_t end = 0;
@@ -95,8 +95,8 @@ struct GemmEpilogue {
 };
 
 struct GemmArgs {
-  // y = x W, which takes the gradient of x W^T to that of x: n and k stand in each other's place
-  // below. Where GemmReadsTransposed, and x's rows are on borders of 16 bytes.
+  // Computes y = x W, which turns the gradient of x W^T into that of x; n and k change places
+  // below. Needs GemmReadsTransposed, and x's rows on borders of 16 bytes.
   bool transposed = false;
   const void* x = nullptr;  // [m, k] of weight.dtype() or fp32, rows x_stride elements apart
   int64_t x_stride = 0;
@@ -105,18 +105,18 @@ struct GemmArgs {
   float* y = nullptr;  // [m, n], rows y_stride elements apart
   int64_t y_stride = 0;
   GemmEpilogue epilogue;
-  // x is fp32 whatever weight.dtype() is. CPU only. Beside bf16 weights it enters the products as
-  // it is or, where vdpbf16ps multiplies, refined bf16: bf16 plus the larger half of its errors.
+  // x is fp32 whatever weight.dtype() is. CPU only. Beside bf16 weights it is multiplied as it is
+  // or, if vdpbf16ps multiplies, as refined bf16: bf16 plus the larger half of its errors.
   bool x_is_fp32 = false;
-  // Shared memory that a GPU's kernel leaves of each multiprocessor, for launches after it to begin
-  // beside it.
+  // Bytes of shared memory that a GPU's kernel leaves of each multiprocessor, so that launches
+  // after it can begin beside it.
   int32_t spared_shared_bytes = 0;
 };
 
 void Gemm(const GemmArgs& args, Stream& stream);
 
-// What Gemm keeps beside its operands on the CPU, in the thread that calls it, after calls of up to
-// m rows and weights of up to k columns.
+// The bytes that Gemm keeps beside its operands on the CPU, in the calling thread, after calls of
+// up to m rows and weights of up to k columns.
 int64_t GemmScratchBytes(int64_t m, int64_t k, const WeightFormat& format, int num_threads);
 
 // Whether a Gemm can add LoRA inside, for weights and adapters of these types.
@@ -125,12 +125,12 @@ bool GemmTakesLora(DType dtype, DType adapters, const Device& device);
 // Whether it can compute LoRA beside itself, for weights and adapters of this type and m rows.
 bool GemmRunsLoraBeside(DType dtype, int64_t m, const Device& device);
 
-// Whether GemmArgs::transposed is there for weights of this type. The bits are those of a weight
-// that Transposed made.
+// Whether GemmArgs::transposed works for weights of this type. The bits are those of a weight that
+// Transposed made.
 bool GemmReadsTransposed(DType dtype, const Device& device);
 
-// Whether a Gemm of weights of this type, without LoRA inside or beside it, lets nobody begin
-// before x and all else is there, so that a LoraShrink of its x may follow it:
+// Whether a Gemm of weights of this type, without LoRA inside or beside it, lets no kernel begin
+// before x and all else is there. Then a LoraShrink of its x may follow it:
 // LoraArgs::follows_product.
 bool GemmHoldsNext(DType dtype, const Device& device);
 

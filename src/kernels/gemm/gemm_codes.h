@@ -14,8 +14,8 @@
 
 namespace graft {
 
-// Numbers of k whose sums one scale multiplies: at most 128, so that sums of products of bytes stay
-// exact in fp32.
+// One scale multiplies sums over so many numbers of k, at most 128, so that sums of products of
+// bytes stay exact in fp32.
 inline constexpr int64_t kGemmCodeBlockMax = 128;
 constexpr int64_t GemmCodeBlock(const WeightFormat& format, int64_t k) {
   if (format.scale_numbers >= k) return kGemmCodeBlockMax;
@@ -49,7 +49,7 @@ struct GemmCodesLayout {
 // the sum of 256 high + low.
 inline constexpr int64_t kGemmDigitsBytes = 2 * kGemmCodeBlockMax + 2 * int64_t{sizeof(float)};
 
-// Panel `panel` of the source, whose rows past n are zeros, to `out`.
+// Packs panel `panel` of the source to `out`. Rows past n are zeros.
 void PackCodesPanel(const CodeSource& source, const WeightFormat& format, int64_t panel, char* out);
 
 }  // namespace graft

@@ -14,7 +14,7 @@
 
 namespace graft {
 
-// A GEMM whose weight is in memory of the GPU.
+// A GEMM of a weight in memory of the GPU.
 struct GemmCudaArgs {
   GemmArgs gemm;
   // [n, k], rows w_stride elements apart, zeros from k to there; gemm.transposed: [k, n].

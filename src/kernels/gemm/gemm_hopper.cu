@@ -75,23 +75,24 @@ using hopper::kTilesSplit;
 using hopper::LimitsOf;
 using hopper::MaxClusters;
 
-// From so many rows on, of tiles that should take as long those of clusters are taken: they load
-// less.
+// From so many rows on clusters are chosen among tiles that should take equally long, because they
+// load less.
 constexpr int64_t kSharingRowsMin = 4096;
 // With stages of four boxes, more rows of x than this leave room for too few stages.
 constexpr int64_t kTallStageRowsMax = 32;
 
-// What the clusters of a launch have to do: a tile for each block of theirs.
+// How many items the clusters of a launch have. An item is a tile for each block of a cluster.
 int64_t ItemsOf(const GemmTile& tile, int64_t m, int64_t n) {
   return CeilDiv(CeilDiv(m, tile.rows()), tile.share_w ? tile.blocks : 1) *
          CeilDiv(CeilDiv(n, tile.columns()), tile.share_w ? 1 : tile.blocks);
 }
 
-// At 65 to 127 rows, in tiles that are not swapped: what was seen on an H100 and is not explained
-// (workshop/cuda_gemm.md). A second tile of 64 rows makes both slower the fewer rows it has, though
-// as much is loaded. And fewer blocks than multiprocessors stream W nearly as fast as all do.
+// Corrections at 65 to 127 rows, in tiles that are not swapped. They were seen on an H100 and are
+// not explained (workshop/cuda_gemm.md). A second tile of 64 rows makes both slower, the more so
+// the fewer rows it has, though as much is loaded. Fewer blocks than multiprocessors stream W
+// nearly as fast as all do.
 struct BetweenTiles {
-  double memory = 1.0;  // a block's part of the memory, of what it has where all are busy
+  double memory = 1.0;  // a block's part of the memory, over its part if all are busy
   double slower = 1.0;  // the time of a step
 
   BetweenTiles(const GemmTile& tile, int64_t m, int64_t num_blocks, int num_processors) {
@@ -148,7 +149,7 @@ double PredictCycles(const GemmTile& tile, int64_t m, int64_t n, int64_t k, int6
 struct Kind {
   std::span<const GemmTile> tiles;
   hopper::Launcher (*low)(size_t tile);   // of the tiles before `split`
-  hopper::Launcher (*high)(size_t tile);  // and from there on
+  hopper::Launcher (*high)(size_t tile);  // of the others
   size_t split;
   hopper::Launcher (*copying)();
 };

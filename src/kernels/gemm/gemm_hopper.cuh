@@ -44,7 +44,7 @@ struct HopperGemmProducer {
   const HopperGemmRing<Shape>& ring;
   static constexpr uint16_t kAllBlocks = (1u << Shape::kBlocks) - 1;
 
-  // Groups of 64 columns of y, of which each block of a cluster brings its share to all.
+  // Loads groups of 64 columns of y. Each block of a cluster brings its share to all blocks.
   __device__ void LoadTransposedW(const HopperGemmWalk<Shape>& walk, uint64_t cache) const {
     constexpr int kGroups = Shape::kColumns / 64 / Shape::kBlocks;
     const int first = Shape::kBlocks > 1 ? static_cast<int>(ClusterBlockRank()) * kGroups : 0;
@@ -136,9 +136,9 @@ struct HopperGemmProducer {
     }
   }
 
-  // Run() with a delta. No more of W is on its way than keeps memory busy: LoRA's reads queue
-  // behind it, and its chain of dependent reads would outlast the product. Until x is there no
-  // stage gets full, so the clock tells what must have come.
+  // Run() with a delta. It has no more of W on its way than keeps memory busy. Else LoRA's reads
+  // would queue behind W, and its chain of dependent reads would outlast the product. No stage gets
+  // full before x is there, so the clock tells what must have come.
   __device__ void RunPaced(uint32_t bytes) const {
     HopperGemmWalk<Shape> walk(args);
     HopperGemmWalk<Shape> x_walk = walk;

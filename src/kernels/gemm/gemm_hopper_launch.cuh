@@ -16,8 +16,7 @@
 
 namespace graft::hopper {
 
-// Where x takes next to no room, a ring of this size streams W faster than the largest possible
-// one.
+// If x takes next to no room, a ring of this size streams W faster than the largest possible one.
 inline constexpr int kThinRowsMax = 8;
 inline constexpr int kThinSharedBytes = 150 << 10;
 
@@ -27,8 +26,8 @@ inline constexpr int kThinSharedBytes = 150 << 10;
 inline constexpr int kLoraProcessorsMin = 28;
 // Shared memory that is left to the small kernels that follow, so that they can begin early.
 inline constexpr int kSparedBesideLora = 8 << 10;
-// What a block has on its way from memory at a time, and what memory delivers to the whole card per
-// cycle.
+// The bytes that a block has on its way from memory at a time, and those that memory delivers to
+// the whole card per cycle.
 inline constexpr int kBytesOnWay = 64 << 10;
 inline constexpr int64_t kCardBytesPerCycle = 2400;
 

@@ -205,7 +205,7 @@ class GemmLoraLoader {
  private:
   using Cursor = GemmLoraCursor<Shape::kRows>;
   static constexpr int kRanks = lora::kPackRanks / kLoraLoaders;  // this warp's ranks of an item
-  static constexpr int kAhead = 32 / kRanks;  // items whose rows are looked up at a time
+  static constexpr int kAhead = 32 / kRanks;  // items that are looked up at a time
 
   __device__ LoraSegment SegmentAt(int i) const {
     return i < lora_.num_segments ? lora_.segments[i] : LoraSegment{};

@@ -21,7 +21,7 @@ inline constexpr int kGemmStagesMax = 30;
 inline constexpr int kGemmBarrierBytes = 1024;
 static_assert(kGemmStagesMax * 16 + kLoraBarrierBytes + 16 <= kGemmBarrierBytes);
 
-// Row tiles that are visited before the next rows of W: so much of x the second-level cache holds.
+// Row tiles that are visited before the next rows of W. The second-level cache holds so much of x.
 inline constexpr int kGemmRowTilesPerVisit = 16;
 
 struct HopperGemmArgs {
@@ -74,12 +74,12 @@ struct HopperGemmShape {
   static constexpr bool kShareW = kShareWOf;
   static constexpr bool kCopyX = kCopyXOf;  // the copy engine cannot read x
   static constexpr bool kLora = kLoraOf;    // LoRA's terms end the sums of y
-  // W lies by rows of k: a box of it is 64 of these, by 64 columns of y after the other.
+  // W lies by rows of k. A box has 64 of these, by 64 columns of y after the other.
   static constexpr bool kTransposed = kTransposedOf;
   using Args = std::conditional_t<kLora, HopperLoraGemmArgs, HopperGemmArgs>;
   // Where the sums need many registers, the producer's warpgroup gives up most of its own.
   static constexpr bool kMovesRegisters = kGroups > 1;
-  // Of 65,536 registers: what each of the producer's threads keeps, and a multiplying one gets.
+  // What each of the producer's threads keeps of 65,536 registers, and what a multiplying one gets.
   static constexpr int kFewRegisters = kGroups == 3 ? 56 : 40;
   static constexpr int kManyRegisters = kGroups == 3 ? 152 : 232;
   using Lora = GemmLoraShape<kRows, kColumns, kGroups * 4, kSwapped>;
@@ -119,8 +119,8 @@ struct HopperGemmRing {
   uint32_t empty;    // one barrier per stage: every block of the cluster has multiplied it
   uint32_t x;        // [stage][box][x_box_bytes]
   uint32_t staging;  // kStagingBytes
-  uint32_t w;  // [stage][box][kWBoxBytes]. Where boxes of x are lower than kRows, products read on
-               // into the next box or here: rows of y that nobody stores.
+  uint32_t w;  // [stage][box][kWBoxBytes]. If boxes of x have fewer than kRows rows, products read
+               // on into the next box or here, for rows of y that are not stored.
   GemmLoraRing<typename Shape::Lora> lora;
 
   __device__ HopperGemmRing(const typename Shape::Args& args, char* shared) {

@@ -59,7 +59,7 @@ __device__ __forceinline__ void KeepPair(const typename Shape::Args& args, int r
   }
 }
 
-// And rounded, where that is wanted (GemmEpilogue::rounded).
+// Writes such a pair rounded, if that is wanted (GemmEpilogue::rounded).
 template <typename Shape>
 __device__ __forceinline__ void RoundPair(const typename Shape::Args& args, int row, int column,
                                           float gate, float up) {
@@ -116,7 +116,7 @@ struct GemmActivator {
     }
   }
 
-  // Stores the sums of such rows themselves, rounded.
+  // Stores these sums themselves, rounded.
   __device__ __forceinline__ void StoreRounded(int column_tile, int first_row,
                                                const float (&sum)[Shape::kColumns / 2]) const {
     const int lane = static_cast<int>(threadIdx.x) % 32;
@@ -197,7 +197,7 @@ struct GemmActivator {
     __syncwarp();
   }
 
-  // out: that of the chunk's first row and column.
+  // `out` points to the chunk's first row and column.
   __device__ __forceinline__ void StoreVectors(uint16_t* out, int stride, int columns, int row,
                                                int column, int count, int lane,
                                                uint32_t scratch) const {

@@ -99,8 +99,8 @@ class GemmTileStore {
     float4 quads[kBatch];
   };
 
-  // So many rows of sums fit where a stage's boxes of W lie, which have 128 bytes per column of the
-  // tile.
+  // This many rows of sums fit where a stage's boxes of W lie, which have 128 bytes per column of
+  // the tile.
   static constexpr int kRowsPerStage = Shape::kBoxes == 1 ? 32 : 64;
 
   // delta: the place in shared memory of this tile's share of args.delta, or 0.
@@ -259,7 +259,7 @@ class GemmTileStore {
     }
   }
 
-  // To GemmEpilogue::rounded, in y's place. A thread takes two elements at a time.
+  // Writes to GemmEpilogue::rounded, in y's place. A thread takes two elements at a time.
   __device__ __forceinline__ void Round(uint32_t scratch, int first, int rows) const {
 #pragma unroll 1
     for (int i = thread_; i < rows * kHalf; i += 128) {
@@ -283,7 +283,7 @@ class GemmTileStore {
       const int piece = i % kPieces;
       const int column = column_tile_ * kHalf + piece * 8;
       if (column >= args_.n / 2) continue;
-      // Of eight neighbouring lanes, four begin with the second half of their piece, so that the
+      // Four of eight neighbouring lanes begin with the second half of their piece, so that the
       // lanes hit different banks.
       const int turn = piece / 4 % 2;
       const uint32_t gate_address = scratch + Layout::Offset(row, piece);

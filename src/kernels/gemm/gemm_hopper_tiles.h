@@ -1,4 +1,4 @@
-// The tiles that Hopper's GEMM kernel is compiled for, and who launches each kind.
+// The tiles that Hopper's GEMM kernel is compiled for, and the launchers of each kind.
 #pragma once
 
 #include <cstddef>
@@ -11,7 +11,7 @@ namespace graft::hopper {
 constexpr GemmTile Straight(int groups, int columns, int boxes, int blocks) {
   return {groups, columns, boxes, blocks, blocks > 1, false};
 }
-// Pairs of blocks: what weighs more in a stage is shared.
+// Pairs of blocks, which share the operand that weighs more in a stage.
 constexpr GemmTile Swapped(int groups, int rows) {
   return {groups, rows, 1, 2, groups * 64 >= rows, true};
 }
@@ -54,7 +54,7 @@ inline constexpr GemmTile kTiles[] = {
     Swapped(3, 144),
     Swapped(3, 160),
     Swapped(3, 176),
-    // Many.
+    // Many rows of x.
     Straight(2, 64, 2, 1),
     Straight(2, 96, 2, 1),
     Straight(2, 128, 1, 1),
@@ -65,11 +65,11 @@ inline constexpr GemmTile kTiles[] = {
     Straight(2, 256, 1, 2),
 };
 inline constexpr size_t kNumTiles = std::size(kTiles);
-// Those before it are compiled in one file, those behind in another.
+// Tiles before it are compiled in one file, the others in another.
 inline constexpr size_t kTilesSplit = kNumTiles / 2;
 
-// The tiles for fp16, which few bases are served in: half of bf16's, those whose lack would cost
-// most by the prediction in gemm_hopper.cu (workshop/cuda_gemm.md).
+// The tiles for fp16, which few bases use: half of bf16's. By the prediction in gemm_hopper.cu the
+// lack of these would cost most (workshop/cuda_gemm.md).
 inline constexpr GemmTile kF16Tiles[] = {
     Straight(1, 16, 2, 1),  Straight(1, 32, 2, 1),  Straight(1, 40, 2, 1),  Straight(1, 48, 2, 1),
     Straight(1, 64, 2, 1),  Straight(1, 96, 2, 1),  Straight(1, 120, 1, 1), Straight(1, 176, 1, 1),
@@ -81,8 +81,8 @@ inline constexpr GemmTile kF16Tiles[] = {
 inline constexpr size_t kNumF16Tiles = std::size(kF16Tiles);
 static_assert(2 * kNumF16Tiles <= kNumTiles);
 
-// Those that read W transposed: a prompt's, and what does less. Whole groups of 64 columns for each
-// block of a cluster, and no activation.
+// The tiles that read W transposed, for a prompt and for fewer rows. They have whole groups of 64
+// columns for each block of a cluster, and no activation.
 inline constexpr GemmTile kTransposingTiles[] = {
     Straight(1, 64, 2, 1),
     Straight(2, 128, 1, 1),
@@ -91,7 +91,7 @@ inline constexpr GemmTile kTransposingTiles[] = {
 
 using Launcher = void (*)(const GemmCudaArgs& args, int shared_bytes_max, Stream& stream);
 
-// The launcher of kTiles[tile], on this side of kTilesSplit or that: gemm_hopper_*.cu.
+// The launcher of kTiles[tile], from the file on its side of kTilesSplit: gemm_hopper_*.cu.
 Launcher LowTileBf16(size_t tile);
 Launcher HighTileBf16(size_t tile);
 Launcher LowTileBf16Lora(size_t tile);
@@ -99,12 +99,12 @@ Launcher HighTileBf16Lora(size_t tile);
 // The launcher of kF16Tiles[tile].
 Launcher TileF16(size_t tile);
 
-// Where x is no operand for the copy engine.
+// For an x that the copy engine cannot read.
 Launcher CopyingBf16();
 Launcher CopyingF16();
 Launcher CopyingBf16Lora();
 
-// Of a tile of kTransposingTiles, with LoRA or without.
+// The launcher of a tile of kTransposingTiles, with LoRA or without.
 Launcher TransposingBf16(const GemmTile& tile);
 Launcher TransposingBf16Lora(const GemmTile& tile);
 

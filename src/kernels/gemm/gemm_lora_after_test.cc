@@ -34,7 +34,7 @@ struct Case {
   int64_t spare_columns = 0;  // columns of y that no slice covers
 };
 
-// Of a residual, of which every second case has one.
+// Every second case that adds a residual scales it.
 float ScaleOf(const Case& c) { return c.accumulate && c.num_rows % 2 == 0 ? 0.22f : 1.0f; }
 
 // Segments of the given lengths that use the adapters in turn. Every base_every-th has a base row

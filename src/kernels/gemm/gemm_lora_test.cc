@@ -296,7 +296,7 @@ class Problem {
 // themselves.
 double ToleranceFor(const Case& c) { return 6e-6 + 1e-7 * static_cast<double>(c.k + 256); }
 
-// compute(args) on all rows must give `expected`, except in rows whose sums overflow every type.
+// compute(args) on all rows must give `expected`, except in rows with overflowing sums.
 template <typename T, typename Function>
 void ExpectReference(const Problem<T>& problem, const std::vector<Reference>& expected,
                      Stream& stream, const Function& compute) {

@@ -1,7 +1,7 @@
 // gemm_onednn_bench [fp32]: our GEMM beside oneDNN's matmul, in turns, on weights rotated past the
 // cache, and whether oneDNN's rows keep their bits from batch to batch. The figures stand in
 // docs/inside/kernels.md; they are why the product computes its GEMMs itself. A development
-// program: the only file that includes oneDNN, whose exceptions end it.
+// program: the only file that includes oneDNN, and oneDNN's exceptions end it.
 #include <algorithm>
 #include <chrono>
 #include <cstdio>

@@ -60,8 +60,8 @@ struct RankSumArgs {
 };
 void RankSum(const RankSumArgs& args, Stream& stream);
 
-// How often ranks meet in a RankSum that meets: twice, where reading a slice of everybody's part
-// and then everybody's sums takes less than reading all parts.
+// How often ranks meet in a RankSum that meets: twice, where reading a slice of every rank's
+// part and then every rank's sums takes less than reading all parts.
 int RankSumMeetings(int64_t n, int32_t num_ranks);
 
 struct RankGatherArgs {

@@ -63,7 +63,7 @@ __device__ __forceinline__ Run<kWidth> LoadOfRank(const float* p) {
   return LoadOfRank(p, static_cast<Run<kWidth>*>(nullptr));
 }
 
-// A rank that is not there yet is looked for so often before anybody asks whether it will come.
+// A kernel looks so often for a rank that is not there yet before it asks whether that will come.
 constexpr uint32_t kLooks = 1024;
 
 __device__ __noinline__ void WaitLong(const RankBlocks& ranks, int32_t other, uint32_t meeting) {
@@ -179,7 +179,7 @@ __device__ __forceinline__ void Put(const Run<kWidth>& sum, bool accumulates, fl
   StoreRun<kWidth == 4>(values, kWidth, out);
 }
 
-// Reads everybody's parts.
+// Reads every rank's part.
 template <int kRanks, int kWidth>
 __global__ void __launch_bounds__(kThreads) SumKernel(const __grid_constant__ RankSumArgs args) {
   LetNextStart();
@@ -198,7 +198,7 @@ __host__ __device__ inline int64_t SliceOf(int64_t n, int32_t num_ranks) {
   return ((n + kVector - 1) / kVector + num_ranks - 1) / num_ranks * kVector;
 }
 
-// Reads a slice of everybody's parts, and leaves its sums in the rank's block.
+// Reads a slice of every rank's part, and leaves its sums in the rank's block.
 template <int kRanks, int kWidth>
 __global__ void __launch_bounds__(kThreads)
     SumSliceKernel(const __grid_constant__ RankSumArgs args) {
