@@ -447,7 +447,7 @@ __global__ void __launch_bounds__(Shape::kThreads, Shape::kBlocks)
 template <typename Shape>
 void LaunchShape(const Params& params, Stream& stream) {
   const AttentionBackwardArgs& args = params.args;
-  LaunchMeans<Shape::kDim, true>(params, stream);
+  LaunchMeans<Shape, true>(params, stream);
   const auto launch = [&](auto* kernel, int64_t rows_max, int32_t heads, auto... more) {
     CUDA_CHECK(
         cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, Shape::kBytes));

@@ -343,12 +343,17 @@ __global__ void __launch_bounds__(kThreads, 2) KeysKernel(const __grid_constant_
 #endif
 }
 
+template <int kDimOf>
+struct WholeHead {
+  static constexpr int kDim = kDimOf;
+};
+
 template <int kDim>
 void Launch(const Params& params, Stream& stream) {
   const AttentionBackwardArgs& args = params.args;
   const cudaStream_t cuda_stream = CudaStreamOf(stream);
   constexpr int kBytes = Shared<kDim>::kBytes;
-  LaunchMeans<kDim, false>(params, stream);
+  LaunchMeans<WholeHead<kDim>, false>(params, stream);
   const auto launch = [&](void (*kernel)(Params), int64_t rows_max, int32_t heads) {
     CUDA_CHECK(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kBytes));
     LaunchKernel(kernel, GridOf(heads, CeilDiv(rows_max, kRows), args.num_sequences),

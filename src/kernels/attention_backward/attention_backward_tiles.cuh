@@ -188,10 +188,13 @@ struct SeenTiles {
 using Seen = SeenTiles<kRows>;
 
 // Rounds the gradient of what attention made, where it is fp32, and forms the queries' means. A
-// warp per row and head. kFills: heads of fewer dimensions than kDim, by eights.
-template <int kDim, bool kFills, bool kRounds>
+// warp per row and head. Head: a type of the file that launches it, so that each file has a kernel
+// of its own, for the cards that it is compiled for. kFills: heads of fewer dimensions than
+// Head::kDim, by eights.
+template <typename Head, bool kFills, bool kRounds>
 __global__ void __launch_bounds__(kMeansThreads)
     MeansKernel(const __grid_constant__ Params params) {
+  constexpr int kDim = Head::kDim;
   constexpr int kWidth = kDim / 32 < 4 ? 4 : kDim / 32;
   const AttentionBackwardArgs& args = params.args;
   const int lane = static_cast<int>(threadIdx.x) % 32;
@@ -220,10 +223,10 @@ __global__ void __launch_bounds__(kMeansThreads)
   if (lane == 0) params.means[unit % args.num_heads * args.num_rows + row] = mean;
 }
 
-template <int kDim, bool kFills>
+template <typename Head, bool kFills>
 void LaunchMeans(const Params& params, Stream& stream) {
   const int64_t units = int64_t{params.args.num_rows} * params.args.num_heads;
-  LaunchKernel(params.rounds ? MeansKernel<kDim, kFills, true> : MeansKernel<kDim, kFills, false>,
+  LaunchKernel(params.rounds ? MeansKernel<Head, kFills, true> : MeansKernel<Head, kFills, false>,
                GridOf(CeilDiv(units, kMeansThreads / 32)), dim3(kMeansThreads), 0,
                CudaStreamOf(stream), params);
 }
