@@ -13,93 +13,93 @@
 namespace graft::attention {
 namespace {
 
-// A block's ring of keys and values, which goes on over its items.
+// A block's ring of keys and values. Each item begins it anew.
 template <typename Shape>
 class MmaRing {
+  static constexpr int kStages = Shape::kSlots / 2;  // whole tiles
+
  public:
   __device__ __forceinline__ MmaRing(const Params& params, uint32_t shared)
-      : params_(params), ring_(shared + Shape::kQueryBytes), copier_(params.args) {}
+      : ring_(shared + Shape::kQueryBytes), copier_(params.args) {}
 
-  // No slot of the ring may be in use any more.
+  // No slot of the ring may be in use any more. The item stays where it is while its tiles come.
   __device__ __forceinline__ void StartItem(const PromptItem& item) {
-    copier_.StartHead(params_.args.pages + item.page_begin, item.kv_head, item.visible_begin,
-                      item.kv_tokens);
-    tile_ = item.tile_begin;
-    tile_end_ = item.tile_end;
-    copier_.FindPages(tile_);
-    load_ = use_ = 0;
+    item_ = &item;
+    copier_.StartItem(item);
+    copier_.FindPages(item, item.tile_begin);
     if constexpr (Shape::kPairs) {
-#pragma unroll
-      for (int i = 0; i < Shape::kSlots / 2 - 1; ++i) LoadPair();
+#pragma unroll 1
+      for (int i = 0; i < kStages - 1; ++i) {
+        LoadPair(item.tile_begin + i, 2 * i * Shape::kSlotBytes);
+      }
     } else {
 #pragma unroll
-      for (int i = 0; i < Shape::kSlots - 1; ++i) LoadSlot(i % 2 == 0);
+      for (int i = 0; i < Shape::kSlots - 1; ++i) {
+        LoadSlot(i % 2 == 0, item.tile_begin + i / 2, i * Shape::kSlotBytes);
+      }
     }
+    use_ = 0;
   }
 
   // The keys and then the values of each tile in turn: waits for them, begins to bring what comes
   // where the last have been, and returns where they are.
-  __device__ __forceinline__ uint32_t TakeKeys() {
+  __device__ __forceinline__ uint32_t TakeKeys(int tile) {
     if constexpr (Shape::kPairs) {
-      WaitForCopies<Shape::kSlots / 2 - 2>();
+      WaitForCopies<kStages - 2>();
       __syncthreads();
-      LoadPair();
+      LoadPair(tile + kStages - 1, Before(2));
     } else {
-      TakeSlot(Shape::kSlots % 2 == 1);
+      WaitForCopies<Shape::kSlots - 2>();
+      __syncthreads();
+      LoadSlot(Shape::kSlots % 2 == 1, tile + (Shape::kSlots - 1) / 2, Before(1));
     }
     return Used();
   }
-  __device__ __forceinline__ uint32_t TakeValues() {
-    if constexpr (!Shape::kPairs) TakeSlot(Shape::kSlots % 2 == 0);
+  __device__ __forceinline__ uint32_t TakeValues(int tile) {
+    if constexpr (!Shape::kPairs) {
+      WaitForCopies<Shape::kSlots - 2>();
+      __syncthreads();
+      LoadSlot(Shape::kSlots % 2 == 0, tile + kStages, Before(1));
+    }
     return Used();
   }
 
  private:
-  __device__ __forceinline__ void TakeSlot(bool loads_keys) {
-    WaitForCopies<Shape::kSlots - 2>();
-    __syncthreads();
-    LoadSlot(loads_keys);
-  }
-  __device__ __forceinline__ void LoadSlot(bool keys) {
-    if (tile_ < tile_end_) {
+  __device__ __forceinline__ void LoadSlot(bool keys, int tile, uint32_t slot) {
+    if (tile < item_->tile_end) {
       if (keys) {
-        copier_.CopyKeys(ring_ + load_);
-        copier_.FindPages(tile_ + 1);
+        copier_.CopyKeys(ring_ + slot);
       } else {
-        copier_.CopyValues(ring_ + load_);
-        ++tile_;
+        copier_.CopyValues(ring_ + slot);
+        copier_.FindPages(*item_, tile + 1);
       }
-      Advance(load_);
     }
     CommitCopies();
   }
-  __device__ __forceinline__ void LoadPair() {
-    if (tile_ < tile_end_) {
-      copier_.CopyKeys(ring_ + load_);
-      Advance(load_);
-      copier_.CopyValues(ring_ + load_);
-      Advance(load_);
-      copier_.FindPages(++tile_);
+  __device__ __forceinline__ void LoadPair(int tile, uint32_t slot) {
+    if (tile < item_->tile_end) {
+      copier_.CopyKeys(ring_ + slot);
+      copier_.CopyValues(ring_ + slot + Shape::kSlotBytes);
+      copier_.FindPages(*item_, tile + 1);
     }
     CommitCopies();
+  }
+  // The slot so many before the next to be used.
+  __device__ __forceinline__ uint32_t Before(uint32_t count) const {
+    return use_ < count * Shape::kSlotBytes ? use_ + (Shape::kSlots - count) * Shape::kSlotBytes
+                                            : use_ - count * Shape::kSlotBytes;
   }
   __device__ __forceinline__ uint32_t Used() {
     const uint32_t slot = ring_ + use_;
-    Advance(use_);
+    use_ += Shape::kSlotBytes;
+    if (use_ == Shape::kSlots * Shape::kSlotBytes) use_ = 0;
     return slot;
   }
-  static __device__ __forceinline__ void Advance(uint32_t& slot) {
-    slot += Shape::kSlotBytes;
-    if (slot == Shape::kSlots * Shape::kSlotBytes) slot = 0;
-  }
 
-  const Params& params_;
   const uint32_t ring_;
   MmaCopier<Shape> copier_;
-  int tile_ = 0;  // the next to be brought
-  int tile_end_ = 0;
-  uint32_t load_ = 0;  // the slot of the next
-  uint32_t use_ = 0;   // the slot of the next to be used
+  const PromptItem* item_ = nullptr;
+  uint32_t use_ = 0;  // the slot of the next to be used
 };
 
 template <typename Shape>
@@ -107,50 +107,53 @@ class MmaPrompt {
   static constexpr int kTile = Shape::kTile;
 
  public:
-  // drawn: two numbers of the block's.
+  // items: two places in shared memory.
   __device__ __forceinline__ MmaPrompt(const Params& params, int64_t cache_bytes, uint32_t shared,
-                                       int32_t* drawn)
+                                       PromptItem* items)
       : params_(params),
         cache_bytes_(cache_bytes),
-        drawn_(drawn),
+        items_(items),
         warp_(static_cast<int>(threadIdx.x) / 32),
         ring_(params, shared),
         queries_(shared) {}
 
   __device__ __forceinline__ void Run() {
-    PromptItem item = FindItem(static_cast<int>(blockIdx.x));
-    if (item.sequence >= 0) ring_.StartItem(item);
-    for (int number = 0; item.sequence >= 0; ++number) {
+    if (warp_ == 0) FindItem(static_cast<int>(blockIdx.x), items_[0]);
+    __syncthreads();
+    if (items_[0].sequence >= 0) ring_.StartItem(items_[0]);
+#pragma unroll 1
+    for (int number = 0; items_[number % 2].sequence >= 0; ++number) {
+      const PromptItem& item = items_[number % 2];
+      PromptItem& next = items_[(number + 1) % 2];
       // The answer is wanted at the item's end.
       int drawn = 0;
-      if (threadIdx.x == 0) {
-        drawn = static_cast<int>(gridDim.x) + atomicAdd(&params_.counters[0], 1);
-      }
+      if (threadIdx.x == 0) drawn = atomicAdd(&params_.counters[0], 1);
       const int warp_query = item.first_query + warp_ * Shape::kWarpQueries;
       BringQueries(item, warp_query);
-      if (threadIdx.x == 0) drawn_[number % 2] = drawn;
       MultiplyTiles(item, warp_query);
+      if (warp_ == 0) {
+        FindItem(static_cast<int>(gridDim.x) + __shfl_sync(0xffffffffu, drawn, 0), next);
+      }
       __syncthreads();
-      const PromptItem next = FindItem(drawn_[number % 2]);
       if (next.sequence >= 0) ring_.StartItem(next);
       Write(item, warp_query);
-      item = next;
     }
     WaitForCopies<0>();
   }
 
  private:
-  __device__ __forceinline__ PromptItem FindItem(int idx) const {
+  // By all lanes of a warp.
+  __device__ __forceinline__ void FindItem(int idx, PromptItem& item) const {
     const int num_heads = params_.args.layout.num_kv_heads;
     const FoundBlock at = FindBlock(params_.args.num_sequences, idx / num_heads, [&](int sequence) {
       return NumPromptBlocks(params_, sequence);
     });
+    if (threadIdx.x % 32 != 0) return;
     if (at.sequence < 0) {
-      PromptItem none;
-      none.sequence = -1;
-      return none;
+      item.sequence = -1;
+      return;
     }
-    return PromptItemOf(params_, at.sequence, at.num_blocks, at.block * num_heads + idx % num_heads,
+    item = PromptItemOf(params_, at.sequence, at.num_blocks, at.block * num_heads + idx % num_heads,
                         {kTile, Shape::kDim * 4, cache_bytes_});
   }
 
@@ -169,8 +172,8 @@ class MmaPrompt {
 #pragma unroll 1
     for (int tile = item.tile_begin; tile < item.tile_end; ++tile) {
       const int begin = tile * kTile;
-      const bool sees = visible.Any(begin);
-      const uint32_t keys = ring_.TakeKeys();
+      const bool sees = visible.Any(begin, params_.window);
+      const uint32_t keys = ring_.TakeKeys(tile);
       MmaWeights<Shape> weights;
       if (sees) {
         MmaScores<Shape> scores;
@@ -178,10 +181,12 @@ class MmaPrompt {
         if (params_.cap_log2 != 0.0f) {
           CapMma<Shape>(params_.cap_log2, params_.cap_exponent, scores);
         }
-        if (!visible.All(begin)) MaskMma<Shape>(begin, visible, scores);
+        if (!visible.All(begin, params_.window)) {
+          MaskMma<Shape>(params_, item, warp_query, begin, scores);
+        }
         WeighMma<Shape>(params_.scale_log2, scores, state_, weights);
       }
-      const uint32_t values = ring_.TakeValues();
+      const uint32_t values = ring_.TakeValues(tile);
       if (sees) MultiplyMmaValues<Shape>(weights, values, state_);
     }
     state_.ReduceWeights();
@@ -230,7 +235,7 @@ class MmaPrompt {
 
   const Params& params_;
   const int64_t cache_bytes_;
-  int32_t* const drawn_;
+  PromptItem* const items_;
   const int warp_;
   MmaRing<Shape> ring_;
   MmaQueries<Shape> queries_;
@@ -240,11 +245,11 @@ class MmaPrompt {
 template <typename Shape>
 __global__ void __launch_bounds__(Shape::kThreads, Shape::kBlocks)
     MmaPromptKernel(const __grid_constant__ Params params, int64_t cache_bytes) {
-  extern __shared__ __align__(1024) unsigned char shared[];
-  __shared__ int32_t drawn[2];
+  extern __shared__ __align__(128) unsigned char shared[];
+  __shared__ PromptItem items[2];
   WaitForPrevious();
   LetNextStart();
-  MmaPrompt<Shape>(params, cache_bytes, SharedAddress(shared), drawn).Run();
+  MmaPrompt<Shape>(params, cache_bytes, SharedAddress(shared), items).Run();
   // The last block leaves the counters as it found them.
   if (threadIdx.x == 0) {
     __threadfence();
@@ -278,7 +283,8 @@ void LaunchShape(const Params& params, cudaStream_t stream) {
 // Whether Large fills a multiprocessor with as many blocks as it is made for.
 template <typename Large>
 bool HasRoom() {
-  return Large::kSharedBytes + 64 <= BlockBytesMax(CurrentTraits(), Large::kBlocks);
+  constexpr int kItemBytes = 128;
+  return Large::kSharedBytes + kItemBytes <= BlockBytesMax(CurrentTraits(), Large::kBlocks);
 }
 
 template <typename T>

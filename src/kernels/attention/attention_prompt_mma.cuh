@@ -51,28 +51,16 @@ using MmaScores = float[Shape::kRowTiles][Shape::kTile / 8][4];
 template <typename Shape>
 using MmaWeights = uint32_t[Shape::kRowTiles][Shape::kTile / 16][4];
 
-// Which positions the thread's rows see: (last - window, last].
+// Which positions a warp's queries see: each those in (last - window, last].
 template <typename Shape>
 struct MmaVisible {
-  int last[Shape::kRowTiles][2];  // -1: no such query
-  int window;
   // Over the warp's queries. last_min is -1 where one of them is missing, last_max where all are.
   int last_min, last_max;
-  int first;  // of the warp's first query
+  int first;  // the last position of the warp's first query
 
   // warp_query: the warp's first, in the numbers of the item.
   __device__ __forceinline__ MmaVisible(const Params& params, const PromptItem& item,
-                                        int warp_query)
-      : window(params.window) {
-    const int lane = static_cast<int>(threadIdx.x) % 32;
-#pragma unroll
-    for (int m = 0; m < Shape::kRowTiles; ++m) {
-#pragma unroll
-      for (int i = 0; i < 2; ++i) {
-        const int query = warp_query + 16 * m + lane / 4 + 8 * i;
-        last[m][i] = query < item.num_queries ? item.position + params.RowOf(query) : -1;
-      }
-    }
+                                        int warp_query) {
     first = item.position + params.RowOf(warp_query);
     const int end = warp_query + Shape::kWarpQueries;
     const int last_query = min(end, item.num_queries) - 1;
@@ -80,10 +68,10 @@ struct MmaVisible {
     last_max = last_query < warp_query ? -1 : item.position + params.RowOf(last_query);
   }
   // Of a tile that starts at `begin`.
-  __device__ __forceinline__ bool Any(int begin) const {
+  __device__ __forceinline__ bool Any(int begin, int window) const {
     return begin <= last_max && begin + Shape::kTile - 1 > first - window;
   }
-  __device__ __forceinline__ bool All(int begin) const {
+  __device__ __forceinline__ bool All(int begin, int window) const {
     return begin + Shape::kTile - 1 <= last_min && begin > last_max - window;
   }
 };
@@ -93,10 +81,18 @@ template <typename Shape, typename Queries>
 __device__ __forceinline__ void MultiplyMmaKeys(const Queries& queries, uint32_t keys,
                                                 MmaScores<Shape>& scores) {
   constexpr int kKeyPairs = Shape::kTile / 16;
+  constexpr int kParts = Shape::kDim / 16;
   const int lane = static_cast<int>(threadIdx.x) % 32;
   const int row = lane / 16 * 8 + lane % 8;
   const uint32_t first = keys + row * Shape::kRowBytes;
   const uint32_t swizzle = ((lane / 8 % 2) ^ Shape::Swizzle(row)) * 16;
+  // Fragments are asked for one step before they are multiplied.
+  uint32_t query[2][Shape::kRowTiles][4];
+  uint32_t key[2][4];
+  const auto load_key = [&](int step, uint32_t(&to)[4]) {
+    LoadMatrices(
+        first + step % kKeyPairs * 16 * Shape::kRowBytes + (swizzle ^ (step / kKeyPairs * 32)), to);
+  };
 #pragma unroll
   for (int m = 0; m < Shape::kRowTiles; ++m) {
 #pragma unroll
@@ -105,19 +101,18 @@ __device__ __forceinline__ void MultiplyMmaKeys(const Queries& queries, uint32_t
       for (float& score : scores[m][j]) score = 0.0f;
     }
   }
+  queries.Load(0, query[0]);
+  load_key(0, key[0]);
 #pragma unroll
-  for (int k = 0; k < Shape::kDim / 16; ++k) {
-    uint32_t query[Shape::kRowTiles][4];
-    queries.Load(k, query);
+  for (int step = 0; step < kParts * kKeyPairs; ++step) {
+    const int k = step / kKeyPairs, n = step % kKeyPairs;
+    if (step + 1 < kParts * kKeyPairs) load_key(step + 1, key[(step + 1) % 2]);
+    if (n == 0 && k + 1 < kParts) queries.Load(k + 1, query[(k + 1) % 2]);
 #pragma unroll
-    for (int n = 0; n < kKeyPairs; ++n) {
-      uint32_t key[4];
-      LoadMatrices(first + n * 16 * Shape::kRowBytes + (swizzle ^ (k * 32)), key);
-#pragma unroll
-      for (int m = 0; m < Shape::kRowTiles; ++m) {
-        MultiplyAdd<typename Shape::T>(scores[m][2 * n], query[m], key[0], key[1]);
-        MultiplyAdd<typename Shape::T>(scores[m][2 * n + 1], query[m], key[2], key[3]);
-      }
+    for (int m = 0; m < Shape::kRowTiles; ++m) {
+      const uint32_t(&of_keys)[4] = key[step % 2];
+      MultiplyAdd<typename Shape::T>(scores[m][2 * n], query[k % 2][m], of_keys[0], of_keys[1]);
+      MultiplyAdd<typename Shape::T>(scores[m][2 * n + 1], query[k % 2][m], of_keys[2], of_keys[3]);
     }
   }
 }
@@ -126,36 +121,46 @@ __device__ __forceinline__ void MultiplyMmaKeys(const Queries& queries, uint32_t
 template <typename Shape>
 __device__ __forceinline__ void MultiplyMmaValues(const MmaWeights<Shape>& weights, uint32_t values,
                                                   MmaState<Shape>& state) {
+  constexpr int kParts = Shape::kDim / 16;
+  constexpr int kSteps = Shape::kTile / 16 * kParts;
   const int lane = static_cast<int>(threadIdx.x) % 32;
   const int row = lane % 16;
   const uint32_t first = values + row * Shape::kRowBytes;
   const uint32_t swizzle = ((lane / 16) ^ Shape::Swizzle(row)) * 16;
+  uint32_t value[2][4];
+  const auto load = [&](int step, uint32_t(&to)[4]) {
+    LoadMatricesTransposed(
+        first + step / kParts * 16 * Shape::kRowBytes + (swizzle ^ (step % kParts * 32)), to);
+  };
+  load(0, value[0]);
 #pragma unroll
-  for (int k = 0; k < Shape::kTile / 16; ++k) {
+  for (int step = 0; step < kSteps; ++step) {
+    const int k = step / kParts, d = step % kParts;
+    if (step + 1 < kSteps) load(step + 1, value[(step + 1) % 2]);
 #pragma unroll
-    for (int d = 0; d < Shape::kDim / 16; ++d) {
-      uint32_t value[4];
-      LoadMatricesTransposed(first + k * 16 * Shape::kRowBytes + (swizzle ^ (d * 32)), value);
-#pragma unroll
-      for (int m = 0; m < Shape::kRowTiles; ++m) {
-        MultiplyAdd<typename Shape::T>(state.sum[m][2 * d], weights[m][k], value[0], value[1]);
-        MultiplyAdd<typename Shape::T>(state.sum[m][2 * d + 1], weights[m][k], value[2], value[3]);
-      }
+    for (int m = 0; m < Shape::kRowTiles; ++m) {
+      const uint32_t(&of_dims)[4] = value[step % 2];
+      MultiplyAdd<typename Shape::T>(state.sum[m][2 * d], weights[m][k], of_dims[0], of_dims[1]);
+      MultiplyAdd<typename Shape::T>(state.sum[m][2 * d + 1], weights[m][k], of_dims[2],
+                                     of_dims[3]);
     }
   }
 }
 
-// Hides the keys that a query does not see.
+// Hides the keys that a query does not see. Few tiles need it, so that registers do not hold where
+// each query stands.
 template <typename Shape>
-__device__ __forceinline__ void MaskMma(int begin, const MmaVisible<Shape>& visible,
-                                        MmaScores<Shape>& scores) {
-  const int first = begin + static_cast<int>(threadIdx.x) % 4 * 2;
+__device__ __forceinline__ void MaskMma(const Params& params, const PromptItem& item,
+                                        int warp_query, int begin, MmaScores<Shape>& scores) {
+  const int lane = static_cast<int>(threadIdx.x) % 32;
+  const int first = begin + lane % 4 * 2;
 #pragma unroll
   for (int m = 0; m < Shape::kRowTiles; ++m) {
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
-      const int last = visible.last[m][i];
-      const int before = last - visible.window;
+      const int query = warp_query + 16 * m + lane / 4 + 8 * i;
+      const int last = query < item.num_queries ? item.position + params.RowOf(query) : -1;
+      const int before = last - params.window;
 #pragma unroll
       for (int j = 0; j < Shape::kTile / 8; ++j) {
 #pragma unroll

@@ -24,51 +24,48 @@ class MmaCopier {
   __device__ __forceinline__ explicit MmaCopier(const AttentionArgs& args)
       : args_(args),
         first_row_(static_cast<int>(threadIdx.x) / 32 * kRows),
-        page_rows_(static_cast<uint32_t>(args.layout.PageElements() / args.layout.head_dim)),
         has_runs_(args.layout.page_tokens % kRows == 0 && args.layout.head_dim == Shape::kDim) {}
 
-  // Positions outside of [visible_begin, visible_end) will read as zeros.
-  __device__ __forceinline__ void StartHead(const int32_t* pages, int kv_head, int visible_begin,
-                                            int visible_end) {
-    pages_ = pages;
-    visible_begin_ = visible_begin;
-    visible_end_ = visible_end;
-    head_ = static_cast<const T*>(args_.pool) + args_.layout.KeyOffset(0, args_.layer, kv_head, 0);
+  __device__ __forceinline__ void StartItem(const PromptItem& item) {
+    head_ =
+        static_cast<const T*>(args_.pool) + args_.layout.KeyOffset(0, args_.layer, item.kv_head, 0);
   }
 
-  __device__ __forceinline__ void FindPages(int tile) {
+  // Positions that no query of the item sees, or that are not there yet, will read as zeros.
+  __device__ __forceinline__ void FindPages(const PromptItem& item, int tile) {
     const int lane = static_cast<int>(threadIdx.x) % 32;
     const int position = tile * Shape::kTile + first_row_ + lane % kRows;
     page_ = -1;
-    if (position < visible_begin_ || position >= visible_end_) return;
+    if (position < item.visible_begin || position >= item.kv_tokens) return;
     const int page = position / args_.layout.page_tokens;
     slot_ = position - page * args_.layout.page_tokens;
-    page_ = pages_[page];
+    page_ = args_.pages[item.page_begin + page];
   }
   // Of the tile whose pages were found last.
-  __device__ __forceinline__ void CopyKeys(uint32_t target) {
-    row_ = page_ < 0 ? kHidden : static_cast<uint32_t>(page_) * page_rows_ + slot_;
-    is_run_ = __all_sync(0xffffffffu, has_runs_ && page_ >= 0);
-    Copy(target, head_);
-  }
-  // Of the tile whose keys were copied last.
+  __device__ __forceinline__ void CopyKeys(uint32_t target) const { Copy(target, head_); }
   __device__ __forceinline__ void CopyValues(uint32_t target) const {
     Copy(target, head_ + args_.layout.KeyElements());
   }
 
  private:
   __device__ __forceinline__ void Copy(uint32_t target, const T* source) const {
-    if (is_run_) {
-      CopyRun(target, source);
+    const KvLayout& layout = args_.layout;
+    // From the pool's start, in rows of head_dim elements.
+    const uint32_t page_rows = layout.num_layers * 2 * layout.num_kv_heads * layout.page_tokens;
+    const uint32_t row =
+        page_ < 0 ? kHidden
+                  : static_cast<uint32_t>(page_) * page_rows + static_cast<uint32_t>(slot_);
+    if (__all_sync(0xffffffffu, has_runs_ && page_ >= 0)) {
+      CopyRun(target, source, row);
     } else {
-      CopySome(target, source);
+      CopySome(target, source, row);
     }
   }
 
   // All of the warp's rows, which lie one after the other.
-  __device__ __forceinline__ void CopyRun(uint32_t target, const T* source) const {
+  __device__ __forceinline__ void CopyRun(uint32_t target, const T* source, uint32_t first) const {
     const int lane = static_cast<int>(threadIdx.x) % 32;
-    const T* p = source + int64_t{__shfl_sync(0xffffffffu, row_, 0)} * Shape::kDim + lane * 8;
+    const T* p = source + int64_t{__shfl_sync(0xffffffffu, first, 0)} * Shape::kDim + lane * 8;
 #pragma unroll
     for (int i = 0; i < kCopies; ++i) {
       const int unit = i * 32 + lane;
@@ -78,14 +75,15 @@ class MmaCopier {
   }
 
   // Row by row, hidden ones and dimensions behind the head's last as zeros.
-  __device__ __forceinline__ void CopySome(uint32_t target, const T* source) const {
+  __device__ __forceinline__ void CopySome(uint32_t target, const T* source,
+                                           uint32_t own_row) const {
     const int lane = static_cast<int>(threadIdx.x) % 32;
     const int head_dim = args_.layout.head_dim;
-#pragma unroll 2
+#pragma unroll 1
     for (int i = 0; i < kCopies; ++i) {
       const int unit = i * 32 + lane;
       const int row = unit / Shape::kChunks, chunk = unit % Shape::kChunks;
-      const uint32_t from = __shfl_sync(0xffffffffu, row_, row);
+      const uint32_t from = __shfl_sync(0xffffffffu, own_row, row);
       const bool present = chunk * 8 < head_dim && from != kHidden;
       const T* p = source + (present ? int64_t{from} * head_dim + chunk * 8 : 0);
       CopyLineAsync(target + Shape::Offset(first_row_ + row, chunk), p, present);
@@ -93,18 +91,12 @@ class MmaCopier {
   }
 
   const AttentionArgs& args_;
-  const int first_row_;       // of a tile, the warp's
-  const uint32_t page_rows_;  // rows of head_dim elements in a page
-  const bool has_runs_;       // the warp's rows of a tile lie in one page, one after the other
-  bool is_run_ = false;
-  const int32_t* pages_ = nullptr;
+  const int first_row_;  // of a tile, the warp's
+  const bool has_runs_;  // the warp's rows of a tile lie in one page, one after the other
   const T* head_ = nullptr;
-  int visible_begin_ = 0;
-  int visible_end_ = 0;
   // Of the lane's position.
   int32_t page_ = -1;
   int32_t slot_ = 0;
-  uint32_t row_ = kHidden;  // from the pool's start, in rows of head_dim elements
 };
 
 // Where an item's queries lie.

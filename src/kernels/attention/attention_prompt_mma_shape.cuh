@@ -48,13 +48,14 @@ struct MmaShape {
 template <typename T>
 using MmaShape64 = MmaShape<T, 64, 2, true, 64, 6, true, 2>;
 template <typename T>
-using MmaShape96 = MmaShape<T, 96, 2, false, 64, 2, false, 2>;
+using MmaShape96 = MmaShape<T, 96, 2, false, 32, 4, true, 2>;
 // Of up to 128: two blocks in 164 KiB. In 100 KiB one with twice as many warps, whose queries are
-// in registers.
+// in registers. Tiles of 64 positions would leave the registers of 32 queries no room for fragments
+// on their way.
 template <typename T>
-using LargeMmaShape128 = MmaShape<T, 128, 2, false, 64, 3, false, 2>;
+using LargeMmaShape128 = MmaShape<T, 128, 2, false, 32, 6, true, 2>;
 template <typename T>
-using SmallMmaShape128 = MmaShape<T, 128, 1, true, 64, 6, true, 1>;
+using SmallMmaShape128 = MmaShape<T, 128, 1, true, 32, 8, true, 1>;
 // Of up to 256: one block, with as many tiles on their way as there is room for.
 template <typename T>
 using LargeMmaShape256 = MmaShape<T, 256, 1, false, 32, 6, true, 1>;

@@ -20,6 +20,8 @@ struct HeadShape {
   static constexpr int kBlocks = kBlocksOf;
   static constexpr int kGroupThreads = kRows / 16 * 32;
   static constexpr int kThreads = kGroups * kGroupThreads;
+  // Of a thread, whose addresses are computed side by side.
+  static constexpr int kCopiesAtOnce = kRows * (kDim / 8) / kThreads;
   // Keys of a tile that one group takes in the queries' pass.
   static constexpr int kColumns = kRows / kGroups;
   // Over the tiles, when they are no longer needed: sums of two heads, of so many floats a row that
@@ -40,7 +42,7 @@ __device__ __forceinline__ void BringFilled(const Rows& rows, int first, int num
                                             uint32_t to) {
   constexpr int kPieces = Shape::kDim / 8;
   static_assert(Shape::kRows * kPieces % Shape::kThreads == 0);
-#pragma unroll
+#pragma unroll(Shape::kCopiesAtOnce)
   for (int i = 0; i < Shape::kRows * kPieces / Shape::kThreads; ++i) {
     const int unit = static_cast<int>(threadIdx.x) + i * Shape::kThreads;
     const int local = unit / kPieces;

@@ -21,8 +21,8 @@ struct WgmmaProducts {
     __syncthreads();
   }
   static __device__ __forceinline__ void Begin() { WgmmaFence(); }
-  template <int... kCounts>
-  static __device__ __forceinline__ void End(float (&... sums)[kCounts]) {
+  template <typename... Sums>
+  static __device__ __forceinline__ void End(Sums&... sums) {
     WgmmaCommit();
     WgmmaWait<0>();
     (WgmmaKeep(sums), ...);
@@ -44,7 +44,7 @@ struct WgmmaProducts {
 };
 
 template <int kDim>
-    struct WgmmaShape : HeadShape<kDim, 64, kDim / 256 + 1, 2, kDim> 128 ? 1 : 2 > {
+struct WgmmaShape : HeadShape<kDim, 64, (kDim > 128 ? 2 : 1), 2, (kDim > 128 ? 1 : 2)> {
   using Products = WgmmaProducts;
 };
 

@@ -18,8 +18,8 @@ struct MmaProducts {
     __syncthreads();
   }
   static __device__ __forceinline__ void Begin() {}
-  template <int... kCounts>
-  static __device__ __forceinline__ void End(float (&... /*sums*/)[kCounts]) {}
+  template <typename... Sums>
+  static __device__ __forceinline__ void End(const Sums&... /*sums*/) {}
 
   // Where a lane finds its row of fragments, and its piece of 16 dimensions k, of rows from
   // `first` on.
@@ -86,9 +86,9 @@ struct MmaProducts {
 // Heads of more than 128 have 32 rows a block, and two groups, because neither shared memory nor a
 // thread's registers hold more of them.
 template <int kDim, int kStages>
-    struct MmaShape : HeadShape<kDim, kDim> 128 ? 32 : 64,
-    kDim > 128 ? 2 : 1, kStages, 2 > {
+struct MmaShape : HeadShape<kDim, (kDim > 128 ? 32 : 64), (kDim > 128 ? 2 : 1), kStages, 2> {
   using Products = MmaProducts;
+  static constexpr int kCopiesAtOnce = 1;
 };
 
 // Two blocks of a multiprocessor, one of which multiplies while the other one weighs or waits for

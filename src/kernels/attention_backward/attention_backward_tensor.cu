@@ -10,7 +10,6 @@ namespace graft::attention_backward {
 namespace {
 
 constexpr int kThreads = 128;
-constexpr int kSums = kRows / 2;  // of a thread, of 64 rows by 64
 
 // Rows [first, first + kRows) of `num_rows`; zeros behind them.
 template <int kDim>
@@ -35,6 +34,8 @@ __device__ __forceinline__ void BringTile(const Seen& seen, int tile, uint32_t t
 }
 
 #if defined(GRAFT_HOPPER)
+
+constexpr int kSums = kRows / 2;  // of a thread, of 64 rows by 64
 
 // This thread's rows of a block are the one below and the one 8 further on.
 __device__ __forceinline__ int FirstRow(const Block& block) {
