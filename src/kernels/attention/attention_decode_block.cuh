@@ -287,11 +287,7 @@ class BlockItem {
       CommitCopies();
     }
     if constexpr (Shape::kCaps) CapScores(params_.cap_log2, params_.cap_exponent, scores);
-    Visible<kQueryTiles> visible;
-    visible.window = params_.window;
-    visible.last_min = visible.last_max = position;
-#pragma unroll
-    for (int n = 0; n < kQueryTiles; ++n) visible.last[n][0] = visible.last[n][1] = position;
+    const auto visible = Visible<kQueryTiles>::OfRow(position, params_.window);
     if (!visible.All(tile_ * kTileTokens)) Mask(tile_ * kTileTokens, visible, scores);
   }
 

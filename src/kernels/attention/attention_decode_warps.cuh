@@ -171,11 +171,7 @@ __device__ __forceinline__ void DecodeByWarps(const Params& params,
   for (SplitItem item = loader.TakeItem(); item.exists; item = loader.TakeItem()) {
     const int position = item.split.position;
     const RegisterQueries<T, kDim, kQueryTiles> queries(params, item);
-    Visible<kQueryTiles> visible;
-    visible.window = params.window;
-    visible.last_min = visible.last_max = position;
-#pragma unroll
-    for (int n = 0; n < kQueryTiles; ++n) visible.last[n][0] = visible.last[n][1] = position;
+    const auto visible = Visible<kQueryTiles>::OfRow(position, params.window);
     SplitState<kDim, kQueryTiles> state;
     state.Reset();
     for (int tile = item.split.tile_begin; tile < item.split.tile_end; ++tile) {

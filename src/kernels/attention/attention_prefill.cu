@@ -198,6 +198,23 @@ class FinishedSplits {
   bool is_empty_ = true;
 };
 
+// state: what all splits come to. warp_query: the warp's first, in the numbers of the item.
+template <int kDim, int kQueryTiles>
+__device__ __forceinline__ void WriteQueries(const Params& params, const QueryItem& item,
+                                             int warp_query, SplitState<kDim, kQueryTiles>& state) {
+  WriteResults(
+      params,
+      [&](int i) -> int64_t {
+        const int query = warp_query + i;
+        if (query >= item.num_queries) return -1;
+        const int row = params.RowOf(query);
+        const int head = item.kv_head * params.group + query - row * params.group;
+        return (int64_t{item.row_begin + row} * params.args.num_heads + head) *
+               params.args.layout.head_dim;
+      },
+      state);
+}
+
 // One item. All of `shared` is free. Returns the next item, in thread 0. kCaps: scores.
 template <typename T, int kDim, int kTiles, bool kCaps>
 __device__ __forceinline__ int RunItem(const Params& params, const QueryItem& item,
@@ -268,17 +285,7 @@ __device__ __forceinline__ int RunItem(const Params& params, const QueryItem& it
   if (threadIdx.x == 0) next = static_cast<int>(gridDim.x) + atomicAdd(&params.counters[0], 1);
   if (visible.last_max < 0) return next;
   finished.Finish(state);
-  WriteResults(
-      params,
-      [&](int i) -> int64_t {
-        const int query = warp_query + i;
-        if (query >= item.num_queries) return -1;
-        const int row = params.RowOf(query);
-        const int head = item.kv_head * params.group + query - row * params.group;
-        return (int64_t{item.row_begin + row} * params.args.num_heads + head) *
-               params.args.layout.head_dim;
-      },
-      state);
+  WriteQueries(params, item, warp_query, state);
   return next;
 }
 

@@ -20,7 +20,7 @@ struct HeadShape {
   static constexpr int kBlocks = kBlocksOf;
   static constexpr int kGroupThreads = kRows / 16 * 32;
   static constexpr int kThreads = kGroups * kGroupThreads;
-  // Of a thread, whose addresses are computed side by side.
+  // A thread computes the addresses of so many copies side by side.
   static constexpr int kCopiesAtOnce = kRows * (kDim / 8) / kThreads;
   // Keys of a tile that one group takes in the queries' pass.
   static constexpr int kColumns = kRows / kGroups;

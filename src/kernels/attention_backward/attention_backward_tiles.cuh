@@ -16,8 +16,8 @@
 
 namespace graft::attention_backward {
 
-// Of a block, 16 of a warp; and those that are brought at a time. Shapes of other kernels may have
-// fewer.
+// A block has so many rows, 16 a warp, and brings as many at a time. Shapes of other kernels may
+// have fewer.
 inline constexpr int kRows = 64;
 inline constexpr int kMeansThreads = 128;
 
