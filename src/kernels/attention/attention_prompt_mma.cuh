@@ -104,15 +104,19 @@ __device__ __forceinline__ void MultiplyMmaKeys(const Queries& queries, uint32_t
   queries.Load(0, query[0]);
   load_key(0, key[0]);
 #pragma unroll
-  for (int step = 0; step < kParts * kKeyPairs; ++step) {
-    const int k = step / kKeyPairs, n = step % kKeyPairs;
-    if (step + 1 < kParts * kKeyPairs) load_key(step + 1, key[(step + 1) % 2]);
-    if (n == 0 && k + 1 < kParts) queries.Load(k + 1, query[(k + 1) % 2]);
+  for (int k = 0; k < kParts; ++k) {
+    if (k + 1 < kParts) queries.Load(k + 1, query[(k + 1) % 2]);
 #pragma unroll
-    for (int m = 0; m < Shape::kRowTiles; ++m) {
+    for (int n = 0; n < kKeyPairs; ++n) {
+      const int step = k * kKeyPairs + n;
+      if (step + 1 < kParts * kKeyPairs) load_key(step + 1, key[(step + 1) % 2]);
       const uint32_t(&of_keys)[4] = key[step % 2];
-      MultiplyAdd<typename Shape::T>(scores[m][2 * n], query[k % 2][m], of_keys[0], of_keys[1]);
-      MultiplyAdd<typename Shape::T>(scores[m][2 * n + 1], query[k % 2][m], of_keys[2], of_keys[3]);
+#pragma unroll
+      for (int m = 0; m < Shape::kRowTiles; ++m) {
+        MultiplyAdd<typename Shape::T>(scores[m][2 * n], query[k % 2][m], of_keys[0], of_keys[1]);
+        MultiplyAdd<typename Shape::T>(scores[m][2 * n + 1], query[k % 2][m], of_keys[2],
+                                       of_keys[3]);
+      }
     }
   }
 }
@@ -134,15 +138,18 @@ __device__ __forceinline__ void MultiplyMmaValues(const MmaWeights<Shape>& weigh
   };
   load(0, value[0]);
 #pragma unroll
-  for (int step = 0; step < kSteps; ++step) {
-    const int k = step / kParts, d = step % kParts;
-    if (step + 1 < kSteps) load(step + 1, value[(step + 1) % 2]);
+  for (int k = 0; k < Shape::kTile / 16; ++k) {
 #pragma unroll
-    for (int m = 0; m < Shape::kRowTiles; ++m) {
+    for (int d = 0; d < kParts; ++d) {
+      const int step = k * kParts + d;
+      if (step + 1 < kSteps) load(step + 1, value[(step + 1) % 2]);
       const uint32_t(&of_dims)[4] = value[step % 2];
-      MultiplyAdd<typename Shape::T>(state.sum[m][2 * d], weights[m][k], of_dims[0], of_dims[1]);
-      MultiplyAdd<typename Shape::T>(state.sum[m][2 * d + 1], weights[m][k], of_dims[2],
-                                     of_dims[3]);
+#pragma unroll
+      for (int m = 0; m < Shape::kRowTiles; ++m) {
+        MultiplyAdd<typename Shape::T>(state.sum[m][2 * d], weights[m][k], of_dims[0], of_dims[1]);
+        MultiplyAdd<typename Shape::T>(state.sum[m][2 * d + 1], weights[m][k], of_dims[2],
+                                       of_dims[3]);
+      }
     }
   }
 }
