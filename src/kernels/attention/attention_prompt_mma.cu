@@ -288,7 +288,7 @@ bool HasRoom() {
 }
 
 template <typename T>
-void LaunchPromptOf(const Params& params, cudaStream_t stream) {
+void LaunchMmaPromptOf(const Params& params, cudaStream_t stream) {
   const int head_dim = params.args.layout.head_dim;
   if (head_dim <= 64) return LaunchShape<MmaShape64<T>>(params, stream);
   if (head_dim <= 96) return LaunchShape<MmaShape96<T>>(params, stream);
@@ -303,8 +303,8 @@ void LaunchPromptOf(const Params& params, cudaStream_t stream) {
 }  // namespace
 
 void LaunchPromptMma(const Params& params, cudaStream_t stream) {
-  params.args.layout.dtype == DType::kBF16 ? LaunchPromptOf<Bfloat16>(params, stream)
-                                           : LaunchPromptOf<Float16>(params, stream);
+  params.args.layout.dtype == DType::kBF16 ? LaunchMmaPromptOf<Bfloat16>(params, stream)
+                                           : LaunchMmaPromptOf<Float16>(params, stream);
 }
 
 }  // namespace graft::attention
