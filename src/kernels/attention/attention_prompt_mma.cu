@@ -13,93 +13,51 @@
 namespace graft::attention {
 namespace {
 
-// A block's ring of keys and values. Each item begins it anew.
+// A block's ring of tiles of keys and values. Each item begins it anew.
 template <typename Shape>
 class MmaRing {
-  static constexpr int kStages = Shape::kSlots / 2;  // whole tiles
-
  public:
   __device__ __forceinline__ MmaRing(const Params& params, uint32_t shared)
       : ring_(shared + Shape::kQueryBytes), copier_(params.args) {}
 
-  // No slot of the ring may be in use any more. The item stays where it is while its tiles come.
+  // No tile of the ring may be in use any more. The item stays where it is while its tiles come.
   __device__ __forceinline__ void StartItem(const PromptItem& item) {
     item_ = &item;
     copier_.StartItem(item);
     copier_.FindPages(item, item.tile_begin);
-    if constexpr (Shape::kPairs) {
 #pragma unroll 1
-      for (int i = 0; i < kStages - 1; ++i) {
-        LoadPair(item.tile_begin + i, 2 * i * Shape::kSlotBytes);
-      }
-    } else {
-#pragma unroll
-      for (int i = 0; i < Shape::kSlots - 1; ++i) {
-        LoadSlot(i % 2 == 0, item.tile_begin + i / 2, i * Shape::kSlotBytes);
-      }
+    for (int i = 0; i < Shape::kStages - 1; ++i) {
+      Load(item.tile_begin + i, i * Shape::kStageBytes);
     }
     use_ = 0;
   }
 
-  // The keys and then the values of each tile in turn: waits for them, begins to bring what comes
-  // where the last have been, and returns where they are.
-  __device__ __forceinline__ uint32_t TakeKeys(int tile) {
-    if constexpr (Shape::kPairs) {
-      WaitForCopies<kStages - 2>();
-      __syncthreads();
-      LoadPair(tile + kStages - 1, Before(2));
-    } else {
-      WaitForCopies<Shape::kSlots - 2>();
-      __syncthreads();
-      LoadSlot(Shape::kSlots % 2 == 1, tile + (Shape::kSlots - 1) / 2, Before(1));
-    }
-    return Used();
-  }
-  __device__ __forceinline__ uint32_t TakeValues(int tile) {
-    if constexpr (!Shape::kPairs) {
-      WaitForCopies<Shape::kSlots - 2>();
-      __syncthreads();
-      LoadSlot(Shape::kSlots % 2 == 0, tile + kStages, Before(1));
-    }
-    return Used();
+  // Waits for a tile, begins to bring another one where the last has been, and returns where its
+  // keys are. Tiles are taken in turn.
+  __device__ __forceinline__ uint32_t Take(int tile) {
+    WaitForCopies<Shape::kStages - 2>();
+    __syncthreads();
+    constexpr uint32_t kLast = (Shape::kStages - 1) * Shape::kStageBytes;
+    Load(tile + Shape::kStages - 1, use_ == 0 ? kLast : use_ - Shape::kStageBytes);
+    const uint32_t keys = ring_ + use_;
+    use_ = use_ == kLast ? 0 : use_ + Shape::kStageBytes;
+    return keys;
   }
 
  private:
-  __device__ __forceinline__ void LoadSlot(bool keys, int tile, uint32_t slot) {
+  __device__ __forceinline__ void Load(int tile, uint32_t stage) {
     if (tile < item_->tile_end) {
-      if (keys) {
-        copier_.CopyKeys(ring_ + slot);
-      } else {
-        copier_.CopyValues(ring_ + slot);
-        copier_.FindPages(*item_, tile + 1);
-      }
-    }
-    CommitCopies();
-  }
-  __device__ __forceinline__ void LoadPair(int tile, uint32_t slot) {
-    if (tile < item_->tile_end) {
-      copier_.CopyKeys(ring_ + slot);
-      copier_.CopyValues(ring_ + slot + Shape::kSlotBytes);
+      copier_.CopyKeys(ring_ + stage);
+      copier_.CopyValues(ring_ + stage + Shape::kKeyBytes);
       copier_.FindPages(*item_, tile + 1);
     }
     CommitCopies();
-  }
-  // The slot so many before the next to be used.
-  __device__ __forceinline__ uint32_t Before(uint32_t count) const {
-    return use_ < count * Shape::kSlotBytes ? use_ + (Shape::kSlots - count) * Shape::kSlotBytes
-                                            : use_ - count * Shape::kSlotBytes;
-  }
-  __device__ __forceinline__ uint32_t Used() {
-    const uint32_t slot = ring_ + use_;
-    use_ += Shape::kSlotBytes;
-    if (use_ == Shape::kSlots * Shape::kSlotBytes) use_ = 0;
-    return slot;
   }
 
   const uint32_t ring_;
   MmaCopier<Shape> copier_;
   const PromptItem* item_ = nullptr;
-  uint32_t use_ = 0;  // the slot of the next to be used
+  uint32_t use_ = 0;  // where the next tile to be taken lies in the ring
 };
 
 template <typename Shape>
@@ -172,22 +130,19 @@ class MmaPrompt {
 #pragma unroll 1
     for (int tile = item.tile_begin; tile < item.tile_end; ++tile) {
       const int begin = tile * kTile;
-      const bool sees = visible.Any(begin, params_.window);
-      const uint32_t keys = ring_.TakeKeys(tile);
-      MmaWeights<Shape> weights;
-      if (sees) {
-        MmaScores<Shape> scores;
-        MultiplyMmaKeys<Shape>(queries_, keys, scores);
-        if (params_.cap_log2 != 0.0f) {
-          CapMma<Shape>(params_.cap_log2, params_.cap_exponent, scores);
-        }
-        if (!visible.All(begin, params_.window)) {
-          MaskMma<Shape>(params_, item, warp_query, begin, scores);
-        }
-        WeighMma<Shape>(params_.scale_log2, scores, state_, weights);
+      const uint32_t keys = ring_.Take(tile);
+      if (!visible.Any(begin, params_.window)) continue;
+      MmaScores<Shape> scores;
+      MultiplyMmaKeys<Shape>(queries_, keys, scores);
+      if (params_.cap_log2 != 0.0f) {
+        CapMma<Shape>(params_.cap_log2, params_.cap_exponent, scores);
       }
-      const uint32_t values = ring_.TakeValues(tile);
-      if (sees) MultiplyMmaValues<Shape>(weights, values, state_);
+      if (!visible.All(begin, params_.window)) {
+        MaskMma<Shape>(params_, item, warp_query, begin, scores);
+      }
+      MmaWeights<Shape> weights;
+      WeighMma<Shape>(params_.scale_log2, scores, state_, weights);
+      MultiplyMmaValues<Shape>(weights, keys + Shape::kKeyBytes, state_);
     }
     state_.ReduceWeights();
   }
