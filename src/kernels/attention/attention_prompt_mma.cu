@@ -37,14 +37,21 @@ class MmaRing {
   __device__ __forceinline__ uint32_t Take(int tile) {
     WaitForCopies<Shape::kStages - 2>();
     __syncthreads();
-    constexpr uint32_t kLast = (Shape::kStages - 1) * Shape::kStageBytes;
-    Load(tile + Shape::kStages - 1, use_ == 0 ? kLast : use_ - Shape::kStageBytes);
+    Load(tile + Shape::kStages - 1, Last());
     const uint32_t keys = ring_ + use_;
-    use_ = use_ == kLast ? 0 : use_ + Shape::kStageBytes;
+    use_ = use_ == kEnd ? 0 : use_ + Shape::kStageBytes;
     return keys;
   }
+  // Where the values of the tile are that was taken last.
+  __device__ __forceinline__ uint32_t Values() const { return ring_ + Last() + Shape::kKeyBytes; }
 
  private:
+  static constexpr uint32_t kEnd = (Shape::kStages - 1) * Shape::kStageBytes;
+
+  // The tile that was taken last, in the ring.
+  __device__ __forceinline__ uint32_t Last() const {
+    return use_ == 0 ? kEnd : use_ - Shape::kStageBytes;
+  }
   __device__ __forceinline__ void Load(int tile, uint32_t stage) {
     if (tile < item_->tile_end) {
       copier_.CopyKeys(ring_ + stage);
@@ -130,8 +137,9 @@ class MmaPrompt {
 #pragma unroll 1
     for (int tile = item.tile_begin; tile < item.tile_end; ++tile) {
       const int begin = tile * kTile;
+      const bool sees = visible.Any(begin, params_.window);
       const uint32_t keys = ring_.Take(tile);
-      if (!visible.Any(begin, params_.window)) continue;
+      if (!sees) continue;
       MmaScores<Shape> scores;
       MultiplyMmaKeys<Shape>(queries_, keys, scores);
       if (params_.cap_log2 != 0.0f) {
@@ -142,7 +150,7 @@ class MmaPrompt {
       }
       MmaWeights<Shape> weights;
       WeighMma<Shape>(params_.scale_log2, scores, state_, weights);
-      MultiplyMmaValues<Shape>(weights, keys + Shape::kKeyBytes, state_);
+      MultiplyMmaValues<Shape>(weights, ring_.Values(), state_);
     }
     state_.ReduceWeights();
   }

@@ -45,7 +45,7 @@ struct MmaShape {
 
 // Heads of up to 64 and 96 dimensions: two blocks of a multiprocessor, also in 100 KiB.
 template <typename T>
-using MmaShape64 = MmaShape<T, 64, 2, true, 64, 3, 2>;
+using MmaShape64 = MmaShape<T, 64, 2, true, 32, 6, 2>;
 template <typename T>
 using MmaShape96 = MmaShape<T, 96, 2, false, 32, 2, 2>;
 // Of up to 128: two blocks in 164 KiB. In 100 KiB one with twice as many warps, whose queries are
