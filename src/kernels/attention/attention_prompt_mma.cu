@@ -95,10 +95,10 @@ class MmaPrompt {
       if (threadIdx.x == 0) drawn = atomicAdd(&params_.counters[0], 1);
       const int warp_query = item.first_query + warp_ * Shape::kWarpQueries;
       BringQueries(item, warp_query);
+      // It waits where the item will be, whose other numbers a warp may be reading still.
+      if (threadIdx.x == 0) next.sequence = drawn;
       MultiplyTiles(item, warp_query);
-      if (warp_ == 0) {
-        FindItem(static_cast<int>(gridDim.x) + __shfl_sync(0xffffffffu, drawn, 0), next);
-      }
+      if (warp_ == 0) FindItem(static_cast<int>(gridDim.x) + next.sequence, next);
       __syncthreads();
       if (next.sequence >= 0) ring_.StartItem(next);
       Write(item, warp_query);
