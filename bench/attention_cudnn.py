@@ -24,7 +24,8 @@ CASES = {"prompt mha 1 x 2048": (32, 32, 128, 2048), "prompt gqa4 1 x 2048": (32
          "prompt gqa2 of 256, 1 x 4096": (16, 8, 256, 4096)}
 
 
-def cudnn_us(heads, kv_heads, dim, tokens):
+def their_us(backend, heads, kv_heads, dim, tokens):
+    """Microseconds of a layer by a backend of PyTorch's scaled_dot_product_attention."""
     def draw(n):
         return [torch.randn(1, n, tokens, dim, device="cuda", dtype=torch.bfloat16) for _ in range(LAYERS)]
 
@@ -34,7 +35,7 @@ def cudnn_us(heads, kv_heads, dim, tokens):
         for q, k, v in layers:
             torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=heads != kv_heads)
 
-    with sdpa_kernel(SDPBackend.CUDNN_ATTENTION):
+    with sdpa_kernel(backend):
         attend()
         torch.cuda.synchronize()
         graph = torch.cuda.CUDAGraph()
@@ -64,7 +65,7 @@ def main(programs):
     for case, shape in CASES.items():
         ours = [[our_us(program, case)] for program in programs]
         try:
-            theirs = [cudnn_us(*shape), cudnn_us(*shape)]
+            theirs = [their_us(SDPBackend.CUDNN_ATTENTION, *shape) for _ in range(2)]
         except RuntimeError as error:
             theirs = [float("nan")]
             print(f"cuDNN does not take {case}: {str(error)[:120]}")

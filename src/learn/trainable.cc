@@ -7,7 +7,6 @@
 #include "kernels/attention_backward/attention_backward.h"
 #include "learn/training_sizes.h"
 #include "model/lora_module.h"
-#include "tensor/device_traits.h"
 
 namespace graft {
 namespace {
@@ -53,7 +52,6 @@ Status CheckTrainableOnGpu(const ModelConfig& config, DType dtype, const Device&
   if (dtype == DType::kF32) return OkStatus();
   RETURN_IF_ERROR(CheckAttentionBackward(dtype, config.head_dim, device));
   const KvLayout layout = TrainingPoolLayout(config, dtype, device);
-  if (!TraitsOf(device).has_hopper_code) return NotOnGpu("bf16 on cards before Hopper");
   if (!AttentionTellsGivenRows(layout, device)) {
     return NotOnGpu("bf16 with heads of " + std::to_string(config.head_dim) +
                     ", for which attention has no kernel of given rows");

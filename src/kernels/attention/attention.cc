@@ -118,8 +118,12 @@ void Attention(const AttentionArgs& args, Stream& stream) {
 }
 
 bool AttentionTellsGivenRows(const KvLayout& layout, const Device& device) {
-  if (!TraitsOf(device).has_hopper_code) return false;
+  const DeviceTraits& traits = TraitsOf(device);
   const int32_t head_dim = layout.head_dim;
+  if (!traits.has_hopper_code) {
+    return traits.shared_bytes_max >= kAttentionSharedBytes && layout.dtype != DType::kF32 &&
+           head_dim % 8 == 0;
+  }
   const bool has_shape = head_dim == 64 || head_dim == 128 || head_dim == 256 ||
                          (head_dim > 64 && head_dim <= 96 && head_dim % 8 == 0);
   // Tiles of 64 or 128 positions are whole pages or parts of one.

@@ -160,14 +160,16 @@ Params GivenRows(const Params& params) {
   return given;
 }
 
-void LaunchTensorCores(const Params& all, Stream& on) {
+// `launch_given`: the kernel of given rows.
+void LaunchTensorCores(const Params& all, void (*launch_given)(const Params&, cudaStream_t),
+                       Stream& on) {
   Params params = all;
   const cudaStream_t stream = CudaStreamOf(on);
   const AttentionArgs& args = params.args;
   CHECK(args.scratch != nullptr && args.kv_tokens_max > 0);
   CHECK_LE(args.num_sequences, kSequencesMax);
   if (args.num_given > 0) {
-    LaunchPrompt(GivenRows(params), stream);
+    launch_given(GivenRows(params), stream);
     params.args.num_sequences -= args.num_given;
     params.args.num_given = 0;
     if (args.num_sequences == 0) return;
@@ -192,6 +194,20 @@ int ResidentBlocks(int blocks_per_multiprocessor) {
   return CurrentTraits().num_multiprocessors * blocks_per_multiprocessor;
 }
 
+// CUDA keeps 1 KiB of each block for itself.
+constexpr int kKeptBytes = 1 << 10;
+
+int BlockBytesMax(const DeviceTraits& traits, int blocks_per_multiprocessor) {
+  return std::min(traits.shared_bytes_max,
+                  traits.shared_bytes_of_multiprocessor / blocks_per_multiprocessor - kKeptBytes);
+}
+
+int BlocksPerMultiprocessor(const DeviceTraits& traits, int shared_bytes, int threads, int most) {
+  const int fit = std::min(traits.shared_bytes_of_multiprocessor / (shared_bytes + kKeptBytes),
+                           traits.threads_of_multiprocessor / threads);
+  return std::clamp(fit, 1, most);
+}
+
 namespace {
 
 bool TakesTensorCores(const Params& params) {
@@ -200,13 +216,26 @@ bool TakesTensorCores(const Params& params) {
          IsVectorAligned(params.args.pool);
 }
 
-// The tensor cores' kernels hold 200 KiB of keys and values per multiprocessor, as Hopper can.
+void LaunchHopper(const Params& params, Stream& stream) {
+  LaunchTensorCores(params, LaunchPrompt, stream);
+}
+void LaunchMma(const Params& params, Stream& stream) {
+  LaunchTensorCores(params, LaunchPromptMma, stream);
+}
+
+// Drawn rows take the same kernels in the first two, which hold as many keys and values on their
+// way as the card has room for.
 constexpr KernelRow<Params> kAttentionKernels[] = {
     {"tensor-cores",
      "bf16, fp16; heads of a multiple of 8",
      {.hopper_code = true, .shared_bytes = 224 << 10},
      TakesTensorCores,
-     LaunchTensorCores},
+     LaunchHopper},
+    {"mma-sync",
+     "bf16, fp16; heads of a multiple of 8",
+     {.shared_bytes = kAttentionSharedBytes},
+     TakesTensorCores,
+     LaunchMma},
     {"plain", "all", {}, nullptr, LaunchPlain}};
 
 }  // namespace

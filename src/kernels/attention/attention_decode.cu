@@ -1,7 +1,8 @@
 // Decode: sequences of one row. Where there are fewer items than multiprocessors a block takes one
-// (attention_decode_block.cuh), if the heads are of a size for it; else a warp does
-// (attention_decode_warps.cuh). What is launched depends on bounds, what is done on the items that
-// there are; no bit of a result depends on it.
+// (attention_decode_block.cuh), if the heads are of a size for it and the card's blocks have the
+// shared memory; else a warp does (attention_decode_warps.cuh). What is launched depends on bounds
+// and on the card's memory, what is done on the items that there are; no bit of a result depends on
+// it.
 #include <algorithm>
 
 #include "kernels/attention/attention_decode_block.cuh"
@@ -12,35 +13,39 @@
 namespace graft::attention {
 namespace {
 
-// The warps of a block that takes items as warps, too.
+// The ring of a warp of a block that takes items as warps, too, and how many of its warps do so.
 template <bool kCaps>
-using WarpsOfBlock = WarpShape<kItemDim, 4, 3, true, kCaps>;
+using WarpsOfBlock = WarpShape<kItemDim, 3, true, kCaps>;
+template <typename Shape>
+constexpr int kTakingWarps = Shape::kSharedBytesMax / WarpsOfBlock<Shape::kCaps>::kRingBytes;
 
 // For heads that blocks can take. kWarps: whether there may be so many items that warps take them.
 // Kernels of their own where there may not: a lone sequence's step pays for each line of code that
 // it meets for the first time.
-template <typename T, bool kCaps, bool kWarps>
+template <typename T, typename Shape, bool kWarps>
 __global__ void __launch_bounds__(kItemWarps * 32)
     BlockDecodeKernel(const __grid_constant__ Params params) {
   extern __shared__ __align__(1024) unsigned char shared[];
   const ItemList<1> list(params);
   if constexpr (kWarps) {
     if (list.count() > static_cast<int>(gridDim.x)) {
-      using Shape = WarpsOfBlock<kCaps>;
-      if (threadIdx.x >= Shape::kWarps * 32) return;
-      return DecodeByWarps<T, Shape, 1>(params, list, SharedAddress(shared));
+      constexpr int kTaking = kTakingWarps<Shape>;
+      if (threadIdx.x >= kTaking * 32) return;
+      return DecodeByWarps<T, WarpsOfBlock<Shape::kCaps>, 1>(params, list, kTaking,
+                                                             SharedAddress(shared));
     }
   }
-  DecodeByBlocks<T, BlockShape<kCaps>>(params, list, shared);
+  DecodeByBlocks<T, Shape>(params, list, shared);
 }
 
-// For other heads.
+// For other heads and cards.
+constexpr int kBlockWarpsMax = 4;
 template <typename T, typename Shape, int kQueryTiles>
-__global__ void __launch_bounds__(Shape::kWarps * 32)
+__global__ void __launch_bounds__(kBlockWarpsMax * 32)
     WarpDecodeKernel(const __grid_constant__ Params params) {
   extern __shared__ __align__(1024) unsigned char shared[];
   DecodeByWarps<T, Shape, kQueryTiles>(params, ItemList<kQueryTiles>(params),
-                                       SharedAddress(shared));
+                                       static_cast<int>(blockDim.x) / 32, SharedAddress(shared));
 }
 
 // Folds the splits of decode rows that have several, a warp per query head.
@@ -124,52 +129,102 @@ bool AllowShared(void (*kernel)(Params), int shared_bytes) {
   return true;
 }
 
-template <typename T, bool kCaps, bool kWarps>
+template <typename T, typename Shape, bool kWarps>
 void LaunchBlockKind(const Params& params, int64_t num_blocks, cudaStream_t stream) {
-  constexpr int kOfBlocks = BlockShape<kCaps>::kSharedBytes;
+  constexpr int kOfWarps = kTakingWarps<Shape> * WarpsOfBlock<Shape::kCaps>::kRingBytes;
   constexpr int kSharedBytes =
-      kWarps ? std::max(kOfBlocks, WarpsOfBlock<kCaps>::kSharedBytes) : kOfBlocks;
-  const auto kernel = BlockDecodeKernel<T, kCaps, kWarps>;
+      kWarps ? std::max(Shape::kSharedBytes, kOfWarps) : Shape::kSharedBytes;
+  static_assert(kSharedBytes <= Shape::kSharedBytesMax);
+  const auto kernel = BlockDecodeKernel<T, Shape, kWarps>;
   static const bool is_allowed = AllowShared(kernel, kSharedBytes);
   static_cast<void>(is_allowed);
   LaunchWith(kernel, num_blocks, kItemWarps * 32, kSharedBytes, params, stream);
 }
 
-template <typename T, bool kCaps>
+template <typename T, typename Shape>
 void LaunchByBlocks(const Params& params, cudaStream_t stream) {
   const int64_t items_max = ItemsMax(params, 1);
   const int64_t num_blocks = std::min<int64_t>(items_max, ResidentBlocks(1));
   if (items_max == num_blocks) {
-    LaunchBlockKind<T, kCaps, false>(params, num_blocks, stream);
+    LaunchBlockKind<T, Shape, false>(params, num_blocks, stream);
   } else {
-    LaunchBlockKind<T, kCaps, true>(params, num_blocks, stream);
+    LaunchBlockKind<T, Shape, true>(params, num_blocks, stream);
   }
 }
 
+// So many warps a block, and blocks a multiprocessor, that most rings are at work.
+struct WarpGrid {
+  int warps = 0;
+  int blocks = 0;
+
+  WarpGrid(int ring_bytes, const DeviceTraits& traits) {
+    for (int of_multiprocessor = 1; of_multiprocessor <= 2; ++of_multiprocessor) {
+      const int fit = BlockBytesMax(traits, of_multiprocessor) / ring_bytes;
+      const int of_block = std::min(fit, kBlockWarpsMax);
+      if (of_block * of_multiprocessor <= warps * blocks) continue;
+      warps = of_block;
+      blocks = of_multiprocessor;
+    }
+    CHECK_GT(warps, 0) << "no room for " << ring_bytes << " bytes of keys and values";
+  }
+};
+
 template <typename T, typename Shape, int kQueryTiles>
-void LaunchWarpKind(const Params& params, int64_t num_blocks, cudaStream_t stream) {
+void LaunchWarpKind(const Params& params, int64_t num_blocks, int warps, cudaStream_t stream) {
   const auto kernel = WarpDecodeKernel<T, Shape, kQueryTiles>;
-  static const bool is_allowed = AllowShared(kernel, Shape::kSharedBytes);
+  const int shared_bytes = warps * Shape::kRingBytes;
+  static const bool is_allowed = AllowShared(kernel, shared_bytes);
   static_cast<void>(is_allowed);
-  LaunchWith(kernel, num_blocks, Shape::kWarps * 32, Shape::kSharedBytes, params, stream);
+  LaunchWith(kernel, num_blocks, warps * 32, shared_bytes, params, stream);
+}
+
+// Slots of a warp that has a block's shared memory alone, on a card of Hopper's memory; on others,
+// where so many do not fit. Both odd.
+template <int kDim>
+constexpr int kAloneSlots = kDim > 128 ? 5 : 11;
+template <int kDim>
+constexpr int kFewAloneSlots = kDim > 128 ? 3 : 5;
+
+template <typename T, int kDim, int kQueryTiles, bool kCaps, int kSlots>
+void LaunchAlone(const Params& params, int64_t num_blocks, cudaStream_t stream) {
+  LaunchWarpKind<T, WarpShape<kDim, kSlots, false, kCaps>, kQueryTiles>(params, num_blocks, 1,
+                                                                        stream);
 }
 
 // Where there are fewer items than multiprocessors, a warp has a block's shared memory, and most of
 // its split on its way at once.
 template <typename T, int kDim, int kQueryTiles, bool kCaps>
 void LaunchByWarps(const Params& params, cudaStream_t stream) {
-  constexpr int kWarps = kDim > 128 ? 2 : 4;
+  using Draws = WarpShape<kDim, 3, true, kCaps>;
+  const DeviceTraits& traits = CurrentTraits();
+  const WarpGrid grid(Draws::kRingBytes, traits);
   const int64_t items_max = ItemsMax(params, kQueryTiles);
-  const int64_t num_blocks = std::min<int64_t>(items_max, ResidentBlocks(kDim > 64 ? 1 : 2));
+  const int64_t num_blocks = std::min<int64_t>(items_max, ResidentBlocks(grid.blocks));
   if (items_max == num_blocks) {
-    using Alone = WarpShape<kDim, 1, 3 * kWarps - 1, false, kCaps>;
-    LaunchWarpKind<T, Alone, kQueryTiles>(params, num_blocks, stream);
-  } else if (items_max <= num_blocks * kWarps) {
-    LaunchWarpKind<T, WarpShape<kDim, kWarps, 3, false, kCaps>, kQueryTiles>(params, num_blocks,
-                                                                             stream);
+    constexpr int kMany = kAloneSlots<kDim>;
+    if (kMany * Draws::kSlotBytes <= BlockBytesMax(traits, grid.blocks)) {
+      LaunchAlone<T, kDim, kQueryTiles, kCaps, kMany>(params, num_blocks, stream);
+    } else {
+      LaunchAlone<T, kDim, kQueryTiles, kCaps, kFewAloneSlots<kDim>>(params, num_blocks, stream);
+    }
+  } else if (items_max <= num_blocks * grid.warps) {
+    LaunchWarpKind<T, WarpShape<kDim, 3, false, kCaps>, kQueryTiles>(params, num_blocks, grid.warps,
+                                                                     stream);
   } else {
-    LaunchWarpKind<T, WarpShape<kDim, kWarps, 3, true, kCaps>, kQueryTiles>(params, num_blocks,
-                                                                            stream);
+    LaunchWarpKind<T, Draws, kQueryTiles>(params, num_blocks, grid.warps, stream);
+  }
+}
+
+// Heads of up to kItemDim dimensions, of up to 8 query heads at a time.
+template <typename T, bool kCaps>
+void LaunchByBlocksOrWarps(const Params& params, cudaStream_t stream) {
+  const int shared_bytes_max = CurrentTraits().shared_bytes_max;
+  if (shared_bytes_max >= kLargeSharedBytes) {
+    LaunchByBlocks<T, BlockShape<kCaps, true>>(params, stream);
+  } else if (shared_bytes_max >= kSmallSharedBytes) {
+    LaunchByBlocks<T, BlockShape<kCaps, false>>(params, stream);
+  } else {
+    LaunchByWarps<T, kItemDim, 1, kCaps>(params, stream);
   }
 }
 
@@ -177,7 +232,7 @@ template <typename T>
 void LaunchDecodeOf(const Params& params, cudaStream_t stream) {
   const int head_dim = params.args.layout.head_dim;
   if (params.args.score_cap > 0.0f) {  // fewer kernels: the bits are the same in all
-    return head_dim <= kItemDim ? LaunchByBlocks<T, true>(params, stream)
+    return head_dim <= kItemDim ? LaunchByBlocksOrWarps<T, true>(params, stream)
                                 : LaunchByWarps<T, 256, 1, true>(params, stream);
   }
   if (head_dim > kItemDim) return LaunchByWarps<T, 256, 1, false>(params, stream);
@@ -187,7 +242,7 @@ void LaunchDecodeOf(const Params& params, cudaStream_t stream) {
                     : LaunchByWarps<T, 128, 2, false>(params, stream);
   }
   is_small ? LaunchByWarps<T, 64, 1, false>(params, stream)
-           : LaunchByBlocks<T, false>(params, stream);
+           : LaunchByBlocksOrWarps<T, false>(params, stream);
 }
 
 }  // namespace

@@ -15,7 +15,10 @@
 namespace graft::attention {
 
 inline constexpr int kItemWarps = kSplitTokens / kTileTokens;
-inline constexpr int kItemSharedBytesMax = 224 << 10;
+// What a block may have on a card of Hopper's memory and on one of an A100's. Less than the latter
+// does not hold a split's keys.
+inline constexpr int kLargeSharedBytes = 224 << 10;
+inline constexpr int kSmallSharedBytes = 163 << 10;
 // Heads of up to so many dimensions: a block's shared memory does not hold a split's keys of larger
 // ones.
 inline constexpr int kItemDim = 128;
@@ -34,17 +37,20 @@ struct Exchange {
   float totals[8 * kQueryTiles];  // weights of the split
 };
 
-template <bool kCapsOf>
+// kIsLarge: for cards of kLargeSharedBytes.
+template <bool kCapsOf, bool kIsLargeOf>
 struct BlockShape {
   static constexpr int kDim = kItemDim;
   static constexpr int kQueryTiles = 1;
   static constexpr bool kCaps = kCapsOf;
+  static constexpr bool kIsLarge = kIsLargeOf;
+  static constexpr int kSharedBytesMax = kIsLarge ? kLargeSharedBytes : kSmallSharedBytes;
   static constexpr int kSlotBytes = kTileTokens * kDim * 2;
   static constexpr int kExchangeBytes = (sizeof(Exchange<kQueryTiles>) + 127) / 128 * 128;
   // The first so many tiles' values have room of their own. The others' follow where the tile's
   // keys were.
   static constexpr int kValueSlots =
-      std::min(kItemWarps, (kItemSharedBytesMax - kExchangeBytes) / kSlotBytes - kItemWarps);
+      std::min(kItemWarps, (kSharedBytesMax - kExchangeBytes) / kSlotBytes - kItemWarps);
   static_assert(kValueSlots >= 0);
   static constexpr int kSharedBytes = kExchangeBytes + (kItemWarps + kValueSlots) * kSlotBytes;
 
@@ -281,11 +287,7 @@ class BlockItem {
       CommitCopies();
     }
     if constexpr (Shape::kCaps) CapScores(params_.cap_log2, params_.cap_exponent, scores);
-    Visible<kQueryTiles> visible;
-    visible.window = params_.window;
-    visible.last_min = visible.last_max = position;
-#pragma unroll
-    for (int n = 0; n < kQueryTiles; ++n) visible.last[n][0] = visible.last[n][1] = position;
+    const auto visible = Visible<kQueryTiles>::OfRow(position, params_.window);
     if (!visible.All(tile_ * kTileTokens)) Mask(tile_ * kTileTokens, visible, scores);
   }
 

@@ -10,20 +10,17 @@
 
 namespace graft::attention {
 
-// kWarps: of a block that take items. kSlots: of a warp's ring, the keys or the values of a tile in
-// turn. An odd number, so that values follow where keys were. kDraws: there may be more items than
-// warps. kCaps: scores.
-template <int kDimOf, int kWarpsOf, int kSlotsOf, bool kDrawsOf, bool kCapsOf>
+// kSlots: of a warp's ring, the keys or the values of a tile in turn. An odd number, so that values
+// follow where keys were. kDraws: there may be more items than warps. kCaps: scores.
+template <int kDimOf, int kSlotsOf, bool kDrawsOf, bool kCapsOf>
 struct WarpShape {
   static constexpr int kDim = kDimOf;
-  static constexpr int kWarps = kWarpsOf;
   static constexpr bool kDraws = kDrawsOf;
   static constexpr bool kCaps = kCapsOf;
   static constexpr int kSlots = kSlotsOf;
   static_assert(kSlots % 2 == 1);
   static constexpr int kSlotBytes = kTileTokens * kDim * 2;
   static constexpr int kRingBytes = kSlots * kSlotBytes;
-  static constexpr int kSharedBytes = kWarps * kRingBytes;
 };
 
 // Fills the ring's slots in the order in which they are used: keys, values, keys, ... A warp's
@@ -128,14 +125,15 @@ class RingLoader {
   TileCopier<T, Shape::kDim, kTileTokens> copier_;
 };
 
-// All items of the launch. Called by the first kWarps warps of every block. slots: the block's
-// shared memory.
+// All items of the launch. Called by the first block_warps warps of every block. slots: the block's
+// shared memory, a ring for each of them.
 template <typename T, typename Shape, int kQueryTiles>
 __device__ __forceinline__ void DecodeByWarps(const Params& params,
-                                              const ItemList<kQueryTiles>& list, uint32_t slots) {
+                                              const ItemList<kQueryTiles>& list, int block_warps,
+                                              uint32_t slots) {
   constexpr int kDim = Shape::kDim;
   const int warp = static_cast<int>(threadIdx.x) / 32;
-  const int num_warps = static_cast<int>(gridDim.x) * Shape::kWarps;
+  const int num_warps = static_cast<int>(gridDim.x) * block_warps;
   const uint32_t ring = slots + warp * Shape::kRingBytes;
   RingLoader<T, Shape, kQueryTiles> loader(
       params, list, warp * static_cast<int>(gridDim.x) + static_cast<int>(blockIdx.x), num_warps,
@@ -173,11 +171,7 @@ __device__ __forceinline__ void DecodeByWarps(const Params& params,
   for (SplitItem item = loader.TakeItem(); item.exists; item = loader.TakeItem()) {
     const int position = item.split.position;
     const RegisterQueries<T, kDim, kQueryTiles> queries(params, item);
-    Visible<kQueryTiles> visible;
-    visible.window = params.window;
-    visible.last_min = visible.last_max = position;
-#pragma unroll
-    for (int n = 0; n < kQueryTiles; ++n) visible.last[n][0] = visible.last[n][1] = position;
+    const auto visible = Visible<kQueryTiles>::OfRow(position, params.window);
     SplitState<kDim, kQueryTiles> state;
     state.Reset();
     for (int tile = item.split.tile_begin; tile < item.split.tile_end; ++tile) {

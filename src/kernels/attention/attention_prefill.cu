@@ -1,5 +1,6 @@
 // Prefill: a thread block takes 4 warps' queries (rows times the query heads of one key head) and
-// walks over their keys and values, which the warps share, in a ring of two tiles. A warp keeps the
+// walks over their keys and values, which the warps share, in a ring of two tiles, or of one where
+// the card's blocks have no room for two. A warp keeps the
 // sums of the running split in registers and those of finished splits in memory of its own.
 // Thread blocks stay and draw work, the longest of each sequence first.
 #include <algorithm>
@@ -22,13 +23,14 @@ template <int kDim>
 constexpr int kBlockQueries = kWarps * 8 * kColumns<kDim>;
 template <int kDim>
 constexpr int kQueryBytes = kBlockQueries<kDim>* kDim * 2;
+// kTiles: of the ring.
+template <int kDim, int kTiles>
+constexpr int kSharedBytes = kQueryBytes<kDim> + kTiles * 2 * kTileBytes<kDim>;
 template <int kDim>
-constexpr int kSharedBytes = kQueryBytes<kDim> + 4 * kTileBytes<kDim>;
-template <int kDim>
-constexpr int kBlocksPerMultiprocessor = kDim > 128 ? 1 : 2;
+constexpr int kBlocksMax = kDim > 128 ? 1 : 2;  // of a multiprocessor
 
 struct QueryItem {
-  int sequence;
+  int sequence;  // below 0: there are no more
   int kv_head;
   int row_begin;    // in q and out
   int num_queries;  // of the sequence and key head: rows times group
@@ -43,18 +45,20 @@ __device__ __forceinline__ int NumBlocks(const Params& params, int sequence) {
   return (num_rows * params.group + kBlockQueries<kDim> - 1) / kBlockQueries<kDim>;
 }
 
+// All lanes of a warp call it.
 template <int kDim>
-__device__ __forceinline__ QueryItem FindItem(const Params& params, const int32_t* begins,
-                                              int item) {
+__device__ __forceinline__ QueryItem FindItem(const Params& params, int item) {
   const AttentionArgs& args = params.args;
-  const int block = item / args.layout.num_kv_heads;
-  QueryItem found;
-  found.sequence = FindBegin(begins, args.num_sequences, block);
+  const FoundBlock at = FindBlock(args.num_sequences, item / args.layout.num_kv_heads,
+                                  [&](int sequence) { return NumBlocks<kDim>(params, sequence); });
+  QueryItem found = {};
+  found.sequence = at.sequence;
+  if (at.sequence < 0) return found;
   found.kv_head = item % args.layout.num_kv_heads;
   found.row_begin = args.row_begin[found.sequence];
   const int num_rows = args.row_begin[found.sequence + 1] - found.row_begin;
   found.num_queries = num_rows * params.group;
-  found.first_query = (begins[found.sequence + 1] - 1 - block) * kBlockQueries<kDim>;
+  found.first_query = (at.num_blocks - 1 - at.block) * kBlockQueries<kDim>;
   found.position = args.kv_tokens[found.sequence] - num_rows;
   return found;
 }
@@ -194,8 +198,25 @@ class FinishedSplits {
   bool is_empty_ = true;
 };
 
+// state: what all splits come to. warp_query: the warp's first, in the numbers of the item.
+template <int kDim, int kQueryTiles>
+__device__ __forceinline__ void WriteQueries(const Params& params, const QueryItem& item,
+                                             int warp_query, SplitState<kDim, kQueryTiles>& state) {
+  WriteResults(
+      params,
+      [&](int i) -> int64_t {
+        const int query = warp_query + i;
+        if (query >= item.num_queries) return -1;
+        const int row = params.RowOf(query);
+        const int head = item.kv_head * params.group + query - row * params.group;
+        return (int64_t{item.row_begin + row} * params.args.num_heads + head) *
+               params.args.layout.head_dim;
+      },
+      state);
+}
+
 // One item. All of `shared` is free. Returns the next item, in thread 0. kCaps: scores.
-template <typename T, int kDim, bool kCaps>
+template <typename T, int kDim, int kTiles, bool kCaps>
 __device__ __forceinline__ int RunItem(const Params& params, const QueryItem& item,
                                        unsigned char* shared,
                                        FinishedSplits<kDim, kColumns<kDim>>& finished) {
@@ -217,7 +238,7 @@ __device__ __forceinline__ int RunItem(const Params& params, const QueryItem& it
   copier.StartHead(params.args.pages + params.args.page_begin[item.sequence], item.kv_head,
                    first_visible, last_position + 1);
   const auto load = [&](int tile) {
-    const uint32_t target = ring + tile % 2 * 2 * kTileBytes<kDim>;
+    const uint32_t target = ring + tile % kTiles * 2 * kTileBytes<kDim>;
     copier.CopyKeys(target);
     copier.CopyValues(target + kTileBytes<kDim>);
     CommitCopies();
@@ -235,17 +256,12 @@ __device__ __forceinline__ int RunItem(const Params& params, const QueryItem& it
   } else {
     StoreQueries<T, kDim, false>(params, item, shared);
   }
-  for (; tile < tile_end; ++tile) {
-    WaitForCopies<0>();
-    __syncthreads();
-    if (tile + 1 < tile_end) load(tile + 1);
-    const int begin = tile * kTileTokens;
-    if (!visible.Any(begin)) continue;
+  const auto multiply = [&](int begin) {
     if (begin % kSplitTokens == 0 && begin > first_visible) {
       finished.Add(state);
       state.Reset();
     }
-    const uint32_t keys = ring + tile % 2 * 2 * kTileBytes<kDim>;
+    const uint32_t keys = ring + tile % kTiles * 2 * kTileBytes<kDim>;
     float scores[kKeyTiles][kQueryTiles][4];
     uint32_t weights[kKeyTiles][kQueryTiles][2];
     MultiplyKeys<T, kDim>(keys, queries, scores);
@@ -253,46 +269,40 @@ __device__ __forceinline__ int RunItem(const Params& params, const QueryItem& it
     if (!visible.All(begin)) Mask(begin, visible, scores);
     WeighScores<T>(params.scale_log2, scores, state, weights);
     MultiplyValues<T>(keys + kTileBytes<kDim>, weights, state);
+  };
+  for (; tile < tile_end; ++tile) {
+    WaitForCopies<0>();
+    __syncthreads();
+    if (kTiles > 1 && tile + 1 < tile_end) load(tile + 1);
+    if (visible.Any(tile * kTileTokens)) multiply(tile * kTileTokens);
+    if constexpr (kTiles == 1) {
+      __syncthreads();
+      if (tile + 1 < tile_end) load(tile + 1);
+    }
   }
   // Drawn as late as may be, so that work stays balanced; writing hides the wait.
   int next = 0;
   if (threadIdx.x == 0) next = static_cast<int>(gridDim.x) + atomicAdd(&params.counters[0], 1);
   if (visible.last_max < 0) return next;
   finished.Finish(state);
-  WriteResults(
-      params,
-      [&](int i) -> int64_t {
-        const int query = warp_query + i;
-        if (query >= item.num_queries) return -1;
-        const int row = params.RowOf(query);
-        const int head = item.kv_head * params.group + query - row * params.group;
-        return (int64_t{item.row_begin + row} * params.args.num_heads + head) *
-               params.args.layout.head_dim;
-      },
-      state);
+  WriteQueries(params, item, warp_query, state);
   return next;
 }
 
-template <typename T, int kDim, bool kCaps>
-__global__ void __launch_bounds__(kThreads, kBlocksPerMultiprocessor<kDim>)
+template <typename T, int kDim, int kTiles, bool kCaps>
+__global__ void __launch_bounds__(kThreads, kBlocksMax<kDim>)
     PrefillKernel(const __grid_constant__ Params params) {
   extern __shared__ __align__(1024) unsigned char shared[];
-  __shared__ int32_t warp_sums[kWarps];
   __shared__ int32_t next_item;
-  auto* const begins = reinterpret_cast<int32_t*>(shared + kSharedBytes<kDim>);
   WaitForPrevious();
   LetNextStart();
-  SumCounts(params.args.num_sequences, begins, warp_sums,
-            [&](int sequence) { return NumBlocks<kDim>(params, sequence); });
-  const int num_items = begins[params.args.num_sequences] * params.args.layout.num_kv_heads;
   FinishedSplits<kDim, kColumns<kDim>> finished;
-  int item_idx = static_cast<int>(blockIdx.x);
-  while (item_idx < num_items) {
-    const int next =
-        RunItem<T, kDim, kCaps>(params, FindItem<kDim>(params, begins, item_idx), shared, finished);
+  QueryItem item = FindItem<kDim>(params, static_cast<int>(blockIdx.x));
+  while (item.sequence >= 0) {
+    const int next = RunItem<T, kDim, kTiles, kCaps>(params, item, shared, finished);
     if (threadIdx.x == 0) next_item = next;
     __syncthreads();
-    item_idx = next_item;
+    item = FindItem<kDim>(params, next_item);
     __syncthreads();
   }
   // The last block leaves the counters as it found them.
@@ -305,25 +315,33 @@ __global__ void __launch_bounds__(kThreads, kBlocksPerMultiprocessor<kDim>)
   }
 }
 
-template <typename T, int kDim, bool kCaps>
-void Launch(const Params& params, cudaStream_t stream) {
-  const auto kernel = PrefillKernel<T, kDim, kCaps>;
+template <typename T, int kDim, int kTiles, bool kCaps>
+void LaunchTiles(const Params& params, cudaStream_t stream) {
+  const auto kernel = PrefillKernel<T, kDim, kTiles, kCaps>;
   const AttentionArgs& args = params.args;
-  const int64_t bytes = kSharedBytes<kDim> + (args.num_sequences + 1) * int64_t{sizeof(int32_t)};
+  constexpr int kBytes = kSharedBytes<kDim, kTiles>;
   static const bool is_set = [&] {
-    CUDA_CHECK(cudaFuncSetAttribute(
-        kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
-        kSharedBytes<kDim> + static_cast<int>((kSequencesMax + 1) * sizeof(int32_t))));
+    CUDA_CHECK(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kBytes));
     return true;
   }();
   static_cast<void>(is_set);
   const int64_t num_blocks =
       CeilDiv(int64_t{args.rows_max} * params.group, kBlockQueries<kDim>) + args.num_sequences;
-  const int64_t grid = std::min<int64_t>(num_blocks * args.layout.num_kv_heads,
-                                         ResidentBlocks(kBlocksPerMultiprocessor<kDim>));
-  LaunchKernel(kernel, static_cast<unsigned>(grid), kThreads, static_cast<size_t>(bytes), stream,
-               params);
+  const int resident =
+      ResidentBlocks(BlocksPerMultiprocessor(CurrentTraits(), kBytes, kThreads, kBlocksMax<kDim>));
+  const int64_t grid = std::min<int64_t>(num_blocks * args.layout.num_kv_heads, resident);
+  LaunchKernel(kernel, static_cast<unsigned>(grid), kThreads, kBytes, stream, params);
   CUDA_CHECK(cudaGetLastError());
+}
+
+template <typename T, int kDim, bool kCaps>
+void Launch(const Params& params, cudaStream_t stream) {
+  if constexpr (kDim > 128) {
+    if (CurrentTraits().shared_bytes_max < kSharedBytes<kDim, 2> + 1024) {
+      return LaunchTiles<T, kDim, 1, kCaps>(params, stream);
+    }
+  }
+  LaunchTiles<T, kDim, 2, kCaps>(params, stream);
 }
 
 template <typename T>

@@ -43,46 +43,19 @@ struct PromptBlock {
   }
 };
 
-__device__ __forceinline__ int NumPromptBlocks(const Params& params, int sequence) {
-  const int num_rows = params.args.row_begin[sequence + 1] - params.args.row_begin[sequence];
-  return (num_rows * params.group + kPromptQueries - 1) / kPromptQueries;
-}
-
 template <typename Shape>
 __device__ PromptItem FindPromptItem(const Params& params, const int32_t* begins, int idx) {
   const AttentionArgs& args = params.args;
   const int num_heads = args.layout.num_kv_heads;
-  PromptItem item;
-  item.sequence = -1;
-  if (idx >= begins[args.num_sequences] * num_heads) return item;
+  if (idx >= begins[args.num_sequences] * num_heads) {
+    PromptItem none;
+    none.sequence = -1;
+    return none;
+  }
   const int sequence = FindBegin(begins, args.num_sequences, idx / num_heads);
-  const int num_blocks = begins[sequence + 1] - begins[sequence];
-  item.sequence = sequence;
-  item.kv_tokens = args.kv_tokens[sequence];
-  item.row_begin = args.row_begin[sequence];
-  item.page_begin = args.page_begin[sequence];
-  const int num_rows = args.row_begin[sequence + 1] - item.row_begin;
-  // Some heads, of these the last block, which sees most, first. About as many each time: behind a
-  // few last ones, whose first blocks take longest, all others would wait.
-  const int64_t head_bytes = int64_t{item.kv_tokens} * Shape::kDim * 4;
-  const int heads =
-      static_cast<int>(min(int64_t{num_heads}, max(int64_t{1}, kCacheBytes / head_bytes)));
-  const int num_sections = (num_heads + heads - 1) / heads;
-  const int in_sequence = idx - begins[sequence] * num_heads;
-  const int section_idx = ((in_sequence / num_blocks + 1) * num_sections - 1) / num_heads;
-  const int first_head = section_idx * num_heads / num_sections;
-  const int section = (section_idx + 1) * num_heads / num_sections - first_head;
-  const int in_heads = in_sequence - first_head * num_blocks;
-  item.kv_head = first_head + in_heads % section;
-  item.num_queries = num_rows * params.group;
-  item.first_query = (num_blocks - 1 - in_heads / section) * kPromptQueries;
-  item.position = item.kv_tokens - num_rows;
-  const int last_query = min(item.first_query + kPromptQueries, item.num_queries) - 1;
-  const int last_position = item.position + params.RowOf(last_query);
-  item.visible_begin = FirstVisible(item.position + params.RowOf(item.first_query), params.window);
-  item.tile_begin = item.visible_begin / Shape::kTile;
-  item.tile_end = last_position / Shape::kTile + 1;
-  return item;
+  return PromptItemOf(params, sequence, begins[sequence + 1] - begins[sequence],
+                      idx - begins[sequence] * num_heads,
+                      {Shape::kTile, Shape::kDim * 4, kCacheBytes});
 }
 
 // Copies the pages of a tile that hold visible positions; the warp's lanes have a page each.

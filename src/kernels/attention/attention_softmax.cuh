@@ -172,6 +172,16 @@ struct Visible {
   // Over the warp's queries.
   int last_min, last_max;
 
+  // All queries are heads of one row.
+  static __device__ __forceinline__ Visible OfRow(int position, int window) {
+    Visible visible;
+    visible.window = window;
+    visible.last_min = visible.last_max = position;
+#pragma unroll
+    for (int n = 0; n < kQueryTiles; ++n) visible.last[n][0] = visible.last[n][1] = position;
+    return visible;
+  }
+
   // Whether a query of the warp sees any key of the tile that starts at `begin`.
   __device__ __forceinline__ bool Any(int begin) const {
     return begin <= last_max && begin + kTileTokens - 1 > last_min - window;

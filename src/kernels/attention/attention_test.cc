@@ -47,7 +47,8 @@ template <typename T>
 class Problem {
  public:
   // misalign: elements from the pool's start to a border of 64 bytes. Tensor cores need it to be 0.
-  explicit Problem(const Case& c, int64_t misalign = 1)
+  // q_vectors: whether rows of q lie on borders of 16 bytes, if heads do.
+  explicit Problem(const Case& c, int64_t misalign = 1, bool q_vectors = false)
       : case_(c),
         layout_{.num_layers = 2,
                 .num_kv_heads = c.num_kv_heads,
@@ -78,8 +79,8 @@ class Problem {
     for (size_t i = 0; i < c.sequences.size(); ++i) FillPages(i);
     scratch_ = PinnedBuffer(AttentionScratchBytes(layout_, c.num_heads, num_sequences(),
                                                   KvTokensMax(), {DeviceKind::kCuda, 0}));
-    q_stride_ = int64_t{c.num_heads} * c.head_dim + 5;
-    q_ = Input<float>::Normal(num_rows * q_stride_, 7, 3, 1.5);
+    q_stride_ = int64_t{c.num_heads} * c.head_dim + (q_vectors ? 4 : 5);
+    q_ = Input<float>::Normal(num_rows * q_stride_, 7, q_vectors ? 0 : 3, 1.5);
   }
 
   int64_t num_rows() const {
@@ -346,7 +347,19 @@ TEST(AttentionTest, MatchesReferenceF16) {
   ExpectClose<Float16, Float16>(Cases()[1], 1e-3, kGpuF16Close);
 }
 
-// Given rows, which a GPU may compute by another kernel.
+// More of them than a warp has lanes, some without rows.
+std::vector<Sequence> ManySequences() {
+  std::vector<Sequence> sequences;
+  for (int32_t i = 0; i < 75; ++i) {
+    const int32_t num_rows = i % 5 == 3 ? 0 : 1 + i * 7 % 19;
+    sequences.push_back({num_rows + i * 5 % 31, num_rows});
+  }
+  sequences.back() = {400, 260};
+  return sequences;
+}
+
+// Given rows, which a GPU may compute by another kernel. Each card has one for some of these heads;
+// the others take that of drawn rows.
 std::vector<Case> GivenCases() {
   return {
       {"one token", 1, 1, 64, 16, 0, {{1, 1}}},
@@ -363,16 +376,29 @@ std::vector<Case> GivenCases() {
       {"cap", 4, 2, 64, 16, 0, {{70, 70}, {600, 20}}, 1.5f},
       {"cap, window", 4, 2, 128, 16, 40, {{130, 1}, {200, 90}}, 50.0f},
       {"cap, head_dim 256, window", 2, 1, 256, 16, 70, {{300, 1}, {130, 130}}, 30.0f},
+      {"head_dim 8", 2, 1, 8, 5, 0, {{150, 150}, {1, 1}}},
+      {"head_dim 40, window", 6, 2, 40, 7, 33, {{150, 140}, {64, 64}}},
+      {"head_dim 88, pages of 24", 4, 2, 88, 24, 0, {{200, 131}}},
+      {"head_dim 104, groups of 3", 6, 2, 104, 16, 0, {{300, 200}, {65, 1}}},
+      {"head_dim 120, cap", 2, 1, 120, 8, 0, {{140, 129}}, 2.0f},
+      {"head_dim 128, pages of 4", 4, 4, 128, 4, 0, {{200, 200}}},
+      {"head_dim 136", 2, 1, 136, 16, 0, {{100, 100}}},
+      {"head_dim 200, cap", 4, 2, 200, 3, 0, {{130, 70}}, 1.5f},
+      {"head_dim 248, window", 2, 1, 248, 16, 64, {{200, 130}}},
+      {"groups of 130", 130, 1, 64, 16, 0, {{90, 3}}},
+      {"many", 4, 2, 64, 16, 0, ManySequences()},
+      {"many, head_dim 128, window", 4, 1, 128, 16, 20, ManySequences()},
+      {"many, head_dim 256", 1, 1, 256, 16, 0, ManySequences()},
   };
 }
 
 template <typename T, typename Out>
 void ExpectGivenClose(const Case& c, double tolerance) {
   SCOPED_TRACE(c.name);
-  Problem<T> problem(c, 0);
   ForFirstGpu([&](Stream& stream) {
-    problem.GiveAllRows(stream.device);
     for (const int64_t misalign : {0, 1}) {
+      Problem<T> problem(c, 0, /*q_vectors=*/misalign == 0);
+      problem.GiveAllRows(stream.device);
       Output<Out> out(problem.num_rows() * problem.row_elements(), misalign);
       problem.Run(out.data(), DTypeOf<Out>(), stream);
       Synchronize(stream);
@@ -582,7 +608,19 @@ INSTANTIATE_TEST_SUITE_P(
                       Case{"cap", 8, 2, 128, 16, 0, {{1100, 1100}}, 2.0f},
                       Case{"cap, groups of 20", 20, 1, 40, 5, 0, {{600, 600}}, 2.0f},
                       Case{"cap, head_dim 256, window", 4, 2, 256, 16, 600, {{1100, 1100}}, 2.0f},
+                      Case{"head_dim 120", 4, 2, 120, 16, 0, {{600, 600}}},
+                      Case{"head_dim 192", 2, 2, 192, 16, 0, {{600, 600}}},
                       Case{"window", 4, 1, 128, 16, 700, {{1300, 1300}}}));
+
+// Of rows that are drawn, more than one a sequence.
+TEST(AttentionTest, GpuFindsRowsAmongManySequences) {
+  ForFirstGpu([&](Stream& /*stream*/) {
+    for (const Case& c : {Case{"heads of 64", 4, 2, 64, 16, 0, ManySequences()},
+                          Case{"heads of 256", 1, 1, 256, 16, 30, ManySequences()}}) {
+      ExpectClose<Bfloat16, float>(c, kBF16Close, kBF16Close);
+    }
+  });
+}
 
 // Warps draw what is left after their first: of one launch and of the next.
 TEST(AttentionTest, GpuDecodesMoreThanRunsAtOnce) {

@@ -15,6 +15,8 @@ inline constexpr int32_t kTileQueries = 64;
 inline constexpr int32_t kAttentionSplitTokens = 512;
 // It cuts these into what is multiplied at once.
 inline constexpr int32_t kAttentionTileTokens = 64;
+// The shared memory of a block that a GPU's kernels of tensor cores need at least.
+inline constexpr int32_t kAttentionSharedBytes = 99 << 10;
 // Counters in front of the scratch.
 inline constexpr int64_t kAttentionCounterFloats = 64;
 

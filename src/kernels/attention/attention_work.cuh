@@ -6,6 +6,7 @@
 
 #include "kernels/attention/attention.h"
 #include "kernels/attention/attention_softmax.cuh"
+#include "tensor/device_traits.h"
 
 namespace graft::attention {
 
@@ -40,8 +41,16 @@ void LaunchPrefill(const Params& params, cudaStream_t stream);
 void LaunchPrompt(const Params& params, cudaStream_t stream);
 void LaunchMergeSplits(const Params& params, cudaStream_t stream);
 
+// The same without Hopper's instructions, for all heads by eights.
+void LaunchPromptMma(const Params& params, cudaStream_t stream);
+
 // How many thread blocks of a kernel run at once on the current device.
 int ResidentBlocks(int blocks_per_multiprocessor);
+// The shared memory of a block, where a multiprocessor is to run so many.
+int BlockBytesMax(const DeviceTraits& traits, int blocks_per_multiprocessor);
+// How many blocks of so much shared memory and so many threads a multiprocessor runs, at least 1
+// and at most `most`, which their registers allow.
+int BlocksPerMultiprocessor(const DeviceTraits& traits, int shared_bytes, int threads, int most);
 
 // First position that the row at `position` sees.
 __device__ __forceinline__ int FirstVisible(int position, int window) {
@@ -93,6 +102,38 @@ __device__ __forceinline__ int FindBegin(const int32_t* begins, int n, int32_t v
     }
   }
   return low;
+}
+
+// A block of a sequence's queries, of several that lie one after the other.
+struct FoundBlock {
+  int sequence;  // below 0: there are not so many blocks
+  int block;     // of the sequence's
+  int num_blocks;
+};
+
+// The block of that number, where sequence i of n has count(i) of them. All lanes of a warp call
+// it; it needs no memory of the block, which fits a list of sequences beside its keys on few cards.
+template <typename Count>
+__device__ __forceinline__ FoundBlock FindBlock(int n, int block, const Count& count) {
+  const int lane = static_cast<int>(threadIdx.x) % 32;
+#pragma unroll 1
+  for (int first = 0; first < n; first += 32) {
+    const int own = first + lane < n ? count(first + lane) : 0;
+    int sum = own;
+#pragma unroll
+    for (int distance = 1; distance < 32; distance *= 2) {
+      const int other = __shfl_up_sync(0xffffffffu, sum, distance);
+      if (lane >= distance) sum += other;
+    }
+    const unsigned behind = __ballot_sync(0xffffffffu, sum > block);
+    if (behind != 0) {
+      const int source = __ffs(static_cast<int>(behind)) - 1;
+      return {first + source, block - __shfl_sync(0xffffffffu, sum - own, source),
+              __shfl_sync(0xffffffffu, own, source)};
+    }
+    block -= __shfl_sync(0xffffffffu, sum, 31);
+  }
+  return {-1, 0, 0};
 }
 
 // Copies kRows consecutive tokens of a tile per call and warp. It looks up pages one step before it

@@ -318,6 +318,11 @@ constexpr KernelRow<Params> kKernels[] = {{"tensor-cores",
                                            {.hopper_code = true},
                                            TakesTensorGeneral,
                                            LaunchTensorGeneral},
+                                          {"mma-sync",
+                                           "bf16; heads by eights",
+                                           {.shared_bytes = 99 << 10},
+                                           TakesTensorGeneral,
+                                           LaunchMma},
                                           {"plain", "all", {}, nullptr, LaunchPlain}};
 
 }  // namespace

@@ -10,7 +10,6 @@ namespace graft::attention_backward {
 namespace {
 
 constexpr int kThreads = 128;
-constexpr int kSums = kRows / 2;  // of a thread, of 64 rows by 64
 
 // Rows [first, first + kRows) of `num_rows`; zeros behind them.
 template <int kDim>
@@ -35,6 +34,8 @@ __device__ __forceinline__ void BringTile(const Seen& seen, int tile, uint32_t t
 }
 
 #if defined(GRAFT_HOPPER)
+
+constexpr int kSums = kRows / 2;  // of a thread, of 64 rows by 64
 
 // This thread's rows of a block are the one below and the one 8 further on.
 __device__ __forceinline__ int FirstRow(const Block& block) {
@@ -343,12 +344,17 @@ __global__ void __launch_bounds__(kThreads, 2) KeysKernel(const __grid_constant_
 #endif
 }
 
+template <int kDimOf>
+struct WholeHead {
+  static constexpr int kDim = kDimOf;
+};
+
 template <int kDim>
 void Launch(const Params& params, Stream& stream) {
   const AttentionBackwardArgs& args = params.args;
   const cudaStream_t cuda_stream = CudaStreamOf(stream);
   constexpr int kBytes = Shared<kDim>::kBytes;
-  LaunchMeans<kDim, false>(params, stream);
+  LaunchMeans<WholeHead<kDim>, false>(params, stream);
   const auto launch = [&](void (*kernel)(Params), int64_t rows_max, int32_t heads) {
     CUDA_CHECK(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kBytes));
     LaunchKernel(kernel, GridOf(heads, CeilDiv(rows_max, kRows), args.num_sequences),

@@ -1,5 +1,5 @@
-// What the tensor cores' kernels of attention's backward share: tiles of 64 rows of a head in
-// shared memory, their products, and what a thread block works on.
+// What the tensor cores' kernels of attention's backward share: tiles of rows of a head in shared
+// memory, their products on Hopper, and what a thread block works on.
 #pragma once
 
 #include <cstdint>
@@ -16,15 +16,17 @@
 
 namespace graft::attention_backward {
 
-inline constexpr int kRows = 64;  // of a block, 16 of a warp; and those that are brought at a time
+// A block has so many rows, 16 a warp, and brings as many at a time. Shapes of other kernels may
+// have fewer.
+inline constexpr int kRows = 64;
 inline constexpr int kMeansThreads = 128;
 
 // Rows of a head in shared memory as the matrix instruction reads them. 64 dimensions of a row take
 // 128 bytes, in which the pieces of 16 bytes are swizzled. The next 64 dimensions of all rows lie
 // behind the first 64 of all rows.
-template <int kDim>
+template <int kDim, int kTileRows = kRows>
 struct Tile {
-  static constexpr int kAtomBytes = kRows * 128;
+  static constexpr int kAtomBytes = kTileRows * 128;
   static constexpr int kBytes = (kDim + 63) / 64 * kAtomBytes;
 
   static __device__ __forceinline__ uint32_t Offset(int row, int piece) {
@@ -32,12 +34,14 @@ struct Tile {
   }
 };
 
-// A block's shared memory, from a border of 1 KiB on.
-template <int kDim>
+// A block's shared memory, from a border of 1 KiB on. kStages: of the others' tiles. kOverBytes:
+// of what lies over the tiles in the end.
+template <int kDim, int kTileRows = kRows, int kStages = 2, int kOverBytes = 0>
 struct Shared {
-  static constexpr int kTile = Tile<kDim>::kBytes;
-  static constexpr int kStats = 6 * kTile;
-  static constexpr int kBytes = kStats + 2 * 2 * kRows * 4;
+  static constexpr int kTile = Tile<kDim, kTileRows>::kBytes;
+  static constexpr int kTiles = (2 + 2 * kStages) * kTile;
+  static constexpr int kStats = kTiles > kOverBytes ? kTiles : kOverBytes;
+  static constexpr int kBytes = kStats + 2 * 2 * kTileRows * 4;
 
   unsigned char* bytes;
   uint32_t address;
@@ -48,10 +52,10 @@ struct Shared {
   __device__ uint32_t Others(int stage, int which) const {
     return address + (2 + stage * 2 + which) * kTile;
   }
-  // A number for each row of Others where those are queries, [kRows]: log_sums (which = 0) or means
-  // (which = 1) of Params.
+  // A number for each row of Others where those are queries, [kTileRows]: log_sums (which = 0) or
+  // means (which = 1) of Params. There are two stages of them always.
   __device__ float* Stats(int stage, int which) const {
-    return reinterpret_cast<float*>(bytes + kStats) + (stage * 2 + which) * kRows;
+    return reinterpret_cast<float*>(bytes + kStats) + (stage * 2 + which) * kTileRows;
   }
 };
 
@@ -60,6 +64,19 @@ struct Rows {
   const Bfloat16* data;
   int64_t stride;
 };
+
+// Rounds values[mine, others] to operands of MultiplyAdd.
+template <int kCount>
+__device__ __forceinline__ void Pack(const float (&values)[kCount],
+                                     uint32_t (&packed)[kCount / 8][4]) {
+#pragma unroll
+  for (int k = 0; k < kCount / 8; ++k) {
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      packed[k][i] = PackPair<Bfloat16>(values[8 * k + 2 * i], values[8 * k + 2 * i + 1]);
+    }
+  }
+}
 
 #if defined(GRAFT_HOPPER)
 
@@ -83,19 +100,6 @@ __device__ __forceinline__ void Multiply(uint32_t mine, uint32_t others,
   }
 }
 
-// Rounds values[mine, others] to operands of MultiplyAdd.
-template <int kCount>
-__device__ __forceinline__ void Pack(const float (&values)[kCount],
-                                     uint32_t (&packed)[kCount / 8][4]) {
-#pragma unroll
-  for (int k = 0; k < kCount / 8; ++k) {
-#pragma unroll
-    for (int i = 0; i < 4; ++i) {
-      packed[k][i] = PackPair<Bfloat16>(values[8 * k + 2 * i], values[8 * k + 2 * i + 1]);
-    }
-  }
-}
-
 // Starts sums[mine, dims] += values[mine, others] others[others, dims], of 16 kSteps others.
 template <int kDim, int kSteps>
 __device__ __forceinline__ void MultiplyAdd(const uint32_t (&values)[kSteps][4], uint32_t others,
@@ -110,7 +114,7 @@ __device__ __forceinline__ void MultiplyAdd(const uint32_t (&values)[kSteps][4],
 
 #endif  // GRAFT_HOPPER
 
-// What a thread block works on: a sequence, and 64 rows of it, or 64 positions of its prefix.
+// What a thread block works on: a sequence, and so many rows of it, or positions of its prefix.
 struct Block {
   int begin;     // the sequence's first row
   int num_rows;  // of the sequence
@@ -119,13 +123,13 @@ struct Block {
 
   // The grid begins with the rows that have most to do, of all heads of a sequence. Few sequences
   // are worked on at a time, so that the second-level cache holds their rows.
-  __device__ Block(const AttentionBackwardArgs& args, bool from_last) {
+  __device__ Block(const AttentionBackwardArgs& args, bool from_last, int rows = kRows) {
     const auto sequence = static_cast<int>(blockIdx.z);
     begin = args.row_begin[sequence];
     num_rows = args.row_begin[sequence + 1] - begin;
     if (args.prefixes != nullptr) prefix = args.prefixes[sequence];
     const int tile = static_cast<int>(from_last ? gridDim.y - 1 - blockIdx.y : blockIdx.y);
-    first = tile * kRows;
+    first = tile * rows;
   }
 };
 
@@ -148,17 +152,18 @@ __device__ __forceinline__ Rows GradientRows(const Params& params, const Block& 
 
 // The keys or values that a block's queries see, in tiles: a prefix's, and behind them those of the
 // sequence's own rows.
-struct Seen {
+template <int kTileRows>
+struct SeenTiles {
   Rows prefix, own;
   int num_prefix;    // positions
   int prefix_tiles;  // that they take
   int num_rows;      // of the sequence
 
-  __device__ Seen(const AttentionBackwardArgs& args, const Block& block, int head)
+  __device__ SeenTiles(const AttentionBackwardArgs& args, const Block& block, int head)
       : prefix(PrefixRows(args, block, head)),
         own(HeadRows(args, block, args.num_heads + head)),
         num_prefix(block.prefix.num_tokens),
-        prefix_tiles((num_prefix + kRows - 1) / kRows),
+        prefix_tiles((num_prefix + kTileRows - 1) / kTileRows),
         num_rows(block.num_rows) {}
 
   // Calls bring(rows, the tile's first, how many there are of them).
@@ -167,24 +172,29 @@ struct Seen {
     const bool is_own = tile >= prefix_tiles;
     // Chosen one by one, they stay in registers.
     const Rows rows = {is_own ? own.data : prefix.data, is_own ? own.stride : prefix.stride};
-    bring(rows, (is_own ? tile - prefix_tiles : tile) * kRows, is_own ? num_rows : num_prefix);
+    bring(rows, (is_own ? tile - prefix_tiles : tile) * kTileRows, is_own ? num_rows : num_prefix);
   }
   // How many of a tile's keys the sequence's row `row` sees if there is no window: none where this
-  // is below 1, all where it is kRows or more. Masks: whether any row might not see all of them.
+  // is below 1, all where it is kTileRows or more. Masks: whether any row might not see all of
+  // them.
   __device__ __forceinline__ int NumSeen(int tile, int row) const {
-    return tile < prefix_tiles ? num_prefix - tile * kRows
-                               : row + 1 - (tile - prefix_tiles) * kRows;
+    return tile < prefix_tiles ? num_prefix - tile * kTileRows
+                               : row + 1 - (tile - prefix_tiles) * kTileRows;
   }
   __device__ __forceinline__ bool Masks(int tile, int num_tiles) const {
     return tile + 1 == num_tiles || tile + 1 == prefix_tiles;
   }
 };
+using Seen = SeenTiles<kRows>;
 
 // Rounds the gradient of what attention made, where it is fp32, and forms the queries' means. A
-// warp per row and head. kFills: heads of fewer dimensions than kDim, by eights.
-template <int kDim, bool kFills, bool kRounds>
+// warp per row and head. Head: a type of the file that launches it, so that each file has a kernel
+// of its own, for the cards that it is compiled for. kFills: heads of fewer dimensions than
+// Head::kDim, by eights.
+template <typename Head, bool kFills, bool kRounds>
 __global__ void __launch_bounds__(kMeansThreads)
     MeansKernel(const __grid_constant__ Params params) {
+  constexpr int kDim = Head::kDim;
   constexpr int kWidth = kDim / 32 < 4 ? 4 : kDim / 32;
   const AttentionBackwardArgs& args = params.args;
   const int lane = static_cast<int>(threadIdx.x) % 32;
@@ -213,10 +223,10 @@ __global__ void __launch_bounds__(kMeansThreads)
   if (lane == 0) params.means[unit % args.num_heads * args.num_rows + row] = mean;
 }
 
-template <int kDim, bool kFills>
+template <typename Head, bool kFills>
 void LaunchMeans(const Params& params, Stream& stream) {
   const int64_t units = int64_t{params.args.num_rows} * params.args.num_heads;
-  LaunchKernel(params.rounds ? MeansKernel<kDim, kFills, true> : MeansKernel<kDim, kFills, false>,
+  LaunchKernel(params.rounds ? MeansKernel<Head, kFills, true> : MeansKernel<Head, kFills, false>,
                GridOf(CeilDiv(units, kMeansThreads / 32)), dim3(kMeansThreads), 0,
                CudaStreamOf(stream), params);
 }

@@ -7,49 +7,57 @@
 
 namespace graft::attention_backward {
 
-inline constexpr int kGroupThreads = 128;
-
-// kDim: a head's dimensions, or to what they are filled up.
-template <int kDimOf>
+// What a block of a shape needs. kDim: a head's dimensions, or to what they are filled up.
+// kRows: of a block and of a tile. kGroups: of warps that share the rows, each with warps for all
+// of them. kStages: of the tiles that are brought. kBlocks: of a multiprocessor, as registers
+// allow.
+template <int kDimOf, int kRowsOf, int kGroupsOf, int kStagesOf, int kBlocksOf>
 struct HeadShape {
   static constexpr int kDim = kDimOf;
-  static constexpr int kGroups = kDim > 128 ? 2 : 1;  // warpgroups
+  static constexpr int kRows = kRowsOf;
+  static constexpr int kGroups = kGroupsOf;
+  static constexpr int kStages = kStagesOf;
+  static constexpr int kBlocks = kBlocksOf;
+  static constexpr int kGroupThreads = kRows / 16 * 32;
   static constexpr int kThreads = kGroups * kGroupThreads;
-  static constexpr int kBlocks = kDim > 128 ? 1 : 2;  // of a multiprocessor
-  // Keys of a tile that one warpgroup takes in the queries' pass.
+  // A thread computes the addresses of so many copies side by side.
+  static constexpr int kCopiesAtOnce = kRows * (kDim / 8) / kThreads;
+  // Keys of a tile that one group takes in the queries' pass.
   static constexpr int kColumns = kRows / kGroups;
-  // Behind the tiles: weights on their way to the other warpgroup.
-  static constexpr int kWeights = Shared<kDim>::kBytes;
-  static constexpr int kBytes = kWeights + (kGroups - 1) * kRows * kRows * 4;
   // Over the tiles, when they are no longer needed: sums of two heads, of so many floats a row that
   // the eight rows of a warp's store lie in different banks.
   static constexpr int kRowFloats = kDim + 8;
-  static_assert(2 * kRows * kRowFloats * 4 <= Shared<kDim>::kStats);
+  using Shared = attention_backward::Shared<kDim, kRows, kStages, 2 * kRows * kRowFloats * 4>;
+  using Tile = attention_backward::Tile<kDim, kRows>;
+  using Seen = SeenTiles<kRows>;
+  // Behind the tiles: weights on their way to the other group.
+  static constexpr int kWeights = Shared::kBytes;
+  static constexpr int kBytes = kWeights + (kGroups - 1) * kRows * kRows * 4;
 };
 
-// Rows [first, first + kRows) of `num_rows`; zeros behind them and behind a head's dimensions.
+// Rows [first, first + Shape::kRows) of `num_rows`; zeros behind them and behind a head's
+// dimensions.
 template <typename Shape>
 __device__ __forceinline__ void BringFilled(const Rows& rows, int first, int num_rows, int head_dim,
                                             uint32_t to) {
   constexpr int kPieces = Shape::kDim / 8;
-  static_assert(kRows * kPieces % Shape::kThreads == 0);
-#pragma unroll
-  for (int i = 0; i < kRows * kPieces / Shape::kThreads; ++i) {
+  static_assert(Shape::kRows * kPieces % Shape::kThreads == 0);
+#pragma unroll(Shape::kCopiesAtOnce)
+  for (int i = 0; i < Shape::kRows * kPieces / Shape::kThreads; ++i) {
     const int unit = static_cast<int>(threadIdx.x) + i * Shape::kThreads;
     const int local = unit / kPieces;
     const int piece = unit % kPieces;
     const int row = first + local;
     const bool present = row < num_rows && piece * 8 < head_dim;
-    CopyAsync(to + Tile<Shape::kDim>::Offset(local, piece),
+    CopyAsync(to + Shape::Tile::Offset(local, piece),
               rows.data + (present ? row * rows.stride + piece * 8 : 0), present);
   }
 }
 
-#if defined(GRAFT_HOPPER)
-
-// This thread's rows of a block's 64 are the one below and the one 8 further on.
+// This thread's rows of a block's are the one below and the one 8 further on.
+template <typename Shape>
 __device__ __forceinline__ int LocalRow() {
-  return static_cast<int>(threadIdx.x) % kGroupThreads / 32 * 16 +
+  return static_cast<int>(threadIdx.x) % Shape::kGroupThreads / 32 * 16 +
          static_cast<int>(threadIdx.x) % 32 / 4;
 }
 // The column of a product's sum i; its row is LocalRow + i % 4 / 2 * 8.
@@ -61,19 +69,21 @@ __device__ __forceinline__ int LocalColumn(int i) {
 template <typename Shape>
 struct Work {
   static constexpr int kDim = Shape::kDim;
+  static constexpr int kRows = Shape::kRows;
+  using Seen = typename Shape::Seen;
 
   const Params& params;
   const AttentionBackwardArgs& args;
   const Block block;
-  const Shared<kDim> shared;
-  const int group;  // this thread's warpgroup
+  const typename Shape::Shared shared;
+  const int group;  // this thread's
 
   __device__ Work(const Params& params, bool from_last, unsigned char* bytes)
       : params(params),
         args(params.args),
-        block(params.args, from_last),
+        block(params.args, from_last, kRows),
         shared(bytes),
-        group(static_cast<int>(threadIdx.x) / kGroupThreads) {}
+        group(static_cast<int>(threadIdx.x) / Shape::kGroupThreads) {}
 
   __device__ __forceinline__ void Bring(const Rows& rows, int first, int num_rows,
                                         uint32_t to) const {
@@ -108,7 +118,7 @@ struct Work {
                                           const float (&sums)[kDim / 2]) const {
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
-      float* const row = SumsOf(which) + (LocalRow() + half * 8) * Shape::kRowFloats;
+      float* const row = SumsOf(which) + (LocalRow<Shape>() + half * 8) * Shape::kRowFloats;
 #pragma unroll
       for (int tile = 0; tile < kDim / 8; ++tile) {
         auto* const at = reinterpret_cast<float2*>(row + tile * 8 + threadIdx.x % 4 * 2);
@@ -191,7 +201,5 @@ struct Work {
     }
   }
 };
-
-#endif  // GRAFT_HOPPER
 
 }  // namespace graft::attention_backward
