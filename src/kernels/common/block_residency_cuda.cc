@@ -61,7 +61,7 @@ Residency ResidencyOf(const AskedLaunch& launch, const Device& device) {
       .dynamic_bytes = block.dynamic_bytes,
       .allowed_bytes =
           AttributeOfCard(cudaDevAttrMaxSharedMemoryPerBlockOptin, device) - block.static_bytes};
-  if (traits.is_forced()) Allow(launch.kernel, found.allowed_bytes);
+  Allow(launch.kernel, found.allowed_bytes);  // else more than 48 KiB would be an error
   found.blocks = BlocksOnCard(launch, block.dynamic_bytes);
   if (!traits.is_forced() || found.blocks <= BlocksThatFit(traits, block)) return found;
   found.blocks = BlocksThatFit(traits, block);
