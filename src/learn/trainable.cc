@@ -53,7 +53,7 @@ Status CheckTrainableOnGpu(const ModelConfig& config, DType dtype, const Device&
   if (dtype == DType::kF32) return OkStatus();
   RETURN_IF_ERROR(CheckAttentionBackward(dtype, config.head_dim, device));
   const KvLayout layout = TrainingPoolLayout(config, dtype, device);
-  if (!TraitsOf(device).has_hopper_code) return NotOnGpu("bf16 on cards before Hopper");
+  if (!TraitsOf(device).has_hopper_code) return NotOnGpu("bf16 on cards without Hopper's kernels");
   if (!AttentionTellsGivenRows(layout, device)) {
     return NotOnGpu("bf16 with heads of " + std::to_string(config.head_dim) +
                     ", for which attention has no kernel of given rows");
