@@ -128,17 +128,17 @@ if [[ $parts == *" sanitizer "* ]]; then
 fi
 # family PROFILE: its tests, as cards of that profile would run them.
 family() {
-  local programs op test
-  programs=$(programs_of "$1")
-  local as=(env LD_LIBRARY_PATH="$programs:$LD_LIBRARY_PATH" GRAFT_GPU_FAMILY="$1")
-  sharded "$1-attention" 12 "${as[@]}" "$programs/kernels_test" --gtest_filter="$(suites src/kernels/attention/*):-*Death*"
+  local folder op test
+  folder=$(programs_of "$1")
+  local as=(env LD_LIBRARY_PATH="$folder:$LD_LIBRARY_PATH" GRAFT_GPU_FAMILY="$1")
+  sharded "$1-attention" 12 "${as[@]}" "$folder/kernels_test" --gtest_filter="$(suites src/kernels/attention/*):-*Death*"
   for op in gemm lora; do
-    sharded "$1-$op" 3 "${as[@]}" "$programs/kernels_test" --gtest_filter="$(suites src/kernels/$op/*):-*Death*"
+    sharded "$1-$op" 3 "${as[@]}" "$folder/kernels_test" --gtest_filter="$(suites src/kernels/$op/*):-*Death*"
   done
   for test in training_kernels_test:2 model_test:4 adapters_test:2 executor_test:3 learn_test:4; do
-    sharded "$1-${test%:*}" "${test#*:}" "${as[@]}" "$programs/${test%:*}" --gtest_filter='-*Death*'
+    sharded "$1-${test%:*}" "${test#*:}" "${as[@]}" "$folder/${test%:*}" --gtest_filter='-*Death*'
   done
-  sharded "$1-bench_ops" 1 "${as[@]}" "$programs/bench_ops_test" --gtest_filter="LoraPadded*"
+  sharded "$1-bench_ops" 1 "${as[@]}" "$folder/bench_ops_test" --gtest_filter="LoraPadded*"
 }
 if [[ $parts == *" families "* ]]; then
   # The driver compiles a file's kernels when the first of them runs, and keeps that for all programs. So one part of
