@@ -5,6 +5,12 @@
 # JSON go to $OUT (default build/gpu-results); a table of what passed comes last. Tests run side by
 # side, benches alone.
 # PARTS picks some: PARTS="tests sanitizer ops step serve". Many adapters: bench/adapters.sh.
+#
+# PARTS=families tests what lesser cards are given, and Blackwell ones, on a Hopper card that stands in for them
+# (docs/gpu.md): all tests of gemm, attention, lora, model, executor and learning for each of PROFILES (default "ampere
+# ada sm100 sm120"), and gemm, attention and lora under compute-sanitizer for CHECKED (default ada). Its programs have
+# no code of Hopper's own: the presets gpu-families and gpu-overlap, or PREBUILT_DIR-families and PREBUILT_DIR-overlap.
+# In two leases of nine minutes: PROFILES="ampere ada" first, then PROFILES="sm100 sm120" CHECKED=.
 set -uo pipefail
 cd "$(dirname "$0")/.." || exit
 ops=(gemm attention sampling lora rms_norm layer_norm activate rope_kv_write gated_activation scaled_add soft_cap small_copy embedding rope kv_write
@@ -18,9 +24,26 @@ mkdir -p "$out"
 : >"$out/summary"
 export GRAFT_SOURCE_DIR=$PWD LD_LIBRARY_PATH=$programs:${LD_LIBRARY_PATH:-}
 
+families_tests=(kernels_test training_kernels_test model_test adapters_test executor_test learn_test bench_ops_test)
+profiles=${PROFILES-ampere ada sm100 sm120}
+checked=${CHECKED-ada}
+# programs_of PROFILE: launches overlap on Blackwell alone.
+programs_of() { case $1 in sm100 | sm120) echo "$programs-overlap" ;; *) echo "$programs-families" ;; esac; }
+
+# built PRESET TARGET...
+built() {
+  local preset=$1
+  shift
+  [ -f "build/$preset/build.ninja" ] || cmake --preset "$preset" >"$out/build.log" 2>&1 || { cat "$out/build.log"; exit 1; }
+  cmake --build "build/$preset" --target "$@" || exit 1
+}
 if [ $# -eq 0 ]; then
-  [ -f build/gpu/build.ninja ] || cmake --preset gpu >"$out/build.log" 2>&1 || { cat "$out/build.log"; exit 1; }
-  cmake --build build/gpu --target graft graft-bench "${tests[@]}" "${op_benches[@]}" || exit 1
+  [ "$parts" = " families " ] || built gpu graft graft-bench "${tests[@]}" "${op_benches[@]}"
+  if [[ $parts == *" families "* ]]; then
+    for folder in $(for profile in $profiles $checked; do programs_of "$profile"; done | sort -u); do
+      built "${folder#build/}" "${families_tests[@]}"
+    done
+  fi
 fi
 
 # check NAME COMMAND...: runs it into $out/NAME.log and notes how it ended. $wanted: what the log must
@@ -28,7 +51,7 @@ fi
 check() {
   local name=$1 begin=$SECONDS ended=passed
   shift
-  timeout 300 "$@" >"$out/$name.log" 2>&1 || ended=FAILED
+  timeout "${seconds_max:-300}" "$@" >"$out/$name.log" 2>&1 || ended=FAILED
   grep -q "${wanted:-}" "$out/$name.log" || ended=FAILED
   echo "$ended  $name ($((SECONDS - begin)) s)" >>"$out/summary"
   [ $ended = passed ] || { echo "== $name"; tail -25 "$out/$name.log"; }
@@ -46,15 +69,31 @@ beside() {
 
 # shards OP: attention's tests of long prompts take minutes one after the other.
 shards() { [ "$1" = attention ] && echo 12 || echo 1; }
-# sharded NAME PARTS COMMAND...: a test program in so many parts beside each other.
+# sharded NAME PARTS COMMAND...: a test program in so many parts beside each other; of which $shards_taken are run
+# ("first" or "others"; all where it is not set).
 sharded() {
   local name=$1 parts=$2 part
   shift 2
   for ((part = 0; part < parts; part++)); do
+    case ${shards_taken:-all} in
+      first) [ $part -eq 0 ] || continue ;;
+      others) [ $part -ne 0 ] || continue ;;
+    esac
     beside "$name-$part" env GTEST_TOTAL_SHARDS="$parts" GTEST_SHARD_INDEX="$part" "$@"
   done
 }
 
+# Left out under compute-sanitizer: tests that launch, a hundred or a thousand times, what others have launched. racecheck takes
+# up to 350 times as long as the test alone; of the GEMM's tiles it has *EachTileOnce.
+declare -A left_out=(
+  [memcheck-attention]='*AcrossSplits*'
+  [memcheck-gemm]='GemmLoraTest.RowsDoNotDepend*:GemmTest.RowsDoNotDepend*OnTheGpu'
+  [memcheck-sampling]='*DrawsFollowTheDistribution'
+  [racecheck-attention]='*AcrossSplits*'
+  [racecheck-gemm]='*RowsDoNotDepend*:*TilesDoNotChange*:GemmLoraTest.Activated*:*OneAfterTheOther:*FillsTheCard:*LargestB*'
+  [racecheck-lora]='*RowsDoNotDepend*'
+  [racecheck-training]='*SameBitsBesideOthers*'
+  [racecheck-sampling]='*DrawsFollowTheDistribution:*MinusInfinity*:*LogprobsMatch*:*Temperatures')
 # The CPU's halves of the case tables are `make test`'s.
 export GRAFT_TEST_DEVICES=gpu
 if [[ $parts == *" tests "* ]]; then
@@ -65,20 +104,6 @@ if [[ $parts == *" tests "* ]]; then
     sharded "kernels_test-$op" "$(shards "$op")" "$programs/kernels_test" \
       --gtest_filter="$(suites src/kernels/$op/*):-*Death*"
   done
-  # What lesser cards are given, as far as this one can show it. They have no splits of attention, and
-  # the plain kernel would take minutes for the prompts of the tests of those.
-  for family in ampere ada; do
-    sharded "$family-bench_ops" 1 env GRAFT_GPU_FAMILY=$family "$programs/bench_ops_test" --gtest_filter="LoraPadded*"
-    for op in lora attention; do
-      sharded "$family-$op" "$(shards "$op")" env GRAFT_GPU_FAMILY=$family "$programs/kernels_test" \
-        --gtest_filter="$(suites src/kernels/$op/*):-*Death*:*AcrossSplits*"
-    done
-    sharded "$family-training" 1 env GRAFT_GPU_FAMILY=$family "$programs/training_kernels_test" --gtest_filter='-*Death*'
-    for test in model/transformer model/config_bounds adapters/golden; do
-      sharded "$family-${test#*/}" 2 env GRAFT_GPU_FAMILY=$family "$programs/${test%/*}_test" \
-        --gtest_filter="$(suites src/${test}_test.cc):-*Death*"
-    done
-  done
   wait
 fi
 if [[ $parts == *" sanitizer "* ]]; then
@@ -86,17 +111,6 @@ if [[ $parts == *" sanitizer "* ]]; then
   at_once=$(($(nproc) < 6 ? $(nproc) : 6))
   engine=("$programs/graft" generate --model demo/base --adapters demo/adapters --device cuda:0 --sequences-max 4
     --prompt "It" --max-tokens 2 --quiet --adapter doyle --adapter carroll)
-  # Left out: tests that launch, a hundred or a thousand times, what others have launched. racecheck takes
-  # up to 350 times as long as the test alone; of the GEMM's tiles it has *EachTileOnce.
-  declare -A left_out=(
-    [memcheck-attention]='*AcrossSplits*'
-    [memcheck-gemm]='GemmLoraTest.RowsDoNotDepend*:GemmTest.RowsDoNotDepend*OnTheGpu'
-    [memcheck-sampling]='*DrawsFollowTheDistribution'
-    [racecheck-attention]='*AcrossSplits*'
-    [racecheck-gemm]='*RowsDoNotDepend*:*TilesDoNotChange*:GemmLoraTest.Activated*:*OneAfterTheOther:*FillsTheCard:*LargestB*'
-    [racecheck-lora]='*RowsDoNotDepend*'
-    [racecheck-training]='*SameBitsBesideOthers*'
-    [racecheck-sampling]='*DrawsFollowTheDistribution:*MinusInfinity*:*LogprobsMatch*:*Temperatures')
   for tool in racecheck memcheck; do
     sanitizer=(compute-sanitizer --tool "$tool" --error-exitcode 1)
     wanted="SUMMARY: 0 " beside "$tool-engine" "${sanitizer[@]}" "${engine[@]}"
@@ -111,6 +125,49 @@ if [[ $parts == *" sanitizer "* ]]; then
     done
   done
   wait
+fi
+# family PROFILE: its tests, as cards of that profile would run them.
+family() {
+  local folder op test
+  folder=$(programs_of "$1")
+  local as=(env LD_LIBRARY_PATH="$folder:$LD_LIBRARY_PATH" GRAFT_GPU_FAMILY="$1")
+  sharded "$1-attention" 12 "${as[@]}" "$folder/kernels_test" --gtest_filter="$(suites src/kernels/attention/*):-*Death*"
+  for op in gemm lora; do
+    sharded "$1-$op" 3 "${as[@]}" "$folder/kernels_test" --gtest_filter="$(suites src/kernels/$op/*):-*Death*"
+  done
+  for test in training_kernels_test:2 model_test:4 adapters_test:2 executor_test:3 learn_test:4; do
+    sharded "$1-${test%:*}" "${test#*:}" "${as[@]}" "$folder/${test%:*}" --gtest_filter='-*Death*'
+  done
+  sharded "$1-bench_ops" 1 "${as[@]}" "$folder/bench_ops_test" --gtest_filter="LoraPadded*"
+}
+if [[ $parts == *" families "* ]]; then
+  # The driver compiles a file's kernels when the first of them runs, and keeps that for all programs. So one part of
+  # each program goes first.
+  : "${CUDA_CACHE_PATH:=$(mktemp -d)}"
+  export CUDA_CACHE_PATH CUDA_CACHE_MAXSIZE=4294967296
+  seconds_max=500
+  shards_taken=first
+  for profile in $profiles; do
+    family "$profile"
+    wait
+  done
+  shards_taken=others
+  for profile in $profiles; do family "$profile"; done
+  wait
+  unset shards_taken
+  at_once=$(($(nproc) < 6 ? $(nproc) : 6))
+  for profile in $checked; do
+    folder=$(programs_of "$profile")
+    for tool in racecheck memcheck; do
+      for op in attention gemm lora; do
+        wanted="SUMMARY: 0 " beside "$profile-$tool-$op" env LD_LIBRARY_PATH="$folder:$LD_LIBRARY_PATH" \
+          GRAFT_GPU_FAMILY="$profile" compute-sanitizer --tool "$tool" --error-exitcode 1 "$folder/kernels_test" \
+          --gtest_filter="$(suites src/kernels/$op/*):-*Death*:${left_out[$tool-$op]:-}"
+      done
+    done
+  done
+  wait
+  unset seconds_max
 fi
 unset GRAFT_TEST_DEVICES
 if [[ $parts == *" ops "* ]]; then

@@ -1,11 +1,12 @@
 #!/usr/bin/env bash
 # dist.sh: builds the dist preset and packs build/dist/graft-VERSION-linux-ARCH.tar.zst: the program for every
 # GPU architecture, stripped, with all libraries (loader and C library, too), the demo model and the
-# license. Then starts it once from an empty folder: a server, one completion. graft.tar beside it is the
+# license. With nvcc it checks by cuobjdump what the program has for GPUs (tools/cuda_code.py). Then starts it once from an empty folder: a server, one completion. graft.tar beside it is the
 # same, for packaging/Containerfile.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 tools/build.sh dist graft
+if grep -q '^CMAKE_CUDA_COMPILER:.*=/' build/dist/CMakeCache.txt; then python3 tools/cuda_code.py build/dist/graft; fi
 tools/grammar.sh
 cp build/grammar/libgraft_grammar.so build/dist/
 version=$(build/dist/graft --version)

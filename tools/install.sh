@@ -65,6 +65,13 @@ esac
 case $what in grammar) ;; *) tools/lexbor.sh ;; esac
 case $what in grammar | test | test-all) tools/grammar.sh ;; esac
 [ -z "$packages_of_tests" ] || wait "$packages_of_tests"
+# The toolkit has it, packages of the compiler alone do not.
+case $what in dist | test-all)
+  if { command -v nvcc || [ -x /usr/local/cuda/bin/nvcc ]; } >/dev/null &&
+    ! { command -v cuobjdump || [ -x /usr/local/cuda/bin/cuobjdump ]; } >/dev/null; then
+    python_packages build/venv-cuda tools/cuda_code.requirements.txt "cuobjdump"
+  fi ;;
+esac
 case $what in test-all)
   python_packages build/venv-ray tests/deploy_ray/requirements.txt "Ray"
   python_packages build/venv-agents tests/agent_clients/requirements.txt "libraries of agents"

@@ -13,12 +13,8 @@ std::string Gib(int64_t bytes) {
 }
 
 std::string CardText(const DoctorReport& report) {
-  const FamilyShares& shares = SharesOf(report.traits);
   std::string text = fmt::format("driver       CUDA {}\n", report.driver);
-  text += fmt::format("kernels      {}{}\n", shares.family,
-                      shares.is_tuned ? ""
-                                      : ": right on this card, but not tuned for it, see "
-                                        "docs/inside/gpu.md");
+  text += fmt::format("kernels      {}\n", KernelsText(report.traits));
   return text + "\n" + KernelListText(report.kernels, report.traits);
 }
 
@@ -32,20 +28,41 @@ std::string ChecksText(const std::vector<CheckedOp>& checks) {
   return text;
 }
 
+// "a token takes 5.6 ms alone and 6.4 ms beside 31 others, at 512 tokens\n..."
+std::string SpeedLines(const ExpectedSpeed& speed) {
+  std::string text = fmt::format(
+      "             a token takes {:.1f} ms alone and {:.1f} ms beside 31 others, at 512 tokens\n",
+      speed.decode_ms_of_1, speed.decode_ms_of_32);
+  if (speed.prompt_ms == 0.0) return text;
+  return text +
+         fmt::format("             a prompt of 2,048 tokens takes {:.0f} ms\n", speed.prompt_ms);
+}
+
 std::string SpeedText(const DoctorReport& report) {
   std::string text = fmt::format("memory       {:.0f} GB/s\nproducts     {:.0f} GFLOP/s in bf16\n",
                                  report.rates.gbytes_per_s, report.rates.bf16_gflops);
   if (report.device.is_cpu()) return text;
   const FamilyShares& shares = SharesOf(report.traits);
-  const ExpectedSpeed speed = ExpectSpeed(report.rates, shares);
-  return text + fmt::format(
-                    "expected     Llama-3.1-8B in bf16, by these rates and the shares of them "
-                    "measured on {}:\n"
-                    "             a token takes {:.1f} ms alone and {:.1f} ms beside 31 others, "
-                    "at 512 tokens\n"
-                    "             a prompt of 2,048 tokens takes {:.0f} ms\n",
-                    shares.measured_on, speed.decode_ms_of_1, speed.decode_ms_of_32,
-                    speed.prompt_ms);
+  text += fmt::format(
+      "expected     Llama-3.1-8B in bf16, by these rates and the shares of them measured on {}:\n",
+      shares.measured_on);
+  text += SpeedLines(ExpectSpeed(report.rates, shares));
+  const KnownCard* const card = FindKnownCard(report.description);
+  if (card == nullptr) return text;
+  const CardRates sheet = SheetRates(*card, SharesOf(TraitsOfKnown(*card)));
+  text += fmt::format(
+      "predicted    the same by the card's data sheet, from {:.0f} GB/s and {:.0f} GFLOP/s "
+      "(docs/gpu.md):\n",
+      sheet.gbytes_per_s, sheet.bf16_gflops);
+  return text + SpeedLines(PredictSpeed(*card));
+}
+
+OrderedJson SpeedJson(const ExpectedSpeed& speed) {
+  OrderedJson json = {{"model", "Llama-3.1-8B, bf16"},
+                      {"decode_ms_batch_1", speed.decode_ms_of_1},
+                      {"decode_ms_batch_32", speed.decode_ms_of_32}};
+  if (speed.prompt_ms > 0.0) json["prompt_2048_ms"] = speed.prompt_ms;
+  return json;
 }
 
 }  // namespace
@@ -108,7 +125,6 @@ OrderedJson DoctorJson(const DoctorReport& report) {
   json["bf16_gflops"] = report.rates.bf16_gflops;
   if (report.device.is_cpu()) return json;
   const FamilyShares& shares = SharesOf(report.traits);
-  const ExpectedSpeed speed = ExpectSpeed(report.rates, shares);
   json["driver"] = report.driver;
   json["compute_capability"] = report.traits.compute;
   json["family"] = std::string(shares.family);
@@ -121,11 +137,12 @@ OrderedJson DoctorJson(const DoctorReport& report) {
                        {"takes", std::string(kernel.takes)}});
   }
   json["kernels"] = std::move(kernels);
-  json["expected"] = {{"model", "Llama-3.1-8B, bf16"},
-                      {"decode_ms_batch_1", speed.decode_ms_of_1},
-                      {"decode_ms_batch_32", speed.decode_ms_of_32},
-                      {"prompt_2048_ms", speed.prompt_ms},
-                      {"shares_measured_on", std::string(shares.measured_on)}};
+  json["expected"] = SpeedJson(ExpectSpeed(report.rates, shares));
+  json["expected"]["shares_measured_on"] = std::string(shares.measured_on);
+  if (const KnownCard* const card = FindKnownCard(report.description); card != nullptr) {
+    json["predicted"] = SpeedJson(PredictSpeed(*card));
+    json["predicted"]["data_sheet"] = std::string(card->source);
+  }
   return json;
 }
 

@@ -1,8 +1,12 @@
+#include <fmt/core.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <cstdlib>
+#include <fstream>
 #include <limits>
 
+#include "base/file.h"
 #include "base/thread_pool.h"
 #include "doctor/doctor_report.h"
 #include "kernels/common/cpu_isa.h"
@@ -76,7 +80,7 @@ TEST(DoctorTest, AnOpThatComputesWronglyIsNamedInTextAndJson) {
 }
 
 TEST(DoctorTest, ExpectedSpeedFollowsTheRatesAndTheShares) {
-  const FamilyShares shares{.family = "some", .decode = 0.5, .prompt = 0.5};
+  const FamilyShares shares{.decode_of_1 = 0.5, .decode_of_32 = 0.5, .prompt = 0.5};
   const ExpectedSpeed one = ExpectSpeed({.gbytes_per_s = 1000, .bf16_gflops = 100'000}, shares);
   const ExpectedSpeed two = ExpectSpeed({.gbytes_per_s = 2000, .bf16_gflops = 200'000}, shares);
   // 15 GB of weights and 67 MB of keys and values at 500 GB/s.
@@ -89,6 +93,93 @@ TEST(DoctorTest, ExpectedSpeedFollowsTheRatesAndTheShares) {
 TEST(DoctorTest, CardsWithHopperCodeAreTuned) {
   EXPECT_TRUE(SharesOf({.compute = 90, .has_hopper_code = true}).is_tuned);
   EXPECT_FALSE(SharesOf({.compute = 80}).is_tuned);
+  EXPECT_FALSE(SharesOf({.compute = 120, .overlaps_launches = true}).is_tuned);
+}
+
+TEST(DoctorTest, KnownCardsAreFoundByAWordOfTheirNames) {
+  const auto name_of = [](std::string_view description) -> std::string_view {
+    const KnownCard* const card = FindKnownCard(description);
+    return card == nullptr ? "" : card->name;
+  };
+  EXPECT_EQ(name_of("NVIDIA A100-SXM4-80GB, compute capability 8.0, 79 GiB"), "A100");
+  EXPECT_EQ(name_of("NVIDIA A10, compute capability 8.6, 22 GiB"), "A10");
+  EXPECT_EQ(name_of("NVIDIA L4, compute capability 8.9, 22 GiB"), "L4");
+  EXPECT_EQ(name_of("NVIDIA L40S, compute capability 8.9, 44 GiB"), "L40S");
+  EXPECT_EQ(name_of("NVIDIA GeForce RTX 4090, compute capability 8.9, 23 GiB"), "RTX 4090");
+  EXPECT_EQ(name_of("NVIDIA GeForce RTX 40900"), "");
+  EXPECT_EQ(name_of("NVIDIA A16, compute capability 8.6, 14 GiB"), "");
+}
+
+// The figures that were measured on an H100 (workshop/benchmarks.md): the model that predicts
+// others has to find these.
+TEST(DoctorTest, TheModelFindsWhatAnH100Took) {
+  const ExpectedSpeed speed = PredictSpeed(*FindKnownCard("NVIDIA H100 80GB HBM3"));
+  EXPECT_NEAR(speed.decode_ms_of_1, 5.63, 0.3);
+  EXPECT_NEAR(speed.decode_ms_of_32, 6.41, 0.3);
+  EXPECT_NEAR(speed.prompt_ms, 48.0, 3.0);
+}
+
+// A card with exactly the rates that its data sheet promises is expected to do what is predicted.
+TEST(DoctorTest, TheReportOfACardSaysWhatThePagePredicts) {
+  for (const KnownCard& card : KnownCards()) {
+    DoctorReport report = ReportOf({});
+    report.device = {DeviceKind::kCuda, 0};
+    report.description = "NVIDIA " + std::string(card.name) + ", compute capability";
+    report.traits = TraitsOfKnown(card);
+    report.rates = SheetRates(card, SharesOf(report.traits));
+    const OrderedJson json = DoctorJson(report);
+    const ExpectedSpeed speed = PredictSpeed(card);
+    EXPECT_EQ(json["predicted"]["decode_ms_batch_1"], speed.decode_ms_of_1) << card.name;
+    EXPECT_EQ(json["predicted"]["decode_ms_batch_1"], json["expected"]["decode_ms_batch_1"]);
+    EXPECT_EQ(json["predicted"]["decode_ms_batch_32"], json["expected"]["decode_ms_batch_32"]);
+    EXPECT_EQ(json["predicted"].contains("prompt_2048_ms"), !card.is_decode_alone) << card.name;
+    const std::string text = DoctorText(report);
+    EXPECT_NE(text.find("predicted    the same by the card's data sheet"), std::string::npos);
+  }
+}
+
+// Rows of docs/gpu.md, in the form that it has them.
+std::string PredictionRows() {
+  std::string rows =
+      "| card | capability | memory, GB | GB/s | bf16, TFLOP/s | a token alone / beside 31, ms | "
+      "prompt of 2,048, ms | GiB for pages | its owner's `graft doctor` |\n"
+      "|---|---|---|---|---|---|---|---|---|\n";
+  for (const KnownCard& card : KnownCards()) {
+    const bool is_measured = SharesOf(TraitsOfKnown(card)).is_tuned;
+    const ExpectedSpeed speed = PredictSpeed(card);
+    const std::string prompt =
+        card.is_decode_alone ? "not predicted" : fmt::format("{:.0f}", speed.prompt_ms);
+    rows += fmt::format(
+        "| {}, {} | {}.{} | {:.0f} | {:.0f} | {:g} | {:.1f} / {:.1f} | {} | {:.0f} "
+        "| {} |\n",
+        card.name, is_measured ? "to compare with" : "predicted", card.compute / 10,
+        card.compute % 10, card.memory_gb, card.gbytes_per_s, card.bf16_tflops,
+        speed.decode_ms_of_1, speed.decode_ms_of_32, prompt, PoolGibOf(card), card.seen);
+  }
+  return rows;
+}
+
+// With GRAFT_WRITE_DOCS=1 the test writes the table.
+TEST(DoctorTest, ThePageHasThePredictions) {
+  const char* const root = std::getenv("GRAFT_SOURCE_DIR");
+  const std::string path = std::string(root == nullptr ? "." : root) + "/docs/gpu.md";
+  const Result<std::string> page = ReadFile(path);
+  ASSERT_TRUE(page.ok()) << page.status().ToString();
+  const std::string mark = "<!-- predictions -->\n";
+  const size_t first = page->find(mark) + mark.size();
+  const size_t end = page->find("<!-- end -->", first);
+  ASSERT_TRUE(page->find(mark) != page->npos && end != page->npos);
+  const std::string rows = page->substr(first, end - first);
+  const std::string wanted = PredictionRows();
+  if (rows != wanted && std::getenv("GRAFT_WRITE_DOCS") != nullptr) {
+    std::ofstream(path) << page->substr(0, first) << wanted << page->substr(end);
+    return;
+  }
+  EXPECT_EQ(rows, wanted) << "docs/gpu.md is behind src/doctor/expected_speed.cc; run doctor_test "
+                             "with GRAFT_WRITE_DOCS=1";
+  for (const KnownCard& card : KnownCards()) {
+    EXPECT_NE(page->find(card.source), page->npos) << "the page names its source: " << card.source;
+  }
 }
 
 }  // namespace

@@ -1,5 +1,7 @@
 #include "doctor/expected_speed.h"
 
+#include <cctype>
+
 namespace graft {
 namespace {
 
@@ -11,34 +13,113 @@ constexpr double kWeightBytes = 2 * (kLayerNumbers + 0.525e9);
 constexpr double kPositionBytes = 32 * 2 * 8 * 128 * 2;
 constexpr double kContext = 512;
 constexpr double kPromptTokens = 2048;
+// Its weights with the table, and what a server takes beside them (docs/getting-started-gpu.md).
+constexpr double kModelGib = 15.0;
+constexpr double kOthersGib = 3.5;
+// The share of a card's memory that its driver and error correction leave free.
+constexpr double kFreeShare = 0.95;
 
 constexpr FamilyShares kHopper{.family = "hopper",
-                               .decode = 0.89,
+                               .sheet_copy = 0.89,
+                               .sheet_product = 0.70,
+                               .decode_of_1 = 0.89,
+                               .decode_of_32 = 0.89,
                                .prompt = 0.87,
-                               .measured_on = "one H200, docs/benchmarks.md",
+                               .measured_on = "one H100 and one H200, docs/benchmarks.md",
                                .is_tuned = true};
 // The kernels of cards without Hopper's instructions, as they ran on an H100 that was told to be an
-// A100 (docs/inside/gpu.md).
+// A100 (docs/gpu.md). What prompts lose beside products is taken to be as on Hopper, and the rest
+// of their time the products': the two were not measured apart.
 constexpr FamilyShares kGeneral{.family = "general",
-                                .decode = 0.064,
-                                .prompt = 0.027,
+                                .sheet_copy = 0.89,
+                                .sheet_product = 0.021,
+                                .decode_of_1 = 0.064,
+                                .decode_of_32 = 0.065,
+                                .prompt = 0.87,
                                 .measured_on = "one H100 with GRAFT_GPU_FAMILY=ampere"};
+// The same with launches that overlap, which was not measured by itself.
+constexpr FamilyShares kOverlapped{.family = "general, overlapped",
+                                   .sheet_copy = 0.89,
+                                   .sheet_product = 0.021,
+                                   .decode_of_1 = 0.064,
+                                   .decode_of_32 = 0.065,
+                                   .prompt = 0.87,
+                                   .measured_on = "one H100 with GRAFT_GPU_FAMILY=ampere"};
+
+constexpr KnownCard kCards[] = {
+    {"A100", 80, 80, 2039, 312, "NVIDIA A100 data sheet, SXM 80 GB"},
+    {"A10", 86, 24, 600, 125, "NVIDIA A10 data sheet"},
+    {"RTX 3090", 86, 24, 936, 71, "NVIDIA Ampere GA102 white paper, appendix A"},
+    {"L4", 89, 24, 300, 121, "NVIDIA L4 data sheet, half of its rate with sparsity"},
+    {"L40S", 89, 48, 864, 362, "NVIDIA L40S data sheet"},
+    {"RTX 4090", 89, 24, 1008, 165, "NVIDIA Ada white paper, appendix A"},
+    {"RTX 5090", 120, 32, 1792, 209.5, "NVIDIA RTX Blackwell white paper, appendix A"},
+    {"B200", 100, 180, 8000, 2250,
+     "NVIDIA HGX B200 data sheet, an eighth, half of its rate with "
+     "sparsity",
+     true},
+    {"H100", 90, 80, 3350, 989, "NVIDIA H100 data sheet, SXM, half of its rate with sparsity",
+     false, "measured: 5.6 / 6.4; 48"},
+    {"H200", 90, 141, 4800, 989, "NVIDIA H200 data sheet, SXM, half of its rate with sparsity",
+     false, "measured: 4.2 / 4.8"},
+};
+
+// As tools/dist.sh packs it (CMakePresets.json).
+constexpr std::string_view kDistArchitectures = "80-real,90a-real,100,120-real";
+
+bool IsWordAt(std::string_view text, size_t begin, size_t size) {
+  const auto is_part = [&](size_t i) {
+    return i < text.size() && std::isalnum(static_cast<unsigned char>(text[i])) != 0;
+  };
+  return (begin == 0 || !is_part(begin - 1)) && !is_part(begin + size);
+}
 
 }  // namespace
 
 const FamilyShares& SharesOf(const DeviceTraits& traits) {
-  return traits.has_hopper_code ? kHopper : kGeneral;
+  if (traits.has_hopper_code) return kHopper;
+  return traits.overlaps_launches ? kOverlapped : kGeneral;
 }
 
 ExpectedSpeed ExpectSpeed(const CardRates& rates, const FamilyShares& shares) {
-  const auto decode_ms = [&](double sequences) {
+  const auto decode_ms = [&](double sequences, double share) {
     const double bytes = kWeightBytes + sequences * kContext * kPositionBytes;
-    return bytes / (rates.gbytes_per_s * 1e9 * shares.decode) * 1e3;
+    return bytes / (rates.gbytes_per_s * 1e9 * share) * 1e3;
   };
   const double operations = 2 * kLayerNumbers * kPromptTokens;
-  return {.decode_ms_of_1 = decode_ms(1),
-          .decode_ms_of_32 = decode_ms(32),
+  return {.decode_ms_of_1 = decode_ms(1, shares.decode_of_1),
+          .decode_ms_of_32 = decode_ms(32, shares.decode_of_32),
           .prompt_ms = operations / (rates.bf16_gflops * 1e9 * shares.prompt) * 1e3};
+}
+
+std::span<const KnownCard> KnownCards() { return kCards; }
+
+const KnownCard* FindKnownCard(std::string_view description) {
+  for (const KnownCard& card : kCards) {
+    const size_t found = description.find(card.name);
+    if (found != description.npos && IsWordAt(description, found, card.name.size())) return &card;
+  }
+  return nullptr;
+}
+
+DeviceTraits TraitsOfKnown(const KnownCard& card) {
+  return TraitsOfCard({.compute = card.compute}, kDistArchitectures);
+}
+
+CardRates SheetRates(const KnownCard& card, const FamilyShares& shares) {
+  return {.gbytes_per_s = card.gbytes_per_s * shares.sheet_copy,
+          .bf16_gflops = card.bf16_tflops * 1e3 * shares.sheet_product};
+}
+
+ExpectedSpeed PredictSpeed(const KnownCard& card) {
+  const FamilyShares& shares = SharesOf(TraitsOfKnown(card));
+  ExpectedSpeed speed = ExpectSpeed(SheetRates(card, shares), shares);
+  if (card.is_decode_alone) speed.prompt_ms = 0.0;
+  return speed;
+}
+
+double PoolGibOf(const KnownCard& card) {
+  return card.memory_gb * kFreeShare - kModelGib - kOthersGib;
 }
 
 }  // namespace graft

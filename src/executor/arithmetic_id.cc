@@ -1,7 +1,6 @@
 #include "executor/arithmetic_id.h"
 
 #include "kernels/common/cpu_isa.h"
-#include "tensor/device_traits.h"
 
 namespace graft {
 namespace {
@@ -10,12 +9,10 @@ namespace {
 constexpr int kKernelsVersion = 2;
 
 std::string ProcessorOf(const Device& device) {
-  if (device.is_cpu()) {
-    const std::string isa = CpuIsaName(ActiveCpuIsa());
-    const bool has_bf16 = ActiveCpuIsa() == CpuIsa::kAvx512 && CpuHasAvx512Bf16();
-    return "cpu-" + isa + (has_bf16 ? "bf16" : "");
-  }
-  return TraitsOf(device).has_hopper_code ? "hopper" : "ampere";
+  if (!device.is_cpu()) return GpuArithmetic(TraitsOf(device));
+  const std::string isa = CpuIsaName(ActiveCpuIsa());
+  const bool has_bf16 = ActiveCpuIsa() == CpuIsa::kAvx512 && CpuHasAvx512Bf16();
+  return "cpu-" + isa + (has_bf16 ? "bf16" : "");
 }
 
 std::string NameOfTypes(const ServedTypes& types) {
@@ -39,6 +36,13 @@ std::string NameOfTypes(const ServedTypes& types) {
 }
 
 }  // namespace
+
+std::string GpuArithmetic(const DeviceTraits& traits) {
+  if (traits.has_hopper_code) return "hopper";
+  std::string name = "sm" + std::to_string(traits.own_compute());
+  if (traits.is_forced()) name += "-as-" + std::string(traits.stands_in_for);
+  return name;
+}
 
 std::string MakeArithmeticId(const Device& device, const ArithmeticParts& parts) {
   std::string id = "k" + std::to_string(kKernelsVersion) + " " + ProcessorOf(device);

@@ -7,6 +7,7 @@
 
 #include "layers/served_types.h"
 #include "tensor/device.h"
+#include "tensor/device_traits.h"
 
 namespace graft {
 
@@ -18,6 +19,12 @@ struct ArithmeticParts {
   // numbers, gives other tokens. "" for plain numbers.
   std::string base_codes = "";
 };
+
+// The id's word for a GPU: "hopper" where its own kernels run; else the compute capability, as
+// tensor cores of each add up in their own way, as "sm80", "sm89" or "sm120"; and "sm90-as-ampere"
+// where GRAFT_GPU_FAMILY chooses the kernels. These texts stay: servers of two versions compare
+// them while one replaces the other.
+std::string GpuArithmetic(const DeviceTraits& traits);
 
 // For example "k2 cpu-avx512bf16 bf16 kv-fp16 page16 ranks1". Servers of one cluster compare it, so
 // types that have always been alike stand in it only where they differ.

@@ -41,5 +41,17 @@ TEST(ArithmeticIdTest, TheFormatOfTheBaseStandsInIt) {
               HasSubstr(" bf16 kv-fp16 base-NF4-of-bitsandbytes page16"));
 }
 
+TEST(ArithmeticIdTest, AGpuIsNamedByWhatItsBitsDependOn) {
+  DeviceTraits card = {.compute = 90, .has_hopper_code = true};
+  EXPECT_EQ(GpuArithmetic(card), "hopper") << "the text of earlier versions";
+  EXPECT_EQ(GpuArithmetic(LoweredTo("ampere", card)), "sm90-as-ampere");
+  EXPECT_EQ(GpuArithmetic(LoweredTo("sm100", card)), "sm90-as-sm100");
+  card.has_hopper_code = false;
+  EXPECT_EQ(GpuArithmetic(card), "sm90") << "a build without Hopper's kernels";
+  for (const int compute : {80, 86, 89, 100, 120}) {
+    EXPECT_EQ(GpuArithmetic({.compute = compute}), "sm" + std::to_string(compute));
+  }
+}
+
 }  // namespace
 }  // namespace graft

@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
 #include <utility>
 
 #include "base/check.h"
+#include "base/log.h"
 #include "kernels/rank_sum/rank_sum.h"
 #include "tensor/buffer.h"
 #include "tensor/cuda_memory.h"
@@ -275,33 +277,49 @@ int64_t GpuExchangeBytes(const GpuExchangeLimits& limits, int32_t num_ranks) {
                       num_ranks * limits.tokens_max * int64_t{sizeof(int32_t)});
 }
 
+Result<std::unique_ptr<RankExchange>> FirstExchange(RankTransport transport,
+                                                    const ExchangeMakers& makers) {
+  Status why_no_peers;
+  if (transport != RankTransport::kNccl) {
+    Result<std::unique_ptr<RankExchange>> peers = makers.peers();
+    if (peers.ok() || transport == RankTransport::kPeer) return peers;
+    why_no_peers = peers.status();
+  }
+  Result<std::unique_ptr<RankExchange>> nccl = makers.nccl();
+  if (why_no_peers.ok()) return nccl;
+  if (nccl.ok()) {
+    if ((*nccl)->rank() == 0) LOG_WARN("{}: ranks exchange by NCCL", why_no_peers.message());
+    return nccl;
+  }
+  return FailedPreconditionError(why_no_peers.message() + ", and " + nccl.status().message());
+}
+
 Result<std::unique_ptr<RankExchange>> MakeGpuExchange(Communicator& communicator,
                                                       const Device& device,
                                                       const GpuExchangeLimits& limits,
                                                       RankTransport transport) {
+  using Made = Result<std::unique_ptr<RankExchange>>;
   const int32_t num_ranks = communicator.num_ranks();
   if (num_ranks > kGpuRanksMax) {
     return InvalidArgumentError(std::to_string(num_ranks) + " ranks on GPUs; " +
                                 std::to_string(kGpuRanksMax) + " is the most");
   }
-  Status why_no_peers;
-  if (transport != RankTransport::kNccl) {
-    Result<PeerMemory> memory =
-        PeerMemory::Share(communicator, device, BlockLayout(limits, num_ranks).end);
-    if (memory.ok()) {
-      return std::unique_ptr<RankExchange>(
-          std::make_unique<PeerExchange>(communicator, std::move(*memory), limits));
+  const auto peers = [&]() -> Made {
+    // A machine that has peers stands in for one that has not. All ranks see the same variable.
+    if (std::getenv("GRAFT_PEERS_OFF") != nullptr) {
+      return FailedPreconditionError("GRAFT_PEERS_OFF keeps GPUs from each other's memory");
     }
-    why_no_peers = memory.status();
-    if (transport == RankTransport::kPeer) return why_no_peers;
-  }
-  Result<std::unique_ptr<Nccl>> nccl = Nccl::Join(communicator, device);
-  if (nccl.ok()) {
+    ASSIGN_OR_RETURN(PeerMemory memory,
+                     PeerMemory::Share(communicator, device, BlockLayout(limits, num_ranks).end));
     return std::unique_ptr<RankExchange>(
-        std::make_unique<NcclExchange>(communicator, std::move(*nccl), device, limits));
-  }
-  if (why_no_peers.ok()) return nccl.status();
-  return FailedPreconditionError(why_no_peers.message() + ", and " + nccl.status().message());
+        std::make_unique<PeerExchange>(communicator, std::move(memory), limits));
+  };
+  const auto nccl = [&]() -> Made {
+    ASSIGN_OR_RETURN(std::unique_ptr<Nccl> joined, Nccl::Join(communicator, device));
+    return std::unique_ptr<RankExchange>(
+        std::make_unique<NcclExchange>(communicator, std::move(joined), device, limits));
+  };
+  return FirstExchange(transport, {peers, nccl});
 }
 
 int64_t LinkModel::DelayNs(int64_t bytes) const {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -22,6 +23,18 @@ struct GpuExchangeLimits {
   int32_t tokens_max = 0;   // of a step
 };
 
+// How each transport is set up, on this rank.
+struct ExchangeMakers {
+  std::function<Result<std::unique_ptr<RankExchange>>()> peers;
+  std::function<Result<std::unique_ptr<RankExchange>>()> nccl;
+};
+// The exchange that `transport` asks for. kAuto: GPUs that do not reach each other's memory, as
+// GeForce cards and cards of two sockets may not, take NCCL, and rank 0 logs why; where there is
+// none, the error has both reasons.
+Result<std::unique_ptr<RankExchange>> FirstExchange(RankTransport transport,
+                                                    const ExchangeMakers& makers);
+
+// FirstExchange of these GPUs. GRAFT_PEERS_OFF makes them act as if they did not reach each other.
 // All ranks call it at the same time, with the same limits. Borrows the communicator, which tells
 // why a rank does not come. kFailedPrecondition says what stands in the way.
 Result<std::unique_ptr<RankExchange>> MakeGpuExchange(Communicator& communicator,

@@ -18,6 +18,7 @@
 #include "runtime/quantised_note.h"
 #include "runtime/weights_kept.h"
 #include "runtime/worker_command.h"
+#include "tensor/device_traits.h"
 
 namespace graft {
 namespace {
@@ -104,6 +105,10 @@ Result<std::unique_ptr<LoadedModel>> Load(const RuntimeOptions& options, const s
   ASSIGN_OR_RETURN(std::unique_ptr<LoadedModel> model,
                    PrepareModel(options, ShardOf(communicator), shape));
   model->ranks = ranks;
+  if (!model->device.is_cpu() && model->shard.rank == 0) {
+    LOG_INFO("{} takes kernels: {}", model->device.ToString(),
+             KernelsText(TraitsOf(model->device)));
+  }
   WarnAboutContext(options, model->config);
   WarnOfIgnored(options.model, model->config);
   model->name = options.model_name;
@@ -181,7 +186,8 @@ EngineOptions EngineOptionsOf(const RuntimeOptions& options, const ExecutorLimit
                               GrammarStore* grammars) {
   EngineOptions engine = options.engine;
   SchedulerOptions& scheduler = engine.scheduler;
-  scheduler.step_ns_max = StepNsMax(options, model.device);
+  scheduler.step_ns_max = StepNsMax(
+      options, model.device, WeightsReadingNs(model.weights.bytes(), TraitsOf(model.device)));
   if (model.device.is_cpu()) scheduler.shares_drawn_pages = true;
   scheduler.tells_base_rows =
       AttentionTellsGivenRows(LayoutOf(model.shape(), limits), model.device);

@@ -183,11 +183,12 @@ std::vector<Option> StepOptionRows(RuntimeOptions& o) {
       {"step-tokens-max", Number(o.limits.step_tokens_max, Between(0, kManyMax)),
        "token rows of one step; long prompts are cut into chunks of it; 0: 2048 on a GPU, 16384 "
        "with --goal throughput; 512 on the CPU"},
-      Tuned({"step-ms-max", NumberIn(kMsInNs, o.engine.scheduler.step_ns_max, AtLeast(0)),
-             "what a step with decoding sequences is expected to take at most, by fewer rows of "
-             "prompts in it, but 64 at least; 0: 50 on a GPU, 1000 with --goal throughput; no "
-             "bound on the CPU"},
-            "ms"),
+      Tuned(
+          {"step-ms-max", NumberIn(kMsInNs, o.engine.scheduler.step_ns_max, AtLeast(0)),
+           "what a step with decoding sequences is expected to take at most, by fewer rows of "
+           "prompts in it, but 64 at least; 0: 50 on a GPU, or twice what its memory takes for the "
+           "weights, 1000 with --goal throughput; no bound on the CPU"},
+          "ms"),
       Tuned({"prefill-chunk-max", Number(o.engine.scheduler.prefill_chunk_max, AtLeast(0)),
              "rows of one request's prompt in a step, at most; 0: as many as the step has room "
              "for"},

@@ -1,6 +1,7 @@
 #include "runtime/server_memory.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "assist/cpu_assist.h"
 #include "base/thread_pool.h"
@@ -70,10 +71,19 @@ int32_t StepTokensMax(const RuntimeOptions& options, const Device& device) {
   return options.engine.scheduler.goal == Goal::kThroughput ? kThroughputRows : 2048;
 }
 
-int64_t StepNsMax(const RuntimeOptions& options, const Device& device) {
+// Slow memory may take longer than half of that for the weights alone. Then a step without a row of
+// a prompt would be about as long as its bound, and prompts would go on by a few rows a step. There
+// prompts have as long again as the weights.
+int64_t StepNsMax(const RuntimeOptions& options, const Device& device, int64_t weights_ns) {
   if (options.engine.scheduler.step_ns_max > 0) return options.engine.scheduler.step_ns_max;
   if (device.is_cpu()) return 0;
-  return options.engine.scheduler.goal == Goal::kThroughput ? kThroughputNs : 50 * kMsInNs;
+  if (options.engine.scheduler.goal == Goal::kThroughput) return kThroughputNs;
+  return std::max(50 * kMsInNs, 2 * weights_ns);
+}
+
+int64_t WeightsReadingNs(int64_t weights_bytes, const DeviceTraits& traits) {
+  if (traits.memory_gbytes_per_s <= 0.0) return 0;
+  return std::llround(static_cast<double>(weights_bytes) / traits.memory_gbytes_per_s);
 }
 
 int32_t ContextTokensMax(const RuntimeOptions& options, const ModelConfig& config) {

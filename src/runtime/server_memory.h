@@ -17,6 +17,7 @@
 #include "runtime/runtime_options.h"
 #include "step/executor.h"
 #include "tensor/device.h"
+#include "tensor/device_traits.h"
 
 namespace graft {
 
@@ -42,9 +43,11 @@ inline constexpr int32_t kThroughputRows = 16384;
 inline constexpr int64_t kThroughputNs = 1000 * kMsInNs;
 
 // Rows of a step, and the bound on its time beside decoding sequences (0: none), where the options
-// leave them to the device.
+// leave them to the device. weights_ns: WeightsReadingNs, or 0 where that is not known.
 int32_t StepTokensMax(const RuntimeOptions& options, const Device& device);
-int64_t StepNsMax(const RuntimeOptions& options, const Device& device);
+int64_t StepNsMax(const RuntimeOptions& options, const Device& device, int64_t weights_ns);
+// How long a card's memory takes for the weights at best; 0 on a CPU.
+int64_t WeightsReadingNs(int64_t weights_bytes, const DeviceTraits& traits);
 int32_t ContextTokensMax(const RuntimeOptions& options, const ModelConfig& config);
 
 // All but num_pages.

@@ -95,6 +95,22 @@ TEST(ServerMemoryTest, AStepsBuffersAreSummedToTheByte) {
   }
 }
 
+// The weights of an 8B model in bf16 take an H200 3 ms and an L4 50.
+TEST(ServerMemoryTest, SlowMemoryLengthensSteps) {
+  RuntimeOptions options = DemoOptions();
+  const Device gpu = {DeviceKind::kCuda, 0};
+  constexpr int64_t kBytes = 15'000'000'000;
+  const int64_t h200 = WeightsReadingNs(kBytes, {.compute = 90, .memory_gbytes_per_s = 4800});
+  const int64_t l4 = WeightsReadingNs(kBytes, {.compute = 89, .memory_gbytes_per_s = 300});
+  EXPECT_EQ(h200, 3'125'000);
+  EXPECT_EQ(l4, 50 * kMsInNs);
+  EXPECT_EQ(StepNsMax(options, gpu, h200), 50 * kMsInNs);
+  EXPECT_EQ(StepNsMax(options, gpu, l4), 100 * kMsInNs);
+  EXPECT_EQ(WeightsReadingNs(kBytes, {.compute = 89}), 0) << "a card that does not tell its clock";
+  options.engine.scheduler.step_ns_max = 40 * kMsInNs;
+  EXPECT_EQ(StepNsMax(options, gpu, l4), 40 * kMsInNs) << "what was given by hand";
+}
+
 // Rows that the goal brings are in the sum, and what is drawn does not grow with them. What is
 // given by hand holds for either goal.
 TEST(ServerMemoryTest, TheGoalDecidesWhatStepsMayTake) {
@@ -102,19 +118,19 @@ TEST(ServerMemoryTest, TheGoalDecidesWhatStepsMayTake) {
   options.limits.step_tokens_max = 0;
   const Device cpu, gpu = {DeviceKind::kCuda, 0};
   EXPECT_EQ(StepTokensMax(options, gpu), 2048);
-  EXPECT_EQ(StepNsMax(options, gpu), 50 * kMsInNs);
+  EXPECT_EQ(StepNsMax(options, gpu, 0), 50 * kMsInNs);
   options.engine.scheduler.goal = Goal::kThroughput;
   EXPECT_EQ(StepTokensMax(options, gpu), 16384);
-  EXPECT_EQ(StepNsMax(options, gpu), 1000 * kMsInNs);
+  EXPECT_EQ(StepNsMax(options, gpu, 0), 1000 * kMsInNs);
   EXPECT_EQ(StepTokensMax(options, cpu), 512);
-  EXPECT_EQ(StepNsMax(options, cpu), 0);
+  EXPECT_EQ(StepNsMax(options, cpu, 0), 0);
   options.limits.step_tokens_max = 5000;
   options.engine.scheduler.step_ns_max = 70 * kMsInNs;
   for (const Goal goal : {Goal::kLatency, Goal::kThroughput}) {
     options.engine.scheduler.goal = goal;
     for (const Device& device : {cpu, gpu}) {
       EXPECT_EQ(StepTokensMax(options, device), 5000);
-      EXPECT_EQ(StepNsMax(options, device), 70 * kMsInNs);
+      EXPECT_EQ(StepNsMax(options, device, 100 * kMsInNs), 70 * kMsInNs);
     }
   }
 }

@@ -16,6 +16,13 @@ int AttributeOf(cudaDeviceAttr attribute, const Device& device) {
   return value;
 }
 
+// Both edges of a clock of so many kHz move a bit of each line. Virtual machines may hide it.
+double MemoryGbytesPerSecond(const Device& device) {
+  const double khz = AttributeOf(cudaDevAttrMemoryClockRate, device);
+  const double lines = AttributeOf(cudaDevAttrGlobalMemoryBusWidth, device);
+  return 2.0 * khz * 1e3 * lines / 8.0 / 1e9;
+}
+
 DeviceTraits AskTraits(const Device& device) {
   const DeviceTraits card = {
       .compute = 10 * AttributeOf(cudaDevAttrComputeCapabilityMajor, device) +
@@ -25,8 +32,10 @@ DeviceTraits AskTraits(const Device& device) {
       .shared_bytes_of_multiprocessor =
           AttributeOf(cudaDevAttrMaxSharedMemoryPerMultiprocessor, device),
       .threads_of_multiprocessor = AttributeOf(cudaDevAttrMaxThreadsPerMultiProcessor, device),
-      .l2_bytes = AttributeOf(cudaDevAttrL2CacheSize, device)};
-  const DeviceTraits traits = TraitsOfCard(card, GRAFT_HAS_HOPPER_CODE != 0);
+      .l2_bytes = AttributeOf(cudaDevAttrL2CacheSize, device),
+      .blocks_of_multiprocessor = AttributeOf(cudaDevAttrMaxBlocksPerMultiprocessor, device),
+      .memory_gbytes_per_s = MemoryGbytesPerSecond(device)};
+  const DeviceTraits traits = TraitsOfCard(card, GRAFT_CUDA_ARCHITECTURES);
   const char* const family = std::getenv("GRAFT_GPU_FAMILY");
   return family == nullptr ? traits : LoweredTo(family, traits);
 }

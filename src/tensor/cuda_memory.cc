@@ -10,6 +10,7 @@
 #include "tensor/cuda_check.h"
 #include "tensor/cuda_image.h"
 #include "tensor/device_choice.h"
+#include "tensor/device_traits.h"
 #include "tensor/host_memory.h"
 
 namespace graft {
@@ -66,6 +67,8 @@ std::vector<CudaCard> ListCudaCards() {
 
 Status CheckRunsCode(const Device& device) {
   if (device.is_cpu()) return OkStatus();
+  const char* const family = std::getenv("GRAFT_GPU_FAMILY");
+  if (family != nullptr) RETURN_IF_ERROR(CheckGpuFamily(family));
   const std::string why = WhyNoCudaImage(device.index);
   if (why.empty()) return OkStatus();
   return FailedPreconditionError(device.ToString() + " (" + DescribeDevice(device) + "): " + why +

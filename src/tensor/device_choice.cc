@@ -5,21 +5,31 @@
 namespace graft {
 namespace {
 
-// Whether code of one architecture runs on the card: compiled for its own generation and no later
-// member of it, or as text that the driver compiles for later cards. With an "a" it runs on no
-// other card, with an "f" on none of another generation.
-bool RunsOn(std::string_view architecture, int major, int minor) {
+// What a card can do with code of one architecture.
+enum class Use { kNone, kCompile, kRun };
+
+struct Architecture {
+  int number = 0;
+  Use use = Use::kNone;
+};
+
+// Code runs on its own generation and no earlier member of it; text is compiled by the driver for
+// later cards. With an "a" it runs on no other card, with an "f" on none of another generation.
+Architecture UseOf(std::string_view architecture, int major, int minor) {
   int number = 0;
   const char* const end = architecture.data() + architecture.size();
   const auto [rest, error] = std::from_chars(architecture.data(), end, number);
-  if (error != std::errc()) return true;
-  const std::string_view suffix(rest, static_cast<size_t>(end - rest));
   const int card = major * 10 + minor;
-  if (suffix.starts_with("a")) return number == card;
-  if (suffix.starts_with("f")) return number / 10 == major && number <= card;
-  const bool has_code = number / 10 == major && number <= card;
-  const bool has_text = number <= card;
-  return (suffix != "-virtual" && has_code) || (suffix != "-real" && has_text);
+  if (error != std::errc()) return {card, Use::kRun};
+  std::string_view suffix(rest, static_cast<size_t>(end - rest));
+  const bool is_same_generation = number / 10 == major;
+  bool fits = number <= card;
+  if (suffix.starts_with("a")) fits = number == card;
+  if (suffix.starts_with("f")) fits = fits && is_same_generation;
+  if (!fits) return {number, Use::kNone};
+  suffix.remove_prefix(suffix.starts_with("a") || suffix.starts_with("f") ? 1 : 0);
+  if (suffix != "-virtual" && is_same_generation) return {number, Use::kRun};
+  return {number, suffix != "-real" ? Use::kCompile : Use::kNone};
 }
 
 std::string DescribeCard(const CudaCard& card, size_t index) {
@@ -47,11 +57,15 @@ Result<DeviceChoice> ParseDeviceChoice(const std::string& text) {
   return InvalidArgumentError("must be auto, cpu or cuda:N, got '" + text + "'");
 }
 
-bool HasCodeFor(std::string_view architectures, int major, int minor) {
+int ArchitectureFor(std::string_view architectures, int major, int minor) {
+  Architecture best;
   for (;;) {
     const size_t comma = architectures.find(',');
-    if (RunsOn(architectures.substr(0, comma), major, minor)) return true;
-    if (comma == architectures.npos) return false;
+    const Architecture found = UseOf(architectures.substr(0, comma), major, minor);
+    const bool is_better =
+        found.use > best.use || (found.use == best.use && found.number > best.number);
+    if (found.use != Use::kNone && is_better) best = found;
+    if (comma == architectures.npos) return best.number;
     architectures.remove_prefix(comma + 1);
   }
 }
@@ -59,6 +73,9 @@ bool HasCodeFor(std::string_view architectures, int major, int minor) {
 std::string WhyUnusable(const CudaCard& card) {
   const std::string capability =
       "compute capability " + std::to_string(card.major) + "." + std::to_string(card.minor);
+  if (card.major > 0 && card.major < kCudaMajorMin) {
+    return capability + " is older than 8.0 (Ampere), which kernels need";
+  }
   if (!card.has_image) return "this binary has no code for " + capability;
   if (card.shared_bytes < kCudaSharedBytesMin) {
     return capability + " has " + std::to_string(card.shared_bytes >> 10) +

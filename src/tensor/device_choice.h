@@ -35,9 +35,15 @@ struct CudaCard {
 // Looks, and takes nothing: no card has a context of this process for it.
 std::vector<CudaCard> ListCudaCards();
 
-// Whether a binary of these architectures, as CMake names them ("80-real,90a-real"), has code for
-// cards of that compute capability. Names that are no number are taken to hold all.
-bool HasCodeFor(std::string_view architectures, int major, int minor);
+// Which of a binary's architectures, as CMake names them ("80-real,90a-real"), a card of that
+// compute capability runs: 80, 90; 0 where it has no code for it. The driver takes what was
+// compiled for the card's generation before what it would have to compile, and the latest of each.
+// Names that are no number are taken to hold all.
+int ArchitectureFor(std::string_view architectures, int major, int minor);
+
+inline bool HasCodeFor(std::string_view architectures, int major, int minor) {
+  return ArchitectureFor(architectures, major, minor) != 0;
+}
 
 // kFailedPrecondition where kernels do not run on the chosen device, whatever its capability
 // promises. Makes a context there.
@@ -45,6 +51,9 @@ Status CheckRunsCode(const Device& device);
 
 // The least that every kernel finds room in: what Ada's cards have, see device_traits.h.
 inline constexpr int64_t kCudaSharedBytesMin = int64_t{99} << 10;
+
+// The first generation that has what all kernels are written with: bf16 and asynchronous copies.
+inline constexpr int kCudaMajorMin = 8;
 
 // Why no kernel would run on the card, as "compute capability 8.6 has ..."; "" where all do.
 std::string WhyUnusable(const CudaCard& card);

@@ -175,9 +175,39 @@ TEST(DeviceTest, AutoFallsBackToTheCpuAndSaysWhichCardsAndWhy) {
   ASSERT_TRUE(chosen.ok());
   EXPECT_TRUE(chosen->device.is_cpu());
   EXPECT_EQ(chosen->warning,
-            "computing on the CPU: cuda:0 (RTX 2080): compute capability 7.5 has 64 KiB of shared "
-            "memory for a thread block, kernels need 99; cuda:1 (B200): this binary has no code "
-            "for compute capability 10.0");
+            "computing on the CPU: cuda:0 (RTX 2080): compute capability 7.5 is older than 8.0 "
+            "(Ampere), which kernels need; cuda:1 (B200): this binary has no code for compute "
+            "capability 10.0");
+}
+
+TEST(DeviceTest, CardsBeforeAmpereAreRefusedByName) {
+  for (const auto& [name, major, minor] :
+       {std::tuple{"V100", 7, 0}, std::tuple{"T4", 7, 5}, std::tuple{"GTX 1080", 6, 1}}) {
+    const CudaCard card = {name, major, minor, kHopperShared, true};
+    EXPECT_EQ(WhyUnusable(card), "compute capability " + std::to_string(major) + "." +
+                                     std::to_string(minor) +
+                                     " is older than 8.0 (Ampere), which kernels need");
+    const std::vector<CudaCard> cards = {card};
+    EXPECT_TRUE(ChooseDevice(DeviceChoice{}, cards)->device.is_cpu());
+  }
+  const CudaCard narrow = {"a card", 8, 7, kTuringShared, true};
+  EXPECT_EQ(WhyUnusable(narrow),
+            "compute capability 8.7 has 64 KiB of shared memory for a thread block, kernels need "
+            "99");
+}
+
+TEST(DeviceTest, TheDriverTakesTheLatestCodeOfTheCardsGeneration) {
+  constexpr std::string_view kDist = "80-real,90a-real,100,120-real";
+  EXPECT_EQ(ArchitectureFor(kDist, 8, 0), 80);
+  EXPECT_EQ(ArchitectureFor(kDist, 8, 9), 80);
+  EXPECT_EQ(ArchitectureFor(kDist, 9, 0), 90);
+  EXPECT_EQ(ArchitectureFor(kDist, 10, 3), 100);
+  EXPECT_EQ(ArchitectureFor(kDist, 11, 0), 100) << "compiled by the driver";
+  EXPECT_EQ(ArchitectureFor(kDist, 12, 1), 120);
+  EXPECT_EQ(ArchitectureFor(kDist, 7, 5), 0);
+  EXPECT_EQ(ArchitectureFor("80-virtual,90-virtual", 9, 0), 90);
+  EXPECT_EQ(ArchitectureFor("80,86-real", 8, 9), 86);
+  EXPECT_EQ(ArchitectureFor("80-real,90-virtual", 8, 0), 80);
 }
 
 TEST(DeviceTest, CodeForACardIsToldByItsCapability) {

@@ -1,6 +1,6 @@
 // Prompt attention without Hopper's instructions: rows that were given, on every card that has
 // mma.sync and cp.async (sm_80 and later). A thread block takes 128 queries (rows times the query
-// heads of one key head); a warp has 16 or 32 of them, whose scores it keeps in registers, and all
+// heads of one key head); a warp has 16 or 32 of them and keeps their scores in registers, and all
 // read the same ring of keys and values. Thread blocks stay and draw work, the longest of each
 // sequence first. The softmax is online over tiles of positions, counted from 0: a tile that a
 // query does not see changes nothing of it.
@@ -95,7 +95,7 @@ class MmaPrompt {
       if (threadIdx.x == 0) drawn = atomicAdd(&params_.counters[0], 1);
       const int warp_query = item.first_query + warp_ * Shape::kWarpQueries;
       BringQueries(item, warp_query);
-      // It waits where the item will be, whose other numbers a warp may be reading still.
+      // It waits where the item will be: a warp may be reading the item's other numbers still.
       if (threadIdx.x == 0) next.sequence = drawn;
       MultiplyTiles(item, warp_query);
       if (warp_ == 0) FindItem(static_cast<int>(gridDim.x) + next.sequence, next);

@@ -44,7 +44,7 @@ struct MmaState {
   }
 };
 
-// Of a tile. Weights in the end.
+// A tile's scores, and in the end its weights.
 template <typename Shape>
 using MmaScores = float[Shape::kRowTiles][Shape::kTile / 8][4];
 // As the tensor cores take them: those of 16 keys each.
@@ -67,7 +67,7 @@ struct MmaVisible {
     last_min = end <= item.num_queries ? first : -1;
     last_max = last_query < warp_query ? -1 : item.position + params.RowOf(last_query);
   }
-  // Of a tile that starts at `begin`.
+  // Whether a query of the warp sees any key of the tile that starts at `begin`.
   __device__ __forceinline__ bool Any(int begin, int window) const {
     return begin <= last_max && begin + Shape::kTile - 1 > first - window;
   }

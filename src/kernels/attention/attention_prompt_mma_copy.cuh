@@ -41,7 +41,7 @@ class MmaCopier {
     slot_ = position - page * args_.layout.page_tokens;
     page_ = args_.pages[item.page_begin + page];
   }
-  // Of the tile whose pages were found last.
+  // Both copy from the tile for which pages were found last.
   __device__ __forceinline__ void CopyKeys(uint32_t target) const { Copy(target, head_); }
   __device__ __forceinline__ void CopyValues(uint32_t target) const {
     Copy(target, head_ + args_.layout.KeyElements());
@@ -94,7 +94,7 @@ class MmaCopier {
   const int first_row_;  // of a tile, the warp's
   const bool has_runs_;  // the warp's rows of a tile lie in one page, one after the other
   const T* head_ = nullptr;
-  // Of the lane's position.
+  // The lane's position is in these.
   int32_t page_ = -1;
   int32_t slot_ = 0;
 };

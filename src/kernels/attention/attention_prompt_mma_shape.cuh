@@ -48,14 +48,14 @@ template <typename T>
 using MmaShape64 = MmaShape<T, 64, 2, true, 32, 6, 2>;
 template <typename T>
 using MmaShape96 = MmaShape<T, 96, 2, false, 32, 2, 2>;
-// Of up to 128: two blocks in 164 KiB. In 100 KiB one with twice as many warps, whose queries are
-// in registers. Tiles of 64 positions would leave the registers of 32 queries no room for fragments
+// Heads of up to 128: two blocks in 164 KiB. In 100 KiB one with twice as many warps, which keep
+// their queries in registers. Tiles of 64 positions would leave the registers of 32 queries no room for fragments
 // on their way.
 template <typename T>
 using LargeMmaShape128 = MmaShape<T, 128, 2, false, 32, 3, 2>;
 template <typename T>
 using SmallMmaShape128 = MmaShape<T, 128, 1, true, 32, 4, 1>;
-// Of up to 256: one block, whose registers larger tiles would overflow.
+// Heads of up to 256: one block. Larger tiles would overflow its registers.
 template <typename T>
 using LargeMmaShape256 = MmaShape<T, 256, 1, false, 16, 4, 1>;
 template <typename T>

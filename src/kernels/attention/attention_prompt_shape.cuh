@@ -62,8 +62,8 @@ __device__ __forceinline__ PromptItem PromptItemOf(const Params& params, int seq
   item.row_begin = args.row_begin[sequence];
   item.page_begin = args.page_begin[sequence];
   const int num_rows = args.row_begin[sequence + 1] - item.row_begin;
-  // Some heads, of these the last block, which sees most, first. About as many each time: behind a
-  // few last ones, whose first blocks take longest, all others would wait.
+  // Some heads at a time, about as many each time. Each head's last block sees most, so it comes
+  // first. A few heads left over would keep all others waiting for their first blocks.
   const int64_t head_bytes = int64_t{item.kv_tokens} * walk.position_bytes;
   const int heads =
       static_cast<int>(min(int64_t{num_heads}, max(int64_t{1}, walk.cache_bytes / head_bytes)));

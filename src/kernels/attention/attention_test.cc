@@ -612,7 +612,7 @@ INSTANTIATE_TEST_SUITE_P(
                       Case{"head_dim 192", 2, 2, 192, 16, 0, {{600, 600}}},
                       Case{"window", 4, 1, 128, 16, 700, {{1300, 1300}}}));
 
-// Of rows that are drawn, more than one a sequence.
+// More than one drawn row a sequence.
 TEST(AttentionTest, GpuFindsRowsAmongManySequences) {
   ForFirstGpu([&](Stream& /*stream*/) {
     for (const Case& c : {Case{"heads of 64", 4, 2, 64, 16, 0, ManySequences()},

@@ -5,7 +5,7 @@
 //
 // A shape (HeadShape) names the instructions of its products. These multiply rows of two tiles, as
 // follows; a warp has 16 of the group's rows.
-//   AwaitRows<pending>()           until all copies but the last groups are there, for everybody
+//   AwaitRows<pending>()           until all copies but the last groups are there, for all warps
 //   Begin(), End(sums...)          around products; End waits for their sums
 //   Multiply<Shape>(mine, others, products)      products[mine, others] = mine others^T
 //   MultiplyAdd<Shape>(packed, others, sums)     sums[mine, dims] += values[mine, others] others

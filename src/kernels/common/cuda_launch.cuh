@@ -16,6 +16,7 @@
 #include <cstdint>
 #include <utility>
 
+#include "kernels/common/block_residency.h"
 #include "kernels/common/launch_ledger.h"
 #include "tensor/cuda_check.h"
 #include "tensor/device_traits.h"
@@ -69,7 +70,9 @@ void LaunchKernel(void (*kernel)(Params...), dim3 grid, dim3 block, size_t share
   cudaLaunchConfig_t config = {};
   config.gridDim = grid;
   config.blockDim = block;
-  config.dynamicSmemBytes = shared_bytes;
+  config.dynamicSmemBytes =
+      SharedBytesToLaunch(reinterpret_cast<const void*>(kernel),
+                          static_cast<int>(block.x * block.y * block.z), shared_bytes);
   config.stream = stream;
   config.attrs = &overlap;
   config.numAttrs = CurrentTraits().overlaps_launches ? 1 : 0;

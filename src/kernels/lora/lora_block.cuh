@@ -313,7 +313,9 @@ void LaunchOf(const KernelArgs& args, const Launch& launch) {
   cudaLaunchConfig_t config = {};
   config.gridDim = launch.grid;
   config.blockDim = dim3(kThreads, launch.teams);
-  config.dynamicSmemBytes = launch.shared_bytes;
+  config.dynamicSmemBytes =
+      SharedBytesToLaunch(reinterpret_cast<const void*>(kKernel),
+                          kThreads * static_cast<int>(launch.teams), launch.shared_bytes);
   config.stream = launch.stream;
   config.attrs = &overlap;
   config.numAttrs = launch.overlap && CurrentTraits().overlaps_launches ? 1 : 0;

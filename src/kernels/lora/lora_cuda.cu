@@ -13,10 +13,11 @@ namespace graft {
 namespace lora {
 namespace {
 
-// Shared memory for the stages of all blocks of a multiprocessor together. It is more than enough
-// to keep the multiprocessor's share of the memory busy, and leaves room for the kernels before and
-// after.
-constexpr int32_t kSharedBytesWanted = 190 << 10;
+// Shared memory for the stages of all blocks of a multiprocessor together, 190 of an H100's 228 KiB
+// and as large a part of other cards'. It is more than enough to keep the multiprocessor's share of
+// the memory busy, and leaves room for the kernels before and after.
+int32_t SharedBytesWanted() { return CurrentTraits().shared_bytes_of_multiprocessor / 6 * 5; }
+
 // The blocks per multiprocessor that a launch is spread over. There are more where some blocks will
 // find no rows, because segments differ in length.
 constexpr int64_t kBlocksWanted = 2;
@@ -75,7 +76,7 @@ int32_t Depth(int64_t stages, int64_t blocks, const SharedBytes& shared_bytes) {
   const auto fits = [&](int32_t depth) { return shared_bytes(depth) <= SharedBytesMax(); };
   int32_t depth = stages_max >= 2 && fits(2) ? 2 : 1;
   while (depth < stages_max && fits(depth + 1) &&
-         shared_bytes(depth + 1) * blocks_of_one <= kSharedBytesWanted) {
+         shared_bytes(depth + 1) * blocks_of_one <= SharedBytesWanted()) {
     ++depth;
   }
   return depth;
