@@ -36,15 +36,15 @@ int BlocksAtOnce(const Tile& tile, const DeviceTraits& traits) {
 // (workshop/cuda_gemm_ampere.md); only the order of the results matters.
 double PredictCycles(const Tile& tile, int64_t m, int64_t n, int64_t k,
                      const DeviceTraits& traits) {
-  constexpr double kProductCycles = 2.0;      // 16 x 8 x 16
+  constexpr double kProductCycles = 2.0;  // 16 x 8 x 16
   constexpr double kSharedBytesPerCycle = 128.0;
   constexpr double kCacheBytesPerCycle = 47.0;
   constexpr double kMemoryBytesPerCycle = 14.5;
-  constexpr double kBytesOnWay = 24 << 10;    // that keep memory busy
-  constexpr double kChainCycles = 40.0;       // from one product to the next of the same sums
+  constexpr double kBytesOnWay = 24 << 10;  // that keep memory busy
+  constexpr double kChainCycles = 40.0;     // from one product to the next of the same sums
   constexpr double kStoreCyclesPerElement = 0.15;
   constexpr double kTileCycles = 1500.0;
-  constexpr double kPieceBytes = 32.0;        // of a row
+  constexpr double kPieceBytes = 32.0;  // of a row
   const auto processors = static_cast<double>(traits.num_multiprocessors);
   const int64_t items = CeilDiv(m, tile.rows) * CeilDiv(n, tile.columns);
   const auto rounds = static_cast<double>(CeilDiv(items, traits.num_multiprocessors));
@@ -57,9 +57,8 @@ double PredictCycles(const Tile& tile, int64_t m, int64_t n, int64_t k,
   const double share = (read + (columns + rows) * kPieceBytes) / kSharedBytesPerCycle;
   const double load = (columns + rows) * kPieceBytes / kCacheBytesPerCycle;
   const double piece = std::max({multiply, share, load, kChainCycles / at_once});
-  const double on_way =
-      std::min<double>(static_cast<double>(items) / processors, at_once) *
-      (tile.stages - 1) * tile.depth * columns * 2.0;
+  const double on_way = std::min<double>(static_cast<double>(items) / processors, at_once) *
+                        (tile.stages - 1) * tile.depth * columns * 2.0;
   const double memory = static_cast<double>(n) * static_cast<double>(k) * 2.0 /
                         (processors * kMemoryBytesPerCycle * std::min(1.0, on_way / kBytesOnWay));
   const double ends = kStoreCyclesPerElement * columns * rows + kTileCycles / at_once;
@@ -106,10 +105,9 @@ void GemmMma(const GemmCudaArgs& args, size_t tile, Stream& stream) {
 }
 
 void GemmMma(const GemmCudaArgs& args, Stream& stream) {
-  const bool is_wide =
-      args.gemm.transposed || LoraAt(args.gemm, LoraPlace::kInside) != nullptr;
-  GemmMma(args,
-          mma::ChooseTile(args.gemm.m, args.n, args.k, is_wide, TraitsOf(stream.device)), stream);
+  const bool is_wide = args.gemm.transposed || LoraAt(args.gemm, LoraPlace::kInside) != nullptr;
+  GemmMma(args, mma::ChooseTile(args.gemm.m, args.n, args.k, is_wide, TraitsOf(stream.device)),
+          stream);
 }
 
 }  // namespace graft

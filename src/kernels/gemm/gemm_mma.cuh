@@ -48,8 +48,8 @@ class Block {
  private:
   static constexpr int kAhead = Shape::kStages - 1;  // stages on their way
 
-  // Copies for the first stages. Where a launch may overlap the one before it, W, which is constant,
-  // is asked for before the wait for x; else each stage comes as one.
+  // Copies for the first stages. Where a launch may overlap the one before it, W, which is
+  // constant, is asked for before the wait for x; else each stage comes as one.
   __device__ __forceinline__ void Begin() {
     const int count = min(kAhead, args_.num_steps);
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900

@@ -27,7 +27,7 @@ struct LoraState {
   };
   GemmLoraTable<Shape::kRows> table;
   int num_items;
-  Place next[2];  // where the next item to load stands, and the one after it
+  Place next[2];                  // where the next item to load stands, and the one after it
   uint8_t first[Shape::kStages];  // rows of the item in a stage
   uint8_t last[Shape::kStages];
   const uint16_t* b_rows[kItemsAhead][lora::kPackRanks];
@@ -51,8 +51,7 @@ class LoraItems {
     if (Thread() < 32) {
       ListLoraSegments(lora_, row_, state_.table);
       if (Thread() < lora_.num_slices) {
-        state_.table.has_slice[Thread()] =
-            Columns::HasColumns(lora_, Thread(), columns_) ? 1 : 0;
+        state_.table.has_slice[Thread()] = Columns::HasColumns(lora_, Thread(), columns_) ? 1 : 0;
       }
       __syncwarp();
       const int num_items = Count();

@@ -49,8 +49,8 @@ class Loader {
       for (int i = 0; i < kWPieces; ++i) {
         const bool present = has_column && (w_is_there_ >> i & 1) != 0;
         CopyLineAsync(target + i * kStep,
-                      args_.w + (present ? int64_t{w_units_[i]} * 8 + column : 0),
-                      present ? 16 : 0, cache);
+                      args_.w + (present ? int64_t{w_units_[i]} * 8 + column : 0), present ? 16 : 0,
+                      cache);
       }
     }
   }
@@ -65,9 +65,9 @@ class Loader {
       const bool present = count > 0 && (x_is_there_ >> i & 1) != 0;
       if constexpr (Shape::kCopyX) {
         const int row = row_ + Thread() / kXPiecesOfRow + i * kXRowStep;
-        StoreShared16(target + i * kStep,
-                      LoadElements(present ? args_.x + row * args_.x_stride : nullptr, column,
-                                   args_.k));
+        StoreShared16(
+            target + i * kStep,
+            LoadElements(present ? args_.x + row * args_.x_stride : nullptr, column, args_.k));
       } else {
         CopyLineAsync(target + i * kStep,
                       args_.x + (present ? int64_t{x_units_[i]} * 8 + column : 0),
@@ -77,8 +77,7 @@ class Loader {
   }
 
  private:
-  static constexpr int kWPiecesOfRow =
-      Shape::kTransposed ? Shape::kColumns / 8 : Shape::kDepth / 8;
+  static constexpr int kWPiecesOfRow = Shape::kTransposed ? Shape::kColumns / 8 : Shape::kDepth / 8;
   static constexpr int kXPiecesOfRow = Shape::kDepth / 8;
   static constexpr int kWRowStep = Shape::kThreads / kWPiecesOfRow;
   static constexpr int kXRowStep = Shape::kThreads / kXPiecesOfRow;

@@ -14,9 +14,9 @@
 
 namespace graft::mma {
 
-// So many rows of x are visited before the next rows of W: the second-level cache holds them, and W
-// is read from memory once for all of them.
-inline constexpr int kRowsPerVisit = 4096;
+// So many rows of x are visited before the next rows of W, which so come from memory once for all
+// of them. The blocks that run at once then read about as much of x as of W.
+inline constexpr int kRowsPerVisit = 2048;
 
 struct Args {
   float* y;
@@ -33,8 +33,8 @@ struct Args {
   int num_row_tiles;
   int num_column_tiles;
   bool accumulate;
-  float scale;         // of what is added to the old y; 1 where nothing is
-  bool reads_once;     // no tile of W is read twice
+  float scale;          // of what is added to the old y; 1 where nothing is
+  bool reads_once;      // no tile of W is read twice
   uint16_t* activated;  // [m, n / 2], or null: is written in place of y
   uint16_t* rounded;    // [m, n], or null: y, beside an activation or in its own place
   int kept_begin;       // rows of y that are written although there is an activation
@@ -75,8 +75,8 @@ struct Shape {
   // Of one warp: fragments of 16 columns of y, and of 8 rows.
   static constexpr int kColumnParts = kColumns / kTile.column_warps / 16;
   static constexpr int kRowParts = kRows / kTile.row_warps / 8;
-  static constexpr int kRowBytes = kDepth * 2;       // of a row of x or W in a stage
-  static constexpr int kLyingBytes = kColumns * 2;   // of a row of k, where W lies by those
+  static constexpr int kRowBytes = kDepth * 2;      // of a row of x or W in a stage
+  static constexpr int kLyingBytes = kColumns * 2;  // of a row of k, where W lies by those
   static constexpr int kWBytes = kColumns * kDepth * 2;
   static constexpr int kStageBytes = kWBytes + kRows * kDepth * 2;
   // So that registers allow as many blocks as shared memory does on a card with 164 KiB of it.
