@@ -12,6 +12,7 @@
 #include "kernels/gemm/gemm_layout.h"
 #include "kernels/lora/lora.h"
 #include "tensor/cuda_memory.h"
+#include "tensor/device_traits.h"
 
 namespace graft {
 
@@ -348,7 +349,7 @@ bool GemmReadsTransposed(DType dtype, const Device& device) {
 }
 
 bool GemmHoldsNext(DType dtype, const Device& device) {
-  return !device.is_cpu() && dtype != DType::kF32;
+  return !device.is_cpu() && dtype != DType::kF32 && TraitsOf(device).overlaps_launches;
 }
 
 void Gemm(const GemmArgs& args, Stream& stream) {

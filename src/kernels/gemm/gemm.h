@@ -81,7 +81,7 @@ struct GemmEpilogue {
   const LoraArgs* lora = nullptr;
   LoraPlace lora_place = LoraPlace::kAfter;  // inside, beside or after, or CHECK-fails
   // [m, n / 2] of x's type, or null: GatedActivation of y, its left half the gate's and its right
-  // half up's, in GatedActivation's bits. y is scratch then, its rows without gaps, and Hopper
+  // half up's, in GatedActivation's bits. y is scratch then, its rows without gaps, and a GPU
   // touches none but kept_rows where everything else happens in the GEMM's kernel too.
   void* activated = nullptr;
   // [m, n] of x's type, or null: y, rounded. On a GPU alone: beside activated, as GatedActivation
@@ -131,7 +131,7 @@ bool GemmReadsTransposed(DType dtype, const Device& device);
 
 // Whether a Gemm of weights of this type, without LoRA inside or beside it, lets nobody begin
 // before x and all else is there, so that a LoraShrink of its x may follow it:
-// LoraArgs::follows_product.
+// LoraArgs::follows_product. Where launches overlap; elsewhere there is nothing to gain.
 bool GemmHoldsNext(DType dtype, const Device& device);
 
 }  // namespace graft
