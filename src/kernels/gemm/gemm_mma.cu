@@ -29,22 +29,34 @@ int BlocksAtOnce(const Tile& tile, const DeviceTraits& traits) {
                    kRegisters / (tile.threads() * RegistersOf(tile))});
 }
 
-// A rough estimate in clock cycles of a multiprocessor. A piece of 16 columns of k costs the
-// slowest of three: the tensor cores, shared memory, and the path from the second-level cache. All
-// of W has to come from memory, which takes longer where too little of it is on its way. The
-// constants are data sheets' of an A100 and an H100 and what was measured of caches
-// (workshop/cuda_gemm_ampere.md); only the order of the results matters.
+// Of a product of 16 x 8 x 16 on all tensor cores of a multiprocessor: 8.0, 9.0 and 10.0 have 1,024
+// multiplications in a cycle, the cards of the other capabilities half of it.
+double ProductCycles(const DeviceTraits& traits) {
+  const bool is_large = traits.compute % 10 == 0 && traits.compute < 110;
+  return is_large ? 2.0 : 4.0;
+}
+
+// Together: the slowest, and a part of the others, as nothing overlaps wholly.
+double Overlapped(double a, double b, double c = 0.0) {
+  constexpr double kSeen = 0.2;
+  const double slowest = std::max({a, b, c});
+  return slowest + kSeen * (a + b + c - slowest);
+}
+
+// A rough estimate in clock cycles of a multiprocessor. A piece of 16 columns of k takes the tensor
+// cores, shared memory, and the path from the second-level cache. All of W has to come from memory,
+// which takes longer where too little of it is on its way. The constants are data sheets' and what
+// was measured of caches (workshop/cuda_gemm_ampere.md); only the order of the results matters.
 double PredictCycles(const Tile& tile, int64_t m, int64_t n, int64_t k,
                      const DeviceTraits& traits) {
-  constexpr double kProductCycles = 2.0;  // 16 x 8 x 16
   constexpr double kSharedBytesPerCycle = 128.0;
   constexpr double kCacheBytesPerCycle = 47.0;
   constexpr double kMemoryBytesPerCycle = 14.5;
   constexpr double kBytesOnWay = 24 << 10;  // that keep memory busy
   constexpr double kChainCycles = 40.0;     // from one product to the next of the same sums
   constexpr double kStoreCyclesPerElement = 0.15;
-  constexpr double kTileCycles = 1500.0;
-  constexpr double kPieceBytes = 32.0;  // of a row
+  constexpr double kTileCycles = 1500.0;  // its ends, beside which no other block works
+  constexpr double kPieceBytes = 32.0;    // of a row
   const auto processors = static_cast<double>(traits.num_multiprocessors);
   const int64_t items = CeilDiv(m, tile.rows) * CeilDiv(n, tile.columns);
   const auto rounds = static_cast<double>(CeilDiv(items, traits.num_multiprocessors));
@@ -52,17 +64,17 @@ double PredictCycles(const Tile& tile, int64_t m, int64_t n, int64_t k,
   const double columns = tile.columns;
   const double rows = static_cast<double>(std::min<int64_t>(tile.rows, CeilDiv(m, 8) * 8));
   const double pieces = static_cast<double>(CeilDiv(k, 16));
-  const double multiply = columns / 16.0 * tile.rows / 8.0 * kProductCycles;
+  const double multiply = columns / 16.0 * tile.rows / 8.0 * ProductCycles(traits);
   const double read = (columns * tile.row_warps + tile.rows * tile.column_warps) * kPieceBytes;
   const double share = (read + (columns + rows) * kPieceBytes) / kSharedBytesPerCycle;
   const double load = (columns + rows) * kPieceBytes / kCacheBytesPerCycle;
-  const double piece = std::max({multiply, share, load, kChainCycles / at_once});
-  const double on_way = std::min<double>(static_cast<double>(items) / processors, at_once) *
+  const double piece = std::max(Overlapped(multiply, share, load), kChainCycles / at_once);
+  const double work = rounds * (pieces * piece + kStoreCyclesPerElement * columns * rows);
+  const double on_way = std::min(static_cast<double>(items) / processors, at_once) *
                         (tile.stages - 1) * tile.depth * columns * 2.0;
   const double memory = static_cast<double>(n) * static_cast<double>(k) * 2.0 /
                         (processors * kMemoryBytesPerCycle * std::min(1.0, on_way / kBytesOnWay));
-  const double ends = kStoreCyclesPerElement * columns * rows + kTileCycles / at_once;
-  return std::max(rounds * pieces * piece, memory) + rounds * ends;
+  return Overlapped(work, memory) + kTileCycles * (at_once < 2.0 ? rounds : 1.0);
 }
 
 Launcher LauncherFor(const GemmCudaArgs& args, size_t tile) {

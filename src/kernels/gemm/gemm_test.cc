@@ -495,7 +495,8 @@ TEST(GemmTest, TilesAreChosenByWhatTheCardHas) {
         };
         EXPECT_EQ(rows_of(1), 8);
         EXPECT_EQ(rows_of(16), 16);
-        EXPECT_EQ(rows_of(32), 32);
+        EXPECT_GE(rows_of(32), 32);
+        EXPECT_LE(rows_of(32), 64);
         EXPECT_GE(rows_of(2048), 128);
         EXPECT_GE(mma::ChooseTile(1, n, k, true, card), mma::kFirstWide);
       }
