@@ -453,18 +453,20 @@ TEST(GemmTest, EachTileOnce) {
   });
 }
 
-// The kernel of mma.sync, which Hopper's cards leave to others, with the tile that it chooses and
+// The kernel of mma.sync, which Hopper's cards leave to others, with the tile that it chooses or
 // with all.
 template <typename T>
-void CheckMma(const Case& c) {
+void CheckMma(const Case& c, bool all_tiles) {
   const Problem<T> problem(c, 42);
   ForFirstGpu([&](Stream& stream) {
     if constexpr (kHasCuda) {
       const GemmWeight weight = GemmWeight::Pack(problem.views, DTypeOf<T>(), stream);
       const std::vector<Reference> expected = problem.Expected();
-      ExpectReference(problem, expected, weight, stream,
-                      [&](const GemmArgs& args) { GemmMma(CudaArgsOf(args), stream); });
-      for (const GemmWay& way : MmaWays({.dtype = DTypeOf<T>()})) {
+      std::vector<GemmWay> ways = {{.name = "chosen", .compute = [](const auto& args, auto& on) {
+                                      GemmMma(CudaArgsOf(args), on);
+                                    }}};
+      if (all_tiles) ways = MmaWays({.dtype = DTypeOf<T>()});
+      for (const GemmWay& way : ways) {
         SCOPED_TRACE(way.name);
         ExpectReference(problem, expected, weight, stream,
                         [&](const GemmArgs& args) { way.compute(args, stream); });
@@ -507,8 +509,16 @@ TEST(GemmTest, TilesAreChosenByWhatTheCardHas) {
 TEST(GemmTest, MmaKernelEqualsReference) {
   for (const Case& c : kCases) {
     SCOPED_TRACE(::testing::PrintToString(c));
-    CheckMma<Bfloat16>(c);
-    CheckMma<Float16>(c);
+    CheckMma<Bfloat16>(c, false);
+    CheckMma<Float16>(c, false);
+  }
+}
+
+TEST(GemmTest, MmaTilesDoNotChangeTails) {
+  for (const Case& c : kCases) {
+    SCOPED_TRACE(::testing::PrintToString(c));
+    CheckMma<Bfloat16>(c, true);
+    CheckMma<Float16>(c, true);
   }
 }
 
