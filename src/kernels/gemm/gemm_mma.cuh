@@ -114,6 +114,9 @@ class Block {
       const int next = After(stage_);
 #pragma unroll
       for (int piece = 0; piece < Shape::kPieces; ++piece) {
+        // The stage before this one is free. An item needs registers, and then comes first.
+        const int free = stage_ == 0 ? kAhead : stage_ - 1;
+        if (Shape::kLora && piece == 0) LoadStep(step + kAhead, free);
         if (piece + 1 < Shape::kPieces) {
           reader.Read(at, piece + 1, fragments[(piece + 1) % 2]);
         } else {
@@ -123,8 +126,7 @@ class Block {
             reader.Read(at, 0, fragments[0]);
           }
         }
-        // The stage before this one is free.
-        if (piece == 0) LoadStep(step + kAhead, stage_ == 0 ? kAhead : stage_ - 1);
+        if (!Shape::kLora && piece == 0) LoadStep(step + kAhead, free);
         Multiply<Shape>(fragments[piece % 2], sums);
       }
       stage_ = next;

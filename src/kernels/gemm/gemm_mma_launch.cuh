@@ -88,7 +88,7 @@ Launcher LauncherOf(size_t tile, std::index_sequence<kOffset...>) {
 // The launcher of tile `tile`, one of those from kFirst on.
 template <DType kType, bool kLora, bool kTransposed, size_t kFirst>
 Launcher LauncherOf(size_t tile) {
-  CHECK(tile >= kFirst && tile < kNumTiles) << kTiles[tile].ToString();
+  CHECK_LT(tile - kFirst, kNumTiles - kFirst) << "tile " << tile;
   return LauncherOf<kType, kLora, kTransposed, kFirst>(
       tile, std::make_index_sequence<kNumTiles - kFirst>());
 }

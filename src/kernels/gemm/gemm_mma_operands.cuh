@@ -48,9 +48,8 @@ class Loader {
 #pragma unroll
       for (int i = 0; i < kWPieces; ++i) {
         const bool present = has_column && (w_is_there_ >> i & 1) != 0;
-        CopyLineAsync(target + i * kStep,
-                      args_.w + (present ? int64_t{w_units_[i]} * 8 + column : 0), present ? 16 : 0,
-                      cache);
+        CopyLineAsync(target + i * kStep, args_.w + (present ? int64_t{WUnit(i)} * 8 + column : 0),
+                      present ? 16 : 0, cache);
       }
     }
   }
@@ -70,7 +69,7 @@ class Loader {
             LoadElements(present ? args_.x + row * args_.x_stride : nullptr, column, args_.k));
       } else {
         CopyLineAsync(target + i * kStep,
-                      args_.x + (present ? int64_t{x_units_[i]} * 8 + column : 0),
+                      args_.x + (present ? int64_t{x_unit_ + i * x_step_} * 8 + column : 0),
                       present ? count * 2 : 0, kCacheNormal);
       }
     }
@@ -89,8 +88,17 @@ class Loader {
 
   static __device__ int Thread() { return static_cast<int>(threadIdx.x); }
 
-  // Rows' beginnings are counted in pieces, so that 32 bits suffice for 64 GiB.
+  // Rows' beginnings are counted in pieces, so that 32 bits suffice for 64 GiB. Where this thread's
+  // rows of W are even numbers of eight apart, they are equally far apart with an activation, too.
+  static constexpr bool kEvenRows = kWRowStep % 16 == 0;
+
+  __device__ __forceinline__ uint32_t WUnit(int i) const {
+    return kEvenRows ? w_units_[0] + i * w_step_ : w_units_[i];
+  }
+
   __device__ __forceinline__ void SetW(GemmTileColumns columns) {
+    const auto stride = static_cast<uint32_t>(args_.w_stride / 8);
+    w_step_ = (columns.gap == 0 ? kWRowStep : kWRowStep / 2) * stride;
     if constexpr (Shape::kTransposed) {
       const int column = columns.first + Thread() % kWPiecesOfRow * 8;
       w_is_there_ = column < args_.w_stride ? 1 : 0;
@@ -107,16 +115,18 @@ class Loader {
           column += local / 8 % 2 * columns.gap;
         }
         if (exists) w_is_there_ |= 1u << i;
-        w_units_[i] = static_cast<uint32_t>(column * (args_.w_stride / 8));
+        if (i == 0 || !kEvenRows) w_units_[i] = static_cast<uint32_t>(column) * stride;
       }
     }
   }
   __device__ __forceinline__ void SetX() {
+    const auto stride = static_cast<uint32_t>(args_.x_stride / 8);
+    const int row = row_ + Thread() / kXPiecesOfRow;
+    x_unit_ = static_cast<uint32_t>(row) * stride;
+    x_step_ = kXRowStep * stride;
 #pragma unroll
     for (int i = 0; i < kXPieces; ++i) {
-      const int row = row_ + Thread() / kXPiecesOfRow + i * kXRowStep;
-      if (row < args_.m) x_is_there_ |= 1u << i;
-      x_units_[i] = static_cast<uint32_t>(row * (args_.x_stride / 8));
+      if (row + i * kXRowStep < args_.m) x_is_there_ |= 1u << i;
     }
   }
 
@@ -125,8 +135,8 @@ class Loader {
   const int row_;
   int w_place_, x_place_;
   uint32_t w_is_there_ = 0, x_is_there_ = 0;  // a bit for each piece
-  uint32_t w_units_[Shape::kTransposed ? 1 : kWPieces];
-  uint32_t x_units_[kXPieces];
+  uint32_t w_units_[Shape::kTransposed || kEvenRows ? 1 : kWPieces];
+  uint32_t w_step_, x_unit_, x_step_;
 };
 
 // A warp's operands of 16 columns of k.
