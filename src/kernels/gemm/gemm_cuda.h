@@ -50,7 +50,8 @@ void ActivateGemm(const GemmArgs& args, DType weight_dtype, int64_t n, Stream& s
 // first leaves the epilogue's LoRA and activation alone.
 void GemmFma(const GemmCudaArgs& args, Stream& stream);
 void GemmMma(const GemmCudaArgs& args, Stream& stream);
-// With the tile mma::kTiles[tile] (gemm_mma_tiles.h), where rows of x lie on borders of 16 bytes.
+// With the tile mma::kTiles[tile] (gemm_mma_tiles.h), where rows of x begin and end on borders of
+// 16 bytes.
 void GemmMma(const GemmCudaArgs& args, size_t tile, Stream& stream);
 
 // A tile of Hopper's kernel: what one thread block computes at a time, see gemm_hopper.cuh. The

@@ -83,9 +83,11 @@ Launcher LauncherFor(const GemmCudaArgs& args, size_t tile) {
   CHECK(lora == nullptr || (args.dtype == DType::kBF16 && lora->dtype == DType::kBF16))
       << "LoRA inside " << DTypeName(args.dtype);
   CHECK(LoraAt(gemm, LoraPlace::kBeside) == nullptr) << "LoRA beside a product by mma.sync";
-  const bool copies = !IsVectorAligned(gemm.x) || (gemm.m > 1 && gemm.x_stride % 8 != 0);
+  // Where cp.async cannot bring rows of x as pieces of 16 bytes.
+  const bool off_border = !IsVectorAligned(gemm.x) || (gemm.m > 1 && gemm.x_stride % 8 != 0);
+  const bool copies = off_border || args.k % 8 != 0;
   if (gemm.transposed) {
-    CHECK(args.dtype == DType::kBF16 && gemm.epilogue.activated == nullptr && !copies);
+    CHECK(args.dtype == DType::kBF16 && gemm.epilogue.activated == nullptr && !off_border);
     return lora != nullptr ? TransposingBf16Lora(tile) : TransposingBf16(tile);
   }
   if (args.dtype == DType::kF16) return copies ? CopyingF16() : F16(tile);

@@ -27,6 +27,7 @@ class Loader {
     SetX();
   }
 
+  // Nothing is read where a piece is not there, so its address need not be one.
   __device__ __forceinline__ void LoadW(int step, int stage) const {
     const uint64_t cache = args_.reads_once ? kCacheFirstOut : kCacheNormal;
     const uint32_t target = ring_ + stage * Shape::kStageBytes + w_place_;
@@ -37,19 +38,18 @@ class Loader {
       for (int i = 0; i < kWPieces; ++i) {
         const int row = first + i * kWRowStep;
         const bool present = w_is_there_ != 0 && row < args_.k;
-        CopyLineAsync(target + i * kStep,
-                      args_.w + (present ? row * args_.w_stride + w_units_[0] : 0),
+        CopyLineAsync(target + i * kStep, Piece(args_.w, w_units_[0] + row * w_step_),
                       present ? 16 : 0, cache);
       }
     } else {
       constexpr int kStep = kWRowStep * Shape::kRowBytes;
-      const int column = step * Shape::kDepth + Thread() % kWPiecesOfRow * 8;
-      const bool has_column = column < args_.w_stride;
+      const uint32_t column = step * (Shape::kDepth / 8);
+      const bool has_column = step * Shape::kDepth + Thread() % kWPiecesOfRow * 8 < args_.w_stride;
 #pragma unroll
       for (int i = 0; i < kWPieces; ++i) {
         const bool present = has_column && (w_is_there_ >> i & 1) != 0;
-        CopyLineAsync(target + i * kStep, args_.w + (present ? int64_t{WUnit(i)} * 8 + column : 0),
-                      present ? 16 : 0, cache);
+        CopyLineAsync(target + i * kStep, Piece(args_.w, WUnit(i) + column), present ? 16 : 0,
+                      cache);
       }
     }
   }
@@ -57,8 +57,11 @@ class Loader {
   __device__ __forceinline__ void LoadX(int step, int stage) const {
     constexpr int kStep = kXRowStep * Shape::kRowBytes;
     const uint32_t target = ring_ + stage * Shape::kStageBytes + x_place_;
+    const uint32_t unit = x_unit_ + step * (Shape::kDepth / 8);
     const int column = step * Shape::kDepth + Thread() % kXPiecesOfRow * 8;
-    const int count = min(8, args_.k - column);  // of elements that exist; may be negative
+    // A piece's elements that exist; may be negative. But where W is read transposed, k is a
+    // multiple of eight.
+    const int count = Shape::kTransposed ? min(8, args_.k - column) : column < args_.k ? 8 : 0;
 #pragma unroll
     for (int i = 0; i < kXPieces; ++i) {
       const bool present = count > 0 && (x_is_there_ >> i & 1) != 0;
@@ -68,8 +71,7 @@ class Loader {
             target + i * kStep,
             LoadElements(present ? args_.x + row * args_.x_stride : nullptr, column, args_.k));
       } else {
-        CopyLineAsync(target + i * kStep,
-                      args_.x + (present ? int64_t{x_unit_ + i * x_step_} * 8 + column : 0),
+        CopyLineAsync(target + i * kStep, Piece(args_.x, unit + i * x_step_),
                       present ? count * 2 : 0, kCacheNormal);
       }
     }
@@ -87,6 +89,9 @@ class Loader {
   static_assert(kWRowStep % 8 == 0 && kXRowStep % 8 == 0);  // for PlaceOf
 
   static __device__ int Thread() { return static_cast<int>(threadIdx.x); }
+  static __device__ __forceinline__ const uint16_t* Piece(const uint16_t* from, uint32_t unit) {
+    return from + int64_t{unit} * 8;
+  }
 
   // Rows' beginnings are counted in pieces, so that 32 bits suffice for 64 GiB. Where this thread's
   // rows of W are even numbers of eight apart, they are equally far apart with an activation, too.
@@ -102,7 +107,8 @@ class Loader {
     if constexpr (Shape::kTransposed) {
       const int column = columns.first + Thread() % kWPiecesOfRow * 8;
       w_is_there_ = column < args_.w_stride ? 1 : 0;
-      w_units_[0] = static_cast<uint32_t>(column);
+      w_units_[0] = static_cast<uint32_t>(column / 8);
+      w_step_ = stride;
     } else {
 #pragma unroll
       for (int i = 0; i < kWPieces; ++i) {
@@ -115,14 +121,15 @@ class Loader {
           column += local / 8 % 2 * columns.gap;
         }
         if (exists) w_is_there_ |= 1u << i;
-        if (i == 0 || !kEvenRows) w_units_[i] = static_cast<uint32_t>(column) * stride;
+        if (i > 0 && kEvenRows) continue;
+        w_units_[i] = static_cast<uint32_t>(column) * stride + Thread() % kWPiecesOfRow;
       }
     }
   }
   __device__ __forceinline__ void SetX() {
     const auto stride = static_cast<uint32_t>(args_.x_stride / 8);
     const int row = row_ + Thread() / kXPiecesOfRow;
-    x_unit_ = static_cast<uint32_t>(row) * stride;
+    x_unit_ = static_cast<uint32_t>(row) * stride + Thread() % kXPiecesOfRow;
     x_step_ = kXRowStep * stride;
 #pragma unroll
     for (int i = 0; i < kXPieces; ++i) {
@@ -136,7 +143,8 @@ class Loader {
   int w_place_, x_place_;
   uint32_t w_is_there_ = 0, x_is_there_ = 0;  // a bit for each piece
   uint32_t w_units_[Shape::kTransposed || kEvenRows ? 1 : kWPieces];
-  uint32_t w_step_, x_unit_, x_step_;
+  uint32_t w_step_;  // units from one of this thread's rows to the next; transposed: a row of k
+  uint32_t x_unit_, x_step_;
 };
 
 // A warp's operands of 16 columns of k.

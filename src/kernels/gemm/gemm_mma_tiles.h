@@ -58,7 +58,7 @@ Launcher F16(size_t tile);
 Launcher Bf16Lora(size_t tile);
 Launcher TransposingBf16(size_t tile);
 Launcher TransposingBf16Lora(size_t tile);
-// Where cp.async cannot read x, because its rows lie on no borders of 16 bytes.
+// Where cp.async cannot read x, because its rows do not begin and end on borders of 16 bytes.
 Launcher CopyingBf16();
 Launcher CopyingF16();
 Launcher CopyingBf16Lora();
