@@ -188,7 +188,8 @@ LaunchPlan Transformer::PlanOf(const DeviceBatch& batch, const Stream& stream, b
       {.on_gpu = !stream.device.is_cpu(),
        .can_inside = GemmTakesLora(types.operands, types.adapters, stream.device),
        .can_beside = context_.CanRunLoraBeside(static_cast<int64_t>(batch.tokens.size())),
-       .can_follow = context_.scratch.lora_words.bytes() > 0,
+       .can_follow =
+           types.adapters == types.operands && GemmHoldsNext(types.operands, stream.device),
        .bridged = bridged,
        .sums_ranks = context_.exchanges.has_ranks(),
        .fuses_activation = config_.gated_mlp && all_silu,

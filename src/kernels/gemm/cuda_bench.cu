@@ -17,9 +17,11 @@
 
 #include "kernels/common/cuda_bench.cuh"
 #include "kernels/gated_activation/gated_activation.h"
+#include "kernels/gemm/cuda_bench_mma.cuh"
 #include "kernels/gemm/gemm.h"
 #include "kernels/gemm/gemm_cuda.h"
 #include "kernels/gemm/gemm_layout.h"
+#include "kernels/gemm/gemm_mma_tiles.h"
 #include "kernels/lora/lora.h"
 
 namespace graft {
@@ -170,6 +172,55 @@ void BenchStep(Model& model, int64_t m, Stream& stream) {
   std::printf("step     m %4lld %8.0f us %5.2f TB/s, %3.0f%% of the floor\n",
               static_cast<long long>(m), us, bytes / us * 1e-6,
               100.0 * bytes / cuda_bench::kBytesPerSecond * 1e6 / us);
+}
+
+// The kernel of mma.sync with one tile, over all layers' weights of a shape, and what this card's
+// own kernel takes. kChosen: the tile that it chooses.
+constexpr size_t kChosen = ~size_t{0};
+double BenchMma(Model& model, size_t idx, int64_t m, size_t tile, double peak, Stream& stream) {
+  const Shape& shape = kGroupedShapes[idx];
+  const auto time = [&](const auto& launch) {
+    return cuda_bench::MicrosecondsPerLaunch(stream, kLayers, [&](int i) {
+      GemmArgs args = model.Args(model.weights[idx][static_cast<size_t>(i)], m);
+      if (idx == kGateUp) args.epilogue.activated = model.activated.data();
+      launch(CudaArgsOf(args));
+    });
+  };
+  if (tile == kChosen) {
+    tile = mma::ChooseTile(m, shape.n, shape.k, false, TraitsOf(stream.device));
+  }
+  const double us = time([&](const GemmCudaArgs& args) { GemmMma(args, tile, stream); });
+  const double own = time([&](const GemmCudaArgs& args) { GemmCuda(args, stream); });
+  const double flops = 2.0 * static_cast<double>(m * shape.n * shape.k);
+  std::printf(
+      "mma %-8s m %4lld %8.2f us %5.0f GB/s %4.0f TFLOP/s %3.0f%% of mma.sync | Gemm %8.2f us, "
+      "%.2f of it | %s\n",
+      shape.name, static_cast<long long>(m), us, static_cast<double>(shape.n * shape.k) * 2e-3 / us,
+      flops / us * 1e-6, flops / us * 1e8 / peak, own, own / us,
+      mma::kTiles[tile].ToString().c_str());
+  return us;
+}
+
+void BenchMmaAll(Model& model, bool all_tiles, std::vector<int64_t> rows, Stream& stream) {
+  const double peak = mma_bench::Peak(stream);
+  std::printf("mma.sync by registers: %.0f TFLOP/s\n", peak * 1e-12);
+  if (rows.empty()) rows = {1, 8, 16, 32, 64, 128, 512, 2048};
+  for (const int64_t m : rows) {
+    double us = 0.0, flops = 0.0, bytes = 0.0;
+    for (size_t i = 0; i < std::size(kGroupedShapes); ++i) {
+      us += BenchMma(model, i, m, kChosen, peak, stream);
+      const auto numbers = static_cast<double>(kGroupedShapes[i].n * kGroupedShapes[i].k);
+      flops += 2.0 * static_cast<double>(m) * numbers;
+      bytes += 2.0 * numbers;
+      for (size_t tile = 0; all_tiles && tile < mma::kNumTiles; ++tile) {
+        BenchMma(model, i, m, tile, peak, stream);
+      }
+    }
+    std::printf("mma layer    m %4lld %8.2f us %5.0f GB/s %4.0f TFLOP/s %3.0f%% of mma.sync\n",
+                static_cast<long long>(m), us, bytes * 1e-3 / us, flops / us * 1e-6,
+                flops / us * 1e8 / peak);
+  }
+  std::printf("mma.sync by registers: %.0f TFLOP/s\n", mma_bench::Peak(stream) * 1e-12);
 }
 
 // Adapters of rank 16 for all layers' copies of one projection, and a batch's segments.
@@ -347,8 +398,9 @@ int Main(const Asks& asks, std::vector<int64_t> rows) {
   const bool lora_alone = asks("lora");
   const bool activated_alone = asks("silu");
   const bool step_alone = asks("step");
-  const bool grouped = asks("middle8b");
-  const bool middle_alone = asks("middle") || grouped;
+  const bool mma_alone = asks("mma");
+  const bool middle_alone = asks("middle") || asks("middle8b");
+  const bool grouped = asks("middle8b") || mma_alone;
   if (NumCudaDevices() == 0) {
     std::puts("no GPU");
     return 1;
@@ -356,9 +408,15 @@ int Main(const Asks& asks, std::vector<int64_t> rows) {
   ThreadPool threads(16);
   OwnedStream owned({DeviceKind::kCuda, 0}, &threads);
   Stream& stream = owned.get();
-  if (!lora_alone && !activated_alone && !step_alone && !middle_alone) BenchUpload(stream);
+  if (!lora_alone && !activated_alone && !step_alone && !middle_alone && !mma_alone) {
+    BenchUpload(stream);
+  }
   const auto& shapes = grouped ? kGroupedShapes : kShapes;
   Model model(shapes, stream);
+  if (mma_alone) {
+    BenchMmaAll(model, all_tiles, std::move(rows), stream);
+    return 0;
+  }
   if (step_alone) {
     for (const int64_t m : {1, 32, 64, 128, 2048}) BenchStep(model, m, stream);
     return 0;

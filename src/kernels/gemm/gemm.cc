@@ -335,22 +335,21 @@ int64_t GemmScratchBytes(int64_t m, int64_t k, const WeightFormat& format, int n
 }
 
 bool GemmTakesLora(DType dtype, DType adapters, const Device& device) {
-  return !device.is_cpu() && dtype == DType::kBF16 && adapters == DType::kBF16 &&
-         TraitsOf(device).has_hopper_code;
+  return !device.is_cpu() && dtype == DType::kBF16 && adapters == DType::kBF16;
 }
 
 bool GemmRunsLoraBeside(DType dtype, int64_t m, const Device& device) {
-  return m <= kLoraBesideRowsMax && GemmHoldsNext(dtype, device);
+  if (m > kLoraBesideRowsMax || !GemmHoldsNext(dtype, device)) return false;
+  if constexpr (kHasCuda) return GemmCudaRunsLoraBeside(device);
+  return false;
 }
 
 bool GemmReadsTransposed(DType dtype, const Device& device) {
-  return dtype == DType::kBF16 && TraitsOf(device).has_hopper_code;
+  return !device.is_cpu() && dtype == DType::kBF16;
 }
 
 bool GemmHoldsNext(DType dtype, const Device& device) {
-  if (device.is_cpu() || dtype == DType::kF32) return false;
-  if constexpr (kHasCuda) return GemmCudaRunsLoraBeside(device);
-  return false;
+  return !device.is_cpu() && dtype != DType::kF32 && TraitsOf(device).overlaps_launches;
 }
 
 void Gemm(const GemmArgs& args, Stream& stream) {

@@ -81,7 +81,7 @@ struct GemmEpilogue {
   LoraPlace lora_place = LoraPlace::kAfter;  // inside, beside or after, or CHECK-fails
   // [m, n / 2] of x's type, or null: GatedActivation of y, in its bits. y's left half is the gate's
   // and its right half up's. Then y is scratch, its rows without gaps. If everything else happens
-  // in Hopper's kernel, too, that touches only kept_rows of y.
+  // in the GEMM's kernel on a GPU, too, that touches only kept_rows of y.
   void* activated = nullptr;
   // [m, n] of x's type, or null: y, rounded, on a GPU only. Beside `activated` it is what
   // GatedActivation copies. In a transposed product with LoRA inside it takes y's place, and y is
@@ -131,7 +131,7 @@ bool GemmReadsTransposed(DType dtype, const Device& device);
 
 // Whether a Gemm of weights of this type, without LoRA inside or beside it, lets no kernel begin
 // before x and all else is there. Then a LoraShrink of its x may follow it:
-// LoraArgs::follows_product.
+// LoraArgs::follows_product. It does where launches overlap; elsewhere there is nothing to gain.
 bool GemmHoldsNext(DType dtype, const Device& device);
 
 }  // namespace graft

@@ -97,7 +97,7 @@ struct GemmKernel : KernelRow<GemmCudaArgs> {
 };
 constexpr GemmKernel kGemmKernels[] = {
     {{"hopper", "bf16, fp16", {.hopper_code = true}, IsOfHalves, LaunchHopper}, /*fuses=*/true},
-    {{"mma", "bf16, fp16", {}, IsOfHalves, GemmMma}},
+    {{"mma", "bf16, fp16", {}, IsOfHalves, GemmMma}, /*fuses=*/true},
     {{"fma", "fp32", {}, nullptr, GemmFma}}};
 
 }  // namespace

@@ -47,9 +47,12 @@ inline const LoraArgs* LoraAt(const GemmArgs& gemm, LoraPlace place) {
 void ActivateGemm(const GemmArgs& args, DType weight_dtype, int64_t n, Stream& stream);
 
 // What GemmCuda chooses from. fp32 on any card, bf16 and fp16 on any card, and on Hopper alone. The
-// first two leave the epilogue's LoRA and activation alone.
+// first leaves the epilogue's LoRA and activation alone.
 void GemmFma(const GemmCudaArgs& args, Stream& stream);
 void GemmMma(const GemmCudaArgs& args, Stream& stream);
+// With the tile mma::kTiles[tile] (gemm_mma_tiles.h), where rows of x begin and end on borders of
+// 16 bytes.
+void GemmMma(const GemmCudaArgs& args, size_t tile, Stream& stream);
 
 // A tile of Hopper's kernel: what one thread block computes at a time, see gemm_hopper.cuh. The
 // result does not depend on it.

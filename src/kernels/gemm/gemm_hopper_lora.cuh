@@ -14,6 +14,7 @@
 #include "kernels/common/cuda_launch.cuh"
 #include "kernels/common/cuda_shared.cuh"
 #include "kernels/common/cuda_tma.cuh"
+#include "kernels/gemm/gemm_lora_items.cuh"
 #include "kernels/lora/lora.h"
 #include "kernels/lora/lora_pack.cuh"
 
@@ -28,68 +29,14 @@ inline constexpr int kLoraLoaders = 2;  // warps
 // A full and an empty barrier for each stage, and for the table.
 inline constexpr int kLoraBarrierBytes = (2 << kLoraStagesMaxLog2) * 8 + 16;
 
-struct GemmLoraArgs {
-  LoraArgs lora;
-  lora::PackedH h;
-  int num_stages_log2 = 0;
-  bool vectors = false;  // slices begin and end on 16-byte borders of B's rows
-};
-
-// The segments with work in a tile of kRows rows. Lies in shared memory. Neighbouring segments of
-// one adapter are joined.
-template <int kRows>
-struct GemmLoraTable {
-  int32_t num_segments;
-  uint8_t has_slice[kLoraSlicesMax];
-  int32_t slot[kRows];
-  uint8_t first[kRows];  // row, counted from the tile's first
-  uint8_t last[kRows];
-  uint8_t num_items[kLoraSlicesMax][kRows];  // number of rank tiles
-};
-
-// Walks over a tile's items in the order in which they pass through the ring.
-template <int kRows>
-struct GemmLoraCursor {
-  const GemmLoraTable<kRows>& table;
-  int num_slices;
-  int slice = 0;
-  int segment = -1;
-  int rank_tile = -1;
-
-  __device__ GemmLoraCursor(const GemmLoraTable<kRows>& table_of, int num_slices_of)
-      : table(table_of), num_slices(num_slices_of) {
-    Next();
-  }
-  __device__ bool Done() const { return slice == num_slices; }
-  __device__ void Next() {
-    ++rank_tile;
-    while (segment < 0 || table.num_items[slice][segment] <= rank_tile) {
-      rank_tile = 0;
-      if (++segment < table.num_segments && table.has_slice[slice] != 0) continue;
-      segment = -1;
-      if (++slice == num_slices) return;
-    }
-  }
-};
-
-// The columns of y in a tile. If gap is 0 they are neighbours, from `first` on. Else the tile has
-// columns of the gate, from `first` on, and the same columns of up, `gap` further. An unswapped
-// tile has the gate's pieces of eight columns in its first half and up's in its second. In a
-// swapped tile the gate's and up's pieces take turns.
-struct GemmTileColumns {
-  int first;
-  int gap;
-};
-
 // kRowsOf x kColumnsOf: the GEMM's tile. kWarpsOf: the number of warps that multiply.
 template <int kRowsOf, int kColumnsOf, int kWarpsOf, bool kSwappedOf>
-struct GemmLoraShape {
+struct GemmLoraShape : GemmLoraColumns<kColumnsOf, kSwappedOf> {
   static constexpr int kRows = kRowsOf;
   static constexpr int kColumns = kColumnsOf;
   static constexpr int kWarps = kWarpsOf;
   static constexpr bool kSwapped = kSwappedOf;
   static constexpr int kPieces = kColumns / 8;  // pieces of 16 bytes in a tile's row of B
-  static constexpr int kMiddle = kPieces / 2;   // the first piece of up's half (GemmTileColumns)
   // The layout of B in a stage: each rank has a row of 64 columns; 16 such rows come before the 16
   // rows of the next 64 columns. They are swizzled as the copy engine would do it. For wgmma this
   // is a transposed operand: the second one or, in a swapped tile, the first.
@@ -104,20 +51,6 @@ struct GemmLoraShape {
 
   static __device__ uint32_t PlaceOfB(int rank, int piece) {
     return piece / 8 * kGroupBytes + rank * 128 + (piece % 8 ^ rank % 8) * 16;
-  }
-  // The column of a slice at which a piece begins. It is negative for a piece before the slice.
-  static __device__ int ColumnOf(const LoraArgs& lora, int slice, GemmTileColumns columns,
-                                 int piece) {
-    const int first = columns.first - static_cast<int>(lora.slice_begin[slice]);
-    if (kSwapped && columns.gap != 0) return first + piece / 2 * 8 + piece % 2 * columns.gap;
-    return first + piece * 8 + (piece < kMiddle ? 0 : columns.gap);
-  }
-  static __device__ bool HasColumns(const LoraArgs& lora, int slice, GemmTileColumns columns) {
-    const int n = static_cast<int>(lora.slice_n[slice]);
-    const int first = ColumnOf(lora, slice, columns, 0);
-    const int second = ColumnOf(lora, slice, columns, kSwapped && columns.gap != 0 ? 1 : kMiddle);
-    return (first < n && first + kMiddle * 8 > 0) ||
-           (second < n && second + kColumns - kMiddle * 8 > 0);
   }
 };
 
@@ -156,18 +89,6 @@ struct GemmLoraRing {
   }
 };
 
-// Elements [begin, begin + 8) of a row of n elements; zeros outside the row.
-__device__ __noinline__ uint4 LoadElements(const uint16_t* row, int begin, int n) {
-  uint32_t words[4] = {};
-#pragma unroll
-  for (int i = 0; i < 8; ++i) {
-    const int at = begin + i;
-    const uint32_t bits = row != nullptr && at >= 0 && at < n ? row[at] : 0;
-    words[i / 2] |= bits << (i % 2 * 16);
-  }
-  return {words[0], words[1], words[2], words[3]};
-}
-
 // What one of the loading warps does.
 template <typename Shape>
 class GemmLoraLoader {
@@ -183,7 +104,11 @@ class GemmLoraLoader {
   __device__ void LoadTile(int row, GemmTileColumns columns) {
     if (warp_ == 0) {
       if (tile_ > 0) BarrierWait(ring_.TableEmpty(), (tile_ - 1) & 1);
-      ListSegments(row, columns);
+      ListLoraSegments(lora_, row, *ring_.table);
+      if (lane_ < lora_.num_slices) {
+        ring_.table->has_slice[lane_] = Shape::HasColumns(lora_, lane_, columns) ? 1 : 0;
+      }
+      __syncwarp();
       BarrierArrive(ring_.TableFull());
     } else {
       BarrierWait(ring_.TableFull(), tile_ & 1);
@@ -207,58 +132,13 @@ class GemmLoraLoader {
   static constexpr int kRanks = lora::kPackRanks / kLoraLoaders;  // this warp's ranks of an item
   static constexpr int kAhead = 32 / kRanks;  // items that are looked up at a time
 
-  __device__ LoraSegment SegmentAt(int i) const {
-    return i < lora_.num_segments ? lora_.segments[i] : LoraSegment{};
-  }
-
-  __device__ void ListSegments(int row, GemmTileColumns columns) const {
-    GemmLoraTable<Shape::kRows>& table = *ring_.table;
-    int count = 0;
-    LoraSegment next = SegmentAt(lane_);
-#pragma unroll 1
-    for (int i = lane_; i - lane_ < lora_.num_segments; i += 32) {
-      const LoraSegment segment = next;
-      next = SegmentAt(i + 32);
-      const int first = max(segment.row_begin - row, 0);
-      const int end = min(segment.row_end - row, Shape::kRows);
-      const bool is_here = first < end;
-      const int slot_before = __shfl_up_sync(~0u, segment.adapter_slot, 1);
-      const int end_before = __shfl_up_sync(~0u, is_here ? end : -1, 1);
-      const bool continues =
-          lane_ > 0 && is_here && end_before == first && slot_before == segment.adapter_slot;
-      const uint32_t begins = __ballot_sync(~0u, is_here && !continues);
-      const bool is_continued = __shfl_down_sync(~0u, continues, 1) && lane_ < 31;
-      const int at = count + __popc(begins & (~0u >> (31 - lane_))) - 1;
-      if (is_here && !continues) {
-        table.slot[at] = segment.adapter_slot;
-        table.first[at] = static_cast<uint8_t>(first);
-        for (int slice = 0; slice < lora_.num_slices; ++slice) {
-          const int rank = MatrixOf(segment.adapter_slot, slice).rank;
-          table.num_items[slice][at] =
-              static_cast<uint8_t>((rank + lora::kPackRanks - 1) / lora::kPackRanks);
-        }
-      }
-      if (is_here && !is_continued) table.last[at] = static_cast<uint8_t>(end - 1);
-      count += __popc(begins);
-    }
-    if (lane_ == 0) table.num_segments = count;
-    if (lane_ < lora_.num_slices) {
-      table.has_slice[lane_] = Shape::HasColumns(lora_, lane_, columns) ? 1 : 0;
-    }
-    __syncwarp();
-  }
-
-  __device__ const LoraMatrix& MatrixOf(int slot, int slice) const {
-    return lora_.matrices[slot * lora_.matrices_stride + slice];
-  }
-
   // Finds the rows of B for the next kAhead items. This lane's row is for rank lane % kRanks of
   // this warp's ranks, and for the item lane / kRanks further on. Null where the matrix has no such
   // rank.
   __device__ const uint16_t* LookUp(Cursor at) const {
     for (int i = lane_ / kRanks; i > 0 && !at.Done(); --i) at.Next();
     if (at.Done()) return nullptr;
-    const LoraMatrix& matrix = MatrixOf(ring_.table->slot[at.segment], at.slice);
+    const LoraMatrix& matrix = LoraMatrixOf(lora_, ring_.table->slot[at.segment], at.slice);
     const int rank = at.rank_tile * lora::kPackRanks + warp_ * kRanks + lane_ % kRanks;
     return rank < matrix.rank ? static_cast<const uint16_t*>(matrix.b_rows[rank]) : nullptr;
   }

@@ -13,15 +13,16 @@
 #include "kernels/gated_activation/gated_activation.h"
 #include "kernels/gemm/gemm.h"
 #include "kernels/gemm/gemm_cuda.h"
-#include "kernels/gemm/gemm_hopper_tiles.h"
+#include "kernels/gemm/gemm_ways.h"
 #include "kernels/lora/lora.h"
-#include "tensor/device_traits.h"
 
 namespace graft {
 namespace gemm_lora_test {
 
+using testing::AllWays;
 using testing::ForEachDevice;
 using testing::ForFirstGpu;
+using testing::GemmWay;
 using testing::Input;
 using testing::IsClose;
 using testing::Output;
@@ -355,15 +356,12 @@ void CheckEachTile(int32_t huge_slot) {
                .huge_slot = huge_slot,
                .scale = 0.22f};
   ForFirstGpu([&](Stream& stream) {
-    if (!TraitsOf(stream.device).has_hopper_code) return;
-    if constexpr (kHasCuda) {
-      const Problem<Bfloat16> problem(c, stream);
-      const std::vector<Reference> expected = problem.Expected();
-      for (const GemmTile& tile : HopperGemmTiles(DType::kBF16)) {
-        SCOPED_TRACE(tile.ToString());
-        ExpectReference(problem, expected, stream,
-                        [&](const GemmArgs& args) { GemmHopper(CudaArgsOf(args), tile, stream); });
-      }
+    const Problem<Bfloat16> problem(c, stream);
+    const std::vector<Reference> expected = problem.Expected();
+    for (const GemmWay& way : AllWays({.n = c.n, .lora = true}, stream.device)) {
+      SCOPED_TRACE(way.name);
+      ExpectReference(problem, expected, stream,
+                      [&](const GemmArgs& args) { way.compute(args, stream); });
     }
   });
 }
@@ -441,18 +439,16 @@ void ExpectSameBits(const Case& c, const std::vector<int32_t>& batches, Stream& 
 }
 
 // In y's place and rounded.
-void ExpectRoundsY(GemmArgs gemm, int64_t n, const GemmTile& tile, Stream& stream) {
+void ExpectRoundsY(GemmArgs gemm, int64_t n, const GemmWay& way, Stream& stream) {
   LoraArgs lora = *gemm.epilogue.lora;
   Output<float> y(gemm.m * n);
   Output<Bfloat16> rounded(y.size());
   lora.y = gemm.y = y.data();
   lora.scale = 1.0f;
   gemm.epilogue = {.lora = &lora, .lora_place = LoraPlace::kInside};
-  if constexpr (kHasCuda) {
-    GemmHopper(CudaArgsOf(gemm), tile, stream);
-    gemm.epilogue.rounded = rounded.data();
-    GemmHopper(CudaArgsOf(gemm), tile, stream);
-  }
+  way.compute(gemm, stream);
+  gemm.epilogue.rounded = rounded.data();
+  way.compute(gemm, stream);
   Synchronize(stream);
   EXPECT_TRUE(rounded.GuardsIntact());
   for (int64_t i = 0; i < y.size(); ++i) {
@@ -463,26 +459,24 @@ void ExpectRoundsY(GemmArgs gemm, int64_t n, const GemmTile& tile, Stream& strea
 template <typename T>
 void CheckTiles(const Case& c, const std::vector<int32_t>& batches) {
   ForFirstGpu([&](Stream& stream) {
-    if (!TraitsOf(stream.device).has_hopper_code) return;
-    if constexpr (kHasCuda) {
-      ExpectSameBits<T>(c, batches, stream, [&](auto& batch, const auto& expect) {
-        for (const GemmTile& tile : HopperGemmTiles(DTypeOf<T>())) {
-          if (::testing::Test::HasFailure()) return;
-          GemmHopper(CudaArgsOf(batch.gemm), tile, stream);
-          expect(tile.ToString());
-        }
-        // And with the weight that is this one when it is read transposed.
-        const GemmWeight transposed = batch.gemm.weight->Transposed(stream);
-        GemmArgs gemm = batch.gemm;
-        gemm.transposed = true;
-        gemm.weight = &transposed;
-        for (const GemmTile& tile : hopper::kTransposingTiles) {
-          GemmHopper(CudaArgsOf(gemm), tile, stream);
-          expect(tile.ToString() + ", transposed");
-          ExpectRoundsY(gemm, c.n, tile, stream);
-        }
-      });
-    }
+    ExpectSameBits<T>(c, batches, stream, [&](auto& batch, const auto& expect) {
+      for (const GemmWay& way : AllWays({.n = c.n, .lora = true}, stream.device)) {
+        if (::testing::Test::HasFailure()) return;
+        way.compute(batch.gemm, stream);
+        expect(way.name);
+      }
+      // And with the weight that is this one when it is read transposed.
+      const GemmWeight transposed = batch.gemm.weight->Transposed(stream);
+      GemmArgs gemm = batch.gemm;
+      gemm.transposed = true;
+      gemm.weight = &transposed;
+      for (const GemmWay& way :
+           AllWays({.n = c.n, .lora = true, .transposed = true}, stream.device)) {
+        way.compute(gemm, stream);
+        expect(way.name + ", transposed");
+        ExpectRoundsY(gemm, c.n, way, stream);
+      }
+    });
   });
 }
 
@@ -568,11 +562,10 @@ void CheckActivated(Case c, bool on_cpu) {
     expect_same(some, on_gpu, false, [&] { Gemm(batch.gemm, stream); });
     if constexpr (kHasCuda && std::is_same_v<T, Bfloat16>) {
       if (stream.device.is_cpu() || batch.lora.num_segments == 0) return;
-      if (!TraitsOf(stream.device).has_hopper_code) return;
-      for (const GemmTile& tile : HopperGemmTiles(DType::kBF16)) {
-        if (!tile.activates(c.n)) continue;
-        SCOPED_TRACE(tile.ToString());
-        const auto compute = [&] { GemmHopper(CudaArgsOf(batch.gemm), tile, stream); };
+      for (const GemmWay& way : AllWays({.n = c.n, .lora = true}, stream.device)) {
+        if (!way.activates) continue;
+        SCOPED_TRACE(way.name);
+        const auto compute = [&] { way.compute(batch.gemm, stream); };
         expect_same(none, false, true, compute);
         expect_same(some, true, true, compute);
       }

@@ -1,120 +1,127 @@
-// GEMM in bf16 and fp16 on cards before Hopper. It is correct and bit-invariant for the same reason
-// as Hopper's kernel: one accumulator per element, k in ascending steps of 16. It is not tuned.
-#include <cuda_runtime.h>
+// Chooses a tile for the GEMM by mma.sync, from what the card has.
+#include <algorithm>
+#include <iterator>
+#include <limits>
 
-#include <type_traits>
-
-#include "kernels/common/cuda_launch.cuh"
-#include "kernels/common/cuda_mma.cuh"
 #include "kernels/common/cuda_vector.cuh"
-#include "kernels/gemm/gemm_cuda.h"
+#include "kernels/gemm/gemm_mma_tiles.h"
+#include "kernels/lora/lora.h"
+#include "tensor/device_traits.h"
 
 namespace graft {
+namespace mma {
 namespace {
 
-constexpr int kTile = 64;           // rows of x and rows of W in a tile
-constexpr int kDepth = 32;          // columns of k per round
-constexpr int kPitch = kDepth + 8;  // puts the words of eight rows on different banks
-constexpr int kThreads = 128;       // four warps of 32 x 32 each
+// Of a multiprocessor's registers a tile of more sums than this per thread takes all that two
+// blocks of 128 threads may have.
+constexpr int kManySums = 64;
+constexpr int kRegisters = 65536;
 
-using Tile = uint16_t[kTile][kPitch];
-
-// Copies in pieces of eight elements. kVectors: rows lie on 16-byte borders.
-template <bool kVectors>
-__device__ void LoadTile(const void* source, int64_t stride, int64_t num_rows, int64_t k,
-                         int64_t first_row, int64_t first_column, Tile& out) {
-  for (int i = static_cast<int>(threadIdx.x); i < kTile * kDepth / 8; i += kThreads) {
-    const int row = i / (kDepth / 8);
-    const int column = i % (kDepth / 8) * 8;
-    uint4 piece = {};
-    if (first_row + row < num_rows) {
-      const uint16_t* from =
-          static_cast<const uint16_t*>(source) + (first_row + row) * stride + first_column + column;
-      const int64_t count = k - first_column - column;
-      if (kVectors && count >= 8) {
-        piece = *reinterpret_cast<const uint4*>(from);
-      } else {
-        auto* elements = reinterpret_cast<uint16_t*>(&piece);
-#pragma unroll
-        for (int j = 0; j < 8; ++j) elements[j] = j < count ? from[j] : uint16_t{0};
-      }
-    }
-    *reinterpret_cast<uint4*>(&out[row][column]) = piece;
-  }
+int RegistersOf(const Tile& tile) {
+  return tile.columns * tile.rows / tile.threads() > kManySums ? 255 : 128;
 }
 
-__device__ __forceinline__ uint32_t PairAt(const Tile& tile, int row, int column) {
-  return *reinterpret_cast<const uint32_t*>(&tile[row][column]);
+// Blocks of it that a multiprocessor runs at once.
+int BlocksAtOnce(const Tile& tile, const DeviceTraits& traits) {
+  constexpr int kReserved = 1 << 10;  // shared memory that each block takes beside its own
+  return std::min({traits.shared_bytes_of_multiprocessor / (tile.ring_bytes() + kReserved),
+                   traits.threads_of_multiprocessor / tile.threads(),
+                   kRegisters / (tile.threads() * RegistersOf(tile))});
 }
 
-__device__ __forceinline__ void StoreOne(const GemmCudaArgs& args, int64_t row, int64_t column,
-                                         float value) {
+// Of a product of 16 x 8 x 16 on all tensor cores of a multiprocessor: 8.0, 9.0 and 10.0 have 1,024
+// multiplications in a cycle, the cards of the other capabilities half of it.
+double ProductCycles(const DeviceTraits& traits) {
+  const bool is_large = traits.compute % 10 == 0 && traits.compute < 110;
+  return is_large ? 2.0 : 4.0;
+}
+
+// Together: the slowest, and a part of the others, as nothing overlaps wholly.
+double Overlapped(double a, double b, double c = 0.0) {
+  constexpr double kSeen = 0.2;
+  const double slowest = std::max({a, b, c});
+  return slowest + kSeen * (a + b + c - slowest);
+}
+
+// A rough estimate in clock cycles of a multiprocessor. A piece of 16 columns of k takes the tensor
+// cores, shared memory, and the path from the second-level cache. All of W has to come from memory,
+// which takes longer where too little of it is on its way. The constants are data sheets' and what
+// was measured of caches (workshop/cuda_gemm_ampere.md); only the order of the results matters.
+double PredictCycles(const Tile& tile, int64_t m, int64_t n, int64_t k,
+                     const DeviceTraits& traits) {
+  constexpr double kSharedBytesPerCycle = 128.0;
+  constexpr double kCacheBytesPerCycle = 47.0;
+  constexpr double kMemoryBytesPerCycle = 14.5;
+  constexpr double kBytesOnWay = 24 << 10;  // that keep memory busy
+  constexpr double kChainCycles = 40.0;     // from one product to the next of the same sums
+  constexpr double kStoreCyclesPerElement = 0.15;
+  constexpr double kTileCycles = 1500.0;  // its ends, beside which no other block works
+  constexpr double kPieceBytes = 32.0;    // of a row
+  const auto processors = static_cast<double>(traits.num_multiprocessors);
+  const int64_t items = CeilDiv(m, tile.rows) * CeilDiv(n, tile.columns);
+  const auto rounds = static_cast<double>(CeilDiv(items, traits.num_multiprocessors));
+  const double at_once = std::min<double>(rounds, BlocksAtOnce(tile, traits));
+  const double columns = tile.columns;
+  const double rows = static_cast<double>(std::min<int64_t>(tile.rows, CeilDiv(m, 8) * 8));
+  const double pieces = static_cast<double>(CeilDiv(k, 16));
+  const double multiply = columns / 16.0 * tile.rows / 8.0 * ProductCycles(traits);
+  const double read = (columns * tile.row_warps + tile.rows * tile.column_warps) * kPieceBytes;
+  const double share = (read + (columns + rows) * kPieceBytes) / kSharedBytesPerCycle;
+  const double load = (columns + rows) * kPieceBytes / kCacheBytesPerCycle;
+  const double piece = std::max(Overlapped(multiply, share, load), kChainCycles / at_once);
+  const double work = rounds * (pieces * piece + kStoreCyclesPerElement * columns * rows);
+  const double on_way = std::min(static_cast<double>(items) / processors, at_once) *
+                        (tile.stages - 1) * tile.depth * columns * 2.0;
+  const double memory = static_cast<double>(n) * static_cast<double>(k) * 2.0 /
+                        (processors * kMemoryBytesPerCycle * std::min(1.0, on_way / kBytesOnWay));
+  return Overlapped(work, memory) + kTileCycles * (at_once < 2.0 ? rounds : 1.0);
+}
+
+Launcher LauncherFor(const GemmCudaArgs& args, size_t tile) {
   const GemmArgs& gemm = args.gemm;
-  if (row >= gemm.m || column >= args.n) return;
-  if (gemm.epilogue.bias != nullptr) value += gemm.epilogue.bias[column];
-  float* y = gemm.y + row * gemm.y_stride + column;
-  *y = gemm.epilogue.accumulate ? fmaf(gemm.epilogue.scale, value, *y) : value;
-}
-
-template <DType kType, bool kVectors>
-__global__ void __launch_bounds__(kThreads) MmaKernel(const __grid_constant__ GemmCudaArgs args) {
-  __shared__ alignas(16) Tile x;
-  __shared__ alignas(16) Tile w;
-  LetNextStart();
-  WaitForPrevious();
-  const GemmArgs& gemm = args.gemm;
-  const int64_t first_row = int64_t{blockIdx.y} * kTile;
-  const int64_t first_column = int64_t{blockIdx.x} * kTile;
-  const int warp = static_cast<int>(threadIdx.x) / 32;
-  const int row = warp / 2 * 32 + static_cast<int>(threadIdx.x) % 32 / 4;
-  const int column = warp % 2 * 32 + static_cast<int>(threadIdx.x) % 32 / 4;
-  const int pair = static_cast<int>(threadIdx.x) % 4 * 2;
-  using Element = std::conditional_t<kType == DType::kBF16, Bfloat16, Float16>;
-  float sum[2][4][4] = {};
-  for (int64_t k = 0; k < args.k; k += kDepth) {
-    __syncthreads();
-    LoadTile<kVectors>(gemm.x, gemm.x_stride, gemm.m, args.k, first_row, k, x);
-    LoadTile<true>(args.w, args.w_stride, args.n, args.k, first_column, k, w);
-    __syncthreads();
-#pragma unroll
-    for (int i = 0; i < kDepth; i += 16) {
-      uint32_t b[4][2];
-#pragma unroll
-      for (int c = 0; c < 4; ++c) {
-        b[c][0] = PairAt(w, column + c * 8, i + pair);
-        b[c][1] = PairAt(w, column + c * 8, i + pair + 8);
-      }
-#pragma unroll
-      for (int r = 0; r < 2; ++r) {
-        const uint32_t a[4] = {
-            PairAt(x, row + r * 16, i + pair), PairAt(x, row + r * 16 + 8, i + pair),
-            PairAt(x, row + r * 16, i + pair + 8), PairAt(x, row + r * 16 + 8, i + pair + 8)};
-#pragma unroll
-        for (int c = 0; c < 4; ++c) MultiplyAdd<Element>(sum[r][c], a, b[c][0], b[c][1]);
-      }
-    }
+  const LoraArgs* const lora = LoraAt(gemm, LoraPlace::kInside);
+  CHECK(lora == nullptr || (args.dtype == DType::kBF16 && lora->dtype == DType::kBF16))
+      << "LoRA inside " << DTypeName(args.dtype);
+  CHECK(LoraAt(gemm, LoraPlace::kBeside) == nullptr) << "LoRA beside a product by mma.sync";
+  // Where cp.async cannot bring rows of x as pieces of 16 bytes.
+  const bool off_border = !IsVectorAligned(gemm.x) || (gemm.m > 1 && gemm.x_stride % 8 != 0);
+  const bool copies = off_border || args.k % 8 != 0;
+  if (gemm.transposed) {
+    CHECK(args.dtype == DType::kBF16 && gemm.epilogue.activated == nullptr && !off_border);
+    return lora != nullptr ? TransposingBf16Lora(tile) : TransposingBf16(tile);
   }
-  for (int r = 0; r < 2; ++r) {
-    for (int c = 0; c < 4; ++c) {
-      for (int i = 0; i < 4; ++i) {
-        StoreOne(args, first_row + row + r * 16 + i / 2 * 8,
-                 first_column + warp % 2 * 32 + c * 8 + pair + i % 2, sum[r][c][i]);
-      }
-    }
-  }
+  if (args.dtype == DType::kF16) return copies ? CopyingF16() : F16(tile);
+  CHECK(args.dtype == DType::kBF16) << DTypeName(args.dtype);
+  if (lora != nullptr) return copies ? CopyingBf16Lora() : Bf16Lora(tile);
+  return copies ? CopyingBf16() : Bf16(tile);
 }
 
 }  // namespace
 
+size_t ChooseTile(int64_t m, int64_t n, int64_t k, bool is_wide, const DeviceTraits& traits) {
+  size_t best = kFirstWide;
+  double best_cycles = std::numeric_limits<double>::max();
+  for (size_t i = is_wide ? kFirstWide : 0; i < kNumTiles; ++i) {
+    if (BlocksAtOnce(kTiles[i], traits) == 0) continue;
+    const double cycles = PredictCycles(kTiles[i], m, n, k, traits);
+    if (cycles >= best_cycles) continue;
+    best_cycles = cycles;
+    best = i;
+  }
+  return best;
+}
+
+}  // namespace mma
+
+void GemmMma(const GemmCudaArgs& args, size_t tile, Stream& stream) {
+  CHECK_LT(tile, mma::kNumTiles);
+  mma::LauncherFor(args, tile)(args, stream);
+}
+
 void GemmMma(const GemmCudaArgs& args, Stream& stream) {
-  const dim3 grid = GridOf(CeilDiv(args.n, kTile), CeilDiv(args.gemm.m, kTile));
-  const bool vectors =
-      IsVectorAligned(args.gemm.x) && (args.gemm.m == 1 || args.gemm.x_stride % 8 == 0);
-  DispatchVectors(vectors, [&]<bool kVectors>() {
-    const auto kernel = args.dtype == DType::kBF16 ? MmaKernel<DType::kBF16, kVectors>
-                                                   : MmaKernel<DType::kF16, kVectors>;
-    LaunchKernel(kernel, grid, dim3(kThreads), 0, CudaStreamOf(stream), args);
-  });
+  const bool is_wide = args.gemm.transposed || LoraAt(args.gemm, LoraPlace::kInside) != nullptr;
+  GemmMma(args, mma::ChooseTile(args.gemm.m, args.n, args.k, is_wide, TraitsOf(stream.device)),
+          stream);
 }
 
 }  // namespace graft

@@ -10,6 +10,7 @@
 #include "kernels/gated_activation/gated_activation.h"
 #include "kernels/gemm/gemm.h"
 #include "kernels/gemm/gemm_cuda.h"
+#include "kernels/gemm/gemm_ways.h"
 
 namespace graft {
 namespace gemm_silu_test {
@@ -124,16 +125,14 @@ template <typename T>
 void CheckActivatedTiles(int64_t n, int64_t k, const std::vector<int64_t>& batches,
                          int64_t misalign = 0) {
   ForFirstGpu([&](Stream& stream) {
-    if constexpr (kHasCuda) {
-      const Activated<T> activated(n, k, batches.back(), true, stream);
-      for (const GemmTile& tile : HopperGemmTiles(DTypeOf<T>())) {
-        if (!tile.activates(activated.num_columns())) continue;
-        SCOPED_TRACE(tile.ToString());
-        for (const int64_t m : batches) {
-          EXPECT_TRUE(activated.ExpectSame(m, misalign, [&](const GemmArgs& args) {
-            GemmHopper(CudaArgsOf(args), tile, stream);
-          }));
-        }
+    const Activated<T> activated(n, k, batches.back(), true, stream);
+    for (const testing::GemmWay& way :
+         testing::AllWays({.dtype = DTypeOf<T>(), .n = activated.num_columns()}, stream.device)) {
+      if (!way.activates) continue;
+      SCOPED_TRACE(way.name);
+      for (const int64_t m : batches) {
+        EXPECT_TRUE(activated.ExpectSame(m, misalign,
+                                         [&](const GemmArgs& args) { way.compute(args, stream); }));
       }
     }
   });

@@ -8,15 +8,19 @@
 
 #include "kernels/common/op_test_util.h"
 #include "kernels/gemm/gemm_cuda.h"
+#include "kernels/gemm/gemm_ways.h"
 
 namespace graft {
 namespace gemm_test {
 
+using testing::AllWays;
 using testing::ForEachCpu;
 using testing::ForEachDevice;
 using testing::ForFirstGpu;
+using testing::GemmWay;
 using testing::Input;
 using testing::IsClose;
+using testing::MmaWays;
 using testing::Output;
 using testing::Reference;
 using testing::Shared;
@@ -410,19 +414,16 @@ TEST(GemmTest, RowsDoNotDependOnTheirBatchOnTheGpu) {
   CheckGpuRowInvariance<Float16>(520, 1024, 900, false);
 }
 
-// Runs every tile of Hopper's kernel, whichever the shape would choose. The last of `batches` must
-// be the largest.
+// Runs every kernel's every tile, whichever the shape would choose. The last of `batches` must be
+// the largest.
 template <typename T>
 void CheckTiles(int64_t n, int64_t k, const std::vector<int64_t>& batches) {
   ForFirstGpu([&](Stream& stream) {
-    if constexpr (kHasCuda) {
-      GpuRows<T> rows(n, k, batches.back(), true, stream);
-      for (const GemmTile& tile : HopperGemmTiles(DTypeOf<T>())) {
-        for (const int64_t m : batches) {
-          SCOPED_TRACE(tile.ToString());
-          rows.ExpectSame(
-              m, [&](const GemmArgs& args) { GemmHopper(CudaArgsOf(args), tile, stream); });
-        }
+    GpuRows<T> rows(n, k, batches.back(), true, stream);
+    for (const GemmWay& way : AllWays({.dtype = DTypeOf<T>(), .n = n}, stream.device)) {
+      for (const int64_t m : batches) {
+        SCOPED_TRACE(way.name);
+        rows.ExpectSame(m, [&](const GemmArgs& args) { way.compute(args, stream); });
       }
     }
   });
@@ -432,6 +433,7 @@ TEST(GemmTest, TilesDoNotChangeBits) {
   CheckTiles<Bfloat16>(1004, 392, {1, 20, 64, 65, 330});
   CheckTiles<Bfloat16>(1052, 72, {65, 330});  // an odd number of tiles for pairs that share x
   CheckTiles<Bfloat16>(16000, 200, {330});    // for every kind more tiles than run at once
+  CheckTiles<Bfloat16>(24, 8, {1, 9, 2100});  // one stage, and tiles of rows in several visits
   CheckTiles<Float16>(1004, 136, {20, 330});
 }
 
@@ -439,39 +441,84 @@ TEST(GemmTest, TilesDoNotChangeBits) {
 // launches, so that racecheck can follow them.
 TEST(GemmTest, EachTileOnce) {
   ForFirstGpu([](Stream& stream) {
+    const Problem<Bfloat16> problem(
+        {.parts = {264}, .k = 1480, .m = 70, .bias = true, .accumulate = true, .scale = 0.22f}, 42);
+    const std::vector<Reference> expected = problem.Expected();
+    const GemmWeight weight = GemmWeight::Pack(problem.views, DType::kBF16, stream);
+    for (const GemmWay& way : AllWays({.n = problem.n}, stream.device)) {
+      SCOPED_TRACE(way.name);
+      ExpectReference(problem, expected, weight, stream,
+                      [&](const GemmArgs& args) { way.compute(args, stream); });
+    }
+  });
+}
+
+// The kernel of mma.sync, which Hopper's cards leave to others, with the tile that it chooses or
+// with all.
+template <typename T>
+void CheckMma(const Case& c, bool all_tiles) {
+  const Problem<T> problem(c, 42);
+  ForFirstGpu([&](Stream& stream) {
     if constexpr (kHasCuda) {
-      const Problem<Bfloat16> problem(
-          {.parts = {264}, .k = 1480, .m = 70, .bias = true, .accumulate = true, .scale = 0.22f},
-          42);
+      const GemmWeight weight = GemmWeight::Pack(problem.views, DTypeOf<T>(), stream);
       const std::vector<Reference> expected = problem.Expected();
-      const GemmWeight weight = GemmWeight::Pack(problem.views, DType::kBF16, stream);
-      for (const GemmTile& tile : HopperGemmTiles(DType::kBF16)) {
-        SCOPED_TRACE(tile.ToString());
+      std::vector<GemmWay> ways = {{.name = "chosen", .compute = [](const auto& args, auto& on) {
+                                      GemmMma(CudaArgsOf(args), on);
+                                    }}};
+      if (all_tiles) ways = MmaWays({.dtype = DTypeOf<T>()});
+      for (const GemmWay& way : ways) {
+        SCOPED_TRACE(way.name);
         ExpectReference(problem, expected, weight, stream,
-                        [&](const GemmArgs& args) { GemmHopper(CudaArgsOf(args), tile, stream); });
+                        [&](const GemmArgs& args) { way.compute(args, stream); });
       }
     }
   });
 }
 
-// The kernel for cards before Hopper, on any card.
-template <typename T>
-void CheckMma(const Case& c) {
-  const Problem<T> problem(c, 42);
-  ForFirstGpu([&](Stream& stream) {
-    if constexpr (kHasCuda) {
-      const GemmWeight weight = GemmWeight::Pack(problem.views, DTypeOf<T>(), stream);
-      ExpectReference(problem, problem.Expected(), weight, stream,
-                      [&](const GemmArgs& args) { GemmMma(CudaArgsOf(args), stream); });
+// Few rows go to narrow tiles, so that W's bytes are not read twice, and prompts to wide ones, on
+// cards of any size. What the tile must fit into is the least that a card has.
+TEST(GemmTest, TilesAreChosenByWhatTheCardHas) {
+  const DeviceTraits a100 = {.compute = 80,
+                             .num_multiprocessors = 108,
+                             .shared_bytes_max = 163 << 10,
+                             .shared_bytes_of_multiprocessor = 164 << 10,
+                             .threads_of_multiprocessor = 2048};
+  DeviceTraits l4 = a100;
+  l4.compute = 89;
+  l4.num_multiprocessors = 58;
+  l4.shared_bytes_max = 99 << 10;
+  l4.shared_bytes_of_multiprocessor = 100 << 10;
+  l4.threads_of_multiprocessor = 1536;
+  if constexpr (kHasCuda) {
+    for (const DeviceTraits& card : {a100, l4}) {
+      for (const auto& [n, k] : {std::pair{4096, 4096}, {28672, 4096}, {4096, 14336}}) {
+        const auto rows_of = [&](int64_t m) {
+          return mma::kTiles[mma::ChooseTile(m, n, k, false, card)].rows;
+        };
+        EXPECT_EQ(rows_of(1), 8);
+        EXPECT_EQ(rows_of(16), 16);
+        EXPECT_GE(rows_of(32), 32);
+        EXPECT_LE(rows_of(32), 64);
+        EXPECT_GE(rows_of(2048), 128);
+        EXPECT_GE(mma::ChooseTile(1, n, k, true, card), mma::kFirstWide);
+      }
     }
-  });
+  }
 }
 
-TEST(GemmTest, OlderCardsKernelEqualsReference) {
+TEST(GemmTest, MmaKernelEqualsReference) {
   for (const Case& c : kCases) {
     SCOPED_TRACE(::testing::PrintToString(c));
-    CheckMma<Bfloat16>(c);
-    CheckMma<Float16>(c);
+    CheckMma<Bfloat16>(c, false);
+    CheckMma<Float16>(c, false);
+  }
+}
+
+TEST(GemmTest, MmaTilesDoNotChangeTails) {
+  for (const Case& c : kCases) {
+    SCOPED_TRACE(::testing::PrintToString(c));
+    CheckMma<Bfloat16>(c, true);
+    CheckMma<Float16>(c, true);
   }
 }
 

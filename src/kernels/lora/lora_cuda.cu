@@ -24,7 +24,6 @@ constexpr int64_t kBlocksWanted = 2;
 constexpr int64_t kBlocksWantedUneven = 6;
 // Above this rank the sums of many rows take too much shared memory.
 constexpr int64_t kRankOfWide = 64;
-constexpr int32_t kRowsOfWideShrink = 64;
 // The L2 cache adds so many elements of y in a microsecond or two.
 constexpr int64_t kAddInL2Max = 1 << 20;
 
@@ -90,18 +89,18 @@ void LaunchShrinkFor(KernelArgs& args, const LaunchOptions& options, Launch& lau
   const int64_t groups = CeilDiv(CeilDiv(lora.k, kGroup), kLoraSplits);
   const int64_t stages = std::max<int64_t>(1, CeilDiv(groups, kChunkGroups)) *
                          std::max(1, RankTiles(lora.h_stride)) * (lora.num_slices / slices);
-  args.row_splits = options.row_splits > 0
-                        ? options.row_splits
-                        : RowSplits(lora, blocks, wide ? kRowsOfWideShrink : kTileRows);
+  const int rows_of_pass = wide ? RowsOfWideShrink(lora.h_stride, SharedBytesMax()) : kTileRows;
+  args.row_splits =
+      options.row_splits > 0 ? options.row_splits : RowSplits(lora, blocks, rows_of_pass);
   const auto shared_bytes = [&](int depth) {
-    return wide ? WideShrinkSharedBytes(depth, lora.h_stride)
+    return wide ? WideShrinkSharedBytes(depth, lora.h_stride, rows_of_pass)
                 : ShrinkSharedBytes(depth, lora.h_stride);
   };
   args.depth =
       options.depth > 0 ? options.depth : Depth(stages, blocks * args.row_splits, shared_bytes);
   launch.grid = GridOf(kLoraSplits, lora.num_segments, slices * args.row_splits);
   launch.shared_bytes = shared_bytes(args.depth);
-  if (wide) return LaunchWideShrink(args, launch);
+  if (wide) return LaunchWideShrink(args, launch, rows_of_pass);
   LaunchShrink(args, launch);
 }
 

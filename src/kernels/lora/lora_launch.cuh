@@ -44,8 +44,11 @@ void LaunchLora(Part part, const LoraArgs& args, const LaunchOptions& options, S
 // The kernels, and the shared memory that a block of each needs.
 int ShrinkSharedBytes(int depth, int64_t rank_max);
 void LaunchShrink(const KernelArgs& args, const Launch& launch);
-int WideShrinkSharedBytes(int depth, int64_t rank_max);
-void LaunchWideShrink(const KernelArgs& args, const Launch& launch);
+// For many rows. rows: those of a block at a time, as many as RowsOfWideShrink says for a card on
+// which a block may have so much shared memory.
+int RowsOfWideShrink(int64_t rank_max, int shared_bytes_max);
+int WideShrinkSharedBytes(int depth, int64_t rank_max, int rows);
+void LaunchWideShrink(const KernelArgs& args, const Launch& launch, int rows);
 // columns: those of a block, kNarrow or kChunk. is_prefill: there are many rows of few adapters.
 int ExpandSharedBytes(int depth, int64_t rank_max, int columns);
 void LaunchExpand(const KernelArgs& args, const Launch& launch, int columns, bool is_prefill);

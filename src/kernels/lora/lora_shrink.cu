@@ -62,15 +62,20 @@ __global__ void __launch_bounds__(kThreads, kBlocks)
 
 // ---- Many rows: each warp takes some rows and loads their x itself; all warps share A. ----
 
-constexpr int kWideTiles = 2;  // tiles of rows for one warp
-constexpr int kWideRowsOfWarp = kWideTiles * kTileRows;
-constexpr int kWideRows = kWarps * kWideRowsOfWarp;
+// kTiles: tiles of rows for one warp, two where shared memory has room for their x beside two
+// stages of A, else one.
+template <int kTiles>
+struct WideRows {
+  static constexpr int kOfWarp = kTiles * kTileRows;
+  static constexpr int kOfBlock = kWarps * kOfWarp;
+};
 
+template <int kTiles>
 __device__ __forceinline__ void FeedWide(const KernelArgs& args, const BlockRows& rows,
                                          char* table_bytes, Ring& ring) {
   const LoraArgs& lora = args.lora;
   const KPart part(lora.k, static_cast<int>(blockIdx.x));
-  for (int row = rows.begin; row < rows.end; row += args.row_splits * kWideRows) {
+  for (int row = rows.begin; row < rows.end; row += args.row_splits * WideRows<kTiles>::kOfBlock) {
 #pragma unroll 1
     for (int chunk = 0; chunk < part.chunks(); ++chunk) {
 #pragma unroll 1
@@ -88,7 +93,7 @@ __device__ __forceinline__ void FeedWide(const KernelArgs& args, const BlockRows
   }
 }
 
-template <bool kIsBf16>
+template <bool kIsBf16, int kTiles>
 class WideShrinker {
  public:
   __device__ __forceinline__ WideShrinker(const KernelArgs& args, const BlockRows& rows,
@@ -101,9 +106,9 @@ class WideShrinker {
         x_barrier_(x_barrier),
         g_(static_cast<int>(threadIdx.x) % 32 / 4),
         t_(static_cast<int>(threadIdx.x) % 4) {
-    const int warp_begin = rows.begin + static_cast<int>(threadIdx.x) / 32 * kWideRowsOfWarp;
+    const int warp_begin = rows.begin + static_cast<int>(threadIdx.x) / 32 * kRowsOfWarp;
     int parity = 0;
-    for (int pass = 0; rows.begin + pass < rows.end; pass += args.row_splits * kWideRows) {
+    for (int pass = 0; rows.begin + pass < rows.end; pass += args.row_splits * kRowsOfBlock) {
 #pragma unroll 1
       for (int chunk = 0; chunk < part_.chunks(); ++chunk, parity ^= 1) {
         FetchX(warp_begin + pass, chunk);
@@ -118,11 +123,14 @@ class WideShrinker {
   }
 
  private:
+  static constexpr int kRowsOfWarp = WideRows<kTiles>::kOfWarp;
+  static constexpr int kRowsOfBlock = WideRows<kTiles>::kOfBlock;
+
   __device__ __forceinline__ void FetchX(int row, int chunk) const {
     const int lane = static_cast<int>(threadIdx.x) % 32;
     const auto* x = static_cast<const uint16_t*>(args_.lora.x) +
                     (row + lane) * args_.lora.x_stride + part_.BeginOf(chunk);
-    FetchRows(x_, kRowBytesOfA, x, min(kWideRowsOfWarp, max(0, rows_.end - row)),
+    FetchRows(x_, kRowBytesOfA, x, min(kRowsOfWarp, max(0, rows_.end - row)),
               part_.ElementsOf(chunk), args_.vectors, x_barrier_, kCacheNormal);
   }
 
@@ -138,14 +146,14 @@ class WideShrinker {
     const int elements = part_.ElementsOf(chunk);
 #pragma unroll 1
     for (int begin = 0; begin < rank; begin += kTileRanks) {
-      float total[kWideTiles][4] = {};
+      float total[kTiles][4] = {};
       if (chunk > 0) MoveH<true>(row, slice, begin, rank, total);
       const uint32_t stage = ring_.Wait();
 #pragma unroll 2
       for (int group = 0; group < groups; ++group) {
         const AGroup a = LoadA(stage, group, elements);
 #pragma unroll
-        for (int tile = 0; tile < kWideTiles; ++tile) {
+        for (int tile = 0; tile < kTiles; ++tile) {
           float sum[4];
           MultiplyGroup<kIsBf16>(sum, a, LoadStagedX(tile, group, elements));
 #pragma unroll
@@ -161,9 +169,9 @@ class WideShrinker {
   // written to h.
   template <bool kLoad>
   __device__ __forceinline__ void MoveH(int row, int slice, int rank_begin, int rank,
-                                        float (&total)[kWideTiles][4]) const {
+                                        float (&total)[kTiles][4]) const {
 #pragma unroll
-    for (int tile = 0; tile < kWideTiles; ++tile) {
+    for (int tile = 0; tile < kTiles; ++tile) {
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
         const int my_row = row + tile * kTileRows + 2 * t_ + i % 2;
@@ -187,16 +195,16 @@ class WideShrinker {
   const int g_, t_;               // the lane is 4g + t
 };
 
-template <bool kIsBf16>
+template <bool kIsBf16, int kTiles>
 __global__ void __launch_bounds__(kThreads, 2)
     WideShrinkKernel(const __grid_constant__ KernelArgs args) {
   extern __shared__ __align__(128) char shared[];
   if (!args.lora.precedes_product) LetNextStart();
   char* const x = shared + args.depth * kTileRanks * kRowBytesOfA;
-  char* const barriers = x + kWideRows * kRowBytesOfA;
+  char* const barriers = x + WideRows<kTiles>::kOfBlock * kRowBytesOfA;
   char* const x_barriers = barriers + Ring::kBarrierBytes + RowTable::Bytes(args.lora.h_stride);
   Ring ring(shared, barriers, args.depth, kRowBytesOfA);
-  const BlockRows rows(args.lora, static_cast<int>(blockIdx.z), kWideRows);
+  const BlockRows rows(args.lora, static_cast<int>(blockIdx.z), WideRows<kTiles>::kOfBlock);
   const int warp = static_cast<int>(threadIdx.x) / 32;
   if (threadIdx.x == 0) {
     ring.Init();
@@ -204,19 +212,27 @@ __global__ void __launch_bounds__(kThreads, 2)
   }
   __syncthreads();
   if (warp >= kWarps) {
-    if (rows.begin < rows.end) FeedWide(args, rows, barriers + Ring::kBarrierBytes, ring);
+    if (rows.begin < rows.end) FeedWide<kTiles>(args, rows, barriers + Ring::kBarrierBytes, ring);
     return;
   }
   AwaitX(args.lora);  // also without rows: the next kernel relies on it
   if (rows.begin >= rows.end) return;
-  WideShrinker<kIsBf16>(args, rows, ring, SharedAddress(x) + warp * kWideRowsOfWarp * kRowBytesOfA,
-                        SharedAddress(x_barriers) + warp * 8);
+  WideShrinker<kIsBf16, kTiles>(args, rows, ring,
+                                SharedAddress(x) + warp * WideRows<kTiles>::kOfWarp * kRowBytesOfA,
+                                SharedAddress(x_barriers) + warp * 8);
 }
 
 template <int kBlocks>
 void LaunchWith(const KernelArgs& args, const Launch& launch) {
   if (args.lora.dtype == DType::kBF16) return LaunchOf<ShrinkKernel<true, kBlocks>>(args, launch);
   LaunchOf<ShrinkKernel<false, kBlocks>>(args, launch);
+}
+
+template <int kTiles>
+void LaunchWideShrinkOf(const KernelArgs& args, const Launch& launch) {
+  if (args.lora.dtype == DType::kBF16)
+    return LaunchOf<WideShrinkKernel<true, kTiles>>(args, launch);
+  LaunchOf<WideShrinkKernel<false, kTiles>>(args, launch);
 }
 
 }  // namespace
@@ -226,8 +242,8 @@ int ShrinkSharedBytes(int depth, int64_t rank_max) {
          2 * kPartialFloats * 4;
 }
 
-int WideShrinkSharedBytes(int depth, int64_t rank_max) {
-  return (depth * kTileRanks + kWideRows) * kRowBytesOfA + Ring::kBarrierBytes +
+int WideShrinkSharedBytes(int depth, int64_t rank_max, int rows) {
+  return (depth * kTileRanks + rows) * kRowBytesOfA + Ring::kBarrierBytes +
          RowTable::Bytes(rank_max) + kWarps * 8;
 }
 
@@ -238,9 +254,15 @@ void LaunchShrink(const KernelArgs& args, const Launch& launch) {
   LaunchWith<6>(args, launch);
 }
 
-void LaunchWideShrink(const KernelArgs& args, const Launch& launch) {
-  if (args.lora.dtype == DType::kBF16) return LaunchOf<WideShrinkKernel<true>>(args, launch);
-  LaunchOf<WideShrinkKernel<false>>(args, launch);
+int RowsOfWideShrink(int64_t rank_max, int shared_bytes_max) {
+  constexpr int kRows = WideRows<2>::kOfBlock;
+  return WideShrinkSharedBytes(2, rank_max, kRows) <= shared_bytes_max ? kRows : kRows / 2;
+}
+
+void LaunchWideShrink(const KernelArgs& args, const Launch& launch, int rows) {
+  if (rows == WideRows<2>::kOfBlock) return LaunchWideShrinkOf<2>(args, launch);
+  CHECK_EQ(rows, WideRows<1>::kOfBlock);
+  LaunchWideShrinkOf<1>(args, launch);
 }
 
 }  // namespace graft::lora
