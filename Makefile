@@ -11,7 +11,7 @@ parts := $(if $(wildcard build/release/with-all),,-DGRAFT_PROFILE=OFF -DGRAFT_CL
 help:
 	@echo "make demo          build, serve the bundled model with its eight adapters, one batch, answers side by side;"
 	@echo "                   then a page of text becomes an adapter, which is asked about it"
-	@echo "make serve         the same server, kept up on port $(or $(PORT),8000)"
+	@echo "make serve         the same server, kept up on port $(or $(PORT),8000); WEIGHTS=int4 serves codes of 4 bits"
 	@echo "make test          build and run the checks (what CI runs); docs/inside/checks.md says which"
 	@echo "make test-all      those and the long ones: at most an hour"
 	@echo "make build         the release binary, build/release/graft, and what make grammar builds"
@@ -49,7 +49,7 @@ demo: install-demo
 
 serve: install-demo
 	@tools/build.sh release graft $(settings) $(parts)
-	@exec build/release/graft serve --model demo/base --adapters demo/adapters --port $(or $(PORT),8000)
+	@exec build/release/graft serve --model demo/base --adapters demo/adapters --port $(or $(PORT),8000) $(if $(WEIGHTS),--weights $(WEIGHTS))
 
 test:
 	@tools/install.sh test

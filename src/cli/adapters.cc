@@ -1,8 +1,11 @@
 // graft adapters: list, inspect and verify PEFT folders without serving them, and merge one into
 // its base.
+#include <algorithm>
 #include <cstdio>
 #include <memory>
 #include <optional>
+#include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -12,6 +15,7 @@
 #include "base/log.h"
 #include "base/log_format.h"
 #include "base/nearest_names.h"
+#include "base/strings.h"
 #include "cli/commands.h"
 #include "cli/merge_adapter.h"
 #include "cli/verify_census.h"
@@ -45,6 +49,11 @@ struct Target {
   FileJail jail;  // of the folders in --adapters
   AdapterRules rules;
 
+  // What the base's weights are: "NF4 of bitsandbytes", "bf16".
+  std::string WeightsText() const {
+    if (config.quantisation.has_value()) return config.quantisation->text;
+    return std::string(DTypeName(config.dtype.value_or(dtype)));
+  }
   Result<OrderedJson> Inspect(const std::string& path, AdapterTextPtr* text = nullptr) const {
     return InspectAdapter(path, config, TypesOf(dtype), texts, jail, text, rules);
   }
@@ -105,9 +114,21 @@ std::string TemplateError(const AdapterTextPtr& text) {
   return ChatTemplate::Parse(*text).status().message();
 }
 
+// Whether a base's name says that its weights are codes, as publishers name such models.
+bool NamesCodes(const std::string& base) {
+  constexpr std::string_view kMarks[] = {"4bit", "bnb", "nf4", "gptq", "awq", "w4a16", "w8a16"};
+  const std::string name = LowerCase(base);
+  return std::ranges::any_of(
+      kMarks, [&](std::string_view mark) { return name.find(mark) != std::string::npos; });
+}
+
 // What is special about an adapter that can be served.
-std::string Verdict(const OrderedJson& facts, const AdapterTextPtr& text) {
+std::string Verdict(const Target& target, const OrderedJson& facts, const AdapterTextPtr& text) {
   std::string verdict = "ok, self-test passed";
+  const std::string base = facts["base_model"];
+  if (NamesCodes(base)) {
+    verdict += "; trained on " + base + ", served on weights in " + target.WeightsText();
+  }
   if (text != nullptr) {
     const std::string error = TemplateError(text);
     if (text->brings_template()) verdict += "; brings a chat template";
@@ -195,7 +216,7 @@ Status RunVerify(const AdaptersOptions& options) {
     AdapterTextPtr text;
     const Result<OrderedJson> facts = target.Inspect(path, &text);
     num_refused += facts.ok() ? 0 : 1;
-    PrintVerdict(path, facts.ok() ? Verdict(*facts, text) : facts.status().message());
+    PrintVerdict(path, facts.ok() ? Verdict(target, *facts, text) : facts.status().message());
   }
   if (num_refused == 0) return OkStatus();
   return FailedPreconditionError(std::to_string(num_refused) + " of " +

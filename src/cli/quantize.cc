@@ -46,13 +46,8 @@ class Quantization {
       : options_(options), model_(std::move(model)), config_(config) {}
 
   Status Run() {
-    ASSIGN_OR_RETURN(plan_, PlanCodesOfFiles(config_, options_.to));
     ASSIGN_OR_RETURN(const SafetensorsSet base, SafetensorsSet::Open(model_));
-    for (const std::string& name : plan_.weights) {
-      if (base.Contains(name)) continue;
-      return InvalidArgumentError(model_ + ": tensor " + name +
-                                  ", which is to become codes, is not in the files");
-    }
+    ASSIGN_OR_RETURN(plan_, PlanCodesOfFiles(config_, base, options_.to));
     int64_t bytes = 0;
     for (const SafetensorsFile& file : base.files()) {
       ASSIGN_OR_RETURN(const int64_t of_file, BytesOfCodesFile(base, file, plan_));

@@ -6,7 +6,7 @@ namespace graft {
 namespace {
 
 // Raised when any kernel rounds, or adds up, otherwise than before.
-constexpr int kKernelsVersion = 2;
+constexpr int kKernelsVersion = 3;
 
 std::string ProcessorOf(const Device& device) {
   if (!device.is_cpu()) return GpuArithmetic(TraitsOf(device));

@@ -4,6 +4,7 @@
 #include <bit>
 #include <cmath>
 #include <cstring>
+#include <map>
 #include <memory>
 #include <span>
 #include <utility>
@@ -15,6 +16,7 @@
 #include "model/lora_module.h"
 #include "model/safetensors_writer.h"
 #include "model/tensor_rows.h"
+#include "model/wrapper.h"
 
 namespace graft {
 namespace {
@@ -202,20 +204,43 @@ Result<NewHeader> MakeHeader(const SafetensorsSet& base, const SafetensorsFile& 
   return header;
 }
 
+// The first parts of the names of what a wrapper has beside its text.
+std::set<std::string, std::less<>> TowersOf(const SafetensorsSet& files) {
+  constexpr std::string_view kModel = "model.";
+  std::set<std::string, std::less<>> towers;
+  for (const std::string& name : files.Names()) {
+    if (!IsOfTower(name)) continue;
+    const size_t begin = name.starts_with(kModel) ? kModel.size() : 0;
+    towers.insert(name.substr(begin, name.find('.', begin) - begin));
+  }
+  return towers;
+}
+
 }  // namespace
 
-Result<CodesOfFiles> PlanCodesOfFiles(const ModelConfig& config, WrittenCodes codes) {
+Result<CodesOfFiles> PlanCodesOfFiles(const ModelConfig& config, const SafetensorsSet& files,
+                                      WrittenCodes codes) {
   const ModelFamily& family = FamilyOf(config.architecture);
   if (family.transposes_weights) {
     return UnimplementedError("weights that are stored [in, out], as those of " +
                               std::string(family.name) + " are, are not written as codes");
   }
   CodesOfFiles plan{.format = DType::kF32, .weights = {}, .head = std::string(family.paths.head)};
+  std::map<std::string, std::string> stored;
+  if (config.wrapper != nullptr) {
+    ASSIGN_OR_RETURN(stored, StoredTextNames(files.Names()));
+    plan.towers = TowersOf(files);
+  }
   int64_t group = codes == WrittenCodes::kNf4 ? kNf4Block : kGroupMax;
   for (int32_t layer = 0; layer < config.num_layers; ++layer) {
     for (const StoredProjection& projection : StoredProjections(config)) {
       const int64_t inputs = ShapeOfStoredProjection(config, projection).in;
-      const std::string name = LoraModulePath(config, layer, projection.first) + ".weight";
+      std::string name = LoraModulePath(config, layer, projection.first) + ".weight";
+      if (const auto other = stored.find(name); other != stored.end()) name = other->second;
+      if (!files.Contains(name)) {
+        return InvalidArgumentError("tensor " + name +
+                                    ", which is to become codes, is not in the files");
+      }
       while (inputs % group != 0 && codes != WrittenCodes::kNf4 && group > 32) group /= 2;
       if (inputs % group != 0) {
         return InvalidArgumentError("tensor " + name + " has " + std::to_string(inputs) +
@@ -234,7 +259,12 @@ Result<CodesOfFiles> PlanCodesOfFiles(const ModelConfig& config, WrittenCodes co
 
 Json QuantizationConfigOf(const CodesOfFiles& plan) {
   const WeightFormat& format = plan.format;
+  Json left = Json::array({plan.head});
   if (format.codes == WeightCodes::kNormal4) {
+    for (const std::string& tower : plan.towers) {
+      left.push_back(tower);
+      left.push_back("model." + tower);
+    }
     return {{"quant_method", "bitsandbytes"},
             {"load_in_4bit", true},
             {"load_in_8bit", false},
@@ -242,8 +272,10 @@ Json QuantizationConfigOf(const CodesOfFiles& plan) {
             {"bnb_4bit_use_double_quant", false},
             {"bnb_4bit_compute_dtype", "bfloat16"},
             {"bnb_4bit_quant_storage", "uint8"},
-            {"llm_int8_skip_modules", {plan.head}}};
+            {"llm_int8_skip_modules", left}};
   }
+  if (!plan.towers.empty()) left.push_back("re:.*\\." + plan.head);
+  for (const std::string& tower : plan.towers) left.push_back("re:(model\\.)?" + tower + "\\..*");
   const Json weights = {{"num_bits", format.bits}, {"type", "int"},
                         {"symmetric", true},       {"strategy", "group"},
                         {"dynamic", false},        {"group_size", format.scale_numbers}};
@@ -256,7 +288,7 @@ Json QuantizationConfigOf(const CodesOfFiles& plan) {
           {"format", "pack-quantized"},
           {"quantization_status", "compressed"},
           {"config_groups", {{"group_0", group}}},
-          {"ignore", {plan.head}}};
+          {"ignore", left}};
 }
 
 Result<int64_t> BytesOfCodesFile(const SafetensorsSet& base, const SafetensorsFile& file,

@@ -26,11 +26,15 @@ struct CodesOfFiles {
   // The weights that become codes, by their names in the files: the projections of all layers.
   std::set<std::string, std::less<>> weights;
   std::string head;  // the module of the head, which stays as it is
+  // And what a wrapper's files have beside its text: "vision_tower", without a "model." before it.
+  std::set<std::string, std::less<>> towers = {};
 };
 
-// How a model's weights are written. kInvalidArgument: a weight's inputs are no multiple of 32, or,
-// of NF4, of 64; kUnimplemented: weights are stored [in, out].
-Result<CodesOfFiles> PlanCodesOfFiles(const ModelConfig& config, WrittenCodes codes);
+// How the weights of a model are written, given its files. kInvalidArgument: a weight is not in the
+// files, or its inputs are no multiple of 32, or, of NF4, of 64; kUnimplemented: weights are stored
+// [in, out].
+Result<CodesOfFiles> PlanCodesOfFiles(const ModelConfig& config, const SafetensorsSet& files,
+                                      WrittenCodes codes);
 
 // The quantization_config of the new config.json.
 Json QuantizationConfigOf(const CodesOfFiles& plan);

@@ -7,6 +7,7 @@
 #include "model/lora_module.h"
 #include "model/quantisation_config.h"
 #include "model/quantised_format.h"
+#include "model/wrapper.h"
 
 namespace graft {
 namespace {
@@ -33,6 +34,21 @@ bool HasZeroPoints(const PackedMatrix& matrix) {
   return false;
 }
 
+// The inputs of a matrix group after group; nothing where groups are of unequal sizes.
+std::optional<std::vector<int32_t>> OrderByGroups(const PackedForm& form) {
+  std::vector<int32_t> order;
+  if (form.group_of.empty()) return order;
+  const auto group_size = static_cast<size_t>(form.group_size());
+  std::vector<size_t> counts(static_cast<size_t>(form.groups), 0);
+  order.resize(form.group_of.size());
+  for (size_t input = 0; input < order.size(); ++input) {
+    const auto group = static_cast<size_t>(form.group_of[input]);
+    if (counts[group] == group_size) return std::nullopt;
+    order[group * group_size + counts[group]++] = static_cast<int32_t>(input);
+  }
+  return order;
+}
+
 }  // namespace
 
 std::unique_ptr<StackedCodes> StackedCodes::Make(std::vector<CodesPart> parts, DType operands) {
@@ -44,20 +60,26 @@ std::unique_ptr<StackedCodes> StackedCodes::Make(std::vector<CodesPart> parts, D
     const PackedForm& form = part.matrix->form();
     const int64_t group = form.group_size();
     if (form.bits != first.bits || form.code_book != first.code_book ||
-        group != first.group_size() || !form.group_of.empty() ||
+        group != first.group_size() || form.group_of != first.group_of ||
+        (!form.group_of.empty() && part.columns.size() != form.k) ||
         !IsGroupOfKernels(group, part.columns.size(), form.groups == 1)) {
       return nullptr;
     }
     has_zero_points = has_zero_points || HasZeroPoints(*part.matrix);
   }
-  const WeightFormat format =
+  std::optional<std::vector<int32_t>> order = OrderByGroups(first);
+  if (!order.has_value()) return nullptr;
+  WeightFormat format =
       is_normal ? WeightFormat::Normal4(operands, first.group_size())
                 : WeightFormat::Integers(operands, first.bits, first.group_size(), has_zero_points);
-  return std::unique_ptr<StackedCodes>(new StackedCodes(std::move(parts), format));
+  format.has_input_order = !order->empty();
+  return std::unique_ptr<StackedCodes>(
+      new StackedCodes(std::move(parts), format, std::move(*order)));
 }
 
-StackedCodes::StackedCodes(std::vector<CodesPart> parts, const WeightFormat& format)
-    : parts_(std::move(parts)), format_(format) {
+StackedCodes::StackedCodes(std::vector<CodesPart> parts, const WeightFormat& format,
+                           std::vector<int32_t> order)
+    : parts_(std::move(parts)), format_(format), order_(std::move(order)) {
   for (const CodesPart& part : parts_) n_ += part.rows.size();
 }
 
@@ -70,7 +92,14 @@ void StackedCodes::ReadRow(int64_t n, uint8_t* codes, CodeScale* scales) const {
     const PackedMatrix& matrix = *part.matrix;
     const int64_t groups = matrix.form().groups;
     const IndexRange row{part.rows.begin + n, part.rows.begin + n + 1};
-    matrix.Codes(row, part.columns, codes);
+    if (order_.empty()) {
+      matrix.Codes(row, part.columns, codes);
+    } else {
+      static thread_local std::vector<uint8_t> of_inputs;
+      of_inputs.resize(order_.size());
+      matrix.Codes(row, part.columns, of_inputs.data());
+      for (const int32_t input : order_) *codes++ = of_inputs[static_cast<size_t>(input)];
+    }
     static thread_local std::vector<float> row_scales;
     static thread_local std::vector<uint8_t> zeros;
     row_scales.resize(static_cast<size_t>(groups));
@@ -105,9 +134,10 @@ WeightFormat MatrixFormats::Of(int32_t layer, LayerProduct product) const {
     if (config_.lora_target(projection.first).product != product) continue;
     k = ShapeOfStoredProjection(config_, projection).in;
     if (projection.by_heads) return types_.weights;
-    const Result<std::optional<CodeScheme>> scheme =
-        schemes_->Of(LoraModulePath(config_, layer, projection.first));
-    if (!scheme.ok() || !scheme->has_value() || (*scheme)->has_groups) return types_.weights;
+    const std::string module = LoraModulePath(config_, layer, projection.first);
+    const Result<std::optional<CodeScheme>> scheme = schemes_->Of(
+        config_.wrapper == nullptr ? std::vector<std::string>{module} : WrappedNamesOf(module));
+    if (!scheme.ok() || !scheme->has_value()) return types_.weights;
     if (common.has_value() && *common != **scheme) return types_.weights;
     common = **scheme;
   }
@@ -118,7 +148,10 @@ WeightFormat MatrixFormats::Of(int32_t layer, LayerProduct product) const {
   const bool is_only_one = common->group_size == 0;
   const int64_t group = is_only_one ? k : common->group_size;
   if (!IsGroupOfKernels(group, k, is_only_one)) return types_.weights;
-  return WeightFormat::Integers(types_.operands, common->bits, group, !common->symmetric);
+  WeightFormat format =
+      WeightFormat::Integers(types_.operands, common->bits, group, !common->symmetric);
+  format.has_input_order = common->has_groups;
+  return format;
 }
 
 }  // namespace graft

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "kernels/gemm/code_source.h"
@@ -26,19 +27,23 @@ struct CodesPart {
 class StackedCodes : public CodeSource {
  public:
   // Null where kernels do not take them as one matrix: kinds of codes, sizes of groups or dtypes
-  // differ, a group's inputs lie apart, or columns begin within a group.
+  // differ, inputs lie in groups of other sizes or of other inputs than those of the first part, or
+  // columns begin within a group.
   static std::unique_ptr<StackedCodes> Make(std::vector<CodesPart> parts, DType operands);
 
   const WeightFormat& format() const { return format_; }
   int64_t n() const override { return n_; }
   int64_t k() const override { return parts_[0].columns.size(); }
   void ReadRow(int64_t n, uint8_t* codes, CodeScale* scales) const override;
+  std::span<const int32_t> InputOrder() const override { return order_; }
 
  private:
-  StackedCodes(std::vector<CodesPart> parts, const WeightFormat& format);
+  StackedCodes(std::vector<CodesPart> parts, const WeightFormat& format,
+               std::vector<int32_t> order);
 
   const std::vector<CodesPart> parts_;
   const WeightFormat format_;
+  const std::vector<int32_t> order_;  // group after group; empty where inputs are in order
   int64_t n_ = 0;
 };
 

@@ -49,6 +49,15 @@ struct ModuleSchemes::Compiled {
   ModuleRule rule;
   std::optional<PythonRegex> regex;
 
+  Result<bool> MatchesAny(std::span<const std::string> names) const {
+    for (const std::string& name : names) {
+      ASSIGN_OR_RETURN(const bool matches, Matches(name));
+      if (matches) return true;
+    }
+    return false;
+  }
+
+ private:
   Result<bool> Matches(std::string_view module) const {
     switch (rule.match) {
       case ModuleRule::Match::kName:
@@ -85,18 +94,17 @@ Result<ModuleSchemes> ModuleSchemes::Compile(const QuantisationConfig& config) {
   return ModuleSchemes(std::move(rules));
 }
 
-Result<std::optional<CodeScheme>> ModuleSchemes::Of(std::string_view module) const {
+Result<std::optional<CodeScheme>> ModuleSchemes::Of(std::span<const std::string> names) const {
   const Compiled* chosen = nullptr;
   for (const Compiled& one : rules_) {
-    ASSIGN_OR_RETURN(const bool matches, one.Matches(module));
+    ASSIGN_OR_RETURN(const bool matches, one.MatchesAny(names));
     if (!matches) continue;
     if (!one.rule.scheme.has_value()) return std::optional<CodeScheme>();
     if (chosen == nullptr || one.rule.match < chosen->rule.match) {
       chosen = &one;
     } else if (one.rule.match == chosen->rule.match && one.rule.scheme != chosen->rule.scheme) {
-      return InvalidArgumentError("quantization_config has two schemes for " + std::string(module) +
-                                  ": by '" + chosen->rule.text + "' and by '" + one.rule.text +
-                                  "'");
+      return InvalidArgumentError("quantization_config has two schemes for " + names[0] + ": by '" +
+                                  chosen->rule.text + "' and by '" + one.rule.text + "'");
     }
   }
   if (chosen == nullptr) return std::optional<CodeScheme>();

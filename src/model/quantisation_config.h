@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -67,7 +68,11 @@ class ModuleSchemes {
 
   // The scheme of the module of that path ("model.layers.0.mlp.up_proj"); none: it has no codes.
   // kInvalidArgument where rules contradict each other.
-  Result<std::optional<CodeScheme>> Of(std::string_view module) const;
+  Result<std::optional<CodeScheme>> Of(const std::string& module) const {
+    return Of(std::span(&module, 1));
+  }
+  // A module may have several names, and a rule means it by any of them. Errors say the first.
+  Result<std::optional<CodeScheme>> Of(std::span<const std::string> names) const;
 
  private:
   struct Compiled;

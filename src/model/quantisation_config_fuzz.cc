@@ -16,8 +16,9 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   CHECK(config->format != nullptr && !config->text.empty());
   const graft::Result<graft::ModuleSchemes> schemes = graft::ModuleSchemes::Compile(*config);
   CHECK(schemes.ok()) << schemes.status().ToString();
-  for (const char* module : {"model.layers.0.self_attn.q_proj", "model.layers.10.mlp.down_proj",
-                             "model.layers.1.mlp.gate_up_proj", "lm_head"}) {
+  for (const std::string module :
+       {"model.layers.0.self_attn.q_proj", "model.layers.10.mlp.down_proj",
+        "model.layers.1.mlp.gate_up_proj", "lm_head"}) {
     const graft::Result<std::optional<graft::CodeScheme>> scheme = schemes->Of(module);
     if (!scheme.ok() || !scheme->has_value()) continue;
     CHECK((*scheme)->bits == 4 || (*scheme)->bits == 8) << (*scheme)->bits;

@@ -1,9 +1,11 @@
 #include "model/quantised_source.h"
 
 #include <algorithm>
+#include <iterator>
 
 #include "base/strings.h"
 #include "model/quantised_format.h"
+#include "model/wrapper.h"
 
 namespace graft {
 namespace {
@@ -37,7 +39,12 @@ Result<std::unique_ptr<PackedMatrix>> QuantisedSource::Packed(const std::string&
                                 " is in the files, but " + name +
                                 " is no matrix, and has no codes");
   }
-  ASSIGN_OR_RETURN(const std::optional<CodeScheme> scheme, schemes_.Of(*module));
+  std::vector<std::string> names = {*module};
+  if (files_.is_wrapped()) {
+    std::ranges::copy(WrappedNamesOf(name.substr(0, name.size() - kWeightEnd.size())),
+                      std::back_inserter(names));
+  }
+  ASSIGN_OR_RETURN(const std::optional<CodeScheme> scheme, schemes_.Of(names));
   if (!scheme.has_value()) {
     return InvalidArgumentError("tensor " + *module + std::string(config_.format->mark) +
                                 " is in the files, but quantization_config leaves " + *module +

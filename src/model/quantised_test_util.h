@@ -4,6 +4,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cmath>
 #include <string>
 #include <utility>
 #include <vector>
@@ -18,6 +19,11 @@ namespace graft::testing {
 inline std::string QuantisedPath(const std::string& name) {
   return SourcePath("tests/goldens/quantised/" + name);
 }
+
+// All that libraries wrote.
+inline constexpr const char* kQuantisedFolders[] = {
+    "nf4",         "nf4_single_skip", "nf4_fp16", "w4a16_sym", "w4a16_asym",   "w4a16_gidx",
+    "w4a16_w8a16", "gptq4_desc_act",  "gptq4_v2", "gptq8",     "gptq_dynamic", "awq"};
 
 class QuantisedFolder {
  public:
@@ -48,18 +54,21 @@ class QuantisedFolder {
     WriteFile(dir + "/config.json", config.dump());
     WriteFile(dir + "/model.safetensors", SafetensorsBytes(tensors));
   }
-  Result<ModelWeights> Load(Stream& stream, const Shard& shard = {}) const {
+  // `keeps_codes`: the codes of matrices that kernels take stay codes.
+  Result<ModelWeights> Load(Stream& stream, const Shard& shard = {},
+                            bool keeps_codes = false) const {
     const TempDir dir;
     Write(dir.path());
     const Result<ModelConfig> read = LoadModelConfig(dir.path());
     if (!read.ok()) return read.status();
-    const ServedTypes types = TypesOf(ServingDType(*read, std::nullopt, {}), {});
+    ServedTypes types = TypesOf(ServingDType(*read, std::nullopt, {}), {});
+    types.keeps_codes = keeps_codes;
     return LoadWeights(dir.path(), *read, types, stream, {}, shard);
   }
-  std::string Refusal() const {
+  std::string Refusal(bool keeps_codes = false) const {
     ThreadPool threads(2);
     Stream stream{Device{}, &threads};
-    return Load(stream).status().ToString();
+    return Load(stream, {}, keeps_codes).status().ToString();
   }
 
   // The same model with the numbers that the codes stand for.
@@ -123,6 +132,17 @@ inline std::vector<float> ProductsOf(const ModelWeights& weights, Stream& stream
   }
   add(weights.lm_head);
   return all;
+}
+
+// The root mean square of what they differ by, over that of what is expected.
+inline double RelativeError(const std::vector<float>& found, const std::vector<float>& expected) {
+  double error = 0.0, size = 0.0;
+  CHECK_EQ(found.size(), expected.size());
+  for (size_t i = 0; i < found.size(); ++i) {
+    error += (found[i] - expected[i]) * (found[i] - expected[i]);
+    size += expected[i] * expected[i];
+  }
+  return std::sqrt(error / size);
 }
 
 }  // namespace graft::testing

@@ -3,7 +3,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <cmath>
 #include <cstring>
 
 #include "base/sha256.h"
@@ -18,24 +17,22 @@ namespace quantised_weights_test {
 
 using ::testing::AllOf;
 using ::testing::HasSubstr;
+using testing::kQuantisedFolders;
 using testing::ProductsOf;
 using testing::QuantisedFolder;
 using testing::QuantisedPath;
+using testing::RelativeError;
 using testing::SourcePath;
 using testing::TempDir;
 using testing::TestTensor;
 using testing::WriteFile;
-
-constexpr const char* kFolders[] = {
-    "nf4",         "nf4_single_skip", "nf4_fp16", "w4a16_sym", "w4a16_asym",   "w4a16_gidx",
-    "w4a16_w8a16", "gptq4_desc_act",  "gptq4_v2", "gptq8",     "gptq_dynamic", "awq"};
 
 class QuantisedGoldenTest : public ::testing::TestWithParam<const char*> {
  protected:
   const std::string dir_ = QuantisedPath(GetParam());
 };
 
-INSTANTIATE_TEST_SUITE_P(Folders, QuantisedGoldenTest, ::testing::ValuesIn(kFolders),
+INSTANTIATE_TEST_SUITE_P(Folders, QuantisedGoldenTest, ::testing::ValuesIn(kQuantisedFolders),
                          [](const auto& info) { return std::string(info.param); });
 
 TEST_P(QuantisedGoldenTest, NumbersHaveTheLibrarysBits) {
@@ -238,7 +235,6 @@ TEST(QuantisedWeightsTest, SpoiltTensorsAreNamed) {
       {"w4a16_sym", "q_proj.weight_scale", CutLastRow, "INVALID", "asks for [256, 2]"},
       {"w4a16_sym", "q_proj.weight_scale", PutHalf<0x7fc0>, "DATA_LOSS", "NaN or Inf at 3"},
       {"w4a16_sym", "q_proj.weight_scale", PutHalf<0x7f80>, "DATA_LOSS", "NaN or Inf at 3"},
-      {"w4a16_sym", "q_proj.weight_scale", PutHalf<0x7f70>, "DATA_LOSS", "NaN or Inf"},
       {"w4a16_sym", "q_proj.weight_shape", PutWord<1>, "INVALID",
        "config.json asks for [256, 256]"},
       {"w4a16_asym", "q_proj.weight_zero_point", CutLastRow, "INVALID", "asks for [32, 4]"},
@@ -253,16 +249,29 @@ TEST(QuantisedWeightsTest, SpoiltTensorsAreNamed) {
       {"awq", "q_proj.qzeros", CutLastRow, "INVALID", "asks for [2, 32]"},
       {"awq", "q_proj.scales", CutLastRow, "INVALID", "asks for [2, 256]"},
       {"awq", "q_proj.scales", PutHalf<0xfc00>, "DATA_LOSS", "NaN or Inf at 3"},
-      // Each is finite, but not what a code becomes in fp16.
-      {"awq", "q_proj.scales", PutHalf<0x7bff>, "DATA_LOSS", "NaN or Inf"},
   };
   for (const Spoilt& spoilt : cases) {
     QuantisedFolder folder(QuantisedPath(spoilt.folder));
     spoilt.spoil(folder.Find(spoilt.tensor));
     const std::string module = std::string(spoilt.tensor).substr(0, 6);
+    for (const bool keeps_codes : {false, true}) {
+      EXPECT_THAT(folder.Refusal(keeps_codes),
+                  AllOf(HasSubstr(spoilt.code), HasSubstr(spoilt.says), HasSubstr(module)))
+          << spoilt.folder << " " << spoilt.tensor << (keeps_codes ? " as codes" : "");
+    }
+  }
+}
+
+// Scales that are finite, but not what a code becomes in the library's dtype. Products of codes
+// make no such number.
+TEST(QuantisedWeightsTest, NumbersTooLargeAreNamed) {
+  QuantisedFolder awq(QuantisedPath("awq")), compressed(QuantisedPath("w4a16_sym"));
+  PutHalf<0x7bff>(awq.Find("q_proj.scales"));
+  PutHalf<0x7f70>(compressed.Find("q_proj.weight_scale"));
+  for (const QuantisedFolder& folder : {awq, compressed}) {
     EXPECT_THAT(folder.Refusal(),
-                AllOf(HasSubstr(spoilt.code), HasSubstr(spoilt.says), HasSubstr(module)))
-        << spoilt.folder << " " << spoilt.tensor;
+                AllOf(HasSubstr("DATA_LOSS"), HasSubstr("NaN or Inf"), HasSubstr("q_proj")));
+    EXPECT_EQ(folder.Refusal(/*keeps_codes=*/true), "OK");
   }
 }
 
@@ -464,14 +473,8 @@ TEST(QuantisedWeightsTest, OtherOrdersBecomeNumbers) {
     EXPECT_EQ(codes->layers[0].o.format().is_plain(), name == "gpt2");
     EXPECT_EQ(formats.Of(0, LayerProduct::kO).is_plain(), name == "gpt2");
     const std::vector<float> found = ProductsOf(*codes, stream);
-    const std::vector<float> expected = ProductsOf(*plain.Load(stream), stream);
-    double error = 0.0, size = 0.0;
-    ASSERT_EQ(found.size(), expected.size());
-    for (size_t i = 0; i < found.size(); ++i) {
-      error += (found[i] - expected[i]) * (found[i] - expected[i]);
-      size += expected[i] * expected[i];
-    }
-    EXPECT_LT(std::sqrt(error / size), 0.02);
+    const double error = RelativeError(found, ProductsOf(*plain.Load(stream), stream));
+    EXPECT_LT(error, 0.02);
     EXPECT_GT(error, 0.0) << "there are codes";
   }
 }

@@ -64,6 +64,8 @@ class FileSource : public TensorSource {
     const auto found = stored_.find(name);
     return found == stored_.end() ? name : found->second;
   }
+  // Whether the files may have other names than the family: a wrapper's.
+  bool is_wrapped() const { return !stored_.empty(); }
   // Names in the files.
   void Use(const std::string& name) { used_.insert(name); }
   bool used(const std::string& name) const { return used_.contains(name); }

@@ -303,18 +303,27 @@ class Builder {
   // have in another order than kernels read.
   Result<std::unique_ptr<StackedCodes>> CodesOf(const std::vector<Part>& parts) {
     std::vector<CodesPart> all;
+    bool has_order = false;
     for (const Part& part : parts) {
       if (part.is_transposed || part.by_heads) return std::unique_ptr<StackedCodes>();
       ASSIGN_OR_RETURN(std::shared_ptr<const PackedMatrix> matrix,
                        source_.Packed(part.name, part.shape));
       if (matrix == nullptr) return std::unique_ptr<StackedCodes>();
+      has_order = has_order || !matrix->form().group_of.empty();
       std::vector<IndexRange> rows = part.rows;
       if (rows.empty()) rows.push_back({0, part.shape[0]});
       for (const IndexRange& range : rows) {
         all.push_back({matrix, range, part.columns.value_or(IndexRange{0, part.shape[1]})});
       }
     }
-    return StackedCodes::Make(std::move(all), types_.operands);
+    std::unique_ptr<StackedCodes> codes = StackedCodes::Make(std::move(all), types_.operands);
+    if (codes == nullptr && has_order) {
+      LOG_WARN(
+          "{} becomes numbers, which takes more memory than was said: its groups are of unequal "
+          "sizes, or of other inputs than those of weights that are multiplied with it",
+          parts[0].name);
+    }
+    return codes;
   }
 
   // The parts one after the other, as they are.

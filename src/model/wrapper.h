@@ -62,6 +62,9 @@ inline constexpr std::string_view kTextPrefixes[] = {
 // A family's name of what a wrapper calls so: "model.layers.0.mlp.up_proj.weight" of
 // "language_model.model.layers.0.mlp.up_proj.weight"; nothing where it is no part of the text.
 std::optional<std::string> TextNameOf(std::string_view name);
+// What a wrapper's files and configs may call a module of its text that the family calls
+// `of_family`.
+std::vector<std::string> WrappedNamesOf(std::string_view of_family);
 // Which of kTextPrefixes a module of a layer has; "": it is no part of the text.
 std::string_view TextPrefixOf(std::string_view path);
 // Whether a name begins as those of a tower, or of what joins it to the text.

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 
 #include "kernels/gemm/weight_format.h"
 #include "kernels/gemm/weight_source.h"
@@ -24,6 +25,9 @@ class CodeSource {
   virtual int64_t k() const = 0;
   // Row n: a byte for each of k codes, and a scale for each block of format.scale_numbers.
   virtual void ReadRow(int64_t n, uint8_t* codes, CodeScale* scales) const = 0;
+  // [k], of a format with an input order: which of x's numbers code i of every row multiplies.
+  // Empty of others: number i.
+  virtual std::span<const int32_t> InputOrder() const { return {}; }
 };
 
 // Plain numbers rounded to codes of `format`, which has no zero points. NF4 takes a block's largest

@@ -196,6 +196,11 @@ GemmWeight GemmWeight::PackCodes(const CodeSource& source, const WeightFormat& f
                      state->panels.as<char>() + panel * layout.panel_bytes());
     }
   });
+  const std::span<const int32_t> order = source.InputOrder();
+  CHECK_EQ(static_cast<int64_t>(order.size_bytes()), layout.order_bytes);
+  if (!order.empty()) {
+    std::memcpy(state->panels.as<char>() + layout.order_begin(), order.data(), order.size_bytes());
+  }
   GemmWeight weight;
   weight.state_ = std::move(state);
   return weight;
@@ -379,6 +384,11 @@ void Gemm(const GemmArgs& args, Stream& stream) {
                     .format = state.format,
                     .scratch = Scratch(GemmScratchBytes(args.m, state.k, state.format,
                                                         stream.cpu_threads->num_threads()))};
+  if (state.format.has_input_order) {
+    const GemmCodesLayout layout(state.format, state.n, state.k);
+    slice.input_order =
+        reinterpret_cast<const int32_t*>(state.panels.as<char>() + layout.order_begin());
+  }
   CHECK(state.format.is_plain() || args.x_is_fp32 || slice.dtype == DType::kF32)
       << "codes beside x in " << DTypeName(slice.dtype);
   const int64_t x_bytes = DTypeBytes(args.x_is_fp32 ? DType::kF32 : state.dtype());

@@ -28,7 +28,7 @@ constexpr int64_t GemmCodeBlock(const WeightFormat& format, int64_t k) {
 // the format has some, then steps as in gemm_layout.h: 128 bytes hold, for each of the panel's
 // columns, 4 bytes. Codes of 8 bits are of 4 neighbouring k. Of codes of 4 bits a byte's low half
 // is of k + i and its high half of k + 4 + i. Columns past n have scales of 0, and what lies past k
-// meets zeros of x.
+// meets zeros of x. Behind the panels is the input order, [k] int32, where the format has one.
 struct GemmCodesLayout {
   GemmCodesLayout(const WeightFormat& format, int64_t n, int64_t k)
       : block_k(GemmCodeBlock(format, k)),
@@ -36,13 +36,15 @@ struct GemmCodesLayout {
         num_blocks((k + block_k - 1) / block_k),
         num_panels((n + kGemmPanel - 1) / kGemmPanel),
         scale_bytes(kGemmPanel * int64_t{sizeof(float)} * (format.has_zero_points ? 2 : 1)),
-        block_bytes(scale_bytes + block_k / step_k * kGemmStepBytes) {}
+        block_bytes(scale_bytes + block_k / step_k * kGemmStepBytes),
+        order_bytes(format.has_input_order ? k * int64_t{sizeof(int32_t)} : 0) {}
 
   int64_t panel_bytes() const { return num_blocks * block_bytes; }
-  int64_t bytes() const { return num_panels * panel_bytes(); }
+  int64_t order_begin() const { return num_panels * panel_bytes(); }
+  int64_t bytes() const { return order_begin() + order_bytes; }
 
   int64_t block_k, step_k, num_blocks, num_panels;
-  int64_t scale_bytes, block_bytes;
+  int64_t scale_bytes, block_bytes, order_bytes;
 };
 
 // A block of a row of x: [kGemmCodeBlockMax] high digits, as many low ones, its scale over 256, and

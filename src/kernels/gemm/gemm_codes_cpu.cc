@@ -218,9 +218,14 @@ struct CodesMath {
   static int64_t BlockK(const GemmCpuArgs& args) { return GemmCodeBlock(args.format, args.k); }
 
   // A NaN or an infinity makes the block's scale NaN, and so all that is multiplied with it.
-  static void Copy(const float* x, int64_t k, int64_t block_k, char* out) {
+  static void Copy(const GemmCpuArgs& args, const float* x, int64_t begin, int64_t k, char* out) {
+    const int64_t block_k = BlockK(args);
     float values[kGemmCodeBlockMax] = {};
-    std::memcpy(values, x, static_cast<size_t>(k) * sizeof(float));
+    if (args.input_order == nullptr) {
+      std::memcpy(values, x + begin, static_cast<size_t>(k) * sizeof(float));
+    } else {
+      for (int64_t i = 0; i < k; ++i) values[i] = x[args.input_order[begin + i]];
+    }
     Vec largest = Vec::Zero(), no_number = Vec::Zero();
     for (int64_t i = 0; i < block_k; i += Vec::kLanes) {
       const Vec value = Vec::Load(values + i);

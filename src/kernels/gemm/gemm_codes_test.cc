@@ -6,6 +6,8 @@
 #include <cmath>
 #include <limits>
 #include <memory>
+#include <numeric>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -39,6 +41,11 @@ struct Case {
   int64_t k;
 };
 
+WeightFormat InAnOrder(WeightFormat format) {
+  format.has_input_order = true;
+  return format;
+}
+
 std::vector<Case> Cases() {
   const DType bf16 = DType::kBF16;
   return {{"int4 of 128", WeightFormat::Integers(bf16, 4, 128), 70, 384},
@@ -49,6 +56,10 @@ std::vector<Case> Cases() {
           {"int4 of 64 with zero points", WeightFormat::Integers(bf16, 4, 64, true), 47, 200},
           {"int8 of rows", WeightFormat::Integers(bf16, 8, 1000), 64, 1000},
           {"int8 of 32 with zero points", WeightFormat::Integers(bf16, 8, 32, true), 1, 64},
+          {"int4 of 64 with zero points, in an order",
+           InAnOrder(WeightFormat::Integers(bf16, 4, 64, true)), 37, 320},
+          {"int8 of 96, in an order, a tail of k", InAnOrder(WeightFormat::Integers(bf16, 8, 96)),
+           70, 250},
           {"NF4", WeightFormat::Normal4(bf16), 66, 320},
           {"NF4, a tail of k", WeightFormat::Normal4(bf16), 31, 7}};
 }
@@ -56,7 +67,13 @@ std::vector<Case> Cases() {
 // Codes of all values, scales of both signs.
 class DrawnCodes : public CodeSource {
  public:
-  explicit DrawnCodes(const Case& c) : case_(c) {}
+  explicit DrawnCodes(const Case& c) : case_(c) {
+    if (!c.format.has_input_order) return;
+    order_.resize(static_cast<size_t>(c.k));
+    std::iota(order_.begin(), order_.end(), 0);
+    Random random(5);
+    for (size_t i = order_.size(); i > 1; --i) std::swap(order_[i - 1], order_[random.Bits() % i]);
+  }
 
   int64_t n() const override { return case_.n; }
   int64_t k() const override { return case_.k; }
@@ -70,16 +87,20 @@ class DrawnCodes : public CodeSource {
     }
   }
 
-  // The numbers [n, k] that the codes stand for.
+  std::span<const int32_t> InputOrder() const override { return order_; }
+
+  // The numbers [n, k] that the codes stand for, each where its input is.
   std::vector<double> Numbers() const {
-    std::vector<double> numbers;
+    std::vector<double> numbers(static_cast<size_t>(case_.n * case_.k));
     std::vector<uint8_t> codes(static_cast<size_t>(case_.k));
     std::vector<CodeScale> scales(static_cast<size_t>(case_.k));
     for (int64_t row = 0; row < case_.n; ++row) {
       ReadRow(row, codes.data(), scales.data());
       for (int64_t i = 0; i < case_.k; ++i) {
         const CodeScale& scale = scales[i / case_.format.scale_numbers];
-        numbers.push_back(static_cast<double>(NumberOfCode(case_.format, codes[i], scale)));
+        const int64_t input = order_.empty() ? i : order_[i];
+        numbers[row * case_.k + input] =
+            static_cast<double>(NumberOfCode(case_.format, codes[i], scale));
       }
     }
     return numbers;
@@ -87,6 +108,7 @@ class DrawnCodes : public CodeSource {
 
  private:
   const Case case_;
+  std::vector<int32_t> order_;
 };
 
 GemmArgs Args(const GemmWeight& weight, const float* x, int64_t m, float* y) {
@@ -245,6 +267,35 @@ TEST(RoundedCodesTest, WhatTheFormatHoldsIsKeptExactly) {
     for (size_t i = 0; i < row.size(); ++i) {
       EXPECT_EQ(NumberOfCode(format, codes[i], scale), row[i]) << i;
     }
+  }
+}
+
+// So a folder that graft quantize writes is the same wherever it is written.
+TEST(RoundedCodesTest, AllProcessorsRoundAlike) {
+  constexpr int64_t kN = 64, kK = 1000;  // the last block is a part of one
+  const DrawnRows part{.n = kN, .seed = 10};
+  const RandomNumbers uniform({&part, 1}, kK, 0.02f);
+  for (const WeightFormat& format :
+       {WeightFormat::Integers(DType::kBF16, 4, 128), WeightFormat::Integers(DType::kBF16, 8, 32),
+        WeightFormat::Normal4(DType::kBF16)}) {
+    const RoundedCodes source(uniform, format);
+    std::vector<uint8_t> first;
+    std::vector<float> first_scales;
+    ForEachCpu([&](Stream&) {
+      std::vector<uint8_t> codes(kN * kK);
+      std::vector<CodeScale> scales(static_cast<size_t>(NumScales(format, kK)));
+      std::vector<float> all_scales;
+      for (int64_t n = 0; n < kN; ++n) {
+        source.ReadRow(n, codes.data() + n * kK, scales.data());
+        for (const CodeScale& scale : scales) all_scales.push_back(scale.scale);
+      }
+      if (first.empty()) {
+        first = codes;
+        first_scales = all_scales;
+      }
+      EXPECT_EQ(codes, first);
+      EXPECT_EQ(all_scales, first_scales);
+    });
   }
 }
 

@@ -235,8 +235,9 @@ struct Stepwise {
   static constexpr int64_t kXRow = Steps::kXRow;
 
   static int64_t BlockK(const GemmCpuArgs&) { return kGemmBlockSteps * Steps::kStepK; }
-  static void Copy(const Source* x, int64_t k, int64_t /*block_k*/, char* out) {
-    Steps::Copy(x, k, out);
+  static void Copy(const GemmCpuArgs& /*args*/, const Source* x, int64_t begin, int64_t k,
+                   char* out) {
+    Steps::Copy(x + begin, k, out);
   }
   template <int kRows>
   static void Compute(const GemmCpuArgs& args, const char* x, const char* w, Prefetch prefetch,

@@ -39,7 +39,8 @@ struct GemmCpuArgs {
   int64_t panel_bytes = 0;
   DType dtype = DType::kF32;
   WeightFormat format = DType::kF32;
-  char* scratch = nullptr;  // see kGemmBlockSteps; 64-byte aligned
+  char* scratch = nullptr;               // see kGemmBlockSteps; 64-byte aligned
+  const int32_t* input_order = nullptr;  // CodeSource::InputOrder; null: there is none
 };
 
 // Rows of x handled in one go: enough to make W's way from memory free, few enough that their copy

@@ -54,8 +54,9 @@ inline void StoreRow(const Vec* sum, const GemmArgs& args, int64_t row, int64_t 
 // Math multiplies. It has
 //   Source: what x is; kRowsMax: rows of a tile; kXRow: bytes of a row's block in the copy of x;
 //   BlockK(args): values of k in a block;
-//   Copy(x, k, block_k, out): the first k <= block_k values of a block, and zeros behind them;
-//   Compute<kRows>(args, x, w, prefetch, tile): the sums of a tile of rows and a panel.
+//   Copy(args, x, begin, k, out): values [begin, begin + k) of a row x, which are a block or the
+//   rest of one, and zeros behind them; Compute<kRows>(args, x, w, prefetch, tile): the sums of a
+//   tile of rows and a panel.
 template <typename Math>
 class GemmRun {
  public:
@@ -112,9 +113,9 @@ class GemmRun {
         const int64_t k_begin = block * block_k_;
         const int64_t k = args_.k - k_begin < block_k_ ? args_.k - k_begin : block_k_;
         for (int64_t row = 0; row < rows; ++row, out += Math::kXRow) {
-          Math::Copy(static_cast<const Source*>(args_.gemm.x) +
-                         (row_begin + row) * args_.gemm.x_stride + k_begin,
-                     k, block_k_, out);
+          const Source* const x =
+              static_cast<const Source*>(args_.gemm.x) + (row_begin + row) * args_.gemm.x_stride;
+          Math::Copy(args_, x, k_begin, k, out);
         }
       }
     }

@@ -66,6 +66,9 @@ struct WeightFormat {
   int64_t scale_numbers = 0;  // along k, that share an fp32 scale; 0: there are no scales
   // Integers' blocks have zero points of their own; else all have the middle code, 2^(bits - 1).
   bool has_zero_points = false;
+  // The codes of a row stand in an order of their own, which is kept beside them: inputs of one
+  // scale may lie anywhere in x.
+  bool has_input_order = false;
 
   constexpr bool is_plain() const { return codes == WeightCodes::kNone; }
   // What k numbers of a row take.

@@ -250,6 +250,18 @@ std::optional<std::string> TextNameOf(std::string_view name) {
   return std::nullopt;
 }
 
+std::vector<std::string> WrappedNamesOf(std::string_view of_family) {
+  const std::string_view prefix = kTextPrefixes[std::size(kTextPrefixes) - 1];  // "model."
+  if (!of_family.starts_with(prefix)) {
+    return {std::string(of_family), "language_model." + std::string(of_family)};
+  }
+  std::vector<std::string> names;
+  for (const std::string_view other : kTextPrefixes) {
+    names.push_back(std::string(other) + std::string(of_family.substr(prefix.size())));
+  }
+  return names;
+}
+
 std::string_view TextPrefixOf(std::string_view path) {
   for (const std::string_view prefix : kTextPrefixes) {
     if (path.starts_with(prefix) && path.substr(prefix.size()).starts_with(kModelParts[0])) {
