@@ -44,7 +44,8 @@ TEST(GradientsTest, AreThoseOfPyTorchAndPeft) {
 }
 
 // With what each family's layers have: windows, caps, norms of queries, keys and outputs, GeGLU,
-// multipliers, layers that do not rotate. Kept, and computed again.
+// multipliers, layers that do not rotate, neighbours that turn, LayerNorm, plain and parallel MLPs,
+// biases, learned positions. Kept, and computed again.
 TEST(GradientsTest, OfEachFamilyAreThoseOfPyTorch) {
   for (const char* const name : testing::kFamiliesWithGradients) {
     SCOPED_TRACE(name);

@@ -11,9 +11,9 @@
 
 namespace graft {
 
-// kUnimplemented names what of the model, or of the device, training does not cover; a GPU covers
-// less still.
-Status CheckTrainable(const ModelConfig& config, const Device& device);
+// kUnimplemented names what of the device training does not cover. The CPU trains every model that
+// is served.
+Status CheckTrainable(const Device& device);
 // kUnimplemented names what of the model in this dtype a GPU does not train.
 Status CheckTrainableOnGpu(const ModelConfig& config, DType dtype, const Device& device);
 // How many tokens a text may have of which training makes a gradient: those of the model's context
