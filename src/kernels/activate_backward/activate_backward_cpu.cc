@@ -6,7 +6,7 @@
 namespace graft::GRAFT_CPU_NAMESPACE {
 namespace {
 
-constexpr int64_t kActivateGrain = 4096;  // elements of a task
+constexpr int64_t kActivateBackwardGrain = 4096;  // elements of a task
 
 // Max and Min return their second operand where one is NaN, so that it spreads.
 inline Vec Within(Vec x, float bound) { return Max(Vec::Set(-bound), Min(Vec::Set(bound), x)); }
@@ -72,10 +72,11 @@ void BackwardElements(const ActivateBackwardArgs& args, Stream& stream) {
   const auto* const x = static_cast<const float*>(args.x);
   const auto* const d_out = static_cast<const float*>(args.d_out);
   auto* const d_x = static_cast<float*>(args.d_x);
-  const int64_t num_tasks = (args.n + kActivateGrain - 1) / kActivateGrain;
-  ParallelRows(num_tasks, kActivateGrain * 12, stream, [&](int64_t begin, int64_t end) {
-    const int64_t last = end * kActivateGrain < args.n ? end * kActivateGrain : args.n;
-    for (int64_t i = begin * kActivateGrain; i < last; i += kLanes) {
+  const int64_t num_tasks = (args.n + kActivateBackwardGrain - 1) / kActivateBackwardGrain;
+  ParallelRows(num_tasks, kActivateBackwardGrain * 12, stream, [&](int64_t begin, int64_t end) {
+    const int64_t last =
+        end * kActivateBackwardGrain < args.n ? end * kActivateBackwardGrain : args.n;
+    for (int64_t i = begin * kActivateBackwardGrain; i < last; i += kLanes) {
       const int lanes = last - i < kLanes ? static_cast<int>(last - i) : kLanes;
       const Vec slope = SlopeOf<kActivation>(Vec::LoadPartial(x + i, lanes));
       (Vec::LoadPartial(d_out + i, lanes) * slope).StorePartial(d_x + i, lanes);
