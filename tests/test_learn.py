@@ -399,7 +399,8 @@ def test_what_training_does_not_cover_is_refused_by_name(tmp_path):
 
 
 FAMILIES = ["llama", "qwen2-yarn", "qwen3", "mistral-window", "gemma", "gemma2", "gemma3", "smollm3", "granite", "olmo2",
-            "olmo3", "exaone4", "phi3-longrope", "phi3-partial-rotary", "gemma3-wrapper", "mistral3", "qwen2-vl",
+            "olmo3", "exaone4", "phi3-longrope", "phi3-partial-rotary", "glm", "glm4", "gpt2", "gpt-neo", "gpt-neox",
+            "gpt-neox-serial", "phi", "starcoder2", "gemma3-wrapper", "mistral3", "qwen2-vl",
             "qwen3-vl", "llava", "smolvlm"]
 
 

@@ -3,11 +3,15 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <map>
+#include <optional>
 #include <string_view>
+#include <utility>
 
 #include "model/family.h"
 #include "model/tensor_names.h"
 #include "model/tensor_rows.h"
+#include "model/wrapper.h"
 
 namespace graft {
 namespace {
@@ -16,10 +20,16 @@ constexpr std::string_view kPeftPrefix = "base_model.model.";
 // Under PEFT's layer where the module is a target, under its own name where it is not.
 constexpr std::array<std::string_view, 2> kCopyEndings = {".base_layer.weight", ".weight"};
 
-// Where the base's file has the numbers of such a tensor; "": the name is of none.
+// Where the base has the numbers of such a tensor, by the family's names; "": the name is of none.
 std::string NameInBase(std::string_view name, const ModelConfig& model) {
   if (!name.starts_with(kPeftPrefix)) return "";
   name.remove_prefix(kPeftPrefix.size());
+  std::optional<std::string> of_text;
+  if (model.wrapper != nullptr) {
+    of_text = TextNameOf(name);
+    if (!of_text.has_value()) return "";
+    name = *of_text;
+  }
   const ModulePaths& paths = FamilyOf(model.architecture).paths;
   for (const std::string_view module : {paths.embedding, paths.head}) {
     if (!name.starts_with(module)) continue;
@@ -43,6 +53,45 @@ int64_t FirstDifference(const TensorView& base, const TensorView& copy) {
   }
   return n;
 }
+
+// What the base's files call its embedding and its head.
+class StoredNames {
+ public:
+  static Result<StoredNames> Of(const SafetensorsSet& base, const ModelConfig& model) {
+    StoredNames names(base, model);
+    if (model.wrapper != nullptr) {
+      ASSIGN_OR_RETURN(names.of_text_, StoredTextNames(base.Names()));
+    }
+    return names;
+  }
+
+  // By the family's name. A tied head is the embedding.
+  std::string Of(const std::string& name) const {
+    const TensorNames names(model_,
+                            [this](const std::string& one) { return Find(one).has_value(); });
+    const std::string own = names.Of(name);
+    if (const std::optional<std::string> found = Find(own)) return *found;
+    if (!model_.tied_embeddings) return own;
+    const ModulePaths& paths = FamilyOf(model_.architecture).paths;
+    const std::string head = names.WeightOf(paths.head);
+    const std::string other = own == head ? names.WeightOf(paths.embedding) : head;
+    return Find(other).value_or(own);
+  }
+
+ private:
+  StoredNames(const SafetensorsSet& base, const ModelConfig& model) : base_(base), model_(model) {}
+
+  std::optional<std::string> Find(const std::string& name) const {
+    const auto of_text = of_text_.find(name);
+    if (of_text != of_text_.end()) return of_text->second;
+    if (model_.wrapper == nullptr && base_.Contains(name)) return name;
+    return std::nullopt;
+  }
+
+  const SafetensorsSet& base_;
+  const ModelConfig& model_;
+  std::map<std::string, std::string> of_text_;  // of a wrapper, by the family's names
+};
 
 Status CheckCopy(const std::string& name, const TensorView& copy, const TensorView& base,
                  const std::string& base_name) {
@@ -85,15 +134,10 @@ Status CheckBaseCopies(const SafetensorsFile& file, const std::vector<std::strin
   if (base_folder.empty()) return cannot_tell("the base's weights are not at hand");
   const Result<SafetensorsSet> base = SafetensorsSet::Open(base_folder);
   if (!base.ok()) return cannot_tell(base.status().message());
-  const TensorNames names(model, [&base](const std::string& name) { return base->Contains(name); });
+  const Result<StoredNames> stored = StoredNames::Of(*base, model);
+  if (!stored.ok()) return cannot_tell(stored.status().message());
   for (const std::string& name : copies) {
-    std::string base_name = names.Of(NameInBase(name, model));
-    // A tied head is the embedding.
-    if (model.tied_embeddings && !base->Contains(base_name)) {
-      const ModulePaths& paths = FamilyOf(model.architecture).paths;
-      const std::string head = names.WeightOf(paths.head);
-      base_name = base_name == head ? names.WeightOf(paths.embedding) : head;
-    }
+    const std::string base_name = stored->Of(NameInBase(name, model));
     ASSIGN_OR_RETURN(const TensorView copy, file.Tensor(name));
     const Result<TensorView> whole = base->Tensor(base_name);
     if (!whole.ok()) return cannot_tell(whole.status().message());

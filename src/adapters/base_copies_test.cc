@@ -130,6 +130,48 @@ TEST_F(BaseCopiesTest, WithoutTheBaseTheyAreRefused) {
   }
 }
 
+// A wrapper's classes of today and of before call them otherwise, and so do its files.
+TEST(BaseCopiesGoldenTest, AWrappersAreKnownByAnyOfItsNames) {
+  struct Names {
+    std::string model, embedding, head;
+  };
+  for (const Names& names :
+       {Names{"llava", "model.language_model.embed_tokens", "lm_head"},
+        Names{"llava", "language_model.model.embed_tokens", "language_model.lm_head"},
+        Names{"smolvlm", "model.text_model.embed_tokens", "lm_head"},
+        Names{"qwen3-vl", "model.language_model.embed_tokens", "lm_head"}}) {
+    SCOPED_TRACE(names.model + ", " + names.head);
+    const std::string folder = SourcePath("tests/goldens/" + names.model);
+    const ModelConfig model = *LoadModelConfig(folder);
+    const SafetensorsSet base = *SafetensorsSet::Open(folder);
+    const auto bytes_of = [&](std::string_view ending) {
+      for (const std::string& name : base.Names()) {
+        if (!name.ends_with(ending)) continue;
+        const TensorView view = *base.Tensor(name);
+        return std::string(static_cast<const char*>(view.data), static_cast<size_t>(view.bytes()));
+      }
+      return std::string();
+    };
+    const std::vector<int64_t> shape = {model.vocab_size, model.hidden_size};
+    const std::string embedding = bytes_of("embed_tokens.weight");
+    std::string head = bytes_of("lm_head.weight");
+    EXPECT_EQ(head.empty(), model.tied_embeddings);
+    if (head.empty()) head = embedding;
+    const std::string prefix = "base_model.model.";
+    const TestTensor of_embedding = {prefix + names.embedding + ".weight", "BF16", shape,
+                                     embedding};
+    TestTensor of_head = {prefix + names.head + ".base_layer.weight", "BF16", shape, head};
+    const auto verdict = [&] {
+      const SafetensorsFile file = FileOf({of_embedding, of_head});
+      EXPECT_EQ(BaseCopiesIn(file, model).size(), 2u);
+      return CheckBaseCopies(file, BaseCopiesIn(file, model), model, folder).ToString();
+    };
+    EXPECT_EQ(verdict(), OkStatus().ToString());
+    of_head.data[2 * 5] ^= 1;
+    EXPECT_THAT(verdict(), AllOf(HasSubstr(of_head.name), HasSubstr("row 0, column 5")));
+  }
+}
+
 // As PEFT saves an adapter of the head, all the way to what people are told.
 TEST(BaseCopiesGoldenTest, APeftFolderOfTheHeadIsServed) {
   for (const std::string name : {"llama", "gemma2"}) {

@@ -249,6 +249,7 @@ void TakeSlice(const NamedTensor& tensor, const LoraTarget& target, const ModelC
   const int64_t out = ShapeOfLoraMatrix(model, target.layer, target.module).out;
   const int64_t row_bytes = target.rank * DTypeBytes(tensors.b.dtype);
   const auto* const from = static_cast<const char*>(tensors.b.data);
+  tensors.file_b = tensors.b;
   tensors.b_row = stored.front().begin;
   tensors.b.shape[0] = out;
   tensors.b.data = from + tensors.b_row * row_bytes;

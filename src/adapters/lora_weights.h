@@ -38,6 +38,7 @@ struct LoraTensors {
   TensorView a;
   TensorView b;
   int64_t b_row = 0;  // of the file's tensor, where B begins
+  TensorView file_b;  // that tensor, of all modules that share it
   Buffer b_rows;      // where the file has B's rows in pieces: b, which points here; else empty
 };
 

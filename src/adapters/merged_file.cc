@@ -10,6 +10,7 @@
 #include "base/file.h"
 #include "model/family.h"
 #include "model/lora_module.h"
+#include "model/tensor_names.h"
 #include "model/tensor_rows.h"
 #include "model/wrapper.h"
 
@@ -29,28 +30,35 @@ struct WideRows {
   std::vector<float> b;  // [rows, rank]
 };
 
-std::vector<float> Widened(const TensorView& tensor) {
+std::vector<float> Widened(const TensorView& tensor, bool transposes) {
   std::vector<float> values(static_cast<size_t>(tensor.num_elements()));
+  const int64_t num_rows = tensor.shape[0], columns = tensor.shape[1];
   DispatchDType(tensor.dtype, [&]<typename T>() {
-    for (size_t i = 0; i < values.size(); ++i) {
-      values[i] = ToFloat(LoadElement<T>(tensor.data, static_cast<int64_t>(i)));
+    for (int64_t i = 0; i < num_rows * columns; ++i) {
+      const int64_t to = transposes ? i % columns * num_rows + i / columns : i;
+      values[static_cast<size_t>(to)] = ToFloat(LoadElement<T>(tensor.data, i));
     }
   });
   return values;
+}
+
+// The transpose of B A is that of A times that of B.
+WideRows WideRowsOf(const AddedRows& rows) {
+  const TensorView& a = rows.transposed ? rows.b : rows.a;
+  const TensorView& b = rows.transposed ? rows.a : rows.b;
+  return {.row = rows.row,
+          .num_rows = b.shape[rows.transposed ? 1 : 0],
+          .rank = rows.a.shape[0],
+          .scale = rows.scale,
+          .a = Widened(a, rows.transposed),
+          .b = Widened(b, rows.transposed)};
 }
 
 // One weight with what is added to it.
 class MergedWeight {
  public:
   MergedWeight(const TensorView& weight, const std::vector<AddedRows>& added) : weight_(weight) {
-    for (const AddedRows& rows : added) {
-      added_.push_back({.row = rows.row,
-                        .num_rows = rows.b.shape[0],
-                        .rank = rows.a.shape[0],
-                        .scale = rows.scale,
-                        .a = Widened(rows.a),
-                        .b = Widened(rows.b)});
-    }
+    for (const AddedRows& rows : added) added_.push_back(WideRowsOf(rows));
   }
 
   int64_t row_bytes() const { return weight_.shape[1] * DTypeBytes(weight_.dtype); }
@@ -107,22 +115,25 @@ class MergedWeight {
 
 // Why the weight of that name cannot be summed with the adapter's product; OK: it can.
 Status CheckWeight(const SafetensorsSet& base, const std::string& name,
-                   const LoraModuleShape& shape) {
+                   const LoraModuleShape& shape, bool transposed) {
   ASSIGN_OR_RETURN(const TensorView weight, base.Tensor(name));
-  const std::vector<int64_t> wanted = {shape.out, shape.in};
+  std::vector<int64_t> wanted = {shape.out, shape.in};
+  if (transposed) std::ranges::reverse(wanted);
   if (weight.shape == wanted) return OkStatus();
   return InvalidArgumentError("tensor " + name + " has shape " + SizesText(weight.shape) +
                               ", config.json asks for " + SizesText(wanted));
 }
 
-// Rows of a weight must be outputs of one module after the other.
-Status CheckMerges(const ModelConfig& model) {
-  const bool by_heads = std::ranges::any_of(StoredProjections(model), &StoredProjection::by_heads);
-  if (!by_heads && !FamilyOf(model.architecture).transposes_weights) return OkStatus();
-  return UnimplementedError(
-      "adapters are not merged into files of " + std::string(ArchitectureName(model.architecture)) +
-      ", which store projections transposed, or head by head; serve them with "
-      "graft serve --adapters");
+// The whole weight, of families that store it transposed, or its rows head by head: B's rows lie in
+// the adapter's file as they lie there.
+AddedRows WholeWeight(const ModelConfig& model, const LoraTensors& tensors, float scale) {
+  return {0, tensors.a, tensors.file_b, scale, FamilyOf(model.architecture).transposes_weights};
+}
+
+bool AddsWholeWeights(const ModelConfig& model, const LoraTarget& target) {
+  if (model.is_head(target.layer)) return false;
+  return FamilyOf(model.architecture).transposes_weights ||
+         StoredProjectionOf(model, target.module).by_heads;
 }
 
 Status WriteMerged(const std::string& name, const TensorView& weight,
@@ -148,7 +159,6 @@ Status WriteMerged(const std::string& name, const TensorView& weight,
 
 Result<AddedToWeights> MatchAddedWeights(const SafetensorsFile& file, const PeftConfig& peft,
                                          const ModelConfig& model, const SafetensorsSet& base) {
-  RETURN_IF_ERROR(CheckMerges(model));
   ASSIGN_OR_RETURN(const std::vector<LoraTarget> targets, LoraTargetsOf(file, peft, model));
   ASSIGN_OR_RETURN(const std::vector<LoraTensors> tensors,
                    MatchLoraTensors(file, targets, peft, model));
@@ -156,10 +166,11 @@ Result<AddedToWeights> MatchAddedWeights(const SafetensorsFile& file, const Peft
   if (model.wrapper != nullptr) {
     ASSIGN_OR_RETURN(stored, StoredTextNames(base.Names()));
   }
+  const TensorNames names(model, [&](const std::string& name) { return base.Contains(name); });
   AddedToWeights added;
   for (size_t i = 0; i < targets.size(); ++i) {
     const LoraTarget& target = targets[i];
-    std::string name = LoraModulePath(model, target.layer, target.module) + ".weight";
+    std::string name = names.WeightOf(LoraModulePath(model, target.layer, target.module));
     if (stored.contains(name)) name = stored[name];
     std::vector<AddedRows>& rows = added[name];
     if (model.is_head(target.layer) && model.tied_embeddings) {
@@ -168,10 +179,14 @@ Result<AddedToWeights> MatchAddedWeights(const SafetensorsFile& file, const Peft
           ", which is the embedding in this model (tie_word_embeddings): merged weights would "
           "change that, too. Serve it with graft serve --adapters");
     }
+    const bool is_whole = AddsWholeWeights(model, target);
     if (rows.empty()) {
-      RETURN_IF_ERROR(
-          CheckWeight(base, name, ShapeOfStoredWeight(model, target.layer, target.module)));
+      const LoraModuleShape shape = ShapeOfStoredWeight(model, target.layer, target.module);
+      const AddedRows whole = WholeWeight(model, tensors[i], target.scale);
+      RETURN_IF_ERROR(CheckWeight(base, name, shape, is_whole && whole.transposed));
+      if (is_whole) rows.push_back(whole);
     }
+    if (is_whole) continue;  // of the modules beside it, too
     rows.push_back({RowInStoredWeight(model, target.layer, target.module), tensors[i].a,
                     tensors[i].b, target.scale});
   }

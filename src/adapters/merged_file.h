@@ -26,13 +26,13 @@ struct AddedRows {
   TensorView a;     // [rank, in]
   TensorView b;     // [rows, rank]
   float scale = 0.0f;
+  bool transposed = false;  // all rows, of a weight that is stored [in, rows]
 };
 // By the weights' names in the model's files, ascending by row.
 using AddedToWeights = std::map<std::string, std::vector<AddedRows>, std::less<>>;
 
 // What the adapter in `file` adds; views into it. Errors are MatchLoraTensors', or name the weight
-// that `base` lacks or has in another shape or in a dtype that is not summed here. kUnimplemented
-// names a family that stores weights transposed, or their rows head by head.
+// that `base` lacks or has in another shape or in a dtype that is not summed here.
 Result<AddedToWeights> MatchAddedWeights(const SafetensorsFile& file, const PeftConfig& peft,
                                          const ModelConfig& model, const SafetensorsSet& base);
 

@@ -5,6 +5,7 @@
 #include <map>
 #include <new>
 #include <set>
+#include <string_view>
 #include <unordered_map>
 #include <utility>
 
@@ -13,6 +14,7 @@
 #include "adapters/lora_check.h"
 #include "adapters/lora_effect.h"
 #include "adapters/peft_folder.h"
+#include "adapters/torch_weights.h"
 #include "base/adapter_files.h"
 #include "base/json.h"
 #include "base/log.h"
@@ -210,6 +212,13 @@ Status FinishTest(const std::string& path, LoraSelfTest* test) {
   return tested.ok() ? tested : tested.WithContext(path);
 }
 
+// How many times its bytes a file of weights becomes at most, where PEFT's bytes are made of it.
+// What is served of these is made when the file itself is gone.
+int64_t GrowthMaxOf(std::string_view weights) {
+  if (weights.ends_with(kPeftFiles[1])) return 1;
+  return weights.ends_with(".bin") ? kTorchGrowthMax : 2;
+}
+
 }  // namespace
 
 Result<std::string> PeftBackend::Hash(const std::string& path) { return HashAs(path, ""); }
@@ -302,7 +311,7 @@ int64_t PeftBackend::BytesToFetch(const std::string& path) const {
     const std::string weights = AdapterFilePath(path + file, kPeftFiles[1]);
     const Result<FileStamp> stamp = StampFile(weights);
     if (!stamp.ok() || stamp->bytes > bytes_max) continue;
-    bytes += weights.ends_with(kPeftFiles[1]) ? stamp->bytes : 2 * stamp->bytes;
+    bytes += stamp->bytes * GrowthMaxOf(weights);
   }
   // Files of 16 bits become twice as large where fp32 is served.
   return types_.adapters == DType::kF32 ? 3 * bytes : 2 * bytes;

@@ -10,6 +10,7 @@
 
 #include "adapters/adapter_test_util.h"
 #include "adapters/peft_folder.h"
+#include "adapters/torch_weights.h"
 #include "base/fault.h"
 #include "tensor/allocations.h"
 
@@ -559,6 +560,12 @@ TEST_F(PeftBackendTest, TellsWhatAFetchTakes) {
   EXPECT_EQ(backend_.BytesToFetch(path), 3 * file);
   EXPECT_EQ(PeftBackend(model_, TypesOf(DType::kBF16), store_).BytesToFetch(path), 2 * file);
   EXPECT_EQ(backend_.BytesToFetch(dir_.File("nowhere")), 0);
+  // Tensors of torch's files may share bytes there, and have their own once they are read.
+  const std::string torch = SourcePath("tests/goldens/forms/llama-bin");
+  const auto bin = static_cast<int64_t>(std::filesystem::file_size(torch + "/adapter_model.bin"));
+  const ModelConfig llama = *LoadModelConfig(SourcePath("tests/goldens/llama"));
+  EXPECT_EQ(PeftBackend(llama, TypesOf(DType::kF32), store_).BytesToFetch(torch),
+            3 * kTorchGrowthMax * bin);
   // What no adapter has is refused unread, so that no others need to make room for it.
   const auto bytes_max = static_cast<uintmax_t>(AdapterWeightsBytesMax(model_));
   std::filesystem::resize_file(path + "/adapter_model.safetensors", bytes_max);

@@ -19,9 +19,6 @@ constexpr std::string_view kPickleName = "/data.pkl";
 constexpr std::string_view kOldBegin = "\x80\x02\x8a\x0a\x6c\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19.";
 constexpr std::string_view kTarMagic = "ustar";
 constexpr size_t kTarMagicAt = 257;
-// Tensors may share bytes, as a tied head does with its embedding, but not so many that a small
-// file fills the memory.
-constexpr int64_t kSharedMax = 4;
 
 bool IsTar(std::string_view file) {
   return file.size() >= kTarMagicAt + kTarMagic.size() &&
@@ -109,7 +106,8 @@ Result<FileBytes> SafetensorsOfTorch(std::string_view file) {
     ASSIGN_OR_RETURN(StridedTensor tensor, FindTensor(entries, root, one));
     tensors.push_back(std::move(tensor));
   }
-  return WriteStridedTensors(std::move(tensors), kSharedMax * static_cast<int64_t>(file.size()));
+  return WriteStridedTensors(std::move(tensors),
+                             kTorchGrowthMax * static_cast<int64_t>(file.size()));
 }
 
 }  // namespace graft

@@ -90,7 +90,7 @@ Result<ModelConfig> CheckModel(LearnOptions& options) {
   RETURN_IF_ERROR(FindNamedModel(options.quiet, &options.runtime));
   ASSIGN_OR_RETURN(ModelConfig config, LoadModelConfig(options.runtime.model));
   ASSIGN_OR_RETURN(const Device device, PickDevice(options.runtime.device));
-  RETURN_IF_ERROR(CheckTrainable(config, device));
+  RETURN_IF_ERROR(CheckTrainable(device));
   if (options.runtime.weights == WeightsKept::kAuto) options.runtime.weights = WeightsKept::kPlain;
   ASSIGN_OR_RETURN(const ServedTypes types,
                    ChooseServedTypes(options.runtime, config, DType::kBF16, device));

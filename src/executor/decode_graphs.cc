@@ -65,7 +65,7 @@ int64_t DecodeGraphs::BytesFor(int32_t num_layers, int32_t sequences_max, int32_
   int64_t num_graphs = 0;
   for (const int32_t size : BatchSizes(sequences_max)) {
     const int64_t variants = size < kFewTilesRowsMin ? kScopes : kScopes + kTilesBounds - 1;
-    num_graphs += 1 + num_bounds * variants;
+    num_graphs += 1 + num_bounds * (variants + 1);  // and one where adapters change the head
   }
   return num_graphs * (drafts ? 2 : 1) * (num_layers + 1) * kLaunchesOfLayer * kLaunchBytes;
 }
@@ -172,14 +172,22 @@ bool DecodeGraphs::Covers(const HostBatch& batch) const {
   return true;
 }
 
-const float* DecodeGraphs::Run(const HostBatch& batch, Stream& stream) {
+// Few batches have adapters of the head. They share one graph of a size and a bound on ranks, that
+// of the most tiles, so that all that are ever recorded can be counted.
+DecodeGraphs::Key DecodeGraphs::KeyFor(const HostBatch& batch) const {
   const int32_t size = PaddedRows(static_cast<int32_t>(batch.tokens.size()));
   const int32_t rank_bound = batch.lora_segments.empty() ? 0 : RankBound(batch.lora.rank_max);
-  Key key = KeyFor(size, rank_bound, NumTiles(batch.lora_segments));
+  const bool head = !batch.head_segments.empty();
+  Key key = KeyFor(size, rank_bound, head ? size : NumTiles(batch.lora_segments));
   key.drafts = batch.kv_tokens.size() < batch.tokens.size();
-  key.head = !batch.head_segments.empty();
+  key.head = head;
   // A row of logits for each row: the head's segments are among the rows' own.
   CHECK_LE(NumTiles(batch.head_segments), key.tiles_bound);
+  return key;
+}
+
+const float* DecodeGraphs::Run(const HostBatch& batch, Stream& stream) {
+  const Key key = KeyFor(batch);
   CapturedGraph* const graph = Find(key, stream);
   if (graph == nullptr) {
     HostBatch placed = batch;

@@ -40,7 +40,7 @@ class DecodeGraphs {
   int32_t PaddedRows(int32_t num_rows) const;
 
   // About what the driver keeps on the GPU for the graphs of all batch sizes and of ranks of up to
-  // rank_max (0: no LoRA).
+  // rank_max (0: no LoRA), those of adapters of the head among them.
   static int64_t BytesFor(int32_t num_layers, int32_t sequences_max, int32_t rank_max, bool drafts);
 
   // The recorded batch sizes, ascending.
@@ -59,11 +59,13 @@ class DecodeGraphs {
     int32_t tiles_bound = 0;
     LoraBesideScope lora_beside = LoraBesideScope::kNone;
     bool drafts = false;
-    bool head = false;  // adapters change the head; recorded at first use alone
+    // Adapters change the head. Recorded at first use alone, for one bound on tiles.
+    bool head = false;
     auto operator<=>(const Key&) const = default;
   };
   std::vector<Key> KeysFor(int32_t num_rows, int32_t rank_max) const;
   Key KeyFor(int32_t num_rows, int32_t rank_bound, int32_t num_tiles) const;
+  Key KeyFor(const HostBatch& batch) const;
   BatchUpload::Padding PaddingFor(const Key& key) const;
   // Returns the key's graph, and records it at first use. Null if there was no memory then;
   // recording is not tried again. Such steps are launched kernel by kernel. Their rows and

@@ -70,7 +70,6 @@ void AttentionLayer::AttendBack(const AttentionBack& back, DType d_dtype,
   const ModelShape& shape = context_.shape;
   BackScratch& room = step.learning->room;
   const DeviceBatch& batch = step.batch;
-  CHECK(!shape.rope_interleaved) << "AttentionBackward turns halves back alone";
   AttentionBackward({.row_begin = batch.row_begin.data(),
                      .num_sequences = static_cast<int32_t>(batch.kv_tokens.size()),
                      .num_heads = shape.num_heads,
@@ -92,6 +91,7 @@ void AttentionLayer::AttendBack(const AttentionBack& back, DType d_dtype,
                      .prefix_tokens_max = batch.virtual_run_tokens_max,
                      .out = back.kept.attended,
                      .rotary_dim = shape.num_rotary(),
+                     .interleaved = shape.rope_interleaved,
                      .positions = batch.positions.data(),
                      .cos = rope_.cos,
                      .back_sin = rope_.back_sin},

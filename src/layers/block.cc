@@ -36,10 +36,6 @@ Block::Block(LayerContext& context, int32_t layer, int32_t kv_layer, const Layer
 }
 
 void Block::Run(const LayerStep& step, const LayerKept* kept) const {
-  if (parallel_) {
-    CHECK(kept == nullptr) << "parallel layers do not learn";
-    return RunInParallel(step);
-  }
   RunToActivation(step, kept);
   Finish(step, kept);
 }
@@ -49,27 +45,25 @@ void Block::RunAgain(const LayerStep& step, const LayerKept& kept) const {
   if (mlp_output_norm_.has_value()) Finish(step, &kept);  // for what the norm read
 }
 
-// Both norms read x before attention adds to it.
-void Block::RunInParallel(const LayerStep& step) const {
-  const void* const normed = Normalize(attention_norm_, step, nullptr);
-  const void* mlp_normed = normed;
-  if (has_second_norm_) {
-    void* const second = context_.scratch.mlp_normed.data();
-    mlp_norm_.Run(context_.scratch.hidden.as<float>(), step.num_rows(), context_.activations,
-                  second, step.stream);
-    mlp_normed = second;
-  }
-  attention_.Run(normed, TargetOf(std::nullopt), step);
-  mlp_.Activate(mlp_normed, step);
-  mlp_.Finish(TargetOf(std::nullopt), step);
+const void* Block::NormalizeBeside(const void* normed, const LayerStep& step) const {
+  if (!has_second_norm_) return normed;
+  LayerScratch& scratch = context_.scratch;
+  // Parallel layers need no branch, for which a step that learns has room.
+  void* const second = (step.learning == nullptr ? scratch.mlp_normed : scratch.branch).data();
+  mlp_norm_.Run(scratch.hidden.as<float>(), step.num_rows(), context_.activations, second,
+                step.stream);
+  return second;
 }
 
 void Block::RunToActivation(const LayerStep& step, const LayerKept* kept) const {
   const LayerKept keep = kept == nullptr ? LayerKept() : *kept;
-  attention_.Run(Normalize(attention_norm_, step, keep.input), TargetOf(attention_output_norm_),
-                 step, kept == nullptr ? nullptr : &keep.attention);
+  const void* const normed = Normalize(attention_norm_, step, keep.input);
+  // In parallel both norms read x before attention adds to it.
+  const void* const beside = parallel_ ? NormalizeBeside(normed, step) : nullptr;
+  attention_.Run(normed, TargetOf(attention_output_norm_), step,
+                 kept == nullptr ? nullptr : &keep.attention);
   AddBranch(attention_output_norm_, step, keep.attention_branch);
-  mlp_.Activate(Normalize(mlp_norm_, step, keep.middle), step, keep.gate_up);
+  mlp_.Activate(parallel_ ? beside : Normalize(mlp_norm_, step, keep.middle), step, keep.gate_up);
 }
 
 void Block::Finish(const LayerStep& step, const LayerKept* kept) const {
@@ -78,22 +72,43 @@ void Block::Finish(const LayerStep& step, const LayerKept* kept) const {
 }
 
 void Block::Back(const BackCall& call, const LayerStep& step) const {
+  if (parallel_) return BackInParallel(call, step);
   const LayerKept& kept = call.kept;
-  void* const d_x = context_.scratch.branch.data();
+  void* d_x = context_.scratch.branch.data();
   DType d_dtype = mlp_.Back(kept.gate_up, BackToBranch(mlp_output_norm_, kept.mlp_branch, step),
                             d_x, mlp_norm_.is_there(), step);
-  mlp_.AddGradients(BackToStream(mlp_norm_, kept.middle, d_dtype, true, residual_scale_, step),
+  mlp_.AddGradients(BackToStream({mlp_norm_, kept.middle, d_x, d_dtype}, residual_scale_, step),
                     step);
+  if (!call.has_below) d_x = nullptr;
   d_dtype =
       attention_.Back({.kept = kept.attention,
                        .d_y = BackToBranch(attention_output_norm_, kept.attention_branch, step),
-                       .d_x = call.has_below ? d_x : nullptr,
+                       .d_x = d_x,
                        .may_round = attention_norm_.is_there(),
                        .prefixes = call.prefixes},
                       step);
   attention_.AddGradients(
-      BackToStream(attention_norm_, kept.input, d_dtype, call.has_below, call.copy_scale, step),
-      step);
+      BackToStream({attention_norm_, kept.input, d_x, d_dtype}, call.copy_scale, step), step);
+}
+
+// Both read the stream's gradient before either adds to it. Each one's gradient goes through its
+// norm by itself, also where that is one norm: a norm's backward is linear.
+void Block::BackInParallel(const BackCall& call, const LayerStep& step) const {
+  const LayerKept& kept = call.kept;
+  const Norm& mlp_norm = has_second_norm_ ? mlp_norm_ : attention_norm_;
+  const void* const d_y = step.learning->room.stream_gradient();
+  // The forward's stream is what no backward reads.
+  void* const d_mlp = call.has_below ? context_.scratch.hidden.data() : nullptr;
+  void* const d_attention = call.has_below ? context_.scratch.branch.data() : nullptr;
+  const DType mlp_dtype = mlp_.Back(kept.gate_up, d_y, d_mlp, true, step);
+  mlp_.AddGradients(BackToStream({mlp_norm, kept.input}, call.copy_scale, step), step);
+  const DType attention_dtype = attention_.Back(
+      {.kept = kept.attention, .d_y = d_y, .d_x = d_attention, .prefixes = call.prefixes}, step);
+  attention_.AddGradients(BackToStream({attention_norm_, kept.input, d_attention, attention_dtype},
+                                       call.copy_scale, step),
+                          step);
+  if (!call.has_below) return;
+  BackToStream({mlp_norm, kept.input, d_mlp, mlp_dtype}, call.copy_scale, step);
 }
 
 const void* Block::BackToBranch(const std::optional<Norm>& output_norm, const void* kept,
@@ -110,21 +125,22 @@ const void* Block::BackToBranch(const std::optional<Norm>& output_norm, const vo
   return room.d_hidden_copy.data();
 }
 
-const void* Block::BackToStream(const Norm& norm, const void* kept, DType d_dtype,
-                                bool has_gradient, float copy_scale, const LayerStep& step) const {
+const void* Block::BackToStream(const NormedGradient& gradient, float copy_scale,
+                                const LayerStep& step) const {
   BackScratch& room = step.learning->room;
   LayerScratch& scratch = context_.scratch;
-  norm.Back({.kept = kept,
+  const Norm& norm = gradient.norm;
+  norm.Back({.kept = gradient.kept,
              .dtype = context_.activations,
-             .d_out = has_gradient ? scratch.branch.data() : nullptr,
-             .d_dtype = d_dtype,
+             .d_out = gradient.d_out,
+             .d_dtype = gradient.d_dtype,
              .d_x = room.d_hidden.as<float>(),
              .d_x_copy = room.d_hidden_copy.data(),
              .copy_scale = copy_scale,
              .normed = norm.is_there() ? scratch.normed.data() : nullptr,
              .num_rows = step.num_rows()},
             step.stream);
-  return norm.is_there() ? scratch.normed.data() : kept;
+  return norm.is_there() ? scratch.normed.data() : gradient.kept;
 }
 
 const void* Block::Normalize(const Norm& norm, const LayerStep& step, void* kept) const {

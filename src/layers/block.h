@@ -25,7 +25,7 @@ class Block {
   Block(LayerContext& context, int32_t layer, int32_t kv_layer, const LayerSpec& spec,
         const LayerWeights& weights, const RopeAngles& rope);
 
-  // `kept`: for a backward, or null, as it is of parallel layers.
+  // `kept`: for a backward, or null.
   void Run(const LayerStep& step, const LayerKept* kept = nullptr) const;
   // From the residual stream that Run found: what it kept, again.
   void RunAgain(const LayerStep& step, const LayerKept& kept) const;
@@ -40,7 +40,8 @@ class Block {
   void Back(const BackCall& call, const LayerStep& step) const;
 
  private:
-  void RunInParallel(const LayerStep& step) const;
+  // What a parallel layer's MLP reads: what attention reads, or another norm of x.
+  const void* NormalizeBeside(const void* normed, const LayerStep& step) const;
   void RunToActivation(const LayerStep& step, const LayerKept* kept) const;
   void Finish(const LayerStep& step, const LayerKept* kept) const;
   // What attention and MLP read: scratch.normed, or the stream itself, where that is the same.
@@ -53,10 +54,18 @@ class Block {
   // The gradient of what attention or MLP wrote, as products read it.
   const void* BackToBranch(const std::optional<Norm>& output_norm, const void* kept,
                            const LayerStep& step) const;
-  // Adds what comes back through the norm, from scratch.branch, to the stream's gradient. Returns
-  // what the norm made, again.
-  const void* BackToStream(const Norm& norm, const void* kept, DType d_dtype, bool has_gradient,
-                           float copy_scale, const LayerStep& step) const;
+  // A gradient of what a norm made.
+  struct NormedGradient {
+    const Norm& norm;
+    const void* kept = nullptr;   // what the norm read
+    const void* d_out = nullptr;  // [rows, hidden] of d_dtype; null: there is none
+    DType d_dtype = DType::kF32;
+  };
+  // Adds what comes back through the norm to the stream's gradient. Returns what the norm made,
+  // again.
+  const void* BackToStream(const NormedGradient& gradient, float copy_scale,
+                           const LayerStep& step) const;
+  void BackInParallel(const BackCall& call, const LayerStep& step) const;
 
   LayerContext& context_;
   const float residual_scale_;

@@ -7,7 +7,7 @@
 
 namespace graft {
 
-void EmbeddingLayer::Run(const LayerStep& step) const {
+void EmbeddingLayer::RunTokens(const LayerStep& step) const {
   StepExchanges& exchanges = context_.exchanges;
   const ResidualTarget target = {context_.scratch.hidden.as<float>(), false};
   const int64_t n = context_.shape.hidden_size;
@@ -23,11 +23,17 @@ void EmbeddingLayer::Run(const LayerStep& step) const {
              .first_word = table_.first_word},
             step.stream);
   if (exchanges.has_ranks()) exchanges.Sum(step.num_rows() * n, target, step.stream);
+}
+
+void EmbeddingLayer::Run(const LayerStep& step) const {
+  RunTokens(step);
   PlaceVirtualTokens(step);
   AddPositions(step);
   const float scale = context_.shape.hidden_scale;
   if (scale == 1.0f) return;
-  ScaledAdd({.x = target.y, .y = target.y, .n = step.num_rows() * n, .scale = scale}, step.stream);
+  float* const hidden = context_.scratch.hidden.as<float>();
+  const int64_t n = step.num_rows() * context_.shape.hidden_size;
+  ScaledAdd({.x = hidden, .y = hidden, .n = n, .scale = scale}, step.stream);
 }
 
 // Each of several ranks has the whole table, and the whole residual stream.

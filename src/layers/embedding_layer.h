@@ -27,6 +27,9 @@ class EmbeddingLayer {
       : context_(context), table_(table) {}
 
   void Run(const LayerStep& step) const;
+  // The tokens' rows alone, without virtual tokens, positions and ModelShape::hidden_scale: what an
+  // adapter's virtual tokens stand in for.
+  void RunTokens(const LayerStep& step) const;
 
  private:
   void PlaceVirtualTokens(const LayerStep& step) const;

@@ -16,9 +16,10 @@ namespace graft {
 // is in LayerContext::activations: fp32 on the CPU, since rounding it to bf16 in every layer costs
 // up to 0.1 of a log-probability (docs/inside/model.md).
 struct LayerScratch {
-  Buffer hidden;      // fp32 [rows, hidden], the residual stream
+  // fp32 [rows, hidden], the residual stream; to a parallel layer's Back it is room.
+  Buffer hidden;
   Buffer normed;      // [rows, hidden]
-  Buffer mlp_normed;  // the same where LayerSpec::has_second_norm, else empty
+  Buffer mlp_normed;  // the same where LayerSpec::has_second_norm and it serves, else empty
   Buffer branch;     // fp32 [rows, hidden] where LayerSpec::writes_branch, or it learns, else empty
   Buffer qkv;        // fp32 [rows, q + k + v]
   Buffer attended;   // [rows, q]

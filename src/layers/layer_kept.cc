@@ -14,12 +14,13 @@ std::vector<KeptArray> ArraysOf(const ModelShape& shape, std::span<const LayerSp
                                 LayerKept& kept) {
   const bool norms_qk = std::ranges::any_of(layers, &LayerSpec::qk_norm);
   const bool norms_outputs = std::ranges::any_of(layers, &LayerSpec::output_norms);
+  const bool are_parallel = std::ranges::all_of(layers, &LayerSpec::parallel);
   const int64_t hidden = shape.hidden();
   return {{&kept.input, hidden},
           {&kept.attention.qkv, shape.qkv_size()},
           {&kept.attention.attended, shape.q_size()},
           {&kept.attention.unnormed, norms_qk ? shape.q_size() + shape.kv_size() : 0},
-          {&kept.middle, hidden},
+          {&kept.middle, are_parallel ? 0 : hidden},
           {&kept.gate_up, shape.gate_up_size()},
           {&kept.attention_branch, norms_outputs ? hidden : 0},
           {&kept.mlp_branch, norms_outputs ? hidden : 0}};

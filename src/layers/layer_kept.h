@@ -24,8 +24,8 @@ struct AttentionKept {
 struct LayerKept {
   void* input = nullptr;  // [rows, hidden], of attention's norm
   AttentionKept attention;
-  void* middle = nullptr;   // [rows, hidden], of the MLP's norm
-  void* gate_up = nullptr;  // [rows, 2 intermediate]
+  void* middle = nullptr;   // [rows, hidden], of the MLP's norm; of parallel layers it is `input`
+  void* gate_up = nullptr;  // [rows, ModelShape::gate_up_size]
   // [rows, hidden], where there are output norms: what they read.
   void* attention_branch = nullptr;
   void* mlp_branch = nullptr;

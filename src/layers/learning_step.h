@@ -29,7 +29,7 @@ struct BackScratch {
   Buffer d_hidden_copy;
   Buffer d_attended;  // fp32 [rows, q]
   Buffer d_qkv;       // [rows, q + k + v] of activations
-  Buffer d_gate_up;   // [rows, 2 intermediate] of activations
+  Buffer d_gate_up;   // [rows, ModelShape::gate_up_size] of activations
   Buffer attention;   // AttentionBackwardFloats, on a GPU AttentionBackwardGpuFloats
   Buffer lora_d_h;    // LoraArgs::h, slices side by side
   // As LoraGradient takes h: of the forward's products, all layers' targets one after the other,

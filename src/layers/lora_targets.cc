@@ -20,6 +20,12 @@ constexpr std::array<TargetSpec, kLayerProducts> kStackedTargets = {
       &ModelShape::gate_up_size},
      kDenseTargets[static_cast<size_t>(LoraModule::kDown)]}};
 
+constexpr std::array<TargetSpec, 6> kStackedMlpTargets = {
+    {kDenseTargets[static_cast<size_t>(LoraModule::kQ)],
+     kDenseTargets[static_cast<size_t>(LoraModule::kK)],
+     kDenseTargets[static_cast<size_t>(LoraModule::kV)], kStackedTargets[1], kStackedTargets[2],
+     kStackedTargets[3]}};
+
 int64_t ModelShape::LoraColumnsBefore(int32_t layer, LoraModule module) const {
   int64_t before = 0, of_layer = 0;
   for (const LoraModule other : lora_modules()) {

@@ -45,7 +45,9 @@ inline constexpr std::array<LoraModule, kLoraModules> kAllLoraModules = {
     LoraModule::kQ,    LoraModule::kK,  LoraModule::kV,   LoraModule::kO,
     LoraModule::kGate, LoraModule::kUp, LoraModule::kDown};
 
-// The same as models have them that stack q, k and v, and gate and up.
+// The same as models have them that stack q, k and v, and gate and up (or have up alone).
 extern const std::array<TargetSpec, kLayerProducts> kStackedTargets;
+// And that stack gate and up.
+extern const std::array<TargetSpec, 6> kStackedMlpTargets;
 
 }  // namespace graft

@@ -2,6 +2,7 @@
 
 #include "base/check.h"
 #include "kernels/layer_norm/layer_norm.h"
+#include "kernels/layer_norm_backward/layer_norm_backward.h"
 #include "kernels/rms_norm/rms_norm.h"
 #include "kernels/rms_norm_backward/rms_norm_backward.h"
 #include "kernels/scaled_add/scaled_add.h"
@@ -47,7 +48,7 @@ void Norm::RunLayerNorm(const float* x, int64_t num_rows, DType dtype, void* out
 
 void Norm::Back(const NormBack& back, Stream& stream) const {
   if (weight_ == nullptr) return BackWithoutNorm(back, stream);
-  CHECK(kind_ == NormKind::kRms) << "LayerNorm has no backward";
+  if (kind_ == NormKind::kLayer) return BackThroughLayerNorm(back, stream);
   RmsNormBackward({.x = back.kept,
                    .x_dtype = back.dtype,
                    .weight = weight_,
@@ -62,6 +63,24 @@ void Norm::Back(const NormBack& back, Stream& stream) const {
                    .copy_scale = back.copy_scale,
                    .normed = back.normed},
                   stream);
+}
+
+void Norm::BackThroughLayerNorm(const NormBack& back, Stream& stream) const {
+  LayerNormBackward({.x = back.kept,
+                     .x_dtype = back.dtype,
+                     .weight = weight_,
+                     .bias = weight_ + n_,
+                     .d_out = back.d_out,
+                     .d_dtype = back.d_dtype,
+                     .d_x = back.d_x,
+                     .num_rows = back.num_rows,
+                     .n = n_,
+                     .epsilon = epsilon_,
+                     .rows = back.rows,
+                     .d_x_copy = back.d_x_copy,
+                     .copy_scale = back.copy_scale,
+                     .normed = back.normed},
+                    stream);
 }
 
 void Norm::BackWithoutNorm(const NormBack& back, Stream& stream) const {

@@ -39,10 +39,11 @@ class Norm {
   // null: x, for a backward.
   void Run(const float* x, int64_t num_rows, DType dtype, void* out, Stream& stream,
            void* kept = nullptr) const;
-  // Where there is no norm, d_out is fp32, there is d_x, and what Run wrote is `kept`. Not of
-  // LayerNorm, like those below.
+  // Where there is no norm, d_out is fp32, there is d_x, and what Run wrote is `kept`. A
+  // LayerNorm's gradient is always added to a d_x.
   void Back(const NormBack& back, Stream& stream) const;
-  // sum += RMSNorm(x): fp32 both. There must be a norm. `kept`: [rows, n] of kept_dtype or null.
+  // sum += RMSNorm(x): fp32 both. There must be a norm, and no LayerNorm, as below. `kept`: [rows,
+  // n] of kept_dtype or null.
   void RunAndAdd(const float* x, int64_t num_rows, float* sum, Stream& stream, void* kept = nullptr,
                  DType kept_dtype = DType::kF32) const;
   // x = RMSNorm(x) of columns of rows that are `stride` elements apart, fp32. `kept` as above, rows
@@ -53,6 +54,7 @@ class Norm {
  private:
   void RunLayerNorm(const float* x, int64_t num_rows, DType dtype, void* out, Stream& stream,
                     void* kept) const;
+  void BackThroughLayerNorm(const NormBack& back, Stream& stream) const;
   void BackWithoutNorm(const NormBack& back, Stream& stream) const;
 
   const float* weight_;

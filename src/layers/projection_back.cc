@@ -47,7 +47,7 @@ Projection::Call Projection::OfPart(Call call, const RowPart& part) const {
   const int64_t row = part.row_begin;
   call.x = Elements(call.x, row * weight_.k());
   call.target.y += row * weight_.n();
-  call.activated = Elements(call.activated, row * weight_.n() / 2);
+  call.activated = Elements(call.activated, row * context_.shape.intermediate());
   call.kept = Elements(call.kept, row * weight_.n());
   return call;
 }

@@ -13,6 +13,7 @@
 #include "base/random.h"
 #include "kernels/token_loss/token_loss.h"
 #include "learn/test_model.h"
+#include "model/family.h"
 #include "tensor/cuda_memory.h"
 
 namespace graft::testing {
@@ -63,7 +64,9 @@ inline ModelConfig ConfigOf(int32_t head_dim, int32_t num_heads, int32_t num_kv_
 }
 
 // Layers as these families have them: norms of heads and windows; caps, GeGLU and norms of outputs;
-// norms over all heads and of outputs alone; multipliers; stacked projections.
+// norms over all heads and of outputs alone; multipliers; stacked projections; neighbours that turn
+// in part, gate and up stacked alone; LayerNorm, plain MLPs, biases, of one norm or two in
+// parallel, learned positions.
 inline ModelConfig Qwen3Config() {
   ModelConfig config = ConfigOf(128, 2, 1);
   config.architecture = Architecture::kQwen3;
@@ -111,10 +114,55 @@ inline ModelConfig Phi3Config() {
   return config;
 }
 
+inline ModelConfig Glm4Config() {
+  ModelConfig config = ConfigOf(128, 2, 1);
+  config.architecture = Architecture::kGlm4;
+  config.rope_interleaved = true;
+  config.rotary_dim = 64;
+  config.qkv_bias = true;
+  for (LayerSpec& layer : config.layers) layer.output_norms = true;
+  return config;
+}
+
+// As the family's own file has it, but for what a config.json says.
+inline ModelConfig PlainMlpConfig(Architecture architecture, int32_t head_dim, Activation f) {
+  ModelConfig config = ConfigOf(head_dim, 4, 4);
+  config.architecture = architecture;
+  config.lora_targets = FamilyOf(architecture).lora_targets;
+  config.norm = NormKind::kLayer;
+  config.gated_mlp = false;
+  config.qkv_bias = config.o_bias = config.mlp_bias = true;
+  for (LayerSpec& layer : config.layers) layer.activation = f;
+  return config;
+}
+
+inline ModelConfig PhiConfig() {
+  ModelConfig config = PlainMlpConfig(Architecture::kPhi, 80, Activation::kGeluTanh);
+  config.rotary_dim = 32;
+  config.head_bias = true;
+  for (LayerSpec& layer : config.layers) layer.parallel = layer.shares_norm = true;
+  return config;
+}
+
+inline ModelConfig GptNeoXConfig() {
+  ModelConfig config = PlainMlpConfig(Architecture::kGptNeoX, 64, Activation::kGelu);
+  config.rotary_dim = 16;
+  for (LayerSpec& layer : config.layers) layer.parallel = true;
+  return config;
+}
+
+inline ModelConfig Gpt2Config() {
+  ModelConfig config = PlainMlpConfig(Architecture::kGpt2, 64, Activation::kGeluTanh);
+  config.num_positions = config.context_tokens_max;
+  config.ropes = {{.scaling = RopeScaling::kNoRotation}};
+  return config;
+}
+
 // The plain ones, and one of each of these families.
 inline std::vector<ModelConfig> FamilyConfigs(std::vector<ModelConfig> plain) {
   for (ModelConfig (*const config)() :
-       {Qwen3Config, Gemma2Config, Olmo2Config, GraniteConfig, Phi3Config}) {
+       {Qwen3Config, Gemma2Config, Olmo2Config, GraniteConfig, Phi3Config, Glm4Config, PhiConfig,
+        GptNeoXConfig, Gpt2Config}) {
     plain.push_back(config());
   }
   return plain;

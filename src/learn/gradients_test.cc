@@ -45,14 +45,17 @@ TEST(GradientsTest, AreThoseOfPyTorchAndPeft) {
 }
 
 // With what each family's layers have: windows, caps, norms of queries, keys and outputs, GeGLU,
-// multipliers, layers that do not rotate. Kept, and computed again.
+// multipliers, layers that do not rotate, neighbours that turn, LayerNorm, plain and parallel MLPs,
+// biases, learned positions. Kept, and computed again.
 TEST(GradientsTest, OfEachFamilyAreThoseOfPyTorch) {
   for (const char* const name : testing::kFamiliesWithGradients) {
     SCOPED_TRACE(name);
     LearnModel model(SourcePath(std::string("tests/goldens/") + name), DType::kF32);
+    // PyTorch itself is off by 7e-6 in fp32 there, twice as much as elsewhere.
+    const double error_max = std::string(name) == "glm" ? 2 * kErrorMax : kErrorMax;
     for (const int64_t activation_bytes : {int64_t{0}, int64_t{1} << 24}) {
       testing::ExpectGoldenGradients(name, model.config, model.weights, activation_bytes,
-                                     model.stream, kErrorMax);
+                                     model.stream, error_max);
     }
   }
 }

@@ -1,5 +1,6 @@
 #include "learn/learned_folder.h"
 
+#include <algorithm>
 #include <cerrno>
 #include <filesystem>
 #include <limits>
@@ -13,8 +14,9 @@
 #include "base/json.h"
 #include "base/new_file.h"
 #include "base/strings.h"
-#include "model/lora_module.h"
+#include "model/family.h"
 #include "model/safetensors_writer.h"
+#include "model/shard.h"
 
 namespace graft {
 namespace {
@@ -34,9 +36,11 @@ OrderedJson TargetModules(const ModelConfig& config) {
     return R"(.*\b(language_model|text_model)\.(.*\.)?layers\.\d+\.(self_attn|mlp)\.()" + names +
            ")";
   }
-  OrderedJson modules = OrderedJson::array();
-  for (const StoredProjection& one : StoredProjections(config)) modules.push_back(one.name);
-  return modules;
+  std::vector<std::string_view> names;
+  for (const StoredProjection& one : StoredProjections(config)) {
+    if (std::ranges::find(names, one.name) == names.end()) names.push_back(one.name);
+  }
+  return names;
 }
 
 std::string LoraConfigJson(const TrainedLora& lora, const ModelConfig& config,
@@ -48,7 +52,7 @@ std::string LoraConfigJson(const TrainedLora& lora, const ModelConfig& config,
                             {"lora_alpha", static_cast<double>(lora.scale()) * lora.rank()},
                             {"lora_dropout", 0.0},
                             {"bias", "none"},
-                            {"fan_in_fan_out", false},
+                            {"fan_in_fan_out", FamilyOf(config.architecture).transposes_weights},
                             {"inference_mode", true},
                             {"init_lora_weights", true},
                             {"use_rslora", false},
@@ -78,18 +82,14 @@ std::string PromptConfigJson(const TrainedPrompt& prompt, const ModelConfig& con
   return FileText(json);
 }
 
-// A matrix as files have it: A as it lies here, B turned.
+// A matrix as files have it: A as it lies here, B turned, with these rows.
 std::vector<char> FileBytes(TrainedLora& lora, const TrainedLora::Place& place, LoraSide side,
-                            DType dtype) {
+                            const std::vector<int64_t>& rows, DType dtype) {
   const int64_t rank = lora.rank();
-  const float* const from = lora.parameters().data() + place.begin;
+  const float* from = lora.parameters().data() + place.begin;
   std::vector<float> values(from, from + rank * place.n);
-  if (side == LoraSide::kB) {
-    for (int64_t j = 0; j < rank; ++j) {
-      for (int64_t i = 0; i < place.n; ++i) {
-        values[static_cast<size_t>(i * rank + j)] = from[j * place.n + i];
-      }
-    }
+  for (int64_t j = 0; side == LoraSide::kB && j < rank; ++j) {
+    for (const int64_t row : rows) values[static_cast<size_t>(row * rank + j)] = *from++;
   }
   std::vector<char> bytes(values.size() * static_cast<size_t>(DTypeBytes(dtype)));
   ConvertElements(DType::kF32, values.data(), dtype, bytes.data(), rank * place.n);
@@ -102,15 +102,16 @@ Status WriteLoraWeights(const std::string& path, const ModelConfig& config, Trai
   std::vector<SafetensorsOut> tensors;
   for (int32_t layer = 0; layer < config.num_layers; ++layer) {
     for (const LoraModule target : lora.shape().lora_modules()) {
-      const LoraModule module = StoredProjections(config)[static_cast<size_t>(target)].first;
+      const StoredProjection& stored = StoredProjections(config)[static_cast<size_t>(target)];
+      const std::vector<int64_t> rows = StoredRowsOf(config, stored);
       for (const LoraSide side : {LoraSide::kA, LoraSide::kB}) {
         const TrainedLora::Place place = lora.place(layer, target, side);
-        kept.push_back(FileBytes(lora, place, side, dtype));
+        kept.push_back(FileBytes(lora, place, side, rows, dtype));
         const std::vector<int64_t> shape = side == LoraSide::kA
                                                ? std::vector<int64_t>{lora.rank(), place.n}
                                                : std::vector<int64_t>{place.n, lora.rank()};
-        tensors.push_back(
-            {LoraTensorName(config, layer, module, side), {kept.back().data(), dtype, shape}});
+        tensors.push_back({LoraTensorName(config, layer, stored.first, side),
+                           {kept.back().data(), dtype, shape}});
       }
     }
   }

@@ -2,6 +2,11 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <set>
+#include <string>
+#include <vector>
+
 #include "adapters/peft_folder.h"
 #include "base/json.h"
 #include "learn/test_model.h"
@@ -59,6 +64,34 @@ TEST(LearnedFolderTest, IsReadBackAsItWasTrained) {
     EXPECT_EQ(json["format"], kGraftJsonFormat);
     EXPECT_EQ((*ParseJsonFile(path + "/adapter_config.json"))["base_model_name_or_path"],
               "org/base");
+  }
+}
+
+// A family's own names, stacked projections (with rows head by head, too) and HF's Conv1D: what is
+// read back is what was trained, and target_modules names no module twice.
+TEST(LearnedFolderTest, IsReadBackAsEachFamilyStoresIt) {
+  for (const char* const name : {"phi3-longrope", "glm4", "gpt2", "gpt-neox", "phi"}) {
+    SCOPED_TRACE(name);
+    LearnModel model(SourcePath(std::string("tests/goldens/") + name), DType::kF32);
+    TrainedLora lora(model.config, 3, 0.5f, DType::kF32);
+    lora.Initialize(3);
+    for (size_t i = 0; i < lora.parameters().size(); ++i) {
+      lora.parameters()[i] += 1e-3f * static_cast<float>(i % 1017);
+    }
+    lora.Refresh();
+    const testing::TempDir dir;
+    const std::string path = dir.File("mine");
+    const Result<std::string> hash =
+        WriteLearnedFolder(path, model.config, {.lora = &lora}, DType::kF32, "", {{"seed", 3}});
+    ASSERT_TRUE(hash.ok()) << hash.status().ToString();
+    TrainedLora again(model.config, 3, 0.5f, DType::kF32);
+    const Status read = again.Read(ReadLora(path, model.config, DType::kF32));
+    ASSERT_TRUE(read.ok()) << read.ToString();
+    EXPECT_TRUE(std::ranges::equal(again.parameters(), lora.parameters()));
+    const Json json = *ParseJsonFile(path + "/adapter_config.json");
+    EXPECT_EQ(json["fan_in_fan_out"], std::string(name) == "gpt2");
+    const auto modules = json["target_modules"].get<std::vector<std::string>>();
+    EXPECT_EQ(std::set(modules.begin(), modules.end()).size(), modules.size());
   }
 }
 

@@ -21,7 +21,20 @@ using testing::SourcePath;
 using testing::WorstDifference;
 
 constexpr double kErrorMax = 1e-5;
-const char* const kModel = "tests/goldens/lora_gradients";
+
+// A golden model with projections that lie apart, and an adapter of it.
+struct ModelCase {
+  const char* model;
+  const char* adapter;
+  int32_t rank;
+};
+// Llama; learned positions, LayerNorm, an MLP without a gate and windows; the same in parallel, of
+// heads that turn in part.
+const ModelCase kModels[] = {{"lora_gradients", "lora_gradients", 3},
+                             {"gpt-neo", "gradients/gpt-neo", 2},
+                             {"phi", "gradients/phi", 2}};
+
+std::string FolderOf(const char* name) { return SourcePath(std::string("tests/goldens/") + name); }
 
 std::vector<double> Doubles(std::span<const float> values) {
   return {values.begin(), values.end()};
@@ -41,11 +54,11 @@ TrainingExample Example(std::vector<int32_t> tokens, std::vector<int32_t> rows) 
 
 // A prompt of random numbers before two sequences, with LoRA on all rows and, in one of two tries,
 // a second LoRA that learns nothing.
-class PromptGradientsTest : public ::testing::Test {
+class PromptGradientsTest : public ::testing::TestWithParam<ModelCase> {
  protected:
   PromptGradientsTest()
-      : model_(SourcePath(kModel), DType::kF32),
-        reference_(SourcePath(kModel), model_.config),
+      : model_(FolderOf(GetParam().model), DType::kF32),
+        reference_(FolderOf(GetParam().model), model_.config),
         examples_({Example({1, 5, 9, 2, 7, 11}, {0, 2, 4}), Example({3, 8, 20}, {1, 2})}) {}
 
   void Check(VirtualTokenKind kind, bool with_document) {
@@ -57,9 +70,10 @@ class PromptGradientsTest : public ::testing::Test {
                      .logits_rows_max = 2},
                     model_.stream);
     const int32_t index =
-        trainer.Add({.rank = 3, .scale = 2.0f, .virtual_tokens = 3, .kind = kind});
+        trainer.Add({.rank = GetParam().rank, .scale = 2.0f, .virtual_tokens = 3, .kind = kind});
     TrainedLora& lora = *trainer.lora(index);
-    ASSERT_TRUE(lora.Read(ReadLora(SourcePath(kModel), model_.config, DType::kF32)).ok());
+    const LoraWeights read = ReadLora(FolderOf(GetParam().adapter), model_.config, DType::kF32);
+    ASSERT_TRUE(lora.Read(read).ok());
     const int32_t document = trainer.Add({.rank = 2, .scale = 0.5f, .is_frozen = true});
     Random random(4);
     for (const std::span<float> values :
@@ -79,8 +93,12 @@ class PromptGradientsTest : public ::testing::Test {
       return Loss(kind, prompt, learned, with_document ? &frozen : nullptr);
     };
     EXPECT_NEAR(loss, expected(), 1e-5);
-    EXPECT_LT(WorstDifference(lora.gradients(), learned.numbers, 7, expected), kErrorMax);
-    EXPECT_LT(WorstDifference(trainer.prompt(index)->gradients(), prompt, 1, expected), kErrorMax);
+    // Some twenty-five of each, spread over all matrices and tokens.
+    const auto worst = [&](std::span<const float> gradients, std::vector<double>& numbers) {
+      return WorstDifference(gradients, numbers, numbers.size() / 25 | 1, expected);
+    };
+    EXPECT_LT(worst(lora.gradients(), learned.numbers), kErrorMax);
+    EXPECT_LT(worst(trainer.prompt(index)->gradients(), prompt), kErrorMax);
     for (const float gradient : trainer.lora(document)->gradients()) EXPECT_EQ(gradient, 0.0f);
   }
 
@@ -112,16 +130,18 @@ class PromptGradientsTest : public ::testing::Test {
   std::vector<TrainingExample> examples_;
 };
 
-TEST_F(PromptGradientsTest, OfKeysAndValuesAreThoseOfDoubles) {
+TEST_P(PromptGradientsTest, OfKeysAndValuesAreThoseOfDoubles) {
   Check(VirtualTokenKind::kKeysValues, false);
   Check(VirtualTokenKind::kKeysValues, true);
 }
 
-TEST_F(PromptGradientsTest, OfEmbeddingsAreThoseOfDoubles) {
+TEST_P(PromptGradientsTest, OfEmbeddingsAreThoseOfDoubles) {
   examples_[0].rows[0] = -1;  // the last of them says the first token
   Check(VirtualTokenKind::kEmbedding, false);
   Check(VirtualTokenKind::kEmbedding, true);
 }
+
+INSTANTIATE_TEST_SUITE_P(Models, PromptGradientsTest, ::testing::ValuesIn(kModels));
 
 std::vector<int32_t> RandomTokens(size_t n, uint64_t seed) {
   Random random(seed);
@@ -138,10 +158,11 @@ std::vector<float> LogitsFrom(int32_t first, LearnModel& model, TrainingDevice& 
   return testing::LogitsOf(model, device, batch, rows);
 }
 
-// Untrained, a prefix is its document, and embeddings are their tokens: the same logits, bit for
-// bit.
+// Untrained, a prefix is its document, and embeddings are their tokens, also where all rows are
+// scaled or positions are added: the same logits, bit for bit.
 TEST(PromptTest, OfTheDocumentsOwnIsTheDocumentInContext) {
-  for (const char* name : {"llama", "qwen2", "llama3-rope"}) {
+  for (const char* name :
+       {"llama", "qwen2", "llama3-rope", "granite", "gpt2", "gpt-neox", "phi", "glm4"}) {
     for (const DType dtype : {DType::kF32, DType::kBF16}) {
       SCOPED_TRACE(name);
       LearnModel model(SourcePath(std::string("tests/goldens/") + name), dtype);

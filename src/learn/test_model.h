@@ -17,6 +17,7 @@
 #include "learn/trainer.h"
 #include "model/model_test_util.h"
 #include "model/safetensors.h"
+#include "model/shard.h"
 
 namespace graft::testing {
 
@@ -57,6 +58,7 @@ inline std::vector<float> LogitsOf(LearnModel& model, TrainingDevice& device,
         .weight = &model.weights.lm_head,
         .y = logits.data(),
         .y_stride = model.config.vocab_size,
+        .epilogue = {.bias = model.weights.lm_head_bias.as<float>()},
         .x_is_fp32 = true},
        model.stream);
   const float cap = model.config.logit_cap;
@@ -96,7 +98,7 @@ inline std::vector<TrainingExample> GoldenExamples(const SafetensorsFile& golden
 }
 
 // The largest difference between a matrix and the golden one, by the golden one's largest number. A
-// file holds B, training its transpose.
+// file holds B, with its rows as the checkpoint stores them, training its transpose.
 inline double RelativeError(const ModelConfig& config, TrainedLora& lora,
                             std::span<const float> all, const SafetensorsFile& golden,
                             const std::string& prefix, int32_t layer, LoraModule target,
@@ -108,10 +110,12 @@ inline double RelativeError(const ModelConfig& config, TrainedLora& lora,
   const TrainedLora::Place place = lora.place(layer, target, side);
   const int64_t rank = lora.rank();
   CHECK_EQ(static_cast<int64_t>(expected.size()), rank * place.n);
+  const std::vector<int64_t> rows = StoredRowsOf(config, stored);
   double largest = 0.0, error = 0.0;
   for (int64_t j = 0; j < rank; ++j) {
     for (int64_t i = 0; i < place.n; ++i) {
-      const int64_t at = side == LoraSide::kA ? j * place.n + i : i * rank + j;
+      const int64_t at =
+          side == LoraSide::kA ? j * place.n + i : rows[static_cast<size_t>(i)] * rank + j;
       const double golden_value = expected[static_cast<size_t>(at)];
       const double got = all[static_cast<size_t>(place.begin + j * place.n + i)];
       largest = std::max(largest, std::fabs(golden_value));
@@ -142,7 +146,11 @@ inline constexpr const char* kFamiliesWithGradients[] = {"qwen2",         "qwen2
                                                          "gemma3",        "smollm3",
                                                          "granite",       "olmo2",
                                                          "olmo3",         "exaone4",
-                                                         "phi3-longrope", "phi3-partial-rotary"};
+                                                         "phi3-longrope", "phi3-partial-rotary",
+                                                         "glm",           "glm4",
+                                                         "gpt2",          "gpt-neo",
+                                                         "gpt-neox",      "gpt-neox-serial",
+                                                         "phi",           "starcoder2"};
 
 // The loss and the gradients of the family's golden model are PyTorch's and PEFT's.
 inline void ExpectGoldenGradients(const std::string& name, const ModelConfig& config,

@@ -6,7 +6,6 @@
 #include "kernels/attention/attention.h"
 #include "kernels/attention_backward/attention_backward.h"
 #include "learn/training_sizes.h"
-#include "model/lora_module.h"
 
 namespace graft {
 namespace {
@@ -21,17 +20,8 @@ Status NotOnGpu(const std::string& what) {
 
 }  // namespace
 
-Status CheckTrainable(const ModelConfig& config, const Device& device) {
+Status CheckTrainable(const Device& device) {
   if (!device.is_cpu() && !kHasCuda) return NotTrainable("a GPU: this binary has no CUDA backend");
-  if (!HasDenseTargets(config)) {
-    return NotTrainable("the layers of " + std::string(ArchitectureName(config.architecture)) +
-                        " (LayerNorm, an MLP without a gate)");
-  }
-  const bool stacks_all = StoredProjections(config).size() == kStackedTargets.size();
-  if (config.rope_interleaved || (HasFusedProjections(config) && !stacks_all)) {
-    return NotTrainable("the layers of " + std::string(ArchitectureName(config.architecture)) +
-                        " (gate_up_proj beside q_proj, k_proj and v_proj, rotation of neighbours)");
-  }
   return OkStatus();
 }
 
@@ -44,11 +34,8 @@ int32_t TrainableContext(const ModelConfig& config) {
 }
 
 Status CheckTrainableOnGpu(const ModelConfig& config, DType dtype, const Device& device) {
-  RETURN_IF_ERROR(CheckTrainable(config, device));
+  RETURN_IF_ERROR(CheckTrainable(device));
   if (dtype == DType::kF16) return NotOnGpu("fp16, whose gradients vanish (--dtype bf16)");
-  if (config.num_rotary() != config.head_dim) {
-    return NotOnGpu("heads that turn in part (partial_rotary_factor)");
-  }
   if (dtype == DType::kF32) return OkStatus();
   RETURN_IF_ERROR(CheckAttentionBackward(dtype, config.head_dim, device));
   const KvLayout layout = TrainingPoolLayout(config, dtype, device);

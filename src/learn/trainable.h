@@ -11,9 +11,9 @@
 
 namespace graft {
 
-// kUnimplemented names what of the model, or of the device, training does not cover; a GPU covers
-// less still.
-Status CheckTrainable(const ModelConfig& config, const Device& device);
+// kUnimplemented names what of the device training does not cover. The CPU trains every model that
+// is served.
+Status CheckTrainable(const Device& device);
 // kUnimplemented names what of the model in this dtype a GPU does not train.
 Status CheckTrainableOnGpu(const ModelConfig& config, DType dtype, const Device& device);
 // The most tokens of a text that training makes a gradient of. Beyond them the model scales queries

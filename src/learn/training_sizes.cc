@@ -38,8 +38,8 @@ int64_t BackwardScratchFloats(const TrainingLimits& limits, const ModelConfig& c
 
 int64_t ThreadRowsBytes(const TrainingLimits& limits, const ModelConfig& config, DType dtype,
                         int num_threads) {
-  const int64_t widest = std::max<int64_t>({config.hidden_size, config.q_size(), config.qkv_size(),
-                                            int64_t{2} * config.intermediate_size});
+  const int64_t widest = std::max<int64_t>(
+      {config.hidden_size, config.q_size(), config.qkv_size(), config.gate_up_size()});
   return std::max(GemmScratchBytes(limits.rows_max, widest, dtype, num_threads),
                   GemmScratchBytes(limits.logits_rows_max, config.vocab_size, dtype, num_threads));
 }
@@ -65,7 +65,7 @@ int64_t GradientColumnsMax(const ModelConfig& config) {
   const int64_t hidden = config.hidden_size;
   const int64_t intermediate = config.intermediate_size;
   return std::max({3 * hidden + config.qkv_size(), config.q_size() + hidden,
-                   2 * hidden + 2 * intermediate, intermediate + hidden});
+                   2 * hidden + config.gate_up_size(), intermediate + hidden});
 }
 
 }  // namespace
@@ -117,9 +117,9 @@ TrainingBuffers TrainingBuffersOf(const TrainingLimits& limits, const ModelConfi
     sizes.d_hidden_copy = sizes.normed;
   }
   sizes.qkv = rows * config.qkv_size() * kFloatBytes;
-  sizes.gate_up = rows * 2 * intermediate * kFloatBytes;
+  sizes.gate_up = rows * config.gate_up_size() * kFloatBytes;
   sizes.activated = rows * intermediate * element;
-  sizes.d_gate_up = 2 * sizes.activated;
+  sizes.d_gate_up = rows * config.gate_up_size() * element;
   sizes.d_attended = rows * config.q_size() * kFloatBytes;
   sizes.d_qkv = rows * config.qkv_size() * element;
   sizes.lora_h = LoraScratchFloats(device, rows * kLoraSlicesMax, limits.rank_max) * kFloatBytes;

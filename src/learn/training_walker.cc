@@ -67,9 +67,11 @@ TrainingWalker::TrainingWalker(const ModelConfig& config, const ModelWeights& we
       context_(ContextOf(config, weights, sizes_, pool_, stream.device)),
       embedding_(context_, {.rows = weights.embedding,
                             .num_words = config.vocab_size,
-                            .scale = EmbeddingScale(config, weights.types.embeddings)}),
-      head_(context_, weights.final_norm, weights.lm_head),
-      final_norm_(weights.final_norm, config.hidden_size, config.rms_norm_epsilon),
+                            .scale = EmbeddingScale(config, weights.types.embeddings),
+                            .positions = weights.positions.data(),
+                            .num_positions = config.num_positions}),
+      head_(context_, weights.final_norm, weights.lm_head, weights.lm_head_bias.as<float>()),
+      final_norm_(weights.final_norm, config.hidden_size, config.rms_norm_epsilon, config.norm),
       room_(RoomOf(sizes_, stream.device)),
       learning_{
           .pieces = pieces_,
@@ -81,7 +83,7 @@ TrainingWalker::TrainingWalker(const ModelConfig& config, const ModelWeights& we
                             ? LoraPlace::kInside
                             : LoraPlace::kAfter} {
   const Status trainable = stream.device.is_cpu()
-                               ? CheckTrainable(config, stream.device)
+                               ? CheckTrainable(stream.device)
                                : CheckTrainableOnGpu(config, weights.types.operands, stream.device);
   CHECK(trainable.ok()) << trainable.ToString();
   CHECK(limits.rows_max > 0 && limits.sequences_max > 0 && limits.logits_rows_max > 0);

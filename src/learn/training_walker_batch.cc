@@ -169,10 +169,11 @@ void TrainingWalker::TellLayers(const BatchLists& lists) {
   const bool is_inside = learning_.lora_place == LoraPlace::kInside;
   const bool all_silu = std::ranges::all_of(
       config_.layers, [](const LayerSpec& layer) { return layer.activation == Activation::kSilu; });
-  plan_ = PlanLaunches({.on_gpu = !stream_.device.is_cpu(),
-                        .can_inside = is_inside,
-                        .fuses_activation = all_silu && (is_inside || !has_lora),
-                        .has_prompts = has_lora});
+  plan_ =
+      PlanLaunches({.on_gpu = !stream_.device.is_cpu(),
+                    .can_inside = is_inside,
+                    .fuses_activation = config_.gated_mlp && all_silu && (is_inside || !has_lora),
+                    .has_prompts = has_lora});
   const LoraSegment* next = batch_.part_segments.data();
   for (RowPart& part : parts_) {
     part.segments = next;

@@ -108,19 +108,18 @@ void TrainingWalker::BeginPrompt(const TrainingBatch& batch, TrainedPrompt& prom
   CHECK_EQ(batch.num_rows(), prompt.num_tokens());
   PutBatch(batch, {}, false);
   const TrainingPieces::Scope piece(pieces_);
-  embedding_.Run(Step());
   if (prompt.kind() == VirtualTokenKind::kKeysValues) return BeginKeysAndValues(prompt);
+  embedding_.RunTokens(Step());
   const TrainingPieces::Break others(pieces_);
   CopyFromDevice(prompt.parameters().data(), hidden(),
                  static_cast<int64_t>(prompt.parameters().size_bytes()), stream_);
   Synchronize(stream_);
-  // Virtual tokens are scaled with the rows that they are put among.
-  for (float& number : prompt.parameters()) number /= config_.hidden_scale;
 }
 
 void TrainingWalker::BeginKeysAndValues(TrainedPrompt& prompt) {
   const int64_t row_bytes = config_.qkv_size() * DTypeBytes(dtype_);
   std::vector<char> rows(static_cast<size_t>(num_rows() * row_bytes));
+  embedding_.Run(Step());
   for (int32_t layer = 0; layer < config_.num_layers; ++layer) {
     RunLayer(layer);
     {

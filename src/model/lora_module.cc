@@ -40,8 +40,13 @@ bool HasFusedProjections(const ModelConfig& config) {
 
 ModelShape ShapeAsStored(const ModelConfig& config) {
   ModelShape shape = config;
-  if (HasFusedProjections(config)) shape.lora_targets = kStackedTargets;
-  CHECK_EQ(shape.lora_targets.size(), StoredProjections(config).size());
+  const std::span<const StoredProjection> stored = StoredProjections(config);
+  if (HasFusedProjections(config)) {
+    const bool stacks_qkv = stored.front().num_modules > 1;
+    shape.lora_targets = stacks_qkv ? std::span<const TargetSpec>(kStackedTargets)
+                                    : std::span<const TargetSpec>(kStackedMlpTargets);
+  }
+  CHECK_EQ(shape.lora_targets.size(), stored.size());
   return shape;
 }
 

@@ -155,4 +155,16 @@ std::vector<IndexRange> StoredRowsOf(const ModelConfig& config, LoraModule modul
   return stored;
 }
 
+std::vector<int64_t> StoredRowsOf(const ModelConfig& config, const StoredProjection& projection) {
+  std::vector<int64_t> rows;
+  for (int i = 0; i < projection.num_modules; ++i) {
+    const auto module = static_cast<LoraModule>(static_cast<int>(projection.first) + i);
+    const IndexRange all = {0, ShapeOfLoraModule(config, module).out};
+    for (const IndexRange& range : StoredRowsOf(config, module, all)) {
+      for (int64_t row = range.begin; row < range.end; ++row) rows.push_back(row);
+    }
+  }
+  return rows;
+}
+
 }  // namespace graft

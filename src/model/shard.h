@@ -69,5 +69,7 @@ std::vector<HeadPiece> HeadPiecesOf(const ModelConfig& config, const Shard& shar
 // Where rows of a module lie in the stored projection that holds it, in their order.
 std::vector<IndexRange> StoredRowsOf(const ModelConfig& config, LoraModule module,
                                      const IndexRange& rows);
+// The same of all rows of the projection, one module's after the other.
+std::vector<int64_t> StoredRowsOf(const ModelConfig& config, const StoredProjection& projection);
 
 }  // namespace graft

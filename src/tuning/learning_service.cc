@@ -193,7 +193,7 @@ Status LearningService::CheckTrains() const {
         "by graft learn, or serve with --tensor-parallel 1");
   }
   RETURN_IF_ERROR(CheckTrainableWeights(model_->weights.types));
-  if (model_->device.is_cpu()) return CheckTrainable(model_->config, model_->device);
+  if (model_->device.is_cpu()) return CheckTrainable(model_->device);
   return CheckTrainableOnGpu(model_->config, model_->weights.types.operands, model_->device);
 }
 

@@ -15,9 +15,20 @@ from safetensors.torch import save_file
 
 HERE = pathlib.Path(__file__).parent
 NAMES = ["qwen2", "qwen2-yarn", "qwen3", "mistral-window", "gemma", "gemma2", "gemma3", "smollm3", "granite", "olmo2"]
-NAMES += ["olmo3", "exaone4", "phi3-longrope", "phi3-partial-rotary"]
+NAMES += ["olmo3", "exaone4", "phi3-longrope", "phi3-partial-rotary", "glm", "glm4", "gpt2", "gpt-neo", "gpt-neox"]
+NAMES += ["gpt-neox-serial", "phi", "starcoder2"]
 MODULES = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]
-MODULES_OF_PHI3 = ["qkv_proj", "o_proj", "gate_up_proj", "down_proj"]
+MODULES_OF_GLM = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_up_proj", "down_proj"]
+MODULES_OF = {
+    "phi3": ["qkv_proj", "o_proj", "gate_up_proj", "down_proj"],
+    "glm": MODULES_OF_GLM,
+    "glm4": MODULES_OF_GLM,
+    "gpt2": ["c_attn", "c_proj", "c_fc"],
+    "gpt_neo": ["q_proj", "k_proj", "v_proj", "out_proj", "c_fc", "c_proj"],
+    "gpt_neox": ["query_key_value", "dense", "dense_h_to_4h", "dense_4h_to_h"],
+    "phi": ["q_proj", "k_proj", "v_proj", "dense", "fc1", "fc2"],
+    "starcoder2": ["q_proj", "k_proj", "v_proj", "o_proj", "c_fc", "c_proj"],
+}
 NUM_TOKENS = 24
 
 
@@ -33,7 +44,7 @@ def draw(model):
 def make(name):
     folder = HERE / "gradients" / name
     base = transformers.AutoModelForCausalLM.from_pretrained(HERE / name, dtype=torch.float64, attn_implementation="eager")
-    modules = MODULES_OF_PHI3 if base.config.model_type == "phi3" else MODULES
+    modules = MODULES_OF.get(base.config.model_type, MODULES)
     config = peft.LoraConfig(r=2, lora_alpha=4, target_modules=modules, task_type="CAUSAL_LM")
     model = peft.get_peft_model(base, config, autocast_adapter_dtype=False).double()
     draw(model)

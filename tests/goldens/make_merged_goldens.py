@@ -14,7 +14,9 @@ import transformers
 from safetensors.torch import save_file
 
 HERE = pathlib.Path(__file__).parent
-MODELS = ["llama", "qwen2", "phi3-longrope", "glm4"]
+MODELS = ["llama", "qwen2", "phi3-longrope", "glm4", "gpt2", "gpt-neox"]
+LAYERS = {"gpt2": "transformer.h.1.", "gpt-neox": "gpt_neox.layers.1."}
+LEFT_OUT = {"gpt2": "transformer."}  # what names begin with, but in the folder's file
 
 
 def main():
@@ -22,8 +24,10 @@ def main():
     for name in sys.argv[1:] or MODELS:
         base = transformers.AutoModelForCausalLM.from_pretrained(HERE / name, dtype=torch.float32)
         merged = peft.PeftModel.from_pretrained(base, HERE / name / "adapter").merge_and_unload()
-        tensors = {path: tensor.contiguous() for path, tensor in merged.state_dict().items()
-                   if path.startswith("model.layers.1.") and path.endswith("_proj.weight")}
+        layer = LAYERS.get(name, "model.layers.1.")
+        tensors = {path.removeprefix(LEFT_OUT.get(name, "")): tensor.contiguous()
+                   for path, tensor in merged.state_dict().items()
+                   if path.startswith(layer) and path.endswith(".weight") and tensor.dim() == 2}
         save_file(tensors, HERE / "merged" / f"{name}.safetensors")
 
 

@@ -1,27 +1,14 @@
 // One thread per eight elements.
 #include "kernels/activate/activate.h"
+#include "kernels/activate/activate_cuda.cuh"
 #include "kernels/common/cuda_launch.cuh"
 #include "kernels/common/cuda_vector.cuh"
-#include "kernels/gated_activation/gated_activation_cuda.cuh"
 
 namespace graft {
 namespace {
 
 constexpr int kActivateThreads = 128;
 constexpr int kActivateWidth = 8;
-
-template <Activation kActivation>
-__device__ __forceinline__ float ActivatedElement(float x) {
-  if constexpr (kActivation == Activation::kSilu) {
-    return SiluTimes(x, 1.0f);
-  } else if constexpr (kActivation == Activation::kGeluTanh) {
-    return GeluTanhTimes(x, 1.0f);
-  } else if constexpr (kActivation == Activation::kGelu) {
-    return __fmul_rn(x, normcdff(x));
-  } else {
-    return x < 0.0f ? 0.0f : x;  // NaN stays
-  }
-}
 
 template <typename T, bool kVectors, Activation kActivation>
 __global__ void __launch_bounds__(kActivateThreads) ActivateKernel(ActivateArgs args) {

@@ -61,7 +61,8 @@ void TurnBackOnHost(const AttentionBackwardArgs& args, Stream& stream) {
         .rotary_dim = args.rotary_dim > 0 ? args.rotary_dim : args.head_dim,
         .positions = args.positions,
         .cos = args.cos,
-        .sin = args.back_sin},
+        .sin = args.back_sin,
+        .interleaved = args.interleaved},
        stream);
 }
 

@@ -55,7 +55,8 @@ struct AttentionBackwardArgs {
   // Queries and keys were turned by RopeArgs' numbers; what is written is turned back by the sines
   // of turns back. [rows], and [positions_max, rotary_dim / 2] each. cos null: they were not
   // turned.
-  int32_t rotary_dim = 0;  // even, at most head_dim; 0: all of it
+  int32_t rotary_dim = 0;    // even, at most head_dim; 0: all of it
+  bool interleaved = false;  // RopeArgs::interleaved
   const int32_t* positions = nullptr;
   const float* cos = nullptr;
   const float* back_sin = nullptr;

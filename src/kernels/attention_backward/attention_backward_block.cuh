@@ -173,20 +173,29 @@ struct Work {
       }
     }
   }
+  // The two dimensions that turn together, of which `dim` is one, and their angle's number.
+  struct Turn {
+    int low, high, angle;
+  };
+  __device__ __forceinline__ Turn TurnOf(int dim, int half) const {
+    if (args.interleaved) return {dim & ~1, dim | 1, dim / 2};
+    const int first = dim < half ? dim : dim - half;
+    return {first, first + half, first};
+  }
   // The cosine and the sine by which a dimension turns.
   __device__ __forceinline__ float2 AngleOf(const Pair& pair, int dim, int half) const {
     if (!pair.exists || dim >= 2 * half) return {1.0f, 0.0f};
     const int64_t angle = int64_t{args.positions[block.begin + block.first + pair.row]} * half +
-                          (dim < half ? dim : dim - half);
+                          TurnOf(dim, half).angle;
     return {args.cos[angle], args.back_sin[angle]};
   }
   __device__ __forceinline__ float Turned(const float* sums, int dim, int half,
                                           const float2& angle) const {
     if (dim >= 2 * half) return sums[dim];
-    const int first = dim < half ? dim : dim - half;
-    float low = sums[first], high = sums[first + half];
+    const Turn turn = TurnOf(dim, half);
+    float low = sums[turn.low], high = sums[turn.high];
     RotatePair(angle.x, angle.y, &low, &high);
-    return dim < half ? low : high;
+    return dim == turn.low ? low : high;
   }
 
   // Writes the block's positions of a prefix's keys or, num_kv_heads heads further on, values.

@@ -155,7 +155,8 @@ __device__ void StoreHead(const AttentionBackwardArgs& args, int row, int head, 
   __syncwarp();
   for (int pair = lane; pair < half; pair += kWarpThreads) {
     const int64_t angle = int64_t{args.positions[row]} * half + pair;
-    RotatePair(args.cos[angle], args.back_sin[angle], dims + pair, dims + pair + half);
+    float* const low = dims + (args.interleaved ? 2 * pair : pair);
+    RotatePair(args.cos[angle], args.back_sin[angle], low, low + (args.interleaved ? 1 : half));
   }
   __syncwarp();
   T* const out =
@@ -305,7 +306,7 @@ bool TakesTensorCores(const Params& params) {
   const int32_t head_dim = params.args.head_dim;
   return TakesTensorGeneral(params) && (head_dim == 64 || head_dim == 128) &&
          params.args.window == 0 && params.args.score_cap == 0.0f &&
-         params.rotary_half * 2 == head_dim;
+         params.rotary_half * 2 == head_dim && !params.args.interleaved;
 }
 
 constexpr KernelRow<Params> kKernels[] = {{"tensor-cores",

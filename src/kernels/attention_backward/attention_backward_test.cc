@@ -26,7 +26,8 @@ struct Case {
   int32_t window = 0;
   double cap = 0.0;
   double scale = 0.0;      // 0: 1 / sqrt(head_dim)
-  int32_t rotary_dim = 0;  // of a GPU's turning back; below 0: it does not turn
+  int32_t rotary_dim = 0;  // of turning back; below 0: it does not turn
+  bool interleaved = false;
 
   int32_t stride() const { return (num_heads + 2 * num_kv_heads) * head_dim; }
   int32_t prefix_stride() const { return 2 * num_kv_heads * head_dim; }
@@ -61,7 +62,7 @@ struct Case {
            std::to_string(num_kv_heads) + " heads of " + std::to_string(head_dim) + ", prefixes " +
            std::to_string(num_before()) + ", window " + std::to_string(window) + ", cap " +
            std::to_string(cap) + ", scale " + std::to_string(scale) + ", rotary " +
-           std::to_string(rotary_dim);
+           std::to_string(rotary_dim) + (interleaved ? ", neighbours" : "");
   }
 };
 
@@ -204,11 +205,13 @@ struct DoubleReference {
       for (int32_t head = 0; head < case_.num_heads + case_.num_kv_heads; ++head) {
         for (int32_t i = 0; i < half; ++i) {
           const auto angle = static_cast<size_t>(positions[static_cast<size_t>(row)] * half + i);
-          const auto at = static_cast<size_t>(row * stride + head * case_.head_dim + i);
-          const double low = d_qkv[at], high = d_qkv[at + static_cast<size_t>(half)];
+          const int64_t first = row * stride + head * case_.head_dim;
+          const auto at = static_cast<size_t>(first + (case_.interleaved ? 2 * i : i));
+          const auto other = at + static_cast<size_t>(case_.interleaved ? 1 : half);
+          const double low = d_qkv[at], high = d_qkv[other];
           const auto c = static_cast<double>(cos[angle]), s = static_cast<double>(back_sin[angle]);
           d_qkv[at] = low * c - high * s;
-          d_qkv[at + static_cast<size_t>(half)] = high * c + low * s;
+          d_qkv[other] = high * c + low * s;
         }
       }
     }
@@ -303,6 +306,7 @@ struct Operands {
     }
     if (turns_back && turns.half > 0) {
       args.rotary_dim = std::max(c.rotary_dim, 0);
+      args.interleaved = c.interleaved;
       args.positions = positions.data();
       args.cos = cos.data();
       args.back_sin = back_sin.data();
@@ -401,9 +405,17 @@ TEST(AttentionBackwardTest, MatchesReference) {
   for (const int32_t head_dim : {64, 96, 128, 250, 256}) {
     ExpectMatches<float, float>({{0, 19, 40}, 2, 1, head_dim, {0, 5}, 9, 2.0}, 1e-5);
   }
-  ExpectMatches<float, float>(
-      {.row_begin = {0, 33}, .num_heads = 2, .num_kv_heads = 2, .head_dim = 20, .rotary_dim = 6},
-      1e-5);
+  for (const bool interleaved : {false, true}) {
+    for (const int32_t rotary_dim : {6, 20}) {
+      ExpectMatches<float, float>({.row_begin = {0, 33},
+                                   .num_heads = 2,
+                                   .num_kv_heads = 1,
+                                   .head_dim = 20,
+                                   .rotary_dim = rotary_dim,
+                                   .interleaved = interleaved},
+                                  1e-5);
+    }
+  }
   ExpectMatches<float, float>(
       {.row_begin = {0, 33}, .num_heads = 2, .num_kv_heads = 2, .head_dim = 20, .rotary_dim = -1},
       1e-5);
@@ -459,11 +471,14 @@ TEST(AttentionBackwardTest, RoundedHeadsThatTurnInPartOnAGpu) {
   if (!HasBfloat16()) GTEST_SKIP() << "no GPU here";
   for (const int32_t head_dim : {64, 80, 96, 128, 256, 20}) {
     for (const int32_t rotary_dim : {-1, 2, 10, head_dim / 2, head_dim}) {
-      ExpectRoundedMatches({.row_begin = {0, 70, 100},
-                            .num_heads = 4,
-                            .num_kv_heads = 2,
-                            .head_dim = head_dim,
-                            .rotary_dim = rotary_dim});
+      for (const bool interleaved : {false, true}) {
+        ExpectRoundedMatches({.row_begin = {0, 70, 100},
+                              .num_heads = 4,
+                              .num_kv_heads = 2,
+                              .head_dim = head_dim,
+                              .rotary_dim = rotary_dim,
+                              .interleaved = interleaved});
+      }
     }
   }
 }

@@ -12,7 +12,7 @@ namespace graft {
 namespace mma {
 namespace {
 
-// Of a multiprocessor's registers a tile of more sums than this per thread takes all that two
+// A tile of more sums per thread than this takes as many of a multiprocessor's registers as two
 // blocks of 128 threads may have.
 constexpr int kManySums = 64;
 constexpr int kRegisters = 65536;
@@ -29,8 +29,8 @@ int BlocksAtOnce(const Tile& tile, const DeviceTraits& traits) {
                    kRegisters / (tile.threads() * RegistersOf(tile))});
 }
 
-// Of a product of 16 x 8 x 16 on all tensor cores of a multiprocessor: 8.0, 9.0 and 10.0 have 1,024
-// multiplications in a cycle, the cards of the other capabilities half of it.
+// Cycles of a product of 16 x 8 x 16 on all tensor cores of a multiprocessor. Those of 8.0, 9.0 and
+// 10.0 make 1,024 multiplications in a cycle, those of other capabilities half as many.
 double ProductCycles(const DeviceTraits& traits) {
   const bool is_large = traits.compute % 10 == 0 && traits.compute < 110;
   return is_large ? 2.0 : 4.0;

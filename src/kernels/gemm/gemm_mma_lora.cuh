@@ -14,7 +14,7 @@
 
 namespace graft::mma {
 
-// Items whose rows of B are looked up at a time: a look-up costs two latencies of memory.
+// The rows of B of so many items are looked up at a time: a look-up costs two latencies of memory.
 inline constexpr int kItemsAhead = 4;
 
 // Behind the ring. What one thread writes here all others read after the block's next barrier.

@@ -170,9 +170,9 @@ class Reader {
     x_place_ = Shape::kWBytes + PlaceOf<Shape::kRowBytes>(XRow(warp, lane), lane / 8 % 2);
   }
 
-  // Of piece `piece` of the stage at `stage`.
+  // Reads piece `piece` of the stage at `stage`.
   __device__ __forceinline__ void Read(uint32_t stage, int piece, Fragments<Shape>& out) const {
-    // Two pieces of 16 bytes, in a stage whose rows have four or eight, change places by one bit.
+    // Two pieces of 16 bytes, in a stage with rows of four or eight, change places by one bit.
     const int turn = piece * 32;
 #pragma unroll
     for (int i = 0; i < Shape::kColumnParts; ++i) {
@@ -189,7 +189,7 @@ class Reader {
     }
   }
 
-  // Of an operand whose 16 rows of k, or ranks, have the tile's columns side by side.
+  // The place in an operand that has the tile's columns side by side in its 16 rows of k, or ranks.
   static __device__ __forceinline__ int LyingPlace(const WarpPlace<Shape>& warp, int lane) {
     return PlaceOf<Shape::kLyingBytes>(lane % 8 + lane / 16 * 8, warp.column / 8 + lane / 8 % 2);
   }

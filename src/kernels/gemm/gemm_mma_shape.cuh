@@ -72,7 +72,7 @@ struct Shape {
   static constexpr int kStages = kTile.stages;
   static constexpr int kThreads = kTile.threads();
   static constexpr int kPieces = kDepth / 16;  // of 16 columns of k: a chain's links in a stage
-  // Of one warp: fragments of 16 columns of y, and of 8 rows.
+  // One warp's fragments of 16 columns of y, and of 8 rows.
   static constexpr int kColumnParts = kColumns / kTile.column_warps / 16;
   static constexpr int kRowParts = kRows / kTile.row_warps / 8;
   static constexpr int kRowBytes = kDepth * 2;      // of a row of x or W in a stage
