@@ -3,6 +3,7 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstring>
 #include <filesystem>
@@ -24,6 +25,7 @@
 #include "cli/commands.h"
 #include "cli/foreign_flags.h"
 #include "cli/service_notify.h"
+#include "cli/source_options.h"
 #include "cli/start_checks.h"
 #include "cli/stop_signals.h"
 #include "cli/tracing.h"
@@ -42,6 +44,7 @@ struct RunnerOptions {
   EtcdFlags etcd;
   ClusterRunnerOptions cluster;
   LearningOptions learning;
+  SourceFlags sources;
   int drain_seconds = 30;
   std::string otlp_endpoint;
   bool quiet = false;
@@ -53,6 +56,11 @@ Status CheckPlace(const RunnerOptions& options) {
       return InvalidArgumentError(
           "--learn-dir and --learn-share are for runners of a cluster, whose fine-tuning jobs are "
           "in etcd: --etcd; one server alone learns by graft serve");
+    }
+    if (!options.sources.sources.empty()) {
+      return InvalidArgumentError(
+          "--source is for runners of a cluster, whose frontends ask for what they look up: --etcd; "
+          "one server alone has sources by graft serve");
     }
     if (options.cluster.store.empty()) return OkStatus();
     return InvalidArgumentError("--adapter-store is for runners that find each other: --etcd");
@@ -116,6 +124,7 @@ Result<std::unique_ptr<ServedRunner>> ServeRunner(const RunnerOptions& options, 
   for (const std::string& folder : {options.runtime.adapters, options.cluster.learn_dir}) {
     if (!folder.empty()) cluster.adapter_roots.push_back(folder);
   }
+  for (const std::string& folder : options.runtime.fetched) cluster.adapter_roots.push_back(folder);
   const Result<std::string> adapters_dir = ResolveInside(options.runtime.adapters, ".");
   if (adapters_dir.ok()) cluster.adapters_dir = *adapters_dir;
   return library->ServeClusterRunner(options.service, cluster, runtime.engine(), runtime.catalog(),
@@ -162,6 +171,10 @@ Status RunRunner(RunnerOptions options) {
   ASSIGN_OR_RETURN(const auto log, ServerLog::Begin(options.runtime.log));
   RETURN_IF_ERROR(CheckPlace(options));
   RETURN_IF_ERROR(AllowStore(options));
+  ASSIGN_OR_RETURN(PreparedSources sources, PreparedSources::Read(options.sources));
+  options.runtime.fetched = sources.roots();
+  const std::unique_ptr<LocalSources> fetched = sources.ForOthers();
+  options.cluster.sources = fetched.get();
   RETURN_IF_ERROR(CheckBeforeLoading(options));
   // Machines agree on adapters by their content, which is known of those that were read.
   options.runtime.read_at_start_gib = std::numeric_limits<int32_t>::max();
@@ -179,6 +192,13 @@ Status RunRunner(RunnerOptions options) {
   ASSIGN_OR_RETURN(const auto runtime, Runtime::Create(options.runtime, *model, /*lora=*/true));
   RETURN_IF_ERROR(runtime->LoadAdapters());
   runtime->RecordGraphs(quiet);
+  if (fetched != nullptr) {
+    fetched->SetIsServed([&catalog = runtime->catalog()](const std::string& path) {
+      const std::vector<AdapterInfo> infos = catalog.List();
+      return std::any_of(infos.begin(), infos.end(),
+                         [&](const AdapterInfo& info) { return info.path == path; });
+    });
+  }
   options.service.base = {model->name, base.text_hash, base.weights_hash};
   options.service.arithmetic_id = runtime->arithmetic_id();
   options.service.page_tokens = runtime->limits().page_tokens;
@@ -246,6 +266,7 @@ Command RunnerCommand() {
                            "folder of adapters by content hash, those fetched from others too; "
                            "all of a machine share it"});
   groups.push_back(std::move(group));
+  groups.push_back({"Sources of adapters", RunnerSourceRows(options->sources)});
   groups.push_back({"Learning", LearningRunnerRows(options->learning)});
   return {.name = "runner",
           .help =
