@@ -10,6 +10,7 @@
 
 #include "base/clock.h"
 #include "base/fault.h"
+#include "base/file.h"
 
 namespace graft {
 namespace {
@@ -17,6 +18,16 @@ namespace {
 constexpr std::chrono::milliseconds kLockPoll(5);
 
 }  // namespace
+
+std::string LockScope() {
+  constexpr size_t kDigits = 8;
+  constexpr int64_t kIdBytesMax = 256;
+  const Result<std::string> id = ReadFile("/proc/sys/kernel/random/boot_id", kIdBytesMax);
+  if (!id.ok() || id->size() < kDigits) return "";
+  std::string scope = id->substr(0, kDigits);
+  const bool is_hex = scope.find_first_not_of("0123456789abcdef") == scope.npos;
+  return is_hex ? scope : "";
+}
 
 Result<FileLock> FileLock::Take(const std::string& path, int64_t wait_ns, mode_t mode) {
   const int descriptor =

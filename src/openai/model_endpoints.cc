@@ -160,9 +160,9 @@ HttpResponse AnswerModel(const ApiContext& context, int64_t start_time, const st
 
 std::string NameToBring(const ApiContext& context, Route route, const std::string& body) {
   if (route != Route::kLoadAdapter || context.sources == nullptr) return "";
-  const ApiResult<Json> json = ParseBody(body);
+  ApiResult<Json> json = ParseBody(body);
   if (!json.ok()) return "";  // AnswerAdmin says why
-  const ApiResult<AdapterLoad> load = ParseLoadAdapterRequest(*json);
+  ApiResult<AdapterLoad> load = ParseLoadAdapterRequest(*json);
   return load.ok() && context.sources->MayHave(load->path) ? load->path : "";
 }
 
