@@ -211,8 +211,7 @@ Status RunFrontend(const FrontendOptions& options) {
   context.fleet = [&runners] { return FiguresOf(runners->hint()); };
   context.num_holders = [&runners](const std::string& hash) { return runners->NumHolders(hash); };
   context.spans = spans.get();
-  std::unique_ptr<AdapterSupply> supply =
-      sources.Start(runners->catalog(), runners->sources());
+  std::unique_ptr<AdapterSupply> supply = sources.Start(runners->catalog(), runners->sources());
   context.sources = supply.get();
   context.learning = learning.get();
   context.learning_refusal = LearningRefusal(options);
@@ -271,7 +270,8 @@ Command FrontendCommand() {
               "Serve OpenAI's HTTP API over runners (graft runner).\n"
               "  graft frontend --model demo/base --runners localhost:7001,localhost:7002",
           .groups = {std::move(group), HttpFrontOptionGroup(options->http, options->log.format),
-                     std::move(source_group), OptionGroup{"Learning", LearningFrontendRows(options->learning)}},
+                     std::move(source_group),
+                     OptionGroup{"Learning", LearningFrontendRows(options->learning)}},
           .run = [options] { return RunFrontend(*options); },
           .foreign_flags = VllmFlags()};
 }

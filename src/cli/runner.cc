@@ -59,7 +59,8 @@ Status CheckPlace(const RunnerOptions& options) {
     }
     if (!options.sources.sources.empty()) {
       return InvalidArgumentError(
-          "--source is for runners of a cluster, whose frontends ask for what they look up: --etcd; "
+          "--source is for runners of a cluster, whose frontends ask for what they look up: "
+          "--etcd; "
           "one server alone has sources by graft serve");
     }
     if (options.cluster.store.empty()) return OkStatus();
@@ -142,6 +143,23 @@ Result<std::unique_ptr<LearningService>> PrepareLearning(RunnerOptions& options)
   return learning;
 }
 
+// What this runner fetches for frontends; null: nothing.
+Result<std::unique_ptr<LocalSources>> PrepareSources(RunnerOptions& options) {
+  ASSIGN_OR_RETURN(PreparedSources prepared, PreparedSources::Read(options.sources));
+  options.runtime.fetched = prepared.roots();
+  std::unique_ptr<LocalSources> sources = prepared.ForOthers();
+  options.cluster.sources = sources.get();
+  return sources;
+}
+
+void SetIsServed(const AdapterCatalog& catalog, LocalSources& sources) {
+  sources.SetIsServed([&catalog](const std::string& path) {
+    const std::vector<AdapterInfo> infos = catalog.List();
+    return std::any_of(infos.begin(), infos.end(),
+                       [&](const AdapterInfo& info) { return info.path == path; });
+  });
+}
+
 // Whether the model can be trained where it is is known once it is read.
 void SetTrained(LearningService& learning, LoadedModel& model, RunnerOptions& options) {
   learning.SetModel(model);
@@ -171,10 +189,7 @@ Status RunRunner(RunnerOptions options) {
   ASSIGN_OR_RETURN(const auto log, ServerLog::Begin(options.runtime.log));
   RETURN_IF_ERROR(CheckPlace(options));
   RETURN_IF_ERROR(AllowStore(options));
-  ASSIGN_OR_RETURN(PreparedSources sources, PreparedSources::Read(options.sources));
-  options.runtime.fetched = sources.roots();
-  const std::unique_ptr<LocalSources> fetched = sources.ForOthers();
-  options.cluster.sources = fetched.get();
+  ASSIGN_OR_RETURN(const auto sources, PrepareSources(options));
   RETURN_IF_ERROR(CheckBeforeLoading(options));
   // Machines agree on adapters by their content, which is known of those that were read.
   options.runtime.read_at_start_gib = std::numeric_limits<int32_t>::max();
@@ -192,13 +207,7 @@ Status RunRunner(RunnerOptions options) {
   ASSIGN_OR_RETURN(const auto runtime, Runtime::Create(options.runtime, *model, /*lora=*/true));
   RETURN_IF_ERROR(runtime->LoadAdapters());
   runtime->RecordGraphs(quiet);
-  if (fetched != nullptr) {
-    fetched->SetIsServed([&catalog = runtime->catalog()](const std::string& path) {
-      const std::vector<AdapterInfo> infos = catalog.List();
-      return std::any_of(infos.begin(), infos.end(),
-                         [&](const AdapterInfo& info) { return info.path == path; });
-    });
-  }
+  if (sources != nullptr) SetIsServed(runtime->catalog(), *sources);
   options.service.base = {model->name, base.text_hash, base.weights_hash};
   options.service.arithmetic_id = runtime->arithmetic_id();
   options.service.page_tokens = runtime->limits().page_tokens;

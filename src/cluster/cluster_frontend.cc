@@ -193,8 +193,7 @@ Result<AdapterInfo> ClusterFrontend::Prove(const AdapterLoad& load) const {
     if (!runner.draining) addresses.push_back(runner.address);
   }
   // The one that has just fetched it first.
-  const std::string fetcher =
-      load.fetched_revision.empty() ? "" : sources_->FetcherOf(load.path);
+  const std::string fetcher = load.fetched_revision.empty() ? "" : sources_->FetcherOf(load.path);
   std::partition(addresses.begin(), addresses.end(),
                  [&](const std::string& address) { return address == fetcher; });
   std::vector<AdapterAsk> asks;

@@ -65,10 +65,10 @@ Status ClusterRunner::Begin() {
         std::lock_guard lock(mutex_);
         if (serving_ != nullptr) serving_->OnAdaptersChanged();
       });
-  adapters_ = std::make_unique<AdapterService>(AdapterService::Handlers{
-      [this](const AdapterLoad& load) { return Serve(load); },
-      [this](const std::string& hash) { return FolderOf(hash); }, JailOf(options_.adapter_roots),
-      options_.sources});
+  adapters_ = std::make_unique<AdapterService>(
+      AdapterService::Handlers{[this](const AdapterLoad& load) { return Serve(load); },
+                               [this](const std::string& hash) { return FolderOf(hash); },
+                               JailOf(options_.adapter_roots), options_.sources});
   ASSIGN_OR_RETURN(service_, RunnerService::Start(service_options_, generator_, catalog_, load_,
                                                   adapters_.get()));
   address_ = options_.place.address;

@@ -14,8 +14,7 @@ namespace {
 // Another machine may have what this one lacks: room, a pattern, a free place.
 bool IsTheMachines(const Status& status) {
   return status.code() == StatusCode::kFailedPrecondition ||
-         status.code() == StatusCode::kResourceExhausted ||
-         status.code() == StatusCode::kCancelled;
+         status.code() == StatusCode::kResourceExhausted || status.code() == StatusCode::kCancelled;
 }
 
 }  // namespace

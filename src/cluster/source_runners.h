@@ -1,5 +1,5 @@
-// SourceRunners: a frontend's way to have its cluster fetch an adapter of a source. Of the runners
-// that have the source one fetches it, and all frontends choose the same one by the adapter's name.
+// SourceRunners: a frontend's way to have its cluster fetch an adapter of a source. One of the
+// runners that have the source does, which all frontends choose alike by the adapter's name.
 // Where it dies, the next one does. The others get it by content hash, as all that is registered.
 // Thread-safe; calls block.
 #pragma once

@@ -438,7 +438,7 @@ ApiResult<GenerationPlan> PlanChat(const ApiContext& context, const RequestLimit
 bool MayUseListed(const ApiContext& context, const ApiKey& key, const AdapterInfo& adapter) {
   if (!key.MayUse(adapter)) return false;
   if (!adapter.is_looked_up) return true;
-  // Where this server has no such source, it cannot know who may use it.
+  // Where this server has no such source, it cannot know which tenants may use it.
   return context.sources != nullptr && context.sources->Permits(adapter, key.rights().tenant);
 }
 

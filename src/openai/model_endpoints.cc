@@ -51,8 +51,8 @@ HttpResponse LoadAdapter(const ApiContext& context, const Json& body, const ApiK
   const std::string asked_path = load.path;
   if (context.sources != nullptr && context.sources->MayHave(load.name)) {
     return ErrorResponse(InvalidRequestError(
-        "lora_name", "'" + load.name +
-                         "' is a source's name, which requests have looked up; choose another."));
+        "lora_name",
+        "'" + load.name + "' is a source's name, which requests have looked up; choose another."));
   }
   if (brought != nullptr) {
     load.path = brought->path;

@@ -24,7 +24,8 @@ class AdapterSources {
   virtual bool MayHave(const std::string& name) const = 0;
 
   // Whether `tenant` may now use an adapter that was listed because a request asked for its name
-  // (AdapterInfo::is_looked_up). False: it has to be looked up for this tenant first. Takes no time.
+  // (AdapterInfo::is_looked_up). False: it has to be looked up for this tenant first. Takes no
+  // time.
   virtual bool Permits(const AdapterInfo& adapter, const std::string& tenant) const = 0;
 
   // A request of `tenant` uses the adapter of this name: it is not the one that was used least

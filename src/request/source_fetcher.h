@@ -19,8 +19,8 @@ struct SourceOrder {
   // Whether hubs are asked by the token that this tenant has, else by the operator's own.
   bool is_tenants = false;
   std::string tenant;
-  // Whether who asks knows tenants' tokens. A machine that does not would let all tenants have what
-  // one of them was given.
+  // Whether the machine that asks knows tenants' tokens. One that does not would let all tenants
+  // have what one of them was given.
   bool has_tenant_tokens = false;
 };
 

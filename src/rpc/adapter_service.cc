@@ -37,12 +37,12 @@ class AdapterService::Impl : public rpc::Adapters::Service {
 
   grpc::Status Load(grpc::ServerContext*, const rpc::LoadAdapter* request,
                     rpc::Adapter* response) override {
-    const Result<AdapterInfo> info = handlers_.load({.name = request->name(),
-                                                     .path = request->path(),
-                                                     .tenant = request->tenant(),
-                                                     .hash = request->hash(),
-                                                     .fetched_revision =
-                                                         request->fetched_revision()});
+    const Result<AdapterInfo> info =
+        handlers_.load({.name = request->name(),
+                        .path = request->path(),
+                        .tenant = request->tenant(),
+                        .hash = request->hash(),
+                        .fetched_revision = request->fetched_revision()});
     if (!info.ok()) return ToGrpcStatus(info.status());
     *response = ToProto(ListedAdapter{*info, AdapterState::kHost});
     return grpc::Status::OK;

@@ -204,8 +204,8 @@ Result<HubTree> HubCache::ReadTree(const std::string& commit) const {
   const std::string path = folder_ + "/trees/" + commit + ".json";
   ASSIGN_OR_RETURN(const std::string text, ReadFile(path, kTreeBytesMax));
   const Result<Json> json = ParseJson(text);
-  const bool has_files = json.ok() && json->is_object() && json->contains("files") &&
-                         (*json)["files"].is_object();
+  const bool has_files =
+      json.ok() && json->is_object() && json->contains("files") && (*json)["files"].is_object();
   if (!has_files) return DataLossError(path + " is no listing");
   HubTree tree;
   for (const auto& [name, row] : (*json)["files"].items()) {

@@ -58,7 +58,7 @@ Status SnapshotFetch::CheckRoom(const Blobs& missing) const {
   for (const auto& [etag, copies] : missing) {
     const int64_t bytes = copies.front().bytes;
     if (cache_.HasBlob(copies.front())) continue;
-    // Of what another process began, a part is on the disk already.
+    // A part of it is on the disk already, where another process began it.
     needed += bytes - std::min(BytesOnDisk(cache_.UnfinishedPath(etag)), bytes);
   }
   if (needed == 0) return OkStatus();

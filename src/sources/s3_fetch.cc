@@ -207,10 +207,10 @@ Status S3Fetch::CheckRoom(const std::string& folder, const HubTree& files) const
   if (needed == 0) return OkStatus();
   ASSIGN_OR_RETURN(const int64_t free, FreeDiskBytes(folder));
   if (free >= needed + kS3DiskReserveBytes) return OkStatus();
-  return FailedPreconditionError(
-      "fetching s3://" + name_.bucket + "/" + name_.prefix + " takes " +
-      std::to_string(needed >> 20) + " MiB, and the disk of " + settings_.cache + " has " +
-      std::to_string(free >> 20) + " MiB free; make room, or set XDG_CACHE_HOME to another disk");
+  return FailedPreconditionError("fetching s3://" + name_.bucket + "/" + name_.prefix + " takes " +
+                                 std::to_string(needed >> 20) + " MiB, and the disk of " +
+                                 settings_.cache + " has " + std::to_string(free >> 20) +
+                                 " MiB free; make room, or set XDG_CACHE_HOME to another disk");
 }
 
 Status S3Fetch::Fetch(const std::string& folder, const HubTree& files) {
@@ -275,8 +275,8 @@ Status S3Fetch::FillAndName(const S3Snapshot& snapshot) {
   ASSIGN_OR_RETURN(const std::optional<FileLock> lock, Lock(snapshot.version));
   if (FileExists(snapshot.path)) return OkStatus();
   const std::string scope = lock.has_value() ? LockScope() : "";
-  const std::string unfinished = snapshot.path +
-                                 (scope.empty() ? RandomName(".") : "." + scope) + kIncomplete;
+  const std::string unfinished =
+      snapshot.path + (scope.empty() ? RandomName(".") : "." + scope) + kIncomplete;
   std::error_code error;
   const Status filled = Fill(unfinished, snapshot.kind);
   if (!filled.ok() && scope.empty()) s3fs::remove_all(unfinished, error);  // no process finds it

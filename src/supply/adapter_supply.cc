@@ -239,9 +239,9 @@ void AdapterSupply::LookUp(const Key& key) {
 void AdapterSupply::BringNow(const std::string& name) {
   const Place place = PlaceOf(name);
   Result<std::string> revision = place.route->RevisionOf(place.rest, {}, is_ending_);
-  Result<SourceFolder> folder =
-      revision.ok() ? place.route->Fetch(place.rest, *revision, {}, is_ending_)
-                    : Result<SourceFolder>(revision.status());
+  Result<SourceFolder> folder = revision.ok()
+                                    ? place.route->Fetch(place.rest, *revision, {}, is_ending_)
+                                    : Result<SourceFolder>(revision.status());
   std::vector<BringDone> waiting;
   {
     std::lock_guard lock(mutex_);

@@ -134,8 +134,8 @@ class AdapterSupply : public AdapterSources {
   mutable std::mutex mutex_;  // of all below; never held while a source or the catalog is asked
   std::condition_variable came_;
   std::map<std::string, Tenant> tenants_;
-  std::string last_tenant_;                           // that had a turn
-  std::map<Key, std::vector<Done>> asked_;            // looked up now, or waiting for it
+  std::string last_tenant_;                                // that had a turn
+  std::map<Key, std::vector<Done>> asked_;                 // looked up now, or waiting for it
   std::map<std::string, std::vector<BringDone>> brought_;  // by name: for loads, the same
   struct Fetching {
     std::string revision;

@@ -341,7 +341,7 @@ TEST_F(AdapterSupplyTest, ANewerRevisionIsFoundBesideTheServing) {
   supply_->Used("hub/org/one", "a");
   EXPECT_EQ(route_->looked(), 1);
   clock_.AdvanceNs(SupplyOptions().refresh_ns);
-  EXPECT_TRUE(Permits("hub/org/one", "a"));  // and a listing asks nobody
+  EXPECT_TRUE(Permits("hub/org/one", "a"));  // and a listing asks no source
   EXPECT_EQ(route_->looked(), 1);
   supply_->Used("hub/org/one", "a");
   EXPECT_TRUE(Want("hub/org/one").ok());  // joins what the use has begun, or comes after it
@@ -577,8 +577,8 @@ class RecordingFetcher : public SourceFetcher {
 
 TEST(RemoteRouteTest, OrdersCarryNoTokens) {
   RecordingFetcher fetcher;
-  const auto route =
-      MakeRemoteRoute(std::make_unique<ScriptedRoute>(), "hub", /*has_tenant_tokens=*/true, fetcher);
+  const auto route = MakeRemoteRoute(std::make_unique<ScriptedRoute>(), "hub",
+                                     /*has_tenant_tokens=*/true, fetcher);
   const std::atomic<bool> is_cancelled{false};
   const Secret token("good");
   const SupplyRights rights = {.token = &token, .tenant = "a"};

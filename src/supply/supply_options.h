@@ -41,8 +41,8 @@ Result<SupplySource> ParseSupplySource(std::string_view text);
 // Whether a pattern of `options.allow` lets the whole name through.
 bool IsAllowed(const SupplyOptions& options, const std::string& name);
 
-// Whose token a source of these options is asked by: null: the operator's; empty where the tenant
-// has none of its own.
+// The token that a source is asked by for a tenant. Null: the operator's; empty: the tenant has
+// none of its own.
 const Secret* TokenOfTenant(const SupplyOptions& options, const SupplySource& source,
                             const std::string& tenant);
 

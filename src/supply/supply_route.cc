@@ -74,9 +74,8 @@ class HubRoute : public SupplyRoute {
                              const std::atomic<bool>& is_cancelled) override {
     ASSIGN_OR_RETURN(HubName name, ParseHubName(rest));
     name.revision = revision;
-    ASSIGN_OR_RETURN(
-        HubSnapshot snapshot,
-        FetchFromHub(With(rights.token), name, HubKind::kAdapter, OptionsOf(is_cancelled)));
+    ASSIGN_OR_RETURN(HubSnapshot snapshot, FetchFromHub(With(rights.token), name, HubKind::kAdapter,
+                                                        OptionsOf(is_cancelled)));
     return FolderOf(std::move(snapshot.path), std::move(snapshot.commit), snapshot.fetched_bytes);
   }
 
