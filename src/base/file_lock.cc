@@ -6,11 +6,11 @@
 
 #include <cerrno>
 #include <chrono>
+#include <fstream>
 #include <thread>
 
 #include "base/clock.h"
 #include "base/fault.h"
-#include "base/file.h"
 
 namespace graft {
 namespace {
@@ -21,10 +21,9 @@ constexpr std::chrono::milliseconds kLockPoll(5);
 
 std::string LockScope() {
   constexpr size_t kDigits = 8;
-  constexpr int64_t kIdBytesMax = 256;
-  const Result<std::string> id = ReadFile("/proc/sys/kernel/random/boot_id", kIdBytesMax);
-  if (!id.ok() || id->size() < kDigits) return "";
-  std::string scope = id->substr(0, kDigits);
+  std::string scope(kDigits, '\0');
+  std::ifstream id("/proc/sys/kernel/random/boot_id");
+  if (!id.read(scope.data(), kDigits)) return "";
   const bool is_hex = scope.find_first_not_of("0123456789abcdef") == scope.npos;
   return is_hex ? scope : "";
 }

@@ -38,6 +38,7 @@ class SnapshotFetch {
   Status Fetch(const HubTree& files);
   Status FetchGroup(const Blobs& group, int64_t done_bytes, int64_t total_bytes);
   Status Link(const Blobs& group) const;
+  Status CheckLinked(const HubFile& file) const;
   Status CheckRoom(const Blobs& missing) const;
   Result<DownloadedFile> Prepare(const HubFile& file, bool has_lock) const;
 
@@ -116,11 +117,15 @@ Status SnapshotFetch::Fetch(const HubTree& files) {
     done_bytes += group_bytes;
   }
   for (const HubFile& file : files) {
-    if (file.path == last_ || cache_.HasFile(commit_, file)) continue;
-    return UnavailableError("'" + name_.repo + "': " + file.path +
-                            " was removed from the cache while it was fetched; fetch it again");
+    if (file.path != last_) RETURN_IF_ERROR(CheckLinked(file));
   }
   return OkStatus();
+}
+
+Status SnapshotFetch::CheckLinked(const HubFile& file) const {
+  if (cache_.HasFile(commit_, file)) return OkStatus();
+  return UnavailableError("'" + name_.repo + "': " + file.path +
+                          " was removed from the cache while it was fetched; fetch it again");
 }
 
 Status SnapshotFetch::FetchGroup(const Blobs& group, int64_t done_bytes, int64_t total_bytes) {
@@ -174,7 +179,9 @@ Result<HubSnapshot> SnapshotFetch::Run(const std::string& commit, HubKind wanted
     num_chosen += shards->size();
   }
   for (const HubFile& file : *chosen) {
-    if (file.path == last_) RETURN_IF_ERROR(cache_.Link(commit, file));
+    if (file.path != last_) continue;
+    RETURN_IF_ERROR(cache_.Link(commit, file));
+    RETURN_IF_ERROR(CheckLinked(file));
   }
   std::set<std::string> listed;
   for (const HubFile& file : tree) listed.insert(file.path);
