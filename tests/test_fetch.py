@@ -272,6 +272,8 @@ def test_a_server_serves_a_model_by_its_name(repos, tmp_path):
     with Hub(repos) as hub:
         with Server(model="org/base", env=environment(hub, tmp_path)) as server, Server() as local:
             assert complete(server, "org/base") == complete(local, "base")
+            assert server.client().models.retrieve("org/base").revision == next(tmp_path.rglob("refs/main")).read_text()
+            assert "revision" not in local.client().models.retrieve("base").model_dump()
             assert complete(server, "austen") == complete(local, "austen")
         run = subprocess.run([binary(), "generate", "--model", "org/none", "--prompt", "x"], capture_output=True,
                              text=True, env=environment(hub, tmp_path))

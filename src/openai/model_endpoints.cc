@@ -14,8 +14,8 @@ namespace {
 
 // Entries of /v1/models.
 void AppendBaseEntry(const ApiContext& context, int64_t start_time, std::string* out) {
-  AppendBaseModel(context.base_model, start_time, context.generator.limits().context_tokens_max,
-                  out);
+  AppendBaseModel(context.base_model, context.base_revision, start_time,
+                  context.generator.limits().context_tokens_max, out);
 }
 
 // Only admins see which tenant loaded an adapter.
