@@ -141,18 +141,20 @@ Status HubCache::Link(const std::string& commit, const HubFile& file) const {
     if (c == '/') target.insert(0, "../");
   }
   if (symlink(target.c_str(), path.c_str()) == 0) return OkStatus();
-  if (errno == EEXIST && HasFile(commit, file)) return OkStatus();
-  if (errno == EEXIST) {
+  int error_number = errno;
+  if (error_number == EEXIST && HasFile(commit, file)) return OkStatus();
+  if (error_number == EEXIST) {
     // It leads to what is no longer there.
     const std::string beside = UnfinishedPath(file.etag(), /*own=*/true) + ".link";
     if (symlink(target.c_str(), beside.c_str()) == 0 && rename(beside.c_str(), path.c_str()) == 0) {
       return OkStatus();
     }
+    error_number = errno;
   }
-  if (errno == EPERM || errno == EOPNOTSUPP || errno == ENOSYS) {
+  if (error_number == EPERM || error_number == EOPNOTSUPP || error_number == ENOSYS) {
     return CopyWholeFile(BlobPath(file.etag()), path, 0644);  // a file system without links
   }
-  return SystemError(errno, "cannot link " + path);
+  return SystemError(error_number, "cannot link " + path);
 }
 
 Result<std::string> HubCache::CommitOf(const std::string& revision) const {
