@@ -15,59 +15,62 @@ namespace {
 constexpr std::string_view kExcluded = "-:";
 constexpr std::string_view kIncluded = "+:";
 
-// How the quantiser worked and what its program kept: no weight depends on them.
-constexpr std::initializer_list<std::string_view> kGptqIgnored = {
-    "damp_percent",
-    "damp_auto_increment",
-    "static_groups",
-    "model_seqlen",
-    "true_sequential",
-    "model_name_or_path",
-    "model_file_base_name",
-    "meta",
-    "tokenizer",
-    "dataset",
-    "block_name_to_quantize",
-    "modules_in_block_to_quantize",
-    "module_name_preceding_first_block",
-    "batch_size",
-    "pad_token_id",
-    "disable_exllama",
-    "use_exllama",
-    "exllama_config",
-    "max_input_length",
-    "use_cuda_fp16",
-    "cache_block_outputs",
-    "backend",
-    "mse",
-    "act_group_aware",
-    "hyb_act",
-    "fail_safe",
-    "failsafe",
-    "offload_to_disk",
-    "offload_to_disk_path",
-    "parallel_packing",
-    "mock_quantization",
-    "autoround",
-    "data_type",
-    "iters",
-    "nsamples",
-    "seqlen",
-    "low_gpu_mem_usage",
-    "enable_quanted_input",
-    "enable_minmax_tuning",
-    "lr",
-    "minmax_lr",
-    "nblocks",
-    "quantizer",
-    "vram_strategy",
-    "gptaq",
-    "gptaq_alpha",
-    "process"};
+// What is in none of `read` and is known says how the quantiser worked and what its program kept:
+// no weight depends on it.
+Status CheckGptqFields(const Json& json, const ConfigFields& fields,
+                       std::initializer_list<std::string_view> read) {
+  return CheckFieldsKnown(json, fields, read,
+                          {"damp_percent",
+                           "damp_auto_increment",
+                           "static_groups",
+                           "model_seqlen",
+                           "true_sequential",
+                           "model_name_or_path",
+                           "model_file_base_name",
+                           "meta",
+                           "tokenizer",
+                           "dataset",
+                           "block_name_to_quantize",
+                           "modules_in_block_to_quantize",
+                           "module_name_preceding_first_block",
+                           "batch_size",
+                           "pad_token_id",
+                           "disable_exllama",
+                           "use_exllama",
+                           "exllama_config",
+                           "max_input_length",
+                           "use_cuda_fp16",
+                           "cache_block_outputs",
+                           "backend",
+                           "mse",
+                           "act_group_aware",
+                           "hyb_act",
+                           "fail_safe",
+                           "failsafe",
+                           "offload_to_disk",
+                           "offload_to_disk_path",
+                           "parallel_packing",
+                           "mock_quantization",
+                           "autoround",
+                           "data_type",
+                           "iters",
+                           "nsamples",
+                           "seqlen",
+                           "low_gpu_mem_usage",
+                           "enable_quanted_input",
+                           "enable_minmax_tuning",
+                           "lr",
+                           "minmax_lr",
+                           "nblocks",
+                           "quantizer",
+                           "vram_strategy",
+                           "gptaq",
+                           "gptaq_alpha",
+                           "process"});
+}
 
 Status ReadGptqOverrides(const Json& json, const ConfigFields& fields, CodeScheme& scheme) {
-  RETURN_IF_ERROR(
-      CheckFieldsKnown(json, fields, {"bits", "group_size", "sym", "desc_act"}, kGptqIgnored));
+  RETURN_IF_ERROR(CheckGptqFields(json, fields, {"bits", "group_size", "sym", "desc_act"}));
   if (fields.Find("bits") != nullptr) {
     ASSIGN_OR_RETURN(scheme.bits, ReadBits(fields, "bits", {4, 8}));
   }
@@ -124,10 +127,9 @@ Status ReadGptqLayout(const ConfigFields& fields, QuantisationConfig& config) {
 
 Status ReadGptqConfig(const Json& json, const ConfigFields& fields, QuantisationConfig& config) {
   RETURN_IF_ERROR(
-      CheckFieldsKnown(json, fields,
-                       {"quant_method", "method", "bits", "group_size", "sym", "desc_act",
-                        "checkpoint_format", "format", "dynamic", "lm_head", "pack_dtype"},
-                       kGptqIgnored));
+      CheckGptqFields(json, fields,
+                      {"quant_method", "method", "bits", "group_size", "sym", "desc_act",
+                       "checkpoint_format", "format", "dynamic", "lm_head", "pack_dtype"}));
   CodeScheme scheme;
   ASSIGN_OR_RETURN(scheme.bits, ReadBits(fields, "bits", {4, 8}));
   ASSIGN_OR_RETURN(scheme.group_size, ReadGroupSize(fields, "group_size"));
