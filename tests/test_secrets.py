@@ -181,8 +181,9 @@ def test_commands_show_no_secret(repos, tmp_path):  # noqa: F811
         # Refused, by the other token and by a proxy that is not there.
         assert run("fetch", "acme/gated-doyle", "--log-level", "debug", HF_TOKEN=PLANTED["HF_TOKEN"]) != 0
         proxy = f"http://user:{PLANTED['proxy']}@127.0.0.1:{free_port()}"
-        assert run("fetch", "acme/austen", "--log-level", "debug", http_proxy=proxy, all_proxy=proxy, no_proxy="",
-                   NO_PROXY="") != 0
+        assert run("fetch", "acme/austen", "--log-level", "debug", HF_ENDPOINT="http://hub.example.org", http_proxy=proxy,
+                   no_proxy="", NO_PROXY="") != 0
+        assert "hub.example.org" in told.has("standard error")
         assert run("generate", "--model", "acme/gated-doyle", "--prompt", "x", HF_TOKEN=PLANTED["HF_TOKEN"]) != 0
         assert run("serve", "--model", "acme/none", HF_TOKEN=PLANTED["HF_TOKEN"]) != 0
         tokens = tmp_path / "tokens.json"

@@ -224,7 +224,8 @@ def test_a_server_with_a_store_shows_no_secret(store, tmp_path):
     identity.write_text(SECRETS[0])
     for more in ({"AWS_SECRET_ACCESS_KEY": SECRETS[0], "AWS_SESSION_TOKEN": SECRETS[1]},
                  {"AWS_ACCESS_KEY_ID": "", "AWS_SECRET_ACCESS_KEY": "", "AWS_ROLE_ARN": "arn:aws:iam::1:role/x",
-                  "AWS_WEB_IDENTITY_TOKEN_FILE": str(identity), "AWS_ENDPOINT_URL_STS": "http://127.0.0.1:1"}):
+                  "AWS_WEB_IDENTITY_TOKEN_FILE": str(identity), "AWS_ENDPOINT_URL_STS": "http://127.0.0.1:1",
+                  "XDG_CACHE_HOME": str(tmp_path / "none")}):
         run = subprocess.run([binary(), "fetch", "s3://shelf/adapters/austen", "--log-level", "debug"], env=store.env(**more),
                              capture_output=True, text=True, timeout=120)
         assert run.returncode != 0
