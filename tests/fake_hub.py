@@ -5,7 +5,9 @@ usage: fake_hub.py FOLDER [options: see defaults]; FOLDER/ORG/NAME/BRANCH/file..
 --token  wanted as "Authorization: Bearer" for files of repos whose name begins with "gated"; as at the hub, their listing is open
 --page   entries a tree page (Link: <...>; rel="next");  --cut: close the connection after N bytes of a body
 --rate   bytes a second of each body from the CDN
---wrong  flip one bit in the first N bodies from the CDN;  --busy: first N requests get 429 with Retry-After: 1
+--elsewhere  where files of the CDN are said to be in its place
+--signature  a secret in the addresses of files at the CDN, which answers 403 without it and repeats what it was asked
+--wrong  flip one bit in the first N bodies from the CDN;  --busy: first N requests get 429 and 503 in turns, with Retry-After: 1
 --log    one JSON line per request: method, port, path, status, headers"""
 import argparse
 import hashlib
@@ -20,7 +22,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 arguments = argparse.ArgumentParser()
 arguments.add_argument("folder")
 for name, default in (("port", 27100), ("cdn-port", 27101), ("page", 1000), ("cut", 0), ("wrong", 0), ("busy", 0),
-                      ("lfs-over", 1000), ("rate", 0), ("token", ""), ("log", "")):
+                      ("lfs-over", 1000), ("rate", 0), ("token", ""), ("signature", ""), ("elsewhere", ""), ("log", "")):
     arguments.add_argument("--" + name, type=type(default), default=default)
 args = arguments.parse_args()
 lock, left = threading.Lock(), {"wrong": args.wrong, "busy": args.busy}
@@ -118,10 +120,12 @@ class Handler(BaseHTTPRequestHandler):
         url = urllib.parse.urlsplit(self.path)
         path, query = urllib.parse.unquote(url.path), dict(urllib.parse.parse_qsl(url.query))
         if self.server.server_port == args.cdn_port:
+            if query.get("Signature", "") != args.signature:
+                return self.answer(403, f"{self.path} {args.signature} has run out".encode())
             spoil = self.command == "GET" and take_one("wrong")
             return self.file(os.path.join(args.folder, path.lstrip("/")), [("ETag", '"cdn"')], spoil)
         if take_one("busy"):
-            return self.answer(429, b"slow down", [("Retry-After", "1")])
+            return self.answer(429 if left["busy"] % 2 else 503, b"slow down", [("Retry-After", "1")])
         m = (re.fullmatch(r"/api/models/([^/]+/[^/]+)(?:/(revision|tree)/([^/]+))?", path)
              or re.fullmatch(r"/([^/]+/[^/]+)/(resolve)/([^/]+)/(.+)", path))
         if not m:
@@ -148,7 +152,8 @@ class Handler(BaseHTTPRequestHandler):
         if "lfs" not in row:
             return self.file(os.path.join(root, m[4]), [("ETag", f'"{row["oid"]}"'), ("X-Repo-Commit", commit)])
         target = urllib.parse.quote(os.path.relpath(os.path.join(root, m[4]), args.folder))
-        target = f"http://127.0.0.1:{args.cdn_port}/{target}"
+        target = f"http://127.0.0.1:{args.cdn_port}/{target}" + (f"?Signature={args.signature}" if args.signature else "")
+        target = args.elsewhere or target
         self.answer(302, headers=[("Location", target), ("X-Repo-Commit", commit), ("X-Linked-Size", str(row["size"])),
                                   ("X-Linked-ETag", f'"{row["lfs"]["oid"]}"'), ("ETag", f'"{row["lfs"]["oid"]}"')])
 

@@ -5,6 +5,7 @@ import json
 import pathlib
 import shutil
 import time
+import urllib.error
 import urllib.request
 
 import openai
@@ -137,6 +138,47 @@ def test_a_client_that_leaves_and_a_server_that_ends(repos, tmp_path):
             assert complete(server, "carroll")
         # It ended with 0, which Server.__exit__ has seen, a minute before the fetch would have.
         assert waiting.result().status_code == 503
+
+
+def load(server, **body):
+    request = urllib.request.Request(server.url + "/v1/load_lora_adapter", json.dumps(body).encode(),
+                                     {"Content-Type": "application/json", "Authorization": f"Bearer {ADMIN_KEY}"})
+    try:
+        with urllib.request.urlopen(request, timeout=60) as reply:
+            return reply.status, json.loads(reply.read())
+    except urllib.error.HTTPError as error:
+        return error.code, json.loads(error.read())
+
+
+def test_an_admin_loads_by_a_sources_name(repos, tmp_path):
+    with Hub(repos) as hub, serve(hub, tmp_path, "--admin-key", ADMIN_KEY) as server, Server() as local:
+        status, entry = load(server, lora_name="jane", lora_path="hub/acme/austen")
+        assert status == 200 and len(entry["revision"]) == 40, entry
+        assert complete(server, "jane") == complete(local, "austen")
+        assert [one.id for one in server.client().models.list() if one.id.startswith("hub/")] == []
+        asked = len(hub.asked())
+        for body, code in (({"lora_name": "x", "lora_path": "hub/other/carroll"}, 404),
+                           ({"lora_name": "x", "lora_path": "other/carroll"}, 404),
+                           ({"lora_name": "x", "lora_path": hub.url + "/acme/austen"}, 400),
+                           ({"lora_name": "x", "lora_path": "hf://acme/austen"}, 400),
+                           ({"lora_name": "x", "lora_path": "s3://acme/austen"}, 400),
+                           ({"lora_name": "hub/acme/austen", "lora_path": "hub/acme/austen"}, 400)):
+            status, told = load(server, **body)
+            assert status == code and str(tmp_path) not in json.dumps(told), (body, told)
+            if code == 404 or "://" in body["lora_path"]:
+                assert len(hub.asked()) == asked
+        for path, code in (("hub/acme/none", 404), ("hub/acme/broken", 400)):
+            status, told = load(server, lora_name="x", lora_path=path)
+            assert status == code and str(tmp_path) not in json.dumps(told), told
+        # A folder's name is one as before, and a newer revision is had by another load.
+        assert load(server, lora_name="mine", lora_path="doyle")[0] == 200
+        shutil.rmtree(repos / "acme" / "austen" / "main")
+        put(repos, "acme/austen", "wells")
+        assert complete(server, "jane") == complete(local, "austen")
+        assert load(server, lora_name="jane", lora_path="hub/acme/austen")[0] == 409
+        status, newer = load(server, lora_name="jane", lora_path="hub/acme/austen", load_inplace=True)
+        assert status == 200 and newer["revision"] != entry["revision"]
+        assert complete(server, "jane") == complete(local, "wells")
 
 
 def test_flags_that_do_not_go_together(tmp_path):

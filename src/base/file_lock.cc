@@ -6,6 +6,7 @@
 
 #include <cerrno>
 #include <chrono>
+#include <fstream>
 #include <thread>
 
 #include "base/clock.h"
@@ -17,6 +18,15 @@ namespace {
 constexpr std::chrono::milliseconds kLockPoll(5);
 
 }  // namespace
+
+std::string LockScope() {
+  constexpr size_t kDigits = 8;
+  std::string scope(kDigits, '\0');
+  std::ifstream id("/proc/sys/kernel/random/boot_id");
+  if (!id.read(scope.data(), kDigits)) return "";
+  const bool is_hex = scope.find_first_not_of("0123456789abcdef") == scope.npos;
+  return is_hex ? scope : "";
+}
 
 Result<FileLock> FileLock::Take(const std::string& path, int64_t wait_ns, mode_t mode) {
   const int descriptor =

@@ -14,6 +14,10 @@
 
 namespace graft {
 
+// Eight hexadecimal digits that all processes have in common which see each other's locks on any
+// file system: those of one running kernel. Processes of other machines have others. "": unknown.
+std::string LockScope();
+
 class FileLock {
  public:
   // Makes the file at `path` where there is none, and follows no link. Asks again for `wait_ns` at

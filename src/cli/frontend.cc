@@ -17,6 +17,7 @@
 #include "cli/foreign_flags.h"
 #include "cli/http_front.h"
 #include "cli/placement_options.h"
+#include "cli/source_options.h"
 #include "cli/tracing.h"
 #include "keys/api_keys.h"
 #include "model/config.h"
@@ -36,6 +37,7 @@ struct FrontendOptions {
   EtcdFlags etcd;
   ClusterFrontendOptions cluster;
   LearningOptions learning;
+  SourceFlags sources;
   std::string placement_costs;
   ServerLogOptions log;
   HttpFrontOptions http;
@@ -98,6 +100,10 @@ Result<std::unique_ptr<RunnersInReach>> Reach(const FrontendOptions& options,
     if (!options.cluster.contents.store.empty()) {
       return InvalidArgumentError(
           "--adapter-store keeps what the cluster's registry names: --etcd");
+    }
+    if (!options.sources.sources.empty()) {
+      return InvalidArgumentError(
+          "--source: what one runner fetches is told to the others by etcd: --etcd");
     }
     if (!options.learning.folder.empty()) {
       return InvalidArgumentError(
@@ -193,6 +199,7 @@ Status RunFrontend(const FrontendOptions& options) {
   reached.limits.context_tokens_max = config.context_tokens_max;
   reached.limits.vocab_size = config.vocab_size;
   reached.metrics = &metrics;
+  ASSIGN_OR_RETURN(PreparedSources sources, PreparedSources::Read(options.sources));
   ASSIGN_OR_RETURN(const auto runners, Reach(options, reached, keys));
   const std::unique_ptr<LearningJobs> learning = JobsOf(options, name, *runners);
   HttpFrontOptions http = options.http;
@@ -204,6 +211,8 @@ Status RunFrontend(const FrontendOptions& options) {
   context.fleet = [&runners] { return FiguresOf(runners->hint()); };
   context.num_holders = [&runners](const std::string& hash) { return runners->NumHolders(hash); };
   context.spans = spans.get();
+  std::unique_ptr<AdapterSupply> supply = sources.Start(runners->catalog(), runners->sources());
+  context.sources = supply.get();
   context.learning = learning.get();
   context.learning_refusal = LearningRefusal(options);
   return ServeHttp(http, signals, std::move(context),
@@ -213,7 +222,9 @@ Status RunFrontend(const FrontendOptions& options) {
                           LogAccess(options.http.server);
                           LOG_INFO("frontend of {}: {}", name,
                                    DescribeServing(options.http.server, port));
-                        }});
+                        },
+                    // The connections that wait for it are there until this returns.
+                    .on_stopped = [&] { supply.reset(); }});
 }
 
 }  // namespace
@@ -253,11 +264,13 @@ Command FrontendCommand() {
       {"rpc-host", Host(cluster.contents.host), "address on which runners are given them"},
       {"rpc-port", Number(cluster.contents.port), "0: any free one"}};
   group.options.insert(group.options.end(), store_rows.begin(), store_rows.end());
+  OptionGroup source_group = SourceOptionGroup(options->sources);
   return {.name = "frontend",
           .help =
               "Serve OpenAI's HTTP API over runners (graft runner).\n"
               "  graft frontend --model demo/base --runners localhost:7001,localhost:7002",
           .groups = {std::move(group), HttpFrontOptionGroup(options->http, options->log.format),
+                     std::move(source_group),
                      OptionGroup{"Learning", LearningFrontendRows(options->learning)}},
           .run = [options] { return RunFrontend(*options); },
           .foreign_flags = VllmFlags()};

@@ -3,6 +3,7 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstring>
 #include <filesystem>
@@ -24,6 +25,7 @@
 #include "cli/commands.h"
 #include "cli/foreign_flags.h"
 #include "cli/service_notify.h"
+#include "cli/source_options.h"
 #include "cli/start_checks.h"
 #include "cli/stop_signals.h"
 #include "cli/tracing.h"
@@ -42,6 +44,7 @@ struct RunnerOptions {
   EtcdFlags etcd;
   ClusterRunnerOptions cluster;
   LearningOptions learning;
+  SourceFlags sources;
   int drain_seconds = 30;
   std::string otlp_endpoint;
   bool quiet = false;
@@ -53,6 +56,12 @@ Status CheckPlace(const RunnerOptions& options) {
       return InvalidArgumentError(
           "--learn-dir and --learn-share are for runners of a cluster, whose fine-tuning jobs are "
           "in etcd: --etcd; one server alone learns by graft serve");
+    }
+    if (!options.sources.sources.empty()) {
+      return InvalidArgumentError(
+          "--source is for runners of a cluster, whose frontends ask for what they look up: "
+          "--etcd; "
+          "one server alone has sources by graft serve");
     }
     if (options.cluster.store.empty()) return OkStatus();
     return InvalidArgumentError("--adapter-store is for runners that find each other: --etcd");
@@ -116,6 +125,7 @@ Result<std::unique_ptr<ServedRunner>> ServeRunner(const RunnerOptions& options, 
   for (const std::string& folder : {options.runtime.adapters, options.cluster.learn_dir}) {
     if (!folder.empty()) cluster.adapter_roots.push_back(folder);
   }
+  for (const std::string& folder : options.runtime.fetched) cluster.adapter_roots.push_back(folder);
   const Result<std::string> adapters_dir = ResolveInside(options.runtime.adapters, ".");
   if (adapters_dir.ok()) cluster.adapters_dir = *adapters_dir;
   return library->ServeClusterRunner(options.service, cluster, runtime.engine(), runtime.catalog(),
@@ -131,6 +141,23 @@ Result<std::unique_ptr<LearningService>> PrepareLearning(RunnerOptions& options)
   options.cluster.learn_dir = std::filesystem::canonical(options.learning.folder, error).string();
   if (error) return SystemError(error.value(), "--learn-dir " + options.learning.folder);
   return learning;
+}
+
+// What this runner fetches for frontends; null: nothing.
+Result<std::unique_ptr<LocalSources>> PrepareSources(RunnerOptions& options) {
+  ASSIGN_OR_RETURN(PreparedSources prepared, PreparedSources::Read(options.sources));
+  options.runtime.fetched = prepared.roots();
+  std::unique_ptr<LocalSources> sources = prepared.ForOthers();
+  options.cluster.sources = sources.get();
+  return sources;
+}
+
+void SetIsServed(const AdapterCatalog& catalog, LocalSources& sources) {
+  sources.SetIsServed([&catalog](const std::string& path) {
+    const std::vector<AdapterInfo> infos = catalog.List();
+    return std::any_of(infos.begin(), infos.end(),
+                       [&](const AdapterInfo& info) { return info.path == path; });
+  });
 }
 
 // Whether the model can be trained where it is is known once it is read.
@@ -162,6 +189,7 @@ Status RunRunner(RunnerOptions options) {
   ASSIGN_OR_RETURN(const auto log, ServerLog::Begin(options.runtime.log));
   RETURN_IF_ERROR(CheckPlace(options));
   RETURN_IF_ERROR(AllowStore(options));
+  ASSIGN_OR_RETURN(const auto sources, PrepareSources(options));
   RETURN_IF_ERROR(CheckBeforeLoading(options));
   // Machines agree on adapters by their content, which is known of those that were read.
   options.runtime.read_at_start_gib = std::numeric_limits<int32_t>::max();
@@ -179,6 +207,7 @@ Status RunRunner(RunnerOptions options) {
   ASSIGN_OR_RETURN(const auto runtime, Runtime::Create(options.runtime, *model, /*lora=*/true));
   RETURN_IF_ERROR(runtime->LoadAdapters());
   runtime->RecordGraphs(quiet);
+  if (sources != nullptr) SetIsServed(runtime->catalog(), *sources);
   options.service.base = {model->name, base.text_hash, base.weights_hash};
   options.service.arithmetic_id = runtime->arithmetic_id();
   options.service.page_tokens = runtime->limits().page_tokens;
@@ -246,6 +275,7 @@ Command RunnerCommand() {
                            "folder of adapters by content hash, those fetched from others too; "
                            "all of a machine share it"});
   groups.push_back(std::move(group));
+  groups.push_back({"Sources of adapters", RunnerSourceRows(options->sources)});
   groups.push_back({"Learning", LearningRunnerRows(options->learning)});
   return {.name = "runner",
           .help =

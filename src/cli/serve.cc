@@ -86,6 +86,7 @@ Status RunServe(ServeOptions& options) {
   ApiContext context = ApiContextOf(options.http, text, runtime->engine(), runtime->catalog(),
                                     runtime->metrics(), model->name);
   if (adapters_dir.ok()) context.adapters_dir = *adapters_dir;
+  context.base_revision = served.model_revision;
   context.adapters_max = runtime->limits().adapters_max;
   std::unique_ptr<AdapterSupply> supply = sources.Start(runtime->catalog());
   context.sources = supply.get();

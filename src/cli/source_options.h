@@ -8,6 +8,7 @@
 #include "options/command.h"
 #include "request/adapter_catalog.h"
 #include "supply/adapter_supply.h"
+#include "supply/local_sources.h"
 
 namespace graft {
 
@@ -19,6 +20,8 @@ struct SourceFlags {
 };
 
 OptionGroup SourceOptionGroup(SourceFlags& flags);
+// Those of a runner, which fetches what frontends ask for and keeps no list.
+std::vector<Option> RunnerSourceRows(SourceFlags& flags);
 
 // Sources that were read from the flags and the environment, before there is a catalog.
 class PreparedSources {
@@ -28,8 +31,11 @@ class PreparedSources {
 
   // Folders that adapters are read from, each there already.
   std::vector<std::string> roots() const;
-  // Null where there is no source. Once at most.
-  std::unique_ptr<AdapterSupply> Start(AdapterCatalog& catalog);
+  bool empty() const { return routes_.empty(); }
+  // Null where there is no source. Once at most, either of these. `fetcher`: machines that fetch in
+  // place of this one; null: none do.
+  std::unique_ptr<AdapterSupply> Start(AdapterCatalog& catalog, SourceFetcher* fetcher = nullptr);
+  std::unique_ptr<LocalSources> ForOthers();
 
  private:
   SupplyOptions options_;

@@ -116,6 +116,8 @@ Result<AdapterInfo> ClusterCatalog::Load(const AdapterLoad& load) {
   info.name = load.name;
   info.tenant = load.tenant;
   info.loaded_at = unix_seconds_();
+  info.revision = load.fetched_revision;
+  info.is_looked_up = load.is_looked_up;
   RETURN_IF_ERROR(registry_.Put(info, load.replace));
   // The next caller must find what was just changed.
   WaitForView(watcher_, [&](const ClusterView& now) {

@@ -1,5 +1,6 @@
 #include "cluster/cluster_frontend.h"
 
+#include <algorithm>
 #include <chrono>
 #include <utility>
 #include <vector>
@@ -64,6 +65,7 @@ Status ClusterFrontend::Begin() {
   catalog_ = std::make_unique<ClusterCatalog>(
       *watcher_, *registry_, runners_->catalog(), runners_options_.base.name,
       [this](const AdapterLoad& load) { return Prove(load); }, UnixTimeSeconds);
+  sources_ = std::make_unique<SourceRunners>(*watcher_, runners_options_.tls);
   if (!options_.learn_dir.empty()) {
     EtcdLearningStore::Options learning;
     learning.folder = options_.learn_dir;
@@ -186,11 +188,18 @@ void ClusterFrontend::Take(const ClusterView& view) {
 
 // One of the runners that have the folder looks whether it can be served at all.
 Result<AdapterInfo> ClusterFrontend::Prove(const AdapterLoad& load) const {
-  std::vector<AdapterAsk> asks;
+  std::vector<std::string> addresses;
   for (const auto& [id, runner] : watcher_->view()->runners) {
-    if (runner.draining) continue;
+    if (!runner.draining) addresses.push_back(runner.address);
+  }
+  // The one that has just fetched it first.
+  const std::string fetcher = load.fetched_revision.empty() ? "" : sources_->FetcherOf(load.path);
+  std::partition(addresses.begin(), addresses.end(),
+                 [&](const std::string& address) { return address == fetcher; });
+  std::vector<AdapterAsk> asks;
+  for (const std::string& address : addresses) {
     ASSIGN_OR_RETURN(std::shared_ptr<AdapterClient> client,  // shared by both of these
-                     AdapterClient::Make(runner.address, runners_options_.tls));
+                     AdapterClient::Make(address, runners_options_.tls));
     asks.push_back(
         {[client, &load] { return client->Load(load); }, [client] { client->Cancel(); }});
   }

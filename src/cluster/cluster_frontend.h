@@ -18,6 +18,7 @@
 #include "cluster/leader.h"
 #include "cluster/presence.h"
 #include "cluster/runner_set.h"
+#include "cluster/source_runners.h"
 
 namespace graft {
 
@@ -33,6 +34,7 @@ class ClusterFrontend : public RunnersInReach {
   Status ready() const override { return runners_->ready(); }
   ScaleHint hint() const override;
   int32_t NumHolders(const std::string& hash) const override { return runners_->NumHolders(hash); }
+  SourceFetcher* sources() override { return sources_.get(); }
   LearningStore* learning() override { return learning_.get(); }
   Status learns() const override;
 
@@ -60,6 +62,7 @@ class ClusterFrontend : public RunnersInReach {
   std::unique_ptr<ClusterWatcher> watcher_;
   std::unique_ptr<EtcdRegistry> registry_;
   std::unique_ptr<ClusterCatalog> catalog_;
+  std::unique_ptr<SourceRunners> sources_;
   std::unique_ptr<EtcdLearningStore> learning_;  // null: no files and no jobs
   std::unique_ptr<ContentServer> contents_;      // null: it keeps none
   std::string contents_address_;

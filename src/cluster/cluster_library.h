@@ -17,6 +17,7 @@
 #include "placement/scale_hint.h"
 #include "request/adapter_catalog.h"
 #include "request/generator.h"
+#include "request/source_fetcher.h"
 #include "request/step_news.h"
 #include "rpc/protocol.h"
 #include "rpc/runner_load.h"
@@ -44,6 +45,8 @@ struct ClusterRunnerOptions {
   // takes jobs by ServedRunner::learning().
   std::string learn_dir;
   bool learns = false;
+  // What it fetches for frontends; borrowed, null: nothing.
+  SourceFetcher* sources = nullptr;
 };
 
 // A frontend's store of adapters' contents, see ContentServer.
@@ -120,6 +123,8 @@ class RunnersInReach {
   virtual ScaleHint hint() const = 0;
   // The number of runners thought to hold the content on their devices.
   virtual int32_t NumHolders(const std::string& hash) const = 0;
+  // The runners' sources; null where there is no etcd, by which runners have each other's adapters.
+  virtual SourceFetcher* sources() { return nullptr; }
   // The cluster's files and jobs; null without a folder of learning.
   virtual LearningStore* learning() { return nullptr; }
   // Whether any runner learns; else what to start.

@@ -33,6 +33,7 @@ void VisitFields(Record& runner, const Visit& visit) {
   visit("draining", runner.draining);
   visit("learns", runner.learns);
   visit("num_resident", runner.num_resident);
+  visit("sources", runner.sources);
 }
 
 template <MaybeConst<FrontendRecord> Record, typename Visit>
@@ -61,6 +62,8 @@ void VisitFields(Record& adapter, const Visit& visit) {
   visit("tenant", entry.tenant);
   visit("loaded_at", entry.loaded_at);
   visit("owner", entry.owner);
+  visit("revision", entry.revision);
+  visit("is_looked_up", entry.is_looked_up);
 }
 
 template <MaybeConst<TenantRecord> Record, typename Visit>

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <map>
 #include <string>
+#include <vector>
 
 #include "base/json.h"
 #include "base/status.h"
@@ -51,6 +52,7 @@ struct RunnerRecord {
   // On its device. Which they are it tells frontends itself: etcd keeps all that it was ever told
   // until it is compacted, and these change with every step.
   int64_t num_resident = 0;
+  std::vector<std::string> sources = {};  // names of those that it fetches adapters of
 
   bool operator==(const RunnerRecord&) const = default;
 };

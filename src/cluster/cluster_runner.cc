@@ -65,9 +65,10 @@ Status ClusterRunner::Begin() {
         std::lock_guard lock(mutex_);
         if (serving_ != nullptr) serving_->OnAdaptersChanged();
       });
-  adapters_ = std::make_unique<AdapterService>(AdapterService::Handlers{
-      [this](const AdapterLoad& load) { return Serve(load); },
-      [this](const std::string& hash) { return FolderOf(hash); }, JailOf(options_.adapter_roots)});
+  adapters_ = std::make_unique<AdapterService>(
+      AdapterService::Handlers{[this](const AdapterLoad& load) { return Serve(load); },
+                               [this](const std::string& hash) { return FolderOf(hash); },
+                               JailOf(options_.adapter_roots), options_.sources});
   ASSIGN_OR_RETURN(service_, RunnerService::Start(service_options_, generator_, catalog_, load_,
                                                   adapters_.get()));
   address_ = options_.place.address;
@@ -190,6 +191,7 @@ RunnerRecord ClusterRunner::Describe() {
   record.free_pages = load.pages_free;
   record.num_resident = load.figures.adapters_resident;
   record.learns = options_.learns;
+  if (options_.sources != nullptr) record.sources = options_.sources->names();
   std::lock_guard lock(mutex_);
   record.draining = draining_;
   return record;

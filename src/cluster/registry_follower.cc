@@ -210,7 +210,9 @@ Status RegistryFollower::LoadFrom(const AdapterInfo& entry, ContentSource source
              .replace = true,
              .tenant = entry.tenant,
              .hash = entry.hash,
-             .owner = is_learned ? entry.owner : std::nullopt})
+             .owner = is_learned ? entry.owner : std::nullopt,
+             .fetched_revision = entry.revision,
+             .is_looked_up = entry.is_looked_up})
       .status();
 }
 

@@ -109,7 +109,7 @@ Result<AdapterInfo> FolderCatalog::LoadLocked(const AdapterLoad& load, bool reme
   Result<AdapterInfo> old = Find(load.name);
   const bool is_same = old.ok() && old->hash == hash;
   if (is_same && old->path == inside && table_.SetPath(hash, inside)) {
-    if (!remember) return WithRevision(*std::move(old), load.fetched_revision);
+    if (!remember) return WithOrigin(*std::move(old), load);
     // A name from the folder was listed at start, for no tenant; now `load.tenant` asks for it.
     old->tenant = load.tenant;
     RETURN_IF_ERROR(Remember(*old));
@@ -126,6 +126,7 @@ Result<AdapterInfo> FolderCatalog::LoadLocked(const AdapterLoad& load, bool reme
   info.tenant = load.tenant;
   info.owner = load.owner;
   info.revision = load.fetched_revision;
+  info.is_looked_up = load.is_looked_up;
   info.loaded_at = unix_seconds_();
   if (remember) {
     const Status remembered = Remember(info);
@@ -139,9 +140,10 @@ Result<AdapterInfo> FolderCatalog::LoadLocked(const AdapterLoad& load, bool reme
   return info;
 }
 
-AdapterInfo FolderCatalog::WithRevision(AdapterInfo info, const std::string& revision) {
-  if (info.revision == revision) return info;
-  info.revision = revision;
+AdapterInfo FolderCatalog::WithOrigin(AdapterInfo info, const AdapterLoad& load) {
+  if (info.revision == load.fetched_revision && info.is_looked_up == load.is_looked_up) return info;
+  info.revision = load.fetched_revision;
+  info.is_looked_up = load.is_looked_up;
   SetName(info);
   return info;
 }

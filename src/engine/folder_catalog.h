@@ -82,7 +82,7 @@ class FolderCatalog : public AdapterCatalog {
   Result<std::string> PlaceOf(const AdapterLoad& load) const;
   Result<Content> ContentOf(const AdapterLoad& load) const;
   // A newer revision may have the same content in the same folder.
-  AdapterInfo WithRevision(AdapterInfo info, const std::string& revision);
+  AdapterInfo WithOrigin(AdapterInfo info, const AdapterLoad& load);
   // The content of `path` published, whether it was there before or is read now.
   Result<AdapterInfo> MakeServable(const std::string& path, const std::string& hash);
   // The folders with free names; the report counts the others, the log says why.

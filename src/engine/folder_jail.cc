@@ -138,6 +138,7 @@ Result<std::string> FolderJail::ResolveFetched(const std::string& path) const {
     Result<std::string> inside = ResolveInside(root, path);
     if (inside.ok()) return inside;
   }
+  if (!root_.empty()) return Resolve(path);
   return PermissionDeniedError("path '" + path + "' is in no folder of what was fetched");
 }
 

@@ -52,7 +52,8 @@ class FolderJail {
   // The same inside the folder of what was learned.
   Result<std::string> ResolveLearned(const std::string& path) const;
 
-  // The same inside the folders of what was fetched.
+  // The same inside the folders of what was fetched, here or, for what other machines gave, where
+  // Resolve looks.
   Result<std::string> ResolveFetched(const std::string& path) const;
 
   bool IsLearned(const std::string& path) const {

@@ -42,8 +42,9 @@ struct ApiContext {
   // Templates of adapters that bring their own; copies of the context share them.
   std::shared_ptr<AdapterTemplates> adapter_templates = std::make_shared<AdapterTemplates>();
   Metrics& metrics;
-  const Clock& clock;      // arrival times and rate limits; socket timeouts are real time
-  std::string base_model;  // the name that clients give for no adapter
+  const Clock& clock;              // arrival times and rate limits; socket timeouts are real time
+  std::string base_model;          // the name that clients give for no adapter
+  std::string base_revision = {};  // that it was fetched at; "": it was a folder
   // Where adapters are loaded from, links resolved, so that answers need not tell; "" if nowhere.
   std::string adapters_dir;
   int32_t adapters_max = 0;     // on the device at once; 0: not known

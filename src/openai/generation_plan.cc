@@ -207,10 +207,10 @@ std::optional<ApiError> AddBadWords(const ApiContext& context,
 }
 
 // The model, or the weighted sum of adapters that is asked for in its place.
-std::optional<ApiError> UseModel(const ApiContext& context, const ApiKey& key,
-                                 GenerationParams* asked, Request* request, AskedTexts* texts) {
+std::optional<ApiError> UseModels(const ApiContext& context, const ApiKey& key,
+                                  GenerationParams* asked, Request* request, AskedTexts* texts) {
   const GenerationParams& params = *asked;
-  ASSIGN_OR_RETURN_ERROR(const AdapterInfo model, FindModel(context, key, params.model));
+  ASSIGN_OR_RETURN_ERROR(const AdapterInfo model, UseModel(context, key, params.model));
   request->UseAdapter(model.key());
   texts->Add(model.text, &asked->sampling);
   if (!params.adapters.empty() && !request->adapters.empty()) {
@@ -221,7 +221,7 @@ std::optional<ApiError> UseModel(const ApiContext& context, const ApiKey& key,
   for (size_t i = 0; i < params.adapters.size(); ++i) {
     const AdapterShare& share = params.adapters[i];
     const std::string param = "adapters[" + std::to_string(i) + "].name";
-    ApiResult<AdapterInfo> adapter = FindModel(context, key, share.name);
+    ApiResult<AdapterInfo> adapter = UseModel(context, key, share.name);
     if (!adapter.ok()) {
       ApiError error = adapter.error();
       error.param = param;
@@ -241,7 +241,7 @@ std::optional<ApiError> UseModel(const ApiContext& context, const ApiKey& key,
 ApiResult<GenerationPlan> StartPlan(const ApiContext& context, const ApiKey& key, bool is_chat,
                                     GenerationParams& params, Request* request,
                                     ChoiceOptions* choice, AskedTexts* texts) {
-  if (auto error = UseModel(context, key, &params, request, texts)) return *error;
+  if (auto error = UseModels(context, key, &params, request, texts)) return *error;
   if (auto error = AddBadWords(context, params.bad_words, &params.sampling)) return *error;
   params.context_tokens_max = key.context_tokens_max();
   if (key.n_max() > 0 && params.n > key.n_max()) {
@@ -437,8 +437,9 @@ ApiResult<GenerationPlan> PlanChat(const ApiContext& context, const RequestLimit
 
 bool MayUseListed(const ApiContext& context, const ApiKey& key, const AdapterInfo& adapter) {
   if (!key.MayUse(adapter)) return false;
-  return adapter.revision.empty() || context.sources == nullptr ||
-         context.sources->Permits(adapter.name, key.rights().tenant);
+  if (!adapter.is_looked_up) return true;
+  // Where this server has no such source, it cannot know which tenants may use it.
+  return context.sources != nullptr && context.sources->Permits(adapter, key.rights().tenant);
 }
 
 bool MayUseModel(const ApiContext& context, const ApiKey& key, const std::string& name) {
@@ -466,6 +467,13 @@ ApiResult<AdapterInfo> FindModel(const ApiContext& context, const ApiKey& key,
     error.model_to_fetch = name;
   }
   return error;
+}
+
+ApiResult<AdapterInfo> UseModel(const ApiContext& context, const ApiKey& key,
+                                const std::string& name) {
+  ApiResult<AdapterInfo> found = FindModel(context, key, name);
+  if (found.ok() && found->is_looked_up) context.sources->Used(found->name, key.rights().tenant);
+  return found;
 }
 
 ApiResult<GenerationPlan> PlanEmbeddings(const ApiContext& context, const RequestLimits& limits,

@@ -65,4 +65,8 @@ bool MayUseModel(const ApiContext& context, const ApiKey& key, const std::string
 ApiResult<AdapterInfo> FindModel(const ApiContext& context, const ApiKey& key,
                                  const std::string& name);
 
+// The same for a request that is to be answered by it, which counts as a use.
+ApiResult<AdapterInfo> UseModel(const ApiContext& context, const ApiKey& key,
+                                const std::string& name);
+
 }  // namespace graft

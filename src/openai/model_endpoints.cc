@@ -14,8 +14,8 @@ namespace {
 
 // Entries of /v1/models.
 void AppendBaseEntry(const ApiContext& context, int64_t start_time, std::string* out) {
-  AppendBaseModel(context.base_model, start_time, context.generator.limits().context_tokens_max,
-                  out);
+  AppendBaseModel(context.base_model, context.base_revision, start_time,
+                  context.generator.limits().context_tokens_max, out);
 }
 
 // Only admins see which tenant loaded an adapter.
@@ -39,8 +39,25 @@ HttpResponse AdapterErrorResponse(const ApiContext& context, const Status& statu
   return ErrorResponse(error);
 }
 
-HttpResponse LoadAdapter(const ApiContext& context, const Json& body, const ApiKey& key) {
+// Where a source's files lie is no client's matter.
+Status WithoutFolder(const Status& status, const BroughtAdapter* brought) {
+  if (brought == nullptr) return status;
+  return Status(status.code(), HidePath(status.message(), brought->path, "its folder"));
+}
+
+HttpResponse LoadAdapter(const ApiContext& context, const Json& body, const ApiKey& key,
+                         const BroughtAdapter* brought) {
   ASSIGN_OR_RESPOND(AdapterLoad load, ParseLoadAdapterRequest(body));
+  const std::string asked_path = load.path;
+  if (context.sources != nullptr && context.sources->MayHave(load.name)) {
+    return ErrorResponse(InvalidRequestError(
+        "lora_name",
+        "'" + load.name + "' is a source's name, which requests have looked up; choose another."));
+  }
+  if (brought != nullptr) {
+    load.path = brought->path;
+    load.fetched_revision = brought->revision;
+  }
   if (load.name == context.base_model) {
     return ErrorResponse(ErrorFromStatus(
         AlreadyExistsError("'" + load.name + "' is the base model's name."), "lora_name"));
@@ -59,8 +76,8 @@ HttpResponse LoadAdapter(const ApiContext& context, const Json& body, const ApiK
     const StatusCode code = adapter.status().code();
     const bool is_about_path =
         code == StatusCode::kNotFound || code == StatusCode::kPermissionDenied;
-    return AdapterErrorResponse(context, adapter.status(), is_about_path ? "lora_path" : "",
-                                load.path);
+    return AdapterErrorResponse(context, WithoutFolder(adapter.status(), brought),
+                                is_about_path ? "lora_path" : "", asked_path);
   }
   LOG_INFO("adapter {} loaded for {}: rank {}, {}", load.name, load.tenant, adapter->rank_max,
            adapter->hash);
@@ -141,10 +158,18 @@ HttpResponse AnswerModel(const ApiContext& context, int64_t start_time, const st
   return response;
 }
 
+std::string NameToBring(const ApiContext& context, Route route, const std::string& body) {
+  if (route != Route::kLoadAdapter || context.sources == nullptr) return "";
+  ApiResult<Json> json = ParseBody(body);
+  if (!json.ok()) return "";  // AnswerAdmin says why
+  ApiResult<AdapterLoad> load = ParseLoadAdapterRequest(*json);
+  return load.ok() && context.sources->MayHave(load->path) ? load->path : "";
+}
+
 HttpResponse AnswerAdmin(const ApiContext& context, Route route, const std::string& body,
-                         const ApiKey& key) {
+                         const ApiKey& key, const BroughtAdapter* brought) {
   ASSIGN_OR_RESPOND(const Json json, ParseBody(body));
-  return route == Route::kLoadAdapter ? LoadAdapter(context, json, key)
+  return route == Route::kLoadAdapter ? LoadAdapter(context, json, key, brought)
                                       : UnloadAdapter(context, json, key);
 }
 

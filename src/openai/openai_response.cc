@@ -244,9 +244,11 @@ void AppendAdapterText(const AdapterTextPtr& text, std::string* out) {
 
 }  // namespace
 
-void AppendBaseModel(const std::string& name, int64_t created, int32_t context_tokens_max,
-                     std::string* out) {
-  *out += ModelFields(name, created, name, context_tokens_max) + "null}";
+void AppendBaseModel(const std::string& name, const std::string& revision, int64_t created,
+                     int32_t context_tokens_max, std::string* out) {
+  *out += ModelFields(name, created, name, context_tokens_max) + "null";
+  if (!revision.empty()) *out += ",\"revision\":" + JsonString(revision);
+  *out += '}';
 }
 
 void AppendAdapterModel(const AdapterInfo& adapter, AdapterState state,

@@ -65,8 +65,8 @@ class ResponseWriter : public AnswerWriter {
 };
 
 // Entries of /v1/models.
-void AppendBaseModel(const std::string& name, int64_t created, int32_t context_tokens_max,
-                     std::string* out);
+void AppendBaseModel(const std::string& name, const std::string& revision, int64_t created,
+                     int32_t context_tokens_max, std::string* out);
 void AppendAdapterModel(const AdapterInfo& adapter, AdapterState state,
                         const std::string& base_model, int32_t context_tokens_max, bool with_tenant,
                         std::string* out);

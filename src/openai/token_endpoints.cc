@@ -51,7 +51,7 @@ ApiResult<TokenizeRequest> ParseTokenizeRequest(const Json& body, const RequestL
 
 ApiResult<AdapterInfo> ModelOf(const ApiContext& context, const ApiKey& key,
                                const std::string& model) {
-  return FindModel(context, key, model.empty() ? context.base_model : model);
+  return UseModel(context, key, model.empty() ? context.base_model : model);
 }
 
 ApiResult<std::vector<int32_t>> Tokenize(const ApiContext& context, const AdapterInfo& model,

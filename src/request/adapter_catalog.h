@@ -37,6 +37,8 @@ struct AdapterInfo {
   std::string left_out = "";
   // What it was fetched at: a hub's commit, or a store's version. "": it came from no source.
   std::string revision = {};
+  // A request's name brought it from a source: AdapterSources says which tenants may use it.
+  bool is_looked_up = false;
 
   // What a Request carries.
   const std::string& key() const { return hash.empty() ? unread_key : hash; }
@@ -73,8 +75,10 @@ struct AdapterLoad {
   // unless it is loaded already. That needs no folder: `path` may be "" then.
   std::string hash;
   std::optional<std::string> owner = std::nullopt;  // see AdapterInfo; graft serve keeps none
-  // Not "": this server fetched the folder from a source, at this revision. No client says so.
+  // Not "": this server, or another of its cluster, fetched the folder from a source, at this
+  // revision. No client says so.
   std::string fetched_revision = {};
+  bool is_looked_up = false;  // see AdapterInfo
 };
 
 class AdapterCatalog {

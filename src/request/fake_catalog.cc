@@ -69,7 +69,7 @@ AdapterState FakeCatalog::StateOf(const AdapterInfo& adapter) const {
 }
 
 Result<AdapterInfo> FakeCatalog::Load(const AdapterLoad& load) {
-  const auto& [name, path, replace, tenant, hash, owner, revision] = load;
+  const auto& [name, path, replace, tenant, hash, owner, revision, is_looked_up] = load;
   if (path == "good/slow") const std::lock_guard wait(slow_folder);
   std::lock_guard lock(mutex_);
   if (path.find("..") != std::string::npos || path.starts_with("/")) {
@@ -90,7 +90,8 @@ Result<AdapterInfo> FakeCatalog::Load(const AdapterLoad& load) {
                      .rank_max = 8,
                      .tenant = tenant,
                      .owner = owner,
-                     .revision = revision};
+                     .revision = revision,
+                     .is_looked_up = is_looked_up};
   return adapters_[name];
 }
 

@@ -29,6 +29,8 @@ constexpr std::chrono::minutes kLoadPatience(5);
 constexpr std::chrono::minutes kFetchPatience(30);
 // For a content that requests wait for: no longer than they do.
 constexpr std::chrono::seconds kRecallPatience(30);
+constexpr std::chrono::seconds kDropPatience(30);
+constexpr std::chrono::milliseconds kCancelLook(100);
 // For a peer that says nothing.
 constexpr int kPeerKeepaliveMs = 5000;
 constexpr int64_t kAdapterFileBytesMax = int64_t{1} << 40;
@@ -111,9 +113,54 @@ class GrpcAdapterClient : public AdapterClient {
     request.set_path(load.path);
     request.set_tenant(load.tenant);
     request.set_hash(load.hash);
+    request.set_fetched_revision(load.fetched_revision);
     rpc::Adapter response;
     RETURN_IF_ERROR(FromGrpcStatus(stub_->Load(&context, request, &response), address_));
     return FromProto(response).info;
+  }
+
+  Status FetchSource(const SourceOrder& order, const std::atomic<bool>& is_cancelled,
+                     Result<SourceFolder>* answer) override {
+    grpc::ClientContext context;
+    context.set_deadline(std::chrono::system_clock::now() + kFetchPatience);
+    rpc::FetchSource request;
+    request.set_source(order.source);
+    request.set_rest(order.rest);
+    request.set_revision(order.revision);
+    request.set_is_tenants(order.is_tenants);
+    request.set_tenant(order.tenant);
+    request.set_has_tenant_tokens(order.has_tenant_tokens);
+    rpc::FetchedSource response;
+    grpc::CompletionQueue queue;
+    const auto call = stub_->AsyncFetch(&context, request, &queue);
+    grpc::Status ended;
+    call->Finish(&response, &ended, nullptr);
+    void* tag = nullptr;
+    bool ok = false;
+    while (queue.AsyncNext(&tag, &ok, std::chrono::system_clock::now() + kCancelLook) ==
+           grpc::CompletionQueue::TIMEOUT) {
+      if (is_cancelled) context.TryCancel();
+    }
+    queue.Shutdown();
+    if (is_cancelled) return CancelledError("the fetch was cancelled");
+    RETURN_IF_ERROR(FromGrpcStatus(ended, address_));
+    *answer = SourceFolder{.path = response.path(),
+                           .revision = response.revision(),
+                           .bytes = response.bytes(),
+                           .fetched_bytes = response.fetched_bytes()};
+    const auto code = static_cast<StatusCode>(response.code());
+    if (code != StatusCode::kOk) *answer = Status(code, response.message());
+    return OkStatus();
+  }
+
+  Status DropSource(const std::string& source, const std::string& path) override {
+    grpc::ClientContext context;
+    context.set_deadline(std::chrono::system_clock::now() + kDropPatience);
+    rpc::DropSource request;
+    request.set_source(source);
+    request.set_path(path);
+    rpc::DroppedSource response;
+    return FromGrpcStatus(stub_->Drop(&context, request, &response), address_);
   }
 
   void Cancel() override {

@@ -19,6 +19,8 @@ rpc::Adapter WithoutText(const ListedAdapter& adapter) {
   proto.set_loaded_at(adapter.info.loaded_at);
   proto.set_changes_nothing(adapter.info.changes_nothing);
   proto.set_left_out(adapter.info.left_out);
+  proto.set_revision(adapter.info.revision);
+  proto.set_is_looked_up(adapter.info.is_looked_up);
   proto.set_state(static_cast<uint32_t>(adapter.state));
   return proto;
 }
@@ -43,7 +45,9 @@ ListedAdapter FromProto(const rpc::Adapter& proto) {
                   .tenant = proto.tenant(),
                   .loaded_at = proto.loaded_at(),
                   .changes_nothing = proto.changes_nothing(),
-                  .left_out = proto.left_out()};
+                  .left_out = proto.left_out(),
+                  .revision = proto.revision(),
+                  .is_looked_up = proto.is_looked_up()};
   if (proto.state() <= static_cast<uint32_t>(AdapterState::kResident)) {
     adapter.state = static_cast<AdapterState>(proto.state());
   }

@@ -5,8 +5,13 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cerrno>
+#include <chrono>
 #include <filesystem>
+#include <memory>
+#include <stop_token>
+#include <thread>
 #include <utility>
 
 #include "base/fault.h"
@@ -16,6 +21,9 @@
 
 namespace graft {
 namespace {
+
+constexpr int kFetchesMax = 16;
+constexpr std::chrono::milliseconds kWatchEvery(50);
 
 grpc::Status ToGrpcStatus(const Status& status) {
   return {static_cast<grpc::StatusCode>(status.code()), status.message()};
@@ -29,10 +37,12 @@ class AdapterService::Impl : public rpc::Adapters::Service {
 
   grpc::Status Load(grpc::ServerContext*, const rpc::LoadAdapter* request,
                     rpc::Adapter* response) override {
-    const Result<AdapterInfo> info = handlers_.load({.name = request->name(),
-                                                     .path = request->path(),
-                                                     .tenant = request->tenant(),
-                                                     .hash = request->hash()});
+    const Result<AdapterInfo> info =
+        handlers_.load({.name = request->name(),
+                        .path = request->path(),
+                        .tenant = request->tenant(),
+                        .hash = request->hash(),
+                        .fetched_revision = request->fetched_revision()});
     if (!info.ok()) return ToGrpcStatus(info.status());
     *response = ToProto(ListedAdapter{*info, AdapterState::kHost});
     return grpc::Status::OK;
@@ -53,7 +63,54 @@ class AdapterService::Impl : public rpc::Adapters::Service {
     return status;
   }
 
+  grpc::Status Fetch(grpc::ServerContext* context, const rpc::FetchSource* request,
+                     rpc::FetchedSource* response) override {
+    const Result<SourceFolder> folder = FetchFor(*context, *request);
+    response->set_code(static_cast<uint32_t>(folder.status().code()));
+    response->set_message(folder.status().message());
+    if (!folder.ok()) return grpc::Status::OK;
+    response->set_path(folder->path);
+    response->set_revision(folder->revision);
+    response->set_bytes(folder->bytes);
+    response->set_fetched_bytes(folder->fetched_bytes);
+    return grpc::Status::OK;
+  }
+
+  grpc::Status Drop(grpc::ServerContext*, const rpc::DropSource* request,
+                    rpc::DroppedSource*) override {
+    if (handlers_.sources == nullptr) return ToGrpcStatus(NoSources());
+    return ToGrpcStatus(handlers_.sources->Drop(request->source(), request->path()));
+  }
+
  private:
+  static Status NoSources() {
+    return FailedPreconditionError("this machine fetches nothing for others: it has no --source");
+  }
+
+  // The call holds one of gRPC's threads while it runs, so there are few.
+  Result<SourceFolder> FetchFor(grpc::ServerContext& context, const rpc::FetchSource& request) {
+    if (handlers_.sources == nullptr) return NoSources();
+    const std::unique_ptr<std::atomic<int>, void (*)(std::atomic<int>*)> place(
+        &num_fetches_, [](std::atomic<int>* count) { --*count; });
+    if (++num_fetches_ > kFetchesMax) {
+      return ResourceExhaustedError("this runner fetches as much for others as it may at once");
+    }
+    std::atomic<bool> is_cancelled{false};
+    const std::jthread watch([&](const std::stop_token& stop) {
+      while (!stop.stop_requested() && !is_cancelled) {
+        if (context.IsCancelled()) is_cancelled = true;
+        std::this_thread::sleep_for(kWatchEvery);
+      }
+    });
+    return handlers_.sources->Fetch({.source = request.source(),
+                                     .rest = request.rest(),
+                                     .revision = request.revision(),
+                                     .is_tenants = request.is_tenants(),
+                                     .tenant = request.tenant(),
+                                     .has_tenant_tokens = request.has_tenant_tokens()},
+                                    is_cancelled);
+  }
+
   // Looks at what was opened, which links do not change any more.
   Status CheckInside(int fd) const {
     if (!handlers_.jail.has_value()) return OkStatus();
@@ -89,6 +146,7 @@ class AdapterService::Impl : public rpc::Adapters::Service {
   }
 
   const Handlers handlers_;
+  std::atomic<int> num_fetches_{0};
 };
 
 AdapterService::AdapterService(Handlers handlers)

@@ -12,6 +12,7 @@
 #include "base/file.h"
 #include "base/status.h"
 #include "request/adapter_catalog.h"
+#include "request/source_fetcher.h"
 
 namespace grpc {
 class Service;
@@ -27,6 +28,7 @@ class AdapterService {
     std::function<Result<std::string>(const std::string& hash)> folder_of;
     // What is read lies inside, wherever links in that folder lead.
     std::optional<FileJail> jail = {};  // none: anywhere
+    SourceFetcher* sources = nullptr;   // borrowed; null: it fetches nothing for others
   };
   explicit AdapterService(Handlers handlers);
   ~AdapterService();

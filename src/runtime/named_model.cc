@@ -48,6 +48,7 @@ Status FindNamedModel(bool quiet, RuntimeOptions* options) {
   }
   LOG_INFO("{} is at revision {}", text, fetched->revision);
   options->model = fetched->path;
+  options->model_revision = fetched->revision;
   if (options->model_name.empty()) options->model_name = fetched->name;
   return OkStatus();
 }

@@ -75,9 +75,10 @@ struct RuntimeOptions {
   std::string adapters;                     // folder of PEFT folders; "" for none
   std::vector<std::string> adapters_roots;  // further folders that links of adapters may lead into
   AdapterTextUse adapter_text = AdapterTextUse::kAdapter;
-  bool strict_targets = false;  // PeftConfig::strict_targets
-  bool text_only = false;       // ModelConfig::text_only
-  std::string model_name;       // "" for the folder's name
+  bool strict_targets = false;      // PeftConfig::strict_targets
+  bool text_only = false;           // ModelConfig::text_only
+  std::string model_name;           // "" for the folder's name
+  std::string model_revision = {};  // that the model was fetched at; "": it is a folder
   DeviceChoice device;
   std::optional<DType> dtype;  // none: the checkpoint's
   WeightsKept weights = WeightsKept::kAuto;

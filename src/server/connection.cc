@@ -441,11 +441,20 @@ Connection::Runner Connection::Worker(const Exchange& exchange, int64_t bytes) {
 
 // A load is done whether or not its client waits for the answer.
 Connection::Awaitable<bool> Connection::AnswerOnLoader(Exchange& exchange) {
+  const std::string name =
+      NameToBring(state_.context, exchange.match.route, exchange.request->body);
+  BroughtAdapter brought;
+  if (!name.empty()) {  // before the load has its turn: others need not wait for a source
+    std::optional<ApiError> error;
+    const WorkEnd end = co_await Bring(name, &brought, &error);
+    if (end == WorkEnd::kGone) co_return false;
+    if (error.has_value()) co_return co_await RespondError(exchange, *error);
+  }
   co_return co_await AnswerOn(
       exchange, state_.run_on_loader,
       [&] {
         return AnswerAdmin(state_.context, exchange.match.route, exchange.request->body,
-                           *exchange.key);
+                           *exchange.key, name.empty() ? nullptr : &brought);
       },
       /*stops_at_end=*/false);
 }

@@ -50,6 +50,13 @@ class Connection : public ConnectionIo {
   // Waits until a source has given the model, or says why it has not.
   Awaitable<WorkEnd> Fetch(const Exchange& exchange, const std::string& model,
                            std::optional<ApiError>* error);
+  // The same of the files of an admin's load.
+  Awaitable<WorkEnd> Bring(const std::string& name, BroughtAdapter* brought,
+                           std::optional<ApiError>* error);
+  // Asks a source by `ask` and waits for it; `param`: the request's field that errors are about.
+  using AskSource = std::function<void(std::function<void(const Status&)> done)>;
+  Awaitable<WorkEnd> WaitForSource(AskSource ask, const char* param,
+                                   std::optional<ApiError>* error);
   Awaitable<bool> AnswerWhole(Exchange& exchange, GenerationSession& session);
   Awaitable<bool> AnswerStream(Exchange& exchange, GenerationSession& session);
   Awaitable<bool> SendEvents(Exchange& exchange, std::string_view events, bool last);

@@ -105,6 +105,30 @@ Connection::Awaitable<std::optional<ApiResult<GenerationPlan>>> Connection::Plan
 Connection::Awaitable<Connection::WorkEnd> Connection::Fetch(const Exchange& exchange,
                                                              const std::string& model,
                                                              std::optional<ApiError>* error) {
+  AskSource ask = [this, &exchange, &model](std::function<void(const Status&)> done) {
+    state_.context.sources->Want(model, exchange.key->rights().tenant, std::move(done));
+  };
+  co_return co_await WaitForSource(std::move(ask), "model", error);
+}
+
+Connection::Awaitable<Connection::WorkEnd> Connection::Bring(const std::string& name,
+                                                             BroughtAdapter* brought,
+                                                             std::optional<ApiError>* error) {
+  const auto into = std::make_shared<BroughtAdapter>();
+  AskSource ask = [this, &name, into](std::function<void(const Status&)> done) {
+    state_.context.sources->Bring(
+        name, [into, done = std::move(done)](const Result<BroughtAdapter>& one) {
+          if (one.ok()) *into = *one;
+          done(one.status());
+        });
+  };
+  const WorkEnd end = co_await WaitForSource(std::move(ask), "lora_path", error);
+  if (end == WorkEnd::kDone) *brought = *into;
+  co_return end;
+}
+
+Connection::Awaitable<Connection::WorkEnd> Connection::WaitForSource(
+    AskSource ask, const char* param, std::optional<ApiError>* error) {
   // The source's thread may come back when this coroutine and its connection have gone: it has no
   // part in either.
   struct Answer {
@@ -113,14 +137,13 @@ Connection::Awaitable<Connection::WorkEnd> Connection::Fetch(const Exchange& exc
   };
   const auto answer = std::make_shared<Answer>();
   const auto wake = std::make_shared<std::function<void()>>(MakeWaker());
-  state_.context.sources->Want(model, exchange.key->rights().tenant,
-                               [answer, waker = std::weak_ptr(wake)](const Status& status) {
-                                 {
-                                   std::lock_guard lock(answer->mutex);
-                                   answer->status = status;
-                                 }
-                                 if (const auto ring = waker.lock()) (*ring)();
-                               });
+  ask([answer, waker = std::weak_ptr(wake)](const Status& status) {
+    {
+      std::lock_guard lock(answer->mutex);
+      answer->status = status;
+    }
+    if (const auto ring = waker.lock()) (*ring)();
+  });
   const auto deadline = SteadyTime::now() + state_.options.request_timeout;
   while (true) {
     std::optional<Status> status;
@@ -129,7 +152,7 @@ Connection::Awaitable<Connection::WorkEnd> Connection::Fetch(const Exchange& exc
       status = answer->status;
     }
     if (status.has_value() && status->ok()) co_return WorkEnd::kDone;
-    if (status.has_value()) *error = ErrorFromStatus(*status, "model");
+    if (status.has_value()) *error = ErrorFromStatus(*status, param);
     if (!error->has_value()) *error = CutOff();
     if (error->has_value()) {
       (*error)->message = HidePath((*error)->message, "");

@@ -12,19 +12,22 @@
 #include "base/fault.h"
 #include "base/file.h"
 #include "base/json.h"
+#include "base/json_fields.h"
 #include "base/log.h"
 #include "base/new_file.h"
 #include "base/random.h"
 #include "base/strings.h"
 #include "sources/hub_names.h"
+#include "sources/part_file.h"
 
 namespace graft {
 namespace {
 
 namespace fs = std::filesystem;
 
-// "graf" in hexadecimal: each of the client's processes has eight such digits of its own.
-constexpr char kUnfinished[] = ".67726166.incomplete";
+// Before it, each of the client's processes has eight digits of its own.
+constexpr char kUnfinished[] = ".incomplete";
+constexpr int64_t kTreeBytesMax = 64 << 20;
 constexpr char kCacheTag[] =
     "Signature: 8a477f597d28d172789f06886806bc55\n"
     "# This file is a cache directory tag created by huggingface_hub.\n"
@@ -89,8 +92,10 @@ std::string HubCache::SnapshotPath(const std::string& commit) const {
 
 std::string HubCache::BlobPath(const std::string& etag) const { return folder_ + "/blobs/" + etag; }
 
-std::string HubCache::UnfinishedPath(const std::string& etag) const {
-  return BlobPath(etag) + kUnfinished;
+std::string HubCache::UnfinishedPath(const std::string& etag, bool own) const {
+  static const std::string scope = LockScope();
+  const bool is_shared = !own && !scope.empty();
+  return BlobPath(etag) + (is_shared ? "." + scope : RandomName(".")) + kUnfinished;
 }
 
 Status HubCache::Prepare() const {
@@ -98,6 +103,7 @@ Status HubCache::Prepare() const {
     RETURN_IF_ERROR(MakeFolders(folder_ + name));
   }
   RETURN_IF_ERROR(MakeFolders(locks_));
+  RemoveStaleParts(folder_ + "/blobs", "." + LockScope() + kUnfinished);
   const std::string tag = cache_ + "/CACHEDIR.TAG";
   return FileExists(tag) ? OkStatus() : WriteWholeFile(tag, kCacheTag, 0644, UniqueEnding());
 }
@@ -135,19 +141,20 @@ Status HubCache::Link(const std::string& commit, const HubFile& file) const {
     if (c == '/') target.insert(0, "../");
   }
   if (symlink(target.c_str(), path.c_str()) == 0) return OkStatus();
-  if (errno == EEXIST && HasFile(commit, file)) return OkStatus();
-  if (errno == EEXIST) {
+  int error_number = errno;
+  if (error_number == EEXIST && HasFile(commit, file)) return OkStatus();
+  if (error_number == EEXIST) {
     // It leads to what is no longer there.
-    const std::string beside = UnfinishedPath(file.etag()) + ".link";
-    unlink(beside.c_str());
+    const std::string beside = UnfinishedPath(file.etag(), /*own=*/true) + ".link";
     if (symlink(target.c_str(), beside.c_str()) == 0 && rename(beside.c_str(), path.c_str()) == 0) {
       return OkStatus();
     }
+    error_number = errno;
   }
-  if (errno == EPERM || errno == EOPNOTSUPP || errno == ENOSYS) {
+  if (error_number == EPERM || error_number == EOPNOTSUPP || error_number == ENOSYS) {
     return CopyWholeFile(BlobPath(file.etag()), path, 0644);  // a file system without links
   }
-  return SystemError(errno, "cannot link " + path);
+  return SystemError(error_number, "cannot link " + path);
 }
 
 Result<std::string> HubCache::CommitOf(const std::string& revision) const {
@@ -162,7 +169,7 @@ Result<std::string> HubCache::CommitOf(const std::string& revision) const {
 Status HubCache::Replace(const std::string& path, const std::string& text, mode_t mode) const {
   RETURN_IF_ERROR(MakeFolders(fs::path(path).parent_path()));
   // Beside the blobs: a client takes every file in refs/ for a revision.
-  const std::string beside = BlobPath("text" + UniqueEnding()) + kUnfinished;
+  const std::string beside = UnfinishedPath("text", /*own=*/true);
   RETURN_IF_ERROR(WriteWholeFile(beside, text, mode));
   if (rename(beside.c_str(), path.c_str()) == 0) return OkStatus();
   const int error_number = errno;
@@ -193,6 +200,26 @@ Status HubCache::WriteTree(const std::string& commit, const HubTree& tree) const
   }
   const Json json = {{"format_version", 1}, {"files", std::move(files)}};
   return Replace(folder_ + "/trees/" + commit + ".json", DumpJson(json), 0600);
+}
+
+Result<HubTree> HubCache::ReadTree(const std::string& commit) const {
+  const std::string path = folder_ + "/trees/" + commit + ".json";
+  ASSIGN_OR_RETURN(const std::string text, ReadFile(path, kTreeBytesMax));
+  const Result<Json> json = ParseJson(text);
+  const bool has_files =
+      json.ok() && json->is_object() && json->contains("files") && (*json)["files"].is_object();
+  if (!has_files) return DataLossError(path + " is no listing");
+  HubTree tree;
+  for (const auto& [name, row] : (*json)["files"].items()) {
+    HubFile file{.path = name};
+    if (!IsSafeHubPath(name) || !row.is_object()) return DataLossError(path + " is no listing");
+    ReadField(row, "size", &file.bytes);
+    ReadField(row, "blob_id", &file.blob_id);
+    ReadField(row, "lfs_sha256", &file.lfs_sha256);
+    if (!file.lfs_sha256.empty()) ReadField(row, "lfs_size", &file.bytes);
+    tree.push_back(std::move(file));
+  }
+  return tree;
 }
 
 int64_t FolderBytes(const std::string& folder) {

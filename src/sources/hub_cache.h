@@ -24,8 +24,10 @@ class HubCache {
   std::string folder() const { return folder_; }
   std::string SnapshotPath(const std::string& commit) const;
   std::string BlobPath(const std::string& etag) const;
-  // While it is fetched. A name of Graft's own among those that other clients leave alone.
-  std::string UnfinishedPath(const std::string& etag) const;
+  // While it is fetched, a name that only processes share which see each other's locks: machines
+  // that share a file system may not. It is one of those that other clients leave alone. `own`: no
+  // other process has it.
+  std::string UnfinishedPath(const std::string& etag, bool own = false) const;
 
   // Makes the folders. SystemError's codes, here and below.
   Status Prepare() const;
@@ -45,6 +47,8 @@ class HubCache {
   Status MarkMissing(const std::string& commit, const std::string& path) const;
   // What a client takes for the whole of a snapshot: to be written where all of it is there.
   Status WriteTree(const std::string& commit, const HubTree& tree) const;
+  // The same, by whichever client. kNotFound; kDataLoss.
+  Result<HubTree> ReadTree(const std::string& commit) const;
 
  private:
   // The text of a file that others may read at any moment.

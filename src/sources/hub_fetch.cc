@@ -1,8 +1,5 @@
 #include "sources/hub_fetch.h"
 
-#include <sys/stat.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <map>
 #include <optional>
@@ -35,8 +32,14 @@ class SnapshotFetch {
   Result<HubSnapshot> Run(const std::string& commit, HubKind wanted);
 
  private:
+  // Files by etag: those of the same bytes are one blob, and all programs take locks in this order.
+  using Blobs = std::map<std::string, std::vector<HubFile>>;
+
   Status Fetch(const HubTree& files);
-  Status CheckRoom(const HubTree& missing) const;
+  Status FetchGroup(const Blobs& group, int64_t done_bytes, int64_t total_bytes);
+  Status Link(const Blobs& group) const;
+  Status CheckLinked(const HubFile& file) const;
+  Status CheckRoom(const Blobs& missing) const;
   Result<DownloadedFile> Prepare(const HubFile& file, bool has_lock) const;
 
   const HubSettings& settings_;
@@ -45,20 +48,19 @@ class SnapshotFetch {
   const DownloadOptions& options_;
   const HubCache cache_;
   std::string commit_;
+  // The file without which the snapshot is no model and no adapter: it gets its place last, so that
+  // what is there of a snapshot that was cut off does not pass for all of it.
+  std::string last_;
   int64_t fetched_bytes_ = 0;
 };
 
-// What is on the disk already of a file that another process began.
-int64_t BytesOnDisk(const std::string& path) {
-  struct stat status {};
-  return stat(path.c_str(), &status) == 0 ? int64_t{status.st_blocks} * 512 : 0;
-}
-
-Status SnapshotFetch::CheckRoom(const HubTree& missing) const {
+Status SnapshotFetch::CheckRoom(const Blobs& missing) const {
   int64_t needed = 0;
-  for (const HubFile& file : missing) {
-    const int64_t there = BytesOnDisk(cache_.UnfinishedPath(file.etag()));
-    needed += file.bytes - std::min(there, file.bytes);
+  for (const auto& [etag, copies] : missing) {
+    const int64_t bytes = copies.front().bytes;
+    if (cache_.HasBlob(copies.front())) continue;
+    // A part of it is on the disk already, where another process began it.
+    needed += bytes - std::min(BytesOnDisk(cache_.UnfinishedPath(etag)), bytes);
   }
   if (needed == 0) return OkStatus();
   ASSIGN_OR_RETURN(const int64_t free, FreeDiskBytes(cache_.folder()));
@@ -71,65 +73,90 @@ Status SnapshotFetch::CheckRoom(const HubTree& missing) const {
 
 Result<DownloadedFile> SnapshotFetch::Prepare(const HubFile& file, bool has_lock) const {
   PartFileOrder order{.path = cache_.BlobPath(file.etag()),
-                      .unfinished_path = cache_.UnfinishedPath(file.etag()),
+                      // Without locks two processes must not write one file.
+                      .unfinished_path = cache_.UnfinishedPath(file.etag(), /*own=*/!has_lock),
                       .bytes = file.bytes,
                       .kind = file.lfs_sha256.empty() ? DigestKind::kGitSha1 : DigestKind::kSha256,
                       .digest = file.etag(),
-                      .adopts = has_lock,
+                      .adopts = has_lock && !LockScope().empty(),
                       .part_bytes = options_.part_bytes};
-  // Without locks two processes must not write one file.
-  if (!has_lock) order.unfinished_path += "." + std::to_string(getpid());
   DownloadedFile download;
   download.name = name_.repo + "/" + file.path;
   download.order = client_.FileOrder(name_.repo, commit_, file.path);
   ASSIGN_OR_RETURN(download.file, PartFile::Open(std::move(order)));
-  download.on_whole = [this, file] { return cache_.Link(commit_, file); };
   return download;
 }
 
-Status SnapshotFetch::Fetch(const HubTree& files) {
-  // By etag: files of the same bytes are one blob, and all programs take locks in this order.
-  std::map<std::string, std::vector<HubFile>> missing;
-  for (const HubFile& file : files) {
-    if (!cache_.HasFile(commit_, file)) missing[file.etag()].push_back(file);
+Status SnapshotFetch::Link(const Blobs& group) const {
+  for (const auto& [etag, copies] : group) {
+    for (const HubFile& file : copies) {
+      if (file.path != last_) RETURN_IF_ERROR(cache_.Link(commit_, file));
+    }
   }
+  return OkStatus();
+}
+
+Status SnapshotFetch::Fetch(const HubTree& files) {
+  Blobs missing;
+  int64_t total_bytes = 0;
+  for (const HubFile& file : files) {
+    if (cache_.HasFile(commit_, file)) continue;
+    missing[file.etag()].push_back(file);
+    total_bytes += file.bytes;
+  }
+  RETURN_IF_ERROR(CheckRoom(missing));
+  int64_t done_bytes = 0;
+  for (auto it = missing.begin(); it != missing.end();) {
+    Blobs group;
+    int64_t group_bytes = 0;
+    for (; it != missing.end() && group.size() < kFilesAtOnce; ++it) {
+      group.insert(*it);
+      for (const HubFile& file : it->second) group_bytes += file.bytes;
+    }
+    RETURN_IF_ERROR(FetchGroup(group, done_bytes, total_bytes));
+    done_bytes += group_bytes;
+  }
+  for (const HubFile& file : files) {
+    if (file.path != last_) RETURN_IF_ERROR(CheckLinked(file));
+  }
+  return OkStatus();
+}
+
+Status SnapshotFetch::CheckLinked(const HubFile& file) const {
+  if (cache_.HasFile(commit_, file)) return OkStatus();
+  return UnavailableError("'" + name_.repo + "': " + file.path +
+                          " was removed from the cache while it was fetched; fetch it again");
+}
+
+Status SnapshotFetch::FetchGroup(const Blobs& group, int64_t done_bytes, int64_t total_bytes) {
   std::vector<std::optional<FileLock>> locks;
   std::vector<std::pair<HubFile, bool>> to_fetch;
-  HubTree sizes;
-  for (const auto& [etag, copies] : missing) {
+  for (const auto& [etag, copies] : group) {
     ASSIGN_OR_RETURN(std::optional<FileLock> lock,
                      cache_.LockBlob(etag, options_.web.is_cancelled));
-    if (cache_.HasBlob(copies.front())) {
-      // While the lock is held: RemoveHubSnapshot takes it before it removes what has no link.
-      for (const HubFile& file : copies) RETURN_IF_ERROR(cache_.Link(commit_, file));
-      continue;
-    }
-    to_fetch.emplace_back(copies.front(), lock.has_value());
-    sizes.push_back(copies.front());
+    if (!cache_.HasBlob(copies.front())) to_fetch.emplace_back(copies.front(), lock.has_value());
+    // Until there is a link: RemoveHubSnapshot takes it before it removes what has none.
     locks.push_back(std::move(lock));
   }
-  RETURN_IF_ERROR(CheckRoom(sizes));
   std::vector<DownloadedFile> downloads;
   for (const auto& [file, has_lock] : to_fetch) {
     ASSIGN_OR_RETURN(DownloadedFile download, Prepare(file, has_lock));
     fetched_bytes_ += file.bytes;
     downloads.push_back(std::move(download));
   }
-  const Status downloaded = DownloadAll(std::move(downloads), options_);
+  DownloadOptions options = options_;
+  if (options_.on_progress) {
+    options.on_progress = [&](int64_t done, int64_t /*of_group*/) {
+      options_.on_progress(std::min(done_bytes + done, total_bytes), total_bytes);
+    };
+  }
+  const Status downloaded = DownloadAll(std::move(downloads), options);
   if (downloaded.code() == StatusCode::kPermissionDenied) {
     // The listing of a gated repository is open to all: its files say what to do.
-    RETURN_IF_ERROR(client_.CheckAccess(name_.repo, commit_, sizes.front().path));
+    RETURN_IF_ERROR(client_.CheckAccess(name_.repo, commit_, to_fetch.front().first.path));
   }
   RETURN_IF_ERROR(downloaded);
-  for (const auto& [etag, copies] : missing) {
-    for (const HubFile& file : copies) RETURN_IF_ERROR(cache_.Link(commit_, file));
-  }
-  for (const HubFile& file : files) {
-    if (cache_.HasFile(commit_, file)) continue;
-    return UnavailableError("'" + name_.repo + "': " + file.path +
-                            " was removed from the cache while it was fetched; fetch it again");
-  }
-  return OkStatus();
+  return Link(group);
 }
 
 Result<HubSnapshot> SnapshotFetch::Run(const std::string& commit, HubKind wanted) {
@@ -140,6 +167,7 @@ Result<HubSnapshot> SnapshotFetch::Run(const std::string& commit, HubKind wanted
   if (!chosen.ok()) return chosen.status().WithContext("'" + name_.repo + "'");
   RETURN_IF_ERROR(cache_.Prepare());
   size_t num_chosen = chosen->size();
+  last_ = ConfigOf(*chosen, kind);
   RETURN_IF_ERROR(Fetch(*chosen));
   const std::string folder = cache_.SnapshotPath(commit);
   if (kind == HubKind::kModel && HasShards(*chosen)) {
@@ -149,6 +177,11 @@ Result<HubSnapshot> SnapshotFetch::Run(const std::string& commit, HubKind wanted
     if (!shards.ok()) return shards.status().WithContext("'" + name_.repo + "'");
     RETURN_IF_ERROR(Fetch(*shards));
     num_chosen += shards->size();
+  }
+  for (const HubFile& file : *chosen) {
+    if (file.path != last_) continue;
+    RETURN_IF_ERROR(cache_.Link(commit, file));
+    RETURN_IF_ERROR(CheckLinked(file));
   }
   std::set<std::string> listed;
   for (const HubFile& file : tree) listed.insert(file.path);
@@ -161,6 +194,21 @@ Result<HubSnapshot> SnapshotFetch::Run(const std::string& commit, HubKind wanted
       .path = folder, .commit = commit, .kind = kind, .fetched_bytes = fetched_bytes_};
 }
 
+// A client that keeps listings fetches files one by one: its snapshot is whole where all are there
+// that are read. Without a listing, the config says so.
+Status CheckByTree(const HubCache& cache, const std::string& commit, HubKind wanted) {
+  const Result<HubTree> tree = cache.ReadTree(commit);
+  if (!tree.ok()) return OkStatus();
+  const Result<HubTree> chosen = ChooseHubFiles(*tree, KindOfTree(*tree, wanted));
+  if (!chosen.ok()) return NotFoundError(chosen.status().message());
+  for (const HubFile& file : *chosen) {
+    if (!cache.HasFile(commit, file)) {
+      return NotFoundError(cache.SnapshotPath(commit) + " has no " + file.path);
+    }
+  }
+  return OkStatus();
+}
+
 }  // namespace
 
 Result<HubSnapshot> FindInHubCache(const HubSettings& settings, const HubName& name, HubKind kind) {
@@ -171,7 +219,8 @@ Result<HubSnapshot> FindInHubCache(const HubSettings& settings, const HubName& n
     return NotFoundError(what + " is not in the hub's cache, " + settings.cache);
   }
   const std::string folder = cache.SnapshotPath(*commit);
-  const Status complete = CheckHubFolder(folder, kind);
+  Status complete = CheckHubFolder(folder, kind);
+  if (complete.ok()) complete = CheckByTree(cache, *commit, kind);
   if (!complete.ok()) {
     return NotFoundError(what + " is not complete in the hub's cache: " + complete.message());
   }

@@ -3,7 +3,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <openssl/sha.h>
+#include <sys/resource.h>
 
+#include <chrono>
 #include <filesystem>
 #include <fstream>
 #include <functional>
@@ -358,6 +360,79 @@ TEST_F(HubFetchTest, ASnapshotThatIsWholeHasItsTree) {
   EXPECT_EQ(tree["files"]["config.json"]["size"], 2);
   EXPECT_EQ(tree["files"]["model.safetensors"]["lfs_sha256"],
             Sha256Of(files_["model.safetensors"]));
+}
+
+// A process that was killed leaves what it had linked; a client that keeps listings links files one
+// by one.
+TEST_F(HubFetchTest, HalfASnapshotIsNotWholeOffline) {
+  files_["chat_template.jinja"] = "{{ messages }}";
+  on_hub_ = [&](const AskedOfWeb& asked) -> std::optional<ScriptedReply> {
+    if (!asked.target.ends_with("/chat_template.jinja")) return std::nullopt;
+    return ScriptedReply{.status = 404};
+  };
+  EXPECT_FALSE(Fetch().ok());
+  const std::string snapshot = folder_ + "/models--org--name/snapshots/" + kCommit;
+  EXPECT_FALSE(FileExists(snapshot + "/config.json"));
+  settings_.is_offline = true;
+  EXPECT_FALSE(Fetch(HubKind::kModel, "org/name@" + kCommit).ok());
+  settings_.is_offline = false;
+  on_hub_ = nullptr;
+  files_.erase("README.md");
+  files_.erase("original/consolidated.00.pth");
+  ASSERT_TRUE(Fetch().ok());
+  ASSERT_TRUE(FileExists(folder_ + "/models--org--name/trees/" + kCommit + ".json"));
+  settings_.is_offline = true;
+  EXPECT_TRUE(Fetch().ok());
+  fs::remove(snapshot + "/chat_template.jinja");
+  EXPECT_THAT(Fetch().status().message(), HasSubstr("has no chat_template.jinja"));
+}
+
+TEST_F(HubFetchTest, ManyShardsTakeFewDescriptors) {
+  files_.erase("model.safetensors");
+  Json map = Json::object();
+  for (int i = 0; i < 300; ++i) {
+    const std::string shard = "model-" + std::to_string(i) + ".safetensors";
+    files_[shard] = std::string(150, 's') + shard;
+    map["tensor" + std::to_string(i)] = shard;
+  }
+  files_["model.safetensors.index.json"] = Json{{"weight_map", map}}.dump();
+  rlimit before{};
+  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &before), 0);
+  const auto num_open = std::distance(fs::directory_iterator("/proc/self/fd"), {});
+  const rlimit few = {static_cast<rlim_t>(num_open) + 250, before.rlim_max};
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &few), 0);
+  const Result<HubSnapshot> snapshot = Fetch();
+  EXPECT_EQ(setrlimit(RLIMIT_NOFILE, &before), 0);
+  ASSERT_TRUE(snapshot.ok()) << snapshot.status().ToString();
+  for (const auto& [path, bytes] : files_) {
+    if (!path.ends_with(".safetensors")) continue;
+    EXPECT_EQ(*ReadFile(snapshot->path + "/" + path), bytes);
+  }
+}
+
+// Machines that share a folder may not see each other's locks.
+TEST_F(HubFetchTest, AnotherMachinesUnfinishedFileIsNotTouchedForADay) {
+  ASSERT_TRUE(Fetch().ok());
+  const HubCache cache(folder_, "org/name");
+  const std::string own = cache.UnfinishedPath("etag");
+  EXPECT_EQ(own, cache.UnfinishedPath("etag"));
+  EXPECT_NE(own, cache.UnfinishedPath("etag", /*own=*/true));
+  EXPECT_THAT(own, HasSubstr("." + LockScope() + ".incomplete"));
+  const std::string other = cache.BlobPath("etag") + ".00000000.incomplete";
+  for (const std::string& path : {own, other}) {
+    std::ofstream(path) << "x";
+    std::ofstream(path + ".parts") << "1 1 0\n";
+  }
+  ASSERT_TRUE(cache.Prepare().ok());
+  EXPECT_TRUE(FileExists(other));
+  const auto old = fs::file_time_type::clock::now() - std::chrono::hours(30);
+  for (const std::string& path : {own, other}) {
+    fs::last_write_time(path, old);
+    fs::last_write_time(path + ".parts", old);
+  }
+  ASSERT_TRUE(cache.Prepare().ok());
+  EXPECT_TRUE(FileExists(own));
+  EXPECT_FALSE(FileExists(other) || FileExists(other + ".parts"));
 }
 
 TEST_F(HubFetchTest, AListingThatGoesOnElsewhereIsNotFollowed) {

@@ -121,6 +121,11 @@ Result<HubTree> ChooseHubFiles(const HubTree& tree, HubKind kind) {
   return chosen;
 }
 
+std::string ConfigOf(const HubTree& chosen, HubKind kind) {
+  if (kind == HubKind::kModel) return kModelConfig;
+  return FindHubFile(chosen, kAdapterConfig) != nullptr ? kAdapterConfig : kBundleManifest;
+}
+
 bool HasShards(const HubTree& chosen) { return FindHubFile(chosen, kWeightsIndex) != nullptr; }
 
 Result<HubTree> ShardsOfIndex(const HubTree& tree, const std::string& index_text) {

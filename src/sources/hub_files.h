@@ -24,6 +24,8 @@ HubKind KindOfTree(const HubTree& tree, HubKind wanted);
 // All files but the shards that an index names. kUnimplemented: no such repository is served; says
 // what it is.
 Result<HubTree> ChooseHubFiles(const HubTree& tree, HubKind kind);
+// The one of the chosen files without which they are no model and no adapter.
+std::string ConfigOf(const HubTree& chosen, HubKind kind);
 // Whether the weights are in the shards of an index, which is among the files chosen.
 bool HasShards(const HubTree& chosen);
 // The shards, by the index's text. kDataLoss: it names a file that cannot be, or that is not there.

@@ -214,10 +214,7 @@ Status Download::Finish(const Task& task) {
     }
     return OkStatus();
   }
-  RETURN_IF_ERROR(finished);
-  std::lock_guard lock(state.mutex);
-  if (!state.file.file->is_whole() || state.file.on_whole == nullptr) return OkStatus();
-  return std::exchange(state.file.on_whole, nullptr)();
+  return finished;
 }
 
 Status Download::WorkOn(WebConnection& connection, WebPatience& patience) {

@@ -21,9 +21,10 @@ struct DownloadedFile {
   std::string name;  // for messages
   WebOrder order;    // without a range, which each part brings
   std::unique_ptr<PartFile> file;
-  // Called once the file has its name, on the thread that finished it. May be empty.
-  std::function<Status()> on_whole;
 };
+
+// How many files are under way at once: each has two open descriptors, and its lock a third.
+inline constexpr size_t kFilesAtOnce = 48;
 
 struct DownloadOptions {
   WebOptions web;

@@ -1,14 +1,17 @@
 #include "sources/part_file.h"
 
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <cstdio>
 #include <filesystem>
 #include <sstream>
+#include <string_view>
 #include <utility>
 
 #include "base/fault.h"
@@ -19,6 +22,7 @@ namespace {
 
 constexpr int64_t kListBytesMax = 16 << 20;
 constexpr size_t kReadBytes = 1 << 20;
+constexpr std::chrono::hours kStaleAfter(24);
 
 // A disk that is full stays so until the operator makes room: it is not tried again.
 Status DiskError(int error_number, const std::string& what) {
@@ -199,6 +203,33 @@ void PartFile::StartAnew() {
   num_digested_ = 0;
   digest_ = BlobDigest::Make(order_.kind, order_.bytes);
   if (list_descriptor_ >= 0 && ftruncate(list_descriptor_, 0) != 0) unlink(ListPath().c_str());
+}
+
+int64_t BytesOnDisk(const std::string& path) {
+  struct stat status {};
+  return stat(path.c_str(), &status) == 0 ? int64_t{status.st_blocks} * 512 : 0;
+}
+
+void RemoveStaleParts(const std::string& folder, const std::string& ending) {
+  namespace fs = std::filesystem;
+  constexpr std::string_view kList = ".parts";
+  std::error_code error;
+  std::vector<fs::path> stale;
+  for (const fs::directory_entry& entry : fs::directory_iterator(folder, error)) {
+    const std::string name = entry.path().string();
+    if (!name.ends_with(kList)) continue;
+    const std::string file = name.substr(0, name.size() - kList.size());
+    if (!ending.empty() && file.ends_with(ending)) continue;
+    std::error_code missing;
+    const auto list_time = fs::last_write_time(entry.path(), missing);
+    const auto file_time = fs::last_write_time(file, missing);
+    const auto written = missing ? list_time : std::max(list_time, file_time);
+    if (fs::file_time_type::clock::now() - written > kStaleAfter) stale.push_back(file);
+  }
+  for (const fs::path& file : stale) {
+    fs::remove(file, error);
+    fs::remove(file.string() + std::string(kList), error);
+  }
 }
 
 Result<int64_t> FreeDiskBytes(const std::string& path) {

@@ -76,6 +76,13 @@ class PartFile {
   int num_digested_ = 0;
 };
 
+// The bytes on the disk of a file, of its blocks; 0: there is none.
+int64_t BytesOnDisk(const std::string& path);
+
+// Removes unfinished files in `folder`, by their lists, that were not written to for a day: no
+// process is left that would go on with them. Not those that end with `ending`, this one's own.
+void RemoveStaleParts(const std::string& folder, const std::string& ending);
+
 // The bytes free for this user on the disk of `path` or of the nearest folder above it that is
 // there.
 Result<int64_t> FreeDiskBytes(const std::string& path);

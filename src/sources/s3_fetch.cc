@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
 #include <filesystem>
 #include <map>
 #include <optional>
@@ -14,6 +15,7 @@
 #include "base/file_lock.h"
 #include "base/log.h"
 #include "base/new_file.h"
+#include "base/random.h"
 #include "base/sha256.h"
 #include "base/strings.h"
 #include "sources/hub_names.h"
@@ -29,6 +31,7 @@ constexpr size_t kVersionDigits = 40;
 constexpr int64_t kS3LockPieceNs = 200'000'000;
 constexpr int64_t kS3IndexBytesMax = 64 << 20;
 constexpr int64_t kS3DiskReserveBytes = 32 << 20;
+constexpr std::chrono::hours kS3StaleAfter(24);
 
 Status MakeFolder(const s3fs::path& path) {
   std::error_code error;
@@ -66,6 +69,27 @@ std::string FolderOfPrefix(const std::string& prefix) {
   return encoded.substr(0, kBytesMax) + "_" + Sha256Of(prefix).substr(0, 32);
 }
 
+// What machines began that were gone before it was whole.
+void RemoveStaleFolders(const std::string& folder) {
+  std::error_code error;
+  std::vector<s3fs::path> stale;
+  const std::string own = "." + LockScope() + kIncomplete;
+  const auto now = s3fs::file_time_type::clock::now();
+  for (const s3fs::directory_entry& entry : s3fs::directory_iterator(folder, error)) {
+    const std::string name = entry.path().filename().string();
+    if (!name.ends_with(kIncomplete) || name.ends_with(own)) continue;
+    auto written = entry.last_write_time(error);
+    for (s3fs::recursive_directory_iterator it(entry.path(), error);
+         !error && it != s3fs::recursive_directory_iterator(); it.increment(error)) {
+      std::error_code unknown;
+      const auto time = it->last_write_time(unknown);
+      if (!unknown) written = std::max(written, time);
+    }
+    if (now - written > kS3StaleAfter) stale.push_back(entry.path());
+  }
+  for (const s3fs::path& path : stale) s3fs::remove_all(path, error);
+}
+
 class S3Fetch {
  public:
   S3Fetch(const S3Settings& settings, const S3Name& name, S3Client& client,
@@ -86,8 +110,11 @@ class S3Fetch {
 
  private:
   std::string VersionOf(const HubTree& chosen) const;
-  Result<FileLock> Lock(const std::string& version) const;
+  // None where the file system has no locks.
+  Result<std::optional<FileLock>> Lock(const std::string& version) const;
+  Status FillAndName(const S3Snapshot& snapshot);
   Status Fill(const std::string& folder, HubKind kind);
+  Status CheckRoom(const std::string& folder, const HubTree& files) const;
   Status Fetch(const std::string& folder, const HubTree& files);
   Result<std::optional<DownloadedFile>> Prepare(const std::string& folder, const HubFile& file);
 
@@ -99,6 +126,7 @@ class S3Fetch {
   std::map<std::string, S3Object> objects_;
   HubTree tree_;
   HubTree chosen_;
+  Status unsuited_;  // why what is there is not read
   int64_t fetched_bytes_ = 0;
 };
 
@@ -126,12 +154,14 @@ std::string S3Fetch::VersionOf(const HubTree& chosen) const {
   return hash.HexDigest().substr(0, kVersionDigits);
 }
 
-Result<FileLock> S3Fetch::Lock(const std::string& version) const {
+Result<std::optional<FileLock>> S3Fetch::Lock(const std::string& version) const {
   const std::string path = folder_ + "/" + version + ".lock";
   for (;;) {
     Result<FileLock> lock = FileLock::Take(path, kS3LockPieceNs);
-    if (lock.ok() || lock.status().code() != StatusCode::kUnavailable || !FileExists(path)) {
-      return lock;
+    if (lock.ok()) return std::optional<FileLock>(*std::move(lock));
+    if (lock.status().code() == StatusCode::kUnimplemented) return std::optional<FileLock>();
+    if (lock.status().code() != StatusCode::kUnavailable || !FileExists(path)) {
+      return lock.status();
     }
     if (options_.web.is_cancelled != nullptr && options_.web.is_cancelled->load()) {
       return CancelledError("the fetch was cancelled");
@@ -166,22 +196,51 @@ Result<std::optional<DownloadedFile>> S3Fetch::Prepare(const std::string& folder
   return std::optional<DownloadedFile>(std::move(download));
 }
 
-Status S3Fetch::Fetch(const std::string& folder, const HubTree& files) {
-  int64_t needed = kS3DiskReserveBytes;
-  for (const HubFile& file : files) needed += file.bytes;
-  ASSIGN_OR_RETURN(const int64_t free, FreeDiskBytes(folder));
-  if (free < needed) {
-    return FailedPreconditionError(
-        "fetching s3://" + name_.bucket + "/" + name_.prefix + " takes " +
-        std::to_string(needed >> 20) + " MiB, and the disk of " + settings_.cache + " has " +
-        std::to_string(free >> 20) + " MiB free; make room, or set XDG_CACHE_HOME to another disk");
-  }
-  std::vector<DownloadedFile> downloads;
+Status S3Fetch::CheckRoom(const std::string& folder, const HubTree& files) const {
+  int64_t needed = 0;
   for (const HubFile& file : files) {
-    ASSIGN_OR_RETURN(std::optional<DownloadedFile> download, Prepare(folder, file));
-    if (download.has_value()) downloads.push_back(*std::move(download));
+    // What an earlier process has fetched is on the disk already, whole or in parts.
+    const std::string path = folder + "/" + file.path;
+    const int64_t there = BytesOnDisk(path) + BytesOnDisk(path + kIncomplete);
+    needed += file.bytes - std::min(there, file.bytes);
   }
-  return DownloadAll(std::move(downloads), options_);
+  if (needed == 0) return OkStatus();
+  ASSIGN_OR_RETURN(const int64_t free, FreeDiskBytes(folder));
+  if (free >= needed + kS3DiskReserveBytes) return OkStatus();
+  return FailedPreconditionError("fetching s3://" + name_.bucket + "/" + name_.prefix + " takes " +
+                                 std::to_string(needed >> 20) + " MiB, and the disk of " +
+                                 settings_.cache + " has " + std::to_string(free >> 20) +
+                                 " MiB free; make room, or set XDG_CACHE_HOME to another disk");
+}
+
+Status S3Fetch::Fetch(const std::string& folder, const HubTree& files) {
+  RETURN_IF_ERROR(CheckRoom(folder, files));
+  int64_t total_bytes = 0;
+  for (const HubFile& file : files) total_bytes += file.bytes;
+  int64_t done_bytes = 0;
+  for (size_t begin = 0; begin < files.size(); begin += kFilesAtOnce) {
+    const size_t end = std::min(files.size(), begin + kFilesAtOnce);
+    std::vector<DownloadedFile> downloads;
+    int64_t group_bytes = 0;
+    for (size_t i = begin; i < end; ++i) {
+      ASSIGN_OR_RETURN(std::optional<DownloadedFile> download, Prepare(folder, files[i]));
+      if (download.has_value()) {
+        group_bytes += files[i].bytes;
+        downloads.push_back(*std::move(download));
+      } else {
+        done_bytes += files[i].bytes;
+      }
+    }
+    DownloadOptions options = options_;
+    if (options_.on_progress) {
+      options.on_progress = [&](int64_t done, int64_t /*of_group*/) {
+        options_.on_progress(std::min(done_bytes + done, total_bytes), total_bytes);
+      };
+    }
+    RETURN_IF_ERROR(DownloadAll(std::move(downloads), options));
+    done_bytes += group_bytes;
+  }
+  return OkStatus();
 }
 
 Status S3Fetch::Fill(const std::string& folder, HubKind kind) {
@@ -202,26 +261,40 @@ Result<S3Snapshot> S3Fetch::Look(HubKind wanted) {
   tree_ = TreeOf(objects_);
   const HubKind kind = KindOfTree(tree_, wanted);
   Result<HubTree> chosen = ChooseHubFiles(tree_, kind);
-  if (!chosen.ok()) return chosen.status().WithContext(what);
-  chosen_ = *std::move(chosen);
+  // What is no model and no adapter has a version all the same: that of all that is there.
+  unsuited_ = chosen.ok() ? OkStatus() : chosen.status().WithContext(what);
+  chosen_ = chosen.ok() ? *std::move(chosen) : tree_;
   S3Snapshot snapshot{.version = VersionOf(chosen_), .kind = kind};
   snapshot.path = folder_ + "/" + snapshot.version;
   return snapshot;
 }
 
+// Machines that share the folder may not see each other's locks: each fills one of its own, and the
+// first to be done gives it its name.
+Status S3Fetch::FillAndName(const S3Snapshot& snapshot) {
+  ASSIGN_OR_RETURN(const std::optional<FileLock> lock, Lock(snapshot.version));
+  if (FileExists(snapshot.path)) return OkStatus();
+  const std::string scope = lock.has_value() ? LockScope() : "";
+  const std::string unfinished =
+      snapshot.path + (scope.empty() ? RandomName(".") : "." + scope) + kIncomplete;
+  std::error_code error;
+  const Status filled = Fill(unfinished, snapshot.kind);
+  if (!filled.ok() && scope.empty()) s3fs::remove_all(unfinished, error);  // no process finds it
+  if (!filled.ok()) return filled.WithContext("s3://" + name_.bucket + "/" + name_.prefix);
+  s3fs::rename(unfinished, snapshot.path, error);
+  if (error && !FileExists(snapshot.path)) {
+    return SystemError(error.value(), "cannot rename " + unfinished);
+  }
+  if (error) s3fs::remove_all(unfinished, error);
+  return OkStatus();
+}
+
 Result<S3Snapshot> S3Fetch::Run(HubKind wanted) {
   ASSIGN_OR_RETURN(S3Snapshot snapshot, Look(wanted));
+  RETURN_IF_ERROR(unsuited_);
   RETURN_IF_ERROR(MakeFolder(folder_));
-  if (!FileExists(snapshot.path)) {
-    ASSIGN_OR_RETURN(const FileLock lock, Lock(snapshot.version));
-    if (!FileExists(snapshot.path)) {
-      const Status filled = Fill(snapshot.path + kIncomplete, snapshot.kind);
-      if (!filled.ok()) return filled.WithContext("s3://" + name_.bucket + "/" + name_.prefix);
-      std::error_code error;
-      s3fs::rename(snapshot.path + kIncomplete, snapshot.path, error);
-      if (error) return SystemError(error.value(), "cannot rename " + snapshot.path + kIncomplete);
-    }
-  }
+  RemoveStaleFolders(folder_);
+  if (!FileExists(snapshot.path)) RETURN_IF_ERROR(FillAndName(snapshot));
   RETURN_IF_ERROR(WriteWholeFile(folder_ + kCurrent, snapshot.version, 0644,
                                  ".new" + std::to_string(gettid())));
   snapshot.fetched_bytes = fetched_bytes_;

@@ -194,6 +194,44 @@ TEST_F(S3FetchTest, NewObjectsAreANewVersion) {
   EXPECT_EQ(*ReadFile(now.path + "/adapter_config.json"), "{\"r\": 1}");
 }
 
+TEST_F(S3FetchTest, WhatIsNoAdapterHasAVersionToo) {
+  objects_.erase("a b/é+x/adapter_model.safetensors");
+  DownloadOptions options;
+  const S3Name name{.bucket = "shelf", .prefix = "a b/é+x"};
+  const auto version = [&] { return VersionInS3(settings_, name, HubKind::kAdapter, options); };
+  const Result<std::string> first = version();
+  ASSERT_TRUE(first.ok()) << first.status().ToString();
+  EXPECT_EQ(*version(), *first);
+  EXPECT_EQ(Fetch().status().code(), StatusCode::kUnimplemented);
+  objects_["a b/é+x/README.md"] = "words";
+  EXPECT_NE(*version(), *first);
+  EXPECT_EQ(Fetch().status().code(), StatusCode::kUnimplemented);
+}
+
+// Another machine that shares the folder and not its locks was first.
+TEST_F(S3FetchTest, AVersionThatIsThereMeanwhileIsTaken) {
+  std::string path;
+  on_ask_ = [&](const AskedOfWeb& asked) -> std::optional<ScriptedReply> {
+    if (path.empty() || asked.method != "GET" || !asked.headers.contains("range")) {
+      return std::nullopt;
+    }
+    fs::create_directories(path);
+    for (const char* const file : {"adapter_config.json", "adapter_model.safetensors"}) {
+      std::ofstream(path + "/" + file) << objects_.at(std::string("a b/é+x/") + file);
+    }
+    return std::nullopt;
+  };
+  const std::string first = Fetch()->path;
+  fs::remove_all(first);
+  path = first;
+  const Result<S3Snapshot> second = Fetch();
+  ASSERT_TRUE(second.ok()) << second.status().ToString();
+  EXPECT_EQ(second->path, first);
+  for (const fs::directory_entry& entry : fs::directory_iterator(fs::path(first).parent_path())) {
+    EXPECT_THAT(entry.path().string(), Not(HasSubstr(".incomplete")));
+  }
+}
+
 TEST_F(S3FetchTest, WrongBytesAreFoundByTheCheckSum) {
   int wrong = 1;
   on_ask_ = [&](const AskedOfWeb& asked) -> std::optional<ScriptedReply> {

@@ -5,15 +5,14 @@
 
 #include "base/fault.h"
 #include "base/log.h"
-#include "base/name_pattern.h"
 #include "base/thread_name.h"
 #include "request/adapter_name.h"
-#include "sources/hub_cache.h"
 
 namespace graft {
 namespace {
 
 constexpr size_t kUnfitMax = 10'000;
+constexpr int kTriesMax = 2;
 
 // A source's own words may name what a tenant may not know of: the log has them.
 Status Unknown(const std::string& name) {
@@ -48,6 +47,12 @@ Status ToldOf(const std::string& name, const Status& why) {
                           "' could not be asked; the server's log says why");
 }
 
+// Loads by admins take turns among the tenants, under a name that no key gives a tenant.
+const std::string& OperatorsTurn() {
+  static const std::string turn(1, '\0');
+  return turn;
+}
+
 bool IsUnknown(const Status& status) {
   return status.code() == StatusCode::kNotFound || status.code() == StatusCode::kPermissionDenied ||
          status.code() == StatusCode::kInvalidArgument;
@@ -74,6 +79,9 @@ AdapterSupply::~AdapterSupply() {
       if (done) done(UnavailableError("the server ends"));
     }
   }
+  for (const auto& [name, waiting] : std::exchange(brought_, {})) {
+    for (const BringDone& done : waiting) done(UnavailableError("the server ends"));
+  }
 }
 
 AdapterSupply::Place AdapterSupply::PlaceOf(const std::string& name) const {
@@ -83,42 +91,69 @@ AdapterSupply::Place AdapterSupply::PlaceOf(const std::string& name) const {
     if (name.compare(0, slash, options_.sources[i].name) != 0) continue;
     const std::string rest = name.substr(slash + 1);
     if (!routes_[i]->IsName(rest)) return {};
-    return {routes_[i].get(), options_.sources[i].is_hub, rest};
+    return {routes_[i].get(), &options_.sources[i], rest};
   }
   return {};
 }
 
 bool AdapterSupply::MayHave(const std::string& name) const {
-  if (!CheckAdapterName(name).ok() || PlaceOf(name).route == nullptr) return false;
-  return std::any_of(options_.allow.begin(), options_.allow.end(),
-                     [&name](const std::string& pattern) { return MatchesPattern(pattern, name); });
+  return CheckAdapterName(name).ok() && PlaceOf(name).route != nullptr && IsAllowed(options_, name);
 }
 
 const Secret* AdapterSupply::TokenOf(const Place& place, const std::string& tenant) const {
-  if (!options_.has_tenant_tokens || !place.is_hub) return nullptr;
-  const auto it = options_.tenant_tokens.find(tenant);
-  return it == options_.tenant_tokens.end() ? &no_token_ : &it->second;
+  return TokenOfTenant(options_, *place.source, tenant);
 }
 
-bool AdapterSupply::Permits(const std::string& name, const std::string& tenant) {
+SupplyRights AdapterSupply::RightsOf(const Place& place, const std::string& tenant) const {
+  return {.token = TokenOf(place, tenant), .tenant = tenant};
+}
+
+// A cluster's registry may list what another frontend's sources have.
+bool AdapterSupply::Permits(const AdapterInfo& adapter, const std::string& tenant) const {
+  if (!MayHave(adapter.name)) return false;
+  if (TokenOf(PlaceOf(adapter.name), tenant) == nullptr) return true;
   std::lock_guard lock(mutex_);
-  const bool needs_token = TokenOf(PlaceOf(name), tenant) != nullptr;
-  const auto listed = listed_.find(name);
-  // The catalog has a source's adapter a moment before and after this does: not for all tenants.
-  if (listed == listed_.end()) return !needs_token;
+  const auto known = tenants_.find(tenant);
+  if (known == tenants_.end()) return false;
+  const auto it = known->second.permitted.find(adapter.name);
+  return it != known->second.permitted.end() && it->second.revision == adapter.revision &&
+         clock_.NowNs() - it->second.since_ns < options_.refresh_ns;
+}
+
+// By tenants' tokens a look-up that is old is renewed before the use, since Permits says no.
+void AdapterSupply::Used(const std::string& name, const std::string& tenant) {
+  const bool renews = MayHave(name) && TokenOf(PlaceOf(name), tenant) == nullptr;
+  std::lock_guard lock(mutex_);
   const int64_t now_ns = clock_.NowNs();
-  listed->second.used_ns = now_ns;
-  if (needs_token) {
-    const auto& permitted = tenants_[tenant].permitted_ns;
-    const auto it = permitted.find(name);
-    return it != permitted.end() && now_ns - it->second < options_.refresh_ns;
+  const auto listed = listed_.find(name);
+  if (listed != listed_.end()) listed->second.used_ns = now_ns;
+  const bool is_old = listed == listed_.end() ||  // another frontend has had it listed
+                      now_ns - listed->second.looked_ns >= options_.refresh_ns;
+  if (!renews || !is_old || is_ending_ || tenants_[tenant].waiting.size() >= kWaitingMax) return;
+  // A source that is away is asked no sooner again.
+  if (listed != listed_.end()) listed->second.looked_ns = now_ns;
+  Enqueue({tenant, name}, {});
+}
+
+void AdapterSupply::Bring(const std::string& name, BringDone done) {
+  Status refused;
+  {
+    std::lock_guard lock(mutex_);
+    if (is_ending_) {
+      refused = UnavailableError("the server ends");
+    } else if (!MayHave(name)) {
+      refused = Unknown(name);
+    } else if (tenants_[OperatorsTurn()].waiting.size() >= kWaitingMax &&
+               !brought_.contains(name)) {
+      refused = ResourceExhaustedError("as many names are fetched for loads as may be at once");
+    } else {
+      const auto [it, is_new] = brought_.try_emplace(name);
+      it->second.push_back(std::move(done));
+      if (is_new) PutInLine({OperatorsTurn(), name});
+      return;
+    }
   }
-  if (now_ns - listed->second.looked_ns >= options_.refresh_ns &&
-      tenants_[tenant].waiting.size() < kWaitingMax) {
-    listed->second.looked_ns = now_ns;  // a source that is away is asked no sooner again
-    Enqueue({tenant, name}, {});
-  }
-  return true;
+  done(refused);
 }
 
 void AdapterSupply::Want(const std::string& name, const std::string& tenant, Done done) {
@@ -177,7 +212,11 @@ std::optional<AdapterSupply::Key> AdapterSupply::TakeTurn() {
 void AdapterSupply::Work() {
   NameThread("fetch");
   while (const std::optional<Key> key = TakeTurn()) {
-    LookUp(*key);
+    if (key->first == OperatorsTurn()) {
+      BringNow(key->second);
+    } else {
+      LookUp(*key);
+    }
     KeepBound();
     std::lock_guard lock(mutex_);
     --tenants_[key->first].num_running;
@@ -188,8 +227,8 @@ void AdapterSupply::Work() {
 void AdapterSupply::LookUp(const Key& key) {
   const auto& [tenant, name] = key;
   const Place place = PlaceOf(name);
-  const Secret* const token = TokenOf(place, tenant);
-  const Result<std::string> revision = place.route->RevisionOf(place.rest, token, is_ending_);
+  const Result<std::string> revision =
+      place.route->RevisionOf(place.rest, RightsOf(place, tenant), is_ending_);
   if (revision.ok()) return Obtain(key, place, *revision);
   const Status& why = revision.status();
   LOG_INFO("looking up '{}' at its source: {}", name, why.message());
@@ -197,11 +236,36 @@ void AdapterSupply::LookUp(const Key& key) {
   Finish(key, ToldOf(name, why));
 }
 
+void AdapterSupply::BringNow(const std::string& name) {
+  const Place place = PlaceOf(name);
+  Result<std::string> revision = place.route->RevisionOf(place.rest, {}, is_ending_);
+  Result<SourceFolder> folder = revision.ok()
+                                    ? place.route->Fetch(place.rest, *revision, {}, is_ending_)
+                                    : Result<SourceFolder>(revision.status());
+  std::vector<BringDone> waiting;
+  {
+    std::lock_guard lock(mutex_);
+    waiting = std::move(brought_[name]);
+    brought_.erase(name);
+    if (folder.ok()) {
+      std::erase_if(leaving_, [&](const Leaving& one) { return one.path == folder->path; });
+    }
+  }
+  Result<BroughtAdapter> brought = Unknown(name);
+  if (folder.ok()) {
+    brought = BroughtAdapter{.path = folder->path, .revision = folder->revision};
+  } else {
+    LOG_WARN("adapter '{}' was not fetched for a load: {}", name, folder.status().ToString());
+    if (!IsUnknown(folder.status())) brought = ToldOf(name, folder.status());
+  }
+  for (const BringDone& done : waiting) done(brought);
+}
+
 void AdapterSupply::FinishUnknown(const Key& key) {
   const auto& [tenant, name] = key;
   {
     std::lock_guard lock(mutex_);
-    tenants_[tenant].permitted_ns.erase(name);
+    tenants_[tenant].permitted.erase(name);
     RememberUnknown(&tenants_[tenant], name);
   }
   Finish(key, Unknown(name));
@@ -221,71 +285,99 @@ void AdapterSupply::Obtain(const Key& key, const Place& place, const std::string
   {
     std::lock_guard lock(mutex_);
     if (const auto fetching = fetching_.find(name); fetching != fetching_.end()) {
-      fetching->second.push_back(key);  // the thread that fetches it tells this one, too
+      // The thread that fetches it tells this one, too.
+      fetching->second.others.push_back(key);
+      if (fetching->second.revision != revision) fetching->second.has_others_revisions = true;
       return;
     }
     const auto unfit = unfit_.find(name);
     if (unfit != unfit_.end() && unfit->second.first == revision) status = unfit->second.second;
-    if (status.ok()) fetching_[name];
+    if (status.ok()) fetching_[name].revision = revision;
   }
   if (!status.ok()) return Finish(key, status);
   if (!IsListed(name, revision)) {
-    status = FetchAndList(name, place, revision, TokenOf(place, tenant));
+    status = FetchAndList(name, place, revision, RightsOf(place, tenant));
   }
   // It was for this tenant's token that there was nothing: others are looked up anew, by theirs.
+  // So are those that came when the source had moved on.
   const bool is_unknown = status.code() == StatusCode::kNotFound;
   std::vector<Key> others;
   {
     std::lock_guard lock(mutex_);
-    others = std::move(fetching_[name]);
+    Fetching fetched = std::move(fetching_[name]);
     fetching_.erase(name);
-    if (is_unknown) {
-      for (const Key& other : std::exchange(others, {})) PutInLine(other);
+    if (is_unknown || fetched.has_others_revisions) {
+      for (const Key& other : fetched.others) PutInLine(other);
+    } else {
+      others = std::move(fetched.others);
     }
   }
   if (is_unknown) return FinishUnknown(key);
-  Finish(key, status);
-  for (const Key& other : others) Finish(other, status);
+  Finish(key, status, revision);
+  for (const Key& other : others) Finish(other, status, revision);
 }
 
-// An admin may have unloaded it: then it is listed anew.
+// An admin may have unloaded it: then it is listed anew. Another frontend may have listed it.
 bool AdapterSupply::IsListed(const std::string& name, const std::string& revision) {
-  if (!catalog_.Find(name).ok()) return false;
+  const Result<AdapterInfo> found = catalog_.Find(name);
+  if (!found.ok() || !found->is_looked_up || found->revision != revision) return false;
   std::lock_guard lock(mutex_);
+  const int64_t now_ns = clock_.NowNs();
   const auto listed = listed_.find(name);
-  if (listed == listed_.end() || listed->second.revision != revision) return false;
-  listed->second.looked_ns = clock_.NowNs();
+  if (listed != listed_.end() && listed->second.revision == revision) {
+    listed->second.looked_ns = now_ns;
+    return true;
+  }
+  const Listed before = std::exchange(listed_[name], {.revision = revision,
+                                                      .looked_ns = now_ns,
+                                                      .used_ns = now_ns,
+                                                      .path = found->path,
+                                                      .bytes = found->bytes});
+  Leave(PlaceOf(name).route, before);
   return true;
 }
 
 Status AdapterSupply::FetchAndList(const std::string& name, const Place& place,
-                                   const std::string& revision, const Secret* token) {
+                                   const std::string& revision, const SupplyRights& rights) {
   const int64_t begin_ns = clock_.NowNs();
-  const Result<FetchedFolder> folder = place.route->Fetch(place.rest, revision, token, is_ending_);
-  if (!folder.ok()) return FetchFailed(name, revision, folder.status());
-  const Status loaded = catalog_
-                            .Load({.name = name,
-                                   .path = folder->path,
-                                   .replace = true,
-                                   .fetched_revision = folder->revision})
-                            .status();
-  if (!loaded.ok()) return LoadFailed(name, revision, folder->path, loaded);
-  const int64_t bytes = FolderBytes(folder->path);
+  // What was fetched may have gone by the time that it is loaded: with its machine, too.
+  for (int tries = 1;; ++tries) {
+    const Result<SourceFolder> folder =
+        place.route->Fetch(place.rest, revision, rights, is_ending_);
+    if (!folder.ok()) return FetchFailed(name, revision, folder.status());
+    const int64_t fetched_ns = clock_.NowNs();
+    const Status loaded = catalog_
+                              .Load({.name = name,
+                                     .path = folder->path,
+                                     .replace = true,
+                                     .fetched_revision = folder->revision,
+                                     .is_looked_up = true})
+                              .status();
+    if (loaded.code() == StatusCode::kNotFound && tries < kTriesMax) continue;
+    if (!loaded.ok()) return LoadFailed(name, revision, folder->path, loaded);
+    TakeListed(name, place, *folder);
+    LOG_INFO(
+        "adapter '{}' is served, revision {}: {} bytes fetched in {:.3f} s, listed in {:.3f} s",
+        name, folder->revision, folder->fetched_bytes, NsToSeconds(fetched_ns - begin_ns),
+        NsToSeconds(clock_.NowNs() - fetched_ns));
+    return OkStatus();
+  }
+}
+
+void AdapterSupply::TakeListed(const std::string& name, const Place& place,
+                               const SourceFolder& folder) {
   std::lock_guard lock(mutex_);
   const int64_t now_ns = clock_.NowNs();
   const size_t num_left =
-      std::erase_if(leaving_, [&](const Leaving& one) { return one.path == folder->path; });
+      std::erase_if(leaving_, [&](const Leaving& one) { return one.path == folder.path; });
   const Listed before =
-      std::exchange(listed_[name], {.revision = folder->revision,
+      std::exchange(listed_[name], {.revision = folder.revision,
                                     .looked_ns = now_ns,
                                     .used_ns = now_ns,
-                                    .path = folder->path,
-                                    .bytes = bytes,
-                                    .was_fetched = folder->fetched_bytes > 0 || num_left > 0});
+                                    .path = folder.path,
+                                    .bytes = folder.bytes,
+                                    .was_fetched = folder.fetched_bytes > 0 || num_left > 0});
   Leave(place.route, before);  // of an older revision, or the same folder
-  LOG_INFO("adapter '{}' is served, revision {}: {} bytes fetched, {:.3f} s", name, revision,
-           folder->fetched_bytes, NsToSeconds(now_ns - begin_ns));
-  return OkStatus();
 }
 
 // kNotFound: for this tenant's token there is none.
@@ -340,6 +432,18 @@ bool AdapterSupply::HandOn(const std::string& path) {
   return false;
 }
 
+bool AdapterSupply::IsServed(const std::string& path) const {
+  constexpr size_t kPiece = 512;
+  for (std::string last;;) {
+    const std::vector<AdapterInfo> infos = catalog_.ListAfter(last, kPiece);
+    for (const AdapterInfo& info : infos) {
+      if (info.path == path) return true;
+    }
+    if (infos.size() < kPiece) return false;
+    last = infos.back().name;
+  }
+}
+
 void AdapterSupply::Leave(SupplyRoute* route, const Listed& left) {
   if (left.was_fetched && !HandOn(left.path)) {
     leaving_.push_back({route, left.path, clock_.NowNs()});
@@ -389,12 +493,13 @@ void AdapterSupply::KeepBound() {
       std::lock_guard lock(mutex_);
       if (HandOn(one.path)) continue;  // listed again meanwhile
     }
+    if (IsServed(one.path)) continue;
     const Status status = one.route->Remove(one.path);
     if (!status.ok()) LOG_WARN("{}", status.message());
   }
 }
 
-void AdapterSupply::Finish(const Key& key, const Status& status) {
+void AdapterSupply::Finish(const Key& key, const Status& status, const std::string& revision) {
   std::vector<Done> waiting;
   {
     std::lock_guard lock(mutex_);
@@ -403,7 +508,7 @@ void AdapterSupply::Finish(const Key& key, const Status& status) {
     waiting = std::move(it->second);
     asked_.erase(it);
     Tenant& tenant = tenants_[key.first];
-    if (status.ok()) tenant.permitted_ns[key.second] = clock_.NowNs();
+    if (status.ok()) tenant.permitted[key.second] = {revision, clock_.NowNs()};
   }
   for (const Done& done : waiting) {
     if (done) done(status);

@@ -43,12 +43,16 @@ class AdapterSupply : public AdapterSources {
   ~AdapterSupply() override;
 
   bool MayHave(const std::string& name) const override;
-  bool Permits(const std::string& name, const std::string& tenant) override;
+  bool Permits(const AdapterInfo& adapter, const std::string& tenant) const override;
+  void Used(const std::string& name, const std::string& tenant) override;
   void Want(const std::string& name, const std::string& tenant,
             std::function<void(const Status&)> done) override;
+  void Bring(const std::string& name,
+             std::function<void(const Result<BroughtAdapter>&)> done) override;
 
  private:
   using Done = std::function<void(const Status&)>;
+  using BringDone = std::function<void(const Result<BroughtAdapter>&)>;
   using Key = std::pair<std::string, std::string>;  // tenant, name
 
   // A name that the catalog lists for a source.
@@ -66,30 +70,38 @@ class AdapterSupply : public AdapterSources {
     std::string path;
     int64_t since_ns = 0;
   };
+  // The tenant's token was accepted.
+  struct Permit {
+    std::string revision;  // for this one
+    int64_t since_ns = 0;
+  };
   // What is known of one tenant.
   struct Tenant {
     std::deque<std::string> waiting;  // names, in order
     int num_running = 0;
-    std::map<std::string, int64_t> permitted_ns;  // by name, when its token was accepted
+    std::map<std::string, Permit> permitted;  // by name
     std::unordered_map<std::string, int64_t> unknown_ns;
     std::list<std::string> unknown_order;  // oldest first
   };
   struct Place {
     SupplyRoute* route = nullptr;
-    bool is_hub = false;
+    const SupplySource* source = nullptr;
     std::string rest;
   };
 
   Place PlaceOf(const std::string& name) const;
   const Secret* TokenOf(const Place& place, const std::string& tenant) const;
+  SupplyRights RightsOf(const Place& place, const std::string& tenant) const;
   void Work();
   std::optional<Key> TakeTurn();
   void LookUp(const Key& key);
+  void BringNow(const std::string& name);
   // What is left once the source said which revision it is.
   void Obtain(const Key& key, const Place& place, const std::string& revision);
   bool IsListed(const std::string& name, const std::string& revision);
   Status FetchAndList(const std::string& name, const Place& place, const std::string& revision,
-                      const Secret* token);
+                      const SupplyRights& rights);
+  void TakeListed(const std::string& name, const Place& place, const SourceFolder& folder);
   // What the client is told; what is the adapter's own fault is remembered.
   Status FetchFailed(const std::string& name, const std::string& revision, const Status& why);
   Status LoadFailed(const std::string& name, const std::string& revision, const std::string& folder,
@@ -98,6 +110,8 @@ class AdapterSupply : public AdapterSources {
   // Whether another name is listed for the folder; what was fetched is that one's then. Both are
   // called with the mutex held.
   bool HandOn(const std::string& path);
+  // The same by any name of the catalog: an admin's, or another frontend's.
+  bool IsServed(const std::string& path) const;
   void Leave(SupplyRoute* route, const Listed& left);
   // Forgets the adapters that were used least lately while all take more than they may, and removes
   // folders that were left some time ago.
@@ -105,7 +119,8 @@ class AdapterSupply : public AdapterSources {
   std::string LeastUsed() const;
   void Enqueue(const Key& key, Done done);
   void PutInLine(const Key& key);
-  void Finish(const Key& key, const Status& status);
+  // `revision`: that was looked up, where the status is OK.
+  void Finish(const Key& key, const Status& status, const std::string& revision = "");
   // Tells those that wait that this tenant has none, and remembers it.
   void FinishUnknown(const Key& key);
   void RememberUnknown(Tenant* tenant, const std::string& name);
@@ -114,15 +129,20 @@ class AdapterSupply : public AdapterSources {
   const std::vector<std::unique_ptr<SupplyRoute>> routes_;
   AdapterCatalog& catalog_;
   const Clock& clock_;
-  const Secret no_token_;
   std::atomic<bool> is_ending_{false};
 
   mutable std::mutex mutex_;  // of all below; never held while a source or the catalog is asked
   std::condition_variable came_;
   std::map<std::string, Tenant> tenants_;
-  std::string last_tenant_;                           // that had a turn
-  std::map<Key, std::vector<Done>> asked_;            // looked up now, or waiting for it
-  std::map<std::string, std::vector<Key>> fetching_;  // by name: also wanted by these
+  std::string last_tenant_;                                // that had a turn
+  std::map<Key, std::vector<Done>> asked_;                 // looked up now, or waiting for it
+  std::map<std::string, std::vector<BringDone>> brought_;  // by name: for loads, the same
+  struct Fetching {
+    std::string revision;
+    std::vector<Key> others;            // that want it, too
+    bool has_others_revisions = false;  // some of them were told of another revision
+  };
+  std::map<std::string, Fetching> fetching_;  // by name
   std::map<std::string, Listed> listed_;
   std::vector<Leaving> leaving_;
   std::map<std::string, std::pair<std::string, Status>> unfit_;  // by name: revision, why

@@ -15,6 +15,7 @@
 
 #include "base/name_pattern.h"
 #include "request/fake_catalog.h"
+#include "supply/local_sources.h"
 
 namespace graft {
 namespace {
@@ -34,12 +35,13 @@ class SteppedClock : public Clock {
 // A hub with the repositories that the test sets, and locks of its own.
 class ScriptedRoute : public SupplyRoute {
  public:
-  Result<std::string> RevisionOf(const std::string& rest, const Secret* token,
+  Result<std::string> RevisionOf(const std::string& rest, const SupplyRights& rights,
                                  const std::atomic<bool>& /*is_cancelled*/) override {
     std::unique_lock lock(mutex_);
     ++num_looked;
     opened_.wait(lock, [&] { return !is_shut; });
     if (is_away) return UnavailableError("away");
+    const Secret* const token = rights.token;
     const bool is_private = rest.starts_with("private/");
     if (is_private && (token == nullptr || !token->Reveal().starts_with("good"))) {
       return NotFoundError("planted words of the hub");
@@ -47,25 +49,27 @@ class ScriptedRoute : public SupplyRoute {
     if (!revisions.contains(rest)) return NotFoundError("planted words of the hub");
     return revisions[rest];
   }
-  Result<FetchedFolder> Fetch(const std::string& rest, const std::string& revision,
-                              const Secret* token,
-                              const std::atomic<bool>& /*is_cancelled*/) override {
+  Result<SourceFolder> Fetch(const std::string& rest, const std::string& revision,
+                             const SupplyRights& rights,
+                             const std::atomic<bool>& /*is_cancelled*/) override {
     std::unique_lock lock(mutex_);
     ++num_fetched;
+    const Secret* const token = rights.token;
     opened_.wait(lock, [&] { return !is_fetch_shut; });
     if (!fetch_failure.ok()) return fetch_failure;
     if (token != nullptr && refused_tokens.contains(token->Reveal())) {
       return PermissionDeniedError("planted words of the hub");
     }
-    if (!folder.empty()) return FetchedFolder{.path = folder, .revision = revision};
-    if (rest == "org/large") return FetchedFolder{.path = "broken", .revision = revision};
+    if (!folder.empty()) return SourceFolder{.path = folder, .revision = revision};
+    if (rest == "org/large") return SourceFolder{.path = "broken", .revision = revision};
     // A branch and its commit have one folder.
-    return FetchedFolder{.path = "good/" + rest.substr(0, rest.find('@')),
-                         .revision = revision,
-                         .fetched_bytes = num_fetched == 1 ? 1 : fetched_bytes};
+    return SourceFolder{.path = "good/" + rest.substr(0, rest.find('@')),
+                        .revision = revision,
+                        .bytes = folder_bytes,
+                        .fetched_bytes = num_fetched == 1 ? 1 : fetched_bytes};
   }
   bool IsName(const std::string& rest) const override { return rest.find("..") == rest.npos; }
-  std::string root() const override { return "/fetched"; }
+  std::string root() const override { return root_folder; }
   Status Remove(const std::string& folder) override {
     std::lock_guard lock(mutex_);
     removed.push_back(folder);
@@ -101,10 +105,12 @@ class ScriptedRoute : public SupplyRoute {
   Status fetch_failure;
   std::string folder;  // that Fetch gives; "": one of its own for each
   std::set<std::string> refused_tokens;
+  int64_t folder_bytes = 600;
   int64_t fetched_bytes = 1;  // of all but the first
   int num_looked = 0;
   int num_fetched = 0;
   std::vector<std::string> removed;
+  std::string root_folder = "/fetched";
 };
 
 class AdapterSupplyTest : public ::testing::Test {
@@ -127,6 +133,18 @@ class AdapterSupplyTest : public ::testing::Test {
   }
   Status Want(const std::string& name, const std::string& tenant = "a") {
     return Begin(name, tenant).get();
+  }
+
+  bool Permits(const std::string& name, const std::string& tenant) {
+    const Result<AdapterInfo> listed = catalog_.Find(name);
+    return listed.ok() && supply_->Permits(*listed, tenant);
+  }
+  Result<BroughtAdapter> Bring(const std::string& name) {
+    auto promise = std::make_shared<std::promise<Result<BroughtAdapter>>>();
+    auto future = promise->get_future();
+    supply_->Bring(
+        name, [promise](const Result<BroughtAdapter>& brought) { promise->set_value(brought); });
+    return future.get();
   }
 
   FakeCatalog catalog_;
@@ -209,7 +227,7 @@ TEST_F(AdapterSupplyTest, FilesThatWentAndAFullListAreNotRemembered) {
   EXPECT_TRUE(Want("hub/org/one").ok());
 }
 
-TEST_F(AdapterSupplyTest, PermitsFillsNoQueueBeyondItsBound) {
+TEST_F(AdapterSupplyTest, AUseFillsNoQueueBeyondItsBound) {
   Start();
   EXPECT_TRUE(Want("hub/org/one").ok());
   clock_.AdvanceNs(SupplyOptions().refresh_ns);
@@ -223,7 +241,7 @@ TEST_F(AdapterSupplyTest, PermitsFillsNoQueueBeyondItsBound) {
   begin(AdapterSupply::kThreads - 1);  // one thread is left for others
   while (route_->looked() < AdapterSupply::kThreads) std::this_thread::yield();
   begin(AdapterSupply::kWaitingMax);
-  EXPECT_TRUE(supply_->Permits("hub/org/one", "a"));
+  supply_->Used("hub/org/one", "a");
   std::future<Status> refused = Begin("hub/org/one");
   EXPECT_EQ(refused.wait_for(std::chrono::seconds(0)), std::future_status::ready);
   route_->Shut(false);
@@ -258,8 +276,8 @@ TEST_F(AdapterSupplyTest, AFetchThatIsRefusedIsOneTenantsAlone) {
   route_->ShutFetch(false);
   EXPECT_EQ(first.get().message(), "there is no adapter 'hub/private/two'");
   EXPECT_TRUE(second.get().ok());
-  EXPECT_TRUE(supply_->Permits("hub/private/two", "b"));
-  EXPECT_FALSE(supply_->Permits("hub/private/two", "a"));
+  EXPECT_TRUE(Permits("hub/private/two", "b"));
+  EXPECT_FALSE(Permits("hub/private/two", "a"));
 }
 
 TEST_F(AdapterSupplyTest, WhatTheCatalogAloneListsNeedsATokenToo) {
@@ -267,10 +285,9 @@ TEST_F(AdapterSupplyTest, WhatTheCatalogAloneListsNeedsATokenToo) {
   options.has_tenant_tokens = true;
   Start(std::move(options));
   ASSERT_TRUE(catalog_.Load({.name = "hub/private/two", .path = "good/x"}).ok());
-  EXPECT_FALSE(supply_->Permits("hub/private/two", "a"));
-  EXPECT_TRUE(supply_->Permits("local", "a"));
+  EXPECT_FALSE(Permits("hub/private/two", "a"));
   Start();
-  EXPECT_TRUE(supply_->Permits("hub/private/two", "a"));
+  EXPECT_TRUE(Permits("hub/private/two", "a"));
 }
 
 TEST(HubRouteTest, OfflineNoTokenIsAccepted) {
@@ -286,8 +303,8 @@ TEST(HubRouteTest, OfflineNoTokenIsAccepted) {
   const auto route = MakeHubRoute(settings);
   const std::atomic<bool> is_cancelled{false};
   const Secret token("good");
-  EXPECT_EQ(*route->RevisionOf("org/one@" + commit, nullptr, is_cancelled), commit);
-  EXPECT_EQ(route->RevisionOf("org/one@" + commit, &token, is_cancelled).status().code(),
+  EXPECT_EQ(*route->RevisionOf("org/one@" + commit, {}, is_cancelled), commit);
+  EXPECT_EQ(route->RevisionOf("org/one@" + commit, {.token = &token}, is_cancelled).status().code(),
             StatusCode::kPermissionDenied);
   std::filesystem::remove_all(settings.cache);
 }
@@ -299,34 +316,35 @@ TEST_F(AdapterSupplyTest, ATenantHasWhatItsOwnTokenIsGiven) {
   options.tenant_tokens["b"] = Secret("bad");
   Start(std::move(options));
   EXPECT_TRUE(Want("hub/private/two", "a").ok());
-  EXPECT_TRUE(supply_->Permits("hub/private/two", "a"));
+  EXPECT_TRUE(Permits("hub/private/two", "a"));
   for (const char* const other : {"b", "c"}) {
-    EXPECT_FALSE(supply_->Permits("hub/private/two", other));
+    EXPECT_FALSE(Permits("hub/private/two", other));
     const Status status = Want("hub/private/two", other);
     EXPECT_EQ(status.message(), "there is no adapter 'hub/private/two'");
-    EXPECT_FALSE(supply_->Permits("hub/private/two", other));
+    EXPECT_FALSE(Permits("hub/private/two", other));
   }
   EXPECT_EQ(route_->num_fetched, 1);
   // A right is asked for again; one that was taken away ends.
   clock_.AdvanceNs(SupplyOptions().refresh_ns);
-  EXPECT_FALSE(supply_->Permits("hub/private/two", "a"));
+  EXPECT_FALSE(Permits("hub/private/two", "a"));
   EXPECT_TRUE(Want("hub/private/two", "a").ok());
-  EXPECT_TRUE(supply_->Permits("hub/private/two", "a"));
+  EXPECT_TRUE(Permits("hub/private/two", "a"));
   route_->revisions.erase("private/two");
   EXPECT_EQ(Want("hub/private/two", "a").code(), StatusCode::kNotFound);
-  EXPECT_FALSE(supply_->Permits("hub/private/two", "a"));
-  EXPECT_TRUE(supply_->Permits("local", "b"));
+  EXPECT_FALSE(Permits("hub/private/two", "a"));
 }
 
 TEST_F(AdapterSupplyTest, ANewerRevisionIsFoundBesideTheServing) {
   Start();
   EXPECT_TRUE(Want("hub/org/one").ok());
   route_->revisions["org/one"] = "r2";
-  EXPECT_TRUE(supply_->Permits("hub/org/one", "a"));
+  supply_->Used("hub/org/one", "a");
   EXPECT_EQ(route_->looked(), 1);
   clock_.AdvanceNs(SupplyOptions().refresh_ns);
-  EXPECT_TRUE(supply_->Permits("hub/org/one", "a"));
-  EXPECT_TRUE(Want("hub/org/one").ok());  // joins what Permits has begun, or comes after it
+  EXPECT_TRUE(Permits("hub/org/one", "a"));  // and a listing asks no source
+  EXPECT_EQ(route_->looked(), 1);
+  supply_->Used("hub/org/one", "a");
+  EXPECT_TRUE(Want("hub/org/one").ok());  // joins what the use has begun, or comes after it
   EXPECT_EQ(catalog_.Find("hub/org/one")->revision, "r2");
 }
 
@@ -360,15 +378,6 @@ TEST_F(AdapterSupplyTest, ATenantThatAsksForManyLeavesOthersTheirTurn) {
 }
 
 TEST_F(AdapterSupplyTest, WhatWasUsedLeastLatelyGoesFirstAndLater) {
-  const std::string folder = ::testing::TempDir() + "supply_bound";
-  std::filesystem::remove_all(folder);
-  for (const char* const name : {"one", "two", "three"}) {
-    std::filesystem::create_directories(folder + "/good/org/" + name);
-    std::ofstream(folder + "/good/org/" + name + "/weights") << std::string(600, 'x');
-  }
-  // The route's folders are relative ones.
-  const auto before = std::filesystem::current_path();
-  std::filesystem::current_path(folder);
   SupplyOptions options;
   options.bytes_max = 1300;
   Start(std::move(options));
@@ -388,6 +397,7 @@ TEST_F(AdapterSupplyTest, WhatWasUsedLeastLatelyGoesFirstAndLater) {
   EXPECT_TRUE(Want("hub/org/one@r1").ok());
   EXPECT_TRUE(Want("hub/org/two").ok());
   EXPECT_TRUE(catalog_.Find("hub/org/one").ok());
+  EXPECT_TRUE(Permits("hub/org/one", "a"));  // a look at it is no use
   // One of the folder's two names stays, and the folder with it.
   clock_.AdvanceNs(kept_ns);
   EXPECT_TRUE(wait_for([&] { return !catalog_.Find("hub/org/one").ok(); }));
@@ -399,15 +409,188 @@ TEST_F(AdapterSupplyTest, WhatWasUsedLeastLatelyGoesFirstAndLater) {
   EXPECT_TRUE(catalog_.Find("hub/org/two").ok());
   EXPECT_TRUE(route_->removed.empty());
   clock_.AdvanceNs(kept_ns);
-  EXPECT_TRUE(supply_->Permits("hub/org/two", "a"));
+  supply_->Used("hub/org/two", "a");
   EXPECT_TRUE(wait_for([&] {
     std::lock_guard lock(route_->mutex_);
     return !route_->removed.empty();
   }));
   EXPECT_THAT(route_->removed, ::testing::ElementsAre("good/org/one"));
-  supply_.reset();
-  std::filesystem::current_path(before);
-  std::filesystem::remove_all(folder);
+}
+
+TEST_F(AdapterSupplyTest, AFolderThatAnotherNameUsesIsNotRemoved) {
+  SupplyOptions options;
+  options.bytes_max = 700;
+  Start(std::move(options));
+  route_->revisions["org/two"] = "r1";
+  EXPECT_TRUE(Want("hub/org/one").ok());
+  ASSERT_TRUE(catalog_.Load({.name = "an admin's", .path = "good/org/one"}).ok());
+  clock_.AdvanceNs(SupplyOptions().kept_ns);
+  EXPECT_TRUE(Want("hub/org/two").ok());
+  for (int i = 0; catalog_.Find("hub/org/one").ok(); ++i) {
+    (void)Want("hub/org/none" + std::to_string(i));
+  }
+  clock_.AdvanceNs(SupplyOptions().kept_ns);
+  supply_->Used("hub/org/two", "a");
+  for (int i = 0; i < 20; ++i) (void)Want("hub/org/never" + std::to_string(i));
+  supply_.reset();  // with its threads, and so after their looks at the bound
+  EXPECT_TRUE(catalog_.Find("an admin's").ok());
+}
+
+TEST_F(AdapterSupplyTest, WhatAnotherFrontendHasListedIsNotFetchedAgain) {
+  Start();
+  const auto list = [&](const std::string& revision) {
+    ASSERT_TRUE(catalog_
+                    .Load({.name = "hub/org/one",
+                           .path = "good/elsewhere",
+                           .replace = true,
+                           .fetched_revision = revision,
+                           .is_looked_up = true})
+                    .ok());
+  };
+  list("r1");
+  EXPECT_TRUE(Permits("hub/org/one", "a"));
+  supply_->Used("hub/org/one", "a");      // is looked up beside the serving
+  EXPECT_TRUE(Want("hub/org/one").ok());  // joins that, or comes after it
+  EXPECT_EQ(route_->fetched(), 0);
+  route_->revisions["org/one"] = "r2";
+  EXPECT_TRUE(Want("hub/org/one").ok());
+  EXPECT_EQ(route_->fetched(), 1);
+  EXPECT_EQ(catalog_.Find("hub/org/one")->revision, "r2");
+}
+
+TEST_F(AdapterSupplyTest, ARightIsForOneRevision) {
+  SupplyOptions options;
+  options.has_tenant_tokens = true;
+  options.tenant_tokens["a"] = Secret("good of a");
+  options.tenant_tokens["b"] = Secret("good of b");
+  Start(std::move(options));
+  EXPECT_TRUE(Want("hub/private/two", "a").ok());
+  route_->revisions["private/two"] = "r2";
+  EXPECT_TRUE(Want("hub/private/two", "b").ok());
+  EXPECT_TRUE(Permits("hub/private/two", "b"));
+  EXPECT_FALSE(Permits("hub/private/two", "a"));
+  EXPECT_TRUE(Want("hub/private/two", "a").ok());
+  EXPECT_TRUE(Permits("hub/private/two", "a"));
+}
+
+TEST_F(AdapterSupplyTest, ALoadBringsFilesAndListsNothing) {
+  SupplyOptions options;
+  options.has_tenant_tokens = true;  // which a load does not use
+  Start(std::move(options));
+  const Result<BroughtAdapter> brought = Bring("hub/org/one");
+  ASSERT_TRUE(brought.ok());
+  EXPECT_EQ(brought->path, "good/org/one");
+  EXPECT_EQ(brought->revision, "r1");
+  EXPECT_FALSE(catalog_.Find("hub/org/one").ok());
+  for (const char* const name : {"hub/org/none", "hub/other/one", "elsewhere/x"}) {
+    EXPECT_EQ(Bring(name).status().message(), std::string("there is no adapter '") + name + "'");
+  }
+  route_->fetch_failure = UnimplementedError("planted words of the hub");
+  EXPECT_EQ(Bring("hub/org/one").status().code(), StatusCode::kInvalidArgument);
+}
+
+// What a runner's sources are asked for.
+class LocalSourcesTest : public ::testing::Test {
+ protected:
+  LocalSources Make(bool has_tokens) {
+    SupplyOptions options;
+    options.sources = {{.name = "hub"}};
+    options.allow = {"hub/org/*", "hub/private/*"};
+    options.has_tenant_tokens = has_tokens;
+    if (has_tokens) options.tenant_tokens["a"] = Secret("refused");
+    auto route = std::make_unique<ScriptedRoute>();
+    route_ = route.get();
+    route_->refused_tokens = {"refused"};
+    std::vector<std::unique_ptr<SupplyRoute>> routes;
+    routes.push_back(std::move(route));
+    return {std::move(options), std::move(routes)};
+  }
+
+  ScriptedRoute* route_ = nullptr;
+  const std::atomic<bool> is_cancelled_{false};
+};
+
+TEST_F(LocalSourcesTest, FetchesByItsOwnPatternsAndTokens) {
+  LocalSources sources = Make(/*has_tokens=*/true);
+  EXPECT_THAT(sources.names(), ::testing::ElementsAre("hub"));
+  SourceOrder order = {.source = "hub",
+                       .rest = "org/one",
+                       .revision = "r1",
+                       .is_tenants = true,
+                       .tenant = "b",
+                       .has_tenant_tokens = true};
+  EXPECT_EQ(sources.Fetch(order, is_cancelled_)->path, "good/org/one");
+  order.tenant = "a";
+  EXPECT_EQ(sources.Fetch(order, is_cancelled_).status().code(), StatusCode::kPermissionDenied);
+  order.is_tenants = false;  // by the operator's
+  EXPECT_TRUE(sources.Fetch(order, is_cancelled_).ok());
+  const int fetched = route_->fetched();
+  const auto refused = [&](SourceOrder bad) {
+    return sources.Fetch(bad, is_cancelled_).status().code() == StatusCode::kFailedPrecondition;
+  };
+  SourceOrder bad = order;
+  bad.source = "other";
+  EXPECT_TRUE(refused(bad));
+  bad = order;
+  bad.rest = "other/one";
+  EXPECT_TRUE(refused(bad));
+  bad.rest = "org/../one";
+  EXPECT_TRUE(refused(bad));
+  bad = order;
+  bad.has_tenant_tokens = false;
+  EXPECT_TRUE(refused(bad));
+  EXPECT_EQ(route_->fetched(), fetched);
+}
+
+TEST_F(LocalSourcesTest, RemovesNothingElsewhereAndNothingServed) {
+  const std::string root = ::testing::TempDir() + "local_sources";
+  std::filesystem::create_directories(root + "/in/served");
+  LocalSources sources = Make(/*has_tokens=*/false);
+  route_->root_folder = root + "/in";
+  sources.SetIsServed([](const std::string& path) { return path.ends_with("/served"); });
+  for (const char* const path : {"/in/served", "/in/../", "", "/in/none"}) {
+    EXPECT_FALSE(sources.Drop("hub", root + path).ok()) << path;
+  }
+  EXPECT_TRUE(route_->removed.empty());
+  std::filesystem::create_directories(root + "/in/idle");
+  EXPECT_TRUE(sources.Drop("hub", root + "/in/idle").ok());
+  EXPECT_EQ(route_->removed.size(), 1u);
+  std::filesystem::remove_all(root);
+}
+
+// Another machine, which says what it was asked for.
+class RecordingFetcher : public SourceFetcher {
+ public:
+  Result<SourceFolder> Fetch(const SourceOrder& order, const std::atomic<bool>&) override {
+    orders.push_back(order);
+    return SourceFolder{.path = "/there", .revision = order.revision};
+  }
+  Status Drop(const std::string& source, const std::string& path) override {
+    dropped = source + " " + path;
+    return OkStatus();
+  }
+  std::vector<std::string> names() const override { return {"hub"}; }
+
+  std::vector<SourceOrder> orders;
+  std::string dropped;
+};
+
+TEST(RemoteRouteTest, OrdersCarryNoTokens) {
+  RecordingFetcher fetcher;
+  const auto route = MakeRemoteRoute(std::make_unique<ScriptedRoute>(), "hub",
+                                     /*has_tenant_tokens=*/true, fetcher);
+  const std::atomic<bool> is_cancelled{false};
+  const Secret token("good");
+  const SupplyRights rights = {.token = &token, .tenant = "a"};
+  EXPECT_EQ(*route->RevisionOf("private/two", rights, is_cancelled), "r1");
+  EXPECT_EQ(route->Fetch("private/two", "r1", rights, is_cancelled)->path, "/there");
+  EXPECT_TRUE(route->Fetch("org/one", "r1", {}, is_cancelled).ok());
+  ASSERT_EQ(fetcher.orders.size(), 2u);
+  EXPECT_TRUE(fetcher.orders[0].is_tenants && fetcher.orders[0].has_tenant_tokens);
+  EXPECT_EQ(fetcher.orders[0].tenant, "a");
+  EXPECT_FALSE(fetcher.orders[1].is_tenants);
+  EXPECT_TRUE(route->Remove("/there").ok());
+  EXPECT_EQ(fetcher.dropped, "hub /there");
 }
 
 TEST_F(AdapterSupplyTest, TheEndTellsAllThatWait) {

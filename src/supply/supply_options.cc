@@ -4,6 +4,7 @@
 
 #include "base/file.h"
 #include "base/json.h"
+#include "base/name_pattern.h"
 #include "base/strings.h"
 
 namespace graft {
@@ -64,6 +65,19 @@ Result<SupplySource> ParseSupplySource(std::string_view text) {
   ASSIGN_OR_RETURN(source.store, ParseS3Name(where));
   source.is_hub = false;
   return source;
+}
+
+bool IsAllowed(const SupplyOptions& options, const std::string& name) {
+  return std::any_of(options.allow.begin(), options.allow.end(),
+                     [&name](const std::string& pattern) { return MatchesPattern(pattern, name); });
+}
+
+const Secret* TokenOfTenant(const SupplyOptions& options, const SupplySource& source,
+                            const std::string& tenant) {
+  static const Secret no_token;
+  if (!options.has_tenant_tokens || !source.is_hub) return nullptr;
+  const auto it = options.tenant_tokens.find(tenant);
+  return it == options.tenant_tokens.end() ? &no_token : &it->second;
 }
 
 Result<SupplyOptions> SupplyOptionsOf(const std::vector<std::string>& sources,

@@ -38,6 +38,14 @@ struct SupplyOptions {
 // "NAME=hf:" or "NAME=s3://BUCKET/PREFIX". kInvalidArgument.
 Result<SupplySource> ParseSupplySource(std::string_view text);
 
+// Whether a pattern of `options.allow` lets the whole name through.
+bool IsAllowed(const SupplyOptions& options, const std::string& name);
+
+// The token that a source is asked by for a tenant. Null: the operator's; empty: the tenant has
+// none of its own.
+const Secret* TokenOfTenant(const SupplyOptions& options, const SupplySource& source,
+                            const std::string& tenant);
+
 // From --source, --allow and the file of --source-tokens, {"TENANT": "TOKEN"}; "" for none.
 Result<SupplyOptions> SupplyOptionsOf(const std::vector<std::string>& sources,
                                       const std::vector<std::string>& allow,

@@ -8,6 +8,7 @@
 #include "sources/hub_cache.h"
 #include "sources/hub_client.h"
 #include "sources/hub_fetch.h"
+#include "sources/hub_names.h"
 #include "sources/s3_fetch.h"
 
 namespace graft {
@@ -33,16 +34,27 @@ Status CheckMayRead(HubClient& client, const std::string& repo, const std::strin
   return client.CheckAccess(repo, commit, kBundleManifest);
 }
 
+SourceFolder FolderOf(std::string path, std::string revision, int64_t fetched_bytes) {
+  SourceFolder folder{
+      .path = std::move(path), .revision = std::move(revision), .fetched_bytes = fetched_bytes};
+  // As catalogs name it: with its links resolved.
+  std::error_code error;
+  const std::filesystem::path resolved = std::filesystem::canonical(folder.path, error);
+  if (!error) folder.path = resolved.string();
+  folder.bytes = FolderBytes(folder.path);
+  return folder;
+}
+
 class HubRoute : public SupplyRoute {
  public:
   explicit HubRoute(HubSettings settings) : settings_(std::move(settings)) {}
 
-  Result<std::string> RevisionOf(const std::string& rest, const Secret* token,
+  Result<std::string> RevisionOf(const std::string& rest, const SupplyRights& rights,
                                  const std::atomic<bool>& is_cancelled) override {
     ASSIGN_OR_RETURN(const HubName name, ParseHubName(rest));
-    const HubSettings settings = With(token);
+    const HubSettings settings = With(rights.token);
     if (settings.is_offline) {
-      if (token != nullptr) {
+      if (rights.token != nullptr) {
         return PermissionDeniedError(
             "the hub is not asked (HF_HUB_OFFLINE), so it accepts no tenant's token");
       }
@@ -53,21 +65,18 @@ class HubRoute : public SupplyRoute {
                    .is_cancelled = &is_cancelled};
     HubClient client(settings, std::move(web), PatienceOfRequests());
     ASSIGN_OR_RETURN(std::string commit, client.CommitOf(name.repo, name.revision));
-    if (token != nullptr) RETURN_IF_ERROR(CheckMayRead(client, name.repo, commit));
+    if (rights.token != nullptr) RETURN_IF_ERROR(CheckMayRead(client, name.repo, commit));
     return commit;
   }
 
-  Result<FetchedFolder> Fetch(const std::string& rest, const std::string& revision,
-                              const Secret* token, const std::atomic<bool>& is_cancelled) override {
+  Result<SourceFolder> Fetch(const std::string& rest, const std::string& revision,
+                             const SupplyRights& rights,
+                             const std::atomic<bool>& is_cancelled) override {
     ASSIGN_OR_RETURN(HubName name, ParseHubName(rest));
     name.revision = revision;
-    ASSIGN_OR_RETURN(HubSnapshot snapshot,
-                     FetchFromHub(With(token), name, HubKind::kAdapter, OptionsOf(is_cancelled)));
-    return FetchedFolder{.path = std::move(snapshot.path),
-                         .name = name.repo,
-                         .revision = std::move(snapshot.commit),
-                         .kind = snapshot.kind,
-                         .fetched_bytes = snapshot.fetched_bytes};
+    ASSIGN_OR_RETURN(HubSnapshot snapshot, FetchFromHub(With(rights.token), name, HubKind::kAdapter,
+                                                        OptionsOf(is_cancelled)));
+    return FolderOf(std::move(snapshot.path), std::move(snapshot.commit), snapshot.fetched_bytes);
   }
 
   bool IsName(const std::string& rest) const override { return ParseHubName(rest).ok(); }
@@ -89,27 +98,26 @@ class S3Route : public SupplyRoute {
   S3Route(S3Settings settings, S3Name store)
       : settings_(std::move(settings)), store_(std::move(store)) {}
 
-  Result<std::string> RevisionOf(const std::string& rest, const Secret* /*token*/,
+  Result<std::string> RevisionOf(const std::string& rest, const SupplyRights& /*rights*/,
                                  const std::atomic<bool>& is_cancelled) override {
     ASSIGN_OR_RETURN(const S3Name name, NameOf(rest));
     return VersionInS3(settings_, name, HubKind::kAdapter, OptionsOf(is_cancelled));
   }
 
-  Result<FetchedFolder> Fetch(const std::string& rest, const std::string& /*revision*/,
-                              const Secret* /*token*/,
-                              const std::atomic<bool>& is_cancelled) override {
+  Result<SourceFolder> Fetch(const std::string& rest, const std::string& /*revision*/,
+                             const SupplyRights& /*rights*/,
+                             const std::atomic<bool>& is_cancelled) override {
     ASSIGN_OR_RETURN(const S3Name name, NameOf(rest));
     ASSIGN_OR_RETURN(S3Snapshot snapshot,
                      FetchFromS3(settings_, name, HubKind::kAdapter, OptionsOf(is_cancelled)));
-    return FetchedFolder{.path = std::move(snapshot.path),
-                         .name = rest,
-                         .revision = std::move(snapshot.version),
-                         .kind = snapshot.kind,
-                         .fetched_bytes = snapshot.fetched_bytes};
+    return FolderOf(std::move(snapshot.path), std::move(snapshot.version), snapshot.fetched_bytes);
   }
 
   bool IsName(const std::string& rest) const override { return NameOf(rest).ok(); }
   Status Remove(const std::string& folder) override {
+    if (!IsCommit(std::filesystem::path(folder).filename().string())) {
+      return InvalidArgumentError(folder + " is no version of a prefix");
+    }
     std::error_code error;
     std::filesystem::remove_all(folder, error);
     return error ? SystemError(error.value(), "cannot remove " + folder) : OkStatus();
@@ -127,7 +135,48 @@ class S3Route : public SupplyRoute {
   const S3Name store_;
 };
 
+class RemoteRoute : public SupplyRoute {
+ public:
+  RemoteRoute(std::unique_ptr<SupplyRoute> asked, std::string source, bool has_tenant_tokens,
+              SourceFetcher& fetcher)
+      : asked_(std::move(asked)),
+        source_(std::move(source)),
+        has_tenant_tokens_(has_tenant_tokens),
+        fetcher_(fetcher) {}
+
+  Result<std::string> RevisionOf(const std::string& rest, const SupplyRights& rights,
+                                 const std::atomic<bool>& is_cancelled) override {
+    return asked_->RevisionOf(rest, rights, is_cancelled);
+  }
+  Result<SourceFolder> Fetch(const std::string& rest, const std::string& revision,
+                             const SupplyRights& rights,
+                             const std::atomic<bool>& is_cancelled) override {
+    return fetcher_.Fetch({.source = source_,
+                           .rest = rest,
+                           .revision = revision,
+                           .is_tenants = rights.token != nullptr,
+                           .tenant = rights.tenant,
+                           .has_tenant_tokens = has_tenant_tokens_},
+                          is_cancelled);
+  }
+  bool IsName(const std::string& rest) const override { return asked_->IsName(rest); }
+  Status Remove(const std::string& folder) override { return fetcher_.Drop(source_, folder); }
+  std::string root() const override { return asked_->root(); }
+
+ private:
+  const std::unique_ptr<SupplyRoute> asked_;
+  const std::string source_;
+  const bool has_tenant_tokens_;
+  SourceFetcher& fetcher_;
+};
+
 }  // namespace
+
+std::unique_ptr<SupplyRoute> MakeRemoteRoute(std::unique_ptr<SupplyRoute> asked, std::string source,
+                                             bool has_tenant_tokens, SourceFetcher& fetcher) {
+  return std::make_unique<RemoteRoute>(std::move(asked), std::move(source), has_tenant_tokens,
+                                       fetcher);
+}
 
 std::unique_ptr<SupplyRoute> MakeHubRoute(HubSettings settings) {
   return std::make_unique<HubRoute>(std::move(settings));
