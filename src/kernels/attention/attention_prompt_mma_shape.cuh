@@ -49,8 +49,8 @@ using MmaShape64 = MmaShape<T, 64, 2, true, 32, 6, 2>;
 template <typename T>
 using MmaShape96 = MmaShape<T, 96, 2, false, 32, 2, 2>;
 // Heads of up to 128: two blocks in 164 KiB. In 100 KiB one with twice as many warps, which keep
-// their queries in registers. Tiles of 64 positions would leave the registers of 32 queries no room for fragments
-// on their way.
+// their queries in registers. Tiles of 64 positions would leave the registers of 32 queries no room
+// for fragments on their way.
 template <typename T>
 using LargeMmaShape128 = MmaShape<T, 128, 2, false, 32, 3, 2>;
 template <typename T>

@@ -34,8 +34,8 @@ struct Params {
 // bf16; needs rows on borders of 16 bytes, as TakesTensorCores says.
 // Full attention without a cap, heads of 64 or 128, which are turned back as a whole.
 void LaunchTensorCores(const Params& params, Stream& stream);
-// On Hopper all else: windows, caps, rotary dimensions, neighbours that turn, and heads of up to 256
-// dimensions by eights.
+// On Hopper all else: windows, caps, rotary dimensions, neighbours that turn, and heads of up to
+// 256 dimensions by eights.
 void LaunchTensorGeneral(const Params& params, Stream& stream);
 // The same and full attention on cards without Hopper's instructions.
 void LaunchMma(const Params& params, Stream& stream);
