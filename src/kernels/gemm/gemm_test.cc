@@ -492,7 +492,7 @@ TEST(GemmTest, TilesAreChosenByWhatTheCardHas) {
   if constexpr (kHasCuda) {
     for (const DeviceTraits& card : {a100, l4}) {
       for (const auto& [n, k] : {std::pair{4096, 4096}, {28672, 4096}, {4096, 14336}}) {
-        const auto rows_of = [&](int64_t m) {
+        const auto rows_of = [&, n = n, k = k](int64_t m) {
           return mma::kTiles[mma::ChooseTile(m, n, k, false, card)].rows;
         };
         EXPECT_EQ(rows_of(1), 8);
