@@ -29,7 +29,7 @@ class Loader {
 
   // Nothing is read where a piece is not there, so its address need not be one.
   __device__ __forceinline__ void LoadW(int step, int stage) const {
-    const uint64_t cache = args_.reads_once ? kCacheFirstOut : kCacheNormal;
+    const bool once = args_.reads_once;
     const uint32_t target = ring_ + stage * Shape::kStageBytes + w_place_;
     if constexpr (Shape::kTransposed) {
       constexpr int kStep = kWRowStep * Shape::kLyingBytes;
@@ -39,7 +39,7 @@ class Loader {
         const int row = first + i * kWRowStep;
         const bool present = w_is_there_ != 0 && row < args_.k;
         CopyLineAsync(target + i * kStep, Piece(args_.w, w_units_[0] + row * w_step_),
-                      present ? 16 : 0, cache);
+                      present ? 16 : 0, once);
       }
     } else {
       constexpr int kStep = kWRowStep * Shape::kRowBytes;
@@ -49,7 +49,7 @@ class Loader {
       for (int i = 0; i < kWPieces; ++i) {
         const bool present = has_column && (w_is_there_ >> i & 1) != 0;
         CopyLineAsync(target + i * kStep, Piece(args_.w, WUnit(i) + column), present ? 16 : 0,
-                      cache);
+                      once);
       }
     }
   }
@@ -72,7 +72,7 @@ class Loader {
             LoadElements(present ? args_.x + row * args_.x_stride : nullptr, column, args_.k));
       } else {
         CopyLineAsync(target + i * kStep, Piece(args_.x, unit + i * x_step_),
-                      present ? count * 2 : 0, kCacheNormal);
+                      present ? count * 2 : 0, /*once=*/false);
       }
     }
   }
