@@ -101,7 +101,7 @@ __device__ __forceinline__ void ForEachRun(int row, int row_end, int column, int
 }
 
 template <bool kIsBf16>
-__global__ void __launch_bounds__(kThreads, 4)
+__global__ void __launch_bounds__(kThreads, BlocksBound(4, 2))
     ExpandActivateKernel(const __grid_constant__ KernelArgs args) {
   extern __shared__ __align__(128) char shared[];
   LetNextStart();

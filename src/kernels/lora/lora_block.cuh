@@ -289,6 +289,17 @@ __device__ __forceinline__ float* HOf(const LoraArgs& lora, int split, int slice
          ((int64_t{split} * lora.num_slices + slice) * lora.num_rows + row) * lora.h_stride;
 }
 
+// Blocks per multiprocessor that registers are to suffice for: `tuned` in Hopper's own code, where
+// a little local memory was found to pay, and elsewhere as many as leave the compiler registers for
+// everything, for all of these cards.
+constexpr int BlocksBound(int tuned, [[maybe_unused]] int elsewhere) {
+#if defined(__CUDA_ARCH__) && !defined(__CUDA_ARCH_FEAT_SM90_ALL)
+  return elsewhere;
+#else
+  return tuned;
+#endif
+}
+
 // The most shared memory that a block may have on the current device.
 inline int SharedBytesMax() { return CurrentTraits().shared_bytes_max; }
 

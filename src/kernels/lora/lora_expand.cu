@@ -31,9 +31,9 @@ struct YStore {
   }
 };
 
-// kBlocks: blocks per multiprocessor.
+// kBlocks: blocks per multiprocessor, on Hopper.
 template <bool kIsBf16, int kBlocks, int kColumns>
-__global__ void __launch_bounds__(kThreads, kBlocks)
+__global__ void __launch_bounds__(kThreads, BlocksBound(kBlocks, 2))
     ExpandKernel(const __grid_constant__ KernelArgs args) {
   extern __shared__ __align__(128) char shared[];
   LetNextStart();

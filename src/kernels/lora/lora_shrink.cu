@@ -17,9 +17,9 @@ __device__ __forceinline__ void AwaitProduct(const LoraArgs& lora) {
   if (lora.follows_product && blockIdx.x + blockIdx.y + blockIdx.z == 0) WaitForPrevious();
 }
 
-// kBlocks: blocks per multiprocessor.
+// kBlocks: blocks per multiprocessor, on Hopper.
 template <bool kIsBf16, int kBlocks>
-__global__ void __launch_bounds__(kThreads, kBlocks)
+__global__ void __launch_bounds__(kThreads, BlocksBound(kBlocks, 3))
     ShrinkKernel(const __grid_constant__ KernelArgs args) {
   extern __shared__ __align__(128) char shared[];
   if (!args.lora.precedes_product) LetNextStart();
