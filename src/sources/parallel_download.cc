@@ -18,7 +18,8 @@ namespace {
 
 constexpr auto kProgressEvery = std::chrono::milliseconds(200);
 constexpr int kWholeTriesMax = 2;
-constexpr int kYieldingNice = 10;
+constexpr int kYieldingNice =
+    19;  // several threads of ten would together weigh as much as one of none
 
 // A file and what all threads know of it.
 struct FileState {
