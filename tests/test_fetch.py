@@ -13,7 +13,7 @@ import time
 
 import pytest
 
-from conftest import DEMO, Server, binary, complete, free_port, wait_listening
+from conftest import DEMO, LONG_TESTS, Server, binary, complete, free_port, wait_listening
 
 huggingface_hub = pytest.importorskip("huggingface_hub", reason="huggingface_hub is not installed (tests/requirements.txt)")
 TOKEN = "hf_planted_secret_of_tests"
@@ -192,6 +192,32 @@ def test_a_killed_fetch_goes_on(repos, tmp_path):
         # The finished part was not fetched again.
         assert bytes_sent(hub) <= 2 * ((20 << 20) + 40) - PART
         assert not list(tmp_path.rglob("*.incomplete*"))
+
+
+@pytest.mark.skipif(not LONG_TESTS, reason="300 MB through a hub in Python")
+def test_300_mb_in_shards_among_faults(tmp_path):
+    """Cut every 20 MB, wrong bytes once, 429 and 503, and killed three times on the way."""
+    large = tmp_path / "hub" / "org" / "large" / "main"
+    large.mkdir(parents=True)
+    (large / "config.json").write_text("{}")
+    shards = [f"model-{i + 1:05}-of-00006.safetensors" for i in range(6)]
+    for shard in shards:
+        (large / shard).write_bytes(os.urandom(50 << 20))
+    (large / "model.safetensors.index.json").write_text(json.dumps({"weight_map": dict(zip("abcdef", shards))}))
+    with Hub(tmp_path / "hub", cut=20_000_000, wrong=1, busy=2, rate=60_000_000) as hub:
+        cache = tmp_path / "cache"
+        for kill in range(3):
+            process = subprocess.Popen([binary(), "fetch", "org/large", "--quiet"], env=environment(hub, cache))
+            deadline = time.monotonic() + 120
+            while bytes_sent(hub) < (kill + 1) * (60 << 20) and process.poll() is None and time.monotonic() < deadline:
+                time.sleep(0.02)
+            process.kill()
+            process.wait()
+            assert not list(cache.rglob("snapshots/*/config.json"))
+        same_files(fetched(hub, cache, "org/large"), large)
+        # Eight connections have a part each that a kill costs; the wrong file is fetched once more.
+        assert bytes_sent(hub) <= (350 << 20) + 3 * 8 * 2 * PART
+        assert not list(cache.rglob("*.incomplete*"))
 
 
 def test_a_full_disk_is_told_and_leaves_nothing(repos, tmp_path):
