@@ -230,7 +230,8 @@ StepResult ModelExecutor::Finish() {
   result.times.attention_ns = times.attention_ns;
   result.times.sampling_ns = sampling_ns_;
   if (parts_.device_turns != nullptr) {
-    const int64_t step_ns = step.status.ok() ? step.done.NsSince(step.begun) : 0;
+    const int64_t step_ns =
+        step.status.ok() ? std::max<int64_t>(0, step.done.NsSince(step.begun)) : 0;
     result.times.others_ns = parts_.device_turns->OnStepDone(step_ns);
   }
   result.times.idle_ns = IdleNsBefore(step);

@@ -2,6 +2,8 @@
 // TurnMarks says of threads.
 #pragma once
 
+#include <algorithm>
+
 #include "base/device_turns.h"
 #include "tensor/cuda_memory.h"
 #include "tensor/stream.h"
@@ -27,7 +29,7 @@ class StreamTurns : public TurnMarks {
   void EndPiece() override { piece_end_.Record(pieces_); }
   int64_t WaitForPiece() override {
     piece_end_.Wait();
-    return piece_end_.NsSince(piece_begin_);
+    return std::max<int64_t>(0, piece_end_.NsSince(piece_begin_));
   }
 
  private:

@@ -33,19 +33,8 @@ __device__ __forceinline__ void CopyLineAsync(uint32_t to, const void* from, boo
                "r"(present ? 16 : 0)
                : "memory");
 }
-// The first `bytes` of them, 0 to 16, and zeros behind. What is read once leaves the L2 cache first
-// from Hopper on. kCacheNormal is no hint that cp.async takes: it is an illegal instruction there.
-__device__ __forceinline__ void CopyLineAsync(uint32_t to, const void* from, int bytes,
-                                              [[maybe_unused]] bool once) {
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
-  if (once) {
-    asm volatile(
-        "cp.async.cg.shared.global.L2::cache_hint.L2::128B [%0], [%1], 16, %2, %3;" ::"r"(to),
-        "l"(from), "r"(bytes), "l"(kCacheFirstOut)
-        : "memory");
-    return;
-  }
-#endif
+// The first `bytes` of them, 0 to 16, and zeros behind.
+__device__ __forceinline__ void CopyLineBytesAsync(uint32_t to, const void* from, int bytes) {
   asm volatile("cp.async.cg.shared.global.L2::128B [%0], [%1], 16, %2;" ::"r"(to), "l"(from),
                "r"(bytes)
                : "memory");

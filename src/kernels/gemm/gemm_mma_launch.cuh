@@ -53,7 +53,6 @@ typename Shape::Args ArgsOf(const GemmCudaArgs& args) {
       static_cast<int>(CeilDiv(ends.activated == nullptr ? args.n : args.n / 2, columns));
   out.accumulate = ends.accumulate;
   out.scale = ends.scale;
-  out.reads_once = out.num_row_tiles == 1;
   out.activated = static_cast<uint16_t*>(ends.activated);
   if constexpr (Shape::kLora) {
     out.lora = LoraOf(gemm, args.n);

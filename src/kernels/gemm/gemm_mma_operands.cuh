@@ -27,9 +27,10 @@ class Loader {
     SetX();
   }
 
-  // Nothing is read where a piece is not there, so its address need not be one.
+  // Nothing is read where a piece is not there, so its address need not be one. W is no copy that
+  // leaves the second-level cache first, although it is read once: with that hint an H200 ends in
+  // an illegal instruction (workshop/cuda_gemm_ampere.md).
   __device__ __forceinline__ void LoadW(int step, int stage) const {
-    const bool once = args_.reads_once;
     const uint32_t target = ring_ + stage * Shape::kStageBytes + w_place_;
     if constexpr (Shape::kTransposed) {
       constexpr int kStep = kWRowStep * Shape::kLyingBytes;
@@ -38,8 +39,8 @@ class Loader {
       for (int i = 0; i < kWPieces; ++i) {
         const int row = first + i * kWRowStep;
         const bool present = w_is_there_ != 0 && row < args_.k;
-        CopyLineAsync(target + i * kStep, Piece(args_.w, w_units_[0] + row * w_step_),
-                      present ? 16 : 0, once);
+        CopyLineBytesAsync(target + i * kStep, Piece(args_.w, w_units_[0] + row * w_step_),
+                           present ? 16 : 0);
       }
     } else {
       constexpr int kStep = kWRowStep * Shape::kRowBytes;
@@ -48,8 +49,7 @@ class Loader {
 #pragma unroll
       for (int i = 0; i < kWPieces; ++i) {
         const bool present = has_column && (w_is_there_ >> i & 1) != 0;
-        CopyLineAsync(target + i * kStep, Piece(args_.w, WUnit(i) + column), present ? 16 : 0,
-                      once);
+        CopyLineBytesAsync(target + i * kStep, Piece(args_.w, WUnit(i) + column), present ? 16 : 0);
       }
     }
   }
@@ -71,8 +71,8 @@ class Loader {
             target + i * kStep,
             LoadElements(present ? args_.x + row * args_.x_stride : nullptr, column, args_.k));
       } else {
-        CopyLineAsync(target + i * kStep, Piece(args_.x, unit + i * x_step_),
-                      present ? count * 2 : 0, /*once=*/false);
+        CopyLineBytesAsync(target + i * kStep, Piece(args_.x, unit + i * x_step_),
+                           present ? count * 2 : 0);
       }
     }
   }

@@ -34,7 +34,6 @@ struct Args {
   int num_column_tiles;
   bool accumulate;
   float scale;          // of what is added to the old y; 1 where nothing is
-  bool reads_once;      // no tile of W is read twice
   uint16_t* activated;  // [m, n / 2], or null: is written in place of y
   uint16_t* rounded;    // [m, n], or null: y, beside an activation or in its own place
   int kept_begin;       // rows of y that are written although there is an activation
