@@ -179,7 +179,7 @@ TEST(QuantisationConfigTest, ConfigsOfModels) {
 using Scheme = std::optional<CodeScheme>;
 
 Result<Scheme> SchemeOf(const Json& json, std::string_view module) {
-  return ModuleSchemes::Compile(*ParseQuantisation(json))->Of(module);
+  return ModuleSchemes::Compile(*ParseQuantisation(json))->Of(std::string(module));
 }
 
 constexpr char kDown[] = "model.layers.10.mlp.down_proj";
