@@ -190,12 +190,9 @@ def test_learning_takes_the_numbers_of_a_quantised_base(tmp_path):
                  "plain", "--rank", "4", "--window-tokens", "24", "--passes", "1")
     assert done.returncode == 0, done.stderr
     assert "is NF4 of bitsandbytes: its weights become numbers" in done.stderr
-    # A server that keeps codes does not learn beside them.
-    beside = subprocess.run([binary(), "serve", "--model", str(tmp_path / "nf4"), "--adapters", str(tmp_path / "out"),
-                             "--port", "0", "--learn-dir", str(tmp_path / "learn"), "--learn-share", "0.5"],
-                            capture_output=True, text=True, timeout=120)
-    assert beside.returncode == 1 and "weights that are codes: add --weights plain" in beside.stderr
-    with Server("--model-name", "base", model=tmp_path / "nf4", adapters=tmp_path / "out") as server:
+    with Server("--model-name", "base", "--learn-dir", tmp_path / "learn", "--learn-share", "0.5", model=tmp_path / "nf4",
+                adapters=tmp_path / "out") as server:
+        assert server.says("jobs are refused: training does not cover weights that are codes: add --weights plain")
         reply = server.client().completions.create(model="page", prompt=PROMPTS[0], max_tokens=4, temperature=0)
         assert reply.choices[0].text
 
