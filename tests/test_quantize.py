@@ -186,13 +186,13 @@ def test_learning_wants_numbers(tmp_path):
 
 def test_learning_takes_the_numbers_of_a_quantised_base(tmp_path):
     assert quantize(BASE, "nf4", tmp_path / "nf4").returncode == 0
-    done = learn(tmp_path, "--model", str(tmp_path / "nf4"))
-    assert done.returncode == 1 and "weights that are codes: add --weights plain" in done.stderr
-    assert not (tmp_path / "out" / "page").exists()
-    done = learn(tmp_path, "--model", str(tmp_path / "nf4"), "--weights", "plain", "--name", "page", "--learner",
-                 "next-token", "--prompts", "plain", "--rank", "4", "--window-tokens", "24", "--passes", "1")
+    done = learn(tmp_path, "--model", str(tmp_path / "nf4"), "--name", "page", "--learner", "next-token", "--prompts",
+                 "plain", "--rank", "4", "--window-tokens", "24", "--passes", "1")
     assert done.returncode == 0, done.stderr
-    with Server("--model-name", "base", model=tmp_path / "nf4", adapters=tmp_path / "out") as server:
+    assert "is NF4 of bitsandbytes: its weights become numbers" in done.stderr
+    with Server("--model-name", "base", "--learn-dir", tmp_path / "learn", "--learn-share", "0.5", model=tmp_path / "nf4",
+                adapters=tmp_path / "out") as server:
+        assert server.says("jobs are refused: training does not cover weights that are codes: add --weights plain")
         reply = server.client().completions.create(model="page", prompt=PROMPTS[0], max_tokens=4, temperature=0)
         assert reply.choices[0].text
 

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/log.h"
+#include "base/log_format.h"
 #include "cli/commands.h"
 #include "cli/learn_answers.h"
 #include "cli/learn_group.h"
@@ -95,6 +96,10 @@ Result<ModelConfig> CheckModel(LearnOptions& options) {
   ASSIGN_OR_RETURN(const ServedTypes types,
                    ChooseServedTypes(options.runtime, config, DType::kBF16, device));
   RETURN_IF_ERROR(CheckTrainableWeights(types));
+  if (config.quantisation.has_value()) {
+    std::fprintf(stderr, "%s is %s: its weights become numbers, which adapters are learned on\n",
+                 EscapeForLog(options.runtime.model).c_str(), config.quantisation->text.c_str());
+  }
   if (options.runtime.limits.sequences_max == 0) {
     options.runtime.limits.sequences_max = device.is_cpu() ? kSequencesOnCpu : kSequencesOnGpu;
   }

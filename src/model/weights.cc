@@ -309,7 +309,9 @@ class Builder {
       ASSIGN_OR_RETURN(std::shared_ptr<const PackedMatrix> matrix,
                        source_.Packed(part.name, part.shape));
       if (matrix == nullptr) return std::unique_ptr<StackedCodes>();
-      has_order = has_order || !matrix->form().group_of.empty();
+      // Ranks cannot have a part of such columns each, and are refused them.
+      const bool is_whole = !part.columns.has_value() || part.columns->size() == part.shape[1];
+      has_order = has_order || (is_whole && !matrix->form().group_of.empty());
       std::vector<IndexRange> rows = part.rows;
       if (rows.empty()) rows.push_back({0, part.shape[0]});
       for (const IndexRange& range : rows) {

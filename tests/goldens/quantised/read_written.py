@@ -79,7 +79,7 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         for base, path in {**BASES, **NARROW}.items():
             for codes in ("int8", "int4") if base in NARROW else ("int8", "int4", "nf4"):
-                out = pathlib.Path(folder) / base / codes
+                out = pathlib.Path(folder) / f"{base}-{codes}"
                 subprocess.run([options.graft, "quantize", str(ROOT / path), "--to", codes, "--out", str(out)],
                                check=True, stdout=subprocess.DEVNULL)
                 found[f"{base} {codes}"] = read(out)
