@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
-"""Graft with weights of 4 bits beside llama.cpp with Q4_0, on one CPU, over HTTP, in turns.
+"""Graft with weights of 4 bits beside Graft in bf16 and llama.cpp with Q4_0, on one CPU, over HTTP, in turns.
 
   bench/random_folders.py bench/shapes/tinyllama-1.1b.json FOLDER --adapters 8
   bench/beside_llama_cpp.py FOLDER --llama-cpp LLAMA_CPP/build/bin --graft build/release/graft
+  bench/beside_llama_cpp.py FOLDER                                   Graft's two alone
 
 FOLDER has a model with random weights, and adapters of rank 16 on all modules. They become GGUF beside it, Q4_0 by
-llama.cpp's own llama-quantize: its head has then 6 bits, Graft's has 16. Both servers run all the time and have
---threads threads. In each round every scenario is asked of one and then of the other; medians of the rounds count.
-`--graft-plain` adds a third one, Graft's in bf16. Wants the Python packages gguf and numpy, and an idle machine.
+llama.cpp's own llama-quantize: its head has then 6 bits, Graft's has 16. All servers run all the time and have
+--threads threads. In each round every scenario is asked of one after the other; medians of the rounds count. Wants an
+idle machine and, beside llama.cpp, the Python packages gguf and numpy.
 """
 
 import argparse
@@ -206,9 +207,8 @@ def rate(server, adapters, options, seed):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=pathlib.Path)
-    parser.add_argument("--llama-cpp", type=pathlib.Path, required=True, help="folder of llama-server, llama-quantize")
+    parser.add_argument("--llama-cpp", type=pathlib.Path, help="folder of llama-server and llama-quantize")
     parser.add_argument("--graft", default=str(ROOT / "build/release/graft"))
-    parser.add_argument("--graft-plain", action="store_true")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--prompt-tokens", type=int, default=32)
     parser.add_argument("--output-tokens", type=int, default=48)
@@ -218,10 +218,9 @@ def main():
     servers = []
     rates = {}
     try:
-        servers.append(LlamaCpp(options))
-        servers.append(Graft(options, "int4"))
-        if options.graft_plain:
-            servers.append(Graft(options, "plain"))
+        servers += [Graft(options, "int4"), Graft(options, "plain")]
+        if options.llama_cpp is not None:
+            servers.append(LlamaCpp(options))
         for turn in range(-1, options.rounds):  # the first one warms up
             for name, adapters in scenarios().items():
                 for server in servers if turn % 2 == 0 else servers[::-1]:
@@ -232,11 +231,12 @@ def main():
         for server in servers:
             server.process.terminate()
             server.process.wait()
-    print(f"| tokens/s, {options.threads} threads | " + " | ".join(server.name for server in servers) + " | ratio |")
-    print("|---" * (len(servers) + 2) + "|")
+    print(f"| tokens/s, {options.threads} threads; in brackets int4 over it | "
+          + " | ".join(server.name for server in servers) + " |")
+    print("|---" * (len(servers) + 1) + "|")
     for name, of_one in rates.items():
         medians = [statistics.median(of_one[server.name]) for server in servers]
-        print(f"| {name} | " + " | ".join(f"{value:.2f}" for value in medians) + f" | {medians[1] / medians[0]:.2f} |")
+        print(f"| {name} | " + " | ".join(f"{value:.2f} ({medians[0] / value:.2f})" for value in medians) + " |")
     if options.json:
         pathlib.Path(options.json).write_text(json.dumps(rates) + "\n")
 
