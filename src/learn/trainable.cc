@@ -37,17 +37,17 @@ Status CheckTrainableOnGpu(const ModelConfig& config, DType dtype, const Device&
   RETURN_IF_ERROR(CheckTrainable(device));
   if (dtype == DType::kF16) return NotOnGpu("fp16, whose gradients vanish (--dtype bf16)");
   if (dtype == DType::kF32) return OkStatus();
-  RETURN_IF_ERROR(CheckAttentionBackward(dtype, config.head_dim, device));
-  const KvLayout layout = TrainingPoolLayout(config, dtype, device);
-  if (!AttentionTellsGivenRows(layout, device)) {
-    return NotOnGpu("bf16 with heads of " + std::to_string(config.head_dim) +
-                    ", for which attention has no kernel of given rows");
-  }
   if (config.hidden_size % 8 != 0 || config.intermediate_size % 8 != 0 ||
       config.vocab_size % 8 != 0) {
     return NotOnGpu(
         "sizes in bf16 that are no multiples of 8 (hidden_size, intermediate_size, "
         "vocab_size)");
+  }
+  RETURN_IF_ERROR(CheckAttentionBackward(dtype, config.head_dim, device));
+  const KvLayout layout = TrainingPoolLayout(config, dtype, device);
+  if (!AttentionTellsGivenRows(layout, device)) {
+    return NotOnGpu("bf16 with heads of " + std::to_string(config.head_dim) +
+                    ", for which attention has no kernel of given rows");
   }
   return OkStatus();
 }
