@@ -4,9 +4,10 @@
   bench/sources.py fetch   --mib 300 --shards 6 --rounds 5    MB/s and processor time from nginx, checksums on
   bench/sources.py beside  --rate 100m                        the time between a stream's tokens while an adapter is fetched
   bench/sources.py cold                                       the first answer of an adapter of 100 MB from moto
-  bench/sources.py unknown                                    another tenant's first tokens beside 1,000 unknown names a second
+  bench/sources.py unknown                                    another tenant's first tokens beside 1,000 unknown names a second,
+                                                              and beside as many requests that another server refuses
 
-fetch and beside need nginx; cold needs moto and boto3 (tests/stores/requirements.txt) in the Python that runs this. A machine
+All but cold need nginx; cold needs moto and boto3 (tests/stores/requirements.txt) in the Python that runs this. A machine
 that does other work makes times long: fetch tells processor time, too, and beside and unknown take turns of both sides.
 """
 
@@ -317,6 +318,28 @@ def cold(options):
         shutil.rmtree(cache)
 
 
+class Refusals:
+    """nginx that answers each request with 404: a flood at it takes the processors of its client, and none of Graft's."""
+
+    def __enter__(self):
+        self.port, self.state = free_port(), pathlib.Path(tempfile.mkdtemp(prefix="graft-refusals-"))
+        (self.state / "conf").write_text(f"""
+            daemon off; pid {self.state}/pid; error_log stderr crit; worker_processes 1; events {{ worker_connections 64; }}
+            http {{ access_log off; keepalive_requests 100000000; client_body_temp_path {self.state}/a;
+              proxy_temp_path {self.state}/b; fastcgi_temp_path {self.state}/c; uwsgi_temp_path {self.state}/d;
+              scgi_temp_path {self.state}/e;
+              server {{ listen 127.0.0.1:{self.port};
+                location / {{ default_type application/json; return 404 '{json.dumps({"error": "x" * 150})}'; }} }} }}""")
+        self.process = subprocess.Popen(["nginx", "-p", str(self.state), "-c", str(self.state / "conf")])
+        wait_listening(self.port, self.process)
+        return self
+
+    def __exit__(self, *unused):
+        self.process.terminate()
+        self.process.wait()
+        shutil.rmtree(self.state)
+
+
 class Flood:
     """Requests at a rate, over a few connections, in a process of its own."""
 
@@ -345,8 +368,8 @@ while True:
     time.sleep(max(0, begin + sent / rate - time.monotonic()))
 """
 
-    def __init__(self, server, rate, key, pattern):
-        self.args = [sys.executable, "-c", self.CODE, str(server.port), str(rate), key, pattern]
+    def __init__(self, port, rate, key, pattern):
+        self.args = [sys.executable, "-c", self.CODE, str(port), str(rate), key, pattern]
 
     def __enter__(self):
         self.out = tempfile.TemporaryFile("w+")
@@ -376,8 +399,8 @@ def unknown(options):
         keys.write_text(json.dumps([{"key": f"key-{tenant}", "tenant": tenant, "adapters": ["*"]} for tenant in "ab"]))
         env = environment(argparse.Namespace(port=port), folder / "cache")
         with Server(options, ROOT / "demo" / "base", "--adapters", ROOT / "demo" / "adapters", "--source", "hub=hf:", "--allow",
-                    "hub/acme/*", "--api-keys", keys, "--log-level", "warn", env=env) as server:
-            first = {"alone": [], "outside": [], "allowed": []}
+                    "hub/acme/*", "--api-keys", keys, "--log-level", "warn", env=env) as server, Refusals() as refusals:
+            first = {"alone": [], "control": [], "outside": [], "allowed": []}
             told = {}
 
             def measure(side):
@@ -389,17 +412,19 @@ def unknown(options):
             first["alone"].clear()
             for _ in range(options.rounds):
                 measure("alone")
-                for side, pattern in (("outside", "elsewhere/x%d"), ("allowed", "hub/acme/x%d")):
-                    with Flood(server, options.rate_names, "key-a", pattern) as flood:
+                for side, port, pattern in (("control", refusals.port, "elsewhere/x%d"), ("outside", server.port, "elsewhere/x%d"),
+                                            ("allowed", server.port, "hub/acme/x%d")):
+                    with Flood(port, options.rate_names, "key-a", pattern) as flood:
                         measure(side)
                     told[side] = flood
             asked = [json.loads(line)["path"] for line in log.read_text().splitlines()] if log.exists() else []
             alone = p99(first["alone"])
             print("another tenant's first token, P50 and P99: alone %.2f / %.2f ms" % (p50(first["alone"]), alone))
-            for side, what in (("outside", "names outside the allow list"), ("allowed", "names inside it that are not there")):
-                print("beside %.0f a second of %s: %.2f / %.2f ms, %.2f of alone; answers %s"
+            for side, what in (("control", "requests that another server refuses"), ("outside", "names outside the allow list"),
+                               ("allowed", "names inside it that are not there")):
+                print("beside %.0f a second of %s: %.2f / %.2f ms, %.2f of alone, %.2f of beside another server's; answers %s"
                       % (told[side].rate, what, p50(first[side]), p99(first[side]), p99(first[side]) / alone,
-                         told[side].statuses))
+                         p99(first[side]) / p99(first["control"]), told[side].statuses))
             outside = [path for path in asked if "/acme/" not in path]
             print("requests at the hub: %d for allowed names, %d for others" % (len(asked) - len(outside), len(outside)))
     finally:

@@ -185,7 +185,9 @@ Command LearnCommand() {
   std::vector<Option> model = ModelOptionRows(options->runtime);
   for (Option& row : model) {
     if (row.name == "device") {
-      row.help = "a GPU trains in bf16 with heads of 64 to 96, 128 and 256 on Hopper";
+      row.help =
+          "a GPU trains in bf16, with heads of 64 to 96, 128 and 256 on Hopper, by eights up to "
+          "256 on other cards";
     }
     if (row.name == "weights") row.help = "auto and plain alike: training needs numbers";
   }
