@@ -230,8 +230,7 @@ StepResult ModelExecutor::Finish() {
   result.times.attention_ns = times.attention_ns;
   result.times.sampling_ns = sampling_ns_;
   if (parts_.device_turns != nullptr) {
-    const int64_t step_ns =
-        step.status.ok() ? std::max<int64_t>(0, step.done.NsSince(step.begun)) : 0;
+    const int64_t step_ns = step.status.ok() ? step.done.NsSince(step.begun) : 0;
     result.times.others_ns = parts_.device_turns->OnStepDone(step_ns);
   }
   result.times.idle_ns = IdleNsBefore(step);
@@ -451,11 +450,18 @@ void ModelExecutor::TakeSampled(const RunningStep& step, StepResult* result) {
   }
 }
 
+// What came after the step's end was the device's work, too. The host has what came of it, but an
+// event that is recorded anew has no time before it happens.
+void ModelExecutor::EndLater(RunningStep& step) {
+  step.done.Record(stream_);
+  step.done.Wait();
+}
+
 void ModelExecutor::TakePromptLogprobs(RunningStep& step, StepResult* result) {
   for (size_t i = 0; i < step.plan->sequences.size(); ++i) {
     if (!step.plan->sequences[i].prompt_logprobs) continue;
     AddPromptLogprobs(step, i, &result->sequences[i]);
-    step.done.Record(stream_);  // what came after it was the device's work, too
+    EndLater(step);
   }
 }
 
@@ -476,7 +482,7 @@ void ModelExecutor::TakeEmbeddings(RunningStep& step, StepResult* result) {
     out.not_finite |= !pooled_.Add(planned.sequence_slot, batch_.first_row(i) + skipped,
                                    planned.num_prompt_rows - skipped, stream_);
     if (is_last) out.embedding = pooled_.Take(planned.sequence_slot, is_mean ? num_prompt : 1);
-    step.done.Record(stream_);  // what came after it was the device's work, too
+    EndLater(step);
   }
 }
 

@@ -126,6 +126,8 @@ class ModelExecutor : public Executor {
   void SampleRows(RunningStep& step);
   void FillMasks(RunningStep& step);
   void TakeSampled(const RunningStep& step, StepResult* result);
+  // Records the step's end anew, once more was computed for it, and waits for that.
+  void EndLater(RunningStep& step);
   void TakePromptLogprobs(RunningStep& step, StepResult* result);
   // One vector of a prompt's rows, once its last row was computed.
   void TakeEmbeddings(RunningStep& step, StepResult* result);

@@ -8,10 +8,13 @@
 #include <vector>
 
 #include "adapters/adapter_test_util.h"
+#include "base/clock.h"
+#include "base/device_turns.h"
 #include "executor/model_executor.h"
 #include "layers/lora_store.h"
 #include "model/model_test_util.h"
 #include "model/test_session.h"
+#include "tensor/stream_turns.h"
 
 namespace graft {
 namespace {
@@ -35,7 +38,7 @@ class PromptLogprobsTest : public ::testing::TestWithParam<std::tuple<DeviceKind
 
   // Runs two whole prompts in one step, the first of them in two chunks. The second has the
   // adapter.
-  std::vector<SequenceResult> Run(int32_t logits_rows_max) {
+  std::vector<SequenceResult> Run(int32_t logits_rows_max, const ExecutorParts& parts = {}) {
     KvPool pool(MakeKvLayout(config_, 128, weights_.types.kv), 2, device_.stream().device);
     Transformer transformer(config_, weights_, pool,
                             TransformerLimits{.step_tokens_max = 2 * kPromptTokens,
@@ -51,7 +54,7 @@ class PromptLogprobsTest : public ::testing::TestWithParam<std::tuple<DeviceKind
     limits.page_tokens = 128;
     limits.vocab_size = config_.vocab_size;
     limits.adapters_max = 1;
-    ModelExecutor executor(transformer, loras_.get(), limits, device_.stream());
+    ModelExecutor executor(transformer, loras_.get(), limits, device_.stream(), parts);
     std::vector<SequenceResult> results;
     for (const int32_t begin : {0, 37}) {
       StepPlan plan;
@@ -125,6 +128,21 @@ TEST_P(PromptLogprobsTest, ManyBatchesGiveTheBitsOfOne) {
       }
     }
   }
+}
+
+// Beside training a step's time is asked for, which has a new end once log-probabilities are there.
+TEST_P(PromptLogprobsTest, AStepIsTimedToItsNewEnd) {
+  const std::vector<SequenceResult> whole = Run(7);
+  OwnedStream pieces(device_.stream().device, nullptr, /*yields=*/true);
+  StreamTurns marks(device_.stream(), pieces.get());
+  DeviceTurns turns(0.5, marks, SteadyClock::Get());
+  const std::vector<SequenceResult> timed = Run(7, {.device_turns = &turns});
+  ASSERT_EQ(timed.size(), whole.size());
+  for (size_t i = 0; i < whole.size(); ++i) {
+    ASSERT_EQ(timed[i].prompt_logprobs.size(), whole[i].prompt_logprobs.size());
+    EXPECT_EQ(timed[i].prompt_logprobs.back().logprob, whole[i].prompt_logprobs.back().logprob);
+  }
+  EXPECT_EQ(turns.is_busy(), !device_.stream().device.is_cpu()) << "a GPU's steps take turns";
 }
 
 INSTANTIATE_TEST_SUITE_P(Devices, PromptLogprobsTest,

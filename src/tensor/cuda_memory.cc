@@ -144,10 +144,8 @@ void StreamEvent::Wait() const {
 int64_t StreamEvent::NsSince(const StreamEvent& earlier) const {
   if (event_ == nullptr) return 0;
   float ms = 0.0f;
-  const cudaError_t error = cudaEventElapsedTime(&ms, static_cast<cudaEvent_t>(earlier.event_),
-                                                 static_cast<cudaEvent_t>(event_));
-  if (error == cudaErrorNotReady) return -1;
-  CUDA_CHECK(error);
+  CUDA_CHECK(cudaEventElapsedTime(&ms, static_cast<cudaEvent_t>(earlier.event_),
+                                  static_cast<cudaEvent_t>(event_)));
   return std::llround(double{ms} * 1e6);
 }
 

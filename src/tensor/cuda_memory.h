@@ -48,7 +48,7 @@ class StreamEvent {
   // The caller waits.
   void Wait() const;
   // Nanoseconds by the device's clock since `earlier` happened, as this one has: both timed,
-  // recorded and of one device. 0 on the CPU, -1 where the driver does not say (yet).
+  // recorded and of one device, and waited for since they were recorded last. 0 on the CPU.
   int64_t NsSince(const StreamEvent& earlier) const;
 
  private:

@@ -2,8 +2,6 @@
 // TurnMarks says of threads.
 #pragma once
 
-#include <algorithm>
-
 #include "base/device_turns.h"
 #include "tensor/cuda_memory.h"
 #include "tensor/stream.h"
@@ -29,7 +27,7 @@ class StreamTurns : public TurnMarks {
   void EndPiece() override { piece_end_.Record(pieces_); }
   int64_t WaitForPiece() override {
     piece_end_.Wait();
-    return std::max<int64_t>(0, piece_end_.NsSince(piece_begin_));
+    return piece_end_.NsSince(piece_begin_);
   }
 
  private:
