@@ -1,6 +1,7 @@
 """tools/cuda_code.py, which looks at what an archive's program has for GPUs."""
 
 import importlib.util
+import struct
 from pathlib import Path
 
 SPEC = importlib.util.spec_from_file_location("cuda_code", Path(__file__).parent.parent / "tools/cuda_code.py")
@@ -54,4 +55,39 @@ def test_spills_of_the_family_are_named():
     assert len(found) == 3, "not Hopper's"
     assert found[0].endswith("_Z5OtherPf keeps 24 bytes in local memory")
     assert problems(whole("kernels/sampling/sampling_cuda.cu", stack=24)) == []
-    assert problems(whole("kernels/attention/attention_cuda.cu", stack=24)) == []
+    assert len(problems(whole("kernels/attention_backward/attention_backward_mma.cu", stack=32))) == 3
+
+
+def test_what_may_spill_may_not_spill_more():
+    assert problems(whole("kernels/attention/attention_decode.cu", stack=24)) == []
+    assert len(problems(whole("kernels/attention/attention_decode.cu", stack=32))) == 3
+
+
+def instruction(first, second):
+    return struct.pack("<QQ", first, second)
+
+
+def cubin(**kernels):
+    """An ELF file with these kernels' code."""
+    names = b"\0.shstrtab\0" + b"".join(f".text.{name}\0".encode() for name in kernels)
+    data, sections, name_at = b"\0" * 64, [struct.pack("<IIQQQQIIQQ", *[0] * 10)], len("\0.shstrtab\0")
+    for name, code in kernels.items():
+        sections.append(struct.pack("<IIQQQQIIQQ", name_at, 1, 6, 0, len(data), len(code), 0, 0, 128, 0))
+        name_at += len(f".text.{name}\0")
+        data += code
+    sections.append(struct.pack("<IIQQQQIIQQ", 1, 3, 0, 0, len(data), len(names), 0, 0, 1, 0))
+    data += names
+    header = bytearray(data)
+    struct.pack_into("<Q", header, 0x28, len(data))
+    struct.pack_into("<HHH", header, 0x3A, 64, len(sections), len(sections) - 1)
+    return bytes(header) + b"".join(sections)
+
+
+def test_copies_that_lost_their_register_are_found():
+    # LDGSTS [R7+UR0], desc[UR1][R4.64] of ptxas 13.0, the same by UR6 of 13.5, and one without a hint.
+    lost = instruction(0x0000000004077DAE, 0x000FE8000B901D40)
+    kept = instruction(0x0000000004077DAE, 0x000FE8000B901D46)
+    plain = instruction(0x0000000004077FAE, 0x000FE80008141D40)
+    assert [cuda_code.lost_registers(code) for code in (lost, kept, plain, lost + plain + lost)] == [1, 0, 0, 2]
+    found = dict(cuda_code.code_of_kernels(cubin(first=plain + lost, second=kept)))
+    assert found == {"first": plain + lost, "second": kept}

@@ -39,9 +39,12 @@ __device__ __forceinline__ void CopyLineBytesAsync(uint32_t to, const void* from
                "r"(bytes)
                : "memory");
 }
-// The same for what is read once: on Hopper it leaves the cache first.
+// The same for what is read once: in Hopper's own code it leaves the cache first. Not in that of
+// other cards: where a target is partly the same for all threads of a warp, ptxas of CUDA 13.0
+// loses that part's register beside a hint, and the GPU meets an illegal instruction
+// (workshop/cuda_gemm_ampere.md). tools/cuda_code.py looks for such code.
 __device__ __forceinline__ void CopyLineOnceAsync(uint32_t to, const void* from) {
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+#if defined(__CUDA_ARCH_FEAT_SM90_ALL)
   asm volatile("cp.async.cg.shared.global.L2::cache_hint.L2::128B [%0], [%1], 16, %2;" ::"r"(to),
                "l"(from), "l"(kCacheFirstOut)
                : "memory");
@@ -50,7 +53,7 @@ __device__ __forceinline__ void CopyLineOnceAsync(uint32_t to, const void* from)
 #endif
 }
 __device__ __forceinline__ void CopyLineOnceAsync(uint32_t to, const void* from, bool present) {
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+#if defined(__CUDA_ARCH_FEAT_SM90_ALL)
   asm volatile(
       "cp.async.cg.shared.global.L2::cache_hint.L2::128B [%0], [%1], 16, %2, %3;" ::"r"(to),
       "l"(from), "r"(present ? 16 : 0), "l"(kCacheFirstOut)

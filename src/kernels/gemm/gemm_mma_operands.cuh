@@ -27,9 +27,8 @@ class Loader {
     SetX();
   }
 
-  // Nothing is read where a piece is not there, so its address need not be one. W is no copy that
-  // leaves the second-level cache first, although it is read once: with that hint an H200 ends in
-  // an illegal instruction (workshop/cuda_gemm_ampere.md).
+  // Nothing is read where a piece is not there, so its address need not be one. W does not leave
+  // the second-level cache first, although it is read once: see CopyLineOnceAsync.
   __device__ __forceinline__ void LoadW(int step, int stage) const {
     const uint32_t target = ring_ + stage * Shape::kStageBytes + w_place_;
     if constexpr (Shape::kTransposed) {
