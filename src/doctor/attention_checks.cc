@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <numeric>
+#include <string>
 
 #include "base/random.h"
 #include "base/shuffle.h"
@@ -13,7 +14,28 @@
 namespace graft {
 namespace {
 
-constexpr int32_t kQueryHeads = 8, kKvHeads = 2, kHeadDim = 64, kPageTokens = 16;
+constexpr int32_t kPageTokens = 16;
+
+struct HeadShape {
+  int32_t query_heads;
+  int32_t kv_heads;
+  int32_t head_dim;
+  int32_t window = 0;
+  float score_cap = 0.0f;
+
+  std::string ToString() const {
+    std::string text = "heads of " + std::to_string(head_dim);
+    if (window > 0) text += ", a window";
+    if (score_cap > 0.0f) text += ", capped scores";
+    return text;
+  }
+};
+// A GPU's kernels are others for each of these sizes, and for more than eight heads of a key head.
+constexpr HeadShape kHeadShapes[] = {{.query_heads = 8, .kv_heads = 2, .head_dim = 64},
+                                     {.query_heads = 8, .kv_heads = 2, .head_dim = 128},
+                                     {.query_heads = 16, .kv_heads = 1, .head_dim = 128},
+                                     {6, 2, 96, /*window=*/40},
+                                     {4, 2, 256, /*window=*/0, /*score_cap=*/20.0f}};
 
 struct SequenceShape {
   int32_t num_rows;
@@ -23,11 +45,15 @@ struct SequenceShape {
 // Sequences with drawn queries, keys and values, on the host and on the device.
 class AttentionCase {
  public:
-  AttentionCase(std::vector<SequenceShape> sequences, DType dtype, Stream& stream)
-      : sequences_(std::move(sequences)),
+  AttentionCase(const HeadShape& shape, std::vector<SequenceShape> sequences, DType dtype,
+                Stream& stream)
+      : shape_(shape),
+        row_numbers_(int64_t{shape.query_heads} * shape.head_dim),
+        what_(shape.ToString() + ", element"),
+        sequences_(std::move(sequences)),
         layout_{.num_layers = 1,
-                .num_kv_heads = kKvHeads,
-                .head_dim = kHeadDim,
+                .num_kv_heads = shape.kv_heads,
+                .head_dim = shape.head_dim,
                 .page_tokens = kPageTokens,
                 .dtype = KvBeside(dtype, stream)},
         out_dtype_(ActivationsBeside(dtype, stream)),
@@ -42,36 +68,32 @@ class AttentionCase {
     std::iota(pages_.begin(), pages_.end(), 0);
     Random random(14);
     Shuffle(pages_, random);
-    q_ = DrawNumbers(row_begin_.back() * kRow, 15, DType::kF32);
+    q_ = DrawNumbers(row_begin_.back() * row_numbers_, 15, DType::kF32);
     pool_ = DrawNumbers(page_begin_.back() * layout_.PageElements(), 16, layout_.dtype);
   }
 
   // Compares the op's rows with softmax in double precision.
-  Comparison Run() {
+  void Run(Comparison* found) {
     const std::vector<float> actual = Compute();
-    Comparison found(ToleranceOf(out_dtype_ == DType::kF32 ? layout_.dtype : out_dtype_));
     for (size_t s = 0; s < sequences_.size(); ++s) {
       const SequenceShape& sequence = sequences_[s];
       for (int32_t row = 0; row < sequence.num_rows; ++row) {
-        const int32_t visible = sequence.kv_tokens - sequence.num_rows + row + 1;
-        for (int32_t head = 0; head < kQueryHeads; ++head) {
-          CompareHead(s, row_begin_[s] + row, visible, head, actual, &found);
+        const int32_t end = sequence.kv_tokens - sequence.num_rows + row + 1;
+        for (int32_t head = 0; head < shape_.query_heads; ++head) {
+          CompareHead(s, row_begin_[s] + row, end, head, actual, found);
         }
       }
     }
-    return found;
   }
 
  private:
-  static constexpr int64_t kRow = int64_t{kQueryHeads} * kHeadDim;
-
   std::vector<float> Compute() {
     const auto num_sequences = static_cast<int32_t>(sequences_.size());
     const int32_t kv_tokens_max = *std::ranges::max_element(kv_tokens_);
     const bool are_given =
         sequences_[0].num_rows > 1 && AttentionTellsGivenRows(layout_, stream_.device);
     std::vector<AttentionSplit> list;
-    if (!are_given) ListAttentionSplits(row_begin_, page_begin_, kv_tokens_, 0, list);
+    if (!are_given) ListAttentionSplits(row_begin_, page_begin_, kv_tokens_, shape_.window, list);
     const Buffer num_splits =
         OnDevice(std::vector<int32_t>{static_cast<int32_t>(list.size())}, stream_);
     list.resize(AttentionSplitsMax(num_sequences, kv_tokens_max));
@@ -83,9 +105,9 @@ class AttentionCase {
     const Buffer pool = NumbersOnDevice(pool_, layout_.dtype, stream_);
     const auto num_numbers = static_cast<int64_t>(q_.size());
     Buffer out(num_numbers * DTypeBytes(out_dtype_), stream_.device);
-    Buffer scratch(
-        AttentionScratchBytes(layout_, kQueryHeads, num_sequences, kv_tokens_max, stream_.device),
-        stream_.device);
+    Buffer scratch(AttentionScratchBytes(layout_, shape_.query_heads, num_sequences, kv_tokens_max,
+                                         stream_.device),
+                   stream_.device);
     Attention({.layout = layout_,
                .pool = pool.data(),
                .pages = pages.as<int32_t>(),
@@ -93,12 +115,14 @@ class AttentionCase {
                .row_begin = row_begin.as<int32_t>(),
                .kv_tokens = kv_tokens.as<int32_t>(),
                .num_sequences = num_sequences,
-               .num_heads = kQueryHeads,
+               .num_heads = shape_.query_heads,
                .q = q.as<float>(),
-               .q_stride = kRow,
+               .q_stride = row_numbers_,
                .out = out.data(),
                .out_dtype = out_dtype_,
                .scale = Scale(),
+               .score_cap = shape_.score_cap,
+               .window = shape_.window,
                .num_given = are_given ? num_sequences : 0,
                .splits = splits.as<AttentionSplit>(),
                .num_splits = num_splits.as<int32_t>(),
@@ -110,40 +134,50 @@ class AttentionCase {
     return NumbersFrom(out, out_dtype_, num_numbers, stream_);
   }
 
-  static float Scale() { return 1.0f / std::sqrt(static_cast<float>(kHeadDim)); }
+  float Scale() const { return 1.0f / std::sqrt(static_cast<float>(shape_.head_dim)); }
 
   const float* KeyAt(size_t sequence, int32_t head, int32_t position) const {
     const int32_t page = pages_[page_begin_[sequence] + position / kPageTokens];
-    return pool_.data() +
-           layout_.KeyOffset(page, 0, head / (kQueryHeads / kKvHeads), position % kPageTokens);
+    const int32_t kv_head = head / (shape_.query_heads / shape_.kv_heads);
+    return pool_.data() + layout_.KeyOffset(page, 0, kv_head, position % kPageTokens);
   }
 
-  void CompareHead(size_t sequence, int32_t row, int32_t visible, int32_t head,
+  double ScoreOf(const float* query, const float* key) const {
+    double score = 0.0;
+    for (int32_t i = 0; i < shape_.head_dim; ++i) score += double{query[i]} * key[i];
+    score *= Scale();
+    return shape_.score_cap > 0.0f ? shape_.score_cap * std::tanh(score / shape_.score_cap) : score;
+  }
+
+  // A head of a row that sees positions below `end`.
+  void CompareHead(size_t sequence, int32_t row, int32_t end, int32_t head,
                    const std::vector<float>& actual, Comparison* found) const {
-    const float* query = q_.data() + row * kRow + int64_t{head} * kHeadDim;
-    std::vector<double> weights(static_cast<size_t>(visible));
-    for (int32_t position = 0; position < visible; ++position) {
-      const float* key = KeyAt(sequence, head, position);
-      double score = 0.0;
-      for (int32_t i = 0; i < kHeadDim; ++i) score += double{query[i]} * key[i];
-      weights[position] = score * Scale();
+    const int64_t first = row * row_numbers_ + int64_t{head} * shape_.head_dim;
+    const int32_t begin = shape_.window > 0 ? std::max(0, end - shape_.window) : 0;
+    std::vector<double> weights;
+    for (int32_t position = begin; position < end; ++position) {
+      weights.push_back(ScoreOf(q_.data() + first, KeyAt(sequence, head, position)));
     }
     const double peak = *std::ranges::max_element(weights);
     double sum = 0.0;
     for (double& weight : weights) sum += weight = std::exp(weight - peak);
-    for (int32_t i = 0; i < kHeadDim; ++i) {
-      double value = 0.0, magnitude = 0.0;
-      for (int32_t position = 0; position < visible; ++position) {
-        const double term =
-            weights[position] / sum * KeyAt(sequence, head, position)[layout_.KeyElements() + i];
-        value += term;
-        magnitude += std::fabs(term);
+    std::vector<double> values(static_cast<size_t>(shape_.head_dim)), magnitudes = values;
+    for (int32_t position = begin; position < end; ++position) {
+      const float* const of_position = KeyAt(sequence, head, position) + layout_.KeyElements();
+      const double weight = weights[position - begin] / sum;
+      for (int32_t i = 0; i < shape_.head_dim; ++i) {
+        values[i] += weight * of_position[i];
+        magnitudes[i] += weight * std::fabs(of_position[i]);
       }
-      const int64_t at = row * kRow + int64_t{head} * kHeadDim + i;
-      found->Expect("element", at, actual[at], value, magnitude);
+    }
+    for (int32_t i = 0; i < shape_.head_dim; ++i) {
+      found->Expect(what_, first + i, actual[first + i], values[i], magnitudes[i]);
     }
   }
 
+  const HeadShape shape_;
+  const int64_t row_numbers_;
+  const std::string what_;
   const std::vector<SequenceShape> sequences_;
   const KvLayout layout_;
   const DType out_dtype_;
@@ -152,14 +186,26 @@ class AttentionCase {
   std::vector<float> q_, pool_;
 };
 
+Comparison CheckShapes(const std::vector<SequenceShape>& sequences, DType dtype, Stream& stream) {
+  // Queries, weights and what comes of them are rounded, each by itself.
+  const DType out_dtype = ActivationsBeside(dtype, stream);
+  const DType rounded = out_dtype == DType::kF32 ? KvBeside(dtype, stream) : out_dtype;
+  Comparison found(2 * ToleranceOf(rounded));
+  for (const HeadShape& shape : kHeadShapes) {
+    AttentionCase(shape, sequences, dtype, stream).Run(&found);
+  }
+  return found;
+}
+
 }  // namespace
 
 Comparison CheckDecodeAttention(DType dtype, Stream& stream) {
-  return AttentionCase({{1, 1}, {1, 700}, {1, 33}, {1, 128}}, dtype, stream).Run();
+  return CheckShapes({{1, 1}, {1, 700}, {1, 33}, {1, 128}}, dtype, stream);
 }
 
 Comparison CheckPromptAttention(DType dtype, Stream& stream) {
-  return AttentionCase({{150, 150}, {20, 70}}, dtype, stream).Run();
+  // More than 128 queries of a key head, behind what the pages have, and a prompt's beginning.
+  return CheckShapes({{33, 150}, {20, 20}}, dtype, stream);
 }
 
 }  // namespace graft

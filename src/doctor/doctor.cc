@@ -52,6 +52,7 @@ Status Run(const DoctorOptions& options) {
                       .description = DescribeDevice(chosen.device),
                       .driver = is_cpu ? "" : CudaDriverVersion(),
                       .free_bytes = FreeMemoryBytes(chosen.device),
+                      .total_bytes = TotalMemoryBytes(chosen.device),
                       .traits = TraitsOf(chosen.device),
                       .instructions = std::string(CpuIsaName(BestCpuIsa())) +
                                       (CpuHasAvx512Bf16() ? " with bf16" : ""),

@@ -8,6 +8,9 @@
 namespace graft {
 namespace {
 
+// The driver and this program's own context take less than the rest.
+constexpr double kFreeOfLoneCard = 0.85;
+
 std::string Gib(int64_t bytes) {
   return fmt::format("{:.1f} GiB", static_cast<double>(bytes) / (int64_t{1} << 30));
 }
@@ -72,6 +75,10 @@ int DoctorReport::num_different() const {
       checks, [](const CheckedOp& check) { return !check.difference.empty(); }));
 }
 
+bool DoctorReport::is_shared() const {
+  return static_cast<double>(free_bytes) < kFreeOfLoneCard * static_cast<double>(total_bytes);
+}
+
 std::vector<CheckedOp> RunOpChecks(std::span<const OpCheck> checks, Stream& stream) {
   std::vector<DType> dtypes = {DType::kBF16, DType::kF32};
   if (!stream.device.is_cpu()) dtypes.insert(dtypes.begin() + 1, DType::kF16);
@@ -92,6 +99,12 @@ std::string DoctorText(const DoctorReport& report) {
   std::string text = fmt::format("device       {}: {}, {} free\n", report.device.ToString(),
                                  report.description, Gib(report.free_bytes));
   if (!report.warning.empty()) text += fmt::format("warning      {}\n", report.warning);
+  if (report.is_shared()) {
+    text += fmt::format(
+        "warning      other programs have {} of the card's {}: while they compute, the rates below "
+        "are too low\n",
+        Gib(report.total_bytes - report.free_bytes), Gib(report.total_bytes));
+  }
   text += fmt::format("host         {} instructions, {} threads\n", report.instructions,
                       report.num_threads);
   if (!report.device.is_cpu()) text += CardText(report);
@@ -111,6 +124,10 @@ OrderedJson DoctorJson(const DoctorReport& report) {
                       {"instructions", report.instructions},
                       {"threads", report.num_threads}};
   if (!report.warning.empty()) json["warning"] = report.warning;
+  if (report.total_bytes > 0) {
+    json["total_bytes"] = report.total_bytes;
+    json["shared"] = report.is_shared();
+  }
   OrderedJson checks = OrderedJson::array();
   for (const CheckedOp& check : report.checks) {
     OrderedJson row = {{"op", check.op},
@@ -126,7 +143,8 @@ OrderedJson DoctorJson(const DoctorReport& report) {
   if (report.device.is_cpu()) return json;
   const FamilyShares& shares = SharesOf(report.traits);
   json["driver"] = report.driver;
-  json["compute_capability"] = report.traits.compute;
+  json["compute_capability"] = report.traits.own_compute();
+  if (report.traits.is_forced()) json["stands_in_for"] = std::string(report.traits.stands_in_for);
   json["family"] = std::string(shares.family);
   json["tuned"] = shares.is_tuned;
   OrderedJson kernels = OrderedJson::array();

@@ -28,6 +28,7 @@ struct DoctorReport {
   std::string description;  // DescribeDevice
   std::string driver;       // "" on the CPU
   int64_t free_bytes = 0;
+  int64_t total_bytes = 0;  // 0: not told
   DeviceTraits traits;
   std::string instructions;  // of the host's processor
   int num_threads = 0;
@@ -37,6 +38,8 @@ struct DoctorReport {
   std::string warning;  // of ChooseDevice
 
   int num_different() const;
+  // Other programs have so much of the card's memory that they may compute there, too.
+  bool is_shared() const;
 };
 
 // Runs the checks on the stream in every dtype that its device serves.

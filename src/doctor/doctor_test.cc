@@ -79,6 +79,29 @@ TEST(DoctorTest, AnOpThatComputesWronglyIsNamedInTextAndJson) {
   EXPECT_EQ(json["checks"][0]["difference"], "element 3: 0.25 instead of 0.5");
 }
 
+TEST(DoctorTest, ACardThatOthersUseIsTold) {
+  DoctorReport report = ReportOf({});
+  EXPECT_FALSE(report.is_shared()) << "a CPU";
+  report.device = {DeviceKind::kCuda, 0};
+  report.total_bytes = int64_t{80} << 30;
+  report.free_bytes = int64_t{79} << 30;
+  EXPECT_FALSE(report.is_shared());
+  EXPECT_EQ(DoctorText(report).find("warning"), std::string::npos);
+  report.free_bytes = int64_t{60} << 30;
+  EXPECT_NE(DoctorText(report).find("other programs have 20.0 GiB of the card's 80.0 GiB"),
+            std::string::npos);
+  EXPECT_EQ(DoctorJson(report)["shared"], true);
+}
+
+TEST(DoctorTest, ACardThatStandsInIsTold) {
+  DoctorReport report = ReportOf({});
+  report.device = {DeviceKind::kCuda, 0};
+  report.traits = LoweredTo("ada", {.compute = 90, .has_hopper_code = true});
+  const OrderedJson json = DoctorJson(report);
+  EXPECT_EQ(json["compute_capability"], 90);
+  EXPECT_EQ(json["stands_in_for"], "ada");
+}
+
 TEST(DoctorTest, ExpectedSpeedFollowsTheRatesAndTheShares) {
   const FamilyShares shares{.decode_of_1 = 0.5, .decode_of_32 = 0.5, .prompt = 0.5};
   const ExpectedSpeed one = ExpectSpeed({.gbytes_per_s = 1000, .bf16_gflops = 100'000}, shares);
@@ -108,6 +131,13 @@ TEST(DoctorTest, KnownCardsAreFoundByAWordOfTheirNames) {
   EXPECT_EQ(name_of("NVIDIA GeForce RTX 4090, compute capability 8.9, 23 GiB"), "RTX 4090");
   EXPECT_EQ(name_of("NVIDIA GeForce RTX 40900"), "");
   EXPECT_EQ(name_of("NVIDIA A16, compute capability 8.6, 14 GiB"), "");
+  EXPECT_EQ(name_of("NVIDIA H100 80GB HBM3, compute capability 9.0, 79 GiB"), "H100");
+  for (const char* const other :
+       {"NVIDIA A100-PCIE-40GB", "NVIDIA A100-SXM4-40GB", "NVIDIA H100 PCIe", "NVIDIA H100 NVL",
+        "NVIDIA GeForce RTX 3090 Ti", "NVIDIA GeForce RTX 4090 D",
+        "NVIDIA GeForce RTX 4090 Laptop GPU"}) {
+    EXPECT_EQ(name_of(other + std::string(", compute capability 8.6, 23 GiB")), "") << other;
+  }
 }
 
 // The figures that were measured on an H100 (workshop/benchmarks.md): the model that predicts

@@ -1,6 +1,8 @@
 #include "doctor/expected_speed.h"
 
+#include <algorithm>
 #include <cctype>
+#include <iterator>
 
 namespace graft {
 namespace {
@@ -64,6 +66,10 @@ constexpr KnownCard kCards[] = {
      false, "measured: 4.2 / 4.8"},
 };
 
+// Words by which other cards of the same number are told apart, with other memory or rates.
+constexpr std::string_view kOtherCards[] = {"Ti",   "D",    "SUPER", "Laptop", "Max-Q",
+                                            "PCIe", "PCIE", "NVL",   "40GB",   "64GB"};
+
 // As tools/dist.sh packs it (CMakePresets.json).
 constexpr std::string_view kDistArchitectures = "80-real,90a-real,100,120-real";
 
@@ -95,11 +101,15 @@ ExpectedSpeed ExpectSpeed(const CardRates& rates, const FamilyShares& shares) {
 std::span<const KnownCard> KnownCards() { return kCards; }
 
 const KnownCard* FindKnownCard(std::string_view description) {
-  for (const KnownCard& card : kCards) {
-    const size_t found = description.find(card.name);
-    if (found != description.npos && IsWordAt(description, found, card.name.size())) return &card;
-  }
-  return nullptr;
+  const std::string_view name = description.substr(0, description.find(','));
+  const auto has_word = [&](std::string_view word) {
+    size_t at = name.find(word);
+    while (at != name.npos && !IsWordAt(name, at, word.size())) at = name.find(word, at + 1);
+    return at != name.npos;
+  };
+  if (std::ranges::any_of(kOtherCards, has_word)) return nullptr;
+  const auto* const card = std::ranges::find_if(kCards, has_word, &KnownCard::name);
+  return card == std::end(kCards) ? nullptr : card;
 }
 
 DeviceTraits TraitsOfKnown(const KnownCard& card) {

@@ -53,7 +53,8 @@ struct KnownCard {
   std::string_view seen = "none yet";
 };
 std::span<const KnownCard> KnownCards();
-// The card with this name as a word of it, "NVIDIA GeForce RTX 4090"; null: none of them.
+// The card with this name as a word of it, "NVIDIA GeForce RTX 4090"; null: none of them, as "...
+// Ti", or a card of that number with other memory.
 const KnownCard* FindKnownCard(std::string_view description);
 
 // The traits that the archive of `make dist` gives it, as far as shares depend on them.

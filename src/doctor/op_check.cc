@@ -25,6 +25,7 @@ std::span<const OpCheck> AllOpChecks() {
                                         {"rms_norm", CheckRmsNorm},
                                         {"gemm", CheckGemm},
                                         {"lora", CheckLora},
+                                        {"gemm with lora", CheckGemmWithLora},
                                         {"rope_kv_write", CheckRopeKvWrite},
                                         {"attention, decode", CheckDecodeAttention},
                                         {"attention, prompts", CheckPromptAttention},

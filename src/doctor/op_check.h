@@ -48,6 +48,7 @@ Comparison CheckEmbedding(DType dtype, Stream& stream);
 Comparison CheckRmsNorm(DType dtype, Stream& stream);
 Comparison CheckGemm(DType dtype, Stream& stream);
 Comparison CheckLora(DType dtype, Stream& stream);
+Comparison CheckGemmWithLora(DType dtype, Stream& stream);
 Comparison CheckRopeKvWrite(DType dtype, Stream& stream);
 Comparison CheckDecodeAttention(DType dtype, Stream& stream);
 Comparison CheckPromptAttention(DType dtype, Stream& stream);

@@ -29,6 +29,17 @@ void Copy(void* target, const void* source, int64_t bytes, cudaMemcpyKind kind,
       cudaMemcpyAsync(target, source, static_cast<size_t>(bytes), kind, CudaStreamOf(stream)));
 }
 
+struct DeviceMemory {
+  int64_t free, total;  // bytes
+};
+DeviceMemory MemoryOf(const Device& device) {
+  UseDevice(device);
+  size_t free_bytes = 0;
+  size_t total_bytes = 0;
+  CUDA_CHECK(cudaMemGetInfo(&free_bytes, &total_bytes));
+  return {static_cast<int64_t>(free_bytes), static_cast<int64_t>(total_bytes)};
+}
+
 }  // namespace
 
 void UseDevice(const Device& device) {
@@ -230,12 +241,11 @@ void UnlockPages(void* data) {
 }
 
 int64_t FreeMemoryBytes(const Device& device) {
-  if (device.is_cpu()) return AvailableHostBytes();
-  UseDevice(device);
-  size_t free_bytes = 0;
-  size_t total_bytes = 0;
-  CUDA_CHECK(cudaMemGetInfo(&free_bytes, &total_bytes));
-  return static_cast<int64_t>(free_bytes);
+  return device.is_cpu() ? AvailableHostBytes() : MemoryOf(device).free;
+}
+
+int64_t TotalMemoryBytes(const Device& device) {
+  return device.is_cpu() ? 0 : MemoryOf(device).total;
 }
 
 void* AllocateOnDevice(const Device& device, int64_t bytes) {

@@ -107,6 +107,8 @@ void UnlockPages(void* data);
 
 // Bytes of the device that no process has taken; for the CPU, AvailableHostBytes.
 int64_t FreeMemoryBytes(const Device& device);
+// All that a GPU has; 0 for the CPU.
+int64_t TotalMemoryBytes(const Device& device);
 
 // What Buffer calls for memory of a GPU: zeroed. Null where it has not that much left.
 void* AllocateOnDevice(const Device& device, int64_t bytes);

@@ -105,6 +105,7 @@ void LockPages(void*, int64_t) {}
 void UnlockPages(void*) {}
 
 int64_t FreeMemoryBytes(const Device&) { return AvailableHostBytes(); }
+int64_t TotalMemoryBytes(const Device&) { return 0; }
 
 void* AllocateOnDevice(const Device& device, int64_t) {
   CHECK(false) << "built without " << device.ToString();
