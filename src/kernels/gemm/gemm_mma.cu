@@ -29,10 +29,11 @@ int BlocksAtOnce(const Tile& tile, const DeviceTraits& traits) {
                    kRegisters / (tile.threads() * RegistersOf(tile))});
 }
 
-// Cycles of a product of 16 x 8 x 16 on all tensor cores of a multiprocessor. Those of 8.0, 9.0 and
-// 10.0 make 1,024 multiplications in a cycle, those of other capabilities half as many.
+// Cycles of a product of 16 x 8 x 16 on all tensor cores of a multiprocessor. Those of 8.0, 8.7,
+// 9.0 and 10.x make 1,024 multiplications in a cycle, those of other capabilities half as many.
 double ProductCycles(const DeviceTraits& traits) {
-  const bool is_large = traits.compute % 10 == 0 && traits.compute < 110;
+  const int compute = traits.compute;
+  const bool is_large = compute == 80 || compute == 87 || compute / 10 == 9 || compute / 10 == 10;
   return is_large ? 2.0 : 4.0;
 }
 
