@@ -26,7 +26,7 @@ struct ArithmeticParts {
 // them while one replaces the other.
 std::string GpuArithmetic(const DeviceTraits& traits);
 
-// For example "k2 cpu-avx512bf16 bf16 kv-fp16 page16 ranks1". Servers of one cluster compare it, so
+// For example "k3 cpu-avx512bf16 bf16 kv-fp16 page16 ranks1". Servers of one cluster compare it, so
 // types that have always been alike stand in it only where they differ.
 std::string MakeArithmeticId(const Device& device, const ArithmeticParts& parts);
 
