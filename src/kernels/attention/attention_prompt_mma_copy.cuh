@@ -209,10 +209,6 @@ class MmaQueries<Shape, false> {
   }
 
  private:
-  static __device__ __forceinline__ void StoreShared8(uint32_t address, uint32_t a, uint32_t b) {
-    asm volatile("st.shared.v2.u32 [%0], {%1, %2};" ::"r"(address), "r"(a), "r"(b) : "memory");
-  }
-
   const uint32_t rows_;
 };
 

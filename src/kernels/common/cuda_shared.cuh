@@ -24,6 +24,10 @@ __device__ __forceinline__ void StoreShared16(uint32_t address, uint4 v) {
                "r"(v.z), "r"(v.w)
                : "memory");
 }
+// 8 bytes, on a border of 8.
+__device__ __forceinline__ void StoreShared8(uint32_t address, uint32_t a, uint32_t b) {
+  asm volatile("st.shared.v2.u32 [%0], {%1, %2};" ::"r"(address), "r"(a), "r"(b) : "memory");
+}
 
 // One float, two and four, each on a border of its own size.
 __device__ __forceinline__ float LoadSharedFloat(uint32_t address) {
