@@ -1,19 +1,23 @@
 """graft fetch and --model ORG/NAME against a hub on loopback, and against Hugging Face's own client on one cache."""
 
 import concurrent.futures
+import http.server
 import json
 import os
 import pathlib
 import resource
 import shutil
 import signal
+import ssl
 import subprocess
 import sys
+import threading
 import time
 
 import pytest
 
 from conftest import DEMO, LONG_TESTS, Server, binary, complete, free_port, wait_listening
+from test_cluster import make_authority
 
 huggingface_hub = pytest.importorskip("huggingface_hub", reason="huggingface_hub is not installed (tests/requirements.txt)")
 TOKEN = "hf_planted_secret_of_tests"
@@ -255,6 +259,41 @@ def test_redirects_into_inner_networks_are_refused_and_told(repos, tmp_path, add
         run = fetch(hub, tmp_path, "org/large")
         assert run.returncode != 0 and "refused to connect" in run.stderr, run.stderr
         assert not list(tmp_path.rglob("snapshots/*/model-*"))
+
+
+class Downgrade(http.server.BaseHTTPRequestHandler):
+    """A hub by https whose files are said to lie at an address of http."""
+
+    log_message = lambda self, *unused: None
+
+    def do_GET(self):
+        body = json.dumps({"sha": "a" * 40} if "/revision/" in self.path else self.server.rows).encode()
+        self.send_response(302 if "/resolve/" in self.path else 200)
+        self.send_header("Location", self.server.elsewhere)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+
+def test_from_https_to_http_nothing_is_followed(repos, tmp_path):
+    authority = make_authority(tmp_path / "authority", "ours")
+    tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    tls.load_cert_chain(authority / "cert.pem", authority / "key.pem")
+    with Hub(repos) as plain, http.server.ThreadingHTTPServer(("127.0.0.1", 0), Downgrade) as secure:
+        secure.socket = tls.wrap_socket(secure.socket, server_side=True)
+        secure.elsewhere = f"{plain.url}/org/base/resolve/main/config.json"
+        secure.rows = [{"type": "file", "path": path, "size": 2, "oid": "b" * 40} for path in ("config.json", "model.safetensors")]
+        threading.Thread(target=secure.serve_forever, daemon=True).start()
+        env = environment(plain, tmp_path / "cache", HF_TOKEN=TOKEN, HF_ENDPOINT=f"https://127.0.0.1:{secure.server_address[1]}")
+
+        def told(**more):
+            run = subprocess.run([binary(), "fetch", "org/name"], env={**env, **more}, capture_output=True, text=True, timeout=120)
+            assert run.returncode != 0 and TOKEN not in run.stderr
+            return run.stderr
+        assert "from https to http" in told(CURL_CA_BUNDLE=str(authority / "ca.pem"))
+        assert "names a file of certificates to trust" in told()
+        secure.shutdown()
+        assert not plain.asked()
 
 
 def test_tokens_are_asked_for_and_told_to_nobody(repos, tmp_path):

@@ -20,16 +20,17 @@ bool IsHex(const std::string& text, size_t digits) {
   return text.size() == digits && text.find_first_not_of("0123456789abcdef") == std::string::npos;
 }
 
-// <https://...?cursor=x>; rel="next"
+// <https://...?cursor=x>; rel="next", perhaps behind others.
 std::optional<std::string> NextPage(const std::string& link) {
-  if (link.find("rel=\"next\"") == std::string::npos) return std::nullopt;
-  const size_t begin = link.find('<');
-  const size_t end = link.find('>', begin);
-  if (begin == std::string::npos || end == std::string::npos) return std::nullopt;
+  const size_t rel = link.find("rel=\"next\"");
+  if (rel == std::string::npos) return std::nullopt;
+  const size_t end = link.rfind('>', rel);
+  const size_t begin = link.rfind('<', rel);
+  if (begin == std::string::npos || end == std::string::npos || end < begin) return std::nullopt;
   return link.substr(begin + 1, end - begin - 1);
 }
 
-Result<HubFile> ReadHubFile(const Json& row) {
+Result<HubFile> ReadHubFile(const Json& row, const Secret& token) {
   HubFile file;
   ReadField(row, "path", &file.path);
   ReadField(row, "size", &file.bytes);
@@ -43,7 +44,7 @@ Result<HubFile> ReadHubFile(const Json& row) {
                        file.bytes <= kFileBytesMax &&
                        (file.lfs_sha256.empty() || IsHex(file.lfs_sha256, 64));
   if (is_fine) return file;
-  return DataLossError("the hub lists a file that cannot be: " + ForPeople(file.path, {}));
+  return DataLossError("the hub lists a file that cannot be: " + ForPeople(file.path, {&token}));
 }
 
 }  // namespace
@@ -137,13 +138,15 @@ Result<HubTree> HubClient::ListFiles(const std::string& repo, const std::string&
   WebUrl url = UrlOf("/api/models/" + repo + "/tree/" + commit + "?recursive=true&expand=false");
   for (int pages = 0; pages < kPagesMax; ++pages) {
     ASSIGN_OR_RETURN(const WebAnswer answer, Get(url, repo));
-    ASSIGN_OR_RETURN(const Json rows, ParseJson(answer.body));
-    if (!rows.is_array()) return DataLossError(url.ForPeople() + " is no list of files");
-    for (const Json& row : rows) {
+    const Result<Json> rows = ParseJson(answer.body);
+    if (!rows.ok() || !rows->is_array()) {
+      return DataLossError(url.ForPeople() + " is no list of files");
+    }
+    for (const Json& row : *rows) {
       std::string type;
       if (row.is_object()) ReadField(row, "type", &type);
       if (type != "file") continue;
-      ASSIGN_OR_RETURN(HubFile file, ReadHubFile(row));
+      ASSIGN_OR_RETURN(HubFile file, ReadHubFile(row, settings_.token));
       files.push_back(std::move(file));
     }
     if (std::ssize(files) > kFilesMax) break;

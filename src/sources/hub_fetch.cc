@@ -39,6 +39,7 @@ class SnapshotFetch {
   Status FetchGroup(const Blobs& group, int64_t done_bytes, int64_t total_bytes);
   Status Link(const Blobs& group) const;
   Status CheckLinked(const HubFile& file) const;
+  Status Note(const HubTree& tree, HubKind kind, bool is_all) const;
   Status CheckRoom(const Blobs& missing) const;
   Result<DownloadedFile> Prepare(const HubFile& file, bool has_lock) const;
 
@@ -48,6 +49,7 @@ class SnapshotFetch {
   const DownloadOptions& options_;
   const HubCache cache_;
   std::string commit_;
+  Status prepared_;  // whether the cache can be written: one that cannot may have all files
   // The file without which the snapshot is no model and no adapter: it gets its place last, so that
   // what is there of a snapshot that was cut off does not pass for all of it.
   std::string last_;
@@ -104,6 +106,7 @@ Status SnapshotFetch::Fetch(const HubTree& files) {
     missing[file.etag()].push_back(file);
     total_bytes += file.bytes;
   }
+  if (!missing.empty()) RETURN_IF_ERROR(prepared_);
   RETURN_IF_ERROR(CheckRoom(missing));
   int64_t done_bytes = 0;
   for (auto it = missing.begin(); it != missing.end();) {
@@ -159,13 +162,26 @@ Status SnapshotFetch::FetchGroup(const Blobs& group, int64_t done_bytes, int64_t
   return Link(group);
 }
 
+// What clients, and Graft offline, know of a snapshot besides its files.
+Status SnapshotFetch::Note(const HubTree& tree, HubKind kind, bool is_all) const {
+  RETURN_IF_ERROR(cache_.WriteRef(name_.revision, commit_));
+  if (is_all) RETURN_IF_ERROR(cache_.WriteTree(commit_, tree));
+  std::set<std::string> listed;
+  for (const HubFile& file : tree) listed.insert(file.path);
+  for (const std::string& path : OptionalHubFiles(kind)) {
+    if (!listed.contains(path)) RETURN_IF_ERROR(cache_.MarkMissing(commit_, path));
+  }
+  return OkStatus();
+}
+
 Result<HubSnapshot> SnapshotFetch::Run(const std::string& commit, HubKind wanted) {
   commit_ = commit;
   ASSIGN_OR_RETURN(const HubTree tree, client_.ListFiles(name_.repo, commit));
   const HubKind kind = KindOfTree(tree, wanted);
   Result<HubTree> chosen = ChooseHubFiles(tree, kind);
   if (!chosen.ok()) return chosen.status().WithContext("'" + name_.repo + "'");
-  RETURN_IF_ERROR(cache_.Prepare());
+  RETURN_IF_ERROR(CheckBytes(*chosen, options_.bytes_max));
+  prepared_ = cache_.Prepare();
   size_t num_chosen = chosen->size();
   last_ = ConfigOf(*chosen, kind);
   RETURN_IF_ERROR(Fetch(*chosen));
@@ -183,13 +199,8 @@ Result<HubSnapshot> SnapshotFetch::Run(const std::string& commit, HubKind wanted
     RETURN_IF_ERROR(cache_.Link(commit, file));
     RETURN_IF_ERROR(CheckLinked(file));
   }
-  std::set<std::string> listed;
-  for (const HubFile& file : tree) listed.insert(file.path);
-  for (const std::string& path : OptionalHubFiles(kind)) {
-    if (!listed.contains(path)) RETURN_IF_ERROR(cache_.MarkMissing(commit, path));
-  }
-  if (num_chosen == tree.size()) RETURN_IF_ERROR(cache_.WriteTree(commit, tree));
-  RETURN_IF_ERROR(cache_.WriteRef(name_.revision, commit));
+  const Status noted = Note(tree, kind, num_chosen == tree.size());
+  if (!noted.ok()) LOG_WARN("'{}' is whole, and not all is noted: {}", name_.repo, noted.message());
   return HubSnapshot{
       .path = folder, .commit = commit, .kind = kind, .fetched_bytes = fetched_bytes_};
 }

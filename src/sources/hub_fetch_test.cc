@@ -187,6 +187,52 @@ TEST_F(HubFetchTest, ASignedAddressThatHasRunOutIsAskedForAnew) {
   EXPECT_EQ(num_resolved, 2);
 }
 
+TEST_F(HubFetchTest, AServerThatWentIsAskedForAnew) {
+  connections_ = 1;
+  std::string gone;  // the server that the first redirect led to
+  const auto redirect = [&](const AskedOfWeb& asked) -> std::optional<ScriptedReply> {
+    if (!asked.target.ends_with("/model.safetensors")) return std::nullopt;
+    const std::string place = std::exchange(gone, "/gone") == "" ? "/first/" : "/second/";
+    return ScriptedReply{.status = 302, .headers = {{"Location", cdn_.Url(place)}}};
+  };
+  on_hub_ = redirect;
+  int num_first = 0;
+  on_cdn_ = [&](const AskedOfWeb& asked) {
+    ScriptedReply reply = ScriptedWeb::Bytes(asked, files_["model.safetensors"]);
+    if (asked.target == "/first/" && ++num_first > 1) reply.cut_after = 0;
+    return std::optional(reply);
+  };
+  const Result<HubSnapshot> snapshot = Fetch();
+  ASSERT_TRUE(snapshot.ok()) << snapshot.status().ToString();
+  EXPECT_EQ(num_first, 2);
+}
+
+TEST_F(HubFetchTest, WhatIsLargerThanItMayBeIsNotBegun) {
+  files_ = {{"adapter_config.json", "{}"}, {"adapter_model.safetensors", std::string(200, 'w')}};
+  DownloadOptions options{.bytes_max = 201};
+  const auto fetch = [&] {
+    return FetchFromHub(settings_, *ParseHubName("org/name"), HubKind::kAdapter, options);
+  };
+  EXPECT_EQ(fetch().status().code(), StatusCode::kOutOfRange);
+  EXPECT_TRUE(cdn_.asked().empty());
+  EXPECT_FALSE(FileExists(folder_));
+  options.bytes_max = 202;
+  EXPECT_TRUE(fetch().ok());
+}
+
+TEST_F(HubFetchTest, RevisionsWithSlashesAreOnesOfTheHubAndOfTheCache) {
+  on_hub_ = [&](const AskedOfWeb& asked) -> std::optional<ScriptedReply> {
+    if (asked.target != "/api/models/org/name/revision/refs%2Fpr%2F7") return std::nullopt;
+    return ScriptedReply{.body = R"({"sha":")" + kCommit + "\"}"};
+  };
+  const Result<HubSnapshot> snapshot = Fetch(HubKind::kModel, "org/name@refs/pr/7");
+  ASSERT_TRUE(snapshot.ok()) << snapshot.status().ToString();
+  EXPECT_EQ(*ReadFile(folder_ + "/models--org--name/refs/refs/pr/7"), kCommit);
+  settings_.is_offline = true;
+  EXPECT_EQ(Fetch(HubKind::kModel, "org/name@refs/pr/7")->path, snapshot->path);
+  EXPECT_FALSE(Fetch(HubKind::kModel, "org/name@refs/pr/8").ok());
+}
+
 TEST_F(HubFetchTest, TellsWhyARepositoryIsNotServed) {
   files_.erase("model.safetensors");
   files_["pytorch_model.bin"] = "pickle";
@@ -301,6 +347,21 @@ TEST_F(HubFetchTest, AHubThatIsAwayLeavesWhatTheCacheHas) {
   ASSERT_TRUE(snapshot.ok()) << snapshot.status().ToString();
   EXPECT_EQ(snapshot->commit, kCommit);
   EXPECT_EQ(Fetch(HubKind::kModel, "org/other").status().code(), StatusCode::kUnavailable);
+}
+
+// A container may have a cache that was filled when its image was made.
+TEST_F(HubFetchTest, ACacheThatCannotBeWrittenServesWhatItHas) {
+  const HubSnapshot first = *Fetch();
+  const std::string repo = folder_ + "/models--org--name";
+  for (const char* const name : {"/refs", "/.no_exist"}) {
+    fs::remove_all(repo + name);
+    std::ofstream(repo + name) << "no folder";
+  }
+  const Result<HubSnapshot> again = Fetch();
+  ASSERT_TRUE(again.ok()) << again.status().ToString();
+  EXPECT_EQ(again->path, first.path);
+  fs::remove(first.path + "/model.safetensors");
+  EXPECT_FALSE(Fetch().ok());
 }
 
 TEST_F(HubFetchTest, ARevisionThatMovesKeepsTheOldOne) {
@@ -433,6 +494,37 @@ TEST_F(HubFetchTest, AnotherMachinesUnfinishedFileIsNotTouchedForADay) {
   ASSERT_TRUE(cache.Prepare().ok());
   EXPECT_TRUE(FileExists(own));
   EXPECT_FALSE(FileExists(other) || FileExists(other + ".parts"));
+}
+
+TEST_F(HubFetchTest, TheNextPageIsFoundAmongOtherLinks) {
+  on_hub_ = [&](const AskedOfWeb& asked) -> std::optional<ScriptedReply> {
+    if (asked.target.find("/tree/") == std::string::npos) return std::nullopt;
+    if (asked.target.find("cursor=2") != std::string::npos) return ScriptedReply{.body = Tree()};
+    return ScriptedReply{
+        .headers = {{"Link", "<" + hub_.Url(asked.target) + ">; rel=\"first\", <" +
+                                 hub_.Url(asked.target + "&cursor=2") + ">; rel=\"next\""}},
+        .body = "[]"};
+  };
+  EXPECT_TRUE(Fetch().ok());
+}
+
+TEST_F(HubFetchTest, WhatIsNoListingIsTold) {
+  for (const std::string& body :
+       {std::string("<html>"), std::string(1000, '['), std::string("{}")}) {
+    on_hub_ = [=](const AskedOfWeb& asked) -> std::optional<ScriptedReply> {
+      if (asked.target.find("/tree/") == std::string::npos) return std::nullopt;
+      return ScriptedReply{.body = body};
+    };
+    const Status status = Fetch().status();
+    EXPECT_EQ(status.code(), StatusCode::kDataLoss);
+    EXPECT_THAT(status.message(), HasSubstr("is no list of files"));
+  }
+}
+
+TEST_F(HubFetchTest, AListingThatRepeatsTheTokenIsToldWithoutIt) {
+  settings_.token = Secret(kToken);
+  files_[std::string("../") + kToken] = "x";
+  EXPECT_THAT(Fetch().status().message(), Not(HasSubstr(kToken)));
 }
 
 TEST_F(HubFetchTest, AListingThatGoesOnElsewhereIsNotFollowed) {

@@ -121,6 +121,14 @@ Result<HubTree> ChooseHubFiles(const HubTree& tree, HubKind kind) {
   return chosen;
 }
 
+Status CheckBytes(const HubTree& chosen, int64_t bytes_max) {
+  int64_t bytes = 0;
+  for (const HubFile& file : chosen) bytes += file.bytes;
+  if (bytes_max == 0 || bytes <= bytes_max) return OkStatus();
+  return Status(StatusCode::kOutOfRange, "its files have " + std::to_string(bytes) +
+                                             " bytes, and may have " + std::to_string(bytes_max));
+}
+
 std::string ConfigOf(const HubTree& chosen, HubKind kind) {
   if (kind == HubKind::kModel) return kModelConfig;
   return FindHubFile(chosen, kAdapterConfig) != nullptr ? kAdapterConfig : kBundleManifest;

@@ -24,6 +24,8 @@ HubKind KindOfTree(const HubTree& tree, HubKind wanted);
 // All files but the shards that an index names. kUnimplemented: no such repository is served; says
 // what it is.
 Result<HubTree> ChooseHubFiles(const HubTree& tree, HubKind kind);
+// kOutOfRange: the chosen files are of more bytes than `bytes_max`; 0: any may be.
+Status CheckBytes(const HubTree& chosen, int64_t bytes_max);
 // The one of the chosen files without which they are no model and no adapter.
 std::string ConfigOf(const HubTree& chosen, HubKind kind);
 // Whether the weights are in the shards of an index, which is among the files chosen.

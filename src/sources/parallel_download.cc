@@ -130,7 +130,9 @@ Status Download::CheckAnswer(const Task& task, const WebAnswer& answer, int64_t 
   if (answer.status == 412) {
     return Status(StatusCode::kAborted, what + " was replaced meanwhile; fetch it again");
   }
-  return PermissionDeniedError(what + " answered " + std::to_string(answer.status));
+  const bool is_refused = answer.status == 401 || answer.status == 403 || answer.status == 404;
+  return Status(is_refused ? StatusCode::kPermissionDenied : StatusCode::kFailedPrecondition,
+                what + " answered " + std::to_string(answer.status));
 }
 
 // Returns the byte up to which the part is there. A failure that may pass is told by
@@ -167,6 +169,9 @@ Result<int64_t> Download::FetchRange(const Task& task, int64_t begin, WebConnect
   if (!answer.ok()) {
     // What came before the cut counts.
     if (at > begin && answer.status().code() == StatusCode::kUnavailable) return at;
+    // The first server may know of another one by now.
+    std::lock_guard lock(task.state->mutex);
+    if (is_elsewhere) task.state->elsewhere.reset();
     return answer.status();
   }
   if (is_elsewhere && answer->status >= 400 && !IsPassingStatus(answer->status)) {

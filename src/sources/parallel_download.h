@@ -31,7 +31,8 @@ struct DownloadOptions {
   WebPatienceOptions patience;
   int connections_max = 8;
   int64_t part_bytes = kPartBytes;
-  bool yields = false;  // its threads leave the processors to others that want them
+  int64_t bytes_max = 0;  // of all files of an adapter together: a larger one is not begun; 0: any
+  bool yields = false;    // its threads leave the processors to others that want them
   // How many bytes are there, of all. On the caller's thread, a few times a second.
   std::function<void(int64_t done, int64_t total)> on_progress;
 };

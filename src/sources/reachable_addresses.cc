@@ -27,6 +27,7 @@ constexpr Ipv4Block kIpv4Blocks[] = {
     {0xC0A80000, 16, AddressKind::kPrivate},    // 192.168.0.0
     {0x64400000, 10, AddressKind::kPrivate},    // 100.64.0.0, carriers' NAT
     {0xA9FE0000, 16, AddressKind::kLinkLocal},  // 169.254.0.0
+    {0xA83F8110, 32, AddressKind::kLinkLocal},  // 168.63.129.16, a cloud's own service to machines
     {0x00000000, 8, AddressKind::kOther},       // this network
     {0xC0000000, 24, AddressKind::kOther},      // 192.0.0.0
     {0xC0000200, 24, AddressKind::kOther},      // documentation
@@ -57,9 +58,9 @@ AddressKind KindOfIpv6(const std::array<uint8_t, 16>& bytes) {
   if (is_zero(0, 16)) return AddressKind::kOther;
   const bool is_mapped = is_zero(0, 10) && bytes[10] == 0xFF && bytes[11] == 0xFF;
   if (is_mapped || is_zero(0, 12)) return KindOfIpv4(Ipv4At(bytes, 12));
-  if (bytes[0] == 0 && bytes[1] == 0x64 && bytes[2] == 0xFF && bytes[3] == 0x9B) {
-    return KindOfIpv4(Ipv4At(bytes, 12));  // NAT64
-  }
+  const bool is_nat64 = bytes[0] == 0 && bytes[1] == 0x64 && bytes[2] == 0xFF && bytes[3] == 0x9B;
+  // 64:ff9b::/96. A network's own prefix below 64:ff9b:1:: may hold the address elsewhere.
+  if (is_nat64 && is_zero(4, 12)) return KindOfIpv4(Ipv4At(bytes, 12));
   if (bytes[0] == 0x20 && bytes[1] == 0x02) return KindOfIpv4(Ipv4At(bytes, 2));  // 6to4
   if ((bytes[0] & 0xFE) == 0xFC) return AddressKind::kPrivate;
   if (bytes[0] == 0xFE && (bytes[1] & 0xC0) == 0x80) return AddressKind::kLinkLocal;

@@ -129,7 +129,8 @@ WebOrder S3Client::ObjectOrder(const std::string& bucket, const std::string& key
 Status S3Client::ErrorOf(const WebAnswer& answer, const std::string& what) const {
   const std::string code =
       ForPeople(XmlText(answer.body, "Code"), {&keys_.key, &keys_.session_token});
-  const std::string region = ForPeople(answer.Header("x-amz-bucket-region"), {});
+  const std::string region =
+      ForPeople(answer.Header("x-amz-bucket-region"), {&keys_.key, &keys_.session_token});
   const std::string told = what + ": the store answered " + std::to_string(answer.status) +
                            (code.empty() ? "" : " (" + code + ")");
   if (!region.empty() && region != settings_.region) {
@@ -202,6 +203,10 @@ Result<std::vector<S3Object>> S3Client::List(const S3Name& name) {
     if (!next.empty()) query.emplace_back("continuation-token", next);
     ASSIGN_OR_RETURN(const WebAnswer answer,
                      Ask(OrderOf(UrlOf(name.bucket, "", std::move(query))), what));
+    // Another page than a store's, or one that was cut, would pass for a prefix of fewer objects.
+    if (answer.body.find("</ListBucketResult>") == std::string::npos) {
+      return DataLossError(what + ": no whole listing came; is it a store? (AWS_ENDPOINT_URL_S3)");
+    }
     for (const std::string_view row : XmlElements(answer.body, "Contents")) {
       S3Object object{.key = XmlText(row, "Key"),
                       .etag = XmlText(row, "ETag"),

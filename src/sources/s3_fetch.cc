@@ -1,7 +1,5 @@
 #include "sources/s3_fetch.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <chrono>
 #include <filesystem>
@@ -27,6 +25,7 @@ namespace s3fs = std::filesystem;
 
 constexpr char kIncomplete[] = ".incomplete";
 constexpr char kCurrent[] = "/current";
+constexpr int64_t kCurrentBytesMax = 256;
 constexpr size_t kVersionDigits = 40;
 constexpr int64_t kS3LockPieceNs = 200'000'000;
 constexpr int64_t kS3IndexBytesMax = 64 << 20;
@@ -112,6 +111,8 @@ class S3Fetch {
   std::string VersionOf(const HubTree& chosen) const;
   // None where the file system has no locks.
   Result<std::optional<FileLock>> Lock(const std::string& version) const;
+  // Whether the version is there with all its files: other programs may have taken some away.
+  bool IsWhole(const S3Snapshot& snapshot) const;
   Status FillAndName(const S3Snapshot& snapshot);
   Status Fill(const std::string& folder, HubKind kind);
   Status CheckRoom(const std::string& folder, const HubTree& files) const;
@@ -131,7 +132,7 @@ class S3Fetch {
 };
 
 Result<S3Snapshot> S3Fetch::FindCurrent(HubKind kind) const {
-  ASSIGN_OR_RETURN(const std::string text, ReadFile(folder_ + kCurrent, 256));
+  ASSIGN_OR_RETURN(const std::string text, ReadFile(folder_ + kCurrent, kCurrentBytesMax));
   const std::string version(Trimmed(text, " \n"));
   if (!IsCommit(version)) return DataLossError(folder_ + kCurrent + " names no version");
   const std::string path = folder_ + "/" + version;
@@ -269,11 +270,21 @@ Result<S3Snapshot> S3Fetch::Look(HubKind wanted) {
   return snapshot;
 }
 
+bool S3Fetch::IsWhole(const S3Snapshot& snapshot) const {
+  const auto is_there = [&](const HubFile& file) {
+    const Result<FileStamp> stamp = StampFile(snapshot.path + "/" + file.path);
+    return stamp.ok() && stamp->bytes == file.bytes;
+  };
+  return CheckHubFolder(snapshot.path, snapshot.kind).ok() &&
+         std::all_of(chosen_.begin(), chosen_.end(), is_there);
+}
+
 // Machines that share the folder may not see each other's locks: each fills one of its own, and the
 // first to be done gives it its name.
 Status S3Fetch::FillAndName(const S3Snapshot& snapshot) {
   ASSIGN_OR_RETURN(const std::optional<FileLock> lock, Lock(snapshot.version));
-  if (FileExists(snapshot.path)) return OkStatus();
+  if (IsWhole(snapshot)) return OkStatus();
+  if (FileExists(snapshot.path)) RETURN_IF_ERROR(RemoveS3Version(snapshot.path));
   const std::string scope = lock.has_value() ? LockScope() : "";
   const std::string unfinished =
       snapshot.path + (scope.empty() ? RandomName(".") : "." + scope) + kIncomplete;
@@ -292,11 +303,16 @@ Status S3Fetch::FillAndName(const S3Snapshot& snapshot) {
 Result<S3Snapshot> S3Fetch::Run(HubKind wanted) {
   ASSIGN_OR_RETURN(S3Snapshot snapshot, Look(wanted));
   RETURN_IF_ERROR(unsuited_);
+  RETURN_IF_ERROR(CheckBytes(chosen_, options_.bytes_max));
   RETURN_IF_ERROR(MakeFolder(folder_));
   RemoveStaleFolders(folder_);
-  if (!FileExists(snapshot.path)) RETURN_IF_ERROR(FillAndName(snapshot));
-  RETURN_IF_ERROR(WriteWholeFile(folder_ + kCurrent, snapshot.version, 0644,
-                                 ".new" + std::to_string(gettid())));
+  if (!IsWhole(snapshot)) RETURN_IF_ERROR(FillAndName(snapshot));
+  const Result<std::string> current = ReadFile(folder_ + kCurrent, kCurrentBytesMax);
+  if (!current.ok() || *current != snapshot.version) {
+    // No other process writes a text of this name, also where all processes have one number.
+    RETURN_IF_ERROR(
+        WriteWholeFile(folder_ + kCurrent, snapshot.version, 0644, RandomName(".") + ".new"));
+  }
   snapshot.fetched_bytes = fetched_bytes_;
   return snapshot;
 }
@@ -307,6 +323,18 @@ void AllowEndpoint(const S3Settings& settings, DownloadOptions* options) {
 }
 
 }  // namespace
+
+Status RemoveS3Version(const std::string& folder) {
+  if (!IsCommit(s3fs::path(folder).filename().string())) {
+    return InvalidArgumentError(folder + " is no version of a prefix");
+  }
+  const std::string leaving = folder + RandomName(".") + kIncomplete;
+  std::error_code error;
+  s3fs::rename(folder, leaving, error);
+  if (error == std::errc::no_such_file_or_directory) return OkStatus();
+  if (!error) s3fs::remove_all(leaving, error);
+  return error ? SystemError(error.value(), "cannot remove " + folder) : OkStatus();
+}
 
 Result<std::string> VersionInS3(const S3Settings& settings, const S3Name& name, HubKind kind,
                                 DownloadOptions options) {

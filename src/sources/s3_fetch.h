@@ -31,4 +31,9 @@ Result<S3Snapshot> FetchFromS3(const S3Settings& settings, const S3Name& name, H
 Result<std::string> VersionInS3(const S3Settings& settings, const S3Name& name, HubKind kind,
                                 DownloadOptions options);
 
+// Removes a version's folder, in one piece for all that look for it: what is there of a version is
+// never a part of it. What a process leaves that is killed meanwhile, a later fetch removes.
+// kInvalidArgument: it is none.
+Status RemoveS3Version(const std::string& folder);
+
 }  // namespace graft

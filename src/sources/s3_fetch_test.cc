@@ -177,6 +177,8 @@ TEST_F(S3FetchTest, SignsAndFetchesWhatIsRead) {
   EXPECT_FALSE(FileExists(snapshot->path + "/optimizer.pt"));
   for (const AskedOfWeb& asked : store_.asked()) {
     EXPECT_EQ(asked.headers.at("x-amz-security-token"), kSession);
+    // It is changed on the way to some stores, which would then refuse the signature.
+    EXPECT_FALSE(asked.headers.contains("accept-encoding"));
     if (asked.headers.contains("range")) {
       EXPECT_TRUE(asked.headers.contains("if-match"));
     }
@@ -192,6 +194,45 @@ TEST_F(S3FetchTest, NewObjectsAreANewVersion) {
   EXPECT_NE(now.version, old.version);
   EXPECT_EQ(*ReadFile(old.path + "/adapter_config.json"), "{}");
   EXPECT_EQ(*ReadFile(now.path + "/adapter_config.json"), "{\"r\": 1}");
+}
+
+TEST_F(S3FetchTest, AVersionThatLostFilesIsFetchedAnew) {
+  objects_["a b/é+x/chat_template.jinja"] = "{{ messages }}";
+  const S3Snapshot old = *Fetch();
+  for (const char* const file : {"adapter_model.safetensors", "chat_template.jinja"}) {
+    fs::remove(old.path + "/" + file);
+    const Result<S3Snapshot> now = Fetch();
+    ASSERT_TRUE(now.ok()) << now.status().ToString();
+    EXPECT_EQ(now->path, old.path);
+    EXPECT_EQ(*ReadFile(old.path + "/" + file), objects_[std::string("a b/é+x/") + file]);
+  }
+  const auto num_there = [&] {
+    return std::distance(fs::directory_iterator(fs::path(old.path).parent_path()), {});
+  };
+  const auto before = num_there();
+  EXPECT_TRUE(RemoveS3Version(old.path).ok());
+  EXPECT_TRUE(RemoveS3Version(old.path).ok());  // gone already
+  EXPECT_EQ(num_there(), before - 1);
+  EXPECT_EQ(RemoveS3Version(folder_).code(), StatusCode::kInvalidArgument);
+  EXPECT_TRUE(FileExists(folder_));
+}
+
+TEST_F(S3FetchTest, WhatIsLargerThanItMayBeIsNotBegun) {
+  const S3Name name{.bucket = "shelf", .prefix = "a b/é+x"};
+  const DownloadOptions options{.bytes_max = 1000};
+  const Status status = FetchFromS3(settings_, name, HubKind::kAdapter, options).status();
+  EXPECT_EQ(status.code(), StatusCode::kOutOfRange);
+  EXPECT_FALSE(FileExists(folder_));
+}
+
+TEST_F(S3FetchTest, WhatIsNoWholeListingIsNotAnEmptyOne) {
+  for (const char* const body :
+       {"<html>sign in</html>", "<ListBucketResult><Contents><Key>a b/é+x/adapter_config.json"}) {
+    on_ask_ = [=](const AskedOfWeb&) { return std::optional(ScriptedReply{.body = body}); };
+    const Status status = Fetch().status();
+    EXPECT_EQ(status.code(), StatusCode::kDataLoss) << body;
+    EXPECT_THAT(status.message(), HasSubstr("is it a store?"));
+  }
 }
 
 TEST_F(S3FetchTest, WhatIsNoAdapterHasAVersionToo) {
@@ -271,7 +312,7 @@ TEST_F(S3FetchTest, SizesThatCannotBeAreRefused) {
     if (asked.target.find("list-type") == std::string::npos) return std::nullopt;
     return ScriptedReply{.body =
                              "<Contents><Key>a b/é+x/adapter_config.json</Key><ETag>e</ETag>"
-                             "<Size>9223372036854775807</Size></Contents>"};
+                             "<Size>9223372036854775807</Size></Contents></ListBucketResult>"};
   };
   EXPECT_EQ(Fetch().status().code(), StatusCode::kDataLoss);
 }
@@ -303,6 +344,8 @@ TEST_F(S3FetchTest, ErrorsSayWhatToDoAndTellNoKey) {
               HasSubstr("***"));
   EXPECT_THAT(fail({.status = 301, .headers = {{"x-amz-bucket-region", "eu-west-1"}}}).message(),
               HasSubstr("in the region eu-west-1; set AWS_REGION"));
+  EXPECT_THAT(fail({.status = 301, .headers = {{"x-amz-bucket-region", kSession}}}).message(),
+              HasSubstr("***"));
   EXPECT_THAT(fail({.status = 307, .headers = {{"Location", "http://10.0.0.1/"}}}).message(),
               HasSubstr("sends elsewhere, which is not followed"));
   EXPECT_EQ(fail({.status = 404, .body = "<Code>NoSuchBucket</Code>"}).code(),

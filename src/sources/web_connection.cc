@@ -15,7 +15,8 @@
 namespace graft {
 namespace {
 
-constexpr int64_t kErrorBodyBytesMax = 64 << 10;
+constexpr int64_t kErrorBodyBytesMax = 64 << 10;  // that are kept
+constexpr int64_t kErrorBytesMax = 16 << 20;      // that are waited for
 constexpr size_t kHeaderBytesMax = 256 << 10;
 constexpr long kBufferBytes = 512 << 10;  // 1.4 times as fast as libcurl's own
 constexpr long kConnectMs = 15'000;
@@ -88,6 +89,7 @@ class CurlConnection : public WebConnection {
   WebAnswer answer_;
   Status failure_;
   size_t header_bytes_ = 0;
+  int64_t error_bytes_ = 0;  // of bodies that were not asked for
   bool has_proxy_ = false;
 };
 
@@ -115,6 +117,8 @@ Status CurlConnection::OnBody(std::string_view bytes) {
   if (is_good && std::ssize(bytes) > left) {
     return ResourceExhaustedError("it sends more than " + std::to_string(most) + " bytes");
   }
+  if (!is_good) error_bytes_ += std::ssize(bytes);
+  if (error_bytes_ > kErrorBytesMax) return UnavailableError("it tells a fault without an end");
   answer_.body += bytes.substr(0, static_cast<size_t>(std::max<int64_t>(left, 0)));
   return OkStatus();
 }
@@ -190,6 +194,8 @@ void CurlConnection::SetUp(const WebOrder& order, const WebUrl& url, bool is_fir
   const std::string proxy = ProxyFor(url);
   has_proxy_ = !proxy.empty();
   set(CURLOPT_PROXY, proxy.c_str());  // "": none, whatever the environment says
+  // Nor does it read no_proxy in its own way: what went past the proxy by that would be unchecked.
+  set(CURLOPT_NOPROXY, "");
   set(CURLOPT_OPENSOCKETFUNCTION, &OpenSocket);
   set(CURLOPT_OPENSOCKETDATA, static_cast<void*>(this));
   set(CURLOPT_HEADERFUNCTION, &TakeHeader);
@@ -205,7 +211,8 @@ void CurlConnection::SetUp(const WebOrder& order, const WebUrl& url, bool is_fir
     set(CURLOPT_POSTFIELDS, order.form->Reveal().c_str());
     headers->Add("Expect:");  // not where there is a signature, which would cover it
   }
-  headers->Add("Accept-Encoding: identity");
+  // A signature covers all headers, and there are stores before which a proxy changes this one.
+  if (!order.signature.has_value()) headers->Add("Accept-Encoding: identity");
   if (order.end > 0) {
     headers->Add("Range: bytes=" + std::to_string(order.begin) + "-" +
                  std::to_string(order.end - 1));
@@ -222,7 +229,9 @@ Status CurlConnection::Failure(CURLcode code, const WebUrl& url) const {
   if (!failure_.ok()) return failure_.WithContext(where);
   const std::string why = where + ": " + curl_.easy_strerror(code);
   if (code == CURLE_PEER_FAILED_VERIFICATION || code == CURLE_SSL_CACERT_BADFILE) {
-    return PermissionDeniedError(why + "; SSL_CERT_FILE names a file of certificates to trust");
+    return PermissionDeniedError(
+        why +
+        "; CURL_CA_BUNDLE, or SSL_CERT_FILE without it, names a file of certificates to trust");
   }
   return UnavailableError(why);
 }
@@ -235,6 +244,7 @@ Result<WebAnswer> CurlConnection::AskOnce(const WebOrder& order, const WebUrl& u
   answer_.url = url;
   failure_ = OkStatus();
   header_bytes_ = 0;
+  error_bytes_ = 0;
   HeaderList headers(curl_);
   SetUp(order, url, url.IsSameServer(order.url), &headers);
   curl_slist* resolved = nullptr;

@@ -7,6 +7,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <cstdlib>
+#include <optional>
+
 #include "sources/web_patience.h"
 #include "sources/web_proxy.h"
 #include "sources/web_testing.h"
@@ -121,6 +124,17 @@ TEST(WebConnectionTest, BodiesHaveABound) {
   EXPECT_EQ(AskOne(order)->body.size(), 1000u);
 }
 
+TEST(WebConnectionTest, AFaultThatIsToldWithoutAnEndIsCutOff) {
+  std::string body(size_t{20} << 20, 'x');
+  ScriptedWeb web([&](const AskedOfWeb& asked) {
+    return ScriptedReply{.status = 404, .body = asked.target == "/short" ? "no" : body};
+  });
+  EXPECT_EQ(AskOne(OrderOf(web.Url("/short")))->status, 404);
+  const Status status = AskOne(OrderOf(web.Url("/long"))).status();
+  EXPECT_EQ(status.code(), StatusCode::kUnavailable);
+  EXPECT_THAT(status.message(), HasSubstr("without an end"));
+}
+
 TEST(WebConnectionTest, CancelsAndTellsNoQuery) {
   ScriptedWeb web([](const AskedOfWeb&) { return ScriptedReply{.body = "x"}; });
   std::atomic<bool> is_cancelled{true};
@@ -172,11 +186,13 @@ TEST(ReachableAddressesTest, KnowsTheKindOfAnAddress) {
                                  "100.64.0.1", "fd12::1", "::ffff:10.0.0.1"}) {
     EXPECT_EQ(kind_of(text), kPrivate) << text;
   }
-  for (const char* const text : {"169.254.169.254", "fe80::1", "::ffff:169.254.169.254"}) {
+  for (const char* const text :
+       {"169.254.169.254", "fe80::1", "::ffff:169.254.169.254", "168.63.129.16"}) {
     EXPECT_EQ(kind_of(text), kLinkLocal) << text;
   }
-  for (const char* const text : {"0.0.0.0", "::", "224.0.0.1", "255.255.255.255", "ff02::1",
-                                 "2001:db8::1", "2001::1", "198.18.0.1"}) {
+  for (const char* const text :
+       {"0.0.0.0", "::", "224.0.0.1", "255.255.255.255", "ff02::1", "2001:db8::1", "2001::1",
+        "198.18.0.1", "64:ff9b:1:a9fe:a9:fe00:808:808"}) {
     EXPECT_EQ(kind_of(text), kOther) << text;
   }
 }
@@ -201,6 +217,59 @@ TEST(WebProxyTest, BehindAProxyNamesAreChecked) {
                                  "2130706433", "::1", "db", "printer.local"}) {
     EXPECT_FALSE(IsPublicName(name)) << name;
   }
+}
+
+// A variable of the environment for the length of a test.
+class Variable {
+ public:
+  Variable(const char* name, const std::string& value) : name_(name) {
+    const char* const before = getenv(name);
+    if (before != nullptr) before_ = before;
+    setenv(name, value.c_str(), 1);
+  }
+  ~Variable() { before_.has_value() ? setenv(name_, before_->c_str(), 1) : unsetenv(name_); }
+  Variable(const Variable&) = delete;
+  Variable& operator=(const Variable&) = delete;
+
+ private:
+  const char* const name_;
+  std::optional<std::string> before_;
+};
+
+TEST(WebProxyTest, ListsOfExemptNamesHaveCommasOrBlanks) {
+  const Variable proxy("http_proxy", "http://127.0.0.1:1");
+  const Variable exempt("no_proxy", "one.example.org, .two.org three.org\tfour.org,10.0.0.0/8");
+  const auto has_proxy = [](const std::string& host) {
+    return !ProxyFor(*ParseWebUrl("http://" + host + "/")).empty();
+  };
+  for (const char* const host : {"one.example.org", "x.two.org", "two.org", "three.org",
+                                 "x.four.org", "10.1.2.3", "10.255.0.1", "127.0.0.1"}) {
+    EXPECT_FALSE(has_proxy(host)) << host;
+  }
+  for (const char* const host : {"example.org", "atwo.org", "11.1.2.3", "10.org", "[fd00::1]"}) {
+    EXPECT_TRUE(has_proxy(host)) << host;
+  }
+}
+
+// libcurl would read no_proxy in its own way, and go past the proxy to an address that was not
+// looked at.
+TEST(WebProxyTest, WhatGoesPastAProxyIsChecked) {
+  ScriptedWeb inner([](const AskedOfWeb&) { return ScriptedReply{.body = "inner"}; });
+  ScriptedWeb proxy([](const AskedOfWeb&) { return ScriptedReply{.body = "by the proxy"}; });
+  const Variable used("http_proxy", proxy.Url(""));
+  const std::string port = std::to_string(inner.port());
+  const WebOptions options{.resolved = {"inner.example.org:" + port + ":127.0.0.1"}};
+  const WebOrder order = OrderOf("http://inner.example.org:" + port + "/");
+  {
+    const Variable exempt("no_proxy", "x.example.org inner.example.org");
+    EXPECT_EQ(AskOne(order, options).status().code(), StatusCode::kPermissionDenied);
+  }
+  // libcurl takes the first for the name.
+  for (const char* const list : {"inner.example.org.", "inner.example.org:1", "example.orgs"}) {
+    const Variable exempt("no_proxy", list);
+    EXPECT_EQ(AskOne(order, options)->body, "by the proxy") << list;
+  }
+  EXPECT_TRUE(inner.asked().empty());
 }
 
 TEST(WebPatienceTest, WaitsAsAskedAndGivesUp) {

@@ -1,6 +1,10 @@
 #include "sources/web_proxy.h"
 
+#include <arpa/inet.h>
+
 #include <algorithm>
+#include <charconv>
+#include <cstdint>
 #include <cstdlib>
 #include <initializer_list>
 #include <string_view>
@@ -19,13 +23,32 @@ std::string FirstOf(std::initializer_list<const char*> names) {
   return "";
 }
 
-// "example.org" and ".example.org" are the host and all below it; "*" is every host.
+// Whether an address is in "10.0.0.0/8".
+bool IsInBlock(const std::string& host, const std::string& block) {
+  const size_t slash = block.find('/');
+  int bits = 0;
+  in_addr address{};
+  in_addr network{};
+  if (slash == block.npos || inet_pton(AF_INET, host.c_str(), &address) != 1 ||
+      inet_pton(AF_INET, block.substr(0, slash).c_str(), &network) != 1) {
+    return false;
+  }
+  const auto [end, error] = std::from_chars(&block[slash + 1], block.data() + block.size(), bits);
+  if (error != std::errc() || end != block.data() + block.size() || bits < 0 || bits > 32) {
+    return false;
+  }
+  const uint64_t differs = ntohl(address.s_addr) ^ ntohl(network.s_addr);
+  return differs >> (32 - bits) == 0;
+}
+
+// "example.org" and ".example.org" are the host and all below it; "*" is every host. Commas and
+// blanks stand between them.
 bool IsExempt(const std::string& host, std::string_view list) {
   while (!list.empty()) {
-    const size_t end = std::min(list.find(','), list.size());
-    std::string one = LowerCase(Trimmed(list.substr(0, end)));
+    const size_t end = std::min(list.find_first_of(", \t"), list.size());
+    std::string one = LowerCase(list.substr(0, end));
     list.remove_prefix(std::min(end + 1, list.size()));
-    if (one == "*") return true;
+    if (one == "*" || IsInBlock(host, one)) return true;
     if (one.starts_with('.')) one.erase(0, 1);
     if (!one.empty() && (host == one || host.ends_with("." + one))) return true;
   }
