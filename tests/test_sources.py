@@ -12,7 +12,7 @@ import openai
 import pytest
 
 from conftest import ADMIN_KEY, DEMO, Server, complete
-from test_fetch import TOKEN, Hub, environment
+from test_fetch import SCAN, TOKEN, Hub, client, environment
 
 OTHER = "hf_planted_secret_of_another"
 
@@ -75,6 +75,44 @@ def test_a_name_is_fetched_once_and_served(repos, tmp_path):
             model="base", prompt="It was", max_tokens=4, temperature=0,
             extra_body={"adapters": [{"name": "hub/acme/austen", "weight": 0.5}, {"name": "carroll"}]})
         assert reply.choices[0].text
+
+
+def test_what_a_server_fetched_is_there_without_the_hub(repos, tmp_path):
+    model = "hub/acme/austen"
+    with Hub(repos) as hub, Server() as local:
+        wanted = complete(local, "austen")
+        with serve(hub, tmp_path) as server:
+            assert complete(server, model) == wanted
+        code = 'print(h.snapshot_download("acme/austen", local_files_only=True))'
+        folder = pathlib.Path(client(hub, tmp_path / "cache", code))
+        assert (folder / "adapter_model.safetensors").is_file()
+        assert client(hub, tmp_path / "cache", SCAN) == ""
+        asked = len(hub.asked())
+        with serve(hub, tmp_path, HF_HUB_OFFLINE="1") as server:
+            assert complete(server, model) == wanted
+            assert server.client().models.retrieve(model).revision == folder.name
+            assert refused(server, "hub/acme/none").status_code == 404
+        assert len(hub.asked()) == asked
+
+
+def test_the_disks_bound(repos, tmp_path):
+    put(repos, "acme/large", "wells")
+    with (repos / "acme/large/main/adapter_model.safetensors").open("ab") as file:
+        file.write(bytes(4 << 20))
+    blobs = lambda: [path for path in (tmp_path / "cache").rglob("blobs/*") if path.stat().st_size > 1000]
+    with Hub(repos) as hub, serve(hub, tmp_path, "--source-disk-gib", 3 / 1024) as server:
+        for _ in range(2):
+            error = refused(server, "hub/acme/large")
+            assert error.status_code == 400 and "larger than all adapters of sources" in str(error)
+        assert not any("acme/large" in path for path in resolves(hub))
+        # What is not fit to be served does not stay on the disk.
+        assert refused(server, "hub/acme/broken").status_code == 400
+        deadline = time.monotonic() + 60
+        while blobs():
+            assert time.monotonic() < deadline, blobs()
+            time.sleep(0.01)
+        assert complete(server, "hub/acme/austen")
+        assert blobs()
 
 
 def test_what_is_not_there_and_what_is_not_allowed(repos, tmp_path):

@@ -52,10 +52,11 @@ Result<PreparedSources> PreparedSources::Read(const SourceFlags& flags) {
   for (const SupplySource& source : sources.options_.sources) {
     if (source.is_hub) {
       ASSIGN_OR_RETURN(HubSettings settings, HubSettings::FromEnvironment());
-      sources.routes_.push_back(MakeHubRoute(std::move(settings)));
+      sources.routes_.push_back(MakeHubRoute(std::move(settings), sources.options_.bytes_max));
     } else {
       ASSIGN_OR_RETURN(S3Settings settings, S3Settings::FromEnvironment());
-      sources.routes_.push_back(MakeS3Route(std::move(settings), source.store));
+      sources.routes_.push_back(
+          MakeS3Route(std::move(settings), source.store, sources.options_.bytes_max));
     }
     const std::string root = sources.routes_.back()->root();
     std::error_code error;

@@ -38,6 +38,11 @@ std::string WithoutFolder(std::string message, const std::string& folder) {
 // What clients are told where a source gave no adapter; its own words are for the log.
 Status ToldOf(const std::string& name, const Status& why) {
   if (why.code() == StatusCode::kCancelled) return why;
+  if (why.code() == StatusCode::kOutOfRange) {
+    return InvalidArgumentError("'" + name +
+                                "' cannot be served: it is larger than all adapters of sources "
+                                "together may be on this server's disk");
+  }
   if (why.code() == StatusCode::kUnimplemented) {
     return InvalidArgumentError("'" + name +
                                 "' cannot be served: its source has no adapter_config.json with "
@@ -127,12 +132,24 @@ void AdapterSupply::Used(const std::string& name, const std::string& tenant) {
   const int64_t now_ns = clock_.NowNs();
   const auto listed = listed_.find(name);
   if (listed != listed_.end()) listed->second.used_ns = now_ns;
-  const bool is_old = listed == listed_.end() ||  // another frontend has had it listed
-                      now_ns - listed->second.looked_ns >= options_.refresh_ns;
-  if (!renews || !is_old || is_ending_ || tenants_[tenant].waiting.size() >= kWaitingMax) return;
-  // A source that is away is asked no sooner again.
-  if (listed != listed_.end()) listed->second.looked_ns = now_ns;
-  Enqueue({tenant, name}, {});
+  if (!renews || is_ending_ || tenants_[tenant].waiting.size() >= kWaitingMax) return;
+  if (IsOld(name, now_ns)) Enqueue({tenant, name}, {});
+}
+
+// What is asked now counts as known: a source that is away is asked no sooner again.
+bool AdapterSupply::IsOld(const std::string& name, int64_t now_ns) {
+  const auto listed = listed_.find(name);
+  if (listed != listed_.end()) {
+    if (now_ns - listed->second.looked_ns < options_.refresh_ns) return false;
+    listed->second.looked_ns = now_ns;
+    return true;
+  }
+  // Another frontend has had it listed.
+  if (others_looked_ns_.size() >= kUnfitMax) others_looked_ns_.clear();
+  const auto [others, is_new] = others_looked_ns_.try_emplace(name, now_ns);
+  if (!is_new && now_ns - others->second < options_.refresh_ns) return false;
+  others->second = now_ns;
+  return true;
 }
 
 void AdapterSupply::Bring(const std::string& name, BringDone done) {
@@ -239,17 +256,14 @@ void AdapterSupply::LookUp(const Key& key) {
 void AdapterSupply::BringNow(const std::string& name) {
   const Place place = PlaceOf(name);
   Result<std::string> revision = place.route->RevisionOf(place.rest, {}, is_ending_);
-  Result<SourceFolder> folder = revision.ok()
-                                    ? place.route->Fetch(place.rest, *revision, {}, is_ending_)
-                                    : Result<SourceFolder>(revision.status());
+  bool was_fetched = false;
+  Result<SourceFolder> folder = revision.ok() ? FetchAndKeep(place, *revision, {}, &was_fetched)
+                                              : Result<SourceFolder>(revision.status());
   std::vector<BringDone> waiting;
   {
     std::lock_guard lock(mutex_);
     waiting = std::move(brought_[name]);
     brought_.erase(name);
-    if (folder.ok()) {
-      std::erase_if(leaving_, [&](const Leaving& one) { return one.path == folder->path; });
-    }
   }
   Result<BroughtAdapter> brought = Unknown(name);
   if (folder.ok()) {
@@ -321,6 +335,8 @@ void AdapterSupply::Obtain(const Key& key, const Place& place, const std::string
 bool AdapterSupply::IsListed(const std::string& name, const std::string& revision) {
   const Result<AdapterInfo> found = catalog_.Find(name);
   if (!found.ok() || !found->is_looked_up || found->revision != revision) return false;
+  // Another program may have taken its files away, which may be read again at any time.
+  if (!PlaceOf(name).route->IsThere(found->path)) return false;
   std::lock_guard lock(mutex_);
   const int64_t now_ns = clock_.NowNs();
   const auto listed = listed_.find(name);
@@ -333,17 +349,34 @@ bool AdapterSupply::IsListed(const std::string& name, const std::string& revisio
                                                       .used_ns = now_ns,
                                                       .path = found->path,
                                                       .bytes = found->bytes});
-  Leave(PlaceOf(name).route, before);
+  Leave(PlaceOf(name).route, before, now_ns);
   return true;
+}
+
+// From its fetch on the folder is not one of those that are about to be removed. `*was_fetched`
+// becomes true where this server has fetched it, now or before.
+Result<SourceFolder> AdapterSupply::FetchAndKeep(const Place& place, const std::string& revision,
+                                                 const SupplyRights& rights, bool* was_fetched) {
+  for (;;) {
+    Result<SourceFolder> folder = place.route->Fetch(place.rest, revision, rights, is_ending_);
+    if (!folder.ok()) return folder;
+    std::unique_lock lock(mutex_);
+    const bool is_going = removing_.contains(folder->path);
+    removed_.wait(lock, [&] { return !removing_.contains(folder->path); });
+    const size_t num_left =
+        std::erase_if(leaving_, [&](const Leaving& one) { return one.path == folder->path; });
+    *was_fetched |= folder->fetched_bytes > 0 || num_left > 0 || is_going;
+    if (!is_going) return folder;
+  }
 }
 
 Status AdapterSupply::FetchAndList(const std::string& name, const Place& place,
                                    const std::string& revision, const SupplyRights& rights) {
   const int64_t begin_ns = clock_.NowNs();
+  bool was_fetched = false;
   // What was fetched may have gone by the time that it is loaded: with its machine, too.
   for (int tries = 1;; ++tries) {
-    const Result<SourceFolder> folder =
-        place.route->Fetch(place.rest, revision, rights, is_ending_);
+    const Result<SourceFolder> folder = FetchAndKeep(place, revision, rights, &was_fetched);
     if (!folder.ok()) return FetchFailed(name, revision, folder.status());
     const int64_t fetched_ns = clock_.NowNs();
     const Status loaded = catalog_
@@ -354,8 +387,16 @@ Status AdapterSupply::FetchAndList(const std::string& name, const Place& place,
                                      .is_looked_up = true})
                               .status();
     if (loaded.code() == StatusCode::kNotFound && tries < kTriesMax) continue;
-    if (!loaded.ok()) return LoadFailed(name, revision, folder->path, loaded);
-    TakeListed(name, place, *folder);
+    if (!loaded.ok()) {
+      const Status told = LoadFailed(name, revision, folder->path, loaded);
+      // What is not fit to be served is of no use; the rest may be asked for again.
+      const bool is_unfit = told.code() == StatusCode::kInvalidArgument;
+      std::lock_guard lock(mutex_);
+      Leave(place.route, {.path = folder->path, .was_fetched = was_fetched},
+            clock_.NowNs() - (is_unfit ? options_.kept_ns : 0));
+      return told;
+    }
+    TakeListed(name, place, *folder, was_fetched);
     LOG_INFO(
         "adapter '{}' is served, revision {}: {} bytes fetched in {:.3f} s, listed in {:.3f} s",
         name, folder->revision, folder->fetched_bytes, NsToSeconds(fetched_ns - begin_ns),
@@ -365,19 +406,16 @@ Status AdapterSupply::FetchAndList(const std::string& name, const Place& place,
 }
 
 void AdapterSupply::TakeListed(const std::string& name, const Place& place,
-                               const SourceFolder& folder) {
+                               const SourceFolder& folder, bool was_fetched) {
   std::lock_guard lock(mutex_);
   const int64_t now_ns = clock_.NowNs();
-  const size_t num_left =
-      std::erase_if(leaving_, [&](const Leaving& one) { return one.path == folder.path; });
-  const Listed before =
-      std::exchange(listed_[name], {.revision = folder.revision,
-                                    .looked_ns = now_ns,
-                                    .used_ns = now_ns,
-                                    .path = folder.path,
-                                    .bytes = folder.bytes,
-                                    .was_fetched = folder.fetched_bytes > 0 || num_left > 0});
-  Leave(place.route, before);  // of an older revision, or the same folder
+  const Listed before = std::exchange(listed_[name], {.revision = folder.revision,
+                                                      .looked_ns = now_ns,
+                                                      .used_ns = now_ns,
+                                                      .path = folder.path,
+                                                      .bytes = folder.bytes,
+                                                      .was_fetched = was_fetched});
+  Leave(place.route, before, now_ns);  // of an older revision, or the same folder
 }
 
 // kNotFound: for this tenant's token there is none.
@@ -389,7 +427,7 @@ Status AdapterSupply::FetchFailed(const std::string& name, const std::string& re
     return Unknown(name);
   }
   Status told = ToldOf(name, why);
-  if (why.code() == StatusCode::kUnimplemented) RememberUnfit(name, revision, told);
+  if (told.code() == StatusCode::kInvalidArgument) RememberUnfit(name, revision, told);
   return told;
 }
 
@@ -444,19 +482,20 @@ bool AdapterSupply::IsServed(const std::string& path) const {
   }
 }
 
-void AdapterSupply::Leave(SupplyRoute* route, const Listed& left) {
-  if (left.was_fetched && !HandOn(left.path)) {
-    leaving_.push_back({route, left.path, clock_.NowNs()});
-  }
+void AdapterSupply::Leave(SupplyRoute* route, const Listed& left, int64_t since_ns) {
+  // Without a bound nothing is removed.
+  if (options_.bytes_max == 0 || !left.was_fetched || HandOn(left.path)) return;
+  leaving_.push_back({route, left.path, since_ns});
 }
 
 // "" where all that may go was used lately, or what is there is not too much.
 std::string AdapterSupply::LeastUsed() const {
   int64_t bytes = 0;
+  const int64_t now_ns = clock_.NowNs();
   const std::pair<const std::string, Listed>* least = nullptr;
   for (const auto& one : listed_) {
     bytes += one.second.bytes;
-    const bool may_go = clock_.NowNs() - one.second.used_ns >= options_.kept_ns;
+    const bool may_go = now_ns - one.second.used_ns >= options_.kept_ns;
     if (may_go && (least == nullptr || one.second.used_ns < least->second.used_ns)) least = &one;
   }
   return least == nullptr || bytes <= options_.bytes_max ? "" : least->first;
@@ -472,14 +511,16 @@ void AdapterSupply::KeepBound() {
     for (std::string name = LeastUsed(); !name.empty(); name = LeastUsed()) {
       const Listed left = std::move(listed_[name]);
       listed_.erase(name);
-      Leave(PlaceOf(name).route, left);
+      Leave(PlaceOf(name).route, left, now_ns);
       forgotten.push_back(std::move(name));
     }
     const auto is_over = [&](const Leaving& one) {
       return now_ns - one.since_ns >= options_.kept_ns;
     };
     for (const Leaving& one : leaving_) {
-      if (is_over(one)) gone.push_back(one);
+      if (!is_over(one) || HandOn(one.path)) continue;  // listed again meanwhile
+      gone.push_back(one);
+      removing_.insert(one.path);
     }
     std::erase_if(leaving_, is_over);
   }
@@ -489,13 +530,11 @@ void AdapterSupply::KeepBound() {
              status.ok() ? "" : " (" + status.message() + ")");
   }
   for (const Leaving& one : gone) {
-    {
-      std::lock_guard lock(mutex_);
-      if (HandOn(one.path)) continue;  // listed again meanwhile
-    }
-    if (IsServed(one.path)) continue;
-    const Status status = one.route->Remove(one.path);
+    const Status status = IsServed(one.path) ? OkStatus() : one.route->Remove(one.path);
     if (!status.ok()) LOG_WARN("{}", status.message());
+    std::lock_guard lock(mutex_);
+    removing_.erase(one.path);
+    removed_.notify_all();
   }
 }
 

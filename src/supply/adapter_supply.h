@@ -94,14 +94,19 @@ class AdapterSupply : public AdapterSources {
   SupplyRights RightsOf(const Place& place, const std::string& tenant) const;
   void Work();
   std::optional<Key> TakeTurn();
+  // Whether the name is to be looked up again. Called with the mutex held.
+  bool IsOld(const std::string& name, int64_t now_ns);
   void LookUp(const Key& key);
   void BringNow(const std::string& name);
   // What is left once the source said which revision it is.
   void Obtain(const Key& key, const Place& place, const std::string& revision);
   bool IsListed(const std::string& name, const std::string& revision);
+  Result<SourceFolder> FetchAndKeep(const Place& place, const std::string& revision,
+                                    const SupplyRights& rights, bool* was_fetched);
   Status FetchAndList(const std::string& name, const Place& place, const std::string& revision,
                       const SupplyRights& rights);
-  void TakeListed(const std::string& name, const Place& place, const SourceFolder& folder);
+  void TakeListed(const std::string& name, const Place& place, const SourceFolder& folder,
+                  bool was_fetched);
   // What the client is told; what is the adapter's own fault is remembered.
   Status FetchFailed(const std::string& name, const std::string& revision, const Status& why);
   Status LoadFailed(const std::string& name, const std::string& revision, const std::string& folder,
@@ -112,7 +117,7 @@ class AdapterSupply : public AdapterSources {
   bool HandOn(const std::string& path);
   // The same by any name of the catalog: an admin's, or another frontend's.
   bool IsServed(const std::string& path) const;
-  void Leave(SupplyRoute* route, const Listed& left);
+  void Leave(SupplyRoute* route, const Listed& left, int64_t since_ns);
   // Forgets the adapters that were used least lately while all take more than they may, and removes
   // folders that were left some time ago.
   void KeepBound();
@@ -144,7 +149,10 @@ class AdapterSupply : public AdapterSources {
   };
   std::map<std::string, Fetching> fetching_;  // by name
   std::map<std::string, Listed> listed_;
+  std::map<std::string, int64_t> others_looked_ns_;  // by name: of those that are not in listed_
   std::vector<Leaving> leaving_;
+  std::set<std::string> removing_;   // paths that were leaving, and are being removed now
+  std::condition_variable removed_;  // one of these is gone
   std::map<std::string, std::pair<std::string, Status>> unfit_;  // by name: revision, why
   std::list<std::string> unfit_order_;
   std::vector<std::thread> threads_;

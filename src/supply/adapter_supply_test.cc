@@ -60,8 +60,11 @@ class ScriptedRoute : public SupplyRoute {
     if (token != nullptr && refused_tokens.contains(token->Reveal())) {
       return PermissionDeniedError("planted words of the hub");
     }
-    if (!folder.empty()) return SourceFolder{.path = folder, .revision = revision};
-    if (rest == "org/large") return SourceFolder{.path = "broken", .revision = revision};
+    if (!folder.empty() || rest == "org/large") {
+      return SourceFolder{.path = folder.empty() ? "broken" : folder,
+                          .revision = revision,
+                          .fetched_bytes = fetched_bytes};
+    }
     // A branch and its commit have one folder.
     return SourceFolder{.path = "good/" + rest.substr(0, rest.find('@')),
                         .revision = revision,
@@ -70,10 +73,20 @@ class ScriptedRoute : public SupplyRoute {
   }
   bool IsName(const std::string& rest) const override { return rest.find("..") == rest.npos; }
   std::string root() const override { return root_folder; }
-  Status Remove(const std::string& folder) override {
+  bool IsThere(const std::string& folder) const override {
     std::lock_guard lock(mutex_);
+    return !lost.contains(folder);
+  }
+  Status Remove(const std::string& folder) override {
+    std::unique_lock lock(mutex_);
     removed.push_back(folder);
+    opened_.notify_all();
+    opened_.wait(lock, [&] { return !is_remove_shut; });
     return OkStatus();
+  }
+  void WaitForRemovals(size_t count) {
+    std::unique_lock lock(mutex_);
+    opened_.wait(lock, [&] { return removed.size() >= count; });
   }
 
   void Shut(bool shut) {
@@ -86,6 +99,10 @@ class ScriptedRoute : public SupplyRoute {
     is_fetch_shut = shut;
     opened_.notify_all();
   }
+  void SetAway(bool away) {
+    std::lock_guard lock(mutex_);
+    is_away = away;
+  }
   int looked() {
     std::lock_guard lock(mutex_);
     return num_looked;
@@ -95,13 +112,15 @@ class ScriptedRoute : public SupplyRoute {
     return num_fetched;
   }
 
-  std::mutex mutex_;
+  mutable std::mutex mutex_;
   std::condition_variable opened_;
   std::map<std::string, std::string> revisions = {
       {"org/one", "r1"}, {"private/two", "r1"}, {"org/large", "r1"}};
   bool is_shut = false;
   bool is_away = false;
   bool is_fetch_shut = false;
+  bool is_remove_shut = false;
+  std::set<std::string> lost;  // folders that another program has emptied
   Status fetch_failure;
   std::string folder;  // that Fetch gives; "": one of its own for each
   std::set<std::string> refused_tokens;
@@ -188,6 +207,19 @@ TEST_F(AdapterSupplyTest, WhatIsNotThereIsRememberedForAWhileAndByTenant) {
   clock_.AdvanceNs(SupplyOptions().unknown_ns);
   route_->revisions["org/none"] = "r1";
   EXPECT_TRUE(Want("hub/org/none").ok());
+}
+
+TEST_F(AdapterSupplyTest, TheOldestOfTooManyUnknownNamesIsForgotten) {
+  Start();
+  const auto name = [](size_t i) { return "hub/org/none" + std::to_string(i); };
+  for (size_t i = 0; i <= AdapterSupply::kUnknownMax; ++i) (void)Want(name(i));
+  const int looked = route_->looked();
+  EXPECT_EQ(looked, AdapterSupply::kUnknownMax + 1);
+  EXPECT_EQ(Want(name(1)).code(), StatusCode::kNotFound);
+  EXPECT_EQ(Want(name(AdapterSupply::kUnknownMax)).code(), StatusCode::kNotFound);
+  EXPECT_EQ(route_->looked(), looked);
+  EXPECT_EQ(Want(name(0)).code(), StatusCode::kNotFound);
+  EXPECT_EQ(route_->looked(), looked + 1);
 }
 
 TEST_F(AdapterSupplyTest, UnfitAdaptersAreTheClientsErrorAndFetchedOnce) {
@@ -417,6 +449,87 @@ TEST_F(AdapterSupplyTest, WhatWasUsedLeastLatelyGoesFirstAndLater) {
   EXPECT_THAT(route_->removed, ::testing::ElementsAre("good/org/one"));
 }
 
+TEST_F(AdapterSupplyTest, WhatIsNotFitToBeServedLeavesTheDiskAtOnce) {
+  SupplyOptions options;
+  options.bytes_max = 1;
+  Start(std::move(options));
+  EXPECT_EQ(Want("hub/org/large").code(), StatusCode::kInvalidArgument);
+  route_->WaitForRemovals(1);
+  // The list of adapters is full: it may be asked for again, and stays for a while.
+  route_->folder = "full";
+  EXPECT_EQ(Want("hub/org/one").code(), StatusCode::kUnavailable);
+  for (int i = 0; i < 20; ++i) (void)Want("hub/org/never" + std::to_string(i));
+  {
+    std::lock_guard lock(route_->mutex_);
+    EXPECT_EQ(route_->removed.size(), 1U);
+  }
+  clock_.AdvanceNs(SupplyOptions().kept_ns);
+  (void)Want("hub/org/none");
+  route_->WaitForRemovals(2);
+  std::lock_guard lock(route_->mutex_);
+  EXPECT_THAT(route_->removed, ::testing::ElementsAre("broken", "full"));
+}
+
+TEST_F(AdapterSupplyTest, WhatIsLargerThanAllMayBeIsFetchedNever) {
+  Start();
+  route_->fetch_failure = Status(StatusCode::kOutOfRange, "planted words of the hub");
+  for (int i = 0; i < 2; ++i) {
+    const Status status = Want("hub/org/one");
+    EXPECT_EQ(status.code(), StatusCode::kInvalidArgument);
+    EXPECT_THAT(status.message(), HasSubstr("larger than all adapters of sources"));
+  }
+  EXPECT_EQ(route_->fetched(), 1);
+}
+
+// A name is asked for again while its folder is being removed.
+TEST_F(AdapterSupplyTest, AFolderThatIsBeingRemovedIsFetchedAnew) {
+  SupplyOptions options;
+  options.bytes_max = 700;
+  Start(std::move(options));
+  route_->revisions["org/two"] = "r1";
+  EXPECT_TRUE(Want("hub/org/one").ok());
+  clock_.AdvanceNs(SupplyOptions().kept_ns);
+  EXPECT_TRUE(Want("hub/org/two").ok());
+  for (int i = 0; catalog_.Find("hub/org/one").ok(); ++i) {
+    (void)Want("hub/org/none" + std::to_string(i));
+  }
+  {
+    std::lock_guard lock(route_->mutex_);
+    route_->is_remove_shut = true;
+  }
+  clock_.AdvanceNs(SupplyOptions().kept_ns);
+  supply_->Used("hub/org/two", "a");
+  (void)Want("hub/org/later");
+  route_->WaitForRemovals(1);
+  const int fetched = route_->fetched();
+  std::future<Status> again = Begin("hub/org/one", "b");
+  while (route_->fetched() == fetched) std::this_thread::yield();
+  // What it found is on its way out, so it waits.
+  EXPECT_EQ(again.wait_for(std::chrono::milliseconds(50)), std::future_status::timeout);
+  EXPECT_FALSE(catalog_.Find("hub/org/one").ok());
+  {
+    std::lock_guard lock(route_->mutex_);
+    route_->is_remove_shut = false;
+    route_->opened_.notify_all();
+  }
+  EXPECT_TRUE(again.get().ok());
+  EXPECT_EQ(route_->fetched(), fetched + 2);
+  EXPECT_TRUE(catalog_.Find("hub/org/one").ok());
+}
+
+TEST_F(AdapterSupplyTest, WhatLostItsFilesIsFetchedAnew) {
+  Start();
+  EXPECT_TRUE(Want("hub/org/one").ok());
+  EXPECT_TRUE(Want("hub/org/one").ok());
+  EXPECT_EQ(route_->fetched(), 1);
+  {
+    std::lock_guard lock(route_->mutex_);
+    route_->lost.insert("good/org/one");
+  }
+  EXPECT_TRUE(Want("hub/org/one").ok());
+  EXPECT_EQ(route_->fetched(), 2);
+}
+
 TEST_F(AdapterSupplyTest, AFolderThatAnotherNameUsesIsNotRemoved) {
   SupplyOptions options;
   options.bytes_max = 700;
@@ -449,6 +562,15 @@ TEST_F(AdapterSupplyTest, WhatAnotherFrontendHasListedIsNotFetchedAgain) {
   };
   list("r1");
   EXPECT_TRUE(Permits("hub/org/one", "a"));
+  // A source that is away is asked once in a while.
+  route_->SetAway(true);
+  for (int i = 0; i < 3; ++i) {
+    supply_->Used("hub/org/one", "a");
+    EXPECT_FALSE(Want("hub/org/none" + std::to_string(i)).ok());  // comes after it
+  }
+  EXPECT_LE(route_->looked(), 4);
+  route_->SetAway(false);
+  clock_.AdvanceNs(SupplyOptions().refresh_ns);
   supply_->Used("hub/org/one", "a");      // is looked up beside the serving
   EXPECT_TRUE(Want("hub/org/one").ok());  // joins that, or comes after it
   EXPECT_EQ(route_->fetched(), 0);

@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "base/adapter_files.h"
-#include "base/fault.h"
+#include "base/log.h"
 #include "sources/hub_cache.h"
 #include "sources/hub_client.h"
 #include "sources/hub_fetch.h"
@@ -19,8 +19,9 @@ WebPatienceOptions PatienceOfRequests() {
   return {.tries_max = 4, .wait_ns_max = int64_t{30} * 1'000'000'000};
 }
 
-DownloadOptions OptionsOf(const std::atomic<bool>& is_cancelled) {
+DownloadOptions OptionsOf(const std::atomic<bool>& is_cancelled, int64_t bytes_max) {
   DownloadOptions options;
+  options.bytes_max = bytes_max;
   options.web.is_cancelled = &is_cancelled;
   options.patience = PatienceOfRequests();
   options.yields = true;
@@ -32,6 +33,10 @@ Status CheckMayRead(HubClient& client, const std::string& repo, const std::strin
   const Status status = client.CheckAccess(repo, commit, kPeftFiles[0]);
   if (status.code() != StatusCode::kNotFound) return status;
   return client.CheckAccess(repo, commit, kBundleManifest);
+}
+
+bool IsWholeFolder(const std::string& folder) {
+  return CheckHubFolder(folder, HubKind::kAdapter).ok();
 }
 
 SourceFolder FolderOf(std::string path, std::string revision, int64_t fetched_bytes) {
@@ -47,7 +52,8 @@ SourceFolder FolderOf(std::string path, std::string revision, int64_t fetched_by
 
 class HubRoute : public SupplyRoute {
  public:
-  explicit HubRoute(HubSettings settings) : settings_(std::move(settings)) {}
+  HubRoute(HubSettings settings, int64_t bytes_max)
+      : settings_(std::move(settings)), bytes_max_(bytes_max) {}
 
   Result<std::string> RevisionOf(const std::string& rest, const SupplyRights& rights,
                                  const std::atomic<bool>& is_cancelled) override {
@@ -73,13 +79,17 @@ class HubRoute : public SupplyRoute {
                              const SupplyRights& rights,
                              const std::atomic<bool>& is_cancelled) override {
     ASSIGN_OR_RETURN(HubName name, ParseHubName(rest));
-    name.revision = revision;
+    const std::string asked = std::exchange(name.revision, revision);
     ASSIGN_OR_RETURN(HubSnapshot snapshot, FetchFromHub(With(rights.token), name, HubKind::kAdapter,
-                                                        OptionsOf(is_cancelled)));
+                                                        OptionsOf(is_cancelled, bytes_max_)));
+    // By which the name is found offline, by the hub's own client too.
+    const Status noted = HubCache(settings_.cache, name.repo).WriteRef(asked, snapshot.commit);
+    if (!noted.ok()) LOG_WARN("{}", noted.message());
     return FolderOf(std::move(snapshot.path), std::move(snapshot.commit), snapshot.fetched_bytes);
   }
 
   bool IsName(const std::string& rest) const override { return ParseHubName(rest).ok(); }
+  bool IsThere(const std::string& folder) const override { return IsWholeFolder(folder); }
   Status Remove(const std::string& folder) override { return RemoveHubSnapshot(folder); }
   std::string root() const override { return settings_.cache; }
 
@@ -91,37 +101,33 @@ class HubRoute : public SupplyRoute {
   }
 
   const HubSettings settings_;
+  const int64_t bytes_max_;
 };
 
 class S3Route : public SupplyRoute {
  public:
-  S3Route(S3Settings settings, S3Name store)
-      : settings_(std::move(settings)), store_(std::move(store)) {}
+  S3Route(S3Settings settings, S3Name store, int64_t bytes_max)
+      : settings_(std::move(settings)), store_(std::move(store)), bytes_max_(bytes_max) {}
 
   Result<std::string> RevisionOf(const std::string& rest, const SupplyRights& /*rights*/,
                                  const std::atomic<bool>& is_cancelled) override {
     ASSIGN_OR_RETURN(const S3Name name, NameOf(rest));
-    return VersionInS3(settings_, name, HubKind::kAdapter, OptionsOf(is_cancelled));
+    return VersionInS3(settings_, name, HubKind::kAdapter,
+                       OptionsOf(is_cancelled, /*bytes_max=*/0));
   }
 
   Result<SourceFolder> Fetch(const std::string& rest, const std::string& /*revision*/,
                              const SupplyRights& /*rights*/,
                              const std::atomic<bool>& is_cancelled) override {
     ASSIGN_OR_RETURN(const S3Name name, NameOf(rest));
-    ASSIGN_OR_RETURN(S3Snapshot snapshot,
-                     FetchFromS3(settings_, name, HubKind::kAdapter, OptionsOf(is_cancelled)));
+    ASSIGN_OR_RETURN(S3Snapshot snapshot, FetchFromS3(settings_, name, HubKind::kAdapter,
+                                                      OptionsOf(is_cancelled, bytes_max_)));
     return FolderOf(std::move(snapshot.path), std::move(snapshot.version), snapshot.fetched_bytes);
   }
 
   bool IsName(const std::string& rest) const override { return NameOf(rest).ok(); }
-  Status Remove(const std::string& folder) override {
-    if (!IsCommit(std::filesystem::path(folder).filename().string())) {
-      return InvalidArgumentError(folder + " is no version of a prefix");
-    }
-    std::error_code error;
-    std::filesystem::remove_all(folder, error);
-    return error ? SystemError(error.value(), "cannot remove " + folder) : OkStatus();
-  }
+  bool IsThere(const std::string& folder) const override { return IsWholeFolder(folder); }
+  Status Remove(const std::string& folder) override { return RemoveS3Version(folder); }
   std::string root() const override { return settings_.cache; }
 
  private:
@@ -133,6 +139,7 @@ class S3Route : public SupplyRoute {
 
   const S3Settings settings_;
   const S3Name store_;
+  const int64_t bytes_max_;
 };
 
 class RemoteRoute : public SupplyRoute {
@@ -160,6 +167,8 @@ class RemoteRoute : public SupplyRoute {
                           is_cancelled);
   }
   bool IsName(const std::string& rest) const override { return asked_->IsName(rest); }
+  // It is on another machine; runners have the content from each other.
+  bool IsThere(const std::string& /*folder*/) const override { return true; }
   Status Remove(const std::string& folder) override { return fetcher_.Drop(source_, folder); }
   std::string root() const override { return asked_->root(); }
 
@@ -178,12 +187,12 @@ std::unique_ptr<SupplyRoute> MakeRemoteRoute(std::unique_ptr<SupplyRoute> asked,
                                        fetcher);
 }
 
-std::unique_ptr<SupplyRoute> MakeHubRoute(HubSettings settings) {
-  return std::make_unique<HubRoute>(std::move(settings));
+std::unique_ptr<SupplyRoute> MakeHubRoute(HubSettings settings, int64_t bytes_max) {
+  return std::make_unique<HubRoute>(std::move(settings), bytes_max);
 }
 
-std::unique_ptr<SupplyRoute> MakeS3Route(S3Settings settings, S3Name store) {
-  return std::make_unique<S3Route>(std::move(settings), std::move(store));
+std::unique_ptr<SupplyRoute> MakeS3Route(S3Settings settings, S3Name store, int64_t bytes_max) {
+  return std::make_unique<S3Route>(std::move(settings), std::move(store), bytes_max);
 }
 
 }  // namespace graft

@@ -28,12 +28,15 @@ class SupplyRoute {
   virtual Result<std::string> RevisionOf(const std::string& rest, const SupplyRights& rights,
                                          const std::atomic<bool>& is_cancelled) = 0;
   // kNotFound and kPermissionDenied as above. kUnimplemented: what is there is no adapter that is
-  // read. Every other failure is the source's, the way's or the disk's.
+  // read. kOutOfRange: it is larger than may be. Every other failure is the source's, the way's or
+  // the disk's.
   virtual Result<SourceFolder> Fetch(const std::string& rest, const std::string& revision,
                                      const SupplyRights& rights,
                                      const std::atomic<bool>& is_cancelled) = 0;
   // Whether `rest` may be a name there.
   virtual bool IsName(const std::string& rest) const = 0;
+  // Whether a folder that Fetch has given still has all that is read of it.
+  virtual bool IsThere(const std::string& folder) const = 0;
   // Removes a folder that Fetch has given, and what belongs to it alone. kFailedPrecondition: it is
   // served.
   virtual Status Remove(const std::string& folder) = 0;
@@ -41,8 +44,9 @@ class SupplyRoute {
   virtual std::string root() const = 0;
 };
 
-std::unique_ptr<SupplyRoute> MakeHubRoute(HubSettings settings);
-std::unique_ptr<SupplyRoute> MakeS3Route(S3Settings settings, S3Name store);
+// `bytes_max`: of one adapter's files; 0: no bound.
+std::unique_ptr<SupplyRoute> MakeHubRoute(HubSettings settings, int64_t bytes_max = 0);
+std::unique_ptr<SupplyRoute> MakeS3Route(S3Settings settings, S3Name store, int64_t bytes_max = 0);
 // `asked` says which revision a name is at, and other machines fetch it. `source`: its name there.
 // `fetcher` is borrowed.
 std::unique_ptr<SupplyRoute> MakeRemoteRoute(std::unique_ptr<SupplyRoute> asked, std::string source,
