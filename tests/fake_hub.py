@@ -77,17 +77,17 @@ class Handler(BaseHTTPRequestHandler):
     log_message = lambda self, *unused: None
 
     def answer(self, status, body=b"", headers=(), length=None):
+        if args.log:  # first: who has the answer finds the line
+            line = {"method": self.command, "port": self.server.server_port, "path": self.path, "status": status,
+                    "headers": {k: v for k, v in self.headers.items() if k.lower() not in ("host", "connection")}}
+            with lock, open(args.log, "a") as file:
+                file.write(json.dumps(line) + "\n")
         self.send_response(status)
         for name, value in [*headers, ("Content-Length", str(len(body) if length is None else length))]:
             self.send_header(name, value)
         self.end_headers()
         if self.command == "GET":
             self.wfile.write(body)
-        if args.log:
-            line = {"method": self.command, "port": self.server.server_port, "path": self.path, "status": status,
-                    "headers": {k: v for k, v in self.headers.items() if k.lower() not in ("host", "connection")}}
-            with lock, open(args.log, "a") as file:
-                file.write(json.dumps(line) + "\n")
 
     def fail(self, status, code, text):
         self.answer(status, json.dumps({"error": text}).encode(),

@@ -205,6 +205,9 @@ def test_tenants_tokens_and_a_newer_revision(repos, tmp_path):  # noqa: F811
                 assert model not in [entry.id for entry in frontend.client(f"key-{tenant}").models.list()]
         for tenant in "abc":
             assert refused(bare, model, f"key-{tenant}").status_code == 404
+            # Nor do hints at names that are near tell of it.
+            for frontend in (*frontends, bare):
+                assert "gated-doyle" not in str(refused(frontend, model[:-1], f"key-{tenant}"))
             assert model not in [entry.id for entry in bare.client(f"key-{tenant}").models.list()]
         assert ask(frontends[1], "a") == complete(local, "doyle")
         assert len(weights(hub, "acme/gated-doyle")) == 1

@@ -136,7 +136,8 @@ def test_what_is_not_there_and_what_is_not_allowed(repos, tmp_path):
 
 def test_each_tenant_has_what_its_token_is_given(repos, tmp_path):
     keys = tmp_path / "keys.json"
-    keys.write_text(json.dumps([{"key": f"key-{tenant}", "tenant": tenant, "adapters": ["*"]} for tenant in "abc"]))
+    keys.write_text(json.dumps([{"key": f"key-{tenant}", "tenant": tenant, "adapters": ["*"]} for tenant in "abc"] +
+                               [{"key": "key-d", "tenant": "d", "adapters": ["hub/acme/gated-doyle", "hub/other/none"]}]))
     tokens = tmp_path / "tokens.json"
     tokens.write_text(json.dumps({"a": TOKEN, "b": OTHER}))
     with Hub(repos, token=TOKEN) as hub, Server() as local, \
@@ -155,7 +156,10 @@ def test_each_tenant_has_what_its_token_is_given(repos, tmp_path):
             assert (late.status_code, str(late)) == (404, str(first))  # the nearest names are the same
             assert model not in [entry.id for entry in server.client(key).models.list()]
         assert model in [entry.id for entry in server.client("key-a").models.list()]
-        told = server.log() + str(first) + server.client(ADMIN_KEY).models.list().model_dump_json()
+        # Of a key's names that are not there, only those are told that no request could look up.
+        log = server.log()
+        assert "names the adapter 'hub/other/none'" in log and "names the adapter 'hub/acme/gated-doyle'" not in log
+        told = log + str(first) + server.client(ADMIN_KEY).models.list().model_dump_json()
         for path in ("/metrics", "/health"):
             with urllib.request.urlopen(server.url + path) as page:
                 told += page.read().decode()

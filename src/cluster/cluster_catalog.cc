@@ -87,6 +87,8 @@ std::string ClusterCatalog::NamesNear(const std::string& name, const NameFilter&
   std::vector<std::string> names;
   for (const auto& [other, adapter] : view->registry->adapters) {
     if (names.size() == kNamesLookedAtMax) break;
+    // Which tenants may know of what a source has, its frontends alone can tell.
+    if (adapter.entry.is_looked_up) continue;
     if (!allows || allows(other)) names.push_back(other);
   }
   const std::string registered = NearestNames(name, names);

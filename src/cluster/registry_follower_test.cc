@@ -226,6 +226,16 @@ TEST(RunnerCatalogTest, WhatRunnersLearnedIsNotListedByThem) {
   EXPECT_EQ(catalog.RankOf("h1"), 4);
 }
 
+// Nor which tenants may use what a source has.
+TEST(RunnerCatalogTest, WhatWasLookedUpIsNoHint) {
+  RunnerCatalog catalog("base");
+  ListedAdapter looked_up;
+  looked_up.info = {.name = "hub/org/one", .hash = "h1", .rank_max = 4, .is_looked_up = true};
+  catalog.SetRunner(0, {looked_up});
+  EXPECT_TRUE(catalog.Find("hub/org/one").ok());
+  EXPECT_EQ(catalog.NamesNear("hub/org/ona", {}).find("hub"), std::string::npos);
+}
+
 // For requests that began with it and may come from a runner that dies.
 TEST_F(RegistryFollowerTest, WhatANameLedToStaysForAWhile) {
   Start({.former_ms = 5000});

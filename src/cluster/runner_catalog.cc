@@ -83,6 +83,7 @@ std::string RunnerCatalog::NamesNear(const std::string& name, const NameFilter& 
   std::shared_lock lock(mutex_);
   for (const auto& [other, adapter] : by_name_) {
     if (names.size() == kLookedAtMax) break;
+    if (adapter.info.is_looked_up) continue;  // which tenants may know of it is not known here
     if (!allows || allows(other)) names.push_back(other);
   }
   lock.unlock();

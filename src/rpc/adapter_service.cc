@@ -8,8 +8,10 @@
 #include <atomic>
 #include <cerrno>
 #include <chrono>
+#include <condition_variable>
 #include <filesystem>
 #include <memory>
+#include <mutex>
 #include <stop_token>
 #include <thread>
 #include <utility>
@@ -97,9 +99,12 @@ class AdapterService::Impl : public rpc::Adapters::Service {
     }
     std::atomic<bool> is_cancelled{false};
     const std::jthread watch([&](const std::stop_token& stop) {
+      std::mutex mutex;
+      std::condition_variable_any never;  // the end of the fetch alone wakes it
+      std::unique_lock lock(mutex);
       while (!stop.stop_requested() && !is_cancelled) {
         if (context.IsCancelled()) is_cancelled = true;
-        std::this_thread::sleep_for(kWatchEvery);
+        never.wait_for(lock, stop, kWatchEvery, [] { return false; });
       }
     });
     return handlers_.sources->Fetch({.source = request.source(),

@@ -150,6 +150,7 @@ void HttpServer::Impl::WarnAboutNames() {
   for (const auto& [name, tenant] : state_.keys.NamedModels()) {
     if (name == context.base_model || context.catalog.Find(name).ok()) continue;
     if (name.starts_with(kLearnedPrefix)) continue;  // which its tenant may yet learn
+    if (context.sources != nullptr && context.sources->MayHave(name)) continue;  // or look up
     ++num_missing;
     if (num_told == kNamesToldMax) continue;
     ++num_told;
