@@ -31,9 +31,10 @@ def test_a_line_per_adapter(tmp_path):
                   ADAPTER | {"base_class": "ChatGLMModel"},
                   ADAPTER | {"base_class": "Glm4ForCausalLM", "target_modules": ["gate_up_proj"]},
                   ADAPTER | {"base_class": "Exaone4ForCausalLM", "use_dora": True},
-                  ADAPTER, "{")
+                  ADAPTER, "{",
+                  ADAPTER | {"base_class": "Gemma3ForConditionalGeneration"})
     done = verify("--census", path)
-    assert done.returncode == 1 and "4 of 7 adapters cannot be served" in done.stderr
+    assert done.returncode == 1 and "4 of 8 adapters cannot be served" in done.stderr
     lines = done.stdout.splitlines()
     assert lines[0] == "1 Qwen/Qwen3-0.6B (Qwen3ForCausalLM): served"
     assert lines[1] == "2 - (LlamaForCausalLM): served with the original of this base, whose weights are bnb-4bit"
@@ -43,7 +44,8 @@ def test_a_line_per_adapter(tmp_path):
     assert lines[4].startswith("6 - (Exaone4ForCausalLM): refused: ") and "use_dora" in lines[4]
     assert lines[5].startswith("7 -: refused: ") and "base_class" in lines[5]
     assert lines[6].startswith("8 -: refused: ")
-    assert lines[7] == "3 of 7 adapters can be served, 1 of them with the original of their base"
+    assert lines[7] == "9 - (Gemma3ForConditionalGeneration): served"
+    assert lines[8] == "4 of 8 adapters can be served, 1 of them with the original of their base"
 
 
 def test_all_served(tmp_path):

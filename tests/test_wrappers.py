@@ -36,7 +36,9 @@ def test_chats_are_text_and_images_are_refused_by_name(folders):
             ask(text, {"type": "image_url", "image_url": {"url": "data:image/png;base64,AA=="}})
         assert refused.value.body["param"] == "messages[0].content[1].type"
         assert "'image_url'" in refused.value.body["message"]
-        assert "6 tensors are of towers of LlavaForConditionalGeneration" in server.log()
+        told = "6 tensors are of towers of LlavaForConditionalGeneration"
+        models = {model.id: model.model_dump() for model in server.client().models.list().data}
+        assert told in server.log() and told in models["both"]["left_out"]
 
 
 def test_what_an_adapter_has_for_a_tower_is_refused_by_name(folders):

@@ -9,6 +9,8 @@
 #include "base/json.h"
 #include "base/strings.h"
 #include "model/config.h"
+#include "model/config_fields.h"
+#include "model/wrapper.h"
 
 namespace graft {
 namespace {
@@ -41,22 +43,31 @@ std::string ClassOf(const Json& line) {
   return {text.begin(), end};
 }
 
-// Sizes under all names that HF's classes have for them; a class reads its own.
+// Sizes under all names that HF's classes have for them; a class reads its own. Those of a wrapper
+// are its text's, which is the first kind that it may hold: all of them have the same modules.
 Json ConfigOfClass(const std::string& name) {
-  return {{"architectures", {name}},
-          {"vocab_size", 1024},
-          {"hidden_size", 128},
-          {"n_embd", 128},
-          {"intermediate_size", 128},
-          {"num_hidden_layers", kCensusLayers},
-          {"num_layers", kCensusLayers},
-          {"n_layer", kCensusLayers},
-          {"num_attention_heads", 4},
-          {"num_heads", 4},
-          {"n_head", 4},
-          {"attention_types", {{{"global", "local"}, kCensusLayers / 2}}},
-          {"max_position_embeddings", 1024},
-          {"n_positions", 1024}};
+  const Json base = {{"architectures", {name}}};
+  Json sizes = {{"vocab_size", 1024},
+                {"hidden_size", 128},
+                {"n_embd", 128},
+                {"intermediate_size", 128},
+                {"num_hidden_layers", kCensusLayers},
+                {"num_layers", kCensusLayers},
+                {"n_layer", kCensusLayers},
+                {"num_attention_heads", 4},
+                {"num_heads", 4},
+                {"num_key_value_heads", 4},
+                {"n_head", 4},
+                {"attention_types", {{{"global", "local"}, kCensusLayers / 2}}},
+                {"max_position_embeddings", 1024},
+                {"n_positions", 1024}};
+  const ModelWrapper* const wrapper = FindWrapper(ConfigFields(base, ""));
+  if (wrapper != nullptr) {
+    sizes["model_type"] = wrapper->texts.front().model_type;
+    sizes = {{"text_config", std::move(sizes)}};
+  }
+  sizes.update(base);
+  return sizes;
 }
 
 Result<ModelConfig> BaseOf(const Json& line, const std::string& base_class) {

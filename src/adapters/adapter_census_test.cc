@@ -3,7 +3,13 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <string>
+#include <string_view>
+#include <vector>
+
 #include "base/json.h"
+#include "model/family.h"
+#include "model/wrapper.h"
 
 namespace graft {
 namespace adapter_census_test {
@@ -50,6 +56,18 @@ TEST(AdapterCensusTest, ServesWhatALoaderWould) {
   EXPECT_EQ(Refusal({{"base_class", "MistralForCausalLM (as published)"}}), "served");
   EXPECT_EQ(Try({{"base_quant", "bnb-4bit"}}).base_quant, "bnb-4bit");
   EXPECT_EQ(Refusal({{"base_quant", "bnb-4bit"}}), "served") << "on its original";
+}
+
+// Known by its name alone each class that is served takes adapters.
+TEST(AdapterCensusTest, AllClassesAreKnownByTheirNames) {
+  std::vector<std::string_view> names;
+  for (const ModelFamily* const family : ModelFamilies()) names.push_back(family->name);
+  for (const ModelWrapper& wrapper : ModelWrappers()) names.push_back(wrapper.name);
+  EXPECT_GT(names.size(), 25u);
+  for (const std::string_view name : names) {
+    EXPECT_EQ(Refusal({{"base_class", name}, {"target_modules", "all-linear"}}), "served") << name;
+    EXPECT_THAT(Refusal({{"base_class", name}, {"target_modules", {"no_such"}}}), Not("served"));
+  }
 }
 
 TEST(AdapterCensusTest, RefusalsAreALoaders) {

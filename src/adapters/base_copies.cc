@@ -18,7 +18,9 @@ namespace {
 
 constexpr std::string_view kPeftPrefix = "base_model.model.";
 // Under PEFT's layer where the module is a target, under its own name where it is not.
-constexpr std::array<std::string_view, 2> kCopyEndings = {".base_layer.weight", ".weight"};
+constexpr std::array<std::string_view, 2> kCopyMiddles = {".base_layer", ""};
+constexpr std::string_view kWeight = ".weight";
+constexpr std::string_view kBias = ".bias";  // of a head that has one
 
 // Where the base has the numbers of such a tensor, by the family's names; "": the name is of none.
 std::string NameInBase(std::string_view name, const ModelConfig& model) {
@@ -34,8 +36,15 @@ std::string NameInBase(std::string_view name, const ModelConfig& model) {
   for (const std::string_view module : {paths.embedding, paths.head}) {
     if (!name.starts_with(module)) continue;
     const std::string_view ending = name.substr(module.size());
-    if (std::ranges::find(kCopyEndings, ending) == kCopyEndings.end()) continue;
-    return std::string(module) + ".weight";
+    const auto ends_in = [ending](std::string_view parameter) {
+      return std::ranges::any_of(kCopyMiddles, [&](std::string_view middle) {
+        return ending == std::string(middle).append(parameter);
+      });
+    };
+    if (ends_in(kWeight)) return std::string(module).append(kWeight);
+    if (model.head_bias && module == paths.head && ends_in(kBias)) {
+      return std::string(module).append(kBias);
+    }
   }
   return "";
 }
@@ -71,7 +80,7 @@ class StoredNames {
                             [this](const std::string& one) { return Find(one).has_value(); });
     const std::string own = names.Of(name);
     if (const std::optional<std::string> found = Find(own)) return *found;
-    if (!model_.tied_embeddings) return own;
+    if (!model_.tied_embeddings || !name.ends_with(kWeight)) return own;
     const ModulePaths& paths = FamilyOf(model_.architecture).paths;
     const std::string head = names.WeightOf(paths.head);
     const std::string other = own == head ? names.WeightOf(paths.embedding) : head;

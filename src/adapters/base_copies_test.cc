@@ -172,6 +172,32 @@ TEST(BaseCopiesGoldenTest, AWrappersAreKnownByAnyOfItsNames) {
   }
 }
 
+// PEFT saves all parameters of the head's layer: Phi's has a bias.
+TEST(BaseCopiesGoldenTest, ABiasOfTheHeadIsACopyToo) {
+  const std::string folder = SourcePath("tests/goldens/phi");
+  const ModelConfig model = *LoadModelConfig(folder);
+  const SafetensorsSet base = *SafetensorsSet::Open(folder);
+  std::vector<TestTensor> copies;
+  for (const std::string name : {"bias", "weight"}) {
+    const SafetensorsFile& file = *base.FileOf("lm_head." + name);
+    const SafetensorsEntry& entry = file.entries().at("lm_head." + name);
+    const std::span<const char> bytes = *file.Bytes("lm_head." + name);
+    copies.push_back({"base_model.model.lm_head.base_layer." + name, entry.dtype, entry.shape,
+                      std::string(bytes.begin(), bytes.end())});
+  }
+  const auto verdict = [&] {
+    const SafetensorsFile file = FileOf(copies);
+    EXPECT_EQ(BaseCopiesIn(file, model).size(), 2u);
+    return CheckBaseCopies(file, BaseCopiesIn(file, model), model, folder).ToString();
+  };
+  EXPECT_EQ(verdict(), OkStatus().ToString());
+  copies[0].data[2 * 7] ^= 1;
+  EXPECT_THAT(verdict(), AllOf(HasSubstr("lm_head.base_layer.bias"), HasSubstr("column 7")));
+  // Another family's head has none, so that such a tensor is of nothing.
+  EXPECT_EQ(
+      BaseCopiesIn(FileOf(copies), *LoadModelConfig(SourcePath("tests/goldens/llama"))).size(), 1u);
+}
+
 // As PEFT saves an adapter of the head, all the way to what people are told.
 TEST(BaseCopiesGoldenTest, APeftFolderOfTheHeadIsServed) {
   for (const std::string name : {"llama", "gemma2"}) {

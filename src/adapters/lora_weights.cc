@@ -264,6 +264,29 @@ void TakeSlice(const NamedTensor& tensor, const LoraTarget& target, const ModelC
   tensors.b.data = tensors.b_rows.data();
 }
 
+// How the class that an adapter was trained on named its modules.
+struct ModuleNaming {
+  std::string_view text_prefix = "";  // ClassModulePath's
+  bool has_older_names = false;       // ResolveLoraTargets'
+};
+
+ModuleNaming NamingOf(const SafetensorsFile& file, const ModelConfig& model) {
+  if (model.wrapper == nullptr) {
+    // PEFT adapts today's class by its names alone: older ones in the config match nothing there.
+    return {.has_older_names = std::ranges::any_of(file.entries(), [&](const auto& tensor) {
+              const std::optional<TensorAddress> address = ParseTensorName(model, tensor.first);
+              return address.has_value() && address->is_older;
+            })};
+  }
+  std::string_view prefix;
+  for (const auto& [name, entry] : file.entries()) {
+    if (!name.starts_with(kPrefix)) continue;
+    prefix = TextPrefixOf(std::string_view(name).substr(kPrefix.size()));
+    if (!prefix.empty()) break;
+  }
+  return {.text_prefix = prefix};
+}
+
 }  // namespace
 
 int64_t LoraRowBytes(int64_t elements, DType dtype) {
@@ -278,21 +301,14 @@ std::string LoraTensorName(const ModelConfig& model, int32_t layer, LoraModule m
 
 Result<std::vector<LoraTarget>> LoraTargetsOf(const SafetensorsFile& file, const PeftConfig& peft,
                                               const ModelConfig& model) {
-  if (model.wrapper == nullptr) {
-    // PEFT adapts today's class by its names alone: older ones in the config match nothing there.
-    const bool has_older = std::ranges::any_of(file.entries(), [&](const auto& tensor) {
-      const std::optional<TensorAddress> address = ParseTensorName(model, tensor.first);
-      return address.has_value() && address->is_older;
-    });
-    return ResolveLoraTargets(peft, model, "", has_older);
-  }
-  std::string_view prefix;
-  for (const auto& [name, entry] : file.entries()) {
-    if (!name.starts_with(kPrefix)) continue;
-    prefix = TextPrefixOf(std::string_view(name).substr(kPrefix.size()));
-    if (!prefix.empty()) break;
-  }
-  return ResolveLoraTargets(peft, model, prefix);
+  const ModuleNaming naming = NamingOf(file, model);
+  return ResolveLoraTargets(peft, model, naming.text_prefix, naming.has_older_names);
+}
+
+std::string TellSkippedTargetsOf(const SafetensorsFile& file, const PeftConfig& peft,
+                                 const ModelConfig& model) {
+  const ModuleNaming naming = NamingOf(file, model);
+  return TellSkippedTargets(peft, model, naming.text_prefix, naming.has_older_names);
 }
 
 std::vector<std::string> TowerTensors(const SafetensorsFile& file, const ModelConfig& model) {

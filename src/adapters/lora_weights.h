@@ -47,6 +47,10 @@ struct LoraTensors {
 Result<std::vector<LoraTarget>> LoraTargetsOf(const SafetensorsFile& file, const PeftConfig& peft,
                                               const ModelConfig& model);
 
+// TellSkippedTargets of the same.
+std::string TellSkippedTargetsOf(const SafetensorsFile& file, const PeftConfig& peft,
+                                 const ModelConfig& model);
+
 // The file's tensors of a wrapper's towers, which are left out where ModelConfig::text_only says
 // so.
 std::vector<std::string> TowerTensors(const SafetensorsFile& file, const ModelConfig& model);

@@ -119,6 +119,19 @@ TEST(OlderNamesTest, OfTodaysFilesTheyMatchNothing) {
     tensors.push_back(Numbered(in + ".lora_B.weight", 80, 2, 1.0f));
   }
   EXPECT_EQ(Refusal(tensors, kOlderTargets), "accepted");
+  EXPECT_THAT(TellSkippedTargetsOf(FileOf(tensors), Peft(kOlderTargets), PhiModel()),
+              HasSubstr("names \"Wqkv\", \"out_proj\", which this model does not have"));
+}
+
+// What is applied is not told to be skipped.
+TEST(OlderNamesTest, OfOlderFilesNoneIsToldToBeSkipped) {
+  for (const auto& [layers, first] : {std::pair("transformer.h.", 0), std::pair("layers.", 1)}) {
+    const SafetensorsFile file = FileOf(OlderTensors(layers, first));
+    EXPECT_EQ(TellSkippedTargetsOf(file, Peft(kOlderTargets), PhiModel()), "");
+    const PeftConfig more = Peft(R"("target_modules": ["Wqkv", "out_proj", "fc1", "inner_attn"])");
+    EXPECT_THAT(TellSkippedTargetsOf(file, more, PhiModel()),
+                HasSubstr("names \"inner_attn\", which"));
+  }
 }
 
 TEST(OlderNamesTest, WhatDoesNotFitIsNamed) {

@@ -116,10 +116,19 @@ std::string TellFanIn(const PeftConfig& peft, const ModelConfig& config) {
          "PEFT does it";
 }
 
-std::string TellLeftOut(const PeftConfig& peft, const ModelConfig& config) {
+std::string TellTowers(const std::vector<std::string>& towers, const ModelConfig& config) {
+  if (towers.empty()) return "";
+  return std::to_string(towers.size()) + " tensors are of towers of " +
+         std::string(ClassNameOf(config)) + " and are left out (--text-only): " + towers.front() +
+         (towers.size() > 1 ? ", ..." : "");
+}
+
+std::string TellLeftOut(const SafetensorsFile& file, const PeftConfig& peft,
+                        const ModelConfig& config) {
   std::string all;
-  for (const std::string& text : {TellSkippedTargets(peft, config), TellFanIn(peft, config),
-                                  TellBaseCopies(peft.base_copies)}) {
+  for (const std::string& text :
+       {TellSkippedTargetsOf(file, peft, config), TellFanIn(peft, config),
+        TellBaseCopies(peft.base_copies), TellTowers(TowerTensors(file, config), config)}) {
     if (!text.empty()) all += (all.empty() ? "" : "; ") + text;
   }
   return all;
@@ -144,11 +153,8 @@ Result<LoadedAdapter> LoadLora(const PeftFolder& folder, SafetensorsFile file,
   Result<LoraWeights> weights =
       LoraWeights::Load(file, *peft, config, context.types.adapters, context.help.crew);
   if (!weights.ok()) return weights.status().WithContext(folder.path);
-  const std::vector<std::string> towers = TowerTensors(file, config);
-  if (!towers.empty()) {
-    LOG_WARN("{}: {} tensors are of towers of {} and are left out (--text-only): {}{}", folder.path,
-             towers.size(), ClassNameOf(config), towers.front(), towers.size() > 1 ? ", ..." : "");
-  }
+  const auto num_tower_tensors = static_cast<int64_t>(TowerTensors(file, config).size());
+  std::string left_out = TellLeftOut(file, *peft, config);
   Result<LoraSelfTest> test =
       LoraSelfTest::Begin(std::move(file), *peft, config, *weights, context.help.crew);
   if (!test.ok()) return test.status().WithContext(folder.path);
@@ -157,8 +163,8 @@ Result<LoadedAdapter> LoadLora(const PeftFolder& folder, SafetensorsFile file,
                        .peft_version = peft->peft_version,
                        .weights = std::move(*weights),
                        .invocation_tokens = peft->invocation_tokens,
-                       .left_out = TellLeftOut(*peft, config),
-                       .num_tower_tensors = static_cast<int64_t>(towers.size()),
+                       .left_out = std::move(left_out),
+                       .num_tower_tensors = num_tower_tensors,
                        .test = std::move(*test)};
 }
 

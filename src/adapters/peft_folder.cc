@@ -187,7 +187,7 @@ Status CheckParts(const std::string& path, const PeftContent& content) {
 }  // namespace
 
 int64_t AdapterWeightsBytesMax(const ModelConfig& model) {
-  int64_t elements = int64_t{2} * model.vocab_size * model.hidden_size +
+  int64_t elements = int64_t{2} * model.vocab_size * model.hidden_size + model.vocab_size +
                      (model.num_head_words() + model.hidden()) * kLoraRankMax;
   for (const LoraModule module : model.lora_modules()) {
     const LoraModuleShape shape = ShapeOfLoraModule(model, module);

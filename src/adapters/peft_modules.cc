@@ -275,8 +275,8 @@ Status CheckNames(const PeftConfig& config, const ModuleNames& targets, const Mo
   }
   const std::vector<std::string> without = NamesWithoutModule(targets, model, text_prefix);
   // In a wrapper a name may be that of a tower's module, of which the file must have no tensor.
-  if (without.empty() || model.wrapper != nullptr) return OkStatus();
-  if (!config.strict_targets && without.size() < targets.names.size()) return OkStatus();
+  const bool may_skip = model.wrapper != nullptr || without.size() < targets.names.size();
+  if (without.empty() || (may_skip && !config.strict_targets)) return OkStatus();
   return InvalidArgumentError(
       "\"target_modules\" names \"" + without.front() + "\", but this model's layers 0 to " +
       std::to_string(model.num_layers - 1) + " have " + ProjectionNames(model) +
@@ -439,12 +439,17 @@ Result<std::vector<LoraTarget>> ResolveLoraTargets(const PeftConfig& config,
   return targets;
 }
 
-std::string TellSkippedTargets(const PeftConfig& config, const ModelConfig& model) {
+std::string TellSkippedTargets(const PeftConfig& config, const ModelConfig& model,
+                               std::string_view text_prefix, bool has_older_names) {
   constexpr size_t kNamesShownMax = 8;
+  if (text_prefix.empty()) text_prefix = ModulePrefixOf(model);
+  if (has_older_names) {
+    const std::optional<PeftConfig> today = WithoutOlderNames(config, model);
+    return TellSkippedTargets(today.value_or(config), model, text_prefix, false);
+  }
   const auto* const targets = std::get_if<ModuleNames>(&config.target_modules);
   if (targets == nullptr) return "";
-  const std::vector<std::string> skipped =
-      NamesWithoutModule(*targets, model, ModulePrefixOf(model));
+  const std::vector<std::string> skipped = NamesWithoutModule(*targets, model, text_prefix);
   if (skipped.empty()) return "";
   std::string text = "target_modules names ";
   for (size_t i = 0; i < std::min(skipped.size(), kNamesShownMax); ++i) {
@@ -453,6 +458,8 @@ std::string TellSkippedTargets(const PeftConfig& config, const ModelConfig& mode
   if (skipped.size() > kNamesShownMax) {
     text += " and " + std::to_string(skipped.size() - kNamesShownMax) + " more";
   }
+  // A wrapper's tower may have them.
+  if (model.wrapper != nullptr) return text + ", which this model's text does not have: skipped";
   return text + ", which this model does not have: skipped, as PEFT does it";
 }
 

@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "adapters/peft_config.h"
@@ -30,7 +31,9 @@ Result<std::vector<LoraTarget>> ResolveLoraTargets(const PeftConfig& config,
                                                    std::string_view text_prefix = "",
                                                    bool has_older_names = true);
 
-// What people are told of the names that ResolveLoraTargets skips; "": there are none.
-std::string TellSkippedTargets(const PeftConfig& config, const ModelConfig& model);
+// What people are told of the names that ResolveLoraTargets skips, given the same; "": there are
+// none.
+std::string TellSkippedTargets(const PeftConfig& config, const ModelConfig& model,
+                               std::string_view text_prefix = "", bool has_older_names = true);
 
 }  // namespace graft

@@ -8,6 +8,7 @@
 
 #include "adapters/adapter_test_util.h"
 #include "adapters/lora_check.h"
+#include "adapters/peft_backend.h"
 #include "base/file.h"
 
 namespace graft {
@@ -49,6 +50,10 @@ struct GoldenAdapter {
       const size_t at = tensor.name.find(from);
       if (at != tensor.name.npos) tensor.name.replace(at, from.size(), to);
     }
+  }
+
+  std::string Skipped() const {
+    return TellSkippedTargetsOf(FileOf(tensors), *ParsePeftConfig(json.dump()), config);
   }
 
   ModelConfig config;
@@ -93,6 +98,46 @@ TEST(WrapperAdapterTest, RulesSeeTheFilesOwnPaths) {
   adapter.json["rank_pattern"] = {{R"(language_model\.model\.layers\.\d+\.self_attn\.v_proj)", 4},
                                   {"down_proj", 12}};
   EXPECT_EQ(adapter.Refusal(), "");
+}
+
+// Inspecting, listing and the log tell of a tower's tensors.
+TEST(WrapperAdapterTest, TowersThatAreLeftOutAreTold) {
+  ModelConfig config = *LoadModelConfig(SourcePath("tests/goldens/llava"));
+  config.text_only = true;
+  const Result<OrderedJson> facts =
+      InspectAdapter(SourcePath("tests/goldens/llava/adapter"), config, TypesOf(DType::kF32));
+  ASSERT_TRUE(facts.ok()) << facts.status().ToString();
+  EXPECT_EQ((*facts)["tower_tensors_left_out"], 6);
+  EXPECT_THAT((*facts)["left_out"].dump(),
+              AllOf(HasSubstr("6 tensors are of towers of LlavaForConditionalGeneration"),
+                    HasSubstr("--text-only"), HasSubstr("vision_tower")));
+}
+
+// Paths of an earlier class name modules, and are not told to be skipped.
+TEST(WrapperAdapterTest, SkippedAreNamesOfNothingInTheText) {
+  GoldenAdapter adapter("qwen2-vl");
+  EXPECT_EQ(adapter.Skipped(), "");
+  adapter.Rename("model.language_model.", "language_model.model.");
+  OrderedJson paths = OrderedJson::array();
+  for (const TestTensor& tensor : adapter.tensors) {
+    const std::string prefix = "base_model.model.";
+    const size_t end = tensor.name.find(".lora_");
+    paths.push_back(tensor.name.substr(prefix.size(), end - prefix.size()));
+  }
+  adapter.json["target_modules"] = paths;
+  EXPECT_EQ(adapter.Refusal(), "");
+  EXPECT_EQ(adapter.Skipped(), "");
+  paths.push_back("merger.mlp.0");
+  adapter.json["target_modules"] = paths;
+  EXPECT_EQ(adapter.Refusal(), "");
+  EXPECT_EQ(adapter.Skipped(),
+            "target_modules names \"merger.mlp.0\", which this model's text does not have: "
+            "skipped");
+  PeftConfig strict = *ParsePeftConfig(adapter.json.dump());
+  strict.strict_targets = true;
+  const Result<LoraWeights> loaded =
+      LoraWeights::Load(FileOf(adapter.tensors), strict, adapter.config, DType::kF32);
+  EXPECT_THAT(loaded.status().message(), HasSubstr("names \"merger.mlp.0\", but this model's"));
 }
 
 TEST(WrapperAdapterTest, TowersAreRefusedOrLeftOut) {
