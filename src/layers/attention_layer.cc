@@ -94,7 +94,8 @@ void AttentionLayer::AttendBack(const AttentionBack& back, DType d_dtype,
                      .interleaved = shape.rope_interleaved,
                      .positions = batch.positions.data(),
                      .cos = rope_.cos,
-                     .back_sin = rope_.back_sin},
+                     .back_sin = rope_.back_sin,
+                     .query_scale = rope_.query_scale},
                     step.stream);
   if (spec_.qk_norm) BackThroughNorms(back.kept, step);
 }

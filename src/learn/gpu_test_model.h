@@ -64,7 +64,8 @@ inline ModelConfig ConfigOf(int32_t head_dim, int32_t num_heads, int32_t num_kv_
 }
 
 // Layers as these families have them: norms of heads and windows; caps, GeGLU and norms of outputs;
-// norms over all heads and of outputs alone; multipliers; stacked projections; neighbours that turn
+// norms over all heads and of outputs alone; queries that grow with their positions; multipliers;
+// stacked projections; neighbours that turn
 // in part, gate and up stacked alone; LayerNorm, plain MLPs, biases, of one norm or two in
 // parallel, learned positions.
 inline ModelConfig Qwen3Config() {
@@ -96,6 +97,14 @@ inline ModelConfig Olmo2Config() {
     layer.input_norms = false;
     layer.output_norms = true;
   }
+  return config;
+}
+
+inline ModelConfig Ministral3Config() {
+  ModelConfig config = ConfigOf(128, 2, 1);
+  config.architecture = Architecture::kMinistral3;
+  config.ropes[0] = {
+      .scaling = RopeScaling::kYarn, .factor = 4.0, .original_tokens = 16, .query_beta = 0.3};
   return config;
 }
 
@@ -161,8 +170,8 @@ inline ModelConfig Gpt2Config() {
 // The plain ones, and one of each of these families.
 inline std::vector<ModelConfig> FamilyConfigs(std::vector<ModelConfig> plain) {
   for (ModelConfig (*const config)() :
-       {Qwen3Config, Gemma2Config, Olmo2Config, GraniteConfig, Phi3Config, Glm4Config, PhiConfig,
-        GptNeoXConfig, Gpt2Config}) {
+       {Qwen3Config, Gemma2Config, Olmo2Config, Ministral3Config, GraniteConfig, Phi3Config,
+        Glm4Config, PhiConfig, GptNeoXConfig, Gpt2Config}) {
     plain.push_back(config());
   }
   return plain;

@@ -27,10 +27,13 @@ struct ModelCase {
   const char* model;
   const char* adapter;
   int32_t rank;
+  double query_beta = 0.0;  // RopeConfig's, beyond the first two tokens
 };
-// Llama; learned positions, LayerNorm, an MLP without a gate and windows; the same in parallel, of
-// heads that turn in part.
+// Llama; the same with queries that grow with their positions, as Ministral 3's do; learned
+// positions, LayerNorm, an MLP without a gate and windows; the same in parallel, of heads that turn
+// in part.
 const ModelCase kModels[] = {{"lora_gradients", "lora_gradients", 3},
+                             {"lora_gradients", "lora_gradients", 3, 0.7},
                              {"gpt-neo", "gradients/gpt-neo", 2},
                              {"phi", "gradients/phi", 2}};
 
@@ -58,8 +61,15 @@ class PromptGradientsTest : public ::testing::TestWithParam<ModelCase> {
  protected:
   PromptGradientsTest()
       : model_(FolderOf(GetParam().model), DType::kF32),
-        reference_(FolderOf(GetParam().model), model_.config),
+        reference_(FolderOf(GetParam().model), Scaled(model_.config)),
         examples_({Example({1, 5, 9, 2, 7, 11}, {0, 2, 4}), Example({3, 8, 20}, {1, 2})}) {}
+
+  static const ModelConfig& Scaled(ModelConfig& config) {
+    if (GetParam().query_beta == 0.0) return config;
+    config.ropes[0].original_tokens = 2;
+    config.ropes[0].query_beta = GetParam().query_beta;
+    return config;
+  }
 
   void Check(VirtualTokenKind kind, bool with_document) {
     Trainer trainer(model_.config, model_.weights,

@@ -1,7 +1,8 @@
 // A transformer in doubles, forward only and as plain as its formulas: what gradients of training
 // are compared with, by central differences. Reads the folder of a model with projections that
 // lie apart. It knows both norms, MLPs with a gate and without one, layers in parallel, windows,
-// biases, and positions that turn heads (in part, too) or are learned. For tests only.
+// biases, and positions that turn heads (in part, too), scale queries or are learned. For tests
+// only.
 #pragma once
 
 #include <algorithm>
@@ -214,6 +215,13 @@ class ReferenceModel {
     }
   }
 
+  static void ScaleQuery(const RopeConfig& rope, Row& query, size_t position) {
+    if (rope.query_beta == 0.0) return;
+    const size_t stretches = position / static_cast<size_t>(rope.original_tokens);
+    const double scale = 1.0 + rope.query_beta * std::log(1.0 + static_cast<double>(stretches));
+    for (double& value : query) value *= scale;
+  }
+
   // What a query's head sees of these keys and values, the last of which are its own.
   void AttendHead(const LayerSpec& spec, const double* query, const Rows& keys, const Rows& values,
                   size_t of, double* out) const {
@@ -252,6 +260,7 @@ class ReferenceModel {
       keys.push_back(Project(layer, LoraModule::kK, normed, context));
       values.push_back(Project(layer, LoraModule::kV, normed, context));
       Turn(rope, query, keys.size() - 1);
+      ScaleQuery(rope, query, keys.size() - 1);
       Turn(rope, keys.back(), keys.size() - 1);
       const size_t group = query.size() / kv_size;
       Row out(query.size());

@@ -1,6 +1,5 @@
 #include "learn/trainable.h"
 
-#include <algorithm>
 #include <string>
 
 #include "kernels/attention/attention.h"
@@ -23,14 +22,6 @@ Status NotOnGpu(const std::string& what) {
 Status CheckTrainable(const Device& device) {
   if (!device.is_cpu() && !kHasCuda) return NotTrainable("a GPU: this binary has no CUDA backend");
   return OkStatus();
-}
-
-int32_t TrainableContext(const ModelConfig& config) {
-  int32_t tokens = config.context_tokens_max;
-  for (const RopeConfig& rope : config.ropes) {
-    if (rope.query_beta != 0.0) tokens = std::min(tokens, rope.original_tokens);
-  }
-  return tokens;
 }
 
 Status CheckTrainableOnGpu(const ModelConfig& config, DType dtype, const Device& device) {

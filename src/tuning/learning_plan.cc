@@ -7,7 +7,6 @@
 #include <utility>
 
 #include "base/json.h"
-#include "learn/trainable.h"
 
 namespace graft {
 
@@ -56,14 +55,13 @@ Status AddDocument(LearningDocument document, const Tokenizer& tokenizer, Learni
 Status CheckPlan(const LearningPlan& plan, const LearnSizes& sizes, const ModelConfig& config) {
   RETURN_IF_ERROR(CheckContext(plan.recipe, *plan.learner, config, plan.words.window_tokens));
   const int32_t before = std::max(sizes.frozen.embeddings, sizes.frozen.keys_values);
-  const int32_t context = TrainableContext(config);
+  const int32_t context = config.context_tokens_max;
   if (before + sizes.example_tokens_max <= context) return OkStatus();
   return InvalidArgumentError(
       std::to_string(before) + " virtual tokens of a document and examples of up to " +
       std::to_string(sizes.example_tokens_max) + " tokens are more than the model's context of " +
-      std::to_string(context) + (context < config.context_tokens_max ? " for training" : "") +
-      "; fewer " + FlagOf("virtual_tokens") + ", or larger " + FlagOf("window_tokens") +
-      " of a document, make room");
+      std::to_string(context) + "; fewer " + FlagOf("virtual_tokens") + ", or larger " +
+      FlagOf("window_tokens") + " of a document, make room");
 }
 
 Status CheckTexts(const LearningPlan& plan, const GeneratorLimits& limits) {

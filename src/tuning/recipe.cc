@@ -11,7 +11,6 @@
 #include "base/check.h"
 #include "base/json.h"
 #include "executor/arithmetic_id.h"
-#include "learn/trainable.h"
 #include "tuning/teacher_prompts.h"
 
 namespace graft {
@@ -241,14 +240,12 @@ Status CheckContext(const LearnRecipe& recipe, const Learner& learner, const Mod
   const int before = PartsOf(recipe, learner).virtual_tokens;
   const int tokens = std::max(learner.ExampleTokensMax(recipe.method.window_tokens) + before,
                               learner.TeacherTokensMax(recipe.method.window_tokens));
-  const int32_t context = TrainableContext(config);
-  if (tokens <= context) return OkStatus();
+  if (tokens <= config.context_tokens_max) return OkStatus();
   return InvalidArgumentError(
       window_tokens + " " + std::to_string(recipe.method.window_tokens) +
       (before == 0 ? "" : " behind " + std::to_string(before) + " virtual tokens") +
       " makes texts of up to " + std::to_string(tokens) +
-      " tokens, more than the model's context of " + std::to_string(context) +
-      (context < config.context_tokens_max ? " for training" : ""));
+      " tokens, more than the model's context of " + std::to_string(config.context_tokens_max));
 }
 
 OrderedJson OriginJson(const LearnRecipe& recipe, const Learner& learner, const TrainedShape& shape,

@@ -6,6 +6,7 @@
 #include "kernels/attention/attention.h"
 #include "kernels/attention_backward/attention_backward_scratch.h"
 #include "kernels/common/cpu_isa.h"
+#include "kernels/common/parallel_rows.h"
 #include "kernels/rope/rope.h"
 
 namespace graft {
@@ -66,6 +67,18 @@ void TurnBackOnHost(const AttentionBackwardArgs& args, Stream& stream) {
        stream);
 }
 
+void ScaleQueriesOnHost(const AttentionBackwardArgs& args, Stream& stream) {
+  const int64_t n = int64_t{args.num_heads} * args.head_dim;
+  ParallelRows(args.row_begin[args.num_sequences], 2 * n * int64_t{sizeof(float)}, stream,
+               [&](int64_t begin, int64_t end) {
+                 for (int64_t row = begin; row < end; ++row) {
+                   const float scale = args.query_scale[args.positions[row]];
+                   float* const d_q = static_cast<float*>(args.d_qkv) + row * args.qkv_stride;
+                   for (int64_t i = 0; i < n; ++i) d_q[i] *= scale;
+                 }
+               });
+}
+
 }  // namespace
 
 void AttentionBackward(const AttentionBackwardArgs& args, Stream& stream) {
@@ -82,13 +95,16 @@ void AttentionBackward(const AttentionBackwardArgs& args, Stream& stream) {
   CHECK(args.rotary_dim >= 0 && args.rotary_dim <= args.head_dim && args.rotary_dim % 2 == 0)
       << args.rotary_dim;
   if (args.cos != nullptr) CHECK(args.positions != nullptr && args.back_sin != nullptr);
+  CHECK(args.query_scale == nullptr || args.positions != nullptr);
   if (stream.device.is_cpu()) {
     CheckOnHost(args);
   } else {
     CheckOnGpu(args, stream.device);
   }
   AttentionBackwardOnDevice(args, stream);
-  if (stream.device.is_cpu() && args.cos != nullptr) TurnBackOnHost(args, stream);
+  if (!stream.device.is_cpu()) return;
+  if (args.cos != nullptr) TurnBackOnHost(args, stream);
+  if (args.query_scale != nullptr) ScaleQueriesOnHost(args, stream);
 }
 
 }  // namespace graft

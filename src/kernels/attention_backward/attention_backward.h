@@ -60,6 +60,9 @@ struct AttentionBackwardArgs {
   const int32_t* positions = nullptr;
   const float* cos = nullptr;
   const float* back_sin = nullptr;
+  // [positions_max], or null: what queries were multiplied by before they were turned, and their
+  // gradients are once these are turned back.
+  const float* query_scale = nullptr;
 };
 
 // kUnimplemented where there is no kernel of this type for such heads: GPUs have fp32 and bf16 for

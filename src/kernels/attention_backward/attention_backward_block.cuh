@@ -154,9 +154,12 @@ struct Work {
     for (int first = static_cast<int>(threadIdx.x); first < kPairs;
          first += kAtOnce * Shape::kThreads) {
       float2 angles[kAtOnce][2];
+      float scales[kAtOnce];
 #pragma unroll
       for (int i = 0; i < kAtOnce; ++i) {
         const Pair pair = PairOf(which, block.num_rows, first + i * Shape::kThreads);
+        scales[i] =
+            pair.exists ? QueryScaleOf(args, block.begin + block.first + pair.row, head) : 1.0f;
 #pragma unroll
         for (int e = 0; e < 2; ++e) angles[i][e] = AngleOf(pair, pair.dim + e, half);
       }
@@ -168,8 +171,8 @@ struct Work {
                           (block.begin + block.first + pair.row) * args.qkv_stride +
                           int64_t{head} * args.head_dim + pair.dim;
         *reinterpret_cast<uint32_t*>(out) =
-            PackPair<Bfloat16>(Turned(pair.sums, pair.dim, half, angles[i][0]),
-                               Turned(pair.sums, pair.dim + 1, half, angles[i][1]));
+            PackPair<Bfloat16>(Turned(pair.sums, pair.dim, half, angles[i][0]) * scales[i],
+                               Turned(pair.sums, pair.dim + 1, half, angles[i][1]) * scales[i]);
       }
     }
   }

@@ -161,8 +161,9 @@ __device__ void StoreHead(const AttentionBackwardArgs& args, int row, int head, 
   __syncwarp();
   T* const out =
       static_cast<T*>(args.d_qkv) + row * args.qkv_stride + int64_t{head} * args.head_dim;
+  const float scale = QueryScaleOf(args, row, head);
   for (int dim = lane; dim < args.head_dim; dim += kWarpThreads) {
-    out[dim] = NarrowElement<T>(dims[dim]);
+    out[dim] = NarrowElement<T>(dims[dim] * scale);
   }
   __syncwarp();
 }

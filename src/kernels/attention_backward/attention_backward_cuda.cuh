@@ -31,6 +31,15 @@ struct Params {
   int rotary_half;  // pairs of dimensions to turn back
 };
 
+#ifdef __CUDACC__
+// What the gradient of a head of a row is multiplied by, beside being turned back.
+__device__ __forceinline__ float QueryScaleOf(const AttentionBackwardArgs& args, int row,
+                                              int head) {
+  if (args.query_scale == nullptr || head >= args.num_heads) return 1.0f;
+  return args.query_scale[args.positions[row]];
+}
+#endif
+
 // bf16; needs rows on borders of 16 bytes, as TakesTensorCores says.
 // Full attention without a cap, heads of 64 or 128, which are turned back as a whole.
 void LaunchTensorCores(const Params& params, Stream& stream);

@@ -58,6 +58,7 @@ __device__ __forceinline__ void StoreRows(const AttentionBackwardArgs& args, con
     const int local = FirstRow(block) + half * 8;
     if (local >= block.num_rows) continue;
     const int row = block.begin + local;
+    const float row_scale = scale * QueryScaleOf(args, row, head);
     const int64_t angles = turns ? int64_t{args.positions[row]} * (kDim / 2) : 0;
     Bfloat16* out = static_cast<Bfloat16*>(args.d_qkv) + row * args.qkv_stride +
                     int64_t{head} * kDim + lane % 4 * 2;
@@ -66,8 +67,8 @@ __device__ __forceinline__ void StoreRows(const AttentionBackwardArgs& args, con
       float low[2], high[2];
 #pragma unroll
       for (int e = 0; e < 2; ++e) {
-        low[e] = sums[4 * tile + half * 2 + e] * scale;
-        high[e] = sums[4 * (tile + kDim / 16) + half * 2 + e] * scale;
+        low[e] = sums[4 * tile + half * 2 + e] * row_scale;
+        high[e] = sums[4 * (tile + kDim / 16) + half * 2 + e] * row_scale;
         if (!turns) continue;
         const int64_t angle = angles + tile * 8 + lane % 4 * 2 + e;
         RotatePair(args.cos[angle], args.back_sin[angle], &low[e], &high[e]);

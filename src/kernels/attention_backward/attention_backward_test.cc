@@ -28,6 +28,7 @@ struct Case {
   double scale = 0.0;      // 0: 1 / sqrt(head_dim)
   int32_t rotary_dim = 0;  // of turning back; below 0: it does not turn
   bool interleaved = false;
+  bool scales_queries = false;
 
   int32_t stride() const { return (num_heads + 2 * num_kv_heads) * head_dim; }
   int32_t prefix_stride() const { return 2 * num_kv_heads * head_dim; }
@@ -62,7 +63,8 @@ struct Case {
            std::to_string(num_kv_heads) + " heads of " + std::to_string(head_dim) + ", prefixes " +
            std::to_string(num_before()) + ", window " + std::to_string(window) + ", cap " +
            std::to_string(cap) + ", scale " + std::to_string(scale) + ", rotary " +
-           std::to_string(rotary_dim) + (interleaved ? ", neighbours" : "");
+           std::to_string(rotary_dim) + (interleaved ? ", neighbours" : "") +
+           (scales_queries ? ", scaled queries" : "");
   }
 };
 
@@ -217,6 +219,15 @@ struct DoubleReference {
     }
   }
 
+  void ScaleQueries(const Shared<int32_t>& positions, const Shared<float>& scales) {
+    const int64_t n = int64_t{case_.num_heads} * case_.head_dim;
+    for (int64_t row = 0; row < case_.row_begin.back(); ++row) {
+      const auto position = static_cast<size_t>(positions[static_cast<size_t>(row)]);
+      for (int64_t i = 0; i < n; ++i)
+        d_qkv[static_cast<size_t>(row * stride + i)] *= scales[position];
+    }
+  }
+
   const Case& case_;
   int32_t stride;
   std::vector<double> out, d_qkv, d_given;
@@ -237,10 +248,13 @@ struct Turns {
       cos.push_back(static_cast<float>(std::cos(0.1 * i)));
       back_sin.push_back(static_cast<float>(-std::sin(0.1 * i)));
     }
+    for (int32_t i = 0; i < prefix_max + rows_max; ++i) {
+      query_scale.push_back(1.0f + 0.25f * static_cast<float>(i / 3));
+    }
   }
   int32_t half;
   std::vector<int32_t> positions;
-  std::vector<float> cos, back_sin;
+  std::vector<float> cos, back_sin, query_scale;
   int32_t rows_max = 0, prefix_max = 0;  // of a sequence
 };
 
@@ -258,7 +272,8 @@ struct Operands {
         row_begin(c.row_begin),
         positions(turns.positions),
         cos(turns.cos),
-        back_sin(turns.back_sin) {}
+        back_sin(turns.back_sin),
+        query_scale(turns.query_scale) {}
 
   struct Results {
     Output<T> d_qkv;
@@ -311,6 +326,10 @@ struct Operands {
       args.cos = cos.data();
       args.back_sin = back_sin.data();
     }
+    if (c.scales_queries) {
+      args.positions = positions.data();
+      args.query_scale = query_scale.data();
+    }
     AttentionBackward(args, stream);
     Synchronize(stream);
     EXPECT_TRUE(results.d_qkv.GuardsIntact() && results.d_given.GuardsIntact());
@@ -324,7 +343,7 @@ struct Operands {
   Input<T> out;  // what attention made, for GPUs
   Turns turns;
   Shared<int32_t> row_begin, positions;
-  Shared<float> cos, back_sin;
+  Shared<float> cos, back_sin, query_scale;
 };
 
 // Against central differences in double, over grouped heads, odd sizes and several sequences, some
@@ -383,6 +402,7 @@ void ExpectMatches(const Case& c, double tolerance) {
     operands.out[i] = FromFloat<T>(static_cast<float>(reference.out[static_cast<size_t>(i)]));
   }
   reference.TurnBack(operands.turns.half, operands.positions, operands.cos, operands.back_sin);
+  if (c.scales_queries) reference.ScaleQueries(operands.positions, operands.query_scale);
   const auto expect = [&](Stream& stream) {
     const auto results = operands.RunOn(stream);
     ExpectNear(results.d_qkv, reference.d_qkv, tolerance, "row", c.stride());
@@ -479,6 +499,26 @@ TEST(AttentionBackwardTest, RoundedHeadsThatTurnInPartOnAGpu) {
                               .rotary_dim = rotary_dim,
                               .interleaved = interleaved});
       }
+    }
+  }
+}
+
+// As Ministral 3 scales them by their positions, which count from the first one of a prefix.
+TEST(AttentionBackwardTest, QueriesThatWereScaledMatchReference) {
+  const auto case_of = [](int32_t head_dim, int32_t rotary_dim) {
+    return Case{.row_begin = {0, 33, 33, 103},
+                .num_heads = 4,
+                .num_kv_heads = 2,
+                .head_dim = head_dim,
+                .prefix_tokens = {0, 2, 5},
+                .rotary_dim = rotary_dim,
+                .scales_queries = true};
+  };
+  for (const int32_t rotary_dim : {-1, 0, 6}) {
+    ExpectMatches<float, float>(case_of(20, rotary_dim), 1e-5);
+    if (!HasBfloat16()) continue;
+    for (const int32_t head_dim : {64, 128, 96, 256, 20}) {
+      ExpectRoundedMatches(case_of(head_dim, rotary_dim));
     }
   }
 }
