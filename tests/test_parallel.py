@@ -14,7 +14,7 @@ import time
 import openai
 import pytest
 
-from conftest import ADMIN_KEY, DEMO, Server, bench_binary, binary, complete, complete_all
+from conftest import ADMIN_KEY, DEMO, ROOT, Server, bench_binary, binary, complete, complete_all, copy_golden_model
 from test_features import ask_admin
 
 ADAPTERS = ["austen", "burroughs", "carroll", "doyle", "lovecraft", "montgomery", "wells", "wodehouse"]
@@ -173,6 +173,28 @@ def test_generate(count):
     one, several = (subprocess.run([*args, *more], capture_output=True, text=True, timeout=300, check=True).stdout
                     for more in ([], ["--tensor-parallel", str(count)]))
     assert "doyle" in one and several == one
+
+
+@pytest.mark.parametrize("name", ["olmo2", "olmo3"])
+def test_norms_over_all_heads(tmp_path, name):
+    """Four ranks for two heads of keys, of which two ranks each have a copy."""
+    copy_golden_model(name, tmp_path / "model")
+    shutil.copytree(ROOT / "tests" / "goldens" / name / "adapter", tmp_path / "adapters" / "adapter")
+    folders = {"model": tmp_path / "model", "adapters": tmp_path / "adapters"}
+
+    def answers(*args):
+        with Server("--dtype", "fp32", "--device", "cpu", "--model-name", "base", *args, **folders) as server:
+            return [server.client().completions.create(model=model, prompt=list(range(5, 30)), max_tokens=12,
+                                                       temperature=0, logprobs=0, echo=True,
+                                                       extra_body={"ignore_eos": True}).choices[0]
+                    for model in ("base", "adapter")]
+
+    one = answers()
+    assert one[0].text != one[1].text
+    for flags in (["--tensor-parallel", "2"], ["--tensor-parallel", "4", "--speculate", "3"]):
+        for got, wanted in zip(answers(*flags), one, strict=True):
+            assert got.text == wanted.text
+            assert got.logprobs.token_logprobs[1:] == pytest.approx(wanted.logprobs.token_logprobs[1:], abs=1e-4)
 
 
 @pytest.mark.skipif(bool(os.environ.get("GRAFT_NO_BENCH")), reason="without graft-bench")

@@ -3,10 +3,12 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <string>
 #include <tuple>
 
 #include "adapters/adapter_test_util.h"
+#include "adapters/base_copies.h"
 #include "adapters/ranked_session.h"
 #include "base/file.h"
 #include "model/model_test_util.h"
@@ -87,9 +89,10 @@ INSTANTIATE_TEST_SUITE_P(
     Architectures, GoldenRanksTest,
     ::testing::Combine(::testing::Values("llama", "llama3-rope", "mistral-window", "qwen2", "qwen3",
                                          "gemma", "gemma2", "gemma3", "granite", "phi3-longrope",
-                                         "smollm3", "gemma3-wrapper", "mistral3", "ministral3",
-                                         "qwen2-vl", "qwen25-vl", "qwen3-vl", "llava", "llava-next",
-                                         "idefics3", "smolvlm", "exaone4", "glm", "glm4"),
+                                         "smollm3", "olmo2", "olmo3", "gemma3-wrapper", "mistral3",
+                                         "ministral3", "qwen2-vl", "qwen25-vl", "qwen3-vl", "llava",
+                                         "llava-next", "idefics3", "smolvlm", "exaone4", "glm",
+                                         "glm4"),
                        ::testing::Values(1, 2, 4), ::testing::Values(DType::kF32, DType::kBF16)),
     NameOf);
 
@@ -169,10 +172,20 @@ RankedSession Session(const ModelConfig& config, int32_t num_ranks, DType dtype)
 
 class RanksTest : public ::testing::TestWithParam<std::tuple<int32_t, DType>> {};
 
+// The same with OLMo's norms over all heads, of which the ranks sum the squares.
+ModelConfig NormedModel() {
+  ModelConfig config = BiasedModel();
+  config.architecture = Architecture::kOlmo2;
+  for (LayerSpec& layer : config.layers) {
+    layer.qk_norm = layer.qk_norm_across_heads = layer.output_norms = true;
+    layer.input_norms = false;
+  }
+  return config;
+}
+
 // Sequences of base and adapters prefill and decode at different paces in shared steps: each has
 // the very bits that it has alone, on as many ranks.
-TEST_P(RanksTest, CompanyDoesNotChangeABit) {
-  const auto& [num_ranks, dtype] = GetParam();
+void ExpectCompanyChangesNoBit(const ModelConfig& config, int32_t num_ranks, DType dtype) {
   struct Member {
     std::vector<int32_t> words;
     int64_t chunk;
@@ -186,7 +199,6 @@ TEST_P(RanksTest, CompanyDoesNotChangeABit) {
                                  {Words(9, 4), 3, 1, 0},
                                  {Words(50, 5), 7, 0, 4},
                                  {Words(60, 6), 60, -1, 5}};
-  const ModelConfig config = BiasedModel();
   RankedSession session = Session(config, num_ranks, dtype);
   for (int step = 0; step < 40; ++step) {
     std::vector<Chunk> chunks;
@@ -213,10 +225,16 @@ TEST_P(RanksTest, CompanyDoesNotChangeABit) {
   }
 }
 
-// Each number of ranks sums in an order of its own; the numbers are the same within rounding.
-TEST_P(RanksTest, AsManyAsThereAreComputeTheSame) {
+TEST_P(RanksTest, CompanyDoesNotChangeABit) {
   const auto& [num_ranks, dtype] = GetParam();
-  const ModelConfig config = BiasedModel();
+  for (const ModelConfig& config : {BiasedModel(), NormedModel()}) {
+    SCOPED_TRACE(ArchitectureName(config.architecture));
+    ExpectCompanyChangesNoBit(config, num_ranks, dtype);
+  }
+}
+
+// Each number of ranks sums in an order of its own; the numbers are the same within rounding.
+void ExpectRanksComputeTheSame(const ModelConfig& config, int32_t num_ranks, DType dtype) {
   RankedSession one = Session(config, 1, dtype);
   RankedSession several = Session(config, num_ranks, dtype);
   for (const int32_t adapter_slot : {-1, 0, 1}) {
@@ -228,6 +246,14 @@ TEST_P(RanksTest, AsManyAsThereAreComputeTheSame) {
     for (const auto& row : expected) golden.insert(golden.end(), row.begin(), row.end());
     EXPECT_LT(LargestDifference(got, golden), dtype == DType::kF32 ? 1e-4 : 2e-3)
         << "adapter " << adapter_slot;
+  }
+}
+
+TEST_P(RanksTest, AsManyAsThereAreComputeTheSame) {
+  const auto& [num_ranks, dtype] = GetParam();
+  for (const ModelConfig& config : {BiasedModel(), NormedModel()}) {
+    SCOPED_TRACE(ArchitectureName(config.architecture));
+    ExpectRanksComputeTheSame(config, num_ranks, dtype);
   }
 }
 
@@ -262,6 +288,33 @@ TEST(RankWeightsTest, BytesAreShared) {
     }
     EXPECT_GE(sum, whole);
     EXPECT_LE(sum, whole * 107 / 100);
+  }
+}
+
+// A rank has the columns of its heads.
+TEST(RankWeightsTest, NormsOverAllHeadsAreCut) {
+  const std::string dir = SourcePath("tests/goldens/olmo2");
+  const ModelConfig config = *LoadModelConfig(dir);
+  ThreadPool threads(1);
+  Stream stream{.device = {}, .cpu_threads = &threads};
+  const ServedTypes types = TypesOf(DType::kF32);
+  const ModelWeights whole = *LoadWeights(dir, config, types, stream);
+  for (const int32_t num_ranks : {2, 4}) {
+    const ModelConfig shard = ShardConfig(config, num_ranks);
+    for (int32_t rank = 0; rank < num_ranks; ++rank) {
+      const ModelWeights part = *LoadWeights(dir, config, types, stream, {}, {rank, num_ranks});
+      EXPECT_EQ(part.bytes(), WeightsBytes(shard, types, {}, num_ranks));
+      const auto expect_slice = [&](const Buffer& got, const Buffer& all, const IndexRange& heads) {
+        const int64_t head_bytes = config.head_dim * int64_t{sizeof(float)};
+        ASSERT_EQ(got.bytes(), heads.size() * head_bytes);
+        EXPECT_EQ(std::memcmp(got.data(), all.as<char>() + heads.begin * head_bytes,
+                              static_cast<size_t>(got.bytes())),
+                  0);
+      };
+      const LayerWeights& layer = part.layers[1];
+      expect_slice(layer.q_norm, whole.layers[1].q_norm, HeadsOf(config, {rank, num_ranks}));
+      expect_slice(layer.k_norm, whole.layers[1].k_norm, KvHeadsOf(config, {rank, num_ranks}));
+    }
   }
 }
 

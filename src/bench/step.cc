@@ -16,6 +16,7 @@
 #include "kernels/common/bench_data.h"
 #include "kernels/peak/peak.h"
 #include "model/lora_module.h"
+#include "model/transformer_sizes.h"
 #include "profile/report.h"
 #include "profile/step_plans.h"
 #include "profile/synthetic_adapter.h"
@@ -518,7 +519,8 @@ Status StepBench::Run() {
               DescribeDevice(model_->device).c_str(),
               std::string(DTypeName(model_->weights.types.operands)).c_str(),
               static_cast<double>(model_->weights.bytes()) / (1 << 20), gbytes_per_s_);
-  std::printf("%s", RankOfText(options_.rank_of, model_->config.num_layers, options_.link).c_str());
+  const size_t num_exchanges = RankSumsOf(model_->config).size() + 1;  // the logits
+  std::printf("%s", RankOfText(options_.rank_of, num_exchanges, options_.link).c_str());
   if (options_.ablations) MeasureMerge();
   RunDecodes();
   RunPrefill();

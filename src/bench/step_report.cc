@@ -115,7 +115,7 @@ std::string DecodeRowText(const StepRow& row) {
   return text + StepPartsText(row);
 }
 
-std::string RankOfText(int rank_of, int num_layers, const LinkModel& link) {
+std::string RankOfText(int rank_of, size_t num_exchanges, const LinkModel& link) {
   if (rank_of == 1) return "";
   char cost[96] = "no time";
   if (link.us > 0.0 || link.gbytes_per_s > 0.0) {
@@ -123,8 +123,7 @@ std::string RankOfText(int rank_of, int num_layers, const LinkModel& link) {
                   link.gbytes_per_s);
   }
   return "one rank of " + std::to_string(rank_of) +
-         ", alone: its slices of weights, pages and adapters; " +
-         std::to_string(2 * num_layers + 2) +
+         ", alone: its slices of weights, pages and adapters; " + std::to_string(num_exchanges) +
          " exchanges a step with the others, which are taken to cost " + cost + "\n";
 }
 

@@ -1,6 +1,7 @@
 // The rows of `graft-bench step`: what it prints of a step's parts, and what --json gets.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -68,7 +69,7 @@ OrderedJson TurnsJson(const std::vector<TurnsRow>& rows);
 
 // One rank of several, alone (LoadRankAlone): what is said of the others, and its options. "" of
 // one.
-std::string RankOfText(int rank_of, int num_layers, const LinkModel& link);
+std::string RankOfText(int rank_of, size_t num_exchanges, const LinkModel& link);
 OrderedJson RankOfJson(int rank_of, const LinkModel& link);
 std::vector<Option> RankOfOptionRows(int& rank_of, LinkModel& link);
 

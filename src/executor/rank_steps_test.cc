@@ -47,10 +47,14 @@ constexpr TransformerLimits kTransformer{.step_tokens_max = 32,
                                          .sequences_max = 2,
                                          .context_tokens_max = kPageTokens * kPages};
 
-// The demo model on so many ranks.
+constexpr char kDemo[] = "demo/base";
+constexpr char kOlmo[] = "tests/goldens/olmo2";  // ranks sum up in each layer's attention, too
+
+// A model on so many ranks.
 class RankedExecutor {
  public:
-  explicit RankedExecutor(int32_t num_ranks) : num_ranks_(num_ranks) {
+  explicit RankedExecutor(int32_t num_ranks, const char* model = kDemo)
+      : num_ranks_(num_ranks), folder_(SourcePath(model)) {
     const CommunicatorLimits limits{.num_ranks = num_ranks,
                                     .part_floats = PartFloatsOf(kTransformer, config_, num_ranks)};
     memory_ = SharedMemory::Create(Communicator::Bytes(limits)).value();
@@ -58,7 +62,7 @@ class RankedExecutor {
     communicator_ = std::make_unique<Communicator>(memory_.data(), 0);
     exchange_ = MakeHostExchange(*communicator_);
     weights_ =
-        LoadWeights(Folder(), config_, TypesOf(DType::kF32), stream_, {}, {0, num_ranks}).value();
+        LoadWeights(folder_, config_, TypesOf(DType::kF32), stream_, {}, {0, num_ranks}).value();
     for (int32_t rank = 1; rank < num_ranks; ++rank) {
       others_.emplace_back([this, rank] { Follow(rank); });
     }
@@ -101,7 +105,9 @@ class RankedExecutor {
   // The prompt's first step.
   StepPlan Begin(AdapterSlot adapter_slot = kNoAdapter) const {
     StepPlan plan;
-    plan.tokens = {12, 800, 45, 3021, 7, 99, 2048};
+    for (const int32_t token : {12, 800, 45, 3021, 7, 99, 2048}) {
+      plan.tokens.push_back(token % config_.vocab_size);
+    }
     PlannedSequence sequence;
     sequence.num_tokens = sequence.num_prompt_rows = static_cast<int32_t>(plan.tokens.size());
     sequence.num_pages = kPages;
@@ -132,14 +138,11 @@ class RankedExecutor {
     }
   }
 
-  static std::string Folder() { return SourcePath("demo/base"); }
-
   void Follow(int32_t rank) {
     ThreadPool threads(1);
     Stream stream{.device = {}, .cpu_threads = &threads};
     const ModelWeights weights =
-        LoadWeights(Folder(), config_, TypesOf(DType::kF32), stream, {}, {rank, num_ranks_})
-            .value();
+        LoadWeights(folder_, config_, TypesOf(DType::kF32), stream, {}, {rank, num_ranks_}).value();
     Communicator communicator(memory_.data(), rank);
     const std::unique_ptr<RankExchange> exchange = MakeHostExchange(communicator);
     const Status end = RankWorker::Serve({.communicator = communicator,
@@ -152,7 +155,8 @@ class RankedExecutor {
   }
 
   const int32_t num_ranks_;
-  const ModelConfig config_ = LoadModelConfig(Folder()).value();
+  const std::string folder_;
+  const ModelConfig config_ = LoadModelConfig(folder_).value();
   ThreadPool threads_{1};
   Stream stream_{.device = {}, .cpu_threads = &threads_};
   Metrics metrics_;
@@ -187,11 +191,13 @@ void ExpectSame(const StepResult& got, const StepResult& expected) {
 }
 
 TEST(RankStepsTest, SeveralRanksDrawWhatOneDraws) {
-  RankedExecutor one(1);
-  const StepResult expected = one.Run(one.Begin());
-  for (const int32_t num_ranks : {2, 4}) {
-    RankedExecutor several(num_ranks);
-    ExpectSame(several.Run(several.Begin()), expected);
+  for (const char* const model : {kDemo, kOlmo}) {
+    RankedExecutor one(1, model);
+    const StepResult expected = one.Run(one.Begin());
+    for (const int32_t num_ranks : {2, 4}) {
+      RankedExecutor several(num_ranks, model);
+      ExpectSame(several.Run(several.Begin()), expected);
+    }
   }
 }
 
@@ -226,12 +232,13 @@ TEST(RankStepsTest, AnAdapterArrivesOnAllRanks) {
 }
 
 // A thread's first step allocates its room for rows of x.
-TEST(RankStepsTest, MemoryThatRunsOutOnAnyRankCostsTheStepAlone) {
-  RankedExecutor one(1);
+void ExpectFailureOfAStepAlone(const char* model) {
+  SCOPED_TRACE(model);
+  RankedExecutor one(1, model);
   const StepResult expected = one.Run(one.Begin());  // rank 0 has its room from here on
   for (const bool rank_zero_fails : {false, true}) {
     StepResult failed, next;
-    RankedExecutor several(2);
+    RankedExecutor several(2, model);
     const auto run = [&] {
       {
         const AllocationLimit limit({}, 0);
@@ -251,6 +258,14 @@ TEST(RankStepsTest, MemoryThatRunsOutOnAnyRankCostsTheStepAlone) {
     }
     ExpectSame(next, expected);
   }
+}
+
+TEST(RankStepsTest, MemoryThatRunsOutOnAnyRankCostsTheStepAlone) {
+  ExpectFailureOfAStepAlone(kDemo);
+}
+
+TEST(RankStepsTest, MemoryThatRunsOutBeforeNormsOfAllHeadsCostsTheStepAlone) {
+  std::thread([] { ExpectFailureOfAStepAlone(kOlmo); }).join();
 }
 
 }  // namespace rank_steps_test

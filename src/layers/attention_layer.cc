@@ -4,6 +4,7 @@
 
 #include "base/check.h"
 #include "kernels/attention/attention.h"
+#include "kernels/rms_norm/rms_norm.h"
 #include "kernels/rms_norm_backward/rms_norm_backward.h"
 #include "kernels/rope_kv_write/rope_kv_write.h"
 #include "layers/norm.h"
@@ -30,6 +31,7 @@ void AttentionLayer::Run(const void* x, const ResidualTarget& target, const Laye
                          const AttentionKept* kept) const {
   LayerScratch& scratch = context_.scratch;
   qkv_.Run({.x = x, .target = {scratch.qkv.as<float>()}}, step);
+  if (spec_.norms_among_ranks(context_.exchanges.has_ranks())) NormAmongRanks(step);
   {
     const StreamTimer::Scope scope = step.Time(&ForwardTimes::attention_ns);
     BeforeAttention(kForwardEffort, step);
@@ -60,7 +62,8 @@ void AttentionLayer::BeforeAttention(double effort, const LayerStep& step) const
 }
 
 void AttentionLayer::Attend(const LayerStep& step, const AttentionKept* kept) const {
-  if (spec_.qk_norm && spec_.qk_norm_across_heads) NormAcrossHeads(step, kept);
+  const bool is_normed = spec_.norms_among_ranks(context_.exchanges.has_ranks());
+  if (spec_.qk_norm && spec_.qk_norm_across_heads && !is_normed) NormAcrossHeads(step, kept);
   PlaceKeysAndValues(step, kept);
   AttendPages(step, kept == nullptr ? context_.scratch.attended.data() : kept->attended);
 }
@@ -132,8 +135,61 @@ const float* AttentionLayer::HeadNormOf(const Buffer& weight) const {
   return spec_.qk_norm_across_heads ? nullptr : weight.as<float>();
 }
 
+bool AttentionLayer::CountsKeys() const {
+  const int32_t copies = context_.exchanges.num_ranks() / context_.shape.whole_kv_heads;
+  return copies <= 1 || context_.exchanges.rank() % copies == 0;
+}
+
+// The ranks' sums of squares are summed, and each norms its own columns by the sum of all.
+void AttentionLayer::NormAmongRanks(const LayerStep& step) const {
+  const ModelShape& shape = context_.shape;
+  StepExchanges& exchanges = context_.exchanges;
+  struct Columns {
+    const Buffer& weight;
+    int64_t begin, n;
+    int64_t counted;  // of n, by this rank
+    int64_t n_whole;
+  };
+  const Columns both[] = {
+      {weights_.q_norm, 0, shape.q_size(), shape.q_size(),
+       int64_t{shape.whole_heads} * shape.head_dim},
+      {weights_.k_norm, shape.q_size(), shape.kv_size(), CountsKeys() ? shape.kv_size() : 0,
+       int64_t{shape.whole_kv_heads} * shape.head_dim}};
+  const ResidualTarget squares = {context_.scratch.squares.as<float>()};
+  float* const qkv = context_.scratch.qkv.as<float>();
+  {
+    const StreamTimer::Scope scope = step.Time(&ForwardTimes::ranks_ns);
+    float* part = exchanges.PartOf(squares).y;
+    for (const Columns& one : both) {
+      SumSquares({.x = qkv + one.begin,
+                  .x_stride = shape.qkv_size(),
+                  .sums = part++,
+                  .sums_stride = 2,
+                  .num_tokens = step.num_rows(),
+                  .n = one.counted},
+                 step.stream);
+    }
+    exchanges.Sum(2 * step.num_rows(), squares, step.stream);
+  }
+  const StreamTimer::Scope scope = step.Time(&ForwardTimes::attention_ns);
+  const float* sums = squares.y;
+  for (const Columns& one : both) {
+    RmsNorm({.x = qkv + one.begin,
+             .x_stride = shape.qkv_size(),
+             .weight = one.weight.as<float>(),
+             .out = qkv + one.begin,
+             .out_stride = shape.qkv_size(),
+             .num_tokens = step.num_rows(),
+             .n = one.n,
+             .epsilon = shape.rms_norm_epsilon,
+             .squares = sums++,
+             .squares_stride = 2,
+             .n_whole = one.n_whole},
+            step.stream);
+  }
+}
+
 void AttentionLayer::NormAcrossHeads(const LayerStep& step, const AttentionKept* kept) const {
-  CHECK(!context_.exchanges.has_ranks()) << "a rank has a part of the heads";
   const ModelShape& shape = context_.shape;
   const DType dtype = context_.activations;
   const auto norm = [&](const Buffer& weight, int64_t column, int64_t n) {

@@ -56,6 +56,10 @@ class AttentionLayer {
   const float* HeadNormOf(const Buffer& weight) const;
   // Where LayerSpec::qk_norm_across_heads. `kept` may be null, also below.
   void NormAcrossHeads(const LayerStep& step, const AttentionKept* kept) const;
+  // The same of a rank, which has a part of the heads (LayerSpec::norms_among_ranks).
+  void NormAmongRanks(const LayerStep& step) const;
+  // Whether this is the first of the ranks that have its heads of keys.
+  bool CountsKeys() const;
   // The gradients of normed queries and keys become those of what the norms read.
   void BackThroughNorms(const AttentionKept& kept, const LayerStep& step) const;
   // Normalises (where the model does) and turns q and k, and stores k and v in their pages.

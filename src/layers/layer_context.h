@@ -22,6 +22,7 @@ struct LayerScratch {
   Buffer mlp_normed;  // the same where LayerSpec::has_second_norm and it serves, else empty
   Buffer branch;     // fp32 [rows, hidden] where LayerSpec::writes_branch, or it learns, else empty
   Buffer qkv;        // fp32 [rows, q + k + v]
+  Buffer squares;    // fp32 [rows, 2 (q, k)] where LayerSpec::norms_among_ranks, else empty
   Buffer attended;   // [rows, q]
   Buffer gate_up;    // fp32 [rows, ModelShape::gate_up_size]
   Buffer activated;  // [rows, intermediate]

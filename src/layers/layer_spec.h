@@ -22,7 +22,10 @@ struct ModelShape {
   int32_t intermediate_size = 0;
   int32_t num_layers = 0;
   int32_t num_heads = 0;
-  int32_t num_kv_heads = 0;        // divides num_heads
+  int32_t num_kv_heads = 0;  // divides num_heads
+  // Heads of queries and keys of the whole model, of which one of several ranks has the above.
+  int32_t whole_heads = 0;
+  int32_t whole_kv_heads = 0;
   int32_t head_dim = 0;            // even
   int32_t rotary_dim = 0;          // the first dimensions of a head, which RoPE turns; 0: all
   bool rope_interleaved = false;   // RopeArgs::interleaved
@@ -116,6 +119,11 @@ struct LayerSpec {
   // Whether it lies in LayerScratch::branch before: one rank's product scales what it adds itself.
   bool writes_branch(bool has_ranks) const {
     return output_norms || (has_ranks && residual_scale != 1.0f);
+  }
+  // Whether ranks have parts of what a norm of queries and of keys goes over. Then they exchange
+  // these parts' sums of squares, two for each row.
+  bool norms_among_ranks(bool has_ranks) const {
+    return has_ranks && qk_norm && qk_norm_across_heads;
   }
   // Whether the MLP reads another norm's result than attention, of the same x.
   bool has_second_norm() const { return parallel && !shares_norm; }

@@ -26,12 +26,14 @@ void StepExchanges::Gather(int64_t num_rows, int64_t vocab_size, float* logits, 
   ranks_->Gather(num_rows, vocab_size, logits, stream);
 }
 
-void StepExchanges::GiveUp(int64_t num_rows, int64_t hidden_size, int32_t num_layers,
-                           bool has_logits, Stream& stream) {
+void StepExchanges::GiveUp(int64_t num_rows, std::span<const int64_t> sums, bool has_logits,
+                           Stream& stream) {
   CHECK(ranks_ != nullptr) << "no other rank waits";
   if (num_done_ == 0) Begin({}, stream);
-  const int64_t num_sums = num_rows == 0 ? 0 : 1 + int64_t{2} * num_layers;
-  for (; num_done_ <= num_sums; ++num_done_) ranks_->Skip(num_rows * hidden_size, stream);
+  const int64_t num_sums = num_rows == 0 ? 0 : std::ssize(sums);
+  for (; num_done_ <= num_sums; ++num_done_) {
+    ranks_->Skip(num_rows * sums[static_cast<size_t>(num_done_ - 1)], stream);
+  }
   if (has_logits && num_done_ <= num_sums + 1) ranks_->Skip(0, stream);
   num_done_ = 0;
 }

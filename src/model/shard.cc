@@ -61,13 +61,6 @@ IndexRange PartOfSize(const ModelConfig& config, int64_t (ModelShape::*size)() c
 }  // namespace
 
 Status CheckRanks(const ModelConfig& config, int32_t num_ranks) {
-  const bool norms_across = std::ranges::any_of(config.layers, &LayerSpec::qk_norm_across_heads);
-  if (num_ranks > 1 && norms_across) {
-    return UnimplementedError(std::to_string(num_ranks) + " ranks cannot share " +
-                              std::string(ArchitectureName(config.architecture)) +
-                              ": its norms of queries and keys go over all heads, of which a rank "
-                              "has a part; this model runs on one");
-  }
   const std::string what = Indivisible(config, num_ranks);
   if (what.empty()) return OkStatus();
   const std::string works = CountsThatWork(config);
@@ -79,6 +72,8 @@ Status CheckRanks(const ModelConfig& config, int32_t num_ranks) {
 ModelConfig ShardConfig(const ModelConfig& config, int32_t num_ranks) {
   CHECK(CheckRanks(config, num_ranks).ok());
   ModelConfig shard = config;
+  shard.whole_heads = config.num_heads;
+  shard.whole_kv_heads = config.num_kv_heads;
   shard.num_heads = config.num_heads / num_ranks;
   shard.num_kv_heads = std::max(1, config.num_kv_heads / num_ranks);
   shard.intermediate_size = config.intermediate_size / num_ranks;

@@ -31,8 +31,7 @@ struct IndexRange {
   bool operator==(const IndexRange&) const = default;
 };
 
-// kInvalidArgument names what so many ranks cannot share, and how many can; kUnimplemented names a
-// family that is not shared, and why.
+// kInvalidArgument names what so many ranks cannot share, and how many can.
 Status CheckRanks(const ModelConfig& config, int32_t num_ranks);
 
 // The shape of what each rank computes, given CheckRanks: its heads and its part of the MLP. Hidden

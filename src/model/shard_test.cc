@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "model/model_test_util.h"
+#include "model/transformer_sizes.h"
 
 namespace graft {
 namespace shard_test {
@@ -88,15 +89,23 @@ TEST(ShardTest, WhatDoesNotDivideIsRefusedByName) {
   EXPECT_EQ(refusal(Model(7, 7, 21, 9), 1), "");
 }
 
-TEST(ShardTest, NormsOverAllHeadsAreNotShared) {
-  ModelConfig config = Model(8, 4, 24, 100);
-  config.architecture = Architecture::kOlmo2;
-  for (LayerSpec& layer : config.layers) layer.qk_norm = layer.qk_norm_across_heads = true;
-  EXPECT_TRUE(CheckRanks(config, 1).ok());
-  const Status status = CheckRanks(config, 2);
-  EXPECT_EQ(status.code(), StatusCode::kUnimplemented);
-  EXPECT_THAT(status.message(),
-              AllOf(HasSubstr("2 ranks cannot share Olmo2ForCausalLM"), HasSubstr("all heads")));
+// A norm over all heads is of the whole model's, whatever a rank has of them.
+TEST(ShardTest, RanksKnowTheWholeModelsHeads) {
+  const ModelConfig config = Model(8, 2, 24, 100);
+  for (const int32_t num_ranks : {1, 2, 4}) {
+    const ModelConfig shard = ShardConfig(config, num_ranks);
+    EXPECT_EQ(shard.num_heads, 8 / num_ranks);
+    EXPECT_EQ(shard.whole_heads, 8);
+    EXPECT_EQ(shard.whole_kv_heads, 2);
+  }
+}
+
+// A step that is given up takes part in what is left of them.
+TEST(ShardTest, RanksSumEmbeddingsAndLayersAndWhatNormsOverAllHeadsNeed) {
+  ModelConfig config = Model(8, 2, 24, 100);
+  EXPECT_EQ(RankSumsOf(config), (std::vector<int64_t>{48, 48, 48, 48, 48}));
+  config.layers[1].qk_norm = config.layers[1].qk_norm_across_heads = true;
+  EXPECT_EQ(RankSumsOf(config), (std::vector<int64_t>{48, 48, 48, 2, 48, 48}));
 }
 
 // How targets are cut follows from their sizes, whatever their places in the family's list are.

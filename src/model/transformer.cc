@@ -13,6 +13,7 @@ LayerScratch MakeScratch(const TransformerSizes& sizes, const Device& device) {
           .mlp_normed = Buffer(sizes.mlp_normed, device),
           .branch = Buffer(sizes.branch, device),
           .qkv = Buffer(sizes.qkv, device),
+          .squares = Buffer(sizes.squares, device),
           .attended = Buffer(sizes.attended, device),
           .gate_up = Buffer(sizes.gate_up, device),
           .activated = Buffer(sizes.activated, device),
@@ -84,6 +85,7 @@ Transformer::Transformer(const ModelConfig& config, const ModelWeights& weights,
                          const TransformerLimits& limits, Stream& stream, RankExchange* ranks)
     : config_(config),
       limits_(limits),
+      rank_sums_(RankSumsOf(config)),
       traits_(TraitsOf(stream.device)),
       ropes_(MakeRopeTables(config, limits.context_tokens_max, stream)),
       context_(MakeContext(config, weights, pool, limits, stream.device, ranks)),
@@ -232,7 +234,7 @@ std::span<const LoraSegment> Transformer::Put(std::span<const LoraSegment> segme
 }
 
 void Transformer::GiveUp(int64_t num_rows, bool has_logits, Stream& stream) {
-  context_.exchanges.GiveUp(num_rows, config_.hidden_size, config_.num_layers, has_logits, stream);
+  context_.exchanges.GiveUp(num_rows, rank_sums_, has_logits, stream);
 }
 
 }  // namespace graft

@@ -90,6 +90,7 @@ class Transformer {
 
   const ModelConfig config_;
   const TransformerLimits limits_;
+  const std::vector<int64_t> rank_sums_;  // StepExchanges::GiveUp's
   const DeviceTraits traits_;
   const std::vector<RopeTable> ropes_;
   LayerContext context_;

@@ -32,8 +32,18 @@ ForwardBatchLimits BatchLimitsOf(const TransformerLimits& limits, const ModelCon
 
 int64_t PartFloatsOf(const TransformerLimits& limits, const ModelConfig& config,
                      int32_t num_ranks) {
-  return std::max(int64_t{limits.step_tokens_max} * config.hidden_size,
+  // Two: LayerScratch::squares.
+  return std::max(int64_t{limits.step_tokens_max} * std::max(config.hidden_size, 2),
                   limits.logits_rows_max * VocabularySliceMax(config, num_ranks));
+}
+
+std::vector<int64_t> RankSumsOf(const ModelConfig& config) {
+  std::vector<int64_t> sums = {config.hidden_size};
+  for (const LayerSpec& layer : config.layers) {
+    if (layer.norms_among_ranks(true)) sums.push_back(2);
+    sums.insert(sums.end(), 2, config.hidden_size);
+  }
+  return sums;
 }
 
 TransformerSizes SizesOf(const TransformerLimits& limits, const ModelConfig& config,
@@ -52,6 +62,10 @@ TransformerSizes SizesOf(const TransformerLimits& limits, const ModelConfig& con
   };
   if (std::ranges::any_of(config.layers, writes_branch)) sizes.branch = rows * hidden * kFloat;
   sizes.qkv = rows * config.qkv_size() * kFloat;
+  const auto norms_among_ranks = [&](const LayerSpec& spec) {
+    return spec.norms_among_ranks(limits.has_ranks);
+  };
+  if (std::ranges::any_of(config.layers, norms_among_ranks)) sizes.squares = 2 * rows * kFloat;
   sizes.attended = rows * config.q_size() * activation;
   sizes.gate_up = rows * config.gate_up_size() * kFloat;
   sizes.activated = rows * config.intermediate_size * activation;

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
 #include "kernels/common/kv_layout.h"
 #include "kernels/lora/lora.h"
@@ -28,8 +29,8 @@ struct TransformerLimits {
 // Bytes on the device, but for batch_on_host. LayerScratch says what they are; its `attention` is
 // attention_scratch here, its `picked` logits_hidden.
 struct TransformerSizes {
-  int64_t hidden = 0, normed = 0, mlp_normed = 0, branch = 0, qkv = 0, attended = 0, gate_up = 0,
-          activated = 0;
+  int64_t hidden = 0, normed = 0, mlp_normed = 0, branch = 0, qkv = 0, squares = 0, attended = 0,
+          gate_up = 0, activated = 0;
   int64_t lora_h = 0, lora_delta = 0, lora_words = 0;
   int64_t attention_scratch = 0;
   int64_t logits_rows = 0, logits_hidden = 0, logits_normed = 0, logits = 0;
@@ -39,7 +40,7 @@ struct TransformerSizes {
 
   // What grows with the rows of a step.
   int64_t activations() const {
-    return hidden + normed + mlp_normed + branch + qkv + attended + gate_up + activated;
+    return hidden + normed + mlp_normed + branch + qkv + squares + attended + gate_up + activated;
   }
   int64_t lora() const { return lora_h + lora_delta + lora_words; }
   int64_t all_logits() const { return logits_rows + logits_hidden + logits_normed + logits; }
@@ -55,6 +56,10 @@ TransformerSizes SizesOf(const TransformerLimits& limits, const ModelConfig& con
 // What each of several ranks writes at once for the others: rows of hidden states, or of its slice
 // of the logits. `config` is the whole model's, or ShardConfig's.
 int64_t PartFloatsOf(const TransformerLimits& limits, const ModelConfig& config, int32_t num_ranks);
+
+// The numbers of a row in each sum that several ranks form in a step, in their order: of the
+// embeddings, and two or three of each layer.
+std::vector<int64_t> RankSumsOf(const ModelConfig& config);
 
 // The limits of what it uploads.
 ForwardBatchLimits BatchLimitsOf(const TransformerLimits& limits, const ModelConfig& config,

@@ -234,10 +234,12 @@ class Builder {
     }
     if (spec.qk_norm) {
       const bool across = spec.qk_norm_across_heads;
-      ASSIGN_OR_RETURN(layer.q_norm,
-                       Norm(path_of(names.q), across ? config_.q_size() : config_.head_dim));
-      ASSIGN_OR_RETURN(layer.k_norm,
-                       Norm(path_of(names.k), across ? config_.kv_size() : config_.head_dim));
+      const auto norm = [&](std::string_view name, LoraModule module, int64_t columns) {
+        if (!across) return Norm(path_of(name), config_.head_dim);
+        return Norm(path_of(name), columns, SliceOfLoraModule(config_, module, shard_).out);
+      };
+      ASSIGN_OR_RETURN(layer.q_norm, norm(names.q, LoraModule::kQ, config_.q_size()));
+      ASSIGN_OR_RETURN(layer.k_norm, norm(names.k, LoraModule::kK, config_.kv_size()));
     }
     return OkStatus();
   }
@@ -271,11 +273,12 @@ class Builder {
                  DType::kF32);
   }
 
-  // What a norm multiplies by, of `n` dimensions.
-  Result<Buffer> Norm(const std::string& module, int64_t n) {
-    ASSIGN_OR_RETURN(Buffer buffer, PlainOnHost({{module + ".weight", {n}}}, DType::kF32));
+  // What a norm multiplies by, of `n` dimensions, or of those that this rank has.
+  Result<Buffer> Norm(const std::string& module, int64_t n, std::optional<IndexRange> own = {}) {
+    const IndexRange range = own.value_or(IndexRange{0, n});
+    ASSIGN_OR_RETURN(Buffer buffer, PlainOnHost({{module + ".weight", {n}, {range}}}, DType::kF32));
     if (config_.norms_add_one) {
-      for (int64_t i = 0; i < n; ++i) buffer.as<float>()[i] += 1.0f;
+      for (int64_t i = 0; i < range.size(); ++i) buffer.as<float>()[i] += 1.0f;
     }
     return MoveToDevice(std::move(buffer), stream_);
   }

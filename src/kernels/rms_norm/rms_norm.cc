@@ -6,6 +6,7 @@
 namespace graft {
 
 GRAFT_OP(RmsNorm, RmsNormArgs)
+GRAFT_OP(SumSquares, SumSquaresArgs)
 
 namespace {
 
@@ -25,6 +26,13 @@ void CheckArgs(const RmsNormArgs& args) {
   if (args.out == args.x) {
     CHECK(args.out_dtype == DType::kF32) << "in place the elements keep their size";
     CHECK_EQ(args.out_stride, args.x_stride);
+  }
+  if (args.squares != nullptr) {
+    CHECK(args.num_heads == 1 && args.out_dtype == DType::kF32 && !args.accumulate &&
+          args.copy == nullptr)
+        << "a part of a vector is normed by itself, in fp32";
+    CHECK_GE(args.n_whole, args.n);
+    CHECK_GE(args.squares_stride, 1);
   }
 }
 
@@ -47,6 +55,15 @@ void RmsNorm(const RmsNormArgs& args, Stream& stream) {
   RmsNormArgs complete = args;
   CompleteCopy(&complete, stream);
   RmsNormOnDevice(complete, stream);
+}
+
+void SumSquares(const SumSquaresArgs& args, Stream& stream) {
+  CHECK(args.num_tokens >= 0 && args.n >= 0);
+  if (args.num_tokens == 0) return;
+  CHECK(args.sums != nullptr && args.sums_stride >= 1);
+  CHECK(args.n == 0 || args.x != nullptr);
+  CHECK_GE(args.x_stride, args.n);
+  SumSquaresOnDevice(args, stream);
 }
 
 }  // namespace graft

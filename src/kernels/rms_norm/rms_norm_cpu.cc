@@ -26,11 +26,11 @@ float SumOfSquares(const float* x, int64_t n) {
   return ((sums[0] + sums[1]) + (sums[2] + sums[3])).Sum();
 }
 
-// kAdd: to what is there.
+// kAdd: to what is there. `mean` is that of the squares.
 template <bool kAdd, typename T>
-void NormalizeVector(const float* x, const float* weight, float epsilon, int64_t n, T* out) {
+void NormalizeVector(const float* x, const float* weight, float mean, float epsilon, int64_t n,
+                     T* out) {
   constexpr int kLanes = Vec::kLanes;
-  const float mean = SumOfSquares(x, n) / static_cast<float>(n);
   const Vec inverse = Vec::Set(1.0f / __builtin_sqrtf(mean + epsilon));
   int64_t i = 0;
   for (; i + kLanes <= n; i += kLanes) {
@@ -64,7 +64,11 @@ void NormalizeRows(const RmsNormArgs& args, Stream& stream) {
                       static_cast<float*>(args.copy) + token * args.copy_stride);
       }
       for (int32_t head = 0; head < args.num_heads; ++head) {
-        NormalizeVector<kAdd>(x + head * args.n, args.weight, args.epsilon, args.n,
+        const float mean =
+            args.squares == nullptr
+                ? SumOfSquares(x + head * args.n, args.n) / static_cast<float>(args.n)
+                : args.squares[token * args.squares_stride] / static_cast<float>(args.n_whole);
+        NormalizeVector<kAdd>(x + head * args.n, args.weight, mean, args.epsilon, args.n,
                               out + head * args.n);
       }
     }
@@ -83,6 +87,15 @@ void RmsNorm(const RmsNormArgs& args, Stream& stream) {
     case DType::kF16:
       return NormalizeRows<Float16>(args, stream);
   }
+}
+
+void SumSquares(const SumSquaresArgs& args, Stream& stream) {
+  const int64_t bytes_per_row = args.n * int64_t{sizeof(float)};
+  ParallelRows(args.num_tokens, bytes_per_row, stream, [&](int64_t begin, int64_t end) {
+    for (int64_t token = begin; token < end; ++token) {
+      args.sums[token * args.sums_stride] = SumOfSquares(args.x + token * args.x_stride, args.n);
+    }
+  });
 }
 
 }  // namespace graft::GRAFT_CPU_NAMESPACE

@@ -147,7 +147,64 @@ void LaunchWithCopy(const RmsNormArgs& args, Stream& stream) {
   }
 }
 
+// Parts of vectors, of which several ranks have the others: kernels of their own, so that norms of
+// whole vectors stay as they are. A block has a part.
+constexpr int kPartThreads = 128;
+
+// function(the first of a run of this thread's elements of [0, n))
+template <typename Function>
+__device__ __forceinline__ void ForRunsOfPart(int64_t n, const Function& function) {
+  for (int64_t begin = int64_t{threadIdx.x} * kWidth; begin < n; begin += kPartThreads * kWidth) {
+    function(begin);
+  }
+}
+
+template <bool kVectors>
+__global__ void __launch_bounds__(kPartThreads) SumSquaresOfPart(SumSquaresArgs args) {
+  __shared__ float sums[kPartThreads / kWarpThreads];
+  LetNextStart();
+  WaitForPrevious();
+  const float* const x = args.x + int64_t{blockIdx.x} * args.x_stride;
+  float sum = 0.0f;
+  ForRunsOfPart(args.n, [&](int64_t begin) {
+    float values[kWidth];
+    LoadRun<kVectors>(x + begin, args.n - begin, values);
+#pragma unroll
+    for (int i = 0; i < kWidth; ++i) sum = __fmaf_rn(values[i], values[i], sum);
+  });
+  sum = ReduceBlock(sum, 0.0f, sums, Add{});
+  if (threadIdx.x == 0) args.sums[int64_t{blockIdx.x} * args.sums_stride] = sum;
+}
+
+template <bool kVectors>
+__global__ void __launch_bounds__(kPartThreads) NormalizePart(RmsNormArgs args) {
+  LetNextStart();
+  WaitForPrevious();
+  const int64_t token = blockIdx.x;
+  const float* const x = args.x + token * args.x_stride;
+  float* const out = static_cast<float*>(args.out) + token * args.out_stride;
+  const float mean = args.squares[token * args.squares_stride] / static_cast<float>(args.n_whole);
+  const float inverse = 1.0f / sqrtf(mean + args.epsilon);
+  ForRunsOfPart(args.n, [&](int64_t begin) {
+    float values[kWidth], weight[kWidth];
+    LoadRun<kVectors>(x + begin, args.n - begin, values);
+    LoadRun<kVectors>(args.weight + begin, args.n - begin, weight);
+#pragma unroll
+    for (int i = 0; i < kWidth; ++i) values[i] = values[i] * inverse * weight[i];
+    StoreRun<kVectors>(values, args.n - begin, out + begin);
+  });
+}
+
 }  // namespace
+
+void SumSquaresCuda(const SumSquaresArgs& args, Stream& stream) {
+  const bool vectors =
+      IsVectorAligned(args.x) && IsVectorAligned(args.x_stride * 4) && args.n % kWidth == 0;
+  DispatchVectors(vectors, [&]<bool kVectors>() {
+    LaunchKernel(SumSquaresOfPart<kVectors>, static_cast<unsigned>(args.num_tokens), kPartThreads,
+                 0, CudaStreamOf(stream), args);
+  });
+}
 
 void RmsNormCuda(const RmsNormArgs& args, Stream& stream) {
   if (args.num_tokens == 0) return;
@@ -156,6 +213,10 @@ void RmsNormCuda(const RmsNormArgs& args, Stream& stream) {
                        IsVectorAligned(args.x_stride * 4) && args.out_stride % kWidth == 0 &&
                        args.copy_stride % kWidth == 0 && args.n % kWidth == 0;
   DispatchVectors(vectors, [&]<bool kVectors>() {
+    if (args.squares != nullptr) {
+      return LaunchKernel(NormalizePart<kVectors>, static_cast<unsigned>(args.num_tokens),
+                          kPartThreads, 0, CudaStreamOf(stream), args);
+    }
     if (args.accumulate) return LaunchWithCopy<float, kVectors, true>(args, stream);
     DispatchDType(args.out_dtype,
                   [&]<typename T>() { LaunchWithCopy<T, kVectors, false>(args, stream); });

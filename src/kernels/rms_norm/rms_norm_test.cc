@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <numeric>
+#include <string>
 #include <vector>
 
 #include "kernels/common/op_test_util.h"
@@ -204,6 +206,73 @@ TEST(RmsNormTest, CopiesWhatItNormalises) {
   }
 }
 
+// Ranks have a part each of a vector, of which the first of these has none.
+TEST(RmsNormTest, PartsOfAVectorBecomeWhatTheWholeBecomes) {
+  constexpr int64_t kTokens = 5;
+  const float epsilon = 1e-3f;
+  for (const std::vector<int64_t>& parts : std::vector<std::vector<int64_t>>{
+           {0, 1}, {0, 7, 16}, {0, 128, 256, 512}, {0, 33, 2048, 5}, {0, 4100}}) {
+    const int64_t n = std::accumulate(parts.begin(), parts.end(), int64_t{0}), stride = n + 3;
+    SCOPED_TRACE(std::to_string(n) + " of " + std::to_string(parts.size()) + " parts");
+    const auto x = Input<float>::Normal(kTokens * stride, 1, 0, 3.0);
+    const auto weight = Input<float>::Normal(n, 2);
+    const auto num_parts = static_cast<int64_t>(parts.size());
+    ForEachDevice([&](Stream& stream) {
+      Output<float> sums(kTokens * num_parts), normed(x, 0);
+      Output<float> squares(kTokens * 2);
+      int64_t begin = 0;
+      for (int64_t i = 0; i < num_parts; ++i) {
+        SumSquares({.x = x.data() + begin,
+                    .x_stride = stride,
+                    .sums = sums.data() + i,
+                    .sums_stride = num_parts,
+                    .num_tokens = kTokens,
+                    .n = parts[static_cast<size_t>(i)]},
+                   stream);
+        begin += parts[static_cast<size_t>(i)];
+      }
+      Synchronize(stream);
+      for (int64_t token = 0; token < kTokens; ++token) {
+        EXPECT_EQ(sums[token * num_parts], 0.0f);
+        squares[token * 2] = 0.0f;
+        for (int64_t i = 0; i < num_parts; ++i) squares[token * 2] += sums[token * num_parts + i];
+      }
+      begin = 0;
+      for (const int64_t part : parts) {
+        if (part == 0) continue;
+        RmsNorm({.x = normed.data() + begin,
+                 .x_stride = stride,
+                 .weight = weight.data() + begin,
+                 .out = normed.data() + begin,
+                 .out_stride = stride,
+                 .num_tokens = kTokens,
+                 .n = part,
+                 .epsilon = epsilon,
+                 .squares = squares.data(),
+                 .squares_stride = 2,
+                 .n_whole = n},
+                stream);
+        begin += part;
+      }
+      Synchronize(stream);
+      EXPECT_TRUE(sums.GuardsIntact() && normed.GuardsIntact());
+      for (int64_t i = 0; i < kTokens * stride; ++i) {
+        const int64_t row = i / stride * stride, column = i % stride;
+        if (column >= n) {
+          ASSERT_EQ(normed[i], x[i]) << i;
+          continue;
+        }
+        double sum = 0.0;
+        for (int64_t j = 0; j < n; ++j) sum += x.At(row + j) * x.At(row + j);
+        Reference expected;
+        expected.Add(x.At(i) * weight.At(column) /
+                     std::sqrt(sum / static_cast<double>(n) + epsilon));
+        ASSERT_TRUE(IsClose(normed.At(i), expected, ToleranceOf(DType::kF32))) << i;
+      }
+    });
+  }
+}
+
 TEST(RmsNormTest, ZerosStayZerosAndNanSpreadsOverItsVectorOnly) {
   Shared<float> x{std::vector<float>(3 * 20, 0.0f)};
   for (int i = 40; i < 60; ++i) x[i] = 1.0f;
@@ -290,6 +359,17 @@ TEST(RmsNormDeathTest, RefusesBadShapes) {
   args.copy_stride = 8;
   args.copy_dtype = DType::kBF16;
   EXPECT_DEATH(RmsNorm(args, stream), "copies here are fp32");
+  args.squares = copy.data();
+  args.n_whole = 16;
+  EXPECT_DEATH(RmsNorm(args, stream), "normed by itself");
+  args.copy = nullptr;
+  RmsNorm(args, stream);
+  args.n_whole = 7;
+  EXPECT_DEATH(RmsNorm(args, stream), "n_whole");
+  EXPECT_DEATH(
+      SumSquares({.x = x.data(), .x_stride = 7, .sums = copy.data(), .num_tokens = 1, .n = 8},
+                 stream),
+      "x_stride");
 }
 
 }  // namespace rms_norm_test
