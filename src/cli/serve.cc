@@ -46,21 +46,23 @@ void LogStart(const ServeOptions& options, const LoadedModel& model, Runtime& ru
            NsToSeconds(SteadyClock::Get().NowNs() - begin_ns));
 }
 
-// What a large model would be loaded in vain for.
-Status CheckBeforeLoading(const ServeOptions& options) {
+// What a large model would be fetched and loaded in vain for comes before it.
+Status FindModel(ServeOptions& options, PreparedSources* sources) {
+  ASSIGN_OR_RETURN(*sources, PreparedSources::Read(options.sources));
   RETURN_IF_ERROR(CheckAddress(options.http.server.host, options.http.server.port));
-  return CheckFiles(options.http.server);
+  RETURN_IF_ERROR(CheckFiles(options.http.server));
+  RETURN_IF_ERROR(FindNamedModel(options.http.quiet, &options.runtime));
+  options.runtime.fetched = sources->roots();
+  return OkStatus();
 }
 
 Status RunServe(ServeOptions& options) {
   const int64_t begin_ns = SteadyClock::Get().NowNs();
-  RETURN_IF_ERROR(FindNamedModel(options.http.quiet, &options.runtime));
-  ASSIGN_OR_RETURN(PreparedSources sources, PreparedSources::Read(options.sources));
-  options.runtime.fetched = sources.roots();
+  PreparedSources sources;
+  RETURN_IF_ERROR(InLogsForm(options.runtime.log, FindModel(options, &sources)));
   ASSIGN_OR_RETURN(const auto ranks, RankProcesses::Start(options.runtime));  // before any thread
   StopSignals signals;  // before the log's thread
   ASSIGN_OR_RETURN(const auto log, ServerLog::Begin(options.runtime.log));
-  RETURN_IF_ERROR(CheckBeforeLoading(options));
   const bool quiet = options.http.quiet || options.runtime.log.level != "info";
   RuntimeOptions served = options.runtime;
   ASSIGN_OR_RETURN(const ModelConfig config, CheckFolders(served));
