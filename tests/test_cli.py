@@ -276,8 +276,10 @@ def test_an_empty_setting_is_refused(args, env, where):
 
 
 def test_the_start_says_whether_keys_are_on(tmp_path):
-    with Server() as server:
-        assert server.says("API keys: off")
+    with Server("--threads", "1") as server:
+        assert server.stop() == 0
+        log = server.log()
+    assert "API keys: off" in log and " of weights, 1 thread\n" in log, log
     keys = tmp_path / "keys.json"
     keys.write_text(json.dumps([{"key": "a-secret", "tenant": "a", "adapters": ["*"]}]))
     with Server("--api-keys", keys) as server:

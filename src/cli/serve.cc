@@ -30,9 +30,11 @@ struct ServeOptions {
 void LogStart(const ServeOptions& options, const LoadedModel& model, Runtime& runtime,
               uint16_t port, int64_t begin_ns) {
   const ExecutorLimits& limits = runtime.limits();
-  LOG_INFO("{} on {} in {}: {:.0f} MiB of weights, {} threads", model.name,
+  const int num_threads = model.threads->num_threads();
+  LOG_INFO("{} on {} in {}: {:.0f} MiB of weights, {} thread{}", model.name,
            DescribeDevice(model.device), WeightFormatText(model.weights.types.weights),
-           static_cast<double>(model.weights.bytes()) / (1 << 20), model.threads->num_threads());
+           static_cast<double>(model.weights.bytes()) / (1 << 20), num_threads,
+           num_threads == 1 ? "" : "s");
   constexpr double kMib = 1 << 20;
   LOG_INFO(
       "{} adapters, {} of them in memory ({:.0f} MiB); page pool of {} x {} tokens ({:.0f} MiB); "
