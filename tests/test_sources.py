@@ -223,6 +223,20 @@ def test_an_admin_loads_by_a_sources_name(repos, tmp_path):
         assert complete(server, "jane") == complete(local, "wells")
 
 
+def test_loads_where_there_is_no_folder_say_what_to_do(repos, tmp_path):
+    with Hub(repos) as hub:
+        server = serve(hub, tmp_path, "--admin-key", ADMIN_KEY)
+        at = server.args.index("--adapters")
+        del server.args[at:at + 2]
+        with server:
+            for path, code, words in (("hub/other/carroll", 404, "a pattern of --allow"), ("carroll", 404, "--adapters DIR"),
+                                      ("hf://acme/austen", 400, "is an address")):
+                status, told = load(server, lora_name="x", lora_path=path)
+                assert status == code and words in told["error"]["message"], told
+            assert not hub.asked()
+            assert load(server, lora_name="x", lora_path="hub/acme/austen")[0] == 200
+
+
 def test_flags_that_do_not_go_together(tmp_path):
     for args, words in ((("--source", "hub=hf:"), "--source needs --allow"),
                         (("--allow", "x"), "name one by --source"),
