@@ -33,6 +33,7 @@ def repos(tmp_path):
     put(folder, "acme/broken", "carroll", use_dora=True)
     put(folder, "acme/gated-doyle", "doyle")
     put(folder, "other/carroll", "carroll")
+    shutil.copytree(DEMO / "base", folder / "acme/base/main")
     return folder
 
 
@@ -131,6 +132,8 @@ def test_what_is_not_there_and_what_is_not_allowed(repos, tmp_path):
         weights = [path for path in resolves(hub) if "acme/broken" in path and path.endswith(".safetensors")]
         assert len(weights) == 1
         assert str(tmp_path) not in str(error)
+        error = refused(server, "hub/acme/base")
+        assert error.status_code == 400 and "it is a base model, not an adapter" in str(error)
         assert server.alive() and complete(server, "austen")
 
 
