@@ -88,6 +88,35 @@ def test_what_a_large_model_would_be_loaded_in_vain_for_is_looked_at_first(tmp_p
     assert done.returncode != 0 and words in done.stderr and "loading" not in done.stderr, done.stderr
 
 
+@pytest.mark.parametrize(("command", "args", "words"), [
+    ("serve", ["--source", "hub=hf:"], "--source needs --allow"),
+    ("serve", ["--allow", "hub/*"], "name one by --source"),
+    ("serve", ["--source", "hub=ftp://x", "--allow", "*"], "is of no kind that is known"),
+    ("serve", ["--api-keys", "nowhere"], "nowhere"),
+    ("serve", ["--port", "TAKEN"], "Address already in use"),
+    ("runner", ["--source", "hub=hf:", "--allow", "*"], "--source is for runners of a cluster"),
+    ("runner", ["--etcd", "127.0.0.1:1", "--source", "hub=hf:"], "--source needs --allow"),
+    ("runner", ["--rpc-port", "TAKEN"], "Address already in use")])
+def test_what_a_model_would_be_fetched_in_vain_for_is_looked_at_first(tmp_path, command, args, words):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        args = [str(taken.getsockname()[1]) if arg == "TAKEN" else arg for arg in args]
+        # Nothing listens at the hub's address.
+        done = run(command, "--model", "acme/model", "--log-format", "json", *args,
+                   env={"HF_ENDPOINT": f"http://127.0.0.1:{free_port()}", "HF_HOME": str(tmp_path)})
+    assert done.returncode != 0 and words in logged(done.stderr)[-1][1], done.stderr
+    assert "could not be fetched" not in done.stderr, done.stderr
+
+
+@pytest.mark.parametrize(("args", "words"), [
+    (["--adapters", DEMO / "adapters", "--adapter", "austen", "--adapter", "dyole"],
+     "there is no adapter 'dyole'; did you mean 'doyle'?"),
+    (["--adapter", "austen"], "there is no adapter 'austen'; --adapters DIR names their folder"),
+    (["--pool-gib", "0.0001"], "raise --pool-gib or lower --context-tokens-max")])
+def test_generate_tells_before_the_weights_are_read(args, words):
+    done = run("generate", "--model", DEMO / "base", "--prompt", "It was", *args)
+    assert done.returncode != 0 and words in done.stderr and "loading" not in done.stderr, done.stderr
+
+
 def test_a_misspelt_variable_is_told():
     done = run("serve", "--model", "nowhere", env={"GRAFT_STEP_TOKEN_MAX": "3", "GRAFT_MAX_NUM_SEQS": "8"})
     assert "warning the variable GRAFT_STEP_TOKEN_MAX sets nothing: did you mean GRAFT_STEP_TOKENS_MAX?" in done.stderr
@@ -247,8 +276,10 @@ def test_an_empty_setting_is_refused(args, env, where):
 
 
 def test_the_start_says_whether_keys_are_on(tmp_path):
-    with Server() as server:
-        assert server.says("API keys: off")
+    with Server("--threads", "1") as server:
+        assert server.stop() == 0
+        log = server.log()
+    assert "API keys: off" in log and " of weights, 1 thread\n" in log, log
     keys = tmp_path / "keys.json"
     keys.write_text(json.dumps([{"key": "a-secret", "tenant": "a", "adapters": ["*"]}]))
     with Server("--api-keys", keys) as server:

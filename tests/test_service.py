@@ -6,7 +6,7 @@ import subprocess
 import urllib.error
 import urllib.request
 
-from conftest import Server
+from conftest import ROOT, Server
 
 
 def keys_file(path, *keys):
@@ -108,3 +108,16 @@ def test_wild_thread_counts_are_refused():
     server = Server("--http-threads", "100000")
     process = subprocess.run(server.args, capture_output=True, text=True, timeout=120)
     assert process.returncode == 2 and "--http-threads" in process.stderr and "between 1 and 256" in process.stderr
+
+
+def test_units_keep_what_is_fetched_where_they_may_write():
+    lines = (ROOT / "packaging" / "service.in").read_text().splitlines()
+    settings = dict(line.removeprefix("Environment=").split("=", 1) for line in lines if "=" in line and line[0] != "#")
+    assert settings["HF_HOME"].startswith(f"/var/cache/{settings['CacheDirectory']}/")
+    assert f"{settings['XDG_CACHE_HOME']}/graft" == f"/var/cache/{settings['CacheDirectory']}"
+
+
+def test_the_image_has_certificates_where_they_are_looked_for():
+    lines = (ROOT / "packaging" / "Containerfile").read_text().splitlines()
+    [copied] = [line.split() for line in lines if line.startswith("COPY --from=certificates ")]
+    assert f'"{copied[-1]}"' in (ROOT / "src" / "sources" / "web_connection.cc").read_text()

@@ -33,6 +33,7 @@ def repos(tmp_path):
     put(folder, "acme/broken", "carroll", use_dora=True)
     put(folder, "acme/gated-doyle", "doyle")
     put(folder, "other/carroll", "carroll")
+    shutil.copytree(DEMO / "base", folder / "acme/base/main")
     return folder
 
 
@@ -131,6 +132,8 @@ def test_what_is_not_there_and_what_is_not_allowed(repos, tmp_path):
         weights = [path for path in resolves(hub) if "acme/broken" in path and path.endswith(".safetensors")]
         assert len(weights) == 1
         assert str(tmp_path) not in str(error)
+        error = refused(server, "hub/acme/base")
+        assert error.status_code == 400 and "it is a base model, not an adapter" in str(error)
         assert server.alive() and complete(server, "austen")
 
 
@@ -221,6 +224,20 @@ def test_an_admin_loads_by_a_sources_name(repos, tmp_path):
         status, newer = load(server, lora_name="jane", lora_path="hub/acme/austen", load_inplace=True)
         assert status == 200 and newer["revision"] != entry["revision"]
         assert complete(server, "jane") == complete(local, "wells")
+
+
+def test_loads_where_there_is_no_folder_say_what_to_do(repos, tmp_path):
+    with Hub(repos) as hub:
+        server = serve(hub, tmp_path, "--admin-key", ADMIN_KEY)
+        at = server.args.index("--adapters")
+        del server.args[at:at + 2]
+        with server:
+            for path, code, words in (("hub/other/carroll", 404, "a pattern of --allow"), ("carroll", 404, "--adapters DIR"),
+                                      ("hf://acme/austen", 400, "is an address")):
+                status, told = load(server, lora_name="x", lora_path=path)
+                assert status == code and words in told["error"]["message"], told
+            assert not hub.asked()
+            assert load(server, lora_name="x", lora_path="hub/acme/austen")[0] == 200
 
 
 def test_flags_that_do_not_go_together(tmp_path):

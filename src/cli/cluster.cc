@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
+#include <map>
 #include <memory>
 #include <thread>
 #include <utility>
@@ -94,6 +95,17 @@ Result<std::unique_ptr<ClusterAdmin>> Administer(const ClusterFlags& flags) {
   return library->Administer(options);
 }
 
+// The last line of a log from its byte `begin` on; "" where there is none.
+std::string LastLineOf(const std::string& log, int64_t begin) {
+  std::ifstream file(log);
+  file.seekg(begin);
+  std::string last;
+  for (std::string line; std::getline(file, line);) {
+    if (!line.empty()) last = std::move(line);
+  }
+  return last;
+}
+
 class LocalStart {
  public:
   explicit LocalStart(const ClusterFlags& flags) : flags_(flags) {}
@@ -137,8 +149,11 @@ class LocalStart {
   }
 
   Status Start(const std::string& name, const std::vector<std::string>& arguments) {
-    ASSIGN_OR_RETURN(const LocalProcess process,
-                     StartProcess(name, arguments, folder_ + "/" + name + ".log"));
+    const std::string log = folder_ + "/" + name + ".log";
+    std::error_code none_yet;
+    const auto begin = fs::file_size(log, none_yet);
+    log_begins_[name] = none_yet ? 0 : static_cast<int64_t>(begin);
+    ASSIGN_OR_RETURN(const LocalProcess process, StartProcess(name, arguments, log));
     cluster_.processes.push_back(process);
     return WriteLocalCluster(flags_, cluster_);
   }
@@ -150,8 +165,10 @@ class LocalStart {
     while (!holds()) {
       for (const LocalProcess& process : cluster_.processes) {
         if (IsAlive(process)) continue;
-        return UnavailableError(process.name + " has ended: see " + flags_.folder + "/" +
-                                process.name + ".log");
+        const std::string log = process.name + ".log";
+        const std::string last = LastLineOf(folder_ + "/" + log, log_begins_[process.name]);
+        return UnavailableError(process.name + " has ended" + (last.empty() ? "" : ": " + last) +
+                                "; its log is " + flags_.folder + "/" + log);
       }
       if (std::chrono::steady_clock::now() > end) {
         return DeadlineExceededError(what + " after " + std::to_string(flags_.wait_seconds) +
@@ -231,6 +248,7 @@ class LocalStart {
   const ClusterFlags& flags_;
   std::string folder_;
   LocalCluster cluster_;
+  std::map<std::string, int64_t> log_begins_;  // by process; logs of former clusters go on
   std::unique_ptr<ClusterAdmin> admin_;
 };
 

@@ -180,6 +180,7 @@ Status RunFrontend(const FrontendOptions& options) {
   RETURN_IF_ERROR(LoadClusterLibrary().status());
   RETURN_IF_ERROR(CheckAddress(options.http.server.host, options.http.server.port));
   RETURN_IF_ERROR(CheckFiles(options.http.server));
+  ASSIGN_OR_RETURN(PreparedSources sources, PreparedSources::Read(options.sources));
   ASSIGN_OR_RETURN(const ModelConfig config, LoadModelConfig(options.model));
   WarnOfIgnored(options.model, config);
   RunnerSetOptions reached = options.runners;
@@ -199,7 +200,6 @@ Status RunFrontend(const FrontendOptions& options) {
   reached.limits.context_tokens_max = config.context_tokens_max;
   reached.limits.vocab_size = config.vocab_size;
   reached.metrics = &metrics;
-  ASSIGN_OR_RETURN(PreparedSources sources, PreparedSources::Read(options.sources));
   ASSIGN_OR_RETURN(const auto runners, Reach(options, reached, keys));
   const std::unique_ptr<LearningJobs> learning = JobsOf(options, name, *runners);
   HttpFrontOptions http = options.http;

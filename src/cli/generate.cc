@@ -10,6 +10,7 @@
 #include "cli/answer_text.h"
 #include "cli/commands.h"
 #include "cli/foreign_flags.h"
+#include "cli/start_checks.h"
 #include "cli/tokenizer_rules.h"
 #include "runtime/named_model.h"
 #include "runtime/runtime.h"
@@ -55,6 +56,8 @@ Status RunGenerate(GenerateOptions& options) {
   RETURN_IF_ERROR(InitLog(options.runtime.log.level));
   if (options.prompt.empty()) return InvalidArgumentError("what prompt? --prompt TEXT");
   RETURN_IF_ERROR(FindNamedModel(options.quiet, &options.runtime));
+  RETURN_IF_ERROR(CheckFolders(options.runtime).status());
+  RETURN_IF_ERROR(CheckAdapterNames(options.runtime, options.names));
   ASSIGN_OR_RETURN(const auto ranks, RankProcesses::Start(options.runtime));  // before any thread
   ASSIGN_OR_RETURN(const auto model, LoadModel(options.runtime, options.quiet, {}, ranks.get()));
   ASSIGN_OR_RETURN(const auto tokenizer,

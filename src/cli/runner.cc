@@ -170,12 +170,20 @@ void SetTrained(LearningService& learning, LoadedModel& model, RunnerOptions& op
   }
 }
 
-// What a large model would be loaded in vain for.
-Status CheckBeforeLoading(const RunnerOptions& options) {
-  ASSIGN_OR_RETURN(const ClusterLibrary* const library, LoadClusterLibrary());
+// What a large model would be fetched and loaded in vain for comes before it.
+Status FindModel(RunnerOptions& options, std::unique_ptr<LocalSources>* sources) {
+  RETURN_IF_ERROR(CheckPlace(options));
+  RETURN_IF_ERROR(AllowStore(options));
+  ASSIGN_OR_RETURN(*sources, PrepareSources(options));
   if (options.service.port != 0) {
     RETURN_IF_ERROR(CheckAddress(options.service.host, options.service.port));
   }
+  return FindNamedModel(options.quiet, &options.runtime);
+}
+
+// The same of what begins threads, or needs the model's folder.
+Status CheckBeforeLoading(const RunnerOptions& options) {
+  ASSIGN_OR_RETURN(const ClusterLibrary* const library, LoadClusterLibrary());
   RETURN_IF_ERROR(CheckFolders(options.runtime).status());
   if (options.etcd.options.endpoints.empty()) return OkStatus();
   return CheckEtcd(*library, options.etcd, options.cluster.place);
@@ -183,13 +191,11 @@ Status CheckBeforeLoading(const RunnerOptions& options) {
 
 Status RunRunner(RunnerOptions options) {
   const int64_t began_ns = SteadyClock::Get().NowNs();
-  RETURN_IF_ERROR(FindNamedModel(options.quiet, &options.runtime));
+  std::unique_ptr<LocalSources> sources;
+  RETURN_IF_ERROR(InLogsForm(options.runtime.log, FindModel(options, &sources)));
   ASSIGN_OR_RETURN(const auto ranks, RankProcesses::Start(options.runtime));  // before any thread
   StopSignals signals;  // before the log's thread
   ASSIGN_OR_RETURN(const auto log, ServerLog::Begin(options.runtime.log));
-  RETURN_IF_ERROR(CheckPlace(options));
-  RETURN_IF_ERROR(AllowStore(options));
-  ASSIGN_OR_RETURN(const auto sources, PrepareSources(options));
   RETURN_IF_ERROR(CheckBeforeLoading(options));
   // Machines agree on adapters by their content, which is known of those that were read.
   options.runtime.read_at_start_gib = std::numeric_limits<int32_t>::max();

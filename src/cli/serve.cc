@@ -30,9 +30,11 @@ struct ServeOptions {
 void LogStart(const ServeOptions& options, const LoadedModel& model, Runtime& runtime,
               uint16_t port, int64_t begin_ns) {
   const ExecutorLimits& limits = runtime.limits();
-  LOG_INFO("{} on {} in {}: {:.0f} MiB of weights, {} threads", model.name,
+  const int num_threads = model.threads->num_threads();
+  LOG_INFO("{} on {} in {}: {:.0f} MiB of weights, {} thread{}", model.name,
            DescribeDevice(model.device), WeightFormatText(model.weights.types.weights),
-           static_cast<double>(model.weights.bytes()) / (1 << 20), model.threads->num_threads());
+           static_cast<double>(model.weights.bytes()) / (1 << 20), num_threads,
+           num_threads == 1 ? "" : "s");
   constexpr double kMib = 1 << 20;
   LOG_INFO(
       "{} adapters, {} of them in memory ({:.0f} MiB); page pool of {} x {} tokens ({:.0f} MiB); "
@@ -46,21 +48,23 @@ void LogStart(const ServeOptions& options, const LoadedModel& model, Runtime& ru
            NsToSeconds(SteadyClock::Get().NowNs() - begin_ns));
 }
 
-// What a large model would be loaded in vain for.
-Status CheckBeforeLoading(const ServeOptions& options) {
+// What a large model would be fetched and loaded in vain for comes before it.
+Status FindModel(ServeOptions& options, PreparedSources* sources) {
+  ASSIGN_OR_RETURN(*sources, PreparedSources::Read(options.sources));
   RETURN_IF_ERROR(CheckAddress(options.http.server.host, options.http.server.port));
-  return CheckFiles(options.http.server);
+  RETURN_IF_ERROR(CheckFiles(options.http.server));
+  RETURN_IF_ERROR(FindNamedModel(options.http.quiet, &options.runtime));
+  options.runtime.fetched = sources->roots();
+  return OkStatus();
 }
 
 Status RunServe(ServeOptions& options) {
   const int64_t begin_ns = SteadyClock::Get().NowNs();
-  RETURN_IF_ERROR(FindNamedModel(options.http.quiet, &options.runtime));
-  ASSIGN_OR_RETURN(PreparedSources sources, PreparedSources::Read(options.sources));
-  options.runtime.fetched = sources.roots();
+  PreparedSources sources;
+  RETURN_IF_ERROR(InLogsForm(options.runtime.log, FindModel(options, &sources)));
   ASSIGN_OR_RETURN(const auto ranks, RankProcesses::Start(options.runtime));  // before any thread
   StopSignals signals;  // before the log's thread
   ASSIGN_OR_RETURN(const auto log, ServerLog::Begin(options.runtime.log));
-  RETURN_IF_ERROR(CheckBeforeLoading(options));
   const bool quiet = options.http.quiet || options.runtime.log.level != "info";
   RuntimeOptions served = options.runtime;
   ASSIGN_OR_RETURN(const ModelConfig config, CheckFolders(served));

@@ -148,7 +148,9 @@ Status ClusterFrontend::learns() const {
 
 ScaleHint ClusterFrontend::hint() const {
   const auto view = watcher_->view();
-  if (view->away.ok() && view->leader.hint.has_value()) return *view->leader.hint;
+  const std::optional<ScaleHint>& told = view->leader.hint;
+  // The leader's first number may be from before it reached a runner.
+  if (view->away.ok() && told.has_value() && told->runners > 0) return *told;
   return runners_->hint();
 }
 

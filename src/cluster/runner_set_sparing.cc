@@ -22,8 +22,10 @@ MovableRequest MovableOf(const InFlight& one) {
 ScaleHint RunnerSet::hint() const {
   std::lock_guard lock(mutex_);
   ScaleHint hint = sizer_.hint();
-  // That no runner is up is no reason to start fewer.
+  // That no runner is up, or was a second ago, is no reason to start fewer.
   if (hint.runners == 0) hint.runners_wanted = std::max(hint.runners_wanted, runners_.NumKnown());
+  hint.runners = static_cast<int32_t>(
+      std::ranges::count_if(runners_.all(), [](const RemoteRunner& one) { return one.IsOpen(); }));
   return hint;
 }
 

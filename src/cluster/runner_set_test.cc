@@ -445,6 +445,16 @@ TEST_F(RunnerSetTest, ARunnerWhoseRequestsHaveNoPlaceElsewhereKeepsThem) {
   ExpectWholeAnswers();
 }
 
+TEST_F(RunnerSetTest, CountsARunnerFromWhenItIsUp) {
+  two_.Serve();
+  two_.Die();  // for its port
+  one_.Serve();
+  Start({&one_, &two_});
+  WaitUntilReady();
+  EXPECT_EQ(set_->hint().runners, 1);
+  EXPECT_EQ(set_->hint().runners_wanted, 2);
+}
+
 TEST_F(RunnerSetTest, TellsHowManyRunnersThereShouldBe) {
   for (TestRunner* const runner : {&one_, &two_}) {
     runner->batch_max = 4;
@@ -455,8 +465,8 @@ TEST_F(RunnerSetTest, TellsHowManyRunnersThereShouldBe) {
   Start({&one_, &two_});
   EXPECT_EQ(set_->hint().runners_wanted, 2) << "nobody is up yet, which is no reason for fewer";
   two_.Serve();
-  WaitUntil([this] { return set_->hint().runners == 2; });
-  EXPECT_DOUBLE_EQ(set_->hint().startup_seconds, 2.5);
+  WaitUntil([this] { return set_->hint().startup_seconds == 2.5; });
+  EXPECT_EQ(set_->hint().runners, 2);
   for (int i = 0; i < 20; ++i) Submit(100'000);
   WaitUntil([this] { return set_->hint().runners_wanted >= 5; });
   const int32_t wanted = set_->hint().runners_wanted;

@@ -702,7 +702,16 @@ TEST_F(FolderCatalogTest, AnAddressIsNotFetched) {
     const Status status = Load("x", address).status();
     EXPECT_EQ(status.code(), StatusCode::kInvalidArgument) << address;
     EXPECT_NE(status.message().find("nothing is fetched"), std::string::npos) << address;
+    EXPECT_EQ(FolderJail("", {}).Resolve(address).status().code(), StatusCode::kInvalidArgument);
   }
+}
+
+TEST(FolderJailTest, WithoutAnAdaptersFolderThePathsLeft) {
+  EXPECT_EQ(FolderJail("", {}).Resolve("a").status().code(), StatusCode::kFailedPrecondition);
+  const FolderJail with_sources("", {}, "", true, {"/srv/fetched"});
+  const Status status = with_sources.Resolve("other/carroll").status();
+  EXPECT_EQ(status.code(), StatusCode::kNotFound);
+  EXPECT_NE(status.message().find("--allow"), std::string::npos) << status.message();
 }
 
 TEST_F(FolderCatalogTest, ListsPieceByPiece) {

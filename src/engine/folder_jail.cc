@@ -217,15 +217,20 @@ Result<std::string> FolderJail::SnapshotOf(const std::string& path) const {
 }
 
 Result<std::string> FolderJail::Resolve(const std::string& path) const {
-  if (root_.empty()) {
-    return FailedPreconditionError(
-        "this server has no adapters folder to load from; start it with --adapters DIR");
-  }
   if (path.find("://") != std::string::npos) {
     return InvalidArgumentError("'" + path +
                                 "' is an address, and nothing is fetched by a load: download "
                                 "the adapter into the adapters folder and name its folder, or ask "
                                 "for it by its name under a --source");
+  }
+  if (root_.empty() && !fetched_.empty()) {
+    return NotFoundError("'" + path +
+                         "' is no name of a source, SOURCE/ORG/NAME, that a pattern of --allow "
+                         "matches, and this server has no adapters folder (--adapters DIR)");
+  }
+  if (root_.empty()) {
+    return FailedPreconditionError(
+        "this server has no adapters folder to load from; start it with --adapters DIR");
   }
   Result<std::string> found = jail_.Resolve(path);
   if (found.status().code() == StatusCode::kNotFound && IsHubName(path)) {

@@ -76,6 +76,7 @@ Result<AdapterInfo> FakeCatalog::Load(const AdapterLoad& load) {
     return PermissionDeniedError("path '" + path + "' is outside /srv/adapters");
   }
   if (path == "broken") return InvalidArgumentError("/srv/adapters/broken/adapter_config.json: []");
+  if (path == "misshapen") return InvalidArgumentError(path + ": tensor a is too short");
   if (path == "full") return FailedPreconditionError("the server lists 3 adapters already");
   if (path == "unwritten") return InternalError("adapter registry /var/table: cannot write");
   if (!path.starts_with("good/")) {

@@ -14,8 +14,8 @@
 namespace graft {
 
 // FakeCatalog has adapters "austen", "doyle" and "doyle-large", and loads paths under "good/".
-// Loading "broken" fails, "unwritten" fails because there is no registry, and "full" because there
-// is no place. Thread-safe.
+// Loading "broken" and "misshapen" fails, "unwritten" fails because there is no registry, and
+// "full" because there is no place. Thread-safe.
 class FakeCatalog : public AdapterCatalog {
  public:
   FakeCatalog();

@@ -170,16 +170,6 @@ void ChoosePool(const RuntimeOptions& options, const ServedShape& shape, const M
   limits->num_pages = static_cast<int32_t>(std::min<int64_t>(num_pages, 1 << 24));
 }
 
-Status CheckPool(const ExecutorLimits& limits) {
-  const int64_t pages_per_context = PagesPerContext(limits);
-  if (limits.num_pages >= pages_per_context) return OkStatus();
-  return ResourceExhaustedError(
-      "the page pool would hold " + std::to_string(limits.num_pages) + " pages of " +
-      std::to_string(limits.page_tokens) + " tokens, one full context needs " +
-      std::to_string(pages_per_context) + "; raise --pool-gib or lower --context-tokens-max (now " +
-      std::to_string(limits.context_tokens_max) + ")");
-}
-
 // With what the device and the model decide.
 EngineOptions EngineOptionsOf(const RuntimeOptions& options, const ExecutorLimits& limits,
                               const LoadedModel& model, FolderCatalog& catalog,
@@ -324,7 +314,7 @@ Result<std::unique_ptr<Runtime>> Runtime::Create(const RuntimeOptions& options, 
   }
   RETURN_IF_ERROR(CheckPage(limits));
   RETURN_IF_ERROR(runtime->PlanMemory(lora, &limits));
-  RETURN_IF_ERROR(CheckPool(limits));
+  RETURN_IF_ERROR(CheckPool(limits, limits.num_pages));
   runtime->pool_ =
       std::make_unique<KvPool>(LayoutOf(shape, limits), limits.num_pages, model.device);
   runtime->transformer_ = std::make_unique<Transformer>(

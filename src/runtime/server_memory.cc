@@ -139,6 +139,16 @@ Status CheckPage(const ExecutorLimits& limits) {
                               " bytes, 2 GiB is the most; lower --tune page-tokens");
 }
 
+Status CheckPool(const ExecutorLimits& limits, int64_t num_pages) {
+  const int64_t pages_per_context = PagesPerContext(limits);
+  if (num_pages >= pages_per_context) return OkStatus();
+  return ResourceExhaustedError(
+      "the page pool would hold " + std::to_string(num_pages) + " pages of " +
+      std::to_string(limits.page_tokens) + " tokens, one full context needs " +
+      std::to_string(pages_per_context) + "; raise --pool-gib or lower --context-tokens-max (now " +
+      std::to_string(limits.context_tokens_max) + ")");
+}
+
 void AddWeights(const ServedShape& shape, bool drawn, MemorySum* sum) {
   const bool is_codes = !shape.types.weights.is_plain();
   sum->Add("weights in " + WeightFormatText(shape.types.weights) +
@@ -240,7 +250,11 @@ AdapterMemory AddAdapters(const RuntimeOptions& options, const ServedShape& shap
 
 CheckMemory ServerFits(const RuntimeOptions& options) {
   return [&options](const ServedShape& shape, const MemoryBudget& budget, MemorySum sum) {
-    RETURN_IF_ERROR(CheckPage(ExecutorLimitsOf(options, shape, /*lora=*/true)));
+    const ExecutorLimits limits = ExecutorLimitsOf(options, shape, /*lora=*/true);
+    RETURN_IF_ERROR(CheckPage(limits));
+    if (options.pool_gib > 0.0) {
+      RETURN_IF_ERROR(CheckPool(limits, GibToBytes(options.pool_gib) / limits.page_bytes));
+    }
     AddServer(options, shape, /*lora=*/true, &sum);
     AddLeastPool(options, shape, /*lora=*/true, &sum);
     return sum.Check(budget);

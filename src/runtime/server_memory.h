@@ -58,6 +58,8 @@ GpuExchangeLimits ExchangeLimitsOf(const RuntimeOptions& options, const ServedSh
 KvLayout LayoutOf(const ServedShape& shape, const ExecutorLimits& limits);
 int64_t PagesPerContext(const ExecutorLimits& limits);
 Status CheckPage(const ExecutorLimits& limits);
+// Whether a pool of so many pages holds one full context. kResourceExhausted.
+Status CheckPool(const ExecutorLimits& limits, int64_t num_pages);
 
 // What a process takes once: the weights, a GPU's driver, and where the weights are `drawn` at
 // random, a GPU's, or made of codes, what making them takes beside them.

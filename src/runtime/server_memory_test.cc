@@ -167,6 +167,9 @@ TEST(ServerMemoryTest, WhatCannotFitIsRefusedBeforeAByteIsTaken) {
   options.host_gib = 0.7;
   options.memory_gib = 0.6;
   EXPECT_THAT(RefusalOf(options), HasSubstr("adapters in the host's memory (--host-gib)"));
+  options = DemoOptions();
+  options.pool_gib = 0.0001;
+  EXPECT_THAT(RefusalOf(options), HasSubstr("raise --pool-gib or lower --context-tokens-max"));
 }
 
 // What fetches may take is in the sum before the store and the pool share the rest.

@@ -237,12 +237,13 @@ TEST_F(HubFetchTest, TellsWhyARepositoryIsNotServed) {
   files_.erase("model.safetensors");
   files_["pytorch_model.bin"] = "pickle";
   EXPECT_THAT(Fetch().status().message(), HasSubstr("pickles (.bin) are not read"));
+  EXPECT_THAT(Fetch(HubKind::kAdapter).status().message(), HasSubstr(kIsBaseModel));
   files_["x.gguf"] = "gguf";
   EXPECT_THAT(Fetch().status().message(), HasSubstr("GGUF"));
   files_["adapter_config.json"] = "{}";
   EXPECT_THAT(Fetch().status().message(), HasSubstr("it is an adapter"));
   EXPECT_THAT(Fetch(HubKind::kAdapter).status().message(),
-              HasSubstr("no adapter_model.safetensors"));
+              HasSubstr("no adapter_model.safetensors; pickles (.bin) are not fetched"));
   files_["adapter_model.safetensors"] = "weights";
   EXPECT_EQ(Fetch(HubKind::kAdapter)->kind, HubKind::kAdapter);
 }

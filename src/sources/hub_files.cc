@@ -107,15 +107,12 @@ Result<HubTree> ChooseHubFiles(const HubTree& tree, HubKind kind) {
     if (!has_weights) return NoModel(tree);
   } else if (FindHubFile(tree, kAdapterConfig) != nullptr) {
     add(kAdapterConfig);
-    if (!add(kPeftFiles[1])) {
-      return UnimplementedError(
-          "it has adapter_config.json and no adapter_model.safetensors; pickles (.bin) are not "
-          "read: save it again with safe_serialization=True");
-    }
+    if (!add(kPeftFiles[1])) return UnimplementedError(kHasNoSafetensors);
   } else if (FindHubFile(tree, kBundleManifest) != nullptr) {
     for (const char* const file : kBundleFiles) add(file);
   } else {
-    return UnimplementedError("it has no adapter_config.json at its top, so it is no adapter");
+    const bool is_model = FindHubFile(tree, kModelConfig) != nullptr;
+    return UnimplementedError(is_model ? kIsBaseModel : kHasNoConfig);
   }
   for (const std::string& path : OptionalHubFiles(kind)) add(path);
   return chosen;

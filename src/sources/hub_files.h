@@ -21,6 +21,16 @@ enum class HubKind : uint8_t {
 // A kEither is a kAdapter where it has an adapter's config and no model's, else a kModel.
 HubKind KindOfTree(const HubTree& tree, HubKind wanted);
 
+// Why a repository gives no adapter. These words have nothing of the repository's in them: clients
+// may be told them.
+inline constexpr char kIsBaseModel[] = "it is a base model, not an adapter";
+inline constexpr char kHasNoConfig[] =
+    "it has no adapter_config.json at its top, so it is no adapter";
+inline constexpr char kHasNoSafetensors[] =
+    "it has adapter_config.json and no adapter_model.safetensors; pickles (.bin) are not fetched: "
+    "save it again with safe_serialization=True";
+inline constexpr const char* kWhyNoAdapter[] = {kIsBaseModel, kHasNoConfig, kHasNoSafetensors};
+
 // All files but the shards that an index names. kUnimplemented: no such repository is served; says
 // what it is.
 Result<HubTree> ChooseHubFiles(const HubTree& tree, HubKind kind);

@@ -7,6 +7,7 @@
 #include "base/log.h"
 #include "base/thread_name.h"
 #include "request/adapter_name.h"
+#include "sources/hub_files.h"
 
 namespace graft {
 namespace {
@@ -24,9 +25,10 @@ std::string WithoutFolder(std::string message, const std::string& folder) {
   std::error_code error;
   for (const std::string& path :
        {folder, std::filesystem::weakly_canonical(folder, error).string()}) {
-    const std::string prefix = path + "/";
-    for (size_t at = 0; !path.empty() && (at = message.find(prefix, at)) != std::string::npos;) {
-      message.erase(at, prefix.size());
+    for (const std::string& prefix : {path + "/", path + ": "}) {
+      for (size_t at = 0; !path.empty() && (at = message.find(prefix, at)) != std::string::npos;) {
+        message.erase(at, prefix.size());
+      }
     }
     for (size_t at = 0; !path.empty() && (at = message.find(path, at)) != std::string::npos;) {
       message.replace(at, path.size(), "it");
@@ -44,9 +46,12 @@ Status ToldOf(const std::string& name, const Status& why) {
                                 "together may be on this server's disk");
   }
   if (why.code() == StatusCode::kUnimplemented) {
-    return InvalidArgumentError("'" + name +
-                                "' cannot be served: its source has no adapter_config.json with "
-                                "adapter_model.safetensors there; pickles (.bin) are not read");
+    const auto* const known = std::ranges::find_if(
+        kWhyNoAdapter, [&why](const char* words) { return why.message().ends_with(words); });
+    return InvalidArgumentError("'" + name + "' cannot be served: " +
+                                (known == std::end(kWhyNoAdapter)
+                                     ? "its source has no adapter there that can be fetched"
+                                     : *known));
   }
   return UnavailableError("the source of '" + name +
                           "' could not be asked; the server's log says why");

@@ -15,6 +15,7 @@
 
 #include "base/name_pattern.h"
 #include "request/fake_catalog.h"
+#include "sources/hub_files.h"
 #include "supply/local_sources.h"
 
 namespace graft {
@@ -233,6 +234,8 @@ TEST_F(AdapterSupplyTest, UnfitAdaptersAreTheClientsErrorAndFetchedOnce) {
   route_->revisions["org/large"] = "r2";
   EXPECT_EQ(Want("hub/org/large").code(), StatusCode::kInvalidArgument);
   EXPECT_EQ(route_->num_fetched, 2);
+  route_->folder = "misshapen";
+  EXPECT_EQ(Want("hub/org/one").message(), "'hub/org/one' cannot be served: tensor a is too short");
 }
 
 TEST_F(AdapterSupplyTest, AFetchThatFailsIsNotTheAdaptersFault) {
@@ -287,10 +290,13 @@ TEST_F(AdapterSupplyTest, WhatIsNoAdapterIsFetchedOnce) {
   for (int i = 0; i < 2; ++i) {
     const Status status = Want("hub/org/one");
     EXPECT_EQ(status.code(), StatusCode::kInvalidArgument);
-    EXPECT_THAT(status.message(), HasSubstr("pickles (.bin) are not read"));
+    EXPECT_THAT(status.message(), HasSubstr("its source has no adapter there"));
     EXPECT_THAT(status.message(), ::testing::Not(HasSubstr("planted")));
   }
   EXPECT_EQ(route_->num_fetched, 1);
+  route_->fetch_failure = UnimplementedError(std::string("'planted': ") + kIsBaseModel);
+  EXPECT_EQ(Want("hub/org/large").message(),
+            "'hub/org/large' cannot be served: it is a base model, not an adapter");
 }
 
 TEST_F(AdapterSupplyTest, AFetchThatIsRefusedIsOneTenantsAlone) {
