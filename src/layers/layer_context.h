@@ -29,6 +29,7 @@ struct LayerScratch {
   Buffer lora_h;     // LoraArgs::h of kLoraSlicesMax slices: LoraScratchFloats
   Buffer lora_delta;  // LoraBeside::delta, of the widest projection
   Buffer lora_words;  // LoraBeside::words, of all layers' matrices
+  Buffer codes_room;  // GemmArgs::room of the widest projection of codes
   Buffer attention;
   Buffer picked;         // fp32 [logits rows, hidden]
   Buffer logits_normed;  // [logits rows, hidden]

@@ -149,6 +149,8 @@ void Projection::Multiply(const graft::Launch& launch, const Work& work, const L
                              .scale = work.part.scale,
                              .lora_place = plan.lora.in_product()},
                 .x_is_fp32 = context_.activations == DType::kF32};
+  Buffer& room = context_.scratch.codes_room;
+  gemm.room = {room.data(), room.bytes()};
   GemmEpilogue& ends = gemm.epilogue;
   LoraArgs in_product;
   if (ends.lora_place != LoraPlace::kNone) {

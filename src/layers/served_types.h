@@ -16,6 +16,8 @@ struct ServedTypes {
   DType kv = DType::kF32;              // keys and values in pages
   bool keeps_codes = false;            // matrices that files hold as codes stay so, where they can
 
+  bool has_codes() const { return keeps_codes || !weights.is_plain(); }
+
   // What products read on their other side, and so do LoRA's. On the CPU it is fp32, because
   // rounding it to bf16 in every layer would cost more than half of what is precise.
   DType activations(const Device& device) const { return device.is_cpu() ? DType::kF32 : operands; }

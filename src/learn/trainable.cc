@@ -44,7 +44,7 @@ Status CheckTrainableOnGpu(const ModelConfig& config, DType dtype, const Device&
 }
 
 Status CheckTrainableWeights(const ServedTypes& types) {
-  if (types.weights.is_plain() && !types.keeps_codes) return OkStatus();
+  if (!types.has_codes()) return OkStatus();
   return NotTrainable("weights that are codes: add --weights plain");
 }
 

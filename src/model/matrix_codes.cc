@@ -56,6 +56,7 @@ std::unique_ptr<StackedCodes> StackedCodes::Make(std::vector<CodesPart> parts, D
   const bool is_normal = IsNormal4(first);
   if (!is_normal && !first.code_book.empty()) return nullptr;
   bool has_zero_points = false;
+  bool has_bf16_scales = !is_normal;
   for (const CodesPart& part : parts) {
     const PackedForm& form = part.matrix->form();
     const int64_t group = form.group_size();
@@ -66,12 +67,14 @@ std::unique_ptr<StackedCodes> StackedCodes::Make(std::vector<CodesPart> parts, D
       return nullptr;
     }
     has_zero_points = has_zero_points || HasZeroPoints(*part.matrix);
+    has_bf16_scales = has_bf16_scales && form.dtype == DType::kBF16;  // integers' are their scales'
   }
   std::optional<std::vector<int32_t>> order = OrderByGroups(first);
   if (!order.has_value()) return nullptr;
   WeightFormat format =
       is_normal ? WeightFormat::Normal4(operands, first.group_size())
-                : WeightFormat::Integers(operands, first.bits, first.group_size(), has_zero_points);
+                : WeightFormat::Integers(operands, first.bits, first.group_size(), has_zero_points,
+                                         has_bf16_scales ? DType::kBF16 : DType::kF32);
   format.has_input_order = !order->empty();
   return std::unique_ptr<StackedCodes>(
       new StackedCodes(std::move(parts), format, std::move(*order)));

@@ -11,6 +11,7 @@
 #include <string>
 #include <utility>
 
+#include "kernels/common/op_test_util.h"
 #include "model/code_files.h"
 #include "model/quantised_test_util.h"
 #include "model/wrapper.h"
@@ -85,6 +86,24 @@ TEST_P(MatrixCodesTest, CodesMultiplyAsTheNumbersDo) {
         RelativeError(ProductsOf(*codes, stream), ProductsOf(*twin.Load(stream, shard), stream)),
         0.004);
   }
+}
+
+// On a GPU as on the CPU, with numbers rounded to bf16.
+TEST_P(MatrixCodesTest, AGpuMultipliesCodesAsTheNumbersDo) {
+  testing::ForFirstGpu([&](Stream& gpu) {
+    ThreadPool threads(2);
+    Stream cpu{Device{}, &threads};
+    const QuantisedFolder folder(dir_);
+    const Result<ModelWeights> codes = folder.Load(gpu, {}, /*keeps_codes=*/true);
+    ASSERT_TRUE(codes.ok()) << codes.status().ToString();
+    const std::string kinds = KindsOf(codes->layers[0]);
+    EXPECT_NE(kinds, "nnnn");
+    if (kinds.find('o') == std::string::npos) {
+      EXPECT_LE(codes->bytes(), WeightsBytes(*LoadModelConfig(dir_), codes->types, gpu.device));
+    }
+    EXPECT_LT(RelativeError(ProductsOf(*codes, gpu), ProductsOf(*folder.Twin().Load(cpu), cpu)),
+              0.006);
+  });
 }
 
 // The first group has an input more than the others.

@@ -13,6 +13,7 @@
 #include "model/model_test_util.h"
 #include "model/quantised_source.h"
 #include "model/weights.h"
+#include "tensor/cuda_memory.h"
 
 namespace graft::testing {
 
@@ -61,7 +62,9 @@ class QuantisedFolder {
     Write(dir.path());
     const Result<ModelConfig> read = LoadModelConfig(dir.path());
     if (!read.ok()) return read.status();
-    ServedTypes types = TypesOf(ServingDType(*read, std::nullopt, {}), {});
+    const Device& device = stream.device;
+    const DType dtype = device.is_cpu() ? ServingDType(*read, std::nullopt, {}) : DType::kBF16;
+    ServedTypes types = TypesOf(dtype, device);
     types.keeps_codes = keeps_codes;
     return LoadWeights(dir.path(), *read, types, stream, {}, shard);
   }
@@ -107,23 +110,35 @@ class QuantisedFolder {
   std::vector<TestTensor> tensors;
 };
 
-// What the model's products make of inputs that tell all columns apart.
+// What the model's products make of inputs that tell all columns apart, and that bf16 holds.
 inline std::vector<float> ProductsOf(const ModelWeights& weights, Stream& stream) {
   std::vector<float> all;
+  const bool on_cpu = stream.device.is_cpu();
   const auto add = [&](const GemmWeight& weight) {
     constexpr int64_t kRows = 2;
-    std::vector<float> x(static_cast<size_t>(kRows * weight.k()));
-    std::vector<float> y(static_cast<size_t>(kRows * weight.n()));
-    for (size_t i = 0; i < x.size(); ++i) x[i] = static_cast<float>(i * 7919 % 1009) / 1009.0f;
-    Gemm({.x = x.data(),
+    const int64_t num_inputs = kRows * weight.k(), num_outputs = kRows * weight.n();
+    PinnedBuffer x(num_inputs * int64_t{sizeof(float)}), y(num_outputs * int64_t{sizeof(float)});
+    for (int64_t i = 0; i < num_inputs; ++i) {
+      const auto value = static_cast<float>(i * 79 % 251) / 256.0f;
+      if (on_cpu) {
+        x.as<float>()[i] = value;
+      } else {
+        x.as<Bfloat16>()[i] = FromFloat<Bfloat16>(value);
+      }
+    }
+    Buffer room(GemmRoomBytes(kRows, weight.n(), weight.k(), weight.format(), stream.device),
+                stream.device);
+    Gemm({.x = x.as<char>(),
           .x_stride = weight.k(),
           .m = kRows,
           .weight = &weight,
-          .y = y.data(),
+          .y = y.as<float>(),
           .y_stride = weight.n(),
-          .x_is_fp32 = true},
+          .x_is_fp32 = on_cpu,
+          .room = {room.data(), room.bytes()}},
          stream);
-    all.insert(all.end(), y.begin(), y.end());
+    Synchronize(stream);
+    all.insert(all.end(), y.as<float>(), y.as<float>() + num_outputs);
   };
   for (const LayerWeights& layer : weights.layers) {
     for (const GemmWeight* weight : {&layer.qkv, &layer.o, &layer.gate_up, &layer.down}) {

@@ -20,6 +20,7 @@ LayerScratch MakeScratch(const TransformerSizes& sizes, const Device& device) {
           .lora_h = Buffer(sizes.lora_h, device),
           .lora_delta = Buffer(sizes.lora_delta, device),
           .lora_words = Buffer(sizes.lora_words, device),
+          .codes_room = Buffer(sizes.codes_room, device),
           .attention = Buffer(sizes.attention_scratch, device),
           .picked = Buffer(sizes.logits_hidden, device),
           .logits_normed = Buffer(sizes.logits_normed, device),

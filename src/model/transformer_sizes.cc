@@ -5,6 +5,7 @@
 #include "kernels/attention/attention.h"
 #include "kernels/gemm/gemm.h"
 #include "model/lora_module.h"
+#include "model/matrix_codes.h"
 #include "model/rope_table.h"
 #include "model/shard.h"
 
@@ -12,6 +13,24 @@ namespace graft {
 namespace {
 
 constexpr int64_t kFloat = sizeof(float);
+
+// The widest projection's.
+int64_t CodesRoomBytes(const ModelConfig& config, const ServedTypes& types, int64_t rows,
+                       const Device& device) {
+  if (!types.has_codes() || device.is_cpu()) return 0;
+  const MatrixFormats formats(config, types);
+  int64_t bytes = 0;
+  for (int32_t layer = 0; layer < config.num_layers; ++layer) {
+    const auto add = [&](LayerProduct product, int64_t n, int64_t k) {
+      bytes = std::max(bytes, GemmRoomBytes(rows, n, k, formats.Of(layer, product), device));
+    };
+    add(LayerProduct::kQkv, config.qkv_size(), config.hidden_size);
+    add(LayerProduct::kO, config.hidden_size, config.q_size());
+    add(LayerProduct::kGateUp, config.gate_up_size(), config.hidden_size);
+    add(LayerProduct::kDown, config.hidden_size, config.intermediate_size);
+  }
+  return bytes;
+}
 
 }  // namespace
 
@@ -72,12 +91,14 @@ TransformerSizes SizesOf(const TransformerLimits& limits, const ModelConfig& con
   const int64_t lora_rows = std::max<int64_t>(rows, limits.logits_rows_max);
   sizes.lora_h =
       LoraScratchFloats(device, lora_rows * kLoraSlicesMax, limits.lora_rank_max) * kFloat;
-  if (limits.lora_beside && limits.lora_rank_max > 0 && types.adapters == types.operands &&
-      GemmRunsLoraBeside(types.adapters, 1, device)) {
+  // No kernel of codes has LoRA beside it.
+  if (limits.lora_beside && !types.has_codes() && limits.lora_rank_max > 0 &&
+      types.adapters == types.operands && GemmRunsLoraBeside(types.adapters, 1, device)) {
     const int64_t columns = std::max<int64_t>({config.gate_up_size(), config.qkv_size(), hidden});
     sizes.lora_delta = std::min<int64_t>(rows, kLoraBesideRowsMax) * columns * kFloat;
     sizes.lora_words = config.head_matrix() * kLoraBesideWords * int64_t{sizeof(uint32_t)};
   }
+  sizes.codes_room = CodesRoomBytes(config, types, rows, device);
   sizes.attention_scratch = AttentionScratchBytes(layout, config.num_heads, limits.num_sequences(),
                                                   limits.context_tokens_max, device);
   const int64_t logits_rows = limits.logits_rows_max;

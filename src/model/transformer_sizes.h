@@ -32,6 +32,7 @@ struct TransformerSizes {
   int64_t hidden = 0, normed = 0, mlp_normed = 0, branch = 0, qkv = 0, squares = 0, attended = 0,
           gate_up = 0, activated = 0;
   int64_t lora_h = 0, lora_delta = 0, lora_words = 0;
+  int64_t codes_room = 0;
   int64_t attention_scratch = 0;
   int64_t logits_rows = 0, logits_hidden = 0, logits_normed = 0, logits = 0;
   int64_t ropes = 0;
@@ -45,7 +46,7 @@ struct TransformerSizes {
   int64_t lora() const { return lora_h + lora_delta + lora_words; }
   int64_t all_logits() const { return logits_rows + logits_hidden + logits_normed + logits; }
   int64_t on_device() const {
-    return activations() + lora() + attention_scratch + all_logits() + ropes + batch;
+    return activations() + lora() + codes_room + attention_scratch + all_logits() + ropes + batch;
   }
 };
 

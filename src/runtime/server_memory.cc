@@ -190,6 +190,7 @@ void AddServer(const RuntimeOptions& options, const ServedShape& shape, bool lor
   sum->Add("activations of " + rows, sizes.activations());
   sum->Add("training beside the serving (--learn-gib)", GibToBytes(options.learn_gib));
   sum->Add("LoRA of " + rows, sizes.lora());
+  sum->Add("room of products of codes, of " + rows, sizes.codes_room);
   sum->Add("attention and page tables of " + contexts,
            BytesNeeded{sizes.attention_scratch + sizes.batch, sizes.batch_on_host});
   sum->Add("logits and draws of " +

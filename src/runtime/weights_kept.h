@@ -12,8 +12,12 @@ namespace graft {
 // Numbers of k that share a scale where weights become integers while they are read.
 inline constexpr int64_t kIntegersOfScale = 128;
 
-// TypesOf(dtype), and the weights as options.weights says. kUnimplemented: codes on a GPU.
-// kInvalidArgument: codes are to be made of what are codes already.
+// Whether GRAFT_GPU_CODES=1 asks for codes on a GPU, which is to be tried on cards first.
+bool TriesGpuCodes();
+
+// TypesOf(dtype), and the weights as options.weights says. kUnimplemented: codes on a GPU, without
+// TriesGpuCodes. kInvalidArgument: codes are to be made of what are codes already, or are to be
+// multiplied on a GPU otherwise than in bf16.
 Result<ServedTypes> ChooseServedTypes(const RuntimeOptions& options, const ModelConfig& config,
                                       DType dtype, const Device& device);
 

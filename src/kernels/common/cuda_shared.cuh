@@ -29,7 +29,25 @@ __device__ __forceinline__ void StoreShared8(uint32_t address, uint32_t a, uint3
   asm volatile("st.shared.v2.u32 [%0], {%1, %2};" ::"r"(address), "r"(a), "r"(b) : "memory");
 }
 
-// One float, two and four, each on a border of its own size.
+// A word, a half of one, and one float, two and four, each on a border of its own size.
+__device__ __forceinline__ uint32_t LoadSharedWord(uint32_t address) {
+  uint32_t word;
+  asm volatile("ld.shared.u32 %0, [%1];" : "=r"(word) : "r"(address) : "memory");
+  return word;
+}
+__device__ __forceinline__ uint32_t LoadSharedHalf(uint32_t address) {
+  uint16_t half = 0;
+  asm volatile("ld.shared.u16 %0, [%1];" : "=h"(half) : "r"(address) : "memory");
+  return half;
+}
+__device__ __forceinline__ float2 LoadSharedFloat2(uint32_t address) {
+  float2 value;
+  asm volatile("ld.shared.v2.f32 {%0, %1}, [%2];"
+               : "=f"(value.x), "=f"(value.y)
+               : "r"(address)
+               : "memory");
+  return value;
+}
 __device__ __forceinline__ float LoadSharedFloat(uint32_t address) {
   float value;
   asm volatile("ld.shared.f32 %0, [%1];" : "=f"(value) : "r"(address) : "memory");

@@ -2,6 +2,7 @@
 // LoRA beside the products, and the speed at which weights come from the host. Without arguments
 // everything is measured. "lora" measures LoRA alone, "silu" gate_up and gated_activation alone,
 // and "step" the GEMMs of a step alone. "tiles" also measures every tile of Hopper's kernel.
+// "codes" measures products of codes beside bf16, with "tiles" in every way.
 #include <cuda_runtime.h>
 
 #include <algorithm>
@@ -17,6 +18,7 @@
 
 #include "kernels/common/cuda_bench.cuh"
 #include "kernels/gated_activation/gated_activation.h"
+#include "kernels/gemm/cuda_bench_codes.cuh"
 #include "kernels/gemm/cuda_bench_mma.cuh"
 #include "kernels/gemm/gemm.h"
 #include "kernels/gemm/gemm_cuda.h"
@@ -223,6 +225,38 @@ void BenchMmaAll(Model& model, bool all_tiles, std::vector<int64_t> rows, Stream
   std::printf("mma.sync by registers: %.0f TFLOP/s\n", mma_bench::Peak(stream) * 1e-12);
 }
 
+// Products of codes and of bf16, of Llama-3.1-8B's shapes, and a layer's sum of each.
+void BenchCodes(bool all_ways, std::vector<int64_t> rows, Stream& stream) {
+  if (rows.empty()) rows = {1, 8, 16, 32, 64, 128, 256, 512, 2048};
+  const int64_t rows_max = *std::max_element(rows.begin(), rows.end());
+  const Shape& widest = kGroupedShapes[kGateUp];
+  Buffer x(rows_max * kInputMax * 2, stream.device), y(rows_max * widest.n * 4, stream.device);
+  Buffer activated(rows_max * widest.n, stream.device);
+  Buffer room(widest.n * widest.k * 2, stream.device);
+  FillRandomRows(5, 1.0f, DType::kBF16, rows_max, kInputMax, kInputMax, x.data(), stream);
+  std::vector<double> bf16_us(rows.size() * std::size(kGroupedShapes), 0.0);
+  for (const codes_bench::Format& format : codes_bench::kFormats) {
+    std::vector<double> layer_us(rows.size(), 0.0), layer_bf16_us(rows.size(), 0.0);
+    for (size_t i = 0; i < std::size(kGroupedShapes); ++i) {
+      const Shape& shape = kGroupedShapes[i];
+      const auto weights = codes_bench::ColdWeights(shape.n, shape.k, format.format, stream);
+      for (size_t r = 0; r < rows.size(); ++r) {
+        double& bf16 = bf16_us[r * std::size(kGroupedShapes) + i];
+        const double us =
+            codes_bench::BenchShape(shape.name, format, shape.n, shape.k, rows[r], i == kGateUp,
+                                    all_ways, bf16, weights, {x, y, activated, room}, stream);
+        if (format.format.is_plain()) bf16 = us;
+        layer_us[r] += us;
+        layer_bf16_us[r] += bf16;
+      }
+    }
+    for (size_t r = 0; r < rows.size(); ++r) {
+      std::printf("codes %-10s layer    m %4lld %8.2f us, bf16 over it %5.2f\n", format.name,
+                  static_cast<long long>(rows[r]), layer_us[r], layer_bf16_us[r] / layer_us[r]);
+    }
+  }
+}
+
 // Adapters of rank 16 for all layers' copies of one projection, and a batch's segments.
 struct Adapters {
   Adapters(const Shape& of, const std::vector<int64_t>& slices, int num_slots,
@@ -408,8 +442,13 @@ int Main(const Asks& asks, std::vector<int64_t> rows) {
   ThreadPool threads(16);
   OwnedStream owned({DeviceKind::kCuda, 0}, &threads);
   Stream& stream = owned.get();
-  if (!lora_alone && !activated_alone && !step_alone && !middle_alone && !mma_alone) {
+  if (!lora_alone && !activated_alone && !step_alone && !middle_alone && !mma_alone &&
+      !asks("codes")) {
     BenchUpload(stream);
+  }
+  if (asks("codes")) {
+    BenchCodes(all_tiles, std::move(rows), stream);
+    return 0;
   }
   const auto& shapes = grouped ? kGroupedShapes : kShapes;
   Model model(shapes, stream);

@@ -7,6 +7,7 @@
 #include "base/check.h"
 #include "kernels/common/cpu_isa.h"
 #include "kernels/gated_activation/gated_activation.h"
+#include "kernels/gemm/gemm_bricks.h"
 #include "kernels/gemm/gemm_codes.h"
 #include "kernels/gemm/gemm_cuda.h"
 #include "kernels/gemm/gemm_layout.h"
@@ -62,6 +63,28 @@ void TransposePanel(const GemmWeight::State& from, int64_t panel, GemmWeight::St
     for (int64_t n = begin; n < end; ++n, row += 4) {
       std::memcpy(row, column + n / kStepK * kGemmStepBytes + n % kStepK * kBytes, kBytes);
     }
+  }
+}
+
+// A GPU's bricks, and behind them the input order.
+void PackBricksForGpu(const CodeSource& source, GemmWeight::State& state, Stream& stream) {
+  CHECK(state.format.operands == DType::kBF16) << "codes beside " << DTypeName(state.dtype());
+  const GemmBricksLayout layout(state.format, state.n, state.k);
+  state.panels = Buffer(layout.bytes(), stream.device);
+  if constexpr (kHasCuda) {
+    const auto fill = [&](int64_t begin, int64_t end, char* out) {
+      for (int64_t strip = begin; strip < end; ++strip, out += layout.strip_bytes()) {
+        PackBricks(source, state.format, strip, out);
+      }
+    };
+    char* const bricks = state.panels.as<char>();
+    UploadRows(bricks, layout.num_strips, layout.strip_bytes(), fill, stream);
+    const std::span<const int32_t> order = source.InputOrder();
+    if (order.empty()) return;
+    UploadRows(
+        bricks + layout.order_begin(), 1, layout.order_bytes,
+        [&](int64_t, int64_t, char* out) { std::memcpy(out, order.data(), order.size_bytes()); },
+        stream);
   }
 }
 
@@ -182,11 +205,18 @@ GemmWeight GemmWeight::PackCodes(const CodeSource& source, const WeightFormat& f
   CHECK(!format.is_plain() && (format.bits == 4 || format.bits == 8)) << format.bits << " bits";
   CHECK(format.scale_numbers >= source.k() || format.scale_numbers % 32 == 0)
       << format.scale_numbers << " numbers a scale";
-  CHECK(stream.device.is_cpu()) << "codes on " << stream.device.ToString();
+  const std::span<const int32_t> order = source.InputOrder();
+  CHECK_EQ(static_cast<int64_t>(order.size()), format.has_input_order ? source.k() : 0);
   auto state = std::make_unique<State>();
   state->format = format;
   state->n = source.n();
   state->k = source.k();
+  GemmWeight weight;
+  if (!stream.device.is_cpu()) {
+    PackBricksForGpu(source, *state, stream);
+    weight.state_ = std::move(state);
+    return weight;
+  }
   const GemmCodesLayout layout(format, state->n, state->k);
   state->panels = Buffer(layout.bytes());
   // Shared out as in Pack.
@@ -196,12 +226,9 @@ GemmWeight GemmWeight::PackCodes(const CodeSource& source, const WeightFormat& f
                      state->panels.as<char>() + panel * layout.panel_bytes());
     }
   });
-  const std::span<const int32_t> order = source.InputOrder();
-  CHECK_EQ(static_cast<int64_t>(order.size_bytes()), layout.order_bytes);
   if (!order.empty()) {
     std::memcpy(state->panels.as<char>() + layout.order_begin(), order.data(), order.size_bytes());
   }
-  GemmWeight weight;
   weight.state_ = std::move(state);
   return weight;
 }
@@ -233,8 +260,8 @@ GemmWeight GemmWeight::Random(std::span<const DrawnRows> parts, int64_t k, float
 int64_t GemmWeight::BytesFor(int64_t n, int64_t k, const WeightFormat& format,
                              const Device& device) {
   if (!format.is_plain()) {
-    CHECK(device.is_cpu()) << "codes on " << device.ToString();
-    return GemmCodesLayout(format, n, k).bytes();
+    return device.is_cpu() ? GemmCodesLayout(format, n, k).bytes()
+                           : GemmBricksLayout(format, n, k).bytes();
   }
   if (!device.is_cpu()) return n * format.RowBytes(GemmCudaStride(k));
   State state;
@@ -316,7 +343,8 @@ GemmCudaArgs CudaArgsOf(const GemmArgs& args) {
           .w_stride = GemmCudaStride(state.k),
           .n = args.transposed ? state.k : state.n,
           .k = args.transposed ? state.n : state.k,
-          .dtype = state.dtype()};
+          .dtype = state.dtype(),
+          .codes = !state.format.is_plain()};
 }
 
 void ActivateGemm(const GemmArgs& args, DType weight_dtype, int64_t n, Stream& stream) {
@@ -327,6 +355,24 @@ void ActivateGemm(const GemmArgs& args, DType weight_dtype, int64_t n, Stream& s
                    .n = n / 2,
                    .copy = args.epilogue.rounded},
                   stream);
+}
+
+GemmRoomPlan::GemmRoomPlan(int64_t m, int64_t n, int64_t k, const WeightFormat& format) {
+  const int64_t row_bytes = GemmCudaStride(k) * DTypeBytes(format.operands);
+  const auto up_to_border = [](int64_t size) { return (size + 255) / 256 * 256; };
+  numbers_begin = format.has_input_order ? up_to_border(m * row_bytes) : 0;
+  bytes = numbers_begin + up_to_border(n * row_bytes);
+}
+
+bool CodesActivate(int64_t n, int64_t k) {
+  return n % (2 * kBrickRows) == 0 && BricksOfFirstRange(n, k) * kBrickColumns >= k;
+}
+
+int64_t GemmRoomBytes(int64_t m, int64_t n, int64_t k, const WeightFormat& format,
+                      const Device& device, bool numbers) {
+  if (device.is_cpu() || format.is_plain()) return 0;
+  const GemmRoomPlan plan(m, n, k, format);
+  return numbers ? plan.bytes : plan.numbers_begin;
 }
 
 int64_t GemmScratchBytes(int64_t m, int64_t k, const WeightFormat& format, int num_threads) {
@@ -363,7 +409,8 @@ void Gemm(const GemmArgs& args, Stream& stream) {
   if (args.m == 0) return;
   const GemmWeight::State& state = *args.weight->state();
   CHECK(args.x != nullptr && args.y != nullptr);
-  CHECK(!args.transposed || GemmReadsTransposed(state.dtype(), stream.device));
+  CHECK(!args.transposed ||
+        (GemmReadsTransposed(state.dtype(), stream.device) && state.format.is_plain()));
   const int64_t n = args.transposed ? state.k : state.n;
   const int64_t k = args.transposed ? state.n : state.k;
   CHECK(args.m == 1 || args.x_stride >= k) << args.x_stride << " < " << k;

@@ -29,7 +29,7 @@ class GemmWeight {
                          Stream& stream) {
     return Pack(StackedTensors(parts), format, stream);
   }
-  // Packs the source's codes, in a format that is not plain. On the CPU.
+  // Packs the source's codes, in a format that is not plain; on a GPU one with operands in bf16.
   static GemmWeight PackCodes(const CodeSource& source, const WeightFormat& format, Stream& stream);
   // RandomNumbers, drawn where the weight lives.
   static GemmWeight Random(std::span<const DrawnRows> parts, int64_t k, float deviation,
@@ -94,6 +94,13 @@ struct GemmEpilogue {
   } kept_rows;
 };
 
+// Memory that a product of codes may write on a GPU, of GemmRoomBytes for what it is to hold. The
+// next product on the same stream may have the same.
+struct GemmRoom {
+  void* data = nullptr;  // on a border of 256 bytes
+  int64_t bytes = 0;
+};
+
 struct GemmArgs {
   // Computes y = x W, which turns the gradient of x W^T into that of x; n and k change places
   // below. Needs GemmReadsTransposed, and x's rows on borders of 16 bytes.
@@ -111,6 +118,9 @@ struct GemmArgs {
   // Bytes of shared memory that a GPU's kernel leaves of each multiprocessor, so that launches
   // after it can begin beside it.
   int32_t spared_shared_bytes = 0;
+  // A GPU's products of codes need room for x where the format has an input order. Without room for
+  // W's numbers many rows take longer.
+  GemmRoom room;
 };
 
 void Gemm(const GemmArgs& args, Stream& stream);
@@ -118,6 +128,11 @@ void Gemm(const GemmArgs& args, Stream& stream);
 // The bytes that Gemm keeps beside its operands on the CPU, in the calling thread, after calls of
 // up to m rows and weights of up to k columns.
 int64_t GemmScratchBytes(int64_t m, int64_t k, const WeightFormat& format, int num_threads);
+
+// What GemmArgs::room needs for products of up to m rows: x in the weight's input order and, where
+// `numbers`, W's numbers. 0 on the CPU, and of plain weights.
+int64_t GemmRoomBytes(int64_t m, int64_t n, int64_t k, const WeightFormat& format,
+                      const Device& device, bool numbers = true);
 
 // Whether a Gemm can add LoRA inside, for weights and adapters of these types.
 bool GemmTakesLora(DType dtype, DType adapters, const Device& device);

@@ -7,6 +7,7 @@
 #include "kernels/common/bench_data.h"
 #include "kernels/common/bench_ops.h"
 #include "kernels/gemm/gemm.h"
+#include "kernels/gemm/repeated_codes.h"
 
 namespace graft {
 namespace {
@@ -32,16 +33,32 @@ constexpr GemmShape kLlama7B[] = {
     {"lm_head", 4096, kVocabulary},
 };
 
-void BenchGemmShape(OpBench& bench, const GemmShape& shape, DType dtype,
+struct GemmFormat {
+  std::string name;
+  WeightFormat format;
+};
+
+GemmWeight DrawnWeight(const GemmShape& shape, const WeightFormat& format, int64_t seed,
+                       Stream& stream) {
+  if (!format.is_plain()) {
+    return GemmWeight::PackCodes(RepeatedCodes(shape.n, shape.k, format), format, stream);
+  }
+  const DrawnRows part{.n = shape.n, .seed = static_cast<uint64_t>(seed)};
+  return GemmWeight::Random({&part, 1}, shape.k, 0.02f, format.operands, stream);
+}
+
+void BenchGemmShape(OpBench& bench, const GemmShape& shape, const GemmFormat& kind,
                     std::span<const int64_t> row_counts) {
   const int64_t n = shape.n, k = shape.k;
-  const int64_t weight_bytes = n * k * DTypeBytes(dtype);
+  const DType dtype = kind.format.operands;
+  const Device& device = bench.stream().device;
+  const int64_t weight_bytes = GemmWeight::BytesFor(n, k, kind.format, device);
   const int64_t num_copies = bench.num_copies(weight_bytes);
   std::vector<GemmWeight> weights;
   for (int64_t i = 0; i < num_copies; ++i) {
-    const DrawnRows part{.n = n, .seed = static_cast<uint64_t>(i)};
-    weights.push_back(GemmWeight::Random({&part, 1}, k, 0.02f, dtype, bench.stream()));
+    weights.push_back(DrawnWeight(shape, kind.format, i, bench.stream()));
   }
+  const Buffer room(GemmRoomBytes(row_counts.back(), n, k, kind.format, device), device);
   const DType x_dtype = bench.is_cpu() ? DType::kF32 : dtype;
   for (const int64_t m : row_counts) {
     if (m > 64 && n >= kVocabulary) continue;  // prefill asks for the last row's logits alone
@@ -53,8 +70,8 @@ void BenchGemmShape(OpBench& bench, const GemmShape& shape, DType dtype,
         .dtype = dtype,
         .num_copies = num_copies,
         .labels = {.rows = m}};
-    bench.Add(std::string(DTypeName(dtype)) + " " + shape.name + " k " + std::to_string(k) + " n " +
-                  std::to_string(n) + " m " + std::to_string(m),
+    bench.Add(kind.name + " " + shape.name + " k " + std::to_string(k) + " n " + std::to_string(n) +
+                  " m " + std::to_string(m),
               work, [&](int64_t run) {
                 Gemm({.x = x.data(),
                       .x_stride = k,
@@ -62,7 +79,8 @@ void BenchGemmShape(OpBench& bench, const GemmShape& shape, DType dtype,
                       .weight = &weights[run % num_copies],
                       .y = y.as<float>(),
                       .y_stride = n,
-                      .x_is_fp32 = bench.is_cpu()},
+                      .x_is_fp32 = bench.is_cpu(),
+                      .room = {const_cast<void*>(room.data()), room.bytes()}},
                      bench.stream());
               });
   }
@@ -73,12 +91,24 @@ void BenchGemmShape(OpBench& bench, const GemmShape& shape, DType dtype,
 void BenchGemm(OpBench& bench) {
   if (!bench.is_cpu()) {
     constexpr int64_t kRows[] = {1, 2, 4, 8, 16, 32, 64, 128, 512, 2048};
-    for (const GemmShape& shape : kLlama7B) BenchGemmShape(bench, shape, DType::kBF16, kRows);
+    const DType bf16 = DType::kBF16;
+    const GemmFormat formats[] = {{"bf16", bf16},
+                                  {"int4", WeightFormat::Integers(bf16, 4, 128, false, bf16)},
+                                  {"int4 zero points", WeightFormat::Integers(bf16, 4, 128, true)},
+                                  {"int8", WeightFormat::Integers(bf16, 8, 128, false, bf16)},
+                                  {"nf4", WeightFormat::Normal4(bf16)}};
+    for (const GemmFormat& format : formats) {
+      for (const GemmShape& shape : kLlama7B) {
+        if (!format.format.is_plain() && shape.n >= kVocabulary) continue;  // heads are plain
+        BenchGemmShape(bench, shape, format, kRows);
+      }
+    }
     return;
   }
   constexpr int64_t kRows[] = {1, 2, 4, 8, 16, 32, 64, 128, 512};
   for (const DType dtype : {DType::kBF16, DType::kF32}) {
-    for (const GemmShape& shape : kTinyLlama) BenchGemmShape(bench, shape, dtype, kRows);
+    const GemmFormat format = {std::string(DTypeName(dtype)), dtype};
+    for (const GemmShape& shape : kTinyLlama) BenchGemmShape(bench, shape, format, kRows);
   }
 }
 

@@ -5,13 +5,11 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
-#include <memory>
-#include <numeric>
-#include <span>
 #include <string>
 #include <vector>
 
 #include "kernels/common/op_test_util.h"
+#include "kernels/gemm/drawn_codes.h"
 #include "kernels/gemm/gemm.h"
 
 namespace graft {
@@ -34,82 +32,8 @@ double Largest(const double* numbers, int64_t n) {
   return largest;
 }
 
-struct Case {
-  std::string name;
-  WeightFormat format;
-  int64_t n;
-  int64_t k;
-};
-
-WeightFormat InAnOrder(WeightFormat format) {
-  format.has_input_order = true;
-  return format;
-}
-
-std::vector<Case> Cases() {
-  const DType bf16 = DType::kBF16;
-  return {{"int4 of 128", WeightFormat::Integers(bf16, 4, 128), 70, 384},
-          {"int4 of 128, a tail of k", WeightFormat::Integers(bf16, 4, 128), 33, 333},
-          {"int4 of 32", WeightFormat::Integers(bf16, 4, 32), 32, 96},
-          {"int4 of 96", WeightFormat::Integers(bf16, 4, 96), 5, 500},
-          {"int4 of 256", WeightFormat::Integers(bf16, 4, 256), 40, 512},
-          {"int4 of 64 with zero points", WeightFormat::Integers(bf16, 4, 64, true), 47, 200},
-          {"int8 of rows", WeightFormat::Integers(bf16, 8, 1000), 64, 1000},
-          {"int8 of 32 with zero points", WeightFormat::Integers(bf16, 8, 32, true), 1, 64},
-          {"int4 of 64 with zero points, in an order",
-           InAnOrder(WeightFormat::Integers(bf16, 4, 64, true)), 37, 320},
-          {"int8 of 96, in an order, a tail of k", InAnOrder(WeightFormat::Integers(bf16, 8, 96)),
-           70, 250},
-          {"NF4", WeightFormat::Normal4(bf16), 66, 320},
-          {"NF4, a tail of k", WeightFormat::Normal4(bf16), 31, 7}};
-}
-
-// Codes of all values, scales of both signs.
-class DrawnCodes : public CodeSource {
- public:
-  explicit DrawnCodes(const Case& c) : case_(c) {
-    if (!c.format.has_input_order) return;
-    order_.resize(static_cast<size_t>(c.k));
-    std::iota(order_.begin(), order_.end(), 0);
-    Random random(5);
-    for (size_t i = order_.size(); i > 1; --i) std::swap(order_[i - 1], order_[random.Bits() % i]);
-  }
-
-  int64_t n() const override { return case_.n; }
-  int64_t k() const override { return case_.k; }
-  void ReadRow(int64_t n, uint8_t* codes, CodeScale* scales) const override {
-    Random random(static_cast<uint64_t>(n) + 1);
-    const uint64_t mask = (uint64_t{1} << case_.format.bits) - 1;
-    for (int64_t i = 0; i < case_.k; ++i) codes[i] = static_cast<uint8_t>(random.Bits() & mask);
-    for (int64_t i = 0; i < case_.k; i += case_.format.scale_numbers, ++scales) {
-      scales->scale = static_cast<float>(random.Normal() * 0.05);
-      scales->zero = static_cast<float>(random.Bits() & mask);
-    }
-  }
-
-  std::span<const int32_t> InputOrder() const override { return order_; }
-
-  // The numbers [n, k] that the codes stand for, each where its input is.
-  std::vector<double> Numbers() const {
-    std::vector<double> numbers(static_cast<size_t>(case_.n * case_.k));
-    std::vector<uint8_t> codes(static_cast<size_t>(case_.k));
-    std::vector<CodeScale> scales(static_cast<size_t>(case_.k));
-    for (int64_t row = 0; row < case_.n; ++row) {
-      ReadRow(row, codes.data(), scales.data());
-      for (int64_t i = 0; i < case_.k; ++i) {
-        const CodeScale& scale = scales[i / case_.format.scale_numbers];
-        const int64_t input = order_.empty() ? i : order_[i];
-        numbers[row * case_.k + input] =
-            static_cast<double>(NumberOfCode(case_.format, codes[i], scale));
-      }
-    }
-    return numbers;
-  }
-
- private:
-  const Case case_;
-  std::vector<int32_t> order_;
-};
+using Case = testing::CodesCase;
+using testing::DrawnCodes;
 
 GemmArgs Args(const GemmWeight& weight, const float* x, int64_t m, float* y) {
   return {.x = x,
@@ -122,10 +46,11 @@ GemmArgs Args(const GemmWeight& weight, const float* x, int64_t m, float* y) {
 }
 
 TEST(GemmCodesTest, SumsAreThoseOfTheNumbers) {
-  for (const Case& c : Cases()) {
+  for (const Case& c : testing::CodesCases()) {
     SCOPED_TRACE(c.name);
     const DrawnCodes source(c);
-    const std::vector<double> numbers = source.Numbers();
+    const std::vector<float> of_codes = source.Numbers();
+    const std::vector<double> numbers(of_codes.begin(), of_codes.end());
     ForEachCpu([&](Stream& stream) {
       const GemmWeight weight = GemmWeight::PackCodes(source, c.format, stream);
       EXPECT_EQ(weight.bytes(), GemmWeight::BytesFor(c.n, c.k, c.format, {}));

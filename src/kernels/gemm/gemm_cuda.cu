@@ -91,14 +91,35 @@ void LaunchHopper(const GemmCudaArgs& args, Stream& stream) {
 }
 
 bool IsOfHalves(const GemmCudaArgs& args) { return args.dtype != DType::kF32; }
+bool IsOfCodes(const GemmCudaArgs& args) { return args.codes; }
+
+// From so many rows on it is faster to write W's numbers to memory and to multiply those. The bits
+// are the same. (By what the parts should take: workshop/gpu_codes.md.)
+constexpr int64_t kNumbersRowsMin = 256;
+
+bool GoesByNumbers(const GemmCudaArgs& args) {
+  const GemmArgs& gemm = args.gemm;
+  const bool many = gemm.m >= kNumbersRowsMin || LoraAt(gemm, LoraPlace::kBeside) != nullptr;
+  return args.codes && many &&
+         GemmRoomPlan(gemm.m, args.n, args.k, gemm.weight->format()).bytes <= gemm.room.bytes;
+}
+void LaunchByNumbers(const GemmCudaArgs& args, Stream& stream);
 
 struct GemmKernel : KernelRow<GemmCudaArgs> {
   bool fuses = false;  // adds LoRA and activates itself
 };
 constexpr GemmKernel kGemmKernels[] = {
+    {{"by numbers", "codes, many rows", {}, GoesByNumbers, LaunchByNumbers}, /*fuses=*/true},
+    {{"codes", "codes", {}, IsOfCodes, GemmCodesMma}, /*fuses=*/true},
     {{"hopper", "bf16, fp16", {.hopper_code = true}, IsOfHalves, LaunchHopper}, /*fuses=*/true},
     {{"mma", "bf16, fp16", {}, IsOfHalves, GemmMma}, /*fuses=*/true},
     {{"fma", "fp32", {}, nullptr, GemmFma}}};
+
+void LaunchByNumbers(const GemmCudaArgs& args, Stream& stream) {
+  for (const GemmCudaArgs& product : MakeNumbers(args, stream)) {
+    ChooseKernel(kGemmKernels, product, TraitsOf(stream.device)).launch(product, stream);
+  }
+}
 
 }  // namespace
 
@@ -128,12 +149,21 @@ void GemmCuda(const GemmCudaArgs& args, Stream& stream) {
     ledger.ExpectAwaited(stream.cuda_stream, gemm.x);
   }
   if (beside != nullptr) CheckBeside(*beside, args.n);
-  const GemmKernel& kernel = ChooseKernel(kGemmKernels, args, TraitsOf(stream.device));
   GemmCudaArgs product = args;
+  const bool has_order = args.codes && gemm.weight->format().has_input_order;
+  LoraArgs awaiting;
+  if ((has_order || GoesByNumbers(args)) && ends.lora != nullptr) {
+    awaiting = *ends.lora;
+    awaiting.precedes_product = false;  // what writes the room stands between
+    product.gemm.epilogue.lora = &awaiting;
+  }
+  if (has_order) product = OrderX(product, stream);
+  const GemmKernel& kernel = ChooseKernel(kGemmKernels, product, TraitsOf(stream.device));
   if (inside == nullptr && beside == nullptr) product.gemm.epilogue.lora = nullptr;
   // Kernels without LoRA cannot write y, or a copy of it, beside an activation.
   const bool keeps = ends.kept_rows.begin < ends.kept_rows.end || ends.rounded != nullptr;
-  if (!kernel.fuses || after != nullptr || (keeps && inside == nullptr)) {
+  const bool activates = kernel.fuses && (!args.codes || CodesActivate(args.n, args.k));
+  if (!activates || after != nullptr || (keeps && inside == nullptr)) {
     product.gemm.epilogue.activated = nullptr;
   }
   CHECK(ends.rounded == nullptr || ends.activated != nullptr ||

@@ -23,6 +23,7 @@ struct GemmCudaArgs {
   int64_t n = 0;
   int64_t k = 0;
   DType dtype = DType::kF32;
+  bool codes = false;  // w is bricks (gemm_bricks.h) of gemm.weight's format
 };
 
 // The distance between a weight's rows on a GPU: a multiple of 16 bytes, which its copy engine
@@ -53,6 +54,26 @@ void GemmMma(const GemmCudaArgs& args, Stream& stream);
 // With the tile mma::kTiles[tile] (gemm_mma_tiles.h), where rows of x begin and end on borders of
 // 16 bytes.
 void GemmMma(const GemmCudaArgs& args, size_t tile, Stream& stream);
+
+// A product of codes on any card, which makes numbers of them in registers. It takes x in the order
+// of the codes.
+void GemmCodesMma(const GemmCudaArgs& args, Stream& stream);
+// With the tile codes::kTiles[tile] (gemm_codes_tiles.h), where rows of x begin and end on borders
+// of 16 bytes.
+void GemmCodesMma(const GemmCudaArgs& args, size_t tile, Stream& stream);
+// Whether products of codes activate: the gate and up in whole strips, summed in one range of k.
+bool CodesActivate(int64_t n, int64_t k);
+
+// What GemmArgs::room has: first x in the input order, then W's numbers.
+struct GemmRoomPlan {
+  GemmRoomPlan(int64_t m, int64_t n, int64_t k, const WeightFormat& format);
+  int64_t numbers_begin;  // bytes
+  int64_t bytes;          // of all
+};
+// Writes x in the weight's input order to the room, and returns the product of that.
+GemmCudaArgs OrderX(const GemmCudaArgs& args, Stream& stream);
+// Writes W's numbers to the room, and returns the products of those, one for each range of k.
+std::vector<GemmCudaArgs> MakeNumbers(const GemmCudaArgs& args, Stream& stream);
 
 // A tile of Hopper's kernel: what one thread block computes at a time, see gemm_hopper.cuh. The
 // result does not depend on it.

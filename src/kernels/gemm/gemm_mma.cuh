@@ -36,13 +36,23 @@ class Block {
       : args_(args),
         ring_(SharedAddress(shared)),
         loader_(args, ring_, row, column_tile),
-        items_(args, reinterpret_cast<LoraState<Shape>*>(shared + Shape::kTile.ring_bytes()), ring_,
+        items_(args, reinterpret_cast<LoraState<Shape>*>(shared + Shape::LoraStateAt(args)), ring_,
                row, column_tile) {}
 
-  __device__ __forceinline__ void Run(Sums<Shape>& sums) {
+  __device__ __forceinline__ void Run(const Ends<Shape>& put) {
     Begin();
-    MultiplyAll(sums);
-    if constexpr (Shape::kLora) AddItems(sums);
+    Sums<Shape> sums = {};
+    if constexpr (Shape::kCodes) {
+      MultiplyCodes(sums, put);
+      if constexpr (Shape::kLora) AddItems(sums);
+      if constexpr (Shape::kGroups > 1) return JoinGroups(sums, put);
+      const bool in_turn = Shape::kRangesInTurn && args_.range_steps < args_.num_steps;
+      put(sums, RangeEnds<Shape>{.is_first = !in_turn});
+    } else {
+      MultiplyAll(sums);
+      if constexpr (Shape::kLora) AddItems(sums);
+      put(sums, RangeEnds<Shape>{});
+    }
   }
 
  private:
@@ -55,6 +65,7 @@ class Block {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
 #pragma unroll 1
     for (int stage = 0; stage < count; ++stage) loader_.LoadW(stage, stage);
+    if constexpr (Shape::kCodes) Reader<Shape>::Prepare(args_, ring_);
     if constexpr (Shape::kLora) items_.List();
     AwaitX<Shape>(args_);
     // Not earlier: the next kernel may be LoRA's shrink, which then relies on x being there
@@ -72,6 +83,7 @@ class Block {
       loader_.LoadX(stage, stage);
       CommitCopies();
     }
+    if constexpr (Shape::kCodes) Reader<Shape>::Prepare(args_, ring_);
     if constexpr (Shape::kLora) items_.List();
 #endif
 #pragma unroll 1
@@ -120,7 +132,7 @@ class Block {
         if (piece + 1 < Shape::kPieces) {
           reader.Read(at, piece + 1, fragments[(piece + 1) % 2]);
         } else {
-          at = ring_ + next * Shape::kStageBytes;
+          at = ring_ + next * Shape::StageBytes(args_);
           if (step + 1 < args_.num_steps) {
             AwaitStage();
             reader.Read(at, 0, fragments[0]);
@@ -131,6 +143,68 @@ class Block {
       }
       stage_ = next;
     }
+  }
+
+  // The same of codes, of which numbers are made in registers: those of the next piece after the
+  // products of this one are issued, from words that were read two pieces before. So the next stage
+  // is awaited two pieces before the end of this one, of which nothing but registers is left then.
+  __device__ __forceinline__ void MultiplyCodes(Sums<Shape>& sums, const Ends<Shape>& put) {
+    constexpr int kPieces = Shape::kPieces;
+    Reader<Shape> reader(args_, ring_);
+    AwaitStage();
+    LoadStep(kAhead, kAhead);
+    uint32_t at = ring_;
+    reader.ReadWords(at, 0);
+    reader.ReadWords(at, 1);
+    reader.ReadX(at, 0);
+    reader.MakeNumbers(0);
+#pragma unroll 1
+    for (int step = 0; step < args_.num_steps; ++step) {
+      const bool is_last = step + 1 == args_.num_steps;
+      if (Shape::kRangesInTurn && step == args_.range_steps) put.First(sums);
+#pragma unroll
+      for (int piece = 0; piece < kPieces; ++piece) {
+        if (piece + 1 < kPieces) reader.ReadX(at, piece + 1);
+        if (piece == kPieces - 2 && !is_last) {
+          AwaitStage();
+          LoadStep(step + Shape::kStages, stage_);
+          stage_ = After(stage_);
+          at = ring_ + stage_ * Shape::StageBytes(args_);
+        }
+        if (piece < kPieces - 2 || !is_last) reader.ReadWords(at, (piece + 2) % kPieces);
+        if (piece + 1 == kPieces && !is_last) reader.ReadX(at, 0);
+        reader.Multiply(piece, sums);
+        reader.MakeNumbers((piece + 1) % kPieces);
+      }
+    }
+    stage_ = After(stage_);
+  }
+
+  // The second group's sums come to the first group by way of the ring.
+  __device__ __forceinline__ void JoinGroups(Sums<Shape>& sums, const Ends<Shape>& put) const {
+    constexpr int kGroupThreads = Shape::kThreads / 2;
+    constexpr int kSums = static_cast<int>(sizeof(Sums<Shape>) / sizeof(float));
+    auto& all = reinterpret_cast<float(&)[kSums]>(sums);
+    const auto thread = static_cast<int>(threadIdx.x);
+    const uint32_t place = ring_ + thread % kGroupThreads * 8;
+    __syncthreads();
+    if (thread >= kGroupThreads) {
+#pragma unroll
+      for (int i = 0; i < kSums; i += 2) {
+        StoreSharedFloat2(place + i * kGroupThreads * 4, all[i], all[i + 1]);
+      }
+    }
+    __syncthreads();
+    if (thread >= kGroupThreads) return;
+    Sums<Shape> second;
+    auto& others = reinterpret_cast<float(&)[kSums]>(second);
+#pragma unroll
+    for (int i = 0; i < kSums; i += 2) {
+      const float2 pair = LoadSharedFloat2(place + i * kGroupThreads * 4);
+      others[i] = pair.x;
+      others[i + 1] = pair.y;
+    }
+    put(second, RangeEnds<Shape>{.before = &sums});
   }
 
   __device__ __forceinline__ void AddItems(Sums<Shape>& sums) {
@@ -163,9 +237,7 @@ __global__ void __launch_bounds__(Shape::kThreads, Shape::kBlocksMin)
   const int rest = item - first * args.num_column_tiles;
   const int row = (first + rest % tiles) * Shape::kRows;
   const int column_tile = rest / tiles;
-  Sums<Shape> sums = {};
-  Block<Shape>(args, shared, row, column_tile).Run(sums);
-  Store<Shape>(args, row, column_tile).Put(sums);
+  Block<Shape>(args, shared, row, column_tile).Run(Ends<Shape>{args, row, column_tile});
 }
 
 }  // namespace graft::mma

@@ -36,7 +36,7 @@ struct LoraState {
 template <typename Shape>
 class LoraItems {
  public:
-  __device__ __forceinline__ LoraItems(const LoraArgsOf& args, LoraState<Shape>* state,
+  __device__ __forceinline__ LoraItems(const typename Shape::Args& args, LoraState<Shape>* state,
                                        uint32_t ring, int row, int column_tile)
       : args_(args),
         lora_(args.lora.lora),
@@ -94,10 +94,10 @@ class LoraItems {
       return;
     }
     const int lane = Thread() % 32;
-    const uint32_t b = ring_ + stage * Shape::kStageBytes;
-    const uint32_t h = b + Shape::kWBytes;
-    const int b_place = Reader<Shape>::LyingPlace(warp, lane);
-    const int h_place = PlaceOf<kHBytes>(Reader<Shape>::XRow(warp, lane), lane / 8 % 2);
+    const uint32_t b = ring_ + stage * Shape::StageBytes(args_);
+    const uint32_t h = b + Shape::WBytes(args_);
+    const int b_place = LyingPlace<Shape>(warp, lane);
+    const int h_place = PlaceOf<kHBytes>(XReader<Shape>::RowOf(warp, lane), lane / 8 % 2);
     Fragments<Shape> operands;
 #pragma unroll
     for (int i = 0; i < Shape::kColumnParts; ++i) {
@@ -124,8 +124,9 @@ class LoraItems {
   static_assert(kBRowStep % 8 == 0 && lora::kPackRanks % kBRowStep == 0);  // for PlaceOf
   static_assert(kHRowStep % 8 == 0 && Shape::kRows % kHRowStep == 0);
   static_assert(Shape::kThreads >= kItemsAhead * lora::kPackRanks);
-  static_assert(lora::kPackRanks * Shape::kLyingBytes <= Shape::kWBytes &&
-                Shape::kRows * kHBytes <= Shape::kStageBytes - Shape::kWBytes);
+  static_assert(lora::kPackRanks * Shape::kLyingBytes <=
+                    Shape::kColumns * 64 &&  // what W takes of a stage at least
+                Shape::kRows * kHBytes <= Shape::kRows * Shape::kRowBytes);
 
   static __device__ int Thread() { return static_cast<int>(threadIdx.x); }
 
@@ -169,7 +170,7 @@ class LoraItems {
     const int piece = Thread() % kBPiecesOfRow;
     const int column = Columns::ColumnOf(lora_, at.slice, columns_, piece);
     const int n = static_cast<int>(lora_.slice_n[at.slice]);
-    const uint32_t target = ring_ + stage * Shape::kStageBytes;
+    const uint32_t target = ring_ + stage * Shape::StageBytes(args_);
 #pragma unroll
     for (int first = 0; first < lora::kPackRanks; first += kBRowStep) {
       const int rank = first + Thread() / kBPiecesOfRow;
@@ -188,7 +189,7 @@ class LoraItems {
     const int first = state_.table.first[at.segment];
     const int last = state_.table.last[at.segment];
     const int piece = Thread() % 4;
-    const uint32_t target = ring_ + stage * Shape::kStageBytes + Shape::kWBytes;
+    const uint32_t target = ring_ + stage * Shape::StageBytes(args_) + Shape::WBytes(args_);
 #pragma unroll
     for (int begin = 0; begin < Shape::kRows; begin += kHRowStep) {
       const int row = begin + Thread() / 4;
@@ -200,7 +201,7 @@ class LoraItems {
     }
   }
 
-  const LoraArgsOf& args_;
+  const typename Shape::Args& args_;
   const LoraArgs& lora_;
   LoraState<Shape>& state_;
   const uint32_t ring_;

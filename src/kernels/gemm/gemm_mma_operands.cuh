@@ -44,7 +44,8 @@ class Loader {
     } else {
       constexpr int kStep = kWRowStep * Shape::kRowBytes;
       const uint32_t column = step * (Shape::kDepth / 8);
-      const bool has_column = step * Shape::kDepth + Thread() % kWPiecesOfRow * 8 < args_.w_stride;
+      // A row's last eight may end in zeros.
+      const bool has_column = step * Shape::kDepth + Thread() % kWPiecesOfRow * 8 < args_.k;
 #pragma unroll
       for (int i = 0; i < kWPieces; ++i) {
         const bool present = has_column && (w_is_there_ >> i & 1) != 0;
@@ -153,8 +154,43 @@ struct Fragments {
   uint32_t x[(Shape::kRowParts + 1) / 2][4];
 };
 
-// Reads a warp's operands from a stage. What a lane names is the row of a matrix of 8 x 8 elements,
-// see LoadMatrices.
+// Where lanes read x from a stage. What a lane names is the row of a matrix of 8 x 8 elements, see
+// LoadMatrices.
+template <typename Shape>
+class XReader {
+ public:
+  // Counted from where x begins in a stage.
+  __device__ __forceinline__ XReader() {
+    const int lane = static_cast<int>(threadIdx.x) % 32;
+    place_ = PlaceOf<Shape::kRowBytes>(RowOf(WarpPlace<Shape>(), lane), lane / 8 % 2);
+  }
+
+  // x: where it begins in the stage.
+  __device__ __forceinline__ void Read(uint32_t x, int piece, Fragments<Shape>& out) const {
+    // Two pieces of 16 bytes, in a stage with rows of four or more, change places by one bit.
+#pragma unroll
+    for (int i = 0; i < (Shape::kRowParts + 1) / 2; ++i) {
+      LoadMatrices(x + (place_ ^ piece * 32) + i * 16 * Shape::kRowBytes, out.x[i]);
+    }
+  }
+
+  // The row of x of a warp's first matrices. A single part has rows for two matrices alone; the
+  // other lanes name them once more.
+  static __device__ __forceinline__ int RowOf(const WarpPlace<Shape>& warp, int lane) {
+    return warp.row + lane % 8 + (Shape::kRowParts > 1 ? lane / 16 * 8 : 0);
+  }
+
+ private:
+  int place_;
+};
+
+// The place in an operand that has the tile's columns side by side in its 16 rows of k, or ranks.
+template <typename Shape>
+__device__ __forceinline__ int LyingPlace(const WarpPlace<Shape>& warp, int lane) {
+  return PlaceOf<Shape::kLyingBytes>(lane % 8 + lane / 16 * 8, warp.column / 8 + lane / 8 % 2);
+}
+
+// Reads a warp's operands from a stage.
 template <typename Shape>
 class Reader {
  public:
@@ -162,44 +198,29 @@ class Reader {
     const WarpPlace<Shape> warp;
     const int lane = static_cast<int>(threadIdx.x) % 32;
     if constexpr (Shape::kTransposed) {
-      w_place_ = LyingPlace(warp, lane);
+      w_place_ = LyingPlace<Shape>(warp, lane);
     } else {
       w_place_ = PlaceOf<Shape::kRowBytes>(warp.column + lane % 16, lane / 16);
     }
-    x_place_ = Shape::kWBytes + PlaceOf<Shape::kRowBytes>(XRow(warp, lane), lane / 8 % 2);
   }
 
   // Reads piece `piece` of the stage at `stage`.
   __device__ __forceinline__ void Read(uint32_t stage, int piece, Fragments<Shape>& out) const {
-    // Two pieces of 16 bytes, in a stage with rows of four or eight, change places by one bit.
-    const int turn = piece * 32;
 #pragma unroll
     for (int i = 0; i < Shape::kColumnParts; ++i) {
       if constexpr (Shape::kTransposed) {
         LoadMatricesTransposed(stage + (w_place_ ^ i * 32) + piece * 16 * Shape::kLyingBytes,
                                out.w[i]);
       } else {
-        LoadMatrices(stage + (w_place_ ^ turn) + i * 16 * Shape::kRowBytes, out.w[i]);
+        LoadMatrices(stage + (w_place_ ^ piece * 32) + i * 16 * Shape::kRowBytes, out.w[i]);
       }
     }
-#pragma unroll
-    for (int i = 0; i < (Shape::kRowParts + 1) / 2; ++i) {
-      LoadMatrices(stage + (x_place_ ^ turn) + i * 16 * Shape::kRowBytes, out.x[i]);
-    }
-  }
-
-  // The place in an operand that has the tile's columns side by side in its 16 rows of k, or ranks.
-  static __device__ __forceinline__ int LyingPlace(const WarpPlace<Shape>& warp, int lane) {
-    return PlaceOf<Shape::kLyingBytes>(lane % 8 + lane / 16 * 8, warp.column / 8 + lane / 8 % 2);
-  }
-  // The row of x of a warp's first matrices. A single part has rows for two matrices alone; the
-  // other lanes name them once more.
-  static __device__ __forceinline__ int XRow(const WarpPlace<Shape>& warp, int lane) {
-    return warp.row + lane % 8 + (Shape::kRowParts > 1 ? lane / 16 * 8 : 0);
+    x_.Read(stage + Shape::kWBytes, piece, out);
   }
 
  private:
-  int w_place_, x_place_;
+  const XReader<Shape> x_;
+  int w_place_;
 };
 
 template <typename Shape>

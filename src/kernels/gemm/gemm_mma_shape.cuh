@@ -88,6 +88,12 @@ struct Shape {
   static_assert(kStageBytes % 128 == 0 && kWBytes % 128 == 0);
   static_assert((!kLora && !kTransposed) || kColumns % 64 == 0);
 
+  static constexpr bool kCodes = false;
+  static constexpr int kGroups = 1;
+  static __device__ __forceinline__ int StageBytes(const mma::Args&) { return kStageBytes; }
+  static __device__ __forceinline__ int WBytes(const mma::Args&) { return kWBytes; }
+  static __device__ __forceinline__ int LoraStateAt(const mma::Args&) { return kTile.ring_bytes(); }
+
   // With an activation a tile has columns of the gate and the same columns of up, in turns of eight
   // of each, so that one thread has both sums of a pair.
   static __device__ GemmTileColumns ColumnsOf(const Args& args, int column_tile) {
@@ -103,7 +109,8 @@ struct WarpPlace {
   int row;
 
   __device__ WarpPlace() {
-    const int warp = static_cast<int>(threadIdx.x) / 32;
+    int warp = static_cast<int>(threadIdx.x) / 32;
+    if constexpr (Shape::kGroups > 1) warp %= Shape::kTile.threads() / 32;
     column = warp % Shape::kTile.column_warps * (Shape::kColumnParts * 16);
     row = warp / Shape::kTile.column_warps * (Shape::kRowParts * 8);
   }

@@ -9,6 +9,14 @@
 
 namespace graft::mma {
 
+// Where sums are over a second range of k: the first range's are in y, or here, to be added to y
+// before them.
+template <typename Shape>
+struct RangeEnds {
+  bool is_first = true;
+  const Sums<Shape>* before = nullptr;
+};
+
 template <typename Shape>
 class Store {
  public:
@@ -20,7 +28,26 @@ class Store {
     column_ = columns_.first + (columns_.gap == 0 ? place_.column : place_.column / 2) + lane / 4;
   }
 
-  __device__ __forceinline__ void Put(const Sums<Shape>& sums) const {
+  // Adds the sums over the first of two ranges of k to y, and clears them.
+  __device__ __forceinline__ void PutFirst(Sums<Shape>& sums) const {
+#pragma unroll
+    for (int c = 0; c < Shape::kColumnParts; ++c) {
+#pragma unroll
+      for (int r = 0; r < Shape::kRowParts; ++r) {
+#pragma unroll
+        for (int i = 0; i < 4; ++i) {
+          const int column = column_ + c * 16 + i / 2 * 8;
+          float* const y = args_.y + RowOf(r, i) * args_.y_stride + column;
+          if (RowOf(r, i) < args_.m && column < args_.n) {
+            *y = args_.accumulate ? fmaf(args_.scale, sums[c][r][i], *y) : sums[c][r][i];
+          }
+          sums[c][r][i] = 0.0f;
+        }
+      }
+    }
+  }
+
+  __device__ __forceinline__ void Put(const Sums<Shape>& sums, const RangeEnds<Shape>& ends) const {
     if constexpr (!Shape::kTransposed) {
       if (args_.activated != nullptr) {
 #pragma unroll
@@ -35,7 +62,9 @@ class Store {
       }
     }
 #pragma unroll
-    for (int c = 0; c < Shape::kColumnParts; ++c) Add(column_ + c * 16, sums[c]);
+    for (int c = 0; c < Shape::kColumnParts; ++c) {
+      Add(column_ + c * 16, sums[c], ends.before == nullptr ? nullptr : &(*ends.before)[c], ends);
+    }
   }
 
  private:
@@ -44,7 +73,9 @@ class Store {
   // The row of element `i`; that of its columns is i / 2.
   __device__ __forceinline__ int RowOf(int r, int i) const { return row_ + r * 8 + i % 2; }
 
-  __device__ __forceinline__ void Add(int column, const Part& part) const {
+  __device__ __forceinline__ void Add(int column, const Part& part, const Part* before,
+                                      const RangeEnds<Shape>& ends) const {
+    const bool accumulates = args_.accumulate || !ends.is_first;
     const bool exists[2] = {column < args_.n, column + 8 < args_.n};
     float bias[2] = {};
     if (args_.bias != nullptr) {
@@ -54,7 +85,7 @@ class Store {
     float* const y = args_.y + column;
     // All is read before anything is written, so that the reads are under way together.
     float old[Shape::kRowParts][4];
-    if (args_.accumulate) {
+    if (accumulates) {
 #pragma unroll
       for (int r = 0; r < Shape::kRowParts; ++r) {
 #pragma unroll
@@ -72,7 +103,11 @@ class Store {
       for (int i = 0; i < 4; ++i) {
         float value = part[r][i];
         if (args_.bias != nullptr) value += bias[i / 2];
-        if (args_.accumulate) value = fmaf(args_.scale, value, old[r][i]);
+        if (before != nullptr) {
+          const float first = (*before)[r][i];
+          old[r][i] = accumulates ? fmaf(args_.scale, first, old[r][i]) : first;
+        }
+        if (accumulates || before != nullptr) value = fmaf(args_.scale, value, old[r][i]);
         if (RowOf(r, i) < args_.m && exists[i / 2]) {
           y[RowOf(r, i) * args_.y_stride + i / 2 * 8] = value;
         }
@@ -146,6 +181,23 @@ class Store {
   const WarpPlace<Shape> place_;
   const GemmTileColumns columns_;
   int row_, column_;  // this lane's first
+};
+
+// What a block makes of its sums: a Store for each use, so that nothing of it takes registers
+// before.
+template <typename Shape>
+struct Ends {
+  const typename Shape::Args& args;
+  int row;
+  int column_tile;
+
+  __device__ __forceinline__ void First(Sums<Shape>& sums) const {
+    Store<Shape>(args, row, column_tile).PutFirst(sums);
+  }
+  __device__ __forceinline__ void operator()(const Sums<Shape>& sums,
+                                             const RangeEnds<Shape>& ends) const {
+    Store<Shape>(args, row, column_tile).Put(sums, ends);
+  }
 };
 
 }  // namespace graft::mma

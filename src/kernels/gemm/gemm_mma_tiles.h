@@ -49,6 +49,18 @@ inline constexpr size_t kFirstWide = 4;
 // The fastest tile for a product, by what the card has. is_wide: it must be one from kFirstWide on.
 size_t ChooseTile(int64_t m, int64_t n, int64_t k, bool is_wide, const DeviceTraits& traits);
 
+// What W is to a tile.
+struct TileWeight {
+  double number_bytes = 2.0;  // of a number in memory, and in a stage
+  // It takes a lane to make a number of them, for each warp that multiplies it.
+  double number_instructions = 0.0;
+  int block_bytes = 0;  // of shared memory
+};
+// An estimate of which only the order matters, and whether a multiprocessor has room for a block.
+double PredictCycles(const Tile& tile, const TileWeight& w, int64_t m, int64_t n, int64_t k,
+                     const DeviceTraits& traits);
+bool FitsOnCard(const Tile& tile, const TileWeight& w, const DeviceTraits& traits);
+
 using Launcher = void (*)(const GemmCudaArgs& args, Stream& stream);
 
 // The launcher of kTiles[tile].

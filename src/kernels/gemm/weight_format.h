@@ -44,12 +44,13 @@ struct WeightFormat {
 
   // Codes of 4 or 8 bits. `numbers_per_scale`: a multiple of 32, or all of a row's.
   static constexpr WeightFormat Integers(DType operands, int32_t bits, int64_t numbers_per_scale,
-                                         bool has_zero_points = false) {
+                                         bool has_zero_points = false, DType scales = DType::kF32) {
     WeightFormat format(operands);
     format.codes = WeightCodes::kIntegers;
     format.bits = bits;
     format.scale_numbers = numbers_per_scale;
     format.has_zero_points = has_zero_points;
+    format.scales = scales;
     return format;
   }
   static constexpr WeightFormat Normal4(DType operands, int64_t numbers_per_scale = 64) {
@@ -63,7 +64,9 @@ struct WeightFormat {
   DType operands;  // what the products take
   WeightCodes codes = WeightCodes::kNone;
   int32_t bits;               // of a stored number; a divisor or a multiple of 8
-  int64_t scale_numbers = 0;  // along k, that share an fp32 scale; 0: there are no scales
+  int64_t scale_numbers = 0;  // along k, that share a scale; 0: there are no scales
+  // What holds every scale exactly: bf16 or fp32. The CPU keeps fp32 in any case.
+  DType scales = DType::kF32;
   // Integers' blocks have zero points of their own; else all have the middle code, 2^(bits - 1).
   bool has_zero_points = false;
   // The codes of a row stand in an order of their own, which is kept beside them: inputs of one
