@@ -24,9 +24,9 @@ import prose
 _BATCH = 64  # documents that a process makes at a time
 
 
-def any_document(rng, asides, num_chars):
+def any_document(rng, asides, num_chars, prose_share=0.6):
     """Of the forms of prose, or of entities and their attributes."""
-    if rng.random() < 0.6:
+    if rng.random() < prose_share:
         return prose.ProseWriter(rng, asides).write(num_chars)
     return documents.Writer(rng, asides).write(num_chars)
 
@@ -47,10 +47,10 @@ def _questions_of_facts(document, spans, rng, count):
     return made
 
 
-def asked_document(rng, asides, num_chars, count):
+def asked_document(rng, asides, num_chars, count, prose_share):
     """(text, [(question, answer, begin, end)])"""
     while True:
-        document = any_document(rng, asides, num_chars)
+        document = any_document(rng, asides, num_chars, prose_share)
         if isinstance(document, prose.ProseWriter):
             text, made = document.text, document.questions(count)
         else:
@@ -63,7 +63,7 @@ def asked_document(rng, asides, num_chars, count):
 def line_of(options, index):
     rng = random.Random(options.seed * 1_000_003 + index)
     shortest, longest = options.chars
-    text, made = asked_document(rng, (), rng.randint(shortest, longest), options.questions)
+    text, made = asked_document(rng, (), rng.randint(shortest, longest), options.questions, options.prose)
     keys = ("question", "answer", "begin", "end")
     return json.dumps({"name": f"{options.seed}.{index}", "text": text,
                        "questions": [dict(zip(keys, asked)) for asked in made]}, ensure_ascii=False)
@@ -89,6 +89,7 @@ def arguments():
     parser.add_argument("--documents", type=int, default=0, help="so many; 0: without an end")
     parser.add_argument("--chars", type=int, nargs=2, default=(400, 7000), help="of a document")
     parser.add_argument("--questions", type=int, default=32, help="of a document, at most")
+    parser.add_argument("--prose", type=float, default=0.6, help="share of the documents that are prose")
     parser.add_argument("--workers", type=int, default=1)
     parser.add_argument("--out", default="", help="a folder for files of 1,000 documents; none: standard output")
     parser.add_argument("--rate", type=float, default=0.0, help="for so many seconds: write nothing, print how fast")

@@ -110,7 +110,7 @@ def price(rng):
 
 def quantity(rng):
     return rng.choice((f"{rng.randint(2, 40) * 25} g", f"{rng.choice(NUMBERS[:5])} cups", f"{rng.randint(2, 9)} dl",
-                       f"{rng.choice(NUMBERS[:6])} spoonfuls", "half a litre", f"{rng.randint(2, 30) * 50} ml",
+                       f"{rng.choice(NUMBERS[:6])} spoonfuls", "half a litre", f"{rng.randint(2, 60) * 50} ml",
                        f"{rng.choice(NUMBERS[:4])} handfuls", "a pinch", f"{rng.randint(2, 5)} kg", "half a pound"))
 
 
@@ -145,7 +145,7 @@ KINDS = {
     "the_thing": lambda rng: "the " + thing(rng),
     "a_thing": lambda rng: values.a(thing(rng)),
     "trouble": trouble,
-    "duration": lambda rng: f"{rng.choice(NUMBERS[:16])} {rng.choice(UNITS_OF_TIME)}",
+    "duration": lambda rng: f"{rng.choice(NUMBERS[:17])} {rng.choice(UNITS_OF_TIME)}",
     "wait": lambda rng: f"{rng.choice((5, 8, 10, 12, 15, 20, 25, 30, 35, 40, 45, 50, 55, 75, 90))} minutes"
                         if rng.random() < 0.7 else f"{rng.choice(NUMBERS[:8])} hours",
     "street": lambda rng: f"{rng.randint(2, 180)} {surname(rng)} {rng.choice(STREETS)}",
