@@ -65,7 +65,7 @@ def test_prose_has_what_its_questions_ask():
             assert answer.lower() in text[begin:end].lower(), (question, answer, text[begin:end])
             assert question[0].isupper() and question.endswith("?") and "{" not in question, question
             assert answers.setdefault(question, answer) == answer, question
-        asked |= {id(one.frame) for one in document.asked if one.can_ask()}
+        asked |= {id(one.frame) for one in document.asked if one.asks}
     frames = [frame for form in prose.FORMS for frame in [form.part, *form.frames]]
     assert asked == {id(frame) for frame in frames}
 

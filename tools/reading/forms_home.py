@@ -2,13 +2,13 @@
 
 TEXT = r"""
 form letter
-part writer=person reader=person town=place day=date
-open {town}, {day}\n\n[Dear|My dear|Dear] {reader.first},
+part writer=person reader=first town=place day=date
+open {town}, {day}\n\n[Dear|My dear|Dear] {reader},
 open {day}\n\nDear {reader},
-open [Hello|Hi] {reader.first},
+open [Hello|Hi] {reader},
 close [With best wishes|Yours sincerely|Ever yours|Love|Kind regards|Until soon],\n{writer}
-close {writer.first}
-ask writer: Who [wrote|signed|sent] the letter to {reader.first}? | By whom was the letter to {reader} written?
+close {writer}
+ask writer: Who [wrote|signed|sent] the letter to {reader}? | By whom was the letter to {reader} written?
 ask reader: To whom did {writer} write? | Who is the letter from {writer.first} addressed to?
 frame who=kin thing=thing price=price shop=firm
 say [Last week|On my birthday|You will laugh, but] my {who} gave me a {thing}, which [had cost|cost] {price} at {shop}.

@@ -147,25 +147,21 @@ class Asked:
         self.span = (0, 0)       # of its own sentences
         self.part_span = (0, 0)  # of the letter, the meeting
         self.text = ""
-        self.is_only = True      # of its kind in the document
+        self.asks = []           # what can be asked, once the document is written
 
-    def question(self, rng, document_text):
-        """(question, answer, begin, end): the answer can be read in text[begin:end]. None: there is none."""
-        asks = self.frame.asks
-        for _ in range(4):
-            slot, parts, slots = asks[rng.randrange(len(asks))]
-            if not self.is_only and not slots & self.own:
-                continue
-            answer = self.values[slot]
-            if answer not in self.text and answer not in document_text:
-                continue
-            within = all(self.values[name] in self.text for name in slots | {slot})
-            begin, end = self.span if within else self.part_span
-            return said(parts, rng, self.values), answer, begin, end
-        return None
+    def prepare(self, is_only, document_text):
+        """Keeps what can be asked: with one answer, which the text has."""
+        text = document_text.lower()
+        self.asks = [(slot, parts, slots) for slot, parts, slots in self.frame.asks
+                     if (is_only or slots & self.own) and self.values[slot].lower() in text]
 
-    def can_ask(self):
-        return self.is_only or any(slots & self.own for _, _, slots in self.frame.asks)
+    def question(self, rng):
+        """(question, answer, begin, end): the answer can be read in text[begin:end]. There must be one (`asks`)."""
+        slot, parts, slots = rng.choice(self.asks)
+        own = self.text.lower()
+        within = all(self.values[name].lower() in own for name in slots | {slot})
+        begin, end = self.span if within else self.part_span
+        return said(parts, rng, self.values), self.values[slot], begin, end
 
     def statement(self, rng):
         """Its facts in other words; of a letter or a meeting itself: as it begins."""
@@ -176,13 +172,11 @@ class Asked:
 class ProseFact:
     """What tasks.py asks for: a question with its answer, and a statement."""
 
-    def __init__(self, asked, text):
-        self.asked, self.text = asked, text
+    def __init__(self, asked):
+        self.asked = asked
 
     def question(self, rng):
-        while not (found := self.asked.question(rng, self.text)):
-            pass
-        return found[:2]
+        return self.asked.question(rng)[:2]
 
     def statement(self, rng):
         return self.asked.statement(rng)
@@ -256,7 +250,7 @@ class ProseWriter:
                 self.text += rng.choice(("\n\n", "\n\n", "\n\n---\n\n", "\n\n* * *\n\n"))
             self._part(rng.choice(forms), num_chars)
         for asked in self.asked:
-            asked.is_only = self.counts[id(asked.frame)] == 1
+            asked.prepare(self.counts[id(asked.frame)] == 1, self.text)
         return self
 
     @property
@@ -267,18 +261,19 @@ class ProseWriter:
         return self.text, [asked.span for asked in self.asked]
 
     def facts_within(self, spans, begin, end):
-        return [ProseFact(asked, self.text) for asked in self.asked
-                if asked.part_span[0] >= begin and asked.part_span[1] <= end and asked.can_ask()]
+        return [ProseFact(asked) for asked in self.asked
+                if asked.part_span[0] >= begin and asked.part_span[1] <= end and asked.asks]
 
     def questions(self, count):
         """At most so many (question, answer, begin, end), each question once, in turns over all that was said."""
         rng, made, seen = self.rng, [], set()
+        able = [asked for asked in self.asked if asked.asks]
         for _ in range(3):
-            for asked in rng.sample(self.asked, len(self.asked)):
+            for asked in rng.sample(able, len(able)):
                 if len(made) == count:
                     return made
-                found = asked.question(rng, self.text)
-                if found and found[0] not in seen:
+                found = asked.question(rng)
+                if found[0] not in seen:
                     seen.add(found[0])
                     made.append(found)
         return made

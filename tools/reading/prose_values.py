@@ -130,6 +130,7 @@ def trouble(rng):
 
 KINDS = {
     "person": person,
+    "first": lambda rng: rng.choice(FIRST) if rng.random() < 0.5 else made_name(rng),
     "place": values.place,
     "firm": firm,
     "year": values.KINDS["year"],
