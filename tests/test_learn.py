@@ -287,7 +287,7 @@ def test_documents_by_an_encoder(tmp_path):
     corpus(tmp_path / "corpus.jsonl", 60)
     (tmp_path / "light.txt").write_text(TEXT)
     encoder = tmp_path / "encoder"
-    learner = ["--learner", "encoder", "--encoder", encoder]
+    learner = ["--encoder", encoder]
     teaches = [*learner, "--corpus", tmp_path / "corpus.jsonl", "--steps", "6", "--batch", "2", "--rank", "4",
                "--document-tokens", "64", "--document-questions", "1", "--held-out-documents", "4", "--compressions",
                "2,4", "--readers", "2"]
@@ -325,10 +325,13 @@ def test_documents_by_an_encoder(tmp_path):
             assert reply.usage.completion_tokens == 4
     # What is wrong with a corpus is said by file and line.
     (tmp_path / "bad.jsonl").write_text(json.dumps({"text": "a", "questions": [{"question": "b"}]}) + "\n")
-    done = learn(*learner[:2], "--encoder", tmp_path / "other", "--corpus", tmp_path / "bad.jsonl")
+    done = learn("--encoder", tmp_path / "other", "--corpus", tmp_path / "bad.jsonl")
     assert done.returncode == 2 and 'bad.jsonl:1: has no text "answer"' in done.stderr, done.stderr
-    done = learn(*learner[:2], "--encoder", tmp_path / "other", "--corpus", tmp_path / "nowhere")
+    done = learn("--encoder", tmp_path / "other", "--corpus", tmp_path / "nowhere")
     assert done.returncode == 2 and "no file, and no folder" in done.stderr
+    for words, what in (([], "which documents?"), (["--learner", "encoder"], "which encoder? --encoder DIR")):
+        done = learn(*words)
+        assert done.returncode == 2 and what in done.stderr, done.stderr
 
 
 def test_chat_prompts_and_a_flag_that_was_removed(tmp_path):

@@ -142,6 +142,9 @@ LearnSizes SizesOf(const LearnOptions& options, const LearningPlan& plan) {
 
 Status RunLearn(LearnOptions options) {
   RETURN_IF_ERROR(InitLog(options.runtime.log.level));
+  if (!options.encoder.folder.empty()) {
+    options.method.learner = WordOf(LearnerKind::kEncoder);
+  }
   ASSIGN_OR_RETURN(const ModelConfig config, CheckModel(options));
   ASSIGN_OR_RETURN(const auto tokenizer, Tokenizer::Load(options.runtime.model));
   ASSIGN_OR_RETURN(LearningPlan plan, PlanOf(options, config, *tokenizer));

@@ -108,6 +108,9 @@ Status Encode(const LearnOptions& options, const ModelConfig& config, const Toke
 
 Status RunEncoder(const LearnOptions& options, const ModelConfig& config,
                   const Tokenizer& tokenizer, LearningPlan& plan) {
+  if (options.encoder.folder.empty()) {
+    return InvalidArgumentError("which encoder? --encoder DIR names its folder");
+  }
   if (!options.encoder.corpus.empty()) return Teach(options, config, tokenizer, plan);
   if (plan.documents.empty()) {
     return InvalidArgumentError("which documents? or --corpus, which teaches an encoder");

@@ -84,7 +84,8 @@ std::vector<Option> EncoderRows(LearnOptions& o) {
   CorpusSettings& s = o.encoder.settings;
   return {
       {"encoder", Text(o.encoder.folder),
-       "encoder: its folder; --corpus teaches it, else documents become adapters by it"},
+       "the folder of an encoder: documents become adapters by it; with --corpus it is taught",
+       "none"},
       {"corpus", Text(o.encoder.corpus),
        "encoder: documents with questions that it is taught by: lines of JSON in a file, in a "
        "folder's files *.jsonl, or - for the standard input (tools/reading/corpus.py writes them)",

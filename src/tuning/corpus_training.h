@@ -20,7 +20,7 @@ namespace graft {
 
 struct CorpusChoices {
   std::string corpus;  // CorpusReader::Open; "": nothing is learned
-  std::string folder = "encoder";
+  std::string folder;
   CorpusSettings settings;  // of which SettingsOf fills in the rest
   std::vector<int32_t> compressions = {4};
   int32_t run_seconds = 0;  // of this process; 0: until all steps are made
