@@ -106,8 +106,9 @@ std::vector<Option> EncoderRows(LearnOptions& o) {
       {"memory", OneOf(s.form.carrier, kCarrierWords),
        "encoder: what a memory is: keys and values of every layer, or final states as embeddings"},
       {"memory-rows", OneOf(s.form.rows, kMemoryRowsWords),
-       "encoder: whose: of the last token of each piece of the document, or of --virtual-tokens "
-       "behind each window"},
+       "encoder: of which rows: of the last token of each piece of the document, of a virtual "
+       "token "
+       "behind each piece, or of --virtual-tokens behind each window"},
       {"memory-places", OneOf(s.form.places, kPlacesWords),
        "encoder: where a memory's keys stand: as far from a question as what was read, or close"},
       {"read-tokens", Number(s.form.window_tokens, Between(1, 1 << 20)),

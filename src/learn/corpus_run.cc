@@ -94,9 +94,8 @@ int32_t CorpusRun::MemoryTokensMax(const CorpusSettings& settings) {
 
 std::vector<TrainedShape> CorpusRun::ShapesOf(const CorpusSettings& settings) {
   const MemoryForm& form = settings.form;
-  const bool is_behind = form.rows == MemoryRows::kBehind;
   std::vector<TrainedShape> shapes = {
-      {.rank = settings.rank, .virtual_tokens = is_behind ? form.behind : 0},
+      {.rank = settings.rank, .virtual_tokens = EncoderTokensOf(form)},
       {.rank = settings.decoder_rank}};
   shapes.resize(shapes.size() + static_cast<size_t>(settings.rates.batch),
                 {.virtual_tokens = MemoryTokensMax(settings),
@@ -107,8 +106,8 @@ std::vector<TrainedShape> CorpusRun::ShapesOf(const CorpusSettings& settings) {
 
 int32_t CorpusRun::RowsOfDocument(const CorpusSettings& settings) {
   const auto start = static_cast<int32_t>(settings.start.size());
-  const int32_t behind = settings.form.rows == MemoryRows::kBehind ? settings.form.behind : 0;
-  const int32_t reading = settings.document_tokens + WindowsMax(settings) * (start + behind);
+  int32_t reading = settings.document_tokens + WindowsMax(settings) * start;
+  if (settings.form.rows != MemoryRows::kPieces) reading += MemoryTokensMax(settings);
   const int32_t in_context = start + settings.document_tokens + RoomForQuestions(settings);
   int32_t decoding = RoomForQuestions(settings) +
                      settings.pieces * (settings.piece_tokens + settings.prompt_start);
@@ -312,7 +311,8 @@ CorpusRun::Texts CorpusRun::TextsOf(const std::vector<Lesson>& lessons) {
   for (const Lesson& lesson : lessons) {
     for (size_t i = 0; i < lesson.reading.windows.size(); ++i) {
       const auto& rows = lesson.reading.rows[i];
-      texts.read.push_back({lesson.reading.windows[i], lesson.slot, rows});
+      texts.read.push_back(
+          {lesson.reading.windows[i], lesson.slot, rows, lesson.reading.is_between});
       texts.states.push_back({lesson.reading.windows[i], lesson.slot, rows.front().token});
     }
   }

@@ -35,6 +35,7 @@ class CorpusRunTest : public ::testing::Test {
 
 const MemoryForm kForms[] = {{.window_tokens = 64},
                              {.places = MemoryPlaces::kClose, .window_tokens = kWindow},
+                             {.rows = MemoryRows::kBetween, .window_tokens = 64},
                              {.rows = MemoryRows::kBehind, .window_tokens = kWindow, .behind = 3},
                              {.carrier = MemoryCarrier::kStates,
                               .rows = MemoryRows::kBehind,
@@ -58,7 +59,7 @@ TEST_F(CorpusRunTest, AnswersFromMemoriesOfUnseenDocuments) {
 }
 
 TEST_F(CorpusRunTest, GoesOnFromACheckpoint) {
-  for (const MemoryForm& form : {kForms[0], kForms[2]}) {
+  for (const MemoryForm& form : {kForms[0], kForms[2], kForms[3]}) {
     CorpusSettings settings = SettingsOf(form);
     settings.steps = 8;
     settings.identity = "one";

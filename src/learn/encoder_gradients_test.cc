@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/random.h"
+#include "learn/memory_form.h"
 #include "learn/reference_model.h"
 
 namespace graft {
@@ -153,10 +154,12 @@ TEST_F(EncoderGradientsTest, AreThoseOfDoubles) {
 // other places, or of virtual tokens behind it. Two sequences stand behind one memory, of which the
 // second reads less.
 class ReadGradientsTest : public EncoderGradientsTest,
-                          public ::testing::WithParamInterface<bool> {};
+                          public ::testing::WithParamInterface<MemoryRows> {};
 
 TEST_P(ReadGradientsTest, AreThoseOfDoubles) {
-  const bool has_tokens = GetParam();
+  const bool is_between = GetParam() == MemoryRows::kBetween;
+  const bool has_tokens = GetParam() == MemoryRows::kBehind || is_between;
+  const int32_t num_tokens = is_between ? 1 : has_tokens ? kMemoryTokens : 0;
   Trainer trainer(model_.config, model_.weights,
                   {.rows_max = 24,
                    .sequences_max = 2,
@@ -164,8 +167,7 @@ TEST_P(ReadGradientsTest, AreThoseOfDoubles) {
                    .rank_max = 3,
                    .logits_rows_max = 2},
                   model_.stream);
-  const int32_t encoder =
-      trainer.Add({.rank = 3, .scale = 2.0f, .virtual_tokens = has_tokens ? kMemoryTokens : 0});
+  const int32_t encoder = trainer.Add({.rank = 3, .scale = 2.0f, .virtual_tokens = num_tokens});
   const int32_t decoder = trainer.Add({.rank = 3, .scale = 2.0f});
   const int32_t memory = trainer.Add({.virtual_tokens = 5, .kind = VirtualTokenKind::kKeysValues});
   const LoraWeights lora = ReadLora(SourcePath(kModel), model_.config, DType::kF32);
@@ -181,11 +183,16 @@ TEST_P(ReadGradientsTest, AreThoseOfDoubles) {
     }
     trainer.prompt(encoder)->Refresh();
   }
-  // Rows of two texts: of tokens, then of what is behind them.
-  const int32_t behind = has_tokens ? 4 : 0;
+  // Rows of two texts: of tokens, of what is behind them, or of what is between them.
+  const int32_t behind = GetParam() == MemoryRows::kBehind ? 4 : 0;
+  std::vector<int32_t> read[2] = {texts_of_[0], texts_of_[1]};
+  if (is_between) {
+    for (const int32_t place : {3, 1}) read[0].insert(read[0].begin() + place, kVirtualToken);
+    read[1].insert(read[1].begin() + 2, kVirtualToken);
+  }
   const std::vector<ReadText> texts = {
-      {texts_of_[0], memory, {{0, 0, 0}, {1 + behind, 1, -7}, {3 + behind, 2, 2}}},
-      {texts_of_[1], memory, {{2 + behind, 4, 11}, {1, 3, 1}}}};
+      {read[0], memory, {{0, 0, 0}, {1 + behind, 1, -7}, {3 + behind, 2, 2}}, is_between},
+      {read[1], memory, {{2 + behind, 4, 11}, {1, 3, 1}}, is_between}};
   examples_[0] = Example({4, 8, 15, 16, 2}, {0, 1, 2, 3, 4}, memory);
   examples_[1] = Example({9, 1, 7}, {1, 2}, memory);
   for (TrainingExample& example : examples_) example.adapter = decoder;
@@ -202,8 +209,14 @@ TEST_P(ReadGradientsTest, AreThoseOfDoubles) {
   const auto expected = [&] {
     std::vector<double> all;
     for (const ReadText& text : texts) {
-      Rows rows = reference_.Embed({text.tokens.begin(), text.tokens.end()});
-      for (auto at = tokens_.begin(); at != tokens_.end(); at += n) rows.emplace_back(at, at + n);
+      Rows rows;
+      for (const int32_t token : text.tokens) {
+        rows.push_back(token == kVirtualToken ? Row(tokens_.begin(), tokens_.end())
+                                              : reference_.Embed({token})[0]);
+      }
+      for (auto at = tokens_.begin(); at != tokens_.end() && !is_between; at += n) {
+        rows.emplace_back(at, at + n);
+      }
       std::vector<double> taken;
       testing::ReferenceContext context{.lora = &encoder_lora_, .taken = &taken};
       std::vector<ReadText::Row> in_order = text.rows;
@@ -235,7 +248,9 @@ TEST_P(ReadGradientsTest, AreThoseOfDoubles) {
   EXPECT_LT(WorstDifference(trainer.prompt(encoder)->gradients(), tokens_, 1, expected), kErrorMax);
 }
 
-INSTANTIATE_TEST_SUITE_P(WithVirtualTokensAndWithout, ReadGradientsTest, ::testing::Bool());
+INSTANTIATE_TEST_SUITE_P(OfEachKind, ReadGradientsTest,
+                         ::testing::Values(MemoryRows::kPieces, MemoryRows::kBetween,
+                                           MemoryRows::kBehind));
 
 }  // namespace encoder_gradients_test
 }  // namespace graft

@@ -229,7 +229,8 @@ TEST_F(GpuEncoderTest, TogetherIsAlone) {
   }
 }
 
-// A memory of keys and values: of some of the tokens of two texts, and of what is behind a third.
+// A memory of keys and values: of some of the tokens of two texts, or of virtual tokens between and
+// behind them.
 struct ReadStep {
   double loss = 0.0;
   std::vector<std::vector<float>> gradients;
@@ -237,26 +238,31 @@ struct ReadStep {
   TrainingChoices said;
 };
 
-ReadStep Read(DeviceModel& model, bool has_tokens, int64_t activation_bytes = kAll) {
+ReadStep Read(DeviceModel& model, MemoryRows kind, int64_t activation_bytes = kAll) {
+  const bool is_between = kind == MemoryRows::kBetween, is_behind = kind == MemoryRows::kBehind;
   TrainingLimits limits = Limits(activation_bytes);
   limits.prefix_tokens_max = 24;
   Trainer trainer(model.config, model.weights, limits, model.owned.get());
-  const int32_t encoder =
-      trainer.Add({.rank = 12, .scale = 0.5f, .virtual_tokens = has_tokens ? kTokens : 0});
+  const int32_t encoder = trainer.Add({.rank = 12,
+                                       .scale = 0.5f,
+                                       .virtual_tokens = is_behind    ? kTokens
+                                                         : is_between ? 1
+                                                                      : 0});
   const int32_t decoder = trainer.Add({.rank = 20, .scale = 1.5f});
   const int32_t memory = trainer.Add({.virtual_tokens = 24, .kind = VirtualTokenKind::kKeysValues});
   Fill(*trainer.lora(encoder), 1);
   Fill(*trainer.lora(decoder), 2);
-  if (has_tokens) {
+  if (kind != MemoryRows::kPieces) {
     trainer.BeginPrompt(encoder, RandomExample(80, 0, 99).tokens);
     Fill(*trainer.prompt(encoder), 3);
   }
   const std::vector<int32_t> first = RandomExample(70, 0, 11).tokens;
-  const std::vector<int32_t> second = RandomExample(33, 0, 12).tokens;
-  std::vector<ReadText> texts = {{first, memory, {}}, {second, memory, {}}};
+  std::vector<int32_t> second = RandomExample(33, 0, 12).tokens;
+  for (size_t i = 0; i < 6 && is_between; ++i) second[4 * i] = kVirtualToken;
+  std::vector<ReadText> texts = {{first, memory, {}}, {second, memory, {}, is_between}};
   for (int32_t i = 0; i < 12; ++i) texts[0].rows.push_back({5 * i + 3, i, i - 40});
-  for (int32_t i = 0; i < (has_tokens ? kTokens : 6); ++i) {
-    texts[1].rows.push_back({has_tokens ? 33 + i : 4 * i, 12 + i, 12 + i});
+  for (int32_t i = 0; i < (is_behind ? kTokens : 6); ++i) {
+    texts[1].rows.push_back({is_behind ? 33 + i : 4 * i, 12 + i, 12 + i});
   }
   const int32_t read = 12 + static_cast<int32_t>(texts[1].rows.size());
   std::vector<TrainingExample> examples = {RandomExample(30, decoder, 4),
@@ -274,7 +280,9 @@ ReadStep Read(DeviceModel& model, bool has_tokens, int64_t activation_bytes = kA
   };
   step.gradients = {add(trainer.lora(encoder)->gradients()),
                     add(trainer.lora(decoder)->gradients())};
-  if (has_tokens) step.gradients.push_back(add(trainer.prompt(encoder)->gradients()));
+  if (kind != MemoryRows::kPieces) {
+    step.gradients.push_back(add(trainer.prompt(encoder)->gradients()));
+  }
   const auto numbers = trainer.prompt(memory)->parameters();
   step.memory.assign(numbers.begin(), numbers.begin() + read * trainer.prompt(memory)->columns());
   step.said = trainer.Choose(PointersTo(examples), 3, true)[0];
@@ -284,15 +292,15 @@ ReadStep Read(DeviceModel& model, bool has_tokens, int64_t activation_bytes = kA
 TEST_F(GpuEncoderTest, KeysAndValuesInFp32AreTheCpus) {
   DeviceModel cpu(ConfigOf(32, 6, 2), DType::kF32, {});
   DeviceModel gpu(ConfigOf(32, 6, 2), DType::kF32, kGpu);
-  for (const bool has_tokens : {false, true}) {
-    const ReadStep expected = Read(cpu, has_tokens), actual = Read(gpu, has_tokens);
+  for (const MemoryRows kind : {MemoryRows::kPieces, MemoryRows::kBetween, MemoryRows::kBehind}) {
+    const ReadStep expected = Read(cpu, kind), actual = Read(gpu, kind);
     EXPECT_NEAR(actual.loss, expected.loss, 1e-5);
     ExpectNear(actual.memory, expected.memory);
     for (size_t i = 0; i < expected.gradients.size(); ++i) {
       ExpectNear(actual.gradients[i], expected.gradients[i]);
     }
     EXPECT_EQ(actual.said.ids, expected.said.ids);
-    const ReadStep again = Read(gpu, has_tokens, 0);
+    const ReadStep again = Read(gpu, kind, 0);
     EXPECT_TRUE(again.gradients == actual.gradients) << "layers that are computed again";
   }
 }
@@ -303,7 +311,8 @@ TEST_F(GpuEncoderTest, KeysAndValuesInBf16PointWhereTheCpusDo) {
     if (config.num_positions > 0) continue;  // an encoder's memories have none
     DeviceModel cpu(config, DType::kBF16, {});
     DeviceModel gpu(config, DType::kBF16, kGpu);
-    const ReadStep expected = Read(cpu, false), actual = Read(gpu, false);
+    const ReadStep expected = Read(cpu, MemoryRows::kBetween);
+    const ReadStep actual = Read(gpu, MemoryRows::kBetween);
     EXPECT_NEAR(actual.loss, expected.loss, 2e-2);
     ExpectPointsAlong(actual.memory, expected.memory);
     for (size_t i = 0; i < expected.gradients.size(); ++i) {

@@ -7,9 +7,7 @@
 namespace graft {
 namespace {
 
-bool KeepsStart(const MemoryForm& form) {
-  return form.carrier == MemoryCarrier::kKeysValues && form.rows == MemoryRows::kPieces;
-}
+bool KeepsStart(const MemoryForm& form) { return form.rows != MemoryRows::kBehind; }
 
 int32_t Pieces(int32_t tokens, int32_t of) { return (tokens + of - 1) / of; }
 
@@ -27,7 +25,9 @@ void AddRows(int32_t start, int32_t n, int32_t begin, const MemoryForm& form, in
   for (int32_t i = 0; i < count; ++i) {
     const int32_t last =
         is_behind ? (i + 1) * n / count - 1 : std::min((i + 1) * compression, n) - 1;
-    add(is_behind ? start + n + i : start + last, start + begin + std::max(last, 0));
+    int32_t row = is_behind ? start + n + i : start + last;
+    if (form.rows == MemoryRows::kBetween) row += i + 1;  // the virtual tokens up to its own
+    add(row, start + begin + std::max(last, 0));
   }
   reading->rows.push_back(std::move(rows));
 }
@@ -38,7 +38,7 @@ MemoryReading ReadingOf(std::span<const int32_t> start, std::span<const int32_t>
                         const MemoryForm& form, int32_t compression) {
   CHECK(form.window_tokens > 0 && compression > 0 && !tokens.empty());
   CHECK(form.carrier == MemoryCarrier::kKeysValues || form.rows == MemoryRows::kBehind);
-  MemoryReading reading;
+  MemoryReading reading{.is_between = form.rows == MemoryRows::kBetween};
   const auto num_tokens = static_cast<int32_t>(tokens.size());
   const auto num_start = static_cast<int32_t>(start.size());
   // Windows of like sizes: a last one of few tokens would be read without what is before it.
@@ -47,7 +47,11 @@ MemoryReading ReadingOf(std::span<const int32_t> start, std::span<const int32_t>
     const auto begin = static_cast<int32_t>(int64_t{i} * num_tokens / num_windows);
     const auto end = static_cast<int32_t>((int64_t{i} + 1) * num_tokens / num_windows);
     std::vector<int32_t> text(start.begin(), start.end());
-    text.insert(text.end(), tokens.begin() + begin, tokens.begin() + end);
+    for (int32_t token = begin; token < end; ++token) {
+      text.push_back(tokens[static_cast<size_t>(token)]);
+      const bool ends_piece = (token + 1 - begin) % compression == 0 || token + 1 == end;
+      if (reading.is_between && ends_piece) text.push_back(kVirtualToken);
+    }
     reading.windows.push_back(std::move(text));
     AddRows(num_start, end - begin, begin, form, compression, &reading);
   }

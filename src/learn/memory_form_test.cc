@@ -61,9 +61,19 @@ TEST(MemoryFormTest, VirtualTokensAreSpreadOverTheirWindow) {
   EXPECT_EQ(Kept(reading, 1, &ReadText::Row::position), (Values{1, 3}));
 }
 
+TEST(MemoryFormTest, AVirtualTokenStandsBehindEachPiece) {
+  const MemoryForm form = {.rows = MemoryRows::kBetween};
+  const MemoryReading reading = ReadingOf(Values{1, 2}, Tokens(5), form, 4);
+  EXPECT_EQ(reading.windows[0], (Values{1, 2, 100, 101, 102, 103, -1, 104, -1}));
+  EXPECT_EQ(Kept(reading, 0, &ReadText::Row::row), (Values{0, 1, 6, 8}));
+  EXPECT_EQ(Kept(reading, 0, &ReadText::Row::position), (Values{-3, -2, 2, 3})) << "as of pieces";
+  EXPECT_TRUE(reading.is_between);
+}
+
 TEST(MemoryFormTest, SizesAreThoseOfReadings) {
   for (const MemoryForm& form :
        {MemoryForm{}, MemoryForm{.window_tokens = 7},
+        MemoryForm{.rows = MemoryRows::kBetween, .window_tokens = 7},
         MemoryForm{.rows = MemoryRows::kBehind, .window_tokens = 7, .behind = 3},
         MemoryForm{
             .carrier = MemoryCarrier::kStates, .rows = MemoryRows::kBehind, .window_tokens = 9}}) {

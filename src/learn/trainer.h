@@ -71,6 +71,9 @@ struct ReadText {
     int32_t position = 0;  // that the key is turned to; may be below 0
   };
   std::vector<Row> rows;
+  // The encoder's one virtual token stands wherever `tokens` has kVirtualToken, and not behind
+  // them.
+  bool is_between = false;
 };
 
 // Means over an adapter's rows of one step.

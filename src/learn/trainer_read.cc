@@ -21,7 +21,8 @@ void Trainer::ForEachReadBatch(int32_t encoder, std::span<const ReadText> texts,
     for (size_t i = begin; i < texts.size(); ++i) {
       const TrainingSequence sequence{.tokens = texts[i].tokens,
                                       .adapter = adapter.lora != nullptr ? encoder : -1,
-                                      .prompt = behind};
+                                      .prompt = texts[i].is_between ? SequencePrompt() : behind,
+                                      .between = texts[i].is_between ? encoder : -1};
       const bool is_full = num_rows + sequence.num_rows() > limits_.rows_max ||
                            static_cast<int32_t>(sequences.size()) == limits_.sequences_max;
       if (is_full && !sequences.empty()) break;

@@ -128,7 +128,7 @@ Result<LearnSizes> SizesByEncoder(const KnownEncoder& encoder, const AskedForm& 
     const auto rows =
         static_cast<int32_t>(start + std::min(tokens, static_cast<size_t>(form.window_tokens)));
     sizes.example_tokens_max =
-        std::max(sizes.example_tokens_max, rows + encoder.encoder.shape.virtual_tokens);
+        std::max(sizes.example_tokens_max, rows + (form.rows == MemoryRows::kPieces ? 0 : memory));
     int32_t& most = has_states ? sizes.frozen.embeddings : sizes.frozen.keys_values;
     most = std::max(most, memory);
     sizes.frozen.shapes.push_back(
@@ -168,7 +168,7 @@ Result<std::vector<std::string>> EncodeDocuments(const KnownEncoder& encoder,
     std::vector<ReadText> read;
     std::vector<EncodedText> states;
     for (size_t i = 0; i < reading.windows.size(); ++i) {
-      read.push_back({reading.windows[i], memory, reading.rows[i]});
+      read.push_back({reading.windows[i], memory, reading.rows[i], reading.is_between});
       states.push_back({reading.windows[i], memory, reading.rows[i].front().token});
     }
     if (has_states) {

@@ -24,6 +24,7 @@ namespace graft {
 inline constexpr OptionWord<MemoryCarrier> kCarrierWords[] = {
     {MemoryCarrier::kKeysValues, "keys-values"}, {MemoryCarrier::kStates, "states"}};
 inline constexpr OptionWord<MemoryRows> kMemoryRowsWords[] = {{MemoryRows::kPieces, "pieces"},
+                                                              {MemoryRows::kBetween, "between"},
                                                               {MemoryRows::kBehind, "behind"}};
 inline constexpr OptionWord<MemoryPlaces> kPlacesWords[] = {{MemoryPlaces::kAsRead, "as-read"},
                                                             {MemoryPlaces::kClose, "close"}};
