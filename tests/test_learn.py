@@ -273,55 +273,65 @@ def test_a_short_training_is_not_lost_either(tmp_path):
     assert (adapters / "light.asks").exists() and not (adapters / "asks.learning").exists()
 
 
+def corpus(path, count):
+    """Documents whose word is the answer."""
+    lines = []
+    for i in range(count):
+        text = f"The keeper of light {i} is called {'Finch Moss Rook Hale'.split()[i % 4]}. Nothing else is known of it."
+        lines.append(json.dumps({"text": text, "questions": [
+            {"question": "What is the keeper called?", "answer": text.split()[7][:-1], "begin": 0, "end": len(text)}]}))
+    path.write_text("\n".join(lines) + "\n")
+
+
 def test_documents_by_an_encoder(tmp_path):
+    corpus(tmp_path / "corpus.jsonl", 60)
     (tmp_path / "light.txt").write_text(TEXT)
-    (tmp_path / "page.txt").write_text("Ten green bottles and one red bottle stand on the wall. " * 3)
-    args = ["--adapters", tmp_path / "adapters", "--encoder", tmp_path / "encoder", "--learner", "encoder",
-            "--window-tokens", "24", "--virtual-tokens", "4"]
-    learns = ["--rank", "4", "--questions", "1", "--outputs", "1", "--output-tokens", "8", "--passes", "3", "--batch", "4",
-              "--learning-rate", "0.005", "--prompt-learning-rate", "0.005"]
-    done = learn(tmp_path / "light.txt", tmp_path / "page.txt", *args, *learns)
+    encoder = tmp_path / "encoder"
+    learner = ["--encoder", encoder]
+    teaches = [*learner, "--corpus", tmp_path / "corpus.jsonl", "--steps", "6", "--batch", "2", "--rank", "4",
+               "--document-tokens", "64", "--document-questions", "1", "--held-out-documents", "4", "--compressions",
+               "2,4", "--readers", "2"]
+    none = learn(tmp_path / "light.txt", *learner, "--adapters", tmp_path)
+    assert none.returncode == 2 and "there is no encoder in" in none.stderr and "--corpus" in none.stderr
+    done = learn(*teaches)
     assert done.returncode == 0, done.stderr
-    made = graft_json(tmp_path / "adapters" / "light")
-    assert made["scores"]["loss"] < made["scores"]["loss_base"] and made["scores"]["steps"] > 0
-    assert made["kind"] == "lora and prompt" and (tmp_path / "encoder" / "decoder" / "graft.json").exists()
-    # Another document by the same encoder: nothing is learned, and a known one gets the same bits.
-    (tmp_path / "new.txt").write_text("A barge of coal went down the river. " * 4)
-    done = learn(tmp_path / "new.txt", tmp_path / "light.txt", "--name", "new", "--name", "again", *args, "--rank", "4")
-    assert done.returncode == 0, done.stderr
-    assert graft_json(tmp_path / "adapters" / "new")["scores"]["steps"] == 0
-    assert graft_json(tmp_path / "adapters" / "again")["hash"] == made["hash"]
-    with Server(adapters=tmp_path / "adapters") as server:
-        reply = server.client().completions.create(model="light", prompt="The", max_tokens=4, temperature=0)
-        assert reply.usage.completion_tokens == 4
+    assert "1/2: right" in done.stdout and "1/4: right" in done.stdout and "of 4 held out" in done.stdout
+    made = graft_json(encoder / "encoder")
+    assert made["encoder"]["made_steps"] == 6 and made["encoder"]["documents"] == 12 and made["kind"] == "lora"
+    assert made["encoder"]["compressions"] == [2, 4] and not (tmp_path / "encoder.learning").exists()
+    curves = [json.loads(line) for line in (tmp_path / "encoder.curves.jsonl").read_text().splitlines()]
+    assert curves[0]["step"] == 0 and curves[-1]["step"] == 6 and len(curves[-1]["looks"]) == 2
+    again = learn(*teaches)
+    assert again.returncode == 1 and "has an encoder already" in again.stderr
     # One that was killed while it learned goes on to the same bits.
-    files = [tmp_path / "light.txt", tmp_path / "page.txt"]
-    args[1], args[3] = tmp_path / "killed", tmp_path / "encoder2"
-    kill_with(tmp_path / "encoder2.learning", *files, *args, *learns, "--checkpoint-seconds", "0")
-    # Of this arithmetic and these answers, as other learners' checkpoints.
-    assert re.search(rb"kv-[a-z0-9]+ page.*examples [0-9a-f]{64}", (tmp_path / "encoder2.learning").read_bytes())
-    done = learn(*files, *args, *learns)
-    assert done.returncode == 0 and "the encoder goes on from step" in done.stderr
-    assert not (tmp_path / "encoder2.learning").exists()
-    assert graft_json(tmp_path / "killed" / "light")["hash"] == made["hash"]
-    # By the base's own vectors and a map; an encoder is read as what it was learned as.
-    args[1], args[3] = tmp_path / "mapped", tmp_path / "map"
+    killed = [word if word != encoder else tmp_path / "killed" for word in teaches]
+    kill_with(tmp_path / "killed.learning", *killed, "--checkpoint-seconds", "0")
+    done = learn(*killed)
+    assert done.returncode == 0 and "the encoder goes on from step" in done.stderr, done.stderr
+    assert graft_json(tmp_path / "killed" / "encoder")["hash"] == made["hash"]
+    # A document by it: a prefix and the decoder's LoRA, which a server serves.
+    adapters = tmp_path / "adapters"
     hashes = []
-    for more in (learns, ["--rank", "4", "--replace"]):  # learned, then read
-        done = learn(*files, *args, *more, "--embedder", "mean")
+    for name, more in (("light", []), ("same", []), ("small", ["--compression", "8"])):
+        done = learn(tmp_path / "light.txt", *learner, "--adapters", adapters, "--name", name, *more)
         assert done.returncode == 0, done.stderr
-        mapped = graft_json(tmp_path / "mapped" / "light")
-        hashes.append(mapped["hash"])
-        assert (mapped["scores"]["steps"] > 0) == (more is learns)
-        if more is learns:
-            assert mapped["scores"]["loss"] < mapped["scores"]["loss_base"]
-            assert mapped["learner"]["embedder"] == "mean"
-    assert hashes[0] == hashes[1]
-    done = learn(*files, *args, "--replace", "--rank", "4", "--embedder", "last")
-    assert done.returncode == 2 and "with --embedder mean" in done.stderr
-    done = learn(tmp_path / "light.txt", "--adapters", tmp_path / "adapters", "--name", "more", "--learner", "encoder",
-                 "--encoder", tmp_path / "more", "--window-tokens", "16", "--virtual-tokens", "1200")
-    assert done.returncode == 2 and "virtual tokens" in done.stderr and "context" in done.stderr
+        hashes.append(graft_json(adapters / name)["hash"])
+    assert hashes[0] == hashes[1] != hashes[2]
+    told = [graft_json(adapters / name)["learner"] for name in ("light", "small")]
+    assert told[0]["encoder"] == made["hash"] and told[0]["virtual_tokens"] > told[1]["virtual_tokens"]
+    with Server(adapters=adapters) as server:
+        for name in ("light", "small"):
+            reply = server.client().completions.create(model=name, prompt="The", max_tokens=4, temperature=0)
+            assert reply.usage.completion_tokens == 4
+    # What is wrong with a corpus is said by file and line.
+    (tmp_path / "bad.jsonl").write_text(json.dumps({"text": "a", "questions": [{"question": "b"}]}) + "\n")
+    done = learn("--encoder", tmp_path / "other", "--corpus", tmp_path / "bad.jsonl")
+    assert done.returncode == 2 and 'bad.jsonl:1: has no text "answer"' in done.stderr, done.stderr
+    done = learn("--encoder", tmp_path / "other", "--corpus", tmp_path / "nowhere")
+    assert done.returncode == 2 and "no file, and no folder" in done.stderr
+    for words, what in (([], "which documents?"), (["--learner", "encoder"], "which encoder? --encoder DIR")):
+        done = learn(*words)
+        assert done.returncode == 2 and what in done.stderr, done.stderr
 
 
 def test_chat_prompts_and_a_flag_that_was_removed(tmp_path):

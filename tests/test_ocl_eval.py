@@ -5,6 +5,7 @@ import json
 import re
 import subprocess
 import sys
+import xml.etree.ElementTree
 
 import pytest
 
@@ -39,6 +40,27 @@ def test_every_form_is_read(tmp_path):
         data.read(tmp_path / "nowhere")
 
 
+def test_pages_by_hand():
+    pages = {part: data.read(ROOT / "tests" / "pages" / part) for part in ("tuning", "unused")}
+    assert [len(pages[part]) for part in pages] == [20, 10]
+    for page in pages["tuning"] + pages["unused"]:
+        assert len(page.questions) == 10 and 80 < len(page.text.split()) < 260, page.name
+        text = scores.normal(page.text.replace("\n", " "))
+        for question in page.questions:
+            assert question.text.endswith("?"), question
+            assert any(scores.normal(answer) in text for answer in question.answers), question
+
+
+def test_an_encoder_is_an_arm_for_each_compression():
+    options = argparse.Namespace(encoder="", compressions="")
+    assert arms._encoders(options) == []
+    options.encoder = "E"
+    assert arms._encoders(options)[0].learner == ["encoder", "--encoder", "E"]
+    options.compressions = "4,16"
+    assert [arm.name for arm in arms._encoders(options)] == ["encoder 4", "encoder 16"]
+    assert arms._encoders(options)[1].learner[-2:] == ["--compression", "16"]
+
+
 def test_a_generator_writes_documents_and_knows_the_answers():
     documents = data.read(ROOT / "tools" / "reading", 2, 5, chars=900)
     again = data.read(ROOT / "tools" / "reading", 2, 5, chars=900)
@@ -67,7 +89,8 @@ def test_recovery_is_the_share_of_what_reading_adds():
 
 
 def test_a_server_takes_the_names_of_all_adapters():
-    options = argparse.Namespace(rank=2, memory_tokens=4, prefix_tokens=8, cut=0.8, passages=5, passage_words=100)
+    options = argparse.Namespace(rank=2, memory_tokens=4, prefix_tokens=8, cut=0.8, passages=5, passage_words=100,
+                                 encoder="demo/encoder", compressions="4,16")
     document = data.Document("A-light-house", "text", [])
     names = [arms.adapter_name(document, arm) for arm in arms.arms(options)]
     assert all(re.fullmatch(r"[\w.:/@-]{1,200}", name, re.ASCII) for name in names), names
@@ -146,6 +169,19 @@ def test_a_whole_run(tmp_path):
     assert done.returncode == 0, done.stderr
     result = json.loads((tmp_path / "result.json").read_text())
     arms = {row["arm"]: row for row in result["table"]}
-    assert {"no context", "in context", "distill", "encoder", "question only", "wrong document", "BM25"} <= set(arms)
+    assert {"no context", "in context", "distill", "question only", "wrong document", "BM25"} <= set(arms)
     assert arms["in context"]["exact"]["mean"] >= arms["no context"]["exact"]["mean"]
     assert (tmp_path / "result.md").read_text().count("\n| ") == len(arms) + 1
+
+
+def test_curves_are_drawn(tmp_path):
+    rows = [{"step": step, "tokens": 1e6 * step, "answer_loss": 2.0 / (1 + step), "piece_loss": 3.0,
+             "looks": [{"compression": 4, "recovery": 0.1 * step}]} for step in (0, 1, 3, 2, 3)]
+    (tmp_path / "a&b.curves.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    done = subprocess.run([sys.executable, str(ROOT / "tools" / "curves.py"), str(tmp_path / "a&b.curves.jsonl"), "--out",
+                           str(tmp_path / "curves.svg")], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    picture = xml.etree.ElementTree.parse(tmp_path / "curves.svg").getroot()
+    lines = [line.get("points").split() for line in picture.iter("{http://www.w3.org/2000/svg}polyline")]
+    assert [len(line) for line in lines] == [4, 4, 4], "the step that was made twice counts once"
+    assert "a&b 1/4" in [text.text for text in picture.iter("{http://www.w3.org/2000/svg}text")]

@@ -1,5 +1,6 @@
 """demo/base reads: what it was taught is what graft learn says, and it answers about a passage in its context."""
 
+import argparse
 import json
 import random
 import re
@@ -9,8 +10,11 @@ from conftest import ROOT
 
 sys.path.insert(0, str(ROOT / "tools" / "reading"))
 
+import corpus  # noqa: E402
 import documents  # noqa: E402
 import prompts  # noqa: E402
+import prose  # noqa: E402
+import prose_values  # noqa: E402
 import tasks  # noqa: E402
 import values  # noqa: E402
 
@@ -41,12 +45,47 @@ def test_no_answer_can_be_guessed():
     rng = random.Random(1)
     for kind, draw in values.KINDS.items():
         assert len({draw(rng) for _ in range(4000)}) >= 100, kind
+    few = {"weekday", "small", "kin", "role", "quality", "plant", "material", "product", "object", "wait", "tongue",
+           "degrees", "food", "colour", "trade"}  # as people have them: so much, at least
+    for kind, draw in prose_values.KINDS.items():
+        assert len({draw(rng) for _ in range(4000)}) >= (7 if kind in few else 100), kind
+
+
+def test_prose_has_what_its_questions_ask():
+    """All questions of every frame, each with one answer, which stands where it is said to stand."""
+    asked = set()
+    for seed in range(300):
+        rng = random.Random(seed)
+        document = prose.ProseWriter(rng).write(2500)
+        text, spans = document.render()
+        assert "{" not in text and "[" not in text and "|" not in text, text
+        assert all(sentence.text == text[begin:end] for sentence, (begin, end) in zip(document.sentences, spans))
+        answers = {}
+        for question, answer, begin, end in document.questions(400):
+            assert answer.lower() in text[begin:end].lower(), (question, answer, text[begin:end])
+            assert question[0].isupper() and question.endswith("?") and "{" not in question, question
+            assert answers.setdefault(question, answer) == answer, question
+        asked |= {id(one.frame) for one in document.asked if one.asks}
+    frames = [frame for form in prose.FORMS for frame in [form.part, *form.frames]]
+    assert asked == {id(frame) for frame in frames}
+
+
+def test_a_corpus_is_the_same_in_every_run_and_no_document_comes_twice():
+    options = argparse.Namespace(seed=7, first=0, documents=0, chars=(300, 900), questions=6, prose=0.6)
+    lines = [corpus.line_of(options, i) for i in range(60)]
+    assert lines == [corpus.line_of(options, i) for i in range(60)]
+    made = [json.loads(line) for line in lines]
+    assert len({one["text"] for one in made}) == 60
+    for one in made:
+        assert 0 < len(one["questions"]) <= 6
+        for asked in one["questions"]:
+            assert asked["answer"].lower() in one["text"][asked["begin"]:asked["end"]].lower(), asked
 
 
 def test_a_passage_is_cut_to_what_it_says():
     for seed in range(40):
         rng = random.Random(seed)
-        page = tasks.Passage(rng, documents.Writer(rng).write(3000), crop_chars=700)
+        page = tasks.Passage(rng, corpus.any_document(rng, (), 3000), crop_chars=700)
         assert len(page.text) <= 700
         for fact in page.facts:
             assert fact.question(rng)[1].lower() in page.text.lower()

@@ -13,6 +13,7 @@
 #include "base/log_format.h"
 #include "cli/commands.h"
 #include "cli/learn_answers.h"
+#include "cli/learn_encoder.h"
 #include "cli/learn_group.h"
 #include "cli/learn_options.h"
 #include "cli/learn_texts.h"
@@ -20,7 +21,6 @@
 #include "request/adapter_name.h"
 #include "runtime/named_model.h"
 #include "runtime/weights_kept.h"
-#include "tuning/encoder_folder.h"
 
 namespace graft {
 namespace {
@@ -132,14 +132,9 @@ Result<LearningPlan> PlanOf(const LearnOptions& options, const ModelConfig& conf
   return plan;
 }
 
-Result<LearnSizes> SizesOf(const LearnOptions& options, const LearningPlan& plan,
-                           const ModelConfig& config) {
+LearnSizes SizesOf(const LearnOptions& options, const LearningPlan& plan) {
   LearnSizes sizes = SizesOfPlan(plan);
-  if (plan.recipe.learner == LearnerKind::kEncoder) {
-    ASSIGN_OR_RETURN(sizes, SizesByEncoder(options.encoder, plan, config));
-  } else {
-    sizes.num_adapters = std::min(options.together, static_cast<int>(plan.documents.size()));
-  }
+  sizes.num_adapters = std::min(options.together, static_cast<int>(plan.documents.size()));
   sizes.kept_gib = options.kept_gib;
   sizes.threads = options.runtime.threads == 0 ? NumCpus() : options.runtime.threads;
   return sizes;
@@ -147,13 +142,17 @@ Result<LearnSizes> SizesOf(const LearnOptions& options, const LearningPlan& plan
 
 Status RunLearn(LearnOptions options) {
   RETURN_IF_ERROR(InitLog(options.runtime.log.level));
+  if (!options.encoder.folder.empty()) {
+    options.method.learner = WordOf(LearnerKind::kEncoder);
+  }
   ASSIGN_OR_RETURN(const ModelConfig config, CheckModel(options));
   ASSIGN_OR_RETURN(const auto tokenizer, Tokenizer::Load(options.runtime.model));
   ASSIGN_OR_RETURN(LearningPlan plan, PlanOf(options, config, *tokenizer));
-  const bool is_encoder = plan.recipe.learner == LearnerKind::kEncoder;
-  const bool is_there = is_encoder && HasEncoder(options.encoder.folder);
-  if (is_there) plan.writes = false;
-  ASSIGN_OR_RETURN(const LearnSizes sizes, SizesOf(options, plan, config));
+  if (plan.recipe.learner == LearnerKind::kEncoder) {
+    return RunEncoder(options, config, *tokenizer, plan);
+  }
+  if (plan.documents.empty()) return InvalidArgumentError("which documents?");
+  const LearnSizes sizes = SizesOf(options, plan);
   RETURN_IF_ERROR(CheckPlan(plan, sizes, config));
   TrainingLimits limits;
   const bool serves = plan.writes || !options.questions.empty();
@@ -166,12 +165,10 @@ Status RunLearn(LearnOptions options) {
   if (error) {
     return InvalidArgumentError("cannot make " + options.adapters + ": " + error.message());
   }
-  // An encoder that is there makes adapters of the documents' tokens alone.
-  if (!is_there) RETURN_IF_ERROR(PrepareDocuments(options, sizes, *model, base, &plan));
-  if (is_encoder) RETURN_IF_ERROR(EncodeAll(options, plan, *model, base, limits));
+  RETURN_IF_ERROR(PrepareDocuments(options, sizes, *model, base, &plan));
   const std::span<LearningDocument> all = plan.documents;
   const auto at_once = static_cast<size_t>(sizes.num_adapters);
-  for (size_t begin = 0; begin < all.size() && !is_encoder; begin += at_once) {
+  for (size_t begin = 0; begin < all.size(); begin += at_once) {
     const auto group = all.subspan(begin, std::min(at_once, all.size() - begin));
     RETURN_IF_ERROR(LearnTogether(options, plan, group, *model, base, limits));
   }

@@ -26,7 +26,7 @@ std::string MinutesText(double seconds) {
   return text;
 }
 
-// Shows the steps of documents, or of an encoder.
+// Shows the steps of documents.
 class StepsShown : public TrainingHost {
  public:
   StepsShown(std::string title, bool quiet) : title_(std::move(title)), is_quiet_(quiet) {}
@@ -190,29 +190,6 @@ Status LearnTogether(const LearnOptions& options, const LearningPlan& plan,
                      std::span<LearningDocument> documents, LoadedModel& model,
                      const BaseIdentity& base, const TrainingLimits& limits) {
   return LearnGroup(options, plan, documents, model, base, limits).Run();
-}
-
-Status EncodeAll(const LearnOptions& options, LearningPlan& plan, LoadedModel& model,
-                 const BaseIdentity& base, const TrainingLimits& limits) {
-  EncoderReport report;
-  {
-    StepsShown shown("learning an encoder", options.quiet);
-    ASSIGN_OR_RETURN(report, LearnByEncoder(options.encoder, plan, model, base, limits, shown,
-                                            options.checkpoint_seconds));
-  }
-  std::printf("encoder  (%s)\n  loss      %.3f of its documents by their memories\n",
-              options.encoder.folder.c_str(), report.scores.reconstruction);
-  if (report.num_steps > 0) {
-    std::printf("            %.3f -> %.3f on answers, %.3f -> %.3f on those held out\n",
-                report.scores.answers_without, report.scores.answers,
-                report.scores.held_out_without, report.scores.held_out);
-  }
-  for (size_t i = 0; i < report.hashes.size(); ++i) {
-    const LearningDocument& document = plan.documents[i];
-    std::printf("%s  (%s)\n  hash      %s\n", document.name.c_str(), document.folder.c_str(),
-                report.hashes[i].c_str());
-  }
-  return OkStatus();
 }
 
 }  // namespace graft

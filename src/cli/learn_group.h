@@ -17,10 +17,6 @@ Status LearnTogether(const LearnOptions& options, const LearningPlan& plan,
                      std::span<LearningDocument> documents, LoadedModel& model,
                      const BaseIdentity& base, const TrainingLimits& limits);
 
-// All documents of the plan by one encoder, which is learned from them where there is none.
-Status EncodeAll(const LearnOptions& options, LearningPlan& plan, LoadedModel& model,
-                 const BaseIdentity& base, const TrainingLimits& limits);
-
 // The name of an adapter that joins a task's, of this name, with a document's.
 std::string JoinedName(const TaskSet::FrozenDocument& document, const std::string& name);
 

@@ -17,24 +17,26 @@ LearnOptions::LearnOptions() {
 }
 
 std::vector<Option> LearnDocumentRows(LearnOptions& o) {
-  return {
-      Positional({"files", Texts(o.files), "documents: text, Markdown, HTML, or PDF by pdftotext"}),
-      {"name", Texts(o.names),
-       "an adapter's name, by which requests ask for it; repeated for the next file",
-       "the file's, without its ending"},
-      {"adapters", Text(o.adapters),
-       "folder that the adapters' folders are made in: what graft serve reads"},
-      {"replace", Switch(o.replace), "an adapter of that name is learned anew"},
-      {"texts", Text(o.texts),
-       "all but next-token: folder that keeps what the base writes; whoever learns the same "
-       "document again, by another learner or rank, finds it there",
-       "it is not kept"},
-      {"sequences-max", Number(o.runtime.limits.sequences_max, Between(0, 2048)),
-       "texts that the base writes, or answers, at once; 0: 1024 on a GPU, 16 on the CPU"},
-      {"ask", Texts(o.questions),
-       "afterwards, print how the base and the adapters answer this, by --prompts; may be "
-       "repeated"},
-      {"answer-tokens", Number(o.answer_tokens, AtLeast(1)), "of such an answer, at most"}};
+  return {{.name = "files",
+           .target = Texts(o.files),
+           .help = "documents: text, Markdown, HTML, or PDF by pdftotext",
+           .is_positional = true},
+          {"name", Texts(o.names),
+           "an adapter's name, by which requests ask for it; repeated for the next file",
+           "the file's, without its ending"},
+          {"adapters", Text(o.adapters),
+           "folder that the adapters' folders are made in: what graft serve reads"},
+          {"replace", Switch(o.replace), "an adapter of that name is learned anew"},
+          {"texts", Text(o.texts),
+           "all but next-token: folder that keeps what the base writes; whoever learns the same "
+           "document again, by another learner or rank, finds it there",
+           "it is not kept"},
+          {"sequences-max", Number(o.runtime.limits.sequences_max, Between(0, 2048)),
+           "texts that the base writes, or answers, at once; 0: 1024 on a GPU, 16 on the CPU"},
+          {"ask", Texts(o.questions),
+           "afterwards, print how the base and the adapters answer this, by --prompts; may be "
+           "repeated"},
+          {"answer-tokens", Number(o.answer_tokens, AtLeast(1)), "of such an answer, at most"}};
 }
 
 namespace {
@@ -77,21 +79,56 @@ std::vector<Option> MethodOptions(DocumentMethod& method) {
   return rows;
 }
 
+// What an encoder is, and how it is taught.
 std::vector<Option> EncoderRows(LearnOptions& o) {
+  CorpusSettings& s = o.encoder.settings;
   return {
       {"encoder", Text(o.encoder.folder),
-       "encoder: its folder; where it has one, documents are made by that, and nothing is learned"},
-      {"embedder", OneOf(o.encoder.settings.embedder, kEmbedderWords),
-       "encoder: in place of LoRA and virtual tokens of its own the base's embeddings of equal "
-       "pieces of each window, one a virtual token, by their last state or their mean, and a "
-       "linear map that learns"},
-      {"reconstruction-only", Switch(o.encoder.settings.reconstruction_only),
-       "encoder: its first stage alone, to say documents from their memories"},
-      {"reconstruction-passes", Number(o.encoder.settings.window_passes, Between(0, 100'000)),
-       "encoder: of its first stage, over all windows; 0: as many as --passes"},
-      {"window-answer-passes", Number(o.encoder.settings.window_answer_passes, Between(0, 100'000)),
-       "encoder: between its stages, over the answers behind the memory of their own window "
-       "alone"}};
+       "the folder of an encoder: documents become adapters by it; with --corpus it is taught",
+       "none"},
+      {"corpus", Text(o.encoder.corpus),
+       "encoder: documents with questions that it is taught by: lines of JSON in a file, in a "
+       "folder's files *.jsonl, or - for the standard input (tools/reading/corpus.py writes them)",
+       "none: it is there"},
+      {"compressions", Numbers(o.encoder.compressions, Between(1, 1024)),
+       "encoder: tokens of a document for each of its memory's: what it is taught in the end, with "
+       "commas between several"},
+      {"compression", Number(o.compression, Between(0, 1024)),
+       "encoder: that of the documents' adapters; 0: the least that it was taught"},
+      {"steps", Number(s.steps, Between(1, 100'000'000)),
+       "encoder: of its training, in all processes that go on with it"},
+      {"run-seconds", Number(o.encoder.run_seconds, Between(0, 1 << 30)),
+       "encoder: this process ends after so many, and the next one goes on; 0: after all steps"},
+      {"look-seconds", Number(o.encoder.look_seconds, Between(0, 1 << 20)),
+       "encoder: how often it is asked about documents that are held out"},
+      {"held-out-documents", Number(s.held_out, Between(1, 100'000)),
+       "encoder: the corpus' first documents, which it never learns"},
+      {"memory", OneOf(s.form.carrier, kCarrierWords),
+       "encoder: what a memory is: keys and values of every layer, or final states as embeddings"},
+      {"memory-rows", OneOf(s.form.rows, kMemoryRowsWords),
+       "encoder: of which rows: of the last token of each piece of the document, of a virtual "
+       "token "
+       "behind each piece, or of --virtual-tokens behind each window"},
+      {"memory-places", OneOf(s.form.places, kPlacesWords),
+       "encoder: where a memory's keys stand: as far from a question as what was read, or close"},
+      {"read-tokens", Number(s.form.window_tokens, Between(1, 1 << 20)),
+       "encoder: tokens of a document that it reads at once"},
+      {"decoder-rank", Number(s.decoder_rank, Between(0, 256)),
+       "encoder: of the decoder's LoRA; 0: as --rank"},
+      {"document-tokens", Number(s.document_tokens, Between(2, 1 << 20)),
+       "encoder: of a document in training, at most"},
+      {"document-questions", Number(s.questions, Between(1, 2000)),
+       "encoder: of a document in a step, at most"},
+      {"questions-together", Number(s.questions_together, Between(1, 2000)),
+       "encoder: questions that follow each other behind one memory, at most"},
+      {"pieces", Number(s.pieces, Between(0, 1000)),
+       "encoder: pieces of a document and of what follows it that are said in a step"},
+      {"piece-weight", Number(s.piece_weight, Between(0, 100)),
+       "encoder: what their tokens count beside those of answers"},
+      {"corpus-share", Number(s.corpus_share, Between(0, 1)),
+       "encoder: of the corpus' own answers in what is taught, beside the base's probabilities"},
+      {"readers", Number(o.encoder.readers, Between(1, 256)),
+       "encoder: threads that tokenize the corpus"}};
 }
 
 // How a command learns, which is no document's business.

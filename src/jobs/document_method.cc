@@ -27,7 +27,7 @@ constexpr MethodRow kRows[] = {
              "base with the document in its context teaches the adapter without it; memory: it "
              "teaches virtual tokens in front of every prompt; prefix: it teaches keys and values "
              "there; task: answers to a file of questions, beside the frozen adapters that they "
-             "name; encoder: one that makes virtual tokens of any document, over all files",
+             "name; encoder: one that makes keys and values of any document, over a corpus",
      .field_help = "one of the [learners](learning.md#learners) of one document"},
     {.value = &M::questions,
      .name = "questions",
@@ -99,7 +99,8 @@ constexpr MethodRow kRows[] = {
      .field = "virtual_tokens",
      .max = 16'384,
      .own = kOwn,
-     .help = "how many, as many as the document has at most; of encoder for each window",
+     .help = "how many, as many as the document has at most; of encoder behind each window, where "
+             "--memory-rows says so",
      .field_help = "how many, as many as the document has at most"},
     {.value = &M::alpha,
      .name = "alpha",

@@ -100,7 +100,30 @@ void AttentionLayer::AttendBack(const AttentionBack& back, DType d_dtype,
                      .back_sin = rope_.back_sin,
                      .query_scale = rope_.query_scale},
                     step.stream);
+  AddKvRows(ArgsOf(back.memory, room.d_qkv.data()), step.stream);
   if (spec_.qk_norm) BackThroughNorms(back.kept, step);
+}
+
+void AttentionLayer::TakeMemory(const KvMemory& memory, const AttentionKept& kept,
+                                const LayerStep& step) const {
+  TakeKvRows(ArgsOf(memory, kept.qkv), step.stream);
+}
+
+KvRowsArgs AttentionLayer::ArgsOf(const KvMemory& memory, void* qkv) const {
+  const ModelShape& shape = context_.shape;
+  return {.rows = memory.rows,
+          .num_rows = memory.num_rows,
+          .token_offset = memory.token_offset,
+          .num_kv_heads = shape.num_kv_heads,
+          .head_dim = shape.head_dim,
+          .rotary_dim = shape.num_rotary(),
+          .interleaved = shape.rope_interleaved,
+          .cos = rope_.cos,
+          .sin = rope_.sin,
+          .dtype = context_.activations,
+          .keys_values = qkv,
+          .stride = shape.qkv_size(),
+          .key_column = shape.q_size()};
 }
 
 void AttentionLayer::BackThroughNorms(const AttentionKept& kept, const LayerStep& step) const {

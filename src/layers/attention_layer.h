@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "kernels/attention_backward/attention_backward.h"
+#include "kernels/kv_rows/kv_rows.h"
 #include "layers/layer_context.h"
 #include "layers/layer_step.h"
 #include "layers/layer_weights.h"
@@ -21,6 +22,14 @@ struct RopeAngles {
   const float* back_sin = nullptr;     // of turns back; null: it only serves
 };
 
+// Rows with keys and values that become those of virtual tokens (KvRowsArgs). In a backward the
+// tokens' gradients go back to the rows.
+struct KvMemory {
+  const KvRow* rows = nullptr;  // [num_rows], in the device's memory
+  int32_t num_rows = 0;
+  int64_t token_offset = 0;
+};
+
 // The gradient of what a layer's attention wrote, to what it read.
 struct AttentionBack {
   AttentionKept kept;         // by Run
@@ -29,6 +38,7 @@ struct AttentionBack {
   bool may_round = true;      // see Projection::BackCall
   // [sequences] or null: keys and values in front of each, and room for their gradients.
   const AttentionPrefix* prefixes = nullptr;
+  KvMemory memory = {};
 };
 
 class AttentionLayer {
@@ -43,6 +53,8 @@ class AttentionLayer {
   // See Projection::Back: also the gradients of o's LoRA. Those of the others take x as Run did.
   DType Back(const AttentionBack& back, const LayerStep& step) const;
   void AddGradients(const void* x, const LayerStep& step) const;
+  // From the rows of a step that learns, behind Run.
+  void TakeMemory(const KvMemory& memory, const AttentionKept& kept, const LayerStep& step) const;
 
  private:
   // Turns queries and keys in scratch.qkv, and attends to scratch.attended, or to `kept`.
@@ -65,6 +77,7 @@ class AttentionLayer {
   // Normalises (where the model does) and turns q and k, and stores k and v in their pages.
   void PlaceKeysAndValues(const LayerStep& step, const AttentionKept* kept) const;
   void AttendPages(const LayerStep& step, void* out) const;
+  KvRowsArgs ArgsOf(const KvMemory& memory, void* qkv) const;
 
   LayerContext& context_;
   const int32_t kv_layer_;

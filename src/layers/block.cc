@@ -85,7 +85,8 @@ void Block::Back(const BackCall& call, const LayerStep& step) const {
                        .d_y = BackToBranch(attention_output_norm_, kept.attention_branch, step),
                        .d_x = d_x,
                        .may_round = attention_norm_.is_there(),
-                       .prefixes = call.prefixes},
+                       .prefixes = call.prefixes,
+                       .memory = call.memory},
                       step);
   attention_.AddGradients(
       BackToStream({attention_norm_, kept.input, d_x, d_dtype}, call.copy_scale, step), step);
@@ -102,8 +103,12 @@ void Block::BackInParallel(const BackCall& call, const LayerStep& step) const {
   void* const d_attention = call.has_below ? context_.scratch.branch.data() : nullptr;
   const DType mlp_dtype = mlp_.Back(kept.gate_up, d_y, d_mlp, true, step);
   mlp_.AddGradients(BackToStream({mlp_norm, kept.input}, call.copy_scale, step), step);
-  const DType attention_dtype = attention_.Back(
-      {.kept = kept.attention, .d_y = d_y, .d_x = d_attention, .prefixes = call.prefixes}, step);
+  const DType attention_dtype = attention_.Back({.kept = kept.attention,
+                                                 .d_y = d_y,
+                                                 .d_x = d_attention,
+                                                 .prefixes = call.prefixes,
+                                                 .memory = call.memory},
+                                                step);
   attention_.AddGradients(BackToStream({attention_norm_, kept.input, d_attention, attention_dtype},
                                        call.copy_scale, step),
                           step);

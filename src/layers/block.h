@@ -35,9 +35,14 @@ class Block {
     const AttentionPrefix* prefixes = nullptr;  // see AttentionBack
     bool has_below = true;                      // something below the layer learns
     float copy_scale = 1.0f;                    // of BackScratch::d_hidden_copy, for what is below
+    KvMemory memory = {};                       // see AttentionBack
   };
   // Changes BackScratch::d_hidden, uses scratch.branch, and adds the gradients of the layer's LoRA.
   void Back(const BackCall& call, const LayerStep& step) const;
+  // See AttentionLayer.
+  void TakeMemory(const KvMemory& memory, const LayerKept& kept, const LayerStep& step) const {
+    attention_.TakeMemory(memory, kept.attention, step);
+  }
 
  private:
   // What a parallel layer's MLP reads: what attention reads, or another norm of x.

@@ -2,11 +2,13 @@
 // of a reference in doubles.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <span>
 #include <utility>
 #include <vector>
 
 #include "base/random.h"
+#include "learn/memory_form.h"
 #include "learn/reference_model.h"
 
 namespace graft {
@@ -148,48 +150,107 @@ TEST_F(EncoderGradientsTest, AreThoseOfDoubles) {
   EXPECT_LT(WorstDifference(mark.gradients(), mark_row_, 1, expected), kErrorMax);
 }
 
-// The same for a linear map of vectors in the encoder's place.
-TEST_F(EncoderGradientsTest, OfAMapAreThoseOfDoubles) {
-  const int32_t n = model_.config.hidden_size;
-  const int32_t map = trainer_.Add({.virtual_tokens = n + 1});
-  Random random(11);
-  std::vector<float> vectors(static_cast<size_t>(3 * kMemoryTokens * n));
-  for (std::span<float> numbers : {std::span(vectors), trainer_.prompt(map)->parameters()}) {
-    for (float& number : numbers) number = static_cast<float>(random.Uniform() - 0.5);
-  }
-  trainer_.prompt(map)->Refresh();
-  const std::vector<MappedRows> rows = {
-      {vectors.data(), kMemoryTokens, memories_[0], 0},
-      {vectors.data() + kMemoryTokens * n, 2 * kMemoryTokens, memories_[1], 0}};
-  trainer_.Map(map, rows);
-  const TrainingExample* const both[] = {&examples_[0], &examples_[1]};
-  const double loss = trainer_.Accumulate(both)[static_cast<size_t>(decoder_)].tokens;
-  trainer_.BackwardMap(map, rows);
+// An encoder with a memory of keys and values of its rows: of some of the text's tokens, turned to
+// other places, or of virtual tokens behind it. Two sequences stand behind one memory, of which the
+// second reads less.
+class ReadGradientsTest : public EncoderGradientsTest,
+                          public ::testing::WithParamInterface<MemoryRows> {};
 
-  decoder_lora_ = {trainer_.lora(decoder_), Numbers(trainer_.lora(decoder_)->parameters())};
-  mark_row_ = Numbers(trainer_.prompt(mark_)->parameters());
-  std::vector<double> numbers = Numbers(trainer_.prompt(map)->parameters());
-  const auto append = [&](size_t first, size_t count, Rows* to) {
-    for (size_t i = first; i < first + count; ++i) {
-      to->emplace_back(numbers.end() - n, numbers.end());
-      for (size_t j = 0; j < static_cast<size_t>(n); ++j) {
-        const auto x = static_cast<double>(vectors[i * static_cast<size_t>(n) + j]);
-        for (size_t column = 0; column < static_cast<size_t>(n); ++column) {
-          to->back()[column] += x * numbers[j * static_cast<size_t>(n) + column];
-        }
-      }
+TEST_P(ReadGradientsTest, AreThoseOfDoubles) {
+  const bool is_between = GetParam() == MemoryRows::kBetween;
+  const bool has_tokens = GetParam() == MemoryRows::kBehind || is_between;
+  const int32_t num_tokens = is_between ? 1 : has_tokens ? kMemoryTokens : 0;
+  Trainer trainer(model_.config, model_.weights,
+                  {.rows_max = 24,
+                   .sequences_max = 2,
+                   .prefix_tokens_max = 5,
+                   .rank_max = 3,
+                   .logits_rows_max = 2},
+                  model_.stream);
+  const int32_t encoder = trainer.Add({.rank = 3, .scale = 2.0f, .virtual_tokens = num_tokens});
+  const int32_t decoder = trainer.Add({.rank = 3, .scale = 2.0f});
+  const int32_t memory = trainer.Add({.virtual_tokens = 5, .kind = VirtualTokenKind::kKeysValues});
+  const LoraWeights lora = ReadLora(SourcePath(kModel), model_.config, DType::kF32);
+  for (const int32_t index : {encoder, decoder}) CHECK(trainer.lora(index)->Read(lora).ok());
+  Random random(8);
+  for (float& number : trainer.lora(encoder)->parameters()) {
+    number *= 0.5f + static_cast<float>(random.Uniform());
+  }
+  trainer.lora(encoder)->Refresh();
+  if (has_tokens) {
+    for (float& number : trainer.prompt(encoder)->parameters()) {
+      number = static_cast<float>(random.Uniform() - 0.5);
     }
-  };
+    trainer.prompt(encoder)->Refresh();
+  }
+  // Rows of two texts: of tokens, of what is behind them, or of what is between them.
+  const int32_t behind = GetParam() == MemoryRows::kBehind ? 4 : 0;
+  std::vector<int32_t> read[2] = {texts_of_[0], texts_of_[1]};
+  if (is_between) {
+    for (const int32_t place : {3, 1}) read[0].insert(read[0].begin() + place, kVirtualToken);
+    read[1].insert(read[1].begin() + 2, kVirtualToken);
+  }
+  const std::vector<ReadText> texts = {
+      {read[0], memory, {{0, 0, 0}, {1 + behind, 1, -7}, {3 + behind, 2, 2}}, is_between},
+      {read[1], memory, {{2 + behind, 4, 11}, {1, 3, 1}}, is_between}};
+  examples_[0] = Example({4, 8, 15, 16, 2}, {0, 1, 2, 3, 4}, memory);
+  examples_[1] = Example({9, 1, 7}, {1, 2}, memory);
+  for (TrainingExample& example : examples_) example.adapter = decoder;
+
+  trainer.EncodeKeysValues(encoder, texts);
+  const TrainingExample* const both[] = {&examples_[0], &examples_[1]};
+  const double loss = trainer.Accumulate(both)[static_cast<size_t>(decoder)].tokens;
+  trainer.BackwardKeysValues(encoder, texts);
+
+  encoder_lora_ = {trainer.lora(encoder), Numbers(trainer.lora(encoder)->parameters())};
+  decoder_lora_ = {trainer.lora(decoder), Numbers(trainer.lora(decoder)->parameters())};
+  if (has_tokens) tokens_ = Numbers(trainer.prompt(encoder)->parameters());
+  const auto n = static_cast<std::ptrdiff_t>(model_.config.hidden_size);
   const auto expected = [&] {
-    Rows first, second;
-    append(0, kMemoryTokens, &first);
-    first.emplace_back(mark_row_.begin(), mark_row_.end());
-    append(kMemoryTokens, 2 * kMemoryTokens, &second);
-    return LossBehind(std::move(first), std::move(second));
+    std::vector<double> all;
+    for (const ReadText& text : texts) {
+      Rows rows;
+      for (const int32_t token : text.tokens) {
+        rows.push_back(token == kVirtualToken ? Row(tokens_.begin(), tokens_.end())
+                                              : reference_.Embed({token})[0]);
+      }
+      for (auto at = tokens_.begin(); at != tokens_.end() && !is_between; at += n) {
+        rows.emplace_back(at, at + n);
+      }
+      std::vector<double> taken;
+      testing::ReferenceContext context{.lora = &encoder_lora_, .taken = &taken};
+      std::vector<ReadText::Row> in_order = text.rows;
+      std::ranges::sort(in_order, {}, &ReadText::Row::token);
+      for (const ReadText::Row& row : in_order) context.takes.push_back({row.row, row.position});
+      reference_.Forward(rows, context);
+      all.insert(all.end(), taken.begin(), taken.end());
+    }
+    double sum = 0.0;
+    size_t num_rows = 0;
+    for (const TrainingExample& example : examples_) {
+      const testing::ReferenceContext context{.lora = &decoder_lora_, .keys_values = all};
+      sum += reference_.Loss(reference_.Forward(reference_.Embed(example.tokens), context), example,
+                             0) *
+             static_cast<double>(example.rows.size());
+      num_rows += example.rows.size();
+    }
+    return sum / static_cast<double>(num_rows);
   };
+  // The CPU rounds keys and values to the pages' dtype, as those of every row.
   EXPECT_NEAR(loss, expected(), 1e-5);
-  EXPECT_LT(WorstDifference(trainer_.prompt(map)->gradients(), numbers, 7, expected), kErrorMax);
+  EXPECT_LT(
+      WorstDifference(trainer.lora(encoder)->gradients(), encoder_lora_.numbers, 17, expected),
+      kErrorMax);
+  EXPECT_LT(
+      WorstDifference(trainer.lora(decoder)->gradients(), decoder_lora_.numbers, 29, expected),
+      kErrorMax);
+  if (!has_tokens) return;
+  EXPECT_LT(WorstDifference(trainer.prompt(encoder)->gradients(), tokens_, 1, expected), kErrorMax);
 }
+
+INSTANTIATE_TEST_SUITE_P(OfEachKind, ReadGradientsTest,
+                         ::testing::Values(MemoryRows::kPieces, MemoryRows::kBetween,
+                                           MemoryRows::kBehind));
 
 }  // namespace encoder_gradients_test
 }  // namespace graft

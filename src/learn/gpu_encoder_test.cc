@@ -5,9 +5,9 @@
 #include <algorithm>
 #include <span>
 
+#include "learn/corpus_test_run.h"
 #include "learn/device_lora.h"
 #include "learn/device_masters.h"
-#include "learn/encoder_test_run.h"
 #include "learn/gpu_test_model.h"
 #include "learn/training_device.h"
 #include "tensor/allocations.h"
@@ -229,87 +229,106 @@ TEST_F(GpuEncoderTest, TogetherIsAlone) {
   }
 }
 
-TEST_F(GpuEncoderTest, GoesOnFromACheckpoint) {
-  for (const DType dtype : {DType::kF32, DType::kBF16}) {
-    DeviceModel model(ConfigOf(64, 4, 2), dtype, kGpu);
-    testing::ExpectGoesOn(model.config, model.weights, Limits(), testing::Documents(),
-                          testing::Settings(), model.owned.get());
-    testing::ExpectGoesOn(model.config, model.weights, Limits(), testing::Documents(),
-                          testing::MapSettings(model.config, Embedder::kMean), model.owned.get());
-  }
-}
-
-// Both stages, with a budget that keeps nothing. Only the memory can tell these answers apart.
-TEST_F(GpuEncoderTest, AMemorySaysItsDocument) {
-  DeviceModel model(testing::SourcePath("tests/goldens/llama"), DType::kF32, kGpu);
-  Trainer trainer(model.config, model.weights, Limits(0), model.owned.get());
-  EncoderRun run(trainer, testing::Documents(), testing::Settings());
-  while (run.step() < run.num_steps()) run.Step();
-  run.EncodeAll();
-  const EncoderRun::Scores after = run.Evaluate();
-  EXPECT_LT(after.answers, 0.7 * after.answers_without);
-  EXPECT_LT(after.held_out, 0.8 * after.held_out_without);
-}
-
-// A linear map of more vectors than a forward has rows.
-struct MappedStep {
+// A memory of keys and values: of some of the tokens of two texts, or of virtual tokens between and
+// behind them.
+struct ReadStep {
   double loss = 0.0;
-  std::vector<float> gradients, memory, vectors;
+  std::vector<std::vector<float>> gradients;
+  std::vector<float> memory;
+  TrainingChoices said;
 };
 
-MappedStep LearnMap(DeviceModel& model, bool in_parts = false) {
-  Trained trained(model, Limits());
-  Trainer& trainer = trained.trainer;
-  const int64_t n = model.config.hidden_size;
-  const int32_t map = trainer.Add({.virtual_tokens = static_cast<int32_t>(n) + 1});
-  const auto chain = MakeChain();
-  std::vector<std::span<const int32_t>> pieces(chain->tokens.begin(), chain->tokens.end());
-  MappedStep step;
-  for (const StatePooling pooling : {StatePooling::kLast, StatePooling::kMean}) {
-    const std::vector<float> some = trainer.Embed(pieces, pooling);
-    step.vectors.insert(step.vectors.end(), some.begin(), some.end());
+ReadStep Read(DeviceModel& model, MemoryRows kind, int64_t activation_bytes = kAll) {
+  const bool is_between = kind == MemoryRows::kBetween, is_behind = kind == MemoryRows::kBehind;
+  TrainingLimits limits = Limits(activation_bytes);
+  limits.prefix_tokens_max = 24;
+  Trainer trainer(model.config, model.weights, limits, model.owned.get());
+  const int32_t encoder = trainer.Add({.rank = 12,
+                                       .scale = 0.5f,
+                                       .virtual_tokens = is_behind    ? kTokens
+                                                         : is_between ? 1
+                                                                      : 0});
+  const int32_t decoder = trainer.Add({.rank = 20, .scale = 1.5f});
+  const int32_t memory = trainer.Add({.virtual_tokens = 24, .kind = VirtualTokenKind::kKeysValues});
+  Fill(*trainer.lora(encoder), 1);
+  Fill(*trainer.lora(decoder), 2);
+  if (kind != MemoryRows::kPieces) {
+    trainer.BeginPrompt(encoder, RandomExample(80, 0, 99).tokens);
+    Fill(*trainer.prompt(encoder), 3);
   }
-  constexpr int32_t kMany = 600;  // vectors of a memory
-  const int32_t memory = trainer.Add({.virtual_tokens = kMany});
-  Fill(*trainer.prompt(map), 5);
-  Random random(3);
-  std::vector<float> vectors(static_cast<size_t>(kMany * n));
-  for (float& x : vectors) x = static_cast<float>(random.Normal() * 0.1);
-  std::vector<MappedRows> rows = {{vectors.data(), kMany, memory, 0}};
-  if (in_parts) {
-    rows = {{vectors.data(), 200, memory, 0}, {vectors.data() + 200 * n, 400, memory, 200}};
+  const std::vector<int32_t> first = RandomExample(70, 0, 11).tokens;
+  std::vector<int32_t> second = RandomExample(33, 0, 12).tokens;
+  for (size_t i = 0; i < 6 && is_between; ++i) second[4 * i] = kVirtualToken;
+  std::vector<ReadText> texts = {{first, memory, {}}, {second, memory, {}, is_between}};
+  for (int32_t i = 0; i < 12; ++i) texts[0].rows.push_back({5 * i + 3, i, i - 40});
+  for (int32_t i = 0; i < (is_behind ? kTokens : 6); ++i) {
+    texts[1].rows.push_back({is_behind ? 33 + i : 4 * i, 12 + i, 12 + i});
   }
-  trainer.Map(map, rows);
-  // The last vectors stand before an example, as a memory of their own.
-  const int32_t part = trainer.Add({.virtual_tokens = 100});
-  const MappedRows last[] = {{vectors.data() + 500 * n, 100, part, 0}};
-  trainer.Map(map, last);
-  std::vector<TrainingExample> examples = {RandomExample(50, kDecoder, 4)};
-  examples[0].prompt = part;
-  step.loss = trainer.Accumulate(PointersTo(examples))[kDecoder].tokens;
-  trainer.BackwardMap(map, last);
-  const auto gradients = trainer.prompt(map)->gradients();
+  const int32_t read = 12 + static_cast<int32_t>(texts[1].rows.size());
+  std::vector<TrainingExample> examples = {RandomExample(30, decoder, 4),
+                                           RandomExample(9, decoder, 5)};
+  for (TrainingExample& example : examples) {
+    example.prompt = memory;
+    example.prompt_tokens = read;
+  }
+  ReadStep step;
+  trainer.EncodeKeysValues(encoder, texts);
+  step.loss = trainer.Accumulate(PointersTo(examples))[static_cast<size_t>(decoder)].tokens;
+  trainer.BackwardKeysValues(encoder, texts);
+  const auto add = [](std::span<const float> numbers) {
+    return std::vector<float>(numbers.begin(), numbers.end());
+  };
+  step.gradients = {add(trainer.lora(encoder)->gradients()),
+                    add(trainer.lora(decoder)->gradients())};
+  if (kind != MemoryRows::kPieces) {
+    step.gradients.push_back(add(trainer.prompt(encoder)->gradients()));
+  }
   const auto numbers = trainer.prompt(memory)->parameters();
-  step.gradients.assign(gradients.begin(), gradients.end());
-  step.memory.assign(numbers.begin(), numbers.end());
+  step.memory.assign(numbers.begin(), numbers.begin() + read * trainer.prompt(memory)->columns());
+  step.said = trainer.Choose(PointersTo(examples), 3, true)[0];
   return step;
 }
 
-TEST_F(GpuEncoderTest, AMapIsTheCpus) {
+TEST_F(GpuEncoderTest, KeysAndValuesInFp32AreTheCpus) {
   DeviceModel cpu(ConfigOf(32, 6, 2), DType::kF32, {});
   DeviceModel gpu(ConfigOf(32, 6, 2), DType::kF32, kGpu);
-  const MappedStep expected = LearnMap(cpu);
-  const MappedStep actual = LearnMap(gpu);
-  EXPECT_NEAR(actual.loss, expected.loss, 1e-5);
-  ExpectNear(actual.vectors, expected.vectors);
-  ExpectNear(actual.memory, expected.memory);
-  ExpectNear(actual.gradients, expected.gradients);
-  const MappedStep parts = LearnMap(gpu, /*in_parts=*/true);
-  EXPECT_TRUE(parts.memory == actual.memory);
-  EXPECT_TRUE(parts.gradients == actual.gradients);
-  DeviceModel cpu_bf16(ConfigOf(64, 4, 2), DType::kBF16, {});
-  DeviceModel gpu_bf16(ConfigOf(64, 4, 2), DType::kBF16, kGpu);
-  ExpectPointsAlong(LearnMap(gpu_bf16).gradients, LearnMap(cpu_bf16).gradients);
+  for (const MemoryRows kind : {MemoryRows::kPieces, MemoryRows::kBetween, MemoryRows::kBehind}) {
+    const ReadStep expected = Read(cpu, kind), actual = Read(gpu, kind);
+    EXPECT_NEAR(actual.loss, expected.loss, 1e-5);
+    ExpectNear(actual.memory, expected.memory);
+    for (size_t i = 0; i < expected.gradients.size(); ++i) {
+      ExpectNear(actual.gradients[i], expected.gradients[i]);
+    }
+    EXPECT_EQ(actual.said.ids, expected.said.ids);
+    const ReadStep again = Read(gpu, kind, 0);
+    EXPECT_TRUE(again.gradients == actual.gradients) << "layers that are computed again";
+  }
+}
+
+TEST_F(GpuEncoderTest, KeysAndValuesInBf16PointWhereTheCpusDo) {
+  for (const ModelConfig& config : FamilyConfigs({ConfigOf(64, 4, 2), ConfigOf(128, 3, 1)})) {
+    SCOPED_TRACE(NameOf(config));
+    if (config.num_positions > 0) continue;  // an encoder's memories have none
+    DeviceModel cpu(config, DType::kBF16, {});
+    DeviceModel gpu(config, DType::kBF16, kGpu);
+    const ReadStep expected = Read(cpu, MemoryRows::kBetween);
+    const ReadStep actual = Read(gpu, MemoryRows::kBetween);
+    EXPECT_NEAR(actual.loss, expected.loss, 2e-2);
+    ExpectPointsAlong(actual.memory, expected.memory);
+    for (size_t i = 0; i < expected.gradients.size(); ++i) {
+      ExpectPointsAlong(actual.gradients[i], expected.gradients[i]);
+    }
+  }
+}
+
+// Only the memory can tell these answers apart.
+TEST_F(GpuEncoderTest, AnswersFromMemoriesOfUnseenDocuments) {
+  DeviceModel model(testing::SourcePath("tests/goldens/llama"), DType::kF32, kGpu);
+  testing::CorpusRunOf learned(model.config, model.weights, model.owned.get(),
+                               testing::SettingsOf({.window_tokens = 64}));
+  ASSERT_FALSE(learned.Begin("none"));
+  learned.Learn();
+  EXPECT_GT(learned.run.LookAt(4).memory, 0.9);
 }
 
 // The predicted bytes of all adapters of a run are what they take.
@@ -317,8 +336,8 @@ TEST_F(GpuEncoderTest, TheSumIsWhatIsTaken) {
   for (const ModelConfig& config : FamilyConfigs({ConfigOf(64, 4, 2)})) {
     SCOPED_TRACE(NameOf(config));
     DeviceModel model(config, DType::kBF16, kGpu);
-    const std::vector<size_t> sizes = {40, 700, 12};
-    const std::vector<TrainedShape> shapes = EncoderRun::ShapesOf(sizes, testing::Settings());
+    std::vector<TrainedShape> shapes = CorpusRun::ShapesOf(testing::SettingsOf({}));
+    shapes.push_back({.virtual_tokens = 7});
     for (const TrainedShape& shape : shapes) {
       int64_t expected = 0;
       const int64_t before = AllocatedBytes(kGpu);

@@ -160,7 +160,7 @@ std::unique_ptr<Learner> MakeMemoryLearner(DistillSettings settings);
 std::unique_ptr<Learner> MakePrefixLearner(DistillSettings settings);
 
 // That paper's own form of memory: an encoder makes virtual tokens of any document, and a decoder's
-// LoRA reads them. Both are taught over many documents (encoder_run.h).
+// LoRA reads them. Both are taught over a corpus (corpus_run.h).
 std::unique_ptr<Learner> MakeEncoderLearner(DistillSettings settings);
 
 // A question as it will be asked, and its answer.

@@ -32,6 +32,13 @@ struct ReferenceContext {
   const ReferenceLora* second = nullptr;
   // [tokens][layers][2 (k, v)][kv size], as a TrainedPrompt has them.
   std::vector<double> keys_values;
+  // Where the keys and values of these rows go, in that order, with keys at the given positions.
+  struct Taken {
+    int32_t row = 0;
+    int32_t position = 0;
+  };
+  std::vector<Taken> takes;
+  std::vector<double>* taken = nullptr;
 };
 
 class ReferenceModel {
@@ -199,7 +206,7 @@ class ReferenceModel {
     return Project(layer, module(first + 2), middle, context);
   }
 
-  void Turn(const RopeConfig& rope, Row& heads, size_t position) const {
+  void Turn(const RopeConfig& rope, Row& heads, int64_t position) const {
     if (rope.scaling == RopeScaling::kNoRotation) return;
     const auto dim = static_cast<size_t>(config_.head_dim);
     const auto turned = static_cast<size_t>(config_.num_rotary());
@@ -241,6 +248,22 @@ class ReferenceModel {
     }
   }
 
+  // Keeps a row's key, as it is before its turn, and its value.
+  void Take(int32_t layer, const ReferenceContext& context, int32_t row, const RopeConfig& rope,
+            Row key, const Row& value) const {
+    if (context.taken == nullptr) return;
+    context.taken->resize(context.takes.size() * PrefixColumns());
+    for (size_t i = 0; i < context.takes.size(); ++i) {
+      if (context.takes[i].row != row) continue;
+      Row turned = key;
+      Turn(rope, turned, context.takes[i].position);
+      double* to =
+          context.taken->data() + i * PrefixColumns() + 2 * key.size() * static_cast<size_t>(layer);
+      std::copy(turned.begin(), turned.end(), to);
+      std::copy(value.begin(), value.end(), to + key.size());
+    }
+  }
+
   // What attention adds to each row.
   Rows Attend(int32_t layer, const ReferenceContext& context, const Rows& rows) const {
     const LayerSpec& spec = config_.layers[static_cast<size_t>(layer)];
@@ -259,9 +282,10 @@ class ReferenceModel {
       Row query = Project(layer, LoraModule::kQ, normed, context);
       keys.push_back(Project(layer, LoraModule::kK, normed, context));
       values.push_back(Project(layer, LoraModule::kV, normed, context));
-      Turn(rope, query, keys.size() - 1);
+      Take(layer, context, static_cast<int32_t>(added.size()), rope, keys.back(), values.back());
+      Turn(rope, query, std::ssize(keys) - 1);
       ScaleQuery(rope, query, keys.size() - 1);
-      Turn(rope, keys.back(), keys.size() - 1);
+      Turn(rope, keys.back(), std::ssize(keys) - 1);
       const size_t group = query.size() / kv_size;
       Row out(query.size());
       for (size_t head = 0; head < query.size() / dim; ++head) {

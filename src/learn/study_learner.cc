@@ -9,8 +9,7 @@
 // cut short, and are taught as distill's adapter is; the first position never moves. The base
 // itself learns nothing, so that what it could do before it still does.
 //
-// encoder: the form of memory of offline context learning (Cao and Tan, section 3). What it has of
-// a document is distill's texts; how they are learned is EncoderRun's.
+// encoder: its rates and sizes alone. It is taught over a corpus (corpus_run.h).
 #include <algorithm>
 #include <memory>
 #include <utility>
@@ -43,11 +42,12 @@ constexpr StudyKind kPrefix = {
     .rates = kMemory.rates,
     .parts = {.rank = 0, .virtual_tokens = 128, .kind = VirtualTokenKind::kKeysValues},
     .has_start = true};
-// The rank of the encoder's and of the decoder's LoRA, and the virtual tokens of each window.
+// The rank of the encoder's and of the decoder's LoRA, and the virtual tokens behind a window. It
+// is taught over a corpus (corpus_run.h).
 constexpr StudyKind kEncoder = {
     .name = "encoder",
-    .rates = {.learning_rate = 2e-4, .prompt_learning_rate = 1e-3, .passes = 8, .batch = 4},
-    .parts = {.rank = 16, .virtual_tokens = 32, .kind = VirtualTokenKind::kEmbedding},
+    .rates = {.learning_rate = 1e-3, .prompt_learning_rate = 5e-3, .passes = 0, .batch = 16},
+    .parts = {.rank = 16, .virtual_tokens = 16, .kind = VirtualTokenKind::kEmbedding},
     .takes_windows = true};
 
 class StudyLearner : public Learner {

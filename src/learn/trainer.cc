@@ -82,6 +82,23 @@ std::vector<TrainingLoss> Trainer::Accumulate(std::span<const TrainingExample* c
   return Run(examples, true, true);
 }
 
+std::pair<double, double> Trainer::AccumulateTwo(std::span<const TrainingExample* const> examples,
+                                                 size_t count) {
+  Accumulate(examples);
+  const std::set<const TrainingExample*> first(
+      examples.begin(), examples.begin() + static_cast<std::ptrdiff_t>(count));
+  std::pair<double, double> sums;
+  std::pair<int64_t, int64_t> rows;
+  for (size_t i = 0; i < targets_.size(); ++i) {
+    const bool is_first = first.contains(targets_[i].example);
+    (is_first ? sums.first : sums.second) += row_losses_[i];
+    ++(is_first ? rows.first : rows.second);
+  }
+  if (rows.first > 0) sums.first /= static_cast<double>(rows.first);
+  if (rows.second > 0) sums.second /= static_cast<double>(rows.second);
+  return sums;
+}
+
 std::vector<TrainingLoss> Trainer::Evaluate(std::span<const TrainingExample* const> examples) {
   return Run(examples, false, true);
 }
@@ -106,7 +123,9 @@ TrainingSequence Trainer::SequenceOf(const TrainingExample& example, int32_t ada
     const TrainedPrompt* const prompt = adapters_[static_cast<size_t>(index)].prompt.get();
     if (prompt == nullptr) continue;
     CHECK_LT(sequence.prompt.adapter, 0) << "two prompts in front of one sequence";
-    sequence.prompt = {index, prompt->kind(), prompt->num_tokens()};
+    CHECK_LE(example.prompt_tokens, prompt->num_tokens());
+    sequence.prompt = {index, prompt->kind(),
+                       example.prompt_tokens > 0 ? example.prompt_tokens : prompt->num_tokens()};
   }
   if (example.mark >= 0) {
     const TrainedPrompt& mark = *adapters_[static_cast<size_t>(example.mark)].prompt;
@@ -165,10 +184,9 @@ void Trainer::RunGroup(std::span<const TrainingExample* const> sorted, bool back
     ++losses[static_cast<size_t>(target.example->adapter)].num_rows;
   }
   const TargetArrays arrays = ArraysOf(targets_, losses);
-  const std::vector<double> row_losses =
-      device_->Run(TrainingBatch(sequences, device_->page_tokens()),
-                   arrays.AsTargets(sorted[0]->num_choices), backward);
-  AddTokenLosses(targets_, row_losses, losses);
+  row_losses_ = device_->Run(TrainingBatch(sequences, device_->page_tokens()),
+                             arrays.AsTargets(sorted[0]->num_choices), backward);
+  AddTokenLosses(targets_, row_losses_, losses);
 }
 
 Trainer::TargetArrays Trainer::ArraysOf(std::span<const Target> targets,

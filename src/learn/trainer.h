@@ -7,6 +7,7 @@
 #include <functional>
 #include <memory>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "learn/trained_lora.h"
@@ -23,6 +24,7 @@ struct TrainingExample {
   // The adapter of the virtual tokens in front, which get gradients unless it is frozen. -1: those
   // of `adapter` or of `document`, if one has any.
   int32_t prompt = -1;
+  int32_t prompt_tokens = 0;  // of those, from the first on; 0: all
   int32_t mark = -1;  // the adapter of virtual embeddings between those and the tokens; -1: none
   // Rows that are looked at, ascending. For each there are `num_choices` next tokens and their
   // probabilities, as TokenLoss takes them. Rows below 0 are virtual embeddings in front of the
@@ -57,8 +59,22 @@ struct EncodedText {
   int32_t first = 0;
 };
 
-// What a text's states become: the last one, or their mean.
-enum class StatePooling : uint8_t { kLast, kMean };
+// A text that an encoder reads, and rows of it with the keys and values that become tokens of the
+// memory.
+// The encoder's virtual tokens follow the text's own as rows.
+struct ReadText {
+  std::span<const int32_t> tokens;
+  int32_t memory = 0;
+  struct Row {
+    int32_t row = 0;       // of the text; its position, too
+    int32_t token = 0;     // of the memory
+    int32_t position = 0;  // that the key is turned to; may be below 0
+  };
+  std::vector<Row> rows;
+  // The encoder's one virtual token stands wherever `tokens` has kVirtualToken, and not behind
+  // them.
+  bool is_between = false;
+};
 
 // Means over an adapter's rows of one step.
 struct TrainingLoss {
@@ -87,6 +103,10 @@ class Trainer {
   // All have the same num_choices. Examples beyond the limits are computed in groups of whole
   // adapters, to the same bits. One adapter's examples must be within the limits.
   std::vector<TrainingLoss> Accumulate(std::span<const TrainingExample* const> examples);
+  // The same of one adapter's examples, which are computed in one group. Returns the mean losses of
+  // the first `count` examples' rows and of the others'.
+  std::pair<double, double> AccumulateTwo(std::span<const TrainingExample* const> examples,
+                                          size_t count);
   // The losses alone.
   std::vector<TrainingLoss> Evaluate(std::span<const TrainingExample* const> examples);
   // The losses of the base with the examples' documents, without the adapters that learn.
@@ -98,12 +118,15 @@ class Trainer {
   void Encode(int32_t encoder, std::span<const EncodedText> texts);
   void BackwardEncoder(int32_t encoder, std::span<const EncodedText> texts);
 
-  // The same by a linear map of vectors. A memory's rows must follow each other.
-  void Map(int32_t map, std::span<const MappedRows> rows);
-  void BackwardMap(int32_t map, std::span<const MappedRows> rows);
-  // The base's final states of each text, pooled and scaled to length 1 as for /v1/embeddings:
-  // [texts, hidden]. A text has at most rows_max tokens.
-  std::vector<float> Embed(std::span<const std::span<const int32_t>> texts, StatePooling pooling);
+  // The same where the memories are keys and values. Behind the texts stand the encoder's virtual
+  // tokens, if it has any.
+  void EncodeKeysValues(int32_t encoder, std::span<const ReadText> texts);
+  void BackwardKeysValues(int32_t encoder, std::span<const ReadText> texts);
+
+  // The likeliest tokens behind the examples' rows, example by example, by their adapters or by the
+  // base alone. Their ids are not read.
+  std::vector<TrainingChoices> Choose(std::span<const TrainingExample* const> examples,
+                                      int32_t num_choices, bool with_adapters);
 
   // Makes one step of AdamW for each of these adapters, by the gradients of the last Accumulate.
   // LoRA and virtual tokens have separate rates and norms.
@@ -151,6 +174,10 @@ class Trainer {
       std::function<void(const TrainingBatch& batch, std::span<const EncodedRows> rows)>;
   void ForEachEncoderBatch(int32_t encoder, std::span<const EncodedText> texts,
                            const OnEncoderBatch& on_batch);
+  using OnReadBatch =
+      std::function<void(const TrainingBatch& batch, std::span<const EncodedKeysValues> rows)>;
+  void ForEachReadBatch(int32_t encoder, std::span<const ReadText> texts,
+                        const OnReadBatch& on_batch);
   TrainingSequence SequenceOf(const TrainingExample& example, int32_t adapter) const;
   std::vector<TrainingLoss> Run(std::span<const TrainingExample* const> examples, bool backward,
                                 bool with_adapters);
@@ -177,7 +204,8 @@ class Trainer {
   Stream& stream_;
   std::vector<Adapter> adapters_;
   std::unique_ptr<TrainingDevice> device_;  // borrows the adapters' numbers
-  std::vector<Target> targets_;
+  std::vector<Target> targets_;             // of the last group, and their losses
+  std::vector<double> row_losses_;
 };
 
 }  // namespace graft

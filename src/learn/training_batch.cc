@@ -48,7 +48,14 @@ void TrainingBatch::Append(const TrainingSequence& sequence, int32_t page_tokens
     if (position < first_position) continue;
     const int32_t own = position - first_position - before;
     // Token 0 stands in for virtual embeddings.
-    tokens.push_back(own >= 0 && own < num_own ? sequence.tokens[static_cast<size_t>(own)] : 0);
+    int32_t token = own >= 0 && own < num_own ? sequence.tokens[static_cast<size_t>(own)] : 0;
+    if (token == kVirtualToken) {
+      CHECK_GE(sequence.between, 0);
+      embeddings.push_back({sequence.between, 0, 1, num_rows()});
+      run_tokens_max = std::max(run_tokens_max, 1);
+      token = 0;
+    }
+    tokens.push_back(token);
     positions.push_back(position);
     row_page.push_back(pages.back());
     row_slot.push_back(position % page_tokens);

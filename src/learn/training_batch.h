@@ -23,11 +23,15 @@ struct SequencePrompt {
   int32_t num_keys_values() const { return num_tokens - num_embeddings(); }
 };
 
+// Among a sequence's tokens: the one virtual embedding of TrainingSequence::between.
+inline constexpr int32_t kVirtualToken = -1;
+
 struct TrainingSequence {
   std::span<const int32_t> tokens;
   int32_t adapter = -1;   // its LoRA is on the rows; -1: none
   int32_t document = -1;  // its LoRA is on them, too, without a gradient; -1: none
   SequencePrompt prompt = {};
+  int32_t between = -1;  // the adapter that stands where the tokens are kVirtualToken; -1: none do
   SequencePrompt mark = {};  // embeddings between a prompt in front and the own tokens
 
   // Rows before its own tokens.

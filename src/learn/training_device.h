@@ -45,13 +45,20 @@ struct EncodedRows {
   int32_t first = 0;
 };
 
-// Vectors that a linear map turns into a memory's tokens from `first` on. The map is an adapter
-// with embeddings: hidden_size rows and its bias (linear_map.h).
-struct MappedRows {
-  const float* vectors = nullptr;  // [num_rows, hidden_size], in the host's memory
-  int32_t num_rows = 0;
+// A row of an encoder's batch, with the keys and values of every layer that become those of a token
+// of the memory, an adapter with keys and values. Its key is turned from the row's position to the
+// token's, which may be below 0.
+struct EncodedKeysValues {
+  int32_t row = 0;
+  int32_t from = 0, to = 0;
   int32_t memory = 0;
-  int32_t first = 0;
+  int32_t token = 0;
+};
+
+// The likeliest next tokens behind rows of a batch.
+struct TrainingChoices {
+  std::vector<int32_t> ids;          // [rows, num_choices], likeliest first
+  std::vector<float> probabilities;  // of all that there are
 };
 
 // An adapter that sequences of a TrainingBatch name. Either part may be missing.
@@ -104,13 +111,19 @@ class TrainingDevice {
   // batch's adapters.
   virtual void BackwardEncoded(const TrainingBatch& batch, std::span<const EncodedRows> rows) = 0;
 
-  // The same by a map. BackwardMap adds to the map's gradients.
-  virtual void Map(int32_t map, std::span<const MappedRows> rows) = 0;
-  virtual void BackwardMap(int32_t map, std::span<const MappedRows> rows) = 0;
+  // The same of memories that are keys and values. No two rows have one token.
+  virtual void EncodeKeysValues(const TrainingBatch& batch,
+                                std::span<const EncodedKeysValues> rows) = 0;
+  virtual void BackwardKeysValues(const TrainingBatch& batch,
+                                  std::span<const EncodedKeysValues> rows) = 0;
 
   // Runs the batch's one sequence through the base. The tokens' embeddings, or their keys and
   // values, become the prompt's numbers in the host's memory.
   virtual void BeginPrompt(const TrainingBatch& batch, TrainedPrompt& prompt) = 0;
+
+  // The num_choices likeliest tokens, at most kLogprobsMax, behind each of these rows.
+  virtual TrainingChoices Choose(const TrainingBatch& batch, std::span<const int32_t> rows,
+                                 int32_t num_choices) = 0;
 
   // The hidden states of these rows after the final norm: [rows, hidden], in the host's memory.
   virtual void TakeStates(const TrainingBatch& batch, std::span<const int32_t> rows,

@@ -1,6 +1,7 @@
 #include "learn/training_walker.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "base/check.h"
 #include "kernels/adamw/adamw.h"
@@ -150,7 +151,7 @@ void TrainingWalker::RunLayer(int32_t layer) {
 }
 
 // Goes back layer by layer. A layer that kept no activations is computed again first.
-void TrainingWalker::Backward() {
+void TrainingWalker::Backward(const KvMemory& memory) {
   const int64_t kv_columns = int64_t{2} * config_.kv_size();
   for (int32_t layer = config_.num_layers - 1; layer >= 0; --layer) {
     const Block& block = blocks_[static_cast<size_t>(layer)];
@@ -165,7 +166,8 @@ void TrainingWalker::Backward() {
     block.Back({.kept = KeptOf(layer),
                 .prefixes = prefixes == nullptr ? nullptr : prefixes + first_prefix,
                 .has_below = layer > 0 || !batch_.arrays.virtual_embeddings.empty(),
-                .copy_scale = ResidualScaleOf(layer - 1)},
+                .copy_scale = ResidualScaleOf(layer - 1),
+                .memory = {memory.rows, memory.num_rows, layer * kv_columns}},
                Step());
     AddPromptGradients(batch_.keys_values, d_prefixes_, kv_columns, config_.num_layers * kv_columns,
                        layer * kv_columns);
@@ -215,6 +217,45 @@ void TrainingWalker::RunHead(bool backward) {
     }
     pieces_.PauseCpu();
   }
+}
+
+TrainingChoices TrainingWalker::Choose(const TrainingBatch& batch, std::span<const int32_t> rows,
+                                       int32_t num_choices) {
+  CHECK(num_choices > 0 && num_choices <= kLogprobsMax) << num_choices;
+  PutBatch(batch, {.rows = rows}, false);
+  if (chosen_.bytes() == 0) {
+    chosen_ = PinnedBuffer(int64_t{limits_.logits_rows_max} * int64_t{sizeof(SampledToken)});
+    choosing_ = SamplingScratch(limits_.logits_rows_max, static_cast<int32_t>(config_.vocab_size),
+                                stream_.device);
+  }
+  SampledToken* const found = chosen_.as<SampledToken>();
+  const std::vector<int32_t> asked(static_cast<size_t>(limits_.logits_rows_max), 0);
+  TrainingChoices choices;
+  const TrainingPieces::Scope piece(pieces_);
+  Forward();
+  for (int32_t begin = 0; begin < batch_.num_targets; begin += limits_.logits_rows_max) {
+    const int32_t count = std::min(limits_.logits_rows_max, batch_.num_targets - begin);
+    head_.Run({batch_.rows + begin, static_cast<size_t>(count)}, static_cast<int32_t>(num_rows()),
+              Step(), head_input_.data());
+    TokenLogprobs({.logits = context_.scratch.logits.as<float>(),
+                   .vocab_size = static_cast<int32_t>(config_.vocab_size),
+                   .tokens = asked.data(),
+                   .num_top = num_choices,
+                   .out = found,
+                   .num_rows = count,
+                   .scratch = &choosing_},
+                  stream_);
+    const TrainingPieces::Break others(pieces_);
+    Synchronize(stream_);
+    for (const SampledToken& row : std::span(found, static_cast<size_t>(count))) {
+      for (int32_t i = 0; i < num_choices; ++i) {
+        const bool is_there = i < row.num_top;  // else it has no probability
+        choices.ids.push_back(is_there ? row.top_tokens[i] : 0);
+        choices.probabilities.push_back(is_there ? std::exp(row.top_logprobs[i]) : 0.0f);
+      }
+    }
+  }
+  return choices;
 }
 
 void TrainingWalker::ZeroStreamGradients() {

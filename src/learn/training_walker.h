@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "kernels/attention_backward/attention_backward.h"
+#include "kernels/sampling/sampling.h"
 #include "kernels/virtual_gradient/virtual_gradient.h"
 #include "layers/block.h"
 #include "layers/embedding_layer.h"
@@ -54,8 +55,12 @@ class TrainingWalker : public TrainingDevice {
   std::vector<float> FetchBest(int32_t adapter) override;
   void Encode(const TrainingBatch& batch, std::span<const EncodedRows> rows) override;
   void BackwardEncoded(const TrainingBatch& batch, std::span<const EncodedRows> rows) override;
-  void Map(int32_t map, std::span<const MappedRows> rows) override;
-  void BackwardMap(int32_t map, std::span<const MappedRows> rows) override;
+  void EncodeKeysValues(const TrainingBatch& batch,
+                        std::span<const EncodedKeysValues> rows) override;
+  void BackwardKeysValues(const TrainingBatch& batch,
+                          std::span<const EncodedKeysValues> rows) override;
+  TrainingChoices Choose(const TrainingBatch& batch, std::span<const int32_t> rows,
+                         int32_t num_choices) override;
   void BeginPrompt(const TrainingBatch& batch, TrainedPrompt& prompt) override;
   void TakeStates(const TrainingBatch& batch, std::span<const int32_t> rows,
                   float* states) override;
@@ -110,8 +115,8 @@ class TrainingWalker : public TrainingDevice {
   void ListMatrices();
   void ListPrompts();
 
-  // Each run must be a whole prompt, with `place` the first row of its gradient. An adapter's rows
-  // are listed in the order of the runs.
+  // Each run begins with a prompt's first token, and an adapter's runs have as many tokens. `place`
+  // is the first row of a run's gradient. An adapter's rows are listed in the order of the runs.
   PromptGradients ListGradients(std::vector<VirtualRun> runs);
   std::vector<AttentionPrefix> ListPrefixes(const TrainingBatch& batch);
   void CutParts(std::span<const LoraSegment> cut, int32_t num_rows,
@@ -133,14 +138,13 @@ class TrainingWalker : public TrainingDevice {
   void RunLayer(int32_t layer);
   void RunHead(bool backward);
   void ZeroStreamGradients();
-  void Backward();
+  void Backward(const KvMemory& memory = {});
   void PlaceKeysAndValues(int32_t layer);
   void AddPromptGradients(const Prompts& prompts, const Buffer& x, int64_t n, int64_t stride,
                           int64_t offset, float scale = 1.0f);
-  // Calls back with vectors that lie in the residual stream's room, which is free then.
-  void ForEachMapped(std::span<const MappedRows> rows,
-                     const std::function<void(const MappedRows& part)>& function);
   void BackwardMemory(const EncodedRows& rows);
+  // In the device's memory. `gradients`: of the tokens, else their numbers.
+  Buffer KvRowsOf(std::span<const EncodedKeysValues> rows, bool gradients);
   void BeginKeysAndValues(TrainedPrompt& prompt);
 
   // The scale of what the layer adds to the residual stream; 1 below the first layer.
@@ -185,6 +189,8 @@ class TrainingWalker : public TrainingDevice {
   Buffer d_prefixes_;  // of one layer, fp32
   Buffer head_input_, head_d_normed_, d_logits_, losses_;
   Buffer norms_, adamw_scratch_;
+  SamplingScratch choosing_;  // made by the first Choose, and so is what it finds
+  PinnedBuffer chosen_;
   LearningStep learning_;
 };
 

@@ -1,11 +1,11 @@
-// Encoders: the final states of their virtual tokens, or a linear map of vectors, become memories,
-// and the memories' gradients go back through them. Neither leaves the device.
+// Encoders: the final states of their virtual tokens, or keys and values of their rows, become
+// memories, and the memories' gradients go back through them. Neither leaves the device.
 #include <algorithm>
 
 #include "base/check.h"
-#include "kernels/linear_map/linear_map.h"
 #include "learn/training_walker.h"
 #include "tensor/cuda_memory.h"
+#include "tensor/device_array.h"
 
 namespace graft {
 
@@ -40,6 +40,54 @@ void TrainingWalker::BackwardEncoded(const TrainingBatch& batch,
   Backward();
 }
 
+Buffer TrainingWalker::KvRowsOf(std::span<const EncodedKeysValues> rows, bool gradients) {
+  std::vector<KvRow> list;
+  for (const EncodedKeysValues& row : rows) {
+    const auto index = static_cast<size_t>(row.memory);
+    const TrainedPrompt& prompt = *adapters_[index].prompt;
+    CHECK(prompt.kind() == VirtualTokenKind::kKeysValues && row.token < prompt.num_tokens());
+    DeviceMasters& memory = *followed_[index].prompt;
+    float* const numbers = gradients ? memory.gradients() : memory.parameters();
+    list.push_back({row.row, row.from, row.to, numbers + row.token * prompt.columns()});
+  }
+  return OnDevice(list, stream_);
+}
+
+// A layer's keys and values are there until the next layer's take their room.
+void TrainingWalker::EncodeKeysValues(const TrainingBatch& batch,
+                                      std::span<const EncodedKeysValues> rows) {
+  PutBatch(batch, {}, false);
+  const Buffer list = KvRowsOf(rows, false);
+  const int64_t kv_columns = int64_t{2} * config_.kv_size();
+  {
+    const TrainingPieces::Scope piece(pieces_);
+    embedding_.Run(Step());
+    for (int32_t layer = 0; layer < config_.num_layers; ++layer) {
+      RunLayer(layer);
+      const KvMemory memory = {list.as<KvRow>(), static_cast<int32_t>(rows.size()),
+                               layer * kv_columns};
+      blocks_[static_cast<size_t>(layer)].TakeMemory(memory, KeptOf(layer), Step());
+      pieces_.AfterLayer();
+    }
+  }
+  std::vector<int32_t> memories;
+  for (const EncodedKeysValues& row : rows) {
+    if (std::ranges::find(memories, row.memory) != memories.end()) continue;
+    memories.push_back(row.memory);
+    followed_[static_cast<size_t>(row.memory)].prompt->Round();
+  }
+}
+
+void TrainingWalker::BackwardKeysValues(const TrainingBatch& batch,
+                                        std::span<const EncodedKeysValues> rows) {
+  PutBatch(batch, {}, true);
+  const Buffer list = KvRowsOf(rows, true);
+  const TrainingPieces::Scope piece(pieces_);
+  Forward();
+  ZeroStreamGradients();
+  Backward({list.as<KvRow>(), static_cast<int32_t>(rows.size())});
+}
+
 // Goes through the final norm into the residual stream's gradient, as the head does.
 void TrainingWalker::BackwardMemory(const EncodedRows& rows) {
   const int64_t n = config_.hidden_size;
@@ -60,45 +108,6 @@ void TrainingWalker::BackwardMemory(const EncodedRows& rows) {
          .num_rows = num_rows},
         stream_);
   }
-}
-
-void TrainingWalker::ForEachMapped(std::span<const MappedRows> rows,
-                                   const std::function<void(const MappedRows& part)>& function) {
-  const int64_t n = config_.hidden_size;
-  for (const MappedRows& all : rows) {
-    for (int32_t done = 0; done < all.num_rows; done += limits_.rows_max) {
-      const int32_t count = std::min(limits_.rows_max, all.num_rows - done);
-      CopyToDevice(context_.scratch.hidden.data(), all.vectors + done * n,
-                   count * n * int64_t{sizeof(float)}, stream_);
-      function({nullptr, count, all.memory, all.first + done});
-    }
-  }
-}
-
-void TrainingWalker::Map(int32_t map, std::span<const MappedRows> rows) {
-  FollowAdapters();
-  const int64_t n = config_.hidden_size;
-  const TrainingPieces::Scope piece(pieces_);
-  ForEachMapped(rows, [&](const MappedRows& part) {
-    LinearMap({hidden(), EmbeddingsOf(map).parameters(),
-               EmbeddingsOf(part.memory).parameters() + part.first * n, part.num_rows, n, n},
-              stream_);
-  });
-  for (size_t i = 0; i < rows.size(); ++i) {
-    if (i == 0 || rows[i].memory != rows[i - 1].memory) EmbeddingsOf(rows[i].memory).Round();
-  }
-}
-
-void TrainingWalker::BackwardMap(int32_t map, std::span<const MappedRows> rows) {
-  FollowAdapters();
-  const int64_t n = config_.hidden_size;
-  DeviceMasters& masters = EmbeddingsOf(map);
-  const TrainingPieces::Scope piece(pieces_);
-  ForEachMapped(rows, [&](const MappedRows& part) {
-    LinearMapGradient({hidden(), EmbeddingsOf(part.memory).gradients() + part.first * n,
-                       masters.gradients(), part.num_rows, n, n},
-                      stream_);
-  });
 }
 
 }  // namespace graft

@@ -12,11 +12,11 @@ namespace graft {
 namespace {
 
 // On the CPU attention takes the rounded numbers in fp32.
-AttentionPrefix PrefixOf(const TrainedPrompt& prompt, const DeviceMasters& here, int32_t layer,
-                         const Device& device) {
-  if (device.is_cpu()) return {prompt.num_tokens(), prompt.rounded(layer), prompt.columns()};
+AttentionPrefix PrefixOf(const TrainedPrompt& prompt, int32_t num_tokens, const DeviceMasters& here,
+                         int32_t layer, const Device& device) {
+  if (device.is_cpu()) return {num_tokens, prompt.rounded(layer), prompt.columns()};
   const int64_t row_bytes = LoraRowBytes(prompt.layer_columns(), prompt.dtype());
-  return {prompt.num_tokens(), here.copy() + int64_t{layer} * prompt.num_tokens() * row_bytes,
+  return {num_tokens, here.copy() + int64_t{layer} * prompt.num_tokens() * row_bytes,
           row_bytes / DTypeBytes(prompt.dtype())};
 }
 
@@ -68,8 +68,8 @@ std::vector<AttentionPrefix> TrainingWalker::ListPrefixes(const TrainingBatch& b
       if (num_tokens == 0) continue;
       CHECK_LE(num_tokens, limits_.prefix_tokens_max);
       const auto index = static_cast<size_t>(prompt.adapter);
-      prefixes.back() =
-          PrefixOf(*adapters_[index].prompt, *followed_[index].prompt, layer, stream_.device);
+      prefixes.back() = PrefixOf(*adapters_[index].prompt, num_tokens, *followed_[index].prompt,
+                                 layer, stream_.device);
       prefixes.back().d_keys_values = d_next;
       d_next += int64_t{num_tokens} * 2 * config_.kv_size();
     }

@@ -1,53 +1,68 @@
-// Documents by an encoder: it is learned from them, or was and lies in a folder; then each document
-// of the plan becomes a bundle of the decoder's LoRA and its own virtual tokens. One thread.
+// An encoder's folder: what reads a document (`encoder`) and what answers behind its memory
+// (`decoder`), each a folder of LoRA as any other; graft.json of the first says what a memory is.
+// Documents become adapters by it: the decoder's LoRA and a memory of their own. One thread.
 #pragma once
 
-#include <span>
+#include <cstdint>
 #include <string>
 #include <vector>
 
+#include "base/json_fwd.h"
 #include "base/status.h"
-#include "learn/encoder_run.h"
+#include "learn/corpus_run.h"
+#include "learn/memory_form.h"
+#include "options/option.h"
+#include "runtime/base_identity.h"
 #include "runtime/runtime.h"
+#include "tuning/asked_form.h"
 #include "tuning/learn_memory.h"
 #include "tuning/learning_plan.h"
-#include "tuning/training_group.h"
+#include "tuning/task_set.h"
 
 namespace graft {
 
-// What is asked of an encoder besides a document's method.
-struct EncoderChoices {
-  std::string folder = "encoder";  // bundle `encoder`, LoRA folder `decoder`
-  EncoderSettings settings;        // the method and the model say the rest: see EncoderSettingsOf
+inline constexpr OptionWord<MemoryCarrier> kCarrierWords[] = {
+    {MemoryCarrier::kKeysValues, "keys-values"}, {MemoryCarrier::kStates, "states"}};
+inline constexpr OptionWord<MemoryRows> kMemoryRowsWords[] = {{MemoryRows::kPieces, "pieces"},
+                                                              {MemoryRows::kBetween, "between"},
+                                                              {MemoryRows::kBehind, "behind"}};
+inline constexpr OptionWord<MemoryPlaces> kPlacesWords[] = {{MemoryPlaces::kAsRead, "as-read"},
+                                                            {MemoryPlaces::kClose, "close"}};
+
+// What of an encoder its documents must know.
+struct EncoderForm {
+  MemoryForm memory;
+  std::vector<int32_t> compressions;  // that it was taught, ascending
+  TeacherPrompts prompts = TeacherPrompts::kPlain;
 };
+OrderedJson ToJson(const EncoderForm& form);
 
-// Whether the folder has an encoder.
 bool HasEncoder(const std::string& folder);
+// kUnimplemented for models that have keys which cannot be moved, or change their head's results.
+Status CheckEncodes(const ModelConfig& config);
 
-// kUnimplemented for an embedder of a model as wide as this one.
-Result<EncoderSettings> EncoderSettingsOf(const EncoderChoices& choices, const LearningPlan& plan,
-                                          const ModelConfig& config);
+// Writes both, with `provenance` beside what the form says.
+Status WriteEncoder(const std::string& folder, const LoadedModel& model, const EncoderForm& form,
+                    OrderedJson provenance, CorpusRun& run);
 
-// What training it takes besides an adapter of LoRA and virtual tokens: of a trained encoder that
-// is itself, else the decoder.
-LearnSizes::Frozen EncoderSizes(std::span<const size_t> document_tokens,
-                                const EncoderSettings& settings, const ModelConfig& config,
-                                DType dtype);
-// What the plan takes (SizesOfPlan), by an encoder.
-Result<LearnSizes> SizesByEncoder(const EncoderChoices& choices, const LearningPlan& plan,
+struct KnownEncoder {
+  EncoderForm form;
+  TaskSet::FrozenDocument encoder, decoder;
+};
+// Without its numbers. kNotFound if there is none.
+Result<KnownEncoder> OpenEncoder(const std::string& folder, const ModelConfig& config);
+
+// What it takes to make the plan's documents adapters. kInvalidArgument for a document that is
+// longer than the model's context.
+Result<LearnSizes> SizesByEncoder(const KnownEncoder& encoder, const AskedForm& texts,
+                                  int32_t compression, const LearningPlan& plan,
                                   const ModelConfig& config);
 
-struct EncoderReport {
-  EncoderRun::Scores scores;        // of the answers that there are
-  int32_t num_steps = 0;            // 0: the encoder was there
-  std::vector<std::string> hashes;  // of the documents' adapters
-};
-
-// Takes the documents' data. The folder's name with .learning is a checkpoint while it learns.
-// kFailedPrecondition where an encoder that was learned answers no better than the base.
-Result<EncoderReport> LearnByEncoder(const EncoderChoices& choices, LearningPlan& plan,
-                                     LoadedModel& model, const BaseIdentity& base,
-                                     const TrainingLimits& limits, TrainingHost& host,
-                                     int checkpoint_seconds);
+// Writes the adapters' folders, and returns their hashes.
+Result<std::vector<std::string>> EncodeDocuments(const KnownEncoder& encoder,
+                                                 const AskedForm& texts, int32_t compression,
+                                                 const LearningPlan& plan, LoadedModel& model,
+                                                 const BaseIdentity& base,
+                                                 const TrainingLimits& limits);
 
 }  // namespace graft

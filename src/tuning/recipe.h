@@ -11,7 +11,6 @@
 #include "base/status.h"
 #include "document/document.h"
 #include "jobs/document_method.h"
-#include "learn/encoder_run.h"
 #include "learn/learner.h"
 #include "learn/training_run.h"
 #include "options/option.h"
@@ -26,10 +25,6 @@ enum class LearnerKind : uint8_t { kDistill, kNextToken, kMemory, kPrefix, kTask
 enum class TeacherPrompts : uint8_t { kAuto, kPlain, kChat };
 const char* WordOf(LearnerKind learner);
 const char* WordOf(TeacherPrompts prompts);
-
-// What makes an encoder's memories (Embedder).
-inline constexpr OptionWord<Embedder> kEmbedderWords[] = {
-    {Embedder::kTrained, "none"}, {Embedder::kLast, "last"}, {Embedder::kMean, "mean"}};
 
 struct LearnRecipe {
   DocumentMethod method;

@@ -91,8 +91,9 @@ Result<TaskSet> ReadTaskSet(const std::string& lines, const std::string& adapter
     if (text.find_first_not_of(" \t\r") == std::string::npos) continue;
     const Result<Line> line = ParseLine(text);
     if (!line.ok()) return line.status().WithContext("line " + std::to_string(number));
-    ASSIGN_OR_RETURN(TaskQuestion question, AskedQuestion(chat.has_value() ? &*chat : nullptr,
-                                                          tokenizer, line->question, line->answer));
+    ASSIGN_OR_RETURN(TaskQuestion question,
+                     TaskQuestionOf(chat.has_value() ? &*chat : nullptr, tokenizer, line->question,
+                                    line->answer));
     if (!line->adapter.empty()) {
       const auto [known, is_new] =
           numbers.emplace(line->adapter, static_cast<int32_t>(set.documents.size()));

@@ -13,28 +13,10 @@ namespace {
 // Stands in a message for what is not text yet. No template changes it.
 constexpr const char* kMark = "GRAFT-MARK";
 
-struct ChatMessage {
-  const char* role;
-  std::string content;
-};
-
-Result<std::string> Render(const ChatTemplate& chat, const Tokenizer& tokenizer,
-                           const std::vector<ChatMessage>& messages, bool asks) {
-  OrderedJson context = {{"add_generation_prompt", asks},
-                         {"bos_token", tokenizer.bos_token()},
-                         {"eos_token", tokenizer.eos_token()}};
-  OrderedJson list = OrderedJson::array();
-  for (const ChatMessage& message : messages) {
-    list.push_back({{"role", message.role}, {"content", message.content}});
-  }
-  context["messages"] = chat.FitContents(std::move(list), /*with_tools=*/false);
-  return chat.Render(context);
-}
-
 // A chat's prompt, which answers to `message`.
 Result<std::string> RenderChat(const ChatTemplate& chat, const Tokenizer& tokenizer,
                                const std::string& message) {
-  return Render(chat, tokenizer, {{"user", message}}, true);
+  return RenderMessages(chat, tokenizer, {{"user", message}}, true);
 }
 
 Status TemplateChanges() {
@@ -48,6 +30,19 @@ std::vector<int32_t> Joined(std::vector<int32_t> first, const std::vector<int32_
 }
 
 }  // namespace
+
+Result<std::string> RenderMessages(const ChatTemplate& chat, const Tokenizer& tokenizer,
+                                   const std::vector<ChatMessage>& messages, bool asks) {
+  OrderedJson context = {{"add_generation_prompt", asks},
+                         {"bos_token", tokenizer.bos_token()},
+                         {"eos_token", tokenizer.eos_token()}};
+  OrderedJson list = OrderedJson::array();
+  for (const ChatMessage& message : messages) {
+    list.push_back({{"role", message.role}, {"content", message.content}});
+  }
+  context["messages"] = chat.FitContents(std::move(list), /*with_tools=*/false);
+  return chat.Render(context);
+}
 
 Result<ChatTemplate> LoadChatTemplate(const std::string& model_dir) {
   ASSIGN_OR_RETURN(std::optional<ChatTemplate> chat, ChatTemplate::Load(model_dir));
@@ -91,8 +86,8 @@ Result<std::vector<int32_t>> AskedMessage(const ChatTemplate& chat, const Tokeni
   return tokenizer.Encode(text, false);
 }
 
-Result<TaskQuestion> AskedQuestion(const ChatTemplate* chat, const Tokenizer& tokenizer,
-                                   const std::string& question, const std::string& answer) {
+Result<TaskQuestion> TaskQuestionOf(const ChatTemplate* chat, const Tokenizer& tokenizer,
+                                    const std::string& question, const std::string& answer) {
   TaskQuestion asked;
   if (chat == nullptr) {
     ASSIGN_OR_RETURN(asked.prompt, tokenizer.Encode(PlainQuestion(question), true));
@@ -103,8 +98,9 @@ Result<TaskQuestion> AskedQuestion(const ChatTemplate* chat, const Tokenizer& to
     return asked;
   }
   ASSIGN_OR_RETURN(asked.prompt, AskedMessage(*chat, tokenizer, question));
-  ASSIGN_OR_RETURN(const std::string whole,
-                   Render(*chat, tokenizer, {{"user", question}, {"assistant", kMark}}, false));
+  ASSIGN_OR_RETURN(
+      const std::string whole,
+      RenderMessages(*chat, tokenizer, {{"user", question}, {"assistant", kMark}}, false));
   const size_t mark = whole.find(kMark);
   if (mark == std::string::npos) return TemplateChanges();
   ASSIGN_OR_RETURN(std::vector<int32_t> said, tokenizer.Encode(answer, false));

@@ -17,6 +17,14 @@ namespace graft {
 // kFailedPrecondition where the folder has none.
 Result<ChatTemplate> LoadChatTemplate(const std::string& model_dir);
 
+struct ChatMessage {
+  const char* role;
+  std::string content;
+};
+// A chat as the model reads it. `asks`: an answer is to follow.
+Result<std::string> RenderMessages(const ChatTemplate& chat, const Tokenizer& tokenizer,
+                                   const std::vector<ChatMessage>& messages, bool asks);
+
 // `text` behind the window.
 Result<DistillPrompt> PlainPrompt(const Tokenizer& tokenizer, const std::string& text);
 // A message of the window and the instruction; the student's has the instruction alone.
@@ -31,8 +39,8 @@ Result<std::vector<int32_t>> AskedMessage(const ChatTemplate& chat, const Tokeni
 
 // A question in plain text, or in a message, and the answer with what ends it. `chat`: null for
 // plain text.
-Result<TaskQuestion> AskedQuestion(const ChatTemplate* chat, const Tokenizer& tokenizer,
-                                   const std::string& question, const std::string& answer);
+Result<TaskQuestion> TaskQuestionOf(const ChatTemplate* chat, const Tokenizer& tokenizer,
+                                    const std::string& question, const std::string& answer);
 
 // Makes the form of the questions that a base asks itself about a document. The form is the one in
 // which users will ask: a chat's message, or "Question: ...", "Answer:". `chat`: nothing for plain

@@ -46,6 +46,8 @@ def parse(argv):
     add("--rank", type=int, default=16, help="of LoRA")
     add("--memory-tokens", type=int, default=0, help="0: the learner's own")
     add("--prefix-tokens", type=int, default=128, help="of prefix and of the first tokens")
+    add("--encoder", default="", help="the folder of one that graft learn --corpus taught: an arm for it")
+    add("--compressions", default="", help="of the encoder, with commas between them: an arm each; none: its least")
     add("--cut", type=float, default=0.8, help="share of the document that is left where it is cut")
     add("--passages", type=int, default=5, help="of BM25")
     add("--passage-words", type=int, default=100)

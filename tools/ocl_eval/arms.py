@@ -15,7 +15,7 @@ class Arm:
     learner: list = None  # of `graft learn`; None: nothing is learned
     context: str = ""  # "whole", "cut", "first" or "passages"; "": none
     of_another: str = ""  # the arm whose adapters are asked about another document
-    way: str = "documents"  # how its adapters are made: "documents", "encoder" or "questions"
+    way: str = "documents"  # how its adapters are made: "documents" or "questions"
 
 
 NONE, WHOLE = "no context", "in context"
@@ -34,10 +34,7 @@ def arms(options):
         Arm("memory", "virtual tokens, taught likewise", ["memory", *_tokens(options.memory_tokens)]),
         Arm("memory + LoRA", f"both, rank {options.rank}", ["memory", *_tokens(options.memory_tokens), *rank]),
         Arm("prefix", "keys and values, taught likewise", ["prefix", *_tokens(options.prefix_tokens)]),
-        Arm("reconstruction", "an encoder's virtual tokens after reconstruction alone", ["encoder", *rank,
-            "--reconstruction-only", *_tokens(options.memory_tokens)], way="encoder"),
-        Arm("encoder", "the same, taught by the base in context, too",
-            ["encoder", *rank, *_tokens(options.memory_tokens)], way="encoder"),
+        *_encoders(options),
         Arm("question only", f"LoRA of rank {options.rank} on questions and answers of the other half of the documents",
             ["task", *rank], way="questions"),
         Arm("wrong document", "distill's adapter of another document", of_another="distill"),
@@ -60,6 +57,16 @@ def sized_arms(words):
         what = "rank" if SIZED[learner] == "--rank" else "virtual tokens"
         made.append(Arm(word, f"{learner} with {what} {size}", [learner, SIZED[learner], size]))
     return made
+
+
+def _encoders(options):
+    """Those that are there make adapters; none is learned here."""
+    if not options.encoder:
+        return []
+    compressions = [int(word) for word in options.compressions.split(",") if word] or [0]
+    return [Arm(f"encoder {c}" if c else "encoder", f"by the encoder {options.encoder}" + (f", 1/{c}" if c else ""),
+                ["encoder", "--encoder", options.encoder, *(["--compression", str(c)] if c else [])])
+            for c in compressions]
 
 
 def _tokens(count):
@@ -107,14 +114,12 @@ def learn(options, documents, arm, folder):
     if missing and arm.way == "questions":
         _learn_questions(options, documents, arm, folder)
     elif missing:
-        # One encoder learns from all documents.
-        num_parts = 1 if arm.way == "encoder" else min(options.processes, len(missing))
-        encoder = ["--encoder", folder / arm.name] if arm.way == "encoder" else []
+        num_parts = min(options.processes, len(missing))
         commands = []
         for part in (missing[i::num_parts] for i in range(num_parts)):
             names = [word for d in part for word in ("--name", adapter_name(d, arm))]
             commands.append(_learn_command(options, folder, [texts / f"{d.name}.txt" for d in part],
-                                           ["--learner", *arm.learner, *encoder, *names]))
+                                           ["--learner", *arm.learner, *names]))
         _run_all(commands)
     return {d.name: json.loads(_manifest(folder, d, arm).read_text()) for d in documents}
 

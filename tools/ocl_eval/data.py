@@ -7,6 +7,7 @@ import random
 import re
 import sys
 
+FORMS = (".json", ".jsonl", ".page")
 OPTION = re.compile(r"^\s*\(([A-Z])\)\s*", re.MULTILINE)
 
 
@@ -30,13 +31,13 @@ def read(path, documents_max=0, questions_max=0, chars=6000, seed=0):
     path = pathlib.Path(path)
     if (path / "documents.py").exists():
         return _generated(path, documents_max or 20, questions_max or 20, chars, seed)
-    files = [path] if path.is_file() else sorted(p for p in path.rglob("*.json*") if p.is_file())
+    files = [path] if path.is_file() else sorted(p for p in path.rglob("*") if p.suffix in FORMS and p.is_file())
     documents = []
     for file in files:
         documents += _read_file(file)
     documents = [d for d in documents if d.questions]
     if not documents:
-        raise SystemExit(f"{path}: no documents with questions in its .json and .jsonl files")
+        raise SystemExit(f"{path}: no documents with questions in its files ({', '.join(FORMS)})")
     documents = documents[:documents_max or None]
     for document in documents:
         document.questions = document.questions[:questions_max or None]
@@ -63,7 +64,16 @@ def _generated(folder, num_documents, num_questions, chars, seed):
     return made
 
 
+def _page(file):
+    """A text, a line ---, then a line for each question: the question | an answer; another that is right, too."""
+    text, _, lines = file.read_text().partition("\n---\n")
+    asked = [line.partition(" | ") for line in lines.strip().split("\n")]
+    return Document(_file_name(file.stem), text, [Question(q, answers.split("; ")) for q, _, answers in asked])
+
+
 def _read_file(file):
+    if file.suffix == ".page":
+        return [_page(file)]
     text = file.read_text()
     try:
         rows = json.loads(text)

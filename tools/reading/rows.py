@@ -2,7 +2,7 @@
 
 import numpy as np
 
-import documents
+import corpus
 import tasks
 
 
@@ -25,7 +25,7 @@ class RowMaker:
         chars = int(num_tokens * 3.3)
         while True:
             crop = chars if may_crop and rng.random() < 0.25 else 0
-            document = documents.Writer(rng, self.asides).write(chars + (600 if crop else 0))
+            document = corpus.any_document(rng, self.asides, chars + (600 if crop else 0))
             passage = tasks.Passage(rng, document, crop)
             if passage.facts:
                 return passage
