@@ -187,7 +187,7 @@ Result<CorpusSettings> SettingsOf(const CorpusChoices& choices, const LearnRecip
   settings.stages = CurriculumOf(compressions);
   if (settings.form.carrier == MemoryCarrier::kStates) settings.form.rows = MemoryRows::kBehind;
   const int32_t rows = CorpusRun::RowsOfDocument(settings);
-  const int32_t context = TrainableContext(config);
+  const int32_t context = config.context_tokens_max;
   if (rows > context || CorpusRun::MemoryTokensMax(settings) + settings.question_tokens > context) {
     return InvalidArgumentError(
         "texts of up to " + std::to_string(rows) + " tokens are more than the model's context of " +

@@ -119,10 +119,10 @@ Result<LearnSizes> SizesByEncoder(const KnownEncoder& encoder, const AskedForm& 
     const int32_t memory = MemoryTokensOf(start, tokens, form, compression);
     const int32_t longest =
         form.places == MemoryPlaces::kAsRead ? static_cast<int32_t>(start + tokens) : memory;
-    if (longest > TrainableContext(config)) {
+    if (longest > config.context_tokens_max) {
       return InvalidArgumentError(document.document.name + " has " + std::to_string(tokens) +
                                   " tokens, and the model's context " +
-                                  std::to_string(TrainableContext(config)) +
+                                  std::to_string(config.context_tokens_max) +
                                   ": make adapters of its parts");
     }
     const auto rows =
