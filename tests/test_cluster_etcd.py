@@ -195,7 +195,7 @@ def test_a_cluster_that_cannot_come_up_says_so_at_once(cluster, tmp_path):
     assert code != 0 and "has no config.json" in text
     assert not (tmp_path / "new").exists()
     code, text = up("--model", DEMO / "base", "--adapters", tmp_path / "none", "--port", free_port())
-    assert code != 0 and "runner-0 has ended: graft: " in text and f"{tmp_path}/none" in text, text
+    assert code != 0 and re.search("runner-[01] has ended: graft: ", text) and f"{tmp_path}/none" in text, text
 
 
 def test_another_base_is_refused_with_what_to_start(cluster, tmp_path):
