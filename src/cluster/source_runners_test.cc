@@ -10,6 +10,7 @@
 #include <condition_variable>
 #include <mutex>
 #include <thread>
+#include <utility>
 
 #include "cluster/cluster_records.h"
 #include "rpc/adapter_client.h"
@@ -36,8 +37,8 @@ class GatedFetcher : public SourceFetcher {
       ++num_cancelled;
       return CancelledError("cancelled");
     }
-    last = order;
-    if (!failure.ok()) return failure;
+    last_ = order;
+    if (!failure_.ok()) return failure_;
     return SourceFolder{
         .path = "/there", .revision = order.revision, .bytes = 7, .fetched_bytes = 5};
   }
@@ -54,14 +55,24 @@ class GatedFetcher : public SourceFetcher {
     std::lock_guard lock(mutex_);
     return num_cancelled;
   }
+  SourceOrder last() {
+    std::lock_guard lock(mutex_);
+    return last_;
+  }
+  void FailWith(Status failure) {
+    std::lock_guard lock(mutex_);
+    failure_ = std::move(failure);
+  }
 
   std::mutex mutex_;
   std::condition_variable changed_;
   bool is_shut = false;
   int num_begun = 0;
   int num_cancelled = 0;
-  Status failure;
-  SourceOrder last;
+
+ private:
+  Status failure_;
+  SourceOrder last_;
 };
 
 class FetchingPeer {
@@ -132,12 +143,13 @@ TEST(SourceRunnersTest, AnOrderAndItsAnswerTravel) {
   EXPECT_EQ(answer->revision, "r1");
   EXPECT_EQ(answer->bytes, 7);
   EXPECT_EQ(answer->fetched_bytes, 5);
-  EXPECT_EQ(fetcher.last.source + fetcher.last.rest + fetcher.last.tenant, "huborg/at");
-  EXPECT_TRUE(fetcher.last.is_tenants && fetcher.last.has_tenant_tokens);
+  const SourceOrder last = fetcher.last();
+  EXPECT_EQ(last.source + last.rest + last.tenant, "huborg/at");
+  EXPECT_TRUE(last.is_tenants && last.has_tenant_tokens);
   // What the machine says is no failure of the way to it.
   for (const StatusCode code : {StatusCode::kUnavailable, StatusCode::kNotFound,
                                 StatusCode::kUnimplemented, StatusCode::kFailedPrecondition}) {
-    fetcher.failure = Status(code, "why");
+    fetcher.FailWith(Status(code, "why"));
     ASSERT_TRUE(client->FetchSource(order, is_cancelled, &answer).ok());
     EXPECT_EQ(answer.status().code(), code);
     EXPECT_EQ(answer.status().message(), "why");
