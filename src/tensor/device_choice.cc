@@ -99,8 +99,8 @@ Result<ChosenDevice> ChooseDevice(const DeviceChoice& choice, std::span<const Cu
   }
   const std::string asked = "--device " + choice.ToString();
   if (!kHasCuda) {
-    return UnimplementedError(asked +
-                              ": this binary was built without a CUDA backend; use --device cpu");
+    return InvalidArgumentError(asked +
+                                ": this binary was built without a CUDA backend; use --device cpu");
   }
   if (choice.index >= static_cast<int>(cards.size())) {
     return NotFoundError(asked + ": this machine has " + std::to_string(cards.size()) +

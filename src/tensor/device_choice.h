@@ -65,7 +65,7 @@ struct ChosenDevice {
 
 // kAuto takes the first card that is usable; if none is, it takes the CPU, with a warning that
 // names the cards. A card that was asked for by its index, and does not exist or is not usable, is
-// refused. kUnimplemented: the binary has no CUDA backend. kNotFound: there is no such card.
+// refused. kInvalidArgument: the binary has no CUDA backend. kNotFound: there is no such card.
 // kFailedPrecondition: the card is not usable.
 Result<ChosenDevice> ChooseDevice(const DeviceChoice& choice, std::span<const CudaCard> cards);
 
