@@ -63,31 +63,23 @@ def busy_elsewhere():
     return sum(fields) / os.sysconf("SC_CLK_TCK"), (fields[3] + fields[4]) / os.sysconf("SC_CLK_TCK")
 
 
-class StaticHub:
-    """nginx with repositories of a hub as files: FOLDER/ORG/NAME has each one's."""
+class Nginx:
+    """nginx of one process on a port of its own. `state` is a folder that it may write and that is deleted at the end."""
 
-    def __init__(self, folder, rate="0", nice=0):
-        self.folder, self.port, self.nice = folder, free_port(), nice
+    def __init__(self, nice=0):
+        self.port, self.nice = free_port(), nice
         self.state = pathlib.Path(tempfile.mkdtemp(prefix="graft-nginx-"))
-        for repo in folder.glob("*/*"):
-            rows = [row_of(path, repo) for path in sorted(repo.rglob("*")) if path.is_file()]
-            name = f"{repo.parent.name}/{repo.name}"
-            (self.state / "api" / name).mkdir(parents=True)
-            (self.state / "api" / name / "tree").write_text(json.dumps(rows))
-            (self.state / "api" / name / "revision").write_text(json.dumps({"id": name, "sha": COMMIT}))
+
+    def configure(self, http, locations):
         (self.state / "conf").write_text(f"""
             daemon off; user {'root' if os.getuid() == 0 else 'nobody'}; pid {self.state}/pid; error_log stderr crit;
             worker_processes 1; events {{ worker_connections 256; }}
-            http {{ access_log off; sendfile on; tcp_nopush on; keepalive_requests 100000; limit_rate {rate};
+            http {{ access_log off; {http}
               client_body_temp_path {self.state}/a; proxy_temp_path {self.state}/b; fastcgi_temp_path {self.state}/c;
               uwsgi_temp_path {self.state}/d; scgi_temp_path {self.state}/e;
-              server {{ listen 127.0.0.1:{self.port};
-                location ~ ^/api/models/([^/]+/[^/]+)/(tree|revision)/ {{ default_type application/json;
-                  alias {self.state}/api/$1/$2; }}
-                location ~ ^/([^/]+/[^/]+)/resolve/[^/]+/(.+)$ {{ alias {folder}/$1/$2; }} }} }}""")
+              server {{ listen 127.0.0.1:{self.port}; {locations} }} }}""")
 
     def __enter__(self):
-        # It stands for another machine: it yields where one is measured that serves.
         self.process = subprocess.Popen(["nice", "-n", str(self.nice), "nginx", "-p", str(self.state), "-c",
                                          str(self.state / "conf")])
         wait_listening(self.port, self.process)
@@ -100,6 +92,24 @@ class StaticHub:
 
     def seconds(self):
         return seconds_of(children(self.process.pid))
+
+
+class StaticHub(Nginx):
+    """Repositories of a hub as files: FOLDER/ORG/NAME has each one's. `nice`: a hub stands for another machine, so it
+    yields where one is measured that serves."""
+
+    def __init__(self, folder, rate="0", nice=0):
+        super().__init__(nice)
+        for repo in folder.glob("*/*"):
+            rows = [row_of(path, repo) for path in sorted(repo.rglob("*")) if path.is_file()]
+            name = f"{repo.parent.name}/{repo.name}"
+            (self.state / "api" / name).mkdir(parents=True)
+            (self.state / "api" / name / "tree").write_text(json.dumps(rows))
+            (self.state / "api" / name / "revision").write_text(json.dumps({"id": name, "sha": COMMIT}))
+        self.configure(f"sendfile on; tcp_nopush on; keepalive_requests 100000; limit_rate {rate};", f"""
+                location ~ ^/api/models/([^/]+/[^/]+)/(tree|revision)/ {{ default_type application/json;
+                  alias {self.state}/api/$1/$2; }}
+                location ~ ^/([^/]+/[^/]+)/resolve/[^/]+/(.+)$ {{ alias {folder}/$1/$2; }}""")
 
 
 def row_of(path, repo):
@@ -318,26 +328,14 @@ def cold(options):
         shutil.rmtree(cache)
 
 
-class Refusals:
-    """nginx that answers each request with 404: a flood at it takes the processors of its client, and none of Graft's."""
+class Refusals(Nginx):
+    """Each request is answered with 404: a flood of them takes the processors of its client, and none of Graft's."""
 
-    def __enter__(self):
-        self.port, self.state = free_port(), pathlib.Path(tempfile.mkdtemp(prefix="graft-refusals-"))
-        (self.state / "conf").write_text(f"""
-            daemon off; pid {self.state}/pid; error_log stderr crit; worker_processes 1; events {{ worker_connections 64; }}
-            http {{ access_log off; keepalive_requests 100000000; client_body_temp_path {self.state}/a;
-              proxy_temp_path {self.state}/b; fastcgi_temp_path {self.state}/c; uwsgi_temp_path {self.state}/d;
-              scgi_temp_path {self.state}/e;
-              server {{ listen 127.0.0.1:{self.port};
-                location / {{ default_type application/json; return 404 '{json.dumps({"error": "x" * 150})}'; }} }} }}""")
-        self.process = subprocess.Popen(["nginx", "-p", str(self.state), "-c", str(self.state / "conf")])
-        wait_listening(self.port, self.process)
-        return self
-
-    def __exit__(self, *unused):
-        self.process.terminate()
-        self.process.wait()
-        shutil.rmtree(self.state)
+    def __init__(self):
+        super().__init__()
+        body = json.dumps({"error": "x" * 150})
+        self.configure("keepalive_requests 100000000;",
+                       f"location / {{ default_type application/json; return 404 '{body}'; }}")
 
 
 class Flood:
