@@ -40,7 +40,6 @@ std::vector<int32_t> Joined(std::vector<int32_t> first, std::span<const int32_t>
 struct Lesson {
   WriteOrder order;
   std::vector<int32_t> student_prompt;
-  int32_t window = -1;  // of the document; -1: the lesson is about no single window
 };
 
 // Which tokens get the probability that the teacher's likeliest tokens leave.
@@ -56,7 +55,6 @@ TrainingExample ExampleOf(const Lesson& lesson, const TaughtText& text, int32_t 
   example.num_choices = num_choices + (rest == Rest::kLeft ? 0 : 1);
   example.tokens = Joined(lesson.student_prompt, text.tokens);
   const auto before = static_cast<int32_t>(lesson.student_prompt.size());
-  example.window = lesson.window;
   example.num_prompt_tokens = before;
   const size_t n = text.tokens.size();
   example.rows.reserve(n);
@@ -342,8 +340,7 @@ class DistillLearner : public Learner {
           asked.push_back({{.prompt = Told(question, TextOf(part.windows[w], input)),
                             .tokens_max = form.answer_tokens_max(),
                             .temperature = 0.0f},
-                           question.student,
-                           static_cast<int32_t>(w)});
+                           question.student});
         }
       }
     }
@@ -380,8 +377,7 @@ class DistillLearner : public Learner {
               {{.prompt = Told(prompt, TextOf(part.windows[w], input)),
                 .tokens_max = settings_.output_tokens,
                 .seed = RandomBits(input.seed, part.begin * of_window + lessons.size())},
-               prompt.student,
-               static_cast<int32_t>(w)});
+               prompt.student});
         }
       }
     }

@@ -35,7 +35,6 @@ struct TrainingExample {
   std::vector<float> probabilities;
   // The weight of its rows in the gradients. Losses are told without it.
   float weight = 1.0f;
-  int32_t window = -1;            // of the document that it is about; -1: of no single one
   int32_t num_prompt_tokens = 0;  // of `tokens`, before a teacher's text
 };
 
