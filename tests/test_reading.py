@@ -10,6 +10,7 @@ from conftest import ROOT
 
 sys.path.insert(0, str(ROOT / "tools" / "reading"))
 
+import clauses  # noqa: E402
 import corpus  # noqa: E402
 import documents  # noqa: E402
 import prompts  # noqa: E402
@@ -70,8 +71,34 @@ def test_prose_has_what_its_questions_ask():
     assert asked == {id(frame) for frame in frames}
 
 
+def test_clauses_have_what_their_questions_ask():
+    """Each answer stands where it is said to stand, and no question has two answers."""
+    for seed in range(300):
+        document = clauses.ClauseWriter(random.Random(seed)).write(2500)
+        text, spans = document.render()
+        assert not set("{}<>") & set(text) and "  " not in text, text
+        assert all(sentence.text == text[begin:end] for sentence, (begin, end) in zip(document.sentences, spans))
+        answers = {}
+        asked = document.questions(400)
+        assert len(asked) > 10
+        for question, answer, begin, end in asked:
+            assert answer and answer.lower() in text[begin:end].lower(), (question, answer, text[begin:end])
+            assert question[0].isupper() and question.endswith("?") and not set("{}<>") & set(question), question
+        for fact in document.facts:
+            for _ in range(8):
+                question, answer = fact.ask(document.rng, document, True)
+                assert answers.setdefault(question, answer) == answer, (question, answer, answers[question])
+
+
+def test_clauses_are_the_same_for_a_seed_and_no_two_alike():
+    texts = [clauses.ClauseWriter(random.Random(seed)).write(700).text for seed in range(200)]
+    assert texts[:20] == [clauses.ClauseWriter(random.Random(seed)).write(700).text for seed in range(20)]
+    sentences = [sentence for text in texts for sentence in text.split(". ") if len(sentence) > 60]
+    assert len(set(texts)) == 200 and len(set(sentences)) > 0.99 * len(sentences)
+
+
 def test_a_corpus_is_the_same_in_every_run_and_no_document_comes_twice():
-    options = argparse.Namespace(seed=7, first=0, documents=0, chars=(300, 900), questions=6, prose=0.6)
+    options = argparse.Namespace(seed=7, first=0, documents=0, chars=(300, 900), questions=6, shares=corpus.SHARES)
     lines = [corpus.line_of(options, i) for i in range(60)]
     assert lines == [corpus.line_of(options, i) for i in range(60)]
     made = [json.loads(line) for line in lines]

@@ -18,17 +18,21 @@ import random
 import sys
 import time
 
+import clauses
 import documents
 import prose
 
 _BATCH = 64  # documents that a process makes at a time
 
 
-def any_document(rng, asides, num_chars, prose_share=0.6):
-    """Of the forms of prose, or of entities and their attributes."""
-    if rng.random() < prose_share:
-        return prose.ProseWriter(rng, asides).write(num_chars)
-    return documents.Writer(rng, asides).write(num_chars)
+SHARES = (0.25, 0.25, 0.5)  # of documents of facts, of forms of prose, of clauses
+WRITERS = (documents.Writer, prose.ProseWriter, clauses.ClauseWriter)
+
+
+def any_document(rng, asides, num_chars, shares=SHARES):
+    """Of entities and their attributes, of the forms of prose, or of clauses."""
+    writer, = rng.choices(WRITERS, shares)
+    return writer(rng, asides).write(num_chars)
 
 
 def _questions_of_facts(document, spans, rng, count):
@@ -47,11 +51,11 @@ def _questions_of_facts(document, spans, rng, count):
     return made
 
 
-def asked_document(rng, asides, num_chars, count, prose_share):
+def asked_document(rng, asides, num_chars, count, shares=SHARES):
     """(text, [(question, answer, begin, end)])"""
     while True:
-        document = any_document(rng, asides, num_chars, prose_share)
-        if isinstance(document, prose.ProseWriter):
+        document = any_document(rng, asides, num_chars, shares)
+        if hasattr(document, "questions"):
             text, made = document.text, document.questions(count)
         else:
             text, spans = document.render()
@@ -63,7 +67,7 @@ def asked_document(rng, asides, num_chars, count, prose_share):
 def line_of(options, index):
     rng = random.Random(options.seed * 1_000_003 + index)
     shortest, longest = options.chars
-    text, made = asked_document(rng, (), rng.randint(shortest, longest), options.questions, options.prose)
+    text, made = asked_document(rng, (), rng.randint(shortest, longest), options.questions, options.shares)
     keys = ("question", "answer", "begin", "end")
     return json.dumps({"name": f"{options.seed}.{index}", "text": text,
                        "questions": [dict(zip(keys, asked)) for asked in made]}, ensure_ascii=False)
@@ -89,7 +93,8 @@ def arguments():
     parser.add_argument("--documents", type=int, default=0, help="so many; 0: without an end")
     parser.add_argument("--chars", type=int, nargs=2, default=(400, 7000), help="of a document")
     parser.add_argument("--questions", type=int, default=32, help="of a document, at most")
-    parser.add_argument("--prose", type=float, default=0.6, help="share of the documents that are prose")
+    parser.add_argument("--shares", type=float, nargs=3, default=SHARES, metavar=("FACTS", "PROSE", "CLAUSES"),
+                        help="of documents of the three kinds")
     parser.add_argument("--workers", type=int, default=1)
     parser.add_argument("--out", default="", help="a folder for files of 1,000 documents; none: standard output")
     parser.add_argument("--rate", type=float, default=0.0, help="for so many seconds: write nothing, print how fast")

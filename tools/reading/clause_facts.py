@@ -1,0 +1,160 @@
+"""What a sentence of clauses tells, and what can be asked about it."""
+
+from clause_grammar import ASKS, NO_PASSIVE, capital, spaced, verb_phrase
+
+
+class Fact:
+    """What a sentence tells: it asks about itself. text[begin:end] has all that is needed."""
+    __slots__ = ("begin", "end", "sentence", "uses")
+
+    def settle(self, begin, end, sentence):
+        self.end, self.sentence = end, sentence
+        self.begin = min([begin] + [thing.at for thing in self.uses])
+
+
+class TraitFact(Fact):
+    """A trait of a thing, a person or a part of a thing."""
+    __slots__ = ("trait", "subject", "value", "name")
+
+    def ways(self, writer):
+        return ("value",)
+
+    def __init__(self, trait, subject, value, name=None):
+        self.trait, self.subject, self.value, self.uses = trait, subject, value, [subject]
+        self.name = name  # of a part
+
+    def ask(self, rng, writer, near):
+        subject = self.subject
+        if self.name:
+            plural_part = self.name.endswith("*")
+            name = "the " + spaced(self.name.rstrip("*")) + " of " + writer.asked(subject, near)
+            question = rng.choice(self.trait.asks[1 if plural_part else 0])
+        else:
+            name = writer.asked(subject, near)
+            question = rng.choice(self.trait.asks[subject.agree])
+        question = question.replace("{s}", name).replace("{ps}", subject.possessive)
+        return capital(question), self.value
+
+
+class ClauseFact(Fact):
+    """A verb with its roles."""
+    __slots__ = ("verb", "verb_name", "subject", "object", "roles", "mood", "passive", "object_said")
+
+    def __init__(self, verb, verb_name, subject, obj, made, mood, passive):
+        self.verb, self.verb_name, self.subject, self.object = verb, verb_name, subject, obj
+        self.roles, self.mood, self.passive, self.object_said = made, mood, passive, ""
+        self.uses = []
+
+    def ways(self, writer):
+        """What can be asked for."""
+        ways = [role for role in self.roles]
+        if self.subject and (self.object or writer.counts[self.verb.key] == 1) and self.subject in self.uses:
+            ways.append("S")
+        if self.object:
+            if self.subject or writer.counts[self.verb.key] == 1:
+                ways.append("O")
+            if self.object.number and self.object.number in self.object_said:
+                ways.append("number" if self.object.counted else "amount")
+            if self.object.whose and self.object.whose in self.object_said:
+                ways.append("whose")
+            if self.object.which and self.object.which in self.object_said:
+                ways.append("which")
+        return ways
+
+    def _extras(self, rng, writer, near, asked, share):
+        """Other roles, said in the question too."""
+        said = []
+        for role in self.roles:
+            if role is not asked and role.letter not in ("r", "u", "k", "C") and rng.random() < share:
+                said.append(writer.asked_role(role, near))
+                share = 0.1
+        return "".join(" " + text for text in said)
+
+    def ask(self, rng, writer, near):
+        way = rng.choice(self.ways(writer))
+        mood = "should" if self.mood == "imperative" else self.mood
+        names = self.verb.names
+        passive = self.object is not None and (self.subject is None or rng.random() < (0.65 if self.passive else 0.25))
+        name = rng.choice(names) if rng.random() < 0.4 else self.verb_name
+        if passive and name in NO_PASSIVE:
+            if self.subject is None:
+                name = names[0]
+            else:
+                passive = False
+        if way == "S":
+            return self._ask_subject(rng, writer, near, name, mood, passive)
+        subject = writer.asked(self.subject, near) if self.subject else ""
+        if way in ("O", "number", "amount", "whose", "which"):
+            return self._ask_object(rng, writer, near, name, mood, passive, way, subject)
+        with_before, phrases = ASKS.get(f"{way.letter} {way.kind}" if way.kind else way.letter) or ASKS[way.letter]
+        front, left = rng.choice(phrases)
+        with_before = with_before and not left and not front.startswith(("On ", "In ", "At ", "To "))
+        answer = f"{way.before} {way.answer}" if with_before and way.before else way.answer
+        extras = self._extras(rng, writer, near, way, 0.15)
+        left = " " + left if left else ""
+        if self.object:
+            thing = writer.asked(self.object, near)
+            if passive:
+                _, aux, rest = verb_phrase(name, mood, self.object.agree, True)
+                by = f" by {subject}" if subject and rng.random() < 0.3 else ""
+                return f"{front} {aux} {thing} {rest}{left}{by}{extras}?", answer
+            _, aux, rest = verb_phrase(name, mood, self.subject.agree)
+            return f"{front} {aux} {subject} {rest} {thing}{left}{extras}?", answer
+        _, aux, rest = verb_phrase(name, mood, self.subject.agree)
+        return f"{front} {aux} {subject} {rest}{left}{extras}?", answer
+
+    def _ask_subject(self, rng, writer, near, name, mood, passive):
+        extras = self._extras(rng, writer, near, None, 0.2)
+        answer = self.subject.answer
+        if self.object is None:
+            needed = extras or "".join(" " + writer.asked_role(role, near) for role in self.roles[:1]
+                                       if role.letter not in ("r", "u", "k"))
+            return f"{'Who' if self.subject.is_person else 'What'} {verb_phrase(name, mood, 0)[0]}{needed}?", answer
+        thing = writer.asked(self.object, near)
+        if passive:
+            _, aux, rest = verb_phrase(name, mood, self.object.agree, True)
+            if rng.random() < 0.5:
+                return f"By whom {aux} {thing} {rest}{extras}?", answer
+            return f"Who {aux} {thing} {rest} by{extras}?", answer
+        return f"Who {verb_phrase(name, mood, 0)[0]} {thing}{extras}?", answer
+
+    @staticmethod
+    def _ask_amount(rng, obj):
+        much = "many" if obj.plural else "much"
+        question = rng.choice((f"How {much} {obj.name[4:]} {'are' if obj.plural else 'is'} needed?",
+                               f"What amount of {obj.name[4:]} is needed?", f"How {much} {obj.name[4:]} should one take?"))
+        return question, obj.number
+
+    def _ask_object(self, rng, writer, near, name, mood, passive, way, subject):
+        obj, agree = self.object, 0
+        answer = self.object_said
+        if way == "number":
+            word, answer, agree = f"How many {obj.counted}", obj.number, 1
+        elif way == "whose":
+            word, answer, agree = f"Whose {obj.counted}", obj.whose, obj.agree
+        elif way == "amount":
+            return self._ask_amount(rng, obj)
+        elif way == "which":
+            word, agree = f"Which {obj.which}", obj.agree
+        else:
+            word = ("Who" if passive or rng.random() < 0.6 else "Whom") if obj.is_person else "What"
+        extras = self._extras(rng, writer, near, None, 0.3)
+        if passive or not subject:
+            by = f" by {subject}" if subject else ""
+            if not by and not extras:  # an order: what should be done, by its instrument alone
+                extras = "".join(" " + writer.asked_role(role, near) for role in self.roles[:1])
+            return f"{word} {verb_phrase(name, mood, agree, True)[0]}{by}{extras}?", answer
+        _, aux, rest = verb_phrase(name, mood, self.subject.agree)
+        return f"{word} {aux} {subject} {rest}{extras}?", answer
+
+
+class OpeningFact(Fact):
+    """What a beginning or an end tells, of which the questions are known."""
+    __slots__ = ("questions", "value", "is_named")
+
+    def __init__(self, questions, value, is_named, begin, end, sentence):
+        self.questions, self.value, self.is_named = questions, value, is_named
+        self.begin, self.end, self.sentence, self.uses = begin, end, sentence, []
+
+    def ask(self, rng, writer, near):
+        return rng.choice(self.questions), self.value

@@ -1,0 +1,101 @@
+"""Genres: how a document begins and ends, what it is about, and sentences that tell nothing. A slot in capitals is a
+value that is asked for; a line of a beginning: text | KIND of slots | questions."""
+
+# name: (I speaks, weights of blocks, moods, openings, closings)
+# blocks: person, thing, happening (of things), event, building, recipe, orders, animal, said, talk, aside
+LETTER = {"person": 9, "stay": 4, "thing": 3, "happening": 2, "event": 1, "building": 1, "animal": 2, "said": 1,
+          "traits": 2, "aside": 2}
+GENRES = {
+    "letter": (True, LETTER, {"past": 6, "present": 2, "future": 2, "perfect": 1}),
+    "diary": (True, LETTER, {"past": 9, "perfect": 1}),
+    "news": (False, {"person": 7, "stay": 2, "thing": 2, "happening": 3, "event": 3, "building": 3, "said": 3,
+                     "traits": 3, "aside": 1}, {"past": 8, "future": 2, "perfect": 1}),
+    "minutes": (False, {"person": 9, "stay": 1, "event": 3, "building": 2, "said": 3, "thing": 2, "happening": 2, "item": 3,
+                        "aside": 1}, {"past": 5, "future": 4, "perfect": 1}),
+    "sheet": (False, {"thing": 9, "orders": 4, "part": 4, "aside": 1}, {"present": 1}),
+    "recipe": (False, {"recipe": 9, "dish": 3, "aside": 1}, {"present": 1}),
+    "notice": (False, {"event": 5, "building": 4, "orders": 1, "person": 4, "traits": 1, "happening": 2, "thing": 1, "aside": 1},
+               {"future": 7, "present": 2, "must": 1, "can": 1}),
+    "advert": (True, {"thing": 7, "part": 4, "person": 3, "happening": 1, "animal": 2, "orders": 1, "aside": 1},
+               {"past": 5, "present": 2, "future": 2}),
+    "dialogue": (False, {"talk": 1}, {"past": 5, "present": 2, "future": 3}),
+    "report": (False, {"happening": 5, "thing": 4, "part": 3, "building": 3, "person": 5, "said": 2, "traits": 1, "orders": 1,
+                       "aside": 1}, {"past": 8, "must": 2, "future": 1}),
+    "life": (False, {"person": 8, "stay": 4, "traits": 6, "said": 1, "aside": 1, "building": 1, "animal": 1}, {"past": 9, "perfect": 1}),
+    "guide": (False, {"building": 8, "thing": 4, "part": 2, "person": 2, "event": 2, "animal": 1, "happening": 1, "aside": 1},
+              {"past": 3, "present": 3}),
+    "story": (False, {"person": 9, "stay": 4, "happening": 2, "said": 2, "animal": 2, "thing": 2, "traits": 3, "aside": 2,
+                      "talk": 2}, {"past": 1}),
+}
+
+# (text, slots, questions: (slot, question))
+OPENINGS = {
+    "letter": [("{town}, {date}\n\nDear {reader},", "town date reader"), ("{date}\n\nDear {reader},", "date reader"),
+               ("{street}\n{town}\n{date}\n\nDear {reader},", "street town date reader"),
+               ("Dear {reader},", "reader"), ("My dear {reader},", "reader"), ("Hello {reader},", "reader")],
+    "diary": [("{weekday}.", "weekday"), ("{date}.", "date"), ("From the notebook of {writer}, {date}", "writer date"),
+              ("{weekday}, {date}.", "weekday date")],
+    "news": [("NEWS FROM {TOWN}", "town"), ("# What happened in {town}", "town"), ("{town}, {date}.", "town date"), ("", "")],
+    "minutes": [("MINUTES of the meeting in {room} on {date} at {hour}\n\nChair: {chair}.", "room date hour chair"),
+                ("Committee meeting, {date}, at {chair}'s house", "date chair"),
+                ("Minutes of {date}. Present: {count} members. Apologies came from {absent}.", "date count absent"),
+                ("The meeting was held in {room}; {chair} was in the chair and {clerk} took the minutes.", "room chair clerk")],
+    "sheet": [("", "")],
+    "recipe": [("{cook}'s {dish}", "cook dish"), ("{dish} for {number} people", "dish number"),
+               ("How {cook} of {town} makes {dish}", "cook town dish")],
+    "notice": [("NOTICE", ""), ("TO ALL TENANTS OF {TOWN} COURT", "town"), ("To all members", ""), ("Please note!", ""),
+               ("Dear neighbours,", ""), ("Dear parents of class {code},", "code")],
+    "advert": [("For sale or to be given away:", ""), ("FOR SALE", ""), ("Lost and found:", ""), ("", "")],
+    "dialogue": [("", "")],
+    "report": [("Inspection report {code}\n\nInspector: {inspector}. Date: {date}.", "code inspector date"),
+               ("Report of {date} by {inspector}", "date inspector"), ("REPORT {code}", "code"),
+               ("Report. Duration of the visit: {duration}. Fee: {price}.", "duration price")],
+    "life": [("", ""), ("OBITUARY", ""), ("# People of {town}", "town"), ("A portrait", "")],
+    "guide": [("A walk through {town}", "town"), ("# {town}", "town"), ("What to see in {town}", "town"), ("", "")],
+    "story": [("", ""), ("", ""), ("# A story from {town}", "town")],
+}
+OPENING_ASKS = {
+    "letter": {"reader": ("To whom is the letter by {by} addressed?", "To whom did {by} write?", "Who did {by} write to?"),
+               "town": ("Where was the letter by {by} written?", "From which town does {by} write?"),
+               "date": ("On what date did {by} write?", "When was the letter by {by} written?"),
+               "street": ("At what address does {by} write?",)},
+    "minutes": {"room": ("Where was the meeting held?", "Where did they meet?"),
+                "date": ("When was the meeting held?", "On what date did they meet?", "On what day was the meeting?"),
+                "hour": ("At what time was the meeting?", "At what time did the meeting begin?"),
+                "chair": ("Who was in the chair?", "Who chaired the meeting?"), "count": ("How many members were present?",),
+                "absent": ("Who sent apologies?", "From whom did apologies come?"), "clerk": ("Who took the minutes?",)},
+    "recipe": {"cook": ("Whose {dish} is it?", "Whose recipe is the {dish}?"), "number": ("For how many people is the {dish}?", "How many people does the {dish} serve?")},
+    "report": {"code": ("What is the number of the report?",), "inspector": ("Who is the inspector?", "Who wrote the report?"),
+               "date": ("What is the date of the report?", "When was the report written?"), "price": ("How much is the fee?", "What is the fee?"),
+               "duration": ("How long did the visit take?", "How long was the visit?")},
+}
+CLOSINGS = {
+    "letter": ("Your sister,\n{writer}", "Yours truly,\n{writer}", "Love,\n{writer}", "{writer}", "Yours sincerely,\n{writer}",
+               "Kind regards, {writer}", "With best wishes,\n{writer}", "Ever yours,\n{writer}", "Until soon,\n{writer}"),
+    "diary": ("({writer})", "- {writer}", "From the diary of {writer}", ""),
+    "advert": ("Ask for {writer}.", "{writer}", "Write to {writer}.", "Apply to {writer}, any evening."),
+    "notice": ("Thank you for your understanding.", "We are sorry for the trouble.", "The caretaker", "", ""),
+    "minutes": ("The meeting closed without a song.", "There was no other business.", "", ""),
+}
+CLOSING_ASKS = {"letter": ("Who wrote the letter to {reader}?", "Who signed the letter to {reader}?", "From whom is the letter to {reader}?"),
+                "advert": ("Who put in the advertisement?", "For whom should one ask?")}
+
+ASIDES = """It was not as bad as it sounds.;Nobody was surprised.;That is all we know so far.;Some people laughed.;The rest is well
+known.;Opinions differ.;We shall see.;So much for that.;I hope you are well.;It took longer than planned, as usual.;
+Please be patient.;The weather did what it liked.;There were no questions.;Make of it what you will.;It could have been
+worse.;This was agreed without a vote.;Nothing else is known.;One should not believe everything.;
+More about this another time.;The neighbours are still talking about it.;Some things never change.;The tea was cold by then.;
+All the same, it was a good day.;There is no hurry.;That was news to everyone.;You know how it is.;It is a long story.;
+The matter was left there.;Everybody had something to say about it.;It is said to bring luck.;Time will tell.;
+Silence followed.;It looked like rain.;We were all a little tired.;The cat slept through it all.;Who would have thought so?;
+As they say, better late than never.;It is nothing to be proud of.;Ask anyone.;Complaints are useless.;Do not laugh.;
+No further comment.;Then it was quiet again.;This is how it has always been done.;Patience helps.;That was the easy part.
+""".replace("\n", " ").split(";")
+ASIDES = [text.strip() for text in ASIDES]
+SAID = ("{who} says that {it}", "{who} said that {it}", "According to {who}, {it}", "{who} told us that {it}",
+        "{who} reported that {it}", "{who} has heard that {it}", "As {who} remembers, {it}", "{who} thinks that {it}",
+        "{who} explained that {it}", "{who} wrote that {it}")
+LINKS = ("Then", "After that", "Later", "Meanwhile", "Afterwards", "Besides", "At first", "Finally", "Moreover", "In the end", "Now",
+         "Otherwise", "Of course", "Luckily", "Unfortunately", "As usual", "To everyone's surprise", "Sadly", "By the way")
+REPLIES = ("Really?", "I know.", "Who told you?", "No!", "That is news to me.", "Good.", "And then?", "I thought so.", "Hm.", "Well, well.",
+           "How odd.", "You do not say.", "Never mind.", "Go on.", "Are you sure?", "I am sorry to hear it.", "Excellent.")
