@@ -1,12 +1,15 @@
 """Blocks of a document of clauses: some sentences that belong together."""
 
+import re
+
 import clause_nouns as nouns
 import clause_roles as roles
 import clause_scenes as scenes
 import clause_traits as traits
-from clause_grammar import MOTION, ORDER, PERSON, RECIPE, STAY, THING, Thing, capital, spaced
+from clause_grammar import CROWD, FIRM, FORCE, MOTION, NO_PASSIVE, ORDER, PERSON, RECIPE, STAY, THING, Thing, capital, spaced
 from clause_speech import Speech, joined
 
+_LABEL = re.compile(r"What is the ([a-z ]+) of \{s\}\?")
 _TALKS = ("person", "person", "stay", "traits", "happening", "thing", "animal")
 _THINGS = ("furniture", "machines", "vehicles", "instruments", "vessels", "clothes", "valuables", "works", "papers", "tools")
 
@@ -49,6 +52,7 @@ class Blocks(Speech):
                 about = self.trait(obj)
                 say = self._trait_words(about) if about else ""
                 if say:
+                    say = self._said_trait(about, say)
                     self.pending.append(about)
                     text += (", who " if obj.is_person else ", which ") + say
             elif rng.random() < 0.15:
@@ -78,6 +82,89 @@ class Blocks(Speech):
         """A new thing of which nothing is told yet is there with the article of what is known."""
         if not thing.known and ("{" in thing.intro or thing.kind == "buildings" and self.rng.random() < 0.8):
             thing.intro = thing.name
+
+    def _block_of(self, kind, table, traits_share):
+        rng = self.rng
+        thing = self.thing(kind)
+        if rng.random() < traits_share:
+            return self.block_traits_of(thing, rng.choice((2, 3, 3, 4)))
+        self._start()
+        mood = self.mood() if kind != "force" else rng.choice(("past", "past", "perfect"))
+        fact = self.clause(thing, table, mood)
+        if fact:
+            fact.passive = fact.object is not None and fact.verb_name not in NO_PASSIVE and rng.random() < 0.5
+            self.add(self.clause_text(fact), fact.object if fact.passive else thing)
+            if fact.object and rng.random() < 0.3 and not fact.object.is_person:
+                self.block_traits_of(fact.object, 1)
+            elif kind == "firm" and rng.random() < 0.3:
+                self.block_traits_of(thing, rng.choice((1, 2)))
+        return None
+
+    def block_firm(self):
+        self._block_of("firm", FIRM, 0.2)
+
+    def block_force(self):
+        self._block_of("force", FORCE, 0.0)
+
+    def block_crowd(self):
+        self._block_of("crowd", CROWD, 0.0)
+
+    def block_sums(self):
+        self.block_traits_of(self.thing("sums"), self.rng.choice((1, 1, 2, 3)))
+
+    def block_jobs(self):
+        self.block_traits_of(self.thing("jobs"), self.rng.choice((2, 3, 4)))
+
+    def block_posts(self):
+        self.block_traits_of(self.thing("posts"), self.rng.choice((3, 4, 5, 6)))
+
+    def block_trips(self):
+        self.block_traits_of(self.thing("trips"), self.rng.choice((3, 4, 5, 6)))
+
+    def block_leases(self):
+        self.block_traits_of(self.thing("leases"), self.rng.choice((3, 4, 5, 6)))
+
+    def block_boat(self):
+        self._block_of("boats", THING, 0.8)
+
+    def block_plant(self):
+        self._block_of("plants", THING, 1.0)
+
+    def block_labels(self):
+        """A list of what a thing has: weight: 1.3 kg."""
+        rng = self.rng
+        known = [thing for thing in self.things if thing.known and thing.kind in _THINGS and not thing.plural]
+        if not known:
+            return self.block_thing()
+        thing = rng.choice(known[-3:])
+        made = []
+        for _ in range(rng.randint(2, 5)):
+            fact = self.trait(thing)
+            label = fact and next((match[1] for _, ask in fact.trait.asks[0]
+                                   if (match := _LABEL.match(ask)) and "{" not in match[1]), None)
+            if label:
+                made.append((fact, label))
+        if not made:
+            return None
+        if rng.random() < 0.5:
+            self._start()
+            says = []
+            for fact, label in made:
+                self.pending.append(fact)
+                says.append(f"{label} {fact.values['{v}']}")
+            if thing is not self.topic:
+                says[0] += f" ({self.refer(thing, 'object')})"
+            return self.add(", ".join(says), thing)
+        if thing is not self.topic:
+            self._start()
+            self.add(f"{self.refer(thing, 'object')}:", thing)
+        for fact, label in made:
+            self.text += "\n"
+            self._start()
+            self.pending.append(fact)
+            self.add(f"{rng.choice(('- ', ''))}{label[0].upper()}{label[1:]}: {fact.values['{v}']}", thing, is_open=True)
+        self.text += "\n"
+        return None
 
     def block_animal(self):
         thing = self.thing("animals")
@@ -166,7 +253,7 @@ class Blocks(Speech):
             fact.name = name
             is_many = name.endswith("*")
             say = rng.choice(fact.trait.says[1 if is_many else 0])
-            says.append((fact, say.replace("{v}", fact.value), spaced(name.rstrip("*")), is_many))
+            says.append((fact, self._said_trait(fact, say, "{s}"), spaced(name.rstrip("*")), is_many))
         for i, (fact, say, name, is_many) in enumerate(says):
             self._start()
             self.pending.append(fact)
@@ -175,7 +262,7 @@ class Blocks(Speech):
             else:
                 subject = f"the {name} of {self.refer(thing, 'object').rstrip(',')}"
             if say[0] == "!":
-                self.add(say[2:].replace("{s}", subject).replace("{s2}", name), thing)
+                self.add(say[2:].replace("{s}", subject), thing)
             else:
                 self.add(f"{subject} {say}", thing)
         return None
@@ -232,11 +319,13 @@ class Blocks(Speech):
     def block_talk(self):
         """Two speak in turns."""
         rng = self.rng
-        two = [self.person(), self.person()]
+        style = rng.randrange(3)
+        two = [self.person(plain=style == 0), self.person()]
+        if style == 0:
+            two[1] = self.person(plain=True)
         last_speaker, self.speaker = self.speaker, None
         if self.text and not self.text.endswith("\n"):
             self.text += "\n\n"
-        style = rng.randrange(3)
         for i in range(rng.randint(3, 8)):
             speaker = two[i % 2]
             self._start()

@@ -7,6 +7,11 @@ import values
 from clause_grammar import Thing, a, owned, pair, plural, spaced
 
 _STUFF = set(nouns.MASS)
+_SPECIAL = {"sums", "jobs", "trips", "posts", "leases", "firm", "force", "crowd"}
+_NAMED = {"boats": 0.7, "vehicles": 0.12, "machines": 0.12, "animals": 0.12, "instruments": 0.06, "buildings": 0.15,
+          "works": 0.1}  # shares of things that have a name or a number
+_FORCES = """the rain;the storm;the frost;the flood;moths*;mice*;rats*;woodworm;lightning;the hail;the wind;the sun;a fire;ants*;
+wasps*;an avalanche;mould;the snow;a landslide;a falling tree;the tide;jackdaws*;martens*""".replace("\n", "").split(";")
 
 
 class Cast:
@@ -55,6 +60,7 @@ class Cast:
         if draw > 0.4 and (trade := self._trade()):
             adjective = rng.choice(nouns.PERSON_ADJECTIVES) + " " if rng.random() < 0.35 else ""
             made.said_of = f"the {adjective}{trade}"
+            made.used.add("trade")
             made.intro = (f"{name}, {a(adjective + trade)},", f"{a(adjective + trade)} called {name}",
                           f"the {adjective}{trade}, {name},", f"{a(adjective + trade)} named {name}",
                           f"the {adjective}{trade} {name}")[rng.randrange(5)]
@@ -113,6 +119,10 @@ class Cast:
             return self.other_person(subject)
         if kind in _STUFF:
             return self._stuff(kind)
+        if kind in _SPECIAL:
+            return self._special(kind)
+        if kind in _NAMED and rng.random() < _NAMED[kind]:
+            return self._named(kind)
         for _ in range(6):
             word = rng.choice(nouns.COUNT[kind])
             if word not in self.taken:
@@ -140,9 +150,9 @@ class Cast:
             made = Thing(f"{number} {described}", "the " + described, "the " + plural(noun), "they", kind=kind, is_plural=True)
             made.number, made.counted = number, described
         elif draw < 0.24 and kind not in ("events", "dishes"):
-            owner = rng.choice((rng.choice(nouns.KIN), rng.choice(nouns.PEOPLE)))
-            made = Thing(f"the {owned(owner)} {described}", f"the {owned(owner)} {described}", "the " + described, kind=kind)
-            made.whose, made.counted = f"the {owned(owner)}", described
+            owner = owned("the " + rng.choice(nouns.PEOPLE) if rng.random() < 0.5 else self.person_value())
+            made = Thing(f"{owner} {described}", f"{owner} {described}", "the " + described, kind=kind)
+            made.whose, made.counted = owner, described
         elif draw < 0.3 and kind in ("fittings", "buildings"):
             before, where, _ = roles.place(rng, self)
             name = f"the {described} {before} {where}"
@@ -184,5 +194,69 @@ class Cast:
         made.noun = noun
         if number:
             made.number, made.counted = number, counted
+        self.things.append(made)
+        return made
+
+    def _special(self, kind):
+        rng = self.rng
+        if kind == "firm":
+            name = self.fresh(prose_values.firm)
+            made = Thing(name, name, name, kind=kind)
+            made.answer = name
+        elif kind == "force":
+            word = rng.choice(_FORCES)
+            if word in self.taken:
+                self.twice.add(word)
+            self.taken.add(word)
+            name = word.rstrip("*")
+            made = Thing(name, name, name, "they" if word[-1] == "*" else "it", kind=kind, is_plural=word[-1] == "*")
+            made.noun = word
+        elif kind == "crowd":
+            people = plural(self.fresh(lambda r: r.choice(nouns.PEOPLE)))
+            number = roles.number(rng, 2, 60)
+            made = Thing(f"{number} {people}", "the " + people, "the " + people, "they", True, kind, True)
+            made.number, made.counted = number, people
+        else:
+            name, head = self._abstract(kind)
+            made = Thing(name, name, head, kind=kind)
+        self.things.append(made)
+        return made
+
+    def _abstract(self, kind):
+        """(the damage to the pier, the damage)"""
+        rng = self.rng
+        about = spaced(self.fresh(lambda r: r.choice(nouns.COUNT["fittings" if kind == "sums" else "buildings"])).rstrip("*"))
+        if kind == "posts":
+            name = f"the post of {self.fresh(lambda r: r.choice(nouns.PEOPLE))}"
+            return name, name
+        if kind == "leases":
+            return f"the lease of the {about}", f"the lease of the {about}"
+        if kind == "trips":
+            name = f"the {self.fresh(lambda r: r.choice(nouns.COUNT[kind]))} to {self.fresh(values.place)}"
+            return name, name
+        noun = spaced(rng.choice(nouns.COUNT[kind]))
+        link = {"jobs": "in", "sums": "for"}[kind] if noun != "damage" else "to"
+        name = f"the {noun} {link} the {about}"
+        return name, name
+
+    def _named(self, kind):
+        """The ferry Lady Aurelia, boiler 2: known by its name."""
+        rng = self.rng
+        word = self.fresh(lambda r: r.choice(nouns.COUNT[kind]))
+        noun = spaced(word.rstrip("*"))
+        if kind in ("machines",) or kind == "vehicles" and rng.random() < 0.5:
+            name = self.fresh(lambda r: f"{noun} {r.randint(1, 40)}")
+            made = Thing(name, name, name, kind=kind)
+            made.answer = name
+            made.which = noun
+        else:
+            name = self.fresh(lambda r: roles.proper(r))
+            article = "" if kind == "animals" else "the "
+            if kind == "works":
+                name, article = f'"{name}"', ""
+            intro = f"the {noun} {name}" if rng.random() < 0.6 else f"{a(noun)} called {name}"
+            made = Thing(intro, article + name, article + name, kind=kind)
+            made.answer, made.named = name, noun
+            made.used.add("name")
         self.things.append(made)
         return made

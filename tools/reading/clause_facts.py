@@ -1,6 +1,14 @@
 """What a sentence of clauses tells, and what can be asked about it."""
 
-from clause_grammar import ASKS, NO_PASSIVE, capital, spaced, verb_phrase
+from clause_grammar import ASKS, NO_PASSIVE, capital, owned, spaced, verb_phrase
+
+
+_NOT_ROLES = {"S", "O", "number", "amount", "whose", "which"}
+_CONVERSE = {("sell", "TO"): ("buy",), ("give", "TO"): ("get", "receive"), ("lend", "TO"): ("borrow",),
+             ("send", "TO"): ("get", "receive"), ("hand", "TO"): ("get", "receive"), ("deliver", "TO"): ("receive", "get"),
+             ("bring", "TO"): ("get", "receive"), ("leave", "TO"): ("inherit", "get"), ("buy", "FROM"): ("sell",),
+             ("borrow", "FROM"): ("lend",), ("rent", "FROM"): ("let", "own"), ("receive", "FROM"): ("send", "give"),
+             ("accept", "FROM"): ("give", "offer"), ("inherit", "FROM"): ("leave",), ("return", "TO"): ("get back",)}
 
 
 class Fact:
@@ -14,26 +22,36 @@ class Fact:
 
 class TraitFact(Fact):
     """A trait of a thing, a person or a part of a thing."""
-    __slots__ = ("trait", "subject", "value", "name")
+    __slots__ = ("trait", "subject", "values", "name")
+
+    def __init__(self, trait, subject, values, name=None):
+        self.trait, self.subject, self.values, self.uses = trait, subject, values, [subject]
+        self.name = name  # of a part
 
     def ways(self, writer):
         return ("value",)
 
-    def __init__(self, trait, subject, value, name=None):
-        self.trait, self.subject, self.value, self.uses = trait, subject, value, [subject]
-        self.name = name  # of a part
+    def filled(self, text, name, possessive, owned_name):
+        for slot, value in self.values.items():
+            text = text.replace(slot, value)
+        return text.replace("{s}", name).replace("{ps}", possessive).replace("{so}", owned_name)
 
     def ask(self, rng, writer, near):
         subject = self.subject
+        name, agree = writer.asked(subject, near), subject.agree
         if self.name:
-            plural_part = self.name.endswith("*")
-            name = "the " + spaced(self.name.rstrip("*")) + " of " + writer.asked(subject, near)
-            question = rng.choice(self.trait.asks[1 if plural_part else 0])
+            agree = 1 if self.name.endswith("*") else 0
+            part = spaced(self.name.rstrip("*"))
+            name = f"the {part} of {name}" if rng.random() < 0.8 or not subject.head else f"{owned(name)} {part}"
+        what, question = rng.choice(self.trait.asks[agree])
+        if what == "s":
+            answer = subject.answer
+            if self.values["{v}"] and writer.text.count(self.values["{v}"]) > 1 or subject is writer.speaker:
+                what, question = self.trait.asks[agree][0]
+                answer = self.values["{" + what + "}"] if what != "s" else subject.answer
         else:
-            name = writer.asked(subject, near)
-            question = rng.choice(self.trait.asks[subject.agree])
-        question = question.replace("{s}", name).replace("{ps}", subject.possessive)
-        return capital(question), self.value
+            answer = self.values["{" + what + "}"]
+        return capital(self.filled(question, name, subject.possessive, owned(name))), answer
 
 
 class ClauseFact(Fact):
@@ -81,6 +99,8 @@ class ClauseFact(Fact):
                 name = names[0]
             else:
                 passive = False
+        if way not in _NOT_ROLES and (turned := _CONVERSE.get((self.verb.key, way.letter))) and rng.random() < 0.45:
+            return self._ask_converse(rng, writer, near, mood, rng.choice(turned), way)
         if way == "S":
             return self._ask_subject(rng, writer, near, name, mood, passive)
         subject = writer.asked(self.subject, near) if self.subject else ""
@@ -103,20 +123,34 @@ class ClauseFact(Fact):
         _, aux, rest = verb_phrase(name, mood, self.subject.agree)
         return f"{front} {aux} {subject} {rest}{left}{extras}?", answer
 
+    def _ask_converse(self, rng, writer, near, mood, name, way):
+        """Sold to her: who bought it?"""
+        extras = self._extras(rng, writer, near, way, 0.1)
+        who = "Which firm" if way.kind == "firm" else "Who"
+        return f"{who} {verb_phrase(name, mood, 0)[0]} {writer.asked(self.object, near)}{extras}?", way.answer
+
     def _ask_subject(self, rng, writer, near, name, mood, passive):
         extras = self._extras(rng, writer, near, None, 0.2)
-        answer = self.subject.answer
+        subject, answer = self.subject, self.subject.answer
+        who = "Who" if subject.is_person else rng.choice(("Who", "Which firm")) if subject.kind == "firm" else "What"
+        agree = 0
+        if subject.number and rng.random() < 0.7:
+            who, answer, agree = f"How many {subject.counted}", subject.number, 1
+        elif subject.which:
+            who = f"Which {subject.which}"
         if self.object is None:
             needed = extras or "".join(" " + writer.asked_role(role, near) for role in self.roles[:1]
                                        if role.letter not in ("r", "u", "k"))
-            return f"{'Who' if self.subject.is_person else 'What'} {verb_phrase(name, mood, 0)[0]}{needed}?", answer
+            return f"{who} {verb_phrase(name, mood, agree)[0]}{needed}?", answer
         thing = writer.asked(self.object, near)
-        if passive:
+        if passive and not subject.number:
             _, aux, rest = verb_phrase(name, mood, self.object.agree, True)
+            if who == "What":
+                return f"By what {aux} {thing} {rest}{extras}?", answer
             if rng.random() < 0.5:
                 return f"By whom {aux} {thing} {rest}{extras}?", answer
             return f"Who {aux} {thing} {rest} by{extras}?", answer
-        return f"Who {verb_phrase(name, mood, 0)[0]} {thing}{extras}?", answer
+        return f"{who} {verb_phrase(name, mood, agree)[0]} {thing}{extras}?", answer
 
     @staticmethod
     def _ask_amount(rng, obj):
@@ -146,6 +180,26 @@ class ClauseFact(Fact):
             return f"{word} {verb_phrase(name, mood, agree, True)[0]}{by}{extras}?", answer
         _, aux, rest = verb_phrase(name, mood, self.subject.agree)
         return f"{word} {aux} {subject} {rest}{extras}?", answer
+
+
+class NameFact(Fact):
+    """An introduction: what somebody is, and what the name is."""
+    __slots__ = ("thing", "kind", "is_unique")
+
+    def __init__(self, thing, kind):
+        self.thing, self.kind, self.uses = thing, kind, [thing]
+
+    def ways(self, writer):
+        return ("name",)
+
+    def ask(self, rng, writer, near):
+        thing, kind = self.thing, self.kind
+        if thing.is_person and rng.random() < 0.3:
+            verb = rng.choice((f"What does {thing.name} work as?", f"What is {thing.name}?", f"What is {thing.name} by trade?",
+                               f"What is the profession of {thing.name}?"))
+            return verb, kind
+        return rng.choice((f"What is the name of the {kind}?", f"What is the {kind} called?", f"What is the {owned(kind)} name?",
+                           f"Who is the {kind}?" if thing.is_person else f"What name has the {kind}?")), thing.answer
 
 
 class OpeningFact(Fact):

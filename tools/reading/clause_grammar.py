@@ -120,7 +120,7 @@ class Thing:
     """What is spoken of. `intro`: at its first mention, where {poss} is the subject's; `name`: from then on; `answer`:
     what is said when it is asked for."""
     __slots__ = ("intro", "name", "head", "asked", "plural", "pronoun", "is_person", "kind", "number", "counted",
-                 "whose", "which", "noun", "known", "at", "answer", "used", "said_of")
+                 "whose", "which", "named", "noun", "known", "at", "answer", "used", "said_of")
 
     def __init__(self, intro, name, head, pronoun="it", is_person=False, kind="", is_plural=False):
         self.intro, self.name, self.head, self.pronoun = intro, name, head, pronoun
@@ -128,6 +128,7 @@ class Thing:
         self.asked = ""      # its name in questions, where that is another
         self.number, self.counted = "", ""  # eight, bolts
         self.whose, self.which = "", ""     # her uncle's; bridge
+        self.named = ""      # what it is that has a name: a ferry
         self.noun = ""
         self.known, self.at = False, 0      # whether the text has named it, and where it did last
         self.answer = ""
@@ -224,6 +225,10 @@ STAY = _verbs(clause_verbs.STAY, "stay")
 THING = _verbs(clause_verbs.THING, "thing")
 RECIPE = _verbs(clause_verbs.RECIPE, "recipe")
 ORDER = _verbs(clause_verbs.ORDER, "order")
-NO_PASSIVE = {"come across", "make off with", "run after", "run into", "meet", "marry", "call on", "go to", "get", "ring up",
-              "perform on", "leave behind", "listen to", "have", "run away from", "put up again", "follow", "attend"}
+FIRM = _verbs(clause_verbs.FIRM, "person")
+FORCE = _verbs(clause_verbs.FORCE, "person")
+CROWD = _verbs(clause_verbs.CROWD, "person")
+NO_PASSIVE = {"search for", "look for", "come across", "make off with", "run after", "run into", "meet", "marry", "call on", "go to", "get", "ring up",
+                            "perform on", "leave behind", "listen to", "have", "run away from", "put up again", "follow", "attend"}
 DATIVE = {"give", "lend", "hand", "pass", "send", "post", "show", "offer", "bring", "promise", "sell", "leave", "bequeath"}
+TABLES = (PERSON, MOTION, STAY, THING, RECIPE, ORDER, FIRM, FORCE, CROWD)

@@ -29,9 +29,10 @@ ruler tape-measure penknife toothbrush feather-duster corkscrew can-opener paint
 papers: letter postcard parcel telegram cheque receipt invoice bill form ticket passport licence certificate diploma map
 chart plan drawing sketch photograph album diary notebook logbook ledger catalogue leaflet poster newspaper magazine
 petition contract will recipe list timetable report prescription stamp envelope manuscript score programme key voucher
-works: painting portrait landscape statue bust carving tapestry mosaic poem novel play story essay song waltz march hymn
-ballad opera symphony sonata film puppet mask tombstone fresco banner quilt model clockwork kite dictionary atlas
-cookbook biography memoir cartoon woodcut etching medal monument toast limerick lullaby quartet mural scrapbook
+works: painting portrait landscape statue bust carving tapestry mosaic fresco banner quilt woodcut etching medal monument
+tombstone mask puppet kite mural watercolour miniature altarpiece figurehead collage stained-glass-window bas-relief
+texts: poem novel play story essay song waltz march hymn ballad opera symphony sonata limerick lullaby quartet dictionary
+atlas cookbook biography memoir guidebook sermon speech fairy-tale thesis textbook anthology libretto cantata sea-shanty
 valuables: ring brooch necklace bracelet earring* watch pocket-watch coin crown pendant locket snuffbox candlestick
 figurine doll music-box chess-set globe rocking-horse teddy-bear train-set stopwatch lantern umbrella parasol
 walking-stick pipe fountain-pen pair-of-spectacles rosary trophy cup-and-saucer sword dagger shield spyglass amulet fan
@@ -56,6 +57,9 @@ cherry-cake pear-tart beef-stew seed-cake gingerbread mushroom-pie pea-soup bean
 almond-cake carrot-cake honey-cake rice-pudding rhubarb-crumble quince-jelly fish-pie goose-pie walnut-bread pumpkin-soup
 barley-broth cabbage-roll dumpling omelette pancake pickle chutney goulash casserole trifle marmalade custard sponge-cake
 spinach-tart ham-pie venison-stew chestnut-soup poppy-seed-cake spice-bread oat-biscuit raisin-bun salmon-pie eel-stew
+sums: damage reward deposit fee fine subscription collection prize-money bail toll loan grant pension insurance ransom
+jobs: drilling painting sweeping digging felling mowing demolition cleaning repair tiling plastering stocktaking rewiring
+trips: trip outing excursion pilgrimage tour ride voyage walk
 gaps: gear lift tap boiler drawer step string wheel pedal burner carriage plot page verse lane floor candle bell key shelf
 """
 
@@ -125,6 +129,7 @@ ADJECTIVES_OF = {
     "tools": "rusty blunt sharp long-handled wooden broken iron oiled greasy short bent brand-new",
     "papers": "yellowed crumpled torn unsigned sealed printed typewritten folded blotted anonymous illegible framed",
     "works": "unfinished celebrated modest early late lost life-size miniature comic sad anonymous two-part",
+    "texts": "unfinished celebrated modest early late lost short long comic sad anonymous two-part printed",
     "valuables": "silver golden copper brass enamel engraved tarnished mother-of-pearl broken tiny lacquered ivory",
     "plants": "wild tall potted withered climbing dwarf thorny scented ancient young", "boats": "leaking painted fast slow wooden",
     "dogs": "shaggy lame white brown spotted hungry", "buildings": "stone brick wooden half-timbered ruined white-washed red-roofed "

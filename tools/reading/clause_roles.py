@@ -192,17 +192,40 @@ def _plain(word):
     return spaced(word.rstrip("*"))
 
 
-_MATERIALS = [spaced(word) for word in nouns.MASS["materials"]]
+_WOOD = "larch oak ash beech birch maple pine spruce walnut teak bamboo cherry-wood chestnut elm".split()
+_METAL = "cast-iron steel brass bronze copper tin pewter aluminium zinc wrought-iron".split()
+_STONE = "brick granite marble slate sandstone limestone concrete timber clay-brick flint".split()
+_CLOTH = "leather calfskin canvas linen cotton wool felt silk velvet nylon tweed corduroy fleece lambswool denim".split()
+_FINE = "silver ivory horn amber mother-of-pearl porcelain glass gold jade ebony pewter enamel bone".split()
+_WARE = "earthenware porcelain ceramic glass enamel stoneware soapstone wicker cork".split()
+_MATERIALS = {
+    "clothes": _CLOTH, "furniture": _WOOD + _METAL + ["wicker", "marble"], "vehicles": _WOOD + _METAL,
+    "boats": _WOOD + ["steel", "concrete", "canvas"], "buildings": _STONE, "fittings": _WOOD + _METAL + _STONE,
+    "vessels": _WARE + _METAL + _WOOD, "valuables": _FINE + _METAL + _WOOD, "instruments": _WOOD + _METAL + _FINE,
+    "works": _WOOD + _STONE + ["bronze", "wax", "lead", "straw"], "machines": _METAL + ["plastic", "glass", "cork", "rubber"],
+    "tools": _METAL + _WOOD,
+}
+_MATERIALS = {kind: [spaced(word) for word in words] for kind, words in _MATERIALS.items()}
+
+
+def material(rng, kind):
+    return rng.choice(_MATERIALS.get(kind) or _MATERIALS["furniture"])
+
+
 _STUFFS = [spaced(word) for word in nouns.MASS["stuffs"]]
 _FOOD = nouns.MASS["food"]
-_VESSELS = "a wide pan;a heavy iron pot;a small saucepan;a copper pan;a deep pan;a covered pot;a dry frying pan;" \
+VESSELS = "a wide pan;a heavy iron pot;a small saucepan;a copper pan;a deep pan;a covered pot;a dry frying pan;" \
            "an earthenware dish;a steel bowl;a large kettle;a cast-iron pan;a glass dish".split(";")
 _KITCHEN = "a wooden spoon;a sharp knife;a whisk;a fork;wet hands;a blunt knife;a rolling pin;a mortar;a sieve;a ladle;a potato peeler;" \
            "a linen cloth;a pair of scissors;a coffee mill;a damp cloth;a bread knife;two forks;the back of a spoon".split(";")
 _FATS = "butter;oil;lard;olive oil;goose fat;bacon fat;sesame oil;salted butter".split(";")
-_LIQUIDS = "water;cold water;warm milk;cider;white wine;vinegar;beer;lemon juice;broth;rum;buttermilk;black tea".split(";")
-_VEHICLES = "by bus;by train;by bicycle;on foot;on a mule;by tram;by ferry;in a van;on skis;by sledge;in a borrowed car;" \
+LIQUIDS = "water;cold water;warm milk;cider;white wine;vinegar;beer;lemon juice;broth;rum;buttermilk;black tea".split(";")
+VEHICLES = "by bus;by train;by bicycle;on foot;on a mule;by tram;by ferry;in a van;on skis;by sledge;in a borrowed car;" \
             "by taxi;on horseback;by canoe;on the milk cart;by steamer;in a balloon".split(";")
+
+
+ACTS = "a song;a speech;soup;a prayer;a toast;a poem;tea;a minute of silence;a reading;a drum roll;cake;a march;" \
+       "fireworks;a hymn;the anthem;a race".split(";")
 
 
 def colour(rng):
@@ -230,6 +253,8 @@ def draw(scene, letter, mood, subject, obj=None):
             return Role("FROM", "from", scene.fresh(prose_values.firm), kind="firm")
         thing = scene.other_person(subject, obj)
         return Role(letter, {"TO": "to", "FROM": "from", "b": "for", "c": "with"}[letter], thing=thing)
+    if letter == "M":
+        return Role("M", rng.choice(("from", "of", "out of")), material(rng, obj.kind))
     before, value = _SIMPLE[letter](rng, scene, mood, subject, speaks)
     return Role(letter, before, value) if value else None
 
@@ -242,25 +267,38 @@ _SIMPLE = {
     "W": lambda r, *_: ("with", r.choice(_STUFFS)),
     "K": lambda r, *_: ("with", r.choice(_KITCHEN)),
     "E": lambda r, *_: ("with", r.choice(_FOOD)),
-    "n": lambda r, *_: ("with", r.choice(("a song", "a speech", "soup", "a prayer", "a toast", "a poem", "tea",
-                                          "a minute of silence", "a reading", "a drum roll", "cake", "a march"))),
+    "n": lambda r, *_: ("with", r.choice(ACTS)),
     "r": lambda r, s, m, subject, speaks: ("because", reason(r, subject, speaks) if m in ("past", "perfect") else ""),
     "u": lambda r, s, m, subject, speaks: ("", purpose(r, subject, speaks)),
     "f": lambda r, s, m, *_: ("", frequency(r) if m in ("present", "must", "should", "imperative", "future") else ""),
     "k": lambda r, s, m, *_: ("", condition(r) if m not in ("past", "perfect") else ""),
-    "M": lambda r, *_: (r.choice(("from", "of", "out of")), r.choice(_MATERIALS)),
     "G": lambda r, *_: ("to", "the " + spaced(r.choice(nouns.ROOMS))),
-    "h": lambda r, *_: ("", r.choice(_VEHICLES)),
+    "h": lambda r, *_: ("", r.choice(VEHICLES)),
     "o": lambda r, *_: ("about", r.choice(nouns.TOPICS)),
     "A": lambda r, *_: ("as", a(r.choice(nouns.PEOPLE))),
     "C": lambda r, *_: ("", colour(r)),
     "T": lambda r, *_: ("through", "the " + spaced(r.choice(nouns.COUNT["openings"]))),
     "y": lambda r, *_: ("until", date(r) if r.random() < 0.6 else r.choice(WEEKDAYS)),
-    "V": lambda r, *_: ("in", r.choice(_VESSELS)),
+    "V": lambda r, *_: ("in", r.choice(VESSELS)),
     "F": lambda r, *_: ("in", r.choice(_FATS)),
-    "L": lambda r, *_: ("in", r.choice(_LIQUIDS)),
+    "L": lambda r, *_: ("in", r.choice(LIQUIDS)),
     "z": lambda r, *_: ("at", f"{r.randint(14, 50) * 5} degrees"),
 }
+
+
+_PROPER = """Lady Aurelia;Tern;Tansy;Drowned Maid;Three Herons;Good Hope;Old Adam;Silver Eel;Blue Anchor;Moonraker;Halcyon;
+Patience;Red Kite;Stella Maris;North Star;Little Bear;White Hart;Seven Sisters;Golden Hind;Swallow;Black Swan;Mermaid""".replace(
+    "\n", "").split(";")
+
+
+def proper(rng):
+    """A name of a boat, a picture, a house."""
+    draw = rng.random()
+    if draw < 0.3:
+        return rng.choice(_PROPER)
+    if draw < 0.65:
+        return values.title(rng)
+    return values.made_name(rng)
 
 
 def tool(rng):

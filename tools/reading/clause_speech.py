@@ -3,16 +3,19 @@
 import clause_roles as roles
 import clause_traits as traits
 from clause_cast import Cast
-from clause_facts import ClauseFact, TraitFact
-from clause_grammar import DATIVE, NO_PASSIVE, capital, verb_phrase
+from clause_facts import ClauseFact, NameFact, TraitFact
+from clause_grammar import DATIVE, NO_PASSIVE, a, capital, owned, verb_phrase
 from clause_values import VALUES
 
 _MENDS = ((",,", ","), (",.", "."), (",;", ";"), (",)", ")"), (", and,", " and,"), (",:", ":"), (", , ", ", "))
 _PLACES_OF_ROLES = {letter: i for i, letter in enumerate(
     ("O", "Q", "C", "A", "TO", "FROM", "M", "W", "L", "F", "V", "w", "K", "E", "G", "s", "g", "T", "PLACE", "z", "o", "n", "m", "b",
      "c", "h", "p", "d", "D", "y", "f", "t", "u", "k", "r"))}
+_LASTING = {"live", "stay", "sleep", "work", "study", "store", "grow", "wear", "sit", "hide", "feed"}
 _FRONT = {"t", "p", "f", "r", "k", "h", "u"}
-_ONCE = {"holder", "place", "town", "material", "colour", "name", "year"}  # kinds of traits that a thing has once
+# Kinds of values that a thing has once; those of a pair count as one.
+_ONCE = {"holder", "place", "town", "material", "colour", "name", "year", "trade", "age", "when"}
+_AS_ONE = {"pet_name": "name", "years": "age", "date": "when", "weekday": "when", "days_off": "when", "odd_holder": "holder"}
 
 def mended(text):
     for wrong, right in _MENDS:
@@ -37,11 +40,13 @@ class Speech(Cast):
         self.begin = 0       # of the sentence that is being made
         self.facts = []      # of the document
         self.pending = []    # of the sentence
+        self.kind = ""       # of the thing whose trait is drawn
         self.topic = None    # the last sentence's subject
         self.moods, self.mood_weights = (), ()
         self.is_glued = False  # the next sentence follows without a space
         self.spans = []      # of sentences
         self.counts = {}     # of verbs
+        self.kinds_named = set()  # the farmer, the ferry: whose name was told
 
     # Naming.
 
@@ -56,6 +61,8 @@ class Speech(Cast):
                 text = text.replace("{poss}", "my" if owner is self.speaker or owner is None and self.speaker else
                                     owner.possessive if owner else "the")
             thing.answer = thing.answer or text
+            if thing.named or thing.said_of:
+                self._name_told(thing)
             return text
         if thing is self.topic and self.rng.random() < 0.7:
             return thing.pronoun if case == "subject" else thing.object_pronoun
@@ -64,6 +71,13 @@ class Speech(Cast):
             thing.at = self.begin if thing.name == thing.answer else thing.at
             return thing.name
         return thing.said_of if thing.said_of and draw < 0.7 else thing.head
+
+    def _name_told(self, thing):
+        """That it has this name can be asked for, where there is no other of its kind."""
+        kind = thing.named or thing.said_of.rsplit(" ", 1)[-1]
+        if kind not in self.kinds_named:
+            self.pending.append(NameFact(thing, kind))
+        self.kinds_named.add(kind)
 
     def asked(self, thing, near):
         """How a question names it."""
@@ -87,9 +101,10 @@ class Speech(Cast):
 
     def clause(self, subject, table, mood, obj=None):
         rng = self.rng
+        wanted = mood
         for _ in range(12):
-            verb = rng.choice(table)
-            if obj and obj.kind not in verb.classes:
+            verb, mood = rng.choice(table), wanted
+            if obj and obj.kind not in verb.classes or verb.kind == "thing" and subject.kind not in verb.classes:
                 continue
             if verb.key not in (subject or obj).used:
                 break
@@ -105,6 +120,9 @@ class Speech(Cast):
             if used:
                 used.used.add(verb.key)
         letters = [verb.needed] if verb.needed else []
+        if mood == "present":  # what is done again and again
+            letters += ["f"] if "f" in verb.optional else []
+            mood = mood if letters and letters[-1] == "f" or verb.key in _LASTING else rng.choice(("past", "future"))
         count = min(rng.choices((0, 1, 2, 3), (0.2, 0.45, 0.25, 0.1))[0], len(verb.optional))
         if not verb.classes and verb.kind in ("stay", "motion"):
             count = max(count, 1)
@@ -143,12 +161,12 @@ class Speech(Cast):
                 kept.append(role)
         return kept
 
-    def _role(self, role, subject):
+    def _role(self, fact, role, subject):
         value = role.value
         if role.thing:
             value = self.refer(role.thing, "object", subject)
             role.answer = role.thing.answer
-            self.pending[-1].uses.append(role.thing)
+            fact.uses.append(role.thing)
         return f"{role.before} {value}" if role.before else value
 
     def predicate(self, fact, without=None):
@@ -162,7 +180,7 @@ class Speech(Cast):
             if subject.known or self.rng.random() < 0.7:
                 parts.append("by " + self.refer(subject, "object"))
                 fact.uses.append(subject)
-            return " ".join(parts + [self._role(role, obj) for role in made])
+            return " ".join(parts + [self._role(fact, role, obj) for role in made])
         agree = 2 if subject is self.speaker and subject else subject.agree if subject else 1
         finite = fact.verb_name if fact.mood == "imperative" else verb_phrase(fact.verb_name, fact.mood, agree)[0]
         parts = [finite]
@@ -170,14 +188,14 @@ class Speech(Cast):
             to = made[0] if made and made[0].letter == "TO" and fact.verb_name in DATIVE else None
             if to and to.thing and self.rng.random() < 0.5 and not obj.known:
                 before, to.before = to.before, ""
-                parts.append(self._role(to, subject))
+                parts.append(self._role(fact, to, subject))
                 to.before = before
                 made = made[1:]
             said = self.refer(obj, "object", subject)
             parts.append(said)
             fact.uses.append(obj)
             fact.object_said = obj.answer if obj.is_person or said in ("it", "them", "her", "him", "me") else said
-        return " ".join(parts + [self._role(role, subject) for role in made])
+        return " ".join(parts + [self._role(fact, role, subject) for role in made])
 
     def subject_of(self, fact):
         """The subject's words: of a passive clause, what is done to."""
@@ -203,10 +221,10 @@ class Speech(Cast):
 
     # Sentences.
 
-    def add(self, text, topic=None, facts=None):
+    def add(self, text, topic=None, is_open=False):
         """A sentence, with the facts that are pending."""
         text = capital(text)
-        if text[-1] not in ".?!\":":
+        if (text[-1] not in ".?!:\"" or text[-1] == '"' and text[-2] not in ".?!") and not is_open:
             text += "."
         text = mended(text)
         if self.text and not self.text.endswith(("\n", " ")) and not self.is_glued:
@@ -215,7 +233,7 @@ class Speech(Cast):
         begin = len(self.text)
         self.text += text
         self.spans.append((begin, len(self.text)))
-        for fact in self.pending if facts is None else facts:
+        for fact in self.pending:
             fact.settle(begin, len(self.text), text)
             self.facts.append(fact)
         self.pending = []
@@ -240,14 +258,28 @@ class Speech(Cast):
             return None
         for _ in range(8):
             trait = self.rng.choice(options)
-            if part or (trait.key not in thing.used and not (trait.kind in _ONCE and trait.kind in thing.used)):
+            kinds = [_AS_ONE.get(kind, kind) for kind in (trait.kind, trait.more)]
+            if part or trait.marks.isdisjoint(thing.used) and not any(kind in _ONCE and kind in thing.used for kind in kinds):
                 break
         else:
             return None
-        thing.used.add(trait.key)
-        thing.used.add(trait.kind)
-        value = VALUES[trait.kind](self.rng, self)
-        return TraitFact(trait, thing, value)
+        thing.used.update(trait.marks)
+        thing.used.update(kinds)
+        self.kind = thing.kind  # what is drawn may depend on it
+        values = self.trait_values(trait)
+        if trait.more == "animal_part":
+            if values["{w}"] in thing.used:
+                return None
+            thing.used.add(values["{w}"])
+        return TraitFact(trait, thing, values)
+
+    def trait_values(self, trait):
+        made = {"{v}": VALUES[trait.kind](self.rng, self)}
+        if trait.more:
+            made["{w}"] = word = VALUES[trait.more](self.rng, self)
+            made["{aw}"] = a(word)
+        made["{av}"] = a(made["{v}"]) if made["{v}"] else ""
+        return made
 
     def _trait_words(self, fact, own_sentence=False):
         """A predicate, or a sentence that begins with !."""
@@ -257,8 +289,14 @@ class Speech(Cast):
             says = [say for say in says if say[0] != "!"]
             if not says:
                 return ""
-        say = rng.choice(says).replace("{v}", fact.value)
-        return say.replace("{ps}", "my" if thing is self.speaker else thing.possessive)
+        return rng.choice(says)
+
+    def _said_trait(self, fact, say, name=""):
+        """A predicate or a sentence with all its values."""
+        thing = fact.subject
+        mine = thing is self.speaker
+        return fact.filled(say, name, "my" if mine else thing.possessive,
+                           "my" if mine else thing.possessive if name == thing.object_pronoun else owned(name or "the"))
 
     def block_traits_of(self, thing, count):
         """Its traits, in one sentence or several."""
@@ -280,29 +318,30 @@ class Speech(Cast):
                         thing.intro = thing.name
                     self.pending.append(some[0])
                     name = self.refer(thing, "object")
-                    self.add(say[2:].replace("{s}", name.rstrip(",")), thing)
+                    self.add(self._said_trait(some[0], say[2:], name.rstrip(",")), thing)
                     continue
-                says = [say]
+                says = [self._said_trait(some[0], say)]
             else:
-                some = [fact for fact in some if (fact.trait.says[0], True)]
                 says = [self._trait_words(fact) for fact in some]
+                says = [say and self._said_trait(fact, say) for fact, say in zip(some, says)]
                 some = [fact for fact, say in zip(some, says) if say]
                 says = [say for say in says if say]
                 if not says:
                     continue
             self.pending.extend(some)
             subject = self.refer(thing, "subject")
-            self.add(self._coordinated(subject, says), thing)
+            self.add(self._coordinated(thing, subject, says), thing)
 
-    def _coordinated(self, subject, says):
+    def _coordinated(self, thing, subject, says):
         rng, draw = self.rng, self.rng.random()
         if len(says) > 1 and draw < 0.12:
-            return f"{subject} {says[0]} ({says[1]})" + (f" and {joined(says[2:], rng)}" if says[2:] else "")
+            pronoun = thing.pronoun if thing is not self.speaker else "I"
+            return f"{subject} {says[0]} ({pronoun} {says[1]})" + (f" and {joined(says[2:], rng)}" if says[2:] else "")
         if len(says) == 2 and draw < 0.3 and subject not in ("I", "it", "he", "she", "they", "me"):
-            return f"{subject}, which {says[0]}, {says[1]}" if not self.pending[0].subject.is_person else \
+            return f"{subject}, which {says[0]}, {says[1]}" if not thing.is_person else \
                 f"{subject}, who {says[0]}, {says[1]}"
         if len(says) > 1 and draw < 0.42:
-            pronoun = self.pending[0].subject.pronoun if subject != "I" else "I"
+            pronoun = thing.pronoun if subject != "I" else "I"
             return f"{subject} {says[0]}; {pronoun} {joined(says[1:], rng)}"
         kept = [says[0]]
         for before, say in zip(says, says[1:]):

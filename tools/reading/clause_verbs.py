@@ -34,16 +34,16 @@ varnish/lacquer | furniture instruments vehicles | ptDwm
 oil/grease | machines vehicles | ptwfr
 measure | fittings furniture buildings | ptu
 weigh | animals valuables | pt
-wash/rinse | clothes vessels animals vehicles | ptwfr
+wash/rinse | clothes vessels vehicles | ptWfr
 sweep | fittings | ptwf
-brush | clothes animals | ptwf
+brush | clothes animals | ptfr
 inspect/examine/check | buildings machines vehicles fittings | ptdmrf
 insure | valuables vehicles instruments works | tm
 photograph | animals buildings plants vehicles works | ptbru
 draw/sketch | animals buildings plants | ptbD
 build/construct | fittings furniture vehicles buildings | ptDMmbwu
 make/produce | furniture clothes vessels valuables | ptDMmbw
-carve | works valuables | ptDMbw
+carve | works | ptDMbw
 sew/stitch | clothes | ptDMbw
 knit | clothes | ptDMb
 weave | clothes | ptDMb
@@ -69,6 +69,7 @@ store/keep | goods tools instruments furniture | r PLACE
 lock/lock up | fittings vehicles | twrf
 open | fittings papers vessels | tw
 buy/purchase | clothes furniture machines vehicles instruments vessels valuables works animals goods | ptmbru
+buy/purchase | clothes furniture vehicles instruments valuables works animals | tmr FROM
 sell | clothes furniture machines vehicles instruments vessels valuables works animals goods | ptmr TO
 borrow | tools machines vehicles instruments clothes papers | tdru FROM
 rent/hire | vehicles machines instruments buildings | tdmu FROM
@@ -87,20 +88,20 @@ promise | valuables instruments animals | ptr TO
 return/give back | tools papers valuables clothes | tr TO
 deliver | goods papers furniture machines | tmh TO
 leave/bequeath | buildings valuables instruments furniture | r TO
-read out/read aloud | papers works | pt TO
-write/compose | works papers | ptDb
+read out/read aloud | papers texts | pt TO
+write/compose | texts | ptDb
 print | papers | ptm
 sign | papers | ptr
-translate | papers works | ptDbm
-copy/copy out | papers works | ptb
+translate | papers texts | ptDbm
+copy/copy out | papers texts | ptb
 frame | works papers | ptMm
 restore | works furniture instruments buildings | ptDmb
 tune | instruments | ptdmf
 play/perform on | instruments | ptdfbc
 practise | instruments | ptdf
 feed | animals | ptfW
-bathe | animals | ptwf
-shear/clip | animals | ptw
+bathe | animals | ptfr
+shear/clip | animals | ptr
 train | animals | ptdu
 walk | animals | ptfc
 chase/run after | animals | ptd
@@ -140,23 +141,27 @@ install/put in | machines fittings | ptDm
 replace/change | fittings machines | ptDmr
 auction/put up for auction | valuables works furniture | ptmr
 value/appraise | valuables works buildings | tm
-wrap/wrap up | valuables papers vessels | ptMb
+wrap/wrap up | valuables papers vessels | ptb
 label | vessels goods papers | ptr
-count | animals goods papers | ptd
-sort | papers goods tools | ptdr
+count | goods | ptd
+sort | goods | ptdr
 deposit | valuables papers | t PLACE
-decorate | buildings furniture fittings | ptMr
+decorate | buildings furniture fittings | ptr
 search | buildings vehicles furniture | ptdr
 visit | buildings events | tchfr
-sketch out/design | buildings works furniture clothes | tDbm
+design | buildings furniture clothes | tDbm
 rebuild/reconstruct | buildings fittings | tDMm
 close/shut | buildings fittings | trd
 wear | clothes valuables | ptr
 iron/press | clothes | ptfr
 dye | clothes | ptCw
-examine/look at | papers works plants | ptd
-hear/listen to | works | ptc
+examine/look at | papers works texts plants | ptd
+hear/listen to | texts | ptc
 praise | persons | pr
+perform/put on | texts | ptrb
+learn by heart/memorise | texts | ptdr
+dedicate | texts | tr TO
+finish/complete | texts works | ptDr
 telephone/ring up/call | persons | ptr
 meet/run into | persons | ptc
 marry | persons | ptr
@@ -184,7 +189,7 @@ hurry/rush | gstr
 swim | gscDt
 return/come back | gsthr
 set out/leave | gsctr
-come/arrive | gsthr
+come | gsthr
 climb | gcdt
 emigrate | gstr
 """
@@ -296,4 +301,69 @@ dry | parts | wk
 rinse | parts | Wf
 remove/take off | parts | wk
 descale | parts | Wf
+"""
+
+FIRM = """
+repair/mend | machines vehicles instruments fittings buildings | ptDmr
+replace/change | fittings machines | ptDmr
+install/put in | machines fittings | ptDm
+build/construct | fittings buildings vehicles boats | ptDMm
+deliver | goods papers furniture machines | tmhr TO
+insure | valuables vehicles instruments works buildings boats | tmr
+clean | buildings furniture fittings | ptDfm
+inspect/examine | buildings machines vehicles fittings | ptdmfr
+print | papers | ptmr
+dismantle/take apart | machines vehicles fittings | ptDr
+paint | fittings buildings vehicles boats | ptDmCr
+buy/purchase | buildings vehicles machines boats works | tmru
+sell | buildings vehicles machines instruments goods | tmr TO
+order | goods machines | tmr
+restore | works furniture instruments buildings | ptDmr
+move/shift | furniture machines instruments | tGrm
+search for/look for | animals valuables works boats | ptdr
+produce/make | furniture clothes vessels | pt
+tow away/haul off | vehicles boats | ptr
+pull down/demolish | buildings fittings | tDmr
+rent/hire | vehicles buildings machines | tdmu FROM
+value/appraise | valuables works buildings | tm
+lose/mislay | papers goods | tr
+return/send back | papers goods | tr TO
+"""
+
+FORCE = """
+ruin/spoil | clothes papers instruments works furniture goods | pt
+destroy/wreck | fittings buildings plants machines | ptD
+damage/hurt | fittings buildings vehicles boats plants instruments | pt
+soak/drench | papers clothes goods | pt
+carry off/sweep away | clothes fittings boats goods furniture | pt
+bury/cover | vehicles fittings plants buildings | pt
+wake | crowd animals | pt
+delay/hold up | crowd goods events boats | pdt
+frighten/scare | crowd animals | pt
+kill | plants animals | pt
+stop/interrupt | events machines | pdt
+"""
+
+CROWD = """
+sleep | pdtr
+arrive/come | ptshr
+wait | pdtr
+get lost/lose the way | ptr
+fall ill | ptr
+dance | pdt
+sing | pdt
+protest/object | ptr
+leave/go home | thr
+lose patience | ptr
+get wet | ptr
+stay away | tr
+help/lend a hand | ptdr
+have lunch/eat lunch | pt
+visit/look at | buildings events works | ptdr
+win/carry off | valuables | pt
+sign | papers | ptr
+find/discover | valuables papers animals | pt
+carry/lug | furniture goods vessels | tGr
+repair/mend | fittings machines vehicles | ptDwr
+clean/scrub | buildings fittings vehicles | ptDwr
 """

@@ -80,7 +80,7 @@ class ClauseWriter(Blocks):
                 self.facts.append(fact)
 
     def _slot(self, name):
-        if name in ("reader", "chair", "clerk", "absent", "inspector", "cook"):
+        if name in ("reader", "chair", "clerk", "absent", "inspector", "cook", "owner", "tenant", "witness", "teacher"):
             return self.person_value()
         if name == "writer":
             return self.speaker.name
@@ -88,7 +88,7 @@ class ClauseWriter(Blocks):
             dish = self.thing("dishes")
             dish.known, dish.answer, dish.intro = True, dish.name, dish.name
             dish.at = len(self.text)
-            dish.used.update(trait.key for trait in traits.BY_CLASS["dishes"] if trait.kind == "number")
+            dish.used.update(*(trait.marks for trait in traits.BY_CLASS["dishes"] if trait.kind == "number"))
             return dish.name[4:]
         if name == "weekday":
             return self.rng.choice(roles.WEEKDAYS)
@@ -106,7 +106,13 @@ class ClauseWriter(Blocks):
                 return
         self.text += "\n\n"
         at = len(self.text)
+        for name in ("witness", "teacher"):
+            if "{" + name + "}" in text:
+                slots = {**slots, name: self._slot(name)}
+                text = text.replace("{" + name + "}", slots[name])
         self.text += text.replace("{writer}", writer.name if writer else "")
+        if not writer:
+            self._ask_about(scenes.CLOSING_ASKS.get(genre, {}), slots, "", at, len(self.text), self.text[at:])
         if writer:
             slots = {**slots, "writer": writer.name}
             questions = scenes.CLOSING_ASKS.get(genre, ()) if genre != "letter" or "reader" in slots else ()
@@ -137,7 +143,7 @@ class ClauseWriter(Blocks):
                 fact.questions = [q for q in fact.questions if fact.is_named or is_once[q] == 1]
                 if fact.questions:
                     kept.append(fact)
-            elif not any(thing.noun in self.twice and thing.name[4:] == spaced(thing.noun.rstrip("*"))
+            elif not any(thing.noun in self.twice and (thing.kind == "force" or thing.name[4:] == spaced(thing.noun.rstrip("*")))
                          for thing in fact.uses) and fact.ways(self):
                 kept.append(fact)
         self.facts = kept
