@@ -6,7 +6,7 @@ import clause_nouns as nouns
 import clause_roles as roles
 import clause_scenes as scenes
 import clause_traits as traits
-from clause_grammar import CROWD, FIRM, FORCE, MOTION, NO_PASSIVE, ORDER, PERSON, RECIPE, STAY, THING, Thing, capital, spaced
+from clause_grammar import CROWD, FIRM, FORCE, MOTION, NO_PASSIVE, ORDER, PERSON, RECIPE, RULE, STAY, THING, Thing, capital, spaced
 from clause_speech import Speech, joined
 
 _LABEL = re.compile(r"What is the ([a-z ]+) of \{s\}\?")
@@ -40,7 +40,7 @@ class Blocks(Speech):
                 text = f"{says[0]}, but {says[1]}" if draw < 0.28 else f"{says[0]} and then {says[1]}"
             else:
                 text = joined(says, rng)
-            self.add(text, subject)
+            self.add(self._shortened(text), subject)
         else:
             fact = facts[0]
             text = self.clause_text(fact)
@@ -60,9 +60,14 @@ class Blocks(Speech):
                 second = self.clause(other, PERSON, fact.mood)
                 if second:
                     text += rng.choice((", and ", "; ", ", while ", ", but ")) + self.clause_text(second, False)
-            self.add(text, subject)
+            self.add(self._shortened(text), subject)
             if obj and rng.random() < 0.25 and not obj.is_person:
                 self.block_traits_of(obj, rng.choice((1, 1, 2)))
+
+    def _shortened(self, text):
+        """As a diary has it: left at dawn."""
+        is_short = self.is_terse and text[:2] == "I " and text[:4] != "I am" and self.rng.random() < 0.5
+        return text[2:] if is_short else text
 
     def block_stay(self):
         self.block_person(self.rng.choice((STAY, MOTION)))
@@ -114,6 +119,9 @@ class Blocks(Speech):
 
     def block_jobs(self):
         self.block_traits_of(self.thing("jobs"), self.rng.choice((2, 3, 4)))
+
+    def block_dues(self):
+        self.block_traits_of(self.thing("dues"), self.rng.choice((1, 2)))
 
     def block_posts(self):
         self.block_traits_of(self.thing("posts"), self.rng.choice((3, 4, 5, 6)))
@@ -235,6 +243,19 @@ class Blocks(Speech):
         self.topic = None
         getattr(self, self.rng.choice(("block_person", "block_event", "block_building", "block_happening")))()
 
+    def block_rule(self):
+        """What may or must be done with things, by anybody."""
+        rng = self.rng
+        verb = rng.choice(RULE)
+        obj = self.thing(rng.choice(verb.classes))
+        if not obj.plural:
+            return
+        self._start()
+        fact = self.clause(None, [verb], rng.choice(("can", "must", "may", "must", "should")), obj)
+        if fact and fact.roles:
+            fact.passive = True
+            self.add(self.clause_text(fact), obj)
+
     def block_part(self):
         """A part of a thing."""
         rng = self.rng
@@ -345,7 +366,8 @@ class Blocks(Speech):
             while len(self.text) == at:
                 getattr(self, "block_" + rng.choice(_TALKS))()
             if style == 2:
-                ended = self.text[:-1] + "," if self.text.endswith(".") else self.text
+                is_short = self.text.endswith("Co.")
+                ended = self.text + "," if is_short else self.text[:-1] + "," if self.text[-1] == "." else self.text
                 self.text = f"{ended}\" {verb} {name}."
             elif style:
                 self.text += "\""

@@ -7,7 +7,7 @@ import values
 from clause_grammar import Thing, a, owned, pair, plural, spaced
 
 _STUFF = set(nouns.MASS)
-_SPECIAL = {"sums", "jobs", "trips", "posts", "leases", "firm", "force", "crowd"}
+_SPECIAL = {"dues", "keepables", "beasts", "sums", "jobs", "trips", "posts", "leases", "firm", "force", "crowd"}
 _NAMED = {"boats": 0.7, "vehicles": 0.12, "machines": 0.12, "animals": 0.12, "instruments": 0.06, "buildings": 0.15,
           "works": 0.1}  # shares of things that have a name or a number
 _FORCES = """the rain;the storm;the frost;the flood;moths*;mice*;rats*;woodworm;lightning;the hail;the wind;the sun;a fire;ants*;
@@ -211,6 +211,10 @@ class Cast:
             name = word.rstrip("*")
             made = Thing(name, name, name, "they" if word[-1] == "*" else "it", kind=kind, is_plural=word[-1] == "*")
             made.noun = word
+        elif kind in ("keepables", "beasts"):
+            several = plural(spaced(self.fresh(lambda r: r.choice(nouns.COUNT[kind]))))
+            made = Thing(several, "the " + several, several, "they", kind=kind, is_plural=True)
+            made.asked = several
         elif kind == "crowd":
             people = plural(self.fresh(lambda r: r.choice(nouns.PEOPLE)))
             number = roles.number(rng, 2, 60)
@@ -227,7 +231,7 @@ class Cast:
         rng = self.rng
         about = spaced(self.fresh(lambda r: r.choice(nouns.COUNT["fittings" if kind == "sums" else "buildings"])).rstrip("*"))
         if kind == "posts":
-            name = f"the post of {self.fresh(lambda r: r.choice(nouns.PEOPLE))}"
+            name = f"the post of {self.fresh(lambda r: r.choice(nouns.TRADES))}"
             return name, name
         if kind == "leases":
             return f"the lease of the {about}", f"the lease of the {about}"
@@ -235,6 +239,9 @@ class Cast:
             name = f"the {self.fresh(lambda r: r.choice(nouns.COUNT[kind]))} to {self.fresh(values.place)}"
             return name, name
         noun = spaced(rng.choice(nouns.COUNT[kind]))
+        if kind == "dues":
+            name = self.fresh(lambda r: f"the next {r.choice(nouns.COUNT[kind])}")
+            return name, name
         link = {"jobs": "in", "sums": "for"}[kind] if noun != "damage" else "to"
         name = f"the {noun} {link} the {about}"
         return name, name

@@ -1,10 +1,12 @@
 """What a sentence of clauses tells, and what can be asked about it."""
 
-from clause_grammar import ASKS, NO_PASSIVE, capital, owned, spaced, verb_phrase
+from clause_grammar import ASKS, NO_PASSIVE, capital, owned, plural, spaced, verb_phrase
 
 
+_KINDS = {"instruments": "instrument", "animals": "animal", "vehicles": "vehicle", "machines": "machine", "plants": "plant",
+          "dishes": "dish", "tools": "tool", "buildings": "building", "events": "event", "boats": "boat"}
 _NOT_ROLES = {"S", "O", "number", "amount", "whose", "which"}
-_CONVERSE = {("sell", "TO"): ("buy",), ("give", "TO"): ("get", "receive"), ("lend", "TO"): ("borrow",),
+CONVERSE = {("sell", "TO"): ("buy",), ("give", "TO"): ("get", "receive"), ("lend", "TO"): ("borrow",),
              ("send", "TO"): ("get", "receive"), ("hand", "TO"): ("get", "receive"), ("deliver", "TO"): ("receive", "get"),
              ("bring", "TO"): ("get", "receive"), ("leave", "TO"): ("inherit", "get"), ("buy", "FROM"): ("sell",),
              ("borrow", "FROM"): ("lend",), ("rent", "FROM"): ("let", "own"), ("receive", "FROM"): ("send", "give"),
@@ -66,10 +68,10 @@ class ClauseFact(Fact):
     def ways(self, writer):
         """What can be asked for."""
         ways = [role for role in self.roles]
-        if self.subject and (self.object or writer.counts[self.verb.key] == 1) and self.subject in self.uses:
+        if self.subject and self.subject.pronoun != "we" and (self.object or writer.counts[self.verb.key] == 1) and self.subject in self.uses:
             ways.append("S")
         if self.object:
-            if self.subject or writer.counts[self.verb.key] == 1:
+            if self.subject in self.uses or writer.counts[self.verb.key] == 1:
                 ways.append("O")
             if self.object.number and self.object.number in self.object_said:
                 ways.append("number" if self.object.counted else "amount")
@@ -92,22 +94,25 @@ class ClauseFact(Fact):
         way = rng.choice(self.ways(writer))
         mood = "should" if self.mood == "imperative" else self.mood
         names = self.verb.names
-        passive = self.object is not None and (self.subject is None or rng.random() < (0.65 if self.passive else 0.25))
+        agent = self.subject if self.subject in self.uses else None  # whether the text says by whom
+        passive = self.object is not None and (agent is None or rng.random() < (0.65 if self.passive else 0.25))
         name = rng.choice(names) if rng.random() < 0.4 else self.verb_name
         if passive and name in NO_PASSIVE:
-            if self.subject is None:
-                name = names[0]
-            else:
-                passive = False
-        if way not in _NOT_ROLES and (turned := _CONVERSE.get((self.verb.key, way.letter))) and rng.random() < 0.45:
+            name, passive = names[0], agent is None or name != names[0] and names[0] not in NO_PASSIVE
+        if way not in _NOT_ROLES and (turned := CONVERSE.get((self.verb.key, way.letter))) and rng.random() < 0.45:
             return self._ask_converse(rng, writer, near, mood, rng.choice(turned), way)
         if way == "S":
             return self._ask_subject(rng, writer, near, name, mood, passive)
-        subject = writer.asked(self.subject, near) if self.subject else ""
+        subject = writer.asked(agent, near) if agent else ""
         if way in ("O", "number", "amount", "whose", "which"):
             return self._ask_object(rng, writer, near, name, mood, passive, way, subject)
         with_before, phrases = ASKS.get(f"{way.letter} {way.kind}" if way.kind else way.letter) or ASKS[way.letter]
         front, left = rng.choice(phrases)
+        if way.letter == "T" and way.answer.endswith("window"):
+            front, left = "Through which window", ""
+        if way.letter == "D" and agent and mood == "past" and rng.random() < 0.6:
+            thing = " " + writer.asked(self.object, near) if self.object else ""
+            return f"How long did it take {subject} to {name}{thing}?", way.answer
         with_before = with_before and not left and not front.startswith(("On ", "In ", "At ", "To "))
         answer = f"{way.before} {way.answer}" if with_before and way.before else way.answer
         extras = self._extras(rng, writer, near, way, 0.15)
@@ -172,6 +177,9 @@ class ClauseFact(Fact):
             word, agree = f"Which {obj.which}", obj.agree
         else:
             word = ("Who" if passive or rng.random() < 0.6 else "Whom") if obj.is_person else "What"
+            if (kind := _KINDS.get(obj.kind)) and rng.random() < 0.25:
+                word = f"{rng.choice(('What', 'Which'))} {plural(kind) if obj.plural else kind}"
+                agree = obj.agree
         extras = self._extras(rng, writer, near, None, 0.3)
         if passive or not subject:
             by = f" by {subject}" if subject else ""

@@ -120,7 +120,7 @@ class Thing:
     """What is spoken of. `intro`: at its first mention, where {poss} is the subject's; `name`: from then on; `answer`:
     what is said when it is asked for."""
     __slots__ = ("intro", "name", "head", "asked", "plural", "pronoun", "is_person", "kind", "number", "counted",
-                 "whose", "which", "named", "noun", "known", "at", "answer", "used", "said_of")
+                 "whose", "which", "named", "noun", "known", "at", "born", "answer", "used", "said_of")
 
     def __init__(self, intro, name, head, pronoun="it", is_person=False, kind="", is_plural=False):
         self.intro, self.name, self.head, self.pronoun = intro, name, head, pronoun
@@ -131,17 +131,18 @@ class Thing:
         self.named = ""      # what it is that has a name: a ferry
         self.noun = ""
         self.known, self.at = False, 0      # whether the text has named it, and where it did last
+        self.born = 0        # where it was named first
         self.answer = ""
         self.used = set()    # verbs and traits that it had
         self.said_of = ""    # a description that the introduction gives: the old cobbler
 
     @property
     def object_pronoun(self):
-        return {"it": "it", "she": "her", "he": "him", "they": "them"}[self.pronoun]
+        return {"it": "it", "she": "her", "he": "him", "they": "them", "we": "us"}[self.pronoun]
 
     @property
     def possessive(self):
-        return {"it": "its", "she": "her", "he": "his", "they": "their"}[self.pronoun]
+        return {"it": "its", "she": "her", "he": "his", "they": "their", "we": "our"}[self.pronoun]
 
     @property
     def agree(self):
@@ -189,6 +190,8 @@ ASKS = {
     "h": (True, (("How", ""), ("By what means", ""))),
     "o": (False, (("About what", ""), ("What", "about"))),
     "A": (False, (("As what", ""), ("What", "as"))),
+    "e": (False, (("How far", ""), ("What distance", ""))),
+    "q": (False, (("To whom", ""), ("Who", "to"))),
     "C": (False, (("What colour", ""), ("In what colour", ""))),
     "T": (False, (("Through what", ""), ("What", "through"))),
     "y": (False, (("Until when", ""), ("To what day", ""))),
@@ -231,4 +234,5 @@ CROWD = _verbs(clause_verbs.CROWD, "person")
 NO_PASSIVE = {"search for", "look for", "come across", "make off with", "run after", "run into", "meet", "marry", "call on", "go to", "get", "ring up",
                             "perform on", "leave behind", "listen to", "have", "run away from", "put up again", "follow", "attend"}
 DATIVE = {"give", "lend", "hand", "pass", "send", "post", "show", "offer", "bring", "promise", "sell", "leave", "bequeath"}
-TABLES = (PERSON, MOTION, STAY, THING, RECIPE, ORDER, FIRM, FORCE, CROWD)
+RULE = _verbs(clause_verbs.RULE, "rule")
+TABLES = (RULE, PERSON, MOTION, STAY, THING, RECIPE, ORDER, FIRM, FORCE, CROWD)

@@ -48,6 +48,9 @@ swimming-bath* laundry gymnasium observatory greenhouse cottage farmhouse windmi
 events: supper concert fair meeting lecture walk parade exhibition market race picnic dance workshop auction festival
 tournament reading service rehearsal play quiz wedding funeral christening regatta carnival outing trial sale excursion
 reunion bazaar recital banquet ceremony match course jumble-sale election inspection performance hike pageant
+keepables: parcel bicycle pram key dog-lead umbrella skate book newspaper mattress rubbish-bin ladder tool-box canoe tent
+suitcase crate bottle hymn-book cushion boot costume lantern chair banner map sledge wheelbarrow bucket
+beasts: hen swan goat sheep rabbit pigeon duck bee donkey pony goose pig cow
 openings: bathroom-window kitchen-window skylight back-door cellar-door garden-gate cat-flap chimney trapdoor stage-door
 attic-window side-door tunnel ventilation-shaft
 boats: ferry tug yacht barge punt raft rowing-boat trawler schooner steamer fishing-boat paddle-boat lifeboat houseboat
@@ -58,6 +61,7 @@ almond-cake carrot-cake honey-cake rice-pudding rhubarb-crumble quince-jelly fis
 barley-broth cabbage-roll dumpling omelette pancake pickle chutney goulash casserole trifle marmalade custard sponge-cake
 spinach-tart ham-pie venison-stew chestnut-soup poppy-seed-cake spice-bread oat-biscuit raisin-bun salmon-pie eel-stew
 sums: damage reward deposit fee fine subscription collection prize-money bail toll loan grant pension insurance ransom
+dues: inspection sweeping cleaning painting delivery payment rehearsal tuning repair service meeting visit
 jobs: drilling painting sweeping digging felling mowing demolition cleaning repair tiling plastering stocktaking rewiring
 trips: trip outing excursion pilgrimage tour ride voyage walk
 gaps: gear lift tap boiler drawer step string wheel pedal burner carriage plot page verse lane floor candle bell key shelf
@@ -94,8 +98,9 @@ editor journalist photographer actor singer organist violinist composer painter 
 watchmaker goldsmith locksmith saddler cooper brewer vintner innkeeper cook waiter grocer chandler beekeeper forester
 gamekeeper ranger diver lifeguard firefighter policeman detective soldier bishop priest vicar verger sexton monk nun
 student apprentice lodger neighbour tourist widow pensioner botanist geologist astronomer chemist engineer surveyor
-architect inspector caretaker janitor usher guide chimney-sweep knife-grinder puppeteer juggler acrobat magician trainer
+architect caretaker janitor usher guide chimney-sweep knife-grinder puppeteer juggler acrobat magician trainer
 referee chess-player optician translator interpreter typist seamstress milliner confectioner cheesemaker""".split()
+TRADES = [name for name in PEOPLE if name not in ("widow", "tourist", "lodger", "neighbour", "pensioner", "student")]
 KIN = """sister brother cousin aunt uncle grandmother grandfather nephew niece mother father daughter son godmother
 godfather stepsister brother-in-law sister-in-law great-aunt great-uncle""".split()
 FEMALE_KIN = set("sister aunt grandmother niece mother daughter godmother stepsister sister-in-law great-aunt".split())

@@ -148,6 +148,22 @@ def reason(rng, subject, is_speaker):
     return f"the {rng.choice(nouns.PEOPLE)} {rng.choice(('was ill', 'had advised it', 'had left', 'had asked for it', 'did not come', 'had gone home', 'wanted it', 'was late', 'had forbidden it', 'had overslept'))}"
 
 
+_CAUSES = """the drizzle;a strike;the fog;the tide;the noise;the moths;a bad knee;the heat;the ice;an earache;the smoke;the price;
+a misprint;the flood;the frost;the wasps;a lost key;the snow;an old quarrel;a wrong address;the mice;the dust;hay fever;
+the low bridge;the smell;a late train;the new rules;a power cut;the wind;a wedding;the elections;a broken axle""".replace(
+    "\n", "").split(";")
+
+
+def _reason(rng, subject, speaks):
+    if rng.random() < 0.2:
+        return "because of", rng.choice(_CAUSES)
+    return "because", reason(rng, subject, speaks)
+
+
+def distance(rng):
+    return f"{number(rng, 2, 60)} {rng.choice(('kilometres', 'miles', 'metres', 'km', 'leagues', 'yards'))}"
+
+
 def purpose(rng, subject, is_speaker):
     own = "my" if is_speaker else subject.possessive if subject and subject.is_person else "the"
     return (rng.choice(_PURPOSES).replace("{x}", rng.choice(_THINGS)).replace("{o}", own)
@@ -192,18 +208,18 @@ def _plain(word):
     return spaced(word.rstrip("*"))
 
 
-_WOOD = "larch oak ash beech birch maple pine spruce walnut teak bamboo cherry-wood chestnut elm".split()
+WOOD = "larch oak ash beech birch maple pine spruce walnut teak bamboo cherry-wood chestnut elm".split()
 _METAL = "cast-iron steel brass bronze copper tin pewter aluminium zinc wrought-iron".split()
 _STONE = "brick granite marble slate sandstone limestone concrete timber clay-brick flint".split()
 _CLOTH = "leather calfskin canvas linen cotton wool felt silk velvet nylon tweed corduroy fleece lambswool denim".split()
 _FINE = "silver ivory horn amber mother-of-pearl porcelain glass gold jade ebony pewter enamel bone".split()
 _WARE = "earthenware porcelain ceramic glass enamel stoneware soapstone wicker cork".split()
 _MATERIALS = {
-    "clothes": _CLOTH, "furniture": _WOOD + _METAL + ["wicker", "marble"], "vehicles": _WOOD + _METAL,
-    "boats": _WOOD + ["steel", "concrete", "canvas"], "buildings": _STONE, "fittings": _WOOD + _METAL + _STONE,
-    "vessels": _WARE + _METAL + _WOOD, "valuables": _FINE + _METAL + _WOOD, "instruments": _WOOD + _METAL + _FINE,
-    "works": _WOOD + _STONE + ["bronze", "wax", "lead", "straw"], "machines": _METAL + ["plastic", "glass", "cork", "rubber"],
-    "tools": _METAL + _WOOD,
+    "clothes": _CLOTH, "furniture": WOOD + _METAL + ["wicker", "marble"], "vehicles": WOOD + _METAL,
+    "boats": WOOD + ["steel", "concrete", "canvas"], "buildings": _STONE, "fittings": WOOD + _METAL + _STONE,
+    "vessels": _WARE + _METAL + WOOD, "valuables": _FINE + _METAL + WOOD, "instruments": WOOD + _METAL + _FINE,
+    "works": WOOD + _STONE + ["bronze", "wax", "lead", "straw"], "machines": _METAL + ["plastic", "glass", "cork", "rubber"],
+    "tools": _METAL + WOOD,
 }
 _MATERIALS = {kind: [spaced(word) for word in words] for kind, words in _MATERIALS.items()}
 
@@ -248,11 +264,11 @@ def draw(scene, letter, mood, subject, obj=None):
         return Role("PLACE", *holder(rng))
     if letter in "gs" and len(letter) == 1:
         return Role(letter, "to" if letter == "g" else "from", scene.fresh(values.place))
-    if letter in ("TO", "FROM", "b", "c"):
+    if letter in ("TO", "FROM", "b", "c", "q"):
         if letter == "FROM" and rng.random() < 0.25:
             return Role("FROM", "from", scene.fresh(prose_values.firm), kind="firm")
         thing = scene.other_person(subject, obj)
-        return Role(letter, {"TO": "to", "FROM": "from", "b": "for", "c": "with"}[letter], thing=thing)
+        return Role(letter, {"TO": "to", "FROM": "from", "b": "for", "c": "with", "q": "to"}[letter], thing=thing)
     if letter == "M":
         return Role("M", rng.choice(("from", "of", "out of")), material(rng, obj.kind))
     before, value = _SIMPLE[letter](rng, scene, mood, subject, speaks)
@@ -268,7 +284,8 @@ _SIMPLE = {
     "K": lambda r, *_: ("with", r.choice(_KITCHEN)),
     "E": lambda r, *_: ("with", r.choice(_FOOD)),
     "n": lambda r, *_: ("with", r.choice(ACTS)),
-    "r": lambda r, s, m, subject, speaks: ("because", reason(r, subject, speaks) if m in ("past", "perfect") else ""),
+    "r": lambda r, s, m, subject, speaks: _reason(r, subject, speaks) if m in ("past", "perfect") else ("", ""),
+    "e": lambda r, s, m, *_: ("", distance(r) if m == "past" else ""),
     "u": lambda r, s, m, subject, speaks: ("", purpose(r, subject, speaks)),
     "f": lambda r, s, m, *_: ("", frequency(r) if m in ("present", "must", "should", "imperative", "future") else ""),
     "k": lambda r, s, m, *_: ("", condition(r) if m not in ("past", "perfect") else ""),

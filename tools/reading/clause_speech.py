@@ -1,21 +1,25 @@
 """How clauses and traits become sentences: who is named how, what is coordinated, what stands in front."""
 
+import re
+
 import clause_roles as roles
 import clause_traits as traits
 from clause_cast import Cast
-from clause_facts import ClauseFact, NameFact, TraitFact
+from clause_facts import CONVERSE, ClauseFact, NameFact, TraitFact
 from clause_grammar import DATIVE, NO_PASSIVE, a, capital, owned, verb_phrase
 from clause_values import VALUES
 
 _MENDS = ((",,", ","), (",.", "."), (",;", ";"), (",)", ")"), (", and,", " and,"), (",:", ":"), (", , ", ", "))
 _PLACES_OF_ROLES = {letter: i for i, letter in enumerate(
     ("O", "Q", "C", "A", "TO", "FROM", "M", "W", "L", "F", "V", "w", "K", "E", "G", "s", "g", "T", "PLACE", "z", "o", "n", "m", "b",
-     "c", "h", "p", "d", "D", "y", "f", "t", "u", "k", "r"))}
+     "q", "c", "e", "h", "p", "d", "D", "y", "f", "t", "u", "k", "r"))}
 _LASTING = {"live", "stay", "sleep", "work", "study", "store", "grow", "wear", "sit", "hide", "feed"}
+_PARTICIPLE = re.compile(r"(?:is|are|was|were) ((?:built|made|founded|designed|owned|painted|planted|bought|run|organised|"
+                         r"named|born|decorated|wrapped|lined|called|covered|heated|haunted|attended|known) .*)")
 _FRONT = {"t", "p", "f", "r", "k", "h", "u"}
 # Kinds of values that a thing has once; those of a pair count as one.
 _ONCE = {"holder", "place", "town", "material", "colour", "name", "year", "trade", "age", "when"}
-_AS_ONE = {"pet_name": "name", "years": "age", "date": "when", "weekday": "when", "days_off": "when", "odd_holder": "holder"}
+_AS_ONE = {"pet_name": "name", "years": "age", "wood": "material", "date": "when", "weekday": "when", "days_off": "when", "odd_holder": "holder"}
 
 def mended(text):
     for wrong, right in _MENDS:
@@ -43,9 +47,13 @@ class Speech(Cast):
         self.kind = ""       # of the thing whose trait is drawn
         self.topic = None    # the last sentence's subject
         self.moods, self.mood_weights = (), ()
+        self.is_terse = False  # a diary
+        self.we = None       # who speaks, with others
         self.is_glued = False  # the next sentence follows without a space
         self.spans = []      # of sentences
         self.counts = {}     # of verbs
+        self.speakers = 0    # sections in which somebody says I
+        self.only_speaker = None  # of a document in which no other says I
         self.kinds_named = set()  # the farmer, the ferry: whose name was told
 
     # Naming.
@@ -54,8 +62,10 @@ class Speech(Cast):
         """How the text names it here: by its introduction, a pronoun or a name."""
         if thing is self.speaker:
             return {"subject": "I", "object": "me"}[case]
+        if thing is self.we:
+            return {"subject": "we", "object": "us"}[case]
         if not thing.known:
-            thing.known, thing.at = True, self.begin
+            thing.known, thing.at, thing.born = True, self.begin, self.begin
             text = thing.intro
             if "{" in text:
                 text = text.replace("{poss}", "my" if owner is self.speaker or owner is None and self.speaker else
@@ -84,6 +94,8 @@ class Speech(Cast):
         draw = self.rng.random()
         if thing.asked:
             return thing.asked
+        if thing is self.only_speaker and draw < 0.4:
+            return "the writer"
         if thing.said_of and not near and draw < 0.2:
             return thing.said_of
         if draw < 0.6 or thing.noun in self.twice:
@@ -114,11 +126,15 @@ class Speech(Cast):
             kind = rng.choice(verb.classes)
             known = [t for t in self.things[-6:] if t.kind == kind and verb.key not in t.used and t.known]
             obj = rng.choice(known) if known and rng.random() < 0.35 else self.thing(kind, subject)
-            if obj is subject:
+            if obj is subject or obj.is_person and "by " + verb.key in obj.used or verb.needed in obj.used or \
+                    any(name in obj.used for name in CONVERSE.get((verb.key, verb.needed), ())):
                 return None
-        for used in (subject, obj):
-            if used:
-                used.used.add(verb.key)
+        if subject:
+            subject.used.add(verb.key)
+        if obj:
+            obj.used.add("by " + verb.key if obj.is_person else verb.key)
+            obj.used.add(verb.needed or verb.key)
+            obj.used.update(CONVERSE.get((verb.key, verb.needed), ()))
         letters = [verb.needed] if verb.needed else []
         if mood == "present":  # what is done again and again
             letters += ["f"] if "f" in verb.optional else []
@@ -134,7 +150,7 @@ class Speech(Cast):
         if obj and not obj.is_person:
             self._mark(obj, made)
         made = self._fitting(made, (subject, obj) if subject else (obj,))
-        passive = obj is not None and verb.kind == "person" and rng.random() < 0.18 and subject is not self.speaker
+        passive = obj is not None and verb.kind == "person" and rng.random() < 0.18 and subject not in (self.speaker, self.we)
         name = rng.choice(verb.names)
         if passive and name in NO_PASSIVE:
             passive = False
@@ -153,7 +169,8 @@ class Speech(Cast):
         seen, kept = set(used), []
         for role in sorted(made, key=lambda role: _PLACES_OF_ROLES[role.letter]):
             group = {"u": "r", "k": "t", "g": "p", "PLACE": "p", "G": "p", "f": "t", "D": "d", "y": "t", "n": "w",
-                     "W": "w", "K": "w", "E": "w", "L": "V", "F": "V"}.get(role.letter, role.letter)
+                     "W": "w", "K": "w", "E": "w", "L": "V", "F": "V",
+                     "e": "d", "q": "c"}.get(role.letter, role.letter)
             if group not in seen and (role.thing is None or role.thing not in seen):
                 seen.add(group)
                 if role.thing:
@@ -177,10 +194,12 @@ class Speech(Cast):
         made = [role for role in fact.roles if role is not without]
         if fact.passive:
             parts = [verb_phrase(fact.verb_name, fact.mood, obj.agree, True)[0]]
-            if subject.known or self.rng.random() < 0.7:
+            if subject and (subject.known or self.rng.random() < 0.7):
                 parts.append("by " + self.refer(subject, "object"))
                 fact.uses.append(subject)
             return " ".join(parts + [self._role(fact, role, obj) for role in made])
+        if subject and subject not in fact.uses:
+            fact.uses.append(subject)
         agree = 2 if subject is self.speaker and subject else subject.agree if subject else 1
         finite = fact.verb_name if fact.mood == "imperative" else verb_phrase(fact.verb_name, fact.mood, agree)[0]
         parts = [finite]
@@ -213,7 +232,7 @@ class Speech(Cast):
         if may_front and fact.roles and self.rng.random() < 0.25:
             role = self.rng.choice(fact.roles)
             if role.letter in _FRONT and not (role.letter in "ru" and fact.subject and not fact.subject.known):
-                words = "since" if role.letter == "r" and self.rng.random() < 0.4 else role.before
+                words = "since" if role.before == "because" and self.rng.random() < 0.4 else role.before
                 front = (words + " " if words else "") + role.value + ", "
             else:
                 role = None
@@ -245,8 +264,8 @@ class Speech(Cast):
         self.begin = len(self.text) + (1 if self.text and not self.text.endswith(("\n", " ")) and not self.is_glued else 0)
 
     def a_subject(self):
-        if self.speaker and self.rng.random() < 0.4:
-            return self.speaker
+        if self.speaker and self.rng.random() < 0.45:
+            return self.we if self.we and self.rng.random() < 0.35 else self.speaker
         if self.topic is not None and self.topic.is_person and self.rng.random() < 0.4:
             return self.topic
         return self.somebody()
@@ -334,15 +353,17 @@ class Speech(Cast):
 
     def _coordinated(self, thing, subject, says):
         rng, draw = self.rng, self.rng.random()
-        if len(says) > 1 and draw < 0.12:
-            pronoun = thing.pronoun if thing is not self.speaker else "I"
-            return f"{subject} {says[0]} ({pronoun} {says[1]})" + (f" and {joined(says[2:], rng)}" if says[2:] else "")
+        if len(says) > 1 and draw < 0.12 and not thing.is_person:
+            return f"{subject} {says[0]} ({thing.pronoun} {says[1]})" + (f" and {joined(says[2:], rng)}" if says[2:] else "")
         if len(says) == 2 and draw < 0.3 and subject not in ("I", "it", "he", "she", "they", "me"):
             return f"{subject}, which {says[0]}, {says[1]}" if not thing.is_person else \
                 f"{subject}, who {says[0]}, {says[1]}"
         if len(says) > 1 and draw < 0.42:
             pronoun = thing.pronoun if subject != "I" else "I"
             return f"{subject} {says[0]}; {pronoun} {joined(says[1:], rng)}"
+        if len(says) > 1 and subject not in ("I", "it", "he", "she", "they", "we") and draw > 0.7 and \
+                (match := _PARTICIPLE.match(says[0])):
+            return f"{match[1]}, {subject} {joined(says[1:], rng)}"
         kept = [says[0]]
         for before, say in zip(says, says[1:]):
             word = say.split(" ", 1)[0]

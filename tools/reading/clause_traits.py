@@ -55,7 +55,8 @@ class Trait:
         self.asks = [[_ask(agreeing(ask.strip(), agree)) for ask in asks.split(" / ")] for agree in range(2)]
         # What no other trait or clause of the same thing may answer: its questions, and their verbs.
         words = {word.strip("?") for _, ask in self.asks[0] for word in ask.split(" ")}
-        self.marks = frozenset({ask for _, ask in self.asks[0]}.union(*(KEYS_OF.get(word, ()) for word in words)))
+        self.marks = frozenset({ask for _, ask in self.asks[0]}.union(
+            *(KEYS_OF.get(word, ()) for word in words), ("make",) if any(ask[:8] == "Who made" or ask[:9] == "Who makes" for _, ask in self.asks[0]) else ()))
 
 
 def _by_class(table):

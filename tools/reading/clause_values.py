@@ -115,6 +115,19 @@ _EXTRAS = "lamp pump key lid cover stand cushion saddle cable strap manual bell 
           "shade case mirror handle filter".split()
 
 
+_TIES = "a belt;string;a shoelace;wire;a bootlace;a ribbon;two nails;a rope;a safety pin;a hairpin;glue;tape;a chain".split(";")
+
+
+def _garment(rng):
+    word = rng.choice([word for word in nouns.COUNT["clothes"] if "*" not in word])
+    return f"{rng.choice(nouns.ADJECTIVES_OF['clothes'])} {spaced(word)}"
+
+
+def _future_time(rng):
+    before, value, _ = roles.time(rng, "future")
+    return f"{before} {value}" if before else value
+
+
 def _past_time(rng):
     before, value, _ = roles.time(rng, "past")
     return f"{before} {value}" if before else value
@@ -141,10 +154,6 @@ def _span(rng):
 def _water(rng, scene):
     name = scene.fresh(values.made_name)
     return rng.choice((f"Lake {name}", f"the {name} Sound", f"the river {name}", f"the {name} Pass", f"the {name} Moor"))
-
-
-def _distance(rng):
-    return f"{roles.number(rng, 2, 60)} {rng.choice(('kilometres', 'miles', 'metres', 'km', 'leagues'))}"
 
 
 def _wage(rng):
@@ -202,11 +211,14 @@ VALUES = {
     "pet": lambda r, s: a(f"{r.choice(nouns.ANIMAL_ADJECTIVES)} {spaced(r.choice(nouns.COUNT['animals']))}"),
     "the_room": lambda r, s: f"the {r.choice(nouns.ADJECTIVES)} {spaced(r.choice(nouns.ROOMS))}",
     "floor": lambda r, s: f"the {roles.ordinal(r.randint(2, 9))} floor", "trade2": lambda r, s: a(r.choice(nouns.PEOPLE)),
+    "wood": lambda r, s: spaced(r.choice(roles.WOOD)), "a_clothes": lambda r, s: a(_garment(r)),
+    "a_tool": lambda r, s: roles.tool(r), "a_tie": lambda r, s: r.choice(_TIES), "building2": lambda r, s: a(_goods(r)),
+    "the_goods": lambda r, s: "the " + _goods(r), "future_time": lambda r, s: _future_time(r),
     "none": lambda r, s: "", "age": lambda r, s: roles.in_words(r.randint(31, 104)),
     "past_time": lambda r, s: _past_time(r), "reason": lambda r, s: roles.reason(r, None, False),
     "activity": lambda r, s: r.choice(_ACTIVITIES), "deed": lambda r, s: _deed(r),
     "a_goods": lambda r, s: a(_goods(r)), "goods": lambda r, s: s.fresh(_goods), "goods_many": lambda r, s: _many(r),
-    "span": lambda r, s: _span(r), "water": lambda r, s: _water(r, s), "distance": lambda r, s: _distance(r),
+    "span": lambda r, s: _span(r), "water": lambda r, s: _water(r, s), "distance": lambda r, s: roles.distance(r),
     "wage": lambda r, s: _wage(r), "drink": lambda r, s: spaced(r.choice(nouns.MASS["drinks"])),
     "subject": lambda r, s: r.choice(_SUBJECTS), "kin": lambda r, s: r.choice(nouns.KIN),
     "skill": lambda r, s: r.choice(_SKILLS), "odd_holder": lambda r, s: s.fresh(_odd_holder),

@@ -87,6 +87,7 @@ bring | papers goods dishes tools | tr TO
 promise | valuables instruments animals | ptr TO
 return/give back | tools papers valuables clothes | tr TO
 deliver | goods papers furniture machines | tmh TO
+send/ship | papers goods works machines | tghr
 leave/bequeath | buildings valuables instruments furniture | r TO
 read out/read aloud | papers texts | pt TO
 write/compose | texts | ptDb
@@ -177,20 +178,20 @@ paint/portray | persons | ptDm
 """
 
 MOTION = """
-walk/go on foot | gscdtr
+walk/go on foot | gsecdtr
 travel/journey | gscdhtru
-cycle/ride | gscdtr
+cycle/ride | gsecdtr
 sail | gscdtr
-row | gsctD
+row | gsectD
 move | gstr
 drive | gschtdu
 fly | gsht
 hurry/rush | gstr
-swim | gscDt
+swim | gsecDt
 return/come back | gsthr
 set out/leave | gsctr
 come | gsthr
-climb | gcdt
+climb | gecdt
 emigrate | gstr
 """
 
@@ -198,7 +199,7 @@ STAY = """
 live/dwell | pdcr
 stay/lodge | pdctmr
 sleep | pdtr
-work | pdAtf
+work | pdtf
 wait | pdtr
 sit | pdct
 hide | pdr
@@ -211,7 +212,7 @@ dance | pdtc
 swim | pftcr
 fish | pftc
 meditate | pft
-talk/speak | ptdco
+talk/speak | ptdqo
 lecture/give a talk | ptdo
 complain/grumble | tof
 argue/quarrel | ptco
@@ -341,6 +342,9 @@ wake | crowd animals | pt
 delay/hold up | crowd goods events boats | pdt
 frighten/scare | crowd animals | pt
 kill | plants animals | pt
+hurt/injure | crowd persons | pt
+break/crack | fittings vessels | pt
+block/obstruct | fittings buildings | dt
 stop/interrupt | events machines | pdt
 """
 
@@ -366,4 +370,26 @@ find/discover | valuables papers animals | pt
 carry/lug | furniture goods vessels | tGr
 repair/mend | fittings machines vehicles | ptDwr
 clean/scrub | buildings fittings vehicles | ptDwr
+"""
+
+RULE = """
+leave | goods keepables | yt PLACE
+keep/store | goods keepables | r PLACE
+collect/fetch | goods keepables | pt FROM
+return/bring back | keepables papers | yt TO
+hand in | papers keepables | yt TO
+order | goods dishes | yt FROM
+deliver | goods papers | tp
+clean/wash | keepables | ptWf
+wash | clothes | ptWf
+pay for | goods dishes | ty
+repair/mend | keepables | pty
+feed | beasts | ptWf
+keep/tether | beasts | rt PLACE
+load | goods | pt
+show | papers | pt TO
+label | keepables goods | t
+burn | goods | ptr
+sell | goods dishes | pty
+wear | clothes | ptr
 """

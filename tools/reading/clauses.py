@@ -7,7 +7,7 @@ import clause_scenes as scenes
 import clause_traits as traits
 from clause_blocks import Blocks
 from clause_facts import OpeningFact
-from clause_grammar import spaced
+from clause_grammar import Thing, spaced
 from clause_values import VALUES
 
 
@@ -20,12 +20,18 @@ class ClauseWriter(Blocks):
         genre = rng.choice(self.genres)
         speaks, weights, moods = scenes.GENRES[genre]
         self.moods, self.mood_weights = tuple(moods), tuple(moods.values())
-        self.speaker, self.topic, self.items = None, None, 0
+        self.speaker, self.we, self.topic, self.items = None, None, None, 0
         first, begin = len(self.facts), len(self.text)
         self.people, self.things = [], []
+        self.is_terse = genre == "diary"
         if speaks:
             self.speaker = self.person(plain=True)
             self.speaker.known = True
+            if genre in ("letter", "diary") and not any(fact.uses and fact.uses[0].pronoun == "we" for fact in self.facts):
+                self.we = Thing("we", "we", "we", "we", True, is_plural=True)
+                self.we.known, self.we.asked = True, "they"
+            self.only_speaker = None if self.speakers else self.speaker
+            self.speakers += 1
         writer = self.speaker
         slots = self._open(genre)
         for _ in range(rng.randint(1, 4)):
@@ -86,7 +92,7 @@ class ClauseWriter(Blocks):
             return self.speaker.name
         if name == "dish":
             dish = self.thing("dishes")
-            dish.known, dish.answer, dish.intro = True, dish.name, dish.name
+            dish.known, dish.answer, dish.intro = True, dish.name[4:], dish.name
             dish.at = len(self.text)
             dish.used.update(*(trait.marks for trait in traits.BY_CLASS["dishes"] if trait.kind == "number"))
             return dish.name[4:]
@@ -156,7 +162,8 @@ class ClauseWriter(Blocks):
         return self.text, self.spans
 
     def facts_within(self, spans, begin, end):
-        return [Near(fact, self) for fact in self.facts if fact.begin >= begin and fact.end <= end]
+        return [Near(fact, self, any(thing.born < begin for thing in fact.uses)) for fact in self.facts
+                if fact.begin >= begin and fact.end <= end]
 
     def questions(self, count):
         """At most so many (question, answer, begin, end), each question once, in turns over all that was said."""
@@ -165,10 +172,12 @@ class ClauseWriter(Blocks):
             for fact in rng.sample(self.facts, len(self.facts)):
                 if len(made) == count:
                     return made
-                question, answer = fact.ask(rng, self, True)
+                near = rng.random() < 0.6
+                question, answer = fact.ask(rng, self, near)
                 if question not in seen:
                     seen.add(question)
-                    made.append((question, answer, fact.begin, fact.end))
+                    begin = fact.begin if near else min([fact.begin] + [thing.born for thing in fact.uses])
+                    made.append((question, answer, begin, fact.end))
         return made
 
 
@@ -181,13 +190,13 @@ class Said:
 
 class Near:
     """A fact of a passage, as tasks.py asks for it."""
-    __slots__ = ("fact", "writer")
+    __slots__ = ("fact", "writer", "near")
 
-    def __init__(self, fact, writer):
-        self.fact, self.writer = fact, writer
+    def __init__(self, fact, writer, near):
+        self.fact, self.writer, self.near = fact, writer, near  # near: what it is about was introduced elsewhere
 
     def question(self, rng):
-        return self.fact.ask(rng, self.writer, True)
+        return self.fact.ask(rng, self.writer, self.near)
 
     def statement(self, rng):
         return self.fact.sentence

@@ -189,4 +189,35 @@ animals | refused {v}; <will> not touch {v} | bite2 | What <does> {s} not touch?
 animals | lost {v} in a fight | animal_part_a | What did {s} lose in a fight?
 animals | <like> anything by {v}; <listen> only to songs by {v} | person | Whose music <does> {s} like?
 animals | bit {v}; <has> bitten {v} | person | Who <was> bitten by {s}? / Whom did {s} bite?
+person | took no money, only {v}; wanted no money, only {v} | a_goods | What did {s} take instead of money? / What
+  did {s} take in place of money?
+person | <get> {w} a week now and will get {v} from March on; <is> paid {w} a week, from March on {v} | price price
+  | How much will {s} get from March on? / w:How much <do> {s} get a week now?
+person | held the record until {v} | year | Until when did {s} hold the record or title?
+  / Until when was {s} in the lead?
+person | <wear> {v} on Sundays; <put> on {v} on Sundays | a_clothes | What <does> {s} wear on Sundays?
+person | <keep> {v} in {w}; <has> {v} in {w} | own odd_holder | What <does> {s} keep in {w}? / w:Where <does> {s}
+  keep {v}?
+person | fell over {v}; stumbled over {v} | a_goods | What did {s} fall over? / Over what did {s} fall?
+person | mistook {w} for {v}; took {w} for {v} | a_goods a_goods | For what did {s} mistake {w}? / What did {s} take
+  {w} for?
+person | hit {v} with {w}; struck {v} with {w} | the_object a_tool | w:With what did {s} hit {v}? / What did {s} hit
+  with {w}?
+person | filled {w} with {v}; stuffed {w} with {v} | goods_stuff odd_holder | With what did {s} fill {w}? / What did
+  {s} fill {w} with?
+person | covered {w} with {v}; lined {w} with {v} | wrap odd_holder | With what did {s} cover {w}? / What did {s}
+  cover {w} with?
+person | fastened {w} with {v}; tied up {w} with {v} | a_tie the_object | With what did {s} fasten {w}? / What did
+  {s} fasten {w} with?
+person | turned {w} into {v}; made {w} into {v} | building2 the_object | Into what did {s} turn {w}? / What did {s}
+  make of {w}?
+person | counted {v} {w} | number goods_many | How many {w} did {s} count?
+person | guessed the price of {w}: {v}; put the price of {w} at {v} | price odd_holder | At what did {s} put the
+  price of {w}? / What is the price of {w}, as {s} guessed?
+person | blamed {v} for the noise; <is> sure that {v} made the noise | person | Whom did {s} blame for the noise? /
+  Who made the noise, as {s} believes?
+person | <owe> {ps} life to {v}; <was> saved by {v} | person | Who saved {s}? / To whom <does> {s} owe {ps} life?
+person | <share> a room with {v}; <share> the kitchen with {v} | person | With whom <does> {s} share? / Who shares
+  with {s}?
+person | <look> like {v}; <is> the image of {v} | person | Whom <does> {s} look like? / Who <does> {s} look like?
 """

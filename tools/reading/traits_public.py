@@ -114,7 +114,7 @@ sums | <is> left {v}; <lie> {v} | holder | Where <is> {s} left? / Where <do> {s}
 sums | <is> to be paid {v}; <is> paid {v} | frequency | How often <is> {s} paid?
 sums | <is> due on the {v} of the month; <has> to be there by the {v} of the month | ordinal_day | On which day of
   the month <is> {s} due?
-sums | <rise> from {w} to {v} in May; <go> up from {w} to {v} in May | price price | How much will {s} be from May
+sums | <change> from {w} to {v} in May; ! In May {s} will change from {w} to {v}. | price price | How much will {s} be from May
   on? / w:How much <is> {s} before May?
 sums | <is> not owed if {v}; ! {s} need not be paid if {v}. | cond | When need {s} not be paid? / When <is> {s} not
   owed?
@@ -186,7 +186,7 @@ leases | <forbid> {v}; <do> not allow {v} | goods_many | What <does> {s} forbid?
 firm | <sit> in {v}; <is> in {v}; <come> from {v} | town | Where <is> {s}? / In which town <is> {s}?
 firm | <employ> {v} people; <has> {v} workers | count | How many people <does> {s} employ? / How many workers <has>
   {s}?
-firm | <was> founded in {v}; <exist> since {v} | year | When <was> {s} founded? / Since when <does> {s} exist?
+firm | <was> founded in {v}; <has> existed since {v} | year | When <was> {s} founded? / Since when <has> {s} existed?
 firm | <was> founded by {v} | person | Who founded {s}? / By whom <was> {s} founded?
 firm | <is> run by {v}; <is> led by {v} | person | Who runs {s}? / By whom <is> {s} run?
 firm | ! The telephone number of {s} is {v}.; <can> be reached under {v} | phone | What is the telephone number of
@@ -202,4 +202,12 @@ plants | <is> watered with {v} | drink | What <is> {s} watered with?
 plants | <grow> {v}; <stand> {v} | place | Where <does> {s} grow? / Where <does> {s} stand?
 plants | <has> {v} flowers | colour | What colour are the flowers of {s}?
 plants | <belong> to {v} | person | To whom <does> {s} belong?
+buildings | ! In {s} one should see {v} first.; ! In {s}, begin with {v}. | the_goods | What should one see first in
+  {s}? / With what should one begin in {s}?
+buildings firm | <is> looking for {v}; ! Wanted by {s}: {v}. | trade | Who is wanted by {s}? / What helper <is> {s}
+  looking for? / Whom <is> {s} looking for?
+dues | <is> due {v}; <is> to be expected {v} | future_time | When <is> {s} due? / When <is> {s}?
+dues | <is> done by {v}; ! {v} sees to {s}. | person | Who does {s}? / By whom <is> {s} done? / Who sees to {s}?
+dues | <cost> {v}; ! The price of {s} will be {v}. | price | What does {s} cost? / How much will {s} cost?
+dues | <take> {v}; <last> {v} | duration | How long <does> {s} take? / How long <does> {s} last?
 """

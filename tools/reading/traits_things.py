@@ -188,6 +188,19 @@ dishes | <need> {v} of {w}; ! Take {v} of {w} for {s}.; ! For {s} one needs {v} 
   <does> {s} need? / How much {w} is needed for {s}? / w:Of what <does> {s} need {v}?
 dishes | <need> {v} {w}; ! Take {v} {w} for {s}. | few food_pieces | How many {w} <does> {s} need? / How many {w}
   are needed for {s}?
+machines vehicles boats | <serve> only {v}; <is> there for {v} alone | the_object | What <does> {s} serve? / For
+  what is {s} there?
+machines vehicles instruments furniture | ! {v} {w} of {s} were broken.; ! Of the {w} of {s}, {v} were broken. | few
+  small_parts | How many {w} of {s} were broken?
+machines vehicles instruments furniture | ! {v} {w} of {s} are missing.; <lack> {v} {w} | few small_parts | How many
+  {w} of {s} are missing?
+machines vehicles boats instruments | ! {v} had got into {s}.; ! {v} was stuck in {s}. | a_thing | What had got into
+  {s}? / What was stuck in {s}?
+machines vehicles boats instruments furniture valuables clothes papers | ! On {s} stands the name {v}.; <has> the
+  name {v} written on <it> | brand | What name stands on {s}? / What name <is> on {s}?
+furniture tools vessels instruments | <is> made of {v}; <is> all of {v} | wood | What wood <is> {s} made of? / Of
+  what wood <is> {s}?
+vehicles boats | <run> {v}; <make> the journey {v} | frequency | How often <do> {s} run?
 """
 
 PARTS = """
