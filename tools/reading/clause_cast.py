@@ -5,13 +5,15 @@ import clause_roles as roles
 import prose_values
 import values
 from clause_grammar import Thing, a, owned, pair, plural, spaced
+from clause_lists import listed
 
 _STUFF = set(nouns.MASS)
 _SPECIAL = {"dues", "keepables", "beasts", "sums", "jobs", "trips", "posts", "leases", "firm", "force", "crowd"}
 _NAMED = {"boats": 0.7, "vehicles": 0.12, "machines": 0.12, "animals": 0.12, "instruments": 0.06, "buildings": 0.15,
           "works": 0.1}  # shares of things that have a name or a number
-_FORCES = """the rain;the storm;the frost;the flood;moths*;mice*;rats*;woodworm;lightning;the hail;the wind;the sun;a fire;ants*;
-wasps*;an avalanche;mould;the snow;a landslide;a falling tree;the tide;jackdaws*;martens*""".replace("\n", "").split(";")
+_FORCES = listed("""the rain;the storm;the frost;the flood;moths*;mice*;rats*;woodworm;lightning;the hail;
+the wind;the sun;a fire;ants*;wasps*;an avalanche;mould;the snow;a landslide;a falling tree;the tide;jackdaws*;
+martens*""")
 
 
 class Cast:
@@ -88,7 +90,8 @@ class Cast:
             if not trade:
                 return self.person()
             name = f"the {rng.choice(nouns.PERSON_ADJECTIVES) + ' ' if rng.random() < 0.3 else ''}{trade}"
-            made = Thing(name if rng.random() < 0.6 else a(name[4:]), name, "the " + trade, rng.choice(("she", "he")), True)
+            made = Thing(name if rng.random() < 0.6 else a(name[4:]), name, "the " + trade, rng.choice(("she", "he")),
+                         True)
             made.answer = ""
         self.people.append(made)
         return made
@@ -147,7 +150,12 @@ class Cast:
         elif draw < 0.16 and kind not in ("events", "buildings", "fittings", "dishes"):
             number = roles.number(rng, 2, 40)
             described = (adjective + " " if adjective else "") + plural(noun)
-            made = Thing(f"{number} {described}", "the " + described, "the " + plural(noun), "they", kind=kind, is_plural=True)
+            made = Thing(f"{number} {described}",
+                         "the " + described,
+                         "the " + plural(noun),
+                         "they",
+                         kind=kind,
+                         is_plural=True)
             made.number, made.counted = number, described
         elif draw < 0.24 and kind not in ("events", "dishes"):
             owner = owned("the " + rng.choice(nouns.PEOPLE) if rng.random() < 0.5 else self.person_value())
@@ -229,7 +237,8 @@ class Cast:
     def _abstract(self, kind):
         """(the damage to the pier, the damage)"""
         rng = self.rng
-        about = spaced(self.fresh(lambda r: r.choice(nouns.COUNT["fittings" if kind == "sums" else "buildings"])).rstrip("*"))
+        about = spaced(
+            self.fresh(lambda r: r.choice(nouns.COUNT["fittings" if kind == "sums" else "buildings"])).rstrip("*"))
         if kind == "posts":
             name = f"the post of {self.fresh(lambda r: r.choice(nouns.TRADES))}"
             return name, name
@@ -263,7 +272,7 @@ class Cast:
                 name, article = f'"{name}"', ""
             intro = f"the {noun} {name}" if rng.random() < 0.6 else f"{a(noun)} called {name}"
             made = Thing(intro, article + name, article + name, kind=kind)
-            made.answer, made.named = name, noun
+            made.answer, made.named, made.which = name, noun, noun
             made.used.add("name")
         self.things.append(made)
         return made

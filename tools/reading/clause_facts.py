@@ -1,16 +1,22 @@
 """What a sentence of clauses tells, and what can be asked about it."""
 
+import re
+
 from clause_grammar import ASKS, NO_PASSIVE, capital, owned, plural, spaced, verb_phrase
 
 
-_KINDS = {"instruments": "instrument", "animals": "animal", "vehicles": "vehicle", "machines": "machine", "plants": "plant",
-          "dishes": "dish", "tools": "tool", "buildings": "building", "events": "event", "boats": "boat"}
+_KINDS = {
+    "instruments": "instrument", "animals": "animal", "vehicles": "vehicle", "machines": "machine", "plants": "plant",
+    "dishes": "dish", "tools": "tool", "buildings": "building", "events": "event", "boats": "boat"
+}
+_BEHIND_VERB = re.compile(r"\b(?:is|was|does|do|did|has|can|must|will|could) \{s\}(?! and)")
 _NOT_ROLES = {"S", "O", "number", "amount", "whose", "which"}
-CONVERSE = {("sell", "TO"): ("buy",), ("give", "TO"): ("get", "receive"), ("lend", "TO"): ("borrow",),
-             ("send", "TO"): ("get", "receive"), ("hand", "TO"): ("get", "receive"), ("deliver", "TO"): ("receive", "get"),
-             ("bring", "TO"): ("get", "receive"), ("leave", "TO"): ("inherit", "get"), ("buy", "FROM"): ("sell",),
-             ("borrow", "FROM"): ("lend",), ("rent", "FROM"): ("let", "own"), ("receive", "FROM"): ("send", "give"),
-             ("accept", "FROM"): ("give", "offer"), ("inherit", "FROM"): ("leave",), ("return", "TO"): ("get back",)}
+CONVERSE = {("sell", "TO"): ("buy", ), ("give", "TO"): ("get", "receive"),
+            ("lend", "TO"): ("borrow", ), ("send", "TO"): ("get", "receive"), ("hand", "TO"): ("get", "receive"),
+            ("deliver", "TO"): ("receive", "get"),
+            ("bring", "TO"): ("get", "receive"), ("leave", "TO"): ("inherit", "get"), ("buy", "FROM"): ("sell", ),
+            ("borrow", "FROM"): ("lend", ), ("rent", "FROM"): ("let", "own"), ("receive", "FROM"): ("send", "give"),
+            ("accept", "FROM"): ("give", "offer"), ("inherit", "FROM"): ("leave", ), ("return", "TO"): ("get back", )}
 
 
 class Fact:
@@ -53,6 +59,8 @@ class TraitFact(Fact):
                 answer = self.values["{" + what + "}"] if what != "s" else subject.answer
         else:
             answer = self.values["{" + what + "}"]
+        if not self.name and _BEHIND_VERB.search(question):
+            name = writer.asked_subject(subject, near)
         return capital(self.filled(question, name, subject.possessive, owned(name))), answer
 
 
@@ -68,7 +76,8 @@ class ClauseFact(Fact):
     def ways(self, writer):
         """What can be asked for."""
         ways = [role for role in self.roles]
-        if self.subject and self.subject.pronoun != "we" and (self.object or writer.counts[self.verb.key] == 1) and self.subject in self.uses:
+        if self.subject and self.subject.pronoun != "we" and (self.object or writer.counts[self.verb.key]
+                                                              == 1) and self.subject in self.uses:
             ways.append("S")
         if self.object:
             if self.subject in self.uses or writer.counts[self.verb.key] == 1:
@@ -103,7 +112,7 @@ class ClauseFact(Fact):
             return self._ask_converse(rng, writer, near, mood, rng.choice(turned), way)
         if way == "S":
             return self._ask_subject(rng, writer, near, name, mood, passive)
-        subject = writer.asked(agent, near) if agent else ""
+        subject = "" if agent is None else writer.asked(agent, near) if passive else writer.asked_subject(agent, near)
         if way in ("O", "number", "amount", "whose", "which"):
             return self._ask_object(rng, writer, near, name, mood, passive, way, subject)
         with_before, phrases = ASKS.get(f"{way.letter} {way.kind}" if way.kind else way.letter) or ASKS[way.letter]
@@ -160,8 +169,9 @@ class ClauseFact(Fact):
     @staticmethod
     def _ask_amount(rng, obj):
         much = "many" if obj.plural else "much"
-        question = rng.choice((f"How {much} {obj.name[4:]} {'are' if obj.plural else 'is'} needed?",
-                               f"What amount of {obj.name[4:]} is needed?", f"How {much} {obj.name[4:]} should one take?"))
+        question = rng.choice(
+            (f"How {much} {obj.name[4:]} {'are' if obj.plural else 'is'} needed?",
+             f"What amount of {obj.name[4:]} is needed?", f"How {much} {obj.name[4:]} should one take?"))
         return question, obj.number
 
     def _ask_object(self, rng, writer, near, name, mood, passive, way, subject):
@@ -203,11 +213,12 @@ class NameFact(Fact):
     def ask(self, rng, writer, near):
         thing, kind = self.thing, self.kind
         if thing.is_person and rng.random() < 0.3:
-            verb = rng.choice((f"What does {thing.name} work as?", f"What is {thing.name}?", f"What is {thing.name} by trade?",
-                               f"What is the profession of {thing.name}?"))
+            verb = rng.choice((f"What does {thing.name} work as?", f"What is {thing.name}?",
+                               f"What is {thing.name} by trade?", f"What is the profession of {thing.name}?"))
             return verb, kind
-        return rng.choice((f"What is the name of the {kind}?", f"What is the {kind} called?", f"What is the {owned(kind)} name?",
-                           f"Who is the {kind}?" if thing.is_person else f"What name has the {kind}?")), thing.answer
+        return rng.choice(
+            (f"What is the name of the {kind}?", f"What is the {kind} called?", f"What is the {owned(kind)} name?",
+             f"Who is the {kind}?" if thing.is_person else f"What name has the {kind}?")), thing.answer
 
 
 class OpeningFact(Fact):

@@ -1,9 +1,10 @@
-"""Words' forms, the things and persons that clauses are about, and what a role of a clause looks like and is asked by."""
+"""Forms of words, the things and persons that clauses are about, and how roles of clauses are asked for."""
 
 import re
 
 import clause_nouns as nouns
-import clause_verbs
+import verbs_other
+import verbs_people
 
 VOWELS = "aeiou"
 _AN = re.compile(r"^(?:hour|honest|heir|[aeio]|un[^i]|u[^nst])", re.I)
@@ -12,9 +13,12 @@ _PLURALS = {"shelf": "shelves", "knife": "knives", "calf": "calves", "loaf": "lo
             "piano": "pianos", "cello": "cellos", "banjo": "banjos", "radio": "radios", "photograph": "photographs",
             "diploma": "diplomas", "carp": "carp", "pike": "pike", "trout": "trout", "staircase": "staircases",
             "pair-of-spectacles": "pairs of spectacles", "cup-and-saucer": "cups and saucers", "canoe": "canoes"}
-KEPT_HYPHENS = {"second-hand", "hand-made", "one-eyed", "three-legged", "bad-tempered", "one-armed", "left-handed",
-                "brother-in-law", "sister-in-law", "great-aunt", "great-uncle", "mother-of-pearl", "hand-driven", "three-wheeled", "well-oiled", "two-seated", "out-of-tune", "blue-rimmed",
-                  "long-handled", "brand-new", "life-size", "two-part", "half-timbered", "white-washed", "red-roofed"}
+KEPT_HYPHENS = {
+    "second-hand", "hand-made", "one-eyed", "three-legged", "bad-tempered", "one-armed", "left-handed",
+    "brother-in-law", "sister-in-law", "great-aunt", "great-uncle", "mother-of-pearl", "hand-driven", "three-wheeled",
+    "well-oiled", "two-seated", "out-of-tune", "blue-rimmed", "long-handled", "brand-new", "life-size", "two-part",
+    "half-timbered", "white-washed", "red-roofed"
+}
 
 
 def spaced(word):
@@ -44,8 +48,7 @@ def owned(name):
     return name + ("'" if name.endswith("s") else "'s")
 
 
-_IRREGULAR = {row.split()[0]: row.split() for row in clause_verbs.IRREGULAR.replace("\n", "").split(";")}
-_SINGLE_END = re.compile(r"[aeiouy]")
+_IRREGULAR = {row.split()[0]: row.split() for row in verbs_other.IRREGULAR.replace("\n", "").split(";")}
 
 
 def _forms(lemma):
@@ -58,7 +61,7 @@ def _forms(lemma):
         third = verb[:-1] + "ies"
     else:
         third = {"be": "is", "have": "has"}.get(verb, verb + "s")
-    if verb in nouns_doubled:
+    if verb in verbs_other.DOUBLED:
         past, ing = verb + verb[-1] + "ed", verb + verb[-1] + "ing"
     elif verb.endswith("e"):
         past, ing = verb + "d", (verb if verb.endswith(("ee", "oe", "ye")) else verb[:-1]) + "ing"
@@ -76,7 +79,6 @@ def _forms(lemma):
     return tuple(form + rest for form in (verb, third, past, part, ing))
 
 
-nouns_doubled = clause_verbs.DOUBLED
 _CACHE = {}
 
 
@@ -222,17 +224,22 @@ def _verbs(table, kind):
     return [Verb(line, kind) for line in table.strip().split("\n")]
 
 
-PERSON = _verbs(clause_verbs.PERSON, "person")
-MOTION = _verbs(clause_verbs.MOTION, "motion")
-STAY = _verbs(clause_verbs.STAY, "stay")
-THING = _verbs(clause_verbs.THING, "thing")
-RECIPE = _verbs(clause_verbs.RECIPE, "recipe")
-ORDER = _verbs(clause_verbs.ORDER, "order")
-FIRM = _verbs(clause_verbs.FIRM, "person")
-FORCE = _verbs(clause_verbs.FORCE, "person")
-CROWD = _verbs(clause_verbs.CROWD, "person")
-NO_PASSIVE = {"search for", "look for", "come across", "make off with", "run after", "run into", "meet", "marry", "call on", "go to", "get", "ring up",
-                            "perform on", "leave behind", "listen to", "have", "run away from", "put up again", "follow", "attend"}
-DATIVE = {"give", "lend", "hand", "pass", "send", "post", "show", "offer", "bring", "promise", "sell", "leave", "bequeath"}
-RULE = _verbs(clause_verbs.RULE, "rule")
+PERSON = _verbs(verbs_people.PERSON, "person")
+MOTION = _verbs(verbs_people.MOTION, "motion")
+STAY = _verbs(verbs_people.STAY, "stay")
+THING = _verbs(verbs_other.THING, "thing")
+RECIPE = _verbs(verbs_other.RECIPE, "recipe")
+ORDER = _verbs(verbs_other.ORDER, "order")
+FIRM = _verbs(verbs_other.FIRM, "person")
+FORCE = _verbs(verbs_other.FORCE, "person")
+CROWD = _verbs(verbs_people.CROWD, "person")
+NO_PASSIVE = {
+    "search for", "look for", "come across", "make off with", "run after", "run into", "meet", "marry", "call on",
+    "go to", "get", "ring up", "perform on", "leave behind", "listen to", "have", "run away from", "put up again",
+    "follow", "attend"
+}
+DATIVE = {
+    "give", "lend", "hand", "pass", "send", "post", "show", "offer", "bring", "promise", "sell", "leave", "bequeath"
+}
+RULE = _verbs(verbs_other.RULE, "rule")
 TABLES = (RULE, PERSON, MOTION, STAY, THING, RECIPE, ORDER, FIRM, FORCE, CROWD)

@@ -1,18 +1,18 @@
 """What fills the roles of clauses: times, places, prices, reasons, persons and things that the document has not yet."""
 
+import clause_lists as lists
 import clause_nouns as nouns
 import prose_values
 import values
-from clause_grammar import ADJ_OF, Role, Thing, a, forms, pair, spaced
+from clause_grammar import ADJ_OF, Role, a, pair, spaced
 
 NUMBERS = prose_values.NUMBERS
 WEEKDAYS = prose_values.WEEKDAYS
-_ORDINALS = "second third fourth fifth sixth seventh eighth ninth tenth eleventh twelfth".split()
+_ORDINALS = """second third fourth fifth sixth seventh eighth ninth tenth eleventh twelfth""".split()
 _TENS = {20: "twenty", 30: "thirty", 40: "forty", 50: "fifty", 60: "sixty", 70: "seventy", 80: "eighty", 90: "ninety"}
-_SMALL = ["no", "one"] + NUMBERS[:13] + ["sixteen", "seventeen", "eighteen", "nineteen"]
-_SMALL = "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen " \
-         "seventeen eighteen nineteen".split()
-MONEY = "pounds euros crowns francs dollars marks shillings guilders florins kroner".split()
+_SMALL = """zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen
+seventeen eighteen nineteen""".split()
+MONEY = """pounds euros crowns francs dollars marks shillings guilders florins kroner""".split()
 
 
 def in_words(n):
@@ -62,9 +62,10 @@ def duration(rng, long=True):
 def frequency(rng):
     draw = rng.random()
     if draw < 0.35:
-        return f"{rng.choice(('once', 'twice', 'three times', 'four times', 'six times'))} a {rng.choice(('day', 'week', 'month', 'year'))}"
+        return f"{rng.choice(lists.FREQUENT)} a {rng.choice(lists.PERIODS[:4])}"
     if draw < 0.7:
-        return f"every {rng.choice(('second', 'third', 'other', 'fourth', 'tenth', 'fifth'))} {rng.choice(('day', 'week', 'month', 'year', 'night', 'summer', 'Sunday', 'Friday'))}"
+        which = rng.choice(("second", "third", "other", "fourth", "tenth", "fifth"))
+        return f"every {which} {rng.choice(lists.PERIODS)}"
     if draw < 0.85:
         return f"every {in_words(rng.randint(2, 12))} {rng.choice(('days', 'weeks', 'months', 'years', 'hours'))}"
     return "every " + rng.choice(WEEKDAYS + ["morning", "evening", "night", "spring", "autumn", "month"])
@@ -103,60 +104,39 @@ def time(rng, mood):
             return "in", str(rng.randint(1870, 2023)), "year"
         if draw < 0.8:
             return "", f"{in_words(rng.randint(2, 30))} {rng.choice(('years', 'days', 'weeks', 'months'))} ago", ""
-        return "", rng.choice((
-            "at dawn", "last autumn", "last week", "in spring", "in " + rng.choice(values.MONTHS), "yesterday",
-            "last winter", "during the war", "after the harvest", "the day before yesterday", "last night",
-            "at midnight", "before the war", "during the sermon", "in the middle of the night", "at the age of "
-            + in_words(rng.randint(16, 80)), "on the " + ordinal(rng.randint(2, 28)), "after supper", "last " + day)), ""
+        return "", rng.choice(
+            ("at dawn", "last autumn", "last week", "in spring", "in " + rng.choice(values.MONTHS), "yesterday",
+             "last winter", "during the war", "after the harvest", "the day before yesterday", "last night",
+             "at midnight", "before the war", "during the sermon", "in the middle of the night", "at the age of " +
+             in_words(rng.randint(16, 80)), "on the " + ordinal(rng.randint(2, 28)), "after supper", "last " + day)), ""
     return "", rng.choice((
         "tomorrow", "next spring", "next week", "in " + rng.choice(values.MONTHS), "next " + day, "after Easter",
         f"in {in_words(rng.randint(2, 12))} {rng.choice(('days', 'weeks', 'months'))}", "before Christmas",
         "at the weekend", "on the " + ordinal(rng.randint(2, 28)), "this evening", "in the new year")), ""
 
 
-_BROKEN = """was broken;was too narrow;was flooded;was locked;was on fire;was out of order;had been stolen;leaked;had not
-arrived;was too heavy;had collapsed;was frozen;was closed;was being painted;had burst;was full of mice;was too loud;
-had run dry;was missing;had come loose;was blocked by snow;was sold out;was empty;had cracked;did not fit;was too dear
-""".replace("\n", " ").split(";")
-_WEATHER = """it was raining;there was ice on the road;the fog was too thick;it had snowed all night;the river had risen;
-the light was bad;a storm was coming;the wind had turned;it was too hot;it was getting dark;there was no moon;
-nobody else had time;nobody had told them;there was no more room;the shops were shut;the money had run out;
-there had been a strike;everyone was asleep;the bus drivers were on strike;the doctor had forbidden it;
-the last train had gone;the neighbours had complained;the children were ill;the power had failed""".replace("\n", "").split(";")
-_OWN = """{p} was tired;{p} had lost a bet;{p} was afraid of the dark;{p} could not sleep;{p} had a cold;{p} wanted to be alone;
-{p} had promised it;{p} had no money left;{p} was rather deaf;{p} had no licence;{p} had hurt {o} knee;{p} liked the smell;
-{p} was bored;{p} needed the money;{p} had forgotten {o} glasses;{p} could not swim;{p} did not trust the bank;
-{p} had mistaken the day;{p} was late;{p} had seen a ghost;{p} was curious;{p} had too many already""".replace("\n", "").split(";")
-_PURPOSES = """to pay for the {x};to please {o} {kin};to make room for the {x};to win a bet;to save money;to keep out the mice;
-to get some rest;to learn {tongue};to impress the {trade};to escape the noise;to surprise {o} {kin};to raise money for the {x};
-to replace the old {x};to keep warm;to settle a debt;to see the {x};to visit {o} {kin};to help the {trade};
-to avoid the {trade};to look for the {x};to test the {x};to have a rest from the {trade}""".replace("\n", "").split(";")
-_THINGS = [spaced(word) for name in ("fittings", "machines", "vehicles") for word in nouns.COUNT[name] if "*" not in word]
+_THINGS = [
+    spaced(word) for name in ("fittings", "machines", "vehicles") for word in nouns.COUNT[name] if "*" not in word
+]
 
 
 def reason(rng, subject, is_speaker):
     draw = rng.random()
     if draw < 0.4:
-        return f"the {rng.choice(_THINGS)} {rng.choice(_BROKEN).strip()}"
+        return f"the {rng.choice(_THINGS)} {rng.choice(lists.BROKEN).strip()}"
     if draw < 0.6:
-        return rng.choice(_WEATHER)
+        return rng.choice(lists.WEATHER)
     if draw < 0.85 and subject and subject.is_person and not subject.plural:
-        text = rng.choice(_OWN)
+        text = rng.choice(lists.OWN)
         if is_speaker:
             return text.replace("{p}", "I").replace("{o}", "my").replace("I was", "I was")
         return text.replace("{p}", subject.pronoun).replace("{o}", subject.possessive)
-    return f"the {rng.choice(nouns.PEOPLE)} {rng.choice(('was ill', 'had advised it', 'had left', 'had asked for it', 'did not come', 'had gone home', 'wanted it', 'was late', 'had forbidden it', 'had overslept'))}"
-
-
-_CAUSES = """the drizzle;a strike;the fog;the tide;the noise;the moths;a bad knee;the heat;the ice;an earache;the smoke;the price;
-a misprint;the flood;the frost;the wasps;a lost key;the snow;an old quarrel;a wrong address;the mice;the dust;hay fever;
-the low bridge;the smell;a late train;the new rules;a power cut;the wind;a wedding;the elections;a broken axle""".replace(
-    "\n", "").split(";")
+    return f"the {rng.choice(nouns.PEOPLE)} {rng.choice(lists.PERSON_REASONS)}"
 
 
 def _reason(rng, subject, speaks):
     if rng.random() < 0.2:
-        return "because of", rng.choice(_CAUSES)
+        return "because of", rng.choice(lists.CAUSES)
     return "because", reason(rng, subject, speaks)
 
 
@@ -166,18 +146,20 @@ def distance(rng):
 
 def purpose(rng, subject, is_speaker):
     own = "my" if is_speaker else subject.possessive if subject and subject.is_person else "the"
-    return (rng.choice(_PURPOSES).replace("{x}", rng.choice(_THINGS)).replace("{o}", own)
+    return (rng.choice(lists.PURPOSES).replace("{x}", rng.choice(_THINGS)).replace("{o}", own)
             .replace("{kin}", rng.choice(nouns.KIN)).replace("{trade}", rng.choice(nouns.PEOPLE))
             .replace("{tongue}", rng.choice(nouns.TONGUES)))
 
 
 def condition(rng):
     return rng.choice(("if", "if", "when", "as soon as")) + " " + rng.choice((
-        f"the {rng.choice(_THINGS)} {rng.choice(('leaks', 'breaks down', 'is open', 'is empty', 'makes a noise', 'is dry', 'smells', 'is full', 'is frozen', 'gets hot', 'jams', 'is wet'))}",
+        f"the {rng.choice(_THINGS)} {rng.choice(lists.THING_STATES)}",
         rng.choice(("it rains", "it freezes", "the river rises", "the bell rings", "the light turns red", "it snows",
                     "nobody answers", "guests come", "the moon is full", "the wind turns", "the tide is low",
                     "it smells of apples", "the mixture thickens", "the paint is dry", "the water is ready")),
-        f"the {rng.choice(nouns.PEOPLE)} {rng.choice(('agrees', 'is away', 'comes', 'asks for it', 'is ill', 'has gone'))}"))
+        f"the {rng.choice(nouns.PEOPLE)} "
+        + rng.choice(("agrees", "is away", "comes", "asks for it", "is ill", "has gone"))
+    ))
 
 
 def place(rng, scene):
@@ -191,7 +173,9 @@ def place(rng, scene):
         return rng.choice(("behind", "near", "beside", "opposite", "in front of", "by")), rng.choice(nouns.SPOTS), ""
     if draw < 0.9:
         return "in", f"the {rng.choice(ADJ_OF)} {spaced(rng.choice(nouns.ROOMS))}", ""
-    return rng.choice(("at", "in")), f"{scene.fresh(values.made_name)} {rng.choice(('Hall', 'Priory', 'Castle', 'Park', 'House', 'Farm', 'Abbey', 'Mill'))}", ""
+    return rng.choice(
+        ("at", "in")
+    ), f"{scene.fresh(values.made_name)} {rng.choice(lists.ESTATES)}", ""
 
 
 def holder(rng):
@@ -208,40 +192,12 @@ def _plain(word):
     return spaced(word.rstrip("*"))
 
 
-WOOD = "larch oak ash beech birch maple pine spruce walnut teak bamboo cherry-wood chestnut elm".split()
-_METAL = "cast-iron steel brass bronze copper tin pewter aluminium zinc wrought-iron".split()
-_STONE = "brick granite marble slate sandstone limestone concrete timber clay-brick flint".split()
-_CLOTH = "leather calfskin canvas linen cotton wool felt silk velvet nylon tweed corduroy fleece lambswool denim".split()
-_FINE = "silver ivory horn amber mother-of-pearl porcelain glass gold jade ebony pewter enamel bone".split()
-_WARE = "earthenware porcelain ceramic glass enamel stoneware soapstone wicker cork".split()
-_MATERIALS = {
-    "clothes": _CLOTH, "furniture": WOOD + _METAL + ["wicker", "marble"], "vehicles": WOOD + _METAL,
-    "boats": WOOD + ["steel", "concrete", "canvas"], "buildings": _STONE, "fittings": WOOD + _METAL + _STONE,
-    "vessels": _WARE + _METAL + WOOD, "valuables": _FINE + _METAL + WOOD, "instruments": WOOD + _METAL + _FINE,
-    "works": WOOD + _STONE + ["bronze", "wax", "lead", "straw"], "machines": _METAL + ["plastic", "glass", "cork", "rubber"],
-    "tools": _METAL + WOOD,
-}
-_MATERIALS = {kind: [spaced(word) for word in words] for kind, words in _MATERIALS.items()}
-
-
 def material(rng, kind):
-    return rng.choice(_MATERIALS.get(kind) or _MATERIALS["furniture"])
+    return rng.choice(lists.MATERIALS.get(kind) or lists.MATERIALS["furniture"])
 
 
 _STUFFS = [spaced(word) for word in nouns.MASS["stuffs"]]
 _FOOD = nouns.MASS["food"]
-VESSELS = "a wide pan;a heavy iron pot;a small saucepan;a copper pan;a deep pan;a covered pot;a dry frying pan;" \
-           "an earthenware dish;a steel bowl;a large kettle;a cast-iron pan;a glass dish".split(";")
-_KITCHEN = "a wooden spoon;a sharp knife;a whisk;a fork;wet hands;a blunt knife;a rolling pin;a mortar;a sieve;a ladle;a potato peeler;" \
-           "a linen cloth;a pair of scissors;a coffee mill;a damp cloth;a bread knife;two forks;the back of a spoon".split(";")
-_FATS = "butter;oil;lard;olive oil;goose fat;bacon fat;sesame oil;salted butter".split(";")
-LIQUIDS = "water;cold water;warm milk;cider;white wine;vinegar;beer;lemon juice;broth;rum;buttermilk;black tea".split(";")
-VEHICLES = "by bus;by train;by bicycle;on foot;on a mule;by tram;by ferry;in a van;on skis;by sledge;in a borrowed car;" \
-            "by taxi;on horseback;by canoe;on the milk cart;by steamer;in a balloon".split(";")
-
-
-ACTS = "a song;a speech;soup;a prayer;a toast;a poem;tea;a minute of silence;a reading;a drum roll;cake;a march;" \
-       "fireworks;a hymn;the anthem;a race".split(";")
 
 
 def colour(rng):
@@ -281,38 +237,33 @@ _SIMPLE = {
     "m": lambda r, *_: ("for", price(r)),
     "w": lambda r, s, *_: ("with", tool(r)),
     "W": lambda r, *_: ("with", r.choice(_STUFFS)),
-    "K": lambda r, *_: ("with", r.choice(_KITCHEN)),
+    "K": lambda r, *_: ("with", r.choice(lists.KITCHEN)),
     "E": lambda r, *_: ("with", r.choice(_FOOD)),
-    "n": lambda r, *_: ("with", r.choice(ACTS)),
+    "n": lambda r, *_: ("with", r.choice(lists.ACTS)),
     "r": lambda r, s, m, subject, speaks: _reason(r, subject, speaks) if m in ("past", "perfect") else ("", ""),
     "e": lambda r, s, m, *_: ("", distance(r) if m == "past" else ""),
     "u": lambda r, s, m, subject, speaks: ("", purpose(r, subject, speaks)),
     "f": lambda r, s, m, *_: ("", frequency(r) if m in ("present", "must", "should", "imperative", "future") else ""),
     "k": lambda r, s, m, *_: ("", condition(r) if m not in ("past", "perfect") else ""),
     "G": lambda r, *_: ("to", "the " + spaced(r.choice(nouns.ROOMS))),
-    "h": lambda r, *_: ("", r.choice(VEHICLES)),
+    "h": lambda r, *_: ("", r.choice(lists.VEHICLES)),
     "o": lambda r, *_: ("about", r.choice(nouns.TOPICS)),
     "A": lambda r, *_: ("as", a(r.choice(nouns.PEOPLE))),
     "C": lambda r, *_: ("", colour(r)),
     "T": lambda r, *_: ("through", "the " + spaced(r.choice(nouns.COUNT["openings"]))),
     "y": lambda r, *_: ("until", date(r) if r.random() < 0.6 else r.choice(WEEKDAYS)),
-    "V": lambda r, *_: ("in", r.choice(VESSELS)),
-    "F": lambda r, *_: ("in", r.choice(_FATS)),
-    "L": lambda r, *_: ("in", r.choice(LIQUIDS)),
+    "V": lambda r, *_: ("in", r.choice(lists.VESSELS)),
+    "F": lambda r, *_: ("in", r.choice(lists.FATS)),
+    "L": lambda r, *_: ("in", r.choice(lists.LIQUIDS)),
     "z": lambda r, *_: ("at", f"{r.randint(14, 50) * 5} degrees"),
 }
-
-
-_PROPER = """Lady Aurelia;Tern;Tansy;Drowned Maid;Three Herons;Good Hope;Old Adam;Silver Eel;Blue Anchor;Moonraker;Halcyon;
-Patience;Red Kite;Stella Maris;North Star;Little Bear;White Hart;Seven Sisters;Golden Hind;Swallow;Black Swan;Mermaid""".replace(
-    "\n", "").split(";")
 
 
 def proper(rng):
     """A name of a boat, a picture, a house."""
     draw = rng.random()
     if draw < 0.3:
-        return rng.choice(_PROPER)
+        return rng.choice(lists.PROPER)
     if draw < 0.65:
         return values.title(rng)
     return values.made_name(rng)
@@ -328,8 +279,9 @@ def tool(rng):
 
 def counted_food(rng, word):
     """Some of a food: (text with its amount, amount's number, what is counted)"""
-    amount = rng.choice((f"{rng.randint(2, 40) * 25} g", f"{in_words(rng.randint(2, 6))} cups", f"{rng.randint(2, 9)} dl",
-                         f"{in_words(rng.randint(2, 6))} spoons", f"{rng.randint(2, 14) * 50} ml",
-                         f"{in_words(rng.randint(2, 4))} handfuls", "a pinch", f"{rng.randint(2, 5)} kg",
-                         "half a pound", "a pound", "a cup", "a glass", "a tin", "a spoonful", "two teaspoons"))
+    amount = rng.choice(
+        (f"{rng.randint(2, 40) * 25} g", f"{in_words(rng.randint(2, 6))} cups", f"{rng.randint(2, 9)} dl",
+         f"{in_words(rng.randint(2, 6))} spoons", f"{rng.randint(2, 14) * 50} ml",
+         f"{in_words(rng.randint(2, 4))} handfuls", "a pinch", f"{rng.randint(2, 5)} kg", "half a pound", "a pound",
+         "a cup", "a glass", "a tin", "a spoonful", "two teaspoons"))
     return f"{amount} of {word}", amount

@@ -1,25 +1,20 @@
 """How clauses and traits become sentences: who is named how, what is coordinated, what stands in front."""
 
-import re
-
 import clause_roles as roles
-import clause_traits as traits
 from clause_cast import Cast
-from clause_facts import CONVERSE, ClauseFact, NameFact, TraitFact
-from clause_grammar import DATIVE, NO_PASSIVE, a, capital, owned, verb_phrase
-from clause_values import VALUES
+from clause_facts import CONVERSE, ClauseFact, NameFact
+from clause_grammar import DATIVE, NO_PASSIVE, capital, verb_phrase
 
 _MENDS = ((",,", ","), (",.", "."), (",;", ";"), (",)", ")"), (", and,", " and,"), (",:", ":"), (", , ", ", "))
-_PLACES_OF_ROLES = {letter: i for i, letter in enumerate(
-    ("O", "Q", "C", "A", "TO", "FROM", "M", "W", "L", "F", "V", "w", "K", "E", "G", "s", "g", "T", "PLACE", "z", "o", "n", "m", "b",
-     "q", "c", "e", "h", "p", "d", "D", "y", "f", "t", "u", "k", "r"))}
+_PLACES_OF_ROLES = {
+    letter: i
+    for i, letter in enumerate(("O", "Q", "C", "A", "TO", "FROM", "M", "W", "L", "F", "V", "w", "K", "E", "G", "s", "g",
+                                "T", "PLACE", "z", "o", "n", "m", "b", "q", "c", "e", "h", "p", "d", "D", "y", "f", "t",
+                                "u", "k", "r"))
+}
 _LASTING = {"live", "stay", "sleep", "work", "study", "store", "grow", "wear", "sit", "hide", "feed"}
-_PARTICIPLE = re.compile(r"(?:is|are|was|were) ((?:built|made|founded|designed|owned|painted|planted|bought|run|organised|"
-                         r"named|born|decorated|wrapped|lined|called|covered|heated|haunted|attended|known) .*)")
 _FRONT = {"t", "p", "f", "r", "k", "h", "u"}
-# Kinds of values that a thing has once; those of a pair count as one.
-_ONCE = {"holder", "place", "town", "material", "colour", "name", "year", "trade", "age", "when"}
-_AS_ONE = {"pet_name": "name", "years": "age", "wood": "material", "date": "when", "weekday": "when", "days_off": "when", "odd_holder": "holder"}
+
 
 def mended(text):
     for wrong, right in _MENDS:
@@ -48,10 +43,12 @@ class Speech(Cast):
         self.topic = None    # the last sentence's subject
         self.moods, self.mood_weights = (), ()
         self.is_terse = False  # a diary
+        self.hero = None     # whose life it is
         self.we = None       # who speaks, with others
         self.is_glued = False  # the next sentence follows without a space
         self.spans = []      # of sentences
         self.counts = {}     # of verbs
+        self.num_sections = 0
         self.speakers = 0    # sections in which somebody says I
         self.only_speaker = None  # of a document in which no other says I
         self.kinds_named = set()  # the farmer, the ferry: whose name was told
@@ -102,6 +99,12 @@ class Speech(Cast):
             return thing.name
         return thing.head
 
+    def asked_subject(self, thing, near):
+        """Likewise, where a pronoun may stand for the one person that a document is about."""
+        if thing is not None and thing in (self.only_speaker, self.hero) and self.rng.random() < 0.3:
+            return thing.pronoun
+        return self.asked(thing, near)
+
     def asked_role(self, role, near):
         value = self.asked(role.thing, near) if role.thing else role.value
         return f"{role.before} {value}" if role.before else value
@@ -150,7 +153,8 @@ class Speech(Cast):
         if obj and not obj.is_person:
             self._mark(obj, made)
         made = self._fitting(made, (subject, obj) if subject else (obj,))
-        passive = obj is not None and verb.kind == "person" and rng.random() < 0.18 and subject not in (self.speaker, self.we)
+        passive = obj is not None and verb.kind == "person" and rng.random() < 0.18 and subject not in (self.speaker,
+                                                                                                        self.we)
         name = rng.choice(verb.names)
         if passive and name in NO_PASSIVE:
             passive = False
@@ -261,112 +265,14 @@ class Speech(Cast):
 
     def _start(self):
         """Where the next sentence will begin."""
-        self.begin = len(self.text) + (1 if self.text and not self.text.endswith(("\n", " ")) and not self.is_glued else 0)
+        self.begin = len(self.text) + (1 if self.text and not self.text.endswith(
+            ("\n", " ")) and not self.is_glued else 0)
 
     def a_subject(self):
         if self.speaker and self.rng.random() < 0.45:
             return self.we if self.we and self.rng.random() < 0.35 else self.speaker
+        if self.hero and self.rng.random() < 0.55:
+            return self.hero
         if self.topic is not None and self.topic.is_person and self.rng.random() < 0.4:
             return self.topic
         return self.somebody()
-
-    def trait(self, thing, part=False):
-        kind = "person" if thing.is_person else thing.kind
-        options = (traits.OF_PARTS if part else traits.BY_CLASS).get(kind)
-        if not options:
-            return None
-        for _ in range(8):
-            trait = self.rng.choice(options)
-            kinds = [_AS_ONE.get(kind, kind) for kind in (trait.kind, trait.more)]
-            if part or trait.marks.isdisjoint(thing.used) and not any(kind in _ONCE and kind in thing.used for kind in kinds):
-                break
-        else:
-            return None
-        thing.used.update(trait.marks)
-        thing.used.update(kinds)
-        self.kind = thing.kind  # what is drawn may depend on it
-        values = self.trait_values(trait)
-        if trait.more == "animal_part":
-            if values["{w}"] in thing.used:
-                return None
-            thing.used.add(values["{w}"])
-        return TraitFact(trait, thing, values)
-
-    def trait_values(self, trait):
-        made = {"{v}": VALUES[trait.kind](self.rng, self)}
-        if trait.more:
-            made["{w}"] = word = VALUES[trait.more](self.rng, self)
-            made["{aw}"] = a(word)
-        made["{av}"] = a(made["{v}"]) if made["{v}"] else ""
-        return made
-
-    def _trait_words(self, fact, own_sentence=False):
-        """A predicate, or a sentence that begins with !."""
-        thing, rng = fact.subject, self.rng
-        says = fact.trait.says[2 if thing is self.speaker else thing.agree]
-        if not own_sentence:
-            says = [say for say in says if say[0] != "!"]
-            if not says:
-                return ""
-        return rng.choice(says)
-
-    def _said_trait(self, fact, say, name=""):
-        """A predicate or a sentence with all its values."""
-        thing = fact.subject
-        mine = thing is self.speaker
-        return fact.filled(say, name, "my" if mine else thing.possessive,
-                           "my" if mine else thing.possessive if name == thing.object_pronoun else owned(name or "the"))
-
-    def block_traits_of(self, thing, count):
-        """Its traits, in one sentence or several."""
-        rng = self.rng
-        self._start()
-        made = []
-        for _ in range(count):
-            fact = self.trait(thing)
-            if fact:
-                made.append(fact)
-        while made:
-            some, made = made[:(n := rng.choice((1, 2, 2, 3)))], made[n:]
-            self._start()
-            if len(some) == 1:
-                say = self._trait_words(some[0], True)
-                if say[0] == "!":
-                    self._introduced(thing)
-                    if not thing.known and not thing.is_person:
-                        thing.intro = thing.name
-                    self.pending.append(some[0])
-                    name = self.refer(thing, "object")
-                    self.add(self._said_trait(some[0], say[2:], name.rstrip(",")), thing)
-                    continue
-                says = [self._said_trait(some[0], say)]
-            else:
-                says = [self._trait_words(fact) for fact in some]
-                says = [say and self._said_trait(fact, say) for fact, say in zip(some, says)]
-                some = [fact for fact, say in zip(some, says) if say]
-                says = [say for say in says if say]
-                if not says:
-                    continue
-            self.pending.extend(some)
-            subject = self.refer(thing, "subject")
-            self.add(self._coordinated(thing, subject, says), thing)
-
-    def _coordinated(self, thing, subject, says):
-        rng, draw = self.rng, self.rng.random()
-        if len(says) > 1 and draw < 0.12 and not thing.is_person:
-            return f"{subject} {says[0]} ({thing.pronoun} {says[1]})" + (f" and {joined(says[2:], rng)}" if says[2:] else "")
-        if len(says) == 2 and draw < 0.3 and subject not in ("I", "it", "he", "she", "they", "me"):
-            return f"{subject}, which {says[0]}, {says[1]}" if not thing.is_person else \
-                f"{subject}, who {says[0]}, {says[1]}"
-        if len(says) > 1 and draw < 0.42:
-            pronoun = thing.pronoun if subject != "I" else "I"
-            return f"{subject} {says[0]}; {pronoun} {joined(says[1:], rng)}"
-        if len(says) > 1 and subject not in ("I", "it", "he", "she", "they", "we") and draw > 0.7 and \
-                (match := _PARTICIPLE.match(says[0])):
-            return f"{match[1]}, {subject} {joined(says[1:], rng)}"
-        kept = [says[0]]
-        for before, say in zip(says, says[1:]):
-            word = say.split(" ", 1)[0]
-            same = before.split(" ", 1)[0] == word and word in ("is", "are", "was", "were", "has", "am", "can", "must")
-            kept.append(say.split(" ", 1)[1] if same and rng.random() < 0.8 else say)
-        return f"{subject} {joined(kept, rng)}"

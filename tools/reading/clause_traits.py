@@ -2,9 +2,10 @@
 
     classes | predicate; predicate | kind of value | question / question
 
-{v} is the value, {av} is it with its article, {w} another of the second kind, {aw} this one with its article; {s} is the subject, {ps} its
-possessive, {so} its name as a possessive; a verb in <> agrees with the subject. A predicate that begins with ! is a
-sentence of its own. A question asks for {v}, or for what stands before its colon: w, or s for the subject. A line that begins with two spaces goes on."""
+{v} is the value, {av} is it with its article, {w} another of the second kind, {aw} this one with its article; {s} is
+the subject, {ps} its possessive, {so} its name as a possessive; a verb in <> agrees with the subject. A predicate
+that begins with ! is a sentence of its own. A question asks for {v}, or for what stands before its colon: w, or s for
+the subject. A line that begins with two spaces goes on."""
 
 import re
 
@@ -15,7 +16,7 @@ import traits_things
 
 _AGREE = {"is": ("is", "are", "am"), "was": ("was", "were", "was"), "has": ("has", "have", "have"),
           "does": ("does", "do", "do"), "do": ("does", "do", "do"), "it": ("it", "them", "me"), "will": ("will",) * 3,
-          "must": ("must",) * 3, "can": ("can",) * 3, "grew": ("grew",) * 3, "used": ("used",) * 3,
+          "must": ("must",) * 3, "may": ("may",) * 3, "should": ("should",) * 3, "can": ("can",) * 3, "grew": ("grew",) * 3, "used": ("used",) * 3,
           "took": ("took",) * 3, "started": ("started",) * 3, "lay": ("lay",) * 3, "lost": ("lost",) * 3,
           "won": ("won",) * 3}
 KEYS_OF = {}  # by a verb's form, the keys of verbs that have it
@@ -41,7 +42,8 @@ def agreeing(text, agree):
 
 def _ask(text):
     """(what is asked for, the question)"""
-    return tuple(text.split(":", 1)) if text[:2] in ("w:", "s:") else ("aw", text[3:]) if text[:3] == "aw:" else ("v", text)
+    return tuple(text.split(":", 1)) if text[:2] in ("w:", "s:") else ("aw", text[3:]) if text[:3] == "aw:" else ("v",
+                                                                                                                  text)
 
 
 class Trait:
@@ -55,8 +57,11 @@ class Trait:
         self.asks = [[_ask(agreeing(ask.strip(), agree)) for ask in asks.split(" / ")] for agree in range(2)]
         # What no other trait or clause of the same thing may answer: its questions, and their verbs.
         words = {word.strip("?") for _, ask in self.asks[0] for word in ask.split(" ")}
-        self.marks = frozenset({ask for _, ask in self.asks[0]}.union(
-            *(KEYS_OF.get(word, ()) for word in words), ("make",) if any(ask[:8] == "Who made" or ask[:9] == "Who makes" for _, ask in self.asks[0]) else ()))
+        self.marks = frozenset({ask
+                                for _, ask in self.asks[0]
+                                }.union(*(KEYS_OF.get(word, ()) for word in words),
+                                        ("make", ) if any(ask[:8] == "Who made" or ask[:9] == "Who makes"
+                                                          for _, ask in self.asks[0]) else ()))
 
 
 def _by_class(table):

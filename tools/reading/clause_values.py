@@ -1,5 +1,6 @@
 """Values of traits, by kind: each is drawn from many, names are mostly made up."""
 
+import clause_lists as lists
 import clause_nouns as nouns
 import clause_roles as roles
 import prose_values
@@ -7,15 +8,13 @@ import values
 from clause_grammar import a, plural, spaced
 
 _INSTRUMENTS = ["the " + spaced(word) for word in nouns.COUNT["instruments"]]
-_SIGHTS = "the sea;snow;a desert;an elephant;the Alps;an opera;a whale;the northern lights;a volcano;Venice;a comet;" \
-          "the Nile;a glacier;a balloon;palm trees;the Danube;a total eclipse;an iceberg;a coral reef;Lapland".split(";")
-_SAYINGS = "Mind the step;Pass the salt;Who goes there;Nothing today, thank you;Long live the king;Shut the door;" \
-           "More tea, vicar;All aboard;Good evening, officer;Where is my hat;Never on Sundays;Wipe your feet;Ship ahoy;" \
-           "Not in front of the children;Poor old Henry;Ten past four;Sit down;Bring the bill;Fish again;" \
-           "Off with his head;Open the window".split(";")
-_GOODS = [word for name in ("furniture", "vessels", "clothes", "valuables", "tools", "machines", "papers", "instruments")
-          for word in nouns.COUNT[name] if "*" not in word]
-_OBJECTS = [word for name in ("fittings", "machines", "furniture", "vehicles") for word in nouns.COUNT[name] if "*" not in word]
+_GOODS = [
+    word for name in ("furniture", "vessels", "clothes", "valuables", "tools", "machines", "papers", "instruments")
+    for word in nouns.COUNT[name] if "*" not in word
+]
+_OBJECTS = [
+    word for name in ("fittings", "machines", "furniture", "vehicles") for word in nouns.COUNT[name] if "*" not in word
+]
 _COUNTED = [word for name in ("tools", "vessels", "clothes") for word in nouns.COUNT[name] if "*" not in word]
 
 
@@ -60,62 +59,13 @@ def _person(rng, scene):
     return scene.person_value()
 
 
-def _days_off(rng):
-    first = rng.choice(roles.WEEKDAYS)
-    return first + "s"
-
-
 def _phone(rng):
-    return rng.choice((f"0{rng.randint(11, 999)} {rng.randint(100, 9999)}", f"{rng.randint(100, 999)} {rng.randint(10, 99)}",
-                       f"0{rng.randint(100, 999)} {rng.randint(100, 999)} {rng.randint(10, 99)}",
-                       f"{rng.randint(10, 99)} {rng.randint(10, 99)} {rng.randint(10, 99)}"))
+    return rng.choice(
+        (f"0{rng.randint(11, 999)} {rng.randint(100, 9999)}", f"{rng.randint(100, 999)} {rng.randint(10, 99)}",
+         f"0{rng.randint(100, 999)} {rng.randint(100, 999)} {rng.randint(10, 99)}",
+         f"{rng.randint(10, 99)} {rng.randint(10, 99)} {rng.randint(10, 99)}"))
 
 
-def _ordinal(rng):
-    return roles.ordinal(rng.randint(2, 9))
-
-
-def _food(rng):
-    return rng.choice(nouns.MASS["food"])
-
-
-_ACTIVITIES = "ride a bicycle;sing;go to church;drink coffee;write letters;dance;keep bees;play the organ;eat meat;climb;" \
-              "teach;drive;answer the telephone;read newspapers;smoke a pipe;fish;bake;knit;swim;play cards".split(";")
-_DEEDS = "repair paint clean sell move replace insure measure rebuild inspect varnish weigh dismantle lock polish open close " \
-         "buy fetch pay-for look-at draw photograph hide cover empty return take-away pull-down".split()
-_SUBJECTS = "medicine;law;botany;geology;music;mathematics;Greek;history;theology;chemistry;astronomy;Latin;drawing;economics;" \
-            "forestry;navigation;singing;geometry;physics;shorthand;needlework;cookery".split(";")
-_SKILLS = "bookbinding;Latin;swimming;shorthand;chess;baking;carpentry;dancing;beekeeping;sailing;the violin;lace-making;" \
-          "weaving;Greek;fencing;knitting;pottery;the tango;grafting;juggling;clockmaking;riding".split(";")
-_AILMENTS = "gout;hay fever;influenza;a cold;rheumatism;toothache;mumps;a cough;measles;insomnia;a sprained ankle;lumbago;" \
-            "a broken toe;a headache;asthma;a stiff neck;chickenpox;an earache".split(";")
-_PENS = "a quill;a pencil;green ink;a fountain pen;violet ink;chalk;a typewriter;a goose feather;a carpenter's pencil;" \
-        "red ink;charcoal;a brush;a ballpoint".split(";")
-_NAMINGS = "it has no echo;it sleeps all day;it snores;it walks so slowly;it never smiles;it bows to everyone;it likes incense;" \
-           "it looks so solemn;it hates music;it steals fish;it arrived at Christmas;it has one white foot;it eats everything;" \
-           "it once bit a judge;it limps;it barks at priests;it came by ship;it is never on time".split(";")
-_SMALL_PARTS = "bolts screws nails keys hooks bulbs filters brushes needles cables cushions lids strings candles".split()
-_EVENT_CLAUSES = "the water is ready;the door is open;the battery is low;the filter is full;it is switched on;it heats up;" \
-                 "nobody is in the room;the tank is empty;the oven is hot;it rains;somebody knocks;the time is up".split(";")
-_FUELS = "wood;peat;petrol;diesel;coal;two batteries;gas;paraffin;steam;sunlight;straw;vegetable oil;turf;sawdust".split(";")
-_WRAPS = "newspaper;a damp cloth;brown paper;silk;straw;a blanket;oilcloth;tissue paper;a flag;cabbage leaves;felt;a towel;" \
-         "sacking;foil;a linen cloth;birch bark".split(";")
-_GERUNDS = "cutting sharpening weighing cleaning drying pressing mending carrying storing cooling warming measuring stirring " \
-           "opening catching crushing peeling polishing".split()
-_GERUND_THINGS = "apples letters bread knives fish shoes hay candles cheese herbs nuts hats eggs leather milk ink ropes wool " \
-                 "butter plums mice cards maps".split()
-_AWAY = "children;the fire;damp;the stove;dogs;sunlight;magnets;salt water;frost;the radiator;moths;open windows".split(";")
-_SCENE_DEEDS = "feeding geese;reading a letter;peeling an apple;playing cards;asleep on a bench;mending a net;holding a lamp;" \
-               "crossing a river;chasing a hat;tuning a violin;counting coins;drinking soup".split(";")
-_FOOD_PIECES = "potatoes onions leeks carrots eggs apples lemons pears tomatoes turnips parsnips quinces oranges plums figs " \
-               "cucumbers beetroots cabbages".split()
-_REPAIRS = "new tiles;repairs;the winter;stocktaking;lack of staff;a wedding;rebuilding;a week of mourning;new wiring;" \
-           "the holidays;lack of coal;an inspection".split(";")
-_EXTRAS = "lamp pump key lid cover stand cushion saddle cable strap manual bell basket bow stool battery charger chain lock " \
-          "shade case mirror handle filter".split()
-
-
-_TIES = "a belt;string;a shoelace;wire;a bootlace;a ribbon;two nails;a rope;a safety pin;a hairpin;glue;tape;a chain".split(";")
 
 
 def _garment(rng):
@@ -134,7 +84,7 @@ def _past_time(rng):
 
 
 def _deed(rng):
-    return f"{rng.choice(_DEEDS).replace('-', ' ')} the {spaced(rng.choice(_OBJECTS))}"
+    return f"{rng.choice(lists.DEEDS).replace('-', ' ')} the {spaced(rng.choice(_OBJECTS))}"
 
 
 def _goods(rng):
@@ -153,7 +103,8 @@ def _span(rng):
 
 def _water(rng, scene):
     name = scene.fresh(values.made_name)
-    return rng.choice((f"Lake {name}", f"the {name} Sound", f"the river {name}", f"the {name} Pass", f"the {name} Moor"))
+    return rng.choice(
+        (f"Lake {name}", f"the {name} Sound", f"the river {name}", f"the {name} Pass", f"the {name} Moor"))
 
 
 def _wage(rng):
@@ -170,93 +121,159 @@ def _own(rng, scene):
 
 
 def _extra(rng):
-    return "the " + rng.choice(_EXTRAS)
+    return "the " + rng.choice(lists.EXTRAS)
 
 
 def _gerund(rng):
-    return f"{rng.choice(_GERUNDS)} {rng.choice(_GERUND_THINGS)}"
+    return f"{rng.choice(lists.GERUNDS)} {rng.choice(lists.GERUND_THINGS)}"
 
 
 def _scene(rng):
-    return f"{a(rng.choice(nouns.PERSON_ADJECTIVES) + ' ' + rng.choice(nouns.PEOPLE))} {rng.choice(_SCENE_DEEDS)}"
+    return f"{a(rng.choice(nouns.PERSON_ADJECTIVES) + ' ' + rng.choice(nouns.PEOPLE))} {rng.choice(lists.SCENE_DEEDS)}"
 
 
 VALUES = {
-    "length": lambda r, s: _length(r), "weight": lambda r, s: _weight(r), "price": lambda r, s: roles.price(r),
-    "material": lambda r, s: roles.material(r, s.kind), "colour": lambda r, s: roles.colour(r),
-    "firm": lambda r, s: s.fresh(prose_values.firm), "town": lambda r, s: s.fresh(values.place),
-    "number": lambda r, s: roles.number(r, 2, 24), "few": lambda r, s: roles.in_words(r.randint(2, 12)),
+    "length": lambda r, s: _length(r),
+    "weight": lambda r, s: _weight(r),
+    "price": lambda r, s: roles.price(r),
+    "material": lambda r, s: roles.material(r, s.kind),
+    "colour": lambda r, s: roles.colour(r),
+    "firm": lambda r, s: s.fresh(prose_values.firm),
+    "town": lambda r, s: s.fresh(values.place),
+    "number": lambda r, s: roles.number(r, 2, 24),
+    "few": lambda r, s: roles.in_words(r.randint(2, 12)),
     "count": lambda r, s: str(r.randint(13, 900)) if r.random() < 0.7 else roles.in_words(r.randint(2, 9) * 10),
-    "litres": lambda r, s: r.choice((f"{r.randint(1, 60)} litres", f"{r.randint(1, 9)}.{r.randint(1, 9)} litres",
-                                     f"{roles.in_words(r.randint(2, 14))} pints", f"{roles.in_words(r.randint(2, 9))} cups")),
-    "decibels": lambda r, s: f"{r.randint(21, 90)} decibels", "metres": lambda r, s: f"{roles.number(r, 6, 160)} metres",
-    "power": lambda r, s: r.choice((f"{r.randint(2, 60) * 50} watts", f"{r.randint(1, 9)}.{r.randint(1, 9)} kilowatts")),
-    "years": lambda r, s: _years(r), "days": lambda r, s: _days(r), "months": lambda r, s: roles.duration(r),
-    "short": lambda r, s: roles.duration(r, False), "duration": lambda r, s: roles.duration(r),
+    "litres": lambda r, s: r.choice(
+        (f"{r.randint(1, 60)} litres", f"{r.randint(1, 9)}.{r.randint(1, 9)} litres",
+         f"{roles.in_words(r.randint(2, 14))} pints", f"{roles.in_words(r.randint(2, 9))} cups")),
+    "decibels": lambda r, s: f"{r.randint(21, 90)} decibels",
+    "metres": lambda r, s: f"{roles.number(r, 6, 160)} metres",
+    "power": lambda r, s: r.choice(
+        (f"{r.randint(2, 60) * 50} watts", f"{r.randint(1, 9)}.{r.randint(1, 9)} kilowatts")),
+    "years": lambda r, s: _years(r),
+    "days": lambda r, s: _days(r),
+    "months": lambda r, s: roles.duration(r),
+    "short": lambda r, s: roles.duration(r, False),
+    "duration": lambda r, s: roles.duration(r),
     "code": lambda r, s: prose_values.code(r) if r.random() < 0.6 else f"{r.randint(10, 99)}-{r.randint(100, 9999)}",
-    "frequency": lambda r, s: roles.frequency(r), "stuff": lambda r, s: spaced(r.choice(nouns.MASS["stuffs"])),
-    "stuff2": lambda r, s: spaced(r.choice(nouns.MASS["stuffs"])), "holder": lambda r, s: _holder(r),
-    "year": lambda r, s: str(r.randint(1480, 2019)), "person": _person, "shape": lambda r, s: _shape(r),
-    "name": lambda r, s: s.fresh(_name), "tongue": lambda r, s: r.choice(nouns.TONGUES),
-    "topic": lambda r, s: r.choice(nouns.TOPICS), "date": lambda r, s: roles.date(r), "food": lambda r, s: _food(r),
-    "bite": lambda r, s: spaced(r.choice(nouns.MASS["bites"])), "fear": lambda r, s: spaced(r.choice(nouns.FEARS)),
-    "saying": lambda r, s: r.choice(_SAYINGS), "place": _place, "days_off": lambda r, s: _days_off(r),
+    "frequency": lambda r, s: roles.frequency(r),
+    "stuff": lambda r, s: spaced(r.choice(nouns.MASS["stuffs"])),
+    "stuff2": lambda r, s: spaced(r.choice(nouns.MASS["stuffs"])),
+    "holder": lambda r, s: _holder(r),
+    "year": lambda r, s: str(r.randint(1480, 2019)),
+    "person": _person,
+    "shape": lambda r, s: _shape(r),
+    "name": lambda r, s: s.fresh(_name),
+    "tongue": lambda r, s: r.choice(nouns.TONGUES),
+    "topic": lambda r, s: r.choice(nouns.TOPICS),
+    "date": lambda r, s: roles.date(r),
+    "food": lambda r, s: r.choice(nouns.MASS["food"]),
+    "bite": lambda r, s: spaced(r.choice(nouns.MASS["bites"])),
+    "fear": lambda r, s: spaced(r.choice(nouns.FEARS)),
+    "saying": lambda r, s: r.choice(lists.SAYINGS),
+    "place": _place,
+    "days_off": lambda r, s: r.choice(roles.WEEKDAYS) + "s",
     "building": lambda r, s: a(spaced(r.choice(nouns.COUNT["buildings"]).replace("swimming-bath*", "school"))),
-    "hour": lambda r, s: prose_values.hour(r), "phone": lambda r, s: _phone(r), "street": lambda r, s: prose_values.KINDS["street"](r),
+    "hour": lambda r, s: prose_values.hour(r),
+    "phone": lambda r, s: _phone(r),
+    "street": lambda r, s: prose_values.KINDS["street"](r),
     "a_thing": lambda r, s: a(spaced(r.choice(_COUNTED))),
     "the_object": lambda r, s: "the " + spaced(r.choice(nouns.COUNT["fittings"]).rstrip("*")),
     "game": lambda r, s: r.choice(nouns.GAMES) if r.random() < 0.4 else r.choice(_INSTRUMENTS),
     "collection": lambda r, s: plural(spaced(r.choice(_COUNTED))),
-    "trade": lambda r, s: a(r.choice(nouns.PEOPLE)), "height": lambda r, s: f"{r.randint(140, 209)} cm",
+    "trade": lambda r, s: a(r.choice(nouns.PEOPLE)),
+    "height": lambda r, s: f"{r.randint(140, 209)} cm",
     "pet": lambda r, s: a(f"{r.choice(nouns.ANIMAL_ADJECTIVES)} {spaced(r.choice(nouns.COUNT['animals']))}"),
     "the_room": lambda r, s: f"the {r.choice(nouns.ADJECTIVES)} {spaced(r.choice(nouns.ROOMS))}",
-    "floor": lambda r, s: f"the {roles.ordinal(r.randint(2, 9))} floor", "trade2": lambda r, s: a(r.choice(nouns.PEOPLE)),
-    "wood": lambda r, s: spaced(r.choice(roles.WOOD)), "a_clothes": lambda r, s: a(_garment(r)),
-    "a_tool": lambda r, s: roles.tool(r), "a_tie": lambda r, s: r.choice(_TIES), "building2": lambda r, s: a(_goods(r)),
-    "the_goods": lambda r, s: "the " + _goods(r), "future_time": lambda r, s: _future_time(r),
-    "none": lambda r, s: "", "age": lambda r, s: roles.in_words(r.randint(31, 104)),
-    "past_time": lambda r, s: _past_time(r), "reason": lambda r, s: roles.reason(r, None, False),
-    "activity": lambda r, s: r.choice(_ACTIVITIES), "deed": lambda r, s: _deed(r),
-    "a_goods": lambda r, s: a(_goods(r)), "goods": lambda r, s: s.fresh(_goods), "goods_many": lambda r, s: _many(r),
-    "span": lambda r, s: _span(r), "water": lambda r, s: _water(r, s), "distance": lambda r, s: roles.distance(r),
-    "wage": lambda r, s: _wage(r), "drink": lambda r, s: spaced(r.choice(nouns.MASS["drinks"])),
-    "subject": lambda r, s: r.choice(_SUBJECTS), "kin": lambda r, s: r.choice(nouns.KIN),
-    "skill": lambda r, s: r.choice(_SKILLS), "odd_holder": lambda r, s: s.fresh(_odd_holder),
-    "goods_stuff": lambda r, s: spaced(r.choice(nouns.MASS["goods"])), "own": lambda r, s: _own(r, s),
-    "ailment": lambda r, s: r.choice(_AILMENTS), "vehicle": lambda r, s: r.choice(roles.VEHICLES),
-    "first": lambda r, s: s.person_value().split(" ")[0], "weekdays": lambda r, s: r.choice(roles.WEEKDAYS) + "s",
-    "weekday": lambda r, s: r.choice(roles.WEEKDAYS), "voice": lambda r, s: r.choice(("alto", "bass", "tenor", "soprano")),
-    "the_instrument": lambda r, s: r.choice(_INSTRUMENTS), "belief": lambda r, s: roles.reason(r, None, False),
-    "pen": lambda r, s: r.choice(_PENS), "cond": lambda r, s: roles.condition(r).split(" ", 1)[1].removeprefix("soon as "),
-    "cond_full": lambda r, s: roles.condition(r), "colour2": lambda r, s: roles.colour(r),
+    "floor": lambda r, s: f"the {roles.ordinal(r.randint(2, 9))} floor",
+    "trade2": lambda r, s: a(r.choice(nouns.PEOPLE)),
+    "wood": lambda r, s: spaced(r.choice(lists.WOOD)),
+    "a_clothes": lambda r, s: a(_garment(r)),
+    "a_tool": lambda r, s: roles.tool(r),
+    "a_tie": lambda r, s: r.choice(lists.TIES),
+    "building2": lambda r, s: a(_goods(r)),
+    "the_goods": lambda r, s: "the " + _goods(r),
+    "future_time": lambda r, s: _future_time(r),
+    "none": lambda r, s: "",
+    "age": lambda r, s: roles.in_words(r.randint(31, 104)),
+    "past_time": lambda r, s: _past_time(r),
+    "reason": lambda r, s: roles.reason(r, None, False),
+    "activity": lambda r, s: r.choice(lists.ACTIVITIES),
+    "deed": lambda r, s: _deed(r),
+    "a_goods": lambda r, s: a(_goods(r)),
+    "goods": lambda r, s: s.fresh(_goods),
+    "goods_many": lambda r, s: _many(r),
+    "span": lambda r, s: _span(r),
+    "water": lambda r, s: _water(r, s),
+    "distance": lambda r, s: roles.distance(r),
+    "wage": lambda r, s: _wage(r),
+    "drink": lambda r, s: spaced(r.choice(nouns.MASS["drinks"])),
+    "subject": lambda r, s: r.choice(lists.SUBJECTS),
+    "kin": lambda r, s: r.choice(nouns.KIN),
+    "skill": lambda r, s: r.choice(lists.SKILLS),
+    "odd_holder": lambda r, s: s.fresh(_odd_holder),
+    "goods_stuff": lambda r, s: spaced(r.choice(nouns.MASS["goods"])),
+    "own": lambda r, s: _own(r, s),
+    "ailment": lambda r, s: r.choice(lists.AILMENTS),
+    "vehicle": lambda r, s: r.choice(lists.VEHICLES),
+    "first": lambda r, s: s.person_value().split(" ")[0],
+    "weekdays": lambda r, s: r.choice(roles.WEEKDAYS) + "s",
+    "weekday": lambda r, s: r.choice(roles.WEEKDAYS),
+    "voice": lambda r, s: r.choice(("alto", "bass", "tenor", "soprano")),
+    "the_instrument": lambda r, s: r.choice(_INSTRUMENTS),
+    "belief": lambda r, s: roles.reason(r, None, False),
+    "pen": lambda r, s: r.choice(lists.PENS),
+    "cond": lambda r, s: roles.condition(r).split(" ", 1)[1].removeprefix("soon as "),
+    "cond_full": lambda r, s: roles.condition(r),
+    "colour2": lambda r, s: roles.colour(r),
     "animal_part": lambda r, s: r.choice("tail beak muzzle collar belly nose back head".split()),
-    "animal_part_a": lambda r, s: r.choice(("an ear", "a tooth", "two toes", "an eye", "half a tail", "a claw", "a horn")),
+    "animal_part_a": lambda r, s: r.choice(
+        ("an ear", "a tooth", "two toes", "an eye", "half a tail", "a claw", "a horn")),
     "opening": lambda r, s: "the " + spaced(r.choice(nouns.COUNT["openings"])),
     "opening2": lambda r, s: "the " + spaced(r.choice(nouns.COUNT["openings"])),
-    "naming": lambda r, s: r.choice(_NAMINGS), "pet_name": lambda r, s: s.fresh(_name),
-    "bite2": lambda r, s: spaced(r.choice(nouns.MASS["bites"])), "small_parts": lambda r, s: r.choice(_SMALL_PARTS),
-    "the_extra": lambda r, s: _extra(r), "the_extra2": lambda r, s: _extra(r), "the_extra3": lambda r, s: _extra(r),
-    "event_clause": lambda r, s: r.choice(_EVENT_CLAUSES), "bar": lambda r, s: f"{r.randint(1, 12)}.{r.randint(1, 9)} bar",
-    "degrees": lambda r, s: f"{r.randint(12, 60) * 5} degrees", "fuel": lambda r, s: r.choice(_FUELS),
+    "naming": lambda r, s: r.choice(lists.NAMINGS),
+    "pet_name": lambda r, s: s.fresh(_name),
+    "bite2": lambda r, s: spaced(r.choice(nouns.MASS["bites"])),
+    "small_parts": lambda r, s: r.choice(lists.SMALL_PARTS),
+    "the_extra": lambda r, s: _extra(r),
+    "the_extra2": lambda r, s: _extra(r),
+    "the_extra3": lambda r, s: _extra(r),
+    "event_clause": lambda r, s: r.choice(lists.EVENT_CLAUSES),
+    "bar": lambda r, s: f"{r.randint(1, 12)}.{r.randint(1, 9)} bar",
+    "degrees": lambda r, s: f"{r.randint(12, 60) * 5} degrees",
+    "fuel": lambda r, s: r.choice(lists.FUELS),
     "gap": lambda r, s: r.choice("gear lift drawer step string wheel pedal burner key lever switch".split()),
-    "wrap": lambda r, s: r.choice(_WRAPS), "motifs": lambda r, s: plural(spaced(r.choice(nouns.SHAPES))),
-    "gerund": lambda r, s: _gerund(r), "the_furniture": lambda r, s: "the " + spaced(r.choice(nouns.COUNT["furniture"])),
-    "away": lambda r, s: r.choice(_AWAY), "scene": lambda r, s: _scene(r), "brand": lambda r, s: s.fresh(values.made_name),
-    "visit_time": lambda r, s: r.choice((f"on {r.choice(roles.WEEKDAYS)}s", f"after {prose_values.hour(r)}", "any morning",
-                                         f"until {prose_values.hour(r)}", "in the evening", f"from {roles.date(r)} on")),
+    "wrap": lambda r, s: r.choice(lists.WRAPS),
+    "motifs": lambda r, s: plural(spaced(r.choice(nouns.SHAPES))),
+    "gerund": lambda r, s: _gerund(r),
+    "the_furniture": lambda r, s: "the " + spaced(r.choice(nouns.COUNT["furniture"])),
+    "away": lambda r, s: r.choice(lists.AWAY),
+    "scene": lambda r, s: _scene(r),
+    "brand": lambda r, s: s.fresh(values.made_name),
+    "visit_time": lambda r, s: r.choice(
+        (f"on {r.choice(roles.WEEKDAYS)}s", f"after {prose_values.hour(r)}", "any morning",
+         f"until {prose_values.hour(r)}", "in the evening", f"from {roles.date(r)} on")),
     "food_mass": lambda r, s: r.choice([word for word in nouns.MASS["food"] if not word.endswith("s")]),
     "too": lambda r, s: r.choice("fat dear strong sweet bitter salty dry sour mild hard".split()),
-    "liquid": lambda r, s: r.choice(roles.LIQUIDS), "bake_vessel": lambda r, s: r.choice(roles.VESSELS),
+    "liquid": lambda r, s: r.choice(lists.LIQUIDS),
+    "bake_vessel": lambda r, s: r.choice(lists.VESSELS),
     "next_time": lambda r, s: r.choice(("the next day", "the next morning", "Sunday", "the evening", "the third day",
                                         "noon", "it is cold", "the guests are there", "the following week")),
-    "amount": lambda r, s: f"{r.randint(2, 40) * 25} g" if r.random() < 0.6 else f"{roles.in_words(r.randint(2, 9))} spoons",
-    "food_pieces": lambda r, s: r.choice(_FOOD_PIECES), "dish": lambda r, s: spaced(r.choice(nouns.COUNT["dishes"])),
-    "repairs": lambda r, s: r.choice(_REPAIRS), "year2": lambda r, s: str(r.randint(1480, 2019)),
+    "amount": lambda r, s: f"{r.randint(2, 40) * 25} g"
+    if r.random() < 0.6 else f"{roles.in_words(r.randint(2, 9))} spoons",
+    "food_pieces": lambda r, s: r.choice(lists.FOOD_PIECES),
+    "dish": lambda r, s: spaced(r.choice(nouns.COUNT["dishes"])),
+    "repairs": lambda r, s: r.choice(lists.REPAIRS),
+    "year2": lambda r, s: str(r.randint(1480, 2019)),
     "long_time": lambda r, s: f"{roles.number(r, 2, 40)} {r.choice(('years', 'months', 'weeks'))}",
-    "own_part": lambda r, s: f"its {r.choice(('roof', 'chimney', 'door', 'windows', 'tower', 'gate', 'bell', 'gutter', 'balcony'))}",
-    "people_many": lambda r, s: plural(r.choice(nouns.PEOPLE)), "opening_act": lambda r, s: r.choice(roles.ACTS),
-    "ordinal_day": lambda r, s: roles.ordinal(r.randint(2, 28)), "date2": lambda r, s: roles.date(r),
-    "sight": lambda r, s: r.choice(_SIGHTS), "ordinal": lambda r, s: _ordinal(r),
+    "own_part": lambda r, s:
+    f"its {r.choice(('roof', 'chimney', 'door', 'windows', 'tower', 'gate', 'bell', 'gutter', 'balcony'))}",
+    "people_many": lambda r, s: plural(r.choice(nouns.PEOPLE)),
+    "opening_act": lambda r, s: r.choice(lists.ACTS),
+    "ordinal_day": lambda r, s: roles.ordinal(r.randint(2, 28)),
+    "date2": lambda r, s: roles.date(r),
+    "sight": lambda r, s: r.choice(lists.SIGHTS),
+    "ordinal": lambda r, s: roles.ordinal(r.randint(2, 9)),
 }
 
 
@@ -265,7 +282,9 @@ def _name(rng):
     if draw < 0.5:
         return values.made_name(rng)
     if draw < 0.65:
-        return "the " + rng.choice("Bishop Duke Admiral Professor Countess Major Baron Tsar Pope Colonel Sultan".split())
-    return rng.choice("""Biscuit Duchess Pepper Mustard Captain Whisper Thunder Button Pickle Ginger Nutmeg Bramble Tinker
+        return "the " + rng.choice(
+            "Bishop Duke Admiral Professor Countess Major Baron Tsar Pope Colonel Sultan".split())
+    return rng.choice(
+        """Biscuit Duchess Pepper Mustard Captain Whisper Thunder Button Pickle Ginger Nutmeg Bramble Tinker
 Marble Pebble Truffle Domino Cobweb Bonnet Comet Fidget Rascal Velvet Waffle Zephyr Moth Turnip Sorrel Tansy Aurelia
 Octavia Nimbus Pudding Treacle Minor""".split())

@@ -7,7 +7,7 @@ import clause_scenes as scenes
 import clause_traits as traits
 from clause_blocks import Blocks
 from clause_facts import OpeningFact
-from clause_grammar import Thing, spaced
+from clause_grammar import Thing, capital, spaced
 from clause_values import VALUES
 
 
@@ -24,10 +24,13 @@ class ClauseWriter(Blocks):
         first, begin = len(self.facts), len(self.text)
         self.people, self.things = [], []
         self.is_terse = genre == "diary"
+        self.num_sections += 1
+        self.hero = self.person() if genre == "life" else None
         if speaks:
             self.speaker = self.person(plain=True)
             self.speaker.known = True
-            if genre in ("letter", "diary") and not any(fact.uses and fact.uses[0].pronoun == "we" for fact in self.facts):
+            if genre in ("letter", "diary") and not any(fact.uses and fact.uses[0].pronoun == "we"
+                                                        for fact in self.facts):
                 self.we = Thing("we", "we", "we", "we", True, is_plural=True)
                 self.we.known, self.we.asked = True, "they"
             self.only_speaker = None if self.speakers else self.speaker
@@ -67,6 +70,7 @@ class ClauseWriter(Blocks):
         said = text
         for name, value in slots.items():
             said = said.replace("{" + name + "}", value).replace("{" + name.upper() + "}", value.upper())
+        said = capital(said)
         self.text += said + rng.choice(("\n\n", "\n\n", " ") if genre in ("diary", "news", "report") and said[-1] == "."
                                        else ("\n\n",))
         by = self.speaker.name if self.speaker else ""
@@ -133,6 +137,9 @@ class ClauseWriter(Blocks):
                 self.text += rng.choice(("\n\n", "\n\n---\n\n", "\n\n* * *\n\n"))
             left = num_chars - len(self.text)
             self.section(min(left, rng.choice((600, 1000, 1600, 2400, 4000))))
+        if self.num_sections > 1:
+            self.hero = None
+            self.only_speaker = self.only_speaker if self.speakers == 1 else None
         self._drop_doubtful()
         return self
 
@@ -149,7 +156,8 @@ class ClauseWriter(Blocks):
                 fact.questions = [q for q in fact.questions if fact.is_named or is_once[q] == 1]
                 if fact.questions:
                     kept.append(fact)
-            elif not any(thing.noun in self.twice and (thing.kind == "force" or thing.name[4:] == spaced(thing.noun.rstrip("*")))
+            elif not any(thing.noun in self.twice and
+                         (thing.kind == "force" or thing.name[4:] == spaced(thing.noun.rstrip("*")))
                          for thing in fact.uses) and fact.ways(self):
                 kept.append(fact)
         self.facts = kept

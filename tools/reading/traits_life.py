@@ -147,8 +147,8 @@ person | voted against {v}; <was> against {v} in the vote | topic | Against what
   against?
 person | <is> famous for {ps} {v}; <is> known for {ps} {v} | goods_many | What <is> {s} famous for? / For what <is>
   {s} known?
-person | ! {so} {w} is {v} by trade.; ! {so} {w} works as {v}. | trade2 kin | What is the {w} of {s}? / What does the
-  {w} of {s} work as? / What is {so} {w} by trade?
+person | ! {so} {w} is {v} by trade.; ! {so} {w} works as {v}. | trade2 kin | What is the {w} of {s}? / What does
+  the {w} of {s} work as? / What is {so} {w} by trade?
 person | ! {so} {w} is called {v}.; ! {v} is the name of {so} {w}. | first kin | What is the {w} of {s} called? /
   What is the name of {so} {w}? / Who is {so} {w}?
 person | ! {so} {w} lives in {v}.; ! {so} {w} has moved to {v}. | town kin | Where does the {w} of {s} live? / In
@@ -168,8 +168,8 @@ person | <sing> {v} in the choir | voice | What <does> {s} sing in the choir? / 
 person | <play> {v} in the band | the_instrument | What <does> {s} play in the band? / Which instrument <does> {s}
   play in the band?
 person | <believe> that {v}; <is> sure that {v} | belief | What <does> {s} believe? / Of what <is> {s} sure?
-person | <live> on {v}; <has> a flat on {v} | floor | On which floor <does> {s} live? / On
-  what floor <does> {s} live?
+person | <live> on {v}; <has> a flat on {v} | floor | On which floor <does> {s} live? / On what floor <does> {s}
+  live?
 person | <has> just sold {v}; <has> got rid of {v} | own | What has {s} just sold? / What has {s} got rid of?
 person | said: "{v}" | saying | What did {s} say?
 person | <write> with {v}; never writes except with {v} | pen | With what <does> {s} write? / What <does> {s} write
@@ -193,8 +193,8 @@ person | took no money, only {v}; wanted no money, only {v} | a_goods | What did
   did {s} take in place of money?
 person | <get> {w} a week now and will get {v} from March on; <is> paid {w} a week, from March on {v} | price price
   | How much will {s} get from March on? / w:How much <do> {s} get a week now?
-person | held the record until {v} | year | Until when did {s} hold the record or title?
-  / Until when was {s} in the lead?
+person | held the record until {v} | year | Until when did {s} hold the record or title? / Until when was {s} in the
+  lead?
 person | <wear> {v} on Sundays; <put> on {v} on Sundays | a_clothes | What <does> {s} wear on Sundays?
 person | <keep> {v} in {w}; <has> {v} in {w} | own odd_holder | What <does> {s} keep in {w}? / w:Where <does> {s}
   keep {v}?

@@ -12,8 +12,8 @@ buildings | <seat> {v}; <hold> {v} people | count | How many people <does> {s} h
   {s}?
 buildings | <was> designed by {v}; <was> built by {v} | person | Who built {s}? / By whom <was> {s} designed? / Who
   designed {s}?
-buildings | <is> closed on {v}; <is> open every day except {v}; <keep> {ps} doors shut on {v} | days_off | On which day
-  <is> {s} closed? / When <is> {s} closed? / On what day <is> {s} not open?
+buildings | <is> closed on {v}; <is> open every day except {v}; <keep> {ps} doors shut on {v} | days_off | On which
+  day <is> {s} closed? / When <is> {s} closed? / On what day <is> {s} not open?
 buildings | <open> at {v}; <is> open from {v} | hour | When <does> {s} open? / At what time <does> {s} open? / From
   what time <is> {s} open?
 buildings | <close> at {v}; <is> open until {v} | hour | When <does> {s} close? / At what time <does> {s} close? /
@@ -41,7 +41,7 @@ events | <take> place {v}; <is> held {v}; <will> be {v} | place | Where <is> {s}
   Where <is> {s} held?
 events | <last> {v}; <go> on for {v} | duration | How long <does> {s} last? / For how long <does> {s} go on?
 events | <is> organised by {v}; <is> run by {v}; <is> led by {v} | person | Who organises {s}? / By whom <is> {s}
-  run? / Who <lead> {s}? / Who runs {s}?
+  run? / Who leads {s}? / Who runs {s}?
 events | <cost> {v} a head; ! A ticket for {s} costs {v}.; ! Entrance to {s} is {v}. | price | What does a ticket
   for {s} cost? / How much does it cost to go to {s}? / How much is the entrance to {s}?
 events | <is> expected to draw {v} people; ! For {s} {v} people have put down their names.; <has> places for {v}
@@ -114,8 +114,8 @@ sums | <is> left {v}; <lie> {v} | holder | Where <is> {s} left? / Where <do> {s}
 sums | <is> to be paid {v}; <is> paid {v} | frequency | How often <is> {s} paid?
 sums | <is> due on the {v} of the month; <has> to be there by the {v} of the month | ordinal_day | On which day of
   the month <is> {s} due?
-sums | <change> from {w} to {v} in May; ! In May {s} will change from {w} to {v}. | price price | How much will {s} be from May
-  on? / w:How much <is> {s} before May?
+sums | <change> from {w} to {v} in May; ! In May {s} will change from {w} to {v}. | price price | How much will {s}
+  be from May on? / w:How much <is> {s} before May?
 sums | <is> not owed if {v}; ! {s} need not be paid if {v}. | cond | When need {s} not be paid? / When <is> {s} not
   owed?
 jobs | <begin> on {v}; <start> on {v} | date | When <does> {s} begin? / On what day <does> {s} start?
@@ -186,7 +186,8 @@ leases | <forbid> {v}; <do> not allow {v} | goods_many | What <does> {s} forbid?
 firm | <sit> in {v}; <is> in {v}; <come> from {v} | town | Where <is> {s}? / In which town <is> {s}?
 firm | <employ> {v} people; <has> {v} workers | count | How many people <does> {s} employ? / How many workers <has>
   {s}?
-firm | <was> founded in {v}; <has> existed since {v} | year | When <was> {s} founded? / Since when <has> {s} existed?
+firm | <was> founded in {v}; <has> existed since {v} | year | When <was> {s} founded? / Since when <has> {s}
+  existed?
 firm | <was> founded by {v} | person | Who founded {s}? / By whom <was> {s} founded?
 firm | <is> run by {v}; <is> led by {v} | person | Who runs {s}? / By whom <is> {s} run?
 firm | ! The telephone number of {s} is {v}.; <can> be reached under {v} | phone | What is the telephone number of

@@ -20,7 +20,7 @@ furniture vessels instruments tools clothes valuables | <is> made of {v}; <is> o
 furniture machines vehicles clothes vessels papers instruments valuables | <is> {v}; <is> {v} in colour; <is>
   painted {v} | colour | What colour <is> {s}? / Of what colour <is> {s}? / In what colour <is> {s}?
 furniture machines vehicles instruments vessels valuables | <is> made by {v}; <come> from {v}; ! The maker of {s} is
-  {v}.; <is> a product of {v} | firm | Who <make> {s}? / By whom <is> {s} made? / Which firm makes {s}? / Who is the
+  {v}.; <is> a product of {v} | firm | Who makes {s}? / By whom <is> {s} made? / Which firm makes {s}? / Who is the
   maker of {s}?
 furniture machines vehicles instruments vessels valuables clothes | <is> made in {v}; <is> built in {v}; <come> from
   a factory in {v} | town | Where <is> {s} made? / In which town <is> {s} made? / Where do they make {s}?
@@ -94,7 +94,7 @@ food dishes | <keep> for {v}; <last> {v} in a cool place; <stay> fresh for {v} |
 dishes | <is> baked for {v}; <need> {v} in the oven; <take> {v} to bake | short | How long <is> {s} baked? / How
   long <does> {s} need in the oven?
 dishes | <is> eaten with {v}; <go> well with {v}; <is> served with {v} | food | What <is> {s} eaten with? / With
-  what <is> {s} served? / What <go> well with {s}?
+  what <is> {s} served? / What goes well with {s}?
 dishes | <owe> {ps} colour to {v}; <get> {ps} colour from {v}; ! It is {v} that makes {s} so dark. | food | What
   makes {s} dark? / To what <does> {s} owe {ps} colour? / What gives {s} {ps} colour?
 dishes | <is> called {v}; <go> by the name of {v} | name | What <is> {s} called? / By what name <does> {s} go?
@@ -181,7 +181,7 @@ dishes | ! Pour {v} over {s}.; <get> {v} poured over | liquid | What is poured o
 dishes | ! Bake {s} at {v}.; <is> baked at {v} | degrees | How hot is the oven for {s}? / At what temperature <is>
   {s} baked? / How hot should the oven be for {s}?
 dishes | ! Bake {s} in {v}.; <is> baked in {v} | bake_vessel | In what <is> {s} baked? / What <is> {s} baked in?
-dishes | <may> be cut {v}; ! Do not cut {s} before {v}.  | next_time | When may {s} be cut?
+dishes | ! Do not cut {s} before {v}.; <must> not be cut before {v}  | next_time | When may {s} be cut?
 dishes | ! Cover {s} with {v}.; <is> covered with {v} | wrap | With what <is> {s} covered? / What should {s} be
   covered with?
 dishes | <need> {v} of {w}; ! Take {v} of {w} for {s}.; ! For {s} one needs {v} of {w}. | amount food | How much {w}
@@ -201,6 +201,10 @@ machines vehicles boats instruments furniture valuables clothes papers | ! On {s
 furniture tools vessels instruments | <is> made of {v}; <is> all of {v} | wood | What wood <is> {s} made of? / Of
   what wood <is> {s}?
 vehicles boats | <run> {v}; <make> the journey {v} | frequency | How often <do> {s} run?
+vessels machines | <weigh> {v} when empty; <weigh> {v} without water | weight | How much <does> {s} weigh when
+  empty? / How heavy <is> {s} without water?
+machines vehicles furniture | <cost> {v} with {aw}; <is> to be had for {v} with {aw} | price goods | What <does> {s}
+  cost with {aw}?
 """
 
 PARTS = """
@@ -227,7 +231,8 @@ furniture machines vehicles instruments vessels | <is> shaped like {v}; <look> l
 furniture machines vehicles instruments buildings valuables | <come> from {v}; <was> made in {v} | town | Where <do>
   {s} come from? / Where <was> {s} made?
 furniture machines vehicles vessels | <is> guaranteed for {v} | years | How long <is> {s} guaranteed?
-furniture machines vehicles vessels instruments | <cost> {v} to replace; ! To replace {s} costs {v}. | price | What does it cost to replace {s}? / How much does it cost to replace {s}?
+furniture machines vehicles vessels instruments | <cost> {v} to replace; ! To replace {s} costs {v}. | price | What
+  does it cost to replace {s}? / How much does it cost to replace {s}?
 furniture machines vehicles vessels instruments buildings | <must> be oiled {v}; <must> be cleaned {v}; <is> checked
   {v} | frequency | How often <is> {s} looked after?
 furniture machines vehicles vessels | ! Clean {s} with {v}.; <is> best cleaned with {v} | stuff | With what should
