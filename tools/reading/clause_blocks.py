@@ -68,6 +68,7 @@ class Blocks(ThingBlocks):
 
     def block_traits(self):
         subject = self.a_subject()
+        subject = self.speaker if subject is self.we else subject
         self.block_traits_of(subject, self.rng.choice((1, 2, 2, 3, 4)))
 
     def block_said(self):
@@ -118,7 +119,7 @@ class Blocks(ThingBlocks):
             if not speaker.answer or speaker.answer not in name:
                 name = speaker.name
             self.speaker = speaker
-            verb = rng.choice(("said", "said", "asked", "answered", "replied", "murmured", "cried"))
+            verb = rng.choice(("said", "said", "answered", "replied", "murmured", "cried", "explained"))
             reply = rng.choice(scenes.REPLIES) if rng.random() < 0.4 else ""
             self.text += (f"{name}:" if style == 0 else f"{capital(name)} {verb}: \"" if style == 1 else "\"")
             self.text += " " + reply if style == 0 and reply else reply

@@ -17,6 +17,7 @@ _AS_ONE = {
 _PARTICIPLE = re.compile(
     r"(?:is|are|was|were) ((?:built|made|founded|designed|owned|painted|planted|bought|run|organised|"
     r"named|born|decorated|wrapped|lined|called|covered|heated|haunted|attended|known) .*)")
+_OF_IT = re.compile(r"^The ([a-z ]+) of \{s\}")  # its width
 
 
 class Describing(Speech):
@@ -67,6 +68,8 @@ class Describing(Speech):
         """A predicate or a sentence with all its values."""
         thing = fact.subject
         mine = thing is self.speaker
+        if name == thing.object_pronoun:
+            say = _OF_IT.sub(r"{so} \1", say)
         return fact.filled(say, name, "my" if mine else thing.possessive,
                            "my" if mine else thing.possessive if name == thing.object_pronoun else owned(name or "the"))
 

@@ -7,11 +7,11 @@ import verbs_other
 import verbs_people
 
 VOWELS = "aeiou"
-_AN = re.compile(r"^(?:hour|honest|heir|[aeio]|un[^i]|u[^nst])", re.I)
+_AN = re.compile(r"^(?!one\b|eu)(?:hour|honest|heir|[aeio]|un[^i]|u[^nst])", re.I)
 _PLURALS = {"shelf": "shelves", "knife": "knives", "calf": "calves", "loaf": "loaves", "scarf": "scarves",
             "goose": "geese", "mouse": "mice", "child": "children", "sheep": "sheep", "deer": "deer", "foal": "foals",
             "piano": "pianos", "cello": "cellos", "banjo": "banjos", "radio": "radios", "photograph": "photographs",
-            "diploma": "diplomas", "carp": "carp", "pike": "pike", "trout": "trout", "staircase": "staircases",
+            "diploma": "diplomas", "carp": "carp", "goldfish": "goldfish", "cactus": "cacti", "pike": "pike", "trout": "trout", "staircase": "staircases",
             "pair-of-spectacles": "pairs of spectacles", "cup-and-saucer": "cups and saucers", "canoe": "canoes"}
 KEPT_HYPHENS = {
     "second-hand", "hand-made", "one-eyed", "three-legged", "bad-tempered", "one-armed", "left-handed",

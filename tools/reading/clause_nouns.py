@@ -75,7 +75,7 @@ bread-pudding almond-cake carrot-cake honey-cake rice-pudding rhubarb-crumble qu
 walnut-bread pumpkin-soup barley-broth cabbage-roll dumpling omelette pancake pickle chutney goulash casserole trifle
 marmalade custard sponge-cake spinach-tart ham-pie venison-stew chestnut-soup poppy-seed-cake spice-bread oat-biscuit
 raisin-bun salmon-pie eel-stew
-sums: damage reward deposit fee fine subscription collection prize-money bail toll loan grant pension insurance ransom
+sums: damage reward deposit fee fine subscription collection toll loan grant insurance
 dues: inspection sweeping cleaning painting delivery payment rehearsal tuning repair service meeting visit
 jobs: drilling painting sweeping digging felling mowing demolition cleaning repair tiling plastering stocktaking
 rewiring

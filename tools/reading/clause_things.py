@@ -107,11 +107,12 @@ class ThingBlocks(Describing):
         if thing is not self.topic:
             self._start()
             self.add(f"{self.refer(thing, 'object')}:", thing)
+        bullet = rng.choice(("- ", ""))
         for fact, label in made:
             self.text += "\n"
             self._start()
             self.pending.append(fact)
-            self.add(f"{rng.choice(('- ', ''))}{label[0].upper()}{label[1:]}: {fact.values['{v}']}",
+            self.add(f"{bullet}{label[0].upper()}{label[1:]}: {fact.values['{v}']}",
                      thing,
                      is_open=True)
         self.text += "\n"

@@ -136,7 +136,7 @@ sell | goods dishes | pty
 wear | clothes | ptr
 """
 
-IRREGULAR = """be was been;become became become;begin began begun;bend bent bent;bind bound bound;bite bit bitten;
+IRREGULAR = """oversleep overslept overslept;be was been;become became become;begin began begun;bend bent bent;bind bound bound;bite bit bitten;
 blow blew blown;break broke broken;bring brought brought;build built built;burn burned burned;
 buy bought bought;catch caught caught;choose chose chosen;come came come;cut cut cut;dig dug dug;
 draw drew drawn;drink drank drunk;drive drove driven;eat ate eaten;fall fell fallen;feed fed fed;
@@ -159,6 +159,6 @@ shrink shrank shrunk;burst burst burst;leak leaked leaked;do did done;bleed bled
 cost cost cost;mow mowed mown;forbid forbade forbidden;lean leaned leaned;undo undid undone;
 rent rented rented;knit knitted knitted;deal dealt dealt;understand understood understood;
 stink stank stunk;slide slid slid;spread spread spread"""
-DOUBLED = set("""stop plan trim chop drop stir wrap ship rub plug shop knit rip quarrel tip drag pin tap step scrub
+DOUBLED = set("""stop jam plan trim chop drop stir wrap ship rub plug shop knit rip quarrel tip drag pin tap step scrub
 scrap grab pat fit travel cancel label unwrap skip spot swap dip hem tug log mop strip clip plug
 slip""".split())
