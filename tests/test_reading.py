@@ -109,6 +109,20 @@ def test_a_corpus_is_the_same_in_every_run_and_no_document_comes_twice():
             assert asked["answer"].lower() in one["text"][asked["begin"]:asked["end"]].lower(), asked
 
 
+def test_what_is_asked_of_a_cut_passage_can_be_made():
+    """All that a passage of clauses is used for; beside sentences of books, which have any sign."""
+    asides = ("'Oh {no},' said the king.", "He went away | and [came] back.", "Yes", "It was late; so late!")
+    for seed in range(150):
+        rng = random.Random(seed)
+        document = clauses.ClauseWriter(rng, asides if seed % 2 else ()).write(rng.choice((60, 200, 900, 3000)))
+        page = tasks.Passage(rng, document, crop_chars=rng.choice((0, 150, 700)))
+        if page.facts:
+            parts = page.chat(6) + page.plain(5, False) + page.plain(0, True)
+            assert all(text for text, kind in parts if kind == tasks.ANSWER)
+        for fact in page.facts:
+            assert fact.question(rng)[1].lower() in page.text.lower()
+
+
 def test_a_passage_is_cut_to_what_it_says():
     for seed in range(40):
         rng = random.Random(seed)

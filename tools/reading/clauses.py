@@ -73,6 +73,7 @@ class ClauseWriter(Blocks):
         said = capital(said)
         self.text += said + rng.choice(("\n\n", "\n\n", " ") if genre in ("diary", "news", "report") and said[-1] == "."
                                        else ("\n\n",))
+        self.spans.append((begin, begin + len(said)))
         by = self.speaker.name if self.speaker else ""
         self._ask_about(scenes.OPENING_ASKS.get(genre, {}), slots, by, begin, begin + len(said), said)
         return slots
@@ -121,6 +122,7 @@ class ClauseWriter(Blocks):
                 slots = {**slots, name: self._slot(name)}
                 text = text.replace("{" + name + "}", slots[name])
         self.text += text.replace("{writer}", writer.name if writer else "")
+        self.spans.append((at, len(self.text)))
         if not writer:
             self._ask_about(scenes.CLOSING_ASKS.get(genre, {}), slots, "", at, len(self.text), self.text[at:])
         if writer:
