@@ -72,11 +72,22 @@ class Batches:
         threading.Thread(target=self._fill, daemon=True).start()
 
     def _take(self, size):
-        if not self.spare[size]:
-            self.spare[size] = self.queues[size].get()
+        while not self.spare[size]:
+            try:
+                self.spare[size] = self.queues[size].get(timeout=5.0)
+            except queue.Empty:
+                if ended := [p.name for p in self.processes if p.exitcode]:
+                    raise RuntimeError(f"{', '.join(ended)} ended: what they printed stands above") from None
         return self.spare[size].pop()
 
     def _fill(self):
+        try:
+            self._fill_until_over()
+        except Exception as error:
+            self.ready.put(error)  # a run that waited for the next batch would stand still
+            raise
+
+    def _fill_until_over(self):
         while not self.is_over.is_set():
             ids, kinds, layout = [], [], []
             for size, count in zip(self.queues, counts_at(self.share, self.num_task)):
@@ -103,6 +114,8 @@ class Batches:
         begin = time.monotonic()
         batch = self.ready.get()
         self.waited += time.monotonic() - begin
+        if isinstance(batch, Exception):
+            raise batch
         return batch
 
     def stop(self):
