@@ -27,8 +27,8 @@ constexpr double kErrorMax = 1e-5;
 constexpr int32_t kMemoryTokens = 3;
 const char* const kModel = "tests/goldens/lora_gradients";
 
-// Two examples. One stands behind the mark and a memory of the text that it says. The other stands
-// behind a memory of two texts.
+// Two examples. One stands behind a memory of the text that it says, the last token of which says
+// its first. The other stands behind a memory of two texts.
 class EncoderGradientsTest : public ::testing::Test {
  protected:
   EncoderGradientsTest()
@@ -41,7 +41,6 @@ class EncoderGradientsTest : public ::testing::Test {
     decoder_ = trainer_.Add({.rank = 3, .scale = 2.0f});
     memories_[0] = trainer_.Add({.virtual_tokens = kMemoryTokens});
     memories_[1] = trainer_.Add({.virtual_tokens = 2 * kMemoryTokens});
-    mark_ = trainer_.Add({.virtual_tokens = 1});
     const LoraWeights lora = ReadLora(SourcePath(kModel), model_.config, DType::kF32);
     for (const int32_t index : {encoder_, decoder_}) {
       CHECK(trainer_.lora(index)->Read(lora).ok());
@@ -50,18 +49,15 @@ class EncoderGradientsTest : public ::testing::Test {
     for (float& number : trainer_.lora(encoder_)->parameters()) {
       number *= 0.5f + static_cast<float>(random.Uniform());
     }
-    for (const int32_t index : {encoder_, mark_}) {
-      for (float& number : trainer_.prompt(index)->parameters()) {
-        number = static_cast<float>(random.Uniform() - 0.5);
-      }
-      trainer_.prompt(index)->Refresh();
+    for (float& number : trainer_.prompt(encoder_)->parameters()) {
+      number = static_cast<float>(random.Uniform() - 0.5);
     }
+    trainer_.prompt(encoder_)->Refresh();
     trainer_.lora(encoder_)->Refresh();
     texts_ = {{texts_of_[0], memories_[0], 0},
               {texts_of_[1], memories_[1], 0},
               {texts_of_[2], memories_[1], kMemoryTokens}};
     examples_[0] = Example({4, 8, 15, 16, 2}, {-1, 0, 1, 2, 3, 4}, memories_[0]);
-    examples_[0].mark = mark_;
     examples_[1] = Example({9, 1, 7}, {1, 2}, memories_[1]);
   }
 
@@ -94,7 +90,6 @@ class EncoderGradientsTest : public ::testing::Test {
   double Loss() const {
     Rows first, second;
     AppendMemory(texts_of_[0], &first);
-    first.emplace_back(mark_row_.begin(), mark_row_.end());
     AppendMemory(texts_of_[1], &second);
     AppendMemory(texts_of_[2], &second);
     return LossBehind(std::move(first), std::move(second));
@@ -118,14 +113,13 @@ class EncoderGradientsTest : public ::testing::Test {
   LearnModel model_;
   ReferenceModel reference_;
   Trainer trainer_;
-  int32_t encoder_ = 0, decoder_ = 0, memories_[2] = {}, mark_ = 0;
+  int32_t encoder_ = 0, decoder_ = 0, memories_[2] = {};
   const std::vector<int32_t> texts_of_[3] = {
       {4, 8, 15, 16, 2}, {19, 3, 6, 5}, {1, 2, 12, 20, 17, 10}};
   std::vector<EncodedText> texts_;
   TrainingExample examples_[2];
   ReferenceLora encoder_lora_, decoder_lora_;
   std::vector<double> tokens_;  // the encoder's virtual tokens
-  std::vector<double> mark_row_;
 };
 
 TEST_F(EncoderGradientsTest, AreThoseOfDoubles) {
@@ -139,15 +133,12 @@ TEST_F(EncoderGradientsTest, AreThoseOfDoubles) {
   encoder_lora_ = {&encoder, Numbers(encoder.parameters())};
   decoder_lora_ = {&decoder, Numbers(decoder.parameters())};
   tokens_ = Numbers(trainer_.prompt(encoder_)->parameters());
-  TrainedPrompt& mark = *trainer_.prompt(mark_);
-  mark_row_ = Numbers(mark.parameters());
   const auto expected = [&] { return Loss(); };
   EXPECT_NEAR(loss, expected(), 1e-5);
   EXPECT_LT(WorstDifference(encoder.gradients(), encoder_lora_.numbers, 17, expected), kErrorMax);
   EXPECT_LT(WorstDifference(decoder.gradients(), decoder_lora_.numbers, 29, expected), kErrorMax);
   EXPECT_LT(WorstDifference(trainer_.prompt(encoder_)->gradients(), tokens_, 1, expected),
             kErrorMax);
-  EXPECT_LT(WorstDifference(mark.gradients(), mark_row_, 1, expected), kErrorMax);
 }
 
 // An encoder with a memory of keys and values of its rows: of some of the text's tokens, turned to

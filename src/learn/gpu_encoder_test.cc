@@ -30,11 +30,11 @@ using testing::RandomExample;
 class GpuEncoderTest : public testing::GpuTest {};
 
 constexpr int32_t kTokens = 7;  // of each memory
-// The table's adapters: encoder, decoder, mark, and one that has nothing to do with them. Then
-// there are memories of a window and of documents of three and of eleven texts. No forward takes
-// eleven at once.
-constexpr int32_t kEncoder = 0, kDecoder = 1, kMark = 2, kOther = 3;
-constexpr int32_t kMemories[] = {4, 5, 6};
+// The table's adapters: encoder, decoder, and one that has nothing to do with them. Then there are
+// memories of a window and of documents of three and of eleven texts. No forward takes eleven at
+// once.
+constexpr int32_t kEncoder = 0, kDecoder = 1, kOther = 2;
+constexpr int32_t kMemories[] = {3, 4, 5};
 constexpr int32_t kTexts[] = {1, 3, 11};
 
 struct Chain {
@@ -60,8 +60,7 @@ std::unique_ptr<Chain> MakeChain() {
     chain->examples.back().prompt = memory;
   };
   add(33, kMemories[0], 1);
-  TrainingExample& said = chain->examples[0];  // it begins at the mark
-  said.mark = kMark;
+  TrainingExample& said = chain->examples[0];  // the memory's last token says its first
   said.rows.insert(said.rows.begin(), -1);
   said.ids.insert(said.ids.begin(), said.tokens[0]);
   said.probabilities.push_back(1.0f);
@@ -71,7 +70,7 @@ std::unique_ptr<Chain> MakeChain() {
   return chain;
 }
 
-// The gradients of all three, the memories, and the adapters after the steps.
+// The gradients of both, the memories, and the adapters after the steps.
 struct Learned {
   double loss = 0.0;
   std::vector<std::vector<float>> gradients, parameters, memories;
@@ -89,17 +88,14 @@ struct Trained {
       : trainer(model.config, model.weights, limits, model.owned.get()) {
     trainer.Add({.rank = 12, .scale = 0.5f, .virtual_tokens = kTokens});
     trainer.Add({.rank = 20, .scale = 1.5f});
-    trainer.Add({.virtual_tokens = 1});
     trainer.Add({.rank = 20});
     for (const int32_t texts : kTexts) trainer.Add({.virtual_tokens = texts * kTokens});
     const std::vector<int32_t> text = RandomExample(80, 0, 99).tokens;
     for (const int32_t i : {kEncoder, kDecoder, kOther}) {
       Fill(*trainer.lora(i), static_cast<uint64_t>(i));
     }
-    for (const int32_t i : {kEncoder, kMark}) {
-      trainer.BeginPrompt(i, text);
-      Fill(*trainer.prompt(i), static_cast<uint64_t>(i));
-    }
+    trainer.BeginPrompt(kEncoder, text);
+    Fill(*trainer.prompt(kEncoder), 1);
   }
 
   Learned Learn(const Chain& chain, int updates = 0, std::span<const TrainingExample> others = {}) {
@@ -107,7 +103,7 @@ struct Trained {
     examples.insert(examples.end(), others.begin(), others.end());
     const auto settings = [](float rate) { return UpdateSettings{.learning_rate = rate}; };
     std::vector<Trainer::Update> steps;
-    for (const int32_t i : {kEncoder, kDecoder, kMark}) {
+    for (const int32_t i : {kEncoder, kDecoder}) {
       steps.push_back({i, settings(1e-3f), settings(1e-2f)});
     }
     Learned learned;
@@ -124,7 +120,6 @@ struct Trained {
     add(trainer.lora(kEncoder));
     add(trainer.prompt(kEncoder));
     add(trainer.lora(kDecoder));
-    add(trainer.prompt(kMark));
     for (const int32_t memory : kMemories) {
       const auto numbers = trainer.prompt(memory)->parameters();
       learned.memories.emplace_back(numbers.begin(), numbers.end());
@@ -144,7 +139,7 @@ template <typename Expect>
 void ExpectAlike(const Learned& actual, const Learned& expected, double loss_error,
                  const Expect& expect) {
   EXPECT_NEAR(actual.loss, expected.loss, loss_error);
-  const char* const names[] = {"encoder's LoRA", "encoder's tokens", "decoder", "mark"};
+  const char* const names[] = {"encoder's LoRA", "encoder's tokens", "decoder"};
   for (size_t i = 0; i < expected.gradients.size(); ++i) {
     SCOPED_TRACE(names[i]);
     expect(actual.gradients[i], expected.gradients[i]);

@@ -10,7 +10,6 @@
 // itself learns nothing, so that what it could do before it still does.
 //
 // encoder: its rates and sizes alone. It is taught over a corpus (corpus_run.h).
-#include <algorithm>
 #include <memory>
 #include <utility>
 
@@ -26,7 +25,6 @@ struct StudyKind {
   // Virtual tokens begin with the text that the base's texts begin with, because all rows attend to
   // the first token. Else they begin with the document's own tokens.
   bool has_start = false;
-  bool takes_windows = false;  // a window is reconstructed whole
 };
 
 constexpr StudyKind kMemory = {
@@ -47,8 +45,7 @@ constexpr StudyKind kPrefix = {
 constexpr StudyKind kEncoder = {
     .name = "encoder",
     .rates = {.learning_rate = 1e-3, .prompt_learning_rate = 5e-3, .passes = 0, .batch = 16},
-    .parts = {.rank = 16, .virtual_tokens = 16, .kind = VirtualTokenKind::kEmbedding},
-    .takes_windows = true};
+    .parts = {.rank = 16, .virtual_tokens = 16, .kind = VirtualTokenKind::kEmbedding}};
 
 class StudyLearner : public Learner {
  public:
@@ -59,8 +56,7 @@ class StudyLearner : public Learner {
   LearnerRates rates() const override { return kind_.rates; }
   LearnerParts parts() const override { return kind_.parts; }
   int32_t ExampleTokensMax(int32_t window_tokens) const override {
-    return std::max(study_->ExampleTokensMax(window_tokens),
-                    kind_.takes_windows ? window_tokens : 0);
+    return study_->ExampleTokensMax(window_tokens);
   }
   bool writes() const override { return true; }
   int32_t TeacherTokensMax(int32_t window_tokens) const override {

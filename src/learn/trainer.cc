@@ -74,7 +74,7 @@ void Trainer::BeginPrompt(int32_t index, std::span<const int32_t> text) {
 std::vector<TrainingLoss> Trainer::Accumulate(std::span<const TrainingExample* const> examples) {
   std::set<int32_t> named;
   for (const TrainingExample* example : examples) {
-    for (const int32_t index : {example->adapter, example->prompt, example->mark}) {
+    for (const int32_t index : {example->adapter, example->prompt}) {
       if (index >= 0) named.insert(index);
     }
   }
@@ -126,10 +126,6 @@ TrainingSequence Trainer::SequenceOf(const TrainingExample& example, int32_t ada
     CHECK_LE(example.prompt_tokens, prompt->num_tokens());
     sequence.prompt = {index, prompt->kind(),
                        example.prompt_tokens > 0 ? example.prompt_tokens : prompt->num_tokens()};
-  }
-  if (example.mark >= 0) {
-    const TrainedPrompt& mark = *adapters_[static_cast<size_t>(example.mark)].prompt;
-    sequence.mark = {example.mark, mark.kind(), mark.num_tokens()};
   }
   return sequence;
 }

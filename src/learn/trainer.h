@@ -25,7 +25,6 @@ struct TrainingExample {
   // of `adapter` or of `document`, if one has any.
   int32_t prompt = -1;
   int32_t prompt_tokens = 0;  // of those, from the first on; 0: all
-  int32_t mark = -1;  // the adapter of virtual embeddings between those and the tokens; -1: none
   // Rows that are looked at, ascending. For each there are `num_choices` next tokens and their
   // probabilities, as TokenLoss takes them. Rows below 0 are virtual embeddings in front of the
   // tokens; the last of them is -1.

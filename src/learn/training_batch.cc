@@ -64,17 +64,12 @@ void TrainingBatch::Append(const TrainingSequence& sequence, int32_t page_tokens
   page_begin.push_back(num_pages());
   kv_tokens.push_back(num_positions);
   prompts.push_back(prompt);
-  run_tokens_max = std::max({run_tokens_max, prompt.num_tokens, sequence.mark.num_tokens});
-  if (prompt.num_tokens > 0) {
-    const bool is_embedding = prompt.kind == VirtualTokenKind::kEmbedding;
-    const int32_t place = is_embedding ? first_row + (prompt.is_behind ? num_own : 0) : first_page;
-    (is_embedding ? embeddings : keys_values)
-        .push_back({prompt.adapter, 0, prompt.num_tokens, place});
-  }
-  if (sequence.mark.num_tokens == 0) return;
-  CHECK(!prompt.is_behind && sequence.mark.kind == VirtualTokenKind::kEmbedding);
-  embeddings.push_back(
-      {sequence.mark.adapter, 0, sequence.mark.num_tokens, first_row + prompt.num_embeddings()});
+  run_tokens_max = std::max(run_tokens_max, prompt.num_tokens);
+  if (prompt.num_tokens == 0) return;
+  const bool is_embedding = prompt.kind == VirtualTokenKind::kEmbedding;
+  const int32_t place = is_embedding ? first_row + (prompt.is_behind ? num_own : 0) : first_page;
+  (is_embedding ? embeddings : keys_values)
+      .push_back({prompt.adapter, 0, prompt.num_tokens, place});
 }
 
 }  // namespace graft

@@ -32,15 +32,10 @@ struct TrainingSequence {
   int32_t document = -1;  // its LoRA is on them, too, without a gradient; -1: none
   SequencePrompt prompt = {};
   int32_t between = -1;  // the adapter that stands where the tokens are kVirtualToken; -1: none do
-  SequencePrompt mark = {};  // embeddings between a prompt in front and the own tokens
 
   // Rows before its own tokens.
-  int32_t num_before() const {
-    return prompt.is_behind ? 0 : prompt.num_embeddings() + mark.num_embeddings();
-  }
-  int32_t num_rows() const {
-    return static_cast<int32_t>(tokens.size()) + prompt.num_embeddings() + mark.num_embeddings();
-  }
+  int32_t num_before() const { return prompt.is_behind ? 0 : prompt.num_embeddings(); }
+  int32_t num_rows() const { return static_cast<int32_t>(tokens.size()) + prompt.num_embeddings(); }
 };
 
 struct TrainingBatch {
