@@ -59,6 +59,7 @@ inline TrainingLimits LimitsOf(const CorpusSettings& settings) {
   limits.rows_max = settings.rates.batch * CorpusRun::RowsOfDocument(settings);
   limits.sequences_max = settings.rates.batch * CorpusRun::TextsOfDocument(settings);
   limits.prefix_tokens_max = CorpusRun::MemoryTokensMax(settings);
+  limits.chooses = true;
   return limits;
 }
 

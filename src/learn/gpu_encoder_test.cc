@@ -237,6 +237,7 @@ ReadStep Read(DeviceModel& model, MemoryRows kind, int64_t activation_bytes = kA
   const bool is_between = kind == MemoryRows::kBetween, is_behind = kind == MemoryRows::kBehind;
   TrainingLimits limits = Limits(activation_bytes);
   limits.prefix_tokens_max = 24;
+  limits.chooses = true;
   Trainer trainer(model.config, model.weights, limits, model.owned.get());
   const int32_t encoder = trainer.Add({.rank = 12,
                                        .scale = 0.5f,

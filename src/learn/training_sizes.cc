@@ -9,6 +9,7 @@
 #include "kernels/gemm/gemm.h"
 #include "kernels/lora/lora.h"
 #include "kernels/lora_gradient/lora_gradient.h"
+#include "kernels/sampling/sampling.h"
 #include "kernels/virtual_gradient/virtual_gradient.h"
 #include "layers/layer_kept.h"
 #include "layers/served_types.h"
@@ -58,6 +59,18 @@ int64_t BatchBytes(const TrainingLimits& limits, const ModelConfig& config) {
           : int64_t{config.num_layers} * limits.sequences_max * sizeof(AttentionPrefix);
   return rows * per_row + rows / 64 * static_cast<int64_t>(3 * sizeof(LoraSegment)) +
          (limits.sequences_max + 1) * per_sequence + prefixes + NumTrainingPages(limits) * 4 + 4096;
+}
+
+// What Choose finds is the host's on a GPU, too.
+BytesNeeded ChoicesBytes(const TrainingLimits& limits, const ModelConfig& config,
+                         const Device& device) {
+  if (!limits.chooses) return {};
+  const int64_t found = limits.logits_rows_max * int64_t{sizeof(SampledToken)};
+  if (device.is_cpu()) return {.on_device = found};
+  BytesNeeded needed = SamplingScratch::BytesFor(limits.logits_rows_max,
+                                                 static_cast<int32_t>(config.vocab_size), device);
+  needed.on_host += found;
+  return needed;
 }
 
 // The columns of LoRA's A's and B's together, in the product that has most.
@@ -180,6 +193,7 @@ TrainingSizes SizesOf(const TrainingLimits& limits, const ModelConfig& config, D
   sizes.attention =
       buffers.attention_scratch + buffers.backward_scratch + buffers.d_prefixes +
       TrainingPoolLayout(config, dtype, device).PageBytes() * NumTrainingPages(limits);
+  sizes.choices = ChoicesBytes(limits, config, device);
   sizes.ropes = RopeTablesBytes(config, config.context_tokens_max, /*go_back=*/true);
   if (device.is_cpu()) sizes.thread_rows = ThreadRowsBytes(limits, config, dtype, num_threads);
   return sizes;

@@ -6,6 +6,7 @@
 
 #include "kernels/common/kv_layout.h"
 #include "model/config.h"
+#include "tensor/allocations.h"
 #include "tensor/device.h"
 #include "tensor/dtype.h"
 
@@ -20,6 +21,7 @@ struct TrainingLimits {
   int32_t prefix_tokens_max = 0;  // keys and values in front of a sequence
   int32_t rank_max = 0;
   int32_t logits_rows_max = 128;  // rows with logits at a time
+  bool chooses = false;           // TrainingDevice::Choose is called
   // Bytes of activations that layers keep for the backward. Other layers keep their inputs.
   int64_t activation_bytes_max = 0;
   // Bytes of layers' transposed weights that are kept, if products cannot read weights transposed.
@@ -57,11 +59,13 @@ struct TrainingSizes {
   int64_t logits = 0;
   int64_t attention = 0;
   int64_t ropes = 0;
+  BytesNeeded choices;      // of rows with logits: their likeliest tokens
   int64_t thread_rows = 0;  // of the threads that multiply on the CPU; not in a Buffer
 
+  // What the device has of them.
   int64_t total() const {
     return layer_inputs + kept_activations + kept_transposed + made_transposed + gradients + lora +
-           logits + attention + ropes + thread_rows;
+           logits + attention + ropes + choices.on_device + thread_rows;
   }
 };
 // `num_threads`: the CPU's.

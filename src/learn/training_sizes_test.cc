@@ -21,6 +21,7 @@ void ExpectTheSum(const std::string& name, DType dtype) {
                                 .sequences_max = 3,
                                 .rank_max = 5,
                                 .logits_rows_max = 7,
+                                .chooses = layers == 1,
                                 .activation_bytes_max = layers * layer,
                                 .transposed_bytes_max = layers * transposed};
     const TrainingSizes sizes =

@@ -106,6 +106,10 @@ TrainingWalker::TrainingWalker(const ModelConfig& config, const ModelWeights& we
   head_input_ = Buffer(sizes_.head_normed, device);
   d_logits_ = Buffer(sizes_.d_logits, device);
   losses_ = Buffer(sizes_.losses, device);
+  if (!limits.chooses) return;
+  chosen_ = PinnedBuffer(int64_t{limits.logits_rows_max} * int64_t{sizeof(SampledToken)});
+  choosing_ =
+      SamplingScratch(limits.logits_rows_max, static_cast<int32_t>(config.vocab_size), device);
 }
 
 const LayerKept& TrainingWalker::KeptOf(int32_t layer) const {
@@ -222,12 +226,8 @@ void TrainingWalker::RunHead(bool backward) {
 TrainingChoices TrainingWalker::Choose(const TrainingBatch& batch, std::span<const int32_t> rows,
                                        int32_t num_choices) {
   CHECK(num_choices > 0 && num_choices <= kLogprobsMax) << num_choices;
+  CHECK(limits_.chooses) << "the limits have no room for it";
   PutBatch(batch, {.rows = rows}, false);
-  if (chosen_.bytes() == 0) {
-    chosen_ = PinnedBuffer(int64_t{limits_.logits_rows_max} * int64_t{sizeof(SampledToken)});
-    choosing_ = SamplingScratch(limits_.logits_rows_max, static_cast<int32_t>(config_.vocab_size),
-                                stream_.device);
-  }
   SampledToken* const found = chosen_.as<SampledToken>();
   const std::vector<int32_t> asked(static_cast<size_t>(limits_.logits_rows_max), 0);
   TrainingChoices choices;

@@ -189,7 +189,7 @@ class TrainingWalker : public TrainingDevice {
   Buffer d_prefixes_;  // of one layer, fp32
   Buffer head_input_, head_d_normed_, d_logits_, losses_;
   Buffer norms_, adamw_scratch_;
-  SamplingScratch choosing_;  // made by the first Choose, and so is what it finds
+  SamplingScratch choosing_;  // with what Choose finds; empty where it is never called
   PinnedBuffer chosen_;
   LearningStep learning_;
 };

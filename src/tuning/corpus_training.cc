@@ -203,7 +203,8 @@ Result<CorpusSettings> SettingsOf(const CorpusChoices& choices, const LearnRecip
 LearnSizes SizesOfCorpus(const CorpusSettings& settings, const ModelConfig& config) {
   LearnSizes sizes{.batch = settings.rates.batch,
                    .example_tokens_max = CorpusRun::RowsOfDocument(settings),
-                   .rank = settings.decoder_rank};
+                   .rank = settings.decoder_rank,
+                   .chooses = true};
   LearnSizes::Frozen& frozen = sizes.frozen;
   frozen.rank = settings.rank;
   if (settings.form.carrier == MemoryCarrier::kKeysValues) {

@@ -92,6 +92,7 @@ TrainingLimits LeastLimits(const LearnSizes& sizes) {
       std::max(is_embedding ? 0 : sizes.virtual_tokens, sizes.frozen.keys_values);
   limits.rows_max = RowsOf(sizes).least;
   limits.rank_max = std::max({1, sizes.rank, sizes.frozen.rank});
+  limits.chooses = sizes.chooses;
   limits.logits_rows_max = std::min<int32_t>(limits.logits_rows_max, limits.rows_max);
   return limits;
 }
@@ -109,6 +110,7 @@ void AddTerms(const LearnSizes& sizes, const TrainingLimits& limits, const Serve
   sum->Add("the transposing of a weight", needed.made_transposed);
   sum->Add("LoRA of " + rows, needed.lora);
   sum->Add("logits of " + std::to_string(limits.logits_rows_max) + " rows", needed.logits);
+  sum->Add("the likeliest tokens of as many", needed.choices);
   sum->Add("attention of " + rows, needed.attention);
   sum->Add("rotary tables", needed.ropes);
   sum->Add("the threads' rows (--threads)", needed.thread_rows);

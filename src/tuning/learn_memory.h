@@ -33,6 +33,7 @@ struct LearnSizes {
     int64_t bytes = 0;
     std::vector<TrainedShape> shapes;
   } frozen;
+  bool chooses = false;    // tokens are drawn from what training says
   double kept_gib = -1.0;  // of activations and transposed weights; below 0: half of what is left
   int threads = 1;
 };
