@@ -283,14 +283,25 @@ def corpus(path, count):
     path.write_text("\n".join(lines) + "\n")
 
 
+ENCODER = ["--steps", "6", "--batch", "2", "--rank", "4", "--document-tokens", "64", "--document-questions", "1",
+           "--held-out-documents", "4", "--compressions", "2,4", "--readers", "2"]
+
+
+@pytest.fixture(scope="module")
+def encoder(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("encoder")
+    corpus(folder / "corpus.jsonl", 60)
+    done = learn("--encoder", folder / "encoder", "--corpus", folder / "corpus.jsonl", *ENCODER)
+    assert done.returncode == 0, done.stderr
+    return folder / "encoder"
+
+
 def test_documents_by_an_encoder(tmp_path):
     corpus(tmp_path / "corpus.jsonl", 60)
     (tmp_path / "light.txt").write_text(TEXT)
     encoder = tmp_path / "encoder"
     learner = ["--encoder", encoder]
-    teaches = [*learner, "--corpus", tmp_path / "corpus.jsonl", "--steps", "6", "--batch", "2", "--rank", "4",
-               "--document-tokens", "64", "--document-questions", "1", "--held-out-documents", "4", "--compressions",
-               "2,4", "--readers", "2"]
+    teaches = [*learner, "--corpus", tmp_path / "corpus.jsonl", *ENCODER]
     none = learn(tmp_path / "light.txt", *learner, "--adapters", tmp_path)
     assert none.returncode == 2 and "there is no encoder in" in none.stderr and "--corpus" in none.stderr
     done = learn(*teaches)
@@ -329,9 +340,48 @@ def test_documents_by_an_encoder(tmp_path):
     assert done.returncode == 2 and 'bad.jsonl:1: has no text "answer"' in done.stderr, done.stderr
     done = learn("--encoder", tmp_path / "other", "--corpus", tmp_path / "nowhere")
     assert done.returncode == 2 and "no file, and no folder" in done.stderr
-    for words, what in (([], "which documents?"), (["--learner", "encoder"], "which encoder? --encoder DIR")):
+    for words, what in (([], "which documents?"), (["--learner", "encoder"], "which encoder? --encoder DIR"),
+                        ([*learner, "--corpus", "-", "--learner", "distill"], "without --learner")):
         done = learn(*words)
         assert done.returncode == 2 and what in done.stderr, done.stderr
+
+
+def test_distill_begins_with_an_encoders_adapter(encoder, tmp_path):
+    (tmp_path / "light.txt").write_text(TEXT)
+    adapters = tmp_path / "adapters"
+    args = [tmp_path / "light.txt", "--adapters", adapters, "--encoder", encoder, "--compression", "2"]
+    few = ["--learner", "distill", "--steps", "3", "--batch", "4", "--window-tokens", "24", "--questions", "8", "--outputs",
+           "1", "--output-tokens", "8", "--keep", "2", "--prompts", "plain"]
+    done = learn(*args, "--name", "read")
+    assert done.returncode == 0, done.stderr
+    done = learn(*args, *few, "--name", "further", "--ask", "Who built it?", "--answer-tokens", "2")
+    assert done.returncode == 0, done.stderr
+    assert "3 steps" in done.stdout and "  further " in done.stdout
+    read, further = (graft_json(adapters / name) for name in ("read", "further"))
+    assert further["learner"]["name"] == "distill" and further["learner"]["steps"] == 3
+    assert further["learner"]["begins_with"] == {part: read["learner"][part] for part in
+                                                 ("encoder", "decoder", "compression")}
+    assert further["kind"] == read["kind"] == "lora and prompt" and further["hash"] != read["hash"]
+    assert further["learner"]["virtual_tokens"] == read["learner"]["virtual_tokens"]
+    assert further["learner"]["rank"] == 4
+    # One that was killed goes on to the same bits.
+    kill_with(adapters / "again.learning", *args, *few, "--name", "again", "--checkpoint-seconds", "0")
+    done = learn(*args, *few, "--name", "again")
+    assert done.returncode == 0 and graft_json(adapters / "again")["hash"] == further["hash"], done.stderr
+    with Server(adapters=adapters) as server:
+        reply = server.client().completions.create(model="further", prompt="The", max_tokens=4, temperature=0)
+        assert reply.usage.completion_tokens == 4
+    for words, what in ((["--learner", "memory"], "distill may begin"),
+                        (["--learner", "distill", "--rank", "8"], "rank is 8")):
+        done = learn(*args, *words, "--name", "other")
+        assert done.returncode == 2 and what in done.stderr, done.stderr
+    # An encoder of other weights.
+    made = graft_json(encoder / "encoder")
+    made["base"]["weights_hash"] = "0"
+    shutil.copytree(encoder, tmp_path / "others")
+    (tmp_path / "others" / "encoder" / "graft.json").write_text(json.dumps(made))
+    done = learn(tmp_path / "light.txt", "--adapters", adapters, "--encoder", tmp_path / "others", "--name", "other")
+    assert done.returncode == 1 and "was taught on another base model" in done.stderr, done.stderr
 
 
 def test_chat_prompts_and_a_flag_that_was_removed(tmp_path):

@@ -3,6 +3,7 @@ what it became, beside the serving."""
 
 import json
 import signal
+import subprocess
 import time
 import urllib.error
 import urllib.request
@@ -11,7 +12,7 @@ import httpx
 import openai
 import pytest
 
-from conftest import DEMO, Server, complete
+from conftest import DEMO, Server, binary, complete
 
 TEXT = ("The lighthouse at Skerry Point was built by an engineer named Tobias Marrow. "
         "The keeper lived in the tower with a grey parrot named Solomon, who could say eleven words.")
@@ -229,6 +230,10 @@ def test_what_a_request_asks_wrongly_is_named(learning):
                         (lambda c: create(c, file, hyperparameters={"colour": 1}), "hyperparameters.colour"),
                         (lambda c: create(c, file, hyperparameters={"batch_size": 2049}), "hyperparameters.batch_size"),
                         (lambda c: create(c, file, hyperparameters={"learner": "magic"}), "'next-token'"),
+                        (lambda c: create(c, file, hyperparameters={"learner": "encoder"}), "--learn-encoder"),
+                        (lambda c: create(c, file, hyperparameters={"learner": "distill", "begin": "encoder"}),
+                         "--learn-encoder"),
+                        (lambda c: create(c, file, hyperparameters={"begin": "moon"}), "hyperparameters.begin"),
                         (lambda c: create(c, file, hyperparameters={"keep_weight": -1}), "hyperparameters.keep_weight"),
                         (lambda c: create(c, file, hyperparameters={"keep_text": ["file-none"]}), "hyperparameters.keep_text"),
                         (lambda c: create(c, file, validation_file=file), "validation_file"),
@@ -309,6 +314,38 @@ def test_the_base_writes_what_teaches_beside_the_serving(tmp_path):
         made = graft_json(tmp_path / "learn", job.id)
         assert made["learner"]["name"] == "distill" and made["scores"]["loss"] < made["scores"]["loss_base"]
         assert complete(server, done.fine_tuned_model)
+
+
+def test_an_encoder_makes_adapters_beside_the_serving(tmp_path):
+    lines = [json.dumps({"text": f"The light {i} is kept by Finch.", "questions": [
+        {"question": "Who keeps it?", "answer": "Finch"}]}) for i in range(12)]
+    (tmp_path / "corpus.jsonl").write_text("\n".join(lines))
+    encoder = tmp_path / "encoder"
+    subprocess.run([binary(), "learn", "--model", DEMO / "base", "--encoder", encoder, "--corpus", tmp_path / "corpus.jsonl",
+                    "--steps", "2", "--batch", "2", "--rank", "4", "--document-tokens", "64", "--document-questions", "1",
+                    "--held-out-documents", "2", "--compressions", "2,4", "--readers", "1", "--threads", "1", "--quiet"],
+                   check=True, timeout=300)
+    own = {"rank": "auto", "batch_size": "auto", "n_epochs": "auto", "learning_rate_multiplier": "auto"}
+    with Server(*ARGS, "--learn-dir", tmp_path / "learn", "--learn-encoder", encoder) as server:
+        client = server.client()
+        file = upload(client).id
+        read = wait_for(client, create(client, file, hyperparameters={**own, "learner": "encoder"}).id, "succeeded")
+        made = graft_json(tmp_path / "learn", read.id)
+        assert made["learner"]["name"] == "encoder" and made["learner"]["compression"] == 2
+        assert made["learner"]["encoder"] == json.loads((encoder / "encoder" / "graft.json").read_text())["hash"]
+        assert len(complete(server, read.fine_tuned_model)) > 0 and read.trained_tokens > 10
+        assert any("The encoder reads" in line for line in messages(client, read.id))
+        small = create(client, file, hyperparameters={**own, "learner": "encoder", "compression": 4})
+        small = graft_json(tmp_path / "learn", wait_for(client, small.id, "succeeded").id)
+        assert small["learner"]["virtual_tokens"] < made["learner"]["virtual_tokens"]
+        further = create(client, file, hyperparameters={**own, "learner": "distill", "begin": "encoder", "steps": 2,
+                                                        "questions": 4, "output_tokens": 8, "keep": 2})
+        wait_for(client, further.id, "succeeded")
+        further = graft_json(tmp_path / "learn", further.id)
+        assert further["learner"]["begins_with"]["encoder"] == made["learner"]["encoder"]
+        assert further["learner"]["virtual_tokens"] == made["learner"]["virtual_tokens"]
+        failed = create(client, file, hyperparameters={**own, "learner": "memory", "begin": "encoder"})
+        assert "distill may begin" in wait_for(client, failed.id, "failed").error.message
 
 
 def test_a_server_without_a_folder_refuses_by_name(server):

@@ -140,11 +140,23 @@ LearnSizes SizesOf(const LearnOptions& options, const LearningPlan& plan) {
   return sizes;
 }
 
+// An encoder that is named makes adapters, or is where distill begins.
+Status ChooseLearner(LearnOptions* options) {
+  std::string& learner = options->method.learner;
+  const std::string by_encoder = WordOf(LearnerKind::kEncoder);
+  const bool has_encoder = !options->encoder.folder.empty();
+  if (learner.empty()) learner = has_encoder ? by_encoder : WordOf(LearnerKind::kDistill);
+  if (!has_encoder || learner == by_encoder) return OkStatus();
+  if (!options->encoder.corpus.empty()) {
+    return InvalidArgumentError("--corpus teaches an encoder, without --learner");
+  }
+  options->method.begin = kBeginWords[1];
+  return OkStatus();
+}
+
 Status RunLearn(LearnOptions options) {
   RETURN_IF_ERROR(InitLog(options.runtime.log.level));
-  if (!options.encoder.folder.empty()) {
-    options.method.learner = WordOf(LearnerKind::kEncoder);
-  }
+  RETURN_IF_ERROR(ChooseLearner(&options));
   ASSIGN_OR_RETURN(const ModelConfig config, CheckModel(options));
   ASSIGN_OR_RETURN(const auto tokenizer, Tokenizer::Load(options.runtime.model));
   ASSIGN_OR_RETURN(LearningPlan plan, PlanOf(options, config, *tokenizer));
@@ -152,19 +164,23 @@ Status RunLearn(LearnOptions options) {
     return RunEncoder(options, config, *tokenizer, plan);
   }
   if (plan.documents.empty()) return InvalidArgumentError("which documents?");
+  ASSIGN_OR_RETURN(const auto begins, OpenBeginnings(options, config, *tokenizer, &plan));
   const LearnSizes sizes = SizesOf(options, plan);
   RETURN_IF_ERROR(CheckPlan(plan, sizes, config));
   TrainingLimits limits;
   const bool serves = plan.writes || !options.questions.empty();
-  ASSIGN_OR_RETURN(const auto model,
-                   LoadModel(options.runtime, options.quiet,
-                             LearningFits(options.runtime, sizes, serves, &limits)));
+  ASSIGN_OR_RETURN(
+      const auto model,
+      LoadModel(options.runtime, options.quiet,
+                BehindBeginnings(begins.get(), options, config,
+                                 LearningFits(options.runtime, sizes, serves, &limits))));
   ASSIGN_OR_RETURN(const BaseIdentity base, IdentifyBase(options.runtime.model));
   std::error_code error;
   fs::create_directories(options.adapters, error);
   if (error) {
     return InvalidArgumentError("cannot make " + options.adapters + ": " + error.message());
   }
+  if (begins != nullptr) RETURN_IF_ERROR(ReadBeginnings(*begins, *model, &plan));
   RETURN_IF_ERROR(PrepareDocuments(options, sizes, *model, base, &plan));
   const std::span<LearningDocument> all = plan.documents;
   const auto at_once = static_cast<size_t>(sizes.num_adapters);

@@ -12,6 +12,7 @@
 #include "cli/learn_answers.h"
 #include "runtime/progress.h"
 #include "tuning/corpus_training.h"
+#include "tuning/encoded_documents.h"
 #include "tuning/encoder_folder.h"
 #include "tuning/teacher_prompts.h"
 
@@ -82,24 +83,27 @@ Status Teach(const LearnOptions& options, const ModelConfig& config, const Token
 
 Status Encode(const LearnOptions& options, const ModelConfig& config, const Tokenizer& tokenizer,
               LearningPlan& plan) {
-  ASSIGN_OR_RETURN(const KnownEncoder encoder, OpenEncoder(options.encoder.folder, config));
-  ASSIGN_OR_RETURN(const AskedForm texts, TextsOf(options, encoder.form.prompts, tokenizer));
-  const int32_t compression =
-      options.compression > 0 ? options.compression : encoder.form.compressions.front();
-  ASSIGN_OR_RETURN(LearnSizes sizes, SizesByEncoder(encoder, texts, compression, plan, config));
-  sizes = OnThisMachine(std::move(sizes), options);
+  ASSIGN_OR_RETURN(const KnownEncoder encoder,
+                   OpenEncoder(options.encoder.folder, options.runtime.model, config, tokenizer));
+  const int32_t compression = encoder.CompressionOr(options.method.compression);
+  ASSIGN_OR_RETURN(const EncoderRoom room, RoomFor(encoder, plan, compression, config));
+  const LearnSizes sizes = OnThisMachine(SizesOf(encoder, room, config), options);
   TrainingLimits limits;
   const bool serves = !options.questions.empty();
   ASSIGN_OR_RETURN(const auto model,
                    LoadModel(options.runtime, options.quiet,
                              LearningFits(options.runtime, sizes, serves, &limits)));
   ASSIGN_OR_RETURN(const BaseIdentity base, IdentifyBase(options.runtime.model));
-  ASSIGN_OR_RETURN(const std::vector<std::string> hashes,
-                   EncodeDocuments(encoder, texts, compression, plan, *model, base, limits));
-  for (size_t i = 0; i < hashes.size(); ++i) {
-    const LearningDocument& document = plan.documents[i];
+  ASSIGN_OR_RETURN(const auto reader,
+                   EncoderAtWork::Make(encoder, room, *model, limits, model->stream));
+  for (const LearningDocument& document : plan.documents) {
+    const LearnedAdapter adapter = reader->Read(document.input.tokens, compression);
+    const OrderedJson origin = OriginOfEncoded(encoder, compression, plan, document,
+                                               adapter.prompt->num_tokens(), *model, base);
+    ASSIGN_OR_RETURN(const std::string hash,
+                     WriteAdapter(document.folder, adapter, origin, *model));
     std::printf("%s  (%s)\n  hash      %s\n", document.name.c_str(), document.folder.c_str(),
-                hashes[i].c_str());
+                hash.c_str());
   }
   return AskAll(options, tokenizer, *model, plan);
 }
@@ -116,6 +120,37 @@ Status RunEncoder(const LearnOptions& options, const ModelConfig& config,
     return InvalidArgumentError("which documents? or --corpus, which teaches an encoder");
   }
   return Encode(options, config, tokenizer, plan);
+}
+
+Result<std::unique_ptr<Beginnings>> OpenBeginnings(const LearnOptions& options,
+                                                   const ModelConfig& config,
+                                                   const Tokenizer& tokenizer, LearningPlan* plan) {
+  if (!plan->recipe.begins_encoded) return std::unique_ptr<Beginnings>();
+  auto begins = std::make_unique<Beginnings>();
+  ASSIGN_OR_RETURN(begins->encoder,
+                   OpenEncoder(options.encoder.folder, options.runtime.model, config, tokenizer));
+  RETURN_IF_ERROR(BeginEncoded(begins->encoder, config, plan));
+  ASSIGN_OR_RETURN(begins->room, RoomFor(begins->encoder, *plan, plan->begins.compression, config));
+  return begins;
+}
+
+CheckMemory BehindBeginnings(Beginnings* begins, const LearnOptions& options,
+                             const ModelConfig& config, CheckMemory learning) {
+  if (begins == nullptr) return learning;
+  const LearnSizes sizes = OnThisMachine(SizesOf(begins->encoder, begins->room, config), options);
+  return [reading = LearningFits(options.runtime, sizes, /*serves=*/false, &begins->limits),
+          learning = std::move(learning)](const ServedShape& shape, const MemoryBudget& budget,
+                                          MemorySum sum) {
+    RETURN_IF_ERROR(reading(shape, budget, sum));
+    return learning(shape, budget, std::move(sum));
+  };
+}
+
+Status ReadBeginnings(const Beginnings& begins, LoadedModel& model, LearningPlan* plan) {
+  ASSIGN_OR_RETURN(const auto reader, EncoderAtWork::Make(begins.encoder, begins.room, model,
+                                                          begins.limits, model.stream));
+  ReadBeginnings(*reader, plan);
+  return OkStatus();
 }
 
 }  // namespace graft

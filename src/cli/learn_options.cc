@@ -13,7 +13,6 @@ LearnOptions::LearnOptions() {
   runtime.limits.sequences_max = 0;  // by the device
   runtime.limits.adapters_max = 16;
   runtime.read_at_start_gib = 0.0;  // what is asked for is read when it is
-  method.learner = kLearnerNames[0];
 }
 
 std::vector<Option> LearnDocumentRows(LearnOptions& o) {
@@ -67,7 +66,9 @@ std::vector<Option> MethodOptions(DocumentMethod& method) {
     const bool is_own = *row.own != '\0';
     if constexpr (std::is_arithmetic_v<std::remove_reference_t<decltype(value)>>) {
       if (is_own) option.help += OwnText(row);
-    } else if constexpr (!std::is_same_v<std::remove_reference_t<decltype(value)>, std::string>) {
+    } else if constexpr (std::is_same_v<std::remove_reference_t<decltype(value)>, std::string>) {
+      if (is_own) option.default_help = "distill; with --encoder encoder";
+    } else {
       option.help += "; may be repeated";
       option.default_help = row.own;
     }
@@ -84,7 +85,8 @@ std::vector<Option> EncoderRows(LearnOptions& o) {
   CorpusSettings& s = o.encoder.settings;
   return {
       {"encoder", Text(o.encoder.folder),
-       "the folder of an encoder: documents become adapters by it; with --corpus it is taught",
+       "the folder of an encoder: documents become adapters by it, or with --learner distill begin "
+       "so and learn further; with --corpus it is taught",
        "none"},
       {"corpus", Text(o.encoder.corpus),
        "encoder: documents with questions that it is taught by: lines of JSON in a file, in a "
@@ -93,10 +95,6 @@ std::vector<Option> EncoderRows(LearnOptions& o) {
       {"compressions", Numbers(o.encoder.compressions, Between(1, 1024)),
        "encoder: tokens of a document for each of its memory's: what it is taught in the end, with "
        "commas between several"},
-      {"compression", Number(o.compression, Between(0, 1024)),
-       "encoder: that of the documents' adapters; 0: the least that it was taught"},
-      {"steps", Number(s.steps, Between(1, 100'000'000)),
-       "encoder: of its training, in all processes that go on with it"},
       {"run-seconds", Number(o.encoder.run_seconds, Between(0, 1 << 30)),
        "encoder: this process ends after so many, and the next one goes on; 0: after all steps"},
       {"look-seconds", Number(o.encoder.look_seconds, Between(0, 1 << 20)),

@@ -22,9 +22,8 @@ struct LearnOptions {
   int answer_tokens = 60;
   DocumentMethod method;
   uint64_t seed = 0;
-  CorpusChoices encoder;    // of the learner of that name
-  int32_t compression = 0;  // of documents that it reads; 0: the least that it was taught
-  std::string texts;        // folder of what the base wrote; "": it is not kept
+  CorpusChoices encoder;  // of the learner of that name, and where distill begins
+  std::string texts;      // folder of what the base wrote; "": it is not kept
   int together = 4;
   double kept_gib = -1.0;
   int checkpoint_seconds = 60;

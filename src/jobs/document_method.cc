@@ -15,7 +15,8 @@ constexpr char kOwn[] = "the learner's own";
 
 // `rank`, `virtual_tokens` and `batch` end at what adapters and training take
 // (tuning/recipe_test.cc). Two rows have no field and one has no flag: OpenAI's clients say by how
-// much all rates differ from the learner's, and a command says the rates.
+// much all rates differ from the learner's, and a command says the rates. Another has no flag
+// because a command names the encoder that adapters begin with.
 constexpr MethodRow kRows[] = {
     {.value = &M::learner,
      .name = "learner",
@@ -137,6 +138,31 @@ constexpr MethodRow kRows[] = {
      .max = 100'000,
      .own = kOwn,
      .help = "over all examples"},
+    {.value = &M::steps,
+     .name = "steps",
+     .flag = "steps",
+     .field = "steps",
+     .max = 100'000'000,
+     .own = kOwn,
+     .help = "of the training, in place of those that its passes make; no more questions are asked "
+             "than the steps visit; of encoder in all processes that go on with it",
+     .field_help = "of the training, in place of those that `n_epochs` makes; no more questions "
+                   "are asked than the steps visit"},
+    {.value = &M::begin,
+     .name = "begin",
+     .flag = "",
+     .field = "begin",
+     .words = kBeginWords,
+     .help = "what the adapter of `distill` begins with: numbers of its own, or what the server's "
+             "[encoder](learning.md#an-encoder) makes of the document"},
+    {.value = &M::compression,
+     .name = "compression",
+     .flag = "compression",
+     .field = "compression",
+     .max = 1024,
+     .own = "the least that the encoder was taught",
+     .help = "of an adapter that an encoder makes: tokens of the document for each of its "
+             "memory's"},
     {.value = &M::batch,
      .name = "batch",
      .flag = "batch",

@@ -22,6 +22,7 @@ inline constexpr char kHiddenStatesRemoved[] =
 struct DocumentMethod {
   std::string learner;
   int32_t passes = 0;
+  int32_t steps = 0;
   int32_t batch = 0;
   double learning_rate_factor = 1.0;  // of all rates
   double learning_rate = 0.0;         // of LoRA
@@ -39,6 +40,8 @@ struct DocumentMethod {
   // Files that are cut into those texts, or their ids; none: the base writes them.
   std::vector<std::string> keep_text;
   std::string prompts = "auto";  // how the base is told what to write
+  std::string begin = "own";     // the numbers that an adapter begins with
+  int32_t compression = 0;       // of an encoder's memory
   // A job of an earlier version may have another value, and fails by it.
   std::string hidden_states = "none";
 
@@ -48,6 +51,8 @@ struct DocumentMethod {
 // The words of `prompts`: text that the base goes on with, or its chat template's messages; auto:
 // these where it has one.
 inline constexpr const char* kPromptWords[] = {"auto", "plain", "chat"};
+// The words of `begin`: the learner's own numbers, or those of an encoder's adapter.
+inline constexpr const char* kBeginWords[] = {"own", "encoder"};
 // The words of `learner`.
 inline constexpr const char* kLearnerNames[] = {"distill", "next-token", "memory",
                                                 "prefix",  "task",       "encoder"};

@@ -60,6 +60,8 @@ Status LearningJobs::CheckContent(const std::string& name, const std::string& co
 
 Result<LearningJob> LearningJobs::Create(LearningJob order) {
   RETURN_IF_ERROR(trains());
+  const bool is_encoded = order.method.learner == "encoder" || order.method.begin == "encoder";
+  if (is_encoded && setup_.encodes) RETURN_IF_ERROR(setup_.encodes());
   order.id = NewLearningId("ftjob-");
   order.base_model = setup_.base_model;
   order.created_at = store_.now();
@@ -99,8 +101,11 @@ Status LearningJobs::CheckLength(const LearningJob& order, const LearningFile& f
   const int64_t tokens = file.bytes / kTokenBytes;
   const int64_t windows = tokens / std::max(1, method.window_tokens);
   // Each question has an answer, of one token at least.
-  const int64_t written = method.learner == "next-token" ? 0 : windows * method.questions;
-  return CheckJobLength(tokens + written, std::max(1, method.passes), setup_.limits.job_tokens_max);
+  const bool writes = method.learner != "next-token" && method.learner != "encoder";
+  const bool asks_all = writes && method.steps == 0;  // else as many as these visit
+  const int64_t passes = method.steps > 0 ? 1 : std::max(1, method.passes);
+  return CheckJobLength(tokens + (asks_all ? windows * method.questions : 0), passes,
+                        setup_.limits.job_tokens_max);
 }
 
 Status LearningJobs::CheckKept(const LearningJob& order) {

@@ -31,6 +31,7 @@ struct LearningSetup {
   std::string base_model;             // the name that jobs give
   std::vector<std::string> learners;  // the first is the default
   std::function<Status()> trains;     // why nothing is trained here, or OK; empty: OK
+  std::function<Status()> encodes;    // why no encoder makes adapters, or OK; empty: OK
   // This process trains the jobs; otherwise the store alone cancels them.
   bool is_own = true;
   // How often jobs of other processes are looked for; 0: there are none.

@@ -122,11 +122,12 @@ class DistillLearner : public Learner {
                settings_.output_tokens, choices);
     }
     if (asks()) {
-      size.Add(num_windows * settings_.questions, settings_.form->prompt_tokens_max(),
+      const int32_t questions = QuestionsOfWhole(input);
+      size.Add(num_windows * questions, settings_.form->prompt_tokens_max(),
                settings_.form->answer_tokens_max(), choices);
       // The texts in which questions are found are written, but they are no examples.
       LearnerDataSize written;
-      written.Add(num_windows * static_cast<int64_t>(num_question_texts()), 0,
+      written.Add(num_windows * static_cast<int64_t>(TextsOfQuestions(questions)), 0,
                   settings_.output_tokens, choices);
       size.bytes += written.bytes;
     }
@@ -146,7 +147,7 @@ class DistillLearner : public Learner {
     }
     const auto windows = WindowsOf(static_cast<int64_t>(input.tokens.size()), input.window_tokens);
     std::vector<TrainingExample> examples, answers;
-    const size_t at_once = WindowsAtOnce(writer->orders_at_once());
+    const size_t at_once = WindowsAtOnce(input, writer->orders_at_once());
     for (size_t begin = 0; begin < windows.size(); begin += at_once) {
       const Part part = {windows, begin, std::min(begin + at_once, windows.size())};
       writer->Announce("texts");
@@ -188,7 +189,11 @@ class DistillLearner : public Learner {
   Status AddKept(const LearnerInput& input, size_t kept_max, TextWriter& writer,
                  LearnerData* data) const {
     const size_t of_pass = std::min(kept_max, static_cast<size_t>(num_kept()));
-    const size_t wanted = of_pass * static_cast<size_t>(settings_.kept_passes);
+    size_t wanted = of_pass * static_cast<size_t>(settings_.kept_passes);
+    if (settings_.visits > 0) {
+      const auto visited = static_cast<size_t>(settings_.visits) / kOwnOfKept;
+      wanted = std::min(wanted, std::max(of_pass, visited));
+    }
     const std::vector<Lesson> lessons =
         settings_.kept_texts.empty() ? KeptToWrite(input, wanted) : KeptAsGiven(input, wanted);
     if (lessons.empty()) return OkStatus();
@@ -253,15 +258,24 @@ class DistillLearner : public Learner {
     std::span<const DocumentWindow> windows;  // all of the document's
     size_t begin, end;
   };
-  size_t WindowsAtOnce(size_t orders_at_once) const {
-    const size_t of_window =
-        settings_.prompts.size() * static_cast<size_t>(settings_.outputs) +
-        (asks() ? num_question_texts() + static_cast<size_t>(settings_.questions) : 0);
+  size_t WindowsAtOnce(const LearnerInput& input, size_t orders_at_once) const {
+    const int32_t questions = asks() ? QuestionsOfWhole(input) : 0;
+    const size_t of_window = settings_.prompts.size() * static_cast<size_t>(settings_.outputs) +
+                             (asks() ? TextsOfQuestions(questions) : 0) +
+                             static_cast<size_t>(questions);
     return std::max<size_t>(1, kRoundsOfOrder * orders_at_once / std::max<size_t>(1, of_window));
   }
-  size_t num_question_texts() const {
+  size_t TextsOfQuestions(int32_t questions) const {
     const int32_t each = settings_.form->questions_a_text();
-    return static_cast<size_t>((settings_.questions + each - 1) / each);
+    return static_cast<size_t>((questions + each - 1) / each);
+  }
+  // Few steps visit few questions, and the others are not worth their answers.
+  int32_t QuestionsOfWhole(const LearnerInput& input) const {
+    if (settings_.visits == 0) return settings_.questions;
+    const auto windows = static_cast<int64_t>(
+        WindowsOf(static_cast<int64_t>(input.tokens.size()), input.window_tokens).size());
+    const int64_t visited = (settings_.visits + windows - 1) / windows;
+    return static_cast<int32_t>(std::min<int64_t>(settings_.questions, visited));
   }
 
   // Makes an example of each lesson if its text has at least tokens_min tokens.
@@ -301,11 +315,10 @@ class DistillLearner : public Learner {
   int32_t QuestionsOf(const DocumentWindow& window, const LearnerInput& input) const {
     const int64_t whole = input.window_tokens - input.window_tokens / 10;
     const int64_t own = std::min(whole, window.end - window.fresh);
-    return static_cast<int32_t>((settings_.questions * own + whole - 1) / whole);
+    return static_cast<int32_t>((QuestionsOfWhole(input) * own + whole - 1) / whole);
   }
   size_t QuestionTextsOf(const DocumentWindow& window, const LearnerInput& input) const {
-    const int32_t each = settings_.form->questions_a_text();
-    return static_cast<size_t>((QuestionsOf(window, input) + each - 1) / each);
+    return TextsOfQuestions(QuestionsOf(window, input));
   }
 
   // Each question that the base writes about a window, once.
@@ -314,13 +327,14 @@ class DistillLearner : public Learner {
     std::vector<Lesson> asked;
     if (!asks()) return asked;
     const QuestionForm& form = *settings_.form;
+    const size_t of_whole = TextsOfQuestions(QuestionsOfWhole(input));
     std::vector<Lesson> lessons;
     for (size_t w = part.begin; w < part.end; ++w) {
       for (size_t i = 0; i < QuestionTextsOf(part.windows[w], input); ++i) {
         lessons.push_back(
             {{.prompt = Told(form.writes(), PieceOf(TextOf(part.windows[w], input), i)),
               .tokens_max = settings_.output_tokens,
-              .seed = RandomBits(~input.seed, w * num_question_texts() + i),
+              .seed = RandomBits(~input.seed, w * of_whole + i),
               .top_p = 1.0f},
              {}});
       }

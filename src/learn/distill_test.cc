@@ -168,6 +168,26 @@ TEST(DistillTest, QuestionsAreByTheDocumentsTokens) {
 }
 
 // Held-out questions are told, and no example that is learned is about one of them.
+// So many are answered as few steps visit, and no more texts are kept than they take.
+TEST(DistillTest, FewStepsAskFewQuestions) {
+  DistillSettings settings = Settings();
+  settings.outputs = 0;
+  settings.form = std::make_shared<FakeForm>();
+  settings.questions = 36;
+  for (const auto& [visits, num_texts] : {std::pair{0, 36}, {9, 6}, {1000, 36}}) {
+    settings.visits = visits;
+    FakeWriter writer;
+    const auto learner = MakeDistillLearner(settings);
+    (void)*learner->Prepare(InputOf(36), &writer);
+    EXPECT_EQ(std::ranges::count_if(writer.orders(),
+                                    [](const WriteOrder& order) {
+                                      return order.given.empty() && order.prompt.back() == 61;
+                                    }),
+              num_texts)
+        << visits;
+  }
+}
+
 TEST(DistillTest, QuestionsThatAreNotTaughtAreAsked) {
   FakeWriter writer;
   DistillSettings settings = Settings();

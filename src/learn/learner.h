@@ -22,14 +22,22 @@ struct LearnerRates {
   double prompt_learning_rate = 1e-2;  // of virtual tokens
   double warmup_share = 0.06;          // share of steps with a rising rate; then it falls to 0
   int32_t passes = 16;                 // over the examples
+  int32_t steps = 0;                   // in place of those that the passes make; 0: these
   int32_t batch = 8;                   // examples of a step
   float norm_max = 1.0f;               // bound on the gradients' norm
   float weight_decay = 0.0f;
   bool keeps_best = false;  // by the loss on what is held out; else the last step's numbers
 
   int32_t StepsFor(size_t num_examples) const {
+    if (steps > 0) return steps;
     const int64_t visits = static_cast<int64_t>(num_examples) * passes;
     return static_cast<int32_t>((visits + batch - 1) / batch);
+  }
+  // The passes that all steps need, of which the last may end early.
+  int32_t PassesFor(size_t num_examples) const {
+    if (steps == 0 || num_examples == 0) return passes;
+    const auto examples = static_cast<int64_t>(num_examples);
+    return static_cast<int32_t>((int64_t{steps} * batch + examples - 1) / examples);
   }
   // What step `step` of num_steps has if the rate rises to `rate`.
   UpdateSettings SettingsAt(double rate, int32_t step, int32_t num_steps) const {
@@ -57,6 +65,13 @@ struct AskedQuestion {
   std::vector<int32_t> answer;  // with the token that ends it
 };
 
+// What an adapter begins with in place of its learner's own numbers: those of another adapter of
+// its shape.
+struct AdapterNumbers {
+  std::shared_ptr<const std::vector<float>> lora;  // of many documents the same; null: none
+  std::vector<float> prompt;                       // of virtual tokens; empty: none
+};
+
 struct LearnerData {
   std::vector<TrainingExample> training;  // not empty
   std::vector<TrainingExample> held_out;  // may be empty: the document is short
@@ -66,6 +81,7 @@ struct LearnerData {
   std::vector<TrainingExample> kept;
   int32_t kept_of_pass = 0;
   std::vector<int32_t> text;  // of the document, where virtual tokens begin
+  AdapterNumbers begins = {};
 };
 
 // The memory that examples will take, and the tokens of a pass, before there are any examples.
@@ -138,6 +154,8 @@ struct DistillSettings {
   std::shared_ptr<const QuestionForm>
       form;               // shared by copies of these settings; null: no questions
   int32_t questions = 0;  // about as many for a whole window; a shorter one has fewer
+  // How many examples all steps visit; no more questions are asked. 0: as many as above.
+  int64_t visits = 0;
   // Texts that hold the adapter to the base on other subjects, so many in each pass. They are
   // pieces of the given texts, if there are any. Else the base writes them behind each of these
   // starts in turn, none of which is empty. Passes have different ones as long as there are any.

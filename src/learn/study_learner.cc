@@ -44,7 +44,11 @@ constexpr StudyKind kPrefix = {
 // is taught over a corpus (corpus_run.h).
 constexpr StudyKind kEncoder = {
     .name = "encoder",
-    .rates = {.learning_rate = 1e-3, .prompt_learning_rate = 5e-3, .passes = 0, .batch = 16},
+    .rates = {.learning_rate = 1e-3,
+              .prompt_learning_rate = 5e-3,
+              .passes = 0,
+              .steps = 10'000,
+              .batch = 16},
     .parts = {.rank = 16, .virtual_tokens = 16, .kind = VirtualTokenKind::kEmbedding}};
 
 class StudyLearner : public Learner {

@@ -27,6 +27,22 @@ void Hash(const std::vector<T>& values, Sha256* sha) {
   sha->Update({reinterpret_cast<const char*>(values.data()), values.size() * sizeof(T)});
 }
 
+size_t ExamplesOfPass(const LearnerData& data) {
+  return data.training.size() + static_cast<size_t>(data.kept_of_pass);
+}
+
+// With the passes that its steps need.
+LearnerRates RatesFor(LearnerRates rates, const LearnerData& data) {
+  rates.passes = rates.PassesFor(ExamplesOfPass(data));
+  return rates;
+}
+
+void SetNumbers(const std::vector<float>& numbers, TrainedNumbers& trained) {
+  CHECK_EQ(numbers.size(), trained.parameters().size()) << "of another shape";
+  std::ranges::copy(numbers, trained.parameters().begin());
+  trained.Refresh();
+}
+
 }  // namespace
 
 std::string HashOfExamples(const LearnerData& data) {
@@ -48,16 +64,21 @@ TrainingRun::TrainingRun(Trainer& trainer, LearnerData data, const LearnerRates&
     : trainer_(trainer),
       adapter_(trainer.Add(shape)),
       data_(std::move(data)),
-      rates_(rates),
+      rates_(RatesFor(rates, data_)),
       seed_(seed),
       identity_(std::move(identity) + "\nexamples " + HashOfExamples(data_)),
-      num_steps_(rates.StepsFor(data_.training.size() + static_cast<size_t>(data_.kept_of_pass))) {
+      num_steps_(rates_.StepsFor(ExamplesOfPass(data_))) {
   CHECK(!data_.training.empty());
   CHECK_GE(data_.kept.size(), static_cast<size_t>(data_.kept_of_pass));
   for (std::vector<TrainingExample>* examples : {&data_.training, &data_.held_out, &data_.kept}) {
     for (TrainingExample& example : *examples) example.adapter = adapter_;
   }
-  if (lora() != nullptr) lora()->Initialize(seed);
+  if (lora() == nullptr) return;
+  if (data_.begins.lora != nullptr) {
+    SetNumbers(*data_.begins.lora, *lora());
+  } else {
+    lora()->Initialize(seed);
+  }
 }
 
 int64_t TrainingRun::progress() const {
@@ -74,11 +95,13 @@ Status TrainingRun::Begin() {
   RETURN_IF_ERROR(LookOn(data_.training, false, &state_.before));
   RETURN_IF_ERROR(LookOn(data_.held_out, false, &state_.held_out_before));
   state_.best_loss = state_.held_out_before.loss().tokens;
-  // Unlike LoRA, virtual tokens change the loss before they are trained.
-  if (prompt() != nullptr) {
+  if (!data_.begins.prompt.empty()) {
+    SetNumbers(data_.begins.prompt, *prompt());
+  } else if (prompt() != nullptr) {
     trainer_.BeginPrompt(adapter_, data_.text);
-    state_.is_look_due = rates_.keeps_best;
   }
+  // Unlike LoRA of its own, these change the loss before they are trained.
+  if (prompt() != nullptr || begins_as_another()) state_.is_look_due = rates_.keeps_best;
   state_.has_begun = true;
   return Look();
 }

@@ -34,7 +34,7 @@ class TrainingRun {
  public:
   // Adds an adapter to the trainer, which is borrowed. `identity` names all that the run depends on
   // besides its examples: a checkpoint of another identity is not taken. Virtual tokens begin with
-  // data.text, which has at least as many tokens.
+  // data.text, which has at least as many tokens, unless data.begins has their numbers.
   TrainingRun(Trainer& trainer, LearnerData data, const LearnerRates& rates,
               const TrainedShape& shape, uint64_t seed, std::string identity);
 
@@ -76,6 +76,9 @@ class TrainingRun {
   std::vector<CheckpointPart> Parameters();
   std::vector<CheckpointPart> Numbers();
   void Refresh();
+  bool begins_as_another() const {
+    return data_.begins.lora != nullptr || !data_.begins.prompt.empty();
+  }
   // How many visits of `kept` come before this pass. Later passes have more, evenly spread, because
   // the document's examples that follow a visit undo what it did.
   int64_t KeptBefore(int64_t pass) const;

@@ -227,6 +227,58 @@ TEST_F(TrainingRunTest, WhatIsNoNumberIsNeverTheBest) {
   EXPECT_LT(run.scores().held_out_after, run.scores().held_out_before);
 }
 
+TEST(LearnerRatesTest, StepsTakeTheirPasses) {
+  LearnerRates rates = Rates(false);  // three passes in steps of three
+  EXPECT_EQ(rates.StepsFor(7), 7);
+  EXPECT_EQ(rates.PassesFor(7), 3);
+  rates.steps = 5;
+  EXPECT_EQ(rates.StepsFor(7), 5);
+  EXPECT_EQ(rates.PassesFor(7), 3) << "15 visits";
+  EXPECT_EQ(rates.PassesFor(15), 1);
+  EXPECT_EQ(rates.PassesFor(16), 1);
+}
+
+// LoRA and keys and values of every layer begin with another adapter's, and learn on from there. A
+// run that makes them worse ends with them.
+TEST_F(TrainingRunTest, BeginsWithAnotherAdaptersNumbers) {
+  const TrainedShape shape{.rank = 4, .virtual_tokens = 3, .kind = VirtualTokenKind::kKeysValues};
+  TrainingLimits limits = Limits();
+  limits.prefix_tokens_max = 3;
+  Trainer trainer(model_.config, model_.weights, limits, model_.stream);
+  const auto numbers_of = [](TrainingRun& run) {
+    return std::pair{Parameters(run), std::vector<float>(run.prompt()->parameters().begin(),
+                                                         run.prompt()->parameters().end())};
+  };
+  LearnerData data = DataOf(2);
+  data.text = {1, 5, 9, 13};
+  data.held_out = data.training;
+  TrainingRun first(trainer, data, Rates(false), shape, 2, "a");
+  TrainingRun* one[] = {&first};
+  ASSERT_TRUE(first.Begin().ok());
+  while (!first.is_done()) StepTogether(trainer, one);
+  ASSERT_TRUE(first.Finish().ok());
+  const auto begins = numbers_of(first);
+  data.begins = {std::make_shared<const std::vector<float>>(begins.first), begins.second};
+
+  for (const float rate : {0.0f, 1e-3f, 10.0f}) {
+    LearnerRates rates = {.learning_rate = rate,
+                          .prompt_learning_rate = rate,
+                          .steps = 4,
+                          .batch = 3,
+                          .keeps_best = true};
+    TrainingRun run(trainer, data, rates, shape, 3, "b");
+    one[0] = &run;
+    ASSERT_TRUE(run.Begin().ok());
+    EXPECT_EQ(numbers_of(run), begins);
+    EXPECT_EQ(run.num_steps(), 4);
+    while (!run.is_done()) StepTogether(trainer, one);
+    ASSERT_TRUE(run.Finish().ok());
+    EXPECT_EQ(numbers_of(run) == begins, rate != 1e-3f) << rate;
+    EXPECT_EQ(run.scores().before, first.scores().before) << "the base's";
+    EXPECT_LE(run.scores().held_out_after, first.scores().held_out_after);
+  }
+}
+
 TEST_F(TrainingRunTest, ACheckpointOfOtherExamplesIsNotTaken) {
   const testing::TempDir dir;
   TrainingRun& run = Add(1);

@@ -104,6 +104,7 @@ struct RuntimeOptions {
   std::string learned;                  // folder of what this server learned; "" for none
   std::vector<std::string> fetched;     // folders of what it fetches from sources
   double learn_gib = 0.0;               // of training beside the serving
+  int64_t learn_encoder_bytes = 0;      // of the files of its encoder, in the host's memory
   ServerLogOptions log;
 };
 

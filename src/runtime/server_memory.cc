@@ -189,6 +189,7 @@ void AddServer(const RuntimeOptions& options, const ServedShape& shape, bool lor
                                Flags(flags.sequences, flags.context);
   sum->Add("activations of " + rows, sizes.activations());
   sum->Add("training beside the serving (--learn-gib)", GibToBytes(options.learn_gib));
+  sum->AddOnHost("the encoder's files (--learn-encoder)", options.learn_encoder_bytes);
   sum->Add("LoRA of " + rows, sizes.lora());
   sum->Add("room of products of codes, of " + rows, sizes.codes_room);
   sum->Add("attention and page tables of " + contexts,

@@ -176,6 +176,7 @@ Result<CorpusSettings> SettingsOf(const CorpusChoices& choices, const LearnRecip
     settings.rates.prompt_learning_rate = method.prompt_learning_rate;
   }
   if (method.batch > 0) settings.rates.batch = method.batch;
+  if (method.steps > 0) settings.steps = method.steps;
   if (method.rank > 0) settings.rank = method.rank;
   if (settings.decoder_rank == 0) settings.decoder_rank = settings.rank;
   if (method.virtual_tokens > 0) settings.form.behind = method.virtual_tokens;

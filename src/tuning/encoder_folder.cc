@@ -1,18 +1,24 @@
 #include "tuning/encoder_folder.h"
 
 #include <algorithm>
+#include <filesystem>
+#include <optional>
 #include <utility>
 
+#include "base/fault.h"
 #include "base/file.h"
 #include "base/json.h"
-#include "learn/trainable.h"
+#include "base/json_fields.h"
+#include "tuning/asked_form.h"
 #include "tuning/recipe.h"
+#include "tuning/teacher_prompts.h"
 
 namespace graft {
 namespace {
 
 constexpr const char* kEncoder = "/encoder";
 constexpr const char* kDecoder = "/decoder";
+constexpr const char* kFormFile = "/encoder/graft.json";
 
 template <typename T, size_t N>
 bool ReadWord(const Json& json, const char* key, const OptionWord<T> (&words)[N], T* value) {
@@ -25,9 +31,7 @@ bool ReadWord(const Json& json, const char* key, const OptionWord<T> (&words)[N]
   return false;
 }
 
-Result<EncoderForm> FormIn(const std::string& folder) {
-  const std::string path = folder + kEncoder + "/graft.json";
-  ASSIGN_OR_RETURN(const Json json, ParseJsonFile(path));
+Result<EncoderForm> FormIn(const std::string& path, const Json& json) {
   const Json made = json.value("encoder", Json::object());
   EncoderForm form;
   bool is_known = made.is_object() && made.contains("read_tokens") && made.contains("behind") &&
@@ -63,8 +67,7 @@ OrderedJson ToJson(const EncoderForm& form) {
 }
 
 bool HasEncoder(const std::string& folder) {
-  return FileExists(folder + kEncoder + "/graft.json") &&
-         FileExists(folder + kDecoder + "/graft.json");
+  return FileExists(folder + kFormFile) && FileExists(folder + kDecoder + "/graft.json");
 }
 
 Status CheckEncodes(const ModelConfig& config) {
@@ -81,6 +84,38 @@ Status CheckEncodes(const ModelConfig& config) {
   return OkStatus();
 }
 
+// Its numbers mean nothing to other weights, and its tokens to other words.
+Status CheckEncoderOf(const std::string& folder, const std::string& model_dir) {
+  if (!HasEncoder(folder)) {
+    return NotFoundError("there is no encoder in " + folder +
+                         ": graft learn --corpus teaches one, and --encoder names its folder");
+  }
+  ASSIGN_OR_RETURN(const Json json, ParseJsonFile(folder + kFormFile));
+  ASSIGN_OR_RETURN(const BaseIdentity base, IdentifyBase(model_dir));
+  std::string text_hash, weights_hash;
+  if (json.is_object() && json.contains("base") && json["base"].is_object()) {
+    ReadField(json["base"], "text_hash", &text_hash);
+    ReadField(json["base"], "weights_hash", &weights_hash);
+  }
+  if (text_hash == base.text_hash && weights_hash == base.weights_hash) return OkStatus();
+  return FailedPreconditionError("the encoder in " + folder +
+                                 " was taught on another base model than " + model_dir +
+                                 ": graft learn --corpus teaches one on it");
+}
+
+Result<int64_t> EncoderBytes(const std::string& folder) {
+  std::error_code error;
+  uintmax_t bytes = 0;
+  for (const char* const part : {kEncoder, kDecoder}) {
+    for (std::filesystem::recursive_directory_iterator entry(folder + part, error), end;
+         !error && entry != end; entry.increment(error)) {
+      if (entry->is_regular_file(error)) bytes += entry->file_size(error);
+    }
+    if (error) return SystemError(error.value(), "cannot read " + folder + part);
+  }
+  return static_cast<int64_t>(bytes);
+}
+
 Status WriteEncoder(const std::string& folder, const LoadedModel& model, const EncoderForm& form,
                     OrderedJson provenance, CorpusRun& run) {
   OrderedJson made = ToJson(form);
@@ -92,105 +127,22 @@ Status WriteEncoder(const std::string& folder, const LoadedModel& model, const E
   return WriteAdapter(folder + kDecoder, {.lora = &run.decoder()}, provenance, model).status();
 }
 
-Result<KnownEncoder> OpenEncoder(const std::string& folder, const ModelConfig& config) {
-  if (!HasEncoder(folder)) {
-    return NotFoundError("there is no encoder in " + folder +
-                         ": --corpus learns one, and --encoder names its folder");
-  }
+Result<KnownEncoder> OpenEncoder(const std::string& folder, const std::string& model_dir,
+                                 const ModelConfig& config, const Tokenizer& tokenizer) {
+  RETURN_IF_ERROR(CheckEncoderOf(folder, model_dir));
   RETURN_IF_ERROR(CheckEncodes(config));
+  ASSIGN_OR_RETURN(const Json json, ParseJsonFile(folder + kFormFile));
   KnownEncoder known;
-  ASSIGN_OR_RETURN(known.form, FormIn(folder));
+  ASSIGN_OR_RETURN(known.form, FormIn(folder + kFormFile, json));
+  std::optional<ChatTemplate> chat;
+  if (known.form.prompts == TeacherPrompts::kChat) {
+    ASSIGN_OR_RETURN(chat, LoadChatTemplate(model_dir));
+  }
+  ASSIGN_OR_RETURN(const AskedForm texts, AskedForm::Make(chat, tokenizer));
+  known.start = texts.start();
   ASSIGN_OR_RETURN(known.encoder, ReadFrozenDocument("encoder", folder + kEncoder, config));
   ASSIGN_OR_RETURN(known.decoder, ReadFrozenDocument("decoder", folder + kDecoder, config));
   return known;
-}
-
-Result<LearnSizes> SizesByEncoder(const KnownEncoder& encoder, const AskedForm& texts,
-                                  int32_t compression, const LearningPlan& plan,
-                                  const ModelConfig& config) {
-  LearnSizes sizes{.batch = 1, .rank = encoder.decoder.shape.rank};
-  sizes.frozen.rank = encoder.encoder.shape.rank;
-  sizes.frozen.shapes.push_back(encoder.encoder.shape);
-  const MemoryForm& form = encoder.form.memory;
-  const bool has_states = form.carrier == MemoryCarrier::kStates;
-  for (const LearningDocument& document : plan.documents) {
-    const size_t tokens = document.input.tokens.size();
-    const size_t start = texts.start().size();
-    const int32_t memory = MemoryTokensOf(start, tokens, form, compression);
-    const int32_t longest =
-        form.places == MemoryPlaces::kAsRead ? static_cast<int32_t>(start + tokens) : memory;
-    if (longest > config.context_tokens_max) {
-      return InvalidArgumentError(document.document.name + " has " + std::to_string(tokens) +
-                                  " tokens, and the model's context " +
-                                  std::to_string(config.context_tokens_max) +
-                                  ": make adapters of its parts");
-    }
-    const auto rows =
-        static_cast<int32_t>(start + std::min(tokens, static_cast<size_t>(form.window_tokens)));
-    sizes.example_tokens_max =
-        std::max(sizes.example_tokens_max, rows + (form.rows == MemoryRows::kPieces ? 0 : memory));
-    int32_t& most = has_states ? sizes.frozen.embeddings : sizes.frozen.keys_values;
-    most = std::max(most, memory);
-    sizes.frozen.shapes.push_back(
-        {.virtual_tokens = memory,
-         .kind = has_states ? VirtualTokenKind::kEmbedding : VirtualTokenKind::kKeysValues});
-  }
-  for (const TrainedShape& shape : sizes.frozen.shapes) {
-    if (shape.rank > 0)
-      sizes.frozen.bytes += TrainedLora::BytesFor(config, shape.rank, DType::kF32);
-    if (shape.virtual_tokens == 0) continue;
-    sizes.frozen.bytes +=
-        TrainedPrompt::BytesFor(config, shape.kind, shape.virtual_tokens, DType::kF32);
-  }
-  return sizes;
-}
-
-Result<std::vector<std::string>> EncodeDocuments(const KnownEncoder& encoder,
-                                                 const AskedForm& texts, int32_t compression,
-                                                 const LearningPlan& plan, LoadedModel& model,
-                                                 const BaseIdentity& base,
-                                                 const TrainingLimits& limits) {
-  Trainer trainer(model.config, model.weights, limits, model.stream);
-  const MemoryForm& form = encoder.form.memory;
-  const int32_t reads = trainer.Add(encoder.encoder.shape);
-  const int32_t answers = trainer.Add(encoder.decoder.shape);
-  RETURN_IF_ERROR(
-      ReadInto(encoder.encoder, model.config, trainer.lora(reads), trainer.prompt(reads)));
-  RETURN_IF_ERROR(ReadInto(encoder.decoder, model.config, trainer.lora(answers), nullptr));
-  std::vector<std::string> hashes;
-  for (const LearningDocument& document : plan.documents) {
-    const MemoryReading reading =
-        ReadingOf(texts.start(), document.input.tokens, form, compression);
-    const bool has_states = form.carrier == MemoryCarrier::kStates;
-    const int32_t memory = trainer.Add(
-        {.virtual_tokens = reading.memory_tokens,
-         .kind = has_states ? VirtualTokenKind::kEmbedding : VirtualTokenKind::kKeysValues});
-    std::vector<ReadText> read;
-    std::vector<EncodedText> states;
-    for (size_t i = 0; i < reading.windows.size(); ++i) {
-      read.push_back({reading.windows[i], memory, reading.rows[i], reading.is_between});
-      states.push_back({reading.windows[i], memory, reading.rows[i].front().token});
-    }
-    if (has_states) {
-      trainer.Encode(reads, states);
-    } else {
-      trainer.EncodeKeysValues(reads, read);
-    }
-    OrderedJson provenance =
-        OriginJson(plan.recipe, *plan.learner,
-                   {.rank = encoder.decoder.shape.rank, .virtual_tokens = reading.memory_tokens},
-                   model, base, document.document, document.input.tokens.size());
-    provenance["learner"] = {{"name", WordOf(LearnerKind::kEncoder)},
-                             {"encoder", encoder.encoder.hash},
-                             {"decoder", encoder.decoder.hash},
-                             {"compression", compression},
-                             {"virtual_tokens", reading.memory_tokens}};
-    ASSIGN_OR_RETURN(std::string hash,
-                     WriteAdapter(document.folder, {trainer.lora(answers), trainer.prompt(memory)},
-                                  provenance, model));
-    hashes.push_back(std::move(hash));
-  }
-  return hashes;
 }
 
 }  // namespace graft

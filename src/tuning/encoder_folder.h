@@ -1,6 +1,6 @@
 // An encoder's folder: what reads a document (`encoder`) and what answers behind its memory
 // (`decoder`), each a folder of LoRA as any other; graft.json of the first says what a memory is.
-// Documents become adapters by it: the decoder's LoRA and a memory of their own. One thread.
+// One thread.
 #pragma once
 
 #include <cstdint>
@@ -14,9 +14,8 @@
 #include "options/option.h"
 #include "runtime/base_identity.h"
 #include "runtime/runtime.h"
-#include "tuning/asked_form.h"
-#include "tuning/learn_memory.h"
-#include "tuning/learning_plan.h"
+#include "text/tokenizer.h"
+#include "tuning/recipe.h"
 #include "tuning/task_set.h"
 
 namespace graft {
@@ -41,28 +40,29 @@ bool HasEncoder(const std::string& folder);
 // kUnimplemented for models that have keys which cannot be moved, or change their head's results.
 Status CheckEncodes(const ModelConfig& config);
 
+// kNotFound if there is no encoder in the folder, kFailedPrecondition if it was taught on another
+// base than the model in `model_dir`.
+Status CheckEncoderOf(const std::string& folder, const std::string& model_dir);
+// What its files take, which stay in memory while it is known.
+Result<int64_t> EncoderBytes(const std::string& folder);
+
 // Writes both, with `provenance` beside what the form says.
 Status WriteEncoder(const std::string& folder, const LoadedModel& model, const EncoderForm& form,
                     OrderedJson provenance, CorpusRun& run);
 
+// An encoder's files in memory, and what stands before a document that it reads.
 struct KnownEncoder {
   EncoderForm form;
+  std::vector<int32_t> start;
   TaskSet::FrozenDocument encoder, decoder;
+
+  // The one that is asked for; 0: the least that it was taught.
+  int32_t CompressionOr(int32_t asked) const {
+    return asked > 0 ? asked : form.compressions.front();
+  }
 };
-// Without its numbers. kNotFound if there is none.
-Result<KnownEncoder> OpenEncoder(const std::string& folder, const ModelConfig& config);
-
-// What it takes to make the plan's documents adapters. kInvalidArgument for a document that is
-// longer than the model's context.
-Result<LearnSizes> SizesByEncoder(const KnownEncoder& encoder, const AskedForm& texts,
-                                  int32_t compression, const LearningPlan& plan,
-                                  const ModelConfig& config);
-
-// Writes the adapters' folders, and returns their hashes.
-Result<std::vector<std::string>> EncodeDocuments(const KnownEncoder& encoder,
-                                                 const AskedForm& texts, int32_t compression,
-                                                 const LearningPlan& plan, LoadedModel& model,
-                                                 const BaseIdentity& base,
-                                                 const TrainingLimits& limits);
+// Fails as CheckEncoderOf and CheckEncodes do.
+Result<KnownEncoder> OpenEncoder(const std::string& folder, const std::string& model_dir,
+                                 const ModelConfig& config, const Tokenizer& tokenizer);
 
 }  // namespace graft

@@ -185,8 +185,9 @@ Status JobAtWork::CheckLengths() {
              texts.message());
     return texts;
   }
-  const int64_t of_pass = plan_.learner->DataMax(plan_.documents[0].input, kTextChoicesMax).tokens;
-  return CheckJobLength(of_pass, RatesOf(plan_).passes, settings_.options.limits.job_tokens_max);
+  const LearnerDataSize most = plan_.learner->DataMax(plan_.documents[0].input, kTextChoicesMax);
+  const int32_t passes = RatesOf(plan_).PassesFor(static_cast<size_t>(most.examples));
+  return CheckJobLength(most.tokens, passes, settings_.options.limits.job_tokens_max);
 }
 
 Status JobAtWork::Run() {
@@ -201,6 +202,54 @@ Status JobAtWork::Run() {
                                .resume_from = settings_.checkpoints + "/" + job_.checkpoint_name()},
                               parts_.tokenizer, &plan_));
   stage_ = Stage::kTraining;
+  if (plan_.recipe.learner == LearnerKind::kEncoder) return Encode();
+  if (plan_.recipe.begins_encoded) RETURN_IF_ERROR(BeginByEncoder());
+  if (parts_.encoder != nullptr) parts_.encoder->Release();
+  return Train();
+}
+
+Result<EncoderAtWork*> JobAtWork::Encoder(int32_t compression) {
+  stage_ = Stage::kReading;  // a document may be too long
+  ASSIGN_OR_RETURN(const EncoderRoom room,
+                   RoomFor(parts_.encoder->known(), plan_, compression, parts_.model.config));
+  stage_ = Stage::kTraining;
+  Result<EncoderAtWork*> encoder = parts_.encoder->With(room);
+  if (encoder.status().code() == StatusCode::kUnavailable) return LackOfHost(encoder.status());
+  return encoder;
+}
+
+Status JobAtWork::Encode() {
+  if (parts_.encoder == nullptr) return HasNoEncoder();
+  const KnownEncoder& known = parts_.encoder->known();
+  const LearningDocument& document = plan_.documents[0];
+  const int32_t compression = known.CompressionOr(plan_.recipe.method.compression);
+  ASSIGN_OR_RETURN(EncoderAtWork* const encoder, Encoder(compression));
+  job_.status = JobStatus::kRunning;
+  job_.trained_tokens = static_cast<int64_t>(document.input.tokens.size());
+  RETURN_IF_ERROR(LeftBy(store_.Update(job_)));
+  Tell("The encoder reads " + std::to_string(job_.trained_tokens) + " tokens");
+  LearnedAdapter adapter;
+  RETURN_IF_ERROR(Compute([&] {
+    adapter = encoder->Read(document.input.tokens, compression);
+    return OkStatus();
+  }));
+  const int32_t memory = adapter.prompt->num_tokens();
+  return Publish(
+      OriginOfEncoded(known, compression, plan_, document, memory, parts_.model, settings_.base),
+      adapter, {{"compression", compression}, {"virtual_tokens", memory}});
+}
+
+Status JobAtWork::BeginByEncoder() {
+  if (parts_.encoder == nullptr) return HasNoEncoder();
+  RETURN_IF_ERROR(BeginEncoded(parts_.encoder->known(), parts_.model.config, &plan_));
+  ASSIGN_OR_RETURN(EncoderAtWork* const encoder, Encoder(plan_.begins.compression));
+  return Compute([&] {
+    ReadBeginnings(*encoder, &plan_);
+    return OkStatus();
+  });
+}
+
+Status JobAtWork::Train() {
   LearnSizes sizes = SizesOfPlan(plan_);
   sizes.threads = parts_.model.threads->num_threads();
   RETURN_IF_ERROR(CheckPlan(plan_, sizes, parts_.model.config));
@@ -214,7 +263,10 @@ Status JobAtWork::Run() {
   Tell("Fine-tuning job started: " + std::to_string(plan_.documents[0].input.tokens.size()) +
        " tokens");
   RETURN_IF_ERROR(Prepare(sizes, fit.data_bytes_max));
-  job_.trained_tokens = TokensIn(plan_.documents[0].data) * RatesOf(plan_).passes;
+  const LearnerData& data = plan_.documents[0].data;
+  job_.trained_tokens =
+      TokensIn(data) *
+      RatesOf(plan_).PassesFor(data.training.size() + static_cast<size_t>(data.kept_of_pass));
   std::optional<Trainer> trainer;
   {
     const Piece piece(parts_.turns);
@@ -236,7 +288,14 @@ Status JobAtWork::Learn(TrainingGroup& group) {
   has_resumed_ = true;
   RETURN_IF_ERROR(group.Train());
   return group.Finish([this, &group](size_t, TrainingRun& run, const LearnedAdapter& learned) {
-    return Publish(group, run, learned);
+    const TrainingScores& scores = run.scores();
+    const bool held_out = scores.num_held_out_rows > 0;
+    return Publish(group.ProvenanceOf(0, run), learned,
+                   {{"step", run.step()},
+                    {"base_loss", scores.before},
+                    {"train_loss", scores.after},
+                    {"base_valid_loss", held_out ? Json(scores.held_out_before) : Json()},
+                    {"valid_loss", held_out ? Json(scores.held_out_after) : Json()}});
   });
 }
 
@@ -362,15 +421,14 @@ void JobAtWork::TellWhatIsKnown(const AdapterInfo& adapter) {
 }
 
 // A kill at any point in here leaves a job that runs, and that comes to the same end.
-Status JobAtWork::Publish(const TrainingGroup& group, TrainingRun& run,
-                          const LearnedAdapter& learned) {
+Status JobAtWork::Publish(const OrderedJson& provenance, const LearnedAdapter& learned,
+                          const Json& told) {
   // What fails from here on is the server's fault. If it may pass, the job goes on later.
   const auto own = [this](const Status& status) {
     lacks_memory_ = status.code() == StatusCode::kResourceExhausted;
     return IsPassing(status) ? LeftBy(status) : InternalError(status.message());
   };
-  const Result<std::string> hash =
-      WriteAdapter(folder(), learned, group.ProvenanceOf(0, run), parts_.model);
+  const Result<std::string> hash = WriteAdapter(folder(), learned, provenance, parts_.model);
   if (!hash.ok()) return own(hash.status());
   const std::string name = LearnedName(job_);
   const Result<AdapterInfo> loaded = parts_.catalog.Load({.name = name,
@@ -388,13 +446,7 @@ Status JobAtWork::Publish(const TrainingGroup& group, TrainingRun& run,
   job_.bytes = adapter.bytes;
   job_.base_hash = settings_.base.text_hash + settings_.base.weights_hash;
   TellWhatIsKnown(adapter);
-  const TrainingScores& scores = run.scores();
-  Tell("New fine-tuned model created",
-       {{"step", run.step()},
-        {"base_loss", scores.before},
-        {"train_loss", scores.after},
-        {"base_valid_loss", scores.num_held_out_rows > 0 ? Json(scores.held_out_before) : Json()},
-        {"valid_loss", scores.num_held_out_rows > 0 ? Json(scores.held_out_after) : Json()}});
+  Tell("New fine-tuned model created", told);
   return OkStatus();
 }
 

@@ -46,6 +46,13 @@ class JobAtWork : private TrainingHost {
   Status LackOfHost(const Status& status) const;
   Status CheckLengths();
   Status Prepare(const LearnSizes& sizes, int64_t bytes_max);
+  // With room for the document. The server's client is told what it lacks.
+  Result<EncoderAtWork*> Encoder(int32_t compression);
+  // The document becomes an adapter by the server's encoder.
+  Status Encode();
+  // It becomes that which is learned further.
+  Status BeginByEncoder();
+  Status Train();
   Status Learn(TrainingGroup& group);
   // Whether the job is to go on; outside of a Piece.
   Status CheckWanted();
@@ -54,7 +61,8 @@ class JobAtWork : private TrainingHost {
   Status CheckTurn();
   // Something new of the job is kept, and the next run of it will find that.
   void GetOn();
-  Status Publish(const TrainingGroup& group, TrainingRun& run, const LearnedAdapter& learned);
+  // `told`: the figures of the job's last event.
+  Status Publish(const OrderedJson& provenance, const LearnedAdapter& learned, const Json& told);
   void TellWhatIsKnown(const AdapterInfo& adapter);
   // The settings for texts that `adapter` ("": the base) writes while `goes_on` holds.
   WriterSettings WriterOf(const std::function<bool()>& goes_on, const std::string& adapter);

@@ -35,6 +35,17 @@ std::string MessageFor(const Status& status) {
   }
 }
 
+// So that the first document does not wait for it. A job says what it lacks.
+void WarmEncoder(ServedEncoder& encoder) {
+  Status warmed;
+  try {
+    warmed = encoder.Warm();
+  } catch (const std::bad_alloc& error) {
+    warmed = ResourceExhaustedError(error.what());
+  }
+  if (!warmed.ok()) LOG_WARN("the encoder is not ready for documents: {}", warmed.message());
+}
+
 // For the log; a server without keys has one tenant, which has no name.
 std::string OfTenant(const LearningJob& job) {
   return job.tenant.empty() ? "" : " of " + job.tenant;
@@ -60,7 +71,10 @@ void JobRunner::Stop() {
 void JobRunner::Loop() {
   NameThread("learning");
   UseDevice(parts_.stream.device);
+  ServedEncoder* const encoder = parts_.encoder;
+  if (encoder != nullptr) WarmEncoder(*encoder);
   while (std::optional<LearningJob> job = parts_.jobs.WaitForJob()) RunJob(std::move(*job));
+  if (encoder != nullptr) encoder->Release();
 }
 
 void JobRunner::RunJob(LearningJob job) {

@@ -17,6 +17,7 @@
 #include "runtime/runtime.h"
 #include "text/tokenizer.h"
 #include "tuning/learning_options.h"
+#include "tuning/served_encoder.h"
 
 namespace graft {
 
@@ -30,6 +31,7 @@ struct JobRunnerParts {
   // With the server's steps: on the CPU by the first, on a GPU by the other; else null.
   Turns* turns = nullptr;
   DeviceTurns* device_turns = nullptr;
+  ServedEncoder* encoder = nullptr;  // null: the server has none
 };
 
 struct JobRunnerSettings {

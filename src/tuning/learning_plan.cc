@@ -54,14 +54,17 @@ Status AddDocument(LearningDocument document, const Tokenizer& tokenizer, Learni
 
 Status CheckPlan(const LearningPlan& plan, const LearnSizes& sizes, const ModelConfig& config) {
   RETURN_IF_ERROR(CheckContext(plan.recipe, *plan.learner, config, plan.words.window_tokens));
-  const int32_t before = std::max(sizes.frozen.embeddings, sizes.frozen.keys_values);
+  const int32_t before =
+      std::max({sizes.frozen.embeddings, sizes.frozen.keys_values, sizes.virtual_tokens});
   const int32_t context = config.context_tokens_max;
   if (before + sizes.example_tokens_max <= context) return OkStatus();
   return InvalidArgumentError(
       std::to_string(before) + " virtual tokens of a document and examples of up to " +
       std::to_string(sizes.example_tokens_max) + " tokens are more than the model's context of " +
-      std::to_string(context) + "; fewer " + FlagOf("virtual_tokens") + ", or larger " +
-      FlagOf("window_tokens") + " of a document, make room");
+      std::to_string(context) +
+      (plan.begins.encoder.empty() ? "; fewer " + FlagOf("virtual_tokens") + ", or larger " +
+                                         FlagOf("window_tokens") + " of a document, make room"
+                                   : "; a larger compression makes room"));
 }
 
 Status CheckTexts(const LearningPlan& plan, const GeneratorLimits& limits) {
@@ -93,6 +96,13 @@ LearnSizes SizesOfPlan(const LearningPlan& plan) {
     sizes.frozen.shapes.push_back(document.shape);
   }
   sizes.frozen.bytes = plan.task.bytes;
+  if (plan.begins.encoder.empty()) return sizes;
+  sizes.frozen.bytes += plan.begins.bytes;
+  for (const LearningDocument& document : plan.documents) {
+    sizes.rank = document.shape.rank;
+    sizes.virtual_tokens = std::max(sizes.virtual_tokens, document.shape.virtual_tokens);
+    sizes.kind = document.shape.kind;
+  }
   return sizes;
 }
 
@@ -116,6 +126,8 @@ Status PrepareAll(const LearnSizes& sizes, std::span<TextWriter* const> writers,
     document.data = std::move(*prepared[i]);
     RETURN_IF_ERROR(CheckExamples(document.data, sizes));
     document.asked = std::move(document.data.asked);
+    document.data.begins = std::move(document.begins);
+    if (!plan->begins.encoder.empty()) continue;  // the shape is the encoder's
     document.shape = ShapeOf(plan->recipe, *plan->learner, document.data.text.size());
   }
   return OkStatus();
@@ -129,6 +141,11 @@ OrderedJson OriginOf(const LearningPlan& plan, const LearningDocument& document,
                                   document.document, document.input.tokens.size());
   for (const TaskSet::FrozenDocument& frozen : plan.task.documents) {
     origin["documents"][frozen.name] = frozen.hash;
+  }
+  if (!plan.begins.encoder.empty()) {
+    origin["learner"]["begins_with"] = {{"encoder", plan.begins.encoder},
+                                        {"decoder", plan.begins.decoder},
+                                        {"compression", plan.begins.compression}};
   }
   return origin;
 }

@@ -36,8 +36,9 @@ struct LearningDocument {
   std::string resume_from;  // another runner's checkpoint; "": its own
   LearnerInput input = {};
   LearnerData data = {};                  // from PrepareAll to the training
+  AdapterNumbers begins = {};             // of the plan's encoder, until the data has them
   std::vector<AskedQuestion> asked = {};  // of the data: it is not taught them
-  TrainedShape shape = {};
+  TrainedShape shape = {};  // from PrepareAll on; from an encoder's adapter on, if it begins so
 };
 
 // What a caller's errors call settings, and what they advise.
@@ -56,6 +57,13 @@ struct LearningPlan {
   TaskSet task;         // of the learner of that name
   bool writes = false;  // the base writes texts for it
   std::vector<LearningDocument> documents;
+  // The encoder's parts by their hashes, and its compression, where documents begin with what it
+  // makes of them (encoder_folder.h); else "".
+  struct Beginning {
+    std::string encoder, decoder;
+    int32_t compression = 0;
+    int64_t bytes = 0;  // of the numbers of all documents
+  } begins = {};
 };
 
 Result<LearningPlan> MakePlan(LearnRecipe recipe, LearnWords words, const Tokenizer& tokenizer,

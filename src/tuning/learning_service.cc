@@ -25,13 +25,11 @@ constexpr double kShareMax = 0.9;
 // How often a runner looks for jobs of its cluster.
 constexpr std::chrono::milliseconds kLook{1000};
 
-// Those that learn one document; the default is the first.
+// Those of one document; the default is the first.
 std::vector<std::string> LearnerNames() {
   std::vector<std::string> names;
   for (const char* const name : kLearnerNames) {
-    const bool is_of_many =
-        name == WordOf(LearnerKind::kTask) || name == WordOf(LearnerKind::kEncoder);
-    if (!is_of_many) names.emplace_back(name);
+    if (name != std::string(WordOf(LearnerKind::kTask))) names.emplace_back(name);
   }
   return names;
 }
@@ -41,6 +39,10 @@ std::vector<Option> TrainingRows(LearningOptions& options) {
            "of the time that training may take while requests run; without requests it takes all. "
            "0: no jobs"},
           {"learn-gib", Number(options.gib, Above(0.0)), "GiB of the device's memory for training"},
+          {"learn-encoder", Text(options.encoder),
+           "folder of an encoder that graft learn --corpus has taught: it makes adapters for jobs "
+           "that ask for the learner encoder, or is where their adapters begin",
+           "no such jobs"},
           {"learn-checkpoint-seconds", Number(options.checkpoint_seconds, Between(0, 1 << 20)),
            "how often a job's state is written, from which it goes on after a kill; 0: at every "
            "batch"},
@@ -121,8 +123,17 @@ Result<std::unique_ptr<LearningService>> LearningService::Create(const LearningO
                                                                  RuntimeOptions* served,
                                                                  bool shared) {
   if (options.folder.empty()) {
-    if (options.share == 0.0) return std::unique_ptr<LearningService>();
-    return InvalidArgumentError("--learn-share: where is what is learned to be? --learn-dir DIR");
+    if (options.share == 0.0 && options.encoder.empty()) return std::unique_ptr<LearningService>();
+    return InvalidArgumentError(
+        "--learn-share and --learn-encoder: where is what is learned to be? --learn-dir DIR");
+  }
+  if (!options.encoder.empty()) {
+    if (options.share == 0.0) {
+      return InvalidArgumentError("--learn-encoder: for jobs, which take --learn-share");
+    }
+    const Status encoder = CheckEncoderOf(options.encoder, served->model);
+    if (!encoder.ok()) return encoder.WithContext("--learn-encoder");
+    ASSIGN_OR_RETURN(served->learn_encoder_bytes, EncoderBytes(options.encoder));
   }
   std::error_code error;
   for (const char* sub : {"/adapters", "/checkpoints"}) {
@@ -197,10 +208,27 @@ Status LearningService::CheckTrains() const {
   return CheckTrainableOnGpu(model_->config, model_->weights.types.operands, model_->device);
 }
 
+Status LearningService::CheckEncodes() const {
+  return options_.encoder.empty() ? HasNoEncoder() : OkStatus();
+}
+
+Status LearningService::OpenServedEncoder(const Tokenizer& tokenizer) {
+  if (options_.encoder.empty() || !CheckTrains().ok()) return OkStatus();
+  Result<KnownEncoder> known =
+      OpenEncoder(options_.encoder, model_folder_, model_->config, tokenizer);
+  if (!known.ok()) return known.status().WithContext("--learn-encoder");
+  encoder_ =
+      std::make_unique<ServedEncoder>(*std::move(known), *model_, LearningStream(),
+                                      GibToBytes(options_.gib), turns_.get(), device_turns_.get());
+  return OkStatus();
+}
+
 Status LearningService::Start(Runtime& runtime, const Tokenizer& tokenizer) {
   ASSIGN_OR_RETURN(const BaseIdentity base, IdentifyBase(model_folder_));
+  RETURN_IF_ERROR(OpenServedEncoder(tokenizer));
   LearningSetup setup = LearningSetupOf(options_, model_->name);
   setup.trains = [why = CheckTrains()] { return why; };
+  setup.encodes = [why = CheckEncodes()] { return why; };
   setup.remove_adapter = [this, &runtime](const LearningJob& job) { return Remove(runtime, job); };
   jobs_ = std::make_unique<LearningJobs>(*store_, std::move(setup));
   RETURN_IF_ERROR(ListLearned(runtime, base));
@@ -212,6 +240,7 @@ Status LearningService::Start(Runtime& runtime, const Tokenizer& tokenizer) {
 Status LearningService::StartShared(Runtime& runtime, const Tokenizer& tokenizer,
                                     LearningStore& store) {
   ASSIGN_OR_RETURN(const BaseIdentity base, IdentifyBase(model_folder_));
+  RETURN_IF_ERROR(OpenServedEncoder(tokenizer));
   LearningSetup setup = LearningSetupOf(options_, "");
   setup.trains = [why = CheckTrains()] { return why; };
   setup.look = kLook;
@@ -232,20 +261,20 @@ void LearningService::StartThread(Runtime& runtime, const Tokenizer& tokenizer,
     LOG_INFO("fine-tuning jobs are refused: {}", trains.message());
     return;
   }
-  runner_ = std::make_unique<JobRunner>(
-      JobRunnerParts{.jobs = *jobs_,
-                     .model = *model_,
-                     .tokenizer = tokenizer,
-                     .catalog = runtime.catalog(),
-                     .generator = runtime.engine(),
-                     .stream = stream_ == nullptr ? model_->stream : stream_->get(),
-                     .turns = turns_.get(),
-                     .device_turns = device_turns_.get()},
-      JobRunnerSettings{.model_dir = model_folder_,
-                        .base = base,
-                        .adapters = adapters(),
-                        .checkpoints = folder_ + "/checkpoints",
-                        .options = options_});
+  runner_ = std::make_unique<JobRunner>(JobRunnerParts{.jobs = *jobs_,
+                                                       .model = *model_,
+                                                       .tokenizer = tokenizer,
+                                                       .catalog = runtime.catalog(),
+                                                       .generator = runtime.engine(),
+                                                       .stream = LearningStream(),
+                                                       .turns = turns_.get(),
+                                                       .device_turns = device_turns_.get(),
+                                                       .encoder = encoder_.get()},
+                                        JobRunnerSettings{.model_dir = model_folder_,
+                                                          .base = base,
+                                                          .adapters = adapters(),
+                                                          .checkpoints = folder_ + "/checkpoints",
+                                                          .options = options_});
   runner_->Start();
 }
 

@@ -19,6 +19,7 @@
 #include "text/tokenizer.h"
 #include "tuning/job_runner.h"
 #include "tuning/learning_options.h"
+#include "tuning/served_encoder.h"
 
 namespace graft {
 
@@ -56,9 +57,13 @@ class LearningService {
   LearningService(const LearningOptions& options, std::string folder);
   Status Lock();
   void MakeTurns(LoadedModel& model);
+  // Why no encoder makes adapters here, or OK.
+  Status CheckEncodes() const;
+  Status OpenServedEncoder(const Tokenizer& tokenizer);
   void StartThread(Runtime& runtime, const Tokenizer& tokenizer, const BaseIdentity& base);
   Status ListLearned(Runtime& runtime, const BaseIdentity& base);
   Status Remove(Runtime& runtime, const LearningJob& job) const;
+  Stream& LearningStream() { return stream_ == nullptr ? model_->stream : stream_->get(); }
   std::string adapters() const { return folder_ + "/adapters"; }
 
   const LearningOptions options_;
@@ -75,6 +80,7 @@ class LearningService {
   std::unique_ptr<DeviceTurns> device_turns_;
   std::unique_ptr<SqliteLearningStore> store_;  // null where the folder is shared
   std::unique_ptr<LearningJobs> jobs_;
+  std::unique_ptr<ServedEncoder> encoder_;  // null: none, or nothing is learned here
   std::unique_ptr<JobRunner> runner_;
 };
 

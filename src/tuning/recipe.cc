@@ -52,10 +52,11 @@ Result<DistillSettings> DistillSettingsOf(const LearnRecipe& recipe, const Token
     ASSIGN_OR_RETURN(summary, PlainPrompt(tokenizer, kSummaryPlain));
   }
   settings.prompts.push_back(std::move(summary));
-  if (recipe.learner != LearnerKind::kEncoder) settings.kept = recipe.method.keep;
+  settings.kept = recipe.method.keep;
   settings.kept_weight = static_cast<float>(recipe.method.keep_weight);
-  const int32_t passes = RatesOf(recipe, *MakeDocumentLearner(recipe.learner, {})).passes;
-  settings.kept_passes = std::min(passes, kKeptPassesMax);
+  const LearnerRates rates = RatesOf(recipe, *MakeDocumentLearner(recipe.learner, {}));
+  settings.kept_passes = std::min(rates.passes, kKeptPassesMax);
+  settings.visits = int64_t{rates.steps} * rates.batch;
   for (const Document& document : recipe.keep_texts) {
     ASSIGN_OR_RETURN(std::vector<int32_t> tokens, TokensOf(document.text, tokenizer));
     settings.kept_texts.push_back(std::move(tokens));
@@ -82,8 +83,12 @@ OrderedJson SettingsJson(const LearnRecipe& recipe, const Learner& learner,
     json.update({{"virtual_tokens", shape.virtual_tokens},
                  {"prompt_learning_rate", rates.prompt_learning_rate}});
   }
-  json.update({{"passes", rates.passes},
-               {"batch", rates.batch},
+  if (rates.steps > 0) {
+    json["steps"] = rates.steps;
+  } else {
+    json["passes"] = rates.passes;
+  }
+  json.update({{"batch", rates.batch},
                {"window_tokens", recipe.method.window_tokens},
                {"held_out_share", recipe.method.held_out_share}});
   if (learner.writes()) {
@@ -116,6 +121,7 @@ DocumentMethod OwnOf(const Learner& learner) {
   own.learning_rate = rates.learning_rate;
   if (parts.virtual_tokens > 0) own.prompt_learning_rate = rates.prompt_learning_rate;
   own.passes = rates.passes;
+  own.steps = rates.steps;
   own.batch = rates.batch;
   return own;
 }
@@ -129,6 +135,7 @@ Result<LearnRecipe> RecipeOf(const DocumentMethod& method, uint64_t seed) {
   LearnRecipe recipe;
   ASSIGN_OR_RETURN(const size_t learner, PlaceOf(method.learner, kLearnerNames, "learner"));
   ASSIGN_OR_RETURN(const size_t prompts, PlaceOf(method.prompts, kPromptWords, "prompts"));
+  ASSIGN_OR_RETURN(const size_t begin, PlaceOf(method.begin, kBeginWords, "begin"));
   if (method.hidden_states != "none") {
     return InvalidArgumentError(std::string("hidden_states ") + kHiddenStatesRemoved);
   }
@@ -137,6 +144,12 @@ Result<LearnRecipe> RecipeOf(const DocumentMethod& method, uint64_t seed) {
   }
   recipe.method = method;
   recipe.learner = static_cast<LearnerKind>(learner);
+  recipe.begins_encoded = begin == 1;
+  if (recipe.begins_encoded && recipe.learner != LearnerKind::kDistill) {
+    return InvalidArgumentError(std::string("what an encoder makes is where distill may begin, and "
+                                            "not where ") +
+                                WordOf(recipe.learner) + " does");
+  }
   recipe.prompts = static_cast<TeacherPrompts>(prompts);
   recipe.seed = seed;
   return recipe;
@@ -154,6 +167,7 @@ Result<std::unique_ptr<Learner>> MakeLearner(const LearnRecipe& recipe, const To
   if (recipe.learner == LearnerKind::kNextToken) {
     return MakeNextTokenLearner(static_cast<int32_t>(tokenizer.prefix_ids().size()));
   }
+  if (recipe.learner == LearnerKind::kEncoder) return MakeEncoderLearner({});
   ASSIGN_OR_RETURN(DistillSettings settings, DistillSettingsOf(recipe, tokenizer, model_dir));
   return MakeDocumentLearner(recipe.learner, std::move(settings));
 }
@@ -199,6 +213,7 @@ LearnerRates RatesOf(const LearnRecipe& recipe, const Learner& learner) {
   rates.learning_rate *= recipe.method.learning_rate_factor;
   rates.prompt_learning_rate *= recipe.method.learning_rate_factor;
   if (recipe.method.passes > 0) rates.passes = recipe.method.passes;
+  if (recipe.method.steps > 0) rates.steps = recipe.method.steps;
   if (recipe.method.batch > 0) rates.batch = recipe.method.batch;
   return rates;
 }

@@ -29,13 +29,14 @@ const char* WordOf(TeacherPrompts prompts);
 struct LearnRecipe {
   DocumentMethod method;
   LearnerKind learner = LearnerKind::kDistill;  // the method's
+  bool begins_encoded = false;  // with what an encoder makes of the document; the method's
   TeacherPrompts prompts = TeacherPrompts::kAuto;
   std::vector<Document> keep_texts;  // the method's, read
   uint64_t seed = 0;
 };
 
 // What a method asks for, but for the files that it names; kInvalidArgument for a learner that
-// there is not.
+// there is not, and for one that begins with no other adapter.
 Result<LearnRecipe> RecipeOf(const DocumentMethod& method, uint64_t seed);
 
 // `prompts` are no longer auto then: chat where the folder has a template.

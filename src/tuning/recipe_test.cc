@@ -50,7 +50,19 @@ TEST(RecipeTest, AMethodMayAskForWhatAdaptersAndTrainingTake) {
   EXPECT_EQ(RecipeOf(method, 0)->learner, LearnerKind::kMemory);
 }
 
+TEST(RecipeTest, DistillMayBeginWithAnEncodersAdapter) {
+  DocumentMethod method = {.learner = "distill", .steps = 20, .begin = "encoder"};
+  EXPECT_TRUE(RecipeOf(method, 0)->begins_encoded);
+  EXPECT_EQ(RatesOf(*RecipeOf(method, 0), *MakeNextTokenLearner()).StepsFor(1000), 20);
+  method.learner = "prefix";
+  EXPECT_NE(RecipeOf(method, 0).status().message().find("not where prefix does"),
+            std::string::npos);
+  method.begin = "moon";
+  EXPECT_FALSE(RecipeOf(method, 0).ok());
+}
+
 TEST(RecipeTest, LearnersOwnNumbersAreTold) {
+  EXPECT_EQ(OwnOfLearners(MethodRowOf("steps")), "encoder 10000");
   EXPECT_NE(OwnOfLearners(MethodRowOf("rank")).find("distill 16"), std::string::npos);
   EXPECT_EQ(OwnOfLearners(MethodRowOf("virtual_tokens")).find("distill"), std::string::npos);
   EXPECT_EQ(OwnOfLearners(MethodRowOf("alpha")), "");
