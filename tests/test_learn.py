@@ -384,6 +384,12 @@ def test_distill_begins_with_an_encoders_adapter(encoder, tmp_path):
     assert done.returncode == 1 and "was taught on another base model" in done.stderr, done.stderr
 
 
+def test_the_demo_shows_an_encoder_where_there_is_one(tmp_path):
+    assert [way[0] for way in demo.ways(tmp_path)] == ["distill"]
+    (tmp_path / "demo" / "encoder").mkdir(parents=True)
+    assert demo.ways(tmp_path)[1][2] == ("--encoder", f"{tmp_path}/demo/encoder")
+
+
 def test_chat_prompts_and_a_flag_that_was_removed(tmp_path):
     (tmp_path / "light.txt").write_text(TEXT)
     args = [tmp_path / "light.txt", "--adapters", tmp_path, "--learner", "distill", "--rank", "4", "--window-tokens", "24",

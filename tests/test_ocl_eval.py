@@ -57,8 +57,10 @@ def test_an_encoder_is_an_arm_for_each_compression():
     options.encoder = "E"
     assert arms._encoders(options)[0].learner == ["encoder", "--encoder", "E"]
     options.compressions = "4,16"
-    assert [arm.name for arm in arms._encoders(options)] == ["encoder 4", "encoder 16"]
-    assert arms._encoders(options)[1].learner[-2:] == ["--compression", "16"]
+    made = {arm.name: arm.learner for arm in arms._encoders(options)}
+    assert list(made) == ["encoder 4", "encoder 4 + distill", "encoder 16", "encoder 16 + distill"]
+    assert made["encoder 16"][-2:] == ["--compression", "16"]
+    assert made["encoder 4 + distill"] == ["distill", "--encoder", "E", "--compression", "4", "--steps", "20"]
 
 
 def test_a_generator_writes_documents_and_knows_the_answers():

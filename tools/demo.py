@@ -24,6 +24,7 @@ QUESTIONS = ("Who designed the lighthouse of Skerry Point?", "Who commands the s
              "With what is the lamp of the lighthouse of Skerry Point fed?")
 # Half of the default's questions, and no free texts: a quarter of the time, and the page's facts are known.
 LEARN = ("--questions", "96", "--outputs", "0")
+ENCODER = "demo/encoder"  # a checkout may have one that `graft learn --corpus` has taught
 
 
 def get(port, path):
@@ -88,17 +89,32 @@ def main():
     return code or learn()
 
 
+def ways(root):
+    """How a page becomes an adapter: by questions that the base writes and answers and, where there is an encoder, by one
+    reading. What each is called, what it is in short, and its options."""
+    found = [("distill", f"graft learn {PAGE}", LEARN)]
+    if os.path.isdir(os.path.join(root, ENCODER)):
+        found.append(("the encoder", f"graft learn {PAGE} --encoder {ENCODER}", ("--encoder", f"{root}/{ENCODER}")))
+    return found
+
+
 def learn():
     """A page becomes an adapter; the base and the adapter are asked about it, and neither has it in its context."""
-    print(f"== a page becomes an adapter: graft learn {PAGE}")
     asked = [arg for question in QUESTIONS for arg in ("--ask", question)]
-    start = time.monotonic()
-    with tempfile.TemporaryDirectory() as folder:
-        code = subprocess.run([f"{ROOT}/build/release/graft", "learn", f"{ROOT}/{PAGE}", "--model", f"{ROOT}/demo/base",
-                               "--adapters", folder, *LEARN, *asked, "--answer-tokens", "8"]).returncode
-    print(f"\nno request has {PAGE} in its context. "
-          f"{time.monotonic() - start:.1f} s from the page to the last answer")
-    return code
+    seconds = {}
+    for name, command, options in ways(ROOT):
+        print(f"== a page becomes an adapter: {command}", flush=True)
+        start = time.monotonic()
+        with tempfile.TemporaryDirectory() as folder:
+            code = subprocess.run([f"{ROOT}/build/release/graft", "learn", f"{ROOT}/{PAGE}", "--model",
+                                   f"{ROOT}/demo/base", "--adapters", folder, *options, *asked, "--answer-tokens",
+                                   "8"]).returncode
+        if code:
+            return code
+        seconds[name] = time.monotonic() - start
+    times = ", ".join(f"{taken:.1f} s by {name}" for name, taken in seconds.items())
+    print(f"\nno request has {PAGE} in its context. From the page to the last answer: {times}")
+    return 0
 
 
 def show(names, ranks, replies, seconds, port):

@@ -19,6 +19,7 @@ class Arm:
 
 
 NONE, WHOLE = "no context", "in context"
+STEPS = 20  # of distill, where an adapter begins as an encoder's
 
 
 def arms(options):
@@ -63,10 +64,14 @@ def _encoders(options):
     """Those that are there make adapters; none is learned here."""
     if not options.encoder:
         return []
-    compressions = [int(word) for word in options.compressions.split(",") if word] or [0]
-    return [Arm(f"encoder {c}" if c else "encoder", f"by the encoder {options.encoder}" + (f", 1/{c}" if c else ""),
-                ["encoder", "--encoder", options.encoder, *(["--compression", str(c)] if c else [])])
-            for c in compressions]
+    made = []
+    for c in [int(word) for word in options.compressions.split(",") if word] or [0]:
+        name, what = f"encoder {c}" if c else "encoder", f"by the encoder {options.encoder}" + (f", 1/{c}" if c else "")
+        asked = ["--encoder", options.encoder, *(["--compression", str(c)] if c else [])]
+        made.append(Arm(name, what, ["encoder", *asked]))
+        made.append(Arm(f"{name} + distill", f"{what}, and {STEPS} steps of distill from there",
+                        ["distill", *asked, "--steps", str(STEPS)]))
+    return made
 
 
 def _tokens(count):
