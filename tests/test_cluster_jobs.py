@@ -16,7 +16,7 @@ import pytest
 
 from conftest import binary, running_etcd
 from test_cluster import Frontend, Runner
-from test_learning_jobs import PROMPT, create, messages, refused, upload, wait_for, wait_until
+from test_learning_jobs import PROMPT, create, messages, refused, teach_encoder, upload, wait_for, wait_until
 
 pytestmark = pytest.mark.skipif(
     shutil.which("etcd") is None or
@@ -164,6 +164,21 @@ def test_a_job_is_cancelled_at_another_frontend_and_left_by_a_runner_that_ends(c
     assert ", learns" in cluster.admin("status").stdout
     assert runner.stop() == 0
     assert "parrot" in answer(there, model) and serves.process.poll() is None
+
+
+def test_a_runners_encoder_makes_adapters(cluster, tmp_path):
+    (here, there), _ = cluster.clients("a"), cluster.clients("b")
+    learn = (*LEARNS, "--learn-dir", cluster.folder / "learn")
+    file, read = upload(here).id, {"learner": "encoder"}
+    runner = cluster.runner(*learn)
+    failed = wait_for(there, create(here, file, hyperparameters=read).id, "failed")
+    assert "start it with --learn-encoder" in failed.error.message
+    assert runner.stop() == 0
+    cluster.runner(*learn, "--learn-encoder", teach_encoder(tmp_path))
+    model = wait_for(there, create(here, file, hyperparameters=read).id, "succeeded").fine_tuned_model
+    for client in (here, there):
+        wait_until(lambda client=client: model in {listed.id for listed in client.models.list()})
+        assert len(answer(client, model)) > 0
 
 
 def test_what_is_not_set_up_is_refused_with_what_to_start(cluster, tmp_path):

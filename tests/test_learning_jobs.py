@@ -316,15 +316,20 @@ def test_the_base_writes_what_teaches_beside_the_serving(tmp_path):
         assert complete(server, done.fine_tuned_model)
 
 
-def test_an_encoder_makes_adapters_beside_the_serving(tmp_path):
+def teach_encoder(folder):
+    """Two steps of one, which answers nothing."""
     lines = [json.dumps({"text": f"The light {i} is kept by Finch.", "questions": [
         {"question": "Who keeps it?", "answer": "Finch"}]}) for i in range(12)]
-    (tmp_path / "corpus.jsonl").write_text("\n".join(lines))
-    encoder = tmp_path / "encoder"
-    subprocess.run([binary(), "learn", "--model", DEMO / "base", "--encoder", encoder, "--corpus", tmp_path / "corpus.jsonl",
-                    "--steps", "2", "--batch", "2", "--rank", "4", "--document-tokens", "64", "--document-questions", "1",
-                    "--held-out-documents", "2", "--compressions", "2,4", "--readers", "1", "--threads", "1", "--quiet"],
-                   check=True, timeout=300)
+    (folder / "corpus.jsonl").write_text("\n".join(lines))
+    subprocess.run([binary(), "learn", "--model", DEMO / "base", "--encoder", folder / "encoder", "--corpus",
+                    folder / "corpus.jsonl", "--steps", "2", "--batch", "2", "--rank", "4", "--document-tokens", "64",
+                    "--document-questions", "1", "--held-out-documents", "2", "--compressions", "2,4", "--readers", "1",
+                    "--threads", "1", "--quiet"], check=True, timeout=300)
+    return folder / "encoder"
+
+
+def test_an_encoder_makes_adapters_beside_the_serving(tmp_path):
+    encoder = teach_encoder(tmp_path)
     own = {"rank": "auto", "batch_size": "auto", "n_epochs": "auto", "learning_rate_multiplier": "auto"}
     with Server(*ARGS, "--learn-dir", tmp_path / "learn", "--learn-encoder", encoder) as server:
         client = server.client()
