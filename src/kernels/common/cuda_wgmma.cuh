@@ -199,4 +199,32 @@ GRAFT_WGMMA(256, "%128", "%129", "%130")
 #undef GRAFT_WGMMA
 #undef GRAFT_WGMMA_OF
 
+// The same with bf16 and A in registers: thread t has, in a[0] and a[1], columns 2 (t % 4) and the
+// next of row 16 (t / 32) + t % 32 / 4 and of the row 8 below, and in a[2] and a[3] those 8 columns
+// further on. The registers are read until WgmmaWait says that the products are over.
+template <int kN>
+struct WgmmaOfRegisters;
+
+#define GRAFT_WGMMA(N, A0, A1, A2, A3, B, ADD)                                                   \
+  template <>                                                                                    \
+  struct WgmmaOfRegisters<N> {                                                                   \
+    static __device__ __forceinline__ void Multiply(const uint32_t (&a)[4], uint64_t b, int add, \
+                                                    float (&sum)[N / 2]) {                       \
+      asm volatile("{.reg .pred p; setp.ne.b32 p, " ADD                                          \
+                   ", 0;\n"                                                                      \
+                   "wgmma.mma_async.sync.aligned.m64n" #N "k16.f32.bf16.bf16 {" GRAFT_T##N       \
+                   "}, {" A0 ", " A1 ", " A2 ", " A3 "}, " B ", p, 1, 1, 0;}"                    \
+                   : GRAFT_F##N                                                                  \
+                   : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(add));              \
+    }                                                                                            \
+  };
+
+GRAFT_WGMMA(8, "%4", "%5", "%6", "%7", "%8", "%9")
+GRAFT_WGMMA(16, "%8", "%9", "%10", "%11", "%12", "%13")
+GRAFT_WGMMA(32, "%16", "%17", "%18", "%19", "%20", "%21")
+GRAFT_WGMMA(64, "%32", "%33", "%34", "%35", "%36", "%37")
+GRAFT_WGMMA(128, "%64", "%65", "%66", "%67", "%68", "%69")
+
+#undef GRAFT_WGMMA
+
 }  // namespace graft

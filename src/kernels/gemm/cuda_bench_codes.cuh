@@ -11,6 +11,7 @@
 #include "kernels/gemm/gemm.h"
 #include "kernels/gemm/gemm_codes_tiles.h"
 #include "kernels/gemm/gemm_cuda.h"
+#include "kernels/gemm/gemm_hopper_codes_tiles.h"
 #include "kernels/gemm/repeated_codes.h"
 
 namespace graft::codes_bench {
@@ -82,6 +83,12 @@ inline double BenchShape(const char* name, const Format& format, int64_t n, int6
     const codes::Tile& tile = codes::kTiles[i];
     report(time([&](const GemmArgs& args) { GemmCodesMma(CudaArgsOf(args), i, stream); }),
            std::to_string(tile.rows) + " x " + std::to_string(tile.columns));
+  }
+  for (size_t i = 0; i < codes::kNumHopperTiles; ++i) {
+    const codes::HopperTile& tile = codes::kHopperTiles[i];
+    if (!TraitsOf(stream.device).has_hopper_code || !codes::HasHopperTile(weights[0], i)) continue;
+    report(time([&](const GemmArgs& args) { GemmCodesHopper(CudaArgsOf(args), i, stream); }),
+           "wgmma " + std::to_string(tile.rows) + " x " + std::to_string(tile.groups * 64));
   }
   report(time([&](const GemmArgs& args) {
            for (const GemmCudaArgs& product : MakeNumbers(CudaArgsOf(args), stream)) {

@@ -18,6 +18,7 @@
 #include "kernels/gemm/gemm_bricks.h"
 #include "kernels/gemm/gemm_codes_tiles.h"
 #include "kernels/gemm/gemm_cuda.h"
+#include "kernels/gemm/gemm_hopper_codes_tiles.h"
 
 namespace graft {
 namespace gemm_codes_gpu_test {
@@ -37,7 +38,8 @@ struct Way {
   std::function<void(const GemmArgs& args, Stream& stream)> compute;
 };
 
-// Every kernel that multiplies codes. Those with LoRA inside take wide tiles alone.
+// Every kernel that multiplies codes. Those with LoRA inside take wide tiles alone, and no product
+// with LoRA inside is by wgmma.
 std::vector<Way> WaysOf(bool lora) {
   std::vector<Way> ways = {{"chosen", [](const GemmArgs& args, Stream& s) { Gemm(args, s); }}};
   if constexpr (kHasCuda) {
@@ -47,6 +49,16 @@ std::vector<Way> WaysOf(bool lora) {
                         if (args.weight->format().has_input_order) cuda = OrderX(cuda, stream);
                         GemmCodesMma(cuda, i, stream);
                       }});
+    }
+    for (size_t i = 0; !lora && i < codes::kNumHopperTiles; ++i) {
+      ways.push_back(
+          {"Hopper's tile " + std::to_string(i), [i](const GemmArgs& args, Stream& stream) {
+             GemmCudaArgs cuda = CudaArgsOf(args);
+             if (args.weight->format().has_input_order) cuda = OrderX(cuda, stream);
+             const bool can = TraitsOf(stream.device).has_hopper_code &&
+                              HopperMultipliesCodes(cuda) && codes::HasHopperTile(*args.weight, i);
+             can ? GemmCodesHopper(cuda, i, stream) : GemmCodesMma(cuda, stream);
+           }});
     }
     ways.push_back({"by numbers", [](const GemmArgs& args, Stream& stream) {
                       GemmCudaArgs cuda = CudaArgsOf(args);

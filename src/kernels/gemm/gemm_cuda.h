@@ -61,6 +61,11 @@ void GemmCodesMma(const GemmCudaArgs& args, Stream& stream);
 // With the tile codes::kTiles[tile] (gemm_codes_tiles.h), where rows of x begin and end on borders
 // of 16 bytes.
 void GemmCodesMma(const GemmCudaArgs& args, size_t tile, Stream& stream);
+// The same on Hopper, without LoRA inside, where the copy engine can read x. With the tile
+// codes::kHopperTiles[tile] (gemm_hopper_codes_tiles.h), which must be one that has a kernel.
+bool HopperMultipliesCodes(const GemmCudaArgs& args);
+void GemmCodesHopper(const GemmCudaArgs& args, Stream& stream);
+void GemmCodesHopper(const GemmCudaArgs& args, size_t tile, Stream& stream);
 // Whether products of codes activate: the gate and up in whole strips, summed in one range of k.
 bool CodesActivate(int64_t n, int64_t k);
 

@@ -30,7 +30,8 @@ class GemmSwappedStore {
         lane_column_(static_cast<int>(threadIdx.x) % 32 / 4),
         column_tile_(column_tile) {}
 
-  __device__ __forceinline__ void Store(float (&sum)[kSums]) const {
+  // before: sums over an earlier range of k, which are added to y first; null: there is none.
+  __device__ __forceinline__ void Store(float (&sum)[kSums], const float* before = nullptr) const {
     if (args_.activation.out != nullptr) return Activate(sum);
     const int column = column_tile_ * Shape::kColumns + first_ + lane_column_;
     const bool has_column[2] = {column < args_.n, column + 8 < args_.n};
@@ -53,7 +54,11 @@ class GemmSwappedStore {
         if (!Exists(begin + i, has_column)) continue;
         float value = sum[begin + i];
         if (args_.bias != nullptr) value += bias[i % 4 / 2];
-        if (args_.accumulate) value = fmaf(args_.scale, value, old[i]);
+        if (before != nullptr) {
+          const float first = before[begin + i];
+          old[i] = args_.accumulate ? fmaf(args_.scale, first, old[i]) : first;
+        }
+        if (args_.accumulate || before != nullptr) value = fmaf(args_.scale, value, old[i]);
         *At(begin + i, column) = value;
       }
     }
