@@ -153,7 +153,9 @@ WeightFormat MatrixFormats::Of(int32_t layer, LayerProduct product) const {
   if (!IsGroupOfKernels(group, k, is_only_one)) return types_.weights;
   WeightFormat format =
       WeightFormat::Integers(types_.operands, common->bits, group, !common->symmetric);
-  format.has_input_order = common->has_groups;
+  // GPTQ's files have groups of inputs whatever desc_act says, and these may lie apart.
+  const bool may_have_groups = config_.quantisation->format == &kGptqFormat && !is_only_one;
+  format.has_input_order = common->has_groups || may_have_groups;
   return format;
 }
 

@@ -127,6 +127,23 @@ TEST(StackedCodesTest, GroupsOfUnequalSizesBecomeNumbers) {
       0.004);
 }
 
+// Its library reads g_idx whatever desc_act says: what is said before has room for such an order.
+TEST(MatrixFormatsTest, GptqsInputsMayHaveAnOrderWithoutDescAct) {
+  ThreadPool threads(1);
+  Stream stream{Device{}, &threads};
+  QuantisedFolder folder(QuantisedPath("gptq4_desc_act"));
+  folder.quantisation()["desc_act"] = false;
+  const ModelWeights weights = std::move(*folder.Load(stream, {}, /*keeps_codes=*/true));
+  EXPECT_EQ(KindsOf(weights.layers[0]), "oono");
+  const TempDir dir;
+  folder.Write(dir.path());
+  const ModelConfig config = *LoadModelConfig(dir.path());
+  const MatrixFormats formats(config, weights.types);
+  for (const LayerProduct product : {LayerProduct::kQkv, LayerProduct::kO, LayerProduct::kDown}) {
+    EXPECT_TRUE(formats.Of(0, product).has_input_order);
+  }
+}
+
 // A wrapper's files have other names than its class has today, and either may stand in rules.
 TEST(MatrixFormatsTest, RulesMayNameAWrappersModulesByAnyOfTheirNames) {
   ThreadPool threads(1);
