@@ -132,7 +132,7 @@ def test_variables_of_our_tools_are_no_misspelt_settings():
         for path in (DEMO.parent / folder).rglob("*.py"):
             names |= set(re.findall(r"""environ(?:\.get\(|\[)["'](GRAFT_[A-Z_0-9]+)""", path.read_text()))
     names |= {"GRAFT_SOURCE_DIR", "GRAFT_GPU_FAMILY", "GRAFT_LAUNCHER", "GRAFT_HOSTILE_SEEDS", "GRAFT_RANDOM_SEEDS"}
-    names |= {"GRAFT_RANKS_SHARE_GPU", "GRAFT_PEERS_OFF", "GRAFT_GPU_CODES"}
+    names |= {"GRAFT_RANKS_SHARE_GPU", "GRAFT_PEERS_OFF"}
     assert {"GRAFT_BINARY", "GRAFT_LONG_TESTS"} <= names
     # Some of them are settings, whose values must do no harm: these are not asked about.
     done = run("adapters", "list", "--model", DEMO / "base", "--adapters", DEMO / "adapters",

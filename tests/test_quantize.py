@@ -4,6 +4,7 @@ the same bits; what four and eight bits lose of the demo's answers; what is refu
 import json
 import math
 import os
+import re
 import shutil
 import subprocess
 
@@ -52,7 +53,10 @@ def test_the_written_folder_answers_as_the_codes_made_at_start(codes, tmp_path, 
         assert ("NF4" if codes == "nf4" else codes) + " in groups of" in server.log()
     with Server("--model-name", "base", model=tmp_path / "written", adapters=ADAPTERS) as server:
         assert answers(server) == made
-        assert "stay codes where kernels take them" in server.log()
+        log = server.log()
+        assert "stay codes where kernels take them" in log
+        kind = "NF4 of bitsandbytes" if codes == "nf4" else f"{codes} of compressed-tensors"
+        assert re.search(rf"base on .* in {kind}: \d+ MiB of weights", log), log
     # Eight bits change nearly nothing. Four change words, but the first tokens' probabilities are near.
     for key, (text, logprobs) in plain.items():
         first = made[key][1][0]

@@ -32,7 +32,7 @@ void LogStart(const ServeOptions& options, const LoadedModel& model, Runtime& ru
   const ExecutorLimits& limits = runtime.limits();
   const int num_threads = model.threads->num_threads();
   LOG_INFO("{} on {} in {}: {:.0f} MiB of weights, {} thread{}", model.name,
-           DescribeDevice(model.device), WeightFormatText(model.weights.types.weights),
+           DescribeDevice(model.device), ServedWeightsText(model.config, model.weights.types),
            static_cast<double>(model.weights.bytes()) / (1 << 20), num_threads,
            num_threads == 1 ? "" : "s");
   constexpr double kMib = 1 << 20;

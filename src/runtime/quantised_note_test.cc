@@ -57,5 +57,23 @@ TEST(QuantisedNoteTest, TheSumOfMemoryHasWhatReadingTakes) {
   EXPECT_EQ(codes.on_device() - numbers.on_device(), WeightsReadingBytes(config, shape.types));
 }
 
+TEST(QuantisedNoteTest, CodesThatAreKeptAreNamedOnEveryDevice) {
+  const ModelConfig config = *LoadModelConfig(PathOf(kNf4));
+  const Device gpu = {DeviceKind::kCuda, 0};
+  for (const Device& device : {Device{}, gpu}) {
+    ServedTypes types = TypesOf(DType::kBF16, device);
+    const int64_t numbers = WeightsBytes(config, types, device);
+    types.keeps_codes = true;
+    const ServedShape shape = {.config = config, .types = types, .device = device, .num_ranks = 1};
+    EXPECT_THAT(*QuantisedNote(PathOf(kNf4), shape),
+                HasSubstr("its weights stay codes where kernels take them, and else become bf16"));
+    EXPECT_LT(WeightsBytes(config, types, device), numbers);
+    if (!device.is_cpu()) continue;  // where the driver's memory hides a small model's
+    MemorySum sum(device);
+    AddWeights(shape, /*drawn=*/false, &sum);
+    EXPECT_THAT(sum.ToString(), HasSubstr("weights in NF4 of bitsandbytes (--weights)"));
+  }
+}
+
 }  // namespace
 }  // namespace graft

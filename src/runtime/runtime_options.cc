@@ -241,9 +241,9 @@ std::vector<Option> ModelOptionRows(RuntimeOptions& o) {
   rows.push_back(DTypeOptionRow(o.dtype));
   rows.push_back(
       {"weights", OneOf(o.weights, kWeightsKeptWords),
-       "what the layers' matrices are kept as, on the CPU: auto, the codes of a quantised "
-       "model; plain, numbers; int8, int4, nf4, codes that are made of plain numbers "
-       "while they are read. A GPU has numbers"});
+       "what the layers' matrices are kept as: auto, the codes of a quantised model; plain, "
+       "numbers; int8, int4, nf4, codes that are made of plain numbers while they are read. A GPU "
+       "multiplies codes in bf16: of a model in fp16 auto makes numbers without --dtype bf16"});
   rows.push_back({"memory-gib", Number(o.memory_gib, AtLeast(0)),
                   "GiB that all may take of the device's memory, weights included; more is refused "
                   "at start; 0: what is free"});

@@ -150,9 +150,8 @@ Status CheckPool(const ExecutorLimits& limits, int64_t num_pages) {
 }
 
 void AddWeights(const ServedShape& shape, bool drawn, MemorySum* sum) {
-  const bool is_codes = !shape.types.weights.is_plain();
-  sum->Add("weights in " + WeightFormatText(shape.types.weights) +
-               Flags(is_codes ? "--weights" : "--dtype"),
+  sum->Add("weights in " + ServedWeightsText(shape.config, shape.types) +
+               Flags(shape.types.has_codes() ? "--weights" : "--dtype"),
            WeightsBytes(shape.config, shape.types, shape.device, shape.num_ranks));
   if (!shape.device.is_cpu()) sum->Add("kernels and the driver, about", kDriverBytes);
   // Plain numbers are packed out of the mapped files.

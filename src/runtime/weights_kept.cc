@@ -1,8 +1,6 @@
 #include "runtime/weights_kept.h"
 
-#include <cstdlib>
 #include <string>
-#include <string_view>
 
 namespace graft {
 namespace {
@@ -22,22 +20,7 @@ WeightFormat FormatOf(WeightsKept kept, DType operands) {
   __builtin_unreachable();
 }
 
-// Codes on a GPU.
-Status CheckGpuCodes(const std::string& asked, DType dtype) {
-  if (!TriesGpuCodes()) {
-    return UnimplementedError(asked + ": a GPU computes with numbers so far; leave it out, or " +
-                              "add --device cpu");
-  }
-  if (dtype == DType::kBF16) return OkStatus();
-  return InvalidArgumentError(asked + ": a GPU multiplies codes in bf16; add --dtype bf16");
-}
-
 }  // namespace
-
-bool TriesGpuCodes() {
-  const char* const word = std::getenv("GRAFT_GPU_CODES");
-  return word != nullptr && std::string_view(word) == "1";
-}
 
 Result<ServedTypes> ChooseServedTypes(const RuntimeOptions& options, const ModelConfig& config,
                                       DType dtype, const Device& device) {
@@ -47,15 +30,16 @@ Result<ServedTypes> ChooseServedTypes(const RuntimeOptions& options, const Model
   if (!types.weights.is_plain()) {
     const std::string asked =
         std::string("--weights ") + WordOf(options.weights, kWeightsKeptWords);
-    if (!device.is_cpu()) RETURN_IF_ERROR(CheckGpuCodes(asked, dtype));
     if (is_quantised) {
       return InvalidArgumentError(asked + ": the model is " + config.quantisation->text +
                                   " already; leave it out, or take the model in 16 bits");
     }
+    if (!device.is_cpu() && dtype != DType::kBF16) {
+      return InvalidArgumentError(asked + ": a GPU multiplies codes in bf16; add --dtype bf16");
+    }
   }
-  // --dtype fp32 asks for the numbers that the library has.
-  const bool can_keep =
-      device.is_cpu() ? options.dtype != DType::kF32 : TriesGpuCodes() && dtype == DType::kBF16;
+  // --dtype fp32 asks for the numbers that the library has. A GPU multiplies codes in bf16 alone.
+  const bool can_keep = device.is_cpu() ? options.dtype != DType::kF32 : dtype == DType::kBF16;
   types.keeps_codes = is_quantised && can_keep && options.weights == WeightsKept::kAuto;
   return types;
 }
@@ -65,6 +49,10 @@ std::string WeightFormatText(const WeightFormat& format) {
   const std::string kind =
       format.codes == WeightCodes::kNormal4 ? "NF4" : "int" + std::to_string(format.bits);
   return kind + " in groups of " + std::to_string(format.scale_numbers);
+}
+
+std::string ServedWeightsText(const ModelConfig& config, const ServedTypes& types) {
+  return types.keeps_codes ? config.quantisation->text : WeightFormatText(types.weights);
 }
 
 }  // namespace graft

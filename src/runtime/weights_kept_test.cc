@@ -4,7 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <cstdlib>
+#include <optional>
 
 #include "kernels/gemm/gemm_bricks.h"
 
@@ -15,15 +15,12 @@ using ::testing::HasSubstr;
 
 constexpr Device kGpu{DeviceKind::kCuda, 0};
 
-// What is chosen with GRAFT_GPU_CODES=1, and without it.
-Result<ServedTypes> Chosen(WeightsKept weights, bool tried, const ModelConfig& config, DType dtype,
-                           const Device& device) {
+Result<ServedTypes> Chosen(WeightsKept weights, const ModelConfig& config, DType dtype,
+                           const Device& device, std::optional<DType> asked = std::nullopt) {
   RuntimeOptions options;
   options.weights = weights;
-  setenv("GRAFT_GPU_CODES", tried ? "1" : "0", 1);
-  Result<ServedTypes> types = ChooseServedTypes(options, config, dtype, device);
-  unsetenv("GRAFT_GPU_CODES");
-  return types;
+  options.dtype = asked;
+  return ChooseServedTypes(options, config, dtype, device);
 }
 
 ModelConfig Quantised() {
@@ -32,40 +29,47 @@ ModelConfig Quantised() {
   return config;
 }
 
-TEST(WeightsKeptTest, AGpuHasNumbersUnlessItIsTried) {
-  const ModelConfig plain;
-  for (const WeightsKept kept : {WeightsKept::kInt4, WeightsKept::kInt8, WeightsKept::kNf4}) {
-    const auto refused = Chosen(kept, false, plain, DType::kBF16, kGpu);
-    EXPECT_THAT(refused.status().ToString(), HasSubstr("a GPU computes with numbers so far"));
-    const auto tried = Chosen(kept, true, plain, DType::kBF16, kGpu);
-    ASSERT_TRUE(tried.ok()) << tried.status().ToString();
-    EXPECT_FALSE(tried->weights.is_plain());
-    EXPECT_TRUE(tried->has_codes());
+TEST(WeightsKeptTest, EveryDeviceKeepsTheCodesOfAFolder) {
+  for (const Device& device : {Device{}, kGpu}) {
+    const auto kept = Chosen(WeightsKept::kAuto, Quantised(), DType::kBF16, device);
+    EXPECT_TRUE(kept->keeps_codes);
+    EXPECT_EQ(kept->weights, DType::kBF16) << "what kernels do not take becomes numbers";
+    EXPECT_EQ(ServedWeightsText(Quantised(), *kept), "NF4 of bitsandbytes");
+    const auto plain = Chosen(WeightsKept::kPlain, Quantised(), DType::kBF16, device);
+    EXPECT_FALSE(plain->has_codes());
+    EXPECT_EQ(ServedWeightsText(Quantised(), *plain), "bf16");
+    EXPECT_FALSE(Chosen(WeightsKept::kAuto, {}, DType::kBF16, device)->has_codes());
+    const auto fp32 = Chosen(WeightsKept::kAuto, Quantised(), DType::kF32, device, DType::kF32);
+    EXPECT_FALSE(fp32->has_codes());
   }
-  const auto quantised = Quantised();
-  EXPECT_FALSE(Chosen(WeightsKept::kAuto, false, quantised, DType::kBF16, kGpu)->has_codes());
-  EXPECT_TRUE(Chosen(WeightsKept::kAuto, true, quantised, DType::kBF16, kGpu)->keeps_codes);
-  EXPECT_FALSE(Chosen(WeightsKept::kPlain, true, quantised, DType::kBF16, kGpu)->has_codes());
+}
+
+TEST(WeightsKeptTest, EveryDeviceMakesCodesOfNumbersAlone) {
+  for (const Device& device : {Device{}, kGpu}) {
+    for (const WeightsKept made : {WeightsKept::kInt4, WeightsKept::kInt8, WeightsKept::kNf4}) {
+      const auto types = Chosen(made, {}, DType::kBF16, device);
+      ASSERT_TRUE(types.ok()) << types.status().ToString();
+      EXPECT_FALSE(types->weights.is_plain());
+      EXPECT_TRUE(types->has_codes());
+      EXPECT_FALSE(types->keeps_codes);
+      const auto refused = Chosen(made, Quantised(), DType::kBF16, device);
+      EXPECT_THAT(refused.status().ToString(), HasSubstr("the model is NF4 of bitsandbytes"));
+    }
+  }
 }
 
 TEST(WeightsKeptTest, AGpuMultipliesCodesInBf16Alone) {
-  const auto refused = Chosen(WeightsKept::kInt4, true, {}, DType::kF16, kGpu);
+  const auto refused = Chosen(WeightsKept::kInt4, {}, DType::kF16, kGpu);
   EXPECT_THAT(refused.status().ToString(), HasSubstr("add --dtype bf16"));
-  EXPECT_FALSE(Chosen(WeightsKept::kAuto, true, Quantised(), DType::kF16, kGpu)->has_codes());
-}
-
-// The CPU's choice is no matter of the switch.
-TEST(WeightsKeptTest, TheCpuKeepsCodes) {
-  for (const bool tried : {false, true}) {
-    const auto types = Chosen(WeightsKept::kAuto, tried, Quantised(), DType::kBF16, {});
-    EXPECT_TRUE(types->keeps_codes);
-  }
+  const auto numbers = Chosen(WeightsKept::kAuto, Quantised(), DType::kF16, kGpu);
+  EXPECT_FALSE(numbers->has_codes());
+  EXPECT_EQ(ServedWeightsText(Quantised(), *numbers), "fp16");
 }
 
 // What is made of plain numbers has scales of two bytes on a GPU.
 TEST(WeightsKeptTest, IntegersThatAreMadeHaveNarrowScales) {
   for (const WeightsKept kept : {WeightsKept::kInt4, WeightsKept::kInt8}) {
-    const auto types = Chosen(kept, true, {}, DType::kBF16, kGpu);
+    const auto types = Chosen(kept, {}, DType::kBF16, kGpu);
     EXPECT_TRUE(HasNarrowScales(types->weights, 4096));
   }
 }
