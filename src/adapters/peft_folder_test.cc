@@ -37,9 +37,9 @@ TEST(PeftFolderTest, HashIsTheDocumentedOne) {
             "6602e260dd495754593dba2542fb8fc9d949a7522f9e48c3e75e1e158f13befb");
   EXPECT_EQ(AdapterHash({}), "374708fff7719dd5979ec875d56cd2286f6d3cf7ec317a3b25632aab28ec37bb");
   EXPECT_EQ(HashOf(SourcePath("demo/adapters/austen")),
-            "1589ffd99a09c2ea51986b46d003d2dc47678031991c40984b929907513c3ef7");
+            "b41d2bde4c2c9debe22efc517ce4b157c03a3e31046c31d9c79eda12fcc3e5ab");
   EXPECT_EQ(HashOf(SourcePath("demo/adapters/montgomery")),
-            "a6d785c1b8844808664f6150630c5788441b71ffab694d25266556f475bd4cdc");
+            "f792bf852db78ef3a2481ff617c13af3dd73090fa0b975efc810bb4890aece22");
 }
 
 TEST(PeftFolderTest, HashIsOfTheContentAlone) {
