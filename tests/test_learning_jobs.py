@@ -19,7 +19,7 @@ TEXT = ("The lighthouse at Skerry Point was built by an engineer named Tobias Ma
 PROMPT = "The keeper lived in the tower with a grey"
 # Two threads of a busy machine wait for each other most of the time.
 ARGS = ["--threads", "1", "--learn-share", "0.5", "--memory-gib", "2", "--learn-gib", "0.25"]
-SMALL = {"learner": "next-token", "rank": 4, "window_tokens": 24, "batch_size": 2, "n_epochs": 12,
+SMALL = {"learner": "next-token", "rank": 4, "window_tokens": 24, "batch_size": 2, "n_epochs": 20,
          "learning_rate_multiplier": 10}
 KEYS = [{"key": "a-key", "tenant": "a", "adapters": ["*"]}, {"key": "b-key", "tenant": "b", "adapters": ["base"]}]
 
@@ -70,7 +70,7 @@ def test_a_document_becomes_a_model_that_answers(tmp_path):
         assert client.files.content(file.id).read() == TEXT.encode()
         job = create(client, file.id, suffix="light", metadata={"who": "test"})
         assert job.status in ("queued", "validating_files", "running") and job.metadata == {"who": "test"}
-        assert job.hyperparameters.n_epochs == 12 and job.seed == 1
+        assert job.hyperparameters.n_epochs == 20 and job.seed == 1
         # Whoever asks meanwhile has an answer, and the job goes on beside it.
         assert complete(server, "base") == complete(server, "base")
         done = wait_for(client, job.id, "succeeded")
