@@ -92,11 +92,11 @@ Status CheckJobRoom(const JobRoom& room, const JobLimits& limits) {
 
 Status CheckJobLength(int64_t tokens, int64_t passes, int64_t tokens_max) {
   if (passes == 0 || tokens <= tokens_max / passes) return OkStatus();
-  return InvalidArgumentError("the job would learn from " + std::to_string(tokens) + " tokens " +
-                              std::to_string(passes) + " times, and a job may learn from " +
-                              std::to_string(tokens_max) +
-                              " in all: lower n_epochs, questions, outputs or output_tokens, or "
-                              "learn the document in parts");
+  return InvalidArgumentError(
+      "the job would learn from " + std::to_string(tokens) + " tokens " + std::to_string(passes) +
+      " times, and a job may learn from " + std::to_string(tokens_max) +
+      " in all: lower n_epochs, steps, questions, outputs or output_tokens, or "
+      "learn the document in parts");
 }
 
 }  // namespace graft

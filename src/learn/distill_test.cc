@@ -167,7 +167,6 @@ TEST(DistillTest, QuestionsAreByTheDocumentsTokens) {
   }
 }
 
-// Held-out questions are told, and no example that is learned is about one of them.
 // So many are answered as few steps visit, and no more texts are kept than they take.
 TEST(DistillTest, FewStepsAskFewQuestions) {
   DistillSettings settings = Settings();
@@ -188,6 +187,7 @@ TEST(DistillTest, FewStepsAskFewQuestions) {
   }
 }
 
+// Held-out questions are told, and no example that is learned is about one of them.
 TEST(DistillTest, QuestionsThatAreNotTaughtAreAsked) {
   FakeWriter writer;
   DistillSettings settings = Settings();

@@ -3,8 +3,10 @@
 // (training_run.h). One thread at a time.
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <limits>
 #include <memory>
 #include <span>
 #include <string_view>
@@ -33,11 +35,14 @@ struct LearnerRates {
     const int64_t visits = static_cast<int64_t>(num_examples) * passes;
     return static_cast<int32_t>((visits + batch - 1) / batch);
   }
-  // The passes that all steps need, of which the last may end early.
+  // The passes that all steps need, of which the last may end early; more than anything runs for
+  // are as many as there are numbers for.
   int32_t PassesFor(size_t num_examples) const {
+    constexpr int64_t kPassesMax = std::numeric_limits<int32_t>::max();
     if (steps == 0 || num_examples == 0) return passes;
     const auto examples = static_cast<int64_t>(num_examples);
-    return static_cast<int32_t>((int64_t{steps} * batch + examples - 1) / examples);
+    const int64_t needed = (int64_t{steps} * batch + examples - 1) / examples;
+    return static_cast<int32_t>(std::min(kPassesMax, needed));
   }
   // What step `step` of num_steps has if the rate rises to `rate`.
   UpdateSettings SettingsAt(double rate, int32_t step, int32_t num_steps) const {

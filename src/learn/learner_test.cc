@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <limits>
 #include <numeric>
 #include <set>
 
@@ -32,6 +33,19 @@ TEST(WindowsTest, EveryTokenIsFreshOnce) {
     }
     EXPECT_EQ(next, n);
   }
+}
+
+// A job is as long as its passes say, so that more than there are numbers for must not be few.
+TEST(LearnerRatesTest, StepsTakeAsManyPassesAsTheyVisit) {
+  LearnerRates rates = {.passes = 3, .steps = 10, .batch = 4};
+  EXPECT_EQ(rates.PassesFor(40), 1);
+  EXPECT_EQ(rates.PassesFor(39), 2);
+  EXPECT_EQ(rates.StepsFor(39), 10);
+  rates.steps = 1 << 26;
+  rates.batch = 128;
+  EXPECT_EQ(rates.PassesFor(2), std::numeric_limits<int32_t>::max());
+  rates.steps = 0;
+  EXPECT_EQ(rates.PassesFor(2), 3);
 }
 
 TEST(NextTokenTest, EveryTokenIsSaidOnceByTheRowBeforeIt) {
