@@ -97,7 +97,8 @@ Status Encode(const LearnOptions& options, const ModelConfig& config, const Toke
   ASSIGN_OR_RETURN(const auto reader,
                    EncoderAtWork::Make(encoder, room, *model, limits, model->stream));
   for (const LearningDocument& document : plan.documents) {
-    const LearnedAdapter adapter = reader->Read(document.input.tokens, compression);
+    ASSIGN_OR_RETURN(const LearnedAdapter adapter,
+                     reader->Read(document.input.tokens, compression));
     const OrderedJson origin = OriginOfEncoded(encoder, compression, plan, document,
                                                adapter.prompt->num_tokens(), *model, base);
     ASSIGN_OR_RETURN(const std::string hash,
@@ -149,8 +150,7 @@ CheckMemory BehindBeginnings(Beginnings* begins, const LearnOptions& options,
 Status ReadBeginnings(const Beginnings& begins, LoadedModel& model, LearningPlan* plan) {
   ASSIGN_OR_RETURN(const auto reader, EncoderAtWork::Make(begins.encoder, begins.room, model,
                                                           begins.limits, model.stream));
-  ReadBeginnings(*reader, plan);
-  return OkStatus();
+  return ReadBeginnings(*reader, plan);
 }
 
 }  // namespace graft

@@ -44,6 +44,7 @@ int64_t NumbersBytes(const TrainedShape& shape, const ModelConfig& config) {
 
 Result<EncoderRoom> RoomFor(const KnownEncoder& encoder, size_t document_tokens,
                             int32_t compression, const ModelConfig& config) {
+  if (document_tokens == 0) return InvalidArgumentError("the document has no tokens to read");
   const MemoryForm& form = encoder.form.memory;
   const size_t start = encoder.start.size();
   const int32_t memory = MemoryTokensOf(start, document_tokens, form, compression);
@@ -78,6 +79,7 @@ LearnSizes SizesOf(const KnownEncoder& encoder, const EncoderRoom& room,
                    const ModelConfig& config) {
   const TrainedShape memory = MemoryShapeOf(encoder, room.memory_tokens);
   LearnSizes sizes{.batch = 1, .example_tokens_max = room.rows, .rank = encoder.decoder.shape.rank};
+  sizes.what_to_do = "a larger compression takes less, and so does the document in parts";
   LearnSizes::Frozen& frozen = sizes.frozen;
   frozen.rank = encoder.encoder.shape.rank;
   (memory.kind == VirtualTokenKind::kEmbedding ? frozen.embeddings : frozen.keys_values) =
@@ -104,9 +106,16 @@ EncoderAtWork::EncoderAtWork(const KnownEncoder& encoder, const EncoderRoom& roo
 
 Result<std::unique_ptr<EncoderAtWork>> EncoderAtWork::Make(
     const KnownEncoder& encoder, const EncoderRoom& room, const LoadedModel& model,
-    const TrainingLimits& limits, Stream& stream, std::function<void()> pause, DeviceTurns* turns) {
-  std::unique_ptr<EncoderAtWork> made(
-      new EncoderAtWork(encoder, room, model, limits, stream, std::move(pause), turns));
+    const TrainingLimits& limits, Stream& stream, Turns* turns, DeviceTurns* device_turns) {
+  std::function<void()> pause;
+  if (turns != nullptr) pause = [turns] { turns->Pause(); };
+  std::unique_ptr<EncoderAtWork> made;
+  {
+    const Piece piece(turns);
+    made.reset(
+        new EncoderAtWork(encoder, room, model, limits, stream, std::move(pause), device_turns));
+  }
+  // The numbers are read and rounded by this thread alone, beside the steps.
   Trainer& trainer = made->trainer_;
   RETURN_IF_ERROR(ReadInto(encoder.encoder, model.config, trainer.lora(made->reads_),
                            trainer.prompt(made->reads_)));
@@ -114,27 +123,34 @@ Result<std::unique_ptr<EncoderAtWork>> EncoderAtWork::Make(
   return made;
 }
 
-LearnedAdapter EncoderAtWork::Read(std::span<const int32_t> tokens, int32_t compression) {
+Status EncoderAtWork::ReadWindow(const MemoryReading& reading, size_t window) {
+  const std::vector<int32_t>& tokens = reading.windows[window];
+  const std::vector<ReadText::Row>& rows = reading.rows[window];
+  if (encoder_.form.memory.carrier == MemoryCarrier::kStates) {
+    const EncodedText text{tokens, memory_, rows.front().token};
+    trainer_.Encode(reads_, {&text, 1});
+  } else {
+    const ReadText text{tokens, memory_, rows, reading.is_between};
+    trainer_.EncodeKeysValues(reads_, {&text, 1});
+  }
+  return OkStatus();
+}
+
+Result<LearnedAdapter> EncoderAtWork::Read(std::span<const int32_t> tokens, int32_t compression,
+                                           const Compute& compute) {
   const MemoryForm& form = encoder_.form.memory;
   const MemoryReading reading = ReadingOf(encoder_.start, tokens, form, compression);
   CHECK_LE(reading.memory_tokens, room_.memory_tokens);
-  std::vector<ReadText> read;
-  std::vector<EncodedText> states;
   for (size_t i = 0; i < reading.windows.size(); ++i) {
-    read.push_back({reading.windows[i], memory_, reading.rows[i], reading.is_between});
-    states.push_back({reading.windows[i], memory_, reading.rows[i].front().token});
-  }
-  if (form.carrier == MemoryCarrier::kStates) {
-    trainer_.Encode(reads_, states);
-  } else {
-    trainer_.EncodeKeysValues(reads_, read);
+    const auto window = [&] { return ReadWindow(reading, i); };
+    RETURN_IF_ERROR(compute ? compute(window) : window());
   }
   read_ = std::make_unique<TrainedPrompt>(trainer_.config(), KindOf(form), reading.memory_tokens,
                                           dtype_, device_);
   const std::span<float> numbers = read_->parameters();
   std::ranges::copy(trainer_.prompt(memory_)->parameters().first(numbers.size()), numbers.begin());
   read_->Refresh();
-  return {trainer_.lora(answers_), read_.get()};
+  return LearnedAdapter{trainer_.lora(answers_), read_.get()};
 }
 
 OrderedJson OriginOfEncoded(const KnownEncoder& encoder, int32_t compression,
@@ -179,16 +195,19 @@ Status BeginEncoded(const KnownEncoder& encoder, const ModelConfig& config, Lear
   return OkStatus();
 }
 
-void ReadBeginnings(EncoderAtWork& encoder, LearningPlan* plan) {
+Status ReadBeginnings(EncoderAtWork& encoder, LearningPlan* plan,
+                      const EncoderAtWork::Compute& compute) {
   std::shared_ptr<const std::vector<float>> lora;
   for (LearningDocument& document : plan->documents) {
-    const LearnedAdapter adapter = encoder.Read(document.input.tokens, plan->begins.compression);
+    ASSIGN_OR_RETURN(const LearnedAdapter adapter,
+                     encoder.Read(document.input.tokens, plan->begins.compression, compute));
     const auto copy = [](TrainedNumbers& from) {
       return std::vector<float>(from.parameters().begin(), from.parameters().end());
     };
     if (lora == nullptr) lora = std::make_shared<const std::vector<float>>(copy(*adapter.lora));
     document.begins = {lora, copy(*adapter.prompt)};
   }
+  return OkStatus();
 }
 
 }  // namespace graft

@@ -9,8 +9,10 @@
 #include <string>
 #include <vector>
 
+#include "base/device_turns.h"
 #include "base/json_fwd.h"
 #include "base/status.h"
+#include "base/turns.h"
 #include "learn/learned_folder.h"
 #include "learn/trainer.h"
 #include "runtime/runtime.h"
@@ -40,23 +42,28 @@ LearnSizes SizesOf(const KnownEncoder& encoder, const EncoderRoom& room, const M
 // An encoder with its numbers on the device. One thread.
 class EncoderAtWork {
  public:
-  // All but the room is borrowed. `limits` are those of the room's sizes. `pause` and `turns` as
-  // MakeTrainingDevice has them.
+  // All but the room is borrowed. `limits` are those of the room's sizes. Beside a server's steps
+  // it takes `turns` on the CPU and `device_turns` on a GPU, outside of a Piece.
   static Result<std::unique_ptr<EncoderAtWork>> Make(const KnownEncoder& encoder,
                                                      const EncoderRoom& room,
                                                      const LoadedModel& model,
                                                      const TrainingLimits& limits, Stream& stream,
-                                                     std::function<void()> pause = {},
-                                                     DeviceTurns* turns = nullptr);
+                                                     Turns* turns = nullptr,
+                                                     DeviceTurns* device_turns = nullptr);
 
   const EncoderRoom& room() const { return room_; }
-  // The adapter of a document that the room holds, until the next call.
-  LearnedAdapter Read(std::span<const int32_t> tokens, int32_t compression);
+  // Called with the reading of each window, which it calls or returns why not.
+  using Compute = std::function<Status(const std::function<Status()>& window)>;
+  // The adapter of a document that the room holds, until the next call. Fails as `compute` does;
+  // without one all windows are read.
+  Result<LearnedAdapter> Read(std::span<const int32_t> tokens, int32_t compression,
+                              const Compute& compute = {});
 
  private:
   EncoderAtWork(const KnownEncoder& encoder, const EncoderRoom& room, const LoadedModel& model,
                 const TrainingLimits& limits, Stream& stream, std::function<void()> pause,
                 DeviceTurns* turns);
+  Status ReadWindow(const MemoryReading& reading, size_t window);
 
   const KnownEncoder& encoder_;
   const EncoderRoom room_;
@@ -77,6 +84,7 @@ OrderedJson OriginOfEncoded(const KnownEncoder& encoder, int32_t compression,
 // the sizes follow, and once the model is there, the numbers. kInvalidArgument where the method
 // asks for another rank.
 Status BeginEncoded(const KnownEncoder& encoder, const ModelConfig& config, LearningPlan* plan);
-void ReadBeginnings(EncoderAtWork& encoder, LearningPlan* plan);
+Status ReadBeginnings(EncoderAtWork& encoder, LearningPlan* plan,
+                      const EncoderAtWork::Compute& compute = {});
 
 }  // namespace graft

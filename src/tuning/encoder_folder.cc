@@ -50,7 +50,13 @@ Result<EncoderForm> FormIn(const std::string& path, const Json& json) {
                        ? TeacherPrompts::kChat
                        : TeacherPrompts::kPlain;
   }
-  if (is_known && !form.compressions.empty() && form.memory.window_tokens > 0) return form;
+  const MemoryForm& memory = form.memory;
+  const auto is_above_0 = [](int32_t number) { return number > 0; };
+  is_known = is_known && !form.compressions.empty() &&
+             std::ranges::all_of(form.compressions, is_above_0) && memory.window_tokens > 0 &&
+             memory.behind > 0 &&
+             (memory.carrier == MemoryCarrier::kKeysValues || memory.rows == MemoryRows::kBehind);
+  if (is_known) return form;
   return InvalidArgumentError(path + " is not of an encoder that this version makes");
 }
 

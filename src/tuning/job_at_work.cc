@@ -228,11 +228,9 @@ Status JobAtWork::Encode() {
   job_.trained_tokens = static_cast<int64_t>(document.input.tokens.size());
   RETURN_IF_ERROR(LeftBy(store_.Update(job_)));
   Tell("The encoder reads " + std::to_string(job_.trained_tokens) + " tokens");
-  LearnedAdapter adapter;
-  RETURN_IF_ERROR(Compute([&] {
-    adapter = encoder->Read(document.input.tokens, compression);
-    return OkStatus();
-  }));
+  ASSIGN_OR_RETURN(const LearnedAdapter adapter,
+                   encoder->Read(document.input.tokens, compression, ComputeWhileWanted()));
+  RETURN_IF_ERROR(CheckWanted());
   const int32_t memory = adapter.prompt->num_tokens();
   return Publish(
       OriginOfEncoded(known, compression, plan_, document, memory, parts_.model, settings_.base),
@@ -243,10 +241,7 @@ Status JobAtWork::BeginByEncoder() {
   if (parts_.encoder == nullptr) return HasNoEncoder();
   RETURN_IF_ERROR(BeginEncoded(parts_.encoder->known(), parts_.model.config, &plan_));
   ASSIGN_OR_RETURN(EncoderAtWork* const encoder, Encoder(plan_.begins.compression));
-  return Compute([&] {
-    ReadBeginnings(*encoder, &plan_);
-    return OkStatus();
-  });
+  return ReadBeginnings(*encoder, &plan_, ComputeWhileWanted());
 }
 
 Status JobAtWork::Train() {
@@ -349,6 +344,13 @@ Status JobAtWork::Prepare(const LearnSizes& sizes, int64_t bytes_max) {
 Status JobAtWork::Compute(const std::function<Status()>& part) {
   const Piece piece(parts_.turns);
   return part();
+}
+
+EncoderAtWork::Compute JobAtWork::ComputeWhileWanted() {
+  return [this](const std::function<Status()>& window) {
+    RETURN_IF_ERROR(CheckWanted());
+    return Compute(window);
+  };
 }
 
 Status JobAtWork::BetweenBatches(const std::function<Status()>& save) {

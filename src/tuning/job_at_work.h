@@ -48,6 +48,8 @@ class JobAtWork : private TrainingHost {
   Status Prepare(const LearnSizes& sizes, int64_t bytes_max);
   // With room for the document. The server's client is told what it lacks.
   Result<EncoderAtWork*> Encoder(int32_t compression);
+  // How the encoder reads: a job that is no longer wanted ends with the window that is read.
+  EncoderAtWork::Compute ComputeWhileWanted();
   // The document becomes an adapter by the server's encoder.
   Status Encode();
   // It becomes that which is learned further.

@@ -43,7 +43,9 @@ void WarmEncoder(ServedEncoder& encoder) {
   } catch (const std::bad_alloc& error) {
     warmed = ResourceExhaustedError(error.what());
   }
-  if (!warmed.ok()) LOG_WARN("the encoder is not ready for documents: {}", warmed.message());
+  if (warmed.ok()) return;
+  LOG_WARN("the encoder is not ready for documents: {}; --learn-gib gives it more",
+           warmed.message());
 }
 
 // For the log; a server without keys has one tenant, which has no name.

@@ -210,10 +210,11 @@ Result<TrainingFit> FitTraining(const LearnSizes& sizes, const ServedShape& shap
   TrainingFit fit = {LeastLimits(sizes)};
   MemorySum least(shape.device);
   AddTerms(sizes, fit.limits, shape, &least);
-  const std::string what_to_do = ": lower batch_size (" + std::to_string(sizes.batch) +
-                                 "), window_tokens (texts have up to " +
-                                 std::to_string(sizes.example_tokens_max) + " tokens) or rank (" +
-                                 std::to_string(sizes.rank) + ")";
+  const std::string by_method = "lower batch_size (" + std::to_string(sizes.batch) +
+                                "), window_tokens (texts have up to " +
+                                std::to_string(sizes.example_tokens_max) + " tokens) or rank (" +
+                                std::to_string(sizes.rank) + ")";
+  const std::string what_to_do = ": " + (sizes.what_to_do.empty() ? by_method : sizes.what_to_do);
   if (least.on_device() > bytes_max) {
     return ResourceExhaustedError("training takes " + BytesText(least.on_device()) +
                                   ", and this server has " + BytesText(bytes_max) + " for it" +

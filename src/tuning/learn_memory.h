@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "adapters/prompt_config.h"
@@ -36,6 +37,7 @@ struct LearnSizes {
   bool chooses = false;    // tokens are drawn from what training says
   double kept_gib = -1.0;  // of activations and transposed weights; below 0: half of what is left
   int threads = 1;
+  std::string what_to_do;  // beside the serving, where that is too much; "": by its method
 };
 
 // The sizes for adapters of these documents. The caller sets how many learn at once, what is kept

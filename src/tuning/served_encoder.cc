@@ -41,10 +41,8 @@ Result<EncoderAtWork*> ServedEncoder::With(const EncoderRoom& room) {
   // No backward follows.
   fit->limits.activation_bytes_max = 0;
   fit->limits.transposed_bytes_max = 0;
-  const Piece piece(turns_);
-  ASSIGN_OR_RETURN(at_work_, EncoderAtWork::Make(
-                                 known_, taken, model_, fit->limits, stream_,
-                                 [turns = turns_] { turns->Pause(); }, device_turns_));
+  ASSIGN_OR_RETURN(at_work_, EncoderAtWork::Make(known_, taken, model_, fit->limits, stream_,
+                                                 turns_, device_turns_));
   return at_work_.get();
 }
 

@@ -8,10 +8,12 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <iterator>
 #include <memory>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "base/json.h"
 #include "tuning/corpus_training.h"
@@ -105,11 +107,11 @@ class ServedEncoderTest : public ::testing::TestWithParam<DeviceChoice::Kind> {
   std::string encoder() const { return folder_ + "/encoder"; }
   std::string learned() const { return folder_ + "/learned"; }
 
-  void Start(bool has_encoder = true) {
+  void Start(bool has_encoder = true, double gib = 0.4) {
     RuntimeOptions options = OptionsOf(GetParam());
     const LearningOptions learning = {.folder = learned(),
                                       .share = 0.5,
-                                      .gib = 0.4,
+                                      .gib = gib,
                                       .encoder = has_encoder ? encoder() : "",
                                       .checkpoint_seconds = 0};
     service_ = LearningService::Create(learning, &options).value();
@@ -153,7 +155,7 @@ class ServedEncoderTest : public ::testing::TestWithParam<DeviceChoice::Kind> {
     MemorySum sum(model_->device);
     const TrainingLimits limits = PlanTraining(sizes, model_->shape(), *model_->budget, &sum);
     const auto reader = *EncoderAtWork::Make(known, room, *model_, limits, model_->stream);
-    const LearnedAdapter adapter = reader->Read(input.tokens, kCompression);
+    const LearnedAdapter adapter = *reader->Read(input.tokens, kCompression);
     const std::string folder = folder_ + "/alone";
     EXPECT_TRUE(WriteAdapter(folder, adapter, OrderedJson::object(), *model_).ok());
     return FileText(folder + "/prompt/adapter_model.safetensors");
@@ -226,6 +228,51 @@ TEST_P(ServedEncoderTest, ADocumentThatIsTooLongCostsItsJob) {
       << job.error.message;
 }
 
+// Like a training, reading looks between its parts whether the job is still wanted.
+TEST_P(ServedEncoderTest, ACancelledJobReadsNoFurther) {
+  Start();
+  const KnownEncoder known = *OpenEncoder(encoder(), Model(), model_->config, *tokenizer_);
+  std::vector<int32_t> tokens(static_cast<size_t>(known.form.memory.window_tokens) + 100, 100);
+  const EncoderRoom room = *RoomFor(known, tokens.size(), kCompression, model_->config);
+  LearnSizes sizes = SizesOf(known, room, model_->config);
+  sizes.kept_gib = 0.01;
+  MemorySum sum(model_->device);
+  const TrainingLimits limits = PlanTraining(sizes, model_->shape(), *model_->budget, &sum);
+  const auto reader = *EncoderAtWork::Make(known, room, *model_, limits, model_->stream);
+  int num_windows = 0;
+  const auto one_alone = [&num_windows](const std::function<Status()>& window) {
+    return num_windows++ == 0 ? window() : Status(StatusCode::kCancelled, "no more");
+  };
+  const Status status = reader->Read(tokens, kCompression, one_alone).status();
+  EXPECT_EQ(status.code(), StatusCode::kCancelled);
+  EXPECT_EQ(num_windows, 2);
+  EXPECT_FALSE(RoomFor(known, 0, kCompression, model_->config).ok());
+
+  std::string text;
+  for (int i = 0; i < 150; ++i) text += kText;
+  const LearningJob order = *Order({.learner = "encoder"}, text);
+  const auto is_reading = [&] {
+    const auto events = service_->jobs().store().ListEvents("t", order.id, {.limit = 20});
+    return std::ranges::any_of(events->items, [](const JobEvent& event) {
+      return event.message.starts_with("The encoder reads");
+    });
+  };
+  while (!is_reading()) std::this_thread::yield();
+  ASSERT_TRUE(service_->jobs().Cancel("t", order.id).ok());
+  EXPECT_EQ(EndOf(order).status, JobStatus::kCancelled);
+  EXPECT_FALSE(fs::exists(learned() + "/adapters/" + order.id));
+}
+
+TEST_P(ServedEncoderTest, WhatTakesTooMuchMemoryIsSaidByWhatHelps) {
+  Start(/*has_encoder=*/true, /*gib=*/0.001);
+  const LearningJob job = EndOf(*Order({.learner = "encoder"}));
+  EXPECT_EQ(job.status, JobStatus::kFailed);
+  EXPECT_EQ(job.error.code, "out_of_memory");
+  EXPECT_NE(job.error.message.find("a larger compression takes less"), std::string::npos)
+      << job.error.message;
+  EXPECT_EQ(job.error.message.find("batch_size"), std::string::npos) << job.error.message;
+}
+
 TEST_P(ServedEncoderTest, AServerWithoutAnEncoderSaysSo) {
   Start(/*has_encoder=*/false);
   for (const DocumentMethod& method : {DocumentMethod{.learner = "encoder"},
@@ -238,6 +285,14 @@ TEST_P(ServedEncoderTest, AServerWithoutAnEncoderSaysSo) {
 
 TEST_P(ServedEncoderTest, AnEncoderOfAnotherBaseIsRefusedBeforeTheModelIsRead) {
   Json json = *ParseJson(FileText(encoder() + "/encoder/graft.json"));
+  for (const char* const field : {"compressions", "read_tokens", "behind"}) {
+    Json other = json;
+    other["encoder"][field] = other["encoder"][field].is_array() ? Json::array({0}) : Json(0);
+    std::ofstream(encoder() + "/encoder/graft.json") << other.dump();
+    const auto known =
+        OpenEncoder(encoder(), Model(), *LoadModelConfig(Model()), **Tokenizer::Load(Model()));
+    EXPECT_NE(known.status().message().find("not of an encoder"), std::string::npos) << field;
+  }
   json["base"]["weights_hash"] = "0";
   std::ofstream(encoder() + "/encoder/graft.json") << json.dump();
   RuntimeOptions options = OptionsOf(GetParam());
