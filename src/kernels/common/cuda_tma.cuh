@@ -97,15 +97,6 @@ __device__ __forceinline__ void CopyBox4ToAll(const CUtensorMap& map, uint32_t t
       "l"(&map), "r"(column), "r"(row), "r"(part), "r"(group), "r"(barrier), "h"(blocks), "l"(cache)
       : "memory");
 }
-// Copies bytes that lie side by side, a multiple of 16, from and to borders of 16.
-__device__ __forceinline__ void CopyBytes(const void* from, uint32_t target, uint32_t barrier,
-                                          uint32_t bytes, uint64_t cache) {
-  asm volatile(
-      "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint"
-      " [%0], [%1], %2, [%3], %4;" ::"r"(target),
-      "l"(from), "r"(bytes), "r"(barrier), "l"(cache)
-      : "memory");
-}
 // Writes two floats to that address of another block of the cluster.
 __device__ __forceinline__ void StoreFloat2At(uint32_t address, uint32_t block_rank, float a,
                                               float b) {
