@@ -208,10 +208,23 @@ Status JobAtWork::Run() {
   return Train();
 }
 
+// The engine may take less at once than the model would.
+Status JobAtWork::CheckMemoryIsAnswered(int32_t memory_tokens) const {
+  constexpr int32_t kQuestionTokensMin = 2;  // with the first token of its answer
+  const int32_t context = parts_.generator.limits().context_tokens_max;
+  if (memory_tokens <= context - kQuestionTokensMin) return OkStatus();
+  return InvalidArgumentError(
+      "a memory of " + std::to_string(memory_tokens) +
+      " tokens leaves no room for questions in the " + std::to_string(context) +
+      " tokens that this server takes: a larger compression makes room, and so do adapters of the "
+      "document's parts");
+}
+
 Result<EncoderAtWork*> JobAtWork::Encoder(int32_t compression) {
   stage_ = Stage::kReading;  // a document may be too long
   ASSIGN_OR_RETURN(const EncoderRoom room,
                    RoomFor(parts_.encoder->known(), plan_, compression, parts_.model.config));
+  RETURN_IF_ERROR(CheckMemoryIsAnswered(room.memory_tokens));
   stage_ = Stage::kTraining;
   Result<EncoderAtWork*> encoder = parts_.encoder->With(room);
   if (encoder.status().code() == StatusCode::kUnavailable) return LackOfHost(encoder.status());

@@ -46,6 +46,7 @@ class JobAtWork : private TrainingHost {
   Status LackOfHost(const Status& status) const;
   Status CheckLengths();
   Status Prepare(const LearnSizes& sizes, int64_t bytes_max);
+  Status CheckMemoryIsAnswered(int32_t memory_tokens) const;
   // With room for the document. The server's client is told what it lacks.
   Result<EncoderAtWork*> Encoder(int32_t compression);
   // How the encoder reads: a job that is no longer wanted ends with the window that is read.

@@ -107,8 +107,9 @@ class ServedEncoderTest : public ::testing::TestWithParam<DeviceChoice::Kind> {
   std::string encoder() const { return folder_ + "/encoder"; }
   std::string learned() const { return folder_ + "/learned"; }
 
-  void Start(bool has_encoder = true, double gib = 0.4) {
+  void Start(bool has_encoder = true, double gib = 0.4, int context_tokens_max = 0) {
     RuntimeOptions options = OptionsOf(GetParam());
+    options.limits.context_tokens_max = context_tokens_max;
     const LearningOptions learning = {.folder = learned(),
                                       .share = 0.5,
                                       .gib = gib,
@@ -271,6 +272,18 @@ TEST_P(ServedEncoderTest, WhatTakesTooMuchMemoryIsSaidByWhatHelps) {
   EXPECT_NE(job.error.message.find("a larger compression takes less"), std::string::npos)
       << job.error.message;
   EXPECT_EQ(job.error.message.find("batch_size"), std::string::npos) << job.error.message;
+}
+
+// The server takes less at once than the model would.
+TEST_P(ServedEncoderTest, AMemoryThatNoQuestionFitsBehindCostsItsJob) {
+  Start(/*has_encoder=*/true, /*gib=*/0.4, /*context_tokens_max=*/16);
+  const LearningJob job = EndOf(*Order({.learner = "encoder", .compression = 1}));
+  EXPECT_EQ(job.status, JobStatus::kFailed);
+  EXPECT_EQ(job.error.code, "invalid_training_file");
+  EXPECT_NE(job.error.message.find("a larger compression makes room"), std::string::npos)
+      << job.error.message;
+  const LearningJob smaller = EndOf(*Order({.learner = "encoder", .compression = 8}));
+  EXPECT_EQ(smaller.status, JobStatus::kSucceeded) << smaller.error.message;
 }
 
 TEST_P(ServedEncoderTest, AServerWithoutAnEncoderSaysSo) {
