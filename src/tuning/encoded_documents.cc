@@ -178,6 +178,11 @@ Status BeginEncoded(const KnownEncoder& encoder, const ModelConfig& config, Lear
                                 "have " +
                                 std::to_string(rank));
   }
+  if (method.alpha > 0.0) {
+    return InvalidArgumentError(
+        "alpha is given, and the adapters of this encoder, with which distill begins, have a scale "
+        "of their own");
+  }
   const int32_t compression = encoder.CompressionOr(method.compression);
   plan->begins = {.encoder = encoder.encoder.hash,
                   .decoder = encoder.decoder.hash,

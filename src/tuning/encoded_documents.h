@@ -82,7 +82,7 @@ OrderedJson OriginOfEncoded(const KnownEncoder& encoder, int32_t compression,
 
 // The plan's documents begin with what the encoder makes of them: first their shapes, from which
 // the sizes follow, and once the model is there, the numbers. kInvalidArgument where the method
-// asks for another rank.
+// asks for another rank or for a scale.
 Status BeginEncoded(const KnownEncoder& encoder, const ModelConfig& config, LearningPlan* plan);
 Status ReadBeginnings(EncoderAtWork& encoder, LearningPlan* plan,
                       const EncoderAtWork::Compute& compute = {});

@@ -216,6 +216,10 @@ TEST_P(ServedEncoderTest, DistillBeginsWhereTheEncoderEnds) {
   const LearningJob other = EndOf(*Order(method));
   EXPECT_EQ(other.status, JobStatus::kFailed);
   EXPECT_NE(other.error.message.find("rank is 8"), std::string::npos) << other.error.message;
+  method.rank = 0;
+  method.alpha = 8.0;
+  const LearningJob scaled = EndOf(*Order(method));
+  EXPECT_NE(scaled.error.message.find("alpha"), std::string::npos) << scaled.error.message;
 }
 
 TEST_P(ServedEncoderTest, ADocumentThatIsTooLongCostsItsJob) {
