@@ -2,6 +2,7 @@
 
 import clause_nouns as nouns
 import clause_roles as roles
+import invented
 import prose_values
 import values
 from clause_grammar import Thing, a, owned, pair, plural, spaced
@@ -38,10 +39,10 @@ class Cast:
     def _first(self, pronoun):
         rng = self.rng
         names = nouns.FEMALE if pronoun == "she" else nouns.MALE
-        return self.fresh(lambda r: r.choice(names) if rng.random() < 0.65 else values.made_name(r))
+        return self.fresh(lambda r: r.choice(names) if rng.random() < 0.6 else invented.first_name(r))
 
     def _last(self):
-        return self.fresh(lambda r: values.made_name(r) if r.random() < 0.7 else r.choice(values.LAST))
+        return self.fresh(lambda r: invented.surname(r) if r.random() < 0.7 else r.choice(values.LAST))
 
     def person(self, plain=False):
         """Somebody who is new."""
@@ -245,7 +246,7 @@ class Cast:
         if kind == "leases":
             return f"the lease of the {about}", f"the lease of the {about}"
         if kind == "trips":
-            name = f"the {self.fresh(lambda r: r.choice(nouns.COUNT[kind]))} to {self.fresh(values.place)}"
+            name = f"the {self.fresh(lambda r: r.choice(nouns.COUNT[kind]))} to {self.fresh(invented.place)}"
             return name, name
         noun = spaced(rng.choice(nouns.COUNT[kind]))
         if kind == "dues":

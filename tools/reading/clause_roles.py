@@ -2,6 +2,7 @@
 
 import clause_lists as lists
 import clause_nouns as nouns
+import invented
 import prose_values
 import values
 from clause_grammar import ADJ_OF, Role, a, pair, spaced
@@ -166,7 +167,7 @@ def place(rng, scene):
     """(before, value, kind)"""
     draw = rng.random()
     if draw < 0.3:
-        return rng.choice(("in", "in", "in", "near")), scene.fresh(values.place), "town"
+        return rng.choice(("in", "in", "in", "near")), scene.fresh(invented.place), "town"
     if draw < 0.5:
         return "in", "the " + spaced(rng.choice(nouns.ROOMS)), ""
     if draw < 0.75:
@@ -175,7 +176,7 @@ def place(rng, scene):
         return "in", f"the {rng.choice(ADJ_OF)} {spaced(rng.choice(nouns.ROOMS))}", ""
     return rng.choice(
         ("at", "in")
-    ), f"{scene.fresh(values.made_name)} {rng.choice(lists.ESTATES)}", ""
+    ), f"{scene.fresh(invented.name)} {rng.choice(lists.ESTATES)}", ""
 
 
 def holder(rng):
@@ -219,7 +220,7 @@ def draw(scene, letter, mood, subject, obj=None):
     if letter == "PLACE":
         return Role("PLACE", *holder(rng))
     if letter in "gs" and len(letter) == 1:
-        return Role(letter, "to" if letter == "g" else "from", scene.fresh(values.place))
+        return Role(letter, "to" if letter == "g" else "from", scene.fresh(invented.place))
     if letter in ("TO", "FROM", "b", "c", "q"):
         if letter == "FROM" and rng.random() < 0.25:
             return Role("FROM", "from", scene.fresh(prose_values.firm), kind="firm")
@@ -266,7 +267,7 @@ def proper(rng):
         return rng.choice(lists.PROPER)
     if draw < 0.65:
         return values.title(rng)
-    return values.made_name(rng)
+    return invented.name(rng)
 
 
 def tool(rng):

@@ -23,6 +23,7 @@ KEYS_OF = {}  # by a verb's form, the keys of verbs that have it
 for _verb in (verb for table in clause_grammar.TABLES for verb in table):
     for _form in (form for name in _verb.names for form in clause_grammar.forms(name)):
         KEYS_OF.setdefault(_form, set()).add(_verb.key)
+VERB_FORMS = frozenset(form for name in KEYS_OF for form in name.split(" "))
 for _word in "make makes made work open do have has had put".split():  # said of too much
     KEYS_OF.pop(_word, None)
 _VERB = re.compile(r"<(\w+)>")

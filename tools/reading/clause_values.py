@@ -3,6 +3,7 @@
 import clause_lists as lists
 import clause_nouns as nouns
 import clause_roles as roles
+import invented
 import prose_values
 import values
 from clause_grammar import a, plural, spaced
@@ -102,7 +103,7 @@ def _span(rng):
 
 
 def _water(rng, scene):
-    name = scene.fresh(values.made_name)
+    name = scene.fresh(invented.name)
     return rng.choice(
         (f"Lake {name}", f"the {name} Sound", f"the river {name}", f"the {name} Pass", f"the {name} Moor"))
 
@@ -139,7 +140,7 @@ VALUES = {
     "material": lambda r, s: roles.material(r, s.kind),
     "colour": lambda r, s: roles.colour(r),
     "firm": lambda r, s: s.fresh(prose_values.firm),
-    "town": lambda r, s: s.fresh(values.place),
+    "town": lambda r, s: s.fresh(invented.place),
     "number": lambda r, s: roles.number(r, 2, 24),
     "few": lambda r, s: roles.in_words(r.randint(2, 12)),
     "count": lambda r, s: str(r.randint(13, 900)) if r.random() < 0.7 else roles.in_words(r.randint(2, 9) * 10),
@@ -249,7 +250,7 @@ VALUES = {
     "the_furniture": lambda r, s: "the " + spaced(r.choice(nouns.COUNT["furniture"])),
     "away": lambda r, s: r.choice(lists.AWAY),
     "scene": lambda r, s: _scene(r),
-    "brand": lambda r, s: s.fresh(values.made_name),
+    "brand": lambda r, s: s.fresh(invented.name),
     "visit_time": lambda r, s: r.choice(
         (f"on {r.choice(roles.WEEKDAYS)}s", f"after {prose_values.hour(r)}", "any morning",
          f"until {prose_values.hour(r)}", "in the evening", f"from {roles.date(r)} on")),
@@ -280,7 +281,7 @@ VALUES = {
 def _name(rng):
     draw = rng.random()
     if draw < 0.5:
-        return values.made_name(rng)
+        return invented.name(rng)
     if draw < 0.65:
         return "the " + rng.choice(
             "Bishop Duke Admiral Professor Countess Major Baron Tsar Pope Colonel Sultan".split())

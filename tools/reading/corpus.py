@@ -21,18 +21,21 @@ import time
 import clauses
 import documents
 import prose
+from rewording import Reworded
 
 _BATCH = 64  # documents that a process makes at a time
 
 
-SHARES = (0.25, 0.25, 0.5)  # of documents of facts, of forms of prose, of clauses
+SHARES = (0.15, 0.4, 0.45)  # of documents of facts, of forms of prose, of clauses
+REWORDED = 0.4  # of documents of prose and of clauses, in other words
 WRITERS = (documents.Writer, prose.ProseWriter, clauses.ClauseWriter)
 
 
 def any_document(rng, asides, num_chars, shares=SHARES):
     """Of entities and their attributes, of the forms of prose, or of clauses."""
     writer, = rng.choices(WRITERS, shares)
-    return writer(rng, asides).write(num_chars)
+    document = writer(rng, asides).write(num_chars)
+    return Reworded(document, rng) if writer is not documents.Writer and rng.random() < REWORDED else document
 
 
 def _questions_of_facts(document, spans, rng, count):

@@ -10,19 +10,26 @@
     say TEXT                    several facts; several lines: one is drawn
     ask SLOT: QUESTION | ...
 
-In a text {slot} is a value, {slot.first} and {slot.last} are names of a person, {Slot} begins with a capital, [a|b|c]
-is one of these, and \\n a new line. A question is asked only where it can have one answer: its frame or part is there
-once in the document, or the question names one of its values."""
+In a text {slot} is a value, {slot.first} and {slot.last} are names of a person, {slot.many} is the plural of a noun,
+{slot.bare} leaves out the article, {Slot} begins with a capital, [a|b|c] is one of these, and \\n a new line. A question is asked
+only where it can have one answer: its frame or part is there once in the document, or the question names one of its
+values. One that begins with ~ is asked where the document has one part."""
 
 import re
 from dataclasses import dataclass, field
 
 import forms_home
+import forms_pages_home
+import forms_pages_public
+import forms_pages_town
 import forms_public
 import forms_trade
+import page_values
 import prose_values
+from clause_grammar import plural
 
 _TOKENS = re.compile(r"\[|\]|\||\{[^}]*\}|[^\[\]|{}]+")
+KINDS = prose_values.KINDS | page_values.KINDS
 _ARTICLE = re.compile(r"\b([Aa]) (?=[aeiou])")
 
 
@@ -63,6 +70,20 @@ def _slots_in(parts):
     return found
 
 
+def many(noun):
+    """A sack of salt: sacks of salt."""
+    head, of, rest = noun.partition(" of ")
+    return plural(head) + of + rest
+
+
+_PIECES = {"first": lambda text: text.split(" ")[0], "last": lambda text: text.split(" ")[-1], "many": many,
+           "bare": lambda text: text.removeprefix("an ").removeprefix("a ").removeprefix("the ")}
+
+
+def _whole(words, text):
+    return re.search(rf"(?<!\w){re.escape(words)}(?!\w)", text)
+
+
 def filled(parts, rng, values):
     out = []
     for part in parts:
@@ -74,7 +95,7 @@ def filled(parts, rng, values):
             name, piece, is_capital = part
             value = values[name]
             if piece:
-                value = value.split(" ")[0 if piece == "first" else -1]
+                value = _PIECES[piece](value)
             out.append(value[:1].upper() + value[1:] if is_capital else value)
     return "".join(out)
 
@@ -89,13 +110,14 @@ def said(parts, rng, values):
 class Frame:
     slots: list = field(default_factory=list)  # (name, kind)
     says: list = field(default_factory=list)
-    asks: list = field(default_factory=list)  # (slot, [question], slots in all of them)
+    asks: list = field(default_factory=list)  # (slot, question, slots in it, whether of a document of one part alone)
 
     def add_ask(self, line):
         slot, questions = line.split(":", 1)
         for text in re.split(r" \| ", questions):
-            parts = _compiled(text.strip())
-            self.asks.append((slot.strip(), parts, _slots_in(parts)))
+            text = text.strip()
+            parts = _compiled(text.lstrip("~ "))
+            self.asks.append((slot.strip(), parts, _slots_in(parts), text[0] == "~"))
 
 
 @dataclass
@@ -110,7 +132,7 @@ class Form:
 def _slots(text):
     slots = [tuple(slot.split("=")) for slot in text.split()]
     for _, kind in slots:
-        if kind not in prose_values.KINDS:
+        if kind not in KINDS:
             raise ValueError(f"no kind of value is called {kind}")
     return slots
 
@@ -136,7 +158,8 @@ def parsed(text):
     return forms
 
 
-FORMS = [form for text in (forms_home.TEXT, forms_public.TEXT, forms_trade.TEXT) for form in parsed(text)]
+MODULES = (forms_home, forms_public, forms_trade, forms_pages_home, forms_pages_public, forms_pages_town)
+FORMS = [form for module in MODULES for form in parsed(module.TEXT)]
 
 
 class Asked:
@@ -147,21 +170,35 @@ class Asked:
         self.span = (0, 0)       # of its own sentences
         self.part_span = (0, 0)  # of the letter, the meeting
         self.text = ""
+        self.part_text = ""      # in small letters
         self.asks = []           # what can be asked, once the document is written
 
-    def prepare(self, is_only, document_text):
+    def prepare(self, is_only, has_one_part):
         """Keeps what can be asked: with one answer, which the text has."""
-        text = document_text.lower()
-        self.asks = [(slot, parts, slots) for slot, parts, slots in self.frame.asks
-                     if (is_only or slots & self.own) and self.values[slot].lower() in text]
+        text = self.part_text
+        self.asks = [(slot, parts, slots) for slot, parts, slots, needs_one_part in self.frame.asks
+                     if (has_one_part if needs_one_part else is_only or slots & self.own)
+                     and self.answer(slot, text)]
+
+    def answer(self, slot, text):
+        """The value as it stands in the (small) text: a noun that is there in the plural alone is the answer so."""
+        value = self.values[slot]
+        at = text.find(value.lower())
+        if at < 0:
+            return ""
+        behind = text[at + len(value):at + len(value) + 2]
+        if behind[:1].isalpha() and many(value).lower() in text and not _whole(value.lower(), text):
+            return many(value)
+        return value
 
     def question(self, rng):
         """(question, answer, begin, end): the answer can be read in text[begin:end]. There must be one (`asks`)."""
         slot, parts, slots = rng.choice(self.asks)
         own = self.text.lower()
+        answer = self.answer(slot, self.part_text)
         within = all(self.values[name].lower() in own for name in slots | {slot})
         begin, end = self.span if within else self.part_span
-        return said(parts, rng, self.values), self.values[slot], begin, end
+        return said(parts, rng, self.values), answer, begin, end
 
     def statement(self, rng):
         """Its facts in other words; of a letter or a meeting itself: as it begins."""
@@ -191,12 +228,13 @@ class ProseWriter:
         self.text = ""
         self.asked = []
         self.counts = {}
+        self.num_parts = 0
 
     def _values(self, slots):
         rng, made = self.rng, {}
         for name, kind in slots:
             for _ in range(20):
-                value = prose_values.KINDS[kind](rng)
+                value = KINDS[kind](rng)
                 if value not in self.taken:
                     break
             self.taken.add(value)
@@ -215,6 +253,7 @@ class ProseWriter:
     def _part(self, form, num_chars):
         rng = self.rng
         begin, first = len(self.text), len(self.asked)
+        self.num_parts += 1
         values = self._values(form.part.slots)
         if form.opens:
             self.text += filled(rng.choice(form.opens), rng, values) + "\n\n"
@@ -241,6 +280,7 @@ class ProseWriter:
             self.counts[id(form.part)] = self.counts.get(id(form.part), 0) + 1
         for asked in self.asked[first:]:
             asked.part_span = (begin, len(self.text))
+            asked.part_text = self.text[begin:].lower()
 
     def write(self, num_chars):
         rng = self.rng
@@ -250,7 +290,7 @@ class ProseWriter:
                 self.text += rng.choice(("\n\n", "\n\n", "\n\n---\n\n", "\n\n* * *\n\n"))
             self._part(rng.choice(forms), num_chars)
         for asked in self.asked:
-            asked.prepare(self.counts[id(asked.frame)] == 1, self.text)
+            asked.prepare(self.counts[id(asked.frame)] == 1, self.num_parts == 1)
         return self
 
     @property

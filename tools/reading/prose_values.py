@@ -1,8 +1,9 @@
 """Kinds of values that prose is filled with, beside those of values.py: each draws from a hundred or more, and most
 names are made up, so that an answer can only be read."""
 
+import invented
 import values
-from values import ADJECTIVES, ANIMALS, COLOURS, DISHES, FIRST, GOODS, LAST, MONTHS, THINGS, TRADES, made_name
+from values import ADJECTIVES, ANIMALS, COLOURS, DISHES, FIRST, GOODS, LAST, MONTHS, THINGS, TRADES
 
 NUMBERS = "two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen eighteen " \
           "twenty thirty forty fifty sixty".split()
@@ -60,11 +61,11 @@ willows;birches;mint;onions""".replace("\n", "").split(";")
 
 
 def surname(rng):
-    return made_name(rng) if rng.random() < 0.6 else rng.choice(LAST)
+    return invented.surname(rng) if rng.random() < 0.6 else rng.choice(LAST)
 
 
 def person(rng):
-    first = rng.choice(FIRST) if rng.random() < 0.6 else made_name(rng)
+    first = rng.choice(FIRST) if rng.random() < 0.6 else invented.first_name(rng)
     return first + " " + surname(rng)
 
 
@@ -130,8 +131,8 @@ def trouble(rng):
 
 KINDS = {
     "person": person,
-    "first": lambda rng: rng.choice(FIRST) if rng.random() < 0.5 else made_name(rng),
-    "place": values.place,
+    "first": lambda rng: rng.choice(FIRST) if rng.random() < 0.5 else invented.first_name(rng),
+    "place": invented.place,
     "firm": firm,
     "year": values.KINDS["year"],
     "number": number,
@@ -154,8 +155,8 @@ KINDS = {
     "goods": lambda rng: rng.choice(GOODS),
     "material": lambda rng: rng.choice(MATERIALS),
     "product": lambda rng: rng.choice(PRODUCTS),
-    "brand": made_name,
-    "model": lambda rng: made_name(rng) + rng.choice(("", f" {rng.randint(2, 900)}", " Plus", " Mini", f" {code(rng)}")),
+    "brand": invented.name,
+    "model": lambda rng: invented.name(rng) + rng.choice(("", f" {rng.randint(2, 900)}", " Plus", " Mini", f" {code(rng)}")),
     "degrees": lambda rng: f"{rng.randint(24, 50) * 5} degrees",
     "size": lambda rng: f"{rng.randint(8, 190)} by {rng.randint(8, 190)} cm",
     "weight": lambda rng: f"{rng.randint(1, 60)}.{rng.randint(1, 9)} kg" if rng.random() < 0.6
@@ -179,5 +180,5 @@ KINDS = {
     "quality": lambda rng: rng.choice(QUALITIES),
     "plant": lambda rng: rng.choice(PLANTS),
     "title": values.title,
-    "made": made_name,
+    "made": invented.name,
 }
