@@ -71,6 +71,10 @@ def test_a_generator_writes_documents_and_knows_the_answers():
     for document in documents:
         assert 0 < len(document.questions) <= 5
         assert any(q.answers[0] in document.text for q in document.questions)
+    prose = data.read(ROOT / "tools" / "reading", 3, 5, chars=900, shares=(0, 0.5, 0.5))
+    assert prose == data.read(ROOT / "tools" / "reading", 3, 5, chars=900, shares=(0, 0.5, 0.5))
+    for document in prose:
+        assert all(q.answers[0].lower() in document.text.lower() for q in document.questions), document
 
 
 def test_answers_are_compared_as_squad_does():

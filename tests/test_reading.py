@@ -13,9 +13,11 @@ sys.path.insert(0, str(ROOT / "tools" / "reading"))
 import clauses  # noqa: E402
 import corpus  # noqa: E402
 import documents  # noqa: E402
+import page_values  # noqa: E402
 import prompts  # noqa: E402
 import prose  # noqa: E402
 import prose_values  # noqa: E402
+import rewording  # noqa: E402
 import tasks  # noqa: E402
 import values  # noqa: E402
 
@@ -50,14 +52,18 @@ def test_no_answer_can_be_guessed():
            "degrees", "food", "colour", "trade"}  # as people have them: so much, at least
     for kind, draw in prose_values.KINDS.items():
         assert len({draw(rng) for _ in range(4000)}) >= (7 if kind in few else 100), kind
+    few = {"few", "days", "month", "kinship", "beast2", "saying", "day", "ordinal", "building", "skill", "ailment",
+           "part", "many_food", "vessel", "kitchen"}
+    for kind, draw in page_values.KINDS.items():
+        assert len({draw(rng) for _ in range(4000)}) >= (7 if kind in few else 100), kind
 
 
 def test_prose_has_what_its_questions_ask():
     """All questions of every frame, each with one answer, which stands where it is said to stand."""
     asked = set()
-    for seed in range(300):
+    for seed in range(1200):
         rng = random.Random(seed)
-        document = prose.ProseWriter(rng).write(2500)
+        document = prose.ProseWriter(rng).write((400, 900, 2500)[seed % 3])
         text, spans = document.render()
         assert "{" not in text and "[" not in text and "|" not in text, text
         assert all(sentence.text == text[begin:end] for sentence, (begin, end) in zip(document.sentences, spans))
@@ -88,6 +94,61 @@ def test_clauses_have_what_their_questions_ask():
             for _ in range(8):
                 question, answer = fact.ask(document.rng, document, True)
                 assert answers.setdefault(question, answer) == answer, (question, answer, answers[question])
+
+
+def test_pages_for_tuning_are_not_in_the_forms():
+    """Five words in a row that they share would make a base know the pages by which it is measured."""
+    def fives(text):
+        words = re.findall(r"[a-z0-9']+", text.lower())
+        return {tuple(words[i:i + 5]) for i in range(len(words) - 4)}
+
+    pages = (ROOT / "tests" / "pages" / "tuning").glob("*.page")
+    written = set().union(*(fives(page.read_text().partition("\n---\n")[0]) for page in pages))
+    assert len(written) > 2000
+    for module in prose.MODULES:
+        for line in module.TEXT.split("\n"):
+            if module.__name__.startswith("forms_pages") and not line.startswith("ask"):
+                shared = [five for part in re.split(r"\{[^}]*\}|\[[^\]]*\]", line) for five in fives(part) & written]
+                assert not shared, (line, shared)
+
+
+def test_a_document_in_other_words_has_what_its_questions_ask():
+    """Its nouns are others, the same ones wherever they stand; what is asked stays answered once."""
+    changed = total = 0
+    for seed in range(160):
+        rng = random.Random(seed)
+        document = (prose.ProseWriter, clauses.ClauseWriter)[seed % 2](rng).write(rng.choice((300, 900, 2500)))
+        other = rewording.Reworded(document, rng)
+        text, spans = other.render()
+        assert all(sentence.text == text[begin:end] for sentence, (begin, end) in zip(other.sentences, spans))
+        old, new = document.render()[0].split(" "), text.split(" ")
+        assert len(old) == len(new)
+        changed, total = changed + sum(a != b for a, b in zip(old, new)), total + len(old)
+        answers = {}
+        for question, answer, begin, end in other.questions(200):
+            assert answer.lower() in text[begin:end].lower(), (question, answer, text[begin:end])
+            assert answers.setdefault(question, answer) == answer, question
+        page = tasks.Passage(rng, other, crop_chars=rng.choice((0, 150, 700)))
+        for fact in page.facts:
+            assert fact.question(rng)[1].lower() in page.text.lower()
+    assert 0.04 < changed / total < 0.4
+
+
+def test_a_passage_is_asked_as_programs_ask():
+    page = tasks.Passage(random.Random(3), clauses.ClauseWriter(random.Random(3)).write(600))
+    parts = page.asked(2)
+    text = "".join(text for text, _ in parts)
+    assert text.startswith(f"<|begin_of_text|><|start|>user\n{page.text.strip()}\n\n")
+    assert text.count("<|start|>assistant\n") == 2 and text.endswith("<|end|>")
+    assert [kind for _, kind in parts] == [tasks.READ, tasks.PAD, tasks.ANSWER] * 2
+
+
+def test_of_a_document_of_no_length_something_is_asked_too():
+    """As at the end of a row of tokens: a maker looks until it has a document with facts."""
+    for i in range(3):
+        shares = [float(i == j) for j in range(3)]
+        assert any(tasks.Passage(rng, corpus.any_document(rng, (), 0, shares)).facts
+                   for rng in map(random.Random, range(10)))
 
 
 def test_clauses_are_the_same_for_a_seed_and_no_two_alike():

@@ -37,6 +37,8 @@ def parse(argv):
     add("--documents", type=int, default=0, help="the first ones alone; 0: all")
     add("--questions", type=int, default=0, help="of each document, likewise")
     add("--chars", type=int, default=6000, help="of a document that a generator writes")
+    add("--shares", type=float, nargs=3, metavar=("FACTS", "PROSE", "CLAUSES"),
+        help="of documents that it writes; tools/reading/corpus.py trains with 0.15 0.4 0.45; none: facts alone")
     add("--arms", default="", help="those alone, with commas between them; all arms are compared with the first two")
     add("--sizes", default="", help="further arms, as in 'distill 4,prefix 32': a learner and its rank, or its virtual "
                                     "tokens")
@@ -153,7 +155,7 @@ def main(argv):
     folder = pathlib.Path(options.out)
     (folder / "adapters").mkdir(parents=True, exist_ok=True)
     wanted = options.documents and options.documents + options.keep_documents
-    documents = data.read(options.data, wanted, options.questions, options.chars, options.seed)
+    documents = data.read(options.data, wanted, options.questions, options.chars, options.seed, options.shares)
     if options.keep_documents:
         documents, kept = documents[:-options.keep_documents], documents[-options.keep_documents:]
         arms_of.write_texts(folder / "kept", kept)

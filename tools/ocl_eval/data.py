@@ -25,12 +25,12 @@ class Document:
     questions: list
 
 
-def read(path, documents_max=0, questions_max=0, chars=6000, seed=0):
+def read(path, documents_max=0, questions_max=0, chars=6000, seed=0, shares=None):
     """A file, or all that a folder's files hold. The first ones where fewer are wanted. A folder with a generator
-    (tools/reading) writes them, of about `chars` characters."""
+    (tools/reading) writes them, of about `chars` characters, in `shares` of its kinds; none: lists of facts."""
     path = pathlib.Path(path)
     if (path / "documents.py").exists():
-        return _generated(path, documents_max or 20, questions_max or 20, chars, seed)
+        return _generated(path, documents_max or 20, questions_max or 20, chars, seed, shares)
     files = [path] if path.is_file() else sorted(p for p in path.rglob("*") if p.suffix in FORMS and p.is_file())
     documents = []
     for file in files:
@@ -48,15 +48,16 @@ def read(path, documents_max=0, questions_max=0, chars=6000, seed=0):
     return documents
 
 
-def _generated(folder, num_documents, num_questions, chars, seed):
+def _generated(folder, num_documents, num_questions, chars, seed, shares):
     """By seeds that no training of a base uses."""
     sys.path.insert(0, str(folder))
+    import corpus
     import documents as generator
 
     made = []
     for i in range(num_documents):
         rng = random.Random(f"ocl_eval {seed} {i}")
-        document = generator.Writer(rng).write(chars)
+        document = corpus.any_document(rng, (), chars, shares) if shares else generator.Writer(rng).write(chars)
         text, spans = document.render()
         facts = document.facts_within(spans, 0, len(text))
         asked = [fact.question(rng) for fact in rng.sample(facts, min(num_questions, len(facts)))]

@@ -13,8 +13,9 @@ from rows import RowMaker
 from tasks import PAD
 
 # The share of the time from which on a step has so many of its blocks with sequences of 1/8, 1/4, 1/2 and 1 block.
-STAGES = ((0.00, (1.0, 0.0, 0.0, 0.0)), (0.10, (0.3, 0.7, 0.0, 0.0)), (0.24, (0.15, 0.25, 0.6, 0.0)),
-          (0.42, (0.08, 0.12, 0.2, 0.6)))
+# Pages that people ask about have 150 to 500 tokens: half of the last stage has sequences that hold one or two of them.
+STAGES = ((0.00, (1.0, 0.0, 0.0, 0.0)), (0.10, (0.4, 0.6, 0.0, 0.0)), (0.24, (0.25, 0.35, 0.4, 0.0)),
+          (0.42, (0.2, 0.3, 0.2, 0.3)))
 
 
 def _make_blocks(tokenizer_path, asides, block, seed, queues, is_over):

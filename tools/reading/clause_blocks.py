@@ -37,26 +37,41 @@ class Blocks(ThingBlocks):
             self.add(self._shortened(text), subject)
         else:
             fact = facts[0]
+            reason = self._reason_apart(fact)
             text = self.clause_text(fact)
             link = rng.choice(scenes.LINKS) + ", " if self.text[-1:] == "." and rng.random() < 0.1 else ""
             if link and not text.startswith("I "):
                 text = link + text
             obj = fact.object
-            if obj and not fact.roles and not fact.passive and rng.random() < 0.4 and obj is not self.speaker:
+            is_alone = not reason and not fact.passive and not fact.roles
+            if obj and is_alone and rng.random() < 0.4 and obj is not self.speaker:
                 about = self.trait(obj)
                 say = self._trait_words(about) if about else ""
                 if say:
                     say = self._said_trait(about, say)
                     self.pending.append(about)
                     text += (", who " if obj.is_person else ", which ") + say
-            elif rng.random() < 0.15:
+            elif not reason and rng.random() < 0.15:
                 other = self.other_person(subject)
                 second = self.clause(other, PERSON, fact.mood)
                 if second:
                     text += rng.choice((", and ", "; ", ", while ", ", but ")) + self.clause_text(second, False)
             self.add(self._shortened(text), subject)
-            if obj and rng.random() < 0.25 and not obj.is_person:
+            if reason:
+                self._start()
+                self.add(rng.choice(scenes.REASONS).replace("{why}", reason.value), subject)
+                fact.roles.append(reason)
+                fact.end = len(self.text)
+            elif obj and rng.random() < 0.25 and not obj.is_person:
                 self.block_traits_of(obj, rng.choice((1, 1, 2)))
+
+    def _reason_apart(self, fact):
+        """The reason, if a sentence of its own is to tell it."""
+        reason = next((role for role in fact.roles if role.letter == "r" and role.before == "because"), None)
+        if not reason or self.rng.random() < 0.6:
+            return None
+        fact.roles = [role for role in fact.roles if role is not reason]
+        return reason
 
     def _shortened(self, text):
         """As a diary has it: left at dawn."""

@@ -5,7 +5,7 @@ import re
 from clause_grammar import ASKS, NO_PASSIVE, capital, owned, plural, spaced, verb_phrase
 
 
-_KINDS = {
+KINDS = {  # what things of a class are called by one word
     "instruments": "instrument", "animals": "animal", "vehicles": "vehicle", "machines": "machine", "plants": "plant",
     "dishes": "dish", "tools": "tool", "buildings": "building", "events": "event", "boats": "boat"
 }
@@ -76,11 +76,11 @@ class ClauseFact(Fact):
     def ways(self, writer):
         """What can be asked for."""
         ways = [role for role in self.roles]
-        if self.subject and self.subject.pronoun != "we" and (self.object or writer.counts[self.verb.key]
-                                                              == 1) and self.subject in self.uses:
+        is_only = all(writer.counts[name] == 1 for name in self.verb.names)
+        if self.subject and self.subject.pronoun != "we" and (self.object or is_only) and self.subject in self.uses:
             ways.append("S")
         if self.object:
-            if self.subject in self.uses or writer.counts[self.verb.key] == 1:
+            if self.subject in self.uses or is_only:
                 ways.append("O")
             if self.object.number and self.object.number in self.object_said:
                 ways.append("number" if self.object.counted else "amount")
@@ -88,7 +88,38 @@ class ClauseFact(Fact):
                 ways.append("whose")
             if self.object.which and self.object.which in self.object_said:
                 ways.append("which")
-        return ways
+        return ways + self._deeds(writer)
+
+    def _deeds(self, writer):
+        """What happened to a thing that nothing else happened to; what was done for a purpose or on a condition."""
+        if self.verb.kind == "thing":
+            only = not any(other is not self and isinstance(other, ClauseFact) and self.subject in
+                           (other.subject, other.object) for other in writer.facts)
+            return ["event"] if only and self.subject in self.uses and self.deed() in self.sentence else []
+        if self.object and not self.passive and any(
+                role.letter in "uk" and writer.text.count(role.value) == 1 for role in self.roles) and \
+                (self.mood == "imperative" or self.subject in self.uses) and self.deed() in self.sentence:
+            return ["deed"]
+        return []
+
+    def deed(self):
+        """The verb as it is said, with its object."""
+        agree = self.subject.agree if self.subject else 1
+        finite = self.verb_name if self.mood == "imperative" else verb_phrase(self.verb_name, self.mood, agree)[0]
+        return f"{finite} {self.object_said}" if self.object else finite
+
+    def _ask_deed(self, rng, writer, near):
+        if self.verb.kind == "thing":
+            name = writer.asked(self.subject, near)
+            return rng.choice((f"What happened to {name}?", f"What happened to {name}?", f"What became of {name}?",
+                               f"What was the matter with {name}?", f"What is said about {name}?")), self.deed()
+        role = next(role for role in self.roles if role.letter in "uk" and writer.text.count(role.value) == 1)
+        if self.mood == "imperative":
+            return f"What should {rng.choice(('one', 'one', 'be done', 'you'))} do {role.value}?".replace(
+                "be done do", "be done"), self.deed()
+        _, aux, _ = verb_phrase("do", self.mood, self.subject.agree)
+        done = "done" if self.mood == "perfect" else "do"
+        return f"What {aux} {writer.asked_subject(self.subject, near)} {done} {role.value}?", self.deed()
 
     def _extras(self, rng, writer, near, asked, share):
         """Other roles, said in the question too."""
@@ -101,6 +132,8 @@ class ClauseFact(Fact):
 
     def ask(self, rng, writer, near):
         way = rng.choice(self.ways(writer))
+        if way in ("event", "deed"):
+            return self._ask_deed(rng, writer, near)
         mood = "should" if self.mood == "imperative" else self.mood
         names = self.verb.names
         agent = self.subject if self.subject in self.uses else None  # whether the text says by whom
@@ -187,7 +220,7 @@ class ClauseFact(Fact):
             word, agree = f"Which {obj.which}", obj.agree
         else:
             word = ("Who" if passive or rng.random() < 0.6 else "Whom") if obj.is_person else "What"
-            if (kind := _KINDS.get(obj.kind)) and rng.random() < 0.25:
+            if (kind := KINDS.get(obj.kind)) and rng.random() < 0.25:
                 word = f"{rng.choice(('What', 'Which'))} {plural(kind) if obj.plural else kind}"
                 agree = obj.agree
         extras = self._extras(rng, writer, near, None, 0.3)

@@ -2,8 +2,8 @@
 
 import clause_roles as roles
 from clause_cast import Cast
-from clause_facts import CONVERSE, ClauseFact, NameFact
-from clause_grammar import DATIVE, NO_PASSIVE, capital, verb_phrase
+from clause_facts import CONVERSE, KINDS, ClauseFact, NameFact
+from clause_grammar import DATIVE, NO_PASSIVE, capital, plural, verb_phrase
 
 _MENDS = ((",,", ","), (",.", "."), (",;", ";"), (",)", ")"), (", and,", " and,"), (",:", ":"), (", , ", ", "))
 _PLACES_OF_ROLES = {
@@ -72,6 +72,9 @@ class Speech(Cast):
                 self._name_told(thing)
             return text
         if thing is self.topic and self.rng.random() < 0.7:
+            kind = KINDS.get(thing.kind)
+            if kind and self.rng.random() < 0.15 and sum(one.kind == thing.kind for one in self.things) == 1:
+                return "the " + (plural(kind) if thing.plural else kind)
             return thing.pronoun if case == "subject" else thing.object_pronoun
         draw = self.rng.random()
         if draw < 0.45 or thing.noun in self.twice:
@@ -149,7 +152,8 @@ class Speech(Cast):
         made = [role for letter in letters if (role := roles.draw(self, letter, mood, subject, obj))]
         if not made and verb.kind in ("stay", "motion"):
             made = [roles.draw(self, "p" if verb.kind == "stay" else "c", mood, subject, obj)]
-        self.counts[verb.key] = self.counts.get(verb.key, 0) + 1
+        for name in verb.names:
+            self.counts[name] = self.counts.get(name, 0) + 1
         if obj and not obj.is_person:
             self._mark(obj, made)
         made = self._fitting(made, (subject, obj) if subject else (obj,))

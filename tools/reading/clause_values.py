@@ -24,17 +24,38 @@ def _holder(rng):
     return before + " " + value
 
 
-def _length(rng):
-    n = rng.randint(3, 240)
-    return rng.choice((f"{n} cm", f"{n} cm", f"{n / 10:.1f} cm", f"{rng.randint(1, 4)}.{rng.randint(1, 99)} m",
-                       f"{n} millimetres", f"{roles.number(rng, 2, 30)} inches", f"{n} centimetres",
-                       f"{roles.in_words(rng.randint(2, 12))} feet"))
+# Of a class of things: from so many to so many centimetres, and to so many grams.
+_CENTIMETRES = {"furniture": (30, 240), "machines": (12, 200), "fittings": (25, 420), "vessels": (5, 60),
+                "instruments": (18, 210), "vehicles": (110, 900), "tools": (8, 160), "clothes": (18, 150)}
+_GRAMS = {"furniture": (1500, 90_000), "machines": (400, 300_000), "vehicles": (9000, 2_800_000),
+          "instruments": (150, 60_000), "vessels": (60, 9000), "valuables": (4, 3000), "animals": (300, 90_000),
+          "fittings": (2000, 200_000)}
 
 
-def _weight(rng):
-    return rng.choice((f"{rng.randint(2, 90)} kg", f"{rng.randint(1, 40)}.{rng.randint(1, 9)} kg",
-                       f"{rng.randint(12, 180) * 5} grams", f"{roles.in_words(rng.randint(2, 40))} kilos",
-                       f"{rng.randint(2, 90)} pounds", f"{roles.in_words(rng.randint(2, 12))} ounces"))
+def _between(rng, low, high):
+    """Small ones as often as large ones."""
+    return low * (high / low) ** rng.random()
+
+
+def _length(rng, kind):
+    cm = _between(rng, *_CENTIMETRES.get(kind, (5, 200)))
+    if cm > 100 and rng.random() < 0.6:
+        return rng.choice((f"{cm / 100:.2f} m", f"{cm / 100:.1f} metres", f"{max(2, round(cm / 30))} feet",
+                           f"{roles.in_words(max(2, round(cm / 30)))} feet"))
+    return rng.choice((f"{cm:.0f} cm", f"{cm:.0f} cm", f"{cm:.1f} cm", f"{cm * 10:.0f} millimetres",
+                       f"{roles.in_words(max(2, round(cm / 2.5)))} inches", f"{cm:.0f} centimetres"))
+
+
+def _weight(rng, kind):
+    grams = _between(rng, *_GRAMS.get(kind, (1000, 60_000)))
+    if grams < 1000:
+        return rng.choice((f"{max(2, round(grams))} grams", f"{max(2, round(grams))} g",
+                           f"{roles.in_words(max(2, round(grams / 28)))} ounces"))
+    kilos = max(2, round(grams / 1000))
+    if kilos > 1000 and rng.random() < 0.5:
+        return f"{grams / 1e6:.1f} tons"
+    return rng.choice((f"{kilos} kg", f"{grams / 1000:.1f} kg", f"{roles.in_words(kilos)} kilos",
+                       f"{max(2, round(grams / 450))} pounds"))
 
 
 def _years(rng):
@@ -65,7 +86,6 @@ def _phone(rng):
         (f"0{rng.randint(11, 999)} {rng.randint(100, 9999)}", f"{rng.randint(100, 999)} {rng.randint(10, 99)}",
          f"0{rng.randint(100, 999)} {rng.randint(100, 999)} {rng.randint(10, 99)}",
          f"{rng.randint(10, 99)} {rng.randint(10, 99)} {rng.randint(10, 99)}"))
-
 
 
 
@@ -134,8 +154,8 @@ def _scene(rng):
 
 
 VALUES = {
-    "length": lambda r, s: _length(r),
-    "weight": lambda r, s: _weight(r),
+    "length": lambda r, s: _length(r, s.kind),
+    "weight": lambda r, s: _weight(r, s.kind),
     "price": lambda r, s: roles.price(r),
     "material": lambda r, s: roles.material(r, s.kind),
     "colour": lambda r, s: roles.colour(r),

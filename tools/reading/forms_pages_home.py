@@ -277,6 +277,9 @@ part cook=first dish=dish town=place
 open {dish}, as {cook} made it
 open {dish} ({town})
 open {cook}'s recipe for {dish}, from {town}
+ask cook: ~ Whose recipe is it? | Whose recipe for {dish} is it? | Who made {dish}?
+ask town: ~ From where is the recipe? | Where is {dish} from?
+ask dish: ~ What is the recipe for? | What dish is from {town}?
 frame n=few amount=quantity of=stuff f1=stuff bad=stuff bad2=stuff
 say {Amount} of {of} will satisfy {n}. {F1} can stand in for it, {bad} cannot: too [watery|strong|coarse|dear].
 say Feeds {n}. Start with {amount} of {of}; if you have none, {f1}, but on no account {bad}, it makes all [bitter|grey|tough].

@@ -63,6 +63,7 @@ part train=boat town=place day=weekday
 open {train}: A STOP IN THE SNOW
 open # A night on the line near {town}
 open From our reporter in {town}
+ask town: ~ Near which town was it? | ~ From which town is the report?
 frame n=num what=noun from=place m=num cap=num
 say On {day} the "{train}" ran into a {what} outside {town}. Among the {m} travellers {n} had bruises. The train started in {from}; it has {cap} seats.
 say Bruises for {n}, a fright for all {m}: so ended the run of the "{train}" from {from}, when it met a {what} near {town} on {day}. Most of its {cap} seats were empty.
@@ -108,6 +109,7 @@ part house=place
 open NOTICE\n{house} House
 open To those who live in {house} House
 open {house} House: please read
+ask house: ~ For which house is the notice? | ~ In which house does one have to read this?
 frame which=code d1=day m=month firm=firm thing=noun
 say No water in wing {which} until {d1} {m}; {firm} are putting in other {thing.many}.
 say {firm} work in wing {which}: its {thing.many} are being changed. There is no water before {d1} {m}.

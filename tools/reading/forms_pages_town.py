@@ -6,6 +6,7 @@ part house=name2
 open {house} Gardens
 open A walk through the gardens of {house}
 open {house}: trees and curiosities
+ask house: ~ Which gardens are these? | ~ What are the gardens called?
 frame was=building year=year who=person made=the
 say What you see was {was} up to {year}. It was {who} (remembered for {made}) who acquired it then.
 say {who}, whose name you know from {made}, acquired {was} here in {year} and made a garden of it.
@@ -180,6 +181,8 @@ part name=name2 item=n
 open {name}. That is what we call our new {item}.
 open NEW: the {name} {item}
 open The {name}, a {item} to hand down
+ask name: ~ What is the product called? | What is the {item} called? | What name has the new {item}?
+ask item: ~ What is sold here? | What kind of thing is the {name}?
 frame mat=material place=name2 leg=material col=shade foot=noun
 say {Mat} out of {place} for the body, {leg} for the {foot}, which comes in {col}.
 say We use {mat} ({place} sends us the best); only the {foot} is {leg}, and has a coat of {col}.

@@ -20,6 +20,7 @@ from dataclasses import dataclass, field
 
 import forms_home
 import forms_pages_home
+import forms_pages_more
 import forms_pages_public
 import forms_pages_town
 import forms_public
@@ -158,7 +159,8 @@ def parsed(text):
     return forms
 
 
-MODULES = (forms_home, forms_public, forms_trade, forms_pages_home, forms_pages_public, forms_pages_town)
+MODULES = (forms_home, forms_public, forms_trade, forms_pages_home, forms_pages_more,
+           forms_pages_public, forms_pages_town)
 FORMS = [form for module in MODULES for form in parsed(module.TEXT)]
 
 

@@ -6,6 +6,11 @@ import corpus
 import tasks
 
 
+# Of what a row is filled with: short pages of which one to three things are asked, as a program asks them.
+SINGLE = 0.3
+SHORT = (40, 520)  # tokens of such a page
+
+
 class RowMaker:
     """Makes rows of `size` tokens."""
 
@@ -41,12 +46,19 @@ class RowMaker:
             return passage.plain(count, False)
         return passage.chat(count)
 
+    def single(self, left):
+        shortest, longest = SHORT
+        passage = self.passage(self.rng.randint(shortest, max(shortest + 1, min(longest, int(left * 0.8)))), False)
+        return passage.asked(self.rng.choice((1, 1, 2, 3)))
+
     def row(self, size):
         """Documents with questions until the row is full; the last one is cut."""
         rng, all_ids, all_kinds, left = self.rng, [], [], size
         while left > 0:
             if size <= 1024 and rng.random() < 0.06:
                 parts = tasks.closed_book(rng, rng.randint(2, 12))
+            elif rng.random() < SINGLE:
+                parts = self.single(left)
             else:
                 longest = min(int(left * 0.8), 3600)
                 parts = self.parts(rng.randint(min(60, longest), max(61, longest)) if left < 1600 or size < 4096

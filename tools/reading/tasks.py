@@ -108,6 +108,16 @@ class Passage:
             parts += [(" " + question + prompts.ANSWER, WRITTEN), (" " + answer, ANSWER)]
         return parts + [("<|end_of_text|>", WRITTEN)]
 
+    def asked(self, num_questions):
+        """Questions as tools/ocl_eval and most programs ask them: the passage and one in a message, nothing else."""
+        parts = []
+        for i in range(num_questions):
+            question, answer = self.question()
+            parts += [(NEXT_TURN + question, READ)] if i else [
+                (f"<|begin_of_text|><|start|>user\n{self.text.strip()}\n\n{question}", READ)]
+            parts += [(TURN, PAD), (answer + "<|end|>", ANSWER)]
+        return parts
+
     def chat(self, num_turns):
         rng = self.rng
         text = self.text.strip()
