@@ -2,7 +2,7 @@
 
 import re
 
-from clause_grammar import ASKS, NO_PASSIVE, capital, owned, plural, spaced, verb_phrase
+from clause_grammar import ASKS, NO_PASSIVE, capital, owned, pair, plural, spaced, verb_phrase
 
 
 KINDS = {  # what things of a class are called by one word
@@ -185,6 +185,8 @@ class ClauseFact(Fact):
             who, answer, agree = f"How many {subject.counted}", subject.number, 1
         elif subject.which:
             who = f"Which {subject.which}"
+        elif subject.said_of and not near and rng.random() < 0.2:
+            who = f"Which {subject.said_of.rsplit(' ', 1)[-1]}"
         if self.object is None:
             needed = extras or "".join(" " + writer.asked_role(role, near) for role in self.roles[:1]
                                        if role.letter not in ("r", "u", "k"))
@@ -220,7 +222,12 @@ class ClauseFact(Fact):
             word, agree = f"Which {obj.which}", obj.agree
         else:
             word = ("Who" if passive or rng.random() < 0.6 else "Whom") if obj.is_person else "What"
-            if (kind := KINDS.get(obj.kind)) and rng.random() < 0.25:
+            noun = spaced(obj.noun.rstrip("*"))
+            if noun and not obj.is_person and obj.answer.count(" ") > noun.count(" ") + 1 and rng.random() < 0.15:
+                noun = pair(noun) if obj.plural else noun
+                if noun in obj.answer:
+                    word, agree = f"Which {noun}", obj.agree
+            elif (kind := KINDS.get(obj.kind)) and rng.random() < 0.25:
                 word = f"{rng.choice(('What', 'Which'))} {plural(kind) if obj.plural else kind}"
                 agree = obj.agree
         extras = self._extras(rng, writer, near, None, 0.3)

@@ -158,5 +158,5 @@ REPLIES = ("Really?", "I know.", "Who told you?", "No!", "That is news to me.", 
            "Hm.", "Well, well.", "How odd.", "You do not say.", "Never mind.", "Go on.", "Are you sure?",
            "I am sorry to hear it.", "Excellent.")
 # A sentence that says why what stands before it was so.
-REASONS = ("{why}", "{why}", "{why}", "The reason: {why}", "You see, {why}", "The truth is that {why}", "The explanation was that {why}",
-           "That was because {why}", "Why? {why}", "After all, {why}", "It was simple: {why}")
+REASONS = ("{why}", "{why}", "{why}", "The reason: {why}", "You see, {why}", "The truth is that {why}",
+           "The explanation was that {why}", "That was because {why}", "Why? {why}", "After all, {why}", "It was simple: {why}")

@@ -124,21 +124,21 @@ class Speech(Cast):
             verb, mood = rng.choice(table), wanted
             if obj and obj.kind not in verb.classes or verb.kind == "thing" and subject.kind not in verb.classes:
                 continue
-            if verb.key not in (subject or obj).used:
+            if (subject or obj).used.isdisjoint(verb.names):
                 break
         else:
             return None
         if obj is None and verb.classes and verb.kind != "thing":
             kind = rng.choice(verb.classes)
-            known = [t for t in self.things[-6:] if t.kind == kind and verb.key not in t.used and t.known]
+            known = [t for t in self.things[-6:] if t.kind == kind and t.known and t.used.isdisjoint(verb.names)]
             obj = rng.choice(known) if known and rng.random() < 0.35 else self.thing(kind, subject)
-            if obj is subject or obj.is_person and "by " + verb.key in obj.used or verb.needed in obj.used or \
+            if obj is subject or obj.is_person and any("by " + name in obj.used for name in verb.names) or verb.needed in obj.used or \
                     any(name in obj.used for name in CONVERSE.get((verb.key, verb.needed), ())):
                 return None
         if subject:
-            subject.used.add(verb.key)
+            subject.used.update(verb.names)
         if obj:
-            obj.used.add("by " + verb.key if obj.is_person else verb.key)
+            obj.used.update(["by " + name for name in verb.names] if obj.is_person else verb.names)
             obj.used.add(verb.needed or verb.key)
             obj.used.update(CONVERSE.get((verb.key, verb.needed), ()))
         letters = [verb.needed] if verb.needed else []

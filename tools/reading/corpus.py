@@ -32,8 +32,8 @@ WRITERS = (documents.Writer, prose.ProseWriter, clauses.ClauseWriter)
 
 
 def any_document(rng, asides, num_chars, shares=SHARES):
-    """Of entities and their attributes, of the forms of prose, or of clauses. Of no characters nothing could be asked, and
-    a maker of rows would look for ever for a document with facts."""
+    """Of entities and their attributes, of the forms of prose, or of clauses. Of no characters nothing could be asked,
+    and a maker of rows would look for ever for a document with facts."""
     writer, = rng.choices(WRITERS, shares)
     num_chars = max(60, num_chars)
     document = writer(rng, asides).write(num_chars)
