@@ -25,7 +25,8 @@ _WORD = re.compile(r"[A-Za-z]+")
 _SLOT = re.compile(r"\{[^}]*\}|\w+=\w+")
 # What questions call things by, beside the lines of traits and forms.
 _KEPT = """instrument animal vehicle machine plant dish tool building event boat one two half whole day night week month
-year hour minute time water people children pounds marks crowns""".split()
+year hour minute time water people children pounds marks crowns three four five six seven eight nine ten eleven twelve
+hundred half first second third last out the and with for made own clock pair""".split()
 
 
 def _fixed_words():
