@@ -10,6 +10,7 @@
 #include "base/json.h"
 #include "base/json_fields.h"
 #include "tuning/asked_form.h"
+#include "tuning/learning_plan.h"
 #include "tuning/recipe.h"
 #include "tuning/teacher_prompts.h"
 
