@@ -214,11 +214,7 @@ LearnSizes SizesOfCorpus(const CorpusSettings& settings, const ModelConfig& conf
   frozen.sequences = settings.rates.batch * CorpusRun::TextsOfDocument(settings);
   frozen.shapes = CorpusRun::ShapesOf(settings);
   frozen.shapes.erase(frozen.shapes.begin() + 1);  // the decoder is the adapter that learns
-  for (const TrainedShape& shape : frozen.shapes) {
-    if (shape.rank > 0) frozen.bytes += TrainedLora::BytesFor(config, shape.rank, DType::kF32);
-    if (shape.virtual_tokens == 0) continue;
-    frozen.bytes += TrainedPrompt::BytesFor(config, shape.kind, shape.virtual_tokens, DType::kF32);
-  }
+  for (const TrainedShape& shape : frozen.shapes) frozen.bytes += BytesOnHost(shape, config);
   return sizes;
 }
 

@@ -18,15 +18,6 @@ TrainedShape MemoryShapeOf(const KnownEncoder& encoder, int32_t tokens) {
   return {.virtual_tokens = tokens, .kind = KindOf(encoder.form.memory)};
 }
 
-int64_t BytesOf(const TrainedShape& shape, const ModelConfig& config) {
-  int64_t bytes = 0;
-  if (shape.rank > 0) bytes += TrainedLora::BytesFor(config, shape.rank, DType::kF32);
-  if (shape.virtual_tokens > 0) {
-    bytes += TrainedPrompt::BytesFor(config, shape.kind, shape.virtual_tokens, DType::kF32);
-  }
-  return bytes;
-}
-
 // What the numbers take alone, without gradients and moments.
 int64_t NumbersBytes(const TrainedShape& shape, const ModelConfig& config) {
   int64_t numbers = 0;
@@ -87,7 +78,7 @@ LearnSizes SizesOf(const KnownEncoder& encoder, const EncoderRoom& room,
   frozen.shapes = {encoder.encoder.shape, memory};
   // And the memory once more, as large as the document's.
   for (const TrainedShape& shape : {encoder.encoder.shape, memory, memory}) {
-    frozen.bytes += BytesOf(shape, config);
+    frozen.bytes += BytesOnHost(shape, config);
   }
   return sizes;
 }

@@ -144,6 +144,15 @@ int64_t BytesToKeep(const LearnSizes& sizes, const ServedShape& shape, const Mem
 
 }  // namespace
 
+int64_t BytesOnHost(const TrainedShape& shape, const ModelConfig& config) {
+  int64_t bytes = 0;
+  if (shape.rank > 0) bytes += TrainedLora::BytesFor(config, shape.rank, DType::kF32);
+  if (shape.virtual_tokens > 0) {
+    bytes += TrainedPrompt::BytesFor(config, shape.kind, shape.virtual_tokens, DType::kF32);
+  }
+  return bytes;
+}
+
 LearnSizes SizesOfDocuments(const LearnRecipe& recipe, const Learner& learner,
                             std::span<const LearnerInput* const> inputs) {
   size_t longest = 0, start = 0;

@@ -40,6 +40,9 @@ struct LearnSizes {
   std::string what_to_do;  // beside the serving, where that is too much; "": by its method
 };
 
+// An adapter's part of Frozen::bytes.
+int64_t BytesOnHost(const TrainedShape& shape, const ModelConfig& config);
+
 // The sizes for adapters of these documents. The caller sets how many learn at once, what is kept
 // and the threads.
 LearnSizes SizesOfDocuments(const LearnRecipe& recipe, const Learner& learner,

@@ -11,6 +11,7 @@
 #include "adapters/prompt_config.h"
 #include "adapters/virtual_tokens.h"
 #include "base/json.h"
+#include "tuning/learn_memory.h"
 #include "tuning/teacher_prompts.h"
 
 namespace graft {
@@ -42,15 +43,6 @@ Result<VirtualTokens> LoadPrompt(const PeftFolder& folder, const ModelConfig& co
   ASSIGN_OR_RETURN(const SafetensorsFile file,
                    SafetensorsFile::FromBytes(folder.weights, folder.path));
   return VirtualTokens::Load(file, prompt, config, TypesOf(DType::kF32));
-}
-
-int64_t BytesIn(const TrainedShape& shape, const ModelConfig& config) {
-  int64_t bytes = 0;
-  if (shape.rank > 0) bytes += TrainedLora::BytesFor(config, shape.rank, DType::kF32);
-  if (shape.virtual_tokens > 0) {
-    bytes += TrainedPrompt::BytesFor(config, shape.kind, shape.virtual_tokens, DType::kF32);
-  }
-  return bytes;
 }
 
 struct Line {
@@ -101,7 +93,7 @@ Result<TaskSet> ReadTaskSet(const std::string& lines, const std::string& adapter
         Result<TaskSet::FrozenDocument> document =
             ReadFrozenDocument(line->adapter, adapters + "/" + line->adapter, config);
         if (!document.ok()) return document.status().WithContext("adapter " + line->adapter);
-        set.bytes += BytesIn(document->shape, config);
+        set.bytes += BytesOnHost(document->shape, config);
         set.documents.push_back(std::move(*document));
       }
       question.document = known->second;
